@@ -8,6 +8,7 @@ A rate says as much of the machine as of Wardgate. Requests per CPU-second of th
 """
 
 import argparse
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -33,6 +34,7 @@ SERVICES = ["policy", "audit", "memory", "tool-runner", "gateway"]
 # What a call of /mcp costs most: the service that is run in several replicas, all of one name.
 SCALED, NAME = "tool-runner", "tool-runner.load.internal"
 CONNECTIONS = 16
+CALLERS = 1_000
 
 
 class Process:
@@ -99,6 +101,12 @@ class System:
         token = self.run("token", "--data-dir", self.data, "--sub", SUBJECT, "--role", ROLE, "--ttl", "3h")
         self.token = self.data / "token"
         self.token.write_text(token)
+        # Callers whose rights the policy is asked for in turn: what it remembers of one must not answer for all.
+        others = [f"{SUBJECT}-{at}" for at in range(CALLERS - 1)]
+        one = lambda subject: self.run("token", "--data-dir", self.data, "--sub", subject, "--role", ROLE, "--ttl", "3h")
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            self.tokens = self.data / "tokens"
+            self.tokens.write_text("\n".join([token.strip(), *(it.strip() for it in pool.map(one, others))]))
 
     def run(self, *words):
         return subprocess.run([self.wardgate, *words], check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -125,7 +133,13 @@ class System:
                 "gateway", auth={"issuers": [issuer]}, links=links, session_key_file="keys/session.key", store=self.database
             ),
             # Long enough for the permits that were made for ghz.
-            "policy": section("policy", permit_key_file="keys/permit.pem", policies=str(hospital / "policies"), permit_ttl=300),
+            "policy": section(
+                "policy",
+                permit_key_file="keys/permit.pem",
+                policies=str(hospital / "policies"),
+                permit_ttl=300,
+                auth={"issuers": [issuer]},
+            ),
             "tool_runner": section(
                 "tool-runner",
                 permit_public_key_files=["keys/permit.pub"],
@@ -216,7 +230,7 @@ def measured(process, load):
 def each(arguments, system, running):
     """One row for each method, and one for each service's part of a call on /mcp."""
     urls = [f"https://127.0.0.1:{system.ports[name]}" for name in ("policy", "tool-runner", "memory")]
-    made = [arguments.load_data, *urls, system.data / "certs", SUBJECT, ROLE, TOOL, ARGUMENTS, system.data]
+    made = [arguments.load_data, *urls, system.data / "certs", system.tokens, TOOL, ARGUMENTS, system.data]
     subprocess.run(made, check=True)
     rows = {}
     for scenario, service in SCENARIOS.items():

@@ -106,6 +106,11 @@ def values(effects, replicas=2):
         "attributes": {"ward": "ward", "patient_id": "patient_id"},
     }
     keys = {"secretName": "wardgate-keys", "items": [{"key": "jwks.json", "path": "jwks.json"}]}
+    # Who verifies tokens: the gateway, and the policy service once more.
+    issuer_keys = {
+        "extraVolumes": [{"name": "issuer", "secret": keys}],
+        "extraVolumeMounts": [{"name": "issuer", "mountPath": "/etc/wardgate/issuer", "readOnly": True}],
+    }
     return {
         **least,
         "config": {
@@ -119,10 +124,8 @@ def values(effects, replicas=2):
             "existingSecret": "wardgate-owner",
             "roles": {STORES[name]: role for name, role in ROLES.items()},
         },
-        "gateway": {
-            "extraVolumes": [{"name": "issuer", "secret": keys}],
-            "extraVolumeMounts": [{"name": "issuer", "mountPath": "/etc/wardgate/issuer", "readOnly": True}],
-        },
+        "gateway": issuer_keys,
+        "policy": issuer_keys,
         "toolRunner": {
             "extraEnv": [
                 {"name": "HOSPITAL_DB_URL", "value": "sqlite:/data/hospital.sqlite"},

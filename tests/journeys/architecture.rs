@@ -13,7 +13,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("telemetry", &[]),
     ("store", &[]),
     ("domain", &["proto"]),
-    ("redact", &["domain"]),
+    ("redact", &["arguments", "domain"]),
     ("concurrency", &["telemetry"]),
     ("rpc", &["concurrency", "domain", "proto", "telemetry"]),
     ("arguments", &[]),
@@ -30,7 +30,8 @@ const ARROWS: [(&str, &[&str]); 21] = [
             "telemetry",
         ],
     ),
-    ("policy", &["domain", "proto", "rpc", "telemetry"]),
+    // It verifies the callers' tokens itself, by the one implementation there is: that of the edges.
+    ("policy", &["domain", "edge", "proto", "rpc", "telemetry"]),
     ("audit", &["domain", "proto", "rpc", "store", "telemetry"]),
     (
         "tool-runner",

@@ -179,7 +179,7 @@ fn configure(dir: &Path) {
     let settings = format!(
         r#"
 gateway:
-  auth:
+  auth: &issuers
     issuers:
       - issuer: https://issuer.wardgate.internal
         audience: wardgate
@@ -195,6 +195,7 @@ policy:
   tls: {}
   permit_key_file: data/keys/permit.pem
   policies: policies
+  auth: *issuers
 tool_runner:
   listen: 127.0.0.1:{tool_runner}
   tls: {}

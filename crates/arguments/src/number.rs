@@ -29,6 +29,23 @@ pub fn decimal_of(number: &Number) -> Option<BigDecimal> {
     decimal(number.as_str())
 }
 
+/// The exact value of a text that is a number as JSON writes them, and nothing else.
+pub fn decimal_of_text(text: &str) -> Option<BigDecimal> {
+    let number: Number = text.parse().ok()?;
+    // The parser takes white space around a number.
+    let is_plain = !text.contains(|c: char| c.is_ascii_whitespace());
+    decimal(number.as_str()).filter(|_| is_plain)
+}
+
+/// The exact value of a number, or of a text that is one: databases give exact decimals so.
+pub fn exact_number(value: &Value) -> Option<BigDecimal> {
+    match value {
+        Value::Number(number) => decimal_of(number),
+        Value::String(text) => decimal_of_text(text),
+        _ => None,
+    }
+}
+
 /// `value` as a number of JSON, all digits written out.
 pub fn number_of(value: &BigDecimal) -> Option<Number> {
     value.to_plain_string().parse().ok()

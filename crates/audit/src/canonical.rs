@@ -55,6 +55,15 @@ impl Entry {
             Event::Refusals(refusals) => Self::of_refusals(record.time, refusals),
             Event::AdminChange(change) => Self::of_admin_change(record.time, change),
             Event::MemoryAccess(access) => Self::of_memory_access(record.time, access, mac_key),
+            Event::Execution(call) => {
+                let call = CallRecord::of("execution", record.time, call, mac_key)?;
+                let entry = Self::of_call(&call, "execution", record.time, None)?;
+                // A call may be run more than once, each time with a record of its own: none stands for another.
+                Ok(Self {
+                    call_id: None,
+                    ..entry
+                })
+            }
         }
     }
 

@@ -20,6 +20,8 @@ pub fn record_line(sequence: u64, leaf_hash: &Digest, record: &[u8]) -> Result<V
 
 /// A record as an access log has it, in exactly seven fields:
 ///
+/// What the tool-runner says of a call beside the gateway, an `execution`, has the action `TOOL_EXECUTION`.
+///
 /// | field | of a call | of counted refusals | of an operator's change | of remembered conversations |
 /// |---|---|---|---|---|
 /// | `user` | token subject | null | the operator | token subject |
@@ -54,6 +56,7 @@ fn seven_fields(record: &Map<String, Value>) -> Map<String, Value> {
         Some("refusals") => (Value::Null, json!("REFUSED_REQUESTS"), Value::Null),
         Some("admin_change") => (field("actor"), field("action"), field("target")),
         Some(MEMORY_ACCESS) => (caller(), field("method"), field("conversation")),
+        Some("execution") => (caller(), json!("TOOL_EXECUTION"), field("tool")),
         _ => {
             let tool = record.get("tool").cloned();
             (

@@ -430,7 +430,7 @@ fn row(stored: &StoredRecord, with_caller: bool) -> Result<Markup, Problem> {
     let kind = match status {
         "ok" => "good",
         "denied" | "unknown_tool" | "error" | "refusals" => "bad",
-        "intent" | "admin_change" => "",
+        "intent" | "execution" | "admin_change" => "",
         _ => "warn",
     };
     let time = text("time").unwrap_or_default();

@@ -1,8 +1,33 @@
 //! The caller: a person or service whose bearer token was verified.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 
 use crate::{About, Digest, Timestamp};
+
+/// A bearer token (RFC 6750) as its holder sent it, without the scheme. Cheap to clone. Its `Debug` form shows nothing of
+/// it, and it is never stored.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BearerToken(Arc<str>);
+
+impl BearerToken {
+    /// The token `text`.
+    pub fn new(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// The token itself, for whoever verifies or exchanges it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for BearerToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BearerToken(..)")
+    }
+}
 
 /// One attribute of a caller, taken from a configured claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +72,7 @@ pub struct Caller {
     attributes: BTreeMap<String, AttributeValue>,
     token_id: String,
     expires_at: Timestamp,
+    token: Option<BearerToken>,
     digest: Digest,
 }
 
@@ -73,10 +99,25 @@ impl Caller {
             attributes: claims.attributes,
             token_id: claims.token_id,
             expires_at: claims.expires_at,
+            token: None,
             digest: Digest::of(b""),
         };
         caller.digest = caller.rights_digest();
         caller
+    }
+
+    /// The same caller with the token that was verified, which services verify anew before they act on it.
+    #[must_use]
+    pub fn with_token(self, token: BearerToken) -> Self {
+        Self {
+            token: Some(token),
+            ..self
+        }
+    }
+
+    /// The token that was verified; none where the caller came from a service that does not pass it on.
+    pub fn token(&self) -> Option<&BearerToken> {
+        self.token.as_ref()
     }
 
     /// Token issuer.
@@ -196,6 +237,13 @@ mod tests {
             token_id: token_id.to_owned(),
             expires_at: Timestamp::from_seconds(0),
         })
+    }
+
+    #[test]
+    fn a_caller_shows_nothing_of_the_token() {
+        let caller = caller("a", &[], "t").with_token(BearerToken::new("eyJ.secret.sig"));
+        assert_eq!(caller.token().unwrap().expose(), "eyJ.secret.sig");
+        assert!(!format!("{caller:?}").contains("secret"));
     }
 
     #[test]

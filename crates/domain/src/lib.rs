@@ -33,7 +33,7 @@ pub mod variable;
 mod wire;
 
 pub use ambient::{Ambient, Clock, Entropy, SystemClock, SystemEntropy};
-pub use caller::{AttributeValue, Caller, CallerClaims, person};
+pub use caller::{AttributeValue, BearerToken, Caller, CallerClaims, person};
 pub use conversation::{
     AnsweredCall, Conversation, ConversationId, Hold, HoldTarget, InvalidText, Message, MessageId,
     NewMessage, Role, Skeleton, Source, TurnId, TurnState,

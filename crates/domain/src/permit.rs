@@ -146,6 +146,9 @@ pub enum PermitRefusal {
     /// Not yet valid, or no longer.
     #[error("the permit is not valid at this time")]
     Time,
+    /// The caller's token has ended since the permit was issued.
+    #[error("the caller's token has ended")]
+    TokenEnded,
     /// Issued for another caller, or for the same one with other rights.
     #[error("the permit is for another caller")]
     Caller,
@@ -210,11 +213,15 @@ impl PermitVerifier {
 pub struct VerifiedTerms(Arc<PermitTerms>);
 
 impl VerifiedTerms {
-    /// The only way to a [`Permit`]: the terms must be current and cover `call`.
+    /// The only way to a [`Permit`]: the terms and the caller's token must be current, and the terms must cover `call`.
     pub fn admit(&self, call: CallToRun<'_>, now: Timestamp) -> Result<Permit, PermitRefusal> {
         let terms = &self.0;
         if now < terms.not_before || now >= terms.expires_at {
             return Err(PermitRefusal::Time);
+        }
+        // A permit may have been issued for another token of the same caller, one that lives longer.
+        if now >= call.caller.expires_at() {
+            return Err(PermitRefusal::TokenEnded);
         }
         if terms.caller_digest != call.caller.digest() {
             return Err(PermitRefusal::Caller);
@@ -266,7 +273,7 @@ mod tests {
             roles: vec!["Doctor".to_owned()],
             attributes: BTreeMap::new(),
             token_id: "t".to_owned(),
-            expires_at: Timestamp::from_seconds(0),
+            expires_at: Timestamp::from_seconds(1_020),
         })
     }
 
@@ -328,6 +335,8 @@ mod tests {
         let refused = |call, at| verified.admit(call, at).unwrap_err();
         let late = now.plus(Duration::from_secs(30));
         assert_eq!(refused(call, late), PermitRefusal::Time);
+        let token_end = now.plus(Duration::from_secs(20));
+        assert_eq!(refused(call, token_end), PermitRefusal::TokenEnded);
         assert_eq!(
             refused(call, now.minus(Duration::from_secs(1))),
             PermitRefusal::Time

@@ -28,6 +28,8 @@ pub enum Event {
     AdminChange(AdminChange),
     /// A caller read or changed remembered conversations.
     MemoryAccess(MemoryAccess),
+    /// The tool-runner was asked by another process to run something.
+    Execution(CallFacts),
 }
 
 /// Stands for a requested name that is none: the record holds nothing that a person may have typed.

@@ -109,6 +109,19 @@ impl Authority {
         Ok(Authorization::Allowed(grant))
     }
 
+    /// Has the call of a tool that there is not denied. It is asked for the time that takes: a tool that is hidden from
+    /// the caller takes as long.
+    pub(crate) async fn deny_unknown(
+        &self,
+        caller: &Caller,
+        name: &str,
+        client_ip: &str,
+    ) -> Result<(), CallError> {
+        let arguments = Bytes::from_static(b"{}");
+        let denied = self.policy.deny_unknown(caller, name, arguments, client_ip);
+        denied.await.map(drop)
+    }
+
     /// Forgets a permit that the tool-runner refused.
     pub(crate) fn forget(&self, caller: &Caller, tool: &ToolFacts) {
         self.kept

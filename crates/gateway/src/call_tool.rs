@@ -346,6 +346,7 @@ pub(crate) fn refused(gateway: &Gateway, error: &CallError, tool: &Tool) -> Ran 
         ErrorReason::PermitRefused => Ran::PermitRefused,
         ErrorReason::Overloaded => Stop::NotTaken(gateway.neighbour_is_overloaded()).into(),
         ErrorReason::DeadlineExceeded => Stop::Late(tool.time_limit).into(),
+        ErrorReason::NotDurable => Stop::NotRecorded.into(),
         // Removed or switched off since the catalogue was listed.
         ErrorReason::UnknownTool => Stop::Unknown.into(),
         _ => {

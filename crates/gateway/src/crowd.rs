@@ -38,10 +38,13 @@ impl Gateway {
 
     /// The policy service did not decide, on a call or on what of a list is to be seen.
     pub(crate) fn undecided(&self, error: &CallError) -> RpcError {
-        if error.reason() == ErrorReason::Overloaded {
-            return self.neighbour_is_overloaded();
+        match error.reason() {
+            ErrorReason::Overloaded => self.neighbour_is_overloaded(),
+            ErrorReason::TokenRefused => RpcError::token_refused(),
+            _ => {
+                tracing::warn!(%error, "the policy service did not decide");
+                RpcError::not_decided()
+            }
         }
-        tracing::warn!(%error, "the policy service did not decide");
-        RpcError::not_decided()
     }
 }

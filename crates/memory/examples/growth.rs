@@ -12,13 +12,18 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::{Duration, Instant};
 
+use futures::stream::Empty;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection};
+use tokio::sync::watch;
+use tonic::{Request, Response, Status};
 use wardgate_domain::{
-    Ambient, Caller, CallerClaims, ConversationId, NewMessage, Role, Source, Timestamp,
+    Ambient, BearerToken, Caller, CallerClaims, ConversationId, NewMessage, Role, Source, Timestamp,
 };
 use wardgate_memory::{Config, MasterKey, service};
+use wardgate_proto::policy::v1 as pb;
+use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicyServiceServer};
 use wardgate_rpc::client::{Addition, AuditClient, MemoryClient, OnBehalfOf, PolicyClient};
-use wardgate_rpc::{Peer, link};
+use wardgate_rpc::{Peer, Readiness, Service, link};
 
 const LIMIT: Duration = Duration::from_secs(10);
 /// Messages of one conversation.
@@ -35,12 +40,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     let default = format!("sqlite:{}", dir.path().join("memory.db").display());
     let store = arguments.next().unwrap_or(default);
-    // Neither is asked: no message is a tool's, and nothing is erased.
+    // Only whose the token is is asked: no message is a tool's, and nothing is erased.
     let nobody = || link::connect("http://127.0.0.1:1", Peer::Policy, "nobody", None);
+    let (_ready, readiness) = watch::channel(Readiness::Ready);
+    let policy = Service {
+        server: PolicyServiceServer::new(OneCaller),
+        readiness,
+    };
     let service = service(
         Config::for_store(store.as_str()),
         MasterKey::from_bytes(&Ambient::system().random()),
-        PolicyClient::new(nobody()?.link, LIMIT),
+        PolicyClient::new(link::local(policy, Peer::Memory).link, LIMIT),
         AuditClient::new(nobody()?.link, LIMIT),
         Ambient::system(),
     )
@@ -223,4 +233,53 @@ fn caller() -> Caller {
         token_id: "t".to_owned(),
         expires_at: Timestamp::from_seconds(i64::MAX / 1_000_000),
     })
+    .with_token(BearerToken::new("reader"))
+}
+
+/// A policy service that takes every token for the reader's.
+struct OneCaller;
+
+type Answer<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl PolicyService for OneCaller {
+    type WatchVersionStream = Empty<Result<pb::WatchVersionResponse, Status>>;
+
+    async fn identify(&self, _: Request<pb::IdentifyRequest>) -> Answer<pb::IdentifyResponse> {
+        Ok(Response::new(pb::IdentifyResponse {
+            caller: Some((&caller()).into()),
+        }))
+    }
+
+    async fn authorize(&self, _: Request<pb::AuthorizeRequest>) -> Answer<pb::AuthorizeResponse> {
+        Err(Status::unimplemented("not needed here"))
+    }
+
+    async fn list_visible(
+        &self,
+        _: Request<pb::ListVisibleRequest>,
+    ) -> Answer<pb::ListVisibleResponse> {
+        Err(Status::unimplemented("not needed here"))
+    }
+
+    async fn authorize_recall(
+        &self,
+        _: Request<pb::AuthorizeRecallRequest>,
+    ) -> Answer<pb::AuthorizeRecallResponse> {
+        Err(Status::unimplemented("not needed here"))
+    }
+
+    async fn authorize_record(
+        &self,
+        _: Request<pb::AuthorizeRecordRequest>,
+    ) -> Answer<pb::AuthorizeRecordResponse> {
+        Err(Status::unimplemented("not needed here"))
+    }
+
+    async fn watch_version(
+        &self,
+        _: Request<pb::WatchVersionRequest>,
+    ) -> Answer<Self::WatchVersionStream> {
+        Err(Status::unimplemented("not needed here"))
+    }
 }

@@ -12,11 +12,11 @@ use wardgate_proto::memory::v1 as pb;
 use wardgate_telemetry::names;
 
 use crate::Error;
+use crate::callers::Callers;
 use crate::config::Limits;
 use crate::erasure::{By, Erasure};
 use crate::owner::Owner;
 use crate::rights::{self, Asker, Rights};
-use crate::service::caller;
 use crate::store::{
     Addition, Entry, MAX_BATCH_BYTES, MAX_MESSAGES, MAX_TEXT, Pick, Reading, Store, size,
 };
@@ -29,6 +29,7 @@ const MAX_QUERY: usize = 512;
 const MAX_ADDRESS: usize = 64;
 
 pub(crate) struct Conversing<R> {
+    pub(crate) callers: Arc<Callers<R>>,
     pub(crate) store: Store,
     pub(crate) erasure: Arc<Erasure>,
     pub(crate) rights: R,
@@ -41,10 +42,10 @@ impl<R: Rights> Conversing<R> {
         &self,
         request: pb::GetOrCreateRequest,
     ) -> Result<pb::GetOrCreateResponse, Error> {
-        let caller = caller(request.caller)?;
+        let caller = self.callers.identify(&request.caller_token).await?;
         let id = optional_id(&request.conversation_id)?;
         let now = self.ambient.now();
-        let owner = Owner::from(&caller);
+        let owner = Owner::from(&*caller);
         let most = self.limits.conversations.get();
         let found = self.store.get_or_create(&owner, id.as_ref(), most, now);
         let (conversation, created) = found.await?;
@@ -58,11 +59,11 @@ impl<R: Rights> Conversing<R> {
         &self,
         request: pb::GetContextRequest,
     ) -> Result<pb::GetContextResponse, Error> {
-        let caller = caller(request.caller)?;
+        let caller = self.callers.identify(&request.caller_token).await?;
         let asker = asker(&caller, &request.client_ip)?;
         let id = id(&request.conversation_id)?;
         let max_messages = at_most(request.max_messages, 20, 500);
-        let owner = Owner::from(&caller);
+        let owner = Owner::from(&*caller);
         let window = self
             .store
             .window(&owner, &id, max_messages, request.max_tokens);
@@ -87,7 +88,7 @@ impl<R: Rights> Conversing<R> {
         &self,
         request: pb::AddMessagesRequest,
     ) -> Result<pb::AddMessagesResponse, Error> {
-        let caller = caller(request.caller.clone())?;
+        let caller = self.callers.identify(&request.caller_token).await?;
         let asker = asker(&caller, &request.client_ip)?;
         let id = id(&request.conversation_id)?;
         let turn = turn(&request)?;
@@ -101,7 +102,7 @@ impl<R: Rights> Conversing<R> {
             turn,
         };
         let count = addition.entries.len() as u64;
-        let owner = Owner::from(&caller);
+        let owner = Owner::from(&*caller);
         let added = self.store.add(&owner, &id, addition, self.ambient.now());
         let (key, added) = added.await?;
         counter!(names::MESSAGES_ADDED).increment(count);
@@ -139,11 +140,11 @@ impl<R: Rights> Conversing<R> {
         &self,
         request: pb::GetTurnRequest,
     ) -> Result<pb::GetTurnResponse, Error> {
-        let caller = caller(request.caller)?;
+        let caller = self.callers.identify(&request.caller_token).await?;
         let asker = asker(&caller, &request.client_ip)?;
         let id = id(&request.conversation_id)?;
         let turn = turn_id(&request.turn_id)?;
-        let owner = Owner::from(&caller);
+        let owner = Owner::from(&*caller);
         let Some((state, reading)) = self.store.turn(&owner, &id, &turn).await? else {
             return Ok(pb::GetTurnResponse::default());
         };
@@ -160,9 +161,9 @@ impl<R: Rights> Conversing<R> {
         &self,
         request: pb::ClearRequest,
     ) -> Result<pb::ClearResponse, Error> {
-        let caller = caller(request.caller)?;
+        let caller = self.callers.identify(&request.caller_token).await?;
         let id = id(&request.conversation_id)?;
-        let owner = Owner::from(&caller);
+        let owner = Owner::from(&*caller);
         let key = self.store.clear(&owner, &id, self.ambient.now()).await?;
         self.erasure.clean_up_cleared().await;
         Ok(pb::ClearResponse {
@@ -174,9 +175,9 @@ impl<R: Rights> Conversing<R> {
         &self,
         request: pb::DeleteRequest,
     ) -> Result<pb::DeleteResponse, Error> {
-        let caller = caller(request.caller)?;
+        let caller = self.callers.identify(&request.caller_token).await?;
         let id = id(&request.conversation_id)?;
-        let found = self.store.find(&Owner::from(&caller), &id).await?;
+        let found = self.store.find(&Owner::from(&*caller), &id).await?;
         let found = found.ok_or(Error::UnknownConversation)?;
         let by = By::Owner(caller.subject().to_owned());
         self.erasure.erase(found.key, by).await?;
@@ -189,7 +190,7 @@ impl<R: Rights> Conversing<R> {
         &self,
         request: pb::ListConversationsRequest,
     ) -> Result<pb::ListConversationsResponse, Error> {
-        let owner = Owner::from(&caller(request.caller)?);
+        let owner = Owner::from(&*self.callers.identify(&request.caller_token).await?);
         let limit = at_most(request.limit, 50, 200);
         let listed = self.store.list(&owner, limit, &request.page_token).await?;
         let (conversations, next_page_token) = listed;
@@ -203,11 +204,11 @@ impl<R: Rights> Conversing<R> {
         &self,
         request: pb::ReadConversationRequest,
     ) -> Result<pb::ReadConversationResponse, Error> {
-        let caller = caller(request.caller)?;
+        let caller = self.callers.identify(&request.caller_token).await?;
         let asker = asker(&caller, &request.client_ip)?;
         let id = id(&request.conversation_id)?;
         let limit = at_most(request.limit, 100, 500);
-        let owner = Owner::from(&caller);
+        let owner = Owner::from(&*caller);
         let own = self
             .store
             .page(Pick::Own(&owner, &id), request.after, limit);
@@ -274,13 +275,13 @@ impl<R: Rights> Conversing<R> {
         &self,
         request: pb::SearchRequest,
     ) -> Result<pb::SearchResponse, Error> {
-        let caller = caller(request.caller)?;
+        let caller = self.callers.identify(&request.caller_token).await?;
         let asker = asker(&caller, &request.client_ip)?;
         if request.query.chars().nth(MAX_QUERY).is_some() {
             let problem = format!("is longer than {MAX_QUERY} characters");
             return Err(InvalidMessage::field("query", problem).into());
         }
-        let owner = Owner::from(&caller);
+        let owner = Owner::from(&*caller);
         let asked = self.store.words(&owner, &request.query);
         if asked.len() > words::MAX_ASKED {
             let problem = format!("holds more than {} words", words::MAX_ASKED);

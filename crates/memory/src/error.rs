@@ -85,6 +85,9 @@ pub enum Error {
     /// The policy does not let the caller call the tool whose result this is.
     #[error("the policy does not let this caller call that tool, so its result is not kept")]
     Denied,
+    /// The caller's token does not verify.
+    #[error("{0}")]
+    TokenRefused(#[source] CallError),
     /// The policy service cannot be asked.
     #[error("the policy service cannot be asked; try again later")]
     Policy(#[source] CallError),
@@ -135,6 +138,7 @@ impl ServiceError for Error {
             | Self::TooManyHolds(_) => ErrorReason::Conflict,
             Self::Held => ErrorReason::Held,
             Self::Denied => ErrorReason::Denied,
+            Self::TokenRefused(_) => ErrorReason::TokenRefused,
             Self::NotRecorded(_) => ErrorReason::NotDurable,
         }
     }

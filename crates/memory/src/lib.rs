@@ -9,6 +9,7 @@
 //! One job: keep each conversation for its owner alone, in one order, readable only as far as the reader's rights reach
 //! today, and gone when it is erased.
 
+mod callers;
 mod config;
 mod conversing;
 mod erasure;

@@ -14,8 +14,8 @@ use std::future::Future;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use wardgate_domain::{
-    About, AnsweredCall, AttributeType, Caller, ColumnTier, ConversationFacts, ConversationKey,
-    Digest, Message, PermitTerms, Source, ToolFacts, Verdict,
+    About, AnsweredCall, AttributeType, BearerToken, Caller, ColumnTier, ConversationFacts,
+    ConversationKey, Digest, Message, PermitTerms, Source, ToolFacts, Verdict,
 };
 use wardgate_rpc::client::{CallError, PolicyClient};
 
@@ -32,8 +32,14 @@ pub(crate) struct Asker<'a> {
     pub(crate) client_ip: &'a str,
 }
 
-/// Says what a caller may do now.
-pub(crate) trait Rights: Send + Sync + 'static {
+/// Says who a caller is, and what they may do now.
+pub(crate) trait Rights: Clone + Send + Sync + 'static {
+    /// Whose `token` is, verified.
+    fn identify(
+        &self,
+        token: &BearerToken,
+    ) -> impl Future<Output = Result<Caller, CallError>> + Send;
+
     /// What the caller would see of that call; none: the policy denies it.
     fn of_call(
         &self,
@@ -52,6 +58,10 @@ pub(crate) trait Rights: Send + Sync + 'static {
 }
 
 impl Rights for PolicyClient {
+    async fn identify(&self, token: &BearerToken) -> Result<Caller, CallError> {
+        self.identify(token).await
+    }
+
     async fn of_call(
         &self,
         asker: Asker<'_>,

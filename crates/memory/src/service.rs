@@ -1,4 +1,4 @@
-//! The gRPC door: each method converts, does, converts.
+//! The gRPC methods: each converts, does, converts.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use metrics::{counter, histogram};
 use tonic::{Request, Response, Status};
-use wardgate_domain::{Ambient, Caller, ConversationKey, HoldTarget, InvalidMessage};
+use wardgate_domain::{Ambient, ConversationKey, HoldTarget, InvalidMessage};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::memory::v1 as pb;
 use wardgate_proto::memory::v1::memory_service_server::{MemoryService, MemoryServiceServer};
@@ -15,6 +15,7 @@ use wardgate_rpc::client::{AuditClient, PolicyClient};
 use wardgate_rpc::{Service, ServiceError};
 use wardgate_telemetry::names;
 
+use crate::callers::Callers;
 use crate::conversing::{Conversing, at_most};
 use crate::erasure::{By, Erasure};
 use crate::keeping::Keeper;
@@ -45,7 +46,7 @@ pub async fn service(
 
 pub(crate) struct Memory<R> {
     conversing: Conversing<R>,
-    subscribing: Subscribing,
+    subscribing: Subscribing<R>,
     pub(crate) watching: Arc<Watching>,
     store: Store,
     erasure: Arc<Erasure>,
@@ -65,11 +66,14 @@ impl<R: Rights> Memory<R> {
         let limits = config.limits;
         let keeper = Keeper::start(config, store.clone(), erasure.clone(), ambient.clone()).await?;
         let watching = Watching::start(store.clone()).await;
+        let callers = Arc::new(Callers::new(rights.clone(), ambient.clone()));
         let subscribing = Subscribing {
+            callers: Arc::clone(&callers),
             store: store.clone(),
             ambient: ambient.clone(),
         };
         let conversing = Conversing {
+            callers,
             store: store.clone(),
             erasure: erasure.clone(),
             rights,
@@ -128,22 +132,6 @@ impl<R: Rights> Memory<R> {
     }
 }
 
-/// The caller of a request. What identifies a person is stored, so it is bounded.
-pub(crate) fn caller(
-    caller: Option<wardgate_proto::common::v1::Caller>,
-) -> Result<Caller, InvalidMessage> {
-    let missing = || InvalidMessage::field("caller", "is missing");
-    let caller = Caller::try_from(caller.ok_or_else(missing)?)?;
-    for (part, field) in [
-        (caller.issuer(), "caller.issuer"),
-        (caller.subject(), "caller.subject"),
-        (caller.tenant(), "caller.tenant"),
-    ] {
-        name(part, field)?;
-    }
-    Ok(caller)
-}
-
 fn operator(by: String) -> Result<String, InvalidMessage> {
     if by.is_empty() {
         return Err(InvalidMessage::field("by", "is empty"));
@@ -152,7 +140,8 @@ fn operator(by: String) -> Result<String, InvalidMessage> {
     Ok(by)
 }
 
-fn name(text: &str, field: &'static str) -> Result<(), InvalidMessage> {
+/// Refuses a name that is too long to be stored, or has control characters.
+pub(crate) fn name(text: &str, field: &'static str) -> Result<(), InvalidMessage> {
     if text.len() <= MAX_NAME && !text.contains(char::is_control) {
         return Ok(());
     }

@@ -1,26 +1,30 @@
 //! Subscriptions of clients whose requests do not last. Whether there is such a conversation is not looked at: whoever
 //! subscribes to somebody else's, or to none, hears nothing.
 
+use std::sync::Arc;
+
 use wardgate_domain::{Ambient, Digest, InvalidMessage};
 use wardgate_proto::memory::v1 as pb;
 
 use crate::Error;
+use crate::callers::Callers;
 use crate::conversing::id;
 use crate::owner::Owner;
-use crate::service::caller;
+use crate::rights::Rights;
 use crate::store::Store;
 
-pub(crate) struct Subscribing {
+pub(crate) struct Subscribing<R> {
+    pub(crate) callers: Arc<Callers<R>>,
     pub(crate) store: Store,
     pub(crate) ambient: Ambient,
 }
 
-impl Subscribing {
+impl<R: Rights> Subscribing<R> {
     pub(crate) async fn subscribe(
         &self,
         request: pb::SubscribeRequest,
     ) -> Result<pb::SubscribeResponse, Error> {
-        let owner = Owner::from(&caller(request.caller)?);
+        let owner = Owner::from(&*self.callers.identify(&request.caller_token).await?);
         let (session, id) = (session(&request.session)?, id(&request.conversation_id)?);
         let now = self.ambient.now();
         self.store.subscribe(&owner, session, &id, now).await?;
@@ -31,7 +35,7 @@ impl Subscribing {
         &self,
         request: pb::UnsubscribeRequest,
     ) -> Result<pb::UnsubscribeResponse, Error> {
-        let owner = Owner::from(&caller(request.caller)?);
+        let owner = Owner::from(&*self.callers.identify(&request.caller_token).await?);
         let (session, id) = (session(&request.session)?, id(&request.conversation_id)?);
         self.store.unsubscribe(&owner, session, &id).await?;
         Ok(pb::UnsubscribeResponse {})
@@ -41,7 +45,7 @@ impl Subscribing {
         &self,
         request: pb::ListSubscriptionsRequest,
     ) -> Result<pb::ListSubscriptionsResponse, Error> {
-        let owner = Owner::from(&caller(request.caller)?);
+        let owner = Owner::from(&*self.callers.identify(&request.caller_token).await?);
         let session = session(&request.session)?;
         let now = self.ambient.now();
         let conversation_ids = self.store.subscriptions(&owner, session, now).await?;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use wardgate_edge::AuthConfig;
 
 use crate::Error;
 
@@ -13,6 +14,12 @@ use crate::Error;
 pub struct Config {
     /// Directory of `*.cedar` files and exactly one `*.cedarschema`.
     pub policies: PathBuf,
+    /// Whose tokens are accepted: the issuers of the gateway.
+    #[serde(default)]
+    pub auth: AuthConfig,
+    /// How clients reach the gateway; needed where tokens name a resource below it as their audience (RFC 8707).
+    #[serde(default)]
+    pub public_url: Option<String>,
     /// How long a permit is valid, 1 to 300 s; default 30 s. It bounds how long a permit outlives the
     /// rule that gave it for somebody who does not watch the policy version.
     #[serde(default = "default_permit_ttl", with = "seconds")]
@@ -23,16 +30,18 @@ pub struct Config {
 }
 
 impl Config {
-    /// The defaults for the policies in `policies`.
-    pub fn new(policies: impl Into<PathBuf>) -> Self {
+    /// The defaults for the policies in `policies`, about callers with tokens of the issuers in `auth`.
+    pub fn new(policies: impl Into<PathBuf>, auth: AuthConfig) -> Self {
         Self {
             policies: policies.into(),
+            auth,
+            public_url: None,
             permit_ttl: default_permit_ttl(),
             reload_interval: default_reload_interval(),
         }
     }
 
-    /// Checks what types alone cannot.
+    /// Checks what types alone cannot. The issuers are checked when their keys are read.
     pub fn validate(&self) -> Result<(), Error> {
         for (setting, value, longest) in [
             ("permit_ttl", self.permit_ttl, 300),

@@ -27,6 +27,9 @@ pub enum Error {
         /// Its longest value in seconds.
         longest: u64,
     },
+    /// The tokens of callers cannot be verified.
+    #[error("policy.{0}")]
+    Tokens(#[from] wardgate_edge::Error),
     /// The compiler could not be started or ended abnormally; the set was not used.
     #[error("the policies in {} could not be compiled: the compiler did not end normally", path.display())]
     Compiler {

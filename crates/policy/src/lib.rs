@@ -3,7 +3,9 @@
 //! ```text
 //!   *.cedar, *.cedarschema ──load: limits → parse → validate → try──▶ PolicySet
 //!                                                                        │ swapped whole, never in part
-//!   Authorize(caller, tool, arguments) ──▶ may they call?  ── no ──▶ Decision: a reason and policy ids
+//!   Authorize(token, tool, arguments) ──verify the token──▶ caller
+//!                                                │
+//!                                         may they call?  ── no ──▶ Decision: a reason and policy ids
 //!                                                │ yes
 //!                       which rows? (residual of `read`)
 //!                       which columns? (`show_*`, per class) ──▶ Permit, signed

@@ -1,4 +1,4 @@
-//! The gRPC methods: convert, decide, convert.
+//! The gRPC methods: verify whose the token is, convert, decide, convert.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -6,26 +6,38 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt};
+use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
     Ambient, Caller, ConversationFacts, InvalidMessage, PermitSigner, RecordScope, ToolFacts,
 };
+use wardgate_edge::{Authenticator, TokenRefusal};
+use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1::{self as pb, policy_service_server as server};
-use wardgate_rpc::Readiness;
+use wardgate_rpc::{Readiness, ServiceError};
 use wardgate_telemetry::names;
 
 use crate::store::PolicyStore;
 use crate::{Config, Error, reload};
 
-/// The policy service over the policies of `config`. Fails when these are not usable; afterwards a
-/// changed directory is taken up when it is usable and otherwise left alone; the service stays ready and says so.
-/// Call it inside a Tokio runtime.
+/// The policy service over the policies of `config`. Fails when these are not usable, or the keys of its issuers;
+/// afterwards a changed directory is taken up when it is usable and otherwise left alone; the service stays ready and says
+/// so. Call it inside a Tokio runtime.
 pub async fn service(
     config: Config,
     signer: PermitSigner,
     ambient: Ambient,
 ) -> Result<wardgate_rpc::Service<server::PolicyServiceServer<impl server::PolicyService>>, Error> {
     config.validate()?;
+    let auth = Authenticator::new(
+        config.auth,
+        config
+            .public_url
+            .as_deref()
+            .map(|url| url.trim_end_matches('/')),
+        ambient.clone(),
+    )
+    .await?;
     let dir = config.policies.clone();
     let (set, seen) = tokio::task::spawn_blocking(move || reload::first(&dir))
         .await
@@ -35,7 +47,7 @@ pub async fn service(
     tracing::info!(policy.hash = %set.hash(), policies = set.policy_ids().len(), "policies are in force");
     metrics::gauge!(names::POLICY_STALE).set(0.0);
     let store = Arc::new(PolicyStore::new(set, signer, ambient, config.permit_ttl));
-    let (told, readiness) = watch::channel(Readiness::Ready);
+    let (told, policies) = watch::channel(Readiness::Ready);
     reload::watch(
         &store,
         config.policies,
@@ -43,14 +55,73 @@ pub async fn service(
         config.reload_interval,
         told.clone(),
     );
-    let server = server::PolicyServiceServer::new(Policies { store, _told: told });
+    let (readiness, following) = both_ready(auth.readiness(), policies);
+    let server = server::PolicyServiceServer::new(Policies {
+        store,
+        auth,
+        _told: told,
+        _following: following,
+    });
     Ok(wardgate_rpc::Service { server, readiness })
+}
+
+/// Ready while the issuers' keys can be used and the policies are in force.
+fn both_ready(
+    mut keys: watch::Receiver<Readiness>,
+    mut policies: watch::Receiver<Readiness>,
+) -> (watch::Receiver<Readiness>, AbortOnDropHandle<()>) {
+    let now = |keys: &watch::Receiver<Readiness>, policies: &watch::Receiver<Readiness>| {
+        let keys = keys.borrow().clone();
+        if keys.is_ready() {
+            policies.borrow().clone()
+        } else {
+            keys
+        }
+    };
+    let (sender, readiness) = watch::channel(now(&keys, &policies));
+    let following = tokio::spawn(async move {
+        loop {
+            let changed = tokio::select! {
+                changed = keys.changed() => changed,
+                changed = policies.changed() => changed,
+            };
+            if changed.is_err() {
+                return;
+            }
+            sender.send_replace(now(&keys, &policies));
+        }
+    });
+    (readiness, AbortOnDropHandle::new(following))
 }
 
 struct Policies {
     store: Arc<PolicyStore>,
+    auth: Authenticator,
     /// Held, so that the readiness keeps its last word for as long as the service lives.
     _told: watch::Sender<Readiness>,
+    _following: AbortOnDropHandle<()>,
+}
+
+impl Policies {
+    /// Who asks, by their own token. The peer's word is not taken for it.
+    async fn caller(&self, token: &str) -> Result<Arc<Caller>, Status> {
+        let verified = self.auth.verify_token(token).await;
+        verified.map_err(|refusal| wardgate_rpc::status(&UnverifiedCaller(refusal)))
+    }
+}
+
+/// A request without a token that verifies.
+#[derive(Debug, thiserror::Error)]
+#[error("the caller cannot be verified: {0}")]
+struct UnverifiedCaller(TokenRefusal);
+
+impl ServiceError for UnverifiedCaller {
+    fn reason(&self) -> ErrorReason {
+        match self.0 {
+            TokenRefusal::KeysUnavailable => ErrorReason::Unavailable,
+            _ => ErrorReason::TokenRefused,
+        }
+    }
 }
 
 #[tonic::async_trait]
@@ -58,21 +129,43 @@ impl server::PolicyService for Policies {
     type WatchVersionStream =
         Pin<Box<dyn Stream<Item = Result<pb::WatchVersionResponse, Status>> + Send>>;
 
+    async fn identify(
+        &self,
+        request: Request<pb::IdentifyRequest>,
+    ) -> Result<Response<pb::IdentifyResponse>, Status> {
+        let caller = self.caller(&request.into_inner().caller_token).await?;
+        Ok(Response::new(pb::IdentifyResponse {
+            caller: Some((&*caller).into()),
+        }))
+    }
+
     async fn authorize(
         &self,
         request: Request<pb::AuthorizeRequest>,
     ) -> Result<Response<pb::AuthorizeResponse>, Status> {
         let pb::AuthorizeRequest {
-            caller,
             tool,
             arguments_json,
             client_ip,
+            caller_token,
+            unknown_tool,
         } = request.into_inner();
-        let decided = checked::<_, Caller>(caller, "caller").and_then(|caller| {
-            let tool: ToolFacts = checked(tool, "tool")?;
-            self.store
-                .authorize(&caller, &tool, &arguments_json, &client_ip)
-        });
+        let caller = self.caller(&caller_token).await?;
+        let decided = match tool {
+            Some(tool) => ToolFacts::try_from(tool).and_then(|tool| {
+                self.store
+                    .authorize(&caller, &tool, &arguments_json, &client_ip)
+            }),
+            None => unknown_tool
+                .parse()
+                .map_err(|_| {
+                    InvalidMessage::field("tool", "is missing, and unknown_tool is no name")
+                })
+                .and_then(|name| {
+                    self.store
+                        .deny_unknown(&caller, name, &arguments_json, &client_ip)
+                }),
+        };
         let decision = decided.map_err(|error| wardgate_rpc::invalid(&error))?;
         Ok(Response::new(pb::AuthorizeResponse {
             decision: Some((&decision).into()),
@@ -83,15 +176,15 @@ impl server::PolicyService for Policies {
         &self,
         request: Request<pb::ListVisibleRequest>,
     ) -> Result<Response<pb::ListVisibleResponse>, Status> {
-        let pb::ListVisibleRequest { caller, tools } = request.into_inner();
-        let listed = checked::<_, Caller>(caller, "caller").and_then(|caller| {
-            let tools = tools
-                .into_iter()
-                .map(ToolFacts::try_from)
-                .collect::<Result<Vec<_>, _>>()?;
-            Ok(self.store.visible(&caller, &tools))
-        });
-        let (visible, hash) = listed.map_err(|error| wardgate_rpc::invalid(&error))?;
+        let pb::ListVisibleRequest {
+            tools,
+            caller_token,
+        } = request.into_inner();
+        let caller = self.caller(&caller_token).await?;
+        let tools = tools.into_iter().map(ToolFacts::try_from);
+        let tools: Result<Vec<_>, _> = tools.collect();
+        let tools = tools.map_err(|error| wardgate_rpc::invalid(&error))?;
+        let (visible, hash) = self.store.visible(&caller, &tools);
         Ok(Response::new(pb::ListVisibleResponse {
             visible: visible.iter().map(ToString::to_string).collect(),
             policy_hash: hash.to_wire(),
@@ -103,14 +196,15 @@ impl server::PolicyService for Policies {
         request: Request<pb::AuthorizeRecallRequest>,
     ) -> Result<Response<pb::AuthorizeRecallResponse>, Status> {
         let pb::AuthorizeRecallRequest {
-            caller,
             conversation,
+            caller_token,
         } = request.into_inner();
-        let decided = checked::<_, Caller>(caller, "caller").and_then(|caller| {
-            let conversation: ConversationFacts = checked(conversation, "conversation")?;
-            self.store.authorize_recall(&caller, &conversation)
-        });
-        let decision = decided.map_err(|error| wardgate_rpc::invalid(&error))?;
+        let caller = self.caller(&caller_token).await?;
+        let conversation = conversation
+            .ok_or_else(|| InvalidMessage::field("conversation", "is missing"))
+            .and_then(ConversationFacts::try_from)
+            .map_err(|error| wardgate_rpc::invalid(&error))?;
+        let decision = self.store.authorize_recall(&caller, &conversation);
         Ok(Response::new((&decision).into()))
     }
 
@@ -120,9 +214,9 @@ impl server::PolicyService for Policies {
     ) -> Result<Response<pb::AuthorizeRecordResponse>, Status> {
         let request = request.into_inner();
         let scope = RecordScope::try_from(request.scope());
-        let decided = checked::<_, Caller>(request.caller, "caller")
-            .and_then(|caller| self.store.authorize_record(&caller, scope?));
-        let decision = decided.map_err(|error| wardgate_rpc::invalid(&error))?;
+        let scope = scope.map_err(|error| wardgate_rpc::invalid(&error))?;
+        let caller = self.caller(&request.caller_token).await?;
+        let decision = self.store.authorize_record(&caller, scope);
         Ok(Response::new((&decision).into()))
     }
 
@@ -138,14 +232,4 @@ impl server::PolicyService for Policies {
         });
         Ok(Response::new(Box::pin(versions)))
     }
-}
-
-/// A message field that must be there, as its checked type.
-fn checked<W, T>(field: Option<W>, name: &'static str) -> Result<T, InvalidMessage>
-where
-    T: TryFrom<W, Error = InvalidMessage>,
-{
-    field
-        .ok_or_else(|| InvalidMessage::field(name, "is missing"))?
-        .try_into()
 }

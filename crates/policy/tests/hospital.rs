@@ -14,21 +14,25 @@ use std::time::Duration;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::Ed25519KeyPair;
 use wardgate_domain::{
-    Ambient, Caller, ColumnClass, ColumnTier, Decision, DenialReason, Digest, OfferKind,
-    PermitSigner, PermitTerms, PermitVerifier, ToolFacts, Verdict,
+    Ambient, BearerToken, Caller, ColumnClass, ColumnTier, Decision, DenialReason, Digest,
+    OfferKind, PermitSigner, PermitTerms, PermitVerifier, ToolFacts, Verdict,
 };
 use wardgate_policy::{Config, service};
 use wardgate_rpc::client::PolicyClient;
 use wardgate_rpc::{Peer, link};
 
+#[path = "../src/tests/issuer.rs"]
+mod issuer;
 #[path = "../src/tests/samples.rs"]
 mod samples;
 
+use issuer::Issuer;
 use samples::{Row, admits, caller, caller_with, row, text};
 
 /// The policy service over the demo's policies.
 struct Desk {
     client: PolicyClient,
+    issuer: Issuer,
     verifier: PermitVerifier,
 }
 
@@ -39,20 +43,26 @@ impl Desk {
         let verifier = PermitVerifier::new([signer.public_key().try_into().unwrap()]);
         let policies =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/examples/hospital/policies");
-        let service = service(Config::new(policies), signer, Ambient::system())
-            .await
-            .unwrap();
+        let issuer = Issuer::new();
+        let config = Config::new(policies, issuer.trusted());
+        let service = service(config, signer, Ambient::system()).await.unwrap();
         let link = link::local(service, Peer::Gateway).link;
         Self {
             client: PolicyClient::new(link, Duration::from_mins(1)),
+            issuer,
             verifier,
         }
+    }
+
+    fn with_token(&self, caller: &Caller) -> Caller {
+        let token = self.issuer.token(caller, caller.expires_at());
+        caller.clone().with_token(BearerToken::new(&token))
     }
 
     async fn decide(&self, caller: &Caller, tool: &ToolFacts, arguments: &str) -> Decision {
         let arguments = arguments.to_owned().into();
         self.client
-            .authorize(caller, tool, arguments, "")
+            .authorize(&self.with_token(caller), tool, arguments, "")
             .await
             .unwrap()
     }
@@ -205,7 +215,11 @@ async fn a_listing_shows_what_some_arguments_would_allow() {
         (auditor(), 0),
         (caller("n", &[]), 0),
     ] {
-        let visible = desk.client.list_visible(&caller, &tools).await.unwrap();
+        let visible = desk
+            .client
+            .list_visible(&desk.with_token(&caller), &tools)
+            .await
+            .unwrap();
         let in_order: Vec<_> = TOOLS
             .iter()
             .map(|(name, ..)| *name)

@@ -64,9 +64,11 @@ mod pseudonym;
 mod redacted;
 mod redactor;
 mod row;
+mod rows;
 
 pub use dropped::{DropReason, DroppedColumns};
 pub use pseudonym::PseudonymKey;
 pub use redacted::Redacted;
 pub use redactor::{RedactionCounts, Redactor};
 pub use row::Row;
+pub use rows::{Aggregate, FigureQuestion};

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// A value whose fields were redacted. Only [`crate::Redactor::rows`] makes one, so a function that takes
-/// it cannot be handed anything raw:
+/// A value whose fields were redacted. Only [`crate::Redactor::rows`] makes one, and only this crate makes another of one,
+/// from what is in it alone, so a function that takes it cannot be handed anything raw:
 ///
 /// ```compile_fail,E0423
 /// let raw = wardgate_redact::Redacted(vec!["Jane Doe"]);
@@ -15,12 +15,25 @@ use serde::{Serialize, Serializer};
 /// let raw = wardgate_redact::Redacted::new(vec!["Jane Doe"]);
 /// ```
 ///
+/// ```compile_fail,E0599
+/// # fn smuggle(redacted: wardgate_redact::Redacted<Vec<wardgate_redact::Row>>) {
+/// let raw = redacted.map(|_| vec!["Jane Doe"]);
+/// # }
+/// ```
+///
+/// ```compile_fail,E0624
+/// # fn smuggle(redacted: wardgate_redact::Redacted<Vec<wardgate_redact::Row>>) {
+/// let mut raw = redacted.into_inner();
+/// # }
+/// ```
+///
 /// Fields of tier clear are in it as stored; its `Debug` form therefore shows nothing.
 #[derive(Clone, PartialEq)]
 pub struct Redacted<T>(T);
 
 impl<T> Redacted<T> {
-    /// The only constructor. Call it with what every field's tier was applied to.
+    /// The only constructor. Call it with what every field's tier was applied to, or with what is computed from such values
+    /// alone.
     pub(crate) fn new(value: T) -> Self {
         Self(value)
     }
@@ -30,10 +43,9 @@ impl<T> Redacted<T> {
         &self.0
     }
 
-    /// What `choose` takes of the value: a page of it, or a figure about it. Whatever is computed from redacted
-    /// values alone is redacted.
-    pub fn map<U>(self, choose: impl FnOnce(T) -> U) -> Redacted<U> {
-        Redacted(choose(self.0))
+    /// The value, for what this crate makes of it.
+    pub(crate) fn into_inner(self) -> T {
+        self.0
     }
 }
 

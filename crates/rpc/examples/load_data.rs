@@ -9,10 +9,12 @@
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use prost_reflect::{DescriptorPool, DynamicMessage};
-use wardgate_domain::{Ambient, CallId, Digest};
+use serde::Deserialize;
+use wardgate_domain::{Ambient, CallId, Digest, Timestamp};
 use wardgate_proto::audit::v1 as audit;
 use wardgate_proto::common::v1::Caller;
 use wardgate_proto::memory::v1 as memory;
@@ -27,10 +29,8 @@ use wardgate_rpc::{Link, Peer};
 type Failure = Box<dyn Error + Send + Sync>;
 
 const USAGE: &str =
-    "load_data POLICY_URL TOOL_RUNNER_URL MEMORY_URL CERTIFICATES SUBJECT ROLE TOOL ARGUMENTS OUT";
+    "load_data POLICY_URL TOOL_RUNNER_URL MEMORY_URL CERTIFICATES TOKENS_FILE TOOL ARGUMENTS OUT";
 
-/// Callers whose rights the policy is asked for in turn: what it remembers of one must not answer for all.
-const CALLERS: usize = 1_000;
 /// Conversations that are written to and read in turn.
 const CONVERSATIONS: usize = 100;
 /// ghz puts a new UUID in its place in each request.
@@ -44,8 +44,7 @@ async fn main() -> Result<(), Failure> {
         runner,
         memory,
         certificates,
-        subject,
-        role,
+        tokens,
         tool,
         arguments,
         out,
@@ -67,16 +66,20 @@ async fn main() -> Result<(), Failure> {
     let name = "wardgate.memory.v1.MemoryService";
     let memory = MemoryServiceClient::new(link(memory, Peer::Memory, name)?);
 
-    let caller = caller(subject, role);
-    let question = question(runner.clone(), &caller, tool, arguments).await?;
+    // One a line. The policy is asked about each in turn: what it remembers of one must not answer for all.
+    let tokens = fs::read_to_string(tokens)?;
+    let tokens: Vec<&str> = tokens.lines().filter(|line| !line.is_empty()).collect();
+    let token = *tokens.first().ok_or("the file of tokens is empty")?;
+    let caller = caller(token)?;
+    let question = question(runner.clone(), token, tool, arguments).await?;
     let decision = decision(policy, &question).await?;
-    let call = call(&question, &decision);
+    let call = call(&question, &caller, &decision);
     prove(runner, call.clone()).await?;
-    let (additions, contexts) = conversations(memory, &caller).await?;
+    let (additions, contexts) = conversations(memory, token).await?;
 
     let json = Json(DescriptorPool::decode(wardgate_proto::DESCRIPTORS)?);
-    let questions = questions(&question);
-    let append = append(&question, decision);
+    let questions = questions(&question, &tokens);
+    let append = append(&question, caller, decision);
     let out = PathBuf::from(out);
     fs::create_dir_all(&out)?;
     for (file, requests) in [
@@ -106,22 +109,30 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// As the gateway makes it of a token that is good for an hour.
-fn caller(subject: &str, role: &str) -> Caller {
-    let now = Ambient::system().now();
-    Caller {
-        issuer: "https://issuer.wardgate.internal".to_owned(),
-        subject: subject.to_owned(),
-        roles: vec![role.to_owned()],
-        token_id: "load".to_owned(),
-        expires_at: Some(now.plus(Duration::from_hours(1)).into()),
-        ..Caller::default()
+/// As the gateway makes it of a token without attributes.
+fn caller(token: &str) -> Result<Caller, Failure> {
+    #[derive(Deserialize)]
+    struct Claims {
+        iss: String,
+        sub: String,
+        roles: Vec<String>,
+        exp: i64,
     }
+    let claims = token.split('.').nth(1).ok_or("a token has three parts")?;
+    let claims: Claims = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims)?)?;
+    Ok(Caller {
+        issuer: claims.iss,
+        subject: claims.sub,
+        roles: claims.roles,
+        token_id: "load".to_owned(),
+        expires_at: Some(Timestamp::from_seconds(claims.exp).into()),
+        ..Caller::default()
+    })
 }
 
 async fn question(
     mut runner: ToolRunnerServiceClient<Link>,
-    caller: &Caller,
+    token: &str,
     tool: &str,
     arguments: &str,
 ) -> Result<policy::AuthorizeRequest, Failure> {
@@ -133,23 +144,24 @@ async fn question(
         .filter_map(|tool| tool.facts);
     let facts = facts.find(|facts| facts.name == tool);
     Ok(policy::AuthorizeRequest {
-        caller: Some(caller.clone()),
+        caller_token: token.to_owned(),
         tool: Some(facts.ok_or_else(|| format!("no tool is called {tool}"))?),
         arguments_json: arguments.to_owned().into(),
         client_ip: "192.0.2.1".to_owned(),
+        unknown_tool: String::new(),
     })
 }
 
 /// The same of many callers.
-fn questions(question: &policy::AuthorizeRequest) -> Vec<policy::AuthorizeRequest> {
-    let of = |at| {
-        let mut question = question.clone();
-        if let Some(caller) = &mut question.caller {
-            caller.subject = format!("{}-{at}", caller.subject);
-        }
-        question
+fn questions(
+    question: &policy::AuthorizeRequest,
+    tokens: &[&str],
+) -> Vec<policy::AuthorizeRequest> {
+    let of = |token: &&str| policy::AuthorizeRequest {
+        caller_token: (*token).to_owned(),
+        ..question.clone()
     };
-    (0..CALLERS).map(of).collect()
+    tokens.iter().map(of).collect()
 }
 
 async fn decision(
@@ -166,11 +178,12 @@ async fn decision(
 
 fn call(
     question: &policy::AuthorizeRequest,
+    caller: &Caller,
     decision: &policy::Decision,
 ) -> runner::CallToolRequest {
     runner::CallToolRequest {
         call_id: NEW_ID.to_owned(),
-        caller: question.caller.clone(),
+        caller: Some(caller.clone()),
         tool: question.tool.clone().unwrap_or_default().name,
         arguments_json: question.arguments_json.clone(),
         permit: decision.permit.clone(),
@@ -179,8 +192,11 @@ fn call(
 }
 
 /// The outcome of such a call.
-fn append(question: &policy::AuthorizeRequest, decision: policy::Decision) -> audit::AppendRequest {
-    let caller = question.caller.clone().unwrap_or_default();
+fn append(
+    question: &policy::AuthorizeRequest,
+    caller: Caller,
+    decision: policy::Decision,
+) -> audit::AppendRequest {
     let tool = question.tool.clone().unwrap_or_default();
     let outcome = audit::Outcome {
         call: Some(audit::CallFacts {
@@ -218,7 +234,7 @@ fn append(question: &policy::AuthorizeRequest, decision: policy::Decision) -> au
 /// Begins conversations; gives what is said in each, and what asks for it.
 async fn conversations(
     mut memory: MemoryServiceClient<Link>,
-    caller: &Caller,
+    token: &str,
 ) -> Result<
     (
         Vec<memory::AddMessagesRequest>,
@@ -228,14 +244,14 @@ async fn conversations(
 > {
     let (mut additions, mut contexts) = (Vec::new(), Vec::new());
     for at in 0..CONVERSATIONS {
-        let (caller, conversation_id) = (Some(caller.clone()), format!("load-{at}"));
+        let (caller_token, conversation_id) = (token.to_owned(), format!("load-{at}"));
         let begun = memory::GetOrCreateRequest {
-            caller: caller.clone(),
+            caller_token: caller_token.clone(),
             conversation_id: conversation_id.clone(),
         };
         memory.get_or_create(begun).await?;
         additions.push(memory::AddMessagesRequest {
-            caller: caller.clone(),
+            caller_token: caller_token.clone(),
             conversation_id: conversation_id.clone(),
             messages: vec![memory::Message {
                 role: memory::Role::User.into(),
@@ -246,7 +262,7 @@ async fn conversations(
             ..memory::AddMessagesRequest::default()
         });
         contexts.push(memory::GetContextRequest {
-            caller,
+            caller_token,
             conversation_id,
             ..memory::GetContextRequest::default()
         });

@@ -55,6 +55,7 @@ macro_rules! methods {
 /// expect otherwise.
 pub(crate) const TABLE: &[Method] = methods! {
     "wardgate.policy.v1.PolicyService" {
+        Identify:            Memory,                 Whole,  Always;
         Authorize:           Gateway | Memory,       Whole,  Always;
         ListVisible:         Gateway,                Whole,  Always;
         AuthorizeRecall:     Memory,                 Whole,  Always;

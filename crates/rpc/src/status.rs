@@ -114,6 +114,7 @@ pub(crate) fn with_reason(reason: ErrorReason, message: &str) -> Status {
             Code::Unavailable
         }
         ErrorReason::DeadlineExceeded => Code::DeadlineExceeded,
+        ErrorReason::TokenRefused => Code::Unauthenticated,
         ErrorReason::Internal | ErrorReason::Unspecified => Code::Internal,
     };
     let details = ErrorDetails::with_error_info(reason.as_str_name(), DOMAIN, HashMap::new());
@@ -141,6 +142,7 @@ mod tests {
             ErrorReason::PermitRefused,
             ErrorReason::UnknownTool,
             ErrorReason::Held,
+            ErrorReason::TokenRefused,
         ] {
             assert_eq!(reason_of(&status(&Failure(reason))), reason);
         }

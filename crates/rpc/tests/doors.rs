@@ -19,8 +19,8 @@ use tonic::transport::{Endpoint, Server, Uri};
 use tonic::{Request, Response, Status};
 use wardgate_concurrency::{Config, Limiter};
 use wardgate_domain::{
-    Ambient, Caller, CallerClaims, Decision, DecisionId, DenialReason, Digest, OfferKind,
-    Timestamp, ToolFacts, Verdict,
+    Ambient, BearerToken, Caller, CallerClaims, Decision, DecisionId, DenialReason, Digest,
+    OfferKind, Timestamp, ToolFacts, Verdict,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1 as pb;
@@ -30,7 +30,7 @@ use wardgate_rpc::client::PolicyClient;
 use wardgate_rpc::server::{Bound, ListenConfig};
 use wardgate_rpc::{Link, Peer, Readiness, Service, ServiceError, Shutdown, link, status};
 
-/// A policy service that does what the caller's subject says.
+/// A policy service that does what the caller's token says.
 #[derive(Debug, Clone)]
 struct Obedient;
 
@@ -51,13 +51,7 @@ impl PolicyService for Obedient {
         request: Request<pb::AuthorizeRequest>,
     ) -> Result<Response<pb::AuthorizeResponse>, Status> {
         let noted = request.extensions().get::<&str>().is_some();
-        match request
-            .into_inner()
-            .caller
-            .unwrap_or_default()
-            .subject
-            .as_str()
-        {
+        match request.into_inner().caller_token.as_str() {
             "decides" => {
                 let decision = Decision {
                     id: DecisionId::new(&Ambient::system()),
@@ -77,6 +71,13 @@ impl PolicyService for Obedient {
             "hangs" => std::future::pending().await,
             _ => Ok(Response::new(pb::AuthorizeResponse { decision: None })),
         }
+    }
+
+    async fn identify(
+        &self,
+        _request: Request<pb::IdentifyRequest>,
+    ) -> Result<Response<pb::IdentifyResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
     }
 
     async fn list_visible(
@@ -186,6 +187,7 @@ fn caller(subject: &str) -> Caller {
         token_id: "t".to_owned(),
         expires_at: Timestamp::from_seconds(0),
     })
+    .with_token(BearerToken::new(subject))
 }
 
 fn tool() -> ToolFacts {

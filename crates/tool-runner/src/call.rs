@@ -20,7 +20,8 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 use wardgate_arguments::{Arguments, InvalidArguments};
 use wardgate_domain::{
-    CallId, CallToRun, Caller, Digest, InvalidMessage, Permit, SignedPermit, Timestamp,
+    CallFacts, CallId, CallToRun, Caller, Digest, InvalidMessage, OfferKind, Permit, SignedPermit,
+    Timestamp,
 };
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::{DropReason, DroppedColumns};
@@ -29,6 +30,7 @@ use wardgate_telemetry::names;
 use crate::Error;
 use crate::compiled::CompiledPermit;
 use crate::digest;
+use crate::execution_log::execution_facts;
 use crate::executor::{Audience, Executor, ExecutorError, Invocation, Kept, Output, Said};
 use crate::failure::{FailedCall, Failure, Ran};
 use crate::interaction::{Interaction, Talk, Waits};
@@ -121,6 +123,22 @@ impl AdmittedCall {
     /// Canonical name of its tool.
     pub(crate) fn tool(&self) -> &str {
         self.tool.tool.facts().name.as_str()
+    }
+
+    /// Whether it may change something.
+    pub(crate) fn may_write(&self) -> bool {
+        !self.tool.tool.facts().read_only
+    }
+
+    /// What the record says of it.
+    pub(crate) fn execution(&self) -> CallFacts {
+        execution_facts(
+            self.id,
+            &self.caller,
+            OfferKind::Tool,
+            &self.arguments,
+            &self.permit,
+        )
     }
 
     /// Runs the tool and tells `listener` what it says meanwhile. Dropping the future stops the work in the source.

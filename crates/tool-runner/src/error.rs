@@ -87,6 +87,9 @@ pub enum Error {
     /// What cannot be recorded is not done.
     #[error("the change cannot be recorded durably, so it is not made; try again later")]
     NotRecorded(#[source] CallError),
+    /// What cannot be recorded is not run, or not let out.
+    #[error("the call cannot be recorded durably, so nothing of it is released; try again later")]
+    ExecutionNotRecorded(#[source] CallError),
     /// The work ended in a panic.
     #[error("the change was interrupted; list the switches to see whether it was made")]
     Interrupted,
@@ -120,7 +123,7 @@ impl ServiceError for Error {
                 NotCarried::Uncovered => ErrorReason::PermitRefused,
                 NotCarried::Task | NotCarried::Foreign => ErrorReason::Denied,
             },
-            Self::NotRecorded(_) => ErrorReason::NotDurable,
+            Self::NotRecorded(_) | Self::ExecutionNotRecorded(_) => ErrorReason::NotDurable,
             Self::NoPermit | Self::Permit(_) | Self::RowRule(_) => ErrorReason::PermitRefused,
         }
     }

@@ -21,6 +21,7 @@ mod content;
 mod digest;
 mod egress;
 mod error;
+mod execution_log;
 mod executor;
 mod failure;
 mod files;

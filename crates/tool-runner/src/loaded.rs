@@ -18,6 +18,7 @@ use crate::catalogue::{Catalogue, MaxRows, Offers, Tool, Toolset};
 use crate::compiled::CompiledPermits;
 use crate::content::{Contents, Following};
 use crate::egress::PerUser;
+use crate::execution_log::ExecutionLog;
 use crate::executor::{Beyond, Caps, Executor, Sources};
 use crate::interaction::Parking;
 use crate::mcp::{Eras, Upstream};
@@ -140,6 +141,8 @@ pub(crate) struct Shared {
     pub(crate) parking: Arc<Parking>,
     /// Where those are that wait on another replica.
     pub(crate) replicas: Arc<Replicas>,
+    /// Records what is run; none where the callers are in this process, whose gateway records it.
+    pub(crate) executions: Option<ExecutionLog>,
     /// Where tools about conversations ask; none where there are no conversations.
     pub(crate) memory: Option<MemoryClient>,
 }
@@ -161,6 +164,7 @@ impl Shared {
             following: Arc::new(Following::new()),
             store,
             kept_for: config.kept_for,
+            executions: None,
             memory: None,
         }
     }

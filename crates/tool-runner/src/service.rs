@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
+use futures::FutureExt;
+use futures::future::try_join;
 use futures::stream::{BoxStream, StreamExt};
 use metrics::counter;
 use tokio::sync::watch;
@@ -14,7 +16,8 @@ use tokio_stream::wrappers::WatchStream;
 use tonic::{Request, Response, Status};
 use tracing::{error, info, warn};
 use wardgate_domain::{
-    Ambient, Caller, Digest, InvalidId, InvalidMessage, PermitVerifier, SwitchAction, SwitchChange,
+    Ambient, BearerToken, Caller, Digest, InvalidId, InvalidMessage, PermitVerifier, SwitchAction,
+    SwitchChange,
 };
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::{
@@ -30,6 +33,7 @@ use crate::catalogue::Catalogue;
 use crate::closing::Closing;
 use crate::connections;
 use crate::content::{self, Asked, InForce, WatchAsked};
+use crate::execution_log::{ExecutionLog, held_until};
 use crate::files::Files;
 use crate::imported::{Importer, check_lock};
 use crate::loaded::{Keys, Loaded, Shared};
@@ -42,8 +46,11 @@ use crate::{Config, Error};
 
 /// What the service calls.
 pub struct Links {
-    /// Records changes of switches.
+    /// Records changes of switches, and executions.
     pub audit: AuditClient,
+    /// Each execution is recorded here: calls come from other processes, and nobody's word is taken for their being on
+    /// record already.
+    pub record_executions: bool,
     /// Tools about conversations ask it.
     pub memory: Option<MemoryClient>,
     /// Links to its other replicas, where there can be any.
@@ -73,9 +80,11 @@ pub async fn service(
     config.check()?;
     let Links {
         audit,
+        record_executions,
         memory,
         replicas,
     } = links;
+    let executions = record_executions.then(|| ExecutionLog::new(audit.clone(), ambient.clone()));
     let keys = Keys {
         permits,
         pseudonyms: Arc::new(pseudonym_key),
@@ -89,6 +98,7 @@ pub async fn service(
     let importer = Importer::new(&config.catalogue, audit.clone(), ambient.clone());
     let switchboard = Switchboard::open(store, audit, ambient.clone()).await?;
     let shared = Shared {
+        executions,
         memory,
         replicas: Arc::new(Replicas::new(config.advertise.clone(), replicas)),
         ..Shared::new(&config, switchboard.store().clone(), ambient)
@@ -237,9 +247,11 @@ impl ToolRunnerService for Runner {
             .and_then(|()| call::admit(call, &loaded, self.shared.ambient.now()))
             .map_err(|error| refused(&error))?;
         let counted = self.shared.platform.begin(admitted.tool());
-        Ok(Response::new(
-            events::events(admitted, self.shared.clone(), counted).boxed(),
-        ))
+        let log = self.shared.executions.as_ref();
+        let recorded = log.map(|log| log.append(admitted.execution()));
+        let may_write = admitted.may_write();
+        let events = events::events(admitted, self.shared.clone(), counted).boxed();
+        recorded_before(recorded, may_write, events).await
     }
 
     async fn relay(
@@ -250,7 +262,11 @@ impl ToolRunnerService for Runner {
             .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
         let admitted = self.admit_relay(call).map_err(|error| refused(&error))?;
         let is_endless = admitted.is_endless();
-        let mut response = Response::new(admitted.run().boxed());
+        let log = self.shared.executions.as_ref();
+        let execution = log.zip(admitted.execution());
+        let recorded = execution.map(|(log, execution)| log.append(execution));
+        let may_write = admitted.may_write();
+        let mut response = recorded_before(recorded, may_write, admitted.run().boxed()).await?;
         if is_endless {
             response.extensions_mut().insert(wardgate_rpc::Endless);
         }
@@ -287,7 +303,15 @@ impl ToolRunnerService for Runner {
             .check_source(&asked.source, &asked.caller)
             .and_then(|()| content::admit(asked, &loaded, &self.shared.parking, max_bytes, now))
             .map_err(|error| refused(&error))?;
-        Ok(Response::new(Box::pin(admitted.get()).await))
+        let log = self.shared.executions.as_ref();
+        let recorded = log.map(|log| log.append(admitted.execution()));
+        let got = Box::pin(admitted.get());
+        let Some(recorded) = recorded else {
+            return Ok(Response::new(got.await));
+        };
+        let released = try_join(recorded, got.map(Ok)).await;
+        let ((), given) = released.map_err(|error| refused(&error))?;
+        Ok(Response::new(given))
     }
 
     async fn watch_resources(
@@ -386,6 +410,23 @@ impl ToolRunnerService for Runner {
     }
 }
 
+/// The answer of what runs under a permit: what may write begins once it is on record, of what only reads nothing is let out
+/// before that. `recorded` is none where the caller records it.
+async fn recorded_before<T: Send + 'static>(
+    recorded: Option<impl Future<Output = Result<(), Error>> + Send + 'static>,
+    may_write: bool,
+    events: BoxStream<'static, Result<T, Status>>,
+) -> Result<Response<BoxStream<'static, Result<T, Status>>>, Status> {
+    Ok(Response::new(match recorded {
+        None => events,
+        Some(recorded) if may_write => {
+            recorded.await.map_err(|error| refused(&error))?;
+            events
+        }
+        Some(recorded) => held_until(recorded, events),
+    }))
+}
+
 fn refused(error: &Error) -> Status {
     counter!(names::CALLS_REFUSED, "reason" => error.reason().as_str_name()).increment(1);
     wardgate_rpc::status(error)
@@ -399,10 +440,13 @@ impl TryFrom<pb::CallToolRequest> for Call {
             .call_id
             .parse()
             .map_err(|error: InvalidId| InvalidMessage::field("call_id", error.to_string()))?;
-        let caller: Caller = request
+        let mut caller: Caller = request
             .caller
             .ok_or_else(|| InvalidMessage::field("caller", "is missing"))?
             .try_into()?;
+        if !request.caller_token.is_empty() {
+            caller = caller.with_token(BearerToken::new(&request.caller_token));
+        }
         Ok(Self {
             id,
             caller,

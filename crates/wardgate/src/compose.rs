@@ -78,6 +78,8 @@ pub(crate) async fn local(parts: Parts, ambient: &Ambient) -> Result<Local, Fail
         parts.sealing_key,
         wardgate_tool_runner::Links {
             audit: record(link::local(audit.clone(), Peer::ToolRunner)),
+            // Whoever could leave the gateway's records out could leave these out too: it is one process.
+            record_executions: false,
             memory: Some(conversations(link::local(memory.clone(), Peer::ToolRunner))),
             replicas: None,
         },

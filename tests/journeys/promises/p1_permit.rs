@@ -7,18 +7,20 @@ use std::time::Duration;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::Ed25519KeyPair;
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use futures::StreamExt;
+use serde_json::{Value, json};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 use wardgate_domain::{
-    Ambient, AttributeValue, CallId, Caller, CallerClaims, PermitSigner, PermitTerms, SignedPermit,
-    ToolFacts, ToolName, Verdict,
+    Ambient, AttributeValue, BearerToken, CallId, Caller, CallerClaims, PermitSigner, PermitTerms,
+    SignedPermit, ToolFacts, ToolName, Verdict,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
 use wardgate_rpc::client::{
-    CallError, CallEvent, CallTool, Interaction, PolicyClient, ToolResult, ToolRunnerClient,
+    CallError, CallEvent, CallTool, Interaction, MemoryClient, OnBehalfOf, PolicyClient,
+    ToolResult, ToolRunnerClient,
 };
 use wardgate_rpc::link::{self, TlsFiles};
 use wardgate_rpc::{Link, Peer};
@@ -138,7 +140,15 @@ async fn call(
     }
 }
 
-fn caller(subject: &str, role: &str, attribute: Option<(&str, &str)>) -> Caller {
+/// The caller as the gateway knows them, with a token of the system's own issuer.
+fn caller(system: &Separate, subject: &str, role: &str, attribute: Option<(&str, &str)>) -> Caller {
+    let claims: Vec<_> = attribute.into_iter().collect();
+    let token = BearerToken::new(&system.token(subject, role, &claims));
+    invented(subject, role, attribute).with_token(token)
+}
+
+/// A caller whom no issuer has vouched for.
+fn invented(subject: &str, role: &str, attribute: Option<(&str, &str)>) -> Caller {
     let attributes =
         attribute.map(|(name, value)| (name.to_owned(), AttributeValue::Text(value.to_owned())));
     Caller::from_verified(CallerClaims {
@@ -150,6 +160,89 @@ fn caller(subject: &str, role: &str, attribute: Option<(&str, &str)>) -> Caller 
         token_id: "journey".to_owned(),
         expires_at: Ambient::system().now().plus(Duration::from_secs(3_600)),
     })
+}
+
+/// A token of an issuer that nobody trusts, which says whatever it likes.
+fn forged_token(subject: &str, role: &str) -> BearerToken {
+    let key = Ed25519KeyPair::generate().unwrap();
+    let ends = Ambient::system().now().as_seconds() + 3_600;
+    let header = json!({ "alg": "EdDSA", "typ": "at+jwt" });
+    let claims = json!({
+        "iss": "https://issuer.wardgate.internal", "aud": "wardgate", "sub": subject,
+        "roles": [role], "exp": ends,
+    });
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let message = format!("{}.{}", part(&header), part(&claims));
+    let signature = URL_SAFE_NO_PAD.encode(key.sign(message.as_bytes()).as_ref());
+    BearerToken::new(&format!("{message}.{signature}"))
+}
+
+/// Whoever has the gateway's key and certificate speaks to every service as the gateway does.
+#[tokio::test]
+async fn the_gateways_key_alone_invents_no_caller_and_runs_nothing_off_the_record() {
+    let system = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
+    let direct = Direct::connect(&system).await;
+    let records = "get_medical_records";
+    let mut tools = direct.tools.iter();
+    let facts = tools.find(|facts| facts.name.as_str() == records);
+    let facts = facts.unwrap();
+
+    // An invented caller: without a token, with one that nobody trusted signed, and with somebody else's.
+    let doctor = caller(&system, "dr.yenji", "Doctor", None);
+    let nobody = invented("dr.yenji", "Doctor", None);
+    let forged = nobody
+        .clone()
+        .with_token(forged_token("dr.yenji", "Doctor"));
+    let memory = memory(&system);
+    for (what, caller, reason) in [
+        ("no token", &nobody, ErrorReason::InvalidMessage),
+        ("a forged token", &forged, ErrorReason::TokenRefused),
+    ] {
+        let decided = direct
+            .policy
+            .authorize(caller, facts, NUGWI.into(), "")
+            .await;
+        assert_eq!(decided.unwrap_err().reason(), reason, "{what}");
+        let listed = direct.policy.list_visible(caller, [facts]).await;
+        assert_eq!(listed.unwrap_err().reason(), reason, "{what}");
+        let of = OnBehalfOf {
+            caller,
+            client_ip: "",
+        };
+        let read = memory.list_conversations(of, 0, "").await;
+        assert_eq!(read.unwrap_err().reason(), reason, "{what}");
+    }
+    let nurse = caller(&system, "nurse.joy", "Nurse", Some(("ward", "W2")));
+    let of_nurse = direct.permit(&nurse, records, NUGWI).await;
+    let as_doctor = direct.run(&doctor, records, NUGWI, &of_nurse).await;
+    assert_eq!(as_doctor.unwrap_err().reason(), ErrorReason::PermitRefused);
+    assert_eq!(system.records(), Vec::<Value>::new(), "nothing ran so far");
+
+    // With a token that it saw pass it can do what that caller may, and each time it is on record, though the gateway says
+    // nothing of it.
+    let permit = direct.permit(&doctor, records, NUGWI).await;
+    for times in 1..=2 {
+        let ran = direct.run(&doctor, records, NUGWI, &permit).await.unwrap();
+        assert_eq!(ran.facts.rows, 2);
+        let recorded = system.records();
+        assert_eq!(recorded.len(), times);
+        let record = recorded.last().unwrap();
+        assert_eq!(record["event"], "execution");
+        assert_eq!(record["caller"]["subject"], "dr.yenji");
+        assert_eq!(record["tool"], records);
+        assert_eq!(
+            record["permit_id"],
+            permit.unverified_terms().unwrap().id.to_string()
+        );
+    }
+}
+
+/// The memory service, with the gateway's key.
+fn memory(system: &Separate) -> MemoryClient {
+    let files = certificate(&system.data_dir().join("certs"), Peer::Gateway);
+    let name = "wardgate.memory.v1.MemoryService";
+    let memory = link::connect(&url(&system.memory), Peer::Memory, name, Some(&files)).unwrap();
+    MemoryClient::new(memory.link, LIMIT)
 }
 
 /// The policy service's own key, which nobody but it should have.
@@ -224,10 +317,15 @@ async fn p1_no_permit_no_run() {
     let system = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
     let direct = Direct::connect(&system).await;
     let (records, overview) = ("get_medical_records", "get_patient_overview");
-    let doctor = caller("dr.yenji", "Doctor", None);
-    let nurse = caller("nurse.joy", "Nurse", Some(("ward", "W2")));
-    let demoted = caller("dr.yenji", "Nurse", None);
-    let patient = caller("patient.nugwi", "Patient", Some(("patient_id", "NUGWI")));
+    let doctor = caller(&system, "dr.yenji", "Doctor", None);
+    let nurse = caller(&system, "nurse.joy", "Nurse", Some(("ward", "W2")));
+    let demoted = invented("dr.yenji", "Nurse", None);
+    let patient = caller(
+        &system,
+        "patient.nugwi",
+        "Patient",
+        Some(("patient_id", "NUGWI")),
+    );
     let genuine = direct.permit(&doctor, records, NUGWI).await;
     let ran = direct.run(&doctor, records, NUGWI, &genuine).await.unwrap();
     assert_eq!(ran.facts.rows, 2, "the permit itself is good");
@@ -356,7 +454,7 @@ async fn no_permit_at_all(system: &Separate, caller: &Caller, genuine: &SignedPe
 async fn p1_only_the_gateway_and_replicas_reach_the_tool_runner() {
     let system = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
     let direct = Direct::connect(&system).await;
-    let doctor = caller("dr.yenji", "Doctor", None);
+    let doctor = caller(&system, "dr.yenji", "Doctor", None);
     let genuine = direct.permit(&doctor, "get_medical_records", NUGWI).await;
     let call_as = async |files: &TlsFiles| {
         let client = ToolRunnerClient::new(runner(&system, files), LIMIT);

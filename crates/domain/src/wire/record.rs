@@ -132,6 +132,9 @@ impl TryFrom<audit::v1::Record> for Record {
             Wire::Refusals(refusals) => Event::Refusals(refusals.try_into()?),
             Wire::AdminChange(change) => Event::AdminChange(change.try_into()?),
             Wire::MemoryAccess(access) => Event::MemoryAccess(access.try_into()?),
+            Wire::Execution(execution) => {
+                Event::Execution(required(execution.call, "execution.call")?.try_into()?)
+            }
         };
         Ok(Self {
             time: required(record.time, "record.time")?.try_into()?,
@@ -151,6 +154,9 @@ impl From<&Record> for audit::v1::Record {
             Event::Refusals(refusals) => Wire::Refusals(refusals.into()),
             Event::AdminChange(change) => Wire::AdminChange(change.into()),
             Event::MemoryAccess(access) => Wire::MemoryAccess(access.into()),
+            Event::Execution(call) => Wire::Execution(audit::v1::Execution {
+                call: Some(call.into()),
+            }),
         };
         Self {
             time: Some(record.time.into()),

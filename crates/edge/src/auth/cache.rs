@@ -8,7 +8,7 @@ use wardgate_domain::{Caller, Digest, Timestamp};
 use super::Scopes;
 use super::claims::{AcceptedTime, Audience};
 
-/// About 10 MB when full. Only tokens that verified get in, so no stranger can push others out.
+/// About 20 MB when full of tokens of 1 KiB. Only tokens that verified get in, so no stranger can push others out.
 const CAPACITY: usize = 10_000;
 
 /// What tokens said, by their digest.

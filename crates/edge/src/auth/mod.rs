@@ -35,7 +35,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
-use wardgate_domain::{Ambient, Caller, Digest};
+use wardgate_domain::{Ambient, BearerToken, Caller, Digest};
 use wardgate_rpc::Readiness;
 use wardgate_telemetry::names;
 
@@ -109,21 +109,20 @@ impl Authenticator {
         Ok(verified)
     }
 
-    /// The same of a token. Waits only for a key that is not there yet, 5 s at most.
-    async fn verify(&self, token: &str, paths: &[&str]) -> Result<Verified, TokenRefusal> {
-        if token.len() > MAX_TOKEN_BYTES {
-            return Err(TokenRefusal::TokenTooLong);
+    /// Whose `token` is, for a service behind the edges: which of our resources it is for was the edge's to check, so a
+    /// token for any of them will do. A token that was verified before costs a digest, and is verified again once its
+    /// issuer's keys change; it is never accepted after its end. Waits only for a key that is not there yet, 5 s at most.
+    pub async fn verify_token(&self, token: &str) -> Result<Arc<Caller>, TokenRefusal> {
+        let (said, _) = self.verified(token).await?;
+        if said.audience.includes_nothing() {
+            return Err(TokenRefusal::AudienceRefused);
         }
-        let digest = Digest::of(token.as_bytes());
-        let now = self.ambient.now();
-        let kept = self
-            .verified
-            .get(digest, now, |issuer| self.keys.version(issuer));
-        let by = if kept.is_some() { "cache" } else { "signature" };
-        let said = match kept {
-            Some(said) => said,
-            None => self.check(token, digest).await?,
-        };
+        Ok(Arc::clone(&said.caller))
+    }
+
+    /// The same of a token for one of `paths`.
+    async fn verify(&self, token: &str, paths: &[&str]) -> Result<Verified, TokenRefusal> {
+        let (said, by) = self.verified(token).await?;
         if !said.audience.includes(paths) {
             return Err(TokenRefusal::AudienceRefused);
         }
@@ -134,8 +133,24 @@ impl Authenticator {
         })
     }
 
-    async fn check(&self, token: &str, digest: Digest) -> Result<Arc<Said>, TokenRefusal> {
-        let token = UnverifiedToken::parse(token)?;
+    /// What a good token says, and by what that is known.
+    async fn verified(&self, token: &str) -> Result<(Arc<Said>, &'static str), TokenRefusal> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(TokenRefusal::TokenTooLong);
+        }
+        let digest = Digest::of(token.as_bytes());
+        let now = self.ambient.now();
+        let kept = self
+            .verified
+            .get(digest, now, |issuer| self.keys.version(issuer));
+        match kept {
+            Some(said) => Ok((said, "cache")),
+            None => Ok((self.check(token, digest).await?, "signature")),
+        }
+    }
+
+    async fn check(&self, text: &str, digest: Digest) -> Result<Arc<Said>, TokenRefusal> {
+        let token = UnverifiedToken::parse(text)?;
         let issuer = token.issuer()?;
         let (index, rules) = self
             .issuers
@@ -158,7 +173,7 @@ impl Authenticator {
                 self.public_url.as_deref(),
             )?,
             scopes: Arc::new(claims::scopes(&claims)?),
-            caller: Arc::new(Caller::from_verified(caller)),
+            caller: Arc::new(Caller::from_verified(caller).with_token(BearerToken::new(text))),
         });
         // What is for others is not worth a place.
         if !said.audience.includes_nothing() {

@@ -269,6 +269,7 @@ fn refused(gateway: &Gateway, error: &CallError) -> Ran {
     match error.reason() {
         ErrorReason::PermitRefused => Ran::PermitRefused,
         ErrorReason::Overloaded => Stop::NotTaken(gateway.neighbour_is_overloaded()).into(),
+        ErrorReason::NotDurable => Stop::NotRecorded.into(),
         // Removed or switched off since the lists were read.
         ErrorReason::UnknownTool => Stop::Unknown.into(),
         _ => {

@@ -61,6 +61,9 @@ impl From<CallError> for Stop {
             ErrorReason::Conflict => refused(Status::InvalidArguments, "conflict"),
             ErrorReason::Held => refused(Status::Error, "held"),
             ErrorReason::Denied => refused(Status::Denied, "denied"),
+            ErrorReason::TokenRefused => {
+                Self::new(Status::Denied, "token_refused", RpcError::token_refused())
+            }
             ErrorReason::DeadlineExceeded => Self {
                 status: Status::Timeout,
                 ..Self::unavailable("timeout")
@@ -97,6 +100,7 @@ mod tests {
             (ErrorReason::Conflict, "conflict"),
             (ErrorReason::Held, "held"),
             (ErrorReason::Denied, "denied"),
+            (ErrorReason::TokenRefused, "token_refused"),
             (ErrorReason::Unavailable, "memory_unavailable"),
         ] {
             let stop = Stop::from(CallError::from(status(&Refusal(reason))));

@@ -78,6 +78,16 @@ impl RpcError {
         }
     }
 
+    /// The token was good when the request came, and is not any more (RFC 6750 §3.1).
+    pub(crate) fn token_refused() -> Self {
+        let message = "The token is not accepted any more. Come again with another.";
+        let challenge = r#"Bearer error="invalid_token", error_description="the token is not accepted any more""#;
+        Self {
+            remedy: Some(Box::new(Remedy::StepUp(challenge.to_owned()))),
+            ..Self::unread(StatusCode::UNAUTHORIZED, "token_refused", message)
+        }
+    }
+
     /// JSON, but no JSON-RPC request.
     pub(crate) fn invalid_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, -32600, "invalid_request", message)

@@ -25,8 +25,9 @@ use serde_json::value::RawValue;
 use tokio::time::sleep;
 use tracing::{Instrument, Span};
 use wardgate_concurrency::{Epilogue, Slot};
-use wardgate_domain::{CallFacts, CallId, Caller, Digest, Event, Outcome, Status};
-use wardgate_rpc::client::{InputRequired, ResultFacts, Resumption};
+use wardgate_domain::{CallFacts, CallId, Caller, Digest, Event, Outcome, Status, ToolName};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_rpc::client::{CallError, InputRequired, ResultFacts, Resumption};
 use wardgate_telemetry::{names, trace_context};
 
 use crate::Gateway;
@@ -54,6 +55,9 @@ const MOST_ROUNDS: usize = 8;
 
 /// How long what only wants to be called again waits for it.
 const PACE: Duration = Duration::from_millis(250);
+
+/// What the policy is asked about where what is wanted has no name of a tool.
+const UNNAMED: &str = "unknown";
 
 /// Who wants something.
 #[derive(Debug)]
@@ -244,13 +248,16 @@ impl<W: Work> Story<W> {
         let (kind, message) = catalogue::NOT_KNOWN;
         let catalogue = self.gateway.catalogue().current();
         let catalogue = catalogue.ok_or(Stop::Failed { kind, message })?;
-        let target = self.work.find(&catalogue, &self.asker.view);
-        let target = target.ok_or(Stop::Unknown)?;
+        let Some(target) = self.work.find(&catalogue, &self.asker.view) else {
+            self.deny_unknown().await?;
+            return Err(Stop::Unknown);
+        };
         let facts = target.facts();
         self.facts.tool = Some(facts.name.clone());
         self.facts.definition_digest = Some(facts.definition_digest);
         Span::current().record(names::TOOL, facts.name.as_str());
         if !target.is_on(&self.asker.caller) {
+            self.deny_unknown().await?;
             return Err(Stop::Disabled);
         }
         let grant = self.authorize(&target).await?;
@@ -290,7 +297,32 @@ impl<W: Work> Story<W> {
                     visible,
                 })
             }
-            Err(error) => Err(Stop::NotTaken(self.gateway.undecided(&error))),
+            Err(error) => Err(self.undecided(&error)),
+        }
+    }
+
+    /// Takes as long as the policy takes to deny what is hidden from the caller, so that time does not tell it from what
+    /// there is not.
+    async fn deny_unknown(&self) -> Result<(), Stop> {
+        let Asker {
+            caller, client_ip, ..
+        } = &self.asker;
+        let name = self.facts.requested_tool.as_str();
+        let name = if name.parse::<ToolName>().is_ok() {
+            name
+        } else {
+            UNNAMED
+        };
+        let authority = self.gateway.authority();
+        let denied = authority.deny_unknown(caller, name, client_ip).await;
+        denied.map_err(|error| self.undecided(&error))
+    }
+
+    fn undecided(&self, error: &CallError) -> Stop {
+        let answer = self.gateway.undecided(error);
+        match error.reason() {
+            ErrorReason::TokenRefused => Stop::Scope(answer),
+            _ => Stop::NotTaken(answer),
         }
     }
 

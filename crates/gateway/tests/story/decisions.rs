@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use wardgate_domain::{DenialReason, Digest, NOT_A_NAME, Status};
-use wardgate_proto::common::v1::ErrorReason;
+use wardgate_proto::common::v1::{self as pb, ErrorReason};
 
-use crate::fakes::{Run, Say, result};
+use crate::fakes::{Run, Say, caller_of, result};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
 
 const HIDDEN: Say = Say::Deny {
@@ -79,7 +79,8 @@ async fn policy_and_tool_know_the_caller_and_the_tool_by_its_own_name() {
     assert_eq!(decided.tool.unwrap().name, "reads");
     let ran = world.tool_runner.asked.all().swap_remove(0);
     assert_eq!(ran.tool, "reads");
-    for caller in [decided.caller.unwrap(), ran.caller.unwrap()] {
+    let of_policy = pb::Caller::from(&caller_of(&decided.caller_token));
+    for caller in [of_policy, ran.caller.unwrap()] {
         assert_eq!(caller.subject, "dr.lee");
         assert_eq!(caller.roles, ["Doctor"]);
     }
@@ -187,7 +188,7 @@ async fn a_list_holds_what_the_caller_may_see() {
         assert!(!reply.text.contains("writes"));
     }
     let asked = world.policy.listed.all().swap_remove(0);
-    assert_eq!(asked.caller.unwrap().subject, "dr.lee");
+    assert_eq!(caller_of(&asked.caller_token).subject(), "dr.lee");
     assert_eq!(asked.tools.len(), 3);
 }
 
@@ -198,4 +199,50 @@ async fn without_the_policy_nothing_is_listed() {
     let reply = Reply::to(world.message(MODERN, "tools/list", "")).await;
     assert_eq!((reply.status, reply.code()), (200, -32603));
     assert!(!reply.text.contains("reads"), "{reply:?}");
+}
+
+#[tokio::test]
+async fn the_policy_is_asked_about_what_there_is_not_as_about_what_is_hidden() {
+    let world = World::start().await;
+    world.policy.says(HIDDEN);
+    world.call("reads").await;
+    assert_eq!(
+        (world.policy.asked.count(), world.policy.unknown.count()),
+        (1, 0)
+    );
+    world.call("nonesuch").await;
+    assert_eq!(world.policy.unknown.all(), ["nonesuch"]);
+    // A text that no tool could be called does not reach the policy.
+    world.call("none such").await;
+    assert_eq!(world.policy.unknown.all(), ["nonesuch", "unknown"]);
+    // While nobody decides, neither is answered.
+    world.policy.says(Say::Fail(ErrorReason::Unavailable));
+    for tool in ["reads", "nonesuch"] {
+        let reply = Reply::to(world.tools_call(MODERN, tool, "{}")).await;
+        assert_eq!(
+            reply.at("/error/data/reason"),
+            "policy_unavailable",
+            "{tool}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_ends_before_the_decision_is_a_401_and_a_denial_on_record() {
+    let world = World::start().await;
+    world.policy.says(Say::Fail(ErrorReason::TokenRefused));
+    let reply = Reply::to(world.tools_call(MODERN, "reads", "{}")).await;
+    assert_eq!(reply.status, 401);
+    assert_eq!(reply.at("/error/data/reason"), "token_refused");
+    let challenge = reply.headers["www-authenticate"].to_str().unwrap();
+    assert!(
+        challenge.contains(r#"error="invalid_token""#),
+        "{challenge}"
+    );
+    let outcome = world.audit.outcome().await;
+    assert_eq!(
+        (outcome.status, outcome.reason.as_str()),
+        (Status::Denied, "token_refused")
+    );
+    assert_eq!(world.tool_runner.asked.count(), 0);
 }

@@ -3,15 +3,7 @@ use wardgate_rpc::client::Which;
 use super::*;
 
 fn of_other_issuer(subject: &str) -> Caller {
-    Caller::from_verified(CallerClaims {
-        issuer: "https://other.example".to_owned(),
-        subject: subject.to_owned(),
-        tenant: String::new(),
-        roles: Vec::new(),
-        attributes: BTreeMap::new(),
-        token_id: "t".to_owned(),
-        expires_at: Timestamp::from_seconds(0),
-    })
+    caller_of("https://other.example", "", subject)
 }
 
 #[tokio::test]
@@ -422,5 +414,43 @@ async fn an_owner_makes_no_more_conversations_than_the_limit() {
         setup.make(&caller("nurse.jim", ""), "third").await;
         setup.memory.delete(of(&joy), &first).await.unwrap();
         setup.make(&joy, "third").await;
+    }
+}
+
+#[tokio::test]
+async fn a_caller_is_whom_the_policy_service_says_the_token_is_of_and_nobody_else() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        let chat = setup.make(&joy, "chat").await;
+        let nobody = joy.clone().with_token(BearerToken::new("invented"));
+        let read = setup.memory.get_context(of(&nobody), &chat, 1, 0).await;
+        assert_eq!(reason(read), ErrorReason::TokenRefused);
+        // A caller that came without a token, however well known, is nobody either.
+        let untold = Caller::from_verified(CallerClaims {
+            issuer: joy.issuer().to_owned(),
+            subject: joy.subject().to_owned(),
+            tenant: joy.tenant().to_owned(),
+            roles: joy.roles().to_vec(),
+            attributes: BTreeMap::new(),
+            token_id: "t".to_owned(),
+            expires_at: joy.expires_at(),
+        });
+        let read = setup.memory.get_context(of(&untold), &chat, 1, 0).await;
+        assert_eq!(reason(read), ErrorReason::InvalidMessage);
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_verified_again_a_moment_later() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        let chat = setup.make(&joy, "chat").await;
+        assert_eq!(setup.policy.identified(), 1);
+        setup.context(&joy, &chat).await;
+        assert_eq!(setup.policy.identified(), 0);
+        setup.pass(Duration::from_secs(5));
+        setup.policy.refuse_tokens();
+        let read = setup.memory.get_context(of(&joy), &chat, 1, 0).await;
+        assert_eq!(reason(read), ErrorReason::TokenRefused);
     }
 }

@@ -21,8 +21,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use wardgate_domain::{
-    Ambient, AnsweredCall, Caller, CallerClaims, Clock, ConversationId, Digest, Message, MessageId,
-    NewMessage, OfferKind, Role, Source, SystemEntropy, Timestamp, ToolFacts, TurnId, TurnState,
+    Ambient, AnsweredCall, BearerToken, Caller, CallerClaims, Clock, ConversationId, Digest,
+    Message, MessageId, NewMessage, OfferKind, Role, Source, SystemEntropy, Timestamp, ToolFacts,
+    TurnId, TurnState,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{Addition, CallError, ContextWindow, MemoryClient, OnBehalfOf};
@@ -158,15 +159,22 @@ impl Setup {
 }
 
 fn caller(subject: &str, tenant: &str) -> Caller {
-    Caller::from_verified(CallerClaims {
-        issuer: "https://issuer.example".to_owned(),
+    caller_of("https://issuer.example", tenant, subject)
+}
+
+/// With a token that [`Policy`] reads: no signature is checked here.
+fn caller_of(issuer: &str, tenant: &str, subject: &str) -> Caller {
+    let token = format!("{issuer} {tenant} {subject}");
+    let caller = Caller::from_verified(CallerClaims {
+        issuer: issuer.to_owned(),
         subject: subject.to_owned(),
         tenant: tenant.to_owned(),
         roles: vec!["Nurse".to_owned()],
         attributes: BTreeMap::new(),
         token_id: "t".to_owned(),
         expires_at: Timestamp::from_seconds(2_000_000_000),
-    })
+    });
+    caller.with_token(BearerToken::new(&token))
 }
 
 fn joy() -> Caller {

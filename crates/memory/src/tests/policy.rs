@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tonic::Status;
-use wardgate_domain::{Caller, ConversationKey, Digest, ToolFacts};
+use wardgate_domain::{BearerToken, Caller, ConversationKey, Digest, ToolFacts};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_rpc::ServiceError;
 use wardgate_rpc::client::CallError;
 
 use crate::owner::Owner;
@@ -25,6 +27,8 @@ struct Says {
     by_arguments: HashSet<String>,
     recalls: HashSet<(String, ConversationKey)>,
     questions: usize,
+    identified: usize,
+    refuses_tokens: bool,
 }
 
 impl Policy {
@@ -54,13 +58,46 @@ impl Policy {
         self.0.lock().unwrap().recalls.insert(pair);
     }
 
+    /// From now on no token verifies.
+    pub(crate) fn refuse_tokens(&self) {
+        self.0.lock().unwrap().refuses_tokens = true;
+    }
+
+    /// How many tokens were looked at since the last time.
+    pub(crate) fn identified(&self) -> usize {
+        std::mem::take(&mut self.0.lock().unwrap().identified)
+    }
+
     /// How many questions were asked since the last time.
     pub(crate) fn questions(&self) -> usize {
         std::mem::take(&mut self.0.lock().unwrap().questions)
     }
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("as ordered")]
+struct Refused;
+
+impl ServiceError for Refused {
+    fn reason(&self) -> ErrorReason {
+        ErrorReason::TokenRefused
+    }
+}
+
 impl Rights for Policy {
+    async fn identify(&self, token: &BearerToken) -> Result<Caller, CallError> {
+        let mut says = self.0.lock().unwrap();
+        says.identified += 1;
+        let parts: Vec<_> = token.expose().splitn(3, ' ').collect();
+        let [issuer, tenant, subject] = parts[..] else {
+            return Err(wardgate_rpc::status(&Refused).into());
+        };
+        if says.refuses_tokens {
+            return Err(wardgate_rpc::status(&Refused).into());
+        }
+        Ok(super::caller_of(issuer, tenant, subject))
+    }
+
     async fn of_call(
         &self,
         asker: Asker<'_>,

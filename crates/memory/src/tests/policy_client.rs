@@ -82,6 +82,13 @@ impl PolicyService for Answers {
         }))
     }
 
+    async fn identify(
+        &self,
+        _: Request<pb::IdentifyRequest>,
+    ) -> Result<Response<pb::IdentifyResponse>, Status> {
+        Err(Status::unimplemented("not needed here"))
+    }
+
     async fn list_visible(
         &self,
         _: Request<pb::ListVisibleRequest>,

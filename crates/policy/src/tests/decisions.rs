@@ -306,9 +306,26 @@ fn a_permit_never_outlives_the_token() {
     let almost_at_the_end = token_end().minus(Duration::from_secs(10)).since(start());
     desk.clock.advance(almost_at_the_end);
     assert_eq!(desk.permit(&caller, &tool, "{}").expires_at, token_end());
-    desk.clock.advance(Duration::from_secs(10));
-    let refused = desk.store.authorize(&caller, &tool, b"{}", "").unwrap_err();
-    assert_eq!(refused.name(), "caller.expires_at");
+}
+
+#[test]
+fn a_tool_that_there_is_not_is_denied_like_a_hidden_one_whatever_the_policies_allow() {
+    for policies in [ANYBODY, ""] {
+        let desk = Desk::with(policies);
+        let denied = desk.store.deny_unknown(
+            &caller("s", &["R"]),
+            "no_such_tool".parse().unwrap(),
+            b"{}",
+            "",
+        );
+        assert!(matches!(
+            denied.unwrap().verdict,
+            Verdict::Deny {
+                reason: DenialReason::NotPermitted,
+                visible: false
+            }
+        ));
+    }
 }
 
 #[test]

@@ -3,57 +3,77 @@
 use std::time::Duration;
 
 use tonic::{Code, Request};
-use wardgate_domain::{
-    Ambient, Caller, CallerClaims, Decision, Digest, ReadDecision, Timestamp, Verdict,
-};
+use wardgate_domain::{Ambient, Decision, Digest, ReadDecision, Timestamp, Verdict};
 use wardgate_proto::common::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
 use wardgate_proto::policy::v1::{
-    AuthorizeRecallRequest, AuthorizeRequest, ConversationFacts, ListVisibleRequest,
-    WatchVersionRequest,
+    AuthorizeRecallRequest, AuthorizeRecordRequest, AuthorizeRequest, ConversationFacts,
+    IdentifyRequest, ListVisibleRequest, WatchVersionRequest,
 };
 use wardgate_rpc::Readiness;
 
 use super::fixture::{Dir, signer, tool};
+use super::issuer::Issuer;
+use super::samples::{caller, token_end};
 use crate::{Config, service};
 
 const ALLOW: &str =
     "@id(\"a\") permit(principal, action == Action::\"call_tool\", resource == Tool::\"t\");";
 
-fn caller() -> Caller {
-    Caller::from_verified(CallerClaims {
-        issuer: "https://issuer.example".to_owned(),
-        subject: "s".to_owned(),
-        tenant: String::new(),
-        roles: Vec::new(),
-        attributes: [].into(),
-        token_id: "t".to_owned(),
-        expires_at: Timestamp::from_seconds(i64::from(u32::MAX)),
-    })
+/// Policies, and an issuer of tokens.
+struct Deployment {
+    dir: Dir,
+    issuer: Issuer,
 }
 
-fn asking(name: &str) -> AuthorizeRequest {
-    AuthorizeRequest {
-        caller: Some((&caller()).into()),
-        tool: Some((&tool(name)).into()),
-        arguments_json: "{}".into(),
-        client_ip: String::new(),
+impl Deployment {
+    fn with(policies: &str) -> Self {
+        Self {
+            dir: Dir::with(policies),
+            issuer: Issuer::new(),
+        }
+    }
+
+    fn config(&self) -> Config {
+        Config::new(self.dir.path(), self.issuer.trusted())
+    }
+
+    /// A good token.
+    fn token(&self) -> String {
+        self.issuer.token(&caller("s", &[]), token_end())
+    }
+
+    fn asking(&self, name: &str) -> AuthorizeRequest {
+        AuthorizeRequest {
+            caller_token: self.token(),
+            tool: Some((&tool(name)).into()),
+            arguments_json: "{}".into(),
+            ..AuthorizeRequest::default()
+        }
     }
 }
 
 #[tokio::test]
 async fn decisions_listings_and_versions_agree() {
-    let dir = Dir::with(ALLOW);
-    let service = service(Config::new(dir.path()), signer(), Ambient::system())
+    let deployment = Deployment::with(ALLOW);
+    let service = service(deployment.config(), signer(), Ambient::system())
         .await
         .unwrap();
     assert_eq!(*service.readiness.borrow(), Readiness::Ready);
     let mut client = PolicyServiceClient::new(service.server);
 
-    let answer = client.authorize(asking("t")).await.unwrap().into_inner();
+    let answer = client
+        .authorize(deployment.asking("t"))
+        .await
+        .unwrap()
+        .into_inner();
     let allowed: Decision = answer.decision.unwrap().try_into().unwrap();
     assert!(matches!(allowed.verdict, Verdict::Allow(_)));
-    let answer = client.authorize(asking("u")).await.unwrap().into_inner();
+    let answer = client
+        .authorize(deployment.asking("u"))
+        .await
+        .unwrap()
+        .into_inner();
     let denied: Decision = answer.decision.unwrap().try_into().unwrap();
     assert!(matches!(
         denied.verdict,
@@ -62,7 +82,7 @@ async fn decisions_listings_and_versions_agree() {
 
     let tools = ["u", "t"].map(|name| (&tool(name)).into()).to_vec();
     let request = ListVisibleRequest {
-        caller: Some((&caller()).into()),
+        caller_token: deployment.token(),
         tools,
     };
     let listed = client.list_visible(request).await.unwrap().into_inner();
@@ -80,8 +100,8 @@ async fn decisions_listings_and_versions_agree() {
 
 #[tokio::test]
 async fn a_changed_directory_is_announced_and_a_bad_one_is_not() {
-    let dir = Dir::with(ALLOW);
-    let service = service(Config::new(dir.path()), signer(), Ambient::system())
+    let deployment = Deployment::with(ALLOW);
+    let service = service(deployment.config(), signer(), Ambient::system())
         .await
         .unwrap();
     let mut readiness = service.readiness;
@@ -93,7 +113,7 @@ async fn a_changed_directory_is_announced_and_a_bad_one_is_not() {
         .into_inner();
     let first = versions.message().await.unwrap().unwrap().policy_hash;
 
-    dir.write("p.cedar", "permit(");
+    deployment.dir.write("p.cedar", "permit(");
     let outdated = "the changed policies have a fault; the earlier ones are in force";
     let goes_on = readiness.wait_for(|told| *told == Readiness::Outdated(outdated));
     let goes_on = tokio::time::timeout(Duration::from_mins(1), goes_on).await;
@@ -101,12 +121,16 @@ async fn a_changed_directory_is_announced_and_a_bad_one_is_not() {
     let silent = tokio::time::timeout(Duration::from_millis(300), versions.message()).await;
     assert!(silent.is_err(), "an unusable set is not announced");
 
-    dir.write("p.cedar", "");
+    deployment.dir.write("p.cedar", "");
     let second = versions.message().await.unwrap().unwrap().policy_hash;
     assert_ne!(first, second);
     let mended = readiness.wait_for(|now| *now == Readiness::Ready);
     assert!(mended.await.is_ok());
-    let answer = client.authorize(asking("t")).await.unwrap().into_inner();
+    let answer = client
+        .authorize(deployment.asking("t"))
+        .await
+        .unwrap()
+        .into_inner();
     let denied: Decision = answer.decision.unwrap().try_into().unwrap();
     assert!(matches!(denied.verdict, Verdict::Deny { .. }));
     assert_eq!(denied.policy_hash.to_wire(), second);
@@ -114,47 +138,32 @@ async fn a_changed_directory_is_announced_and_a_bad_one_is_not() {
 
 #[tokio::test]
 async fn a_bad_message_is_answered_with_the_field_at_fault() {
-    let dir = Dir::with(ALLOW);
-    let service = service(Config::new(dir.path()), signer(), Ambient::system())
+    let deployment = Deployment::with(ALLOW);
+    let service = service(deployment.config(), signer(), Ambient::system())
         .await
         .unwrap();
     let mut client = PolicyServiceClient::new(service.server);
-    let bend = |bend: fn(&mut pb::Caller, &mut pb::ToolFacts)| {
-        let (mut caller, mut tool) = ((&caller()).into(), (&tool("t")).into());
-        bend(&mut caller, &mut tool);
+    let bend = |bend: fn(&mut pb::ToolFacts)| {
+        let mut tool = (&tool("t")).into();
+        bend(&mut tool);
         AuthorizeRequest {
-            caller: Some(caller),
             tool: Some(tool),
-            ..asking("t")
+            ..deployment.asking("t")
         }
-    };
-    let without_caller = AuthorizeRequest {
-        caller: None,
-        ..asking("t")
     };
     let without_tool = AuthorizeRequest {
         tool: None,
-        ..asking("t")
+        ..deployment.asking("t")
     };
-    let ended = Some(Timestamp::from_seconds(1).into());
-    let mut of_yesterday = asking("t");
-    of_yesterday.caller.as_mut().unwrap().expires_at = ended;
     let cases = [
-        (without_caller, "caller"),
         (without_tool, "tool"),
-        (of_yesterday, "caller.expires_at"),
-        (bend(|caller, _| caller.subject.clear()), "caller.subject"),
+        (bend(|tool| tool.name = "a b".to_owned()), "tool.name"),
         (
-            bend(|caller, _| caller.expires_at = None),
-            "caller.expires_at",
-        ),
-        (bend(|_, tool| tool.name = "a b".to_owned()), "tool.name"),
-        (
-            bend(|_, tool| tool.definition_digest.clear()),
+            bend(|tool| tool.definition_digest.clear()),
             "tool.definition_digest",
         ),
         (
-            bend(|_, tool| tool.classes = vec!["a b".to_owned()]),
+            bend(|tool| tool.classes = vec!["a b".to_owned()]),
             "tool.classes",
         ),
     ];
@@ -167,13 +176,14 @@ async fn a_bad_message_is_answered_with_the_field_at_fault() {
 
 #[tokio::test]
 async fn the_service_does_not_start_on_an_unusable_set() {
-    let dir = Dir::with("permit(");
-    let error = service(Config::new(dir.path()), signer(), Ambient::system())
+    let deployment = Deployment::with("permit(");
+    let error = service(deployment.config(), signer(), Ambient::system())
         .await
         .err()
         .unwrap();
     assert!(error.to_string().contains("p.cedar:1:"), "{error}");
-    let mut config = Config::new(Dir::with(ALLOW).path());
+    let deployment = Deployment::with(ALLOW);
+    let mut config = deployment.config();
     config.permit_ttl = Duration::from_hours(1);
     let error = service(config, signer(), Ambient::system())
         .await
@@ -184,8 +194,8 @@ async fn the_service_does_not_start_on_an_unusable_set() {
 
 #[tokio::test]
 async fn the_watch_ends_with_the_service() {
-    let dir = Dir::with(ALLOW);
-    let service = service(Config::new(dir.path()), signer(), Ambient::system())
+    let deployment = Deployment::with(ALLOW);
+    let service = service(deployment.config(), signer(), Ambient::system())
         .await
         .unwrap();
     let mut client = PolicyServiceClient::new(service.server);
@@ -204,13 +214,13 @@ async fn the_watch_ends_with_the_service() {
 
 #[tokio::test]
 async fn recall_is_answered_and_a_question_without_a_conversation_is_refused() {
-    let dir = Dir::with(ALLOW);
-    let service = service(Config::new(dir.path()), signer(), Ambient::system())
+    let deployment = Deployment::with(ALLOW);
+    let service = service(deployment.config(), signer(), Ambient::system())
         .await
         .unwrap();
     let mut client = PolicyServiceClient::new(service.server);
     let mut request = AuthorizeRecallRequest {
-        caller: Some((&caller()).into()),
+        caller_token: deployment.token(),
         conversation: Some(ConversationFacts {
             key: "0192d1a0-0000-7000-8000-000000000001".to_owned(),
             owner: "anna".to_owned(),
@@ -225,4 +235,74 @@ async fn recall_is_answered_and_a_question_without_a_conversation_is_refused() {
     let refused = client.authorize_recall(request).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert!(refused.message().contains("conversation"));
+}
+
+#[tokio::test]
+async fn nothing_is_decided_for_a_caller_whose_token_does_not_verify() {
+    let deployment = Deployment::with(ALLOW);
+    let service = service(deployment.config(), signer(), Ambient::system())
+        .await
+        .unwrap();
+    let mut client = PolicyServiceClient::new(service.server);
+    let good = deployment.token();
+    let other = deployment.issuer.token(&caller("other", &[]), token_end());
+    let (claims, _) = good.rsplit_once('.').unwrap();
+    let (_, signature) = other.rsplit_once('.').unwrap();
+    let altered = format!("{claims}.{signature}");
+    let ended = Timestamp::from_seconds(1);
+    for (token, problem) in [
+        (String::new(), "well-formed"),
+        (altered, "signature"),
+        (
+            Issuer::new().token(&caller("s", &[]), token_end()),
+            "signature",
+        ),
+        (deployment.issuer.token(&caller("s", &[]), ended), "expired"),
+    ] {
+        let authorize = AuthorizeRequest {
+            caller_token: token.clone(),
+            ..deployment.asking("t")
+        };
+        let list = ListVisibleRequest {
+            caller_token: token.clone(),
+            ..ListVisibleRequest::default()
+        };
+        let recall = AuthorizeRecallRequest {
+            caller_token: token.clone(),
+            ..AuthorizeRecallRequest::default()
+        };
+        let record = AuthorizeRecordRequest {
+            caller_token: token.clone(),
+        };
+        let identify = IdentifyRequest {
+            caller_token: token,
+        };
+        let refusals = [
+            client.authorize(authorize).await.err().unwrap(),
+            client.list_visible(list).await.err().unwrap(),
+            client.authorize_recall(recall).await.err().unwrap(),
+            client.authorize_record(record).await.err().unwrap(),
+            client.identify(identify).await.err().unwrap(),
+        ];
+        for refused in refusals {
+            assert_eq!(refused.code(), Code::Unauthenticated, "{refused:?}");
+            assert!(refused.message().contains(problem), "{refused:?}");
+        }
+    }
+    let identify = IdentifyRequest { caller_token: good };
+    let known = client.identify(identify).await.unwrap().into_inner();
+    assert_eq!(known.caller.unwrap().subject, "s");
+}
+
+#[tokio::test]
+async fn a_service_without_an_issuer_does_not_start() {
+    let dir = Dir::with(ALLOW);
+    let config: Config =
+        serde_json::from_value(serde_json::json!({ "policies": dir.path() })).unwrap();
+    let started = service(config, signer(), Ambient::system()).await;
+    let error = started.err().unwrap().to_string();
+    assert_eq!(
+        error,
+        "policy.auth.issuers is empty; name at least one token issuer"
+    );
 }

@@ -3,6 +3,7 @@
 mod decisions;
 pub(crate) mod fixture;
 mod grpc;
+pub(crate) mod issuer;
 mod loading;
 mod partial_evaluation;
 mod reach;

@@ -12,7 +12,7 @@ use wardgate_domain::{
 use wardgate_proto::memory::v1 as pb;
 use wardgate_proto::memory::v1::memory_service_client::MemoryServiceClient;
 
-use super::{CallError, open_request, repeatable, request, within};
+use super::{CallError, open_request, repeatable, request, token_of, within};
 use crate::Link;
 
 pub use watching::Session;
@@ -128,7 +128,7 @@ impl MemoryClient {
         id: Option<&ConversationId>,
     ) -> Result<(Conversation, bool), CallError> {
         let message = pb::GetOrCreateRequest {
-            caller: Some(of.caller.into()),
+            caller_token: token_of(of.caller)?,
             conversation_id: id.map(text).unwrap_or_default(),
         };
         let answer = self
@@ -152,7 +152,7 @@ impl MemoryClient {
         max_tokens: u32,
     ) -> Result<ContextWindow, CallError> {
         let message = pb::GetContextRequest {
-            caller: Some(of.caller.into()),
+            caller_token: token_of(of.caller)?,
             conversation_id: text(id),
             max_messages,
             max_tokens,
@@ -182,7 +182,7 @@ impl MemoryClient {
         addition: &Addition,
     ) -> Result<Added, CallError> {
         let mut message = pb::AddMessagesRequest {
-            caller: Some(of.caller.into()),
+            caller_token: token_of(of.caller)?,
             conversation_id: text(id),
             messages: addition.messages.iter().map(Into::into).collect(),
             client_ip: of.client_ip.to_owned(),
@@ -211,7 +211,7 @@ impl MemoryClient {
         turn: &TurnId,
     ) -> Result<Option<Turn>, CallError> {
         let message = pb::GetTurnRequest {
-            caller: Some(of.caller.into()),
+            caller_token: token_of(of.caller)?,
             conversation_id: text(id),
             turn_id: turn.as_str().to_owned(),
             client_ip: of.client_ip.to_owned(),
@@ -238,7 +238,7 @@ impl MemoryClient {
         id: &ConversationId,
     ) -> Result<ConversationKey, CallError> {
         let message = pb::ClearRequest {
-            caller: Some(of.caller.into()),
+            caller_token: token_of(of.caller)?,
             conversation_id: text(id),
         };
         let answer = self
@@ -256,7 +256,7 @@ impl MemoryClient {
         id: &ConversationId,
     ) -> Result<ConversationKey, CallError> {
         let message = pb::DeleteRequest {
-            caller: Some(of.caller.into()),
+            caller_token: token_of(of.caller)?,
             conversation_id: text(id),
         };
         let answer = self
@@ -275,7 +275,7 @@ impl MemoryClient {
         page_token: &str,
     ) -> Result<Listed<Conversation>, CallError> {
         let message = pb::ListConversationsRequest {
-            caller: Some(of.caller.into()),
+            caller_token: token_of(of.caller)?,
             limit,
             page_token: page_token.to_owned(),
         };
@@ -296,7 +296,7 @@ impl MemoryClient {
         limit: u32,
     ) -> Result<Page, CallError> {
         let message = pb::ReadConversationRequest {
-            caller: Some(of.caller.into()),
+            caller_token: token_of(of.caller)?,
             conversation_id: match which {
                 Which::Own(id) => text(id),
                 Which::Key(key) => key.to_string(),
@@ -327,7 +327,7 @@ impl MemoryClient {
         limit: u32,
     ) -> Result<Vec<Hit>, CallError> {
         let message = pb::SearchRequest {
-            caller: Some(of.caller.into()),
+            caller_token: token_of(of.caller)?,
             query: query.to_owned(),
             conversation_id: within.map(text).unwrap_or_default(),
             limit,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use futures::{Stream, StreamExt};
 use tonic::{Request, Status};
-use wardgate_domain::InvalidMessage;
+use wardgate_domain::{Caller, InvalidMessage};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_telemetry::trace_context;
 
@@ -83,6 +83,13 @@ impl From<InvalidMessage> for CallError {
             message: error.to_string(),
         }
     }
+}
+
+/// The token of `caller`, for a service that verifies it itself.
+fn token_of(caller: &Caller) -> Result<String, InvalidMessage> {
+    let token = caller.token();
+    let token = token.ok_or_else(|| InvalidMessage::field("caller_token", "is missing"))?;
+    Ok(token.expose().to_owned())
 }
 
 /// A request that carries the trace and the deadline to the other side.

@@ -5,13 +5,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt};
 use wardgate_domain::{
-    Caller, ConversationFacts, Decision, Digest, InvalidMessage, ReadDecision, RecordScope,
-    ToolFacts,
+    BearerToken, Caller, ConversationFacts, Decision, Digest, InvalidMessage, ReadDecision,
+    RecordScope, ToolFacts,
 };
 use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
 
-use super::{CallError, open_request, request, within};
+use super::{CallError, open_request, request, token_of, within};
 use crate::Link;
 
 /// Asks the policy service.
@@ -30,6 +30,21 @@ impl PolicyClient {
         }
     }
 
+    /// Whose `token` is, once the policy service has verified it.
+    pub async fn identify(&self, token: &BearerToken) -> Result<Caller, CallError> {
+        let message = pb::IdentifyRequest {
+            caller_token: token.expose().to_owned(),
+        };
+        let mut client = self.client.clone();
+        let answer = within(self.limit, async move {
+            let answer = client.identify(request(message, self.limit)).await?;
+            Ok(answer.into_inner())
+        });
+        let caller = answer.await?.caller;
+        let caller = caller.ok_or_else(|| InvalidMessage::field("caller", "is missing"))?;
+        Ok(Caller::try_from(caller)?.with_token(token.clone()))
+    }
+
     /// Decides one call.
     pub async fn authorize(
         &self,
@@ -38,12 +53,35 @@ impl PolicyClient {
         arguments: Bytes,
         client_ip: &str,
     ) -> Result<Decision, CallError> {
-        let message = pb::AuthorizeRequest {
-            caller: Some(caller.into()),
+        self.decide(pb::AuthorizeRequest {
+            caller_token: token_of(caller)?,
             tool: Some(tool.into()),
             arguments_json: arguments,
             client_ip: client_ip.to_owned(),
-        };
+            unknown_tool: String::new(),
+        })
+        .await
+    }
+
+    /// Has the call of a tool that there is not denied, which takes as long as the denial of a hidden one.
+    pub async fn deny_unknown(
+        &self,
+        caller: &Caller,
+        name: &str,
+        arguments: Bytes,
+        client_ip: &str,
+    ) -> Result<Decision, CallError> {
+        self.decide(pb::AuthorizeRequest {
+            caller_token: token_of(caller)?,
+            tool: None,
+            arguments_json: arguments,
+            client_ip: client_ip.to_owned(),
+            unknown_tool: name.to_owned(),
+        })
+        .await
+    }
+
+    async fn decide(&self, message: pb::AuthorizeRequest) -> Result<Decision, CallError> {
         let mut client = self.client.clone();
         within(self.limit, async move {
             let answer = client
@@ -65,7 +103,7 @@ impl PolicyClient {
         tools: impl IntoIterator<Item = &'a ToolFacts>,
     ) -> Result<Vec<String>, CallError> {
         let message = pb::ListVisibleRequest {
-            caller: Some(caller.into()),
+            caller_token: token_of(caller)?,
             tools: tools.into_iter().map(Into::into).collect(),
         };
         let mut client = self.client.clone();
@@ -86,7 +124,7 @@ impl PolicyClient {
         conversation: &ConversationFacts,
     ) -> Result<ReadDecision, CallError> {
         let message = pb::AuthorizeRecallRequest {
-            caller: Some(caller.into()),
+            caller_token: token_of(caller)?,
             conversation: Some(conversation.into()),
         };
         let mut client = self.client.clone();
@@ -107,7 +145,7 @@ impl PolicyClient {
         scope: RecordScope,
     ) -> Result<ReadDecision, CallError> {
         let message = pb::AuthorizeRecordRequest {
-            caller: Some(caller.into()),
+            caller_token: token_of(caller)?,
             scope: pb::RecordScope::from(scope).into(),
         };
         let mut client = self.client.clone();

@@ -126,6 +126,7 @@ impl World {
                 SealingKey::derive(&[7; 32]),
                 Links {
                     audit: AuditClient::new(nobody(), LIMIT),
+                    record_executions: false,
                     memory: None,
                     replicas: None,
                 },

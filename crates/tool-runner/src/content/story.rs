@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tracing::info;
 use wardgate_domain::{
-    CallId, CallToRun, Caller, Digest, InvalidId, InvalidMessage, OfferKind, Permit, SignedPermit,
-    Timestamp,
+    CallFacts, CallId, CallToRun, Caller, Digest, InvalidId, InvalidMessage, OfferKind, Permit,
+    SignedPermit, Timestamp,
 };
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::{Completion, Wanted};
@@ -25,6 +25,7 @@ use super::upstream::Found;
 use super::{GetError, Own};
 use crate::Error;
 use crate::compiled::CompiledPermit;
+use crate::execution_log::execution_facts;
 use crate::interaction::{Interaction, Parking, Talk, Waits};
 use crate::loaded::Loaded;
 use crate::result::Stopwatch;
@@ -208,6 +209,18 @@ pub(crate) fn admit(
 }
 
 impl Admitted {
+    /// What the record says of it.
+    pub(crate) fn execution(&self) -> CallFacts {
+        let Asked {
+            id,
+            caller,
+            decided,
+            wish,
+            ..
+        } = &self.asked;
+        execution_facts(*id, caller, wish.kind(), decided, &self.permit)
+    }
+
     /// Gets it. Dropping the future stops the work at the source.
     pub(crate) async fn get(mut self) -> pb::GetContentResponse {
         info!(

@@ -22,9 +22,10 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use wardgate_domain::{CallId, CallToRun, Caller, ColumnClass, Timestamp};
+use wardgate_domain::{CallFacts, CallId, CallToRun, Caller, ColumnClass, OfferKind, Timestamp};
 
 use crate::Error;
+use crate::execution_log::execution_facts;
 use crate::loaded::{Loaded, RunnableTool, Shared};
 use crate::mcp::{Content, Outbound, Upstream};
 use crate::pins::ToolFingerprint;
@@ -83,6 +84,8 @@ pub(crate) struct AdmittedRelay {
     tool: Option<Arc<RunnableTool>>,
     outbound: Outbound,
     course: Course,
+    /// What the record says of it; none of what uses nothing: a handshake, lists, notifications.
+    execution: Option<CallFacts>,
     place: OwnedSemaphorePermit,
 }
 
@@ -119,6 +122,17 @@ impl RelayCall {
 }
 
 impl AdmittedRelay {
+    /// What the record says of it, where there is a record to be made here.
+    pub(crate) fn execution(&self) -> Option<CallFacts> {
+        self.execution.clone()
+    }
+
+    /// Whether it may change something.
+    pub(crate) fn may_write(&self) -> bool {
+        let tool = self.tool.as_ref();
+        tool.is_some_and(|tool| !tool.tool.facts().read_only)
+    }
+
     /// Whether it lasts as long as the client likes.
     pub(crate) fn is_endless(&self) -> bool {
         self.course.limit.is_none()
@@ -172,6 +186,9 @@ pub(crate) fn admit(
         return Err(Error::NoRoute);
     }
     stopwatch.lap("permit");
+    let recorded = shared.executions.is_some() && facts.kind != OfferKind::Connect;
+    let execution = recorded
+        .then(|| execution_facts(call.id, &call.caller, facts.kind, to_run.arguments, &permit));
     let called = tool.filter(|_| asked.id.is_some());
     let pinned = called.and_then(|tool| {
         let own_name = tool.tool.own_name()?.to_owned();
@@ -222,6 +239,7 @@ pub(crate) fn admit(
             params: call.params,
             is_one_way,
         },
+        execution,
         place,
     })
 }

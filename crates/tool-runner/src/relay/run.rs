@@ -99,6 +99,7 @@ impl AdmittedRelay {
             tool,
             outbound,
             mut course,
+            execution: _,
             place: _place,
         } = self;
         info!({ names::CALL_ID } = %id, source, "Relaying to an MCP server");

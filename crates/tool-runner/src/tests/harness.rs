@@ -25,6 +25,7 @@ use wardgate_rpc::{Peer, link};
 pub(crate) use super::database::Database;
 use super::stores;
 use crate::Config;
+use crate::execution_log::ExecutionLog;
 use crate::imported::Importer;
 use crate::loaded::{Keys, Shared};
 use crate::replicas::{Dial, Replicas};
@@ -168,6 +169,20 @@ impl Harness {
         tools: &str,
         configure: impl FnOnce(&mut Config),
     ) -> Self {
+        Self::build(database, tools, configure, false).await
+    }
+
+    /// As a service of its own, which records what it runs.
+    pub(super) async fn recording(database: &Database) -> Self {
+        Self::build(database, TOOLS, |_| (), true).await
+    }
+
+    async fn build(
+        database: &Database,
+        tools: &str,
+        configure: impl FnOnce(&mut Config),
+        is_recording: bool,
+    ) -> Self {
         let dir = TempDir::new().unwrap();
         let file = dir.path().join("tools.yaml");
         std::fs::write(&file, database.translated(tools)).unwrap();
@@ -205,7 +220,9 @@ impl Harness {
             let name = "wardgate.toolrunner.v1.ToolRunnerService";
             link::connect(url, Peer::ToolRunner, name, None)
         });
+        let log = ExecutionLog::new(audit.client(), ambient.clone());
         let shared = Shared {
+            executions: is_recording.then_some(log),
             replicas: Arc::new(Replicas::new(config.advertise.clone(), Some(dial))),
             ..Shared::new(&config, switchboard.store().clone(), ambient.clone())
         };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tonic::{Code, Status};
-use wardgate_domain::{Digest, PermitTerms, RowRule};
+use wardgate_domain::{Digest, PermitTerms, RowRule, Timestamp};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1 as policy;
 
@@ -205,4 +205,49 @@ async fn a_message_without_its_fields_is_refused_by_name() {
         assert_eq!(status.code(), Code::InvalidArgument);
         assert!(status.message().contains(field), "{status}");
     }
+}
+
+#[tokio::test]
+async fn a_permit_does_not_run_for_a_caller_whose_token_has_ended() {
+    let database = Database::sqlite().await;
+    let harness = Harness::start(&database).await;
+    let terms = harness.terms("append").await;
+    let permit = harness.signer.sign(&terms);
+    let request = |ends: Timestamp| {
+        let mut request = harness.request("append", LINE.as_bytes(), Some(&permit));
+        request.caller.as_mut().unwrap().expires_at = Some(ends.into());
+        request
+    };
+    let now = harness.ambient.now();
+    let ended = harness.send(request(now)).await.unwrap_err();
+    assert_refused(&ended, "a token that has ended");
+    assert_eq!(database.number(WRITTEN).await, 0);
+    let still_good = now.plus(Duration::from_secs(1));
+    harness.send(request(still_good)).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_other_processes_ask_for_runs_on_record_or_not_at_all() {
+    let database = Database::sqlite().await;
+    let harness = Harness::recording(&database).await;
+    for (tool, arguments) in [("append", LINE), ("plain_rows", "{}")] {
+        let terms = harness.terms(tool).await;
+        harness.call_with(&terms, arguments).await.unwrap();
+        let execution = harness.audit.executions().pop().unwrap();
+        assert_eq!(execution.subject, "d1");
+        assert_eq!(execution.tool.unwrap().as_str(), tool);
+        assert_eq!(execution.arguments_digest, Digest::of(arguments.as_bytes()));
+        assert_eq!(execution.permit_id, Some(terms.id));
+        assert_eq!(execution.decision_id, Some(terms.decision_id));
+    }
+    assert_eq!(harness.audit.executions().len(), 2);
+
+    harness.audit.is_down(true);
+    for (tool, arguments) in [("append", LINE), ("plain_rows", "{}")] {
+        let terms = harness.terms(tool).await;
+        let status = harness.call_with(&terms, arguments).await.unwrap_err();
+        let reason = wardgate_rpc::reason_of(&status);
+        assert_eq!(reason, ErrorReason::NotDurable, "{tool}: {status}");
+    }
+    assert_eq!(database.number(WRITTEN).await, 1, "the first one alone");
 }

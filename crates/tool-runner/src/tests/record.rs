@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::Stream;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
-use wardgate_domain::{AdminChange, Digest, Event, Receipt, Record};
+use wardgate_domain::{AdminChange, CallFacts, Digest, Event, Receipt, Record};
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditServiceServer};
 use wardgate_rpc::client::AuditClient;
@@ -19,6 +19,7 @@ use wardgate_rpc::{Peer, Readiness, Service, link};
 pub(crate) struct Audit {
     down: Arc<AtomicBool>,
     changes: Arc<Mutex<Vec<AdminChange>>>,
+    executions: Arc<Mutex<Vec<CallFacts>>>,
 }
 
 impl Audit {
@@ -35,6 +36,11 @@ impl Audit {
         };
         let link = link::local(service, Peer::ToolRunner).link;
         AuditClient::new(link, Duration::from_secs(1))
+    }
+
+    /// What was run.
+    pub(crate) fn executions(&self) -> Vec<CallFacts> {
+        self.executions.lock().unwrap().clone()
     }
 
     /// What was done to what kind of thing, and whether it failed.
@@ -57,10 +63,11 @@ impl AuditService for Audit {
             return Err(Status::unavailable("as ordered"));
         }
         let record = Record::try_from(request.into_inner().record.unwrap()).unwrap();
-        let Event::AdminChange(change) = record.event else {
-            panic!("{record:?}");
-        };
-        self.changes.lock().unwrap().push(change);
+        match record.event {
+            Event::AdminChange(change) => self.changes.lock().unwrap().push(change),
+            Event::Execution(call) => self.executions.lock().unwrap().push(call),
+            other => panic!("{other:?}"),
+        }
         Ok(Response::new(pb::AppendResponse {
             receipt: Some(Receipt::for_durable(0, Digest::of(b"")).into()),
         }))

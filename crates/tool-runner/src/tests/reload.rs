@@ -158,6 +158,7 @@ async fn a_faulty_catalogue_does_not_start_and_a_good_one_is_ready() {
             SealingKey::derive(&[7; 32]),
             Links {
                 audit: Audit::default().client(),
+                record_executions: false,
                 memory: None,
                 replicas: None,
             },

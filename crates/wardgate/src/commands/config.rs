@@ -162,6 +162,15 @@ fn check_services(settings: &Settings) -> Result<(), Failure> {
     if settings.has("policy") {
         let policy: wardgate_policy::Config = settings.unwired("policy", |_| {})?;
         at(settings, "policy", policy.validate())?;
+        // `up` gives it the gateway's issuers.
+        if settings.has("policy.listen") || !policy.auth.issuers.is_empty() {
+            let checked = policy.auth.validate();
+            at(
+                settings,
+                "policy",
+                checked.map_err(wardgate_policy::Error::from),
+            )?;
+        }
     }
     if settings.has("tool_runner") {
         settings.unwired::<wardgate_tool_runner::Config>("tool_runner", |_| {})?;

@@ -108,6 +108,7 @@ pub(crate) async fn tool_runner(arguments: &ConfigFile) -> Result<(), Failure> {
         data_dir::sealing_key(pseudonyms)?,
         wardgate_tool_runner::Links {
             audit: compose::remote_record(audit, tls)?,
+            record_executions: true,
             memory: memory
                 .map(|url| compose::remote_conversations(url, tls))
                 .transpose()?,

@@ -53,7 +53,7 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
     let UpSettings {
         telemetry,
         gateway: mut config,
-        policy,
+        mut policy,
         mut tool_runner,
         audit,
         memory,
@@ -72,6 +72,12 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
     let bound = Bound::bind(listen).await?;
     let address = bound.address();
     let starting = async {
+        // The policy service takes the tokens that the gateway takes, whatever its own section says.
+        policy.auth = config.auth.clone();
+        policy.public_url = Some(match &config.public_url {
+            Some(url) => url.clone(),
+            None => format!("http://{address}"),
+        });
         let parts = Parts {
             policy,
             tool_runner,

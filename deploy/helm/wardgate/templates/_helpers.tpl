@@ -157,11 +157,15 @@ Every service of the release, as JSON: what is the same for all, and then
   "telemetry" (dict "log_format" "json")
   "gateway" (dict "listen" "0.0.0.0:8080" "probes" $probes "links" $links "tls" $tls "session_key_file" "keys/session.key"
     "allowed_hosts" (list (printf "%s-gateway" $full)))
-  "policy" (dict "listen" "0.0.0.0:7001" "tls" $tls "probes" $probes "permit_key_file" "keys/permit.pem" "policies" "../policies")
+  "policy" (dict "listen" "0.0.0.0:7001" "tls" $tls "probes" $probes "permit_key_file" "keys/permit.pem" "policies" "../policies"
+    "auth" .Values.config.gateway.auth)
   "tool_runner" (dict "listen" "0.0.0.0:7002" "tls" $tls "probes" $probes "permit_public_key_files" (list "keys/permit.pub")
     "pseudonym_key_file" "keys/pseudonym.key" "catalogue" "../tools/tools.yaml" "links" $ofRunner)
   "audit" (dict "listen" "0.0.0.0:7003" "tls" $tls "probes" $probes "mac_key_file" "keys/audit-mac.key")
 -}}
+{{- with .Values.config.gateway.public_url -}}
+{{- $_ := set $config.policy "public_url" . -}}
+{{- end -}}
 {{- if $at.memory -}}
 {{- $_ := set $config "memory" (dict "listen" "0.0.0.0:7004" "tls" $tls "probes" $probes "master_key_file" "keys/memory.key"
     "links" (dict "policy" $at.policy "audit" $at.audit)) -}}

@@ -95,6 +95,7 @@ impl Audit {
             Event::Outcome(outcome) => self.outcomes.push(outcome),
             Event::Refusals(refusals) => self.refusals.push(refusals),
             Event::MemoryAccess(access) => self.accesses.push(access),
+            Event::Execution(call) => panic!("the gateway runs nothing: {call:?}"),
             Event::AdminChange(change) => panic!("the gateway changes nothing: {change:?}"),
         }
         let leaf_hash = Digest::of(&sequence.to_be_bytes());

@@ -6,14 +6,14 @@ use std::sync::Mutex;
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::{broadcast, watch};
 use tonic::{Request, Response, Status};
-use wardgate_domain::{Ambient, Caller, ConversationKey};
+use wardgate_domain::{Ambient, ConversationKey};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::memory::v1 as pb;
 use wardgate_proto::memory::v1::conversation_change::What;
 use wardgate_proto::memory::v1::memory_service_server::MemoryService;
 use wardgate_rpc::Readiness;
 
-use super::{Log, failure};
+use super::{Log, caller_of, failure};
 
 /// Conversations on one page of a list.
 const PAGE: usize = 2;
@@ -74,8 +74,8 @@ impl Memory {
         *self.changes.lock().unwrap() = broadcast::Sender::new(100);
     }
 
-    fn tell(&self, caller: Option<CallerWire>, what: What) {
-        let caller = Caller::try_from(caller.unwrap()).unwrap();
+    fn tell(&self, token: &str, what: What) {
+        let caller = caller_of(token);
         let change = pb::ConversationChange {
             owner: caller.person().to_wire(),
             what: Some(what),
@@ -100,9 +100,9 @@ impl Memory {
         fails.map_or(Ok(()), |reason| Err(failure(reason)))
     }
 
-    fn find(&self, caller: Option<CallerWire>, id: &str) -> Result<Kept, Status> {
+    fn find(&self, token: &str, id: &str) -> Result<Kept, Status> {
         let kept = self.kept.lock().unwrap();
-        kept.get(&(subject(caller), id.to_owned()))
+        kept.get(&(subject(token), id.to_owned()))
             .cloned()
             .ok_or_else(unknown)
     }
@@ -130,11 +130,8 @@ impl Memory {
     }
 }
 
-type CallerWire = wardgate_proto::common::v1::Caller;
-
-fn subject(caller: Option<CallerWire>) -> String {
-    let caller = Caller::try_from(caller.unwrap()).unwrap();
-    caller.subject().to_owned()
+fn subject(token: &str) -> String {
+    caller_of(token).subject().to_owned()
 }
 
 fn unknown() -> Status {
@@ -157,7 +154,7 @@ impl MemoryService for Memory {
         let mut all = self.kept.lock().unwrap();
         let mut created = false;
         let kept = all
-            .entry((subject(request.caller.clone()), id.clone()))
+            .entry((subject(&request.caller_token), id.clone()))
             .or_insert_with(|| {
                 created = true;
                 Kept {
@@ -167,7 +164,7 @@ impl MemoryService for Memory {
                 }
             });
         if created {
-            self.tell(request.caller, What::List(pb::ListChanged {}));
+            self.tell(&request.caller_token, What::List(pb::ListChanged {}));
         }
         Ok(Response::new(pb::GetOrCreateResponse {
             conversation: Some(self.conversation(&id, kept)),
@@ -181,7 +178,7 @@ impl MemoryService for Memory {
     ) -> Result<Response<pb::GetContextResponse>, Status> {
         self.begin("get_context")?;
         let request = request.into_inner();
-        let Ok(kept) = self.find(request.caller, &request.conversation_id) else {
+        let Ok(kept) = self.find(&request.caller_token, &request.conversation_id) else {
             return Ok(Response::new(pb::GetContextResponse::default()));
         };
         let (summaries, messages): (Vec<_>, Vec<_>) = kept
@@ -206,7 +203,7 @@ impl MemoryService for Memory {
         let request = request.into_inner();
         self.added.push(request.clone());
         let owner = (
-            subject(request.caller.clone()),
+            subject(&request.caller_token),
             request.conversation_id.clone(),
         );
         let mut all = self.kept.lock().unwrap();
@@ -224,7 +221,7 @@ impl MemoryService for Memory {
             message.content.clear();
             added.push(message);
         }
-        self.tell(request.caller, What::ConversationId(owner.1));
+        self.tell(&request.caller_token, What::ConversationId(owner.1));
         Ok(Response::new(pb::AddMessagesResponse {
             messages: added,
             key: kept.key.clone(),
@@ -237,7 +234,7 @@ impl MemoryService for Memory {
     ) -> Result<Response<pb::GetTurnResponse>, Status> {
         self.begin("get_turn")?;
         let request = request.into_inner();
-        let kept = self.find(request.caller, &request.conversation_id)?;
+        let kept = self.find(&request.caller_token, &request.conversation_id)?;
         let Some(state) = kept.turns.get(&request.turn_id) else {
             return Ok(Response::new(pb::GetTurnResponse::default()));
         };
@@ -258,11 +255,11 @@ impl MemoryService for Memory {
     ) -> Result<Response<pb::ClearResponse>, Status> {
         self.begin("clear")?;
         let request = request.into_inner();
-        let owner = (subject(request.caller.clone()), request.conversation_id);
+        let owner = (subject(&request.caller_token), request.conversation_id);
         let mut all = self.kept.lock().unwrap();
         let kept = all.get_mut(&owner).ok_or_else(unknown)?;
         kept.messages.clear();
-        self.tell(request.caller, What::ConversationId(owner.1));
+        self.tell(&request.caller_token, What::ConversationId(owner.1));
         Ok(Response::new(pb::ClearResponse {
             key: kept.key.clone(),
         }))
@@ -274,9 +271,9 @@ impl MemoryService for Memory {
     ) -> Result<Response<pb::DeleteResponse>, Status> {
         self.begin("delete")?;
         let request = request.into_inner();
-        let owner = (subject(request.caller.clone()), request.conversation_id);
+        let owner = (subject(&request.caller_token), request.conversation_id);
         let kept = self.kept.lock().unwrap().remove(&owner);
-        self.tell(request.caller, What::List(pb::ListChanged {}));
+        self.tell(&request.caller_token, What::List(pb::ListChanged {}));
         Ok(Response::new(pb::DeleteResponse {
             key: kept.ok_or_else(unknown)?.key,
         }))
@@ -294,7 +291,7 @@ impl MemoryService for Memory {
                 .parse()
                 .map_err(|_| failure(ErrorReason::InvalidMessage))?,
         };
-        let subject = subject(request.caller);
+        let subject = subject(&request.caller_token);
         let all = self.kept.lock().unwrap();
         let own: Vec<_> = all
             .iter()
@@ -320,7 +317,7 @@ impl MemoryService for Memory {
     ) -> Result<Response<pb::ReadConversationResponse>, Status> {
         self.begin("read_conversation")?;
         let request = request.into_inner();
-        let kept = self.find(request.caller, &request.conversation_id)?;
+        let kept = self.find(&request.caller_token, &request.conversation_id)?;
         let rest = kept
             .messages
             .iter()
@@ -341,7 +338,7 @@ impl MemoryService for Memory {
     ) -> Result<Response<pb::SearchResponse>, Status> {
         self.begin("search")?;
         let request = request.into_inner();
-        let subject = subject(request.caller);
+        let subject = subject(&request.caller_token);
         let mut hits = Vec::new();
         for ((owner, id), kept) in &*self.kept.lock().unwrap() {
             for message in &kept.messages {
@@ -386,11 +383,11 @@ impl MemoryService for Memory {
     ) -> Result<Response<pb::SubscribeResponse>, Status> {
         self.begin("subscribe")?;
         let request = request.into_inner();
-        let session = (subject(request.caller.clone()), request.session.to_vec());
+        let session = (subject(&request.caller_token), request.session.to_vec());
         let of = (session.0, session.1, request.conversation_id);
         self.subscribed.lock().unwrap().insert(of);
         let changed = pb::SubscriptionsChanged {};
-        self.tell(request.caller, What::Subscriptions(changed));
+        self.tell(&request.caller_token, What::Subscriptions(changed));
         Ok(Response::new(pb::SubscribeResponse {}))
     }
 
@@ -400,11 +397,11 @@ impl MemoryService for Memory {
     ) -> Result<Response<pb::UnsubscribeResponse>, Status> {
         self.begin("unsubscribe")?;
         let request = request.into_inner();
-        let session = (subject(request.caller.clone()), request.session.to_vec());
+        let session = (subject(&request.caller_token), request.session.to_vec());
         let of = (session.0, session.1, request.conversation_id);
         self.subscribed.lock().unwrap().remove(&of);
         let changed = pb::SubscriptionsChanged {};
-        self.tell(request.caller, What::Subscriptions(changed));
+        self.tell(&request.caller_token, What::Subscriptions(changed));
         Ok(Response::new(pb::UnsubscribeResponse {}))
     }
 
@@ -414,7 +411,7 @@ impl MemoryService for Memory {
     ) -> Result<Response<pb::ListSubscriptionsResponse>, Status> {
         self.begin("list_subscriptions")?;
         let request = request.into_inner();
-        let (subject, session) = (subject(request.caller), request.session.to_vec());
+        let (subject, session) = (subject(&request.caller_token), request.session.to_vec());
         let subscribed = self.subscribed.lock().unwrap();
         let own = subscribed
             .iter()

@@ -6,13 +6,18 @@ mod policy;
 pub(crate) mod relay;
 mod tool_runner;
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
+use serde_json::Value;
 use tokio::sync::watch;
 use tonic::Status;
+use wardgate_domain::{BearerToken, Caller, CallerClaims, Timestamp};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::{ServiceError, status};
 
@@ -62,6 +67,27 @@ impl<T: Clone + Debug> Log<T> {
         };
         all.unwrap().clone()
     }
+}
+
+/// Whose `token` is. The gateway has verified it by then.
+pub(crate) fn caller_of(token: &str) -> Caller {
+    let claims = token.split('.').nth(1).unwrap();
+    let claims = URL_SAFE_NO_PAD.decode(claims).unwrap();
+    let claims: Value = serde_json::from_slice(&claims).unwrap();
+    let text = |name: &str| claims[name].as_str().unwrap().to_owned();
+    let roles = claims["roles"].as_array().unwrap().iter();
+    let caller = Caller::from_verified(CallerClaims {
+        issuer: text("iss"),
+        subject: text("sub"),
+        tenant: String::new(),
+        roles: roles
+            .map(|role| role.as_str().unwrap().to_owned())
+            .collect(),
+        attributes: BTreeMap::new(),
+        token_id: "t".to_owned(),
+        expires_at: Timestamp::from_seconds(claims["exp"].as_i64().unwrap()),
+    });
+    caller.with_token(BearerToken::new(token))
 }
 
 /// A failure ordered by a test.

@@ -9,15 +9,15 @@ use futures::stream::BoxStream;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
-    Ambient, Caller, ColumnClass, ColumnTier, Decision, DecisionId, DenialReason, Digest,
-    OfferKind, PermitId, PermitSigner, PermitTerms, SignedPermit, ToolFacts, Verdict,
+    Ambient, ColumnClass, ColumnTier, Decision, DecisionId, DenialReason, Digest, OfferKind,
+    PermitId, PermitSigner, PermitTerms, SignedPermit, ToolFacts, Verdict,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_server::PolicyService;
 use wardgate_rpc::Readiness;
 
-use super::{Log, failure, follow};
+use super::{Log, caller_of, failure, follow};
 
 /// What it says of a call.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +40,8 @@ pub(crate) const LIFETIME: Duration = Duration::from_secs(60);
 
 pub(crate) struct Policy {
     pub(crate) asked: Log<pb::AuthorizeRequest>,
+    /// The names that it was asked about, and that no tool has.
+    pub(crate) unknown: Log<String>,
     pub(crate) listed: Log<pb::ListVisibleRequest>,
     pub(crate) readiness: watch::Sender<Readiness>,
     says: Mutex<Say>,
@@ -65,6 +67,7 @@ impl Policy {
         let hash = Digest::of(b"the first policies");
         Self {
             asked: Log::default(),
+            unknown: Log::default(),
             listed: Log::default(),
             readiness: watch::Sender::new(Readiness::Ready),
             says: Mutex::new(Say::Allow),
@@ -129,7 +132,11 @@ impl Policy {
         let decision = Decision {
             id: DecisionId::new(&self.ambient),
             verdict,
-            policies: vec![format!("{}.rule", request.tool.as_ref().unwrap().name)],
+            policies: request
+                .tool
+                .iter()
+                .map(|tool| format!("{}.rule", tool.name))
+                .collect(),
             policy_hash: *self.hash.lock().unwrap(),
         };
         pb::AuthorizeResponse {
@@ -138,7 +145,7 @@ impl Policy {
     }
 
     fn permit(&self, request: &pb::AuthorizeRequest, bound: bool) -> SignedPermit {
-        let caller = Caller::try_from(request.caller.clone().unwrap()).unwrap();
+        let caller = caller_of(&request.caller_token);
         let tool = ToolFacts::try_from(request.tool.clone().unwrap()).unwrap();
         let now = self.ambient.now();
         self.signer.sign(&PermitTerms {
@@ -164,6 +171,17 @@ impl PolicyService for Policy {
         request: Request<pb::AuthorizeRequest>,
     ) -> Result<Response<pb::AuthorizeResponse>, Status> {
         let request = request.into_inner();
+        if request.tool.is_none() {
+            self.unknown.push(request.unknown_tool.clone());
+            if let Say::Fail(reason) = *self.says.lock().unwrap() {
+                return Err(failure(reason));
+            }
+            let denied = Verdict::Deny {
+                reason: DenialReason::NotPermitted,
+                visible: false,
+            };
+            return Ok(Response::new(self.decide(&request, denied)));
+        }
         self.asked.push(request.clone());
         let mut says = *self.says.lock().unwrap();
         let arguments = String::from_utf8_lossy(&request.arguments_json);
@@ -208,6 +226,13 @@ impl PolicyService for Policy {
             visible: names.filter(|name| !hidden.contains(name)).collect(),
             policy_hash: self.hash.lock().unwrap().to_wire(),
         }))
+    }
+
+    async fn identify(
+        &self,
+        _request: Request<pb::IdentifyRequest>,
+    ) -> Result<Response<pb::IdentifyResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
     }
 
     async fn authorize_recall(

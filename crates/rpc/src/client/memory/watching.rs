@@ -5,6 +5,7 @@ use wardgate_domain::{Caller, ConversationChanges, ConversationId, Digest, Inval
 use wardgate_proto::memory::v1 as pb;
 
 use super::{CallError, MemoryClient, open_request, text};
+use crate::client::token_of;
 
 /// Whose subscriptions: a session of a caller, by a digest of its id; without one the caller's own.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +38,7 @@ impl MemoryClient {
     /// Remembers that a session wants to hear of a conversation, which need not exist.
     pub async fn subscribe(&self, of: Session<'_>, id: &ConversationId) -> Result<(), CallError> {
         let message = pb::SubscribeRequest {
-            caller: Some(of.caller.into()),
+            caller_token: token_of(of.caller)?,
             session: of.to_wire(),
             conversation_id: text(id),
         };
@@ -51,7 +52,7 @@ impl MemoryClient {
     /// Forgets it, if it was remembered.
     pub async fn unsubscribe(&self, of: Session<'_>, id: &ConversationId) -> Result<(), CallError> {
         let message = pb::UnsubscribeRequest {
-            caller: Some(of.caller.into()),
+            caller_token: token_of(of.caller)?,
             session: of.to_wire(),
             conversation_id: text(id),
         };
@@ -68,7 +69,7 @@ impl MemoryClient {
         of: Session<'_>,
     ) -> Result<Vec<ConversationId>, CallError> {
         let message = pb::ListSubscriptionsRequest {
-            caller: Some(of.caller.into()),
+            caller_token: token_of(of.caller)?,
             session: of.to_wire(),
         };
         let answer = self

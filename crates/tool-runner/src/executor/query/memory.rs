@@ -27,6 +27,10 @@ impl Interface for Memory {
         ]
     }
 
+    fn needs_caller_token(&self) -> bool {
+        true
+    }
+
     fn check(&self, sources: &Sources) -> Result<(), Error> {
         sources.memory().map(drop)
     }

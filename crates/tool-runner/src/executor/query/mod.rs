@@ -51,6 +51,11 @@ trait Interface: Send + Sync {
         false
     }
 
+    /// It asks a service that verifies the caller's token itself.
+    fn needs_caller_token(&self) -> bool {
+        false
+    }
+
     /// Whether it could answer, with what this process was given.
     fn check(&self, _: &Sources) -> Result<(), Error> {
         Ok(())
@@ -129,6 +134,10 @@ impl Plan for QueryPlan {
 
     fn reads_kept_results(&self) -> bool {
         self.interface.reads_kept_results()
+    }
+
+    fn needs_caller_token(&self) -> bool {
+        self.interface.needs_caller_token()
     }
 
     fn open(&self, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {

@@ -2,21 +2,17 @@
 //!
 //! Everything here works on redacted rows, so no filter can tell what its caller may not see.
 
-mod aggregate;
 mod column;
 mod filter;
-
-use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::Value;
-use wardgate_redact::Row;
+use wardgate_redact::{Aggregate, FigureQuestion, Redacted, Row};
 
 use super::{Interface, unanswered};
 use crate::executor::{ExecutorError, Invocation, Output, Sources};
 use crate::result::json_size;
-use aggregate::{Aggregate, figures, groups};
 use column::{ColumnType, Columns, compare};
 use filter::Condition;
 
@@ -50,19 +46,8 @@ impl Interface for Results {
                 .map_err(|error| bad(error.to_string()))?;
             query.check()?;
             let (rows, counts) = call.kept_results.read(&query.handle, call.caller).await?;
-            let mut outcome = Ok(false);
-            let rows = rows.map(|rows| match query.answer(rows) {
-                Ok(rows) => {
-                    let (page, cut) = within(rows, out.max_bytes());
-                    outcome = Ok(cut);
-                    page
-                }
-                Err(refused) => {
-                    outcome = Err(refused);
-                    Vec::new()
-                }
-            });
-            out.released(rows, counts, outcome?);
+            let (rows, truncated) = within(query.answer(rows)?, out.max_bytes());
+            out.released(rows, counts, truncated);
             Ok(())
         })
     }
@@ -108,19 +93,19 @@ impl Query {
     }
 
     /// The rows of the answer. What names no column, or compares what cannot be compared, is refused.
-    fn answer(&self, mut rows: Vec<Row>) -> Result<Vec<Row>, ExecutorError> {
-        let mut columns = Columns::of(&rows);
+    fn answer(&self, mut rows: Redacted<Vec<Row>>) -> Result<Redacted<Vec<Row>>, ExecutorError> {
+        let mut columns = Columns::of(rows.get());
         for condition in &self.filter {
             let kind = condition.check(&columns)?;
-            rows.retain(|row| condition.holds(kind, row));
+            rows = rows.filter(|row| condition.holds(kind, row));
         }
         if let Some(aggregate) = self.aggregate {
-            rows = self.figures(aggregate, &columns, &rows)?;
-            columns = Columns::of(&rows);
+            rows = self.figures(aggregate, &columns, rows)?;
+            columns = Columns::of(rows.get());
         }
         if let Some(column) = &self.order_by {
             let kind = columns.get("order_by", column)?;
-            rows.sort_by(|a, b| {
+            rows = rows.sort_by(|a, b| {
                 let order = compare(kind, a.get(column), b.get(column));
                 if self.descending {
                     order.reverse()
@@ -132,35 +117,26 @@ impl Query {
         for column in &self.columns {
             columns.get("columns", column)?;
         }
-        let page = rows.into_iter().skip(self.offset);
-        let page = page.take(self.limit.unwrap_or(PAGE));
-        Ok(page.map(|row| self.project(row)).collect())
-    }
-
-    fn project(&self, row: Row) -> Row {
+        let page = rows.page(self.offset, self.limit.unwrap_or(PAGE));
         if self.columns.is_empty() {
-            return row;
+            return Ok(page);
         }
-        let fields = row.into_fields().into_iter();
-        fields
-            .filter(|(name, _)| self.columns.iter().any(|column| **column == **name))
-            .collect()
+        Ok(page.columns(|name| self.columns.iter().any(|column| **column == *name)))
     }
 
     fn figures(
         &self,
         aggregate: Aggregate,
         columns: &Columns,
-        rows: &[Row],
-    ) -> Result<Vec<Row>, ExecutorError> {
-        let group_by = match self.group_by.as_deref() {
-            Some(name) => Some((name, columns.get("group_by", name)?)),
-            None => None,
-        };
+        rows: Redacted<Vec<Row>>,
+    ) -> Result<Redacted<Vec<Row>>, ExecutorError> {
         let of = self.of.as_deref();
         let kind = of.map(|name| columns.get("of", name)).transpose()?;
         let kind = kind.unwrap_or(ColumnType::Null);
-        if !aggregate.takes(kind) {
+        let group_by = self.group_by.as_deref();
+        let group_kind = group_by.map(|name| columns.get("group_by", name));
+        let group_kind = group_kind.transpose()?.unwrap_or(ColumnType::Null);
+        if !kind.takes(aggregate) {
             return Err(bad(format!(
                 "`{}` cannot be taken of `{}`, which holds {}",
                 aggregate.name(),
@@ -168,28 +144,28 @@ impl Query {
                 kind.name()
             )));
         }
-        let groups = groups(group_by, rows).into_iter().map(|(value, rows)| {
-            let values = rows.iter().filter_map(|row| row.get(of?));
-            let values = values.filter(|value| !value.is_null());
-            let figure = aggregate.of(rows.len(), kind, values);
-            let group = group_by.map(|(name, _)| (Arc::from(name), value));
-            figures(group, aggregate.name(), figure)
-        });
-        Ok(groups.collect())
+        let question = FigureQuestion {
+            aggregate,
+            of,
+            group_by,
+            is_text: kind == ColumnType::Decimal,
+        };
+        Ok(rows.figures(
+            &question,
+            |a, b| compare(kind, Some(a), Some(b)),
+            |a, b| compare(group_kind, a, b),
+        ))
     }
 }
 
 /// As many rows as an answer has room for, and whether there were more.
-fn within(rows: Vec<Row>, max_bytes: usize) -> (Vec<Row>, bool) {
+fn within(rows: Redacted<Vec<Row>>, max_bytes: usize) -> (Redacted<Vec<Row>>, bool) {
     let mut bytes = 0;
-    let count = rows.len();
-    let page: Vec<_> = rows
-        .into_iter()
-        .take_while(|row| {
-            bytes += json_size(row);
-            bytes <= max_bytes
-        })
-        .collect();
-    let cut = page.len() < count;
+    let count = rows.get().len();
+    let page = rows.take_while(|row| {
+        bytes += json_size(row);
+        bytes <= max_bytes
+    });
+    let cut = page.get().len() < count;
     (page, cut)
 }

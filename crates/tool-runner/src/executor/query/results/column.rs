@@ -4,10 +4,9 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bigdecimal::BigDecimal;
-use serde_json::{Number, Value};
-use wardgate_arguments::{decimal, decimal_of};
-use wardgate_redact::Row;
+use serde_json::Value;
+use wardgate_arguments::{decimal_of, decimal_of_text, exact_number};
+use wardgate_redact::{Aggregate, Row};
 
 use crate::executor::ExecutorError;
 
@@ -58,7 +57,16 @@ impl ColumnType {
         }
     }
 
-    pub(super) fn is_number(self) -> bool {
+    /// Whether the aggregate can be taken of such a column.
+    pub(super) fn takes(self, aggregate: Aggregate) -> bool {
+        match aggregate {
+            Aggregate::Count => true,
+            Aggregate::Min | Aggregate::Max => self != Self::Json,
+            Aggregate::Sum | Aggregate::Avg => self.is_number() || self == Self::Null,
+        }
+    }
+
+    fn is_number(self) -> bool {
         matches!(self, Self::Number | Self::Decimal)
     }
 }
@@ -75,12 +83,11 @@ impl Columns {
         let mut types: HashMap<Arc<str>, ColumnType> = HashMap::new();
         for (name, value) in rows.iter().flat_map(Row::fields) {
             let kind = ColumnType::of(value);
-            match types.get_mut(name) {
-                Some(known) => *known = known.join(kind),
-                None => {
-                    names.push(Arc::clone(name));
-                    types.insert(Arc::clone(name), kind);
-                }
+            if let Some(known) = types.get_mut(name) {
+                *known = known.join(kind);
+            } else {
+                names.push(Arc::clone(name));
+                types.insert(Arc::clone(name), kind);
             }
         }
         Self { names, types }
@@ -104,23 +111,6 @@ impl Columns {
     }
 }
 
-/// The number that a text is, written as JSON writes numbers.
-fn decimal_of_text(text: &str) -> Option<BigDecimal> {
-    let number: Number = text.parse().ok()?;
-    // The parser takes white space around a number.
-    let is_plain = !text.contains(|c: char| c.is_ascii_whitespace());
-    decimal(number.as_str()).filter(|_| is_plain)
-}
-
-/// The exact value of a number, or of a text that is one.
-pub(super) fn number(value: &Value) -> Option<BigDecimal> {
-    match value {
-        Value::Number(number) => decimal_of(number),
-        Value::String(text) => decimal_of_text(text),
-        _ => None,
-    }
-}
-
 /// Compares two values of a column: numbers exactly, texts by their characters, false before true. NULL, and what is
 /// absent, comes first; lists and objects are compared as their JSON, behind everything else.
 pub(super) fn compare(kind: ColumnType, a: Option<&Value>, b: Option<&Value>) -> Ordering {
@@ -129,7 +119,7 @@ pub(super) fn compare(kind: ColumnType, a: Option<&Value>, b: Option<&Value>) ->
         return a.cmp(&b);
     }
     if kind.is_number()
-        && let (Some(a), Some(b)) = (number(a), number(b))
+        && let (Some(a), Some(b)) = (exact_number(a), exact_number(b))
     {
         return a.cmp(&b);
     }

@@ -4,9 +4,10 @@ use std::cmp::Ordering;
 
 use serde::Deserialize;
 use serde_json::Value;
+use wardgate_arguments::exact_number;
 use wardgate_redact::Row;
 
-use super::column::{ColumnType, Columns, compare, number};
+use super::column::{ColumnType, Columns, compare};
 use crate::executor::ExecutorError;
 
 /// One condition that rows must meet.
@@ -50,7 +51,7 @@ impl Condition {
             (Operator::Contains, kind) => matches!(kind, ColumnType::Json | ColumnType::Null),
             (_, ColumnType::Null) => true,
             (_, ColumnType::Boolean) => self.value.is_boolean(),
-            (_, ColumnType::Number | ColumnType::Decimal) => number(&self.value).is_some(),
+            (_, ColumnType::Number | ColumnType::Decimal) => exact_number(&self.value).is_some(),
             (_, ColumnType::Text) => self.value.is_string(),
             (op, ColumnType::Json) => matches!(op, Operator::Eq | Operator::Ne),
         };

@@ -1,0 +1,91 @@
+//! The tool-runner's own record of what other processes ask it to run.
+//!
+//! The gateway records every call too. Whoever has the gateway's certificate can leave that out; this they cannot: what may
+//! write is on record before it runs, and no other result leaves before its execution is on record.
+
+use std::time::{Duration, Instant};
+
+use futures::future::try_join;
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
+use tonic::Status;
+use wardgate_domain::{Ambient, CallFacts, CallId, Caller, Event, OfferKind, Permit, Record};
+use wardgate_rpc::client::AuditClient;
+
+use crate::Error;
+
+/// An append that failed sooner than this is made once more: a call without a durable record ends within a second.
+const RETRY_WITHIN: Duration = Duration::from_millis(100);
+
+/// Appends executions to the record.
+#[derive(Debug, Clone)]
+pub(crate) struct ExecutionLog {
+    audit: AuditClient,
+    ambient: Ambient,
+}
+
+impl ExecutionLog {
+    pub(crate) fn new(audit: AuditClient, ambient: Ambient) -> Self {
+        Self { audit, ambient }
+    }
+
+    /// Makes the execution durable.
+    pub(crate) fn append(
+        &self,
+        call: CallFacts,
+    ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        let audit = self.audit.clone();
+        let record = Record {
+            time: self.ambient.now(),
+            event: Event::Execution(call),
+        };
+        async move {
+            let started = Instant::now();
+            let mut appended = audit.append(&record, false).await;
+            if appended.is_err() && started.elapsed() < RETRY_WITHIN {
+                appended = audit.append(&record, true).await;
+            }
+            appended.map(drop).map_err(Error::ExecutionNotRecorded)
+        }
+    }
+}
+
+/// What the record says of a call that `permit` covers.
+pub(crate) fn execution_facts(
+    id: CallId,
+    caller: &Caller,
+    kind: OfferKind,
+    arguments: &[u8],
+    permit: &Permit,
+) -> CallFacts {
+    let terms = permit.terms();
+    let facts = CallFacts {
+        tool: Some(terms.tool.clone()),
+        definition_digest: Some(terms.definition_digest),
+        decision_id: Some(terms.decision_id),
+        policy_hash: Some(terms.policy_hash),
+        permit_id: Some(terms.id),
+        ..CallFacts::without_tool(id, caller, String::new(), "", arguments)
+    };
+    match kind {
+        OfferKind::Resources => facts.by_method("resources/read"),
+        OfferKind::Prompts => facts.by_method("prompts/get"),
+        OfferKind::Tool | OfferKind::Connect => facts,
+    }
+}
+
+/// `events` with nothing of them let out before `recorded` is done; both go on at the same time. Where it fails, the stream
+/// is that error alone, and the work is given up.
+pub(crate) fn held_until<T: Send + 'static>(
+    recorded: impl Future<Output = Result<(), Error>> + Send + 'static,
+    events: impl Stream<Item = Result<T, Status>> + Send + Unpin + 'static,
+) -> BoxStream<'static, Result<T, Status>> {
+    let first = events.into_future().map(Ok::<_, Error>);
+    let released = async move {
+        let ((), (first, rest)) = try_join(recorded, first)
+            .await
+            .map_err(|error| wardgate_rpc::status(&error))?;
+        Ok::<_, Status>(stream::iter(first).chain(rest))
+    };
+    stream::once(released).try_flatten().boxed()
+}
