@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Control frames that a request of a known caller accounts for: its header block may have the largest size that is
 /// accepted (32 KiB), and its body and its answer need window updates.
-const FRAMES_OF_A_KNOWN_CALLER: u32 = 512;
+const FRAMES_OF_A_KNOWN_CALLER: u32 = 1_100;
 
 tokio::task_local! {
     /// The connection whose request the current task answers.

@@ -21,7 +21,7 @@ const ENHANCE_YOUR_CALM: u32 = 0xb;
 /// A header block costs as much as so many control frames, and one more for so many of its bytes: a field may be one
 /// byte, which is then as much work as a whole frame of another kind.
 const BLOCK_FRAMES: u64 = 8;
-const BLOCK_BYTES: u64 = 64;
+const BLOCK_BYTES: u64 = 32;
 /// DATA frames smaller than this cost as much as a control frame, unless they end their stream.
 const SMALL_DATA: u64 = 256;
 /// Bytes sent to the client that pay for one of its frames, since it answers them by window updates.
@@ -267,12 +267,12 @@ mod tests {
             .charge(&frame(DATA, 0, 1, 16_384).repeat(5_000), 0, 0)
             .unwrap();
         budget.charge(&frame(DATA, END_STREAM, 1, 1), 0, 0).unwrap();
-        // Seven blocks of the largest frame, of which each byte may be a field.
+        // Three blocks of the largest frame, of which each byte may be a field.
         budget
-            .charge(&frame(HEADERS, 4, 1, 16_384).repeat(7), 0, 0)
+            .charge(&frame(HEADERS, 4, 1, 16_384).repeat(3), 0, 0)
             .unwrap();
-        let eighth = budget.charge(&frame(CONTINUATION, 4, 1, 16_384), 0, 0);
-        assert_eq!(eighth, Err(BudgetExceeded));
+        let fourth = budget.charge(&frame(CONTINUATION, 4, 1, 16_384), 0, 0);
+        assert_eq!(fourth, Err(BudgetExceeded));
     }
 
     #[tokio::test(start_paused = true)]

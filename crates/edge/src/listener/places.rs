@@ -24,9 +24,10 @@ use super::connection::{ClientNetwork, Connection};
 
 /// Connections that are only asked whether they are probes, at once. The oldest one gives way to a new one.
 const PROBE_PLACES: usize = 64;
-/// Connections in a second that may take the place of an idle one. It bounds what a client costs that opens
-/// connections as fast as they are taken away.
-const REPLACEMENTS_PER_SECOND: u32 = 256;
+/// Connections in so much time that may take the place of an idle one. It bounds what a client costs that opens
+/// connections as fast as they are taken away, and spreads it evenly.
+const REPLACEMENTS: u32 = 8;
+const REPLACEMENT_WINDOW: Duration = Duration::from_millis(50);
 /// What a connection that was ended for its control frames adds to the wait of the next HTTP/2 connections of its
 /// client, and the longest such wait.
 const PENALTY: Duration = Duration::from_secs(1);
@@ -46,7 +47,7 @@ struct State {
     served: HashMap<u64, Arc<Connection>>,
     probes: BTreeMap<u64, Arc<Connection>>,
     clients: HashMap<ClientNetwork, Client>,
-    /// Replacements in the second that began then.
+    /// Replacements in the window that began then.
     replacements: (Instant, u32),
 }
 
@@ -139,12 +140,14 @@ impl State {
         }
         let own = self.served_of(network);
         let idle = self.served.iter().filter_map(|(id, connection)| {
-            let of_client = self.served_of(connection.network);
-            let may_go = if has_its_share {
-                connection.network == network
+            let of_client = if connection.network == network {
+                own
+            } else if has_its_share {
+                return None;
             } else {
-                connection.network == network || of_client > own
+                self.served_of(connection.network)
             };
+            let may_go = connection.network == network || of_client > own;
             let since = connection.idle_since().filter(|_| may_go)?;
             let known = connection.has_known_caller();
             Some(((Reverse(of_client), known, since), *id))
@@ -162,10 +165,10 @@ impl State {
     fn may_replace(&mut self) -> bool {
         let now = Instant::now();
         let (began, count) = &mut self.replacements;
-        if now.duration_since(*began) >= Duration::from_secs(1) {
+        if now.duration_since(*began) >= REPLACEMENT_WINDOW {
             (*began, *count) = (now, 0);
         }
-        *count < REPLACEMENTS_PER_SECOND
+        *count < REPLACEMENTS
     }
 
     fn remove(&mut self, id: u64) -> Option<Arc<Connection>> {
@@ -264,10 +267,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_so_many_connections_are_replaced_in_a_second() {
+    async fn only_so_many_connections_are_replaced_at_once() {
         let places = Places::new(10, 1);
         let mut admitted = vec![places.admit(peer(1))];
-        for _ in 0..REPLACEMENTS_PER_SECOND {
+        for _ in 0..REPLACEMENTS {
             admitted.push(places.admit(peer(1)));
         }
         assert!(
@@ -276,7 +279,7 @@ mod tests {
                 .all(|place| place.use_for == Use::Everything)
         );
         assert_eq!(places.admit(peer(1)).use_for, Use::Probes);
-        tokio::time::advance(Duration::from_secs(1)).await;
+        tokio::time::advance(REPLACEMENT_WINDOW).await;
         assert_eq!(places.admit(peer(1)).use_for, Use::Everything);
     }
 

@@ -312,13 +312,13 @@ async fn idle_connections_beyond_the_share_of_their_client_are_replaced() {
     }))
     .await;
     let mut held = Vec::new();
-    for _ in 0..40 {
+    for _ in 0..12 {
         let mut client = Http2Client::connect(served.address).await;
         client.send(&frame(1, 5, 1, GET_HEALTH)).await;
         client.answered().await;
         held.push(client);
     }
-    for mut replaced in held.drain(..36) {
+    for mut replaced in held.drain(..8) {
         assert_eq!(replaced.until_closed().await, Some(NO_ERROR));
     }
     for mut open in held {
