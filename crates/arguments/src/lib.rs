@@ -41,4 +41,4 @@ mod strict;
 pub use arguments::{Arguments, Complaint, InvalidArguments, as_seen};
 pub use coerce::integral;
 pub use schema::{InputSchema, JsonType, Property, UnusableSchema, default_fits};
-pub use strict::{Members, Strict, is_strict};
+pub use strict::{Members, Strict, has_unique_members, is_strict};
