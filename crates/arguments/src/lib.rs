@@ -44,4 +44,4 @@ pub use number::{
     MAX_DIGITS, decimal, decimal_of, decimal_of_text, exact_number, integral, number_of,
 };
 pub use schema::{InputSchema, JsonType, Property, UnusableSchema, default_fits};
-pub use strict::{Members, Strict, is_strict};
+pub use strict::{Members, Strict, has_unique_members, is_strict};

@@ -316,6 +316,8 @@ fn not_connected(words: &str) -> Called {
         content: content.to_string().into(),
         structured_content: Bytes::new(),
         is_error: true,
+        other_members: Bytes::new(),
+        meta: Bytes::new(),
         facts: ResultFacts {
             status: Status::Error,
             error_kind: "not_connected".to_owned(),

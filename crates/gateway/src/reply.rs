@@ -229,19 +229,24 @@ impl Answer {
         recorded: Recorded,
         result: &ToolResult,
     ) -> Self {
-        let content = String::from_utf8_lossy(&result.content);
-        let structured = String::from_utf8_lossy(&result.structured_content);
-        Self::call_result(
-            id,
-            version,
-            &content,
-            &structured,
-            result.is_error,
-            |meta| {
-                write_call(meta, call_id, recorded.receipt(), None);
-                write_dropped(meta, result.facts.dropped_columns);
-            },
-        )
+        let mut body = String::with_capacity(result.content.len() + 512);
+        open(&mut body, Some(id));
+        body.push_str(r#","result":{"#);
+        if version.is_modern() {
+            body.push_str(r#""resultType":"complete","#);
+        }
+        write_tool_result(&mut body, version, result);
+        body.push_str(r#","_meta":{"#);
+        if version.is_modern() {
+            body.push_str(r#""io.modelcontextprotocol/serverInfo":"#);
+            body.push_str(SERVER_INFO);
+            body.push(',');
+        }
+        write_call(&mut body, call_id, recorded.receipt(), None);
+        write_dropped(&mut body, result.facts.dropped_columns);
+        write_members(&mut body, &result.meta);
+        body.push_str("}}}");
+        Self::ok(body)
     }
 
     /// The result of a call by method name: `{"data":[…],"_meta":{…}}`, or an error with the tool's words.
@@ -288,8 +293,7 @@ impl Answer {
     ) -> Self {
         let (reason, decision) = denial;
         let words = format!("Not permitted with these arguments ({reason}). Decision {decision}.");
-        let content = text_content(&words);
-        Self::call_result(id, version, &content, "", true, |meta| {
+        Self::call_failed(id, version, &words, |meta| {
             write_call(meta, call_id, recorded.receipt(), Some(decision));
         })
     }
@@ -302,26 +306,24 @@ impl Answer {
         recorded: Recorded,
         words: &str,
     ) -> Self {
-        Self::call_result(id, version, &text_content(words), "", true, |meta| {
+        Self::call_failed(id, version, words, |meta| {
             write_call(meta, call_id, recorded.receipt(), None);
         })
     }
 
-    fn call_result(
+    fn call_failed(
         id: &RawValue,
         version: Version,
-        content: &str,
-        structured: &str,
-        is_error: bool,
+        words: &str,
         write_meta: impl FnOnce(&mut String),
     ) -> Self {
-        let mut body = String::with_capacity(content.len() + structured.len() + 512);
+        let mut body = String::with_capacity(words.len() + 512);
         open(&mut body, Some(id));
         body.push_str(r#","result":{"#);
         if version.is_modern() {
             body.push_str(r#""resultType":"complete","#);
         }
-        write_called(&mut body, version, (content, structured, is_error));
+        write_called(&mut body, version, (&text_content(words), "", true));
         body.push_str(r#","_meta":{"#);
         if version.is_modern() {
             body.push_str(r#""io.modelcontextprotocol/serverInfo":"#);
@@ -423,14 +425,31 @@ impl IntoResponse for Answer {
 /// The members of the result of a call, as it stands within that of a task.
 pub(crate) fn task_result_members(version: Version, result: &ToolResult) -> String {
     let mut members = String::from(r#""resultType":"complete","#);
+    write_tool_result(&mut members, version, result);
+    if !result.meta.is_empty() {
+        members.push_str(r#","_meta":"#);
+        members.push_str(&String::from_utf8_lossy(&result.meta));
+    }
+    members
+}
+
+/// The members of the result of a call, but for `_meta`.
+fn write_tool_result(to: &mut String, version: Version, result: &ToolResult) {
     let content = String::from_utf8_lossy(&result.content);
     let structured = String::from_utf8_lossy(&result.structured_content);
-    write_called(
-        &mut members,
-        version,
-        (&content, &structured, result.is_error),
-    );
-    members
+    write_called(to, version, (&content, &structured, result.is_error));
+    write_members(to, &result.other_members);
+}
+
+/// The members of `object`, a JSON object or nothing, behind others.
+fn write_members(to: &mut String, object: &[u8]) {
+    let object = String::from_utf8_lossy(object);
+    let members = object.trim_ascii().strip_prefix('{');
+    let members = members.and_then(|members| members.strip_suffix('}'));
+    if let Some(members) = members.map(str::trim_ascii).filter(|it| !it.is_empty()) {
+        to.push(',');
+        to.push_str(members);
+    }
 }
 
 /// What a call gave: content, structured content, and whether the tool failed.

@@ -20,8 +20,8 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 use wardgate_arguments::{Arguments, InvalidArguments};
 use wardgate_domain::{
-    CallFacts, CallId, CallToRun, Caller, Digest, InvalidMessage, OfferKind, Permit, SignedPermit,
-    Timestamp,
+    CallFacts, CallId, CallToRun, Caller, ColumnClass, Digest, InvalidMessage, OfferKind, Permit,
+    SignedPermit, Timestamp,
 };
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::{DropReason, DroppedColumns};
@@ -31,7 +31,9 @@ use crate::Error;
 use crate::compiled::CompiledPermit;
 use crate::digest;
 use crate::execution_log::execution_facts;
-use crate::executor::{Audience, Executor, ExecutorError, Invocation, Kept, Output, Said};
+use crate::executor::{
+    Audience, Executor, ExecutorError, Invocation, Kept, Output, Said, UnchangedResult,
+};
 use crate::failure::{FailedCall, Failure, Ran};
 use crate::interaction::{Interaction, Talk, Waits};
 use crate::kept_results::{self, KeptResults};
@@ -311,6 +313,9 @@ impl AdmittedCall {
         shared: &Shared,
     ) -> Ended {
         let failure = match outcome {
+            Ok(()) if let Some(unchanged) = kept.unchanged.take() => {
+                return self.pass_on(unchanged);
+            }
             Ok(()) if kept.truncated && kept.rows.is_empty() => Failure::too_large(),
             Ok(()) if kept.rows.is_empty() && kept.is_misfit() => Failure::undecided(),
             Ok(()) => {
@@ -442,6 +447,30 @@ impl AdmittedCall {
         }
     }
 
+    /// Makes the result of what goes on as it is.
+    fn pass_on(mut self, unchanged: UnchangedResult) -> Ended {
+        self.stopwatch.lap("redact");
+        let (status, kind) = status_of(unchanged.is_error);
+        let facts = pb::ResultFacts {
+            status: status.into(),
+            rows: 1,
+            phi: self
+                .tool
+                .tool
+                .facts()
+                .classes
+                .iter()
+                .any(ColumnClass::is_phi),
+            error_kind: kind.to_owned(),
+            stages: self.stopwatch.into_stages(),
+            ..pb::ResultFacts::default()
+        };
+        Ended {
+            end: End::Result(result::unchanged(unchanged, facts)),
+            ran: Ran::Yes,
+        }
+    }
+
     /// Redacts what was kept and makes the result of it.
     fn release(
         mut self,
@@ -469,11 +498,7 @@ impl AdmittedCall {
         });
         self.stopwatch.lap("redact");
         self.log_dropped_columns(&counts.dropped);
-        let (status, kind) = if kept.is_error {
-            (pb::OutcomeStatus::ToolError, "tool_error")
-        } else {
-            (pb::OutcomeStatus::Ok, "")
-        };
+        let (status, kind) = status_of(kept.is_error);
         let facts = pb::ResultFacts {
             status: status.into(),
             rows: rows.get().len() as u64,
@@ -549,6 +574,15 @@ impl AdmittedCall {
             end: End::Result(result::error(&failure.text, facts)),
             ran: failure.ran,
         }
+    }
+}
+
+/// What the record says of a result that may say itself that it is a failure.
+fn status_of(is_error: bool) -> (pb::OutcomeStatus, &'static str) {
+    if is_error {
+        (pb::OutcomeStatus::ToolError, "tool_error")
+    } else {
+        (pb::OutcomeStatus::Ok, "")
     }
 }
 

@@ -211,7 +211,10 @@ impl Failure {
             ),
             ExecutorError::Misshapen(text) => Self::tool("bad_result", text),
             ExecutorError::TooLarge => {
-                Self::tool("result_too_large", "the result is larger than it may be")
+                Self::tool(
+                    "result_too_large",
+                    "the result is larger than `max_response_bytes` of its source (1 MiB unless set) or `tool_runner.max_result_bytes` allows",
+                )
             }
             ExecutorError::NotWaiting => Self::not_waiting(),
             // Its words are released by [`AdmittedCall::reported`].

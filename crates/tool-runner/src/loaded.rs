@@ -150,7 +150,8 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(config: &Config, store: Store, ambient: Ambient) -> Self {
         let bytes = |result: &pb::ToolResult| {
-            result.content_json.len() + result.structured_content_json.len()
+            let others = result.other_members_json.len() + result.meta_json.len();
+            result.content_json.len() + result.structured_content_json.len() + others
         };
         let results = ResultCache::new(config.result_cache_bytes, bytes, ambient.clone());
         Self {

@@ -10,6 +10,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::{DropReason, DroppedColumns, Redacted, Row};
 
 use crate::catalogue::{ResultShape, Shape, VALUE};
+use crate::executor::UnchangedResult;
 
 /// Column of content that an upstream gave whole, and member of an MCP result.
 pub(crate) const CONTENT: &str = "content";
@@ -163,6 +164,20 @@ pub(crate) fn released(
         structured_content_json: structured.into(),
         is_error: whole.is_error,
         facts: Some(facts),
+        ..pb::ToolResult::default()
+    }
+}
+
+/// The result of an MCP server, as it is.
+pub(crate) fn unchanged(result: UnchangedResult, facts: pb::ResultFacts) -> pb::ToolResult {
+    let structured = result.structured.map(Box::<str>::from);
+    pb::ToolResult {
+        content_json: result.content.into(),
+        structured_content_json: structured.map(String::from).unwrap_or_default().into(),
+        is_error: result.is_error,
+        facts: Some(facts),
+        other_members_json: result.others.unwrap_or_default().into(),
+        meta_json: result.meta.unwrap_or_default().into(),
     }
 }
 
@@ -217,9 +232,9 @@ fn json<T: Serialize + ?Sized>(value: &T) -> String {
 pub(crate) fn error(text: &str, facts: pb::ResultFacts) -> pb::ToolResult {
     pb::ToolResult {
         content_json: text_content(text),
-        structured_content_json: Bytes::new(),
         is_error: true,
         facts: Some(facts),
+        ..pb::ToolResult::default()
     }
 }
 

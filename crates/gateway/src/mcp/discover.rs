@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::envelope::Request;
 use super::instructions::instructions;
-use super::{Post, Version};
+use super::{Door, Post, Version};
 use crate::Gateway;
 use crate::content;
 use crate::reply::Answer;
@@ -56,9 +56,14 @@ pub(super) async fn discover(
         .map(|version| version.as_str())
         .collect();
     let instructions = instructions(gateway, &post.caller, &post.view).await;
+    let mut capabilities = with_extensions(gateway, &post.view);
+    // There is a stream on which a client hears what is said before an answer, where it asks for that.
+    if post.door != Door::Message {
+        capabilities["logging"] = json!({});
+    }
     let result = json!({
         "supportedVersions": supported,
-        "capabilities": with_extensions(gateway, &post.view),
+        "capabilities": capabilities,
         "instructions": instructions.text,
     });
     // What is the same for every caller any cache may keep.

@@ -138,7 +138,7 @@ async fn without_a_memory_service_there_are_no_such_methods() {
     let reply = modern(&world, "server/discover", json!({})).await;
     assert_eq!(
         reply.at("/result/capabilities"),
-        json!({ "tools": { "listChanged": true } })
+        json!({ "logging": {}, "tools": { "listChanged": true } })
     );
 }
 

@@ -3,8 +3,9 @@
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 use wardgate_domain::DenialReason;
+use wardgate_proto::toolrunner::v1 as pb;
 
-use crate::fakes::{Say, tool};
+use crate::fakes::{Run, Say, result, tool};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, until};
 
 /// A body with what differs from run to run named instead: ids, digests, our own version.
@@ -66,6 +67,7 @@ async fn discover() {
           },
           "cacheScope": "public",
           "capabilities": {
+            "logging": {},
             "resources": {
               "listChanged": true,
               "subscribe": true
@@ -452,4 +454,35 @@ async fn a_visible_denial() {
       }
     ]
     "##);
+}
+
+#[tokio::test]
+async fn what_else_a_server_says_in_a_result_goes_on_byte_for_byte() {
+    let world = World::start().await;
+    for version in [OLDEST, LEGACY, MODERN] {
+        let content = r#"[{"type":"text","text":"\u0000 \ud800","big":12345678901234567890123}]"#;
+        let given = pb::ToolResult {
+            content_json: content.into(),
+            other_members_json: r#"{"x-new":{"b":1.10}}"#.into(),
+            meta_json: r#"{"fastmcp":{"wrap_result":true},"n":1E400}"#.into(),
+            ..result("", &Value::Null)
+        };
+        world.tool_runner.next([Run::Give(given)]);
+        let params = r#""name":"reads","arguments":{}"#;
+        let mut request = world.message(version, "tools/call", params);
+        if version == MODERN {
+            request = request.header("mcp-name", "reads");
+        }
+        let answer = Reply::to(request).await.text;
+        assert!(answer.contains(content), "{version}: {answer}");
+        assert!(
+            answer.contains(r#","x-new":{"b":1.10},"_meta":{"#),
+            "{answer}"
+        );
+        assert!(
+            answer.contains(r#","fastmcp":{"wrap_result":true},"n":1E400}"#),
+            "{answer}"
+        );
+        assert!(answer.contains(r#""dev.wardgate/callId":""#), "{answer}");
+    }
 }

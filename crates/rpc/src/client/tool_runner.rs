@@ -188,6 +188,10 @@ pub struct ToolResult {
     pub is_error: bool,
     /// What the record says of it.
     pub facts: ResultFacts,
+    /// The other members of an MCP server's result, a JSON object; empty when there are none.
+    pub other_members: Bytes,
+    /// Its `_meta`, a JSON object; empty when there is none.
+    pub meta: Bytes,
 }
 
 /// What the record says of a result.
@@ -504,6 +508,8 @@ impl TryFrom<pb::ToolResult> for ToolResult {
             structured_content: result.structured_content_json,
             is_error: result.is_error,
             facts: facts.try_into()?,
+            other_members: result.other_members_json,
+            meta: result.meta_json,
         })
     }
 }

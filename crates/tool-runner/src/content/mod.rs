@@ -21,7 +21,7 @@ pub(crate) use contents::Contents;
 pub(crate) use error::GetError;
 pub(crate) use own::Own;
 pub(crate) use story::{Asked, admit};
-pub(crate) use upstream::{Following, in_content, in_definition};
+pub(crate) use upstream::{Following, in_content, in_content_text, in_definition};
 pub(crate) use watch::{InForce, WatchAsked, admit as admit_watch};
 
 /// The column whose class governs every text that is read here.

@@ -267,10 +267,11 @@ impl Admitted {
         let talk = talk.as_ref();
         let found = match (&self.asked.wish, &self.origin) {
             (Wish::Prompt { name, arguments }, Origin::Upstream(of)) => {
-                return of.get_prompt(name, arguments, talk).await;
+                let restricted = self.is_restricted;
+                return of.get_prompt(name, arguments, talk, restricted).await;
             }
             (Wish::Resource { uri }, Origin::Upstream(of)) => {
-                return of.read_resource(uri, talk).await;
+                return of.read_resource(uri, talk, self.is_restricted).await;
             }
             // Where not every text is shown as it is, what an entry says of them is not true.
             (Wish::Skill { .. }, _) if self.is_restricted => return Err(GetError::Unknown),

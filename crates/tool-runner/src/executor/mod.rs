@@ -47,7 +47,9 @@ use crate::store::Store;
 pub(crate) use error::{ExecutorError, TimeLimit};
 pub(crate) use http::HttpSource;
 pub(crate) use mcp::tool as mcp_tool;
-pub(crate) use output::{Audience, Beyond, Caps, Flow, Kept, Output, Progress, Said};
+pub(crate) use output::{
+    Audience, Beyond, Caps, Flow, Kept, Output, Progress, Said, UnchangedResult,
+};
 pub(crate) use sql::Pushed;
 
 /// Every kind of execution.

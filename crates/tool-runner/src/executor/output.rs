@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use wardgate_domain::{ColumnClass, Permit};
 use wardgate_redact::{Redacted, RedactionCounts, Row};
@@ -109,6 +110,8 @@ pub(crate) struct Kept {
     pub(crate) beyond: Vec<Row>,
     /// Rows of a result that was redacted before, with what that did.
     pub(crate) released: Option<(Redacted<Vec<Row>>, RedactionCounts)>,
+    /// The result of an MCP server that goes on as it is.
+    pub(crate) unchanged: Option<UnchangedResult>,
     bytes: usize,
     /// Rows the rule did not admit.
     pub(crate) withheld: u64,
@@ -126,6 +129,27 @@ pub(crate) struct Kept {
     pub(crate) waits: Option<Waits>,
     /// The task that it is, or is about. What a completed one gave stands beside it.
     pub(crate) task: Option<LookedAfter>,
+}
+
+/// The result of an MCP server for a caller who may see all of it, each part byte for byte.
+pub(crate) struct UnchangedResult {
+    /// A JSON array.
+    pub(crate) content: String,
+    /// Any JSON; none: there is no structured content.
+    pub(crate) structured: Option<Box<RawValue>>,
+    pub(crate) is_error: bool,
+    /// The other members, a JSON object.
+    pub(crate) others: Option<String>,
+    /// Its `_meta`, a JSON object.
+    pub(crate) meta: Option<String>,
+}
+
+impl UnchangedResult {
+    fn size(&self) -> usize {
+        let structured = self.structured.as_ref().map_or(0, |it| it.get().len());
+        let others = [&self.others, &self.meta].into_iter().flatten();
+        self.content.len() + structured + others.map(String::len).sum::<usize>()
+    }
 }
 
 impl<'a> Output<'a> {
@@ -249,6 +273,27 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Whether the result of an MCP server goes to the client as it is: nothing is to be read of it, and all of it may be
+    /// seen.
+    pub(crate) fn takes_unchanged(&self) -> bool {
+        let is_restricted = self
+            .audience
+            .is_none_or(|audience| audience.is_restricted());
+        !is_restricted
+            && self.gate.is_none()
+            && self.shape.shape == Shape::Content
+            && self.shape.internal.is_empty()
+    }
+
+    /// Takes such a result.
+    pub(crate) fn unchanged(&mut self, result: UnchangedResult) -> Result<(), ExecutorError> {
+        if result.size() > self.caps.bytes {
+            return Err(ExecutorError::TooLarge);
+        }
+        self.kept.unchanged = Some(result);
+        Ok(())
+    }
+
     /// Takes rows of a result that was redacted before.
     pub(crate) fn released(
         &mut self,
@@ -303,7 +348,7 @@ impl<'a> Output<'a> {
 
     /// Nothing came out yet, so the work can be tried again.
     pub(crate) fn is_untouched(&self) -> bool {
-        self.kept.rows.is_empty() && self.kept.withheld == 0
+        self.kept.rows.is_empty() && self.kept.withheld == 0 && self.kept.unchanged.is_none()
     }
 
     pub(crate) fn into_kept(self) -> Kept {

@@ -20,8 +20,9 @@ use crate::pins::ToolFingerprint;
 /// The longest message taken from a server, in bytes.
 pub(super) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
-/// The deepest nesting taken from a server.
-const MAX_DEPTH: usize = 100;
+/// The deepest nesting taken from a server. Whatever reads below the members of a message has a limit of its own, or none
+/// to fear.
+const MAX_DEPTH: usize = 10_000;
 
 /// JSON-RPC "method not found".
 const METHOD_NOT_FOUND: i64 = -32601;

@@ -54,7 +54,7 @@ pub(crate) use news::{LogMessage, News};
 pub(crate) use open_exchange::OpenExchange;
 pub(crate) use others::Others;
 pub(crate) use participation::{ClientCapabilities, InvalidParticipation, Participation, TASKS};
-pub(crate) use result::{CallResult, check_complete};
+pub(crate) use result::{CallResult, check_complete, meta_for_client, other_members};
 pub(crate) use server_task::{ServerTask, Standing, Step};
 pub(crate) use settings::{Program, Transport};
 pub(crate) use subscriptions::Ear;

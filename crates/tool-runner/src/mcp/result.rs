@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use wardgate_arguments::Members;
 
 use super::error::UpstreamError;
-use super::participation::{Participation, Profile};
+use super::participation::{self, Participation, Profile};
 
 /// What a tool of an upstream server answered; each part byte for byte.
 #[derive(Debug, Clone)]
@@ -15,11 +16,57 @@ pub(crate) struct CallResult {
     pub(crate) content: Option<Box<RawValue>>,
     pub(crate) structured: Option<Box<RawValue>>,
     pub(crate) is_error: bool,
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "for callers that speak MCP themselves")
-    )]
     pub(crate) meta: Option<Box<RawValue>>,
+}
+
+/// Members of a result that are written anew for the client, or mean something on the hop to the server alone.
+const OF_RESULT: [&str; 7] = [
+    "content",
+    "structuredContent",
+    "isError",
+    "resultType",
+    "_meta",
+    "inputRequests",
+    "requestState",
+];
+
+/// Members of the `_meta` of a result that are of the hop to the server.
+const META_OF_HOP: [&str; 2] = [
+    "io.modelcontextprotocol/serverInfo",
+    "io.modelcontextprotocol/related-task",
+];
+
+/// What only the gateway says.
+const META_OF_GATEWAY: &str = "dev.wardgate/";
+
+/// The members of `result` besides those that [`CallResult`] has, as one JSON object; none where there are none. Each is
+/// there byte for byte.
+pub(crate) fn other_members(result: &RawValue) -> Result<Option<String>, UpstreamError> {
+    members_but(result, |name| OF_RESULT.contains(&name))
+}
+
+/// The members of the `_meta` of a result that are for the client, as one JSON object.
+pub(crate) fn meta_for_client(meta: &RawValue) -> Result<Option<String>, UpstreamError> {
+    members_but(meta, |name| {
+        META_OF_HOP.contains(&name) || name.starts_with(META_OF_GATEWAY)
+    })
+}
+
+fn members_but(
+    object: &RawValue,
+    is_left_out: impl Fn(&str) -> bool,
+) -> Result<Option<String>, UpstreamError> {
+    let members: Members<'_> = serde_json::from_str(object.get())
+        .map_err(|_| UpstreamError::BadResult("its result cannot be read"))?;
+    let mut members = members.0;
+    members.retain(|(name, _)| !is_left_out(name));
+    if members.is_empty() {
+        return Ok(None);
+    }
+    let members = members.iter();
+    Ok(Some(participation::object(members.map(|(name, value)| {
+        (name.as_str(), value.get().to_owned())
+    }))))
 }
 
 impl CallResult {

@@ -26,7 +26,7 @@ use super::open_exchange::OpenExchange;
 use super::participation::{Participation, Profile};
 use super::personal::Personal;
 use super::profiles::Profiles;
-use super::result::{CallResult, check_complete};
+use super::result::check_complete;
 use super::server_task::{ServerTask, Standing, Step};
 use super::settings::Transport;
 use super::subscriptions::Ear;
@@ -169,7 +169,7 @@ impl Upstream {
         wanted: &Wanted,
         deadline: Instant,
         mut listener: Option<Listener<'_>>,
-    ) -> Result<CallResult, UpstreamError> {
+    ) -> Result<Box<RawValue>, UpstreamError> {
         let request = wanted.request().offering_tasks(false);
         let is_task = self.runs_as_task(wanted, deadline).await?;
         let request = request.task_if(is_task);
@@ -177,7 +177,7 @@ impl Upstream {
             .marked(wanted, request, deadline, lend(&mut listener))
             .await?;
         check_complete(&result)?;
-        CallResult::read(&result)
+        Ok(result)
     }
 
     /// One leg of a request whose client can take part. Dropping the future cancels it at the server.

@@ -168,7 +168,9 @@ impl Pins {
         for name in gone.filter(|&name| wanted(name) && !offered.contains_key(name)) {
             judged.push(offer.tool(name, None, Judged::Gone));
         }
-        let foreign = names.foreign_to(offer.source);
+        let mut foreign = names.foreign_to(offer.source);
+        // A name that another source has too is its own all the same, whether or not somebody approved it.
+        foreign.retain(|name| !offered.contains_key(name));
         for (name, definitions) in offered {
             let claim = names.claim(offer.source, offer.prefix, &name);
             let (definition, verdict) = match (claim, <[Definition; 1]>::try_from(definitions)) {

@@ -113,6 +113,7 @@ pub(crate) fn result(text: &str, structured: &Value) -> pb::ToolResult {
             phi: true,
             ..pb::ResultFacts::default()
         }),
+        ..pb::ToolResult::default()
     }
 }
 

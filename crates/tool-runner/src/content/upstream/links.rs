@@ -2,6 +2,9 @@
 //!
 //! What is no URI of a resource, or cannot be one, stays as it is.
 
+use std::borrow::Cow;
+
+use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_domain::source_uri;
@@ -11,6 +14,81 @@ pub(crate) fn in_content(source: &str, blocks: &mut Value) {
     for block in blocks.as_array_mut().into_iter().flatten() {
         in_block(source, block);
     }
+}
+
+/// The same in the JSON of the blocks. Every other byte stays, and so does what cannot be read.
+pub(crate) fn in_content_text(source: &str, blocks: &str) -> String {
+    let each: Vec<&RawValue> = serde_json::from_str(blocks).unwrap_or_default();
+    let uris = each.into_iter().filter_map(uri_of_block);
+    with_shown(source, blocks, uris)
+}
+
+/// The same in the JSON of the messages of a prompt.
+pub(super) fn in_messages_text(source: &str, messages: &str) -> String {
+    #[derive(Deserialize)]
+    struct Message<'a> {
+        #[serde(borrow)]
+        content: &'a RawValue,
+    }
+    let each: Vec<&RawValue> = serde_json::from_str(messages).unwrap_or_default();
+    let uris = each.into_iter().filter_map(|message| {
+        let message: Message<'_> = serde_json::from_str(message.get()).ok()?;
+        uri_of_block(message.content)
+    });
+    with_shown(source, messages, uris)
+}
+
+/// The same in the JSON of the contents of a resource.
+pub(super) fn in_contents_text(source: &str, contents: &str) -> String {
+    let each: Vec<&RawValue> = serde_json::from_str(contents).unwrap_or_default();
+    let uris = each.into_iter().filter_map(uri_of_contents);
+    with_shown(source, contents, uris)
+}
+
+/// The URI in a block of content, where it is a link to a resource or holds one.
+fn uri_of_block(block: &RawValue) -> Option<&RawValue> {
+    #[derive(Deserialize)]
+    struct Block<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: Cow<'a, str>,
+        #[serde(borrow, default)]
+        uri: Option<&'a RawValue>,
+        #[serde(borrow, default)]
+        resource: Option<&'a RawValue>,
+    }
+    let block: Block<'_> = serde_json::from_str(block.get()).ok()?;
+    match &*block.kind {
+        "resource_link" => block.uri,
+        "resource" => uri_of_contents(block.resource?),
+        _ => None,
+    }
+}
+
+fn uri_of_contents(contents: &RawValue) -> Option<&RawValue> {
+    #[derive(Deserialize)]
+    struct Contents<'a> {
+        #[serde(borrow)]
+        uri: &'a RawValue,
+    }
+    let contents: Contents<'_> = serde_json::from_str(contents.get()).ok()?;
+    Some(contents.uri)
+}
+
+/// `text` with each of `uris`, which are parts of it in their order, as clients know it.
+fn with_shown<'a>(source: &str, text: &str, uris: impl Iterator<Item = &'a RawValue>) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut at = 0;
+    for raw in uris {
+        let uri: Option<String> = serde_json::from_str(raw.get()).ok();
+        if let Some(uri) = uri.and_then(|uri| source_uri::outward(source, &uri)) {
+            let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
+            shown.push_str(&text[at..start]);
+            shown.push_str(&Value::from(uri).to_string());
+            at = start + raw.get().len();
+        }
+    }
+    shown.push_str(&text[at..]);
+    shown
 }
 
 /// In the messages of a prompt.
@@ -95,6 +173,22 @@ mod tests {
                 7,
             ])
         );
+    }
+
+    #[test]
+    fn in_the_text_of_blocks_every_other_byte_stays() {
+        let blocks = r#"[ {"type":"text","n":1.10,"text":"\ud800"},{"uri":"file:\/\/\/a","type":"resource_link","big":12345678901234567890123},{"type":"resource","resource":{"text":"\u0000","uri":"ui://p/m"}},7]"#;
+        let shown = blocks
+            .replace(r#""file:\/\/\/a""#, r#""notes+file:///a""#)
+            .replace("ui://p/m", "ui://notes/p/m");
+        assert_eq!(in_content_text("notes", blocks), shown);
+        assert_eq!(in_content_text("notes", "7"), "7");
+        let messages = r#"[{"role":"user","n":1.0,"content":{"type":"resource_link","uri":"file:///a"}},{"content":7},{"role":"user"}]"#;
+        let shown = messages.replace("file:///a", "notes+file:///a");
+        assert_eq!(in_messages_text("notes", messages), shown);
+        let contents = r#"[{"uri":"file:///a","text":"\ud800"},{"text":"x"},{"uri":7}]"#;
+        let shown = contents.replace("file:///a", "notes+file:///a");
+        assert_eq!(in_contents_text("notes", contents), shown);
     }
 
     #[test]

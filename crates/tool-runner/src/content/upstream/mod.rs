@@ -21,6 +21,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
+use wardgate_arguments::{Members, has_unique_members};
 use wardgate_domain::{Caller, ColumnClass, Digest, UriTemplate};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::Completion;
@@ -35,7 +36,7 @@ use crate::mcp::{self, News, Upstream, UpstreamError, Wanted};
 use crate::resilience::{Health, SourceGuard};
 
 pub(super) use self::entries::Entries;
-pub(crate) use self::links::{in_content, in_definition};
+pub(crate) use self::links::{in_content, in_content_text, in_definition};
 use self::skills::Skill;
 
 /// JSON-RPC: there is no such method.
@@ -222,6 +223,7 @@ impl OfUpstream {
         name: &str,
         arguments: &Bytes,
         talk: Option<&Talk<'_>>,
+        is_restricted: bool,
     ) -> Result<Found, GetError> {
         if !self.prompts.has(name) {
             return Err(GetError::Unknown);
@@ -236,10 +238,14 @@ impl OfUpstream {
             name: name.to_owned(),
             arguments,
         };
-        let mut got = match self.ask(wanted, talk).await? {
-            Found::Value(got) => got,
-            other => return Ok(other),
+        let got = match self.ask(wanted, talk).await? {
+            SourceAnswer::Given(got) => got,
+            SourceAnswer::Waits(waits) => return Ok(Found::Waits(waits)),
         };
+        if !is_restricted {
+            return self.unchanged(&got, "messages", links::in_messages_text);
+        }
+        let mut got = to_value(&got)?;
         let mut result = json!({});
         if got["description"].is_string() {
             result["description"] = got["description"].take();
@@ -254,6 +260,7 @@ impl OfUpstream {
         &self,
         uri: &str,
         talk: Option<&Talk<'_>>,
+        is_restricted: bool,
     ) -> Result<Found, GetError> {
         if !self.offers_resource(uri) {
             return Err(GetError::Unknown);
@@ -261,15 +268,55 @@ impl OfUpstream {
         let wanted = Wanted::Resource {
             uri: uri.to_owned(),
         };
-        let mut read = match self.ask(wanted, talk).await {
+        let read = match self.ask(wanted, talk).await {
             // From 2026-07-28 this is how a server says that there is none.
             Err(GetError::Invalid(_)) => return Err(GetError::Unknown),
-            Ok(Found::Value(read)) => read,
-            other => return other,
+            Err(error) => return Err(error),
+            Ok(SourceAnswer::Given(read)) => read,
+            Ok(SourceAnswer::Waits(waits)) => return Ok(Found::Waits(waits)),
         };
+        if !is_restricted {
+            return self.unchanged(&read, "contents", links::in_contents_text);
+        }
+        let mut read = to_value(&read)?;
         let mut contents = list(&mut read, "contents")?;
         links::in_contents(&self.source, &mut contents);
         Ok(Found::Value(json!({ "contents": contents })))
+    }
+
+    /// A result as the server wrote it, for a caller who may see all of it; only the URIs in its `member` are those that
+    /// clients know. An object with two members of one name refuses it: readers would take it for different things.
+    fn unchanged(
+        &self,
+        result: &RawValue,
+        member: &str,
+        with_shown_uris: fn(&str, &str) -> String,
+    ) -> Result<Found, GetError> {
+        if !has_unique_members(result.get()) {
+            return Err(cannot_be_shown());
+        }
+        let members: Members<'_> =
+            serde_json::from_str(result.get()).map_err(|_| cannot_be_shown())?;
+        let mut parts = None;
+        let mut written = Vec::new();
+        for (name, value) in members.0 {
+            if OF_ANSWER.contains(&name.as_str()) {
+                continue;
+            }
+            let text = if name == member {
+                let each: Vec<&RawValue> =
+                    serde_json::from_str(value.get()).map_err(|_| cannot_be_shown())?;
+                parts = Some(each.len() as u64);
+                with_shown_uris(&self.source, value.get())
+            } else {
+                value.get().to_owned()
+            };
+            written.push(format!("{}:{text}", Value::from(name)));
+        }
+        Ok(Found::Text {
+            result: format!("{{{}}}", written.join(",")),
+            parts: parts.ok_or_else(cannot_be_shown)?,
+        })
     }
 
     /// The result of `skills/get`, as JSON.
@@ -355,7 +402,7 @@ impl OfUpstream {
     }
 
     /// Asks for it, with the client where it can take part.
-    async fn ask(&self, wanted: Wanted, talk: Option<&Talk<'_>>) -> Result<Found, GetError> {
+    async fn ask(&self, wanted: Wanted, talk: Option<&Talk<'_>>) -> Result<SourceAnswer, GetError> {
         let deadline = Instant::now() + self.limit;
         let asking = async {
             let Some(talk) = talk else {
@@ -368,8 +415,8 @@ impl OfUpstream {
                 .await
         };
         Ok(match self.guarded(Box::pin(asking)).await? {
-            Ended::Done(result) => Found::Value(to_value(&result)?),
-            Ended::Waits(waits) => Found::Waits(waits),
+            Ended::Done(result) => SourceAnswer::Given(result),
+            Ended::Waits(waits) => SourceAnswer::Waits(waits),
             // Only a call may become one.
             Ended::Task(_) => return Err(GetError::NotWaiting),
         })
@@ -451,6 +498,23 @@ impl OfUpstream {
         }
     }
 }
+
+/// What a server answered to the request for a prompt or resource.
+enum SourceAnswer {
+    Given(Box<RawValue>),
+    /// Nothing yet: it waits for the client.
+    Waits(Waits),
+}
+
+/// Members of a server's result that the gateway writes anew.
+const OF_ANSWER: [&str; 6] = [
+    "_meta",
+    "cacheScope",
+    "inputRequests",
+    "requestState",
+    "resultType",
+    "ttlMs",
+];
 
 /// What a server gave.
 pub(super) enum Found {

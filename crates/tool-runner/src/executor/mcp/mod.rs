@@ -8,19 +8,22 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
+use wardgate_arguments::has_unique_members;
 
 use super::http::json;
-use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources, TimeLimit};
+use super::{
+    Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources, TimeLimit, UnchangedResult,
+};
 use crate::Error;
 use crate::catalogue::{
     Fields, JsonTemplate, McpSettings, Offered, Scope, Shape, SourceKind, Template,
 };
-use crate::content::in_content;
+use crate::content::{in_content, in_content_text};
 use crate::egress::AuthSettings;
 use crate::interaction::{Ended, Talk, TalkError};
 use crate::mcp::{
     CallResult, MISSING_CAPABILITY, News, RpcError, Standing, TASKS, Upstream, UpstreamError,
-    Wanted,
+    Wanted, meta_for_client, other_members,
 };
 use crate::pins::ToolFingerprint;
 
@@ -252,9 +255,9 @@ impl McpExecutor {
         out: &mut Output<'_>,
     ) -> Result<(), ExecutorError> {
         let upstream = self.upstream.of(call.caller, call.caller_token)?;
-        let called = if let Some(talk) = call.talk {
+        let result = if let Some(talk) = call.talk {
             match ask(&upstream, talk, wanted, call, out).await? {
-                Some(result) => CallResult::read(&result)?,
+                Some(result) => result,
                 None => return Ok(()),
             }
         } else {
@@ -262,6 +265,10 @@ impl McpExecutor {
             let called = upstream.call_tool(wanted, call.deadline, Some(&mut listener));
             called.await?
         };
+        let called = CallResult::read(&result)?;
+        if out.takes_unchanged() {
+            return self.pass_on(&result, called, out);
+        }
         let CallResult {
             content,
             structured,
@@ -274,6 +281,34 @@ impl McpExecutor {
             .map(|structured| value(&structured))
             .transpose()?;
         out.content(content, structured, is_error).map(drop)
+    }
+
+    /// Passes a result on as it is, but for links to resources, which are made those that clients know.
+    fn pass_on(
+        &self,
+        result: &RawValue,
+        called: CallResult,
+        out: &mut Output<'_>,
+    ) -> Result<(), ExecutorError> {
+        if !has_unique_members(result.get()) {
+            return Err(UpstreamError::BadResult("an object of it has a member twice").into());
+        }
+        let content = called.content.as_deref().map_or("[]", RawValue::get);
+        let content = match &self.links {
+            Some(source) => in_content_text(source, content),
+            None => content.to_owned(),
+        };
+        let meta = called
+            .meta
+            .as_deref()
+            .filter(|meta| meta.get().starts_with('{'));
+        out.unchanged(UnchangedResult {
+            content,
+            structured: called.structured,
+            is_error: called.is_error,
+            others: other_members(result)?,
+            meta: meta.map(meta_for_client).transpose()?.flatten(),
+        })
     }
 
     /// Each part of the resource is a block of content.

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 use super::fixture::Fixture;
 use super::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
 use super::scripted::{Scripted, serve};
-use super::{at_once, call, raw, soon, text, told, tool_call, until, upstream};
+use super::{at_once, call, raw, read, soon, text, told, tool_call, until, upstream};
 use crate::catalogue::HttpSettings;
 use crate::egress::{AuthSettings, ClientSettings, EgressSettings, PrivateAddresses};
 use crate::mcp::{
@@ -105,7 +105,10 @@ async fn progress_comes_back_to_the_call_that_asked_for_it() {
         let mut sink = |news: News| told(&mut reports, news);
         let wanted = tool_call("steps", "{}");
         let stepping = upstream.call_tool(&wanted, soon(), Some(&mut sink));
-        assert_eq!(text(&stepping.await.unwrap()), "asked for progress: true");
+        assert_eq!(
+            text(&read(&stepping.await.unwrap())),
+            "asked for progress: true"
+        );
         assert_eq!(reports, ["step 1", "step 2", "step 3"], "{era}");
     }
 }

@@ -54,7 +54,12 @@ async fn call(
     arguments: &str,
 ) -> Result<CallResult, UpstreamError> {
     let wanted = tool_call(tool, arguments);
-    upstream.call_tool(&wanted, soon(), None).await
+    let result = upstream.call_tool(&wanted, soon(), None).await?;
+    CallResult::read(&result)
+}
+
+fn read(result: &RawValue) -> CallResult {
+    CallResult::read(result).unwrap()
 }
 
 /// The text of the first content block.

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use super::program::{START, deaf_to_sigterm, settings, started_by};
 use super::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
-use super::{at_once, call, raw, soon, text, told, tool_call, until, upstream};
+use super::{at_once, call, raw, read, soon, text, told, tool_call, until, upstream};
 use crate::mcp::{
     ClientCapabilities, Health, Leg, News, Others, Participation, Program, Responses, Start, Then,
     Transport, Upstream, UpstreamError,
@@ -61,7 +61,10 @@ async fn progress_comes_back_to_the_call_that_asked_for_it() {
         let mut sink = |news: News| told(&mut reports, news);
         let wanted = tool_call("steps", "{}");
         let with = upstream.call_tool(&wanted, soon(), Some(&mut sink));
-        assert_eq!(text(&with.await.unwrap()), "asked for progress: true");
+        assert_eq!(
+            text(&read(&with.await.unwrap())),
+            "asked for progress: true"
+        );
         assert_eq!(reports, ["step 1", "step 2", "step 3"], "{era}");
         let without = call(&upstream, "steps", "{}").await.unwrap();
         assert_eq!(text(&without), "asked for progress: false");
@@ -75,7 +78,7 @@ async fn progress_of_others_is_ignored_and_its_text_bounded() {
     let mut sink = |news: News| told(&mut reports, news);
     let wanted = tool_call("any", "{}");
     let result = upstream.call_tool(&wanted, soon(), Some(&mut sink));
-    assert_eq!(text(&result.await.unwrap()), "done");
+    assert_eq!(text(&read(&result.await.unwrap())), "done");
     assert_eq!(reports, ["x".repeat(1024)]);
 }
 

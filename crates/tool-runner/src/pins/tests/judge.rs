@@ -174,6 +174,11 @@ fn speaking_of_tools_of_its_own_is_no_shadowing() {
         &mut names,
     );
     assert_eq!(grades(&judged), [Some(Grade::Suspicious)], "{judged:?}");
+    // Another source has a tool of that name too.
+    let mut names = Names::default();
+    judge(&Pins::default(), "books", &[named("next_page")], &mut names);
+    let judged = judge(&Pins::default(), "shop", &own, &mut names);
+    assert_eq!(judged[0].judged.grade(), Some(Grade::Wider), "{judged:?}");
 }
 
 #[test]

@@ -126,3 +126,30 @@ async fn where_the_permit_restricts_nobody_is_asked_for_a_prompt() {
         json!({})
     );
 }
+
+#[tokio::test]
+async fn what_a_caller_may_see_all_of_goes_on_byte_for_byte() {
+    let world = World::start(true).await;
+    let prompt = r#"{"description":"d","messages":[{"role":"user","content":{"type":"text","text":"\ud800\u0000","n":1.10}}],"x-new":12345678901234567890123}"#;
+    let resource = r#"{"contents":[{"uri":"memo://a","text":"\ud800","_meta":{"ui":{"n":1E400}}}],"x-new":1.0}"#;
+    for (kind, said, shown) in [
+        (OfferKind::Prompts, prompt, prompt.to_owned()),
+        (
+            OfferKind::Resources,
+            resource,
+            resource.replace("memo:", "up+memo:"),
+        ),
+    ] {
+        let terms = terms(&world, kind).await;
+        let of_server = r#"{"resultType":"complete","ttlMs":9,"cacheScope":"public","_meta":{},"#;
+        world
+            .server
+            .says(Says::Text(said.replacen('{', of_server, 1)));
+        let answer = get(&world, &terms, kind, offering(ALL)).await;
+        assert_eq!(answer.result_json, shown);
+        let twice = said.replacen('{', r#"{"x-new":1,"#, 1);
+        world.server.says(Says::Text(twice));
+        let answer = get(&world, &terms, kind, offering(ALL)).await;
+        assert_eq!(answer.facts.unwrap().error_kind, "bad_result");
+    }
+}

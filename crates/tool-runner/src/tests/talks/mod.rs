@@ -10,6 +10,7 @@ mod own_stream;
 mod replicas;
 mod server_tasks;
 mod tasks;
+mod unchanged;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -42,6 +43,8 @@ const FORM: &str = r#"{"mode":"form","message":"Who?","requestedSchema":{"type":
 /// How a server answers the next request that is no part of a handshake.
 enum Says {
     Result(Value),
+    /// A result as it is written.
+    Text(String),
     Error(Value),
     Status(u16),
     /// What the test sends, as long as it likes.
@@ -188,6 +191,10 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
     };
     match says {
         Says::Result(value) => whole("result", value),
+        Says::Text(result) => {
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+            respond(200, "application/json", Body::from(answer))
+        }
         Says::Error(value) => whole("error", value),
         Says::Status(status) => respond(status, "text/plain", Body::empty()),
         Says::Events(events) => said(events),
