@@ -56,11 +56,16 @@ fn rows<'d>(api: Api<'d>, schema: &'d Value) -> (Option<&'d str>, Option<&'d Val
         return (None, Some(items));
     }
     let members = schema["properties"].as_object().into_iter().flatten();
-    let mut others = members.filter(|(name, _)| !is_about_the_list(name));
-    let row = others.next().and_then(|(name, member)| {
+    let row = |member: &'d Value| {
         let items = items(api, api.resolve(member)?)?;
-        is_object(api, items).then_some((name.as_str(), items))
+        is_object(api, items).then_some(items)
+    };
+    let mut others = members.filter(|(name, member)| {
+        !is_about_the_list(name) || row(*member).is_some() && !name.contains("links")
     });
+    let row = others
+        .next()
+        .and_then(|(name, member)| Some((name.as_str(), row(member)?)));
     match (row, others.next()) {
         (Some((name, items)), None) => (Some(name), Some(items)),
         _ => (None, Some(schema)),

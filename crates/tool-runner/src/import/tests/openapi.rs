@@ -108,6 +108,8 @@ fn an_object_with_a_list_among_other_members_is_one_row() {
         (json!({"id": {"type": "integer"}, "lines": lines}), false),
         (json!({"lines": lines, "others": lines}), false),
         (json!({"lines": lines}), true),
+        (json!({"lines": lines, "elements": lines}), false),
+        (json!({"lines": lines, "_links": lines}), true),
         (
             json!({"lines": lines, "nextPageToken": {}, "total_count": {}, "hasMore": {}}),
             true,

@@ -47,12 +47,13 @@ impl Condition {
                     ),
                 });
             }
-            (Operator::Contains, ColumnType::Text | ColumnType::Decimal) => self.value.is_string(),
-            (Operator::Contains, kind) => matches!(kind, ColumnType::Json | ColumnType::Null),
-            (_, ColumnType::Null) => true,
+            (_, ColumnType::Null) | (Operator::Contains, ColumnType::Json) => true,
+            (Operator::Contains, ColumnType::Boolean | ColumnType::Number) => false,
+            (Operator::Contains, ColumnType::Decimal) | (_, ColumnType::Text) => {
+                self.value.is_string()
+            }
             (_, ColumnType::Boolean) => self.value.is_boolean(),
             (_, ColumnType::Number | ColumnType::Decimal) => exact_number(&self.value).is_some(),
-            (_, ColumnType::Text) => self.value.is_string(),
             (op, ColumnType::Json) => matches!(op, Operator::Eq | Operator::Ne),
         };
         if fits {
