@@ -14,6 +14,9 @@ use wardgate_rpc::client::AuditClient;
 
 use crate::Error;
 
+/// An append that took longer has failed.
+const APPEND_LIMIT: Duration = Duration::from_millis(800);
+
 /// An append that failed sooner than this is made once more: a call without a durable record ends within a second.
 const RETRY_WITHIN: Duration = Duration::from_millis(100);
 
@@ -26,6 +29,7 @@ pub(crate) struct ExecutionLog {
 
 impl ExecutionLog {
     pub(crate) fn new(audit: AuditClient, ambient: Ambient) -> Self {
+        let audit = audit.with_limit(APPEND_LIMIT);
         Self { audit, ambient }
     }
 

@@ -63,6 +63,12 @@ impl AuditClient {
         }
     }
 
+    /// The same record, with no append taking longer than `limit`.
+    #[must_use]
+    pub fn with_limit(self, limit: Duration) -> Self {
+        Self { limit, ..self }
+    }
+
     /// Makes `record` durable. After a failure the record may or may not be stored; appending it once
     /// more with `retry` settles it.
     pub async fn append(&self, record: &Record, retry: bool) -> Result<Receipt, CallError> {
