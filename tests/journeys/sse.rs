@@ -121,7 +121,9 @@ async fn any_gateway_takes_the_messages_of_a_stream_that_another_has() {
     let mut stream = Stream::open(&near, &token).await;
     let called = stream.ask(&far, &token, "tools/call", records()).await;
     assert_eq!(called["result"]["isError"], false, "{called}");
-    let recorded = system.records_with(&["--tool", "get_medical_records"]);
+    let mut recorded = system.records_with(&["--tool", "get_medical_records"]);
+    // What the gateways say; the tool-runner says that it ran.
+    recorded.retain(|record| record["event"] == "outcome");
     assert_eq!(column(&recorded, "protocol"), ["2024-11-05"]);
     assert_eq!(column(&recorded, "client_ip"), ["127.0.0.1"]);
     assert_eq!(

@@ -137,7 +137,7 @@ pub enum CallEvent {
     /// The user has done what the tool's server sent them elsewhere for: its `elicitationId`.
     Completed(String),
     /// The result; nothing follows.
-    Result(ToolResult),
+    Result(Box<ToolResult>),
     /// The call waits for the client; nothing follows.
     InputRequired(InputRequired),
     /// The call goes on as a task, or was about one; nothing follows.
@@ -489,7 +489,7 @@ impl TryFrom<pb::CallToolResponse> for CallEvent {
             Event::Progress(progress) => Self::Progress(progress.into()),
             Event::Log(log) => Self::Log(log.try_into()?),
             Event::Completed(completed) => Self::Completed(completed.elicitation_id),
-            Event::Result(result) => Self::Result(result.try_into()?),
+            Event::Result(result) => Self::Result(Box::new(result.try_into()?)),
             Event::InputRequired(waits) => Self::InputRequired(waits.try_into()?),
             Event::Task(task) => Self::Task(task.try_into()?),
         })

@@ -71,6 +71,13 @@ impl PolicyService for Replying {
         Ok(tonic::Response::new(pb::AuthorizeResponse::default()))
     }
 
+    async fn identify(
+        &self,
+        _: tonic::Request<pb::IdentifyRequest>,
+    ) -> Result<tonic::Response<pb::IdentifyResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
     async fn list_visible(
         &self,
         _: tonic::Request<pb::ListVisibleRequest>,
