@@ -139,9 +139,9 @@ pub enum CallEvent {
     /// The result; nothing follows.
     Result(Box<ToolResult>),
     /// The call waits for the client; nothing follows.
-    InputRequired(InputRequired),
+    InputRequired(Box<InputRequired>),
     /// The call goes on as a task, or was about one; nothing follows.
-    Task(Task),
+    Task(Box<Task>),
 }
 
 impl CallEvent {
@@ -490,8 +490,8 @@ impl TryFrom<pb::CallToolResponse> for CallEvent {
             Event::Log(log) => Self::Log(log.try_into()?),
             Event::Completed(completed) => Self::Completed(completed.elicitation_id),
             Event::Result(result) => Self::Result(Box::new(result.try_into()?)),
-            Event::InputRequired(waits) => Self::InputRequired(waits.try_into()?),
-            Event::Task(task) => Self::Task(task.try_into()?),
+            Event::InputRequired(waits) => Self::InputRequired(Box::new(waits.try_into()?)),
+            Event::Task(task) => Self::Task(Box::new(task.try_into()?)),
         })
     }
 }
