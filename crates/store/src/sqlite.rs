@@ -38,8 +38,7 @@ pub fn restrict_access(path: &Path) {
             continue;
         };
         let mode = metadata.permissions().mode();
-        let open_to_others = mode & 0o777 & !OWNER_ONLY;
-        if open_to_others == 0 {
+        if (mode | OWNER_ONLY) & 0o777 == OWNER_ONLY {
             continue;
         }
         if let Err(error) = fs::set_permissions(&path, Permissions::from_mode(OWNER_ONLY)) {
