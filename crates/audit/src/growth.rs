@@ -48,9 +48,7 @@ impl Growth {
     /// The bytes that are left of the capacity, or of the file system of a file; none at a server whose capacity nobody
     /// said.
     fn free(&self, bytes: u64) -> Option<u64> {
-        let left = self
-            .capacity
-            .map(|capacity| capacity.saturating_sub(bytes));
+        let left = self.capacity.map(|capacity| capacity.saturating_sub(bytes));
         let of_the_disk = match &self.address {
             Address::Sqlite(path) => free_beside(path),
             Address::Postgres(_) => None,
