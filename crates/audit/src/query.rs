@@ -116,16 +116,14 @@ pub(crate) fn run(
         let (reader, filter) = (reader.clone(), filter.clone());
         async move {
             let mut found = Vec::new();
-            let mut rest = match rest {
-                Some(rest) => rest,
-                None => {
-                    let rest = Rest::whole(&filter, reader.head().await?.size);
-                    if !filter.is_unconditional() {
-                        let gaps = reader.gaps().await?;
-                        found.extend(gaps.into_iter().map(missing));
-                    }
-                    rest
+            let mut rest = if let Some(rest) = rest {
+                rest
+            } else {
+                if !filter.is_unconditional() {
+                    let gaps = reader.gaps().await?;
+                    found.extend(gaps.into_iter().map(missing));
                 }
+                Rest::whole(&filter, reader.head().await?.size)
             };
             match rest.page(&filter) {
                 Some(page) => {

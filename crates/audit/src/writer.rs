@@ -164,14 +164,13 @@ impl StoreHealth {
         let started = Instant::now();
         let mut write = pin!(write);
         let limit = self.limit.current();
-        let ended = match timeout(limit, &mut write).await {
-            Ok(ended) => Some(ended),
-            Err(_) => {
-                self.fails(&format!("a write has taken {} ms", limit.as_millis()));
-                timeout(LONGEST_WRITE.saturating_sub(limit), write)
-                    .await
-                    .ok()
-            }
+        let ended = if let Ok(ended) = timeout(limit, &mut write).await {
+            Some(ended)
+        } else {
+            self.fails(&format!("a write has taken {} ms", limit.as_millis()));
+            timeout(LONGEST_WRITE.saturating_sub(limit), write)
+                .await
+                .ok()
         };
         match ended {
             Some(Ok(written)) => {

@@ -1,11 +1,14 @@
 //! A client that sends exactly what a test says.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
-use crate::until;
+/// How long a request is made again that could not be recorded.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// One HTTP answer.
 #[derive(Debug)]
@@ -152,12 +155,15 @@ impl Client {
     /// A modern (2026-07-28) request on `/mcp`, with everything it must carry; made again when the answer says that it
     /// cannot be recorded now.
     pub async fn modern(&self, token: &str, method: &str, params: Value) -> Reply {
-        until("a request is recorded", async || {
+        let began = Instant::now();
+        loop {
             let sent = self.try_modern(token, method, params.clone()).await;
             let reply = sent.expect("an answer");
-            (!reply.says_try_again_later()).then_some(reply)
-        })
-        .await
+            if !reply.says_try_again_later() || began.elapsed() >= PATIENCE {
+                return reply;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
     /// The same request once, where the connection may be refused or lost.
@@ -213,12 +219,15 @@ impl Client {
     pub async fn legacy(&self, token: &str, version: &str, method: &str, params: Value) -> Reply {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         let (body, headers) = (body.to_string(), [("mcp-protocol-version", version)]);
-        until("a request is recorded", async || {
-            let reply = self.post("/mcp", Some(token), &headers, body.clone());
-            let reply = reply.await;
-            (!reply.says_try_again_later()).then_some(reply)
-        })
-        .await
+        let began = Instant::now();
+        loop {
+            let sent = self.post("/mcp", Some(token), &headers, body.clone());
+            let reply = sent.await;
+            if !reply.says_try_again_later() || began.elapsed() >= PATIENCE {
+                return reply;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
     /// The names a modern `tools/list` shows.
