@@ -1,8 +1,9 @@
-//! What is kept, for whom, and for how long.
+//! What is kept, for whom, and for how long: on SQLite, and on PostgreSQL where `WARDGATE_TEST_POSTGRES` names a server.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use wardgate_domain::{CallerClaims, Clock, SystemEntropy};
 
 use super::*;
@@ -18,21 +19,76 @@ impl Clock for FakeClock {
     }
 }
 
+/// A database of one test's own.
+enum TestDatabase {
+    Sqlite(tempfile::TempDir),
+    Postgres { server: String, name: String },
+}
+
+impl TestDatabase {
+    /// One of each kind that is there.
+    async fn each() -> Vec<Self> {
+        let mut databases = vec![Self::Sqlite(tempfile::tempdir().unwrap())];
+        let Ok(server) = std::env::var("WARDGATE_TEST_POSTGRES") else {
+            let message = "set WARDGATE_TEST_POSTGRES to a server's URL";
+            assert!(std::env::var("CI").is_err(), "{message}");
+            eprintln!("cases are skipped: {message}");
+            return databases;
+        };
+        let random = u64::from_be_bytes(Ambient::system().random());
+        let name = format!("wardgate_test_{random:x}");
+        let mut connection = PgConnection::connect(&server).await.unwrap();
+        let create = AssertSqlSafe(format!("CREATE DATABASE {name}"));
+        connection.execute(create).await.unwrap();
+        databases.push(Self::Postgres { server, name });
+        databases
+    }
+
+    fn url(&self) -> String {
+        match self {
+            Self::Sqlite(dir) => format!("sqlite:{}", dir.path().join("console.sqlite").display()),
+            Self::Postgres { server, name } => {
+                let (base, _) = server.rsplit_once('/').unwrap();
+                format!("{base}/{name}")
+            }
+        }
+    }
+}
+
+impl Drop for TestDatabase {
+    fn drop(&mut self) {
+        let Self::Postgres { server, name } = self else {
+            return;
+        };
+        let (url, sql) = (server.clone(), format!("DROP DATABASE {name} WITH (FORCE)"));
+        // A test may end in a panic, on a runtime that ends with it.
+        let dropping = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let mut connection = PgConnection::connect(&url).await?;
+                connection.execute(AssertSqlSafe(sql)).await
+            })
+        });
+        let _ = dropping.join();
+    }
+}
+
 /// Replicas with one database.
 struct Stage {
-    url: String,
     clock: Arc<FakeClock>,
-    _dir: tempfile::TempDir,
+    database: TestDatabase,
 }
 
 impl Stage {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        Self {
-            url: format!("sqlite:{}", dir.path().join("console.sqlite").display()),
+    async fn each() -> impl Iterator<Item = Self> {
+        let databases = TestDatabase::each().await.into_iter();
+        databases.map(|database| Self {
             clock: Arc::new(FakeClock(AtomicI64::new(NOW))),
-            _dir: dir,
-        }
+            database,
+        })
     }
 
     async fn replica(&self, key: u8) -> Arc<ResultStore> {
@@ -40,7 +96,8 @@ impl Stage {
         let ambient = Ambient::new(clock, Arc::new(SystemEntropy));
         let key = CookieKey::from_bytes(&[key; 32]);
         let settings = DatabaseSettings::default();
-        let store = ResultStore::open(&self.url, &settings, &key, ambient);
+        let url = self.database.url();
+        let store = ResultStore::open(&url, &settings, &key, ambient);
         store.await.unwrap()
     }
 
@@ -80,99 +137,104 @@ fn answer(bytes: usize) -> CallOutcome {
 
 #[tokio::test]
 async fn a_result_is_shown_at_any_replica_to_whom_it_was_given_with_the_rights_they_had() {
-    let stage = Stage::new();
-    let (one, other) = (stage.replica(7).await, stage.replica(7).await);
-    let doctor = caller("yenji", "Doctor");
-    let running = one.begin("1".to_owned(), &doctor, call()).await.unwrap();
-    let seen = other.get("1", &doctor).await.unwrap().unwrap();
-    assert!(seen.outcome.is_none());
-    running.unwrap().finish(answer(3)).await.unwrap();
-    let seen = other.get("1", &doctor).await.unwrap().unwrap();
-    assert!(matches!(seen.outcome, Some(CallOutcome::Answered { answer, .. }) if answer == "xxx"));
-    for stranger in [caller("joy", "Doctor"), caller("yenji", "Nurse")] {
-        assert!(one.get("1", &stranger).await.unwrap().is_none());
+    for stage in Stage::each().await {
+        let (one, other) = (stage.replica(7).await, stage.replica(7).await);
+        let doctor = caller("yenji", "Doctor");
+        let running = one.begin("1".to_owned(), &doctor, call()).await.unwrap();
+        let seen = other.get("1", &doctor).await.unwrap().unwrap();
+        assert!(seen.outcome.is_none());
+        running.unwrap().finish(answer(3)).await.unwrap();
+        let seen = other.get("1", &doctor).await.unwrap().unwrap();
+        assert!(
+            matches!(seen.outcome, Some(CallOutcome::Answered { answer, .. }) if answer == "xxx")
+        );
+        for stranger in [caller("joy", "Doctor"), caller("yenji", "Nurse")] {
+            assert!(one.get("1", &stranger).await.unwrap().is_none());
+        }
+        // With another key it is nothing that can be read.
+        let foreign = stage.replica(8).await;
+        let refused = foreign.get("1", &doctor).await.unwrap_err();
+        assert!(matches!(refused, ResultStoreError::Unreadable));
+        stage.advance(KEPT);
+        assert!(one.get("1", &doctor).await.unwrap().is_none());
     }
-    // With another key it is nothing that can be read.
-    let foreign = stage.replica(8).await;
-    let refused = foreign.get("1", &doctor).await.unwrap_err();
-    assert!(matches!(refused, ResultStoreError::Unreadable));
-    stage.advance(KEPT);
-    assert!(one.get("1", &doctor).await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn a_form_begins_one_call_over_all_replicas() {
-    let stage = Stage::new();
-    let (one, other) = (stage.replica(7).await, stage.replica(7).await);
-    let doctor = caller("yenji", "Doctor");
-    let running = one.begin("1".to_owned(), &doctor, call()).await.unwrap();
-    let again = other.begin("1".to_owned(), &doctor, call()).await.unwrap();
-    assert!(running.is_some() && again.is_none());
+    for stage in Stage::each().await {
+        let (one, other) = (stage.replica(7).await, stage.replica(7).await);
+        let doctor = caller("yenji", "Doctor");
+        let running = one.begin("1".to_owned(), &doctor, call()).await.unwrap();
+        let again = other.begin("1".to_owned(), &doctor, call()).await.unwrap();
+        assert!(running.is_some() && again.is_none());
+    }
 }
 
 #[tokio::test]
 async fn a_call_that_broke_off_says_so_also_where_its_process_ended() {
-    let stage = Stage::new();
-    let store = stage.replica(7).await;
-    let doctor = caller("yenji", "Doctor");
-    let running = store.begin("1".to_owned(), &doctor, call()).await.unwrap();
-    let outcome = async || store.get("1", &doctor).await.unwrap().unwrap().outcome;
-    // What a killed process leaves.
-    let mut running = running.unwrap();
-    let pending = running.call.take();
-    drop(running);
-    assert!(outcome().await.is_none());
-    stage.advance(CALL_LIMIT + Duration::from_secs(1));
-    assert!(matches!(outcome().await, Some(CallOutcome::Interrupted)));
-    // What one leaves that lives.
-    let mut again = store
-        .begin("2".to_owned(), &doctor, call())
-        .await
-        .unwrap()
-        .unwrap();
-    again.call = pending;
-    drop(again);
-    let ended = async {
-        loop {
-            let call = store.get("2", &doctor).await.unwrap().unwrap();
-            if call.outcome.is_some() {
-                return call.outcome;
+    for stage in Stage::each().await {
+        let store = stage.replica(7).await;
+        let doctor = caller("yenji", "Doctor");
+        let running = store.begin("1".to_owned(), &doctor, call()).await.unwrap();
+        let outcome = async || store.get("1", &doctor).await.unwrap().unwrap().outcome;
+        // What a killed process leaves.
+        let mut running = running.unwrap();
+        assert!(running.call.take().is_some());
+        drop(running);
+        assert!(outcome().await.is_none());
+        // What one leaves that lives, at once.
+        let again = store.begin("2".to_owned(), &doctor, call()).await.unwrap();
+        drop(again);
+        let ended = async {
+            loop {
+                let call = store.get("2", &doctor).await.unwrap().unwrap();
+                if call.outcome.is_some() {
+                    return call.outcome;
+                }
+                tokio::task::yield_now().await;
             }
-            tokio::task::yield_now().await;
-        }
-    };
-    assert!(matches!(ended.await, Some(CallOutcome::Interrupted)));
+        };
+        assert!(matches!(ended.await, Some(CallOutcome::Interrupted)));
+        assert!(outcome().await.is_none());
+        stage.advance(CALL_LIMIT + Duration::from_secs(1));
+        assert!(matches!(outcome().await, Some(CallOutcome::Interrupted)));
+    }
 }
 
 #[tokio::test]
 async fn newer_results_take_the_place_of_older_ones_of_the_same_caller() {
-    let stage = Stage::new();
-    let store = stage.replica(7).await;
-    let (doctor, nurse) = (caller("yenji", "Doctor"), caller("joy", "Nurse"));
-    let add = async |who: &Caller, id: &str, bytes: usize| {
-        let running = store.begin(id.to_owned(), who, call()).await.unwrap();
-        running.unwrap().finish(answer(bytes)).await.unwrap();
-        stage.advance(Duration::from_secs(1));
-    };
-    let has = async |who: &Caller, id: &str| store.get(id, who).await.unwrap().is_some();
-    add(&nurse, "nurse", 10).await;
-    for id in ["a", "b", "c", "d", "e"] {
-        add(&doctor, id, 4 << 20).await;
+    for stage in Stage::each().await {
+        let store = stage.replica(7).await;
+        let (doctor, nurse) = (caller("yenji", "Doctor"), caller("joy", "Nurse"));
+        let add = async |who: &Caller, id: &str, bytes: usize| {
+            let running = store.begin(id.to_owned(), who, call()).await.unwrap();
+            running.unwrap().finish(answer(bytes)).await.unwrap();
+            stage.advance(Duration::from_secs(1));
+        };
+        let has = async |who: &Caller, id: &str| store.get(id, who).await.unwrap().is_some();
+        add(&nurse, "nurse", 10).await;
+        for id in ["a", "b", "c", "d", "e"] {
+            add(&doctor, id, 4 << 20).await;
+        }
+        assert!(!has(&doctor, "a").await && has(&doctor, "e").await && has(&nurse, "nurse").await);
+        for id in 0..70 {
+            add(&doctor, &id.to_string(), 1).await;
+        }
+        assert!(!has(&doctor, "5").await && has(&doctor, "6").await && has(&doctor, "69").await);
+        assert!(has(&nurse, "nurse").await);
+        // Nobody fills a file: what is newest stays. A server has more room.
+        if matches!(stage.database, TestDatabase::Postgres { .. }) {
+            continue;
+        }
+        for id in 100..104 {
+            add(
+                &caller(&id.to_string(), "Doctor"),
+                &id.to_string(),
+                10 << 20,
+            )
+            .await;
+        }
+        assert!(!has(&nurse, "nurse").await && !has(&doctor, "69").await);
     }
-    assert!(!has(&doctor, "a").await && has(&doctor, "e").await && has(&nurse, "nurse").await);
-    for id in 0..70 {
-        add(&doctor, &id.to_string(), 1).await;
-    }
-    assert!(!has(&doctor, "5").await && has(&doctor, "6").await && has(&doctor, "69").await);
-    assert!(has(&nurse, "nurse").await);
-    // Nobody fills the file: what is newest stays.
-    for id in 100..104 {
-        add(
-            &caller(&id.to_string(), "Doctor"),
-            &id.to_string(),
-            10 << 20,
-        )
-        .await;
-    }
-    assert!(!has(&nurse, "nurse").await && !has(&doctor, "69").await);
 }
