@@ -66,7 +66,7 @@ impl Tool {
             plan: executor::mcp_tool(source, settings, definition.name(), links),
             result,
             own_name: Some(definition.name().to_owned()),
-            places: None,
+            positions: None,
         })
     }
 }
