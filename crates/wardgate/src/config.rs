@@ -26,9 +26,9 @@ use wardgate_rpc::server::ListenConfig;
 use wardgate_store::DatabaseSettings;
 
 pub(crate) use console::ConsoleWiring;
-pub(crate) use error::{Error, Origin, SECTIONS};
+pub(crate) use error::{Error, SECTIONS, ValueOrigin};
+use positions::KeyPositions;
 pub(crate) use positions::Position;
-use positions::Positions;
 
 /// What a service's section holds for this binary rather than for the service.
 const WIRING: [&str; 13] = [
@@ -67,7 +67,7 @@ pub(crate) struct Settings {
     figment: Figment,
     /// For messages.
     file: String,
-    positions: Positions,
+    positions: KeyPositions,
     /// What relative paths are relative to.
     base: PathBuf,
 }
@@ -286,7 +286,7 @@ impl Settings {
                     .split("__"),
             ),
             file: path.display().to_string(),
-            positions: Positions::read(&text),
+            positions: KeyPositions::read(&text),
             base,
         };
         let all: Dict = settings
@@ -460,13 +460,13 @@ impl Settings {
     }
 
     /// Where the value at `path` comes from: the environment where it has the variable, else the file.
-    fn origin(&self, path: &[&str]) -> Origin {
+    fn origin(&self, path: &[&str]) -> ValueOrigin {
         let variable = format!("WARDGATE_{}", path.join("__").to_uppercase());
         if path.len() > 1 && std::env::var_os(&variable).is_some() {
-            return Origin::Environment(variable);
+            return ValueOrigin::Environment(variable);
         }
         let position = self.positions.find(path.iter().copied());
-        Origin::File {
+        ValueOrigin::File {
             file: self.file.clone(),
             position: position.unwrap_or(Position::START),
         }

@@ -38,12 +38,12 @@ impl fmt::Display for Fault {
 
 /// Where in a file something stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FilePosition {
     file: PathBuf,
     at: Mark,
 }
 
-impl Place {
+impl FilePosition {
     pub(crate) fn fault(&self, problem: impl Into<String>, fix: impl Into<String>) -> Fault {
         Fault {
             file: self.file.clone(),
@@ -72,17 +72,17 @@ impl Faults {
     }
 
     pub(crate) fn add(&mut self, at: Mark, problem: impl Into<String>, fix: impl Into<String>) {
-        self.found.push(self.place(at).fault(problem, fix));
+        self.found.push(self.position(at).fault(problem, fix));
     }
 
     /// Adds what can be used and is probably not meant.
     pub(crate) fn warn(&mut self, at: Mark, problem: impl Into<String>, fix: impl Into<String>) {
-        self.warnings.push(self.place(at).fault(problem, fix));
+        self.warnings.push(self.position(at).fault(problem, fix));
     }
 
     /// A place in the file that is being read.
-    pub(crate) fn place(&self, at: Mark) -> Place {
-        Place {
+    pub(crate) fn position(&self, at: Mark) -> FilePosition {
+        FilePosition {
             file: self.file.clone(),
             at,
         }

@@ -13,7 +13,7 @@ use wardgate_domain::{Digest, OfferKind, ToolFacts, ToolName};
 use super::File;
 use super::derive::Derive;
 use super::execute::{Execution, Scope, is_execute};
-use super::fault::{Faults, Fields, Place};
+use super::fault::{Faults, Fields, FilePosition};
 use super::limits::read_limits;
 use super::result_shape::{MaxRows, ResultShape, Shape};
 use super::schema;
@@ -49,15 +49,15 @@ pub struct Tool {
     /// Of the same: the definition that was approved.
     pin: Option<Arc<ToolFingerprint>>,
     /// None of a tool that an MCP server defines.
-    pub(super) places: Option<Places>,
+    pub(super) positions: Option<ToolPositions>,
 }
 
 /// Where a tool is configured.
 #[derive(Debug)]
-pub(super) struct Places {
-    pub(super) name: Place,
+pub(super) struct ToolPositions {
+    pub(super) name: FilePosition,
     /// The classes of its columns, or where they would be.
-    pub(super) classes: Place,
+    pub(super) classes: FilePosition,
 }
 
 impl Tool {
@@ -242,9 +242,9 @@ impl Tool {
             result,
             own_name: None,
             pin: None,
-            places: Some(Places {
-                name: faults.place(node.follow("/name").at),
-                classes: faults.place(result_node.map_or(at, |it| it.follow("/classes").at)),
+            positions: Some(ToolPositions {
+                name: faults.position(node.follow("/name").at),
+                classes: faults.position(result_node.map_or(at, |it| it.follow("/classes").at)),
             }),
         })
     }

@@ -25,13 +25,13 @@ impl Tool {
     /// defines.
     #[must_use]
     pub fn warning(&self, problem: String, fix: String) -> Option<Fault> {
-        Some(self.places.as_ref()?.name.fault(problem, fix))
+        Some(self.positions.as_ref()?.name.fault(problem, fix))
     }
 
     /// The same about its column classes.
     #[must_use]
     pub fn class_warning(&self, problem: String, fix: String) -> Option<Fault> {
-        Some(self.places.as_ref()?.classes.fault(problem, fix))
+        Some(self.positions.as_ref()?.classes.fault(problem, fix))
     }
 
     /// The columns that have this class and can leave, in alphabetical order.

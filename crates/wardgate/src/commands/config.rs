@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &Config) -> Result<(), Failure> {
             let settings = Settings::load(&arguments.file.config)?;
             check(&settings)?;
             if !arguments.alone {
-                warnings::print(&check_files(&settings)?);
+                warnings::print_warnings(&check_files(&settings)?);
             }
             println!("ok");
         }
@@ -119,7 +119,7 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
         let key = format!("{service}.concurrency");
         if settings.has(&key) {
             let limits = concurrency(service, Some(settings.optional(&key)?));
-            at(settings, service, limits.map_err(Text))?;
+            at(settings, service, limits.map_err(CheckError))?;
         }
     }
     Ok(())
@@ -136,7 +136,8 @@ pub(crate) fn check_files(settings: &Settings) -> Result<Vec<Fault>, Failure> {
     let mut found = Vec::new();
     if settings.has("tool_runner") {
         let config = settings.unwired("tool_runner", |_| {})?;
-        found = warnings::of(&wardgate_tool_runner::check(&config)?, policies.as_ref());
+        found =
+            warnings::collect_warnings(&wardgate_tool_runner::check(&config)?, policies.as_ref());
     }
     if settings.has("agent") {
         let config = settings.unwired("agent", |_| {})?;
@@ -183,7 +184,7 @@ fn check_services(settings: &Settings) -> Result<(), Failure> {
         let url = wiring.public_url.as_deref();
         at(settings, "agent", wiring.auth.validate_for(url))?;
         let gateway = wardgate_agent::Gateway::over_http(&wiring.links.gateway);
-        let gateway = gateway.map_err(|error| Text(format!("agent.links.gateway: {error}")));
+        let gateway = gateway.map_err(|error| CheckError(format!("agent.links.gateway: {error}")));
         at(settings, "agent", gateway)?;
     } else if settings.has("agent") {
         settings.unwired::<wardgate_agent::Config>("agent", |_| {})?;
@@ -204,7 +205,7 @@ fn check_services(settings: &Settings) -> Result<(), Failure> {
             ("agent", wiring.links.agent.as_ref()),
         ] {
             let door = url.map(|url| Door::http(url, "wardgate")).transpose();
-            let door = door.map_err(|error| Text(format!("console.links.{key}: {error}")));
+            let door = door.map_err(|error| CheckError(format!("console.links.{key}: {error}")));
             at(settings, "console", door)?;
         }
     }
@@ -237,7 +238,7 @@ fn check_store(settings: &Settings, service: &str) -> Result<(), Failure> {
         return Ok(());
     };
     let address = store.store.parse::<Address>();
-    let address = address.map_err(|error| Text(format!("{service}.store: {error}")));
+    let address = address.map_err(|error| CheckError(format!("{service}.store: {error}")));
     at(settings, service, address)?;
     Ok(())
 }
@@ -253,7 +254,7 @@ where
 /// What a check says in a text.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Text(String);
+struct CheckError(String);
 
 /// Hides what must not be pasted into a ticket: the passwords of URLs, and the values of variables, which are
 /// mostly URLs with passwords.
@@ -379,9 +380,10 @@ mod tests {
                 "audit.concurrency",
             ),
         ] {
-            let text = match text.starts_with("policy") {
-                true => text.to_owned(),
-                false => format!("{text}\npolicy: {{ policies: p }}\n"),
+            let text = if text.starts_with("policy") {
+                text.to_owned()
+            } else {
+                format!("{text}\npolicy: {{ policies: p }}\n")
             };
             let told = checked(&text).unwrap_err();
             assert!(told.contains(says), "{text}: {told}");

@@ -61,12 +61,12 @@ fn check(file: &Path, policies: Option<PathBuf>) -> Result<(), Failure> {
     let beside = file.with_file_name("policies");
     let policies = policies.or_else(|| beside.is_dir().then_some(beside));
     let policies = policies.map(|directory| PolicySet::load(&directory));
-    let found = warnings::of(&catalogue, policies.transpose()?.as_ref());
-    warnings::print(&found);
+    let found = warnings::collect_warnings(&catalogue, policies.transpose()?.as_ref());
+    warnings::print_warnings(&found);
     println!(
         "ok: {} tools{}",
         catalogue.tools().len(),
-        warnings::count(&found)
+        warnings::describe_count(&found)
     );
     Ok(())
 }

@@ -145,8 +145,14 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
     if let Some(agent) = agent {
         router = router.merge(agent);
     }
-    if let Some(demo) = &demo {
-        introduce(demo, &url, &dir, &ambient)?;
+    match &demo {
+        Some(demo) => introduce(demo, &url, &dir, &ambient)?,
+        // It trusts the local issuer.
+        None if !settings.has("gateway.auth") => {
+            let (program, data) = (program::name(), program::quoted(dir.path()));
+            println!("\nA token: {program} token --data-dir {data} --sub NAME --role ROLE");
+        }
+        None => {}
     }
     tokio::select! {
         () = Arc::clone(&gateway).serve(bound, router, stop) => {}

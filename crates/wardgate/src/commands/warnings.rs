@@ -4,14 +4,14 @@ use wardgate_policy::PolicySet;
 use wardgate_tool_runner::{Catalogue, Fault, Tool};
 
 /// Every warning about `catalogue` in the order of its files. Without policies only what holds whatever they say.
-pub(super) fn of(catalogue: &Catalogue, policies: Option<&PolicySet>) -> Vec<Fault> {
+pub(super) fn collect_warnings(catalogue: &Catalogue, policies: Option<&PolicySet>) -> Vec<Fault> {
     let mut warnings = catalogue.warnings().to_vec();
     let unclassified = wardgate_domain::ColumnClass::unclassified();
     if policies.is_none_or(|policies| !policies.shows_anyone(&unclassified)) {
         warnings.extend(catalogue.unclassified_columns());
     }
     for tool in catalogue.tools() {
-        let of_policies = policies.map(|policies| unreachable(tool, policies));
+        let of_policies = policies.map(|policies| warn_of_unreachable(tool, policies));
         warnings.extend(of_policies.unwrap_or_default());
     }
     warnings.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
@@ -19,14 +19,14 @@ pub(super) fn of(catalogue: &Catalogue, policies: Option<&PolicySet>) -> Vec<Fau
 }
 
 /// Prints each on standard error, so that what a program reads stays what it was.
-pub(super) fn print(warnings: &[Fault]) {
+pub(super) fn print_warnings(warnings: &[Fault]) {
     for warning in warnings {
         eprintln!("warning: {warning}");
     }
 }
 
 /// How many there are, as it goes on a line that says what is well.
-pub(super) fn count(warnings: &[Fault]) -> String {
+pub(super) fn describe_count(warnings: &[Fault]) -> String {
     match warnings.len() {
         0 => String::new(),
         1 => ", 1 warning".to_owned(),
@@ -34,7 +34,7 @@ pub(super) fn count(warnings: &[Fault]) -> String {
     }
 }
 
-fn unreachable(tool: &Tool, policies: &PolicySet) -> Vec<Fault> {
+fn warn_of_unreachable(tool: &Tool, policies: &PolicySet) -> Vec<Fault> {
     let facts = tool.facts();
     let mut found = Vec::new();
     if !policies.lets_anyone_call(facts) {

@@ -35,24 +35,30 @@ pub(crate) enum Error {
     },
     #[error("{origin}: section `{section}`: {message}")]
     Section {
-        origin: Origin,
+        origin: ValueOrigin,
         section: String,
         message: String,
     },
     #[error("{origin}: unknown section `{section}`; known are {}", SECTIONS.join(", "))]
-    UnknownSection { origin: Origin, section: String },
+    UnknownSection {
+        origin: ValueOrigin,
+        section: String,
+    },
     #[error("{origin}: {message}")]
-    Value { origin: Origin, message: String },
+    Value {
+        origin: ValueOrigin,
+        message: String,
+    },
 }
 
 /// Where a value of the configuration comes from. Shown as `FILE:LINE:COLUMN`, or as the name of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum ValueOrigin {
     File { file: String, position: Position },
     Environment(String),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ValueOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { file, position } => write!(f, "{file}:{position}"),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, Spanned};
 
 /// A place in a file: line and column, both from 1. Shown as `LINE:COLUMN`.
@@ -31,12 +31,12 @@ impl fmt::Display for Position {
 
 /// The keys of a YAML document, each with the place it stands at.
 #[derive(Debug, Default)]
-pub(crate) struct Positions {
+pub(crate) struct KeyPositions {
     /// Of a map by key, of a list by number.
     below: Vec<(String, Position, Self)>,
 }
 
-impl Positions {
+impl KeyPositions {
     /// Reads `text`; what is not YAML has no positions, and whoever reads its values says why.
     pub(crate) fn read(text: &str) -> Self {
         serde_saphyr::from_str(text).unwrap_or_default()
@@ -68,63 +68,61 @@ impl Positions {
     }
 }
 
-impl<'de> Deserialize<'de> for Positions {
+impl<'de> Deserialize<'de> for KeyPositions {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(PositionsVisitor)
+        deserializer.deserialize_any(KeyPositionsVisitor)
     }
 }
 
-struct PositionsVisitor;
+struct KeyPositionsVisitor;
 
-impl<'de> Visitor<'de> for PositionsVisitor {
-    type Value = Positions;
+impl<'de> Visitor<'de> for KeyPositionsVisitor {
+    type Value = KeyPositions;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E: de::Error>(self) -> Result<Positions, E> {
-        Ok(Positions::default())
+    fn visit_unit<E: de::Error>(self) -> Result<KeyPositions, E> {
+        Ok(KeyPositions::default())
     }
 
-    fn visit_bool<E: de::Error>(self, _: bool) -> Result<Positions, E> {
-        Ok(Positions::default())
+    fn visit_bool<E: de::Error>(self, _: bool) -> Result<KeyPositions, E> {
+        Ok(KeyPositions::default())
     }
 
-    fn visit_i64<E: de::Error>(self, _: i64) -> Result<Positions, E> {
-        Ok(Positions::default())
+    fn visit_i64<E: de::Error>(self, _: i64) -> Result<KeyPositions, E> {
+        Ok(KeyPositions::default())
     }
 
-    fn visit_u64<E: de::Error>(self, _: u64) -> Result<Positions, E> {
-        Ok(Positions::default())
+    fn visit_u64<E: de::Error>(self, _: u64) -> Result<KeyPositions, E> {
+        Ok(KeyPositions::default())
     }
 
-    fn visit_f64<E: de::Error>(self, _: f64) -> Result<Positions, E> {
-        Ok(Positions::default())
+    fn visit_f64<E: de::Error>(self, _: f64) -> Result<KeyPositions, E> {
+        Ok(KeyPositions::default())
     }
 
-    fn visit_str<E: de::Error>(self, _: &str) -> Result<Positions, E> {
-        Ok(Positions::default())
+    fn visit_str<E: de::Error>(self, _: &str) -> Result<KeyPositions, E> {
+        Ok(KeyPositions::default())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Positions, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<KeyPositions, A::Error> {
         let mut below = Vec::new();
-        while let Some(item) = items.next_element::<Spanned<Positions>>()? {
+        while let Some(item) = items.next_element::<Spanned<KeyPositions>>()? {
             let position = Position::of(item.referenced);
             below.push((below.len().to_string(), position, item.value));
         }
-        Ok(Positions { below })
+        Ok(KeyPositions { below })
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Positions, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<KeyPositions, A::Error> {
         let mut below = Vec::new();
         while let Some(key) = members.next_key::<Spanned<String>>()? {
             let position = Position::of(key.referenced);
             below.push((key.value, position, members.next_value()?));
         }
-        // Whatever a reader left over.
-        while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Positions { below })
+        Ok(KeyPositions { below })
     }
 }
 
@@ -134,8 +132,9 @@ mod tests {
 
     #[test]
     fn every_key_and_item_has_its_place() {
-        let positions =
-            Positions::read("gateway:\n  limits: { body_bytes: 5 }\n  hosts:\n    - a\n    - b\n");
+        let positions = KeyPositions::read(
+            "gateway:\n  limits: { body_bytes: 5 }\n  hosts:\n    - a\n    - b\n",
+        );
         let at = |path: &str| positions.find(path.split('.')).map(|it| it.to_string());
         assert_eq!(at("gateway").as_deref(), Some("1:1"));
         assert_eq!(at("gateway.limits.body_bytes").as_deref(), Some("2:13"));

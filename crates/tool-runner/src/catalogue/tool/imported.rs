@@ -69,7 +69,7 @@ impl Tool {
             result,
             own_name: Some(definition.name().to_owned()),
             pin: Some(pin),
-            places: None,
+            positions: None,
         })
     }
 }
