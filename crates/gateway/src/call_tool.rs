@@ -88,7 +88,7 @@ impl Target for Arc<Tool> {
 
 /// What a call comes to.
 pub(crate) enum Called {
-    Result(ToolResult),
+    Result(Box<ToolResult>),
     /// It goes on as a task.
     Task(Begun),
 }
@@ -204,11 +204,11 @@ impl Work for ToolCall {
                     return Ok(End::Given(Called::Result(result)));
                 }
                 CallEvent::Task(task) => {
-                    let begun = Begun::of(story, task).await;
+                    let begun = Begun::of(story, *task).await;
                     let begun = begun.ok_or_else(|| not_handed_out(tool))?;
                     return Ok(End::Given(Called::Task(begun)));
                 }
-                CallEvent::InputRequired(waits) => return Ok(asked(story, waits)),
+                CallEvent::InputRequired(waits) => return Ok(asked(story, *waits)),
                 CallEvent::Progress(_) | CallEvent::Log(_) | CallEvent::Completed(_) => {}
             }
         }

@@ -164,8 +164,7 @@ impl AdmittedCall {
         match (key.filter(|_| !self.looks_after_task()), kept_for) {
             // To run what reads twice is no harm.
             (Some(key), _) if !self.tool.tool.facts().read_only => {
-                self.once(&key, &arguments, deadline, shared, listener)
-                    .await
+                Box::pin(self.once(&key, &arguments, deadline, shared, listener)).await
             }
             (_, Some(kept_for)) => {
                 let key = self.cache_key(&arguments);
@@ -592,7 +591,7 @@ pub(crate) enum End {
     /// It waits for its client.
     Waits(pb::InputRequired),
     /// It goes on as a task, or is about one.
-    Task(pb::Task),
+    Task(Box<pb::Task>),
 }
 
 /// How a run ended.

@@ -219,11 +219,8 @@ impl Loaded {
         let shown = both(&version, &of_contents);
         let version = both(&shown, &of_ttls);
         let toolsets_of = |tool: &Tool| -> Vec<String> {
-            let toolsets = toolsets.iter();
-            toolsets
-                .filter(|toolset| toolset.holds(tool.facts()))
-                .map(|toolset| toolset.name.clone())
-                .collect()
+            let own = toolsets.iter().filter(|it| it.holds(tool.facts()));
+            own.map(|toolset| toolset.name.clone()).collect()
         };
         shared.platform.now_in_force(Overview {
             tools: tools.iter().map(known).collect(),

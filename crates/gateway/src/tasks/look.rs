@@ -143,7 +143,7 @@ impl Work for Look {
         let mut events = pin!(events.map_err(refused)?);
         while let Some(event) = story.dialogue.unless_cancelled(events.next()).await? {
             match event.map_err(refused)? {
-                CallEvent::Task(task) => return Ok(End::Given(told(story, tool, task)?)),
+                CallEvent::Task(task) => return Ok(End::Given(told(story, tool, *task)?)),
                 CallEvent::Result(result) => return failed(&result).map(End::Given),
                 CallEvent::InputRequired(waits) => {
                     let words = "The source acts in your name, and you have not allowed that. Call the tool again.";

@@ -51,7 +51,7 @@ impl AdmittedCall {
             ..wire(task)
         };
         Ended {
-            end: End::Task(task),
+            end: End::Task(Box::new(task)),
             ran: Ran::Perhaps,
         }
     }
@@ -78,11 +78,11 @@ impl Ended {
     /// The same as what a completed task gave; what is no result is itself the end.
     pub(super) fn of_task(self, task: LookedAfter) -> Self {
         let end = match self.end {
-            End::Result(result) => End::Task(pb::Task {
+            End::Result(result) => End::Task(Box::new(pb::Task {
                 facts: result.facts.clone(),
                 result: Some(result),
                 ..wire(task)
-            }),
+            })),
             end => end,
         };
         Self { end, ..self }

@@ -60,6 +60,16 @@ pub(super) struct ToolPositions {
     pub(super) classes: FilePosition,
 }
 
+impl ToolPositions {
+    /// Of the tool at `node`. One without classes is pointed at where it says what runs it, `execute`.
+    fn read(node: &Node, result: Option<&Node>, execute: Mark, faults: &Faults) -> Self {
+        Self {
+            name: faults.position(node.follow("/name").at),
+            classes: faults.position(result.map_or(execute, |it| it.follow("/classes").at)),
+        }
+    }
+}
+
 impl Tool {
     /// What the policy needs to know of it.
     pub fn facts(&self) -> &ToolFacts {
@@ -179,8 +189,9 @@ impl Tool {
         let time_limit = fields
             .optional("time_limit")
             .and_then(|node| time_limit(node, faults));
-        let limits = fields.optional("limits");
-        let limits = limits.and_then(|node| read_limits(node, faults));
+        let limits = fields
+            .optional("limits")
+            .and_then(|node| read_limits(node, faults));
         let cache = fields
             .optional("cache")
             .and_then(|node| cache(node, hints.read_only, faults));
@@ -195,7 +206,6 @@ impl Tool {
             );
             return None;
         };
-
         let execution = Execution::of(execute, file.types, faults)?;
         let (at, word) = (execution.at(), execution.word);
         let derive = execution.derive(input.as_ref(), faults);
@@ -216,6 +226,7 @@ impl Tool {
         };
         let (plan, input, result) = (plan?, input?, result?);
         check_together(at, plan.as_ref(), &input, &result, &hints, faults);
+        let positions = ToolPositions::read(node, result_node, at, faults);
         Some(Self {
             facts: ToolFacts {
                 kind: OfferKind::Tool,
@@ -242,10 +253,7 @@ impl Tool {
             result,
             own_name: None,
             pin: None,
-            positions: Some(ToolPositions {
-                name: faults.position(node.follow("/name").at),
-                classes: faults.position(result_node.map_or(at, |it| it.follow("/classes").at)),
-            }),
+            positions: Some(positions),
         })
     }
 }

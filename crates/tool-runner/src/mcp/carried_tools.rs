@@ -61,17 +61,16 @@ impl CarriedTools {
             listed
         } else {
             let _asking = tools.asking().await;
-            match current() {
-                Some(listed) => listed,
-                None => {
-                    let listing = timeout(LIST_LIMIT, self.list(outbound, dialer, events)).await;
-                    let listing = listing.unwrap_or(Err(UpstreamError::Timeout));
-                    match listing.map_err(UpstreamError::before_any_request)? {
-                        Listing::Refused(carried) => return Ok(Some(carried)),
-                        Listing::Listed(listed) => tools.store(listed),
-                    }
-                    tools.current().ok_or(UpstreamError::ToolChanged)?
+            if let Some(listed) = current() {
+                listed
+            } else {
+                let listing = timeout(LIST_LIMIT, self.list(outbound, dialer, events)).await;
+                let listing = listing.unwrap_or(Err(UpstreamError::Timeout));
+                match listing.map_err(UpstreamError::before_any_request)? {
+                    Listing::Refused(carried) => return Ok(Some(carried)),
+                    Listing::Listed(listed) => tools.store(listed),
                 }
+                tools.current().ok_or(UpstreamError::ToolChanged)?
             }
         };
         if !listed.admits(name, pin) {

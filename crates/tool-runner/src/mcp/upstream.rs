@@ -257,7 +257,8 @@ impl Upstream {
         let shown = self.link.events.shown().borrow().eras;
         // Of a server behind a URL it is known. A program that names no legacy version is asked once.
         let is_open = shown == Eras::Modern && !self.is_over_http();
-        if shown == Eras::Modern && !(is_open && !self.refuses_initialize.holds()) {
+        let is_refused = !is_open || self.refuses_initialize.holds();
+        if shown == Eras::Modern && is_refused {
             return Ok(None);
         }
         let Some(link) = self.link_for(profile)? else {

@@ -59,7 +59,7 @@ fn in_order(
         Poll::Ready(Some(match end {
             End::Result(result) => Event::Result(result),
             End::Waits(waits) => Event::InputRequired(waits),
-            End::Task(task) => Event::Task(task),
+            End::Task(task) => Event::Task(*task),
         }))
     })
 }

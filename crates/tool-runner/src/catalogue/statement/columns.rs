@@ -164,14 +164,14 @@ fn name(dialect: Dialect, item: &[Piece<'_>]) -> Option<String> {
 /// the names of the table.
 fn is_named(before: &[Piece<'_>]) -> bool {
     match before {
-        [] => true,
-        [.., last] if last.is("AS") => true,
-        [
+        []
+        | [Piece::Group]
+        | [
             ..,
             Piece::Word(_) | Piece::Quoted(_) | Piece::Group,
             Piece::Group,
         ] => true,
-        [Piece::Group] => true,
+        [.., last] if last.is("AS") => true,
         [tables @ .., Piece::Dot] => tables
             .iter()
             .all(|piece| matches!(piece, Piece::Word(_) | Piece::Quoted(_) | Piece::Dot)),

@@ -61,7 +61,7 @@ fn rows<'d>(api: Api<'d>, schema: &'d Value) -> (Option<&'d str>, Option<&'d Val
         is_object(api, items).then_some(items)
     };
     let mut others = members.filter(|(name, member)| {
-        !is_about_the_list(name) || row(*member).is_some() && !name.contains("links")
+        !is_about_the_list(name) || row(member).is_some() && !name.contains("links")
     });
     let row = others
         .next()

@@ -83,7 +83,8 @@ fn whole(number: &Number) -> Option<String> {
         return Some(number.to_string());
     }
     let value = decimal_of(number).filter(BigDecimal::is_integer)?;
-    (value.abs() <= BigDecimal::from(MAX_INTEGER)).then(|| value.with_scale(0).to_plain_string())
+    let is_safe = value.abs() <= MAX_INTEGER;
+    is_safe.then(|| value.with_scale(0).to_plain_string())
 }
 
 /// Looks for marks in `schema`; `path` leads to it through `properties` alone, or is none.

@@ -155,25 +155,23 @@ impl Dialer {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let known = known.filter(|(_, since)| era::still_holds(*since));
-        let takes_initialize = match known {
-            Some((takes_initialize, _)) => takes_initialize,
-            None => {
-                let taken = timeout(INITIALIZE_LIMIT, self.initialize()).await;
-                let taken = taken.unwrap_or(Err(UpstreamError::Timeout));
-                if let Ok((_, (handshake, session))) = &taken {
-                    // It was only a question.
-                    let exchange =
-                        self.exchange(handshake.era, Some(handshake.version), session.clone());
-                    let ending = async move { timeout(FAREWELL, exchange.end_session()).await };
-                    self.tasks.spawn(ending);
-                }
-                *self
-                    .takes_initialize
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner) =
-                    Some((taken.is_ok(), Instant::now()));
-                taken.is_ok()
+        let takes_initialize = if let Some((takes_initialize, _)) = known {
+            takes_initialize
+        } else {
+            let taken = timeout(INITIALIZE_LIMIT, self.initialize()).await;
+            let taken = taken.unwrap_or(Err(UpstreamError::Timeout));
+            if let Ok((_, (handshake, session))) = &taken {
+                // It was only a question.
+                let exchange =
+                    self.exchange(handshake.era, Some(handshake.version), session.clone());
+                let ending = async move { timeout(FAREWELL, exchange.end_session()).await };
+                self.tasks.spawn(ending);
             }
+            *self
+                .takes_initialize
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = Some((taken.is_ok(), Instant::now()));
+            taken.is_ok()
         };
         Handshake {
             eras: if takes_initialize {
