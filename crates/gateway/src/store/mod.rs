@@ -127,12 +127,10 @@ impl Store {
             prepared: OnceCell::new(),
             ambient,
         });
-        match store.address {
-            Address::Sqlite(_) => store.wait_for_file().await?,
-            Address::Postgres(_) => match store.database().await {
-                Err(error @ StoreError::Schema(_)) => return Err(error),
-                Err(_) | Ok(_) => {}
-            },
+        if let Address::Sqlite(_) = store.address {
+            store.wait_for_file().boxed().await?;
+        } else if let Err(error @ StoreError::Schema(_)) = store.database().await {
+            return Err(error);
         }
         tokio::spawn(sweep(Arc::downgrade(&store)));
         Ok(store)
@@ -153,7 +151,7 @@ impl Store {
             match self.prepared.get_or_try_init(|| prepare).await {
                 Err(StoreError::Database(cause)) if is_busy(&cause) && wait.pause(&cause).await => {
                 }
-                prepared => return prepared.map(|_| ()),
+                prepared => return prepared.map(drop),
             }
         }
     }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::future::BoxFuture;
+use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
 use tokio::time::Instant;
 use tracing::Instrument;
 use wardgate_domain::{Digest, InvalidMessage, Receipt, Record, Status, Timestamp};
@@ -139,10 +140,9 @@ impl AuditClient {
             return self.attempt_append(message, limit).await;
         };
         // A store that became slower than the limit would never be measured if every append ended at the limit.
-        let client = self.clone();
-        let ceiling = self.pace.limit.ceiling();
+        let attempt = self.attempt_append(message, self.pace.limit.ceiling());
         let attempt = async move {
-            let appended = client.attempt_append(message, ceiling).await;
+            let appended = attempt.await;
             drop(probe);
             appended
         };
@@ -153,23 +153,29 @@ impl AuditClient {
         .await
     }
 
-    async fn attempt_append(
+    /// One attempt, on the heap: those who append keep its future in theirs.
+    fn attempt_append(
         &self,
         message: pb::AppendRequest,
         limit: Duration,
-    ) -> Result<Receipt, CallError> {
+    ) -> BoxFuture<'static, Result<Receipt, CallError>> {
         let mut client = self.client.clone();
-        let started = Instant::now();
-        let receipt = within(limit, async move {
-            let answer = client.append(request(message, limit)).await?.into_inner();
-            let receipt = answer
-                .receipt
-                .ok_or_else(|| InvalidMessage::field("receipt", "is missing"))?;
-            Ok(receipt.try_into()?)
-        })
-        .await?;
-        self.pace.limit.observe(started.elapsed());
-        Ok(receipt)
+        let pace = Arc::clone(&self.pace);
+        let message = request(message, limit);
+        let attempt = async move {
+            let started = Instant::now();
+            let receipt = within(limit, async move {
+                let answer = client.append(message).await?.into_inner();
+                let receipt = answer
+                    .receipt
+                    .ok_or_else(|| InvalidMessage::field("receipt", "is missing"))?;
+                Ok(receipt.try_into()?)
+            })
+            .await?;
+            pace.limit.observe(started.elapsed());
+            Ok(receipt)
+        };
+        attempt.boxed()
     }
 
     /// The records that match, one after the other: by their sequence, or by their time where `since` or `until` is set.
