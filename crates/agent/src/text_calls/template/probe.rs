@@ -90,7 +90,7 @@ impl<'a> Prober<'a> {
         if let Ok(text) = prober.render(&words)
             && let Some((before, _)) = text.rsplit_once(CONTENT)
         {
-            prober.header = before.to_owned();
+            before.clone_into(&mut prober.header);
         }
         prober
     }
