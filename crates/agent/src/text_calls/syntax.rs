@@ -24,6 +24,7 @@ impl CallSyntax {
     }
 
     /// The same, for a model of this family.
+    #[must_use]
     pub fn with_family(self, family: Family) -> Self {
         Self { family, ..self }
     }

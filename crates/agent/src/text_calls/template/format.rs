@@ -73,8 +73,8 @@ impl CallFormat {
 
     /// What follows in `text` an opening that means nothing but a call, if `text` begins with one.
     pub(crate) fn after_opening<'a>(&self, text: &'a str) -> Option<&'a str> {
-        let openings = self.openings.iter().filter(|it| it.is_unmistakable());
-        openings.into_iter().find_map(|opening| {
+        let mut openings = self.openings.iter().filter(|it| it.is_unmistakable());
+        openings.find_map(|opening| {
             let steps = Cell::new(0);
             let mut cursor = Cursor::new(text, &steps);
             opening.matches(&mut cursor, Slots::default()).ok()?;

@@ -58,7 +58,7 @@ pub(super) struct ProbeCall<'a> {
     pub(super) arguments: Value,
 }
 
-impl<'a> ProbeCall<'a> {
+impl ProbeCall<'_> {
     /// The first or the second call of a message.
     pub(super) fn new(index: usize, arguments: Value) -> Self {
         Self {
@@ -87,10 +87,10 @@ impl<'a> Prober<'a> {
             header: String::new(),
         };
         let words = json!({ "role": "assistant", "content": CONTENT });
-        if let Ok(text) = prober.render(words)
+        if let Ok(text) = prober.render(&words)
             && let Some((before, _)) = text.rsplit_once(CONTENT)
         {
-            prober.header = before.to_owned();
+            before.clone_into(&mut prober.header);
         }
         prober
     }
@@ -108,7 +108,7 @@ impl<'a> Prober<'a> {
             NoContent::Null => message["content"] = Value::Null,
             NoContent::Absent => {}
         }
-        let text = self.render(message)?;
+        let text = self.render(&message)?;
         let header = super::pattern::common_start(&text, &self.header).len();
         Ok(text[header..].to_owned())
     }
@@ -117,7 +117,7 @@ impl<'a> Prober<'a> {
     pub(super) fn calls_after_words(&self, calls: &[ProbeCall]) -> Option<String> {
         let mut message = self.message(calls);
         message["content"] = json!(CONTENT);
-        let text = self.render(message).ok()?;
+        let text = self.render(&message).ok()?;
         Some(text.rsplit_once(CONTENT)?.1.to_owned())
     }
 
@@ -140,7 +140,7 @@ impl<'a> Prober<'a> {
         json!({ "role": "assistant", "tool_calls": calls })
     }
 
-    fn render(&self, message: Value) -> Result<String, TemplateError> {
+    fn render(&self, message: &Value) -> Result<String, TemplateError> {
         let tool = |name: &str| {
             json!({
                 "type": "function",

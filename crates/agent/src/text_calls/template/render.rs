@@ -121,6 +121,10 @@ fn raise_exception(message: String) -> Result<String, Error> {
 }
 
 /// `tojson` as `transformers` defines it: Python's separators, no HTML escapes, members in their order.
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "filters take their options by value"
+)]
 fn to_json(
     value: &minijinja::Value,
     positional: Option<usize>,
