@@ -29,13 +29,15 @@ pub(crate) async fn run(arguments: &ConfigFile) -> Result<(), Failure> {
         "the gateway does not answer; no page has anything to show until it does. See console.links.gateway",
     )?;
     let ambient = Ambient::system();
-    let results = match &wiring.store {
-        Some(store) => ResultStore::open(store, &wiring.database, &key, ambient.clone()).await?,
-        None => {
+    // A file of its own is its own to bring to the newest schema.
+    let (store, database) = wiring.store.clone().map_or_else(
+        || {
             let own = serve::own_store(&arguments.config, "console", "what came of calls");
-            ResultStore::open(&own, &DatabaseSettings::default(), &key, ambient.clone()).await?
-        }
-    };
+            (own, DatabaseSettings::default())
+        },
+        |store| (store, wiring.database.clone()),
+    );
+    let results = ResultStore::open(&store, &database, &key, ambient.clone()).await?;
     let (console, keys) = compose::remote_console(wiring, key, results, &ambient).await?;
     let (_goes_on, goes_on) = watch::channel(Readiness::Ready);
     // Not the record: without it, all other pages work.
