@@ -208,7 +208,7 @@ impl Work for ToolCall {
                     let begun = begun.ok_or_else(|| not_handed_out(tool))?;
                     return Ok(End::Given(Called::Task(begun)));
                 }
-                CallEvent::InputRequired(waits) => return Ok(asked(story, *waits)),
+                CallEvent::InputRequired(waits) => return Ok(asked(story, waits)),
                 CallEvent::Progress(_) | CallEvent::Log(_) | CallEvent::Completed(_) => {}
             }
         }
@@ -291,7 +291,7 @@ impl Work for ToolCall {
 }
 
 /// What waits for the client; what waits for its user has the question put here.
-fn asked(story: &Story<ToolCall>, mut waits: InputRequired) -> End<Called> {
+fn asked(story: &Story<ToolCall>, mut waits: Box<InputRequired>) -> End<Called> {
     let Some(connect) = &waits.connect else {
         return End::InputRequired(waits);
     };
@@ -312,7 +312,7 @@ fn asked(story: &Story<ToolCall>, mut waits: InputRequired) -> End<Called> {
 /// Nothing ran for want of the user's word.
 fn not_connected(words: &str) -> Called {
     let content = serde_json::json!([{ "type": "text", "text": words }]);
-    Called::Result(ToolResult {
+    Called::Result(Box::new(ToolResult {
         content: content.to_string().into(),
         structured_content: Bytes::new(),
         is_error: true,
@@ -329,7 +329,7 @@ fn not_connected(words: &str) -> Called {
             retry_after: None,
             stages: Vec::new(),
         },
-    })
+    }))
 }
 
 /// It became a task that its client cannot be given.

@@ -134,7 +134,7 @@ async fn call(
         .await?;
     let mut events = pin!(events);
     match events.next().await {
-        Some(Ok(CallEvent::Result(result))) => Ok(result),
+        Some(Ok(CallEvent::Result(result))) => Ok(*result),
         Some(Err(error)) => Err(error),
         other => panic!("no result: {other:?}"),
     }

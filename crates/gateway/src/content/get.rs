@@ -187,7 +187,7 @@ impl Work for Wish {
         let ContentResult { given, facts } =
             got.map_err(|error| refused(&story.gateway, &error))?;
         let given = match given {
-            Got::InputRequired(waits) => return Ok(End::InputRequired(waits)),
+            Got::InputRequired(waits) => return Ok(End::InputRequired(Box::new(waits))),
             Got::Nothing(_) if facts.error_kind == UNKNOWN => return Err(Stop::Unknown.into()),
             Got::Nothing(words) => Err(words),
             Got::Result(result) => {

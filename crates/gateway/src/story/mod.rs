@@ -454,7 +454,7 @@ impl<W: Work> Story<W> {
     fn ask_to_come_back(
         &self,
         questions: Questions,
-        waits: InputRequired,
+        waits: Box<InputRequired>,
         rounds: usize,
     ) -> Result<Ending<W::Given>, Stop> {
         let pending = Pending::new(&self.gateway, questions.keys(), &waits.state, rounds);

@@ -95,7 +95,7 @@ pub(crate) trait Given: Send {
 #[derive(Debug)]
 pub(crate) enum End<G> {
     Given(G),
-    InputRequired(InputRequired),
+    InputRequired(Box<InputRequired>),
 }
 
 /// What is wanted, so written that any gateway can read it.

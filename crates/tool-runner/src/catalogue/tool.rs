@@ -198,14 +198,7 @@ impl Tool {
         let result_node = fields.optional("result");
         let execute = fields.take("execute", is_execute);
         fields.finish(faults);
-        let Some(execute) = execute else {
-            faults.add(
-                node.at,
-                format!("`{}` has no `execute`", what(node)),
-                "add an `execute` with the `type` of what runs it",
-            );
-            return None;
-        };
+        let execute = execute.or_else(|| miss_execute(node, faults))?;
         let execution = Execution::of(execute, file.types, faults)?;
         let (at, word) = (execution.at(), execution.word);
         let derive = execution.derive(input.as_ref(), faults);
@@ -256,6 +249,15 @@ impl Tool {
             positions: Some(positions),
         })
     }
+}
+
+fn miss_execute<T>(node: &Node, faults: &mut Faults) -> Option<T> {
+    faults.add(
+        node.at,
+        format!("`{}` has no `execute`", what(node)),
+        "add an `execute` with the `type` of what runs it",
+    );
+    None
 }
 
 fn what(node: &Node) -> String {

@@ -135,7 +135,7 @@ async fn a_result_too_large_is_kept_and_its_answer_says_where() {
     assert_eq!(faulty.facts().error_kind, "invalid_arguments");
 }
 
-const AMOUNTS: &str = r#"
+const AMOUNTS: &str = r"
   - name: amounts
     description: Rows with an exact decimal, a large whole number and a truth value.
     annotations: { readOnlyHint: true }
@@ -147,7 +147,7 @@ const AMOUNTS: &str = r#"
         WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < 1200)
         SELECT value AS id, CAST(value AS TEXT) || '.10' AS amount, 9007199254740992 + value AS large,
                'p' || value AS patient, NULL AS missing FROM n
-"#;
+";
 
 #[tokio::test]
 async fn a_question_about_a_column_that_is_not_there_or_of_another_type_is_refused() {

@@ -2,10 +2,11 @@
 
 mod settings;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use wardgate_agent::Endpoints;
 use wardgate_console::ResultStore;
 use wardgate_domain::Ambient;
@@ -14,6 +15,7 @@ use wardgate_gateway::Gateway;
 use wardgate_rpc::Drain;
 use wardgate_rpc::operator::{Offered, OperatorSocket};
 use wardgate_store::DatabaseSettings;
+use wardgate_tool_runner::Closing;
 
 use crate::Failure;
 use crate::cli::{Demo, Up};
@@ -38,95 +40,34 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
     let dir = DataDir::open(&arguments.data_dir)?;
     dir.make_keys(&ambient)?;
     issuer::prepare(&dir)?;
-    let own = match (arguments.config, arguments.demo) {
-        (None, None) => Path::new(CONFIGURATION)
-            .exists()
-            .then(|| CONFIGURATION.into()),
-        (config, _) => config,
-    };
-    let demo = match (&own, arguments.demo) {
-        (Some(_), _) => None,
-        (None, chosen) => Some(demo::unpack(chosen.unwrap_or(Demo::Hospital), &dir).await?),
-    };
-    let file = own.as_ref().or(demo.as_ref().map(|demo| &demo.config));
-    let settings = Settings::load(file.ok_or("neither a configuration nor a demo")?)?;
-    let UpSettings {
-        telemetry,
-        gateway: mut config,
-        mut policy,
-        mut tool_runner,
-        audit,
-        memory,
-        agent: agent_config,
-    } = UpSettings::read(&settings, &dir)?;
-    let telemetry = wardgate_telemetry::init(&telemetry, "up")?;
+    let (settings, demo) = load_settings(arguments.config, arguments.demo, &dir).await?;
+    let mut up = UpSettings::read(&settings, &dir)?;
+    let telemetry = wardgate_telemetry::init(&up.telemetry, "up")?;
     // Nobody has to hear of it first: there is one process.
     let stop = shutdown::shutdown(Drain::at_once())?;
 
     if let Some(demo) = &demo {
-        tool_runner.variables.extend(demo.variables.iter().cloned());
+        let variables = demo.variables.iter().cloned();
+        up.tool_runner.variables.extend(variables);
     }
-    let listen = arguments.listen.unwrap_or(config.listen);
-    config.listen = listen;
+    let listen = arguments.listen.unwrap_or(up.gateway.listen);
+    up.gateway.listen = listen;
     let own_probes = settings.probes("gateway")?;
     let bound = Bound::bind(listen).await?;
-    let address = bound.address();
-    let starting = async {
-        // The policy service takes the tokens that the gateway takes, whatever its own section says.
-        policy.auth = config.auth.clone();
-        policy.public_url = Some(match &config.public_url {
-            Some(url) => url.clone(),
-            None => format!("http://{address}"),
-        });
-        let parts = Parts {
-            policy,
-            tool_runner,
-            audit,
-            memory,
-            permit_signer: data_dir::permit_signer(&dir.permit_key())?,
-            permit_verifier: data_dir::permit_verifier(&[dir.permit_public_key()])?,
-            pseudonym_key: data_dir::pseudonym_key(&dir.pseudonym_key())?,
-            sealing_key: data_dir::sealing_key(&dir.pseudonym_key())?,
-            mac_key: data_dir::mac_key(&dir.mac_key())?,
-            memory_key: data_dir::memory_key(&dir.memory_key())?,
-        };
-        let local = Box::pin(compose::local(parts, &ambient)).await?;
-        let Local {
-            neighbours,
-            record,
-            offered,
-            closing,
-        } = local;
-        let public_url = config.public_url.clone();
-        let key = data_dir::session_key(&dir.session_key())?;
-        let gateway = Gateway::new(config, &bound, neighbours, &key, ambient.clone()).await?;
-        gateway.ready().await;
-        let agent = agent(agent_config.as_ref(), &dir, &gateway, &ambient).await?;
-        let agent = agent.map(Endpoints::router);
-        let key = data_dir::cookie_key(&dir.console_key())?;
-        let public_url = public_url.as_deref();
-        let (store, database) = (dir.console_store(), DatabaseSettings::default());
-        let results = ResultStore::open(&store, &database, &key, ambient.clone());
-        let results = results.await?;
-        let console = compose::local_console(
-            &gateway,
-            agent.clone(),
-            record,
-            key,
-            results,
-            public_url,
-            &ambient,
-        );
-        Ok::<_, Failure>((gateway, agent, console, offered, closing))
-    };
+    let url = format!("http://{}", bound.address());
     // What it waits for may never come: a signal ends the wait too.
-    let (gateway, agent, console, offered, closing) = tokio::select! {
-        started = starting => started?,
+    let StartedServices {
+        gateway,
+        agent,
+        console,
+        offered,
+        closing,
+    } = tokio::select! {
+        started = start_services(up, &dir, &bound, &ambient) => started?,
         () = stop.clone().is_told() => return Ok(()),
     };
 
     let operator = operator_door(&dir, offered);
-    let url = format!("http://{address}");
     let chats = match &agent {
         Some(_) => format!("{url}/api/chat/message/, {url}/v1, "),
         None => String::new(),
@@ -138,10 +79,7 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
         probes.address,
         dir.path().display()
     );
-    let mut router = gateway
-        .router()
-        .merge(probes.beside)
-        .merge(console.router());
+    let mut router = gateway.router().merge(probes.beside).merge(console);
     if let Some(agent) = agent {
         router = router.merge(agent);
     }
@@ -160,6 +98,96 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
     }
     closing.close().await;
     Ok(())
+}
+
+/// The configuration that was named, or the one of this directory; else a demo, unpacked into the data directory.
+async fn load_settings(
+    config: Option<PathBuf>,
+    chosen: Option<Demo>,
+    dir: &DataDir,
+) -> Result<(Settings, Option<Unpacked>), Failure> {
+    let own = match (config, chosen) {
+        (None, None) => Path::new(CONFIGURATION)
+            .exists()
+            .then(|| CONFIGURATION.into()),
+        (config, _) => config,
+    };
+    if let Some(file) = own {
+        return Ok((Settings::load(&file)?, None));
+    }
+    let demo = demo::unpack(chosen.unwrap_or(Demo::Hospital), dir).await?;
+    Ok((Settings::load(&demo.config)?, Some(demo)))
+}
+
+/// The services of one process, once they are ready.
+struct StartedServices {
+    gateway: Arc<Gateway>,
+    agent: Option<Router>,
+    console: Router,
+    offered: Offered,
+    closing: Closing,
+}
+
+async fn start_services(
+    up: UpSettings,
+    dir: &DataDir,
+    bound: &Bound,
+    ambient: &Ambient,
+) -> Result<StartedServices, Failure> {
+    let UpSettings {
+        gateway: config,
+        mut policy,
+        ..
+    } = up;
+    // The policy service takes the tokens that the gateway takes, whatever its own section says.
+    policy.auth = config.auth.clone();
+    policy.public_url = Some(match &config.public_url {
+        Some(url) => url.clone(),
+        None => format!("http://{}", bound.address()),
+    });
+    let parts = Parts {
+        policy,
+        tool_runner: up.tool_runner,
+        audit: up.audit,
+        memory: up.memory,
+        permit_signer: data_dir::permit_signer(&dir.permit_key())?,
+        permit_verifier: data_dir::permit_verifier(&[dir.permit_public_key()])?,
+        pseudonym_key: data_dir::pseudonym_key(&dir.pseudonym_key())?,
+        sealing_key: data_dir::sealing_key(&dir.pseudonym_key())?,
+        mac_key: data_dir::mac_key(&dir.mac_key())?,
+        memory_key: data_dir::memory_key(&dir.memory_key())?,
+    };
+    let Local {
+        neighbours,
+        record,
+        offered,
+        closing,
+    } = Box::pin(compose::local(parts, ambient)).await?;
+    let public_url = config.public_url.clone();
+    let key = data_dir::session_key(&dir.session_key())?;
+    let gateway = Gateway::new(config, bound, neighbours, &key, ambient.clone()).await?;
+    gateway.ready().await;
+    let agent = agent(up.agent.as_ref(), dir, &gateway, ambient).await?;
+    let agent = agent.map(Endpoints::router);
+    let key = data_dir::cookie_key(&dir.console_key())?;
+    let (store, database) = (dir.console_store(), DatabaseSettings::default());
+    let results = ResultStore::open(&store, &database, &key, ambient.clone()).await?;
+    let console = compose::local_console(
+        &gateway,
+        agent.clone(),
+        record,
+        key,
+        results,
+        public_url.as_deref(),
+        ambient,
+    );
+    Ok(StartedServices {
+        gateway,
+        agent,
+        console: console.router(),
+        offered,
+        closing,
+    })
 }
 
 /// Serves operators on a socket in the data directory, for as long as it is polled. Without a socket

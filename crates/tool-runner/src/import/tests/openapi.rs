@@ -86,7 +86,7 @@ fn the_schemas_of_3_1_are_json_schema() {
 }
 
 /// The file of one operation with these parts of it.
-fn operation(method: &str, parts: serde_json::Value) -> Imported {
+fn operation(method: &str, parts: &serde_json::Value) -> Imported {
     let document = json!({
         "openapi": "3.1.0", "info": {"title": "Shop"}, "servers": [{"url": "https://x.example"}],
         "paths": {"/a": {method: parts}},
@@ -116,7 +116,7 @@ fn an_object_with_a_list_among_other_members_is_one_row() {
         ),
     ] {
         let answer = json!({"200": {"content": {"application/json": {"schema": {"type": "object", "properties": properties}}}}});
-        let file = operation("get", json!({"responses": answer})).yaml;
+        let file = operation("get", &json!({"responses": answer})).yaml;
         let found = file.contains("result: { rows: /lines }");
         assert_eq!((found, file.contains("rows: ")), (rows, rows), "{file}");
     }
@@ -127,7 +127,7 @@ fn an_operation_whose_body_cannot_be_sent_is_left_out() {
     let upload = json!({"multipart/form-data": {"schema": {"type": "object", "properties": {"file": {"type": "string", "format": "binary"}}}}});
     for required in [true, false] {
         let body = json!({"required": required, "content": upload});
-        let imported = operation("post", json!({"requestBody": body, "responses": {}}));
+        let imported = operation("post", &json!({"requestBody": body, "responses": {}}));
         assert!(imported.yaml.contains("tools: []"), "{}", imported.yaml);
         let note = imported
             .notes
@@ -138,7 +138,7 @@ fn an_operation_whose_body_cannot_be_sent_is_left_out() {
     let mut either = upload;
     either["application/json"] = json!({"schema": {"type": "object"}});
     let body = json!({"content": either});
-    let imported = operation("post", json!({"requestBody": body, "responses": {}}));
+    let imported = operation("post", &json!({"requestBody": body, "responses": {}}));
     assert!(
         imported.yaml.contains("  - name: post_a\n"),
         "{}",

@@ -70,14 +70,11 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
     // On a client's session we ask with ids that clients do not use.
     let is_own = message["id"].as_u64().is_some_and(|id| id >= 1 << 52);
     if client == "wardgate" || is_own {
-        let result = match message["method"].as_str().unwrap() {
-            "server/discover" => {
-                json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} } })
-            }
-            _ => {
-                let tools = server.tools.lock().unwrap().unwrap_or(TOOLS);
-                json!({ "tools": serde_json::from_str::<Value>(tools).unwrap() })
-            }
+        let result = if message["method"] == "server/discover" {
+            json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} } })
+        } else {
+            let tools = server.tools.lock().unwrap().unwrap_or(TOOLS);
+            json!({ "tools": serde_json::from_str::<Value>(tools).unwrap() })
         };
         let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
         return json_answer(200, &answer.to_string());

@@ -88,14 +88,12 @@ impl Deployment {
             return (Self::default(), None);
         };
         let about = About::new("data directory", path.display().to_string());
-        let (mut deployment, finding) = match Self::up(path) {
-            Ok(deployment) => (deployment, about.ok("is there")),
-            Err(_) => {
-                let remedy = "nothing, before the first start; else name it with --data-dir";
-                let finding = about.warn("is not there yet; `wardgate up` makes it", remedy);
-                return (Self::default(), Some(finding));
-            }
+        let Ok(mut deployment) = Self::up(path) else {
+            let remedy = "nothing, before the first start; else name it with --data-dir";
+            let finding = about.warn("is not there yet; `wardgate up` makes it", remedy);
+            return (Self::default(), Some(finding));
         };
+        let finding = about.ok("is there");
         deployment.stores.clear();
         deployment.store(
             "audit.store",
