@@ -271,18 +271,15 @@ async fn floods_of_control_frames_end_with_goaway_and_nobody_else_notices() {
         for _ in 0..2 {
             attackers.spawn(Arc::clone(&attack).flood(address(&app), burst));
         }
-        match seconds() {
-            Some(time) => {
-                let flooded = victim.calls_for(&app, time).await;
-                let ended = attack.ended.load(Ordering::Relaxed);
-                println!("{name}\n  calm:  {calm}\n  flood: {flooded}; {ended} connections ended");
+        if let Some(time) = seconds() {
+            let flooded = victim.calls_for(&app, time).await;
+            let ended = attack.ended.load(Ordering::Relaxed);
+            println!("{name}\n  calm:  {calm}\n  flood: {flooded}; {ended} connections ended");
+        } else {
+            while attack.ended.load(Ordering::Relaxed) < 2 {
+                victim.call(&app).await;
             }
-            None => {
-                while attack.ended.load(Ordering::Relaxed) < 2 {
-                    victim.call(&app).await;
-                }
-                probes_answer(&app).await;
-            }
+            probes_answer(&app).await;
         }
         attack.is_over.store(true, Ordering::Relaxed);
         attackers.join_all().await;
@@ -293,12 +290,11 @@ async fn floods_of_control_frames_end_with_goaway_and_nobody_else_notices() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_are_only_held_take_nobodys_place() {
     // The default where it is measured.
-    let (share, connections, environment) = match seconds() {
-        Some(_) => (1_024, 4_100, vec![]),
-        None => {
-            let share = "WARDGATE_GATEWAY__LIMITS__LISTENER__CONNECTIONS_PER_ADDRESS";
-            (32, 200, vec![(share, "32")])
-        }
+    let (share, connections, environment) = if seconds().is_some() {
+        (1_024, 4_100, vec![])
+    } else {
+        let share = "WARDGATE_GATEWAY__LIMITS__LISTENER__CONNECTIONS_PER_ADDRESS";
+        (32, 200, vec![(share, "32")])
     };
     let app = TestApp::start_with(WARDGATE, &environment);
     let mut victim = Victim::new(&app);
