@@ -46,7 +46,7 @@ async fn a_result_leaves_byte_for_byte_as_the_tool_runner_gave_it() {
         let mut given = result("", &Value::Null);
         given.content_json = content.into();
         given.structured_content_json = structured.into();
-        world.tool_runner.next([Run::Give(given)]);
+        world.tool_runner.next([Run::Give(Box::new(given))]);
         let reply = Reply::to(world.tools_call(version, "reads", "{}")).await;
         assert!(
             reply.text.contains(&format!(r#""content":{content},"#)),

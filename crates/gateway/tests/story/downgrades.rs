@@ -93,7 +93,7 @@ async fn a_result_holds_what_the_version_knows_and_says_the_rest_in_words() {
         &["audio", "resource_link"],
     ];
     for (version, expected) in EVERY.into_iter().zip(expected) {
-        world.tool_runner.next([Run::Give(given())]);
+        world.tool_runner.next([Run::Give(Box::new(given()))]);
         let called = asked(&world, version, "tools/call", json!({ "name": "reads" })).await;
         let contents = called["content"].as_array().unwrap();
         let kinds = contents.iter().map(|block| block["type"].as_str().unwrap());

@@ -104,7 +104,7 @@ async fn a_failure_the_tool_tells_of_is_a_result_and_its_status_goes_on_record()
             error_kind: "kind".to_owned(),
             ..pb::ResultFacts::default()
         });
-        world.tool_runner.next([Run::Give(failed)]);
+        world.tool_runner.next([Run::Give(Box::new(failed))]);
         let reply = world.call("reads").await;
         assert_eq!(reply.at("/result/isError"), true);
         assert_eq!(reply.at("/result/content/0/text"), "no such ward");

@@ -467,7 +467,7 @@ async fn what_else_a_server_says_in_a_result_goes_on_byte_for_byte() {
             meta_json: r#"{"fastmcp":{"wrap_result":true},"n":1E400}"#.into(),
             ..result("", &Value::Null)
         };
-        world.tool_runner.next([Run::Give(given)]);
+        world.tool_runner.next([Run::Give(Box::new(given))]);
         let params = r#""name":"reads","arguments":{}"#;
         let mut request = world.message(version, "tools/call", params);
         if version == MODERN {

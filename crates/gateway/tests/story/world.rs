@@ -1,6 +1,7 @@
 //! A gateway among its fake neighbours, and a client of it.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -118,6 +119,18 @@ pub(crate) struct World {
     files: tempfile::TempDir,
 }
 
+fn written_settings(address: SocketAddr, files: &Path, jwks: &Path) -> Value {
+    json!({
+        "listen": "127.0.0.1:0",
+        "public_url": "https://mcp.hospital.example",
+        "advertise": format!("http://{address}"),
+        "store": format!("sqlite:{}", files.join("gateway.sqlite").display()),
+        "auth": { "issuers": [
+            { "issuer": ISSUER, "audience": AUDIENCE, "jwks": { "file": jwks } },
+        ]},
+    })
+}
+
 impl World {
     /// Everything ready, with the tools `reads`, `writes` and `slow`.
     pub(crate) async fn start() -> Self {
@@ -186,15 +199,7 @@ impl World {
 
         let bound = Bound::bind((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
         let address = bound.address();
-        let mut written = json!({
-            "listen": "127.0.0.1:0",
-            "public_url": "https://mcp.hospital.example",
-            "advertise": format!("http://{address}"),
-            "store": format!("sqlite:{}", files.path().join("gateway.sqlite").display()),
-            "auth": { "issuers": [
-                { "issuer": ISSUER, "audience": AUDIENCE, "jwks": { "file": jwks } },
-            ]},
-        });
+        let mut written = written_settings(address, files.path(), &jwks);
         let settings = settings.as_object().unwrap().clone();
         written.as_object_mut().unwrap().extend(settings);
         let (auth, store) = (written["auth"].clone(), written["store"].clone());

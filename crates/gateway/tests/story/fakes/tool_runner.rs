@@ -26,7 +26,7 @@ use super::{Log, failure, follow};
 /// What becomes of a call.
 #[derive(Debug)]
 pub(crate) enum Run {
-    Give(pb::ToolResult),
+    Give(Box<pb::ToolResult>),
     /// What the test says, until it lets go.
     Live(mpsc::UnboundedReceiver<Event>),
     /// The ordinary result, once released.
@@ -386,8 +386,8 @@ impl ToolRunnerService for ToolRunner {
             call_id: request.call_id,
             dropped: Arc::clone(&self.dropped),
         };
-        let stream = match run.unwrap_or(Run::Give(ordinary.clone())) {
-            Run::Give(given) => events(given),
+        let stream = match run.unwrap_or(Run::Give(Box::new(ordinary.clone()))) {
+            Run::Give(given) => events(*given),
             Run::Live(told) => stream::unfold((told, watched), async |(mut told, watched)| {
                 Some((Ok(event(told.next().await?)), (told, watched)))
             })

@@ -89,7 +89,7 @@ async fn what_the_caller_has_not_connected_the_gateway_answers_itself() {
     let (before, ran) = (count(&world), world.tool_runner.asked.count());
     refuses(&world, "not_connected");
     let given = result("by the gateway", &Value::Null);
-    world.tool_runner.next([Run::Give(given)]);
+    world.tool_runner.next([Run::Give(Box::new(given))]);
     let called = Reply::to(call(&world, MODERN, "read")).await;
     assert_eq!(
         called.at("/result/content/0/text"),

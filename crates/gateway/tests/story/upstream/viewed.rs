@@ -179,7 +179,7 @@ async fn what_a_request_says_besides_goes_on_as_it_was_written() {
     for version in [MODERN, LEGACY] {
         world
             .tool_runner
-            .next([Run::Give(result("", &Value::Null))]);
+            .next([Run::Give(Box::new(result("", &Value::Null)))]);
         let called = ask(&world, version, "tools/call", &params).await;
         assert_eq!(called.status, 200, "{called:?}");
         let asked = world.tool_runner.asked.all().pop().unwrap();
@@ -202,7 +202,7 @@ async fn a_call_is_the_ordinary_one_and_its_links_are_the_servers_own() {
     for version in [MODERN, LEGACY] {
         let mut given = result("", &Value::Null);
         given.content_json = content.to_owned().into();
-        world.tool_runner.next([Run::Give(given)]);
+        world.tool_runner.next([Run::Give(Box::new(given))]);
         let params = r#""name":"read","arguments":{"n":1.10}"#;
         let called = ask(&world, version, "tools/call", params).await;
         let own = content.replacen("program+memo:a", "memo:a", 1);
