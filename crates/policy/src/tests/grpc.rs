@@ -8,7 +8,7 @@ use wardgate_proto::common::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
 use wardgate_proto::policy::v1::{
     AuthorizeRecallRequest, AuthorizeRecordRequest, AuthorizeRequest, ConversationFacts,
-    IdentifyRequest, ListVisibleRequest, WatchVersionRequest,
+    IdentifyRequest, ListVisibleRequest, RecordScope, WatchVersionRequest,
 };
 use wardgate_rpc::Readiness;
 
@@ -273,6 +273,7 @@ async fn nothing_is_decided_for_a_caller_whose_token_does_not_verify() {
         };
         let record = AuthorizeRecordRequest {
             caller_token: token.clone(),
+            scope: RecordScope::All.into(),
         };
         let identify = IdentifyRequest {
             caller_token: token,
