@@ -223,9 +223,9 @@ impl Victim {
 
 /// Each on a connection of its own.
 async fn probes_answer(app: &TestApp) {
-    let clients = wardgate_testkit::Client::new(app.client().base());
     for path in ["/health", "/healthz", "/ready", "/readyz"] {
-        assert_eq!(clients.get(path).await.status, 200, "{path}");
+        let client = wardgate_testkit::Client::new(app.client().base());
+        assert_eq!(client.get(path).await.status, 200, "{path}");
     }
     assert_eq!(app.probes().get("/health").await.status, 200);
 }

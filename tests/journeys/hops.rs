@@ -284,7 +284,9 @@ async fn arrived(State(server): State<Arc<Server>>, request: Request) -> Respons
         "tools/call" => json!({ "content": [], "isError": false }),
         _ => json!({}),
     };
-    if let (Some(id), true) = (id.as_u64(), client != "wardgate") {
+    // On a client's session the gateway itself lists the tools, with ids that clients do not use.
+    let clients_id = id.as_u64().filter(|id| *id < 1 << 52);
+    if let (Some(id), true) = (clients_id, client != "wardgate") {
         server.0.lock().unwrap().insert(id, (parts.headers, text));
     }
     let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string();

@@ -23,9 +23,6 @@ const AT_ONCE: usize = 32;
 
 /// One in so many goes on to the server; the gateway answers the others by itself.
 const CALLS: u64 = 10;
-/// An argument that not everybody reads alike: where arguments are read they are refused with it, and nothing runs.
-const INEXACT: &str = r#"{ "n": 12345678901234567890123"#;
-
 /// A server of one era, and the calls that arrived.
 struct Server {
     modern: bool,
@@ -279,7 +276,7 @@ async fn hop(to_modern: bool) {
     let sent: Vec<_> = sent.buffer_unordered(AT_ONCE).collect().await;
     assert!(began.elapsed() < LIMIT, "{:?}", began.elapsed());
     let calls = server.calls.lock().unwrap();
-    let carried = |made: &Made| made.method == "tools/call" && !made.arguments.starts_with(INEXACT);
+    let carried = |made: &Made| made.method == "tools/call";
     assert_eq!(
         calls.len(),
         sent.iter().filter(|(_, made)| carried(made)).count()

@@ -483,7 +483,7 @@ impl Columns {
         let subject = members.caller.map(|caller| caller.subject);
         let cut = |text: Option<String>| text.map(|text| column(&text));
         let (subject, tool) = match &*members.event {
-            "intent" | "outcome" => {
+            "intent" | "outcome" | "execution" => {
                 let tool = members.tool.or(members.requested_tool).unwrap_or_default();
                 (subject, Some(tool))
             }
@@ -492,10 +492,12 @@ impl Columns {
             "memory_access" => (subject, members.conversation),
             _ => (stored.subject.clone(), stored.tool.clone()),
         };
+        // Executions of one call stand beside each other, so none has its id in the column.
+        let call_id = members.call_id.filter(|_| members.event != "execution");
         Some(Self {
             event: members.event.into_owned(),
             time,
-            call_id: members.call_id,
+            call_id,
             subject: cut(subject),
             tool: cut(tool),
             status: members.status,

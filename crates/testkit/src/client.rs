@@ -98,6 +98,8 @@ impl Client {
     pub fn new(base: &str) -> Self {
         let http = reqwest::Client::builder()
             .timeout(Duration::from_secs(40))
+            // The server ends idle connections after ten seconds: a request must not meet that end.
+            .pool_idle_timeout(Duration::from_secs(3))
             .build()
             .expect("a client");
         Self {

@@ -319,7 +319,7 @@ impl Loaded {
         match server.filter(|upstream| upstream.is_over_http()) {
             None => pb::Carriage::Unspecified,
             Some(upstream) => match upstream.shown().borrow().eras {
-                Eras::Unknown | Eras::Both => pb::Carriage::All,
+                Eras::Unknown | Eras::Unsettled | Eras::Both => pb::Carriage::All,
                 Eras::Modern => pb::Carriage::Modern,
                 Eras::Legacy => pb::Carriage::Legacy,
             },

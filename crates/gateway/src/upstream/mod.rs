@@ -8,9 +8,8 @@
 //! ```
 //!
 //! Where messages of this client cannot be carried to that server, as they are of another era or it has no URL, the
-//! gateway answers itself as it does on `/mcp`: see [`View`]. Which of the two it is, [`is_carried`] says; for a server that
-//! acts in its callers' names the tool-runner has the last word, since the caller may have to connect it first, and what
-//! the gateway began then it goes on with: see [`Left`].
+//! gateway answers itself as it does on `/mcp`: see [`View`]. Which of the two it is, [`is_carried`] says. Where the tool-runner
+//! has the last word ([`may_be_left`]), the gateway goes on with what it began: see [`Left`].
 //!
 //! Where a session or an event has an id of the upstream's, the client gets it sealed: nothing is kept here, so any
 //! replica serves any request, and nobody can use what was handed to another.
@@ -87,7 +86,7 @@ pub(crate) enum Way {
 /// Sends one request on its way.
 pub(crate) async fn enter(gateway: &Arc<Gateway>, visit: Visit) -> Way {
     match way(gateway, &visit).await {
-        Ok((source, None)) if source.acts_for_caller => {
+        Ok((source, None)) if may_be_left(&source, &visit.headers) => {
             let again = visit.with(visit.knock.clone());
             let response = begin(gateway, Arc::clone(&source), visit).await;
             match response.extensions().get::<Left>() {
@@ -112,6 +111,12 @@ pub(crate) async fn enter(gateway: &Arc<Gateway>, visit: Visit) -> Way {
             Way::Answered(refuse(gateway, &visit, id.as_deref(), &error))
         }
     }
+}
+
+/// Whether the tool-runner has the last word on whether a message is carried: the caller of a server that acts in its callers'
+/// names may have to connect it first, and whether a server of 2026-07-28 takes older messages the first one shows.
+fn may_be_left(source: &Source, headers: &HeaderMap) -> bool {
+    source.acts_for_caller || source.carriage == Carriage::All && !is_modern(headers)
 }
 
 /// Marks the answer to what was not carried, and what the gateway can answer itself.
@@ -172,17 +177,18 @@ async fn may_connect(gateway: &Gateway, source: &Source, visit: &Visit) -> Resul
 /// Whether a request with these headers goes to the server as it is. A client of 2026-07-28 says so in a header, or is
 /// refused either way.
 fn is_carried(carriage: Carriage, headers: &HeaderMap) -> bool {
-    let is_modern = || {
-        let named = headers.get("mcp-protocol-version");
-        let named = named.and_then(|named| named.to_str().ok()?.parse::<Version>().ok());
-        named.is_some_and(Version::is_modern)
-    };
     match carriage {
         Carriage::All => true,
-        Carriage::Modern => is_modern(),
-        Carriage::Legacy => !is_modern(),
+        Carriage::Modern => is_modern(headers),
+        Carriage::Legacy => !is_modern(headers),
         Carriage::None => false,
     }
+}
+
+fn is_modern(headers: &HeaderMap) -> bool {
+    let named = headers.get("mcp-protocol-version");
+    let named = named.and_then(|named| named.to_str().ok()?.parse::<Version>().ok());
+    named.is_some_and(Version::is_modern)
 }
 
 /// Carries one message, or what needs none; or each message of a batch.
@@ -232,7 +238,7 @@ fn decline(
     id: Option<&RawValue>,
     error: &RpcError,
 ) -> Response {
-    if source.acts_for_caller && error.is_of_unknown_handle() {
+    if may_be_left(source, &visit.headers) && error.is_of_unknown_handle() {
         let mut response = Answer::error(id, error).into_response();
         response.extensions_mut().insert(Left);
         return response;

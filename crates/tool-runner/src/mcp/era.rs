@@ -48,6 +48,9 @@ pub(super) enum Era {
 pub(crate) enum Eras {
     /// It was not reached yet.
     Unknown,
+    /// It named 2026-07-28 alone. Whether it takes `initialize` too is asked when a legacy client is there: the SDKs that serve
+    /// both eras name the newer one alone.
+    Unsettled,
     Both,
     Modern,
     Legacy,

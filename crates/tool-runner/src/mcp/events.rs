@@ -105,6 +105,17 @@ impl Events {
         });
     }
 
+    /// Whose messages the server understands, once that was asked.
+    pub(super) fn settle_eras(&self, eras: Eras) {
+        self.shown.send_if_modified(|known| {
+            let is_open = known.eras == Eras::Unsettled;
+            if is_open {
+                known.eras = eras;
+            }
+            is_open
+        });
+    }
+
     pub(super) fn tools_changes(&self) -> watch::Receiver<u64> {
         self.tools.subscribe()
     }

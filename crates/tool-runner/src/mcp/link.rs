@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use super::carried_tools::CarriedTools;
 use super::definition::{self, Pages, ToolDefinition};
-use super::era::{Era, Skills};
+use super::era::{Era, Eras, Skills};
 use super::error::UpstreamError;
 use super::events::Events;
 use super::http::carry::{Answer, Carried, Outbound};
@@ -367,6 +367,22 @@ impl Link {
             .carried_tools
             .check((name, pin), outbound, dialer, &self.events);
         checking.await
+    }
+
+    /// Whose messages the server understands. Where discovery left open whether it takes `initialize`, it is asked now.
+    pub(super) async fn settle_eras(&self) -> Eras {
+        let eras = || self.events.shown().borrow().eras;
+        if eras() == Eras::Unsettled
+            && let Connector::Http(dialer) = &self.connector
+        {
+            let settled = if dialer.takes_initialize().await {
+                Eras::Both
+            } else {
+                Eras::Modern
+            };
+            self.events.settle_eras(settled);
+        }
+        eras()
     }
 
     /// The connection in use, or a new one.

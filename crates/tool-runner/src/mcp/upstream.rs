@@ -254,8 +254,8 @@ impl Upstream {
         profile: Profile,
         deadline: Instant,
     ) -> Result<Option<Arc<Link>>, UpstreamError> {
-        let shown = self.link.events.shown().borrow().eras;
-        // Of a server behind a URL it is known. A program that names no legacy version is asked once.
+        let shown = self.link.settle_eras().await;
+        // A program that names no legacy version is asked once, by the connection itself.
         let is_open = shown == Eras::Modern && !self.is_over_http();
         let is_refused = !is_open || self.refuses_initialize.holds();
         if shown == Eras::Modern && is_refused {
@@ -389,17 +389,25 @@ impl Upstream {
     }
 
     /// Whether messages of the era that `version` is of can be carried to it as they stand. Of a server that is reached for
-    /// one person alone nobody may know that yet, so it is connected to.
+    /// one person alone nobody may know that yet, so it is connected to; and one that named 2026-07-28 alone is asked for
+    /// `initialize` when the first legacy message is there.
     pub(crate) async fn takes(&self, version: Option<&HeaderValue>) -> Result<bool, UpstreamError> {
-        let eras = || self.link.events.shown().borrow().eras;
-        if !self.is_of_person || eras() != Eras::Unknown {
+        let is_modern = version.is_some_and(|version| version == era::MODERN);
+        let shown = self.link.events.shown().borrow().eras;
+        let is_unknown = self.is_of_person && shown == Eras::Unknown;
+        if is_unknown {
+            self.link.connection().await?;
+        } else if is_modern || shown != Eras::Unsettled {
             return Ok(true);
         }
-        self.link.connection().await?;
-        let is_modern = version.is_some_and(|version| version == era::MODERN);
-        Ok(match eras() {
+        let eras = if is_modern {
+            self.link.events.shown().borrow().eras
+        } else {
+            self.link.settle_eras().await
+        };
+        Ok(match eras {
             Eras::Unknown | Eras::Both => true,
-            Eras::Modern => is_modern,
+            Eras::Unsettled | Eras::Modern => is_modern,
             Eras::Legacy => !is_modern,
         })
     }

@@ -29,6 +29,9 @@ use crate::mcp::message::{self, Incoming, Part, Request};
 use crate::mcp::news::{self, Listener, News, Question};
 use crate::mcp::open_requests::{NEWS_QUEUE, OpenRequests};
 
+/// How long after an answer more may arrive of what a server says about a request on a stream of its own.
+const LATE_NEWS: Duration = Duration::from_millis(100);
+
 pub(super) const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 pub(super) const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
 pub(super) const METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
@@ -138,18 +141,30 @@ impl Exchange {
         let mut on_its_own_stream = hear;
         let exchange = self.exchange(id, body, Vec::new(), Some(&mut on_its_own_stream));
         let mut exchange = std::pin::pin!(exchange);
-        loop {
+        let mut was_talked_about = false;
+        let take = |news: News| {
+            let refusal = news.refusal();
+            if !hear(news)
+                && let Some(refusal) = refusal
+            {
+                self.say_later(refusal);
+            }
+        };
+        let outcome = loop {
             tokio::select! {
                 biased;
                 Some(news) = overheard.recv() => {
-                    let refusal = news.refusal();
-                    if !hear(news) && let Some(refusal) = refusal {
-                        self.say_later(refusal);
-                    }
+                    was_talked_about = true;
+                    take(news);
                 }
-                outcome = &mut exchange => return outcome,
+                outcome = &mut exchange => break outcome,
             }
+        };
+        // Nothing orders the two streams: what was said before the answer may arrive after it.
+        while was_talked_about && let Ok(Some(news)) = timeout(LATE_NEWS, overheard.recv()).await {
+            take(news);
         }
+        outcome
     }
 
     fn open(&self) -> MutexGuard<'_, OpenRequests> {

@@ -98,7 +98,7 @@ impl Dialer {
     /// Finds out the server's era and, with a legacy server, begins a session.
     pub(super) async fn connect(&self) -> Result<Connection, UpstreamError> {
         let (handshake, session) = match self.probe().await? {
-            Probe::Modern(handshake) => (self.with_all_eras(handshake).await, None),
+            Probe::Modern(handshake) => (self.with_known_eras(handshake), None),
             Probe::Legacy => {
                 let (result, begun) = self.initialize().await?;
                 if self.profile.is_empty() {
@@ -144,43 +144,46 @@ impl Dialer {
         })
     }
 
-    /// The same, with the legacy era too where the server takes `initialize`. The SDKs that serve both eras name
-    /// 2026-07-28 alone when they are asked what they speak.
-    async fn with_all_eras(&self, handshake: Handshake) -> Handshake {
+    /// The same, with what is known of the legacy era where discovery named 2026-07-28 alone.
+    fn with_known_eras(&self, handshake: Handshake) -> Handshake {
         if handshake.eras != Eras::Modern {
             return handshake;
         }
+        let eras = match self.known_to_take_initialize() {
+            Some(true) => Eras::Both,
+            Some(false) => Eras::Modern,
+            None => Eras::Unsettled,
+        };
+        Handshake { eras, ..handshake }
+    }
+
+    fn known_to_take_initialize(&self) -> Option<bool> {
         let known = *self
             .takes_initialize
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let known = known.filter(|(_, since)| era::still_holds(*since));
-        let takes_initialize = if let Some((takes_initialize, _)) = known {
-            takes_initialize
-        } else {
-            let taken = timeout(INITIALIZE_LIMIT, self.initialize()).await;
-            let taken = taken.unwrap_or(Err(UpstreamError::Timeout));
-            if let Ok((_, (handshake, session))) = &taken {
-                // It was only a question.
-                let exchange =
-                    self.exchange(handshake.era, Some(handshake.version), session.clone());
-                let ending = async move { timeout(FAREWELL, exchange.end_session()).await };
-                self.tasks.spawn(ending);
-            }
-            *self
-                .takes_initialize
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner) = Some((taken.is_ok(), Instant::now()));
-            taken.is_ok()
-        };
-        Handshake {
-            eras: if takes_initialize {
-                Eras::Both
-            } else {
-                Eras::Modern
-            },
-            ..handshake
+        known.map(|(takes_initialize, _)| takes_initialize)
+    }
+
+    /// Whether the server takes `initialize`; asked once, and again after an hour.
+    pub(super) async fn takes_initialize(&self) -> bool {
+        if let Some(known) = self.known_to_take_initialize() {
+            return known;
         }
+        let taken = timeout(INITIALIZE_LIMIT, self.initialize()).await;
+        let taken = taken.unwrap_or(Err(UpstreamError::Timeout));
+        if let Ok((_, (handshake, session))) = &taken {
+            // It was only a question.
+            let exchange = self.exchange(handshake.era, Some(handshake.version), session.clone());
+            let ending = async move { timeout(FAREWELL, exchange.end_session()).await };
+            self.tasks.spawn(ending);
+        }
+        *self
+            .takes_initialize
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some((taken.is_ok(), Instant::now()));
+        taken.is_ok()
     }
 
     /// A refusal shows a legacy server, unless it would have met any request. Silence shows nothing.
