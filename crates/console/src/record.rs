@@ -87,7 +87,7 @@ struct RecordOwner<'a> {
     caller: Option<RecordedCaller<'a>>,
     #[serde(borrow, default)]
     method: Cow<'a, str>,
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     time: Cow<'a, str>,
 }
 

@@ -4,7 +4,7 @@
 //! conversation it is given, and cannot load another template.
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Serde, ValueKind};
+use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior};
 use serde_json::Value;
 
@@ -49,12 +49,34 @@ impl ChatTemplate {
     pub(super) fn render(&self, conversation: &Value) -> Result<String, TemplateError> {
         let failed = |error: Error| TemplateError::Render(describe(&error));
         let template = self.0.get_template(NAME).map_err(failed)?;
-        let values = minijinja::Value::from(Serde(conversation));
+        let values = template_value(conversation);
         let mut output = BoundedOutput(Vec::new());
         template
             .render_captured_to(values, &mut output)
             .map_err(failed)?;
         String::from_utf8(output.0).map_err(|_| TemplateError::NotLearned)
+    }
+}
+
+/// `value` as templates see it. Numbers are converted here: `serde_json` keeps their digits, and gives them to other
+/// serializers as a struct of its own. What fits no number of a template is a text of its digits.
+fn template_value(value: &Value) -> minijinja::Value {
+    match value {
+        Value::Null => minijinja::Value::from(()),
+        Value::Bool(truth) => minijinja::Value::from(*truth),
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(whole), _) => minijinja::Value::from(whole),
+            (None, Some(real)) => minijinja::Value::from(real),
+            (None, None) => minijinja::Value::from(number.to_string()),
+        },
+        Value::String(text) => minijinja::Value::from(text.as_str()),
+        Value::Array(items) => items.iter().map(template_value).collect(),
+        Value::Object(members) => {
+            let members = members.iter();
+            minijinja::Value::from_iter(
+                members.map(|(name, it)| (name.as_str(), template_value(it))),
+            )
+        }
     }
 }
 

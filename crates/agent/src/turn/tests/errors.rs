@@ -471,10 +471,6 @@ async fn a_call_in_the_text_that_cannot_be_read_is_told_to_the_model_and_not_to_
             unavailable,
         ),
         (
-            "{\"name\": null, \"arguments\": {\"zone\": \"UTC\"}}",
-            unavailable,
-        ),
-        (
             "[TOOL_CALLS][{\"name\": \"clock\", \"arguments\": {]",
             unreadable,
         ),
