@@ -31,7 +31,7 @@ async fn a_request_is_one_post_with_its_headers_and_the_answer_one_line() {
         .await;
     assert_eq!(
         answer,
-        json!({"jsonrpc": "2.0", "id": 2, "result": {"n": 1.10}})
+        serde_json::from_str::<Value>(r#"{"jsonrpc":"2.0","id":2,"result":{"n":1.10}}"#).unwrap()
     );
     server.arrival().await;
     let arrived = server.arrival().await;

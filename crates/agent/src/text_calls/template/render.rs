@@ -73,7 +73,7 @@ fn template_value(value: &Value) -> minijinja::Value {
         Value::Array(items) => items.iter().map(template_value).collect(),
         Value::Object(members) => {
             let members = members.iter();
-            minijinja::Value::from_iter(
+            minijinja::Value::from_pairs(
                 members.map(|(name, it)| (name.as_str(), template_value(it))),
             )
         }
