@@ -31,7 +31,10 @@ async fn a_request_is_one_post_with_its_headers_and_the_answer_one_line() {
         .await;
     assert_eq!(
         answer,
-        serde_json::from_str::<Value>(r#"{"jsonrpc":"2.0","id":2,"result":{"n":1.10}}"#).unwrap()
+        serde_json::from_str::<serde_json::Value>(
+            r#"{"jsonrpc":"2.0","id":2,"result":{"n":1.10}}"#
+        )
+        .unwrap()
     );
     server.arrival().await;
     let arrived = server.arrival().await;

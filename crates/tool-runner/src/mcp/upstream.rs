@@ -397,7 +397,7 @@ impl Upstream {
         let is_unknown = self.is_of_person && shown == Eras::Unknown;
         if is_unknown {
             self.link.connection().await?;
-        } else if is_modern || shown != Eras::Unsettled {
+        } else if is_modern {
             return Ok(true);
         }
         let eras = if is_modern {

@@ -273,12 +273,12 @@ async fn attend(exchange: Arc<Exchange>, hears: Hears, stop: CancellationToken) 
     match hears {
         Hears::Changes(handshake) => {
             let listening = listen::attend(Arc::clone(&exchange), events, handshake);
-            stop.run_until_cancelled(listening).await;
+            Box::pin(stop.run_until_cancelled(listening)).await;
         }
         Hears::Questions(begun) => {
             let once = || exchange.overhear(|| begun.cancel());
             let listening = listen::attend_questions(&events.ambient, &begun, once);
-            stop.run_until_cancelled(listening).await;
+            Box::pin(stop.run_until_cancelled(listening)).await;
         }
     }
     stop.cancelled().await;
