@@ -81,7 +81,9 @@ impl Cluster {
             "build it: cargo build -p wardgate-fixture"
         );
         let record = dir.path().join("record").display().to_string();
-        let fixture = Process::start(&program, &["--record", &record], &[]);
+        // Its tools ask as 2026-07-28 does, which a server of both eras refuses in a legacy session.
+        let options = ["--era", "modern", "--record", &record];
+        let fixture = Process::start(&program, &options, &[]);
         let url = fixture.ready_line().split_whitespace().nth(1).unwrap();
         let environment = vec![
             ("CLINIC_URL".to_owned(), url.to_owned()),
