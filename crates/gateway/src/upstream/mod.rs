@@ -238,7 +238,7 @@ fn decline(
     id: Option<&RawValue>,
     error: &RpcError,
 ) -> Response {
-    if may_be_left(source, &visit.headers) && error.is_of_unknown_handle() {
+    if source.acts_for_caller && error.is_of_unknown_handle() {
         let mut response = Answer::error(id, error).into_response();
         response.extensions_mut().insert(Left);
         return response;
