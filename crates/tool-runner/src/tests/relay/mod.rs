@@ -64,14 +64,11 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
     let message: Value = serde_json::from_slice(&body).unwrap_or_default();
     let client = &message["params"]["_meta"]["io.modelcontextprotocol/clientInfo"]["name"];
-    if message["params"]["clientInfo"]["name"] == "wardgate" {
-        return status(400);
-    }
     // On a client's session we ask with ids that clients do not use.
     let is_own = message["id"].as_u64().is_some_and(|id| id >= 1 << 52);
     if client == "wardgate" || is_own {
         let result = if message["method"] == "server/discover" {
-            json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} } })
+            json!({ "supportedVersions": ["2026-07-28", "2025-11-25"], "capabilities": { "tools": {} } })
         } else {
             let tools = server.tools.lock().unwrap().unwrap_or(TOOLS);
             json!({ "tools": serde_json::from_str::<Value>(tools).unwrap() })

@@ -13,7 +13,7 @@ use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServic
 use wardgate_rpc::client::{Exchange, Offer, Relay, RelayContent, Relayed, ToolRunnerClient};
 use wardgate_rpc::{Peer, Service, link};
 
-use super::{META, connect, event, head, relay, request, start, terms};
+use super::{META, connect, event, failure, head, relay, request, start, terms};
 use crate::mcp::tests::http::fixture;
 use crate::tests::harness::Harness;
 
@@ -56,6 +56,19 @@ async fn a_modern_server_takes_calls_with_their_marked_arguments() {
             json!({"region": "Zürich"})
         );
     }
+}
+
+#[tokio::test]
+async fn a_legacy_message_is_not_carried_to_a_server_that_refuses_initialize() {
+    let (_, url) = fixture("modern", false).await;
+    let harness = start(&url, "", |_| ()).await;
+    let carriage = async || harness.tools().await.sources[0].carriage();
+    assert_eq!(carriage().await, pb::Carriage::All, "it was not asked yet");
+    let mut legacy = connect(&harness, r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#).await;
+    (legacy.session, legacy.protocol_version) = (String::new(), "2025-06-18".to_owned());
+    let parts = relay(&harness, legacy).await.unwrap().rest().await;
+    assert_eq!(failure(&parts).1.error_kind, "other_era");
+    assert_eq!(carriage().await, pb::Carriage::Modern);
 }
 
 #[tokio::test]
