@@ -42,6 +42,18 @@ pub trait System {
         }
     }
 
+    /// Until the gateway itself knows that this part of `/ready` is away.
+    fn until_part_is_away(&self, part: &str) -> impl Future<Output = ()> {
+        let what = format!("/ready says that {part} is not ready");
+        async move {
+            until(&what, async || {
+                let ready = self.client().get("/ready").await.json();
+                (ready["parts"][part] == "not ready").then_some(())
+            })
+            .await;
+        }
+    }
+
     /// A token of its local issuer, good for an hour.
     fn token(&self, subject: &str, role: &str, claims: &[(&str, &str)]) -> String {
         self.token_for("1h", subject, role, claims)

@@ -139,7 +139,7 @@ impl Ward {
                 return system.until_ready(true).await;
             }
         }
-        system.until_ready(false).await;
+        system.until_part_is_away(service).await;
         tokio::task::block_in_place(|| system.restart(service));
         system.until_ready(true).await;
     }
