@@ -46,8 +46,8 @@ impl<S: System> Ward<S> {
         called.expect("an answer")
     }
 
-    /// Reads and writes, and both work.
-    async fn work(&self) {
+    /// Reads and writes, and both work. Gives the last call's id.
+    async fn work(&self) -> String {
         self.system.until_ready(true).await;
         assert_eq!(
             self.call("get_medical_records", of_patient("NUGWI"))
@@ -56,14 +56,16 @@ impl<S: System> Ward<S> {
                 .len(),
             2
         );
-        self.call("count_up", json!({ "note": "recorded" }))
-            .await
-            .rows();
+        let reply = self.call("count_up", json!({ "note": "recorded" })).await;
+        reply.rows();
+        let call_id = &reply.call()["dev.wardgate/callId"];
+        call_id.as_str().expect("a call id").to_owned()
     }
 
-    /// Reads and writes so many times, and both are refused in time and release nothing.
-    async fn refuse(&mut self, times: usize) {
+    /// Reads and writes so many times, and both are refused in time and release nothing. Gives the calls' ids.
+    async fn refuse(&mut self, times: usize) -> Vec<String> {
         let before = self.counter.notes().await;
+        let mut refused = Vec::new();
         for _ in 0..times {
             for (tool, arguments) in [
                 ("get_medical_records", of_patient("NUGWI")),
@@ -79,7 +81,8 @@ impl<S: System> Ward<S> {
                 let (code, message) = reply.error();
                 assert_eq!(code, -32603);
                 assert!(message.contains("recorded durably"), "{message}");
-                assert!(reply.call()["dev.wardgate/callId"].is_string());
+                let call_id = &reply.call()["dev.wardgate/callId"];
+                refused.push(call_id.as_str().expect("a call id").to_owned());
                 assert!(reply.call()["dev.wardgate/receipt"].is_null());
                 assert!(!reply.body.contains("Hypertension"));
             }
@@ -89,12 +92,23 @@ impl<S: System> Ward<S> {
             before,
             "nothing ran that could write"
         );
+        refused
     }
-}
 
-/// How often a tool ran, as its process logs it.
-fn executions(process: &Process) -> usize {
-    process.log().matches("Executing MCP tool").count()
+    /// Calls once more, and then none of `refused` is among the calls that ran, as the process that runs tools logs them.
+    async fn work_and_see_that_none_ran(&self, refused: &[String], process: &Process) {
+        let ran = |call_id: &str| {
+            let log = process.log();
+            let mut lines = log.lines();
+            lines.any(|line| line.contains("Executing MCP tool") && line.contains(call_id))
+        };
+        let last = self.work().await;
+        // What was logged before it is there too.
+        until("the last call is logged", async || ran(&last).then_some(())).await;
+        for call_id in refused {
+            assert!(!ran(call_id), "without a record no tool runs at all");
+        }
+    }
 }
 
 async fn apart() -> Ward<Separate> {
@@ -111,20 +125,11 @@ async fn p2_no_record_no_result() {
     ward.refuse(20).await;
     // Another part of the platform may have heard of it sooner.
     ward.system.until_part_is_away("audit").await;
-    let before = executions(&ward.system.tool_runner);
-    ward.refuse(20).await;
+    let refused = ward.refuse(20).await;
 
     ward.system.restart("audit");
-    ward.work().await;
-    until("the last call is logged", async || {
-        (executions(&ward.system.tool_runner) >= before + 2).then_some(())
-    })
-    .await;
-    assert_eq!(
-        executions(&ward.system.tool_runner),
-        before + 2,
-        "without a record no tool ran at all"
-    );
+    ward.work_and_see_that_none_ran(&refused, &ward.system.tool_runner)
+        .await;
     assert_eq!(ward.counter.notes().await, ["recorded"; 2]);
     let intents = ward
         .system
@@ -161,14 +166,9 @@ async fn p2_a_record_that_cannot_be_written_is_none() {
     ward.refuse(1).await;
     // Another part of the platform may have heard of it sooner.
     ward.system.until_part_is_away("audit").await;
-    let before = executions(&ward.system.process);
-    ward.refuse(20).await;
+    let refused = ward.refuse(20).await;
     sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
-    ward.work().await;
-    until("the last call is logged", async || {
-        (executions(&ward.system.process) >= before + 2).then_some(())
-    })
-    .await;
-    assert_eq!(executions(&ward.system.process), before + 2);
+    ward.work_and_see_that_none_ran(&refused, &ward.system.process)
+        .await;
     assert_eq!(ward.counter.notes().await, ["recorded"; 2]);
 }
