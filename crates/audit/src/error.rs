@@ -12,6 +12,14 @@ pub enum Error {
     /// The setting `store` names no store.
     #[error("the audit store must be given as `sqlite:PATH` or `postgres://…`")]
     UnknownStore,
+    /// The setting `write_limit` is out of its range.
+    #[error("audit.write_limit: `{given}` is not between 1ms and {most}")]
+    WriteLimit {
+        /// As configured.
+        given: String,
+        /// The longest that it may be.
+        most: String,
+    },
     /// The store cannot be opened.
     #[error("cannot open the audit store {store}: {source}")]
     Open {
@@ -56,9 +64,11 @@ impl ServiceError for Error {
             Self::NotDurable => ErrorReason::NotDurable,
             Self::Invalid(_) | Self::AlreadyRecorded { .. } => ErrorReason::InvalidMessage,
             Self::Unreadable(_) => ErrorReason::Unavailable,
-            Self::UnknownStore | Self::Open { .. } | Self::Schema(_) | Self::Damaged(_) => {
-                ErrorReason::Internal
-            }
+            Self::UnknownStore
+            | Self::WriteLimit { .. }
+            | Self::Open { .. }
+            | Self::Schema(_)
+            | Self::Damaged(_) => ErrorReason::Internal,
         }
     }
 }

@@ -29,11 +29,12 @@ pub async fn service(
     callers: Callers,
     ambient: Ambient,
 ) -> Result<Service<AuditServiceServer<impl AuditService>>, Error> {
+    config.validate()?;
     let address: Address = config.store.parse()?;
     store::prepare(&address, &config.database).await?;
     let (lock, is_alone) = StoreLock::take(&address);
     let reader = Reader::new(&address, &config.database);
-    let appends = writer::start(address.clone()).await?;
+    let appends = writer::start(address.clone(), config.write_limit).await?;
     let readiness = appends.readiness();
 
     let closing = Closing {

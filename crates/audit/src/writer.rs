@@ -119,14 +119,14 @@ impl Waiting {
     }
 }
 
-/// Starts the writer of the store at `address`.
-pub(crate) async fn start(address: Address) -> Result<Appends, Error> {
+/// Starts the writer of the store at `address`, where one write may take `limit`.
+pub(crate) async fn start(address: Address, limit: Duration) -> Result<Appends, Error> {
     let connection = Writer::connect(&address)
         .await
         .map_err(|source| open_error(&address, source))?;
     let (queue, jobs) = mpsc::channel(QUEUE);
     let (told, readiness) = watch::channel(Readiness::Ready);
-    let write_limit = Arc::new(LatencyLimit::new(WRITE_LIMIT, LONGEST_WRITE));
+    let write_limit = Arc::new(LatencyLimit::new(limit, LONGEST_WRITE));
     let mut writer = WriterTask {
         connection: Some(connection),
         health: StoreHealth {

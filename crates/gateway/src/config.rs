@@ -1,13 +1,17 @@
 //! The gateway's configuration.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use wardgate_concurrency::Config as Concurrency;
+use wardgate_domain::duration;
 use wardgate_edge::{AuthConfig, BodyLimits, ConnectionLimits, ListenerLimits};
+use wardgate_rpc::client::LONGEST_APPEND;
 use wardgate_store::DatabaseSettings;
 
 use crate::connect::SignInConfig;
+use crate::trail::APPEND_LIMIT;
 use crate::{Error, ScopesConfig};
 
 /// The gateway's configuration.
@@ -49,6 +53,10 @@ pub struct Config {
     /// How many requests are worked on at once, and how many wait for their turn.
     #[serde(default)]
     pub concurrency: Concurrency,
+    /// How long a call waits for its record before it is refused, unless appends were measured to be slower; default
+    /// 800 ms, at most five seconds.
+    #[serde(with = "duration", default = "default_append_limit")]
+    pub append_limit: Duration,
     /// Which scopes of a token operations need.
     #[serde(default)]
     pub scopes: ScopesConfig,
@@ -61,6 +69,10 @@ pub struct Config {
     /// How browsers' users are signed in, who let sources act in their name. None: nobody can.
     #[serde(default)]
     pub sign_in: Option<SignInConfig>,
+}
+
+fn default_append_limit() -> Duration {
+    APPEND_LIMIT
 }
 
 fn default_listen() -> SocketAddr {
@@ -152,6 +164,13 @@ impl Config {
                     "gateway.authorization_server_metadata: `{url}` is not the URL of a document, like https://id.example/.well-known/oauth-authorization-server"
                 ));
             }
+        }
+        if self.append_limit.is_zero() || self.append_limit > LONGEST_APPEND {
+            return wrong(format!(
+                "gateway.append_limit: `{}` is not between 1ms and {}",
+                duration::show(self.append_limit),
+                duration::show(LONGEST_APPEND)
+            ));
         }
         if let Err(error) = self.concurrency.validate() {
             return wrong(format!("gateway.{error}"));

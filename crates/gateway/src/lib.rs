@@ -197,7 +197,12 @@ impl Gateway {
             ("audit", neighbours.audit.readiness.clone()),
         ];
         let limiter = Limiter::new("gateway", config.concurrency);
-        let trail = Trail::new(neighbours.audit, limiter.clone(), ambient.clone());
+        let trail = Trail::new(
+            neighbours.audit,
+            config.append_limit,
+            limiter.clone(),
+            ambient.clone(),
+        );
         let trail = Arc::new(trail);
         let refusals = Arc::new(Refusals::default());
         let recorder = refusals::record(Arc::clone(&refusals), Arc::clone(&trail), ambient.clone());

@@ -11,12 +11,13 @@ use wardgate_rpc::{Neighbour, Readiness};
 
 use crate::stages::stage;
 
-/// An append that took longer has failed: with no durable record a call ends within a second. Where appends were measured
-/// to be slower, [`AuditClient`] waits longer.
-const LIMIT: Duration = Duration::from_millis(800);
+/// An append that took longer has failed, unless the configuration says otherwise: with no durable record a call ends
+/// within a second. Where appends were measured to be slower, [`AuditClient`] waits longer.
+pub(crate) const APPEND_LIMIT: Duration = Duration::from_millis(800);
 /// A failure that came sooner leaves time for one more attempt within the same limit.
 const SOON: Duration = Duration::from_millis(400);
-const _: () = assert!(SOON.as_millis() < LIMIT.as_millis() && LIMIT.as_millis() < 1_000);
+const _: () =
+    assert!(SOON.as_millis() < APPEND_LIMIT.as_millis() && APPEND_LIMIT.as_millis() < 1_000);
 
 /// How a call stands on the record, so that its answer may leave.
 #[derive(Debug, Clone, Copy)]
@@ -48,9 +49,14 @@ pub(crate) struct Trail {
 }
 
 impl Trail {
-    pub(crate) fn new(audit: Neighbour, limiter: Limiter, ambient: Ambient) -> Self {
+    pub(crate) fn new(
+        audit: Neighbour,
+        limit: Duration,
+        limiter: Limiter,
+        ambient: Ambient,
+    ) -> Self {
         Self {
-            audit: AuditClient::new(audit.link, LIMIT),
+            audit: AuditClient::new(audit.link, limit),
             readiness: audit.readiness,
             limiter,
             ambient,

@@ -18,7 +18,7 @@ use crate::{LatencyLimit, Link};
 
 /// The longest that an append is waited for, however slow the store was measured. Longer than the service itself waits
 /// for its store.
-const LONGEST_APPEND: Duration = Duration::from_secs(5);
+pub const LONGEST_APPEND: Duration = Duration::from_secs(5);
 
 /// Appends to the record and reads it.
 #[derive(Debug, Clone)]

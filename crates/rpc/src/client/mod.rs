@@ -20,7 +20,9 @@ use wardgate_telemetry::trace_context;
 use crate::methods::Repeatable;
 use crate::{deadline, reason_of};
 
-pub use audit::{AuditClient, AuditFilter, QueriedRecord, RecordDamage, StoredRecord};
+pub use audit::{
+    AuditClient, AuditFilter, LONGEST_APPEND, QueriedRecord, RecordDamage, StoredRecord,
+};
 pub use connections::{
     Connect, Connection, ConnectionDescription, FinishConnection, Person, RemoveConnections,
     StartConnection, StartedConnection,
