@@ -55,7 +55,7 @@ impl Config {
     }
 
     /// Checks what the types cannot say.
-    pub(crate) fn validate(&self) -> Result<(), Error> {
+    pub fn validate(&self) -> Result<(), Error> {
         if self.write_limit.is_zero() || self.write_limit > LONGEST_WRITE {
             return Err(Error::WriteLimit {
                 given: duration::show(self.write_limit),

@@ -111,6 +111,7 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
         let up = UpSettings::read(settings, &DataDir::at(Path::new("data")))?;
         check_gateway(settings, &up.gateway)?;
         at(settings, "policy", up.policy.validate())?;
+        at(settings, "audit", up.audit.validate())?;
     } else {
         check_services(settings)?;
     }
@@ -177,7 +178,8 @@ fn check_services(settings: &Settings) -> Result<(), Failure> {
         settings.unwired::<wardgate_tool_runner::Config>("tool_runner", |_| {})?;
     }
     if settings.has("audit") {
-        settings.unwired::<wardgate_audit::Config>("audit", |_| {})?;
+        let audit: wardgate_audit::Config = settings.unwired("audit", |_| {})?;
+        at(settings, "audit", audit.validate())?;
     }
     if settings.has("agent.links") {
         let (_, wiring): (wardgate_agent::Config, AgentWiring) = settings.service("agent")?;
