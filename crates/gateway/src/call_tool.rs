@@ -9,7 +9,9 @@ use bytes::Bytes;
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use tracing::Span;
-use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Status, ToolFacts};
+use wardgate_domain::{
+    AgentRefusal, CallFacts, CallId, Caller, Digest, Outcome, Status, ToolFacts,
+};
 use wardgate_edge::CallerToken;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
@@ -37,6 +39,8 @@ pub(crate) struct ToolCall {
     pub(crate) protocol: &'static str,
     pub(crate) token: CallerToken,
     pub(crate) idempotency_key: Option<String>,
+    /// Why the agent that sends it does not make it. Such a call is put on record and never runs.
+    pub(crate) agent_refusal: Option<AgentRefusal>,
     /// The headers that repeat arguments; none where there are no such.
     pub(crate) repeated: Option<HeaderMap>,
     /// The name the client asked for.
@@ -62,6 +66,8 @@ impl PackedCall {
             protocol: version.as_str(),
             token,
             idempotency_key: self.idempotency_key,
+            // A call that waits for its client was to run.
+            agent_refusal: None,
             repeated: None,
             name: self.name,
             arguments: self.arguments.into(),
@@ -132,6 +138,10 @@ impl Work for ToolCall {
         let (ip, name, arguments) = (asker.client_ip.clone(), &self.name, &self.arguments);
         let facts = CallFacts::arriving(call_id, &asker.caller, ip, self.protocol, name, arguments);
         (facts, span)
+    }
+
+    fn agent_refusal(&self) -> Option<AgentRefusal> {
+        self.agent_refusal
     }
 
     fn find(&self, catalogue: &Index, view: &View) -> Option<Arc<Tool>> {

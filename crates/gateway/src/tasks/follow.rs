@@ -221,7 +221,7 @@ impl Who {
     }
 
     async fn look(&self, look: Look) -> Seen {
-        let Ok(slot) = self.gateway.enter(&self.caller).await else {
+        let Ok(slot) = self.gateway.wait_for_slot(&self.caller).await else {
             return Seen::Unseen;
         };
         let asker = Asker {
