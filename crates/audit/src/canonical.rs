@@ -441,7 +441,7 @@ impl<'a> CallRecord<'a> {
 
 /// What of a record stands in the columns that queries filter on.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Columns {
+pub(crate) struct IndexedColumns {
     pub(crate) event: String,
     pub(crate) time: i64,
     pub(crate) call_id: Option<String>,
@@ -450,7 +450,7 @@ pub(crate) struct Columns {
     pub(crate) status: Option<String>,
 }
 
-wardgate_store::from_row!(Columns {
+wardgate_store::from_row!(IndexedColumns {
     event,
     time,
     call_id,
@@ -459,7 +459,7 @@ wardgate_store::from_row!(Columns {
     status
 });
 
-impl Columns {
+impl IndexedColumns {
     /// What they hold where nobody changed `canonical`; none of bytes that are no record. Of an event that only a newer
     /// program knows, `stored` says what it has besides the event and its time.
     pub(crate) fn of(canonical: &[u8], stored: &Self) -> Option<Self> {

@@ -10,9 +10,8 @@ use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use tracing::Span;
 use wardgate_domain::{
-    AgentRefusal, CallFacts, CallId, Caller, Digest, Outcome, Status, ToolFacts,
+    AgentRefusal, BearerToken, CallFacts, CallId, Caller, Digest, Outcome, Status, ToolFacts,
 };
-use wardgate_edge::CallerToken;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
     CallError, CallEvent, CallTool, DroppedColumns, InputRequired, Interaction, ResultFacts,
@@ -37,7 +36,6 @@ use crate::view::View;
 pub(crate) struct ToolCall {
     /// The version, or the name of the plain endpoint, for the record.
     pub(crate) protocol: &'static str,
-    pub(crate) token: CallerToken,
     pub(crate) idempotency_key: Option<String>,
     /// Why the agent that sends it does not make it. Such a call is put on record and never runs.
     pub(crate) agent_refusal: Option<AgentRefusal>,
@@ -60,11 +58,10 @@ pub(crate) struct PackedCall {
 }
 
 impl PackedCall {
-    /// The call, for whoever has `token` now.
-    pub(crate) fn unpack(self, token: CallerToken, version: Version) -> ToolCall {
+    /// The call.
+    pub(crate) fn unpack(self, version: Version) -> ToolCall {
         ToolCall {
             protocol: version.as_str(),
-            token,
             idempotency_key: self.idempotency_key,
             // A call that waits for its client was to run.
             agent_refusal: None,
@@ -197,7 +194,12 @@ impl Work for ToolCall {
                 besides: story.dialogue.besides(),
                 is_legacy: story.dialogue.is_legacy(),
             },
-            caller_token: call.token.expose().filter(|_| tool.needs_caller_token),
+            caller_token: story
+                .asker
+                .caller
+                .token()
+                .map(BearerToken::expose)
+                .filter(|_| tool.needs_caller_token),
             // The tool-runner ends the work at the limit itself; this catches one that does not answer.
             limit: tool.time_limit + Duration::from_secs(1),
         });

@@ -80,7 +80,7 @@ pub(crate) struct Answer {
 
 /// Marks a response that says that there is no such thing.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OfUnknown;
+pub(crate) struct UnknownThing;
 
 /// What it consists of.
 #[derive(Debug)]
@@ -420,7 +420,7 @@ impl IntoResponse for Answer {
             }
         };
         if self.is_of_unknown {
-            response.extensions_mut().insert(OfUnknown);
+            response.extensions_mut().insert(UnknownThing);
         }
         if let Some(session) = self.session {
             response.headers_mut().insert(streamable::HEADER, session);

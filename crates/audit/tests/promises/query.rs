@@ -278,7 +278,7 @@ async fn executions_are_found_by_their_call_each_with_a_record_of_its_own(store:
     service.audit.append(&done, false).await.unwrap();
     let other = execution(&subject(), 1);
     service.runner.append(&other, false).await.unwrap();
-    assert_eq!(of_call(&service, &call).await, Vec::from_iter(0..10));
+    assert_eq!(of_call(&service, &call).await, (0..10).collect::<Vec<_>>());
     assert_eq!(store.records().await.len(), 11);
 }
 

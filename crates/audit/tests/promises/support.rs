@@ -8,7 +8,7 @@ use futures::TryStreamExt;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
 use tempfile::TempDir;
 use tokio::sync::watch;
-use wardgate_audit::{Callers, Config, MacKey, Reader};
+use wardgate_audit::{CallingProcesses, Config, MacKey, Reader};
 use wardgate_domain::{
     AdminChange, Ambient, CallFacts, CallId, Clock, ConversationKey, Digest, Event, MemoryAccess,
     MemoryMethod, Outcome, Record, RefusalCount, Refusals, Status, SystemEntropy, Timestamp,
@@ -180,11 +180,17 @@ pub(crate) struct TestService {
 
 impl TestService {
     pub(crate) async fn start(url: &str, ambient: Ambient, unknown_after: u64) -> Self {
-        Self::start_for(Callers::OtherProcesses, url, ambient, unknown_after).await
+        Self::start_for(
+            CallingProcesses::OtherProcesses,
+            url,
+            ambient,
+            unknown_after,
+        )
+        .await
     }
 
     pub(crate) async fn start_for(
-        callers: Callers,
+        callers: CallingProcesses,
         url: &str,
         ambient: Ambient,
         unknown_after: u64,

@@ -26,7 +26,6 @@ use metrics::{counter, histogram};
 use serde_json::value::RawValue;
 use wardgate_concurrency::Slot;
 use wardgate_domain::{Caller, Digest, MemoryMethod};
-use wardgate_edge::CallerToken;
 use wardgate_telemetry::names;
 
 use crate::Gateway;
@@ -482,7 +481,6 @@ fn tool_call(
     };
     Ok(ToolCall {
         protocol: post.protocol(version),
-        token: CallerToken::of(&post.headers),
         idempotency_key: idempotency::key_of(meta, &post.headers)?,
         agent_refusal: meta.agent_refusal()?,
         // Only there are transport headers.
