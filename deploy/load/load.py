@@ -130,7 +130,12 @@ class System:
         sections = {
             "telemetry": {"log": "warn"},
             "gateway": section(
-                "gateway", auth={"issuers": [issuer]}, links=links, session_key_file="keys/session.key", store=self.database
+                "gateway",
+                auth={"issuers": [issuer]},
+                limits={"requests_per_minute": 10_000_000},
+                links=links,
+                session_key_file="keys/session.key",
+                store=self.database,
             ),
             # Long enough for the permits that were made for ghz.
             "policy": section(

@@ -191,6 +191,15 @@ async fn what_the_agent_offers_is_what_the_caller_may_call() {
             .iter()
             .any(|record| record["tool"] == "get_medical_records")
     );
+    // That it asked is on record against the person for whom it did, as a violation.
+    let refused: Vec<_> = records
+        .iter()
+        .filter(|record| record["reason"] == "not_available")
+        .collect();
+    assert_eq!(refused.len(), 1, "{records:?}");
+    assert_eq!(refused[0]["violation"], true);
+    assert_eq!(refused[0]["requested_tool"], "get_patient_records");
+    assert_eq!(refused[0]["status"], "denied");
 }
 
 /// The tools that the model was offered last, by their own names.

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use wardgate_testkit::{System, TestApp};
 
-use super::upstream::{doctor, gateway};
+use super::upstream::{doctor, gateway_with};
 
 const REQUESTS: u64 = 10_000;
 const AT_ONCE: usize = 32;
@@ -393,7 +393,9 @@ async fn session(app: &TestApp, url: &str, token: &str) -> String {
 #[tokio::test]
 async fn of_what_a_client_sends_its_message_arrives_byte_for_byte_and_nothing_else() {
     let (server, url) = Server::start().await;
-    let app = gateway(&url).await;
+    // All of them are one caller's.
+    let unbounded = [("WARDGATE_GATEWAY__LIMITS__REQUESTS_PER_MINUTE", "1000000")];
+    let app = gateway_with(&url, &unbounded).await;
     let token = doctor(&app);
     let url = format!("{}/mcp/upstream/clinic", app.client().base());
     let session = session(&app, &url, &token).await;

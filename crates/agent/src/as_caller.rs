@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
+use wardgate_domain::AgentRefusal;
 use wardgate_telemetry::names;
 
 use crate::functions::result_text;
@@ -112,6 +113,18 @@ impl GatewayClient for AsCaller {
         key: &'a str,
     ) -> BoxFuture<'a, Result<ToolAnswer, GatewayFailure>> {
         self.run(tool, arguments, key).boxed()
+    }
+
+    fn record_refused<'a>(
+        &'a self,
+        tool: &'a str,
+        refusal: AgentRefusal,
+    ) -> BoxFuture<'a, Result<(), GatewayFailure>> {
+        async move {
+            let recorded = self.gateway.record_refused(&self.token, tool, refusal);
+            Ok(recorded.await?)
+        }
+        .boxed()
     }
 
     fn memory<'a>(

@@ -9,6 +9,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep};
+use wardgate_domain::AgentRefusal;
 
 use crate::seam::{GatewayClient, GatewayFailure, GatewayTool, ToolAnswer};
 
@@ -71,6 +72,15 @@ impl GatewayClient for Patient {
         key: &'a str,
     ) -> BoxFuture<'a, Result<ToolAnswer, GatewayFailure>> {
         self.ask(move || self.gateway.call(tool, arguments, key))
+            .boxed()
+    }
+
+    fn record_refused<'a>(
+        &'a self,
+        tool: &'a str,
+        refusal: AgentRefusal,
+    ) -> BoxFuture<'a, Result<(), GatewayFailure>> {
+        self.ask(move || self.gateway.record_refused(tool, refusal))
             .boxed()
     }
 

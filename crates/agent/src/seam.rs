@@ -8,6 +8,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use wardgate_arguments::InputSchema;
+use wardgate_domain::AgentRefusal;
 
 use crate::model::{Function, ModelError, ModelEvent, ModelRequest, ModelStream};
 
@@ -59,6 +60,13 @@ pub(crate) trait GatewayClient: Send + Sync {
         arguments: &'a Map<String, Value>,
         key: &'a str,
     ) -> BoxFuture<'a, Result<ToolAnswer, GatewayFailure>>;
+
+    /// Puts on record that a call of `tool` is not made, and why.
+    fn record_refused<'a>(
+        &'a self,
+        tool: &'a str,
+        refusal: AgentRefusal,
+    ) -> BoxFuture<'a, Result<(), GatewayFailure>>;
 
     /// A `memory/…` method.
     fn memory<'a>(

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use wardgate_audit::{Callers, Config, MacKey};
+use wardgate_audit::{CallingProcesses, Config, MacKey};
 use wardgate_domain::{Ambient, CallFacts, CallId, Digest, Event, Outcome, Record, Status};
 use wardgate_rpc::client::AuditClient;
 use wardgate_rpc::{Peer, link};
@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let service = wardgate_audit::service(
             config,
             MacKey::from_bytes(&ambient.random()),
-            Callers::ThisProcess,
+            CallingProcesses::ThisProcess,
             ambient.clone(),
         );
         let audit = link::local(service.await?, Peer::Gateway).link;

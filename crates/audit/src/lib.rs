@@ -28,7 +28,7 @@ mod writer;
 pub use config::Config;
 pub use error::Error;
 pub use mac::MacKey;
-pub use ownership::Callers;
+pub use ownership::CallingProcesses;
 pub use reader::Reader;
 pub use service::service;
 pub use store::LAYOUT;

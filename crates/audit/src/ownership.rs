@@ -7,7 +7,7 @@ use crate::store::Address;
 
 /// The processes whose calls are recorded by an audit service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Callers {
+pub enum CallingProcesses {
     /// Only the process of the service itself: its calls end with it.
     ThisProcess,
     /// Other processes too, which may outlive the service.

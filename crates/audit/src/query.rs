@@ -8,7 +8,7 @@ use wardgate_proto::audit::v1 as pb;
 use wardgate_rpc::client::{AuditFilter, QueriedRecord, RecordDamage};
 
 use crate::Error;
-use crate::store::{Page, Position, Reader, Records};
+use crate::store::{Page, Reader, RecordPage, RecordPosition};
 
 /// Records read at once.
 const PAGE: u64 = 256;
@@ -155,7 +155,7 @@ fn missing(range: Range<u64>) -> QueriedRecord {
 /// What a reading has still to look at.
 struct Rest {
     range: Range<u64>,
-    after: Option<Position>,
+    after: Option<RecordPosition>,
     limit: u64,
 }
 
@@ -164,7 +164,7 @@ impl Rest {
         let (end, after) = match (filter.before_time, filter.before_sequence) {
             (Some(time), before) => {
                 let sequence = before.unwrap_or(0);
-                (size, Some(Position { time, sequence }))
+                (size, Some(RecordPosition { time, sequence }))
             }
             (None, before) => (before.map_or(size, |end| end.min(size)), None),
         };
@@ -190,7 +190,7 @@ impl Rest {
         &mut self,
         filter: &Filter,
         page: &Page,
-        read: Records,
+        read: RecordPage,
         found: &mut Vec<QueriedRecord>,
     ) {
         let count = read.records.len() as u64;

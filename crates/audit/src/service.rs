@@ -15,7 +15,7 @@ use wardgate_rpc::client::QueriedRecord;
 use crate::canonical::Entry;
 use crate::closing::Closing;
 use crate::growth::Growth;
-use crate::ownership::{Callers, StoreLock};
+use crate::ownership::{CallingProcesses, StoreLock};
 use crate::query::{self, Filter};
 use crate::store::{self, Address, Reader};
 use crate::writer::{self, Appends};
@@ -26,7 +26,7 @@ use crate::{Config, Error, MacKey};
 pub async fn service(
     config: Config,
     mac_key: MacKey,
-    callers: Callers,
+    callers: CallingProcesses,
     ambient: Ambient,
 ) -> Result<Service<AuditServiceServer<impl AuditService>>, Error> {
     config.validate()?;
@@ -43,7 +43,7 @@ pub async fn service(
         ambient,
         after: Duration::from_secs(config.unknown_after_seconds),
     };
-    let is_sole_owner = is_alone && callers == Callers::ThisProcess;
+    let is_sole_owner = is_alone && callers == CallingProcesses::ThisProcess;
     closing.close_left_open(&address, is_sole_owner).await?;
     lock.share();
     let growth = Growth {

@@ -11,6 +11,7 @@
 //! only from an acknowledged append. What comes over the wire becomes a type of this crate by
 //! `TryFrom`, and that conversion is the only place where it is validated.
 
+mod agent_refusal;
 mod ambient;
 mod caller;
 mod conversation;
@@ -32,6 +33,7 @@ mod uri_template;
 pub mod variable;
 mod wire;
 
+pub use agent_refusal::AgentRefusal;
 pub use ambient::{Ambient, Clock, Entropy, SystemClock, SystemEntropy};
 pub use caller::{AttributeValue, BearerToken, Caller, CallerClaims, person};
 pub use conversation::{

@@ -21,8 +21,7 @@ mod origins;
 
 pub use admission::Admission;
 pub use auth::{
-    AuthConfig, Authenticator, CallerToken, IssuerConfig, JwksSource, Scopes, TokenRefusal,
-    TokenType, Verified,
+    AuthConfig, Authenticator, IssuerConfig, JwksSource, Scopes, TokenRefusal, TokenType, Verified,
 };
 pub use body::{BodyLimits, BodyRefusal, drain, is_json, read};
 pub use cors::Grants;

@@ -9,8 +9,9 @@ use bytes::Bytes;
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use tracing::Span;
-use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Status, ToolFacts};
-use wardgate_edge::CallerToken;
+use wardgate_domain::{
+    AgentRefusal, BearerToken, CallFacts, CallId, Caller, Digest, Outcome, Status, ToolFacts,
+};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
     CallError, CallEvent, CallTool, DroppedColumns, InputRequired, Interaction, ResultFacts,
@@ -35,8 +36,9 @@ use crate::view::View;
 pub(crate) struct ToolCall {
     /// The version, or the name of the plain endpoint, for the record.
     pub(crate) protocol: &'static str,
-    pub(crate) token: CallerToken,
     pub(crate) idempotency_key: Option<String>,
+    /// Why the agent that sends it does not make it. Such a call is put on record and never runs.
+    pub(crate) agent_refusal: Option<AgentRefusal>,
     /// The headers that repeat arguments; none where there are no such.
     pub(crate) repeated: Option<HeaderMap>,
     /// The name the client asked for.
@@ -56,12 +58,13 @@ pub(crate) struct PackedCall {
 }
 
 impl PackedCall {
-    /// The call, for whoever has `token` now.
-    pub(crate) fn unpack(self, token: CallerToken, version: Version) -> ToolCall {
+    /// The call.
+    pub(crate) fn unpack(self, version: Version) -> ToolCall {
         ToolCall {
             protocol: version.as_str(),
-            token,
             idempotency_key: self.idempotency_key,
+            // A call that waits for its client was to run.
+            agent_refusal: None,
             repeated: None,
             name: self.name,
             arguments: self.arguments.into(),
@@ -134,6 +137,10 @@ impl Work for ToolCall {
         (facts, span)
     }
 
+    fn agent_refusal(&self) -> Option<AgentRefusal> {
+        self.agent_refusal
+    }
+
     fn find(&self, catalogue: &Index, view: &View) -> Option<Arc<Tool>> {
         view.tool(catalogue, &self.name).cloned()
     }
@@ -187,7 +194,12 @@ impl Work for ToolCall {
                 besides: story.dialogue.besides(),
                 is_legacy: story.dialogue.is_legacy(),
             },
-            caller_token: call.token.expose().filter(|_| tool.needs_caller_token),
+            caller_token: story
+                .asker
+                .caller
+                .token()
+                .map(BearerToken::expose)
+                .filter(|_| tool.needs_caller_token),
             // The tool-runner ends the work at the limit itself; this catches one that does not answer.
             limit: tool.time_limit + Duration::from_secs(1),
         });

@@ -97,6 +97,9 @@ pub struct Limits {
     pub listener: ListenerLimits,
     /// Open streams of changes, never more than half of `connections`: calls must get through.
     pub streams: usize,
+    /// Requests that one caller may make at once, and in each minute. Sessions, pings, cancellations, answers and streams
+    /// that only listen are not counted.
+    pub requests_per_minute: u32,
 }
 
 impl Default for Limits {
@@ -109,6 +112,7 @@ impl Default for Limits {
             connections: 4_096,
             listener: ListenerLimits::default(),
             streams: 2_048,
+            requests_per_minute: 6_000,
         }
     }
 }
@@ -171,6 +175,9 @@ impl Config {
                 duration::show(self.append_limit),
                 duration::show(LONGEST_APPEND)
             ));
+        }
+        if self.limits.requests_per_minute == 0 {
+            return wrong("gateway.limits.requests_per_minute must be at least 1".to_owned());
         }
         if let Err(error) = self.concurrency.validate() {
             return wrong(format!("gateway.{error}"));

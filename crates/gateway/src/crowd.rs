@@ -17,8 +17,15 @@ use crate::reply::RpcError;
 pub(crate) const NEIGHBOUR_PAUSE: Duration = Duration::from_secs(1);
 
 impl Gateway {
-    /// A place for a request of `caller`, after a short wait at most.
+    /// A place for a request of `caller`, after a short wait at most, if the caller may make one more now.
     pub(crate) async fn enter(&self, caller: &Caller) -> Result<Slot, RpcError> {
+        let spent = self.request_budgets.spend(caller.person());
+        spent.map_err(RpcError::too_many_requests)?;
+        self.wait_for_slot(caller).await
+    }
+
+    /// A place for what the gateway does for `caller` by itself, after a short wait at most.
+    pub(crate) async fn wait_for_slot(&self, caller: &Caller) -> Result<Slot, RpcError> {
         let entered = self.limiter().enter(caller.tenant(), caller.subject());
         entered
             .await

@@ -14,9 +14,11 @@
 //! or in the store that all replicas share, and the rest (verified tokens, permits, the catalogue) can be lost at any
 //! moment.
 
+mod answer_pace;
 mod asked;
 mod authority;
 mod call_tool;
+mod caller_budgets;
 mod catalogue;
 mod config;
 mod connect;
@@ -65,6 +67,7 @@ pub use session::SessionKey;
 pub use store::LAYOUT;
 
 use authority::Authority;
+use caller_budgets::CallerBudgets;
 use catalogue::Catalogue;
 use connect::SignIn;
 use listen::{Changes, Conversations, Listeners, Places, Subscriptions};
@@ -135,6 +138,8 @@ pub struct Gateway {
     memory: Option<MemoryClient>,
     trail: Arc<Trail>,
     refusals: Arc<Refusals>,
+    /// Requests that each caller may still make.
+    request_budgets: CallerBudgets,
     /// Lets requests in, as many as can be worked on.
     limiter: Limiter,
     /// Calls under way, whether or not their client still waits.
@@ -224,6 +229,7 @@ impl Gateway {
             relay: Relay::new()?,
             _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),
             public_url,
+            request_budgets: CallerBudgets::per_minute(config.limits.requests_per_minute),
             config,
             origins,
             sign_in,

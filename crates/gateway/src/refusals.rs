@@ -4,17 +4,17 @@
 //! A durable record for each would let a flood of bad tokens, or one caller, buy unbounded disk flushes and fill the
 //! record; no record at all would hide the flood.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use metrics::counter;
-use tokio::time::Instant;
 use wardgate_domain::{
-    Ambient, CallFacts, Event, RefusalCount, Refusals as Window, Status, Timestamp,
+    Ambient, CallFacts, Event, RefusalCount, Refusals as Window, Status, Timestamp, person,
 };
 use wardgate_telemetry::names;
 
+use crate::caller_budgets::CallerBudgets;
 use crate::trail::Trail;
 
 /// Kinds counted apart in one window; what comes on top is counted together.
@@ -23,40 +23,22 @@ const KINDS: usize = 256;
 /// Reason, address, subject.
 type Kind = (&'static str, String, String);
 
-/// Refused calls of one caller that have records of their own at once, before a rate of one a second applies.
-const BURST: u32 = 60;
-
-/// Callers whose refused calls are told apart. Beyond that, callers who have been refused nothing lately make room.
-const CALLERS: usize = 4_096;
+/// Refused calls of one caller that have records of their own, at once and in each minute.
+const RECORDED_PER_MINUTE: u32 = 60;
 
 /// Counts refused requests.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Refusals {
     counts: Mutex<Counts>,
-    budgets: Mutex<HashMap<CallerKey, RefusalBudget>>,
+    record_budgets: CallerBudgets,
 }
 
-/// Issuer, tenant and subject.
-type CallerKey = (String, String, String);
-
-/// The refused calls of one caller that may still have records of their own: [`BURST`], filled up by one a second.
-#[derive(Debug)]
-struct RefusalBudget {
-    /// When it is full again.
-    full_at: Instant,
-}
-
-impl RefusalBudget {
-    const REFILL: Duration = Duration::from_secs(1);
-
-    /// Whether one more refused call has a record of its own.
-    fn takes(&mut self, now: Instant) -> bool {
-        let full_at = self.full_at.max(now) + Self::REFILL;
-        let takes = full_at <= now + Self::REFILL * BURST;
-        if takes {
-            self.full_at = full_at;
+impl Default for Refusals {
+    fn default() -> Self {
+        Self {
+            counts: Mutex::default(),
+            record_budgets: CallerBudgets::per_minute(RECORDED_PER_MINUTE),
         }
-        takes
     }
 }
 
@@ -96,25 +78,12 @@ impl Refusals {
                 return false;
             }
         };
-        let (issuer, tenant, subject) = (&call.issuer, &call.tenant, &call.subject);
-        let caller = (issuer.clone(), tenant.clone(), subject.clone());
-        let takes = {
-            let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
-            let now = Instant::now();
-            if budgets.len() >= CALLERS {
-                budgets.retain(|_, budget| budget.full_at > now);
-            }
-            let is_full = budgets.len() >= CALLERS && !budgets.contains_key(&caller);
-            !is_full
-                && budgets
-                    .entry(caller)
-                    .or_insert(RefusalBudget { full_at: now })
-                    .takes(now)
-        };
-        if !takes {
+        let caller = person(&call.tenant, &call.issuer, &call.subject);
+        let is_spent = self.record_budgets.spend(caller).is_err();
+        if is_spent {
             self.count(reason, &call.client_ip, &call.subject);
         }
-        !takes
+        is_spent
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -200,7 +169,7 @@ mod tests {
             let folded = (0..calls).filter(|_| refusals.folds(&call, Status::Denied));
             calls - u32::try_from(folded.count()).unwrap()
         };
-        assert_eq!(recorded(1_000, "mallory"), BURST);
+        assert_eq!(recorded(1_000, "mallory"), RECORDED_PER_MINUTE);
         assert_eq!(recorded(5, "ada"), 5, "others are not concerned");
         tokio::time::advance(Duration::from_secs(10)).await;
         assert_eq!(recorded(1_000, "mallory"), 10);
@@ -215,17 +184,5 @@ mod tests {
         assert_eq!(counted, 2_000 - 70, "none is lost");
         let kind = ("denied", "192.0.2.7".to_owned(), "mallory".to_owned());
         assert_eq!(refusals.counts().by_kind.keys().next(), Some(&kind));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn however_many_callers_there_are_the_budgets_are_bounded() {
-        let refusals = Refusals::default();
-        for number in 0..CALLERS + 10 {
-            refusals.folds(&call(&number.to_string()), Status::UnknownTool);
-        }
-        assert_eq!(refusals.budgets.lock().unwrap().len(), CALLERS);
-        tokio::time::advance(RefusalBudget::REFILL).await;
-        assert!(!refusals.folds(&call("late"), Status::UnknownTool));
-        assert_eq!(refusals.budgets.lock().unwrap().len(), 1);
     }
 }

@@ -74,7 +74,13 @@ pub(crate) struct Answer {
     remedy: Option<Box<Remedy>>,
     /// `Mcp-Session-Id`, where a session begins.
     session: Option<HeaderValue>,
+    /// It says that there is no such thing.
+    is_of_unknown: bool,
 }
+
+/// Marks a response that says that there is no such thing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UnknownThing;
 
 /// What it consists of.
 #[derive(Debug)]
@@ -95,6 +101,7 @@ impl Answer {
             refused: Vec::new(),
             remedy: None,
             session: None,
+            is_of_unknown: false,
         }
     }
 
@@ -106,6 +113,7 @@ impl Answer {
             refused: Vec::new(),
             remedy: None,
             session: None,
+            is_of_unknown: false,
         }
     }
 
@@ -218,6 +226,7 @@ impl Answer {
             },
             remedy: error.remedy.clone(),
             session: None,
+            is_of_unknown: error.is_of_unknown,
         }
     }
 
@@ -358,6 +367,7 @@ impl Answer {
             refused,
             remedy: None,
             session: None,
+            is_of_unknown: false,
         }
     }
 
@@ -372,6 +382,11 @@ impl Answer {
             Content::Json(body) => Some(body),
             Content::Nothing | Content::Events(_) => None,
         }
+    }
+
+    /// Whether it says that there is no such thing, also where there is one that the caller may not know of.
+    pub(crate) fn is_of_unknown(&self) -> bool {
+        self.is_of_unknown
     }
 
     /// Why the message, or messages of the batch, were refused before they became a call.
@@ -404,6 +419,9 @@ impl IntoResponse for Answer {
                 (self.http, headers, stream).into_response()
             }
         };
+        if self.is_of_unknown {
+            response.extensions_mut().insert(UnknownThing);
+        }
         if let Some(session) = self.session {
             response.headers_mut().insert(streamable::HEADER, session);
         }

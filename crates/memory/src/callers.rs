@@ -19,14 +19,14 @@ const REMEMBERED: usize = 10_000;
 const REMEMBERED_FOR: Duration = Duration::from_secs(5);
 
 /// Callers by their tokens. Nobody's word but the policy service's is taken for who a caller is.
-pub(crate) struct Callers<R> {
+pub(crate) struct CallerCache<R> {
     rights: R,
     /// By the digest of the token, and until when.
     remembered: Cache<Digest, (Arc<Caller>, Timestamp)>,
     ambient: Ambient,
 }
 
-impl<R: Rights> Callers<R> {
+impl<R: Rights> CallerCache<R> {
     pub(crate) fn new(rights: R, ambient: Ambient) -> Self {
         Self {
             rights,

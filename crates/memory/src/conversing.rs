@@ -12,7 +12,7 @@ use wardgate_proto::memory::v1 as pb;
 use wardgate_telemetry::names;
 
 use crate::Error;
-use crate::callers::Callers;
+use crate::callers::CallerCache;
 use crate::config::Limits;
 use crate::erasure::{By, Erasure};
 use crate::owner::Owner;
@@ -29,7 +29,7 @@ const MAX_QUERY: usize = 512;
 const MAX_ADDRESS: usize = 64;
 
 pub(crate) struct Conversing<R> {
-    pub(crate) callers: Arc<Callers<R>>,
+    pub(crate) callers: Arc<CallerCache<R>>,
     pub(crate) store: Store,
     pub(crate) erasure: Arc<Erasure>,
     pub(crate) rights: R,

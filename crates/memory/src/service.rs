@@ -15,13 +15,13 @@ use wardgate_rpc::client::{AuditClient, PolicyClient};
 use wardgate_rpc::{Service, ServiceError};
 use wardgate_telemetry::names;
 
-use crate::callers::Callers;
+use crate::callers::CallerCache;
 use crate::conversing::{Conversing, at_most};
 use crate::erasure::{By, Erasure};
 use crate::keeping::Keeper;
 use crate::rights::Rights;
 use crate::store::{MAX_BATCH_BYTES, Store};
-use crate::subscribing::Subscribing;
+use crate::subscribing::SubscriptionMethods;
 use crate::watching::Watching;
 use crate::{Config, Error, MasterKey};
 
@@ -46,7 +46,7 @@ pub async fn service(
 
 pub(crate) struct Memory<R> {
     conversing: Conversing<R>,
-    subscribing: Subscribing<R>,
+    subscribing: SubscriptionMethods<R>,
     pub(crate) watching: Arc<Watching>,
     store: Store,
     erasure: Arc<Erasure>,
@@ -66,8 +66,8 @@ impl<R: Rights> Memory<R> {
         let limits = config.limits;
         let keeper = Keeper::start(config, store.clone(), erasure.clone(), ambient.clone()).await?;
         let watching = Watching::start(store.clone()).await;
-        let callers = Arc::new(Callers::new(rights.clone(), ambient.clone()));
-        let subscribing = Subscribing {
+        let callers = Arc::new(CallerCache::new(rights.clone(), ambient.clone()));
+        let subscribing = SubscriptionMethods {
             callers: Arc::clone(&callers),
             store: store.clone(),
             ambient: ambient.clone(),

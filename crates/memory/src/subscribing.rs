@@ -7,19 +7,19 @@ use wardgate_domain::{Ambient, Digest, InvalidMessage};
 use wardgate_proto::memory::v1 as pb;
 
 use crate::Error;
-use crate::callers::Callers;
+use crate::callers::CallerCache;
 use crate::conversing::id;
 use crate::owner::Owner;
 use crate::rights::Rights;
 use crate::store::Store;
 
-pub(crate) struct Subscribing<R> {
-    pub(crate) callers: Arc<Callers<R>>,
+pub(crate) struct SubscriptionMethods<R> {
+    pub(crate) callers: Arc<CallerCache<R>>,
     pub(crate) store: Store,
     pub(crate) ambient: Ambient,
 }
 
-impl<R: Rights> Subscribing<R> {
+impl<R: Rights> SubscriptionMethods<R> {
     pub(crate) async fn subscribe(
         &self,
         request: pb::SubscribeRequest,

@@ -194,7 +194,8 @@ pub const MEMORY_STORE_FAILURES: &str = "wardgate_memory_store_failures_total";
 
 /// Counter: turns by `finish`, as the last event of their stream says.
 pub const AGENT_TURNS: &str = "wardgate_agent_turns_total";
-/// Counter: calls of models that never came to a tool, by `reason`: `not_available`, `in_data`, arguments or repeated.
+/// Counter: calls of models that never came to a tool, by `reason`: `not_available`, `in_data`, unreadable, arguments,
+/// repeated, declined or `approval_changed`.
 pub const AGENT_REFUSED_CALLS: &str = "wardgate_agent_refused_calls_total";
 /// Counter: changed files of assistants by `outcome`, swapped or refused.
 pub const AGENT_RELOADS: &str = "wardgate_assistant_reloads_total";

@@ -58,7 +58,7 @@ pub(crate) struct Local {
 
 /// Starts every service in this process.
 pub(crate) async fn local(parts: Parts, ambient: &Ambient) -> Result<Local, Failure> {
-    let callers = wardgate_audit::Callers::ThisProcess;
+    let callers = wardgate_audit::CallingProcesses::ThisProcess;
     let audit = wardgate_audit::service(parts.audit, parts.mac_key, callers, ambient.clone());
     let audit = audit.await?;
     let policy =

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
+use wardgate_domain::AgentRefusal;
 use wardgate_edge::Door;
 
 use super::MCP_PATH;
@@ -132,6 +133,42 @@ pub(super) async fn call(
         Ok(result) => ended(&result),
         Err(GatewayError::Refused(fault)) if !fault.is_busy() => Ok(failed(*fault)),
         Err(error) => Err(error),
+    }
+}
+
+/// The longest name of a tool that is sent of a call that is not made, in characters. The record takes no longer one.
+const MAX_NAME: usize = 128;
+
+/// The reason that the gateway gives once such a call is on record.
+const ON_RECORD: &str = "refused_by_agent";
+
+/// Puts on record that a call of `tool` is not made. Its arguments are not sent: nothing runs with them, and they may be
+/// no JSON.
+pub(super) async fn record_refused(
+    door: &Door,
+    token: &BearerToken,
+    tool: &str,
+    refusal: AgentRefusal,
+) -> Result<(), GatewayError> {
+    let name: String = tool.chars().take(MAX_NAME).collect();
+    let mut params = Map::new();
+    params.insert("name".to_owned(), json!(name));
+    let request = Request {
+        path: MCP_PATH.to_owned(),
+        method: "tools/call",
+        name: Some(&name),
+        params,
+        arguments: None,
+        meta: &[(AgentRefusal::META, refusal.as_str())],
+        limit: super::TIME_LIMIT,
+    };
+    match exchange(door, token, request).await {
+        Err(GatewayError::Refused(fault)) if fault.data.reason.as_deref() == Some(ON_RECORD) => {
+            Ok(())
+        }
+        Err(error) => Err(error),
+        // The gateway answers such a call by an error.
+        Ok(_) => Err(GatewayError::Unreadable),
     }
 }
 

@@ -24,6 +24,7 @@ use std::time::Duration;
 use axum::Router;
 use serde_json::Value;
 use url::Url;
+use wardgate_domain::AgentRefusal;
 use wardgate_edge::Door;
 
 use crate::Error;
@@ -91,6 +92,16 @@ impl Gateway {
         call: &ToolCall<'_>,
     ) -> Result<CallOutcome, GatewayError> {
         call::call(&self.0.door, token, call).await
+    }
+
+    /// Puts on record that a call of `tool` which a model asked for is not made, and why.
+    pub(crate) async fn record_refused(
+        &self,
+        token: &BearerToken,
+        tool: &str,
+        refusal: AgentRefusal,
+    ) -> Result<(), GatewayError> {
+        call::record_refused(&self.0.door, token, tool, refusal).await
     }
 
     /// A `memory/…` method, and its result.

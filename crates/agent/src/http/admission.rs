@@ -13,7 +13,6 @@ use http::{Method, StatusCode};
 use metrics::counter;
 use tracing::Instrument;
 use wardgate_domain::Caller;
-use wardgate_edge::CallerToken;
 use wardgate_telemetry::{names, trace_context};
 
 use super::{Endpoints, GRANTS, Problem};
@@ -97,8 +96,8 @@ async fn admit(
     // It goes on to the gateway's `/mcp`, so it must be good there.
     let verified = here.admission.auth.verify_request(headers, &["/mcp"]);
     let caller = verified.await?.caller;
-    let token = CallerToken::of(headers);
-    let token = BearerToken::new(token.expose().unwrap_or_default())
+    let token = caller.token().map(wardgate_domain::BearerToken::expose);
+    let token = BearerToken::new(token.unwrap_or_default())
         .of_peer(request.extensions.get::<SocketAddr>().copied());
     // 3. The method.
     if request.method != method {

@@ -11,6 +11,7 @@ use futures::future::{self, BoxFuture};
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use wardgate_arguments::InputSchema;
+use wardgate_domain::AgentRefusal;
 
 use super::memory::FakeMemory;
 use crate::model::Function;
@@ -86,6 +87,9 @@ pub(crate) struct FakeGateway {
     /// Effects by idempotency key: what a tool that writes gave, once.
     effects: Mutex<BTreeMap<String, ToolAnswer>>,
     called: Mutex<Vec<(String, Value)>>,
+    refused: Mutex<Vec<(String, AgentRefusal)>>,
+    /// It cannot put refused calls on record.
+    records_nothing: Mutex<bool>,
     running: AtomicUsize,
     most_running: AtomicUsize,
     cancelled: AtomicUsize,
@@ -141,6 +145,16 @@ impl FakeGateway {
     /// The calls that were made, with their arguments.
     pub(crate) fn called(&self) -> Vec<(String, Value)> {
         self.called.lock().unwrap().clone()
+    }
+
+    /// The calls that are on record as not made.
+    pub(crate) fn refused(&self) -> Vec<(String, AgentRefusal)> {
+        self.refused.lock().unwrap().clone()
+    }
+
+    /// Takes no refused calls on record from here on.
+    pub(crate) fn record_nothing(&self) {
+        *self.records_nothing.lock().unwrap() = true;
     }
 
     /// How often something was written.
@@ -314,6 +328,22 @@ impl GatewayClient for FakeGateway {
             self.step().await;
             watch.1 = true;
             answer
+        }
+        .boxed()
+    }
+
+    fn record_refused<'a>(
+        &'a self,
+        tool: &'a str,
+        refusal: AgentRefusal,
+    ) -> BoxFuture<'a, Result<(), GatewayFailure>> {
+        async move {
+            if *self.records_nothing.lock().unwrap() {
+                return Err(GatewayFailure::Unreachable);
+            }
+            let mut refused = self.refused.lock().unwrap();
+            refused.push((tool.to_owned(), refusal));
+            Ok(())
         }
         .boxed()
     }

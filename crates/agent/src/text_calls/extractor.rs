@@ -63,7 +63,7 @@ enum Next {
     Text(usize),
     /// So many bytes that are none.
     Passed(usize, Passed),
-    /// One character of text, with which a call begins that cannot be read.
+    /// So many bytes of text, with which a call begins that cannot be read.
     Unreadable(usize, UnreadableCall),
     /// Only more text can tell.
     Undecided,
@@ -345,7 +345,13 @@ impl Extractor {
             }
         };
         let reached = match found {
-            Ok(found) if found.calls.is_empty() => return Next::Text(cursor.at()),
+            Ok(found) if found.calls.is_empty() => {
+                let length = cursor.at();
+                return match self.unreadable(&rest[..length], length, false) {
+                    Some(unreadable) => Next::Unreadable(length, unreadable),
+                    None => Next::Text(length),
+                };
+            }
             Ok(found) => return Next::Passed(cursor.at(), Passed::Found(found)),
             Err(Stop::Incomplete) if window == rest.len() => return Next::Undecided,
             Err(Stop::Incomplete) => window,

@@ -58,6 +58,30 @@ pub(super) fn calls(value: &Json) -> Option<Vec<Shaped>> {
     }
 }
 
+/// Whether a value has the shape of a call, or of several, and the name of one is `null` or empty.
+pub(super) fn lacks_name(value: &Json) -> bool {
+    if let Json::List(items) = value {
+        return items.iter().any(lacks_name);
+    }
+    for several in ["tool_calls", "tool_uses"] {
+        if let Some(several @ Json::List(_)) = value.member(several) {
+            return lacks_name(several);
+        }
+    }
+    for wrapper in ["function", "function_call", "tool_call"] {
+        if let Some(inner @ Json::Object(_)) = value.member(wrapper) {
+            return lacks_name(inner);
+        }
+    }
+    let is_none =
+        |name: &Json| name.is_null() || name.as_text().is_some_and(|name| name.trim().is_empty());
+    SHAPES.iter().any(|(key, places)| {
+        let given = places.iter().find_map(|place| value.member(place));
+        value.member(key).is_some_and(is_none)
+            && given.is_some_and(|given| arguments(given).is_some() && !is_definition(value, given))
+    })
+}
+
 fn call(object: &Json) -> Option<Shaped> {
     let (name, places) = SHAPES.iter().find_map(|(key, places)| {
         let name = object.member(key)?.as_text()?;

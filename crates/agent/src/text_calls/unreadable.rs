@@ -2,6 +2,7 @@
 
 use super::cursor::is_in_name;
 use super::json;
+use super::shape;
 use super::template::CallFormat;
 
 /// How much of what was written the model is shown again.
@@ -89,22 +90,13 @@ fn after_token(text: &str, format: Option<&CallFormat>) -> Option<UnreadableCall
     })
 }
 
-/// JSON of a call whose name is `null` or empty.
+/// JSON of a call whose name is `null` or empty, or of several calls one of which is such.
 fn nameless(text: &str) -> Option<UnreadableCall> {
-    if !text.starts_with('{') {
+    if !text.starts_with(['{', '[']) {
         return None;
     }
     let (value, length) = json::value_at_start(text)?;
-    let value = match value.member("function") {
-        Some(inner) => inner,
-        None => &value,
-    };
-    let name = value.member("name")?;
-    let has_arguments = ["arguments", "parameters"]
-        .into_iter()
-        .any(|key| value.member(key).is_some());
-    let is_none = name.is_null() || name.as_text().is_some_and(|name| name.trim().is_empty());
-    (is_none && has_arguments).then(|| UnreadableCall {
+    shape::lacks_name(&value).then(|| UnreadableCall {
         name: "null".to_owned(),
         written: shown(&text[..length]),
     })

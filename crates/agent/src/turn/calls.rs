@@ -16,7 +16,7 @@ use futures::stream;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
-use wardgate_domain::Digest;
+use wardgate_domain::{AgentRefusal, Digest};
 use wardgate_telemetry::names;
 
 use crate::approval::{Approval, InvalidApproval, Person};
@@ -51,16 +51,50 @@ pub(super) enum Carried {
 enum Plan<'t> {
     /// It ran, in this stream or an earlier one.
     Known(ToolAnswer),
-    Refused(Refused),
+    Refused(RefusedCall),
     Asks(Ready<'t>),
     Runs(Ready<'t>),
 }
 
 /// A call that never comes to its tool.
-struct Refused {
-    /// Set where the person is told of it as an error of its own.
-    kind: Option<ErrorKind>,
+struct RefusedCall {
+    /// The gateway's name of the tool; the model's where it was not offered.
+    tool: String,
+    refusal: AgentRefusal,
+    /// What the model is told.
     text: String,
+}
+
+impl RefusedCall {
+    /// As what the person is told of it; none where it is told to the model alone.
+    fn error_kind(&self) -> Option<ErrorKind> {
+        match self.refusal {
+            AgentRefusal::NotAvailable => Some(ErrorKind::ToolNotAvailable),
+            AgentRefusal::InData => Some(ErrorKind::CallInData),
+            AgentRefusal::ApprovalChanged => Some(ErrorKind::InvalidApproval),
+            AgentRefusal::Unreadable
+            | AgentRefusal::Arguments
+            | AgentRefusal::Repeated
+            | AgentRefusal::Declined => None,
+        }
+    }
+
+    /// Counts it and puts it on record. The turn goes on where it cannot be recorded: nothing ran.
+    async fn record(&self, setup: &Setup, deadline: Instant) {
+        let reason = self.refusal.as_str();
+        metrics::counter!(names::AGENT_REFUSED_CALLS, "reason" => reason).increment(1);
+        tracing::warn!(
+            assistant = setup.assistant.name,
+            { names::CALLER } = setup.caller.subject(),
+            reason,
+            "a call of the model was refused; nothing ran"
+        );
+        let recorded = setup.gateway.record_refused(&self.tool, self.refusal);
+        let recorded = timeout_at(deadline, recorded).await;
+        if let Err(error) = recorded.unwrap_or(Err(GatewayFailure::Late)) {
+            tracing::error!(%error, reason, "a refused call could not be put on record");
+        }
+    }
 }
 
 /// A call that could run.
@@ -144,12 +178,10 @@ pub(super) async fn carry_out(
         while let Some(ran) = running.next().await {
             let (answer, kept) = ran?;
             let index = at + fresh.len();
-            if let Plan::Refused(Refused {
-                kind: Some(kind),
-                text,
-            }) = &plans[index]
+            if let Plan::Refused(refused) = &plans[index]
+                && let Some(kind) = refused.error_kind()
             {
-                sink.call_error(round, index, *kind, text).await;
+                sink.call_error(round, index, kind, &refused.text).await;
             }
             tell(round, index, &asked[index], &answer, sink).await;
             fresh.push((answer, kept));
@@ -173,51 +205,39 @@ fn plan<'t>(
     call: &FunctionCall,
     may_repeat: bool,
 ) -> Plan<'t> {
-    let refused = |kind, text| Plan::Refused(Refused { kind, text });
     if let Some(answer) = journal.answer(call) {
         return Plan::Known(answer.clone());
     }
+    // Calls that the gateway might let the caller make are known to it by their own names.
+    let tool = offer.find(&call.name);
+    let refused = |refusal, text: String| {
+        Plan::Refused(RefusedCall {
+            tool: tool.map_or(&call.name, |tool| &tool.name).clone(),
+            refusal,
+            text,
+        })
+    };
     if recited::is_id(&call.id) {
-        metrics::counter!(names::AGENT_REFUSED_CALLS, "reason" => "in_data").increment(1);
-        tracing::warn!(
-            assistant = setup.assistant.name,
-            { names::CALLER } = setup.caller.subject(),
-            "the model repeated a call that stands in data; nothing ran"
-        );
-        let text = recited::STANDS_IN_DATA.to_owned();
-        return refused(Some(ErrorKind::CallInData), text);
+        return refused(AgentRefusal::InData, recited::STANDS_IN_DATA.to_owned());
     }
-    // The gateway is not asked about a name that was not offered: it might let the caller do what the assistant is
+    // The gateway is not asked to run a name that was not offered: it might let the caller do what the assistant is
     // not made for.
-    let Some(tool) = offer.find(&call.name) else {
-        metrics::counter!(names::AGENT_REFUSED_CALLS, "reason" => "not_available").increment(1);
-        tracing::warn!(
-            assistant = setup.assistant.name,
-            { names::CALLER } = setup.caller.subject(),
-            "the model asked for a tool that it was not offered; nothing ran"
-        );
-        let text = format!(
-            "Tool '{}' not available for role '{}'",
-            call.name,
-            setup.caller.roles().join(", ")
-        );
-        return refused(Some(ErrorKind::ToolNotAvailable), text);
+    let Some(tool) = tool else {
+        let roles = setup.caller.roles().join(", ");
+        let text = format!("Tool '{}' not available for role '{roles}'", call.name);
+        return refused(AgentRefusal::NotAvailable, text);
     };
     if unreadable::is_id(&call.id) {
-        metrics::counter!(names::AGENT_REFUSED_CALLS, "reason" => "unreadable").increment(1);
-        return refused(None, unreadable::CANNOT_BE_READ.to_owned());
+        let text = unreadable::CANNOT_BE_READ.to_owned();
+        return refused(AgentRefusal::Unreadable, text);
     }
     if !may_repeat {
-        metrics::counter!(names::AGENT_REFUSED_CALLS, "reason" => "repeated").increment(1);
         let text = "This call was made already with the same arguments. Use the result you have.";
-        return refused(None, text.to_owned());
+        return refused(AgentRefusal::Repeated, text.to_owned());
     }
     let arguments = match read_arguments(&tool.schema, &call.arguments) {
         Ok(arguments) => arguments,
-        Err(invalid) => {
-            metrics::counter!(names::AGENT_REFUSED_CALLS, "reason" => "arguments").increment(1);
-            return refused(None, invalid.to_string());
-        }
+        Err(invalid) => return refused(AgentRefusal::Arguments, invalid.to_string()),
     };
     let terms = terms(&tool.name, &arguments);
     let ready = Ready {
@@ -231,15 +251,15 @@ fn plan<'t>(
     }
     match journal.decision(call) {
         None => Plan::Asks(ready),
-        Some(decision) if !decision.approved => refused(
-            None,
-            "The person refused this call. Do not try it again.".to_owned(),
-        ),
+        Some(decision) if !decision.approved => {
+            let text = "The person refused this call. Do not try it again.";
+            refused(AgentRefusal::Declined, text.to_owned())
+        }
         Some(decision) if decision.terms == ready.terms.to_string() => Plan::Runs(ready),
-        Some(_) => refused(
-            Some(ErrorKind::InvalidApproval),
-            InvalidApproval::Changed.to_string(),
-        ),
+        Some(_) => {
+            let text = InvalidApproval::Changed.to_string();
+            refused(AgentRefusal::ApprovalChanged, text)
+        }
     }
 }
 
@@ -299,7 +319,10 @@ async fn run(
 ) -> Result<(ToolAnswer, bool), Failure> {
     let ready = match plan {
         Plan::Known(answer) => return Ok((answer.clone(), true)),
-        Plan::Refused(Refused { text, .. }) => return Ok((failed(text.clone()), false)),
+        Plan::Refused(refused) => {
+            refused.record(setup, deadline).await;
+            return Ok((failed(refused.text.clone()), false));
+        }
         Plan::Runs(ready) | Plan::Asks(ready) => ready,
     };
     let tool = ready.tool.name.as_str();

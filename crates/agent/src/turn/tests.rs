@@ -10,4 +10,5 @@ mod journey;
 mod patience;
 mod recited;
 mod recorded;
+mod refused;
 mod summary;

@@ -16,10 +16,10 @@ use wardgate_domain::{Digest, Timestamp};
 use wardgate_rpc::client::{RecordDamage, StoredRecord};
 use wardgate_store::{DatabaseSettings, Layout, MigrationError, StartWait, is_busy};
 
-use crate::canonical::{Columns, Entry, leaf_hash};
+use crate::canonical::{Entry, IndexedColumns, leaf_hash};
 use crate::{Error, query::Filter};
 
-pub(crate) use select::{Page, Position};
+pub(crate) use select::{Page, RecordPosition};
 pub(crate) use wardgate_store::Address;
 
 /// Entries of one append.
@@ -113,8 +113,8 @@ wardgate_store::from_row!(Found {
 impl Found {
     /// True when this is `entry`, or stands where it would have to stand.
     pub(crate) fn takes_the_place_of(&self, entry: &Entry) -> bool {
-        match &entry.call_id {
-            Some(_) => self.call_id == entry.call_id && self.event == entry.event,
+        match entry.only_of_call() {
+            Some(call_id) => self.call_id.as_deref() == Some(call_id) && self.event == entry.event,
             None => self.holds(entry),
         }
     }
@@ -225,7 +225,7 @@ struct Row {
     sequence: i64,
     leaf_hash: Vec<u8>,
     canonical: Vec<u8>,
-    columns: Columns,
+    columns: IndexedColumns,
 }
 
 wardgate_store::from_row!(Row {
@@ -236,8 +236,8 @@ wardgate_store::from_row!(Row {
 });
 
 impl Row {
-    fn position(&self) -> Position {
-        Position {
+    fn position(&self) -> RecordPosition {
+        RecordPosition {
             time: Timestamp::from_micros(self.columns.time),
             sequence: unsigned(self.sequence),
         }
@@ -249,7 +249,8 @@ impl Row {
         let leaf_hash = leaf_hash(&self.canonical);
         let problem = if leaf_hash.as_bytes() != self.leaf_hash.as_slice() {
             "was changed: its bytes do not have its leaf hash"
-        } else if Columns::of(&self.canonical, &self.columns).as_ref() != Some(&self.columns) {
+        } else if IndexedColumns::of(&self.canonical, &self.columns).as_ref() != Some(&self.columns)
+        {
             "was changed: its columns do not say what its bytes say"
         } else {
             return Ok(Stored {
@@ -264,14 +265,14 @@ impl Row {
 }
 
 /// One page that was read.
-pub(crate) struct Records {
+pub(crate) struct RecordPage {
     /// Each record, or why it is none.
     pub(crate) records: Vec<Result<Stored, RecordDamage>>,
     /// Where the last one stands.
-    pub(crate) last: Option<Position>,
+    pub(crate) last: Option<RecordPosition>,
 }
 
-impl From<Vec<Row>> for Records {
+impl From<Vec<Row>> for RecordPage {
     fn from(rows: Vec<Row>) -> Self {
         Self {
             last: rows.last().map(Row::position),
@@ -340,20 +341,20 @@ impl Reader {
     }
 
     /// One page of the records that match, in order.
-    pub(crate) async fn page(&self, filter: &Filter, page: &Page) -> Result<Records, Error> {
+    pub(crate) async fn page(&self, filter: &Filter, page: &Page) -> Result<RecordPage, Error> {
         self.select(|table| select::matching(table, filter, page))
             .await
     }
 
     /// One page of the intents without an outcome, oldest first.
-    pub(crate) async fn open_intents(&self, page: &Page) -> Result<Records, Error> {
+    pub(crate) async fn open_intents(&self, page: &Page) -> Result<RecordPage, Error> {
         self.select(|table| select::open_intents(table, page)).await
     }
 
     async fn select(
         &self,
         selection: impl FnOnce(&'static str) -> select::Selection,
-    ) -> Result<Records, Error> {
+    ) -> Result<RecordPage, Error> {
         let rows = match &self.pool {
             ReadPool::Sqlite(pool) => {
                 let rows = selection(sqlite::RECORD).sqlite(pool);

@@ -16,7 +16,7 @@ use crate::query::Filter;
 
 /// Where a record stands among all, by time.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Position {
+pub(crate) struct RecordPosition {
     pub(crate) time: Timestamp,
     pub(crate) sequence: u64,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Page {
     /// Sequences to look at.
     pub(crate) range: Range<u64>,
     /// Of a selection by time: what follows this position, in the order of the page.
-    pub(crate) after: Option<Position>,
+    pub(crate) after: Option<RecordPosition>,
     /// At most so many records.
     pub(crate) limit: u64,
     pub(crate) newest_first: bool,
@@ -38,9 +38,9 @@ const STOP_CHECK_INTERVAL: i32 = 1_000;
 
 /// Somebody waits for a statement, until this is dropped.
 #[derive(Default)]
-struct Reading(Arc<AtomicBool>);
+struct StatementGuard(Arc<AtomicBool>);
 
-impl Drop for Reading {
+impl Drop for StatementGuard {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -133,7 +133,7 @@ impl Selection {
             });
         let mut connection = pool.acquire().await?;
         // Dropped before the connection goes back to the pool.
-        let reading = Reading::default();
+        let reading = StatementGuard::default();
         let is_over = Arc::clone(&reading.0);
         connection
             .lock_handle()
@@ -254,7 +254,7 @@ mod tests {
                 };
                 for after in [
                     None,
-                    Some(Position {
+                    Some(RecordPosition {
                         time: Timestamp::from_seconds(1),
                         sequence: 7,
                     }),

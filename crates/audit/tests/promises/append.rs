@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 use futures::{StreamExt, stream};
-use wardgate_audit::{Callers, Config, Error, MacKey};
+use wardgate_audit::{CallingProcesses, Config, Error, MacKey};
 use wardgate_domain::{Ambient, CallFacts, Digest, Event, Receipt, Record, Status};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_store::MigrationError;
@@ -288,7 +288,7 @@ async fn a_newer_schema_is_refused(store: &TestStore) {
     assert!(raised.iter().any(Result::is_ok));
     let key = MacKey::from_bytes(&[7; 32]);
     let config = Config::for_store(&store.url);
-    let callers = Callers::OtherProcesses;
+    let callers = CallingProcesses::OtherProcesses;
     let refused = wardgate_audit::service(config, key, callers, Ambient::system()).await;
     assert!(matches!(
         refused.err(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wardgate_audit::Callers;
+use wardgate_audit::CallingProcesses;
 use wardgate_domain::{CallFacts, Status};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::StoredRecord;
@@ -105,19 +105,19 @@ async fn what_the_only_process_left_open_is_closed_before_readiness_whatever_its
     let start =
         async |callers| TestService::start_for(callers, &store.url, clock.ambient(), 600).await;
     let abandoned = subject();
-    let earlier = start(Callers::ThisProcess).await;
+    let earlier = start(CallingProcesses::ThisProcess).await;
     let appended = earlier.audit.append(&intent(&abandoned), false).await;
     appended.unwrap();
 
     // While another process uses the store, its call may still be under way.
-    let beside = start(Callers::ThisProcess).await;
+    let beside = start(CallingProcesses::ThisProcess).await;
     assert_eq!(closed(&store.records().await), [""; 0]);
     drop((beside, earlier));
     // Callers in other processes may have outlived their audit service.
-    drop(start(Callers::OtherProcesses).await);
+    drop(start(CallingProcesses::OtherProcesses).await);
     assert_eq!(closed(&store.records().await), [""; 0]);
 
-    let service = start(Callers::ThisProcess).await;
+    let service = start(CallingProcesses::ThisProcess).await;
     assert!(service.readiness.borrow().is_ready());
     let closed = closed(&store.records().await);
     assert_eq!(closed, [abandoned.call_id.to_string()]);

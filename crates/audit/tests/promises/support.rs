@@ -8,7 +8,7 @@ use futures::TryStreamExt;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
 use tempfile::TempDir;
 use tokio::sync::watch;
-use wardgate_audit::{Callers, Config, MacKey, Reader};
+use wardgate_audit::{CallingProcesses, Config, MacKey, Reader};
 use wardgate_domain::{
     AdminChange, Ambient, CallFacts, CallId, Clock, ConversationKey, Digest, Event, MemoryAccess,
     MemoryMethod, Outcome, Record, RefusalCount, Refusals, Status, SystemEntropy, Timestamp,
@@ -168,6 +168,8 @@ impl TestStore {
 pub(crate) struct TestService {
     /// As the gateway has it.
     pub(crate) audit: AuditClient,
+    /// As a tool-runner of its own has it.
+    pub(crate) runner: AuditClient,
     /// As an operator has it.
     pub(crate) operator: AuditClient,
     /// For requests that the clients cannot express.
@@ -178,11 +180,17 @@ pub(crate) struct TestService {
 
 impl TestService {
     pub(crate) async fn start(url: &str, ambient: Ambient, unknown_after: u64) -> Self {
-        Self::start_for(Callers::OtherProcesses, url, ambient, unknown_after).await
+        Self::start_for(
+            CallingProcesses::OtherProcesses,
+            url,
+            ambient,
+            unknown_after,
+        )
+        .await
     }
 
     pub(crate) async fn start_for(
-        callers: Callers,
+        callers: CallingProcesses,
         url: &str,
         ambient: Ambient,
         unknown_after: u64,
@@ -196,10 +204,12 @@ impl TestService {
         let service = service.await.unwrap();
         let readiness = service.readiness.clone();
         let gateway_link = link::local(service.clone(), Peer::Gateway).link;
+        let runner_link = link::local(service.clone(), Peer::ToolRunner).link;
         let operator_link = link::local(service, Peer::Operator).link;
         let patience = Duration::from_mins(1);
         Self {
             audit: AuditClient::new(gateway_link.clone(), patience),
+            runner: AuditClient::new(runner_link, patience),
             operator: AuditClient::new(operator_link.clone(), patience),
             operator_link,
             gateway_link,
@@ -291,6 +301,14 @@ pub(crate) fn outcome(subject: &CallFacts, status: Status) -> Record {
     Record {
         time: start(),
         event: Event::Outcome(outcome),
+    }
+}
+
+/// An execution of a call, so many seconds after the start.
+pub(crate) fn execution(call: &CallFacts, seconds: u64) -> Record {
+    Record {
+        time: start().plus(Duration::from_secs(seconds)),
+        event: Event::Execution(call.clone()),
     }
 }
 

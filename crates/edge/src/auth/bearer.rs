@@ -1,9 +1,7 @@
 //! The bearer token of a request (RFC 6750 §2.1); never from the query or the body.
 
-use std::fmt;
-
+use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderValue};
 
 use super::TokenRefusal;
 
@@ -38,37 +36,10 @@ fn is_of_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte)
 }
 
-/// The token of a request that was admitted, for tools whose source exchanges it. It never shows.
-#[derive(Clone)]
-pub struct CallerToken(Option<HeaderValue>);
-
-impl CallerToken {
-    /// What the request sent.
-    pub fn of(headers: &HeaderMap) -> Self {
-        Self(headers.get(AUTHORIZATION).cloned())
-    }
-
-    /// The token itself, without the scheme.
-    pub fn expose(&self) -> Option<&str> {
-        let (_, token) = self
-            .0
-            .as_ref()?
-            .to_str()
-            .ok()?
-            .trim_ascii()
-            .split_once(' ')?;
-        Some(token.trim_ascii_start())
-    }
-}
-
-impl fmt::Debug for CallerToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CallerToken(..)")
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     fn of(values: &[&str]) -> Result<String, TokenRefusal> {

@@ -46,7 +46,6 @@ use token::UnverifiedToken;
 
 use crate::Error;
 
-pub use bearer::CallerToken;
 pub use config::{AuthConfig, IssuerConfig, JwksSource, TokenType};
 pub(crate) use keys::KeySetError;
 pub use refusal::TokenRefusal;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tracing::Span;
-use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Status, ToolFacts};
+use wardgate_domain::{BearerToken, CallFacts, CallId, Caller, Digest, Outcome, Status, ToolFacts};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
     CallError, ContentResult, GetContent, Given as Got, Interaction, ResultFacts, Resumption,
@@ -170,9 +170,11 @@ impl Work for Wish {
             permit: &grant.permit,
             decided: wish.arguments(found),
             wanted: wish.wanted.clone(),
-            caller_token: wish
-                .token
-                .expose()
+            caller_token: story
+                .asker
+                .caller
+                .token()
+                .map(BearerToken::expose)
                 .filter(|_| found.source.needs_caller_token),
             interaction: Interaction {
                 capabilities: capabilities.as_deref(),

@@ -25,7 +25,6 @@ use std::sync::Arc;
 
 use wardgate_concurrency::Slot;
 use wardgate_domain::{MemoryMethod, OfferKind};
-use wardgate_edge::CallerToken;
 use wardgate_rpc::client::Skills;
 
 pub(crate) use self::wish::PackedWish;
@@ -165,8 +164,8 @@ pub(crate) async fn answer(
         | Method::GetSkill
         | Method::ReadDirectory => {
             let asker = post.asker(request, version, slot.take());
-            let of = (post.protocol(version), CallerToken::of(&post.headers));
-            let wish = Wish::read(method, request, of)?.going_on(gateway, &asker)?;
+            let wish =
+                Wish::read(method, request, post.protocol(version))?.going_on(gateway, &asker)?;
             get::get(gateway, post, request, asker, wish).await
         }
         Method::ListPrompts | Method::ListResources | Method::ListTemplates => Err(unknown()),

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 use wardgate_domain::OfferKind;
-use wardgate_edge::CallerToken;
 use wardgate_rpc::client::Wanted;
 
 use super::Method;
@@ -26,7 +25,6 @@ pub(crate) struct Wish {
     pub(super) method: Method,
     /// The version, for the record.
     pub(super) protocol: &'static str,
-    pub(super) token: CallerToken,
     /// All of MCP `params`, one JSON object.
     pub(super) params: String,
     pub(super) of: Named,
@@ -48,8 +46,8 @@ impl PackedWish {
         }
     }
 
-    /// The wish, for whoever has `token` now; none where it was written by a gateway that knows more than this.
-    pub(crate) fn unpack(&self, token: CallerToken, version: Version) -> Option<Wish> {
+    /// The wish; none where it was written by a gateway that knows more than this.
+    pub(crate) fn unpack(&self, version: Version) -> Option<Wish> {
         let method = Method::named(&self.method)?;
         let Self {
             method: name,
@@ -59,7 +57,7 @@ impl PackedWish {
         let Ok(Message::Request(request)) = Message::read(&text) else {
             return None;
         };
-        Wish::read(method, &request, (version.as_str(), token)).ok()
+        Wish::read(method, &request, version.as_str()).ok()
     }
 }
 
@@ -136,7 +134,7 @@ impl Wish {
     pub(super) fn read(
         method: Method,
         request: &Request<'_>,
-        (protocol, token): (&'static str, CallerToken),
+        protocol: &'static str,
     ) -> Result<Self, RpcError> {
         let text = |raw: Option<&RawValue>, field: &str| {
             let text = raw.and_then(text_of).map(Cow::into_owned);
@@ -162,7 +160,6 @@ impl Wish {
         Ok(Self {
             method,
             protocol,
-            token,
             params: request.raw_params().map_or("{}", RawValue::get).to_owned(),
             of,
             wanted,
@@ -240,8 +237,6 @@ fn texts(raw: Option<&RawValue>, field: &str) -> Result<Bytes, RpcError> {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderMap;
-
     use super::*;
 
     fn read(method: Method, params: &str) -> Result<Wish, RpcError> {
@@ -249,11 +244,7 @@ mod tests {
         let Ok(Message::Request(request)) = Message::read(&text) else {
             panic!("{text}")
         };
-        Wish::read(
-            method,
-            &request,
-            ("2025-11-25", CallerToken::of(&HeaderMap::new())),
-        )
+        Wish::read(method, &request, "2025-11-25")
     }
 
     #[test]

@@ -130,7 +130,7 @@ async fn go_on(
             }
         }
         What::Stream => {
-            let opened = sse::open(gateway, (&caller, &access), (&client_ip, &parts.headers));
+            let opened = sse::open(gateway, (&caller, &access), &client_ip);
             let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
             gateway.count(&answer, &client_ip, &caller);
             answer.into_response()

@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use wardgate_domain::AgentRefusal;
 
 use super::Version;
 use super::envelope::{Request, is_id, object, text_of};
@@ -36,6 +37,8 @@ pub(crate) struct Meta<'a> {
     tracestate: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "dev.wardgate/idempotencyKey")]
     pub(super) idempotency_key: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "dev.wardgate/refusedByAgent")]
+    refused_by_agent: Option<&'a RawValue>,
 }
 
 impl<'a> Meta<'a> {
@@ -49,8 +52,12 @@ impl<'a> Meta<'a> {
 
     /// The `_meta` of a modern request; none when the request is of an older version.
     pub(crate) fn of_modern(request: &Request<'a>) -> Result<Option<Self>, RpcError> {
-        let meta = Self::of(request)?;
-        Ok(meta.protocol_version.is_some().then_some(meta))
+        Ok(Self::of(request)?.if_modern())
+    }
+
+    /// The same `_meta`; none when the request is of an older version.
+    pub(crate) fn if_modern(self) -> Option<Self> {
+        self.protocol_version.is_some().then_some(self)
     }
 
     /// What the client can be asked for, an object with members.
@@ -97,6 +104,22 @@ impl<'a> Meta<'a> {
             )));
         }
         Ok(Some(raw))
+    }
+
+    /// Why the agent that sends a call does not make it; none of a call that is to run. A reason that is not known is an
+    /// error, so that nothing runs that an agent refused.
+    pub(crate) fn agent_refusal(&self) -> Result<Option<AgentRefusal>, RpcError> {
+        let Some(raw) = self.refused_by_agent else {
+            return Ok(None);
+        };
+        let reason = text_of(raw).and_then(|name| name.parse().ok());
+        reason.map(Some).ok_or_else(|| {
+            let known = AgentRefusal::ALL.map(AgentRefusal::as_str).join(", ");
+            RpcError::invalid_meta(format!(
+                "`_meta` {} must be one of {known}",
+                AgentRefusal::META
+            ))
+        })
     }
 
     /// The version the request speaks, after all its own statements were compared.

@@ -26,10 +26,10 @@ use metrics::{counter, histogram};
 use serde_json::value::RawValue;
 use wardgate_concurrency::Slot;
 use wardgate_domain::{Caller, Digest, MemoryMethod};
-use wardgate_edge::CallerToken;
 use wardgate_telemetry::names;
 
 use crate::Gateway;
+use crate::answer_pace;
 use crate::call_tool::ToolCall;
 use crate::content;
 use crate::dialogue::{LogLevel, Terms, answered};
@@ -193,6 +193,15 @@ async fn batch(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
 }
 
 async fn one(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
+    let arrived = Instant::now();
+    let answer = answer_message(gateway, post, text).await;
+    if answer.is_of_unknown() {
+        answer_pace::wait_for_step(arrived).await;
+    }
+    answer
+}
+
+async fn answer_message(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
     let request = match Message::read(text) {
         Ok(Message::Request(request)) => request,
         Ok(message @ (Message::Notification | Message::Response(_))) => {
@@ -472,8 +481,8 @@ fn tool_call(
     };
     Ok(ToolCall {
         protocol: post.protocol(version),
-        token: CallerToken::of(&post.headers),
         idempotency_key: idempotency::key_of(meta, &post.headers)?,
+        agent_refusal: meta.agent_refusal()?,
         // Only there are transport headers.
         repeated: (version.is_modern() && post.door == Door::Mcp)
             .then(|| repeated::of_request(&post.headers)),

@@ -23,6 +23,8 @@ pub(crate) struct RpcError {
     pub(super) reason: &'static str,
     /// It ended a call of a tool, which has a record of its own.
     pub(super) of_call: bool,
+    /// It says that there is no such thing, also where there is one that the caller may not know of.
+    pub(super) is_of_unknown: bool,
     /// What would do instead. Boxed, because few say so, and every error travels through every step.
     pub(super) remedy: Option<Box<Remedy>>,
 }
@@ -48,7 +50,17 @@ impl RpcError {
             uri: None,
             reason,
             of_call: false,
+            is_of_unknown: false,
             remedy: None,
+        }
+    }
+
+    /// The same as an answer of what there is not, which leaves when time does not tell why.
+    #[must_use]
+    pub(crate) fn of_unknown(self) -> Self {
+        Self {
+            is_of_unknown: true,
+            ..self
         }
     }
 
@@ -198,6 +210,7 @@ impl RpcError {
             "unknown_tool",
             format!("Unknown tool: {shown}"),
         )
+        .of_unknown()
     }
 
     /// The same of a prompt.
@@ -209,6 +222,13 @@ impl RpcError {
             "unknown_prompt",
             format!("Unknown prompt: {shown}"),
         )
+        .of_unknown()
+    }
+
+    /// The agent that sends a call says itself that it does not make it.
+    pub(crate) fn refused_by_agent() -> Self {
+        let message = "The agent refused this call. It is on record, and nothing ran.";
+        Self::invalid_params(message).because("refused_by_agent")
     }
 
     /// A resource that there is not, or not for this caller.
@@ -220,6 +240,7 @@ impl RpcError {
             "unknown_resource",
             "Resource not found",
         )
+        .of_unknown()
     }
 
     /// The same, with the URI that the client sent, in `data`.
@@ -233,7 +254,7 @@ impl RpcError {
     /// A path to an upstream that there is not, or not for this caller.
     pub(crate) fn unknown_route() -> Self {
         let message = "No such path; MCP is served at /mcp.";
-        Self::unread(StatusCode::NOT_FOUND, "unknown_upstream", message)
+        Self::unread(StatusCode::NOT_FOUND, "unknown_upstream", message).of_unknown()
     }
 
     /// A session that ended, or is somebody else's: 404 has the client begin another.
@@ -284,6 +305,7 @@ impl RpcError {
             "forbidden",
             format!("Forbidden: {shown}"),
         )
+        .of_unknown()
     }
 
     /// The platform failed, not the caller.
@@ -308,6 +330,19 @@ impl RpcError {
                 "rate_limited",
                 message,
             )
+        }
+    }
+
+    /// The caller makes more requests than one caller may (RFC 6585, section 4). Nothing was done.
+    pub(crate) fn too_many_requests(wait: Duration) -> Self {
+        let message = "You make more requests than one caller may. Wait, then try again.";
+        let reason = "rate_limited";
+        let seconds = whole_seconds(wait);
+        let data = serde_json::json!({ "reason": reason, "retryAfterSeconds": seconds });
+        Self {
+            data: Some(data.to_string()),
+            remedy: Some(Box::new(Remedy::Wait(seconds))),
+            ..Self::new(StatusCode::TOO_MANY_REQUESTS, -32603, reason, message)
         }
     }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::{StreamExt, stream as streams};
@@ -58,11 +58,11 @@ struct Place {
 pub(crate) fn open(
     gateway: &Arc<Gateway>,
     who: (&Arc<Caller>, &Access),
-    from: (&str, &HeaderMap),
+    client_ip: &str,
 ) -> Result<Answer, RpcError> {
     let (caller, _) = who;
     let number = u64::from_be_bytes(gateway.ambient().random());
-    let who = Listens::follower(gateway, who, from, &View::Everything);
+    let who = Listens::follower(gateway, who, client_ip, &View::Everything);
     let session = Some(digest(number));
     let offered = content::offered(gateway, &who.view);
     let script = Script::of_get(session, offered).hearing(who.subscribed(session, offered, false));

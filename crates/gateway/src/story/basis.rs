@@ -39,10 +39,9 @@ impl Basis {
         comer: &Comer,
         version: Version,
     ) -> Result<bool, Undecided> {
-        let token = comer.token.clone();
         let seen = match self.wanted.clone() {
-            Packed::Call(call) => seen(gateway, comer, &call.unpack(token, version)).await?,
-            Packed::Content(wish) => match wish.unpack(token, version) {
+            Packed::Call(call) => seen(gateway, comer, &call.unpack(version)).await?,
+            Packed::Content(wish) => match wish.unpack(version) {
                 Some(wish) => seen(gateway, comer, &wish).await?,
                 None => None,
             },

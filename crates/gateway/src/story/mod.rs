@@ -245,6 +245,9 @@ impl<W: Work> Story<W> {
 
     /// Finds what is wanted, and what the policy says of that.
     async fn decide(&mut self) -> Result<(W::Target, Arc<Grant>), Stop> {
+        if let Some(refusal) = self.work.agent_refusal() {
+            return Err(Stop::RefusedByAgent(refusal));
+        }
         let (kind, message) = catalogue::NOT_KNOWN;
         let catalogue = self.gateway.catalogue().current();
         let catalogue = catalogue.ok_or(Stop::Failed { kind, message })?;

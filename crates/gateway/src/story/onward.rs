@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tracing::Instrument;
 use wardgate_domain::Caller;
-use wardgate_edge::CallerToken;
 
 use super::pending::{Awaited, Resumed};
 use super::work::{Packed, Work};
@@ -47,7 +46,6 @@ impl Onward {
 #[derive(Clone)]
 pub(crate) struct Comer {
     pub(crate) caller: Arc<Caller>,
-    pub(crate) token: CallerToken,
     pub(crate) access: Access,
     pub(crate) client_ip: String,
     pub(crate) view: View,
@@ -74,10 +72,10 @@ pub(crate) fn go_on(
     let version = stream.0.version();
     match onward.work {
         Packed::Call(call) => {
-            let call = call.unpack(comer.token.clone(), version);
+            let call = call.unpack(version);
             tell_on(gateway, comer, stream, call, resumed);
         }
-        Packed::Content(wish) => match wish.unpack(comer.token.clone(), version) {
+        Packed::Content(wish) => match wish.unpack(version) {
             Some(wish) => tell_on(gateway, comer, stream, wish, resumed),
             None => return false,
         },

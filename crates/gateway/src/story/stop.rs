@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wardgate_domain::{DecisionId, DenialReason, Status};
+use wardgate_domain::{AgentRefusal, DecisionId, DenialReason, Status};
 
 use crate::dialogue::{Interrupted, Unanswered, Unaskable};
 use crate::reply::RpcError;
@@ -20,6 +20,8 @@ pub(crate) enum Stop {
         /// The caller may know that it is there.
         visible: bool,
     },
+    /// The agent that sends the call does not make it.
+    RefusedByAgent(AgentRefusal),
     /// The caller may, but not by this token.
     Scope(RpcError),
     /// The headers say something else than the arguments.
@@ -68,6 +70,7 @@ impl Stop {
             Self::Unknown => (Status::UnknownTool, "unknown"),
             Self::Disabled => (Status::Denied, "disabled"),
             Self::Denied { reason, .. } => (Status::Denied, reason.as_str()),
+            Self::RefusedByAgent(refusal) => (refusal.status(), refusal.as_str()),
             Self::Scope(error) => (Status::Denied, error.reason()),
             Self::Misrepeated(_) => (Status::InvalidArguments, "header_mismatch"),
             Self::NotTaken(error) => (Status::Error, error.reason()),
@@ -88,6 +91,7 @@ impl Stop {
         match self {
             // The same words for all: what you may not have you do not see.
             Self::Unknown | Self::Disabled | Self::Denied { .. } => not_there(),
+            Self::RefusedByAgent(_) => RpcError::refused_by_agent(),
             Self::Scope(error) | Self::Misrepeated(error) | Self::NotTaken(error) => error.clone(),
             Self::Failed { message, .. } => RpcError::internal(kind, *message),
             Self::Lost => RpcError::internal(

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tracing::Span;
-use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, ToolFacts};
+use wardgate_domain::{AgentRefusal, CallFacts, CallId, Caller, Digest, Outcome, ToolFacts};
 use wardgate_rpc::client::{InputRequired, ResultFacts, Resumption};
 
 use super::{Asker, Ran, Stop, Story};
@@ -29,6 +29,11 @@ pub(crate) trait Work: Send + Sync + Sized + 'static {
 
     /// As it arrives, for the record and for traces.
     fn arrives(&self, call_id: CallId, asker: &Asker) -> (CallFacts, Span);
+
+    /// Why the agent that sends it does not make it: then it is put on record, and neither looked for nor run.
+    fn agent_refusal(&self) -> Option<AgentRefusal> {
+        None
+    }
 
     /// What it is of; none where nobody offers that, or not in this view.
     fn find(&self, catalogue: &Index, view: &View) -> Option<Self::Target>;

@@ -11,7 +11,6 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use wardgate_domain::Caller;
-use wardgate_edge::CallerToken;
 use wardgate_rpc::client::Session as OfMemory;
 
 use super::events::{Place, primer};
@@ -36,7 +35,7 @@ pub(crate) async fn listen(
     headers: &HeaderMap,
 ) -> Result<Answer, RpcError> {
     let offered = content::offered(gateway, view);
-    let who = Listens::follower(gateway, (caller, access), (client_ip, headers), view);
+    let who = Listens::follower(gateway, (caller, access), client_ip, view);
     let Some(session) = enter(gateway, view, caller, headers).await? else {
         let script = Script::of_get(None, offered).hearing(who.subscribed(None, offered, false));
         return gateway.listeners().open(caller, script, gateway.ambient());
@@ -54,7 +53,6 @@ pub(crate) async fn listen(
             let place = (StreamId(stream), after);
             let comer = Comer {
                 caller: Arc::clone(caller),
-                token: CallerToken::of(headers),
                 access: access.clone(),
                 client_ip: client_ip.to_owned(),
                 view: view.clone(),

@@ -20,7 +20,6 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 use wardgate_domain::Caller;
-use wardgate_edge::CallerToken;
 use wardgate_rpc::client::TaskStep;
 
 use super::held::Held;
@@ -114,7 +113,6 @@ pub(crate) async fn follow(
                 arguments,
                 responses: bytes::Bytes::new(),
                 protocol: post.protocol(who.version),
-                token: CallerToken::of(&post.headers),
             }),
             Ok(None) => {}
             Err(Away) => return Err(RpcError::store_away()),
@@ -221,7 +219,7 @@ impl Who {
     }
 
     async fn look(&self, look: Look) -> Seen {
-        let Ok(slot) = self.gateway.enter(&self.caller).await else {
+        let Ok(slot) = self.gateway.wait_for_slot(&self.caller).await else {
             return Seen::Unseen;
         };
         let asker = Asker {

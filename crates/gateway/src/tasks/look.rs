@@ -8,8 +8,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::Value;
 use tracing::Span;
-use wardgate_domain::{CallFacts, CallId, Digest, Outcome, Status, ToolFacts};
-use wardgate_edge::CallerToken;
+use wardgate_domain::{BearerToken, CallFacts, CallId, Digest, Outcome, Status, ToolFacts};
 use wardgate_rpc::client::{
     Besides, CallEvent, CallTool, Interaction, ResultFacts, Resumption, Task, TaskStep, ToolResult,
 };
@@ -44,7 +43,6 @@ pub(super) struct Look {
     /// What the client answered; empty where it was not asked.
     pub(super) responses: Bytes,
     pub(super) protocol: &'static str,
-    pub(super) token: CallerToken,
 }
 
 /// What came of it: members of the result, or why there is none, in words.
@@ -135,7 +133,12 @@ impl Work for Look {
                 },
                 is_legacy: story.dialogue.is_legacy(),
             },
-            caller_token: look.token.expose().filter(|_| tool.needs_caller_token),
+            caller_token: story
+                .asker
+                .caller
+                .token()
+                .map(BearerToken::expose)
+                .filter(|_| tool.needs_caller_token),
             limit: tool.time_limit + Duration::from_secs(1),
         });
         let events = story.dialogue.unless_cancelled(Box::pin(looked)).await?;

@@ -21,7 +21,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use wardgate_concurrency::Slot;
-use wardgate_edge::CallerToken;
 use wardgate_rpc::client::TaskStep;
 
 use crate::Gateway;
@@ -128,7 +127,6 @@ pub(crate) async fn answer(
         arguments,
         responses,
         protocol: post.protocol(version),
-        token: CallerToken::of(&post.headers),
     };
     let terms = Terms::of(gateway, post, request, &meta, version)?;
     let asker = post.asker(request, version, slot.take());

@@ -10,6 +10,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::body::to_bytes;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -23,6 +24,7 @@ use wardgate_rpc::client::{RelayContent, RelayHead};
 use super::answer::{self, SESSION};
 use super::{Knock, Visit, carry, decline, errand, may_connect, refuse};
 use crate::Gateway;
+use crate::answer_pace;
 use crate::catalogue::Source;
 use crate::dialogue::{self, Out};
 use crate::mcp::{BATCH, named_version, scan};
@@ -145,7 +147,11 @@ impl Told {
     async fn all(mut self, entries: Vec<Entry>) {
         for Entry { message, id } in entries {
             let visit = self.visit.with(Knock::Post(message));
+            let arrived = Instant::now();
             let response = carry(&self.gateway, Arc::clone(&self.source), visit, true).await;
+            if answer_pace::has_to_wait(&response) {
+                answer_pace::wait_for_step(arrived).await;
+            }
             self.one(id, response).await;
         }
         let is_silent = matches!(self.out, Out::Silent(_));

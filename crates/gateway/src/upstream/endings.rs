@@ -277,8 +277,8 @@ impl Story {
         match &self.errand.subject {
             Subject::Tool { name, .. } => RpcError::unknown_tool(name),
             Subject::Resource { uri } => RpcError::unknown_resource(version).about(uri),
-            Subject::Prompt { .. } => RpcError::invalid_params("Unknown prompt"),
-            Subject::Task { .. } => RpcError::invalid_params("unknown `taskId`"),
+            Subject::Prompt { .. } => RpcError::invalid_params("Unknown prompt").of_unknown(),
+            Subject::Task { .. } => RpcError::invalid_params("unknown `taskId`").of_unknown(),
             Subject::List(_) | Subject::Listen { .. } | Subject::Route | Subject::Foreign => {
                 RpcError::unknown_route()
             }

@@ -6,6 +6,7 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use wardgate_domain::AgentRefusal;
 use wardgate_rpc::client::Exchange;
 
 use super::handles::{self, Task, Used};
@@ -254,7 +255,12 @@ fn of_request(
     request: &Request<'_>,
     body: &Bytes,
 ) -> Result<Read, RpcError> {
-    let version = match Meta::of_modern(request)? {
+    let meta = Meta::of(request)?;
+    if meta.agent_refusal()?.is_some() {
+        let why = format!("`_meta` {} is taken on /mcp alone", AgentRefusal::META);
+        return Err(RpcError::invalid_params(why));
+    }
+    let version = match meta.if_modern() {
         Some(meta) => Some(meta.version(request, Some(&visit.headers))?),
         None if request.method == "initialize" => None,
         None => match named_version(&visit.headers)? {

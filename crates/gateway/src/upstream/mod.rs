@@ -24,6 +24,7 @@ mod right;
 mod story;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
@@ -33,6 +34,7 @@ use wardgate_domain::{Caller, OfferKind};
 use wardgate_rpc::client::Carriage;
 
 use crate::Gateway;
+use crate::answer_pace;
 use crate::catalogue::Source;
 use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
@@ -85,6 +87,15 @@ pub(crate) enum Way {
 
 /// Sends one request on its way.
 pub(crate) async fn enter(gateway: &Arc<Gateway>, visit: Visit) -> Way {
+    let arrived = Instant::now();
+    let way = find_way(gateway, visit).await;
+    if matches!(&way, Way::Answered(response) if answer_pace::has_to_wait(response)) {
+        answer_pace::wait_for_step(arrived).await;
+    }
+    way
+}
+
+async fn find_way(gateway: &Arc<Gateway>, visit: Visit) -> Way {
     match way(gateway, &visit).await {
         Ok((source, None)) if may_be_left(&source, &visit.headers) => {
             let again = visit.with(visit.knock.clone());

@@ -9,8 +9,7 @@ use futures::{Stream, StreamExt};
 use tokio::time::{Sleep, sleep};
 use tracing::Instrument;
 use wardgate_concurrency::{Epilogue, Slot};
-use wardgate_domain::{CallFacts, CallId, Event, OfferKind, Status, ToolFacts};
-use wardgate_edge::CallerToken;
+use wardgate_domain::{BearerToken, CallFacts, CallId, Event, OfferKind, Status, ToolFacts};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
     CallError, Exchange, Relay, RelayContent, RelayEvent, RelayHead, Relayed,
@@ -295,7 +294,6 @@ impl Story {
         let errand = &self.errand;
         let resumes = errand.resumes.as_ref();
         let awaited = self.awaited.as_ref().filter(|_| resumes.is_some());
-        let token = CallerToken::of(&self.visit.headers);
         let arguments = match (&errand.subject, &errand.exchange) {
             (Subject::Tool { .. }, Exchange::Post(_)) => Bytes::new(),
             _ => right.arguments.clone(),
@@ -313,7 +311,12 @@ impl Story {
             last_event_id: resumes.map(|place| place.event.as_str()),
             headers: &errand.repeated,
             governed_id: awaited.map(|awaited| awaited.id.as_str()),
-            caller_token: token.expose().filter(|_| self.source.needs_caller_token),
+            caller_token: self
+                .visit
+                .caller
+                .token()
+                .map(BearerToken::expose)
+                .filter(|_| self.source.needs_caller_token),
         });
         carried.await
     }

@@ -1,5 +1,7 @@
 //! What the policy sees, and what a caller learns of its answer.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 use wardgate_domain::{DenialReason, Digest, NOT_A_NAME, Status};
 use wardgate_proto::common::v1::{self as pb, ErrorReason};
@@ -245,4 +247,37 @@ async fn a_token_that_ends_before_the_decision_is_a_401_and_a_denial_on_record()
         (Status::Denied, "token_refused")
     );
     assert_eq!(world.tool_runner.asked.count(), 0);
+}
+
+/// Answers that there is no such thing leave no sooner after their request came.
+const STEP: Duration = Duration::from_millis(50);
+
+#[tokio::test]
+async fn what_is_hidden_and_what_there_is_not_are_answered_at_the_same_instants() {
+    let world = World::start().await;
+    world.policy.says(HIDDEN);
+    for version in [MODERN, LEGACY, OLDEST] {
+        for request in [
+            world.tools_call(version, "reads", "{}"),
+            world.tools_call(version, "nonesuch", "{}"),
+            world.tools_call(version, "none such", "{}"),
+        ] {
+            let started = Instant::now();
+            let reply = Reply::to(request).await;
+            assert_eq!(reply.at("/error/data/reason"), "unknown_tool", "{reply:?}");
+            assert!(started.elapsed() >= STEP, "{version}: {reply:?}");
+        }
+    }
+    for tool in ["reads", "nonesuch"] {
+        let call = |id| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}"}}}}"#
+            )
+        };
+        let batch = format!("[{},{}]", call(1), call(2));
+        let started = Instant::now();
+        let reply = Reply::to(world.message(OLDEST, "ping", "").body(batch)).await;
+        assert_eq!(reply.json().as_array().unwrap().len(), 2);
+        assert!(started.elapsed() >= 2 * STEP, "each message by itself");
+    }
 }

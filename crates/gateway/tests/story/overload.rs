@@ -182,3 +182,39 @@ async fn a_list_that_nobody_has_time_to_decide_on_may_be_asked_for_again() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_caller_who_makes_more_requests_than_one_may_is_told_when_to_come_back() {
+    let world = World::start_with(json!({ "limits": { "requests_per_minute": 2 } })).await;
+    for _ in 0..2 {
+        assert!(world.call("reads").await.is_released());
+    }
+    let (decisions, records) = (world.policy.asked.count(), world.audit.attempts.count());
+    for request in [
+        world.tools_call(MODERN, "reads", "{}"),
+        world.tools_call(LEGACY, "writes", "{}"),
+        world.message(MODERN, "tools/list", ""),
+        world.message(LEGACY, "memory/get_or_create", ""),
+    ] {
+        let reply = Reply::to(request).await;
+        assert_eq!((reply.status, reply.code()), (429, -32603), "{reply:?}");
+        let wait: u64 = reply.header("retry-after").parse().unwrap();
+        assert!((1..=30).contains(&wait), "{reply:?}");
+        assert_eq!(reply.at("/error/data/retryAfterSeconds"), wait);
+        assert_eq!(reply.at("/error/data/reason"), "rate_limited");
+    }
+    assert_eq!(world.policy.asked.count(), decisions);
+    assert_eq!(world.audit.attempts.count(), records, "it fills no record");
+    // What is no work passes, and others are not concerned.
+    let ping = Reply::to(world.message(LEGACY, "ping", "")).await;
+    assert_eq!(ping.status, 200);
+    let other = world.issuer.token("dr.kim", &["Doctor"]);
+    let other = Reply::to(world.tools_call_of(&other, MODERN, "reads", "{}")).await;
+    assert!(other.is_released(), "{other:?}");
+    let is_counted = |all: &[wardgate_domain::Refusals]| {
+        let counts = all.iter().flat_map(|window| &window.counts);
+        let limited = counts.filter(|it| it.reason == "rate_limited" && it.subject == "dr.lee");
+        limited.map(|it| it.count).sum::<u64>() == 4
+    };
+    world.audit.refusals.until(is_counted).await;
+}

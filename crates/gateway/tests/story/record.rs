@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
-use wardgate_domain::{DenialReason, Digest, Event, Status};
+use wardgate_domain::{AgentRefusal, DenialReason, Digest, Event, Status};
 use wardgate_rpc::Readiness;
 
 use crate::fakes::{Append, Run, Say};
-use crate::world::{LEGACY, MODERN, OLDEST, World};
+use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
 
 /// The longest that a call without a durable record takes on any machine. Where nothing is slow it takes a second, which
 /// the gateway's audit log asserts of its limits when it is compiled.
@@ -234,4 +234,90 @@ async fn a_record_lost_while_the_tool_runs_withholds_the_result() {
     let reply = call.await.unwrap();
     assert_eq!(reply.code(), -32603);
     assert!(!reply.is_released());
+}
+
+/// A call that its agent states to have refused for `reason`, which is JSON.
+fn refused_call(world: &World, path: &str, tool: &str, reason: &str) -> reqwest::RequestBuilder {
+    let params = format!(
+        r#""name":"{tool}","_meta":{{"io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientCapabilities":{{}},"dev.wardgate/refusedByAgent":{reason}}}"#
+    );
+    world
+        .http
+        .post(world.url(path))
+        .bearer_auth(&world.token)
+        .header("content-type", "application/json")
+        .header("mcp-protocol-version", MODERN)
+        .header("mcp-method", "tools/call")
+        .header("mcp-name", tool)
+        .body(format!(
+            r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{{params}}}}}"#
+        ))
+}
+
+#[tokio::test]
+async fn a_call_that_its_agent_refused_is_on_record_and_neither_decided_nor_run() {
+    let world = World::start().await;
+    for (refusal, tool) in AgentRefusal::ALL
+        .into_iter()
+        .zip(["reads", "nonesuch"].iter().cycle())
+    {
+        let before = world.audit.attempts.count();
+        let reason = format!("\"{}\"", refusal.as_str());
+        let reply = Reply::to(refused_call(&world, "/mcp", tool, &reason)).await;
+        assert_eq!((reply.status, reply.code()), (200, -32602), "{reply:?}");
+        assert_eq!(reply.at("/error/data/reason"), "refused_by_agent");
+        assert!(reply.at("/error/data/dev.wardgate~1receipt").is_object());
+        let attempts = world.audit.attempts.all();
+        assert_eq!(attempts.len(), before + 1);
+        let Event::Outcome(outcome) = &attempts[before].record.event else {
+            panic!("{attempts:?}");
+        };
+        assert_eq!(
+            (outcome.status, &*outcome.reason),
+            (refusal.status(), refusal.as_str())
+        );
+        assert_eq!(outcome.call.subject, "dr.lee");
+        assert_eq!(outcome.call.requested_tool, *tool);
+        assert!(outcome.call.decision_id.is_none());
+    }
+    assert_eq!(world.policy.asked.count(), 0);
+    assert_eq!(world.tool_runner.asked.count(), 0);
+}
+
+#[tokio::test]
+async fn an_agent_writes_no_words_of_its_own_into_the_record() {
+    let world = World::start().await;
+    for reason in [r#""patient NUGWI""#, r#""""#, "7", "{}"] {
+        let reply = Reply::to(refused_call(&world, "/mcp", "reads", reason)).await;
+        assert_eq!((reply.status, reply.code()), (400, -32602), "{reply:?}");
+        assert!(!reply.is_released());
+    }
+    assert_eq!(
+        world.tool_runner.asked.count(),
+        0,
+        "nor does such a call run"
+    );
+    assert_eq!(world.audit.attempts.count(), 0);
+}
+
+#[tokio::test]
+async fn an_agent_that_refuses_again_and_again_is_counted_in_summaries() {
+    let world = World::start().await;
+    let mut receipts = 0;
+    for _ in 0..90 {
+        let reply = Reply::to(refused_call(&world, "/mcp", "reads", r#""in_data""#)).await;
+        assert_eq!(reply.at("/error/data/reason"), "refused_by_agent");
+        receipts += u64::from(reply.at("/error/data/dev.wardgate~1receipt").is_object());
+    }
+    let folded = |all: &[wardgate_domain::Refusals]| {
+        let counts = all.iter().flat_map(|window| &window.counts);
+        let denied = counts.filter(|it| it.reason == "denied" && it.subject == "dr.lee");
+        denied.map(|it| it.count).sum::<u64>()
+    };
+    world
+        .audit
+        .refusals
+        .until(|all| folded(all) + receipts == 90)
+        .await;
+    assert!(receipts < 90, "each had a record of its own");
 }

@@ -132,7 +132,7 @@ pub(crate) async fn audit(config: &Path) -> Result<(), Failure> {
     let (config, wiring): (wardgate_audit::Config, ServiceWiring) = settings.service("audit")?;
     let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "audit")?;
     let key = required(wiring.mac_key_file.as_ref(), "audit.mac_key_file")?;
-    let callers = wardgate_audit::Callers::OtherProcesses;
+    let callers = wardgate_audit::CallingProcesses::OtherProcesses;
     let mac_key = data_dir::mac_key(key)?;
     let service = wardgate_audit::service(config, mac_key, callers, Ambient::system()).await?;
     serve("audit", &wiring, service, telemetry.metrics()).await

@@ -1,6 +1,7 @@
 //! Calls: as they go out, and every way in which they end.
 
 use tokio::sync::Notify;
+use wardgate_domain::AgentRefusal;
 
 use super::*;
 
@@ -272,4 +273,43 @@ async fn a_gateway_in_the_same_process_hears_who_calls() {
     let answer = gateway.memory(&token, "memory/clear", params).await;
     answer.unwrap();
     assert_eq!(script.seen()[0].peer, Some(peer));
+}
+
+#[tokio::test]
+async fn a_refused_call_is_put_on_record_without_its_arguments() {
+    let script = Script::new(|seen| {
+        let data = json!({ "reason": "refused_by_agent", "dev.wardgate/callId": "call-1" });
+        seen.error(200, -32602, "The agent refused this call.", &data)
+    });
+    let token = token("t");
+    for gateway in script.doors().await {
+        let long = "x".repeat(100_000);
+        for name in ["wipe", "", "naïve\n", &long] {
+            let recorded = gateway.record_refused(&token, name, AgentRefusal::InData);
+            recorded.await.unwrap();
+        }
+    }
+    for seen in script.seen() {
+        let params = &seen.body["params"];
+        assert_eq!(seen.body["method"], "tools/call");
+        assert!(params["name"].as_str().unwrap().len() <= 128);
+        assert_eq!(params["arguments"], Value::Null);
+        assert_eq!(params["_meta"]["dev.wardgate/refusedByAgent"], "in_data");
+    }
+    assert_eq!(script.seen().len(), 8);
+}
+
+#[tokio::test]
+async fn a_refused_call_that_the_gateway_did_not_record_is_an_error() {
+    let token = token("t");
+    let data = json!({ "reason": "not_durable" });
+    let script = Script::new(move |seen| seen.error(200, -32603, "Try again later.", &data));
+    let gateway = script.in_process();
+    let recorded = gateway.record_refused(&token, "wipe", AgentRefusal::InData);
+    assert!(matches!(recorded.await, Err(GatewayError::Refused(_))));
+    // Nor is a result of a tool a record of a refusal.
+    let script = Script::new(|seen| seen.result(&json!({ "content": [] })));
+    let gateway = script.in_process();
+    let recorded = gateway.record_refused(&token, "wipe", AgentRefusal::InData);
+    assert_eq!(recorded.await, Err(GatewayError::Unreadable));
 }

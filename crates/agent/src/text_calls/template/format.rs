@@ -7,7 +7,7 @@ use super::super::json::{self, Json};
 use super::super::reading::{Call, Found, Opening as Certainty, Reading};
 use super::super::shape;
 use super::super::state::State;
-use super::pattern::{Pattern, Slots};
+use super::pattern::{Pattern, PatternSlots};
 use super::values::{ListedArguments, read_listed};
 
 /// Longer names are none.
@@ -77,7 +77,7 @@ impl CallFormat {
         openings.find_map(|opening| {
             let steps = Cell::new(0);
             let mut cursor = Cursor::new(text, &steps);
-            opening.matches(&mut cursor, Slots::default()).ok()?;
+            opening.matches(&mut cursor, PatternSlots::default()).ok()?;
             Some(&text[cursor.at()..])
         })
     }
@@ -116,7 +116,7 @@ impl CallFormat {
     }
 
     fn call(&self, cursor: &mut Cursor, reading: &Reading, opening: &Pattern) -> Parsed<Call> {
-        opening.matches(cursor, Slots::default())?;
+        opening.matches(cursor, PatternSlots::default())?;
         cursor.blanks();
         let certainty = |between: Option<&Pattern>| {
             if opening.is_unmistakable() || between.is_some_and(Pattern::is_unmistakable) {
@@ -148,8 +148,8 @@ impl CallFormat {
     }
 }
 
-fn slots(name: &str) -> Slots<'_> {
-    Slots { name, key: "" }
+fn slots(name: &str) -> PatternSlots<'_> {
+    PatternSlots { name, key: "" }
 }
 
 /// Reads a name and what follows it. A name can hold signs that what follows begins with; the longest name that fits

@@ -25,7 +25,7 @@ fn other_call() -> ProbeCall<'static> {
 }
 
 /// What was found of a call in a rendering.
-pub(super) struct Located {
+pub(super) struct LocatedCall {
     /// Where the body begins: the JSON object, or the name.
     start: usize,
     /// Where the call is over.
@@ -87,7 +87,7 @@ pub(super) fn pattern(rendered: &str) -> Pattern {
 /// What stands before the first call of a message, with words before it and without.
 fn openings(
     prober: &Prober,
-    located: &Located,
+    located: &LocatedCall,
     one: &str,
     continuation: Option<&Pattern>,
 ) -> Vec<Pattern> {
@@ -129,7 +129,7 @@ fn after_thoughts(text: &str) -> &str {
 }
 
 /// What stands between the end of the first call and the body of the second.
-fn between_calls(located: &Located, one: &str, two: &str) -> Option<String> {
+fn between_calls(located: &LocatedCall, one: &str, two: &str) -> Option<String> {
     let body = &one[located.start..located.end];
     let start = two.find(body)? + body.len();
     let rest = &two[start..];
@@ -151,7 +151,7 @@ fn own_name(text: &str, name: &str, key: &str) -> Option<usize> {
 
 // === calls that are JSON objects ===
 
-fn locate_object(one: &str, two: Option<&str>) -> Option<Located> {
+fn locate_object(one: &str, two: Option<&str>) -> Option<LocatedCall> {
     let name = one.find(NAMES[0])?;
     let starts = one[..name].match_indices('{').map(|(at, _)| at);
     for start in starts {
@@ -164,7 +164,7 @@ fn locate_object(one: &str, two: Option<&str>) -> Option<Located> {
             continue;
         }
         let body = Body::Object(object_shape(&value)?);
-        return Some(Located {
+        return Some(LocatedCall {
             start,
             end: start + length,
             body,
@@ -215,7 +215,11 @@ fn path(value: &Json, matches: &dyn Fn(&Json) -> bool) -> Option<Vec<String>> {
 
 // === calls whose name stands by itself ===
 
-fn locate_name(prober: &Prober, one: &str, two: Option<&str>) -> Result<Located, TemplateError> {
+fn locate_name(
+    prober: &Prober,
+    one: &str,
+    two: Option<&str>,
+) -> Result<LocatedCall, TemplateError> {
     let start = own_name(one, NAMES[0], KEYS[0]).ok_or(TemplateError::NotLearned)?;
     let after_name = start + NAMES[0].len();
     let rest = &one[after_name..];
@@ -224,7 +228,7 @@ fn locate_name(prober: &Prober, one: &str, two: Option<&str>) -> Result<Located,
         .match_indices(['{', '"'])
         .find_map(|(at, _)| Some((at, is_arguments(&rest[at..])?)));
     if let Some((at, length)) = json {
-        return Ok(Located {
+        return Ok(LocatedCall {
             start,
             end: after_name + at + length,
             body: Body::Named(NamedArguments::Json {
@@ -233,7 +237,7 @@ fn locate_name(prober: &Prober, one: &str, two: Option<&str>) -> Result<Located,
         });
     }
     let (listed, length) = listed(prober, rest, two)?;
-    Ok(Located {
+    Ok(LocatedCall {
         start,
         end: after_name + length,
         body: Body::Named(NamedArguments::Listed(Box::new(listed))),

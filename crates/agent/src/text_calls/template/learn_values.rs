@@ -10,7 +10,7 @@ use super::probe::{HARD_TEXT, IDS, KEYS, NAMES, NUMBERS, ProbeCall, Prober, TEXT
 use super::values::{ListedArguments, ValueKind, ValueStyle};
 
 /// What stands around two values of one sort.
-struct Around {
+struct ValueBounds {
     first: String,
     before: String,
     between: String,
@@ -91,7 +91,7 @@ fn after_name(prober: &Prober, arguments: &Value) -> Option<String> {
     Some(text[at..].to_owned())
 }
 
-fn around(prober: &Prober, values: [Value; 2], written: [&str; 2]) -> Option<Around> {
+fn around(prober: &Prober, values: [Value; 2], written: [&str; 2]) -> Option<ValueBounds> {
     let [one, other] = values;
     let text = after_name(prober, &json!({ KEYS[0]: one, KEYS[1]: other }))?;
     let (first, rest) = text.split_once(KEYS[0])?;
@@ -99,7 +99,7 @@ fn around(prober: &Prober, values: [Value; 2], written: [&str; 2]) -> Option<Aro
     let (between, rest) = rest.split_once(written[1])?;
     // The key may stand in the closing tag too, so the last one before the value is its own.
     let (between, before_other) = between.rsplit_once(KEYS[1])?;
-    (before_other == before).then(|| Around {
+    (before_other == before).then(|| ValueBounds {
         first: first.to_owned(),
         before: before.to_owned(),
         between: between.to_owned(),
@@ -108,14 +108,14 @@ fn around(prober: &Prober, values: [Value; 2], written: [&str; 2]) -> Option<Aro
 }
 
 /// What stands around texts and not around numbers.
-fn quotes(texts: &Around, numbers: &Around) -> Option<(String, String)> {
+fn quotes(texts: &ValueBounds, numbers: &ValueBounds) -> Option<(String, String)> {
     let open = texts.before.strip_prefix(&numbers.before)?;
     let close = texts.between.strip_suffix(&numbers.between)?;
     (!open.is_empty() && !close.is_empty()).then(|| (open.to_owned(), close.to_owned()))
 }
 
 /// Whether quoted texts are encoded, or stand between the quotes as they are.
-fn text_kind(prober: &Prober, numbers: &Around, quotes: &(String, String)) -> ValueKind {
+fn text_kind(prober: &Prober, numbers: &ValueBounds, quotes: &(String, String)) -> ValueKind {
     let text = after_name(prober, &json!({ KEYS[0]: HARD_TEXT, KEYS[1]: TEXTS[1] }));
     let value = text.as_deref().and_then(|text| {
         let rest = text.split_once(KEYS[0])?.1.strip_prefix(&numbers.before)?;
@@ -145,7 +145,7 @@ fn end_of_call<'a>(tail: &'a str, close: &str, two_calls: Option<&str>) -> &'a s
 }
 
 /// The styles of values that are no texts, where they are told apart from texts.
-fn typed_styles(prober: &Prober, numbers: Option<&Around>) -> Vec<ValueStyle> {
+fn typed_styles(prober: &Prober, numbers: Option<&ValueBounds>) -> Vec<ValueStyle> {
     let Some(numbers) = numbers else {
         return Vec::new();
     };

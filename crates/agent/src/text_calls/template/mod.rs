@@ -20,7 +20,7 @@ mod values;
 pub(crate) use format::CallFormat;
 pub(super) use values::members_with_quotes;
 
-use probe::{Prober, VARIANTS, Variant};
+use probe::{Prober, TemplateVariant, VARIANTS};
 use render::ChatTemplate;
 
 /// Why a template tells nothing about calls.
@@ -53,7 +53,7 @@ impl CallFormat {
 }
 
 /// The call format, and how calls are to be handed to the template.
-fn learn_with_variant(source: &str) -> Result<(CallFormat, Variant), TemplateError> {
+fn learn_with_variant(source: &str) -> Result<(CallFormat, TemplateVariant), TemplateError> {
     let template = ChatTemplate::parse(source)?;
     let mut first_error = None;
     for variant in VARIANTS {

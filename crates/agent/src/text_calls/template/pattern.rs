@@ -21,7 +21,7 @@ pub(super) enum Part {
 
 /// What the places of a pattern stand for.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Slots<'a> {
+pub(super) struct PatternSlots<'a> {
     pub(super) name: &'a str,
     pub(super) key: &'a str,
 }
@@ -137,7 +137,7 @@ impl Pattern {
     }
 
     /// Matches what comes next.
-    pub(super) fn matches(&self, cursor: &mut Cursor, slots: Slots) -> Parsed<()> {
+    pub(super) fn matches(&self, cursor: &mut Cursor, slots: PatternSlots) -> Parsed<()> {
         for part in &self.0 {
             match part {
                 Part::Text(text) => cursor.literal(text)?,
@@ -153,7 +153,11 @@ impl Pattern {
 
     /// Matches what comes before a value that is written as it is: of the white space at the end only what the
     /// template prints, since more of it belongs to the value.
-    pub(super) fn matches_before_value(&self, cursor: &mut Cursor, slots: Slots) -> Parsed<()> {
+    pub(super) fn matches_before_value(
+        &self,
+        cursor: &mut Cursor,
+        slots: PatternSlots,
+    ) -> Parsed<()> {
         let Some((Part::Blanks(blanks), parts)) = self.0.split_last() else {
             return self.matches(cursor, slots);
         };

@@ -18,7 +18,7 @@ const CONTENT: &str = "zqcontentzq";
 
 /// How calls are handed to a template. Templates differ in what they take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Variant {
+pub(super) struct TemplateVariant {
     /// Arguments as JSON text, not as an object.
     pub(super) arguments_as_text: bool,
     pub(super) content: NoContent,
@@ -33,9 +33,9 @@ pub(super) enum NoContent {
 }
 
 /// Every variant, the usual ones first.
-pub(super) const VARIANTS: [Variant; 6] = {
-    const fn variant(arguments_as_text: bool, content: NoContent) -> Variant {
-        Variant {
+pub(super) const VARIANTS: [TemplateVariant; 6] = {
+    const fn variant(arguments_as_text: bool, content: NoContent) -> TemplateVariant {
+        TemplateVariant {
             arguments_as_text,
             content,
         }
@@ -73,13 +73,17 @@ impl ProbeCall<'_> {
 pub(super) struct Prober<'a> {
     template: &'a ChatTemplate,
     source: &'a str,
-    variant: Variant,
+    variant: TemplateVariant,
     /// The conversation up to what the assistant says, in bytes.
     header: String,
 }
 
 impl<'a> Prober<'a> {
-    pub(super) fn new(template: &'a ChatTemplate, source: &'a str, variant: Variant) -> Self {
+    pub(super) fn new(
+        template: &'a ChatTemplate,
+        source: &'a str,
+        variant: TemplateVariant,
+    ) -> Self {
         let mut prober = Self {
             template,
             source,

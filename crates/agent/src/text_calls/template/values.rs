@@ -4,7 +4,7 @@ use super::super::cursor::{Cursor, Parsed, Stop};
 use super::super::json::{self, Json};
 use super::super::reading::Reading;
 use super::format::longest;
-use super::pattern::{Pattern, Slots};
+use super::pattern::{Pattern, PatternSlots};
 
 /// Deeper than any arguments are.
 const MAX_DEPTH: usize = 64;
@@ -50,7 +50,7 @@ pub(super) enum ValueKind {
 }
 
 /// What comes after a value.
-enum After {
+enum ListContinuation {
     Another,
     End,
 }
@@ -71,7 +71,7 @@ pub(super) fn read_listed(
             loop {
                 let (key, value, after) = listed.argument(&mut attempt, reading, tool)?;
                 members.push((key, value));
-                if let After::End = after {
+                if let ListContinuation::End = after {
                     return Ok(members);
                 }
             }
@@ -88,8 +88,8 @@ pub(super) fn read_listed(
     }
 }
 
-fn slots<'a>(name: &'a str, key: &'a str) -> Slots<'a> {
-    Slots { name, key }
+fn slots<'a>(name: &'a str, key: &'a str) -> PatternSlots<'a> {
+    PatternSlots { name, key }
 }
 
 fn is_in_key(c: char) -> bool {
@@ -102,7 +102,7 @@ impl ListedArguments {
         cursor: &mut Cursor,
         reading: &Reading,
         tool: &str,
-    ) -> Parsed<(String, Json, After)> {
+    ) -> Parsed<(String, Json, ListContinuation)> {
         cursor.blanks();
         longest(cursor, is_in_key, |cursor, key| {
             // That is the end of a tag.
@@ -135,8 +135,8 @@ impl ListedArguments {
         cursor: &mut Cursor,
         reading: &Reading,
         style: &ValueStyle,
-        slots: Slots,
-    ) -> Parsed<(Json, After)> {
+        slots: PatternSlots,
+    ) -> Parsed<(Json, ListContinuation)> {
         match &style.kind {
             ValueKind::Encoded => {
                 cursor.blanks();
@@ -169,7 +169,7 @@ impl ListedArguments {
     }
 
     /// What follows a value.
-    fn after(&self, cursor: &mut Cursor, slots: Slots) -> Parsed<After> {
+    fn after(&self, cursor: &mut Cursor, slots: PatternSlots) -> Parsed<ListContinuation> {
         let mut attempt = cursor.clone();
         attempt.blanks();
         match self.end.matches(&mut attempt, slots) {
@@ -177,7 +177,7 @@ impl ListedArguments {
             Err(Stop::Incomplete) => return Err(Stop::Incomplete),
             Ok(()) => {
                 *cursor = attempt;
-                return Ok(After::End);
+                return Ok(ListContinuation::End);
             }
         }
         cursor.blanks();
@@ -189,23 +189,23 @@ impl ListedArguments {
             if key.starts_with('/') {
                 return Err(Stop::No);
             }
-            let slots = Slots { key, ..slots };
+            let slots = PatternSlots { key, ..slots };
             let styles = self.styles.iter();
             let mut matches = styles.map(|it| it.before.matches(&mut cursor.clone(), slots));
             matches
                 .find(|it| *it != Err(Stop::No))
                 .unwrap_or(Err(Stop::No))
         })?;
-        Ok(After::Another)
+        Ok(ListContinuation::Another)
     }
 
     /// The text up to the first place where `close` and what follows a value stand.
     fn until_after<'a>(
         &self,
         cursor: &mut Cursor<'a>,
-        slots: Slots,
+        slots: PatternSlots,
         close: &str,
-    ) -> Parsed<(&'a str, After)> {
+    ) -> Parsed<(&'a str, ListContinuation)> {
         let begin = cursor.rest();
         let from = cursor.at();
         let firsts: Vec<char> = match close.chars().next() {
@@ -234,10 +234,10 @@ impl ListedArguments {
     }
 
     /// A value without the white space that the template puts between it and what follows.
-    fn without_blanks<'a>(&self, text: &'a str, after: &After) -> &'a str {
+    fn without_blanks<'a>(&self, text: &'a str, after: &ListContinuation) -> &'a str {
         let blanks = match after {
-            After::Another => self.between.blanks_before(),
-            After::End => self.end.blanks_before(),
+            ListContinuation::Another => self.between.blanks_before(),
+            ListContinuation::End => self.end.blanks_before(),
         };
         text.strip_suffix(blanks).unwrap_or_else(|| {
             text.strip_suffix(blanks.trim_start_matches(' '))

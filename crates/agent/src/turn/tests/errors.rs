@@ -471,6 +471,12 @@ async fn a_call_in_the_text_that_cannot_be_read_is_told_to_the_model_and_not_to_
             unavailable,
         ),
         (
+            "{\"name\": null, \"arguments\": {\"zone\": \"UTC\"}}",
+            unavailable,
+        ),
+        ("[{\"name\": \"\", \"parameters\": {}}]", unavailable),
+        ("{\"tool\": null, \"tool_input\": {}}", unavailable),
+        (
             "[TOOL_CALLS][{\"name\": \"clock\", \"arguments\": {]",
             unreadable,
         ),
@@ -503,8 +509,25 @@ async fn a_call_in_the_text_that_cannot_be_read_is_told_to_the_model_and_not_to_
 }
 
 #[tokio::test]
+async fn a_call_without_a_name_in_the_middle_of_words_goes_back_to_the_model() {
+    let written = "I call {\"name\": null, \"arguments\": {\"zone\": \"UTC\"}} now.";
+    let model = ScriptedModel::new([words(written), words("Sorry.")]);
+    let fixture = Fixture::new(model, clock(), "    calls: text\n").await;
+    let events = fixture.says("when?").await;
+    assert_eq!(events.one("tool_result")["success"], false);
+    let shown: Vec<_> = events
+        .text()
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(shown, ["I", "call", "Sorry."]);
+}
+
+#[tokio::test]
 async fn words_that_only_speak_of_calls_are_an_answer() {
     for answer in [
+        "Write `{\"name\": null, \"arguments\": {}}`, not more.",
+        "A tool: {\"name\": null, \"parameters\": {\"type\": \"object\", \"properties\": {}}}",
         "Write `TOOL: clock` and then PARAMETERS: {}.",
         "The tag <tool_call> begins a call.",
         "```\nTOOL: clock\nPARAMETERS: {\"a\": }\n```",

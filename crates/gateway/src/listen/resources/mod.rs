@@ -16,12 +16,10 @@ mod subscribed;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use axum::http::HeaderMap;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 use wardgate_domain::{Caller, Digest, ToolFacts};
-use wardgate_edge::CallerToken;
 
 use self::sources::Sources;
 use super::PAUSE;
@@ -45,7 +43,6 @@ pub(crate) struct Listens {
     pub(crate) caller: Arc<Caller>,
     /// What the token is good for.
     pub(crate) access: Access,
-    token: CallerToken,
     /// By which the client chooses what it hears of.
     pub(crate) method: &'static str,
     pub(crate) client_ip: String,
@@ -74,14 +71,13 @@ impl Listens {
     pub(crate) fn follower(
         gateway: &Arc<Gateway>,
         (caller, access): (&Arc<Caller>, &Access),
-        (client_ip, headers): (&str, &HeaderMap),
+        client_ip: &str,
         view: &View,
     ) -> Self {
         Self {
             gateway: Arc::clone(gateway),
             caller: Arc::clone(caller),
             access: access.clone(),
-            token: CallerToken::of(headers),
             method: SUBSCRIBE,
             client_ip: client_ip.to_owned(),
             view: view.clone(),
@@ -93,7 +89,6 @@ impl Listens {
             gateway: Arc::clone(gateway),
             caller: Arc::clone(&post.caller),
             access: post.access.clone(),
-            token: CallerToken::of(&post.headers),
             method,
             client_ip: post.client_ip.clone(),
             view: post.view.clone(),

@@ -1,10 +1,13 @@
 //! What is not carried, and what its client is told to mend.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
-use wardgate_domain::Status;
+use wardgate_domain::{DenialReason, Status};
 use wardgate_proto::common::v1::ErrorReason;
 
 use super::{UP, call, count, post, request, text, world, world_with};
+use crate::fakes::Say;
 use crate::fakes::relay::Carry;
 use crate::world::{LEGACY, META, MODERN, OLDEST, Reply};
 
@@ -270,4 +273,46 @@ async fn what_is_too_much_is_turned_away_and_cancellations_and_streams_of_change
     let cancel = post(&world, UP, cancel).header("mcp-protocol-version", LEGACY);
     assert_ne!(Reply::to(cancel).await.status, 503);
     assert_eq!(count(&world), before + 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_there_is_no_such_thing_leaves_at_a_step() {
+    let world = world().await;
+    let step = Duration::from_millis(50);
+    let nonesuch = text(LEGACY, "tools/call", r#""name":"nonesuch""#);
+    let read = text(LEGACY, "tools/call", r#""name":"read""#);
+    let timed = async |path: &str, body: &str| {
+        let request = post(&world, path, body).header("mcp-protocol-version", LEGACY);
+        let started = Instant::now();
+        let reply = Reply::to(request).await;
+        assert!(started.elapsed() >= step, "{path}: {reply:?}");
+        reply
+    };
+    assert_eq!(timed(UP, &nonesuch).await.code(), -32602);
+    for path in ["/mcp/upstream/off", "/mcp/upstream/nonesuch"] {
+        assert_eq!(timed(path, &read).await.status, 404);
+    }
+    world.policy.says(Say::Deny {
+        reason: DenialReason::NotPermitted,
+        visible: false,
+    });
+    assert_eq!(timed(UP, &read).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_call_that_its_agent_refused_is_not_carried() {
+    let world = world().await;
+    let before = count(&world);
+    for (version, meta) in [
+        (LEGACY, r#""dev.wardgate/refusedByAgent":"in_data""#),
+        (LEGACY, r#""dev.wardgate/refusedByAgent":"anything else""#),
+    ] {
+        let params = format!(r#""name":"read","_meta":{{{meta}}}"#);
+        let body = text(version, "tools/call", &params);
+        let request = post(&world, UP, body).header("mcp-protocol-version", version);
+        let reply = Reply::to(request).await;
+        assert_eq!(reply.code(), -32602, "{reply:?}");
+        assert!(reply.text.contains("refusedByAgent"), "{reply:?}");
+    }
+    assert_eq!(count(&world), before);
 }
