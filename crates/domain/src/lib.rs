@@ -13,6 +13,7 @@
 
 mod ambient;
 mod caller;
+mod client_capabilities;
 mod conversation;
 mod conversation_change;
 mod decision;
@@ -34,6 +35,7 @@ mod wire;
 
 pub use ambient::{Ambient, Clock, Entropy, SystemClock, SystemEntropy};
 pub use caller::{AttributeValue, BearerToken, Caller, CallerClaims, person};
+pub use client_capabilities::RequiredCapabilities;
 pub use conversation::{
     AnsweredCall, Conversation, ConversationId, Hold, HoldTarget, InvalidText, Message, MessageId,
     NewMessage, Role, Skeleton, Source, TurnId, TurnState,

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use wardgate_arguments::has_unique_members;
+use wardgate_domain::RequiredCapabilities;
 
 use super::http::json;
 use super::{
@@ -67,6 +68,8 @@ enum Target {
         /// The approved definition of an imported tool.
         pin: Option<Arc<ToolFingerprint>>,
         arguments: Arguments,
+        /// The clients that the server has an imported tool for.
+        required: RequiredCapabilities,
     },
     Resource {
         uri: Template,
@@ -88,12 +91,12 @@ enum Arguments {
 
 /// Calls the tool `name` of the server `source` with the arguments of the call. With `links` the links to resources in
 /// its results are those that clients know.
-/// It is called only where the server still offers it as `pin` says.
+/// It is called only where the server still offers it as `pin` says, and for a client with the capabilities `required`.
 pub(crate) fn tool(
     source: &str,
     settings: &McpSettings,
     name: &str,
-    pin: &Arc<ToolFingerprint>,
+    (pin, required): (&Arc<ToolFingerprint>, &RequiredCapabilities),
     links: bool,
 ) -> Box<dyn Plan> {
     Box::new(McpPlan {
@@ -105,6 +108,7 @@ pub(crate) fn tool(
             arguments: Arguments::OfCall {
                 derived: Vec::new(),
             },
+            required: required.clone(),
         },
     })
 }
@@ -154,6 +158,7 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
                     name,
                     pin: None,
                     arguments,
+                    required: RequiredCapabilities::default(),
                 },
                 _ => Target::Prompt { name, arguments },
             }
@@ -225,7 +230,15 @@ impl Executor for McpExecutor {
                     name,
                     pin,
                     arguments,
+                    required,
                 } => {
+                    let is_shown = match call.talk {
+                        Some(talk) => talk.satisfies(required),
+                        None => required.is_empty(),
+                    };
+                    if !is_shown {
+                        return Err(not_for_client(required));
+                    }
                     let wanted = Wanted::Tool {
                         name: name.clone(),
                         arguments: arguments.fill(call)?,
@@ -521,11 +534,10 @@ impl From<UpstreamError> for ExecutorError {
             },
             UpstreamError::Rpc(error) if let Some(kind) = undeclared(&error) => Self::Refused {
                 kind,
-                text: "the tool needs a client that it can ask, and this one did not say that it can be asked"
-                    .to_owned(),
+                text: NOT_ASKABLE.to_owned(),
                 cause,
             },
-            UpstreamError::Rpc(error) => Self::Reported(error.message),
+            UpstreamError::Rpc(error) => Self::Protocol(error),
             UpstreamError::BadResult(_) => Self::BadResult(cause),
             UpstreamError::TooLarge => Self::TooLarge,
             UpstreamError::AsksOutOfTurn => Self::Refused {
@@ -548,15 +560,32 @@ impl From<UpstreamError> for ExecutorError {
 /// know these kinds.
 fn undeclared(error: &RpcError) -> Option<&'static str> {
     let required = required(error)?;
+    kind_of_missing(|capability| required.contains_key(capability))
+}
+
+/// The kind of a refusal for want of the first of these capabilities that `is_required`.
+fn kind_of_missing(is_required: impl Fn(&str) -> bool) -> Option<&'static str> {
     let kinds = [
         ("sampling", "needs_sampling"),
         ("elicitation", "needs_elicitation"),
         ("roots", "needs_roots"),
     ];
     let mut kinds = kinds.into_iter();
-    let (_, kind) = kinds.find(|(capability, _)| required.contains_key(*capability))?;
+    let (_, kind) = kinds.find(|(capability, _)| is_required(capability))?;
     Some(kind)
 }
+
+/// The refusal of a tool that its server shows only to clients with the capabilities `required`. Nothing was sent.
+fn not_for_client(required: &RequiredCapabilities) -> ExecutorError {
+    ExecutorError::Refused {
+        kind: kind_of_missing(|capability| required.contain(capability))
+            .unwrap_or("needs_capability"),
+        text: NOT_ASKABLE.to_owned(),
+        cause: format!("the client lacks some of {}", required.to_json()),
+    }
+}
+
+const NOT_ASKABLE: &str = "the tool needs a client that it can ask, and this one did not say that it can be asked, or may not be asked here";
 
 /// Whether it is refused for want of a client that takes tasks.
 fn needs_tasks(error: &RpcError) -> bool {
