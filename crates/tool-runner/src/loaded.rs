@@ -218,11 +218,7 @@ impl Loaded {
         let both = |one: &Digest, other: &Digest| {
             Digest::of_parts([one, other].map(|it| it.as_bytes().as_slice()))
         };
-        // What the server shows to whom is no part of a tool's definition.
-        let required = tools.iter().map(Tool::required_capabilities);
-        let required: Vec<_> = required.map(RequiredCapabilities::to_json).collect();
-        let of_required = Digest::of(required.concat().as_bytes());
-        let shown = both(&both(&version, &of_contents), &of_required);
+        let shown = both(&both(&version, &of_contents), &of_required(&tools));
         let version = both(&shown, &of_ttls);
         let toolsets_of = |tool: &Tool| -> Vec<String> {
             let own = toolsets.iter().filter(|it| it.holds(tool.facts()));
@@ -419,6 +415,13 @@ fn longest(tools: &[Tool], source: &str, default: Duration) -> Duration {
         .map(|tool| tool.time_limit().unwrap_or(default))
         .max()
         .unwrap_or(default)
+}
+
+/// Of what clients must declare to be shown each tool, which is no part of the tool's definition.
+fn of_required(tools: &[Tool]) -> Digest {
+    let required = tools.iter().map(Tool::required_capabilities);
+    let required: Vec<_> = required.map(RequiredCapabilities::to_json).collect();
+    Digest::of(required.concat().as_bytes())
 }
 
 fn known(tool: &Tool) -> KnownTool {

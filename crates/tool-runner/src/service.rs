@@ -623,17 +623,17 @@ fn version(loaded: &Loaded, switches: Option<&Switches>) -> Digest {
         .collect();
     let servers = loaded.servers();
     let servers = servers.iter();
-    let shown_by_servers: String = servers
+    let shown_by_servers: Vec<_> = servers
         .map(|server| {
             let shown = *server.shown().borrow();
-            format!("{} {:?} ", shown.has_tasks, shown.declares)
+            (shown.has_tasks, shown.declares)
         })
         .collect();
     Digest::of_parts([
         loaded.version().as_bytes().as_slice(),
         shown(loaded, switches).as_bytes(),
         &carriages,
-        shown_by_servers.as_bytes(),
+        format!("{shown_by_servers:?}").as_bytes(),
     ])
 }
 
