@@ -184,7 +184,7 @@ async fn a_legacy_session_is_kept_renewed_and_ended() {
     for forgets_with in [404, 400] {
         let mut server = Scripted::new("any");
         server.forgets_with = forgets_with;
-        keep_renew_and_end_a_session(server).await;
+        Box::pin(keep_renew_and_end_a_session(server)).await;
     }
 }
 
