@@ -14,6 +14,7 @@
 mod agent_refusal;
 mod ambient;
 mod caller;
+mod client_capabilities;
 mod conversation;
 mod conversation_change;
 mod decision;
@@ -36,6 +37,7 @@ mod wire;
 pub use agent_refusal::AgentRefusal;
 pub use ambient::{Ambient, Clock, Entropy, SystemClock, SystemEntropy};
 pub use caller::{AttributeValue, BearerToken, Caller, CallerClaims, person};
+pub use client_capabilities::RequiredCapabilities;
 pub use conversation::{
     AnsweredCall, Conversation, ConversationId, Hold, HoldTarget, InvalidText, Message, MessageId,
     NewMessage, Role, Skeleton, Source, TurnId, TurnState,

@@ -10,7 +10,8 @@ use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use tracing::Span;
 use wardgate_domain::{
-    AgentRefusal, BearerToken, CallFacts, CallId, Caller, Digest, Outcome, Status, ToolFacts,
+    AgentRefusal, BearerToken, CallFacts, CallId, Caller, Digest, Outcome, RequiredCapabilities,
+    Status, ToolFacts,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
@@ -23,6 +24,7 @@ use crate::Gateway;
 use crate::authority::Grant;
 use crate::catalogue::{Index, Tool};
 use crate::connect::{self, Asked};
+use crate::dialogue::Dialogue;
 use crate::mcp::{Version, check_repeated};
 use crate::measures;
 use crate::reply::{Answer, Dialect, RpcError};
@@ -107,8 +109,8 @@ impl Given for Called {
     fn digest(&self) -> Option<Digest> {
         Some(match self {
             Self::Result(result) => {
-                let parts = [result.content.as_ref(), result.structured_content.as_ref()];
-                Digest::of_parts(parts)
+                let parts = [&result.content, &result.structured_content, &result.error];
+                Digest::of_parts(parts.map(AsRef::as_ref))
             }
             Self::Task(begun) => begun.digest(),
         })
@@ -145,7 +147,14 @@ impl Work for ToolCall {
         view.tool(catalogue, &self.name).cloned()
     }
 
-    fn check(&self, tool: &Arc<Tool>) -> Result<(), Stop> {
+    fn check(&self, tool: &Arc<Tool>, client: &Dialogue) -> Result<(), Stop> {
+        if !tool.is_for_client(client.capabilities().as_deref()) {
+            return Err(if client.is_legacy() {
+                Stop::NotForClient
+            } else {
+                Stop::Undeclared(tool.required_capabilities.to_json().into())
+            });
+        }
         let Some(headers) = &self.repeated else {
             return Ok(());
         };
@@ -257,18 +266,26 @@ impl Work for ToolCall {
             let error = RpcError::rate_limited(wait).of_call(call_id, recorded.receipt());
             return Answer::error(Some(id), &error);
         }
-        let takes_tasks = || tasks::are_declared(story.dialogue.capabilities().as_deref());
+        let capabilities = story.dialogue.capabilities();
+        let is_declared = |required: &str| {
+            let required = RequiredCapabilities::read(required.as_bytes());
+            required.is_some_and(|required| required.are_declared(capabilities.as_deref()))
+        };
         if story.asker.version.is_modern()
             && let Some(required) = undeclared(&result.facts.error_kind)
             // For another reason they were not offered.
-            && !(required == tasks::NEEDED && takes_tasks())
+            && !is_declared(required)
         {
             let error = RpcError::missing_capability(required);
             return Answer::error(Some(id), &error.of_call(call_id, recorded.receipt()));
         }
+        let version = story.asker.version;
         match story.work.dialect {
+            Dialect::Mcp if !result.error.is_empty() => {
+                Answer::protocol_error(id, version, call_id, recorded, &result.error)
+            }
             Dialect::Direct => Answer::direct(id, call_id, recorded, result),
-            Dialect::Mcp => Answer::released(id, story.asker.version, call_id, recorded, result),
+            Dialect::Mcp => Answer::released(id, version, call_id, recorded, result),
         }
     }
 
@@ -330,6 +347,7 @@ fn not_connected(words: &str) -> Called {
         is_error: true,
         other_members: Bytes::new(),
         meta: Bytes::new(),
+        error: Bytes::new(),
         facts: ResultFacts {
             status: Status::Error,
             error_kind: "not_connected".to_owned(),

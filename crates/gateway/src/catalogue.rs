@@ -8,7 +8,7 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use futures::StreamExt;
 use tokio::sync::watch;
-use wardgate_domain::{ToolFacts, ToolSwitches};
+use wardgate_domain::{RequiredCapabilities, ToolFacts, ToolSwitches};
 use wardgate_rpc::Readiness;
 use wardgate_rpc::client::{CallError, Catalogue as Listed, ToolRunnerClient};
 
@@ -36,9 +36,16 @@ pub(crate) struct Tool {
     pub(crate) toolsets: Vec<String>,
     /// A call of it may become a task.
     pub(crate) may_be_task: bool,
+    /// Only clients that declare these are offered it.
+    pub(crate) required_capabilities: RequiredCapabilities,
 }
 
 impl Tool {
+    /// Whether it is offered to a client that declared `capabilities`, MCP `ClientCapabilities`.
+    pub(crate) fn is_for_client(&self, capabilities: Option<&str>) -> bool {
+        self.required_capabilities.are_declared(capabilities)
+    }
+
     pub(crate) fn is_in(&self, toolset: &str) -> bool {
         self.toolsets.iter().any(|name| name == toolset)
     }
@@ -121,6 +128,7 @@ impl From<Listed> for Index {
                 toolsets: tool.toolsets,
                 switches: tool.switches,
                 may_be_task: tool.may_be_task,
+                required_capabilities: tool.required_capabilities,
             });
             for alias in tool.aliases {
                 index.by_name.insert(alias, Arc::clone(&entry));

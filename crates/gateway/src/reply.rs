@@ -258,6 +258,49 @@ impl Answer {
         Self::ok(body)
     }
 
+    /// The JSON-RPC error that an upstream answered a call with, one JSON object, in a code that the version has. Where its
+    /// `data` is an object, or it has none, that says which call it was.
+    pub(crate) fn protocol_error(
+        id: &RawValue,
+        version: Version,
+        call_id: CallId,
+        recorded: Recorded,
+        error: &[u8],
+    ) -> Self {
+        #[derive(serde::Deserialize)]
+        struct Said<'a> {
+            code: i64,
+            #[serde(borrow)]
+            message: &'a RawValue,
+            #[serde(borrow, default)]
+            data: Option<&'a RawValue>,
+        }
+        let Ok(said) = serde_json::from_slice::<Said<'_>>(error) else {
+            let error = RpcError::internal("tool_error", "The tool reported an error.");
+            return Self::error(Some(id), &error.of_call(call_id, recorded.receipt()));
+        };
+        let code = rpc_error::code_in(version, said.code);
+        let mut body = String::with_capacity(error.len() + 256);
+        open(&mut body, Some(id));
+        let message = said.message;
+        // Writing to a string cannot fail.
+        let _ = write!(
+            body,
+            r#","error":{{"code":{code},"message":{message},"data":"#
+        );
+        match said.data {
+            Some(data) if !data.get().starts_with('{') => body.push_str(data.get()),
+            data => {
+                body.push('{');
+                write_call(&mut body, call_id, recorded.receipt(), None);
+                write_members(&mut body, data.map_or(b"", |data| data.get().as_bytes()));
+                body.push('}');
+            }
+        }
+        body.push_str("}}");
+        Self::ok(body)
+    }
+
     /// The result of a call by method name: `{"data":[…],"_meta":{…}}`, or an error with the tool's words.
     pub(crate) fn direct(
         id: &RawValue,
@@ -460,7 +503,7 @@ fn write_tool_result(to: &mut String, version: Version, result: &ToolResult) {
 }
 
 /// The members of `object`, a JSON object or nothing, behind others.
-fn write_members(to: &mut String, object: &[u8]) {
+pub(crate) fn write_members(to: &mut String, object: &[u8]) {
     let object = String::from_utf8_lossy(object);
     let members = object.trim_ascii().strip_prefix('{');
     let members = members.and_then(|members| members.strip_suffix('}'));

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use wardgate_domain::source_uri;
-use wardgate_rpc::client::ContentSource;
+use wardgate_rpc::client::{ContentSource, ServerCapabilities};
 
 use crate::catalogue::{Index, Source, Tool};
 use crate::mcp::Version;
@@ -73,6 +73,14 @@ impl View {
             Self::Everything => "/mcp".to_owned(),
             Self::Toolset(toolset) => format!("/mcp/{toolset}"),
             Self::Upstream(of) => format!("/mcp/upstream/{}", of.source.name),
+        }
+    }
+
+    /// What the server declared that it shows, where it is one server alone and that is known.
+    pub(crate) fn declared(&self) -> Option<ServerCapabilities> {
+        match self {
+            Self::Upstream(of) => of.source.capabilities,
+            Self::Everything | Self::Toolset(_) => None,
         }
     }
 

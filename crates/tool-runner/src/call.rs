@@ -38,7 +38,7 @@ use crate::failure::{FailedCall, Failure, Ran};
 use crate::interaction::{Interaction, Talk, Waits};
 use crate::kept_results::{self, KeptResults};
 use crate::loaded::{Loaded, RunnableTool, Shared};
-use crate::mcp::Standing;
+use crate::mcp::{RpcError, Standing};
 use crate::resilience::{Attempt, Failed, GuardError, GuardedCall};
 use crate::result::{self, Handle, Stopwatch, Whole};
 
@@ -322,6 +322,9 @@ impl AdmittedCall {
                 return self.release(kept, handle, arguments);
             }
             Err(GuardError::Failed(ExecutorError::Reported(words))) => self.reported(words),
+            Err(GuardError::Failed(ExecutorError::Protocol(error))) => {
+                return self.protocol_error(error);
+            }
             Err(GuardError::Failed(ExecutorError::NotConnected { scope })) => {
                 return self.connect(scope);
             }
@@ -558,6 +561,21 @@ impl AdmittedCall {
                 "the tool reported an error, which is withheld",
             ),
         }
+    }
+
+    /// The JSON-RPC error of an upstream, as far as the permit lets it out.
+    fn protocol_error(self, error: RpcError) -> Ended {
+        let released = self.released_error(&error);
+        let phi = self.tool.class(ERROR).is_phi();
+        let failure = self.reported(error.message);
+        let mut ended = self.fail(&failure, 0);
+        if let End::Result(result) = &mut ended.end {
+            result.error_json = released.into();
+            if let Some(facts) = &mut result.facts {
+                facts.phi = phi;
+            }
+        }
+        ended
     }
 
     fn fail(self, failure: &Failure, withheld: u64) -> Ended {

@@ -218,7 +218,9 @@ impl Failure {
             }
             ExecutorError::NotWaiting => Self::not_waiting(),
             // Its words are released by [`AdmittedCall::reported`].
-            ExecutorError::Reported(_) => Self::tool("tool_error", "the tool reported an error"),
+            ExecutorError::Reported(_) | ExecutorError::Protocol(_) => {
+                Self::tool("tool_error", "the tool reported an error")
+            }
         }
     }
 }

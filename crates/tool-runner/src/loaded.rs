@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::{Map, Value};
 use wardgate_arguments::integral;
 use wardgate_domain::{
-    Ambient, ColumnClass, Digest, OfferKind, PermitVerifier, SwitchKind, SwitchTarget, ToolSwitches,
+    Ambient, ColumnClass, Digest, OfferKind, PermitVerifier, RequiredCapabilities, SwitchKind,
+    SwitchTarget, ToolSwitches,
 };
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::{PseudonymKey, Row};
@@ -216,7 +218,7 @@ impl Loaded {
         let both = |one: &Digest, other: &Digest| {
             Digest::of_parts([one, other].map(|it| it.as_bytes().as_slice()))
         };
-        let shown = both(&version, &of_contents);
+        let shown = both(&both(&version, &of_contents), &of_required(&tools));
         let version = both(&shown, &of_ttls);
         let toolsets_of = |tool: &Tool| -> Vec<String> {
             let own = toolsets.iter().filter(|it| it.holds(tool.facts()));
@@ -326,6 +328,16 @@ impl Loaded {
         }
     }
 
+    /// What the MCP server of that name declared when it was connected to.
+    pub(crate) fn capabilities(&self, source: &str) -> Option<pb::ServerCapabilities> {
+        let declared = self.sources.mcp(source).ok()?.shown().borrow().declares?;
+        Some(pb::ServerCapabilities {
+            logging: declared.logging,
+            completions: declared.completions,
+            resource_subscriptions: declared.resource_subscriptions,
+        })
+    }
+
     /// Whether calls of this tool may become tasks.
     pub(crate) fn may_be_task(&self, tool: &RunnableTool) -> bool {
         let source = tool.tool.source().filter(|_| tool.tool.plan().talks());
@@ -405,6 +417,13 @@ fn longest(tools: &[Tool], source: &str, default: Duration) -> Duration {
         .unwrap_or(default)
 }
 
+/// Of what clients must declare to be shown each tool, which is no part of the tool's definition.
+fn of_required(tools: &[Tool]) -> Digest {
+    let required = tools.iter().map(Tool::required_capabilities);
+    let required: Vec<_> = required.map(RequiredCapabilities::to_json).collect();
+    Digest::of(required.concat().as_bytes())
+}
+
 fn known(tool: &Tool) -> KnownTool {
     KnownTool {
         facts: tool.facts().clone(),
@@ -424,6 +443,10 @@ fn wire(tool: &Tool, toolsets: Vec<String>, config: &Config) -> pb::Tool {
         // These change more often than the catalogue.
         switches: Vec::new(),
         may_be_task: false,
+        required_capabilities_json: match tool.required_capabilities() {
+            required if required.is_empty() => Bytes::new(),
+            required => required.to_json().into(),
+        },
     }
 }
 

@@ -178,6 +178,7 @@ pub(crate) fn unchanged(result: UnchangedResult, facts: pb::ResultFacts) -> pb::
         facts: Some(facts),
         other_members_json: result.others.unwrap_or_default().into(),
         meta_json: result.meta.unwrap_or_default().into(),
+        ..pb::ToolResult::default()
     }
 }
 

@@ -211,6 +211,7 @@ impl ToolRunnerService for Runner {
         for source in &mut list.sources {
             source.switches = (&switches.of_source(&source.name)).into();
             source.carriage = loaded.carriage(&source.name).into();
+            source.capabilities = loaded.capabilities(&source.name);
         }
         Ok(Response::new(list))
     }
@@ -622,14 +623,17 @@ fn version(loaded: &Loaded, switches: Option<&Switches>) -> Digest {
         .collect();
     let servers = loaded.servers();
     let servers = servers.iter();
-    let have_tasks: Vec<u8> = servers
-        .map(|server| server.shown().borrow().has_tasks.into())
+    let shown_by_servers: Vec<_> = servers
+        .map(|server| {
+            let shown = *server.shown().borrow();
+            (shown.has_tasks, shown.declares)
+        })
         .collect();
     Digest::of_parts([
         loaded.version().as_bytes().as_slice(),
         shown(loaded, switches).as_bytes(),
         &carriages,
-        &have_tasks,
+        format!("{shown_by_servers:?}").as_bytes(),
     ])
 }
 

@@ -25,7 +25,7 @@ use crate::dialogue::Terms;
 use crate::downgrade;
 use crate::mcp::{Meta, Post, Request, Version, inner};
 use crate::measures;
-use crate::reply::{Answer, RpcError, call_meta};
+use crate::reply::{Answer, RpcError, call_meta, write_members};
 use crate::story::{self, Asker, End, Given, Packed, Ran, Stop, Story, Target, Work};
 use crate::trail::Recorded;
 use crate::view::View;
@@ -47,6 +47,8 @@ pub(crate) struct Found {
 /// What was got: a result, or why there is none.
 pub(crate) struct Gotten {
     given: Result<String, String>,
+    /// The `_meta` of its server, a JSON object; empty: none.
+    meta: Bytes,
     facts: ResultFacts,
 }
 
@@ -186,7 +188,7 @@ impl Work for Wish {
         };
         let getting = Box::pin(story.gateway.runner().get_content(get, LIMIT));
         let got = story.dialogue.unless_cancelled(getting).await?;
-        let ContentResult { given, facts } =
+        let ContentResult { given, meta, facts } =
             got.map_err(|error| refused(&story.gateway, &error))?;
         let given = match given {
             Got::InputRequired(waits) => return Ok(End::InputRequired(Box::new(waits))),
@@ -197,7 +199,7 @@ impl Work for Wish {
                 Ok(story.asker.view.given(shown.map_err(Stop::NotTaken)?))
             }
         };
-        Ok(End::Given(Gotten { given, facts }))
+        Ok(End::Given(Gotten { given, meta, facts }))
     }
 
     fn report(&self, outcome: &Outcome, is_hidden: bool) {
@@ -222,7 +224,8 @@ impl Work for Wish {
                 if version.is_modern() && is_kept {
                     members += r#","ttlMs":0,"cacheScope":"private""#;
                 }
-                let meta = call_meta(call_id, recorded);
+                let mut meta = call_meta(call_id, recorded);
+                write_members(&mut meta, &got.meta);
                 return Answer::result_with_meta(id, version, &members, &meta);
             }
             Err(words) => match got.facts.status {

@@ -96,14 +96,16 @@ impl Terms {
             (None, None) if can_stream => Voice::Answer,
             (None, _) => Voice::Nowhere,
         };
-        // What an older client can do, it said when its session began.
-        let (capabilities, log_level) = match (&post.streamable, &post.session) {
-            _ if version.is_modern() => (meta.capabilities().map(Into::into), meta.log_level()?),
-            // Where nothing is heard, nothing can be asked.
-            _ if matches!(voice, Voice::Nowhere) => (None, None),
-            (Some(session), _) => (session.declared.to_json(), session.log_level),
-            (None, Some(session)) => (session.declared().to_json(), session.log_level()),
-            (None, None) => (None, None),
+        // Where nothing is heard, nothing can be asked of an older client.
+        let can_be_asked = version.is_modern() || !matches!(voice, Voice::Nowhere);
+        let capabilities = post.client_capabilities(meta, version);
+        let capabilities = capabilities.filter(|_| can_be_asked);
+        let log_level = match (&post.streamable, &post.session) {
+            _ if version.is_modern() => meta.log_level()?,
+            _ if matches!(voice, Voice::Nowhere) => None,
+            (Some(session), _) => session.log_level,
+            (None, Some(session)) => session.log_level(),
+            (None, None) => None,
         };
         let name = post.session_name().filter(|_| !version.is_modern());
         let respondent = name.map(|name| Respondent::new(gateway, &post.caller, name));

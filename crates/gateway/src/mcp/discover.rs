@@ -1,6 +1,7 @@
 //! `server/discover` (MCP 2026-07-28): what the gateway speaks and offers.
 
 use serde_json::{Value, json};
+use wardgate_rpc::client::ServerCapabilities;
 
 use super::envelope::Request;
 use super::instructions::instructions;
@@ -11,26 +12,34 @@ use crate::reply::Answer;
 use crate::tasks;
 use crate::view::View;
 
-/// What there is besides tools depends on the configuration, never on the caller.
-pub(super) fn capabilities(gateway: &Gateway, view: &View) -> Value {
+/// What there is besides tools depends on the configuration, never on the caller. Where one server is shown alone it is
+/// what that server declared, as far as the gateway passes it on. `hears` says that there is a stream on which a client
+/// hears what is said before an answer.
+pub(super) fn capabilities(gateway: &Gateway, view: &View, hears: bool) -> Value {
     let changes = json!({ "listChanged": true });
     let offered = content::offered(gateway, view);
+    let declared = view.declared();
+    let declares = |what: fn(ServerCapabilities) -> bool| declared.is_none_or(what);
     let mut capabilities = json!({ "tools": changes });
     if offered.conversations || offered.resources {
-        capabilities["resources"] = json!({ "subscribe": true, "listChanged": true });
+        let subscribe = declares(|server| server.resource_subscriptions);
+        capabilities["resources"] = json!({ "subscribe": subscribe, "listChanged": true });
     }
     if offered.prompts {
         capabilities["prompts"] = changes;
     }
-    if offered.prompts || offered.resources {
+    if (offered.prompts || offered.resources) && declares(|server| server.completions) {
         capabilities["completions"] = json!({});
+    }
+    if hears && declares(|server| server.logging) {
+        capabilities["logging"] = json!({});
     }
     capabilities
 }
 
 /// The same with the extensions of 2026-07-28.
-fn with_extensions(gateway: &Gateway, view: &View) -> Value {
-    let mut capabilities = capabilities(gateway, view);
+fn with_extensions(gateway: &Gateway, view: &View, hears: bool) -> Value {
+    let mut capabilities = capabilities(gateway, view, hears);
     if tasks::are_offered(gateway, view) {
         capabilities["extensions"][tasks::EXTENSION] = json!({});
     }
@@ -56,11 +65,8 @@ pub(super) async fn discover(
         .map(|version| version.as_str())
         .collect();
     let instructions = instructions(gateway, &post.caller, &post.view).await;
-    let mut capabilities = with_extensions(gateway, &post.view);
-    // There is a stream on which a client hears what is said before an answer, where it asks for that.
-    if post.door != Door::Message {
-        capabilities["logging"] = json!({});
-    }
+    let hears = post.door != Door::Message;
+    let capabilities = with_extensions(gateway, &post.view, hears);
     let result = json!({
         "supportedVersions": supported,
         "capabilities": capabilities,

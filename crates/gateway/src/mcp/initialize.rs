@@ -36,11 +36,7 @@ pub(super) async fn initialize(
     request: &Request<'_>,
     version: Version,
 ) -> Answer {
-    let mut capabilities = capabilities(gateway, &post.view);
-    // There is a stream on which it hears what is said before an answer.
-    if post.door != Door::Message {
-        capabilities["logging"] = serde_json::json!({});
-    }
+    let mut capabilities = capabilities(gateway, &post.view, post.door != Door::Message);
     if !version.has_audio()
         && let Some(capabilities) = capabilities.as_object_mut()
     {

@@ -1,4 +1,4 @@
-//! `tools/list`: the tools this caller may see.
+//! `tools/list`: the tools that this caller may see, and that are for clients like this one.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use wardgate_domain::OfferKind;
 
 use super::caching;
 use super::envelope::Request;
-use super::{Post, Version};
+use super::{Meta, Post, Version};
 use crate::Gateway;
 use crate::catalogue::{Source, Tool};
 use crate::reply::{Answer, RpcError};
@@ -29,6 +29,9 @@ pub(super) async fn list_tools(
     let catalogue = gateway.catalogue().known()?;
     let mut enabled = post.view.tools(&catalogue);
     enabled.retain(|seen| seen.tool.switches.allow(caller));
+    let meta = Meta::of(request)?;
+    let capabilities = post.client_capabilities(&meta, version);
+    enabled.retain(|seen| seen.tool.is_for_client(capabilities.as_deref()));
     let visible = gateway
         .authority()
         .visible(caller, enabled.iter().map(|seen| &seen.tool.facts))
@@ -36,7 +39,7 @@ pub(super) async fn list_tools(
         .map_err(|error| gateway.undecided(&error))?;
     let is_visible = |tool: &Tool| visible.iter().any(|name| *name == tool.facts.name.as_str());
     enabled.retain(|seen| is_visible(seen.tool));
-    let meta = missing(catalogue.missing_upstreams(), || {
+    let missing = missing(catalogue.missing_upstreams(), || {
         enabled.iter().map(|seen| seen.tool)
     });
     let listed = enabled.iter();
@@ -51,7 +54,7 @@ pub(super) async fn list_tools(
         members += &caching::hints(OfferKind::Tool, catalogue.sources().filter(of_shown));
     }
     Ok(Answer::result_with_meta(
-        request.id, version, &members, &meta,
+        request.id, version, &members, &missing,
     ))
 }
 

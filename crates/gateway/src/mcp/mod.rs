@@ -119,6 +119,17 @@ impl Post {
         Ok(())
     }
 
+    /// What the client of a request with `meta` said that it can be asked for, MCP `ClientCapabilities`; none: nothing. What
+    /// an older client can do, it said when its session began.
+    pub(crate) fn client_capabilities(&self, meta: &Meta<'_>, version: Version) -> Option<String> {
+        match (&self.streamable, &self.session) {
+            _ if version.is_modern() => meta.capabilities().map(ToOwned::to_owned),
+            (Some(session), _) => session.declared.to_json(),
+            (None, Some(session)) => session.declared().to_json(),
+            (None, None) => None,
+        }
+    }
+
     /// Who wants what `request` asks for.
     pub(crate) fn asker(
         &self,

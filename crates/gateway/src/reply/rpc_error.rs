@@ -1,5 +1,6 @@
 //! Errors of JSON-RPC: the one place that knows their codes.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -35,9 +36,21 @@ pub(super) enum Remedy {
     /// Try again after so many seconds.
     Wait(u64),
     /// Be able to do this, a JSON object.
-    Declare(&'static str),
+    Declare(Cow<'static, str>),
     /// Come with another token: a `WWW-Authenticate`.
     StepUp(String),
+}
+
+/// The JSON-RPC code `code` of an upstream, as clients of `version` know it: some mean something else in other versions, or
+/// nothing (MCP 2026-07-28, changelog).
+pub(super) fn code_in(version: Version, code: i64) -> i64 {
+    const NO_RESOURCE: i64 = -32002;
+    const URL_ELICITATION_REQUIRED: i64 = -32042;
+    match code {
+        NO_RESOURCE if version.is_modern() => -32602,
+        URL_ELICITATION_REQUIRED if version.is_modern() || !version.has_url_elicitation() => -32603,
+        code => code,
+    }
 }
 
 impl RpcError {
@@ -187,7 +200,8 @@ impl RpcError {
     }
 
     /// It can be done only for a client that can do more: what, says `required`, a JSON object.
-    pub(crate) fn missing_capability(required: &'static str) -> Self {
+    pub(crate) fn missing_capability(required: impl Into<Cow<'static, str>>) -> Self {
+        let required = required.into();
         let message = "This needs something that the client did not say it can do.";
         Self {
             data: Some(format!(r#"{{"requiredCapabilities":{required}}}"#)),

@@ -264,7 +264,7 @@ impl<W: Work> Story<W> {
             return Err(Stop::Disabled);
         }
         let grant = self.authorize(&target).await?;
-        self.work.check(&target)?;
+        self.work.check(&target, &self.dialogue)?;
         let access = &self.asker.access;
         let applied = access.apply(&self.gateway, self.work.method(), target.facts());
         applied.map_err(Stop::Scope)?;

@@ -1,5 +1,6 @@
 //! Why there is nothing to give.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use wardgate_domain::{AgentRefusal, DecisionId, DenialReason, Status};
@@ -44,7 +45,9 @@ pub(crate) enum Stop {
     /// What it was to go on with has been used.
     UsedUp,
     /// It needs a client with these capabilities, a JSON object.
-    Undeclared(&'static str),
+    Undeclared(Cow<'static, str>),
+    /// Its server shows it only to clients that can do more, and in the client's version it is one that there is not.
+    NotForClient,
     /// It waits for the client, and would go on waiting.
     Unanswered(Unanswered),
 }
@@ -80,7 +83,7 @@ impl Stop {
             Self::Cancelled => (Status::Cancelled, "cancelled"),
             Self::NotRecorded => (Status::Error, "not_durable"),
             Self::UsedUp => (Status::InvalidArguments, "unknown_state"),
-            Self::Undeclared(_) => (Status::Error, "missing_capability"),
+            Self::Undeclared(_) | Self::NotForClient => (Status::Error, "missing_capability"),
             Self::Unanswered(unanswered) => (Status::Error, unanswered.as_str()),
         }
     }
@@ -90,7 +93,9 @@ impl Stop {
         let (_, kind) = self.on_record();
         match self {
             // The same words for all: what you may not have you do not see.
-            Self::Unknown | Self::Disabled | Self::Denied { .. } => not_there(),
+            Self::Unknown | Self::Disabled | Self::Denied { .. } | Self::NotForClient => {
+                not_there()
+            }
             Self::RefusedByAgent(_) => RpcError::refused_by_agent(),
             Self::Scope(error) | Self::Misrepeated(error) | Self::NotTaken(error) => error.clone(),
             Self::Failed { message, .. } => RpcError::internal(kind, *message),
@@ -107,7 +112,7 @@ impl Stop {
                 "The call cannot be recorded durably, so nothing is released. Try again later.",
             ),
             Self::UsedUp => RpcError::unknown_state(),
-            Self::Undeclared(required) => RpcError::missing_capability(required),
+            Self::Undeclared(required) => RpcError::missing_capability(required.clone()),
             Self::Unanswered(unanswered) => RpcError::internal(kind, unanswered.in_words()),
         }
     }
@@ -117,7 +122,7 @@ impl From<Unaskable> for Stop {
     fn from(unaskable: Unaskable) -> Self {
         match unaskable {
             Unaskable::Malformed => Self::BAD_QUESTIONS,
-            Unaskable::Undeclared(required) => Self::Undeclared(required),
+            Unaskable::Undeclared(required) => Self::Undeclared(required.into()),
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::authority::Grant;
 use crate::call_tool::PackedCall;
 use crate::catalogue::Index;
 use crate::content::PackedWish;
+use crate::dialogue::Dialogue;
 use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
 use crate::trail::Recorded;
@@ -46,8 +47,8 @@ pub(crate) trait Work: Send + Sync + Sized + 'static {
         !facts.read_only
     }
 
-    /// What else the request must say of `target`. Only who may have it learns of that.
-    fn check(&self, _target: &Self::Target) -> Result<(), Stop> {
+    /// What else the request must say of `target`, and its client be able to do. Only who may have it learns of that.
+    fn check(&self, _target: &Self::Target, _client: &Dialogue) -> Result<(), Stop> {
         Ok(())
     }
 

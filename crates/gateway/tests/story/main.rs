@@ -18,6 +18,7 @@ mod access;
 mod asked;
 mod bodies;
 mod catalogue;
+mod conditional_tools;
 mod content;
 mod decisions;
 mod dialogue;

@@ -486,3 +486,44 @@ async fn what_else_a_server_says_in_a_result_goes_on_byte_for_byte() {
         assert!(answer.contains(r#""dev.wardgate/callId":""#), "{answer}");
     }
 }
+
+#[tokio::test]
+async fn a_json_rpc_error_of_an_upstream_is_one_for_the_client_too() {
+    let world = World::start().await;
+    for (version, code, data, told, said) in [
+        (
+            MODERN,
+            -32001,
+            r#"{"until":1.50}"#,
+            -32001,
+            r#""until":1.50}"#,
+        ),
+        (
+            LEGACY,
+            -32001,
+            r#"{"until":1.50}"#,
+            -32001,
+            r#""until":1.50}"#,
+        ),
+        (MODERN, -32002, r#""a text""#, -32602, r#""data":"a text""#),
+        (LEGACY, -32002, r#""a text""#, -32002, r#""data":"a text""#),
+        (
+            OLDEST,
+            -32042,
+            "null",
+            -32603,
+            r#""data":{"dev.wardgate/callId""#,
+        ),
+    ] {
+        let failed = pb::ToolResult {
+            error_json: format!(r#"{{"code":{code},"message":"n\"o","data":{data}}}"#).into(),
+            is_error: true,
+            ..result("no", &Value::Null)
+        };
+        world.tool_runner.next([Run::Give(Box::new(failed))]);
+        let reply = Reply::to(world.tools_call(version, "reads", "{}")).await;
+        assert_eq!((reply.status, reply.code()), (200, told), "{reply:?}");
+        assert_eq!(reply.at("/error/message"), "n\"o");
+        assert!(reply.text.contains(said), "{reply:?}");
+    }
+}

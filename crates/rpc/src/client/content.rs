@@ -123,6 +123,8 @@ pub enum Wanted {
 pub struct ContentResult {
     /// What is given.
     pub given: Given,
+    /// The `_meta` of an MCP server's result, a JSON object; empty when there is none.
+    pub meta: Bytes,
     /// What the record says of it.
     pub facts: ResultFacts,
 }
@@ -252,6 +254,7 @@ impl TryFrom<pb::GetContentResponse> for ContentResult {
                 None if result.is_empty() => Given::Nothing(answer.error),
                 None => Given::Result(result),
             },
+            meta: answer.meta_json,
             facts: facts.try_into()?,
         })
     }

@@ -43,8 +43,8 @@ pub use relay::{
     Exchange, Offer, Relay, RelayBody, RelayContent, RelayEvent, RelayFailure, RelayHead, Relayed,
 };
 pub use tool_runner::{
-    CallEvent, CallTool, Carriage, Catalogue, DroppedColumns, ResultFacts, Source, Tool,
-    ToolResult, ToolRunnerClient,
+    CallEvent, CallTool, Carriage, Catalogue, DroppedColumns, ResultFacts, ServerCapabilities,
+    Source, Tool, ToolResult, ToolRunnerClient,
 };
 
 /// A call to another service that failed.

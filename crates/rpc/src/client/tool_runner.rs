@@ -7,8 +7,8 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::time::{Instant, timeout_at};
 use wardgate_domain::{
-    CallId, Caller, InvalidMessage, OfferKind, SignedPermit, Status, Switch, SwitchChange,
-    ToolFacts, ToolName, ToolSwitches,
+    CallId, Caller, InvalidMessage, OfferKind, RequiredCapabilities, SignedPermit, Status, Switch,
+    SwitchChange, ToolFacts, ToolName, ToolSwitches,
 };
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
@@ -65,8 +65,21 @@ pub struct Source {
     pub needs_caller_token: bool,
     /// Its credentials stand for the caller, who may have to connect it first.
     pub acts_for_caller: bool,
+    /// What an MCP server declared; none where that is not known.
+    pub capabilities: Option<ServerCapabilities>,
     /// How long an MCP server lets its lists be kept, by kind, where it says so.
     pub ttls: BTreeMap<OfferKind, Duration>,
+}
+
+/// Of MCP `ServerCapabilities`, what lists do not show.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ServerCapabilities {
+    /// It sends log messages.
+    pub logging: bool,
+    /// It completes arguments.
+    pub completions: bool,
+    /// It tells of changes of single resources.
+    pub resource_subscriptions: bool,
 }
 
 /// Which clients' messages can be carried to an MCP server as they stand.
@@ -101,6 +114,8 @@ pub struct Tool {
     pub switches: ToolSwitches,
     /// A call of it may become a task, for a client that takes those.
     pub may_be_task: bool,
+    /// Only clients that declare these are offered it.
+    pub required_capabilities: RequiredCapabilities,
 }
 
 /// One call to run.
@@ -192,6 +207,8 @@ pub struct ToolResult {
     pub other_members: Bytes,
     /// Its `_meta`, a JSON object; empty when there is none.
     pub meta: Bytes,
+    /// The JSON-RPC error that an MCP server answered with, a JSON object; empty when it gave a result.
+    pub error: Bytes,
 }
 
 /// What the record says of a result.
@@ -417,6 +434,11 @@ impl TryFrom<pb::Tool> for Tool {
             needs_caller_token: tool.needs_caller_token,
             switches: tool.switches.try_into()?,
             may_be_task: tool.may_be_task,
+            required_capabilities: RequiredCapabilities::read(&tool.required_capabilities_json)
+                .ok_or_else(|| {
+                    let field = "tool.required_capabilities_json";
+                    InvalidMessage::field(field, "is not a JSON object of capabilities")
+                })?,
         })
     }
 }
@@ -453,6 +475,11 @@ impl TryFrom<pb::Source> for Source {
             instructions: source.instructions,
             needs_caller_token: source.needs_caller_token,
             acts_for_caller: source.acts_for_caller,
+            capabilities: source.capabilities.map(|declared| ServerCapabilities {
+                logging: declared.logging,
+                completions: declared.completions,
+                resource_subscriptions: declared.resource_subscriptions,
+            }),
             name: source.name,
             prefix: source.prefix,
             facts,
@@ -510,6 +537,7 @@ impl TryFrom<pb::ToolResult> for ToolResult {
             facts: facts.try_into()?,
             other_members: result.other_members_json,
             meta: result.meta_json,
+            error: result.error_json,
         })
     }
 }

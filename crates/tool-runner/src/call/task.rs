@@ -29,7 +29,7 @@ impl AdmittedCall {
         let (mut requests, mut failed) = (String::new(), String::new());
         match &task.standing {
             Some(Standing::Asks(asked)) => requests.clone_from(asked),
-            Some(Standing::Failed(error)) => failed = self.released_error(error).to_string(),
+            Some(Standing::Failed(error)) => failed = self.released_error(error),
             _ => {}
         }
         let status = if failed.is_empty() {
@@ -56,21 +56,23 @@ impl AdmittedCall {
         }
     }
 
-    /// The error that a task ended in, its words as far as the permit lets them out.
-    fn released_error(&self, error: &RpcError) -> Value {
+    /// The JSON-RPC error that a call or a task ended in, as far as the permit lets it out: whole where the permit
+    /// restricts nothing or shows errors, else its code with the words redacted.
+    pub(super) fn released_error(&self, error: &RpcError) -> String {
         let class = self.tool.class(ERROR);
         let tier = self.permit.tier(class);
+        let classes = &self.tool.tool.facts().classes;
+        if tier == ColumnTier::Clear || !self.compiled.restricts(&self.permit, classes) {
+            return error.for_clients();
+        }
         let words = Value::from(error.message.as_str());
         let words = self.compiled.redactor.field(class, tier, words);
         let words = words.filter(Value::is_string);
-        let mut released = json!({
+        let released = json!({
             "code": error.code_for_clients(),
             "message": words.unwrap_or_else(|| "the tool reported an error, which is withheld".into()),
         });
-        if let Some(data) = error.data.as_ref().filter(|_| tier == ColumnTier::Clear) {
-            released["data"] = serde_json::from_str(data.get()).unwrap_or_default();
-        }
-        released
+        released.to_string()
     }
 }
 

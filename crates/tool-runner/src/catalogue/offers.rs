@@ -129,6 +129,8 @@ impl From<&Offers> for pb::Source {
             carriage: pb::Carriage::Unspecified.into(),
             needs_caller_token: offers.exchanges_token,
             acts_for_caller: offers.acts_for_caller,
+            // It is known once the server was connected to.
+            capabilities: None,
         }
     }
 }

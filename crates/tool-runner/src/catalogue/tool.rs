@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::Value;
 use wardgate_arguments::{Arguments, InputSchema, JsonType, Property};
-use wardgate_domain::{Digest, OfferKind, ToolFacts, ToolName};
+use wardgate_domain::{Digest, OfferKind, RequiredCapabilities, ToolFacts, ToolName};
 
 use super::File;
 use super::derive::Derive;
@@ -48,6 +48,8 @@ pub struct Tool {
     own_name: Option<String>,
     /// Of the same: the definition that was approved.
     pin: Option<Arc<ToolFingerprint>>,
+    /// Of the same: the server shows it only to clients with these capabilities.
+    required: RequiredCapabilities,
     /// None of a tool that an MCP server defines.
     pub(super) positions: Option<ToolPositions>,
 }
@@ -109,6 +111,11 @@ impl Tool {
     /// The approved definition of a tool that an MCP server defines.
     pub(crate) fn pin(&self) -> Option<&Arc<ToolFingerprint>> {
         self.pin.as_ref()
+    }
+
+    /// The capabilities of the clients that it is offered to.
+    pub(crate) fn required_capabilities(&self) -> &RequiredCapabilities {
+        &self.required
     }
 
     /// Whether running it twice does what running it once does.
@@ -246,6 +253,7 @@ impl Tool {
             result,
             own_name: None,
             pin: None,
+            required: RequiredCapabilities::default(),
             positions: Some(positions),
         })
     }

@@ -232,9 +232,23 @@ impl Admitted {
         self.stopwatch.lap("execute");
         let answer = got.and_then(|found| match found {
             Found::Value(value) => self.release(value),
-            Found::Text { result, parts } => {
+            Found::Text {
+                result,
+                parts,
+                meta,
+            } => {
                 let phi = self.origin.class().is_phi();
-                self.released(result, parts, (0, phi))
+                let meta = meta.unwrap_or_default();
+                let bytes = result.len() + meta.len();
+                let released = self.released(result, parts, (0, phi));
+                let released = released.map(|released| pb::GetContentResponse {
+                    meta_json: meta.into(),
+                    ..released
+                });
+                released.and_then(|it| {
+                    let fits = bytes <= self.max_bytes;
+                    fits.then_some(it).ok_or_else(GetError::too_large)
+                })
             }
             Found::Waits(waits) => Ok(waiting(waits)),
         });

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::catalogue::UnfitValue;
+use crate::mcp::RpcError;
 use crate::resilience::Health;
 
 /// The time limit that ended.
@@ -80,6 +81,9 @@ pub(crate) enum ExecutorError {
     /// `error` of a row, and never logged.
     #[error("the source reported an error")]
     Reported(String),
+    /// An MCP server answered with a JSON-RPC error. Its words are governed like those of [`Self::Reported`].
+    #[error("the upstream server answered with JSON-RPC error {}", .0.code)]
+    Protocol(RpcError),
 }
 
 impl ExecutorError {
@@ -98,7 +102,8 @@ impl ExecutorError {
             | Self::Misshapen(_)
             | Self::TooLarge
             | Self::NotWaiting
-            | Self::Reported(_) => Health::Up,
+            | Self::Reported(_)
+            | Self::Protocol(_) => Health::Up,
         }
     }
 }

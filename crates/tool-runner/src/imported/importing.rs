@@ -1,11 +1,13 @@
 //! Which sources' tools are imported, and what becomes of each tool.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use wardgate_domain::ToolName;
+use tokio::time::Instant;
+use wardgate_domain::{RequiredCapabilities, ToolName};
 
 use crate::catalogue::{Catalogue, McpSettings, Offered, PinMode, SourceKind};
+use crate::mcp::{Upstream, UpstreamError};
 use crate::pins::{Definition, JudgedTool, Names, Offer, Pins};
 
 /// What a server offers, as it sent it.
@@ -15,13 +17,29 @@ pub(super) struct List {
     pub(super) tools: Arc<[String]>,
     /// What it says of itself.
     pub(super) instructions: Option<Arc<str>>,
+    /// Its tools that it shows only to clients with certain capabilities, by its own names.
+    pub(super) required: Arc<BTreeMap<String, RequiredCapabilities>>,
+}
+
+impl List {
+    /// What `upstream` offers by `deadline`.
+    pub(super) async fn ask(upstream: &Upstream, deadline: Instant) -> Result<Self, UpstreamError> {
+        let tools = upstream.offered_tools(deadline).await?;
+        let conditional = tools.iter().filter(|tool| !tool.required.is_empty());
+        let required = conditional.map(|tool| (tool.name.to_string(), tool.required.clone()));
+        Ok(Self {
+            instructions: upstream.instructions(),
+            required: Arc::new(required.collect()),
+            tools: tools.iter().map(|tool| tool.raw.get().to_owned()).collect(),
+        })
+    }
 }
 
 impl FromIterator<String> for List {
     fn from_iter<T: IntoIterator<Item = String>>(tools: T) -> Self {
         Self {
             tools: tools.into_iter().collect(),
-            instructions: None,
+            ..Self::default()
         }
     }
 }

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::warn;
-use wardgate_domain::{Ambient, Digest};
+use wardgate_domain::{Ambient, Digest, RequiredCapabilities};
 use wardgate_rpc::client::AuditClient;
 
 use crate::Error;
@@ -72,11 +72,7 @@ impl Listing for Tools {
     }
 
     async fn ask(upstream: &Upstream, deadline: Instant) -> Result<List, UpstreamError> {
-        let tools = upstream.list_tools(deadline).await?;
-        Ok(List {
-            instructions: upstream.instructions(),
-            ..tools.iter().map(|tool| tool.raw.get().to_owned()).collect()
-        })
+        List::ask(upstream, deadline).await
     }
 }
 
@@ -142,7 +138,8 @@ impl Importer {
         let mut tools = Vec::new();
         let mut instructions = BTreeMap::new();
         for (source, judged) in importing.iter().zip(&mut judged) {
-            tools.extend(approved(source, judged, &pins));
+            let required = self.roster.list(&source.name).unwrap_or_default().required;
+            tools.extend(approved(source, judged, &pins, &required));
             let said = judged.iter().filter(|it| it.judged == Judged::Approved);
             let mut said = said.filter_map(|it| it.definition.as_ref()?.instructions());
             if let Some(said) = said.next() {
@@ -215,8 +212,14 @@ impl Importer {
 }
 
 /// The tools of `source` that can be offered, each as it is pinned. One that cannot is refused after all.
-fn approved(source: &Importing, judged: &mut [JudgedTool], pins: &Pins) -> Vec<Tool> {
+fn approved(
+    source: &Importing,
+    judged: &mut [JudgedTool],
+    pins: &Pins,
+    required: &BTreeMap<String, RequiredCapabilities>,
+) -> Vec<Tool> {
     let mut tools = Vec::new();
+    let none = RequiredCapabilities::default();
     for tool in judged
         .iter_mut()
         .filter(|tool| tool.judged == Judged::Approved)
@@ -224,7 +227,8 @@ fn approved(source: &Importing, judged: &mut [JudgedTool], pins: &Pins) -> Vec<T
         let Some(pinned) = pins.pinned(&source.name, &tool.name) else {
             continue;
         };
-        match Tool::imported(pinned, &source.name, &source.settings) {
+        let required = required.get(&tool.name).unwrap_or(&none);
+        match Tool::imported(pinned, &source.name, &source.settings, required) {
             Ok(imported) => tools.push(imported),
             Err(reason) => tool.judged = Judged::Refused { reason },
         }

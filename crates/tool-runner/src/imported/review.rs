@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use tokio::time::Instant;
-use wardgate_domain::{Ambient, Digest, Timestamp};
+use wardgate_domain::{Ambient, Digest, RequiredCapabilities, Timestamp};
 
 use super::importing::{self, Importing, List};
 use super::lock_path;
@@ -90,8 +90,9 @@ impl Review {
             for tool in &mut tools {
                 let definition = tool.definition.as_ref();
                 let imported = definition.filter(|it| it.instructions().is_none());
-                let imported =
-                    imported.map(|it| Tool::imported(it, &source.name, &source.settings));
+                let required = RequiredCapabilities::default();
+                let imported = imported
+                    .map(|it| Tool::imported(it, &source.name, &source.settings, &required));
                 if let Some(Err(reason)) = imported {
                     tool.judged = Judged::Refused { reason };
                 }
@@ -228,13 +229,8 @@ async fn ask(
     let deadline = Instant::now() + PATIENCE;
     let answers = importing.iter().map(async |source| {
         let upstream = sources.mcp(&source.name)?;
-        let answer = match upstream.list_tools(deadline).await {
-            Ok(tools) => Ok(List {
-                instructions: upstream.instructions(),
-                ..tools.iter().map(|tool| tool.raw.get().to_owned()).collect()
-            }),
-            Err(error) => Err(error.to_string()),
-        };
+        let answer = List::ask(&upstream, deadline).await;
+        let answer = answer.map_err(|error| error.to_string());
         upstream.close().await;
         Ok((source.name.clone(), answer))
     });

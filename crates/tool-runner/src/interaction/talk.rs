@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
-use wardgate_domain::{Caller, Digest};
+use wardgate_domain::{Caller, Digest, RequiredCapabilities};
 
 use super::Interaction;
 use super::parking::Parking;
@@ -102,6 +102,17 @@ impl<'a> Talk<'a> {
     /// Whether what is asked for may become a task.
     pub(crate) fn offers_tasks(&self) -> bool {
         self.may_become_task && self.interaction.participation.capabilities.take_tasks()
+    }
+
+    /// Whether a tool is called for its client that the server shows only to clients with the capabilities `required`.
+    /// What goes on began for such a client.
+    pub(crate) fn satisfies(&self, required: &RequiredCapabilities) -> bool {
+        self.resumes()
+            || self
+                .interaction
+                .participation
+                .capabilities
+                .satisfy(required)
     }
 
     /// Whether it goes on with something that waited.

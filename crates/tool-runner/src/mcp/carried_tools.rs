@@ -20,6 +20,7 @@ use super::http::carry::{Answer, Carried, Content, Outbound};
 use super::link::LIST_LIMIT;
 use super::listing::{self, ConnectionTools, ListRequest, ListedTools};
 use super::message::{self, Incoming};
+use super::participation::{Participation, Profile};
 use crate::pins::ToolFingerprint;
 
 /// Sessions of clients whose lists are kept, at one server.
@@ -112,10 +113,12 @@ impl CarriedTools {
             revision: events.tools_revision(),
             at: Instant::now(),
         };
+        // A tool that the server has for certain clients only is to be found for whichever client calls it.
+        let client = Participation::of_profile(Profile::ALL);
         let mut pages = Pages::new("tools/list", "tools");
         let server = loop {
             let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-            let message = pages.request().encode(id, era, false)?;
+            let message = pages.request().with(&client).encode(id, era, false)?;
             let repeats = is_modern.then(|| (HeaderValue::from_static("tools/list"), None));
             let carried = dialer.carry(Outbound {
                 content: Content::Post {

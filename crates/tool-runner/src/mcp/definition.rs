@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use wardgate_domain::ToolName;
+use wardgate_domain::{RequiredCapabilities, ToolName};
 
 use super::error::UpstreamError;
 use super::events::Events;
@@ -32,6 +32,8 @@ pub(crate) struct ToolDefinition {
     pub(super) headers: Vec<ParamHeader>,
     /// It runs as a task only, which is followed to its end here.
     pub(super) is_task: bool,
+    /// The capabilities of those clients that the server shows it to.
+    pub(crate) required: RequiredCapabilities,
 }
 
 impl ToolDefinition {
@@ -198,5 +200,6 @@ fn tool(
         raw,
         headers,
         is_task,
+        required: RequiredCapabilities::default(),
     })
 }

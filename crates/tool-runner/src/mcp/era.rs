@@ -62,6 +62,19 @@ pub(crate) struct Shown {
     pub(crate) eras: Eras,
     /// Calls of its tools may become tasks, by the extension of 2026-07-28.
     pub(crate) has_tasks: bool,
+    /// None before it was connected to.
+    pub(crate) declares: Option<ServerCapabilities>,
+}
+
+/// What a server declared that it has, beside lists (MCP `ServerCapabilities`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ServerCapabilities {
+    /// It sends log messages.
+    pub(crate) logging: bool,
+    /// It completes arguments.
+    pub(crate) completions: bool,
+    /// It tells of changes of single resources.
+    pub(crate) resource_subscriptions: bool,
 }
 
 /// Since when something is known of a server, so that it need not be asked at every connection.
@@ -100,8 +113,7 @@ pub(super) struct Handshake {
     pub(super) eras: Eras,
     /// The server announces changes of its lists.
     pub(super) announces: bool,
-    /// The server tells of changes of single resources.
-    pub(super) subscribes: bool,
+    pub(super) declares: ServerCapabilities,
     /// Its tools can be called as tasks of 2025-11-25.
     pub(super) tasks: bool,
     /// It has the extension of tasks of 2026-07-28.
@@ -124,6 +136,7 @@ impl Handshake {
         Shown {
             eras: self.eras,
             has_tasks: self.task_extension,
+            declares: Some(self.declares),
         }
     }
 }
@@ -162,6 +175,8 @@ struct Capabilities {
     resources: Option<ListCapability>,
     #[serde(default)]
     logging: Option<IgnoredAny>,
+    #[serde(default)]
+    completions: Option<IgnoredAny>,
     #[serde(default)]
     tasks: Option<Value>,
     #[serde(default)]
@@ -202,8 +217,12 @@ impl Capabilities {
         lists.into_iter().flatten().any(|list| list.list_changed)
     }
 
-    fn subscribe(&self) -> bool {
-        self.resources.as_ref().is_some_and(|it| it.subscribe)
+    fn declared(&self) -> ServerCapabilities {
+        ServerCapabilities {
+            logging: self.logging.is_some(),
+            completions: self.completions.is_some(),
+            resource_subscriptions: self.resources.as_ref().is_some_and(|it| it.subscribe),
+        }
     }
 }
 
@@ -245,7 +264,7 @@ pub(super) fn read_probe(answer: Result<Box<RawValue>, RpcError>) -> Result<Prob
             version: MODERN,
             eras: if is_legacy { Eras::Both } else { Eras::Modern },
             announces: capabilities.announce(),
-            subscribes: capabilities.subscribe(),
+            declares: capabilities.declared(),
             tasks: false,
             task_extension: capabilities.has_task_extension(),
             // It is told with each request.
@@ -277,12 +296,17 @@ pub(super) fn read_initialize(result: &RawValue) -> Result<Handshake, UpstreamEr
         .into_iter()
         .find(|version| *version == initialized.version)
         .ok_or(NO_COMMON_VERSION)?;
+    let declared = initialized.capabilities.declared();
     Ok(Handshake {
         era: Era::Legacy,
         version,
         eras: Eras::Legacy,
         announces: initialized.capabilities.announce(),
-        subscribes: initialized.capabilities.subscribe(),
+        declares: ServerCapabilities {
+            // The first version has no word for it.
+            completions: version == "2024-11-05" || declared.completions,
+            ..declared
+        },
         tasks: version == LATEST_LEGACY && initialized.capabilities.calls_as_tasks(),
         task_extension: false,
         logs: initialized.capabilities.logging.is_some(),

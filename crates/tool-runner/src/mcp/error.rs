@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
+use wardgate_arguments::has_unique_members;
 
 use super::era::{HEADER_MISMATCH, UNSUPPORTED_VERSION};
 use super::message::INTERNAL_ERROR;
+use super::result::data_for_client;
 use crate::egress::{AuthError, EgressError};
 
 /// Why a request to an upstream server has no result.
@@ -120,6 +123,21 @@ impl RpcError {
     }
 }
 
+impl RpcError {
+    /// The error as one JSON object, byte for byte but for what is about our own request or for the gateway alone to say.
+    /// `data` that readers could take for different things is left out.
+    pub(crate) fn for_clients(&self) -> String {
+        let code = self.code_for_clients();
+        let message = Value::from(self.message.as_str());
+        let data = self.data.as_ref();
+        let data = data.filter(|data| has_unique_members(data.get()));
+        let data = data.and_then(|data| data_for_client(data));
+        let data = data.map(|data| format!(r#","data":{data}"#));
+        let data = data.unwrap_or_default();
+        format!(r#"{{"code":{code},"message":{message}{data}}}"#)
+    }
+}
+
 impl std::fmt::Debug for RpcError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RpcError")
@@ -132,6 +150,34 @@ impl std::fmt::Debug for RpcError {
 mod tests {
     use super::*;
     use crate::executor::ExecutorError;
+
+    #[test]
+    fn an_error_goes_on_as_it_is_but_for_what_is_not_the_servers_to_say() {
+        let told = |text: &str| {
+            let error: RpcError = serde_json::from_str(text).unwrap();
+            error.for_clients()
+        };
+        let whole = r#"{"code":-32002,"message":"n\"o","data":{"uri":"a:b","n":1.10}}"#;
+        assert_eq!(told(whole), whole);
+        let forged = r#"{"code":7,"message":"","data":{"dev.wardgate/receipt":1,"n":1.0}}"#;
+        assert_eq!(told(forged), r#"{"code":7,"message":"","data":{"n":1.0}}"#);
+        for (hop, expected) in [
+            (
+                r#"{"code":-32022,"message":"m","data":{"supported":[]}}"#,
+                r#"{"code":-32603,"message":"m","data":{"supported":[]}}"#,
+            ),
+            (
+                r#"{"code":1,"message":"m","data":{"a":1,"a":2}}"#,
+                r#"{"code":1,"message":"m"}"#,
+            ),
+            (
+                r#"{"code":1,"data":"text"}"#,
+                r#"{"code":1,"message":"","data":"text"}"#,
+            ),
+        ] {
+            assert_eq!(told(hop), expected);
+        }
+    }
 
     #[test]
     fn nothing_that_comes_up_after_the_server_took_a_request_says_that_nothing_was_done() {

@@ -67,6 +67,7 @@ impl Events {
             shown: Arc::new(watch::Sender::new(Shown {
                 eras: Eras::Unknown,
                 has_tasks: false,
+                declares: None,
             })),
             followed_tools: Arc::clone(&tools),
             tools,

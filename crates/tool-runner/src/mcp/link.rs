@@ -21,7 +21,7 @@ use super::http::carry::{Answer, Carried, Outbound};
 use super::listing::{self, ConnectionTools, ListRequest, ListedTools};
 use super::message::Request;
 use super::news::{Listener, News, lend};
-use super::participation::Profile;
+use super::participation::{Participation, Profile};
 use super::settings::Transport;
 use super::task;
 use super::{http, stdio};
@@ -269,7 +269,8 @@ impl Link {
         connection.listing().current().ok_or(UpstreamError::Gone)
     }
 
-    /// All tools that the server offers now, and how long the list may be kept.
+    /// All tools that the server offers now, an older one to clients of this link's profile, and how long the list may be
+    /// kept.
     pub(super) async fn list_tools(
         self: &Arc<Self>,
         deadline: Instant,
@@ -299,9 +300,12 @@ impl Link {
             revision: self.events.tools_revision(),
             at: Instant::now(),
         };
+        // A server of 2026-07-28 hears with each request what its client can do. Its list is of the tools for all clients.
+        let client = Participation::of_profile(Profile::ALL);
         let mut pages = Pages::new("tools/list", "tools");
         let server = loop {
-            let page = connection.request_plainly(&pages.request(), None).await?;
+            let request = pages.request().with(&client);
+            let page = connection.request_plainly(&request, None).await?;
             if pages.take(&page)? {
                 break listing::server_of(&page);
             }

@@ -197,6 +197,35 @@ async fn legacy<L: Line>(line: &L, events: &Arc<Events>, handshake: Handshake) {
     }
 }
 
+/// Subscribes on a further connection to a legacy server, which clients call over, to what is wanted: a server may tell
+/// that session alone of what its calls changed. Whether it tells of a resource at all, the plain connection finds out.
+pub(super) async fn attend_resources<L: Line>(line: L, events: Arc<Events>, handshake: Handshake) {
+    if !handshake.declares.resource_subscriptions {
+        return;
+    }
+    let mut wanted = events.subscriptions.wanted();
+    let mut subscribed = BTreeSet::new();
+    loop {
+        let uris = events.subscriptions.listened();
+        let gone: Vec<_> = subscribed.difference(&uris).cloned().collect();
+        for uri in gone {
+            let _ = about(&line, "resources/unsubscribe", &uri).await;
+        }
+        let new: Vec<_> = uris.difference(&subscribed).cloned().collect();
+        let asked = new.into_iter().map(|uri| async {
+            // What it does not take is not asked for again before somebody wants it anew.
+            let uri = uri;
+            let _ = about(&line, "resources/subscribe", &uri).await;
+        });
+        stream::iter(asked)
+            .buffer_unordered(AT_ONCE)
+            .collect::<()>()
+            .await;
+        subscribed = uris;
+        next(&mut wanted).await;
+    }
+}
+
 /// What takes a server's words outside of answers; none where it gave no stream for them.
 type Overhearing = Option<AbortOnDropHandle<()>>;
 
@@ -227,7 +256,7 @@ async fn about<L: Line>(line: &L, method: &'static str, uri: &str) -> Result<(),
 /// The resources to ask the server for. One that tells of none refuses all.
 fn wanted_of(events: &Events, handshake: Handshake) -> BTreeSet<String> {
     let uris = events.subscriptions.uris();
-    if handshake.subscribes {
+    if handshake.declares.resource_subscriptions {
         return uris;
     }
     events.subscriptions.refused(&uris);

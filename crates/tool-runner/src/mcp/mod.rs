@@ -12,6 +12,7 @@
 
 mod backoff;
 mod carried_tools;
+mod conditional_tools;
 mod definition;
 mod era;
 mod error;

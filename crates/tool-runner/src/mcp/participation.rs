@@ -3,9 +3,10 @@
 use std::str::FromStr;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use wardgate_arguments::Members;
+use wardgate_domain::RequiredCapabilities;
 
 use super::others::Others;
 
@@ -104,6 +105,15 @@ impl FromStr for LogLevel {
 }
 
 impl Profile {
+    /// All that a client can be asked for here.
+    pub(super) const ALL: Self = Self(0b11_1111);
+
+    /// This without what `asks` are.
+    pub(super) fn without(self, asks: &[Ask]) -> Self {
+        let removed = asks.iter().fold(0, |removed, ask| removed | *ask as u8);
+        Self(self.0 & !removed)
+    }
+
     pub(super) fn has(self, ask: Ask) -> bool {
         self.0 & ask as u8 != 0
     }
@@ -179,6 +189,22 @@ impl Profile {
     }
 }
 
+impl Participation {
+    /// Of a client that can be asked for what `profile` says, and that says nothing else.
+    pub(super) fn of_profile(profile: Profile) -> Self {
+        Self {
+            capabilities: ClientCapabilities {
+                told: to_raw_value(&profile.told()).unwrap_or_default(),
+                told_with_tasks: None,
+                profile,
+            },
+            log_level: None,
+            others: Others::default(),
+            is_legacy: false,
+        }
+    }
+}
+
 impl ClientCapabilities {
     /// Those that a client told; nothing at all is none.
     pub(crate) fn read(json: &[u8]) -> Result<Self, InvalidParticipation> {
@@ -239,6 +265,11 @@ impl ClientCapabilities {
     pub(super) fn told(&self, offers_tasks: bool) -> &RawValue {
         let with_tasks = self.told_with_tasks.as_ref().filter(|_| offers_tasks);
         with_tasks.unwrap_or(&self.told)
+    }
+
+    /// Whether the client declared all of `required`.
+    pub(crate) fn satisfy(&self, required: &RequiredCapabilities) -> bool {
+        required.are_declared(Some(self.told.get()))
     }
 
     /// Whether the client takes a task for the answer to a call.

@@ -52,6 +52,14 @@ pub(crate) fn meta_for_client(meta: &RawValue) -> Result<Option<String>, Upstrea
     })
 }
 
+/// The `data` of a JSON-RPC error as it is for the client; none where nothing is left of it.
+pub(super) fn data_for_client(data: &RawValue) -> Option<String> {
+    if data.get().starts_with('{') {
+        return members_but(data, |name| name.starts_with(META_OF_GATEWAY)).ok()?;
+    }
+    Some(data.get().to_owned())
+}
+
 fn members_but(
     object: &RawValue,
     is_left_out: impl Fn(&str) -> bool,

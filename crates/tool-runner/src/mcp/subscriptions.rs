@@ -144,6 +144,13 @@ impl Subscriptions {
         table.keys().cloned().collect()
     }
 
+    /// Those that somebody listens to now, for whoever asks the server on a further connection.
+    pub(super) fn listened(&self) -> BTreeSet<String> {
+        let table = self.table();
+        let listened = table.iter().filter(|(_, entry)| !entry.inboxes.is_empty());
+        listened.map(|(uri, _)| uri.clone()).collect()
+    }
+
     /// Changes when the server began to tell us of changes.
     pub(super) fn begun(&self) -> watch::Receiver<u64> {
         self.begun.subscribe()

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use wardgate_domain::{Ambient, Caller, OfferKind};
 
+use super::conditional_tools::ConditionalTools;
 use super::definition::{Pages, ToolDefinition};
 use super::era::{self, Era, Eras, HEADER_MISMATCH, Shown, Skills, Verdict};
 use super::error::UpstreamError;
@@ -49,6 +50,7 @@ pub(crate) struct Upstream {
     /// Further connections, where the server may ask clients something.
     profiles: Arc<Profiles>,
     ttls: Ttls,
+    conditional_tools: ConditionalTools,
     /// Of a program that names no legacy version: it does not take `initialize`.
     refuses_initialize: Verdict,
 }
@@ -86,6 +88,7 @@ impl Upstream {
                 Transport::Http(_) => SESSIONS,
             })),
             ttls: Ttls::default(),
+            conditional_tools: ConditionalTools::default(),
             refuses_initialize: Verdict::default(),
         })
     }
@@ -163,6 +166,23 @@ impl Upstream {
         Ok(tools)
     }
 
+    /// The same with those that an older server shows only to clients with certain capabilities; each says which it needs.
+    pub(crate) async fn offered_tools(
+        &self,
+        deadline: Instant,
+    ) -> Result<Vec<ToolDefinition>, UpstreamError> {
+        let mut tools = self.list_tools(deadline).await?;
+        let server = (&self.transport, &self.link);
+        let conditional = self.conditional_tools.of(&tools, server, deadline).await;
+        for found in conditional.iter() {
+            match tools.iter_mut().find(|tool| tool.name == found.name) {
+                Some(tool) => tool.required.clone_from(&found.required),
+                None => tools.push(found.clone()),
+            }
+        }
+        Ok(tools)
+    }
+
     /// Calls a tool in nobody's name who could be asked. Its arguments reach it byte for byte.
     pub(crate) async fn call_tool(
         &self,
@@ -171,7 +191,7 @@ impl Upstream {
         mut listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
         let request = wanted.request().offering_tasks(false);
-        let is_task = self.runs_as_task(wanted, deadline).await?;
+        let is_task = runs_as_task(&self.link, wanted, deadline).await?;
         let request = request.task_if(is_task);
         let result = self
             .marked(wanted, request, deadline, lend(&mut listener))
@@ -205,7 +225,6 @@ impl Upstream {
         };
         let connection = self.link.connection_by(deadline).await?;
         let profile = client.capabilities.profile;
-        let is_task = self.runs_as_task(wanted, deadline).await?;
         let is_modern = connection.era() == Era::Modern;
         if !is_modern && goes_on {
             // It has no state of its own, so it cannot have given us any.
@@ -213,12 +232,13 @@ impl Upstream {
         }
         let is_legacy = !is_modern || client.is_legacy && !goes_on;
         if is_legacy && let Some(link) = self.legacy_link(profile, deadline).await? {
-            // The tasks of one era are not those of the other.
             let client = Arc::clone(client);
-            let is_task = is_task && !is_modern;
+            // The tasks of one era are not those of the other, and another session may show other tools.
+            let is_task = !is_modern && runs_as_task(&link, wanted, deadline).await?;
             let begun = OpenExchange::begin(link, wanted.clone(), is_task, client);
             return begun.leg(None, deadline, &mut wants).await;
         }
+        let is_task = runs_as_task(&self.link, wanted, deadline).await?;
         let mut request = wanted.request().with(client).task_if(is_task);
         if let Some((state, responses)) = answers.as_ref().filter(|_| is_modern) {
             responses.add_to(&mut request, state.as_deref());
@@ -510,39 +530,39 @@ impl Upstream {
         if !connection.repeats_arguments() {
             return Ok(Vec::new());
         }
-        let tools = self.known_tools(&connection, deadline).await?;
+        let tools = known_tools(&self.link, &connection, deadline).await?;
         let marked = tools.tool(tool);
         let marked = marked.map(|tool| headers::of_arguments(&tool.headers, arguments));
         Ok(marked.unwrap_or_default())
     }
+}
 
-    /// Whether it is a call of a tool that runs as a task only, on a server whose tasks can be followed.
-    async fn runs_as_task(
-        &self,
-        wanted: &Wanted,
-        deadline: Instant,
-    ) -> Result<bool, UpstreamError> {
-        let Wanted::Tool { name, .. } = wanted else {
-            return Ok(false);
-        };
-        let connection = self.link.connection_by(deadline).await?;
-        if !connection.has_tasks() {
-            return Ok(false);
-        }
-        let tools = self.known_tools(&connection, deadline).await?;
-        Ok(tools.tool(name).is_some_and(|tool| tool.is_task))
+/// Whether it is a call of a tool that runs as a task only, on a server whose tasks can be followed over `link`.
+async fn runs_as_task(
+    link: &Arc<Link>,
+    wanted: &Wanted,
+    deadline: Instant,
+) -> Result<bool, UpstreamError> {
+    let Wanted::Tool { name, .. } = wanted else {
+        return Ok(false);
+    };
+    let connection = link.connection_by(deadline).await?;
+    if !connection.has_tasks() {
+        return Ok(false);
     }
+    let tools = known_tools(link, &connection, deadline).await?;
+    Ok(tools.tool(name).is_some_and(|tool| tool.is_task))
+}
 
-    /// How the tools are called, asked for if nobody did yet.
-    async fn known_tools(
-        &self,
-        connection: &Connection,
-        deadline: Instant,
-    ) -> Result<Arc<ListedTools>, UpstreamError> {
-        timeout_at(deadline, self.link.known_tools(connection))
-            .await
-            .unwrap_or(Err(UpstreamError::Timeout))
-    }
+/// How the tools are called, asked for if nobody did yet.
+async fn known_tools(
+    link: &Arc<Link>,
+    connection: &Connection,
+    deadline: Instant,
+) -> Result<Arc<ListedTools>, UpstreamError> {
+    timeout_at(deadline, link.known_tools(connection))
+        .await
+        .unwrap_or(Err(UpstreamError::Timeout))
 }
 
 impl Drop for Upstream {

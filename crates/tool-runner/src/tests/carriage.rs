@@ -45,17 +45,18 @@ async fn what_a_server_speaks_is_told_once_it_is_known_and_changes_the_catalogue
         let first = watched.message().await.unwrap().unwrap();
         assert_eq!(first.catalogue_version, before.catalogue_version);
         harness.call("echo", "{}").await;
-        if spoken == pb::Carriage::All {
-            let after = harness.tools().await;
-            assert_eq!(after.catalogue_version, before.catalogue_version);
-            continue;
-        }
         let next = timeout(Duration::from_mins(1), watched.message()).await;
         let next = next.expect("a change is told").unwrap().unwrap();
         let after = harness.tools().await;
         assert_eq!(next.catalogue_version, after.catalogue_version);
         assert_ne!(after.catalogue_version, before.catalogue_version);
         assert_eq!(carriage(&after), spoken, "{era}");
+        let declared = after.sources[0].capabilities.unwrap();
+        assert!(
+            declared.resource_subscriptions && !declared.logging,
+            "{era}"
+        );
+        assert!(before.sources[0].capabilities.is_none(), "{era}");
         // Which no list that a caller sees depends on.
         assert_eq!(after.shown_version, before.shown_version, "{era}");
     }

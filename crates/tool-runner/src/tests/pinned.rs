@@ -31,10 +31,19 @@ struct Deployed {
     description: &'static str,
     /// The same, to clients that can be asked something.
     for_capable: &'static str,
-    sessions: Vec<(String, &'static str)>,
+    /// It has a tool `ask` for those clients alone.
+    has_conditional: bool,
+    sessions: Vec<Session>,
     /// What the tool was said to be when it was called.
     ran: Vec<&'static str>,
     lists: usize,
+}
+
+#[derive(Clone)]
+struct Session {
+    id: String,
+    description: &'static str,
+    is_capable: bool,
 }
 
 impl Upstream {
@@ -66,8 +75,15 @@ async fn answer(State(upstream): State<Arc<Upstream>>, request: Request) -> Resp
     let known = deployed.sessions.iter();
     let known = known
         .clone()
-        .find(|(id, _)| named.is_some_and(|it| it == id));
-    let known = known.map(|(_, description)| *description);
+        .find(|session| named.is_some_and(|it| it == &session.id))
+        .cloned();
+    let told = "/params/_meta/io.modelcontextprotocol~1clientCapabilities/elicitation";
+    let is_capable = match &known {
+        Some(session) => session.is_capable,
+        None => message.pointer(told).is_some_and(Value::is_object),
+    };
+    let is_known = known.is_some();
+    let known = known.map(|session| session.description);
     let mut session = None;
     let mut result = match message["method"].as_str().unwrap() {
         "server/discover" if upstream.is_modern => {
@@ -83,19 +99,27 @@ async fn answer(State(upstream): State<Arc<Upstream>>, request: Request) -> Resp
             } else {
                 deployed.description
             };
-            deployed.sessions.push((id.clone(), description));
+            deployed.sessions.push(Session {
+                id: id.clone(),
+                description,
+                is_capable,
+            });
             session = Some(id);
             json!({
                 "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
                 "serverInfo": { "name": "server", "version": "0" },
             })
         }
-        _ if !upstream.is_modern && known.is_none() => return respond(404, Body::empty()),
+        _ if !upstream.is_modern && !is_known => return respond(404, Body::empty()),
         "tools/list" => {
             deployed.lists += 1;
             let description = known.unwrap_or(deployed.description);
             let schema = json!({ "type": "object" });
-            json!({ "tools": [{ "name": "read", "description": description, "inputSchema": schema }] })
+            let tool =
+                |name| json!({ "name": name, "description": description, "inputSchema": schema });
+            let ask = (deployed.has_conditional && is_capable).then(|| tool("ask"));
+            let tools: Vec<_> = [tool("read")].into_iter().chain(ask).collect();
+            json!({ "tools": tools })
         }
         "tools/call" => {
             let description = known.unwrap_or(deployed.description);
@@ -134,12 +158,17 @@ struct World {
 
 impl World {
     async fn start(is_modern: bool, for_capable: &'static str) -> Self {
+        Self::with(is_modern, for_capable, false).await
+    }
+
+    async fn with(is_modern: bool, for_capable: &'static str, has_conditional: bool) -> Self {
         let upstream = Arc::new(Upstream {
             is_modern,
             deployed: Mutex::new(Deployed {
                 version: 1,
                 description: APPROVED,
                 for_capable,
+                has_conditional,
                 sessions: Vec::new(),
                 ran: Vec::new(),
                 lists: 0,
@@ -243,6 +272,42 @@ async fn p9_what_a_server_offers_to_clients_that_can_be_asked_is_compared_too() 
     let answer = world.harness.send(request).await.unwrap();
     assert_eq!(answer.facts().error_kind, "tool_changed");
     assert_eq!(world.upstream.ran(CHANGED), 0);
+}
+
+#[tokio::test]
+async fn p9_a_tool_for_certain_clients_is_pinned_and_called_for_these_alone() {
+    for is_modern in [true, false] {
+        let world = World::with(is_modern, APPROVED, true).await;
+        let tools = world.harness.tools().await.tools;
+        let required = tools
+            .iter()
+            .map(|tool| tool.required_capabilities_json.clone());
+        let required: Vec<_> = required.collect();
+        assert_eq!(required, [r#"{"elicitation":{}}"#, ""], "{is_modern}");
+        let terms = world.harness.terms("up__ask").await;
+        let call = async |capabilities: &'static str| {
+            let permit = world.harness.signer.sign(&terms);
+            let request = pb::CallToolRequest {
+                interaction: Some(pb::Interaction {
+                    client_capabilities_json: capabilities.into(),
+                    legacy: !is_modern,
+                    ..pb::Interaction::default()
+                }),
+                ..world.harness.request("up__ask", b"{}", Some(&permit))
+            };
+            world.harness.send(request).await.unwrap()
+        };
+        for unable in ["", r#"{"sampling":{}}"#] {
+            let answer = call(unable).await;
+            assert_eq!(answer.facts().error_kind, "needs_elicitation");
+        }
+        assert_eq!(world.upstream.ran(APPROVED), 0);
+        let answer = call(r#"{"elicitation":{},"roots":{}}"#).await;
+        assert_eq!(answer.text(), APPROVED, "{is_modern}");
+        // That other clients are not shown it is no change of it.
+        assert_eq!(world.calls(1).await, [APPROVED]);
+        assert_eq!(world.harness.tools().await.tools.len(), 2);
+    }
 }
 
 #[tokio::test]

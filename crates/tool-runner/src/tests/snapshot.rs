@@ -61,8 +61,8 @@ async fn a_thousand_tools_of_twenty_servers_are_listed_without_asking_any() {
     let once = asked.load(Ordering::Relaxed);
     assert_eq!(
         once,
-        SERVERS * 2,
-        "each was asked who it is and what it has"
+        SERVERS * 3,
+        "each was asked who it is, what it has and what of that is for every client"
     );
     for _ in 0..100 {
         let list = harness.tools().await;

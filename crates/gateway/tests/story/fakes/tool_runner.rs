@@ -277,8 +277,6 @@ impl ToolRunner {
 pub(crate) fn given_content(result: &str) -> pb::GetContentResponse {
     pb::GetContentResponse {
         result_json: result.to_owned().into(),
-        error: String::new(),
-        input_required: None,
         facts: Some(pb::ResultFacts {
             status: pb::OutcomeStatus::Ok.into(),
             rows: 2,
@@ -286,6 +284,7 @@ pub(crate) fn given_content(result: &str) -> pb::GetContentResponse {
             phi: true,
             ..pb::ResultFacts::default()
         }),
+        ..pb::GetContentResponse::default()
     }
 }
 

@@ -298,6 +298,54 @@ async fn prompts_and_resources_are_asked_for_and_given_by_their_own_names() {
 }
 
 #[tokio::test]
+async fn the_gateway_declares_what_the_server_declared() {
+    let world = viewed().await;
+    for source in &mut world.tool_runner.content.lock().unwrap().0 {
+        source.capabilities = Some(pb::ServerCapabilities {
+            completions: source.name == "program",
+            ..pb::ServerCapabilities::default()
+        });
+    }
+    world.tool_runner.configure(tools());
+    let changes = json!({ "listChanged": true });
+    let resources = json!({ "subscribe": false, "listChanged": true });
+    let own = json!({
+        "tools": changes, "prompts": changes, "resources": resources, "completions": {},
+    });
+    until("the gateway knows it", async || {
+        let discovered = ask(&world, MODERN, "server/discover", "").await;
+        discovered.at("/result/capabilities") == own
+    })
+    .await;
+    let params = r#""protocolVersion":"2025-06-18","capabilities":{}"#;
+    let begun = ask(&world, LEGACY, "initialize", params).await;
+    assert_eq!(begun.at("/result/capabilities"), own);
+    // All together declare what the gateway does.
+    let whole = Reply::to(world.message(MODERN, "server/discover", "")).await;
+    assert_eq!(whole.at("/result/capabilities/logging"), json!({}));
+}
+
+#[tokio::test]
+async fn what_a_server_says_in_the_meta_of_a_prompt_or_resource_goes_on() {
+    let world = viewed().await;
+    for version in [MODERN, LEGACY] {
+        for (method, params, given) in [
+            ("prompts/get", r#""name":"greet""#, r#"{"messages":[]}"#),
+            ("resources/read", r#""uri":"memo:a""#, r#"{"contents":[]}"#),
+        ] {
+            let given = pb::GetContentResponse {
+                meta_json: r#"{"vendor/x":{"n":1.10}}"#.into(),
+                ..given_content(given)
+            };
+            world.tool_runner.gives.lock().unwrap().push_back(Ok(given));
+            let got = ask(&world, version, method, params).await;
+            assert!(got.text.contains(r#""vendor/x":{"n":1.10}"#), "{got:?}");
+            assert!(got.at(CALL_ID).is_string(), "{got:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_gateway_says_who_it_is_and_what_that_source_has() {
     let world = viewed().await;
     let changes = json!({ "listChanged": true });

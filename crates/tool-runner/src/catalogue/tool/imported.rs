@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_arguments::Members;
-use wardgate_domain::{ColumnClass, Digest, OfferKind, ToolFacts, ToolName};
+use wardgate_domain::{ColumnClass, Digest, OfferKind, RequiredCapabilities, ToolFacts, ToolName};
 
 use super::{Tool, is_name};
 use crate::catalogue::derive::Derive;
@@ -20,12 +20,13 @@ use crate::pins::Definition;
 use crate::resilience::LimitSettings;
 
 impl Tool {
-    /// The tool of `source` that `definition` describes, under the name that clients see. What the server says
+    /// The tool of `source` that `definition` describes, for clients with the capabilities `required`, under the name that clients see. What the server says
     /// of it goes on as it is; what `tools.yaml` says of the server holds for each of its tools.
     pub(crate) fn imported(
         definition: &Definition,
         source: &str,
         settings: &McpSettings,
+        required: &RequiredCapabilities,
     ) -> Result<Self, String> {
         let name = format!("{}{}", settings.prefix, definition.name());
         let name = name.parse().ok().filter(|_| is_name(&name));
@@ -65,10 +66,11 @@ impl Tool {
             cache: None,
             input,
             derive: Derive::default(),
-            plan: executor::mcp_tool(source, settings, definition.name(), &pin, links),
+            plan: executor::mcp_tool(source, settings, definition.name(), (&pin, required), links),
             result,
             own_name: Some(definition.name().to_owned()),
             pin: Some(pin),
+            required: required.clone(),
             positions: None,
         })
     }

@@ -298,8 +298,12 @@ impl OfUpstream {
         let members: Members<'_> =
             serde_json::from_str(result.get()).map_err(|_| cannot_be_shown())?;
         let mut parts = None;
+        let mut meta = None;
         let mut written = Vec::new();
         for (name, value) in members.0 {
+            if name == "_meta" && value.get().starts_with('{') {
+                meta = mcp::meta_for_client(value).map_err(|_| cannot_be_shown())?;
+            }
             if OF_ANSWER.contains(&name.as_str()) {
                 continue;
             }
@@ -316,6 +320,7 @@ impl OfUpstream {
         Ok(Found::Text {
             result: format!("{{{}}}", written.join(",")),
             parts: parts.ok_or_else(cannot_be_shown)?,
+            meta,
         })
     }
 
@@ -338,6 +343,7 @@ impl OfUpstream {
             Ok(skill) if skill.own_uri == uri => Ok(Found::Text {
                 result: format!(r#"{{"skill":{}}}"#, skill.whole()),
                 parts: 1,
+                meta: None,
             }),
             Ok(_) | Err(()) => Err(cannot_be_shown()),
         }
@@ -388,6 +394,7 @@ impl OfUpstream {
                 next.unwrap_or_default()
             ),
             parts: children.len() as u64,
+            meta: None,
         })
     }
 
@@ -523,6 +530,8 @@ pub(super) enum Found {
     Text {
         result: String,
         parts: u64,
+        /// What the server says in its `_meta`, one JSON object.
+        meta: Option<String>,
     },
     /// Nothing yet: it waits for the client.
     Waits(Waits),

@@ -1,36 +1,32 @@
 //! `type: mcp`: a tool, resource or prompt of an MCP server.
 
+mod errors;
+
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use wardgate_arguments::has_unique_members;
+use wardgate_domain::RequiredCapabilities;
 
+use self::errors::not_for_client;
 use super::http::json;
-use super::{
-    Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources, TimeLimit, UnchangedResult,
-};
+use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources, UnchangedResult};
 use crate::Error;
 use crate::catalogue::{
     Fields, JsonTemplate, McpSettings, Offered, Scope, Shape, SourceKind, Template,
 };
 use crate::content::{in_content, in_content_text};
 use crate::egress::AuthSettings;
-use crate::interaction::{Ended, Talk, TalkError};
+use crate::interaction::{Ended, Talk};
 use crate::mcp::{
-    CallResult, MISSING_CAPABILITY, News, RpcError, Standing, TASKS, Upstream, UpstreamError,
-    Wanted, meta_for_client, other_members,
+    CallResult, News, Standing, Upstream, UpstreamError, Wanted, meta_for_client, other_members,
 };
 use crate::pins::ToolFingerprint;
 
 pub(super) const KIND: Kind = Kind { name: "mcp", read };
-
-/// The kind of a refusal by a server that does not accept our credentials.
-const UNAUTHORIZED: &str = "upstream_unauthorized";
 
 #[derive(Debug, Clone)]
 struct McpPlan {
@@ -67,6 +63,8 @@ enum Target {
         /// The approved definition of an imported tool.
         pin: Option<Arc<ToolFingerprint>>,
         arguments: Arguments,
+        /// The clients that the server has an imported tool for.
+        required: RequiredCapabilities,
     },
     Resource {
         uri: Template,
@@ -88,12 +86,12 @@ enum Arguments {
 
 /// Calls the tool `name` of the server `source` with the arguments of the call. With `links` the links to resources in
 /// its results are those that clients know.
-/// It is called only where the server still offers it as `pin` says.
+/// It is called only where the server still offers it as `pin` says, and for a client with the capabilities `required`.
 pub(crate) fn tool(
     source: &str,
     settings: &McpSettings,
     name: &str,
-    pin: &Arc<ToolFingerprint>,
+    (pin, required): (&Arc<ToolFingerprint>, &RequiredCapabilities),
     links: bool,
 ) -> Box<dyn Plan> {
     Box::new(McpPlan {
@@ -105,6 +103,7 @@ pub(crate) fn tool(
             arguments: Arguments::OfCall {
                 derived: Vec::new(),
             },
+            required: required.clone(),
         },
     })
 }
@@ -154,6 +153,7 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
                     name,
                     pin: None,
                     arguments,
+                    required: RequiredCapabilities::default(),
                 },
                 _ => Target::Prompt { name, arguments },
             }
@@ -225,7 +225,15 @@ impl Executor for McpExecutor {
                     name,
                     pin,
                     arguments,
+                    required,
                 } => {
+                    let is_shown = match call.talk {
+                        Some(talk) => talk.satisfies(required),
+                        None => required.is_empty(),
+                    };
+                    if !is_shown {
+                        return Err(not_for_client(required));
+                    }
                     let wanted = Wanted::Tool {
                         name: name.clone(),
                         arguments: arguments.fill(call)?,
@@ -462,119 +470,6 @@ fn items(mut result: Value, member: &str) -> Result<Vec<Value>, ExecutorError> {
             "the result has no list `{member}`"
         ))),
     }
-}
-
-impl From<TalkError> for ExecutorError {
-    fn from(error: TalkError) -> Self {
-        match error {
-            TalkError::Upstream(error) => error.into(),
-            TalkError::NotWaiting => Self::NotWaiting,
-            TalkError::Declined => Self::Refused {
-                kind: "declined",
-                text: "what the tool needs first was declined".to_owned(),
-                cause: error.to_string(),
-            },
-        }
-    }
-}
-
-impl From<UpstreamError> for ExecutorError {
-    fn from(error: UpstreamError) -> Self {
-        let cause = error.to_string();
-        match error {
-            UpstreamError::Unreachable(_) | UpstreamError::Gone => Self::Unreachable(cause),
-            UpstreamError::NotConnected { scope } => Self::NotConnected { scope },
-            UpstreamError::ToolChanged => Self::ToolChanged,
-            UpstreamError::NoCallerToken => Self::Refused {
-                kind: "no_credentials",
-                text: "the service needs the caller's token, which did not come with the call"
-                    .to_owned(),
-                cause,
-            },
-            UpstreamError::Busy => Self::Busy(Duration::ZERO),
-            UpstreamError::Timeout => Self::Timeout(TimeLimit::Call),
-            UpstreamError::SourceTimeout(limit) => Self::Timeout(TimeLimit::Source(limit)),
-            UpstreamError::Broken(_) => Self::Broken(cause),
-            UpstreamError::Status(401 | 403) => Self::Refused {
-                kind: UNAUTHORIZED,
-                text: "the upstream server does not accept this platform's credentials".to_owned(),
-                cause,
-            },
-            UpstreamError::Status(429) => Self::Unavailable {
-                text: cause,
-                pause: Some(Duration::ZERO),
-            },
-            UpstreamError::Status(502..=504) => Self::Unavailable {
-                text: cause,
-                pause: None,
-            },
-            UpstreamError::Status(_) => Self::Refused {
-                kind: "http_status",
-                text: cause.clone(),
-                cause,
-            },
-            UpstreamError::Rpc(error) if needs_tasks(&error) => Self::Refused {
-                kind: "needs_tasks",
-                text: "the tool runs as a task only: for a client of 2026-07-28 that declares io.modelcontextprotocol/tasks, calls it without an idempotency key and may see all of its results"
-                    .to_owned(),
-                cause,
-            },
-            UpstreamError::Rpc(error) if let Some(kind) = undeclared(&error) => Self::Refused {
-                kind,
-                text: "the tool needs a client that it can ask, and this one did not say that it can be asked"
-                    .to_owned(),
-                cause,
-            },
-            UpstreamError::Rpc(error) => Self::Reported(error.message),
-            UpstreamError::BadResult(_) => Self::BadResult(cause),
-            UpstreamError::TooLarge => Self::TooLarge,
-            UpstreamError::AsksOutOfTurn => Self::Refused {
-                kind: "input_required",
-                text: "the tool asks its client in the middle of a call in a way that MCP 2026-07-28 does not have; a client of an earlier version that can be asked may call it"
-                    .to_owned(),
-                cause,
-            },
-            UpstreamError::InputRequired => Self::Refused {
-                kind: "input_required",
-                text: "the tool asks for input in the middle of a call, and its caller may not be asked"
-                    .to_owned(),
-                cause,
-            },
-        }
-    }
-}
-
-/// The kind of a refusal by a server whose client did not declare what it needs; none of any other refusal. Gateways
-/// know these kinds.
-fn undeclared(error: &RpcError) -> Option<&'static str> {
-    let required = required(error)?;
-    let kinds = [
-        ("sampling", "needs_sampling"),
-        ("elicitation", "needs_elicitation"),
-        ("roots", "needs_roots"),
-    ];
-    let mut kinds = kinds.into_iter();
-    let (_, kind) = kinds.find(|(capability, _)| required.contains_key(*capability))?;
-    Some(kind)
-}
-
-/// Whether it is refused for want of a client that takes tasks.
-fn needs_tasks(error: &RpcError) -> bool {
-    let extensions = required(error).and_then(|mut required| required.remove("extensions"));
-    extensions.is_some_and(|extensions| extensions.get(TASKS).is_some())
-}
-
-/// The client capabilities without which a server refuses.
-fn required(error: &RpcError) -> Option<Map<String, Value>> {
-    #[derive(Deserialize)]
-    struct Data {
-        #[serde(rename = "requiredCapabilities")]
-        required: Map<String, Value>,
-    }
-    let data = error.data.as_ref()?;
-    let data: Option<Data> =
-        (error.code == MISSING_CAPABILITY).then(|| serde_json::from_str(data.get()).ok())?;
-    data.map(|data| data.required)
 }
 
 #[cfg(test)]

@@ -90,7 +90,9 @@ async fn a_failure_of_the_tool_is_its_own_and_other_failures_are_ours() {
     assert_eq!(ran.rows[0]["content"][0]["text"], "it failed");
 
     let outcome = tool("refuses", ODD).run(json!({})).await;
-    assert!(matches!(outcome, Err(ExecutorError::Reported(words)) if words == "secret words"));
+    assert!(
+        matches!(outcome, Err(ExecutorError::Protocol(error)) if error.message == "secret words")
+    );
     let outcome = tool("dies", ODD).run(json!({})).await;
     assert!(matches!(outcome, Err(ExecutorError::Broken(_))));
     let outcome = tool("contentless", ODD).run(json!({})).await;

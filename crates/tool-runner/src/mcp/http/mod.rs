@@ -124,7 +124,7 @@ impl Dialer {
         let hears = if self.profile.is_empty() {
             Hears::Changes(handshake)
         } else {
-            Hears::Questions(begun.clone())
+            Hears::Questions(begun.clone(), handshake)
         };
         self.tasks
             .spawn(attend(Arc::clone(&exchange), hears, stop.clone()));
@@ -263,8 +263,9 @@ fn is_session_id(id: &HeaderValue) -> bool {
 enum Hears {
     /// Of the plain connection.
     Changes(Handshake),
-    /// Of one whose clients can be asked; told once the server can be heard, or cannot.
-    Questions(CancellationToken),
+    /// Of one whose clients can be asked, and of the resources that somebody listens to; told once the server can be heard,
+    /// or cannot.
+    Questions(CancellationToken, Handshake),
 }
 
 /// Listens while the connection is in use, and ends its session after that.
@@ -275,9 +276,12 @@ async fn attend(exchange: Arc<Exchange>, hears: Hears, stop: CancellationToken) 
             let listening = listen::attend(Arc::clone(&exchange), events, handshake);
             Box::pin(stop.run_until_cancelled(listening)).await;
         }
-        Hears::Questions(begun) => {
+        Hears::Questions(begun, handshake) => {
             let once = || exchange.overhear(|| begun.cancel());
-            let listening = listen::attend_questions(&events.ambient, &begun, once);
+            let questions = listen::attend_questions(&events.ambient, &begun, once);
+            let line = Arc::clone(&exchange);
+            let resources = listen::attend_resources(line, Arc::clone(&events), handshake);
+            let listening = async { tokio::join!(questions, resources) };
             Box::pin(stop.run_until_cancelled(listening)).await;
         }
     }

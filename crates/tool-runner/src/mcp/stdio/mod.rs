@@ -70,7 +70,7 @@ pub(super) struct Connection {
     handshake: Handshake,
     pub(super) logging: Logging,
     pub(super) listing: ConnectionTools,
-    _listening: Option<DropGuard>,
+    _listening: DropGuard,
 }
 
 impl Launcher {
@@ -98,19 +98,23 @@ impl Launcher {
         if self.profile.is_empty() {
             self.events.shows(handshake.shows());
         }
-        // The plain connection hears of changes.
-        let listening = self.profile.is_empty().then(|| {
-            let stop = CancellationToken::new();
-            let line = Pipe {
-                channel: Arc::clone(&process.channel),
-                events: Arc::clone(&self.events),
-                era: handshake.era,
-            };
-            let listening = listen::attend(line, Arc::clone(&self.events), handshake);
-            self.tasks
-                .spawn(stop.clone().run_until_cancelled_owned(listening));
-            stop.drop_guard()
-        });
+        let stop = CancellationToken::new();
+        let line = Pipe {
+            channel: Arc::clone(&process.channel),
+            events: Arc::clone(&self.events),
+            era: handshake.era,
+        };
+        let (events, is_plain) = (Arc::clone(&self.events), self.profile.is_empty());
+        let listening = async move {
+            // The plain connection hears of changes of lists too.
+            if is_plain {
+                listen::attend(line, events, handshake).await;
+            } else {
+                listen::attend_resources(line, events, handshake).await;
+            }
+        };
+        self.tasks
+            .spawn(stop.clone().run_until_cancelled_owned(listening));
         info!(
             upstream = self.events.upstream,
             version = handshake.version,
@@ -121,7 +125,7 @@ impl Launcher {
             handshake,
             logging: Logging::of(handshake),
             listing: ConnectionTools::default(),
-            _listening: listening,
+            _listening: stop.drop_guard(),
         })
     }
 

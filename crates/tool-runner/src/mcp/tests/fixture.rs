@@ -26,6 +26,8 @@ pub(super) struct State {
     pub(super) cancelled: AtomicUsize,
     /// Calls of `wait` that have begun.
     pub(super) waiting: AtomicUsize,
+    /// Lists of tools that were asked for.
+    pub(super) listed: AtomicUsize,
     /// Listening requests that have begun.
     pub(super) listening: AtomicUsize,
     /// How many tools `grow` has added.
@@ -66,6 +68,8 @@ pub(crate) struct Fixture {
     versions: &'static [ProtocolVersion],
     /// When it is asked what it speaks, it names 2026-07-28 alone.
     names_modern_alone: bool,
+    /// It has tools for clients with certain capabilities.
+    has_conditional_tools: bool,
     pub(super) state: Arc<State>,
 }
 
@@ -84,15 +88,45 @@ impl Fixture {
         Self {
             versions,
             names_modern_alone: era == "unnamed",
+            has_conditional_tools: false,
             state: Arc::new(State {
                 cancelled: AtomicUsize::new(0),
                 waiting: AtomicUsize::new(0),
+                listed: AtomicUsize::new(0),
                 listening: AtomicUsize::new(0),
                 grown: watch::Sender::new(0),
                 touched: watch::Sender::default(),
                 subscribed: Mutex::default(),
             }),
         }
+    }
+}
+
+impl Fixture {
+    /// With tools for clients with certain capabilities.
+    pub(super) fn with_conditional_tools(self) -> Self {
+        Self {
+            has_conditional_tools: true,
+            ..self
+        }
+    }
+
+    /// Those that it has for the client of `context`.
+    fn conditional_tools(&self, context: &RequestContext<RoleServer>) -> Vec<&'static str> {
+        if !self.has_conditional_tools {
+            return Vec::new();
+        }
+        let client = json!(context.client_capabilities().unwrap_or_default());
+        let has = |path: &str| client.pointer(path).is_some_and(Value::is_object);
+        let tools = [
+            ("ask_user", has("/elicitation")),
+            ("ask_elsewhere", has("/elicitation/url")),
+            ("ask_model", has("/sampling")),
+            ("ask_model_in_roots", has("/sampling") && has("/roots")),
+            ("ask_anybody", has("/sampling") || has("/elicitation")),
+        ];
+        let shown = tools.into_iter().filter(|(_, is_shown)| *is_shown);
+        shown.map(|(name, _)| name).collect()
     }
 }
 
@@ -132,13 +166,14 @@ impl ServerHandler for Fixture {
     async fn list_tools(
         &self,
         request: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let any = json!({"type": "object"});
         if request.and_then(|request| request.cursor).is_none() {
             let echo = json!({"type": "object", "properties": {
                 "region": {"type": "string", "x-mcp-header": "Region"},
             }});
+            self.state.listed.fetch_add(1, Ordering::SeqCst);
             let tools = vec![tool("echo".to_owned(), echo)];
             let mut page = ListToolsResult::with_all_items(tools);
             page.next_cursor = Some("second".to_owned());
@@ -146,7 +181,9 @@ impl ServerHandler for Fixture {
         }
         let names = ["wait", "steps", "fail", "grow", "cancelled"].map(str::to_owned);
         let grown = (0..*self.state.grown.borrow()).map(|number| format!("grown_{number}"));
-        let tools = names.into_iter().chain(grown);
+        let conditional = self.conditional_tools(&context);
+        let conditional = conditional.into_iter().map(str::to_owned);
+        let tools = names.into_iter().chain(grown).chain(conditional);
         let tools = tools.map(|name| tool(name, any.clone())).collect();
         Ok(ListToolsResult::with_all_items(tools))
     }
@@ -209,6 +246,9 @@ impl ServerHandler for Fixture {
                 };
                 let state = request.request_state.unwrap_or_default();
                 CallToolResult::success(text(format!("{state} {answers}")))
+            }
+            name if self.conditional_tools(&context).contains(&name) => {
+                CallToolResult::success(text("asked".to_owned()))
             }
             other => return Err(ErrorData::invalid_params(format!("no tool {other}"), None)),
         };

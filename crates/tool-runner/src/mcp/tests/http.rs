@@ -44,14 +44,19 @@ pub(super) fn settings(url: &str) -> Transport {
 /// A real server of that era. With `json`, it answers in JSON where it can.
 pub(crate) async fn fixture(era: &str, json: bool) -> (Fixture, String) {
     let fixture = Fixture::new(era);
+    let url = serve_fixture(&fixture, json).await;
+    (fixture, url)
+}
+
+/// Serves `fixture`; gives its URL.
+pub(super) async fn serve_fixture(fixture: &Fixture, json: bool) -> String {
     let server = fixture.clone();
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(!json)
         .with_json_response(json);
     let service: StreamableHttpService<Fixture, LocalSessionManager> =
         StreamableHttpService::new(move || Ok(server.clone()), Arc::default(), config);
-    let url = serve(Router::new().nest_service("/mcp", service)).await;
-    (fixture, url)
+    serve(Router::new().nest_service("/mcp", service)).await
 }
 
 #[tokio::test]
@@ -179,7 +184,7 @@ async fn a_legacy_session_is_kept_renewed_and_ended() {
     for forgets_with in [404, 400] {
         let mut server = Scripted::new("any");
         server.forgets_with = forgets_with;
-        keep_renew_and_end_a_session(server).await;
+        Box::pin(keep_renew_and_end_a_session(server)).await;
     }
 }
 

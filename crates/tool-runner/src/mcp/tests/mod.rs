@@ -1,5 +1,6 @@
 //! The client against real servers (rmcp) and against servers that misbehave.
 
+mod conditional_tools;
 mod fixture;
 pub(crate) mod http;
 mod lists;

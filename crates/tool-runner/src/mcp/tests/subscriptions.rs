@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -16,9 +17,9 @@ use tokio::time::timeout;
 use super::fixture::QUIET;
 use super::http::{fixture, settings};
 use super::scripted::{Scripted, serve};
-use super::{soon, until, upstream};
+use super::{soon, tool_call, until, upstream};
 use crate::egress::{AuthSettings, ClientProof, OAuthClient, ServerSettings};
-use crate::mcp::{Ear, Transport, Upstream};
+use crate::mcp::{ClientCapabilities, Ear, Leg, Others, Participation, Start, Transport, Upstream};
 
 const ONE: &str = "memo://one";
 const TWO: &str = "memo://two";
@@ -68,6 +69,32 @@ async fn servers_of_both_eras_tell_of_the_resources_that_are_wanted_and_of_no_ot
         drop(first);
         until("the other too", || state.subscribed().is_empty()).await;
     }
+}
+
+#[tokio::test]
+async fn an_older_server_is_subscribed_to_in_the_session_of_calls_too() {
+    let (fixture, url) = fixture("legacy", false).await;
+    let state = &fixture.state;
+    let upstream = upstream(&settings(&url));
+    upstream.list_tools(soon()).await.unwrap();
+    let (ear, accepted) = listen(&upstream, &[ONE]).await;
+    assert_eq!(accepted, uris(&[ONE]));
+    let client = Arc::new(Participation {
+        capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
+        log_level: None,
+        others: Others::default(),
+        is_legacy: true,
+    });
+    let (wanted, mut deaf) = (tool_call("cancelled", "{}"), |_| false);
+    let leg = upstream.leg(&wanted, &client, Start::Beginning, soon(), &mut deaf);
+    assert!(matches!(leg.await, Ok(Leg::Done(_))));
+    until("both sessions", || state.subscribed() == [ONE, ONE]).await;
+    let (other, _) = listen(&upstream, &[TWO]).await;
+    until("the other", || state.subscribed() == [ONE, ONE, TWO, TWO]).await;
+    drop(other);
+    until("it is let go", || state.subscribed() == [ONE, ONE]).await;
+    drop(ear);
+    until("nothing", || state.subscribed().is_empty()).await;
 }
 
 #[tokio::test]

@@ -153,3 +153,27 @@ async fn what_a_caller_may_see_all_of_goes_on_byte_for_byte() {
         assert_eq!(answer.facts.unwrap().error_kind, "bad_result");
     }
 }
+
+#[tokio::test]
+async fn the_meta_of_a_prompt_or_resource_goes_on_where_the_permit_restricts_nothing() {
+    for is_modern in [true, false] {
+        let world = World::start(is_modern).await;
+        for kind in [OfferKind::Prompts, OfferKind::Resources] {
+            let mut terms = terms(&world, kind).await;
+            let (_, given) = gives(kind);
+            let given = given.to_string();
+            let given = given.trim_end_matches('}');
+            let meta = r#"{"dev.wardgate/receipt":1,"io.modelcontextprotocol/serverInfo":{},"x/y":{"n":1.10}}"#;
+            let said = format!(r#"{given},"_meta":{meta}}}"#);
+            world.server.says(Says::Text(said.clone()));
+            let answer = get(&world, &terms, kind, offering(ALL)).await;
+            assert_eq!(answer.meta_json, r#"{"x/y":{"n":1.10}}"#);
+            for tier in terms.column_tiers.values_mut() {
+                *tier = ColumnTier::Partial;
+            }
+            world.server.says(Says::Text(said));
+            let answer = get(&world, &terms, kind, offering(ALL)).await;
+            assert!(answer.meta_json.is_empty() && answer.error.is_empty());
+        }
+    }
+}

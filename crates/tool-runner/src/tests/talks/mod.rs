@@ -259,7 +259,7 @@ impl World {
         tokio::spawn(async move { axum::serve(listener, router).await });
         let yaml = format!(
             "sources:
-  up: {{ type: mcp, url: '{url}', private: [127.0.0.0/8], tools: [], prompts: all, resources: all }}
+  up: {{ type: mcp, url: '{url}', private: [127.0.0.0/8], tools: none, prompts: all, resources: all }}
 tools:
   - name: ask
     description: Asks.

@@ -1,5 +1,7 @@
 //! What a server says in a result goes to a caller who may see all of it as the server wrote it.
 
+use serde_json::json;
+
 use super::{ALL, Says, World, offering};
 
 const CONTENT: &str = r#"[ {"type":"text","text":"\u0000 \ud800","big":12345678901234567890123,"n":1.10},{"type":"hologram"}]"#;
@@ -58,4 +60,28 @@ async fn where_the_permit_restricts_nothing_but_governed_columns_is_released() {
     let answer = world.send(request).await.unwrap().ends().await;
     assert!(answer.0.other_members_json.is_empty() && answer.0.meta_json.is_empty());
     assert_ne!(answer.0.content_json, r#"[{"type":"text","text":"Ann"}]"#);
+}
+
+#[tokio::test]
+async fn a_json_rpc_error_goes_on_with_its_code_and_data_as_far_as_the_permit_shows_it() {
+    let error = json!({ "code": -32001, "message": "Ann is away", "data": { "until": 1.5 } });
+    for is_modern in [true, false] {
+        let world = World::start(is_modern).await;
+        world.server.says(Says::Error(error.clone()));
+        let answer = world.begin().await.ends().await;
+        let told: serde_json::Value = serde_json::from_slice(&answer.0.error_json).unwrap();
+        assert_eq!(told, error);
+        assert!(answer.0.is_error);
+
+        let terms = world.restricted("ask").await;
+        world.server.says(Says::Error(error.clone()));
+        let request = world.request_under(&terms, offering(ALL));
+        let answer = world.send(request).await.unwrap().ends().await;
+        let told: serde_json::Value = serde_json::from_slice(&answer.0.error_json).unwrap();
+        assert_eq!(
+            (&told["code"], &told["data"]),
+            (&json!(-32001), &json!(null))
+        );
+        assert!(!told["message"].to_string().contains("Ann"), "{told}");
+    }
 }

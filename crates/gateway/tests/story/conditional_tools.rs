@@ -1,0 +1,112 @@
+//! Tools that their server shows only to clients with certain capabilities.
+
+use reqwest::RequestBuilder;
+use serde_json::{Value, json};
+use wardgate_domain::Status;
+use wardgate_proto::toolrunner::v1 as pb;
+
+use crate::fakes::tool;
+use crate::sessions::{begin_with, within};
+use crate::world::{LEGACY, MODERN, Reply, World, definition, until};
+
+const REQUIRED: &str = r#"{"elicitation":{"url":{}}}"#;
+
+/// Tools of which one needs a client that can send its user to a URL.
+async fn world() -> World {
+    let world = World::start().await;
+    let conditional = pb::Tool {
+        required_capabilities_json: REQUIRED.into(),
+        ..tool("reads_elsewhere", &definition())
+    };
+    world
+        .tool_runner
+        .configure(vec![tool("reads", &definition()), conditional]);
+    let able = json!({ "elicitation": { "url": {} } });
+    until("the gateway knows the tools", async || {
+        listed(&world, MODERN, &able).await.len() == 2
+    })
+    .await;
+    world
+}
+
+/// A request of a client with such `capabilities`, which an older one declares in a new session.
+async fn request(
+    world: &World,
+    version: &str,
+    capabilities: &Value,
+    (method, mut params): (&str, Value),
+) -> RequestBuilder {
+    let is_modern = version == MODERN;
+    if is_modern {
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": MODERN,
+            "io.modelcontextprotocol/clientCapabilities": capabilities,
+        });
+    }
+    let request = world.message(version, method, "");
+    let request = match params["name"].as_str() {
+        Some(name) if is_modern => request.header("mcp-name", name),
+        _ => request,
+    };
+    let message = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params });
+    let request = request.body(message.to_string());
+    if is_modern {
+        return request;
+    }
+    let session = begin_with(world, version, capabilities).await;
+    within(request, &session)
+}
+
+async fn listed(world: &World, version: &str, capabilities: &Value) -> Vec<String> {
+    let list = request(world, version, capabilities, ("tools/list", json!({}))).await;
+    let list = Reply::to(list).await.at("/result/tools");
+    let tools = list.as_array().into_iter().flatten();
+    tools
+        .map(|tool| tool["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+async fn called(world: &World, version: &str, capabilities: &Value) -> Reply {
+    let call = ("tools/call", json!({ "name": "reads_elsewhere" }));
+    Reply::to(request(world, version, capabilities, call).await).await
+}
+
+#[tokio::test]
+async fn a_client_is_offered_a_tool_only_if_it_declared_what_the_tool_needs() {
+    let world = world().await;
+    for version in [MODERN, LEGACY] {
+        for unable in [
+            json!({}),
+            json!({ "elicitation": {} }),
+            json!({ "elicitation": { "form": {} }, "sampling": {} }),
+        ] {
+            let names = listed(&world, version, &unable).await;
+            assert_eq!(names, ["reads"], "{version} {unable}");
+        }
+        let able = json!({ "elicitation": { "url": {} }, "roots": {} });
+        let names = listed(&world, version, &able).await;
+        assert_eq!(names, ["reads", "reads_elsewhere"], "{version}");
+        let reply = called(&world, version, &able).await;
+        assert!(reply.is_released(), "{reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_without_the_capabilities_is_refused_as_the_server_would_and_nothing_runs() {
+    let world = world().await;
+    let unable = json!({ "elicitation": { "form": {} } });
+    let reply = called(&world, MODERN, &unable).await;
+    assert_eq!((reply.status, reply.code()), (400, -32021), "{reply:?}");
+    let required: Value = serde_json::from_str(REQUIRED).unwrap();
+    assert_eq!(reply.at("/error/data/requiredCapabilities"), required);
+    let reply = called(&world, LEGACY, &unable).await;
+    assert_eq!(reply.code(), -32602, "{reply:?}");
+    assert_eq!(reply.at("/error/message"), "Unknown tool: reads_elsewhere");
+    assert_eq!(world.tool_runner.asked.count(), 0);
+    for outcome in world.audit.outcomes.all() {
+        let ended = (outcome.status, outcome.reason.as_str());
+        assert_eq!(ended, (Status::Error, "missing_capability"));
+        assert_eq!(outcome.call.tool.unwrap().as_str(), "reads_elsewhere");
+    }
+    assert_eq!(world.audit.outcomes.all().len(), 2);
+}

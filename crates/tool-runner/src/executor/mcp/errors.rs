@@ -1,0 +1,143 @@
+//! What the failures of an MCP server are to callers.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use wardgate_domain::RequiredCapabilities;
+
+use crate::executor::{ExecutorError, TimeLimit};
+use crate::interaction::TalkError;
+use crate::mcp::{MISSING_CAPABILITY, RpcError, TASKS, UpstreamError};
+
+/// The kind of a refusal by a server that does not accept our credentials.
+const UNAUTHORIZED: &str = "upstream_unauthorized";
+
+impl From<TalkError> for ExecutorError {
+    fn from(error: TalkError) -> Self {
+        match error {
+            TalkError::Upstream(error) => error.into(),
+            TalkError::NotWaiting => Self::NotWaiting,
+            TalkError::Declined => Self::Refused {
+                kind: "declined",
+                text: "what the tool needs first was declined".to_owned(),
+                cause: error.to_string(),
+            },
+        }
+    }
+}
+
+impl From<UpstreamError> for ExecutorError {
+    fn from(error: UpstreamError) -> Self {
+        let cause = error.to_string();
+        match error {
+            UpstreamError::Unreachable(_) | UpstreamError::Gone => Self::Unreachable(cause),
+            UpstreamError::NotConnected { scope } => Self::NotConnected { scope },
+            UpstreamError::ToolChanged => Self::ToolChanged,
+            UpstreamError::NoCallerToken => Self::Refused {
+                kind: "no_credentials",
+                text: "the service needs the caller's token, which did not come with the call"
+                    .to_owned(),
+                cause,
+            },
+            UpstreamError::Busy => Self::Busy(Duration::ZERO),
+            UpstreamError::Timeout => Self::Timeout(TimeLimit::Call),
+            UpstreamError::SourceTimeout(limit) => Self::Timeout(TimeLimit::Source(limit)),
+            UpstreamError::Broken(_) => Self::Broken(cause),
+            UpstreamError::Status(401 | 403) => Self::Refused {
+                kind: UNAUTHORIZED,
+                text: "the upstream server does not accept this platform's credentials".to_owned(),
+                cause,
+            },
+            UpstreamError::Status(429) => Self::Unavailable {
+                text: cause,
+                pause: Some(Duration::ZERO),
+            },
+            UpstreamError::Status(502..=504) => Self::Unavailable {
+                text: cause,
+                pause: None,
+            },
+            UpstreamError::Status(_) => Self::Refused {
+                kind: "http_status",
+                text: cause.clone(),
+                cause,
+            },
+            UpstreamError::Rpc(error) if needs_tasks(&error) => Self::Refused {
+                kind: "needs_tasks",
+                text: "the tool runs as a task only: for a client of 2026-07-28 that declares io.modelcontextprotocol/tasks, calls it without an idempotency key and may see all of its results"
+                    .to_owned(),
+                cause,
+            },
+            UpstreamError::Rpc(error) if let Some(kind) = undeclared(&error) => Self::Refused {
+                kind,
+                text: NOT_ASKABLE.to_owned(),
+                cause,
+            },
+            UpstreamError::Rpc(error) => Self::Protocol(error),
+            UpstreamError::BadResult(_) => Self::BadResult(cause),
+            UpstreamError::TooLarge => Self::TooLarge,
+            UpstreamError::AsksOutOfTurn => Self::Refused {
+                kind: "input_required",
+                text: "the tool asks its client in the middle of a call in a way that MCP 2026-07-28 does not have; a client of an earlier version that can be asked may call it"
+                    .to_owned(),
+                cause,
+            },
+            UpstreamError::InputRequired => Self::Refused {
+                kind: "input_required",
+                text: "the tool asks for input in the middle of a call, and its caller may not be asked"
+                    .to_owned(),
+                cause,
+            },
+        }
+    }
+}
+
+/// The kind of a refusal by a server whose client did not declare what it needs; none of any other refusal. Gateways
+/// know these kinds.
+fn undeclared(error: &RpcError) -> Option<&'static str> {
+    let required = required(error)?;
+    kind_of_missing(|capability| required.contains_key(capability))
+}
+
+/// The kind of a refusal for want of the first of these capabilities that `is_required`.
+fn kind_of_missing(is_required: impl Fn(&str) -> bool) -> Option<&'static str> {
+    let kinds = [
+        ("sampling", "needs_sampling"),
+        ("elicitation", "needs_elicitation"),
+        ("roots", "needs_roots"),
+    ];
+    let mut kinds = kinds.into_iter();
+    let (_, kind) = kinds.find(|(capability, _)| is_required(capability))?;
+    Some(kind)
+}
+
+/// The refusal of a tool that its server shows only to clients with the capabilities `required`. Nothing was sent.
+pub(super) fn not_for_client(required: &RequiredCapabilities) -> ExecutorError {
+    ExecutorError::Refused {
+        kind: kind_of_missing(|capability| required.contain(capability))
+            .unwrap_or("needs_capability"),
+        text: NOT_ASKABLE.to_owned(),
+        cause: format!("the client lacks some of {}", required.to_json()),
+    }
+}
+
+const NOT_ASKABLE: &str = "the tool needs a client that it can ask, and this one did not say that it can be asked, or may not be asked here";
+
+/// Whether it is refused for want of a client that takes tasks.
+fn needs_tasks(error: &RpcError) -> bool {
+    let extensions = required(error).and_then(|mut required| required.remove("extensions"));
+    extensions.is_some_and(|extensions| extensions.get(TASKS).is_some())
+}
+
+/// The client capabilities without which a server refuses.
+fn required(error: &RpcError) -> Option<Map<String, Value>> {
+    #[derive(Deserialize)]
+    struct Data {
+        #[serde(rename = "requiredCapabilities")]
+        required: Map<String, Value>,
+    }
+    let data = error.data.as_ref()?;
+    let data: Option<Data> =
+        (error.code == MISSING_CAPABILITY).then(|| serde_json::from_str(data.get()).ok())?;
+    data.map(|data| data.required)
+}

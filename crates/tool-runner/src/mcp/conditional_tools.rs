@@ -1,0 +1,229 @@
+//! Tools that a server shows only to clients with certain capabilities, and which capabilities these are.
+//!
+//! ```text
+//!   list of a client with none ─┬─ the same tools ─▶ nothing depends on the client
+//!   list of a client with all ──┘
+//!                   └ more tools ─▶ the list of a client with all but one capability, for each of them:
+//!                                   a tool that it lacks needs that one
+//! ```
+//!
+//! A server of 2026-07-28 hears a client's capabilities with each request. An older one hears them once a session, so each
+//! of these lists takes a session of its own, which is ended at once. They are asked for again when the server's tools
+//! changed, and else after an hour.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+use tracing::warn;
+use wardgate_domain::{Digest, ToolName};
+
+use super::definition::{self, Pages, ToolDefinition};
+use super::era::{self, Era};
+use super::error::UpstreamError;
+use super::events::Events;
+use super::link::{Connection, Link};
+use super::participation::{Ask, Participation, Profile};
+use super::settings::Transport;
+
+/// How long all of these lists may take together. The tools for every client wait for them.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A capability that tools can depend on, and all that a client without it cannot be asked for.
+struct Capability {
+    path: &'static [&'static str],
+    asks: &'static [Ask],
+}
+
+/// Each before its parts.
+const CAPABILITIES: [Capability; 6] = [
+    Capability {
+        path: &["elicitation"],
+        asks: &[Ask::Form, Ask::Url],
+    },
+    Capability {
+        path: &["elicitation", "url"],
+        asks: &[Ask::Url],
+    },
+    Capability {
+        path: &["sampling"],
+        asks: &[Ask::Sampling, Ask::SamplingTools, Ask::SamplingContext],
+    },
+    Capability {
+        path: &["sampling", "tools"],
+        asks: &[Ask::SamplingTools],
+    },
+    Capability {
+        path: &["sampling", "context"],
+        asks: &[Ask::SamplingContext],
+    },
+    Capability {
+        path: &["roots"],
+        asks: &[Ask::Roots],
+    },
+];
+
+/// What is known of one server's.
+#[derive(Default)]
+pub(super) struct ConditionalTools(Mutex<Option<Known>>);
+
+struct Known {
+    /// Of the list that it goes with.
+    listed: Digest,
+    /// The announced changes of the server's tools by then.
+    revision: u64,
+    since: Instant,
+    tools: Arc<[ToolDefinition]>,
+}
+
+impl ConditionalTools {
+    /// Those of the server behind `link`, which has just listed `listed`: a server of 2026-07-28 for a client with all
+    /// capabilities, an older one for a client with none. Where they cannot be listed, those that were known before.
+    pub(super) async fn of(
+        &self,
+        listed: &[ToolDefinition],
+        (transport, link): (&Transport, &Arc<Link>),
+        deadline: Instant,
+    ) -> Arc<[ToolDefinition]> {
+        let revision = link.events.tools_revision();
+        let digest = Digest::of_parts(listed.iter().map(|tool| tool.raw.get().as_bytes()));
+        let earlier = {
+            let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*known {
+                Some(known) if known.holds(digest, revision) => return Arc::clone(&known.tools),
+                Some(known) => Arc::clone(&known.tools),
+                None => Arc::default(),
+            }
+        };
+        let deadline = deadline.min(Instant::now() + LIMIT);
+        let finding = timeout_at(deadline, find(listed, (transport, link), deadline));
+        match finding.await.unwrap_or(Err(UpstreamError::Timeout)) {
+            Ok(tools) => {
+                let tools: Arc<[_]> = tools.into();
+                let known = Known {
+                    listed: digest,
+                    revision,
+                    since: Instant::now(),
+                    tools: Arc::clone(&tools),
+                };
+                *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+                tools
+            }
+            Err(error) => {
+                warn!(
+                    upstream = link.events.upstream,
+                    %error,
+                    "an upstream server does not list the tools that it has for clients with certain capabilities; trying again"
+                );
+                earlier
+            }
+        }
+    }
+}
+
+impl Known {
+    fn holds(&self, listed: Digest, revision: u64) -> bool {
+        self.listed == listed && self.revision == revision && era::still_holds(self.since)
+    }
+}
+
+async fn find(
+    listed: &[ToolDefinition],
+    (transport, link): (&Transport, &Arc<Link>),
+    deadline: Instant,
+) -> Result<Vec<ToolDefinition>, UpstreamError> {
+    let connection = link.connection_by(deadline).await?;
+    let is_modern = connection.era() == Era::Modern;
+    let list = async |profile| {
+        if is_modern {
+            list_modern(link, &connection, profile, deadline).await
+        } else {
+            list_legacy(transport, &link.events, profile, deadline).await
+        }
+    };
+    let mut conditional = if is_modern {
+        let plain = names(&list(Profile::default()).await?);
+        let mut all = listed.to_vec();
+        all.retain(|tool| !plain.contains(&tool.name));
+        all
+    } else {
+        let plain = names(listed);
+        let mut all = list(Profile::ALL).await?;
+        all.retain(|tool| !plain.contains(&tool.name));
+        all
+    };
+    if conditional.is_empty() {
+        return Ok(conditional);
+    }
+    for Capability { path, asks } in CAPABILITIES {
+        // A part of what no tool needs is needed by none.
+        let is_asked = path.len() == 1
+            || conditional
+                .iter()
+                .any(|tool| tool.required.contain(path[0]));
+        if !is_asked {
+            continue;
+        }
+        let shown = names(&list(Profile::ALL.without(asks)).await?);
+        for tool in &mut conditional {
+            if !shown.contains(&tool.name) {
+                tool.required.add(path);
+            }
+        }
+    }
+    // Several capabilities show it, each without the others. A client that has all of them is one of those that see it.
+    for tool in &mut conditional {
+        if tool.required.is_empty() {
+            for Capability { path, .. } in CAPABILITIES.iter().filter(|it| it.path.len() == 1) {
+                tool.required.add(path);
+            }
+        }
+    }
+    Ok(conditional)
+}
+
+fn names(tools: &[ToolDefinition]) -> HashSet<ToolName> {
+    tools.iter().map(|tool| tool.name.clone()).collect()
+}
+
+/// The tools for a client with the capabilities of `profile`, which the requests say.
+async fn list_modern(
+    link: &Arc<Link>,
+    connection: &Connection,
+    profile: Profile,
+    deadline: Instant,
+) -> Result<Vec<ToolDefinition>, UpstreamError> {
+    let client = Participation::of_profile(profile);
+    let mut pages = Pages::new("tools/list", "tools");
+    loop {
+        let request = pages.request().with(&client);
+        let page = link.request(&request, deadline, None).await?;
+        if pages.take(&page)? {
+            break;
+        }
+    }
+    let is_over_http = matches!(connection, Connection::Http(_));
+    let has_tasks = connection.has_tasks();
+    Ok(definition::tools(
+        &link.events,
+        pages.entries,
+        is_over_http,
+        has_tasks,
+    ))
+}
+
+/// The same in a session of its own. What happens in it says nothing of the connections in use.
+async fn list_legacy(
+    transport: &Transport,
+    events: &Events,
+    profile: Profile,
+    deadline: Instant,
+) -> Result<Vec<ToolDefinition>, UpstreamError> {
+    let events = Events::new(events.upstream.clone(), events.ambient.clone());
+    let link = Link::new(transport, Arc::new(events), profile);
+    let link = Arc::new(link.map_err(|error| UpstreamError::Unreachable(error.to_string()))?);
+    let listed = link.list_tools(deadline).await;
+    link.close().await;
+    Ok(listed?.0)
+}
