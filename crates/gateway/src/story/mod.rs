@@ -25,7 +25,9 @@ use serde_json::value::RawValue;
 use tokio::time::sleep;
 use tracing::{Instrument, Span};
 use wardgate_concurrency::{Epilogue, Slot};
-use wardgate_domain::{CallFacts, CallId, Caller, Digest, Event, Outcome, Status, ToolName};
+use wardgate_domain::{
+    CallFacts, CallId, Caller, Digest, Event, NOT_A_NAME, Outcome, Status, ToolName,
+};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, InputRequired, ResultFacts, Resumption};
 use wardgate_telemetry::{names, trace_context};
@@ -246,6 +248,12 @@ impl<W: Work> Story<W> {
     /// Finds what is wanted, and what the policy says of that.
     async fn decide(&mut self) -> Result<(W::Target, Arc<Grant>), Stop> {
         if let Some(refusal) = self.work.agent_refusal() {
+            let catalogue = self.gateway.catalogue().current();
+            let find = |catalogue: &_| self.work.find(catalogue, &self.asker.view);
+            if catalogue.as_deref().and_then(find).is_none() {
+                // A model may write anything as a name, also what a person said.
+                self.facts.requested_tool = NOT_A_NAME.to_owned();
+            }
             return Err(Stop::RefusedByAgent(refusal));
         }
         let (kind, message) = catalogue::NOT_KNOWN;

@@ -296,7 +296,8 @@ async fn an_answer_that_there_is_no_such_thing_leaves_at_a_step() {
         reason: DenialReason::NotPermitted,
         visible: false,
     });
-    assert_eq!(timed(UP, &read).await.status, 404);
+    let hidden = timed(UP, &read).await;
+    assert_eq!(hidden.at("/error/data/reason"), "unknown_tool");
 }
 
 #[tokio::test]
