@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 use tokio_util::io::poll_read_buf;
 
+use super::allowance::AllowanceExceeded;
 use super::http1::MessageFollower;
 use super::http2::{EMPTY_SETTINGS, FrameBudget, FrameFollower, PREFACE, goaway};
 use super::places::{Place, Use};
@@ -122,12 +123,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
             sent: 0,
         };
         let frames = self.held.get(PREFACE.len()..).unwrap_or_default();
-        let within = http2.budget.charge(frames, 0, 0);
+        let cost = http2.budget.charge(frames, 0, 0);
         self.released = self.held.len();
         self.protocol = Protocol::Http2(Box::new(http2));
-        if within.is_err() {
+        if !self.is_within(cost) {
             self.end_for_frames(context);
         }
+    }
+
+    /// Whether frames of that cost are within what the connection may send, and within what all connections of its
+    /// client may where no caller of this one is known.
+    fn is_within(&self, cost: Result<u64, AllowanceExceeded>) -> bool {
+        let of_client = |cost| self.place.charge_client(cost);
+        cost.and_then(of_client).is_ok()
     }
 
     fn follow_http1(&mut self) {
@@ -161,7 +169,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
         };
         let sent = std::mem::take(&mut http2.sent);
         let credit = self.place.connection.take_credit();
-        let is_exceeded = http2.budget.charge(new, sent, credit).is_err();
+        let cost = http2.budget.charge(new, sent, credit);
+        let is_exceeded = !self.is_within(cost);
         if is_exceeded {
             buffer.set_filled(before);
             self.end_for_frames(context);
@@ -180,7 +189,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
         }
         self.held.clear();
         self.released = 0;
-        self.place.penalise();
+        self.place.penalise("control_frames");
         self.try_write(context, &frames);
         self.protocol = Protocol::Lingering(Box::pin(tokio::time::sleep(LINGER)));
     }
