@@ -29,6 +29,8 @@ const SENT_BYTES: u64 = 128;
 /// A connection may save up what so many seconds allow, and so many frames if its requests accounted for them.
 const BURST_SECONDS: u64 = 2;
 const MOST_CREDIT: u64 = 65_536;
+/// The part of what it may save up that a connection of a client has spent at first which was just ended for a flood.
+const SPENT_AFTER_A_FLOOD: (u64, u64) = (9, 10);
 /// What `sent` is counted in, beside frames.
 const MILLI: u64 = 1_000;
 
@@ -128,6 +130,15 @@ impl FrameBudget {
         }
     }
 
+    /// The same for a connection of a client that was just ended for a flood: a tenth is left of what others begin with.
+    pub(super) fn after_a_flood(frames_per_second: u32) -> Self {
+        let mut budget = Self::new(frames_per_second);
+        let burst = u64::from(frames_per_second.max(1)) * BURST_SECONDS;
+        let (part, of) = SPENT_AFTER_A_FLOOD;
+        let _ = budget.frames.charge(burst * part / of);
+        budget
+    }
+
     /// Charges for the frames that begin in `bytes`, and returns what they cost. `sent` bytes went to the client, and
     /// `credit` frames were accounted for by its requests, since the last time.
     pub(super) fn charge(
@@ -220,6 +231,16 @@ mod tests {
         tokio::time::advance(Duration::from_secs(60)).await;
         budget.charge(&ping.repeat(20), 0, 0).unwrap();
         assert_eq!(budget.charge(&ping, 0, 0), Err(AllowanceExceeded));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_flood_a_connection_begins_with_a_tenth() {
+        let mut budget = FrameBudget::after_a_flood(100);
+        let ping = frame(PING, 0, 0, 8);
+        budget.charge(&ping.repeat(20), 0, 0).unwrap();
+        assert_eq!(budget.charge(&ping, 0, 0), Err(AllowanceExceeded));
+        tokio::time::advance(Duration::from_secs(60)).await;
+        budget.charge(&ping.repeat(200), 0, 0).unwrap();
     }
 
     #[tokio::test(start_paused = true)]
