@@ -103,7 +103,8 @@ pub const SHED_CALLS: &str = "wardgate_shed_calls_total";
 pub const MCP_REQUESTS: &str = "mcp_requests_total";
 /// Counter: requests refused before they became a call, by `reason`.
 pub const REFUSED_REQUESTS: &str = "wardgate_refused_requests_total";
-/// Counter: client connections that the listener ended, by `reason`: `idle`, `age`, `no_place` or `control_frames`.
+/// Counter: client connections that the listener ended, by `reason`: `idle`, `age`, `no_place`, `control_frames`,
+/// `protocol_error` or `connection_rate`.
 pub const ENDED_CONNECTIONS: &str = "wardgate_ended_connections_total";
 /// Counter: tokens accepted, `by` `signature` or by the `cache` of those verified before.
 pub const TOKENS_ACCEPTED: &str = "wardgate_tokens_accepted_total";

@@ -1,6 +1,6 @@
 //! What an HTTP/2 connection's frames cost: only their headers are read (RFC 9113 §4.1), never what is in them.
 
-use tokio::time::Instant;
+use super::allowance::{Allowance, AllowanceExceeded};
 
 /// What a client sends first (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -29,7 +29,9 @@ const SENT_BYTES: u64 = 128;
 /// A connection may save up what so many seconds allow, and so many frames if its requests accounted for them.
 const BURST_SECONDS: u64 = 2;
 const MOST_CREDIT: u64 = 65_536;
-/// The unit of the account: a thousandth of a frame.
+/// The part of what it may save up that a connection of a client has spent at first which was just ended for a flood.
+const SPENT_AFTER_A_FLOOD: (u64, u64) = (9, 10);
+/// What `sent` is counted in, beside frames.
 const MILLI: u64 = 1_000;
 
 /// One frame's header.
@@ -110,42 +112,41 @@ impl FrameFollower {
     }
 }
 
-/// The account of what one client sends.
+/// The account of what one connection's client sends.
 #[derive(Debug)]
 pub(super) struct FrameBudget {
     follower: FrameFollower,
-    /// Frames in a second.
-    rate: u64,
-    /// Thousandths of frames that may still come.
-    left: u64,
-    refilled: Instant,
+    frames: Allowance,
     last_stream: u32,
 }
-
-/// More frames came than the budget has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct BudgetExceeded;
 
 impl FrameBudget {
     pub(super) fn new(frames_per_second: u32) -> Self {
         let rate = u64::from(frames_per_second.max(1));
         Self {
             follower: FrameFollower::default(),
-            rate,
-            left: rate * BURST_SECONDS * MILLI,
-            refilled: Instant::now(),
+            frames: Allowance::new(rate, rate * BURST_SECONDS),
             last_stream: 0,
         }
     }
 
-    /// Charges for the frames that begin in `bytes`. `sent` bytes went to the client, and `credit` frames were accounted
-    /// for by its requests, since the last time.
+    /// The same for a connection of a client that was just ended for a flood: a tenth is left of what others begin with.
+    pub(super) fn after_a_flood(frames_per_second: u32) -> Self {
+        let mut budget = Self::new(frames_per_second);
+        let burst = u64::from(frames_per_second.max(1)) * BURST_SECONDS;
+        let (part, of) = SPENT_AFTER_A_FLOOD;
+        let _ = budget.frames.charge(burst * part / of);
+        budget
+    }
+
+    /// Charges for the frames that begin in `bytes`, and returns what they cost. `sent` bytes went to the client, and
+    /// `credit` frames were accounted for by its requests, since the last time.
     pub(super) fn charge(
         &mut self,
         bytes: &[u8],
         sent: u64,
         credit: u32,
-    ) -> Result<(), BudgetExceeded> {
+    ) -> Result<u64, AllowanceExceeded> {
         let (mut cost, mut last_stream) = (0, self.last_stream);
         self.follower.follow(bytes, |frame| {
             cost += frame.cost();
@@ -154,40 +155,12 @@ impl FrameBudget {
             }
         });
         self.last_stream = last_stream;
-        self.left += sent * MILLI / SENT_BYTES + u64::from(credit) * MILLI;
-        self.left = self.left.min(MOST_CREDIT.max(self.burst()) * MILLI);
-        if cost == 0 {
-            return Ok(());
+        let earned = sent * MILLI / SENT_BYTES + u64::from(credit) * MILLI;
+        self.frames.credit(earned, MOST_CREDIT);
+        if cost > 0 {
+            self.frames.charge(cost)?;
         }
-        self.refill();
-        match self.left.checked_sub(cost * MILLI) {
-            Some(left) => {
-                self.left = left;
-                Ok(())
-            }
-            None => Err(BudgetExceeded),
-        }
-    }
-
-    fn burst(&self) -> u64 {
-        self.rate * BURST_SECONDS
-    }
-
-    fn refill(&mut self) {
-        let now = Instant::now();
-        let micros = now.duration_since(self.refilled).as_micros();
-        let earned = u64::try_from(micros)
-            .unwrap_or(u64::MAX)
-            .saturating_mul(self.rate)
-            / 1_000;
-        if earned == 0 {
-            return;
-        }
-        self.refilled = now;
-        let most = self.burst() * MILLI;
-        if self.left < most {
-            self.left = self.left.saturating_add(earned).min(most);
-        }
+        Ok(cost)
     }
 
     /// The frame that ends the connection and says why. Requests of later streams than it names were not worked on.
@@ -251,13 +224,23 @@ mod tests {
         for _ in 0..20 {
             budget.charge(&ping, 0, 0).unwrap();
         }
-        assert_eq!(budget.charge(&ping, 0, 0), Err(BudgetExceeded));
+        assert_eq!(budget.charge(&ping, 0, 0), Err(AllowanceExceeded));
         tokio::time::advance(Duration::from_millis(100)).await;
         budget.charge(&ping, 0, 0).unwrap();
-        assert_eq!(budget.charge(&ping, 0, 0), Err(BudgetExceeded));
+        assert_eq!(budget.charge(&ping, 0, 0), Err(AllowanceExceeded));
         tokio::time::advance(Duration::from_secs(60)).await;
         budget.charge(&ping.repeat(20), 0, 0).unwrap();
-        assert_eq!(budget.charge(&ping, 0, 0), Err(BudgetExceeded));
+        assert_eq!(budget.charge(&ping, 0, 0), Err(AllowanceExceeded));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_flood_a_connection_begins_with_a_tenth() {
+        let mut budget = FrameBudget::after_a_flood(100);
+        let ping = frame(PING, 0, 0, 8);
+        budget.charge(&ping.repeat(20), 0, 0).unwrap();
+        assert_eq!(budget.charge(&ping, 0, 0), Err(AllowanceExceeded));
+        tokio::time::advance(Duration::from_secs(60)).await;
+        budget.charge(&ping.repeat(200), 0, 0).unwrap();
     }
 
     #[tokio::test(start_paused = true)]
@@ -272,17 +255,17 @@ mod tests {
             .charge(&frame(HEADERS, 4, 1, 16_384).repeat(3), 0, 0)
             .unwrap();
         let fourth = budget.charge(&frame(CONTINUATION, 4, 1, 16_384), 0, 0);
-        assert_eq!(fourth, Err(BudgetExceeded));
+        assert_eq!(fourth, Err(AllowanceExceeded));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_sent_and_what_known_callers_ask_pays_for_frames() {
         let mut budget = FrameBudget::new(1);
         let updates = frame(8, 0, 0, 4).repeat(100);
-        assert_eq!(budget.charge(&updates, 0, 0), Err(BudgetExceeded));
+        assert_eq!(budget.charge(&updates, 0, 0), Err(AllowanceExceeded));
         budget.charge(&updates, 100 * SENT_BYTES, 0).unwrap();
         budget.charge(&updates, 0, 100).unwrap();
-        assert_eq!(budget.charge(&updates, 0, 50), Err(BudgetExceeded));
+        assert_eq!(budget.charge(&updates, 0, 50), Err(AllowanceExceeded));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use nix::sys::resource::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
 /// What the connections of a listener may cost.
@@ -28,7 +29,8 @@ pub struct ListenerLimits {
     /// Open connections of one client address (of one /64 network in IPv6). None: a quarter of `connections`.
     pub connections_per_address: Option<NonZeroUsize>,
     /// HTTP/2 control frames that one connection may send in a second, besides those that its requests and the
-    /// answers to them account for. Header blocks count by their size.
+    /// answers to them account for; all connections of one client address without a known caller may send eight times as
+    /// many. Header blocks count by their size.
     pub control_frames: u32,
 }
 
@@ -44,6 +46,26 @@ impl Default for ListenerLimits {
 }
 
 impl ConnectionLimits {
+    /// The same, with no more connections than half of the files that this process may have open: what the calls need
+    /// is files too.
+    pub(super) fn within_open_files(self) -> Self {
+        let Ok((open_files, _)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+            return self;
+        };
+        let most = usize::try_from(open_files / 2).unwrap_or(usize::MAX).max(1);
+        if self.connections > most {
+            tracing::warn!(
+                connections = self.connections,
+                open_files,
+                "only {most} connections are taken: this process may have {open_files} files open; raise the limit (`ulimit -n`)"
+            );
+        }
+        Self {
+            connections: self.connections.min(most),
+            ..self
+        }
+    }
+
     pub(super) fn header(&self) -> Duration {
         Duration::from_secs(self.header_seconds)
     }

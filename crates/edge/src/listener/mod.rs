@@ -1,11 +1,12 @@
 //! The socket: bounded connections, bounded headers, a graceful end.
 //!
 //! ```text
-//!  accept ─▶ places: a share for each client ─▶ stream: frames charged, messages followed ─▶ hyper ─▶ router
+//!  accept ─▶ places: a rate and a share for each client ─▶ stream: frames charged, messages followed ─▶ hyper ─▶ router
 //!                                                                                 │
 //!                                   idle, old, replaced, or the process stops ────┴──▶ GOAWAY, then closed
 //! ```
 
+mod allowance;
 mod connection;
 mod http1;
 mod http2;
@@ -90,9 +91,15 @@ impl Bound {
         shutdown: Shutdown,
         finish: impl Future<Output = ()>,
     ) {
-        let places = Places::new(limits.connections, limits.per_address());
+        let limits = limits.within_open_files();
+        let places = Places::new(
+            limits.connections,
+            limits.per_address(),
+            limits.listener.control_frames,
+        );
         let server = Arc::new(Server {
             router,
+            places: Arc::clone(&places),
             builder: builder(&limits),
             limits,
             shutdown: shutdown.clone(),
@@ -102,12 +109,19 @@ impl Bound {
         let mut closes = pin!(shutdown.clone().closes());
         loop {
             let accepted = tokio::select! {
-                accepted = self.accept() => accepted,
+                accepted = self.accept(&places) => accepted,
                 () = &mut closes => break,
             };
-            if let Some((stream, peer)) = accepted {
-                let place = places.admit(peer);
+            let Some((stream, peer)) = accepted else {
+                continue;
+            };
+            if let Some(place) = places.admit(peer) {
+                // An answer is one small write; waiting to fill a segment would only delay it.
+                let _ = stream.set_nodelay(true);
                 open.spawn(Arc::clone(&server).serve(stream, peer, place));
+            } else {
+                // Reset, so that nothing of it is left here.
+                let _ = stream.set_zero_linger();
             }
         }
         drop(self.listener);
@@ -125,16 +139,13 @@ impl Bound {
         }
     }
 
-    async fn accept(&self) -> Option<(TcpStream, SocketAddr)> {
+    async fn accept(&self, places: &Places) -> Option<(TcpStream, SocketAddr)> {
         match self.listener.accept().await {
-            Ok((stream, peer)) => {
-                // An answer is one small write; waiting to fill a segment would only delay it.
-                let _ = stream.set_nodelay(true);
-                Some((stream, peer))
-            }
+            Ok(accepted) => Some(accepted),
             Err(error) => {
                 // Out of descriptors, usually: let some connections end first.
                 tracing::warn!(%error, "a connection could not be accepted");
+                places.make_room();
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 None
             }
@@ -162,6 +173,7 @@ fn builder(limits: &ConnectionLimits) -> Builder<TokioExecutor> {
 /// What all connections of a listener share.
 struct Server {
     router: Router,
+    places: Arc<Places>,
     builder: Builder<TokioExecutor>,
     limits: ConnectionLimits,
     shutdown: Shutdown,
@@ -238,7 +250,7 @@ impl Server {
             let soon = Instant::now() + self.limits.idle();
             let wake = self.idle_end(connection).map_or(soon, |end| end.min(soon));
             tokio::select! {
-                ended = served.as_mut() => return note_end(ended),
+                ended = served.as_mut() => return self.note_end(ended, connection),
                 () = self.closing.cancelled() => break None,
                 () = connection.replaced.cancelled() => break Some("no_place"),
                 () = tokio::time::sleep_until(wake.min(oldest)) => {}
@@ -267,7 +279,7 @@ impl Server {
         };
         loop {
             tokio::select! {
-                ended = served.as_mut() => return note_end(ended),
+                ended = served.as_mut() => return self.note_end(ended, connection),
                 () = tokio::time::sleep_until(end(Instant::now())) => {}
             }
             let now = Instant::now();
@@ -287,10 +299,25 @@ impl Server {
         };
         connection.idle_since().map(|since| since + patience)
     }
-}
 
-fn note_end(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
-    if let Err(error) = ended {
+    /// Makes a client wait whose connection was ended because it broke the protocol, or sent what nobody needs.
+    fn note_end(
+        &self,
+        ended: Result<(), Box<dyn std::error::Error + Send + Sync>>,
+        connection: &Connection,
+    ) {
+        let Err(error) = ended else {
+            return;
+        };
         tracing::debug!(error, "a connection ended early");
+        let mut causes = std::iter::successors(Some(&*error as &dyn std::error::Error), |error| {
+            error.source()
+        });
+        let is_refused = causes
+            .find_map(|cause| cause.downcast_ref::<h2::Error>())
+            .is_some_and(|error| error.is_library() && error.is_go_away());
+        if is_refused {
+            self.places.penalise(connection.network, "protocol_error");
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! Who gets a place among the open connections.
 //!
 //! ```text
-//!  new connection ─▶ share of its address left, and a place free? ──yes──▶ served
+//!  new connection ─▶ does its address open too many of them? ──yes──▶ closed at once
+//!                        │ no
+//!                        ▼
+//!                    share of its address left, and a place free? ──yes──▶ served
 //!                        │ no
 //!                        ▼
 //!              an idle connection of the address with the most of them ──▶ ends, and the new one is served
@@ -20,14 +23,25 @@ use metrics::counter;
 use tokio::time::Instant;
 use wardgate_telemetry::names;
 
+use super::allowance::{Allowance, AllowanceExceeded};
 use super::connection::{ClientNetwork, Connection};
 
 /// Connections that are only asked whether they are probes, at once. The oldest one gives way to a new one.
 const PROBE_PLACES: usize = 64;
 /// Connections in so much time that may take the place of an idle one. It bounds what a client costs that opens
 /// connections as fast as they are taken away, and spreads it evenly.
-const REPLACEMENTS: u32 = 8;
+const REPLACEMENTS: u32 = 16;
+/// How many of them clients may use up that have their share.
+const REPLACEMENTS_WITHIN_A_SHARE: u32 = 8;
 const REPLACEMENT_WINDOW: Duration = Duration::from_millis(50);
+/// All connections of a client without a known caller may send as many control frames as so many of them.
+const CONNECTIONS_FRAMES: u64 = 8;
+/// A new connection costs its client as much as so many control frames; it is given back if a caller gets known.
+const CONNECTION_COST: u64 = 32;
+/// How long a client may save up control frames; or for one connection for each of its places, if that is more.
+const BURST_SECONDS: u64 = 2;
+/// How often clients are forgotten of which there is nothing to remember.
+const SWEEP: Duration = Duration::from_secs(1);
 /// What a connection that was ended for its control frames adds to the wait of the next HTTP/2 connections of its
 /// client, and the longest such wait.
 const PENALTY: Duration = Duration::from_secs(1);
@@ -38,6 +52,7 @@ const LONGEST_PENALTY: Duration = Duration::from_secs(5);
 pub(super) struct Places {
     connections: usize,
     per_address: usize,
+    control_frames: u32,
     state: Mutex<State>,
 }
 
@@ -49,11 +64,14 @@ struct State {
     clients: HashMap<ClientNetwork, Client>,
     /// Replacements in the window that began then.
     replacements: (Instant, u32),
+    swept: Instant,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Client {
     served: usize,
+    /// For new connections, and for control frames of those without a known caller.
+    allowance: Allowance,
     /// Its next HTTP/2 connections are not read before.
     penalty: Option<Instant>,
 }
@@ -76,31 +94,45 @@ pub(super) struct Place {
 }
 
 impl Places {
-    pub(super) fn new(connections: usize, per_address: usize) -> Arc<Self> {
+    pub(super) fn new(connections: usize, per_address: usize, control_frames: u32) -> Arc<Self> {
         Arc::new(Self {
             connections,
             per_address,
+            control_frames,
             state: Mutex::new(State {
                 next: 0,
                 served: HashMap::new(),
                 probes: BTreeMap::new(),
                 clients: HashMap::new(),
                 replacements: (Instant::now(), 0),
+                swept: Instant::now(),
             }),
         })
     }
 
-    /// Gives a place to a new connection of `peer`.
-    pub(super) fn admit(self: &Arc<Self>, peer: SocketAddr) -> Place {
-        let connection = Arc::new(Connection::new(peer.into()));
-        let network = connection.network;
+    /// Gives a place to a new connection of `peer`; none where its client opens connections too fast.
+    pub(super) fn admit(self: &Arc<Self>, peer: SocketAddr) -> Option<Place> {
+        let network = peer.into();
         let mut state = self.state();
+        state.sweep();
+        let client = state
+            .clients
+            .entry(network)
+            .or_insert_with(|| self.client());
+        if client.allowance.charge(CONNECTION_COST).is_err() {
+            drop(state);
+            counter!(names::ENDED_CONNECTIONS, "reason" => "connection_rate").increment(1);
+            return None;
+        }
+        let connection = Arc::new(Connection::new(network));
         let id = state.next;
         state.next += 1;
         let own = state.served_of(network);
         let has_place = own < self.per_address && state.served.len() < self.connections;
         let use_for = if has_place || state.replace(network, own >= self.per_address) {
-            state.clients.entry(network).or_default().served += 1;
+            if let Some(client) = state.clients.get_mut(&network) {
+                client.served += 1;
+            }
             state.served.insert(id, Arc::clone(&connection));
             Use::Everything
         } else {
@@ -113,11 +145,48 @@ impl Places {
             Use::Probes
         };
         drop(state);
-        Place {
+        Some(Place {
             id,
             connection,
             use_for,
             places: Arc::clone(self),
+        })
+    }
+
+    /// Ends some connections because the process cannot open any more.
+    pub(super) fn make_room(&self) {
+        let mut state = self.state();
+        while let Some((_, probe)) = state.probes.pop_first() {
+            probe.replaced.cancel();
+        }
+        for _ in 0..REPLACEMENTS {
+            if !state.end_idle(|_, _| true) {
+                return;
+            }
+        }
+    }
+
+    /// Makes the next HTTP/2 connections of a client wait, because one was ended for what it sent.
+    pub(super) fn penalise(&self, network: ClientNetwork, reason: &'static str) {
+        counter!(names::ENDED_CONNECTIONS, "reason" => reason).increment(1);
+        let now = Instant::now();
+        let mut state = self.state();
+        let client = state
+            .clients
+            .entry(network)
+            .or_insert_with(|| self.client());
+        let waits = client.penalty.map_or(now, |end| end.max(now));
+        client.penalty = Some((waits + PENALTY).min(now + LONGEST_PENALTY));
+    }
+
+    fn client(&self) -> Client {
+        let rate = u64::from(self.control_frames.max(1)) * CONNECTIONS_FRAMES;
+        let connections = u64::try_from(self.per_address).unwrap_or(u64::MAX);
+        let burst = connections.saturating_mul(CONNECTION_COST);
+        Client {
+            served: 0,
+            allowance: Allowance::new(rate, burst.max(rate * BURST_SECONDS)),
+            penalty: None,
         }
     }
 
@@ -132,43 +201,50 @@ impl State {
     }
 
     /// Ends an idle connection for the sake of a new one of `network`: one of the same client where the client has its
-    /// share, else one of the client with the most connections, if that has more than the new one's. Those without a
-    /// known caller go first, then those that have been idle longest.
+    /// share, else one of the client with the most connections, if that has more than the new one's.
     fn replace(&mut self, network: ClientNetwork, has_its_share: bool) -> bool {
-        if !self.may_replace() {
+        if !self.may_replace(has_its_share) {
             return false;
         }
         let own = self.served_of(network);
+        let is_ended = self.end_idle(|candidate, of_client| {
+            candidate == network || (!has_its_share && of_client > own)
+        });
+        if is_ended {
+            self.replacements.1 += 1;
+        }
+        is_ended
+    }
+
+    /// Ends an idle connection among those that `may_go` says may, by client and its connections: of the client with the
+    /// most of them, those without a known caller first, then those that have been idle longest.
+    fn end_idle(&mut self, may_go: impl Fn(ClientNetwork, usize) -> bool) -> bool {
         let idle = self.served.iter().filter_map(|(id, connection)| {
-            let of_client = if connection.network == network {
-                own
-            } else if has_its_share {
-                return None;
-            } else {
-                self.served_of(connection.network)
-            };
-            let may_go = connection.network == network || of_client > own;
+            let of_client = self.served_of(connection.network);
+            let may_go = may_go(connection.network, of_client);
             let since = connection.idle_since().filter(|_| may_go)?;
             let known = connection.has_known_caller();
             Some(((Reverse(of_client), known, since), *id))
         });
-        let Some((_, id)) = idle.min() else {
-            return false;
-        };
-        self.replacements.1 += 1;
-        if let Some(replaced) = self.remove(id) {
-            replaced.replaced.cancel();
+        let ended = idle.min().and_then(|(_, id)| self.remove(id));
+        if let Some(ended) = &ended {
+            ended.replaced.cancel();
         }
-        true
+        ended.is_some()
     }
 
-    fn may_replace(&mut self) -> bool {
+    fn may_replace(&mut self, has_its_share: bool) -> bool {
         let now = Instant::now();
         let (began, count) = &mut self.replacements;
         if now.duration_since(*began) >= REPLACEMENT_WINDOW {
             (*began, *count) = (now, 0);
         }
-        *count < REPLACEMENTS
+        let most = if has_its_share {
+            REPLACEMENTS_WITHIN_A_SHARE
+        } else {
+            REPLACEMENTS
+        };
+        *count < most
     }
 
     fn remove(&mut self, id: u64) -> Option<Arc<Connection>> {
@@ -176,11 +252,25 @@ impl State {
         let connection = self.served.remove(&id)?;
         if let Some(client) = self.clients.get_mut(&connection.network) {
             client.served -= 1;
-            if client.served == 0 && client.penalty.is_none_or(|end| end <= Instant::now()) {
-                self.clients.remove(&connection.network);
+            if connection.has_known_caller() {
+                client.allowance.credit(CONNECTION_COST * 1_000, 0);
             }
         }
         Some(connection)
+    }
+
+    /// Forgets clients of which there is nothing to remember.
+    fn sweep(&mut self) {
+        let now = Instant::now();
+        if now.duration_since(self.swept) < SWEEP {
+            return;
+        }
+        self.swept = now;
+        self.clients.retain(|_, client| {
+            client.served > 0
+                || client.penalty.is_some_and(|end| end > now)
+                || !client.allowance.is_full()
+        });
     }
 }
 
@@ -192,17 +282,20 @@ impl Place {
         client.penalty.filter(|end| *end > Instant::now())
     }
 
-    /// Makes the next HTTP/2 connections of this client wait, because this one sent too many control frames.
-    pub(super) fn penalise(&self) {
-        counter!(names::ENDED_CONNECTIONS, "reason" => "control_frames").increment(1);
-        let now = Instant::now();
+    /// Makes the next HTTP/2 connections of this client wait, because this one was ended for what it sent.
+    pub(super) fn penalise(&self, reason: &'static str) {
+        self.places.penalise(self.connection.network, reason);
+    }
+
+    /// Charges the client for control frames of a connection without a known caller. Each connection may have a budget,
+    /// but not all that a client may open at once.
+    pub(super) fn charge_client(&self, cost: u64) -> Result<(), AllowanceExceeded> {
+        if cost == 0 || self.connection.has_known_caller() {
+            return Ok(());
+        }
         let mut state = self.places.state();
-        state
-            .clients
-            .retain(|_, client| client.served > 0 || client.penalty.is_some_and(|end| end > now));
-        let client = state.clients.entry(self.connection.network).or_default();
-        let waits = client.penalty.map_or(now, |end| end.max(now));
-        client.penalty = Some((waits + PENALTY).min(now + LONGEST_PENALTY));
+        let client = state.clients.get_mut(&self.connection.network);
+        client.map_or(Ok(()), |client| client.allowance.charge(cost))
     }
 }
 
@@ -220,44 +313,48 @@ mod tests {
         ([192, 0, 2, last], 1).into()
     }
 
+    fn admit(places: &Arc<Places>, last: u8) -> Place {
+        places.admit(peer(last)).unwrap()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_client_that_has_its_share_gives_up_its_longest_idle_connection_for_a_new_one() {
-        let places = Places::new(100, 2);
-        let first = places.admit(peer(1));
+        let places = Places::new(100, 2, 1_000);
+        let first = admit(&places, 1);
         tokio::time::advance(Duration::from_millis(1)).await;
-        let second = places.admit(peer(1));
-        let third = places.admit(peer(1));
+        let second = admit(&places, 1);
+        let third = admit(&places, 1);
         assert_eq!(third.use_for, Use::Everything);
         assert!(first.connection.replaced.is_cancelled());
         assert!(!second.connection.replaced.is_cancelled());
         // Dropping what gave its place up gives no second place back.
         drop(first);
         let _requests = [&second, &third].map(|place| place.connection.begin_request());
-        assert_eq!(places.admit(peer(1)).use_for, Use::Probes);
-        assert_eq!(places.admit(peer(2)).use_for, Use::Everything);
+        assert_eq!(admit(&places, 1).use_for, Use::Probes);
+        assert_eq!(admit(&places, 2).use_for, Use::Everything);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_with_a_known_caller_is_replaced_last() {
-        let places = Places::new(100, 2);
-        let known = places.admit(peer(1));
+        let places = Places::new(100, 2, 1_000);
+        let known = admit(&places, 1);
         let connection = Arc::clone(&known.connection);
         connection
             .scope(async { super::super::connection::credit_known_caller() })
             .await;
         tokio::time::advance(Duration::from_millis(1)).await;
-        let unknown = places.admit(peer(1));
-        let _new = places.admit(peer(1));
+        let unknown = admit(&places, 1);
+        let _new = admit(&places, 1);
         assert!(!known.connection.replaced.is_cancelled());
         assert!(unknown.connection.replaced.is_cancelled());
     }
 
     #[tokio::test(start_paused = true)]
     async fn where_no_place_is_left_the_client_with_the_most_connections_gives_one_up() {
-        let places = Places::new(4, 3);
-        let many = [(); 3].map(|()| places.admit(peer(1)));
-        let one = places.admit(peer(2));
-        let other = places.admit(peer(3));
+        let places = Places::new(4, 3, 1_000);
+        let many = [(); 3].map(|()| admit(&places, 1));
+        let one = admit(&places, 2);
+        let other = admit(&places, 3);
         assert_eq!(other.use_for, Use::Everything);
         let given_up = many
             .iter()
@@ -268,27 +365,27 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_so_many_connections_are_replaced_at_once() {
-        let places = Places::new(10, 1);
-        let mut admitted = vec![places.admit(peer(1))];
-        for _ in 0..REPLACEMENTS {
-            admitted.push(places.admit(peer(1)));
+        let places = Places::new(10, 1, 1_000);
+        let mut admitted = vec![admit(&places, 1)];
+        for _ in 0..REPLACEMENTS_WITHIN_A_SHARE {
+            admitted.push(admit(&places, 1));
         }
         assert!(
             admitted
                 .iter()
                 .all(|place| place.use_for == Use::Everything)
         );
-        assert_eq!(places.admit(peer(1)).use_for, Use::Probes);
+        assert_eq!(admit(&places, 1).use_for, Use::Probes);
         tokio::time::advance(REPLACEMENT_WINDOW).await;
-        assert_eq!(places.admit(peer(1)).use_for, Use::Everything);
+        assert_eq!(admit(&places, 1).use_for, Use::Everything);
     }
 
     #[tokio::test(start_paused = true)]
     async fn connections_kept_back_for_probes_are_bounded_and_the_oldest_gives_way() {
-        let places = Places::new(1, 1);
-        let only = places.admit(peer(1));
+        let places = Places::new(1, 1, 1_000);
+        let only = admit(&places, 1);
         let _busy = only.connection.begin_request();
-        let probes: Vec<_> = (0..=PROBE_PLACES).map(|_| places.admit(peer(1))).collect();
+        let probes: Vec<_> = (0..=PROBE_PLACES).map(|_| admit(&places, 1)).collect();
         let ended = |place: &Place| place.connection.replaced.is_cancelled();
         assert!(ended(&probes[0]));
         assert!(!probes[1..].iter().any(ended));
@@ -297,19 +394,80 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_penalty_outlives_the_connection_and_ends() {
-        let places = Places::new(10, 10);
-        let place = places.admit(peer(1));
+        let places = Places::new(10, 10, 1_000);
+        let place = admit(&places, 1);
         assert_eq!(place.penalty(), None);
         for _ in 0..20 {
-            place.penalise();
+            place.penalise("control_frames");
         }
         drop(place);
-        let next = places.admit(peer(1));
+        let next = admit(&places, 1);
         assert_eq!(next.penalty(), Some(Instant::now() + LONGEST_PENALTY));
-        assert_eq!(places.admit(peer(2)).penalty(), None);
+        assert_eq!(admit(&places, 2).penalty(), None);
         tokio::time::advance(LONGEST_PENALTY).await;
         assert_eq!(next.penalty(), None);
         drop(next);
-        assert!(places.state().clients.is_empty());
+        tokio::time::advance(SWEEP).await;
+        let _other = admit(&places, 3);
+        assert_eq!(places.state().clients.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_opens_connections_too_fast_is_turned_away_and_others_are_not() {
+        let places = Places::new(4_096, 1_024, 1_000);
+        let opened = (0..5_000).filter_map(|_| places.admit(peer(1))).count();
+        assert_eq!(opened, 1_024);
+        let _other = admit(&places, 2);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let opened = (0..5_000).filter_map(|_| places.admit(peer(1))).count();
+        assert_eq!(opened, 250);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_with_a_known_caller_are_not_counted_against_their_client() {
+        let places = Places::new(4_096, 1_024, 1_000);
+        for _ in 0..5_000 {
+            let place = admit(&places, 1);
+            let connection = Arc::clone(&place.connection);
+            connection
+                .scope(async { super::super::connection::credit_known_caller() })
+                .await;
+            place.charge_client(1_000_000).unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_connections_of_a_client_together_have_a_budget_of_control_frames() {
+        let places = Places::new(100, 50, 1_000);
+        let opened: Vec<Place> = (0..20).map(|_| admit(&places, 1)).collect();
+        let frames = opened
+            .iter()
+            .filter(|place| place.charge_client(1_000).is_ok());
+        assert_eq!(frames.count(), 15);
+        admit(&places, 2).charge_client(1_000).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clients_with_their_share_leave_replacements_to_others() {
+        let places = Places::new(4, 3, 1_000);
+        let _many = [(); 3].map(|()| admit(&places, 1));
+        let _one = admit(&places, 2);
+        for _ in 0..50 {
+            let _ = admit(&places, 1);
+        }
+        assert_eq!(admit(&places, 3).use_for, Use::Everything);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn room_is_made_of_idle_connections_of_the_client_with_the_most() {
+        let places = Places::new(100, 100, 1_000);
+        let many = [(); 20].map(|()| admit(&places, 1));
+        let one = admit(&places, 2);
+        places.make_room();
+        let ended = many
+            .iter()
+            .filter(|place| place.connection.replaced.is_cancelled());
+        assert_eq!(ended.count(), REPLACEMENTS as usize);
+        assert!(!one.connection.replaced.is_cancelled());
     }
 }

@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 use tokio_util::io::poll_read_buf;
 
+use super::allowance::AllowanceExceeded;
 use super::http1::MessageFollower;
 use super::http2::{EMPTY_SETTINGS, FrameBudget, FrameFollower, PREFACE, goaway};
 use super::places::{Place, Use};
@@ -17,6 +18,8 @@ use super::places::{Place, Use};
 /// How long a connection that was ended for its frames is left open and unread, so that its client finds GOAWAY before
 /// the connection is gone, and cannot send on.
 const LINGER: Duration = Duration::from_secs(1);
+/// After a read with so many control frames, other connections have their turn before the next one.
+const FRAMES_OF_A_TURN: u64 = 64;
 /// Bytes read at once where they are kept back first.
 const READ: usize = 8 * 1024;
 
@@ -53,6 +56,8 @@ struct Http2 {
     outgoing: FrameFollower,
     /// Bytes sent since frames were charged for.
     sent: u64,
+    /// Whether the last read had so many frames that others have their turn.
+    yields: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
@@ -111,23 +116,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
             self.protocol = Protocol::Waiting(Box::pin(tokio::time::sleep_until(end)));
             return Ok(());
         }
-        self.begin_http2(context);
+        self.begin_http2(context, FrameBudget::new(self.control_frames));
         Ok(())
     }
 
-    fn begin_http2(&mut self, context: &mut Context<'_>) {
+    fn begin_http2(&mut self, context: &mut Context<'_>, budget: FrameBudget) {
         let mut http2 = Http2 {
-            budget: FrameBudget::new(self.control_frames),
+            budget,
             outgoing: FrameFollower::default(),
             sent: 0,
+            yields: false,
         };
         let frames = self.held.get(PREFACE.len()..).unwrap_or_default();
-        let within = http2.budget.charge(frames, 0, 0);
+        let cost = http2.budget.charge(frames, 0, 0);
+        http2.yields = cost.is_ok_and(|cost| cost >= FRAMES_OF_A_TURN);
         self.released = self.held.len();
         self.protocol = Protocol::Http2(Box::new(http2));
-        if within.is_err() {
+        if !self.is_within(cost) {
             self.end_for_frames(context);
         }
+    }
+
+    /// Whether frames of that cost are within what the connection may send, and within what all connections of its
+    /// client may where no caller of this one is known.
+    fn is_within(&self, cost: Result<u64, AllowanceExceeded>) -> bool {
+        let of_client = |cost| self.place.charge_client(cost);
+        cost.and_then(of_client).is_ok()
     }
 
     fn follow_http1(&mut self) {
@@ -153,6 +167,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<bool>> {
+        if let Protocol::Http2(http2) = &mut self.protocol
+            && std::mem::take(&mut http2.yields)
+        {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         let new = buffer.filled().get(before..).unwrap_or_default();
@@ -161,7 +181,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
         };
         let sent = std::mem::take(&mut http2.sent);
         let credit = self.place.connection.take_credit();
-        let is_exceeded = http2.budget.charge(new, sent, credit).is_err();
+        let cost = http2.budget.charge(new, sent, credit);
+        http2.yields = cost.is_ok_and(|cost| cost >= FRAMES_OF_A_TURN);
+        let is_exceeded = !self.is_within(cost);
         if is_exceeded {
             buffer.set_filled(before);
             self.end_for_frames(context);
@@ -180,7 +202,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
         }
         self.held.clear();
         self.released = 0;
-        self.place.penalise();
+        self.place.penalise("control_frames");
         self.try_write(context, &frames);
         self.protocol = Protocol::Lingering(Box::pin(tokio::time::sleep(LINGER)));
     }
@@ -224,7 +246,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WatchedStream<S> {
                 }
                 Protocol::Waiting(wait) => {
                     ready!(wait.as_mut().poll(context));
-                    this.begin_http2(context);
+                    let budget = FrameBudget::after_a_flood(this.control_frames);
+                    this.begin_http2(context, budget);
                 }
                 Protocol::Http2(_) => {
                     if !ready!(this.poll_http2(context, buffer))? {
@@ -299,5 +322,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::poll;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::super::places::Places;
+    use super::*;
+
+    #[tokio::test]
+    async fn after_a_read_of_many_control_frames_others_have_their_turn() {
+        let (mut client, server) = tokio::io::duplex(64 * 1024);
+        let place = Places::new(1, 1, 1_000).admit(([192, 0, 2, 1], 1).into());
+        let mut stream = WatchedStream::new(server, place.unwrap(), 1_000);
+        let many = EMPTY_SETTINGS.repeat(100);
+        client.write_all(&[PREFACE, &many].concat()).await.unwrap();
+        let mut first = vec![0; PREFACE.len() + many.len()];
+        stream.read_exact(&mut first).await.unwrap();
+        client.write_all(&many).await.unwrap();
+        let mut bytes = [0; 1_024];
+        assert!(poll!(Box::pin(stream.read(&mut bytes))).is_pending());
+        assert_eq!(stream.read(&mut bytes).await.unwrap(), many.len());
+        client.write_all(&EMPTY_SETTINGS).await.unwrap();
+        assert!(poll!(Box::pin(stream.read(&mut bytes))).is_pending());
+        assert!(poll!(Box::pin(stream.read(&mut bytes))).is_ready());
+        client.write_all(&EMPTY_SETTINGS).await.unwrap();
+        assert!(poll!(Box::pin(stream.read(&mut bytes))).is_ready());
     }
 }

@@ -1,0 +1,89 @@
+//! What a client may spend: so much in a second, and some of it saved up.
+
+use tokio::time::Instant;
+
+/// The unit of the account: a thousandth of what is spent.
+const MILLI: u64 = 1_000;
+
+/// A token bucket that is full at first.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    /// What it gains in a second.
+    rate: u64,
+    /// What time alone fills it up to.
+    burst: u64,
+    /// Thousandths that may still be spent.
+    left: u64,
+    refilled: Instant,
+}
+
+/// More was asked for than is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct AllowanceExceeded;
+
+impl Allowance {
+    pub(super) fn new(rate: u64, burst: u64) -> Self {
+        Self {
+            rate,
+            burst,
+            left: burst * MILLI,
+            refilled: Instant::now(),
+        }
+    }
+
+    /// Spends `cost`, or nothing where so much is not left.
+    pub(super) fn charge(&mut self, cost: u64) -> Result<(), AllowanceExceeded> {
+        self.refill();
+        let left = self.left.checked_sub(cost.saturating_mul(MILLI));
+        self.left = left.ok_or(AllowanceExceeded)?;
+        Ok(())
+    }
+
+    /// Adds thousandths, up to `most` whole ones or the burst, whichever is more.
+    pub(super) fn credit(&mut self, thousandths: u64, most: u64) {
+        let most = most.max(self.burst).saturating_mul(MILLI);
+        self.left = self.left.saturating_add(thousandths).min(most);
+    }
+
+    /// Whether nothing is spent that time has not given back.
+    pub(super) fn is_full(&mut self) -> bool {
+        self.refill();
+        self.left >= self.burst * MILLI
+    }
+
+    fn refill(&mut self) {
+        let now = Instant::now();
+        let micros = now.duration_since(self.refilled).as_micros();
+        let micros = u64::try_from(micros).unwrap_or(u64::MAX);
+        let earned = micros.saturating_mul(self.rate) / 1_000;
+        if earned == 0 {
+            return;
+        }
+        self.refilled = now;
+        let most = self.burst * MILLI;
+        if self.left < most {
+            self.left = self.left.saturating_add(earned).min(most);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_spent_comes_back_with_time_up_to_the_burst() {
+        let mut allowance = Allowance::new(10, 20);
+        allowance.charge(20).unwrap();
+        assert_eq!(allowance.charge(1), Err(AllowanceExceeded));
+        tokio::time::advance(Duration::from_millis(100)).await;
+        allowance.charge(1).unwrap();
+        assert!(!allowance.is_full());
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert!(allowance.is_full());
+        assert_eq!(allowance.charge(21), Err(AllowanceExceeded));
+        allowance.charge(20).unwrap();
+    }
+}
