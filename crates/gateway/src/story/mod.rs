@@ -252,7 +252,7 @@ impl<W: Work> Story<W> {
             let find = |catalogue: &_| self.work.find(catalogue, &self.asker.view);
             if catalogue.as_deref().and_then(find).is_none() {
                 // A model may write anything as a name, also what a person said.
-                self.facts.requested_tool = NOT_A_NAME.to_owned();
+                NOT_A_NAME.clone_into(&mut self.facts.requested_tool);
             }
             return Err(Stop::RefusedByAgent(refusal));
         }
