@@ -27,9 +27,6 @@ const MAX_BYTES: usize = 65_535;
 /// Largest integer that every JSON reader keeps exact (RFC 7493, section 2.2).
 const MAX_INTEGER: u64 = (1 << 53) - 1;
 
-/// The event of a call that a tool-runner was asked to run by another process.
-const EXECUTION: &str = "execution";
-
 /// Longest text, in characters, of a column that queries filter on: an index entry has a size limit.
 const MAX_COLUMN: usize = 512;
 
@@ -47,12 +44,6 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The call that has one such event at most. A call may be run more than once, so an execution stands in the place of
-    /// no other one.
-    pub(crate) fn only_of_call(&self) -> Option<&str> {
-        self.call_id.as_deref().filter(|_| self.event != EXECUTION)
-    }
-
     /// The entry of `record`.
     pub(crate) fn of(record: &Record, mac_key: &MacKey) -> Result<Self, InvalidMessage> {
         match &record.event {
@@ -65,8 +56,13 @@ impl Entry {
             Event::AdminChange(change) => Self::of_admin_change(record.time, change),
             Event::MemoryAccess(access) => Self::of_memory_access(record.time, access, mac_key),
             Event::Execution(call) => {
-                let call = CallRecord::of(EXECUTION, record.time, call, mac_key)?;
-                Self::of_call(&call, EXECUTION, record.time, None)
+                let call = CallRecord::of("execution", record.time, call, mac_key)?;
+                let entry = Self::of_call(&call, "execution", record.time, None)?;
+                // A call may be run more than once, each time with a record of its own: none stands for another.
+                Ok(Self {
+                    call_id: None,
+                    ..entry
+                })
             }
         }
     }
@@ -487,7 +483,7 @@ impl IndexedColumns {
         let subject = members.caller.map(|caller| caller.subject);
         let cut = |text: Option<String>| text.map(|text| column(&text));
         let (subject, tool) = match &*members.event {
-            "intent" | "outcome" | EXECUTION => {
+            "intent" | "outcome" | "execution" => {
                 let tool = members.tool.or(members.requested_tool).unwrap_or_default();
                 (subject, Some(tool))
             }
@@ -496,10 +492,12 @@ impl IndexedColumns {
             "memory_access" => (subject, members.conversation),
             _ => (stored.subject.clone(), stored.tool.clone()),
         };
+        // Executions of one call stand beside each other, so none has its id in the column.
+        let call_id = members.call_id.filter(|_| members.event != "execution");
         Some(Self {
             event: members.event.into_owned(),
             time,
-            call_id: members.call_id,
+            call_id,
             subject: cut(subject),
             tool: cut(tool),
             status: members.status,

@@ -327,7 +327,7 @@ async fn store(connection: &mut Writer, batch: &mut Vec<Waiting>) -> Result<(), 
             Err(AppendError::Duplicate) if collisions < MAX_COLLISIONS => {
                 collisions += 1;
                 for waiting in batch.iter_mut() {
-                    waiting.retry |= waiting.entry.only_of_call().is_some();
+                    waiting.retry |= waiting.entry.call_id.is_some();
                 }
             }
             Err(AppendError::Duplicate) => {
@@ -370,8 +370,8 @@ fn take_repeats(batch: &mut Vec<Waiting>) -> Vec<Waiting> {
     let mut seen = HashSet::with_capacity(batch.len());
     let repeated: Vec<_> = batch
         .iter()
-        .map(|Waiting { entry, .. }| match entry.only_of_call() {
-            Some(call_id) => !seen.insert((call_id, entry.event)),
+        .map(|Waiting { entry, .. }| match &entry.call_id {
+            Some(call_id) => !seen.insert((call_id.as_str(), entry.event)),
             None => false,
         })
         .collect();

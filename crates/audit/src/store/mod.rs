@@ -113,8 +113,8 @@ wardgate_store::from_row!(Found {
 impl Found {
     /// True when this is `entry`, or stands where it would have to stand.
     pub(crate) fn takes_the_place_of(&self, entry: &Entry) -> bool {
-        match entry.only_of_call() {
-            Some(call_id) => self.call_id.as_deref() == Some(call_id) && self.event == entry.event,
+        match &entry.call_id {
+            Some(_) => self.call_id == entry.call_id && self.event == entry.event,
             None => self.holds(entry),
         }
     }

@@ -34,7 +34,6 @@ pub(super) const SCHEMA: Schema = Schema {
     migrations: &[
         include_str!("postgres/0001_record.sql"),
         include_str!("postgres/0002_time.sql"),
-        include_str!("postgres/0003_execution.sql"),
     ],
     // What is on record stays: the service can add to it, and nothing else.
     rights: Rights::Tables(&[("record", "SELECT, INSERT"), ("head", "SELECT, UPDATE")]),

@@ -36,7 +36,6 @@ pub(super) const BYTES: &str =
 pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("sqlite/0001_record.sql"),
     include_str!("sqlite/0002_time.sql"),
-    include_str!("sqlite/0003_execution.sql"),
 ];
 
 /// The statement that stores a batch, for up to 1, 2, 4, … 256 rows: a single one, which is its own

@@ -12,8 +12,8 @@ use wardgate_proto::audit::v1::audit_service_client::AuditServiceClient;
 use wardgate_rpc::client::{AuditFilter, QueriedRecord};
 
 use crate::support::{
-    TestService, TestStore, admin_change, execution, intact, intent, json, memory_access,
-    on_both_stores, outcome, refusals, start, subject,
+    TestService, TestStore, admin_change, intact, intent, json, memory_access, on_both_stores,
+    outcome, refusals, start, subject,
 };
 
 on_both_stores! {
@@ -21,8 +21,6 @@ on_both_stores! {
     pages_give_every_record_once_in_either_order
     an_operators_change_is_found_by_operator_target_and_failure
     a_use_of_the_memory_is_found_by_caller_conversation_and_status
-    executions_are_found_by_their_call_each_with_a_record_of_its_own
-    executions_of_an_older_schema_are_found_by_their_call
     records_by_time_come_in_the_order_of_their_time_page_after_page
     what_was_changed_or_removed_in_the_store_is_named_by_its_sequence
     a_query_that_means_nothing_is_refused
@@ -245,77 +243,6 @@ async fn a_use_of_the_memory_is_found_by_caller_conversation_and_status(store: &
         found(&|filter| filter.status = Some(Status::Denied)).await,
         [1]
     );
-}
-
-async fn of_call(service: &TestService, call: &CallFacts) -> Vec<u64> {
-    let filter = AuditFilter {
-        call_id: Some(call.call_id.to_string()),
-        ..AuditFilter::default()
-    };
-    sequences(service, filter).await
-}
-
-async fn executions_are_found_by_their_call_each_with_a_record_of_its_own(store: &TestStore) {
-    let service = store.service().await;
-    let call = subject();
-    service.audit.append(&intent(&call), false).await.unwrap();
-    // One after the other, and several of them at once.
-    for seconds in 1..3 {
-        let record = execution(&call, seconds);
-        let receipt = service.runner.append(&record, false).await.unwrap();
-        // An answer that was lost on its way adds no second record.
-        let again = service.runner.append(&record, true).await.unwrap();
-        assert_eq!(again, receipt);
-    }
-    let records: Vec<_> = (3..9).map(|seconds| execution(&call, seconds)).collect();
-    let appends = records
-        .iter()
-        .map(|record| service.runner.append(record, false));
-    for appended in join_all(appends).await {
-        appended.unwrap();
-    }
-    let done = outcome(&call, Status::Ok);
-    service.audit.append(&done, false).await.unwrap();
-    let other = execution(&subject(), 1);
-    service.runner.append(&other, false).await.unwrap();
-    assert_eq!(of_call(&service, &call).await, (0..10).collect::<Vec<_>>());
-    assert_eq!(store.records().await.len(), 11);
-}
-
-async fn executions_of_an_older_schema_are_found_by_their_call(store: &TestStore) {
-    let call = subject();
-    let service = store.service().await;
-    let record = execution(&call, 1);
-    let receipt = service.runner.append(&record, false).await.unwrap();
-    drop(service);
-    // As they were stored before; whichever of the two the store understands.
-    let older = "UPDATE record SET call_id = NULL; DROP INDEX record_call;
-        CREATE UNIQUE INDEX record_call ON record (call_id, event);";
-    let trigger = "CREATE TRIGGER record_is_not_changed BEFORE UPDATE ON record
-        BEGIN SELECT RAISE(ABORT, 'a record is never changed'); END;";
-    let sqlite =
-        format!("DROP TRIGGER record_is_not_changed; {older} {trigger} PRAGMA user_version = 2");
-    let postgres = format!(
-        "ALTER TABLE record DISABLE TRIGGER record_is_not_changed; {older}
-         ALTER TABLE record ENABLE TRIGGER record_is_not_changed;
-         UPDATE schema_version SET version = 2"
-    );
-    let sqlite_done = store.execute(&sqlite).await;
-    let postgres_done = store.execute(&postgres).await;
-    assert!(sqlite_done.is_ok() != postgres_done.is_ok());
-
-    let service = store.service().await;
-    assert_eq!(of_call(&service, &call).await, [receipt.sequence()]);
-    let stored = store.records().await;
-    assert_eq!(
-        stored[0].leaf_hash,
-        receipt.leaf_hash(),
-        "the record is the same"
-    );
-    let again = service.runner.append(&record, true).await.unwrap();
-    assert_eq!(again, receipt);
-    let change = store.execute("UPDATE record SET status = 'ok'").await;
-    assert!(change.unwrap_err().to_string().contains("never"));
 }
 
 async fn records_by_time_come_in_the_order_of_their_time_page_after_page(store: &TestStore) {

@@ -168,8 +168,6 @@ impl TestStore {
 pub(crate) struct TestService {
     /// As the gateway has it.
     pub(crate) audit: AuditClient,
-    /// As a tool-runner of its own has it.
-    pub(crate) runner: AuditClient,
     /// As an operator has it.
     pub(crate) operator: AuditClient,
     /// For requests that the clients cannot express.
@@ -204,12 +202,10 @@ impl TestService {
         let service = service.await.unwrap();
         let readiness = service.readiness.clone();
         let gateway_link = link::local(service.clone(), Peer::Gateway).link;
-        let runner_link = link::local(service.clone(), Peer::ToolRunner).link;
         let operator_link = link::local(service, Peer::Operator).link;
         let patience = Duration::from_mins(1);
         Self {
             audit: AuditClient::new(gateway_link.clone(), patience),
-            runner: AuditClient::new(runner_link, patience),
             operator: AuditClient::new(operator_link.clone(), patience),
             operator_link,
             gateway_link,
@@ -301,14 +297,6 @@ pub(crate) fn outcome(subject: &CallFacts, status: Status) -> Record {
     Record {
         time: start(),
         event: Event::Outcome(outcome),
-    }
-}
-
-/// An execution of a call, so many seconds after the start.
-pub(crate) fn execution(call: &CallFacts, seconds: u64) -> Record {
-    Record {
-        time: start().plus(Duration::from_secs(seconds)),
-        event: Event::Execution(call.clone()),
     }
 }
 
