@@ -17,7 +17,7 @@ mod watching;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use wardgate_domain::{
@@ -32,7 +32,7 @@ use wardgate_rpc::{Peer, link};
 use crate::keeping::Keeper;
 use crate::service::Memory;
 use crate::watching::Watching;
-use crate::{Config, MasterKey};
+use crate::{Config, Error, MasterKey};
 use database::Database;
 use policy::Policy;
 use record::Audit;
@@ -132,8 +132,7 @@ impl Setup {
             messages,
             turn: None,
         };
-        let added = self.memory.add_messages(of(caller), id, &addition).await;
-        added.map(|added| added.messages)
+        self.send(caller, id, &addition).await
     }
 
     async fn add_to_turn(
@@ -148,8 +147,26 @@ impl Setup {
             messages,
             turn: Some((turn_id(turn), state)),
         };
-        let added = self.memory.add_messages(of(caller), id, &addition).await;
-        added.map(|added| added.messages)
+        self.send(caller, id, &addition).await
+    }
+
+    /// Sends messages again, as long as the store is too busy for an answer in time, where their ids make that safe.
+    async fn send(
+        &self,
+        caller: &Caller,
+        id: &ConversationId,
+        addition: &Addition,
+    ) -> Result<Vec<Message>, CallError> {
+        let may_repeat = addition.messages.iter().all(|message| message.id.is_some());
+        let until = Instant::now() + Duration::from_mins(2);
+        loop {
+            let added = self.memory.add_messages(of(caller), id, addition).await;
+            let is_late =
+                matches!(&added, Err(error) if error.to_string() == Error::Late.to_string());
+            if !is_late || !may_repeat || Instant::now() > until {
+                return added.map(|added| added.messages);
+            }
+        }
     }
 
     async fn context(&self, caller: &Caller, id: &ConversationId) -> ContextWindow {
