@@ -120,6 +120,11 @@ impl Caller {
         self.token.as_ref()
     }
 
+    /// The text of the token, where a source `is_given` it; none where there is none, or the source gets none.
+    pub fn token_for_source(&self, is_given: bool) -> Option<&str> {
+        self.token().filter(|_| is_given).map(BearerToken::expose)
+    }
+
     /// Token issuer.
     pub fn issuer(&self) -> &str {
         &self.issuer

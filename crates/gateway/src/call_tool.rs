@@ -10,8 +10,8 @@ use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use tracing::Span;
 use wardgate_domain::{
-    AgentRefusal, BearerToken, CallFacts, CallId, Caller, Digest, Outcome, RequiredCapabilities,
-    Status, ToolFacts,
+    AgentRefusal, CallFacts, CallId, Caller, Digest, Outcome, RequiredCapabilities, Status,
+    ToolFacts,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
@@ -203,12 +203,7 @@ impl Work for ToolCall {
                 besides: story.dialogue.besides(),
                 is_legacy: story.dialogue.is_legacy(),
             },
-            caller_token: story
-                .asker
-                .caller
-                .token()
-                .map(BearerToken::expose)
-                .filter(|_| tool.needs_caller_token),
+            caller_token: story.asker.caller.token_for_source(tool.needs_caller_token),
             // The tool-runner ends the work at the limit itself; this catches one that does not answer.
             limit: tool.time_limit + Duration::from_secs(1),
         });

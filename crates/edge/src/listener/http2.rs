@@ -1,6 +1,6 @@
 //! What an HTTP/2 connection's frames cost: only their headers are read (RFC 9113 §4.1), never what is in them.
 
-use super::allowance::{Allowance, AllowanceExceeded};
+use super::token_bucket::{BudgetExceeded, TokenBucket};
 
 /// What a client sends first (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -116,7 +116,7 @@ impl FrameFollower {
 #[derive(Debug)]
 pub(super) struct FrameBudget {
     follower: FrameFollower,
-    frames: Allowance,
+    frames: TokenBucket,
     last_stream: u32,
 }
 
@@ -125,7 +125,7 @@ impl FrameBudget {
         let rate = u64::from(frames_per_second.max(1));
         Self {
             follower: FrameFollower::default(),
-            frames: Allowance::new(rate, rate * BURST_SECONDS),
+            frames: TokenBucket::new(rate, rate * BURST_SECONDS),
             last_stream: 0,
         }
     }
@@ -146,7 +146,7 @@ impl FrameBudget {
         bytes: &[u8],
         sent: u64,
         credit: u32,
-    ) -> Result<u64, AllowanceExceeded> {
+    ) -> Result<u64, BudgetExceeded> {
         let (mut cost, mut last_stream) = (0, self.last_stream);
         self.follower.follow(bytes, |frame| {
             cost += frame.cost();
@@ -224,13 +224,13 @@ mod tests {
         for _ in 0..20 {
             budget.charge(&ping, 0, 0).unwrap();
         }
-        assert_eq!(budget.charge(&ping, 0, 0), Err(AllowanceExceeded));
+        assert_eq!(budget.charge(&ping, 0, 0), Err(BudgetExceeded));
         tokio::time::advance(Duration::from_millis(100)).await;
         budget.charge(&ping, 0, 0).unwrap();
-        assert_eq!(budget.charge(&ping, 0, 0), Err(AllowanceExceeded));
+        assert_eq!(budget.charge(&ping, 0, 0), Err(BudgetExceeded));
         tokio::time::advance(Duration::from_secs(60)).await;
         budget.charge(&ping.repeat(20), 0, 0).unwrap();
-        assert_eq!(budget.charge(&ping, 0, 0), Err(AllowanceExceeded));
+        assert_eq!(budget.charge(&ping, 0, 0), Err(BudgetExceeded));
     }
 
     #[tokio::test(start_paused = true)]
@@ -238,7 +238,7 @@ mod tests {
         let mut budget = FrameBudget::after_a_flood(100);
         let ping = frame(PING, 0, 0, 8);
         budget.charge(&ping.repeat(20), 0, 0).unwrap();
-        assert_eq!(budget.charge(&ping, 0, 0), Err(AllowanceExceeded));
+        assert_eq!(budget.charge(&ping, 0, 0), Err(BudgetExceeded));
         tokio::time::advance(Duration::from_secs(60)).await;
         budget.charge(&ping.repeat(200), 0, 0).unwrap();
     }
@@ -255,17 +255,17 @@ mod tests {
             .charge(&frame(HEADERS, 4, 1, 16_384).repeat(3), 0, 0)
             .unwrap();
         let fourth = budget.charge(&frame(CONTINUATION, 4, 1, 16_384), 0, 0);
-        assert_eq!(fourth, Err(AllowanceExceeded));
+        assert_eq!(fourth, Err(BudgetExceeded));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_sent_and_what_known_callers_ask_pays_for_frames() {
         let mut budget = FrameBudget::new(1);
         let updates = frame(8, 0, 0, 4).repeat(100);
-        assert_eq!(budget.charge(&updates, 0, 0), Err(AllowanceExceeded));
+        assert_eq!(budget.charge(&updates, 0, 0), Err(BudgetExceeded));
         budget.charge(&updates, 100 * SENT_BYTES, 0).unwrap();
         budget.charge(&updates, 0, 100).unwrap();
-        assert_eq!(budget.charge(&updates, 0, 50), Err(AllowanceExceeded));
+        assert_eq!(budget.charge(&updates, 0, 50), Err(BudgetExceeded));
     }
 
     #[test]

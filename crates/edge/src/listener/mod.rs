@@ -6,7 +6,6 @@
 //!                                   idle, old, replaced, or the process stops ────┴──▶ GOAWAY, then closed
 //! ```
 
-mod allowance;
 mod connection;
 mod http1;
 mod http2;
@@ -14,6 +13,7 @@ mod limits;
 mod places;
 mod refused;
 mod stream;
+mod token_bucket;
 
 #[cfg(test)]
 mod tests;

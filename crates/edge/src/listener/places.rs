@@ -23,8 +23,8 @@ use metrics::counter;
 use tokio::time::Instant;
 use wardgate_telemetry::names;
 
-use super::allowance::{Allowance, AllowanceExceeded};
 use super::connection::{ClientNetwork, Connection};
+use super::token_bucket::{BudgetExceeded, TokenBucket};
 
 /// Connections that are only asked whether they are probes, at once. The oldest one gives way to a new one.
 const PROBE_PLACES: usize = 64;
@@ -71,7 +71,7 @@ struct State {
 struct Client {
     served: usize,
     /// For new connections, and for control frames of those without a known caller.
-    allowance: Allowance,
+    budget: TokenBucket,
     /// Its next HTTP/2 connections are not read before.
     penalty: Option<Instant>,
 }
@@ -119,7 +119,7 @@ impl Places {
             .clients
             .entry(network)
             .or_insert_with(|| self.client());
-        if client.allowance.charge(CONNECTION_COST).is_err() {
+        if client.budget.charge(CONNECTION_COST).is_err() {
             drop(state);
             counter!(names::ENDED_CONNECTIONS, "reason" => "connection_rate").increment(1);
             return None;
@@ -185,7 +185,7 @@ impl Places {
         let burst = connections.saturating_mul(CONNECTION_COST);
         Client {
             served: 0,
-            allowance: Allowance::new(rate, burst.max(rate * BURST_SECONDS)),
+            budget: TokenBucket::new(rate, burst.max(rate * BURST_SECONDS)),
             penalty: None,
         }
     }
@@ -253,7 +253,7 @@ impl State {
         if let Some(client) = self.clients.get_mut(&connection.network) {
             client.served -= 1;
             if connection.has_known_caller() {
-                client.allowance.credit(CONNECTION_COST * 1_000, 0);
+                client.budget.credit(CONNECTION_COST * 1_000, 0);
             }
         }
         Some(connection)
@@ -269,7 +269,7 @@ impl State {
         self.clients.retain(|_, client| {
             client.served > 0
                 || client.penalty.is_some_and(|end| end > now)
-                || !client.allowance.is_full()
+                || !client.budget.is_full()
         });
     }
 }
@@ -289,13 +289,13 @@ impl Place {
 
     /// Charges the client for control frames of a connection without a known caller. Each connection may have a budget,
     /// but not all that a client may open at once.
-    pub(super) fn charge_client(&self, cost: u64) -> Result<(), AllowanceExceeded> {
+    pub(super) fn charge_client(&self, cost: u64) -> Result<(), BudgetExceeded> {
         if cost == 0 || self.connection.has_known_caller() {
             return Ok(());
         }
         let mut state = self.places.state();
         let client = state.clients.get_mut(&self.connection.network);
-        client.map_or(Ok(()), |client| client.allowance.charge(cost))
+        client.map_or(Ok(()), |client| client.budget.charge(cost))
     }
 }
 

@@ -10,10 +10,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 use tokio_util::io::poll_read_buf;
 
-use super::allowance::AllowanceExceeded;
 use super::http1::MessageFollower;
 use super::http2::{EMPTY_SETTINGS, FrameBudget, FrameFollower, PREFACE, goaway};
 use super::places::{Place, Use};
+use super::token_bucket::BudgetExceeded;
 
 /// How long a connection that was ended for its frames is left open and unread, so that its client finds GOAWAY before
 /// the connection is gone, and cannot send on.
@@ -139,7 +139,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
 
     /// Whether frames of that cost are within what the connection may send, and within what all connections of its
     /// client may where no caller of this one is known.
-    fn is_within(&self, cost: Result<u64, AllowanceExceeded>) -> bool {
+    fn is_within(&self, cost: Result<u64, BudgetExceeded>) -> bool {
         let of_client = |cost| self.place.charge_client(cost);
         cost.and_then(of_client).is_ok()
     }

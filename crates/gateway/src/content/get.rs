@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tracing::Span;
-use wardgate_domain::{BearerToken, CallFacts, CallId, Caller, Digest, Outcome, Status, ToolFacts};
+use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Status, ToolFacts};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
     CallError, ContentResult, GetContent, Given as Got, Interaction, ResultFacts, Resumption,
@@ -175,9 +175,7 @@ impl Work for Wish {
             caller_token: story
                 .asker
                 .caller
-                .token()
-                .map(BearerToken::expose)
-                .filter(|_| found.source.needs_caller_token),
+                .token_for_source(found.source.needs_caller_token),
             interaction: Interaction {
                 capabilities: capabilities.as_deref(),
                 log_level: None,

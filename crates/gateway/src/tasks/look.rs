@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::Value;
 use tracing::Span;
-use wardgate_domain::{BearerToken, CallFacts, CallId, Digest, Outcome, Status, ToolFacts};
+use wardgate_domain::{CallFacts, CallId, Digest, Outcome, Status, ToolFacts};
 use wardgate_rpc::client::{
     Besides, CallEvent, CallTool, Interaction, ResultFacts, Resumption, Task, TaskStep, ToolResult,
 };
@@ -133,12 +133,7 @@ impl Work for Look {
                 },
                 is_legacy: story.dialogue.is_legacy(),
             },
-            caller_token: story
-                .asker
-                .caller
-                .token()
-                .map(BearerToken::expose)
-                .filter(|_| tool.needs_caller_token),
+            caller_token: story.asker.caller.token_for_source(tool.needs_caller_token),
             limit: tool.time_limit + Duration::from_secs(1),
         });
         let events = story.dialogue.unless_cancelled(Box::pin(looked)).await?;

@@ -9,7 +9,7 @@ use futures::{Stream, StreamExt};
 use tokio::time::{Sleep, sleep};
 use tracing::Instrument;
 use wardgate_concurrency::{Epilogue, Slot};
-use wardgate_domain::{BearerToken, CallFacts, CallId, Event, OfferKind, Status, ToolFacts};
+use wardgate_domain::{CallFacts, CallId, Event, OfferKind, Status, ToolFacts};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
     CallError, Exchange, Relay, RelayContent, RelayEvent, RelayHead, Relayed,
@@ -314,9 +314,7 @@ impl Story {
             caller_token: self
                 .visit
                 .caller
-                .token()
-                .map(BearerToken::expose)
-                .filter(|_| self.source.needs_caller_token),
+                .token_for_source(self.source.needs_caller_token),
         });
         carried.await
     }

@@ -31,34 +31,34 @@ use super::settings::Transport;
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// A capability that tools can depend on, and all that a client without it cannot be asked for.
-struct Capability {
+struct ProbedCapability {
     path: &'static [&'static str],
     asks: &'static [Ask],
 }
 
 /// Each before its parts.
-const CAPABILITIES: [Capability; 6] = [
-    Capability {
+const CAPABILITIES: [ProbedCapability; 6] = [
+    ProbedCapability {
         path: &["elicitation"],
         asks: &[Ask::Form, Ask::Url],
     },
-    Capability {
+    ProbedCapability {
         path: &["elicitation", "url"],
         asks: &[Ask::Url],
     },
-    Capability {
+    ProbedCapability {
         path: &["sampling"],
         asks: &[Ask::Sampling, Ask::SamplingTools, Ask::SamplingContext],
     },
-    Capability {
+    ProbedCapability {
         path: &["sampling", "tools"],
         asks: &[Ask::SamplingTools],
     },
-    Capability {
+    ProbedCapability {
         path: &["sampling", "context"],
         asks: &[Ask::SamplingContext],
     },
-    Capability {
+    ProbedCapability {
         path: &["roots"],
         asks: &[Ask::Roots],
     },
@@ -66,9 +66,9 @@ const CAPABILITIES: [Capability; 6] = [
 
 /// What is known of one server's.
 #[derive(Default)]
-pub(super) struct ConditionalTools(Mutex<Option<Known>>);
+pub(super) struct ConditionalTools(Mutex<Option<KnownTools>>);
 
-struct Known {
+struct KnownTools {
     /// Of the list that it goes with.
     listed: Digest,
     /// The announced changes of the server's tools by then.
@@ -101,7 +101,7 @@ impl ConditionalTools {
         match finding.await.unwrap_or(Err(UpstreamError::Timeout)) {
             Ok(tools) => {
                 let tools: Arc<[_]> = tools.into();
-                let known = Known {
+                let known = KnownTools {
                     listed: digest,
                     revision,
                     since: Instant::now(),
@@ -122,7 +122,7 @@ impl ConditionalTools {
     }
 }
 
-impl Known {
+impl KnownTools {
     fn holds(&self, listed: Digest, revision: u64) -> bool {
         self.listed == listed && self.revision == revision && era::still_holds(self.since)
     }
@@ -156,7 +156,7 @@ async fn find(
     if conditional.is_empty() {
         return Ok(conditional);
     }
-    for Capability { path, asks } in CAPABILITIES {
+    for ProbedCapability { path, asks } in CAPABILITIES {
         // A part of what no tool needs is needed by none.
         let is_asked = path.len() == 1
             || conditional
@@ -175,7 +175,8 @@ async fn find(
     // Several capabilities show it, each without the others. A client that has all of them is one of those that see it.
     for tool in &mut conditional {
         if tool.required.is_empty() {
-            for Capability { path, .. } in CAPABILITIES.iter().filter(|it| it.path.len() == 1) {
+            for ProbedCapability { path, .. } in CAPABILITIES.iter().filter(|it| it.path.len() == 1)
+            {
                 tool.required.add(path);
             }
         }

@@ -18,7 +18,6 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, future::join_all};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use wardgate_domain::BearerToken;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, WatchResources};
 
@@ -248,12 +247,7 @@ impl Follower {
             caller: &self.who.caller,
             source: &self.source,
             resources: resources.collect(),
-            caller_token: self
-                .who
-                .caller
-                .token()
-                .map(BearerToken::expose)
-                .filter(|_| needs_token),
+            caller_token: self.who.caller.token_for_source(needs_token),
         };
         let told = self.who.gateway.runner().watch_resources(watch).await?;
         let mut told: Told = told.boxed();

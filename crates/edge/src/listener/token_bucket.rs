@@ -7,7 +7,7 @@ const MILLI: u64 = 1_000;
 
 /// A token bucket that is full at first.
 #[derive(Debug)]
-pub(super) struct Allowance {
+pub(super) struct TokenBucket {
     /// What it gains in a second.
     rate: u64,
     /// What time alone fills it up to.
@@ -19,9 +19,9 @@ pub(super) struct Allowance {
 
 /// More was asked for than is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct AllowanceExceeded;
+pub(super) struct BudgetExceeded;
 
-impl Allowance {
+impl TokenBucket {
     pub(super) fn new(rate: u64, burst: u64) -> Self {
         Self {
             rate,
@@ -32,10 +32,10 @@ impl Allowance {
     }
 
     /// Spends `cost`, or nothing where so much is not left.
-    pub(super) fn charge(&mut self, cost: u64) -> Result<(), AllowanceExceeded> {
+    pub(super) fn charge(&mut self, cost: u64) -> Result<(), BudgetExceeded> {
         self.refill();
         let left = self.left.checked_sub(cost.saturating_mul(MILLI));
-        self.left = left.ok_or(AllowanceExceeded)?;
+        self.left = left.ok_or(BudgetExceeded)?;
         Ok(())
     }
 
@@ -75,15 +75,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_spent_comes_back_with_time_up_to_the_burst() {
-        let mut allowance = Allowance::new(10, 20);
-        allowance.charge(20).unwrap();
-        assert_eq!(allowance.charge(1), Err(AllowanceExceeded));
+        let mut budget = TokenBucket::new(10, 20);
+        budget.charge(20).unwrap();
+        assert_eq!(budget.charge(1), Err(BudgetExceeded));
         tokio::time::advance(Duration::from_millis(100)).await;
-        allowance.charge(1).unwrap();
-        assert!(!allowance.is_full());
+        budget.charge(1).unwrap();
+        assert!(!budget.is_full());
         tokio::time::advance(Duration::from_secs(60)).await;
-        assert!(allowance.is_full());
-        assert_eq!(allowance.charge(21), Err(AllowanceExceeded));
-        allowance.charge(20).unwrap();
+        assert!(budget.is_full());
+        assert_eq!(budget.charge(21), Err(BudgetExceeded));
+        budget.charge(20).unwrap();
     }
 }
