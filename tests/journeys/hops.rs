@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -23,8 +22,6 @@ use super::upstream::{doctor, gateway_with};
 
 const REQUESTS: u64 = 10_000;
 const AT_ONCE: usize = 32;
-/// Of all of them; a busy machine needs more than a minute.
-pub(super) const LIMIT: Duration = Duration::from_mins(2);
 
 /// In every value that must not arrive.
 pub(super) const MARK: &str = "smuggled";
@@ -400,15 +397,12 @@ async fn of_what_a_client_sends_its_message_arrives_byte_for_byte_and_nothing_el
     let url = format!("{}/mcp/upstream/clinic", app.client().base());
     let session = session(&app, &url, &token).await;
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
-    let began = Instant::now();
     let sent = futures::stream::iter(1..=REQUESTS).map(async |seed| {
         let made = Made::by(seed);
         assert_eq!(send(&http, &url, &token, &session, &made).await, seed);
         made
     });
     let all: Vec<Made> = sent.buffer_unordered(AT_ONCE).collect().await;
-    let took = began.elapsed();
-    assert!(took < LIMIT, "{took:?}");
     let arrived = server.0.lock().unwrap();
     assert_eq!(arrived.len(), all.len());
     for made in &all {

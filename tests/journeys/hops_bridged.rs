@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -14,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use wardgate_testkit::System;
 
-use super::hops::{LIMIT, MARK, NOT_PASSED, Numbers, OF_THE_HOP};
+use super::hops::{MARK, NOT_PASSED, Numbers, OF_THE_HOP};
 use super::upstream::{doctor, gateway};
 
 /// Of each era.
@@ -267,14 +266,12 @@ async fn hop(to_modern: bool) {
     let token = doctor(&app);
     let url = format!("{}/mcp/upstream/clinic", app.client().base());
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
-    let began = Instant::now();
     let sent = futures::stream::iter(1..=REQUESTS).map(async |seed| {
         let made = Made::by(seed, !to_modern);
         send(&http, &url, &token, !to_modern, &made).await;
         (seed, made)
     });
     let sent: Vec<_> = sent.buffer_unordered(AT_ONCE).collect().await;
-    assert!(began.elapsed() < LIMIT, "{:?}", began.elapsed());
     let calls = server.calls.lock().unwrap();
     let carried = |made: &Made| made.method == "tools/call";
     assert_eq!(

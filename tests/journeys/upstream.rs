@@ -320,6 +320,9 @@ async fn what_a_role_may_not_see_does_not_come_through_in_any_way() {
     assert!(of_doctor.all(|outcome| outcome["status"] == "ok"));
 }
 
+/// How often a gateway is killed before its call has to be taken over: a slow machine kills it too late.
+const ATTEMPTS: usize = 5;
+
 #[tokio::test]
 async fn two_gateways_share_a_session_and_one_of_them_may_die() {
     let upstream = Upstream::start();
@@ -333,18 +336,30 @@ async fn two_gateways_share_a_session_and_one_of_them_may_die() {
         let reply = session.call(app, "test_simple_text").await;
         assert_eq!(answer(&reply)["result"]["isError"], false, "{reply:?}");
     }
-    // The server hangs up before it answers, and then the gateway is gone.
-    let reply = session.call(&near, "test_reconnection").await;
-    assert!(!reply.body.contains("isError"), "{reply:?}");
-    let mut ids = reply
-        .body
-        .lines()
-        .filter_map(|line| line.strip_prefix("id: "));
-    let last = ids.next_back().unwrap().to_owned();
-    near.process.kill();
-    let answer_there = session.resume(&far, &last).await;
-    assert_eq!(answer_there["result"]["isError"], false, "{answer_there}");
-    assert!(answer_there["result"]["_meta"]["dev.wardgate/callId"].is_string());
+    let mut answered = false;
+    for _ in 0..ATTEMPTS {
+        // The server hangs up before it answers, and then the gateway is gone.
+        let reply = session.call(&near, "test_reconnection").await;
+        assert!(!reply.body.contains("isError"), "{reply:?}");
+        let mut ids = reply
+            .body
+            .lines()
+            .filter_map(|line| line.strip_prefix("id: "));
+        let last = ids.next_back().unwrap().to_owned();
+        near.process.kill();
+        let answer_there = session.resume(&far, &last).await;
+        answered = answer_there["result"]["isError"] == false;
+        if answered {
+            assert!(answer_there["result"]["_meta"]["dev.wardgate/callId"].is_string());
+            break;
+        }
+        // The answer went to the gateway that was killed, and servers give it once only.
+        let reason = &answer_there["error"]["data"]["reason"];
+        assert_eq!(*reason, "upstream_failed", "{answer_there}");
+        near.restart();
+        knows_tools(&near).await;
+    }
+    assert!(answered, "the other gateway took no call over");
     let reply = session.call(&far, "test_simple_text").await;
     assert_eq!(answer(&reply)["result"]["isError"], false, "{reply:?}");
 

@@ -109,10 +109,14 @@ async fn one_call(
                 .await?
         }
     };
+    // Turned away before it became a call.
+    if reply.json()["error"]["data"]["retryAfterSeconds"].is_number() {
+        return Ok(None);
+    }
     let call = reply.call();
     let call_id = call["dev.wardgate/callId"]
         .as_str()
-        .expect("every answer names its call")
+        .unwrap_or_else(|| panic!("an answer names no call: {}", reply.body))
         .to_owned();
     if reply.json()["error"].is_object() {
         assert_eq!(reply.error().0, -32603, "{}", reply.body);
