@@ -8,23 +8,38 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// Every crate and what it depends on, of this workspace, in what ships.
-const ARROWS: [(&str, &[&str]); 21] = [
+const ARROWS: [(&str, &[&str]); 29] = [
+    ("json", &[]),
+    ("mcp", &[]),
     ("proto", &[]),
     ("telemetry", &[]),
     ("store", &[]),
-    ("domain", &["proto"]),
-    ("redact", &["arguments", "domain"]),
-    ("concurrency", &["telemetry"]),
-    ("rpc", &["concurrency", "domain", "proto", "telemetry"]),
-    ("arguments", &[]),
-    ("edge", &["domain", "rpc", "telemetry"]),
+    ("domain", &["json", "proto"]),
+    ("arguments", &["json"]),
+    ("redact", &["domain", "json"]),
+    ("tool-call-parser", &[]),
+    ("resilience", &["domain", "telemetry"]),
+    ("rpc", &["domain", "proto", "resilience", "telemetry"]),
+    ("egress", &["domain", "telemetry"]),
+    (
+        "mcp-client",
+        &["domain", "egress", "json", "mcp", "resilience", "telemetry"],
+    ),
+    (
+        "grpc-json",
+        &["domain", "egress", "json", "rpc", "telemetry"],
+    ),
+    ("sandbox", &[]),
+    ("edge", &["domain", "json", "rpc", "telemetry"]),
     (
         "gateway",
         &[
-            "concurrency",
             "domain",
             "edge",
+            "json",
+            "mcp",
             "proto",
+            "resilience",
             "rpc",
             "store",
             "telemetry",
@@ -38,22 +53,40 @@ const ARROWS: [(&str, &[&str]); 21] = [
         &[
             "arguments",
             "domain",
+            "egress",
+            "grpc-json",
+            "json",
+            "mcp",
+            "mcp-client",
             "proto",
             "redact",
+            "resilience",
             "rpc",
+            "sandbox",
             "store",
             "telemetry",
         ],
     ),
+    ("catalogue-import", &["domain", "tool-runner"]),
     ("memory", &["domain", "proto", "rpc", "store", "telemetry"]),
     // It reaches tools and conversations as any client of the gateway does.
-    ("agent", &["arguments", "domain", "edge", "telemetry"]),
+    (
+        "agent",
+        &[
+            "arguments",
+            "domain",
+            "edge",
+            "json",
+            "telemetry",
+            "tool-call-parser",
+        ],
+    ),
     // The same; the record it reads itself, and asks the policy who may see it. What came of calls it keeps for their pages.
     ("console", &["domain", "edge", "rpc", "store", "telemetry"]),
     // A client of the gateway like any other.
-    ("stdio", &[]),
+    ("stdio", &["json", "mcp"]),
     // The same, many times.
-    ("bench", &[]),
+    ("bench", &["mcp"]),
     // The only place where services meet.
     (
         "wardgate",
@@ -62,7 +95,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
             "arguments",
             "audit",
             "bench",
-            "concurrency",
+            "catalogue-import",
             "console",
             "domain",
             "edge",
@@ -70,22 +103,32 @@ const ARROWS: [(&str, &[&str]); 21] = [
             "memory",
             "policy",
             "redact",
+            "resilience",
             "rpc",
+            "sandbox",
             "stdio",
             "store",
             "telemetry",
+            "tool-call-parser",
             "tool-runner",
         ],
     ),
-    ("testkit", &[]),
+    ("testkit", &["domain"]),
     // A server for tests, which reach it by its URL alone.
     ("fixture", &[]),
 ];
 
 /// The same for tests alone.
-const TEST_ARROWS: [(&str, &[&str]); 2] = [
+const TEST_ARROWS: [(&str, &[&str]); 5] = [
     // Its tests play the policy and the record.
     ("console", &["proto"]),
+    ("egress", &["testkit"]),
+    ("resilience", &["testkit"]),
+    // Servers for its tests.
+    (
+        "tool-runner",
+        &["catalogue-import", "grpc-json", "mcp-client", "testkit"],
+    ),
     ("wardgate", &["proto", "testkit"]),
 ];
 

@@ -29,7 +29,6 @@ mod request;
 mod seam;
 #[cfg(test)]
 mod testing;
-mod text_calls;
 mod turn;
 
 pub use agent::{Agent, EventStream, check};
@@ -39,9 +38,6 @@ pub use event::{AgentEvent, Cap, ErrorKind, EventBody, FinishReason};
 pub use gateway::Gateway;
 pub use http::{Endpoints, HttpLimits};
 pub use request::{ApprovalDecision, BearerToken, ChatRequest, HistoryMessage, Model, Speaker};
-pub use text_calls::{
-    CallSyntax, FailedLines, Family, TemplateError, UnknownFamily, extract_calls,
-};
 
 /// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]

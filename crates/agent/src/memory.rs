@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use wardgate_arguments::Strict;
+use wardgate_json::parse_strict;
 
 use crate::model::FunctionCall;
 use crate::seam::{GatewayClient, GatewayFailure};
@@ -81,8 +81,8 @@ const UNREADABLE: &str = "";
 
 impl From<&FunctionCall> for StoredCall {
     fn from(call: &FunctionCall) -> Self {
-        let arguments = match serde_json::from_str(&call.arguments) {
-            Ok(Strict(Value::Object(arguments))) => arguments,
+        let arguments = match parse_strict(call.arguments.as_bytes()) {
+            Ok(Value::Object(arguments)) => arguments,
             _ => Map::from_iter([(UNREADABLE.to_owned(), storable(&call.arguments).into())]),
         };
         Self {

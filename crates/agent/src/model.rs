@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use futures::stream::BoxStream;
-use serde_json::Value;
+pub(crate) use wardgate_tool_call_parser::Function;
 
 /// One request to a model.
 #[derive(Clone)]
@@ -35,15 +35,6 @@ pub(crate) enum ModelMessage {
         text: String,
         is_error: bool,
     },
-}
-
-/// A tool as models know it. The name is one that every provider takes: 1 to 64 of `[A-Za-z0-9_-]`.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Function {
-    pub(crate) name: String,
-    pub(crate) description: String,
-    /// JSON Schema, an object at the root.
-    pub(crate) parameters: Value,
 }
 
 /// Whether the model may call functions.

@@ -5,11 +5,11 @@
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value};
+use wardgate_json::Members;
 
 use crate::coerce::{read_value, wanted};
 use crate::compiled::Unfit;
 use crate::schema::InputSchema;
-use crate::strict::Members;
 
 /// More complaints than this help nobody.
 const MAX_COMPLAINTS: usize = 8;

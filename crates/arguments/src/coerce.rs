@@ -2,20 +2,17 @@
 
 use serde_json::Value;
 use serde_json::value::RawValue;
+use wardgate_json::{MAX_DIGITS, decimal, parse_strict, whole_number};
 
-use crate::number::{MAX_DIGITS, decimal, whole};
 use crate::schema::JsonType;
-use crate::strict::Strict;
 
 /// Reads one value and brings it to one of `types` where nothing is lost; no type means any.
 pub(crate) fn read_value(raw: &str, types: &[JsonType]) -> Result<Value, String> {
     let value = match raw.as_bytes().first() {
         Some(b'-' | b'0'..=b'9') => return number(raw, types),
-        _ => serde_json::from_str::<Strict>(raw)
-            .map(|Strict(value)| value)
-            .map_err(|_| {
-                "holds a NUL character, half a surrogate pair or a member given twice".to_owned()
-            })?,
+        _ => parse_strict(raw.as_bytes()).map_err(|_| {
+            "holds a NUL character, half a surrogate pair or a member given twice".to_owned()
+        })?,
     };
     let has = |kind| types.contains(&kind);
     match &value {
@@ -44,7 +41,7 @@ fn number(raw: &str, types: &[JsonType]) -> Result<Value, String> {
     let read = if takes_any_number && raw.contains(['.', 'e', 'E']) {
         raw.parse().ok()
     } else {
-        whole(raw)
+        whole_number(raw)
     };
     read.map(Value::Number).ok_or_else(|| wanted(types))
 }

@@ -35,13 +35,7 @@
 mod arguments;
 mod coerce;
 mod compiled;
-mod number;
 mod schema;
-mod strict;
 
 pub use arguments::{Arguments, Complaint, InvalidArguments, as_seen};
-pub use number::{
-    MAX_DIGITS, decimal, decimal_of, decimal_of_text, exact_number, integral, number_of,
-};
 pub use schema::{InputSchema, JsonType, Property, UnusableSchema, default_fits};
-pub use strict::{Members, Strict, has_unique_members, is_strict};

@@ -8,6 +8,7 @@ use reqwest::{Url, redirect};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use wardgate_mcp::{Version, header, meta};
 
 /// Which MCP is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +22,8 @@ pub enum Era {
 impl Era {
     fn version(self) -> &'static str {
         match self {
-            Self::Modern => "2026-07-28",
-            Self::Legacy => "2025-11-25",
+            Self::Modern => Version::V2026_07_28.as_str(),
+            Self::Legacy => Version::NEWEST_LEGACY.as_str(),
         }
     }
 }
@@ -156,9 +157,9 @@ impl Client {
         ];
         let mut headers: HeaderMap = headers.into_iter().collect();
         let version = HeaderValue::from_static(era.version());
-        headers.insert("mcp-protocol-version", version);
+        headers.insert(header::PROTOCOL_VERSION, version);
         if era == Era::Modern {
-            headers.insert("mcp-method", HeaderValue::from_static("tools/call"));
+            headers.insert(header::METHOD, HeaderValue::from_static("tools/call"));
         }
         let http = reqwest::Client::builder()
             .redirect(redirect::Policy::none())
@@ -184,7 +185,7 @@ impl Client {
             .post(self.url.clone())
             .headers(self.headers.clone());
         if self.era == Era::Modern {
-            request = request.header("mcp-name", tool.name.as_str());
+            request = request.header(header::NAME, header::encode_value(&tool.name));
         }
         let response = request.body(self.body(id, tool)).send().await;
         let mut response = response.map_err(|error| Fault::Transport(why(&error)))?;
@@ -205,18 +206,18 @@ impl Client {
 
     fn body(&self, id: u64, tool: &Tool) -> String {
         let Tool { name, arguments } = tool;
-        let meta = match self.era {
+        let own_meta = match self.era {
             Era::Modern => json!({
-                "io.modelcontextprotocol/protocolVersion": self.era.version(),
-                "io.modelcontextprotocol/clientCapabilities": {},
-                "io.modelcontextprotocol/clientInfo": {
+                meta::PROTOCOL_VERSION: self.era.version(),
+                meta::CLIENT_CAPABILITIES: {},
+                meta::CLIENT_INFO: {
                     "name": "wardgate", "version": env!("CARGO_PKG_VERSION"),
                 },
             }),
             Era::Legacy => json!({}),
         };
         format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}","arguments":{arguments},"_meta":{meta}}}}}"#,
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}","arguments":{arguments},"_meta":{own_meta}}}}}"#,
         )
     }
 }

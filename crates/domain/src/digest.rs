@@ -25,6 +25,13 @@ impl Digest {
         Self(bytes)
     }
 
+    /// The digest of several texts, each behind its length, so that none can take from its neighbour.
+    pub fn of_texts(texts: &[&str]) -> Self {
+        let lengths: Vec<_> = texts.iter().map(|text| text.len().to_be_bytes()).collect();
+        let each = lengths.iter().zip(texts);
+        Self::of_parts(each.flat_map(|(length, text)| [length.as_slice(), text.as_bytes()]))
+    }
+
     /// A digest made elsewhere.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)

@@ -10,6 +10,7 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use wardgate_json::parse_object;
 
 /// Schemes that stay as they are.
 const KEPT: [&str; 2] = ["ui://", "skill://"];
@@ -72,18 +73,12 @@ pub fn app_pages(definition: &str) -> Vec<&RawValue> {
         #[serde(borrow, default, rename = "resourceUri")]
         uri: Option<&'a RawValue>,
     }
-    let meta = object::<Definition<'_>>(definition).and_then(|definition| definition.meta);
-    let Some(Meta { ui, flat }) = meta.and_then(|meta| object(meta.get())) else {
+    let meta = parse_object::<Definition<'_>>(definition).and_then(|definition| definition.meta);
+    let Some(Meta { ui, flat }) = meta.and_then(|meta| parse_object(meta.get())) else {
         return Vec::new();
     };
-    let page = ui.and_then(|ui| object::<Page<'_>>(ui.get())?.uri);
+    let page = ui.and_then(|ui| parse_object::<Page<'_>>(ui.get())?.uri);
     page.into_iter().chain(flat).collect()
-}
-
-/// An array would be read as an object's members in order.
-fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
-    let is_object = text.trim_ascii_start().starts_with('{');
-    serde_json::from_str(text).ok().filter(|_| is_object)
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use wardgate_concurrency::Config as Concurrency;
 use wardgate_domain::duration;
 use wardgate_edge::{AuthConfig, BodyLimits, ConnectionLimits, ListenerLimits};
+use wardgate_resilience::concurrency::Config as Concurrency;
 use wardgate_rpc::client::LONGEST_APPEND;
 use wardgate_store::DatabaseSettings;
 

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use wardgate_concurrency::Slot;
 use wardgate_domain::Caller;
 use wardgate_proto::common::v1::ErrorReason;
+use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::CallError;
 
 use crate::Gateway;
@@ -19,7 +19,7 @@ pub(crate) const NEIGHBOUR_PAUSE: Duration = Duration::from_secs(1);
 impl Gateway {
     /// A place for a request of `caller`, after a short wait at most, if the caller may make one more now.
     pub(crate) async fn enter(&self, caller: &Caller) -> Result<Slot, RpcError> {
-        let spent = self.request_budgets.spend(caller.person());
+        let spent = self.request_rates.take(caller.person(), self.request_rate);
         spent.map_err(RpcError::too_many_requests)?;
         self.wait_for_slot(caller).await
     }

@@ -1,4 +1,4 @@
-//! Changes to the text of a message that leave every other byte of it as it is.
+//! The result of an answer, and members put into its `_meta` that leave every other byte of it as it is.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,8 +8,9 @@ use std::ops::Range;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
+use wardgate_json::{present, range_of};
 
-use crate::mcp::{object, present};
+use crate::mcp::object;
 
 /// What is read of an answer.
 #[derive(Deserialize)]
@@ -22,29 +23,6 @@ impl<'a> Reply<'a> {
     pub(crate) fn read(message: &'a str) -> Option<Self> {
         object(message)
     }
-}
-
-/// `whole` with `new` in the place of `part`, which was read out of it by reference.
-pub(crate) fn replaced(whole: &str, part: &str, new: &str) -> String {
-    exchanged(whole, vec![(part, new.to_owned())])
-}
-
-/// The same of several parts, none of them within another.
-pub(crate) fn exchanged(whole: &str, parts: Vec<(&str, String)>) -> String {
-    let placed = parts
-        .into_iter()
-        .map(|(part, new)| (place(whole, part), new));
-    let mut placed: Vec<_> = placed.collect();
-    placed.sort_by_key(|(place, _)| place.start);
-    let mut text = String::with_capacity(whole.len());
-    let mut from = 0;
-    for (Range { start, end }, new) in placed {
-        text.push_str(&whole[from..start]);
-        text.push_str(&new);
-        from = end;
-    }
-    text.push_str(&whole[from..]);
-    text
 }
 
 /// The members of `_meta` that only the gateway writes begin so.
@@ -79,14 +57,14 @@ impl Inlet {
             Outline { metas: 2.., .. } => return Err(TwoMetas),
             Outline {
                 meta: Some(meta), ..
-            } if meta.get().starts_with('{') => Self::Into(place(message, meta.get())),
+            } if meta.get().starts_with('{') => Self::Into(range_of(message, meta.get())),
             Outline { meta: Some(_), .. } => Self::None,
             Outline {
                 last: Some(last), ..
-            } => Self::New(place(message, last.get()).end),
+            } => Self::New(range_of(message, last.get()).end),
             // An empty one.
             Outline { .. } => match Reply::read(message).and_then(|reply| reply.result) {
-                Some(result) => Self::New(place(message, result.get()).start + 1),
+                Some(result) => Self::New(range_of(message, result.get()).start + 1),
                 None => Self::None,
             },
         })
@@ -168,11 +146,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for Outline<'a> {
 
         deserializer.deserialize_map(Reader)
     }
-}
-
-fn place(whole: &str, part: &str) -> Range<usize> {
-    let start = part.as_ptr().addr() - whole.as_ptr().addr();
-    start..start + part.len()
 }
 
 #[cfg(test)]

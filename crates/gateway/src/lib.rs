@@ -18,7 +18,6 @@ mod answer_pace;
 mod asked;
 mod authority;
 mod call_tool;
-mod caller_budgets;
 mod catalogue;
 mod config;
 mod connect;
@@ -53,9 +52,10 @@ use std::time::Duration;
 use axum::Router;
 use tokio::sync::watch;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
-use wardgate_concurrency::Limiter;
 use wardgate_domain::{Ambient, Caller, Event, MemoryAccess, Outcome};
 use wardgate_edge::{Admission, Authenticator, Bound, Origins};
+use wardgate_resilience::concurrency::Limiter;
+use wardgate_resilience::{Rate, RateLimiter};
 use wardgate_rpc::client::{CallError, MemoryClient, PolicyClient, ToolRunnerClient};
 use wardgate_rpc::probes::Part;
 use wardgate_rpc::{Neighbour, Readiness, Shutdown};
@@ -67,7 +67,6 @@ pub use session::SessionKey;
 pub use store::LAYOUT;
 
 use authority::Authority;
-use caller_budgets::CallerBudgets;
 use catalogue::Catalogue;
 use connect::SignIn;
 use listen::{Changes, Conversations, Listeners, Places, Subscriptions};
@@ -139,7 +138,8 @@ pub struct Gateway {
     trail: Arc<Trail>,
     refusals: Arc<Refusals>,
     /// Requests that each caller may still make.
-    request_budgets: CallerBudgets,
+    request_rates: RateLimiter,
+    request_rate: Rate,
     /// Lets requests in, as many as can be worked on.
     limiter: Limiter,
     /// Calls under way, whether or not their client still waits.
@@ -229,7 +229,8 @@ impl Gateway {
             relay: Relay::new()?,
             _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),
             public_url,
-            request_budgets: CallerBudgets::per_minute(config.limits.requests_per_minute),
+            request_rates: RateLimiter::default(),
+            request_rate: Rate::per_minute(config.limits.requests_per_minute),
             config,
             origins,
             sign_in,

@@ -12,9 +12,9 @@ use metrics::counter;
 use wardgate_domain::{
     Ambient, CallFacts, Event, RefusalCount, Refusals as Window, Status, Timestamp, person,
 };
+use wardgate_resilience::{Rate, RateLimiter};
 use wardgate_telemetry::names;
 
-use crate::caller_budgets::CallerBudgets;
 use crate::trail::Trail;
 
 /// Kinds counted apart in one window; what comes on top is counted together.
@@ -30,14 +30,14 @@ const RECORDED_PER_MINUTE: u32 = 60;
 #[derive(Debug)]
 pub(crate) struct Refusals {
     counts: Mutex<Counts>,
-    record_budgets: CallerBudgets,
+    record_rates: RateLimiter,
 }
 
 impl Default for Refusals {
     fn default() -> Self {
         Self {
             counts: Mutex::default(),
-            record_budgets: CallerBudgets::per_minute(RECORDED_PER_MINUTE),
+            record_rates: RateLimiter::default(),
         }
     }
 }
@@ -79,7 +79,10 @@ impl Refusals {
             }
         };
         let caller = person(&call.tenant, &call.issuer, &call.subject);
-        let is_spent = self.record_budgets.spend(caller).is_err();
+        let is_spent = self
+            .record_rates
+            .take(caller, Rate::per_minute(RECORDED_PER_MINUTE))
+            .is_err();
         if is_spent {
             self.count(reason, &call.client_ip, &call.subject);
         }

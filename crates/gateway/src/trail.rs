@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::time::timeout;
-use wardgate_concurrency::Limiter;
 use wardgate_domain::{Ambient, Event, Receipt, Record};
+use wardgate_resilience::concurrency::Limiter;
 use wardgate_rpc::client::{AuditClient, CallError};
 use wardgate_rpc::{Neighbour, Readiness};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bigdecimal::BigDecimal;
 use serde::Deserialize;
 use serde_json::Value;
-use wardgate_arguments::{exact_number, number_of};
+use wardgate_json::{exact_number, number_of};
 
 use crate::{Redacted, Row};
 

@@ -10,7 +10,7 @@ use http::Response;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::watch;
 use tonic::body::Body;
-use wardgate_concurrency::Slot;
+use wardgate_resilience::concurrency::Slot;
 
 /// As an extension of a response: its stream lasts as long as the client likes, so that no end of the server waits
 /// for it.

@@ -2,7 +2,6 @@
 
 mod answer;
 mod balance;
-mod budget;
 mod ejection;
 mod pool;
 mod replica;

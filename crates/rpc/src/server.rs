@@ -15,8 +15,8 @@ use tonic::server::NamedService;
 use tonic::transport::{Server, ServerTlsConfig};
 use tonic_health::ServingStatus;
 use tower::Service as TowerService;
-use wardgate_concurrency::Limiter;
 use wardgate_domain::Ambient;
+use wardgate_resilience::concurrency::Limiter;
 
 use crate::access::Trust;
 use crate::aging::Aging;

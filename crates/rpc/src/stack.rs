@@ -12,7 +12,7 @@ use tonic::body::Body;
 use tonic::server::NamedService;
 use tower::Service;
 use tracing::Instrument;
-use wardgate_concurrency::Limiter;
+use wardgate_resilience::concurrency::Limiter;
 use wardgate_telemetry::trace_context;
 
 use crate::access::{self, Trust};

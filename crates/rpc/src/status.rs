@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use tonic::metadata::MetadataValue;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
-use wardgate_concurrency::Refused;
 use wardgate_domain::InvalidMessage;
 use wardgate_proto::common::v1::ErrorReason;
+use wardgate_resilience::concurrency::Refused;
 
 /// The domain of every reason, as `google.rpc.ErrorInfo` wants one.
 const DOMAIN: &str = "wardgate.dev";

@@ -17,7 +17,6 @@ use hyper_util::rt::TokioIo;
 use tokio::sync::{oneshot, watch};
 use tonic::transport::{Endpoint, Server, Uri};
 use tonic::{Request, Response, Status};
-use wardgate_concurrency::{Config, Limiter};
 use wardgate_domain::{
     Ambient, BearerToken, Caller, CallerClaims, Decision, DecisionId, DenialReason, Digest,
     OfferKind, Timestamp, ToolFacts, Verdict,
@@ -26,6 +25,7 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
 use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicyServiceServer};
+use wardgate_resilience::concurrency::{Config, Limiter};
 use wardgate_rpc::client::PolicyClient;
 use wardgate_rpc::server::{Bound, ListenConfig};
 use wardgate_rpc::{Link, Peer, Readiness, Service, ServiceError, Shutdown, link, status};

@@ -4,8 +4,9 @@ use reqwest::StatusCode;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use wardgate_json::parse_object;
 
-use crate::message::{Id, object};
+use crate::message::Id;
 
 /// A message that is no JSON.
 const PARSE_ERROR: i64 = -32700;
@@ -107,7 +108,7 @@ fn described(reason: &RawValue, advice: Option<&str>) -> String {
         code,
         message,
         data,
-    }) = object(reason.get())
+    }) = parse_object(reason.get())
     else {
         return error(INTERNAL_ERROR, advice);
     };

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use wardgate_json::parse_object;
 
 /// The id of a request as JSON text, the same however a string is spelt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -120,7 +121,7 @@ struct Meta<'a> {
 
 impl Message {
     fn read(text: &str) -> Option<Self> {
-        let envelope: Envelope<'_> = object(text)?;
+        let envelope: Envelope<'_> = parse_object(text)?;
         let id = envelope.id.and_then(Id::of);
         let Some(method) = envelope.method else {
             let is_response = envelope.result.is_some() || envelope.error.is_some();
@@ -131,7 +132,7 @@ impl Message {
         };
         let params = envelope.params.map(RawValue::get);
         // What is wrong with them the gateway says.
-        let params: Params<'_> = params.and_then(object).unwrap_or_default();
+        let params: Params<'_> = params.and_then(parse_object).unwrap_or_default();
         let Some(id) = id else {
             let cancels = params
                 .request_id
@@ -143,7 +144,7 @@ impl Message {
         };
         let meta: Meta<'_> = params
             .meta
-            .and_then(|meta| object(meta.get()))
+            .and_then(|meta| parse_object(meta.get()))
             .unwrap_or_default();
         let subject = match method.as_str() {
             "tools/call" | "prompts/get" => params.name,
@@ -160,12 +161,6 @@ impl Message {
             method,
         }))
     }
-}
-
-/// The object that `text` is: for a struct serde would take an array as well.
-pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
-    let is_object = text.trim_start().starts_with('{');
-    serde_json::from_str(text).ok().filter(|_| is_object)
 }
 
 fn text_of(raw: &RawValue) -> Option<String> {

@@ -7,8 +7,7 @@ use reqwest::header::{HeaderMap, HeaderName};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-
-use crate::headers::value;
+use wardgate_mcp::header::encode_value;
 
 /// Tools whose arguments are remembered.
 const MOST: usize = 4_096;
@@ -78,7 +77,7 @@ impl Repeated {
                 Some(plain @ (Value::Bool(_) | Value::Number(_))) => plain.to_string(),
                 _ => continue,
             };
-            headers.insert(mark.header.clone(), value(&text));
+            headers.insert(mark.header.clone(), encode_value(&text));
         }
     }
 }

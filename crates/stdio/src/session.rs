@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use reqwest::header::{HeaderMap, HeaderValue};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
-
-use crate::headers;
-use crate::message::object;
+use wardgate_json::parse_object;
+use wardgate_mcp::header;
 
 pub(crate) const SESSION: &str = "mcp-session-id";
 
@@ -38,7 +37,7 @@ struct Initialized {
 impl Session {
     /// The session that `answer`, with these headers, opens; none when it is an error.
     pub(crate) fn opened(answer: &[u8], headers: &HeaderMap) -> Option<Self> {
-        let Answer { result } = object(std::str::from_utf8(answer).ok()?)?;
+        let Answer { result } = parse_object(std::str::from_utf8(answer).ok()?)?;
         let id = headers.get(SESSION).cloned().map(|mut id| {
             id.set_sensitive(true);
             id
@@ -55,7 +54,10 @@ impl Session {
     pub(crate) fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         if *self.version >= *HEADER_SINCE {
-            headers.insert(headers::VERSION, headers::value(&self.version));
+            headers.insert(
+                header::PROTOCOL_VERSION,
+                header::encode_value(&self.version),
+            );
         }
         if let Some(id) = &self.id {
             headers.insert(SESSION, id.clone());

@@ -18,6 +18,7 @@
 
 mod app;
 mod client;
+mod clock;
 mod process;
 mod separate;
 mod stdio;
@@ -26,6 +27,7 @@ mod until;
 
 pub use app::TestApp;
 pub use client::{Client, Reply};
+pub use clock::TestClock;
 pub use process::{Ended, Process, PythonServer, run};
 pub use separate::Separate;
 pub use stdio::StdioClient;

@@ -29,7 +29,6 @@ use wardgate_telemetry::names;
 
 use crate::Error;
 use crate::compiled::CompiledPermit;
-use crate::digest;
 use crate::execution_log::execution_facts;
 use crate::executor::{
     Audience, Executor, ExecutorError, Invocation, Kept, Output, Said, UnchangedResult,
@@ -38,9 +37,9 @@ use crate::failure::{FailedCall, Failure, Ran};
 use crate::interaction::{Interaction, Talk, Waits};
 use crate::kept_results::{self, KeptResults};
 use crate::loaded::{Loaded, RunnableTool, Shared};
-use crate::mcp::{RpcError, Standing};
-use crate::resilience::{Attempt, Failed, GuardError, GuardedCall};
 use crate::result::{self, Handle, Stopwatch, Whole};
+use wardgate_mcp_client::{RpcError, Standing};
+use wardgate_resilience::{Attempt, Failed, GuardError, GuardedCall};
 
 /// The column whose class governs the words an upstream fails in.
 pub(crate) const ERROR: &str = "error";
@@ -214,7 +213,7 @@ impl AdmittedCall {
             self.caller.tenant().to_owned()
         };
         let [definition, policy, shown] = self.terms();
-        digest::of_texts(&[&definition, &policy, &shown, &sorted(arguments), &who])
+        Digest::of_texts(&[&definition, &policy, &shown, &sorted(arguments), &who])
     }
 
     /// What decides how much of a result may be seen: definition, policies, rows and columns.

@@ -15,11 +15,11 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 
 use crate::Error;
-use crate::egress::{AuthError, ConnectError, Grant, PerUser, Return, Wish};
 use crate::loaded::Loaded;
 use crate::store::Store;
-use crate::store::connections::{Connection, Person};
+use crate::store::connections::Connection;
 use crate::switchboard::Switchboard;
+use wardgate_egress::{AuthError, ConnectError, Grant, PerUser, Person, Return, Wish};
 
 /// Longest text of a request, in bytes.
 const MAX_TEXT: usize = 4_096;

@@ -6,9 +6,9 @@ use wardgate_domain::duration;
 use wardgate_proto::toolrunner::v1 as pb;
 
 use crate::executor::{ExecutorError, TimeLimit};
-use crate::resilience::{GuardError, Limit, LimitReached};
 use crate::result;
 use crate::store::keyed::Begun;
+use wardgate_resilience::{GuardError, Limit, LimitReached};
 
 /// What is said of a call in its failure.
 #[derive(Debug, Clone, Copy, Default)]

@@ -13,32 +13,25 @@
 mod call;
 mod catalogue;
 mod closing;
-mod command;
 mod compiled;
 mod config;
 mod connections;
 mod content;
-mod digest;
-mod egress;
 mod error;
 mod execution_log;
 mod executor;
 mod failure;
 mod files;
 mod following;
-mod grpc;
-pub mod import;
 mod imported;
 mod interaction;
 mod kept_results;
 mod loaded;
-mod mcp;
 mod pins;
 mod platform;
 mod pushdown;
 mod relay;
 mod replicas;
-mod resilience;
 mod result;
 mod row_rule;
 mod service;
@@ -46,18 +39,21 @@ mod sql;
 mod store;
 mod switchboard;
 
-pub use catalogue::{Catalogue, Fault, Tool, Toolset};
+pub use catalogue::{
+    BadStatement, Catalogue, Dialect, Fault, Tool, Toolset, is_identifier, name_placeholders,
+};
 pub use closing::Closing;
-pub use command::{LAUNCH, launch};
 pub use config::Config;
 pub use error::Error;
 pub use imported::{NotApproved, Review, ReviewedUpstream, Selection};
-pub use pins::{Change, Definition, Diff, Finding, Grade, Judged, JudgedTool, Kind};
+pub use pins::{Change, Diff, Finding, Grade, Judged, JudgedTool, Kind};
 pub use relay::NotCarried;
 pub use replicas::Dial;
 pub use row_rule::RowRuleError;
 pub use service::{Links, check, service};
+pub use sql::postgres_reader;
 pub use store::{LAYOUT, SealingKey, StoreError};
+pub use wardgate_mcp_client::Definition;
 
 /// The JSON Schema of `tools.yaml`.
 pub const TOOLS_SCHEMA: &str = include_str!("../../../deploy/tools.schema.json");

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
-use wardgate_arguments::integral;
 use wardgate_domain::{
     Ambient, ColumnClass, Digest, OfferKind, PermitVerifier, RequiredCapabilities, SwitchKind,
     SwitchTarget, ToolSwitches,
 };
+use wardgate_json::integral;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::{PseudonymKey, Row};
 use wardgate_rpc::client::MemoryClient;
@@ -19,18 +19,18 @@ use wardgate_rpc::client::MemoryClient;
 use crate::catalogue::{Catalogue, MaxRows, Offers, Tool, Toolset};
 use crate::compiled::CompiledPermits;
 use crate::content::{Contents, Following};
-use crate::egress::PerUser;
 use crate::execution_log::ExecutionLog;
 use crate::executor::{Beyond, Caps, Executor, Sources};
 use crate::interaction::Parking;
-use crate::mcp::{Eras, Upstream};
 use crate::platform::{KnownTool, Overview, Platform};
 use crate::relay::RelayPlaces;
 use crate::replicas::Replicas;
-use crate::resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
 use crate::store::Store;
 use crate::switchboard::Switches;
 use crate::{Config, Error};
+use wardgate_egress::PerUser;
+use wardgate_mcp_client::{Eras, Upstream};
+use wardgate_resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
 
 /// A tool and all that one call of it needs.
 pub(crate) struct RunnableTool {
@@ -161,7 +161,7 @@ impl Shared {
             replicas: Arc::new(Replicas::new(config.advertise.clone(), None)),
             ambient,
             platform: Arc::new(Platform::new()),
-            rates: Arc::new(RateLimiter::new()),
+            rates: Arc::new(RateLimiter::default()),
             results: Arc::new(results),
             relays: Arc::new(RelayPlaces::new()),
             following: Arc::new(Following::new()),

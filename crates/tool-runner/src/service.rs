@@ -37,12 +37,12 @@ use crate::execution_log::{ExecutionLog, held_until};
 use crate::files::Files;
 use crate::imported::{Importer, check_lock};
 use crate::loaded::{Keys, Loaded, Shared};
-use crate::mcp::Upstream;
 use crate::relay::{self, AdmittedRelay, RelayCall};
 use crate::replicas::{self, Dial, Replicas};
 use crate::store::{SealingKey, Store};
 use crate::switchboard::{Switchboard, Switches};
 use crate::{Config, Error};
+use wardgate_mcp_client::Upstream;
 
 /// What the service calls.
 pub struct Links {

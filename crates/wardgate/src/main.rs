@@ -38,10 +38,10 @@ fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     if words
         .next()
-        .is_some_and(|word| word == wardgate_tool_runner::LAUNCH)
+        .is_some_and(|word| word == wardgate_sandbox::LAUNCH)
     {
         // Started by the tool-runner for a program of a tool, whose words are no options of ours.
-        return wardgate_tool_runner::launch(words);
+        return wardgate_sandbox::launch(words);
     }
     let Cli { command } = Cli::parse();
     match run(command) {

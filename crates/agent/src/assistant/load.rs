@@ -17,7 +17,7 @@ use super::variables::Variables;
 use super::{Assistant, Assistants, Check, Guardrail, ModelChoice, NotConfigured};
 use crate::Error;
 use crate::seam::ModelClient;
-use crate::text_calls::{CallSyntax, Family};
+use wardgate_tool_call_parser::{CallSyntax, Family};
 
 /// Opens a provider by its name and settings. The error says what is wrong with them.
 pub(crate) type OpenProvider =

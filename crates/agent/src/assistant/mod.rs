@@ -21,7 +21,7 @@ pub(crate) use settings::{Answer, Approval, Calls, Context, Limits, Tools};
 
 use crate::request::Model;
 use crate::seam::ModelClient;
-use crate::text_calls::CallSyntax;
+use wardgate_tool_call_parser::CallSyntax;
 
 /// All of them, in the order of their files.
 #[derive(Debug, Default)]

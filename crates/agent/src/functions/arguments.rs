@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use wardgate_arguments::{Arguments, InputSchema, InvalidArguments};
 
-use crate::text_calls::mended;
+use wardgate_tool_call_parser::mended;
 
 /// Reads `text` as the tool-runner will, so that the model hears at once what does not fit. What is not quite JSON is
 /// mended where it can have one meaning only; nothing is made up.

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use crate::model::{Function, FunctionCall};
-use crate::text_calls::{CallSyntax, Extractor, Piece, mentioned};
+use wardgate_tool_call_parser::{CallSyntax, Extractor, Piece, mentioned};
 
 use super::context::Said;
 

@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::model::{
     FinishReason, Function, FunctionCall, ModelError, ModelEvent, ModelStream, TokenUsage,
 };
-use crate::text_calls::{CallSyntax, Extractor, Piece, UnreadableCall, mentioned};
+use wardgate_tool_call_parser::{CallSyntax, Extractor, Piece, UnreadableCall, mentioned};
 
 use super::failure::Failure;
 use super::recited::Data;

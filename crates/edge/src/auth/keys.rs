@@ -7,9 +7,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
-use serde_json::Value;
-
-use super::strict_json;
+use serde_json::{Map, Value};
+use wardgate_json::{ScanError, parse_strict};
 
 /// More keys than any issuer publishes; a bound for the search.
 const MAX_KEYS: usize = 256;
@@ -44,6 +43,9 @@ pub enum KeySetError {
     /// It is not a JSON Web Key Set.
     #[error("it is not a JSON Web Key Set: {0}")]
     NotAKeySet(#[from] serde_json::Error),
+    /// Readers could take it for different ones.
+    #[error("it is not a JSON Web Key Set: {0}")]
+    NotStrict(#[from] ScanError),
     /// It holds a symmetric key.
     #[error("it holds a symmetric key (`kty` is `oct`); publish only public keys")]
     SymmetricKey,
@@ -156,7 +158,8 @@ impl KeySet {
     /// Reads a JSON Web Key Set. Keys for other uses and of other kinds are passed over, as RFC 7517 §5
     /// asks; a secret in what is meant to be public is an error.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, KeySetError> {
-        let document: JwkSet = serde_json::from_value(Value::Object(strict_json::object(bytes)?))?;
+        let members: Map<String, Value> = serde_json::from_value(parse_strict(bytes)?)?;
+        let document: JwkSet = serde_json::from_value(Value::Object(members))?;
         if document.keys.len() > MAX_KEYS {
             return Err(KeySetError::TooManyKeys);
         }
@@ -372,18 +375,15 @@ mod tests {
     fn a_set_that_reads_two_ways_is_refused() {
         let twice = [TestKey::ed25519().jwk("a"), TestKey::p256().jwk("a")];
         assert!(matches!(set(&twice), Err(KeySetError::DuplicateKeyId(id)) if id == "a"));
-        for text in [
-            r#"{"keys": [], "keys": []}"#,
-            r#"{"keys": {}}"#,
-            "{}",
-            "[]",
-            "<html>",
-            "",
-        ] {
+        assert!(matches!(
+            KeySet::parse(br#"{"keys": [], "keys": []}"#),
+            Err(KeySetError::NotStrict(_))
+        ));
+        for text in [r#"{"keys": {}}"#, "{}", "[]", "<html>", ""] {
             assert!(
                 matches!(
                     KeySet::parse(text.as_bytes()),
-                    Err(KeySetError::NotAKeySet(_))
+                    Err(KeySetError::NotAKeySet(_) | KeySetError::NotStrict(_))
                 ),
                 "{text}"
             );

@@ -22,7 +22,6 @@ mod keys;
 mod refusal;
 mod scopes;
 mod source;
-mod strict_json;
 mod token;
 
 #[cfg(test)]

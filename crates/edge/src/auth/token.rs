@@ -3,9 +3,10 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
+use wardgate_json::parse_strict;
 
 use super::keys::{Key, SigningAlgorithm};
-use super::{TokenRefusal, TokenType, strict_json};
+use super::{TokenRefusal, TokenType};
 
 /// Header parameters that bring or locate a key, or change what the parts mean (RFC 7515 §4.1, RFC 7516 §4.1,
 /// RFC 7797 §3). Keys come from the configured issuer alone.
@@ -112,8 +113,13 @@ fn decode(part: &str) -> Result<Vec<u8>, TokenRefusal> {
         .map_err(|_| TokenRefusal::TokenMalformed)
 }
 
+/// RFC 7519 §4 leaves the choice between refusing a claim given twice and keeping the last; another reader of the same
+/// token may keep the first, so it is refused.
 fn object(part: &str) -> Result<Map<String, Value>, TokenRefusal> {
-    strict_json::object(&decode(part)?).map_err(|_| TokenRefusal::TokenMalformed)
+    match parse_strict(&decode(part)?) {
+        Ok(Value::Object(members)) => Ok(members),
+        Ok(_) | Err(_) => Err(TokenRefusal::TokenMalformed),
+    }
 }
 
 fn text(parameters: &mut Map<String, Value>, name: &str) -> Result<Option<String>, TokenRefusal> {

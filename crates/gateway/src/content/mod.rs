@@ -23,8 +23,8 @@ mod wish;
 
 use std::sync::Arc;
 
-use wardgate_concurrency::Slot;
 use wardgate_domain::{MemoryMethod, OfferKind};
+use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::Skills;
 
 pub(crate) use self::wish::PackedWish;

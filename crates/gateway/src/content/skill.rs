@@ -7,11 +7,11 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use wardgate_domain::{Caller, ColumnTier, ToolFacts, source_uri};
+use wardgate_json::replace_part;
 
 use super::reader::{self, Reader};
 use crate::Gateway;
 use crate::authority::Grant;
-use crate::edit::replaced;
 use crate::mcp::{object, text_of};
 use crate::reply::RpcError;
 use crate::session::Purpose;
@@ -63,7 +63,7 @@ pub(super) async fn shown(reader: &Reader<'_>, entry: String) -> Result<String, 
     if kept.len() == files.len() {
         return Ok(entry);
     }
-    Ok(replaced(&entry, resources.get(), &list(&kept)))
+    Ok(replace_part(&entry, resources.get(), &list(&kept)))
 }
 
 /// The result of `skills/get`, the same of the skill in it.
@@ -75,7 +75,7 @@ pub(super) async fn got(reader: &Reader<'_>, result: String) -> Result<String, R
     }
     let Got { skill } = object(&result).ok_or_else(RpcError::not_decided)?;
     let shown = self::shown(reader, skill.get().to_owned()).await?;
-    Ok(replaced(&result, skill.get(), &shown))
+    Ok(replace_part(&result, skill.get(), &shown))
 }
 
 /// The result of `resources/directory/read`, with what of it may be read. It goes on at a place for this caller alone.

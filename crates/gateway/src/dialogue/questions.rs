@@ -10,9 +10,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_domain::Ambient;
+use wardgate_json::replace_part;
 
 use super::elicitation;
-use crate::edit::replaced;
 use crate::mcp::{Version, object};
 
 /// Requests of one round.
@@ -175,7 +175,7 @@ fn one(
             let text: String = serde_json::from_str(message).map_err(|_| Malformed)?;
             let labelled = label.map(|label| Value::from(format!("[{label}] {text}")).to_string());
             let request = match labelled {
-                Some(labelled) => replaced(request, message, &labelled),
+                Some(labelled) => replace_part(request, message, &labelled),
                 None => request.to_owned(),
             };
             if version.is_modern() {

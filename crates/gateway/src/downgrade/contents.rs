@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
+use wardgate_json::replace_parts;
 
-use crate::edit::exchanged;
 use crate::mcp::{Version, object};
 
 /// What is read of one content.
@@ -76,7 +76,7 @@ pub(crate) fn given(result: &str, version: Version) -> Cow<'_, str> {
     if edits.is_empty() {
         return result.into();
     }
-    exchanged(result, edits).into()
+    replace_parts(result, edits).into()
 }
 
 /// Blocks of content, a JSON array.
@@ -95,7 +95,7 @@ fn in_version(contents: &str, version: Version) -> Cow<'_, str> {
     if edits.is_empty() {
         return contents.into();
     }
-    exchanged(contents, edits).into()
+    replace_parts(contents, edits).into()
 }
 
 /// Most of what is given holds nothing new, and need not be read for it.

@@ -7,6 +7,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+use wardgate_json::{parse_object, present};
 use wardgate_telemetry::names;
 
 use crate::reply::RpcError;
@@ -188,13 +189,6 @@ fn is_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Err
     IgnoredAny::deserialize(deserializer).map(|_| true)
 }
 
-/// Tells an explicit `null` from an absent member.
-pub(crate) fn present<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
-}
-
 impl<'a> Message<'a> {
     /// Reads a scanned body. On an error the id comes along when it is usable, so that the answer can
     /// carry it.
@@ -243,12 +237,10 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The object that `text` is. For a struct serde would take an array as well, item by item, and a call
-/// could hide from whoever looks for its members by name. Whatever is read of a message is read here.
+/// The object that `text` is. Whatever is read of a message is read here.
 pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     tracing::trace!({ names::JSON_READ } = text.len());
-    let is_object = text.trim_ascii_start().starts_with('{');
-    serde_json::from_str(text).ok().filter(|_| is_object)
+    parse_object(text)
 }
 
 /// The id, as written, of the request that `text` cancels.

@@ -5,6 +5,8 @@
 //! of the older version its session agreed on, or its header names. A session travels with its client, so any replica
 //! can answer any request.
 
+use wardgate_json::scan;
+
 pub(crate) mod caching;
 mod discover;
 mod envelope;
@@ -14,8 +16,6 @@ mod instructions;
 mod list_tools;
 mod meta;
 mod repeated;
-mod scan;
-mod version;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,8 +24,8 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use metrics::{counter, histogram};
 use serde_json::value::RawValue;
-use wardgate_concurrency::Slot;
 use wardgate_domain::{Caller, Digest, MemoryMethod};
+use wardgate_resilience::concurrency::Slot;
 use wardgate_telemetry::names;
 
 use crate::Gateway;
@@ -45,14 +45,13 @@ use crate::view::View;
 
 pub(crate) use self::discover::inner;
 pub(crate) use self::envelope::{
-    Message, Request, Response, cancelled, object, present, spelt_alike, text_of,
+    Message, Request, Response, cancelled, object, spelt_alike, text_of,
 };
 pub(crate) use self::initialize::negotiate_on_stream;
 pub(crate) use self::list_tools::MISSING_UPSTREAMS;
 pub(crate) use self::meta::Meta;
 pub(crate) use self::repeated::{Repeated, check as check_repeated};
-pub(crate) use self::scan::scan;
-pub(crate) use self::version::Version;
+pub(crate) use wardgate_mcp::Version;
 
 /// Messages one batch may hold.
 pub(crate) const BATCH: usize = 50;
@@ -267,7 +266,7 @@ pub(crate) fn named_version(headers: &HeaderMap) -> Result<Option<Version>, RpcE
     let named = named.to_str().unwrap_or_default();
     match named.parse() {
         Ok(version) => Ok(Some(version)),
-        Err(()) => Err(RpcError::unsupported_version(named, false)),
+        Err(_) => Err(RpcError::unsupported_version(named, false)),
     }
 }
 

@@ -27,11 +27,12 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 use tracing::Instrument;
 use wardgate_domain::{Caller, Digest};
+use wardgate_json::scan;
 
 use crate::Gateway;
 use crate::content;
 use crate::listen::{Listens, Script};
-use crate::mcp::{self, Post, cancelled, scan};
+use crate::mcp::{self, Post, cancelled};
 use crate::reply::{Answer, RpcError};
 use crate::scopes::Access;
 use crate::session::Purpose;

@@ -24,11 +24,11 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::time::sleep;
 use tracing::{Instrument, Span};
-use wardgate_concurrency::{Epilogue, Slot};
 use wardgate_domain::{
     CallFacts, CallId, Caller, Digest, Event, NOT_A_NAME, Outcome, Status, ToolName,
 };
 use wardgate_proto::common::v1::ErrorReason;
+use wardgate_resilience::concurrency::{Epilogue, Slot};
 use wardgate_rpc::client::{CallError, InputRequired, ResultFacts, Resumption};
 use wardgate_telemetry::{names, trace_context};
 

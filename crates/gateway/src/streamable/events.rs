@@ -11,7 +11,6 @@ use wardgate_domain::Caller;
 use super::Session;
 use crate::Gateway;
 use crate::dialogue::event;
-use crate::mcp::Version;
 use crate::reply::RpcError;
 use crate::session::Purpose;
 use crate::store::StreamId;
@@ -177,12 +176,4 @@ fn within(session: &Session, stream: StreamId, position: i64) -> String {
 /// The event that a stream begins with.
 pub(super) fn primer(id: &str) -> Bytes {
     event(Some(id), Some(RETRY), "")
-}
-
-impl Version {
-    /// A stream begins with an id to come back with, so that it can be resumed before it said anything
-    /// (from 2025-11-25; clients before that take no event without a message).
-    pub(super) fn primes_streams(self) -> bool {
-        self >= Self::V2025_11_25
-    }
 }

@@ -132,7 +132,7 @@ pub(crate) async fn enter(
     let agreed: Version = sealed
         .version
         .parse()
-        .map_err(|()| RpcError::unknown_session())?;
+        .map_err(|_| RpcError::unknown_session())?;
     // A store that is away ends no session: what the id says of itself is enough.
     let visited = gateway.store().visit_session(id, caller.person()).await;
     let held = visited.unwrap_or(Some(Held { log_level: None }));

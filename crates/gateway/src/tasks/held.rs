@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_domain::{Caller, Digest};
+use wardgate_json::replace_part;
 use wardgate_rpc::client::{ResultFacts, Task};
 
 use crate::Gateway;
 use crate::asked::{Asked, Away};
 use crate::call_tool::ToolCall;
-use crate::edit::replaced;
 use crate::mcp::{Post, inner, object};
 use crate::reply::{Answer, call_meta};
 use crate::session::Purpose;
@@ -141,7 +141,7 @@ fn no_longer(about: &str, longest: Duration) -> String {
     let ttl = object::<Lives<'_>>(about).map(|lives| lives.ttl.get());
     match ttl {
         Some(ttl) if !ttl.parse().is_ok_and(|ttl: u128| ttl <= longest) => {
-            replaced(about, ttl, &longest.to_string())
+            replace_part(about, ttl, &longest.to_string())
         }
         _ => about.to_owned(),
     }

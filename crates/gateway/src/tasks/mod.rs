@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use wardgate_concurrency::Slot;
+use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::TaskStep;
 
 use crate::Gateway;

@@ -19,6 +19,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use wardgate_json::scan;
 use wardgate_rpc::client::{RelayContent, RelayHead};
 
 use super::answer::{self, SESSION};
@@ -27,7 +28,7 @@ use crate::Gateway;
 use crate::answer_pace;
 use crate::catalogue::Source;
 use crate::dialogue::{self, Out};
-use crate::mcp::{BATCH, named_version, scan};
+use crate::mcp::{BATCH, named_version};
 use crate::reply::{Answer, RpcError};
 
 /// Bytes of answers that are held back for one array.

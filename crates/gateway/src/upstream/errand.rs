@@ -7,13 +7,14 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wardgate_domain::AgentRefusal;
+use wardgate_json::scan;
 use wardgate_rpc::client::Exchange;
 
 use super::handles::{self, Task, Used};
 use super::{Knock, Visit};
 use crate::Gateway;
 use crate::asked::Asked;
-use crate::mcp::{Message, Meta, Request, Version, named_version, object, scan, text_of};
+use crate::mcp::{Message, Meta, Request, Version, named_version, object, text_of};
 use crate::reply::RpcError;
 use crate::session::Purpose;
 

@@ -10,12 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_domain::{Digest, Status};
+use wardgate_json::replace_parts;
 
 use super::Visit;
 use super::errand::Subject;
 use crate::Gateway;
 use crate::asked::Asked;
-use crate::edit::{Reply, exchanged};
+use crate::edit::Reply;
 use crate::mcp::{Request, object, text_of};
 use crate::reply::RpcError;
 use crate::session::Purpose;
@@ -179,7 +180,7 @@ pub(super) fn opened(
         }
     }
     Ok(Opened {
-        message: (!new.is_empty()).then(|| exchanged(text, new)),
+        message: (!new.is_empty()).then(|| replace_parts(text, new)),
         tasks,
         used,
     })
@@ -204,7 +205,7 @@ pub(super) fn related(gateway: &Gateway, visit: &Visit, text: &str) -> Option<St
         .sealer()
         .open(Purpose::Task, caller, &visit.source, &sealed)?;
     let own = Value::from(task.own).to_string();
-    Some(exchanged(text, vec![(related.get(), own)]))
+    Some(replace_parts(text, vec![(related.get(), own)]))
 }
 
 /// What an upstream says of itself, without the list of tasks: to it all callers are the gateway, and the list would
@@ -231,7 +232,7 @@ pub(super) fn without_list(message: String) -> String {
     };
     members.remove("list");
     match serde_json::to_string(&members) {
-        Ok(kept) => exchanged(&message, vec![(tasks.get(), kept)]),
+        Ok(kept) => replace_parts(&message, vec![(tasks.get(), kept)]),
         Err(_) => message,
     }
 }
@@ -311,7 +312,7 @@ pub(super) fn sealed(
     Ok(if new.is_empty() {
         message
     } else {
-        exchanged(&message, new)
+        replace_parts(&message, new)
     })
 }
 

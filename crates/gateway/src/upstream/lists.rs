@@ -7,14 +7,15 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use wardgate_domain::{OfferKind, ToolName};
+use wardgate_json::{replace_part, scan};
 
 use super::Visit;
 use super::errand::List;
 use super::right::{NoRight, Right};
 use crate::Gateway;
 use crate::catalogue::Source;
-use crate::edit::{Reply, replaced};
-use crate::mcp::{object, scan, text_of};
+use crate::edit::Reply;
+use crate::mcp::{object, text_of};
 use crate::reply::RpcError;
 use crate::view::View;
 
@@ -78,7 +79,7 @@ pub(super) async fn filtered(
         return Ok(message);
     }
     let kept: Vec<&str> = kept.into_iter().map(|entry| entry.get()).collect();
-    Ok(replaced(
+    Ok(replace_part(
         &message,
         entries,
         &format!("[{}]", kept.join(",")),

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use tokio::time::{Sleep, sleep};
 use tracing::Instrument;
-use wardgate_concurrency::{Epilogue, Slot};
 use wardgate_domain::{CallFacts, CallId, Event, OfferKind, Status, ToolFacts};
 use wardgate_proto::common::v1::ErrorReason;
+use wardgate_resilience::concurrency::{Epilogue, Slot};
 use wardgate_rpc::client::{
     CallError, Exchange, Relay, RelayContent, RelayEvent, RelayHead, Relayed,
 };

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use wardgate_domain::source_uri;
+use wardgate_json::replace_parts;
 
-use crate::edit::exchanged;
 use crate::mcp::{object, text_of};
 
 /// A block of content: a link to a resource, or a resource that stands in it.
@@ -117,5 +117,5 @@ fn own<'t>(source: &str, text: &'t str, uris: impl Iterator<Item = &'t RawValue>
     if edits.is_empty() {
         return text.into();
     }
-    exchanged(text, edits).into()
+    replace_parts(text, edits).into()
 }

@@ -15,6 +15,7 @@ use metrics::counter;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::body::Body;
+use tower::retry::budget::{Budget, TpsBudget};
 use tower::{Service, ServiceExt};
 use wardgate_domain::Ambient;
 use wardgate_proto::common::v1::ErrorReason;
@@ -22,7 +23,6 @@ use wardgate_telemetry::names;
 
 use super::SILENT;
 use super::answer::{self, Outcome, Pushback};
-use super::budget::Budget;
 use super::pool::Pool;
 use super::replica::Taken;
 use crate::methods::{self, Answer, Repeat, Repeatable};
@@ -41,7 +41,8 @@ const BACK_OFF: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone)]
 pub(super) struct Balanced {
     pool: Arc<Pool>,
-    budget: Arc<Budget>,
+    /// A fifth of the calls of the last ten seconds, and a hundred in ten seconds besides.
+    retry_budget: Arc<TpsBudget>,
     ambient: Ambient,
     /// Whoever holds one of these keeps the pool going.
     _alive: watch::Receiver<Readiness>,
@@ -55,7 +56,7 @@ impl Balanced {
     ) -> Self {
         Self {
             pool,
-            budget: Arc::new(Budget::new()),
+            retry_budget: Arc::default(),
             ambient,
             _alive: alive,
         }
@@ -84,7 +85,7 @@ impl Balanced {
             message,
             deadline,
         };
-        self.budget.pay();
+        self.retry_budget.deposit();
         let attempts = self.attempts(&call);
         let answered = match deadline {
             Some(deadline) => timeout_at(deadline, attempts).await,
@@ -139,7 +140,7 @@ impl Balanced {
             {
                 return refusal;
             }
-            if !self.budget.spend() {
+            if !self.retry_budget.withdraw() {
                 self.count("over_budget");
                 return refusal;
             }
@@ -191,7 +192,7 @@ impl Balanced {
 
     /// Whether a call that this replica has not answered is made once more elsewhere.
     fn gives_up(&self, taken: &Taken) -> bool {
-        self.pool.has_another(taken.address()) && self.budget.spend()
+        self.pool.has_another(taken.address()) && self.retry_budget.withdraw()
     }
 
     /// A random time, so that those that failed together do not come back together.

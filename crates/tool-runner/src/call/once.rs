@@ -12,7 +12,6 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_telemetry::names;
 
 use super::{AdmittedCall, End, Ended, sorted};
-use crate::digest;
 use crate::executor::Said;
 use crate::failure::{Failure, Ran};
 use crate::loaded::Shared;
@@ -40,7 +39,7 @@ impl AdmittedCall {
             tool: tool.tool.facts().name.as_str(),
             key,
             arguments: Digest::of(sorted(arguments).as_bytes()),
-            terms: digest::of_texts(&self.terms().each_ref().map(String::as_str)),
+            terms: Digest::of_texts(&self.terms().each_ref().map(String::as_str)),
             deadline: now.plus(tool.time_limit),
         };
         let resumption = self

@@ -7,7 +7,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 use super::{AdmittedCall, ERROR, End, Ended};
 use crate::failure::Ran;
 use crate::interaction::{Interaction, LookedAfter};
-use crate::mcp::{RpcError, Standing};
+use wardgate_mcp_client::{RpcError, Standing};
 
 impl AdmittedCall {
     /// Whether it is about a task that an earlier call became.

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use super::fault::{Faults, Fields};
 use super::yaml::Node;
-use crate::resilience::{BreakerSettings, LimitSettings, ParseRateError, RetrySettings};
+use wardgate_resilience::{BreakerSettings, LimitSettings, ParseRateError, RetrySettings};
 
 pub(super) fn read_limits(node: &Node, faults: &mut Faults) -> Option<LimitSettings> {
     let mut fields = Fields::of(node, "limits", faults)?;

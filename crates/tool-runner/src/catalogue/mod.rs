@@ -28,11 +28,12 @@ pub(crate) use fault::{Faults, Fields};
 pub(crate) use offers::Offers;
 pub(crate) use result_shape::{MaxRows, ResultShape, RowEntity, Shape, VALUE, read_classes};
 pub(crate) use source::{
-    GrpcSettings, HttpSettings, McpSettings, Offered, PinMode, SourceKind, SourceSettings,
-    SqlSettings, header_name,
+    McpSettings, Offered, PinMode, SourceKind, SourceSettings, SqlSettings, header_name,
 };
-pub(crate) use statement::{Dialect, QuotedPlaceholder, Statement, quoted_placeholders};
-pub(crate) use template::{Filter, JsonTemplate, Template, UnfitValue, is_identifier};
+pub use statement::{BadStatement, Dialect, name_placeholders};
+pub(crate) use statement::{QuotedPlaceholder, Statement, quoted_placeholders};
+pub use template::is_identifier;
+pub(crate) use template::{Filter, JsonTemplate, Template, UnfitValue};
 pub use tool::Tool;
 pub(crate) use tool::is_name;
 pub use toolset::Toolset;
@@ -107,6 +108,15 @@ impl Catalogue {
                 Err(faults.into_vec())
             }
         }
+    }
+
+    /// Checks the text of one file, which is called `path` in faults.
+    pub fn parse_file(
+        path: PathBuf,
+        text: String,
+        variables: &BTreeMap<String, String>,
+    ) -> Result<Self, Vec<Fault>> {
+        Self::parse(&[Text { path, text }], variables)
     }
 
     /// Checks what was read.

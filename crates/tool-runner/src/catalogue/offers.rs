@@ -9,7 +9,7 @@ use super::result_shape::{ResultShape, Shape};
 use super::source::{McpSettings, SourceKind, SourceSettings};
 use super::tool::Tool;
 use crate::content::{CONTENT, Own};
-use crate::egress::AuthSettings;
+use wardgate_egress::AuthSettings;
 
 /// A source with what it offers besides tools.
 #[derive(Debug, Clone)]

@@ -18,6 +18,7 @@ mod named;
 mod quoted;
 mod values;
 
+pub use named::name_placeholders;
 pub(crate) use quoted::{QuotedPlaceholder, quoted_placeholders};
 
 /// The marker that stands for the pushed-down row rule.
@@ -31,8 +32,10 @@ const FILE_WORDS: [&str; 2] = ["OUTFILE", "DUMPFILE"];
 
 /// Which SQL a source speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub enum Dialect {
+    /// SQLite
     Sqlite,
+    /// PostgreSQL
     Postgres,
     /// MariaDB too.
     Mysql,
@@ -84,9 +87,11 @@ enum Segment {
 
 /// Why a text is not one statement.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct BadStatement {
-    pub(crate) problem: String,
-    pub(crate) fix: String,
+pub struct BadStatement {
+    /// What is wrong, in words that follow the statement.
+    pub problem: String,
+    /// How to mend it.
+    pub fix: String,
 }
 
 impl Statement {

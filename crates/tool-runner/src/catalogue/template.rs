@@ -159,7 +159,8 @@ impl Place {
     }
 }
 
-pub(crate) fn is_identifier(text: &str) -> bool {
+/// Whether SQL takes `text` as a name without quotes: a letter or `_`, then letters, digits and `_`.
+pub fn is_identifier(text: &str) -> bool {
     let is_start = |c: char| c.is_ascii_alphabetic() || c == '_';
     text.starts_with(is_start) && text.chars().all(|c| is_start(c) || c.is_ascii_digit())
 }

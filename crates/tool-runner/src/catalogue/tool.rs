@@ -20,8 +20,8 @@ use super::schema;
 use super::statement::Statement;
 use super::yaml::{KeyOrder, Mark, Node, Yaml};
 use crate::executor::Plan;
-use crate::pins::ToolFingerprint;
-use crate::resilience::LimitSettings;
+use wardgate_mcp_client::ToolFingerprint;
+use wardgate_resilience::LimitSettings;
 
 /// Longest time one call may take. The audit service must wait longer than this before it calls a call lost.
 const MAX_TIME_LIMIT: Duration = Duration::from_mins(5);

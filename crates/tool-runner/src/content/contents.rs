@@ -17,7 +17,7 @@ use crate::Error;
 use crate::catalogue::{McpSettings, Offered, SourceKind, SourceSettings, Toolset};
 use crate::executor::Sources;
 use crate::files::Attached;
-use crate::mcp::Upstream;
+use wardgate_mcp_client::Upstream;
 
 /// The prompts and resources of a catalogue.
 pub(crate) struct Contents {

@@ -27,8 +27,8 @@ use super::story::Named;
 use super::{Contents, Own};
 use crate::Error;
 use crate::loaded::Loaded;
-use crate::mcp::{Ear, Upstream};
 use crate::switchboard::Switchboard;
+use wardgate_mcp_client::{Ear, Upstream};
 
 /// Resources of one request.
 const MOST: usize = 256;

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use wardgate_egress::{AuthError, EgressError};
+
 use crate::catalogue::UnfitValue;
-use crate::mcp::RpcError;
-use crate::resilience::Health;
+use wardgate_mcp_client::RpcError;
+use wardgate_resilience::Health;
 
 /// The time limit that ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -112,6 +114,49 @@ impl From<UnfitValue> for ExecutorError {
     fn from(unfit: UnfitValue) -> Self {
         Self::BadArgument {
             text: unfit.to_string(),
+        }
+    }
+}
+
+/// What the caller of a tool reads; the log gets the whole story.
+impl From<EgressError> for ExecutorError {
+    fn from(error: EgressError) -> Self {
+        let cause = error.to_string();
+        let refused = |kind, text: &str| Self::Refused {
+            kind,
+            text: text.to_owned(),
+            cause: cause.clone(),
+        };
+        match error {
+            EgressError::Unreachable(_) | EgressError::Auth(AuthError::Endpoint(_)) => {
+                Self::Unreachable(cause)
+            }
+            EgressError::Timeout(limit) => Self::Timeout(TimeLimit::Source(limit)),
+            EgressError::Broken(_) => Self::Broken(cause),
+            EgressError::TooLarge(_) => Self::TooLarge,
+            EgressError::Encoded => Self::BadResult(cause),
+            EgressError::Auth(AuthError::NotConnected { scope }) => Self::NotConnected { scope },
+            EgressError::Auth(AuthError::NoStore) => Self::Unavailable {
+                text: cause,
+                pause: None,
+            },
+            EgressError::Auth(AuthError::NoCallerToken) => refused(
+                "no_credentials",
+                "the service needs the caller's token, which did not come with the call",
+            ),
+            EgressError::Auth(_) => refused(
+                "no_credentials",
+                "no credentials for the service were granted",
+            ),
+            EgressError::NotHttp
+            | EgressError::HostNotListed(_)
+            | EgressError::AddressRefused(_)
+            | EgressError::Downgrade
+            | EgressError::TooManyRedirects
+            | EgressError::Setup(_) => refused(
+                "egress_refused",
+                "the service leads to where this tool may not go",
+            ),
         }
     }
 }

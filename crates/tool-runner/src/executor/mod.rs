@@ -34,15 +34,15 @@ use wardgate_rpc::client::MemoryClient;
 
 use crate::Error;
 use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
-use crate::egress::{AuthSettings, OpenAuth, PerUser};
-use crate::grpc::GrpcServer;
 use crate::interaction::Talk;
 use crate::kept_results::KeptResults;
-use crate::mcp::Upstream;
 use crate::platform::Platform;
-use crate::resilience::SourceGuard;
 use crate::sql::Database;
 use crate::store::Store;
+use wardgate_egress::{AuthSettings, OpenAuth, PerUser};
+use wardgate_grpc_json::GrpcServer;
+use wardgate_mcp_client::Upstream;
+use wardgate_resilience::SourceGuard;
 
 pub(crate) use error::{ExecutorError, TimeLimit};
 pub(crate) use http::HttpSource;
@@ -248,7 +248,7 @@ impl Sources {
             return None;
         };
         let limits = &http.client.egress;
-        let per_user = PerUser::open(&name, &http.url, code, limits, store, ambient);
+        let per_user = PerUser::open(&name, &http.url, code, limits, Arc::new(store), ambient);
         let per_user = Arc::new(per_user);
         http.client.auth = AuthSettings::Open(OpenAuth::PerUser(Arc::clone(&per_user)));
         Some(per_user)

@@ -19,9 +19,9 @@ use super::ExecutorError;
 use crate::catalogue::{ResultShape, Shape};
 use crate::compiled::CompiledPermit;
 use crate::interaction::{LookedAfter, Waits};
-use crate::mcp::LogMessage;
 use crate::result;
 use crate::row_rule::{RowGate, Undecided, Verdict};
+use wardgate_mcp_client::LogMessage;
 
 /// Whether more is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

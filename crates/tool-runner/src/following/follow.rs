@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Listing, Roster};
-use crate::mcp::Upstream;
+use wardgate_mcp_client::Upstream;
 
 /// How often a server is asked that says nothing.
 const REFRESH: Duration = Duration::from_mins(1);

@@ -12,7 +12,7 @@ use std::future::Future;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::mcp::{Upstream, UpstreamError};
+use wardgate_mcp_client::{Upstream, UpstreamError};
 
 pub(crate) use follow::Followers;
 pub(crate) use roster::Roster;

@@ -7,8 +7,9 @@ use tokio::time::Instant;
 use wardgate_domain::{RequiredCapabilities, ToolName};
 
 use crate::catalogue::{Catalogue, McpSettings, Offered, PinMode, SourceKind};
-use crate::mcp::{Upstream, UpstreamError};
-use crate::pins::{Definition, JudgedTool, Names, Offer, Pins};
+use crate::pins::{JudgedTool, Names, Offer, Pins};
+use wardgate_mcp_client::Definition;
+use wardgate_mcp_client::{Upstream, UpstreamError};
 
 /// What a server offers, as it sent it.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -29,8 +29,8 @@ use wardgate_rpc::client::AuditClient;
 use crate::Error;
 use crate::catalogue::{Catalogue, Imports, Tool};
 use crate::following::{Followers, Listing, Roster};
-use crate::mcp::{Upstream, UpstreamError};
 use crate::pins::{Grade, Judged, JudgedTool, Pins};
+use wardgate_mcp_client::{Upstream, UpstreamError};
 
 use importing::{Importing, List};
 use recorder::{ITSELF, Recorder};

@@ -8,13 +8,14 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::time::Instant;
 use wardgate_domain::{Ambient, Digest, RequiredCapabilities, Timestamp};
+use wardgate_mcp_client::Definition;
 
 use super::importing::{self, Importing, List};
 use super::lock_path;
 use crate::Error;
 use crate::catalogue::{Catalogue, Tool};
 use crate::executor::Sources;
-use crate::pins::{Definition, Grade, Judged, JudgedTool, Pins};
+use crate::pins::{Grade, Judged, JudgedTool, Pins};
 use crate::platform::Platform;
 
 /// How long a server may take for its whole list.

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use metrics::gauge;
 use tracing::{info, warn};
 use wardgate_domain::Digest;
+use wardgate_mcp_client::Definition;
 use wardgate_telemetry::names;
 
 use super::importing::Importing;
 use super::recorder::{ITSELF, Recorder};
-use crate::pins::{Definition, Grade, Judged, JudgedTool, Pins};
+use crate::pins::{Grade, Judged, JudgedTool, Pins};
 
 /// How each tool stood when it was last judged, by source and the server's own name.
 #[derive(Default)]

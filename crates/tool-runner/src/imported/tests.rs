@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use wardgate_domain::Timestamp;
+use wardgate_mcp_client::Definition;
 
 use super::*;
 use crate::catalogue::Text;
-use crate::pins::Definition;
 use crate::tests::harness::eventually;
 use crate::tests::record::Audit;
 

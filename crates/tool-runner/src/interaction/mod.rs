@@ -19,7 +19,7 @@ use std::sync::Arc;
 use wardgate_domain::InvalidMessage;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use crate::mcp::{
+use wardgate_mcp_client::{
     ClientCapabilities, InvalidParticipation, Others, Participation, Responses, Step,
 };
 

@@ -10,7 +10,7 @@ use tokio_util::task::AbortOnDropHandle;
 use wardgate_domain::{Ambient, Digest};
 
 use super::state::Place;
-use crate::mcp::OpenExchange;
+use wardgate_mcp_client::OpenExchange;
 
 /// Parked at the same time, in all and of one person.
 const MOST: usize = 1_024;

@@ -10,13 +10,10 @@ use wardgate_domain::{Caller, Digest, RequiredCapabilities};
 use super::Interaction;
 use super::parking::Parking;
 use super::state::{Next, Place, State};
-use crate::digest;
-use crate::mcp::{
+use wardgate_mcp::error_code::INVALID_PARAMS;
+use wardgate_mcp_client::{
     Leg, News, Responses, ServerTask, Standing, Start, Then, Upstream, UpstreamError, Wanted,
 };
-
-/// JSON-RPC "invalid params": how a server says that it has no such task.
-const INVALID_PARAMS: i64 = -32602;
 
 /// The right of one run to let server and client talk.
 pub(crate) struct Talk<'a> {
@@ -81,12 +78,12 @@ impl<'a> Talk<'a> {
         subject: &[&str],
     ) -> Self {
         let owner = caller.person();
-        let of = [owner.to_string(), digest::of_texts(subject).to_string()];
+        let of = [owner.to_string(), Digest::of_texts(subject).to_string()];
         Self {
             interaction,
             parking,
             owner,
-            subject: digest::of_texts(&of.each_ref().map(String::as_str)),
+            subject: Digest::of_texts(&of.each_ref().map(String::as_str)),
             may_become_task: false,
         }
     }

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Serialize;
-
-use super::Definition;
 use super::escape::Escape;
 use super::grade::{self, Grade, Graded};
-use super::json::{self, Json};
 use super::pointer::Pointer;
+use super::shown::visible;
 use super::suspicion::{Finding, Scan};
+use serde::Serialize;
+use wardgate_json::Json;
+use wardgate_mcp_client::Definition;
 
 /// All that changed. Shown a line a change, the gravest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -228,7 +228,7 @@ impl Walk<'_> {
             }
             _ => graded,
         };
-        let shown = |json: &Json| Escape::short(&json::visible(&json.canonical())).to_string();
+        let shown = |json: &Json| Escape::short(&visible(&json.canonical())).to_string();
         self.changes.push(Change {
             pointer: Escape::short(&at.to_string()).to_string(),
             grade,

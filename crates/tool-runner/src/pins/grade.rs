@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
-
-use super::json::Json;
+use wardgate_json::Json;
 
 /// How much to think before approving, least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

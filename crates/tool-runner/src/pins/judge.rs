@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use serde::Serialize;
-
-use super::definition::name_in;
 use super::escape::Escape;
 use super::pointer::Pointer;
 use super::suspicion::{Finding, Scan};
-use super::{Definition, Diff, Grade, INSTRUCTIONS, Names, Pins};
+use super::{Diff, Grade, Names, Pins};
+use serde::Serialize;
+use wardgate_mcp_client::{Definition, INSTRUCTIONS, name_in};
 
 /// What an upstream offers now.
 #[derive(Debug, Clone, Copy)]

@@ -28,8 +28,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::Spanned;
 use wardgate_domain::{Ambient, Timestamp};
+use wardgate_mcp_client::{Definition, INSTRUCTIONS};
 
-use super::{Definition, INSTRUCTIONS, Pin, Pins};
+use super::shown::{pretty, visible};
+use super::{Pin, Pins};
 use crate::Fault;
 
 /// Versions of the format. The second also has `instructions`, and is written only where there are any: so a file of the
@@ -212,7 +214,7 @@ impl Pin {
         } = self;
         let (digest, by) = (definition.digest(), quoted(approved_by));
         let inner = format!("{indent}  ");
-        let json = definition.json().pretty(&inner);
+        let json = pretty(definition.json(), &inner);
         format!(
             "{indent}sha256: \"{digest}\"\n{indent}approved_at: \"{approved_at}\"\n{indent}approved_by: {by}\n\
              {indent}definition: |\n{inner}{json}\n"
@@ -228,5 +230,5 @@ fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
 
 /// A text as JSON writes it, which YAML reads alike.
 fn quoted(text: &str) -> String {
-    super::json::visible(&Value::from(text).to_string())
+    visible(&Value::from(text).to_string())
 }

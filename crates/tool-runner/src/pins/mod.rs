@@ -9,23 +9,21 @@
 //! One job: nothing that an upstream says of a tool, or of itself (its `instructions`), reaches a model before a person saw it. A definition is
 //! pinned whole, by the SHA-256 of its canonical form; whoever changes any of it offers another tool.
 
-mod definition;
 mod diff;
 mod escape;
 mod grade;
-mod json;
 mod judge;
 mod lock;
 mod names;
 mod pointer;
+mod shown;
 mod suspicion;
 
 use std::collections::BTreeMap;
 
 use wardgate_domain::Timestamp;
+use wardgate_mcp_client::{Definition, INSTRUCTIONS};
 
-pub use definition::Definition;
-pub(crate) use definition::{INSTRUCTIONS, ToolFingerprint};
 pub use diff::{Change, Diff};
 pub(crate) use escape::Escape;
 pub use grade::Grade;

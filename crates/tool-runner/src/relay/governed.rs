@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
-use wardgate_arguments::Strict;
 use wardgate_domain::{ColumnClass, ColumnTier, OfferKind, Permit};
+use wardgate_json::parse_strict;
+use wardgate_mcp::error_code::INTERNAL_ERROR;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::{RedactionCounts, Row};
 
@@ -15,16 +16,13 @@ use crate::call::ERROR;
 use crate::compiled::CompiledPermit;
 use crate::executor::ExecutorError;
 use crate::failure::{FailedCall, Failure};
-use crate::mcp::{CallResult, UpstreamError, check_complete};
 use crate::platform::Counted;
 use crate::result::{self, CONTENT, STRUCTURED_CONTENT, Stopwatch};
+use wardgate_mcp_client::{CallResult, UpstreamError, check_complete};
 
 /// The members in which a resource, a prompt or a completion says what it has to say. They are governed like the
 /// `content` of a tool.
 const CONTENTS: [&str; 3] = ["contents", "messages", "completion"];
-
-/// JSON-RPC "internal error".
-const INTERNAL_ERROR: i64 = -32603;
 
 /// A request that was admitted, until it is answered.
 pub(super) struct Governed {
@@ -266,9 +264,8 @@ fn with_counts(facts: pb::ResultFacts, counts: &RedactionCounts) -> pb::ResultFa
 
 /// As strict as any other response.
 fn value(raw: &RawValue) -> Result<Value, ExecutorError> {
-    let strict = serde_json::from_str::<Strict>(raw.get());
-    let strict = strict.map_err(|_| UpstreamError::BadResult("its result is no strict JSON"))?;
-    Ok(strict.0)
+    let value = parse_strict(raw.get().as_bytes());
+    Ok(value.map_err(|_| UpstreamError::BadResult("its result is no strict JSON"))?)
 }
 
 fn raw(value: &Value) -> Box<RawValue> {

@@ -2,14 +2,12 @@
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use wardgate_arguments::is_strict;
 use wardgate_domain::OfferKind;
+use wardgate_json::{Ambiguous, MessageMembers, is_strict};
+use wardgate_mcp::meta;
+use wardgate_telemetry::names;
 
-use super::members::{Ambiguous, Members};
-use crate::mcp::{Content, repeated};
-
-/// Where 2026-07-28 says that a message is of that version.
-const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
+use wardgate_mcp_client::{Content, repeated};
 
 /// Why a message is not carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -60,6 +58,12 @@ pub(super) struct Asked {
     pub(super) unruled: Option<NotCarried>,
 }
 
+/// The members of a message, and of the objects in it that the relay looks into.
+pub(super) fn parse_members(text: &str) -> Option<MessageMembers<'_>> {
+    tracing::trace!({ names::JSON_READ } = text.len());
+    MessageMembers::parse(text)
+}
+
 /// Reads `bytes`, and makes sure that they ask for nothing but what a permit for `subject` is for, with the `arguments`
 /// that it was decided on. A call of a tool has its own.
 pub(super) fn read(
@@ -68,14 +72,14 @@ pub(super) fn read(
     arguments: &[u8],
 ) -> Result<(Content, Asked), NotCarried> {
     let text = std::str::from_utf8(bytes).map_err(|_| NotCarried::NoMessage)?;
-    let envelope = Members::read(text).ok_or(NotCarried::NoMessage)?;
+    let envelope = parse_members(text).ok_or(NotCarried::NoMessage)?;
     let method = match envelope.get("method")? {
         Some(_) => envelope.text("method")?.ok_or(NotCarried::NoMessage)?,
         // An answer to a request of the server's.
         None if envelope.has("result")? || envelope.has("error")? => String::new(),
         None => return Err(NotCarried::NoMessage),
     };
-    let none = Members::default();
+    let none = MessageMembers::default();
     let params = if envelope.has("params")? {
         envelope.object("params")?.ok_or(NotCarried::NoMessage)?
     } else {
@@ -83,7 +87,7 @@ pub(super) fn read(
     };
     let meta = params.object("_meta")?;
     let is_modern = match meta {
-        Some(meta) => meta.has(VERSION_KEY)?,
+        Some(meta) => meta.has(meta::PROTOCOL_VERSION)?,
         None => false,
     };
     if !covers(subject, arguments, &method, is_modern, params)? {
@@ -122,7 +126,7 @@ pub(super) fn read(
 }
 
 /// Why nobody knows what of the answer a permit that restricts results would let out.
-fn unruled(method: &str, params: &Members<'_>) -> Result<Option<NotCarried>, NotCarried> {
+fn unruled(method: &str, params: &MessageMembers<'_>) -> Result<Option<NotCarried>, NotCarried> {
     Ok(if method.starts_with("tasks/") || params.has("task")? {
         Some(NotCarried::Task)
     } else if method.is_empty() || is_ruled(method) {
@@ -171,10 +175,10 @@ fn covers(
     arguments: &[u8],
     method: &str,
     is_modern: bool,
-    params: &Members<'_>,
+    params: &MessageMembers<'_>,
 ) -> Result<bool, NotCarried> {
     let is_decided = |member: &str, value: Option<String>| {
-        let arguments = std::str::from_utf8(arguments).ok().and_then(Members::read);
+        let arguments = std::str::from_utf8(arguments).ok().and_then(parse_members);
         let decided = arguments.and_then(|arguments| arguments.text(member).ok().flatten());
         decided.is_some() && decided == value
     };
@@ -208,7 +212,7 @@ fn covers(
 }
 
 /// The arguments of a call, which every reader of JSON takes for the same. A call without any has `{}`.
-fn called_with(message: &Bytes, params: &Members<'_>) -> Result<Bytes, NotCarried> {
+fn called_with(message: &Bytes, params: &MessageMembers<'_>) -> Result<Bytes, NotCarried> {
     let Some(arguments) = params.get("arguments")? else {
         return Ok(Bytes::from_static(b"{}"));
     };

@@ -10,7 +10,6 @@
 //! hold; [`rule`] says what becomes of it then.
 
 mod governed;
-mod members;
 mod message;
 mod parts;
 mod request;
@@ -27,11 +26,11 @@ use wardgate_domain::{CallFacts, CallId, CallToRun, Caller, ColumnClass, OfferKi
 use crate::Error;
 use crate::execution_log::execution_facts;
 use crate::loaded::{Loaded, RunnableTool, Shared};
-use crate::mcp::{Content, Outbound, Upstream};
-use crate::pins::ToolFingerprint;
-use crate::resilience::SourceGuard;
 use crate::result::Stopwatch;
 use crate::switchboard::Switches;
+use wardgate_mcp_client::ToolFingerprint;
+use wardgate_mcp_client::{Content, Outbound, Upstream};
+use wardgate_resilience::SourceGuard;
 
 pub use message::NotCarried;
 pub(crate) use request::RelayCall;

@@ -13,12 +13,14 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_domain::OfferKind;
+use wardgate_json::{Ambiguous, MessageMembers};
+use wardgate_mcp::meta;
 use wardgate_proto::toolrunner::v1 as pb;
 
 use super::governed::{Answered, Governed, Released, facts_of};
-use super::members::{Ambiguous, Members};
+use super::message::parse_members;
 use crate::failure::Failure;
-use crate::mcp::own_answer;
+use wardgate_mcp_client::own_answer;
 
 const UNREADABLE: &str = "the server's answer cannot be read";
 
@@ -28,7 +30,7 @@ const PING: &str = "ping";
 const PROGRESS: &str = "notifications/progress";
 
 /// Where a message on a stream of changes says which stream that is.
-const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+const SUBSCRIPTION: &str = meta::SUBSCRIPTION_ID;
 
 /// Says that the user has done what they were sent elsewhere for.
 const COMPLETED: &str = "notifications/elicitation/complete";
@@ -111,7 +113,7 @@ impl Rule {
 
     /// What becomes of `message`; none if it is no message.
     pub(super) fn judge(&mut self, message: Bytes) -> Option<Verdict> {
-        let members = Members::read(std::str::from_utf8(&message).ok()?)?;
+        let members = parse_members(std::str::from_utf8(&message).ok()?)?;
         let said = Said::read(&members).ok().flatten()?;
         Some(match said {
             Said::Answer { .. } if !self.takes_answers => Verdict::Withhold,
@@ -197,7 +199,7 @@ impl Rule {
     }
 
     /// Progress without its text.
-    fn numbers(&self, message: &Members<'_>) -> Option<Bytes> {
+    fn numbers(&self, message: &MessageMembers<'_>) -> Option<Bytes> {
         let params = message.object("params").ok()??;
         let token = self.progress_token.as_deref()?;
         let is_own = same(params.get("progressToken").ok()??, token);
@@ -215,7 +217,7 @@ impl Rule {
 }
 
 impl<'a> Said<'a> {
-    fn read(members: &Members<'a>) -> Result<Option<Self>, Ambiguous> {
+    fn read(members: &MessageMembers<'a>) -> Result<Option<Self>, Ambiguous> {
         let id = members.get("id")?;
         let id = id.filter(|id| id.get() != "null");
         let (result, error) = (members.has("result")?, members.has("error")?);
@@ -275,7 +277,7 @@ fn is_id(text: &str) -> bool {
 }
 
 /// Such a message with nothing but what makes it one.
-fn without_words(id: Option<&RawValue>, method: &str, message: &Members<'_>) -> Bytes {
+fn without_words(id: Option<&RawValue>, method: &str, message: &MessageMembers<'_>) -> Bytes {
     let params = message.object("params").ok().flatten();
     let mut kept = Vec::new();
     if let Some(params) = params {
@@ -305,7 +307,7 @@ fn without_words(id: Option<&RawValue>, method: &str, message: &Members<'_>) -> 
 }
 
 /// Of which changes a server says that it will tell.
-fn acknowledged(wanted: &Members<'_>) -> String {
+fn acknowledged(wanted: &MessageMembers<'_>) -> String {
     let is_it = |name| {
         wanted
             .get(name)

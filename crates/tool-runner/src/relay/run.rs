@@ -19,8 +19,8 @@ use super::rule::Verdict;
 use super::{AdmittedRelay, Course};
 use crate::executor::ExecutorError;
 use crate::failure::{FailedCall, Failure};
-use crate::mcp::{Answer, Carried, Content, Event, Events, Outbound, UpstreamError};
-use crate::resilience::{GuardError, Health, Turn};
+use wardgate_mcp_client::{Answer, Carried, Content, Event, Events, Outbound, UpstreamError};
+use wardgate_resilience::{GuardError, Health, Turn};
 
 /// How long an exchange without a time limit may wait for its turn.
 const PATIENCE: Duration = Duration::from_secs(30);

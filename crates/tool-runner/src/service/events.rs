@@ -13,8 +13,8 @@ use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 use crate::call::{AdmittedCall, End};
 use crate::executor::{Progress, Said};
 use crate::loaded::Shared;
-use crate::mcp::LogMessage;
 use crate::platform::Counted;
+use wardgate_mcp_client::LogMessage;
 
 /// How many events before the end may wait for a slow reader.
 const SAID_WAITING: usize = 16;
@@ -68,7 +68,7 @@ impl From<Said> for Event {
     fn from(said: Said) -> Self {
         match said {
             Said::Progress(step) => Self::Progress(step.into()),
-            Said::Log(message) => Self::Log(message.into()),
+            Said::Log(message) => Self::Log(log_message(message)),
             Said::Completed(elicitation_id) => {
                 Self::Completed(pb::ElicitationCompleted { elicitation_id })
             }
@@ -86,13 +86,11 @@ impl From<Progress> for pb::Progress {
     }
 }
 
-impl From<LogMessage> for pb::LogMessage {
-    fn from(message: LogMessage) -> Self {
-        Self {
-            level: message.level.as_str().to_owned(),
-            logger: message.logger.unwrap_or_default(),
-            data_json: message.data.get().to_owned().into(),
-        }
+fn log_message(message: LogMessage) -> pb::LogMessage {
+    pb::LogMessage {
+        level: message.level.as_str().to_owned(),
+        logger: message.logger.unwrap_or_default(),
+        data_json: message.data.get().to_owned().into(),
     }
 }
 

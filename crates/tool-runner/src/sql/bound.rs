@@ -10,7 +10,8 @@
 
 use bigdecimal::{BigDecimal, ToPrimitive, Zero};
 use serde_json::Value;
-use wardgate_arguments::{JsonType, MAX_DIGITS, decimal_of};
+use wardgate_arguments::JsonType;
+use wardgate_json::{MAX_DIGITS, decimal_of};
 
 use crate::catalogue::Dialect;
 

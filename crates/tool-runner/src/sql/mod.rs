@@ -35,7 +35,7 @@ const REST_ROWS: usize = 100;
 const REST_LIMIT: Duration = Duration::from_millis(5);
 
 /// A session of its own on a PostgreSQL database, whose every transaction is read-only.
-pub(crate) async fn postgres_reader(
+pub async fn postgres_reader(
     url: &str,
     statement_limit: Duration,
 ) -> Result<sqlx::PgConnection, sqlx::Error> {

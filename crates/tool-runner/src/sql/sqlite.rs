@@ -16,7 +16,7 @@ use sqlx::{
     Arguments, AssertSqlSafe, Column, ConnectOptions, Connection, Decode, Row as _, TypeInfo,
     ValueRef,
 };
-use wardgate_arguments::decimal_of;
+use wardgate_json::decimal_of;
 use wardgate_redact::Row;
 
 use super::backend::{Backend, NO_LISTS, base64, distinct, float};

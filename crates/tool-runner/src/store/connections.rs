@@ -6,7 +6,10 @@
 //!                 └──────────── everybody else waits ◀──────────────┴─ disconnect: gone
 //! ```
 
-use wardgate_domain::{About, Digest, Timestamp};
+use wardgate_domain::{About, Timestamp};
+use wardgate_egress::{
+    ConnectionKey, GrantStore, Person, StoreFuture, StoreUnavailable, StoredTokens,
+};
 
 use super::{Store, StoreError, within};
 use wardgate_store::Value;
@@ -63,28 +66,6 @@ const UNREGISTER: &str = "DELETE FROM tool_runner.registered_client WHERE id = $
 /// More are not listed at once.
 const MOST_LISTED: i64 = 10_000;
 
-/// A person, whatever their rights are at the moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Person {
-    pub(crate) tenant: String,
-    pub(crate) issuer: String,
-    pub(crate) subject: String,
-}
-
-/// Whose tokens they are, and for which service: another service of the same name never gets them.
-pub(crate) struct ConnectionKey<'a> {
-    pub(crate) person: &'a Person,
-    /// Name of the source.
-    pub(crate) source: &'a str,
-    pub(crate) service: &'a str,
-}
-
-/// Tokens as they are stored, opened.
-pub(crate) struct StoredTokens {
-    pub(crate) plain: Vec<u8>,
-    pub(crate) version: i64,
-}
-
 /// That there is a connection, without its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Connection {
@@ -112,119 +93,9 @@ impl From<Listed> for Connection {
     }
 }
 
-impl Person {
-    fn digest(&self) -> Digest {
-        wardgate_domain::person(&self.tenant, &self.issuer, &self.subject)
-    }
-}
-
-impl ConnectionKey<'_> {
-    fn id(&self) -> Digest {
-        About::new("connection")
-            .and(self.person.digest().as_bytes())
-            .and(self.source.as_bytes())
-            .digest()
-    }
-
-    /// `what` tells kinds of sealed texts from one another.
-    pub(crate) fn about(&self, what: &'static str) -> About {
-        About::new(what)
-            .and(self.person.digest().as_bytes())
-            .and(self.source.as_bytes())
-            .and(self.service.as_bytes())
-    }
-}
-
 const TOKENS: &str = "connection tokens";
 
 impl Store {
-    /// Keeps new tokens in the place of any older ones.
-    pub(crate) async fn connect(
-        &self,
-        key: &ConnectionKey<'_>,
-        plain: &[u8],
-    ) -> Result<(), StoreError> {
-        let sealed = self.key.seal(&key.about(TOKENS), plain, &self.ambient)?;
-        let person = key.person;
-        let row = [
-            key.id().as_bytes()[..].into(),
-            key.source.into(),
-            person.tenant.as_str().into(),
-            person.issuer.as_str().into(),
-            person.subject.as_str().into(),
-            sealed[..].into(),
-            self.ambient.now().as_micros().into(),
-        ];
-        within(self.database.execute(CONNECT, row)).await.map(drop)
-    }
-
-    /// The tokens; none also where what is stored was for another service.
-    pub(crate) async fn connection(
-        &self,
-        key: &ConnectionKey<'_>,
-    ) -> Result<Option<StoredTokens>, StoreError> {
-        let id = [key.id().as_bytes()[..].into()];
-        let rows: Vec<(Vec<u8>, i64)> = within(self.database.rows(LOOK, id)).await?;
-        let Some((sealed, version)) = rows.into_iter().next() else {
-            return Ok(None);
-        };
-        let plain = self.key.open(&key.about(TOKENS), sealed).ok();
-        Ok(plain.map(|plain| StoredTokens { plain, version }))
-    }
-
-    /// The right to refresh tokens of that version, until `until`: true for one replica alone.
-    pub(crate) async fn claim_refresh(
-        &self,
-        key: &ConnectionKey<'_>,
-        version: i64,
-        until: Timestamp,
-    ) -> Result<bool, StoreError> {
-        let row = [
-            key.id().as_bytes()[..].into(),
-            version.into(),
-            until.as_micros().into(),
-            self.ambient.now().as_micros().into(),
-        ];
-        Ok(within(self.database.execute(CLAIM, row)).await? == 1)
-    }
-
-    /// Puts refreshed tokens in the place of those of that version; false where these are gone.
-    pub(crate) async fn replace(
-        &self,
-        key: &ConnectionKey<'_>,
-        version: i64,
-        plain: &[u8],
-    ) -> Result<bool, StoreError> {
-        let sealed = self.key.seal(&key.about(TOKENS), plain, &self.ambient)?;
-        let row = [
-            key.id().as_bytes()[..].into(),
-            version.into(),
-            sealed[..].into(),
-            self.ambient.now().as_micros().into(),
-        ];
-        Ok(within(self.database.execute(REPLACE, row)).await? == 1)
-    }
-
-    /// Gives the right to refresh back, unused.
-    pub(crate) async fn release(
-        &self,
-        key: &ConnectionKey<'_>,
-        version: i64,
-    ) -> Result<(), StoreError> {
-        let row: [Value; 2] = [key.id().as_bytes()[..].into(), version.into()];
-        within(self.database.execute(RELEASE, row)).await.map(drop)
-    }
-
-    /// Forgets tokens of that version, which are no good any more.
-    pub(crate) async fn end(
-        &self,
-        key: &ConnectionKey<'_>,
-        version: i64,
-    ) -> Result<(), StoreError> {
-        let row: [Value; 2] = [key.id().as_bytes()[..].into(), version.into()];
-        within(self.database.execute(END, row)).await.map(drop)
-    }
-
     /// Every connection, in a fixed order.
     pub(crate) async fn connections(&self) -> Result<Vec<Connection>, StoreError> {
         let rows: Vec<Listed> = within(self.database.rows(LIST, [MOST_LISTED.into()])).await?;
@@ -256,54 +127,138 @@ impl Store {
         let row = [subject.into(), issuer.into(), source.into()];
         within(self.database.execute(DISCONNECT, row)).await
     }
+}
 
-    /// The client that is registered under `about`.
-    pub(crate) async fn registered_client(
-        &self,
-        about: &About,
-    ) -> Result<Option<Vec<u8>>, StoreError> {
-        let row: [Value; 2] = [
-            about.digest().as_bytes()[..].into(),
-            self.ambient.now().as_micros().into(),
-        ];
-        let rows: Vec<(Vec<u8>,)> = within(self.database.rows(REGISTERED, row)).await?;
-        let sealed = rows.into_iter().next();
-        Ok(sealed.and_then(|(sealed,)| self.key.open(about, sealed).ok()))
+impl GrantStore for Store {
+    fn connect<'a>(&'a self, key: &'a ConnectionKey<'_>, plain: &'a [u8]) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let sealed = self.key.seal(&key.about(TOKENS), plain, &self.ambient)?;
+            let person = key.person;
+            let row = [
+                key.id().as_bytes()[..].into(),
+                key.source.into(),
+                person.tenant.as_str().into(),
+                person.issuer.as_str().into(),
+                person.subject.as_str().into(),
+                sealed[..].into(),
+                self.ambient.now().as_micros().into(),
+            ];
+            within(self.database.execute(CONNECT, row)).await?;
+            Ok(())
+        })
     }
 
-    /// Keeps a client that was just registered, unless there is one by now.
-    pub(crate) async fn register_client(
-        &self,
-        about: &About,
-        plain: &[u8],
+    fn connection<'a>(
+        &'a self,
+        key: &'a ConnectionKey<'_>,
+    ) -> StoreFuture<'a, Option<StoredTokens>> {
+        Box::pin(async move {
+            let id = [key.id().as_bytes()[..].into()];
+            let rows: Vec<(Vec<u8>, i64)> = within(self.database.rows(LOOK, id)).await?;
+            let Some((sealed, version)) = rows.into_iter().next() else {
+                return Ok(None);
+            };
+            let plain = self.key.open(&key.about(TOKENS), sealed).ok();
+            Ok(plain.map(|plain| StoredTokens { plain, version }))
+        })
+    }
+
+    fn claim_refresh<'a>(
+        &'a self,
+        key: &'a ConnectionKey<'_>,
+        version: i64,
         until: Timestamp,
-    ) -> Result<(), StoreError> {
-        let sealed = self.key.seal(about, plain, &self.ambient)?;
-        let row = [
-            about.digest().as_bytes()[..].into(),
-            sealed[..].into(),
-            until.as_micros().into(),
-            self.ambient.now().as_micros().into(),
-        ];
-        within(self.database.execute(REGISTER, row)).await.map(drop)
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let row = [
+                key.id().as_bytes()[..].into(),
+                version.into(),
+                until.as_micros().into(),
+                self.ambient.now().as_micros().into(),
+            ];
+            Ok(within(self.database.execute(CLAIM, row)).await? == 1)
+        })
     }
 
-    /// Forgets a client that its server does not know any more.
-    pub(crate) async fn unregister_client(&self, about: &About) -> Result<(), StoreError> {
-        let row: [Value; 1] = [about.digest().as_bytes()[..].into()];
-        within(self.database.execute(UNREGISTER, row))
-            .await
-            .map(drop)
+    fn replace<'a>(
+        &'a self,
+        key: &'a ConnectionKey<'_>,
+        version: i64,
+        plain: &'a [u8],
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let sealed = self.key.seal(&key.about(TOKENS), plain, &self.ambient)?;
+            let row = [
+                key.id().as_bytes()[..].into(),
+                version.into(),
+                sealed[..].into(),
+                self.ambient.now().as_micros().into(),
+            ];
+            Ok(within(self.database.execute(REPLACE, row)).await? == 1)
+        })
     }
 
-    /// Text that only this service can read, to be brought back by somebody else.
-    pub(crate) fn seal(&self, about: &About, plain: &[u8]) -> Result<Vec<u8>, StoreError> {
-        self.key.seal(about, plain, &self.ambient)
+    fn release<'a>(&'a self, key: &'a ConnectionKey<'_>, version: i64) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let row: [Value; 2] = [key.id().as_bytes()[..].into(), version.into()];
+            within(self.database.execute(RELEASE, row)).await?;
+            Ok(())
+        })
     }
 
-    /// What [`Self::seal`] made of a text.
-    pub(crate) fn unseal(&self, about: &About, sealed: Vec<u8>) -> Result<Vec<u8>, StoreError> {
-        self.key.open(about, sealed)
+    fn end<'a>(&'a self, key: &'a ConnectionKey<'_>, version: i64) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let row: [Value; 2] = [key.id().as_bytes()[..].into(), version.into()];
+            within(self.database.execute(END, row)).await?;
+            Ok(())
+        })
+    }
+
+    fn registered_client<'a>(&'a self, about: &'a About) -> StoreFuture<'a, Option<Vec<u8>>> {
+        Box::pin(async move {
+            let row: [Value; 2] = [
+                about.digest().as_bytes()[..].into(),
+                self.ambient.now().as_micros().into(),
+            ];
+            let rows: Vec<(Vec<u8>,)> = within(self.database.rows(REGISTERED, row)).await?;
+            let sealed = rows.into_iter().next();
+            Ok(sealed.and_then(|(sealed,)| self.key.open(about, sealed).ok()))
+        })
+    }
+
+    fn register_client<'a>(
+        &'a self,
+        about: &'a About,
+        plain: &'a [u8],
+        until: Timestamp,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let sealed = self.key.seal(about, plain, &self.ambient)?;
+            let row = [
+                about.digest().as_bytes()[..].into(),
+                sealed[..].into(),
+                until.as_micros().into(),
+                self.ambient.now().as_micros().into(),
+            ];
+            within(self.database.execute(REGISTER, row)).await?;
+            Ok(())
+        })
+    }
+
+    fn unregister_client<'a>(&'a self, about: &'a About) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let row: [Value; 1] = [about.digest().as_bytes()[..].into()];
+            within(self.database.execute(UNREGISTER, row)).await?;
+            Ok(())
+        })
+    }
+
+    fn seal(&self, about: &About, plain: &[u8]) -> Result<Vec<u8>, StoreUnavailable> {
+        Ok(self.key.seal(about, plain, &self.ambient)?)
+    }
+
+    fn unseal(&self, about: &About, sealed: Vec<u8>) -> Result<Vec<u8>, StoreUnavailable> {
+        Ok(self.key.open(about, sealed)?)
     }
 }
 

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wardgate_domain::{About, Ambient, Caller, Digest, Timestamp};
+use wardgate_egress::StoreUnavailable;
 use wardgate_store::postgres::{Rights, Schema};
 use wardgate_store::{Address, Database, DatabaseSettings, Layout, MigrationError, NotAStore};
 
@@ -96,6 +97,12 @@ impl From<MigrationError> for StoreError {
             MigrationError::Database(error) => error.into(),
             schema => Self::Schema(schema),
         }
+    }
+}
+
+impl From<StoreError> for StoreUnavailable {
+    fn from(_: StoreError) -> Self {
+        Self
     }
 }
 

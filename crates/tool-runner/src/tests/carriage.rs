@@ -7,8 +7,8 @@ use wardgate_proto::toolrunner::v1 as pb;
 
 use super::database::Database;
 use super::harness::{Harness, eventually};
-use crate::mcp::tests::http::fixture;
-use crate::mcp::tests::program;
+use wardgate_mcp_client::testing::http::fixture;
+use wardgate_mcp_client::testing::program;
 
 /// A service whose one source nobody asks for anything yet: its one tool is written by hand.
 async fn harness(source: &str) -> Harness {

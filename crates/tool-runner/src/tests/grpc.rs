@@ -4,7 +4,7 @@ use serde_json::json;
 use wardgate_domain::ColumnTier;
 
 use super::harness::{Database, Harness, rule};
-use crate::grpc::testing::{Server, answers, files, methods, parcel, pool, reflection_v1};
+use wardgate_grpc_json::testing::{Server, answers, files, methods, parcel, pool, reflection_v1};
 
 const TOOLS: &str = r#"
 sources:

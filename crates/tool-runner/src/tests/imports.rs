@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 
 use super::database::Database;
 use super::harness::Harness;
-use crate::import::{OpenapiOptions, PostgresOptions, openapi, postgres, toolbox};
+use wardgate_catalogue_import::{OpenapiOptions, PostgresOptions, openapi, postgres, toolbox};
 
 /// The kind, and the fields of the source, as a Toolbox file names them.
 fn toolbox_source(database: &Database) -> String {

@@ -8,6 +8,7 @@ mod database;
 mod derived;
 mod exact_numbers;
 mod exchanged;
+mod grants;
 mod grpc;
 mod guarded;
 pub(crate) mod harness;
@@ -35,3 +36,9 @@ mod talks;
 mod upstream_content;
 mod watching;
 mod watching_own;
+
+#[test]
+#[ignore = "the program that other tests start"]
+fn program() {
+    wardgate_mcp_client::testing::program::run();
+}

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Write};
 
-use wardgate_agent::{CallSyntax, FailedLines};
+use wardgate_tool_call_parser::{CallSyntax, FailedLines};
 
 use crate::Failure;
 use crate::cli::Extract;
@@ -27,7 +27,7 @@ fn filter(
             learned.map_err(|error| fault(&error))?
         }
     };
-    match wardgate_agent::extract_calls(&mut input, &mut output, &syntax)? {
+    match wardgate_tool_call_parser::extract_calls(&mut input, &mut output, &syntax)? {
         FailedLines(0) => Ok(()),
         FailedLines(lines) => {
             Err(format!("{lines} lines could not be used; their answers say why").into())

@@ -4,8 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 
-use wardgate_tool_runner::import::{
-    self, ImportError, Imported, MAX_DOCUMENT, OpenapiOptions, PostgresOptions,
+use wardgate_catalogue_import::{
+    ImportError, Imported, MAX_DOCUMENT, OpenapiOptions, PostgresOptions,
 };
 
 use crate::Failure;
@@ -17,9 +17,9 @@ pub(crate) async fn run(arguments: Import) -> Result<(), Failure> {
             file,
             base_url,
             tags,
-        } => import::openapi(&read(&file)?, &OpenapiOptions { base_url, tags })?,
-        ImportFrom::Toolbox { file } => import::toolbox(&read(&file)?)?,
-        ImportFrom::McpServers { file } => import::mcp_servers(&read(&file)?)?,
+        } => wardgate_catalogue_import::openapi(&read(&file)?, &OpenapiOptions { base_url, tags })?,
+        ImportFrom::Toolbox { file } => wardgate_catalogue_import::toolbox(&read(&file)?)?,
+        ImportFrom::McpServers { file } => wardgate_catalogue_import::mcp_servers(&read(&file)?)?,
         ImportFrom::Postgres {
             url_env,
             schemas,
@@ -32,7 +32,7 @@ pub(crate) async fn run(arguments: Import) -> Result<(), Failure> {
                 schemas,
                 tables,
             };
-            import::postgres(&url, &options).await?
+            wardgate_catalogue_import::postgres(&url, &options).await?
         }
     };
     match &arguments.out {

@@ -281,7 +281,7 @@ async fn when_everything_fails_no_more_than_the_budget_is_sent() {
     join_all(callers).await;
     let offered = 400;
     let sent: u64 = replicas.iter().map(Running::calls).sum();
-    let free = 10 * (started.elapsed().as_secs() + 2);
+    let free = 100 * (started.elapsed().as_secs() / 10 + 1);
     assert!(sent <= offered * 12 / 10 + free, "{sent} for {offered}");
     assert!(sent > offered, "nothing was made again");
 }

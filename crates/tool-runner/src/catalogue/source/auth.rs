@@ -4,7 +4,7 @@ use super::Expand;
 use super::http::service_url;
 use crate::catalogue::fault::Fields;
 use crate::catalogue::yaml::Node;
-use crate::egress::{
+use wardgate_egress::{
     AuthSettings, ClientKey, ClientProof, CodeSettings, EnterpriseSettings, OAuthClient,
     RegisteredClient, Secret, ServerSettings, SubjectToken,
 };

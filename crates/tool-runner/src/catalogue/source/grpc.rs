@@ -1,6 +1,5 @@
 //! Sources that are gRPC servers: where they are, how they describe themselves, what goes along with calls.
 
-use std::fmt;
 use std::time::Duration;
 
 use http::HeaderMap;
@@ -13,94 +12,66 @@ use super::auth::{self, Service};
 use super::http::{DEFAULT_MAX_RESPONSE_BYTES, check_reachable, private, service_url};
 use crate::catalogue::fault::Fields;
 use crate::catalogue::yaml::Node;
-use crate::egress::{AuthSettings, EgressSettings};
-use crate::grpc::{DescriptorFile, add_metadata};
+use wardgate_egress::EgressSettings;
+use wardgate_grpc_json::{DescriptorFile, GrpcSettings, add_metadata};
 
 /// For the token endpoint of `auth`; a call itself takes as long as its tool may.
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A gRPC server.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct GrpcSettings {
-    /// Without a path.
-    pub(crate) url: Url,
-    /// PEM of the certificate authorities to trust instead of the system's.
-    pub(crate) ca: Option<String>,
-    /// What the server's methods are; without it the server is asked.
-    pub(crate) descriptors: Option<DescriptorFile>,
-    /// Goes along with every call.
-    pub(crate) metadata: HeaderMap,
-    pub(crate) auth: AuthSettings,
-    pub(crate) egress: EgressSettings,
-}
-
-impl fmt::Debug for GrpcSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GrpcSettings")
-            .field("descriptors", &self.descriptors)
-            .field("metadata", &self.metadata.keys().collect::<Vec<_>>())
-            .field("auth", &self.auth)
-            .field("egress", &self.egress)
-            .finish_non_exhaustive()
-    }
-}
-
-impl GrpcSettings {
-    pub(super) fn read(fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<Self> {
-        let faults = expand.faults.count();
-        let url_node = fields.required(
-            "url",
-            "add for example `url: https://grpc.example.com`",
-            expand.faults,
+pub(super) fn read(fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<GrpcSettings> {
+    let faults = expand.faults.count();
+    let url_node = fields.required(
+        "url",
+        "add for example `url: https://grpc.example.com`",
+        expand.faults,
+    );
+    let url = url_node.and_then(|node| Some((node, server_url(node, expand)?)));
+    let ca = fields.optional("tls").and_then(|node| ca(node, expand));
+    if let Some((node, url)) = &url
+        && ca.is_some()
+        && url.scheme() == "http"
+    {
+        expand.faults.add(
+            node.at,
+            "`url` is http, which has no TLS",
+            "write https, or leave out `tls`",
         );
-        let url = url_node.and_then(|node| Some((node, server_url(node, expand)?)));
-        let ca = fields.optional("tls").and_then(|node| ca(node, expand));
-        if let Some((node, url)) = &url
-            && ca.is_some()
-            && url.scheme() == "http"
-        {
-            expand.faults.add(
-                node.at,
-                "`url` is http, which has no TLS",
-                "write https, or leave out `tls`",
-            );
-        }
-        let descriptors = fields
-            .optional("descriptors")
-            .and_then(|node| descriptors(node, expand));
-        let metadata = fields
-            .optional("metadata")
-            .and_then(|node| metadata(node, expand));
-        let auth = fields
-            .optional("auth")
-            .and_then(|node| auth::read(node, Service::Grpc, expand));
-        let private = fields
-            .optional("private")
-            .and_then(|node| private(node, expand));
-        let max_response_bytes = fields
-            .optional("max_response_bytes")
-            .and_then(|node| expand.faults.positive(node, "max_response_bytes"));
-        let (url_node, url) = url?;
-        if expand.faults.count() > faults {
-            return None;
-        }
-        let egress = EgressSettings::of(
-            &url,
-            [],
-            private.unwrap_or_default(),
-            TOKEN_TIMEOUT,
-            max_response_bytes.unwrap_or(DEFAULT_MAX_RESPONSE_BYTES),
-        );
-        check_reachable(&url, &egress, url_node.at, expand)?;
-        Some(Self {
-            url,
-            ca,
-            descriptors,
-            metadata: metadata.unwrap_or_default(),
-            auth: auth.unwrap_or_default(),
-            egress,
-        })
     }
+    let descriptors = fields
+        .optional("descriptors")
+        .and_then(|node| descriptors(node, expand));
+    let metadata = fields
+        .optional("metadata")
+        .and_then(|node| metadata(node, expand));
+    let auth = fields
+        .optional("auth")
+        .and_then(|node| auth::read(node, Service::Grpc, expand));
+    let private = fields
+        .optional("private")
+        .and_then(|node| private(node, expand));
+    let max_response_bytes = fields
+        .optional("max_response_bytes")
+        .and_then(|node| expand.faults.positive(node, "max_response_bytes"));
+    let (url_node, url) = url?;
+    if expand.faults.count() > faults {
+        return None;
+    }
+    let egress = EgressSettings::of(
+        &url,
+        [],
+        private.unwrap_or_default(),
+        TOKEN_TIMEOUT,
+        max_response_bytes.unwrap_or(DEFAULT_MAX_RESPONSE_BYTES),
+    );
+    check_reachable(&url, &egress, url_node.at, expand)?;
+    Some(GrpcSettings {
+        url,
+        ca,
+        descriptors,
+        metadata: metadata.unwrap_or_default(),
+        auth: auth.unwrap_or_default(),
+        egress,
+    })
 }
 
 fn server_url(node: &Node, expand: &mut Expand<'_>) -> Option<Url> {

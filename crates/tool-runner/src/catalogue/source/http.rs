@@ -12,120 +12,109 @@ use super::Expand;
 use super::auth::{self, Service};
 use crate::catalogue::fault::Fields;
 use crate::catalogue::yaml::{Mark, Node, Yaml};
-use crate::egress::{
-    AllowedHost, AuthSettings, ClientSettings, EgressError, EgressSettings, Guard, NotAHost,
-    PrivateAddresses,
+use wardgate_egress::{
+    AllowedHost, AuthSettings, ClientSettings, EgressError, EgressSettings, Guard, HttpSettings,
+    NotAHost, PrivateAddresses,
 };
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) const DEFAULT_MAX_RESPONSE_BYTES: usize = 1 << 20;
 
-/// An HTTP service.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct HttpSettings {
-    pub(crate) url: Url,
-    pub(crate) client: ClientSettings,
-    /// What is asked for nobody in particular, as lists are, is asked with these where `auth` stands for the caller.
-    pub(crate) listing: AuthSettings,
-}
-
-impl HttpSettings {
-    /// Reads every key that has to do with HTTP.
-    pub(crate) fn read(
-        service: Service,
-        fields: &mut Fields<'_>,
-        expand: &mut Expand<'_>,
-    ) -> Option<Self> {
-        let url = match service {
-            Service::Mcp => "url",
-            Service::Http | Service::Grpc => "base_url",
-        };
-        let url_node = fields.required(
-            url,
-            &format!("add for example `{url}: https://api.example.com`"),
-            expand.faults,
-        );
-        let faults = expand.faults.count();
-        let headers = fields
-            .optional("headers")
-            .and_then(|node| headers(node, expand));
-        let auth = fields
-            .optional("auth")
-            .and_then(|node| auth::read(node, service, expand));
-        let listing = match service {
-            Service::Mcp => fields.optional("listing_auth"),
-            Service::Http | Service::Grpc => None,
-        };
-        let listing = listing.and_then(|node| {
-            let listing = auth::read(node, service, expand)?;
-            if listing.stand_for_caller() {
-                expand.faults.add(
-                    node.at,
-                    "`listing_auth` stands for a caller, and lists are asked for nobody",
-                    "use none, bearer, basic or client_credentials",
-                );
-                return None;
-            }
-            Some(listing)
-        });
-        let hosts = fields
-            .optional("hosts")
-            .map(|node| hosts(node, expand))
-            .unwrap_or_default();
-        let private = fields
-            .optional("private")
-            .and_then(|node| private(node, expand));
-        let timeout = fields
-            .optional("timeout")
-            .and_then(|node| expand.faults.duration(node, "timeout"));
-        let max_response_bytes = fields
-            .optional("max_response_bytes")
-            .and_then(|node| expand.faults.positive(node, "max_response_bytes"));
-        let url_node = url_node?;
-        let at = url_node.at;
-        let name = url;
-        let url = service_url(url_node, name, expand)?;
-        if matches!(service, Service::Mcp) && url.path().trim_end_matches('/').ends_with("/api") {
+/// Reads every key that has to do with HTTP.
+pub(super) fn read(
+    service: Service,
+    fields: &mut Fields<'_>,
+    expand: &mut Expand<'_>,
+) -> Option<HttpSettings> {
+    let url = match service {
+        Service::Mcp => "url",
+        Service::Http | Service::Grpc => "base_url",
+    };
+    let url_node = fields.required(
+        url,
+        &format!("add for example `{url}: https://api.example.com`"),
+        expand.faults,
+    );
+    let faults = expand.faults.count();
+    let headers = fields
+        .optional("headers")
+        .and_then(|node| headers(node, expand));
+    let auth = fields
+        .optional("auth")
+        .and_then(|node| auth::read(node, service, expand));
+    let listing = match service {
+        Service::Mcp => fields.optional("listing_auth"),
+        Service::Http | Service::Grpc => None,
+    };
+    let listing = listing.and_then(|node| {
+        let listing = auth::read(node, service, expand)?;
+        if listing.stand_for_caller() {
             expand.faults.add(
-                at,
-                format!("`{name}` ends in /api, where no MCP server is"),
-                "write the URL of the MCP endpoint itself, for example https://host/mcp",
+                node.at,
+                "`listing_auth` stands for a caller, and lists are asked for nobody",
+                "use none, bearer, basic or client_credentials",
             );
             return None;
         }
-        let (headers, mut auth) = (headers.unwrap_or_default(), auth.unwrap_or_default());
-        auth.belong_to(&url);
-        let mut listing = listing.unwrap_or_default();
-        listing.belong_to(&url);
-        if auth != AuthSettings::None && headers.contains_key(AUTHORIZATION) {
-            expand.faults.add(
-                at,
-                "the source has `auth` and a header `Authorization`",
-                "keep one of them",
-            );
-        }
-        if expand.faults.count() > faults {
-            return None;
-        }
-        let egress = EgressSettings::of(
-            &url,
-            hosts,
-            private.unwrap_or_default(),
-            timeout.unwrap_or(DEFAULT_TIMEOUT),
-            max_response_bytes.unwrap_or(DEFAULT_MAX_RESPONSE_BYTES),
+        Some(listing)
+    });
+    let hosts = fields
+        .optional("hosts")
+        .map(|node| hosts(node, expand))
+        .unwrap_or_default();
+    let private = fields
+        .optional("private")
+        .and_then(|node| private(node, expand));
+    let timeout = fields
+        .optional("timeout")
+        .and_then(|node| expand.faults.duration(node, "timeout"));
+    let max_response_bytes = fields
+        .optional("max_response_bytes")
+        .and_then(|node| expand.faults.positive(node, "max_response_bytes"));
+    let url_node = url_node?;
+    let at = url_node.at;
+    let name = url;
+    let url = service_url(url_node, name, expand)?;
+    if matches!(service, Service::Mcp) && url.path().trim_end_matches('/').ends_with("/api") {
+        expand.faults.add(
+            at,
+            format!("`{name}` ends in /api, where no MCP server is"),
+            "write the URL of the MCP endpoint itself, for example https://host/mcp",
         );
-        check_reachable(&url, &egress, at, expand)?;
-        let client = ClientSettings {
-            egress,
-            headers,
-            auth,
-        };
-        Some(Self {
-            url,
-            client,
-            listing,
-        })
+        return None;
     }
+    let (headers, mut auth) = (headers.unwrap_or_default(), auth.unwrap_or_default());
+    auth.belong_to(&url);
+    let mut listing = listing.unwrap_or_default();
+    listing.belong_to(&url);
+    if auth != AuthSettings::None && headers.contains_key(AUTHORIZATION) {
+        expand.faults.add(
+            at,
+            "the source has `auth` and a header `Authorization`",
+            "keep one of them",
+        );
+    }
+    if expand.faults.count() > faults {
+        return None;
+    }
+    let egress = EgressSettings::of(
+        &url,
+        hosts,
+        private.unwrap_or_default(),
+        timeout.unwrap_or(DEFAULT_TIMEOUT),
+        max_response_bytes.unwrap_or(DEFAULT_MAX_RESPONSE_BYTES),
+    );
+    check_reachable(&url, &egress, at, expand)?;
+    let client = ClientSettings {
+        egress,
+        headers,
+        auth,
+    };
+    Some(HttpSettings {
+        url,
+        client,
+        listing,
+    })
 }
 
 /// A URL that requests of a source are sent to.
@@ -268,7 +257,7 @@ mod tests {
 
     use super::*;
     use crate::catalogue::{Catalogue, SourceKind, Text};
-    use crate::egress::{ClientProof, OAuthClient, Secret, ServerSettings};
+    use wardgate_egress::{ClientProof, OAuthClient, Secret, ServerSettings};
 
     fn read(source: &str) -> HttpSettings {
         let text = format!("sources: {{ api: {source} }}\ntools: []\n");

@@ -6,12 +6,12 @@ use std::path::Path;
 use wardgate_domain::{ColumnClass, source_uri};
 
 use super::auth::Service;
-use super::{Expand, HttpSettings};
+use super::{Expand, http};
 use crate::catalogue::fault::Fields;
 use crate::catalogue::result_shape::read_classes;
 use crate::catalogue::yaml::{Node, Yaml};
-use crate::egress::AuthSettings;
-use crate::mcp::{Program, Transport};
+use wardgate_egress::AuthSettings;
+use wardgate_mcp_client::{Program, Transport};
 
 /// The longest prefix, in characters; a tool's own name needs room behind it.
 const MAX_PREFIX: usize = 64;
@@ -124,7 +124,7 @@ impl McpSettings {
         let classes = classes.map(|node| read_classes(node, expand.faults));
         let transport = match (node.get("command"), node.get("url")) {
             (Some(_), None) => program(fields, expand).map(Transport::Stdio),
-            (None, Some(_)) => HttpSettings::read(Service::Mcp, fields, expand)
+            (None, Some(_)) => http::read(Service::Mcp, fields, expand)
                 .map(Box::new)
                 .map(Transport::Http),
             _ => {

@@ -11,18 +11,20 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use wardgate_egress::HttpSettings;
+use wardgate_grpc_json::GrpcSettings;
+
 use super::fault::{Faults, Fields};
 use super::limits::{read_breaker, read_retry};
 use super::yaml::{Key, Node};
 
 use crate::catalogue::tool::is_name;
 use crate::content::Own;
-use crate::mcp::Transport;
-use crate::resilience::{BreakerSettings, RetrySettings};
+use wardgate_mcp_client::Transport;
+use wardgate_resilience::{BreakerSettings, RetrySettings};
 
 pub(crate) use expand::Expand;
-pub(crate) use grpc::GrpcSettings;
-pub(crate) use http::{HttpSettings, header_name};
+pub(crate) use http::header_name;
 pub(crate) use mcp::{McpSettings, Offered, PinMode};
 pub(crate) use sql::SqlSettings;
 
@@ -94,11 +96,11 @@ impl SourceSettings {
                 SqlSettings::read(&word, &mut fields, &mut expand).map(SourceKind::Sql)
             }
             "http" => {
-                let settings = HttpSettings::read(auth::Service::Http, &mut fields, &mut expand);
+                let settings = http::read(auth::Service::Http, &mut fields, &mut expand);
                 settings.map(|settings| SourceKind::Http(Box::new(settings)))
             }
             "grpc" => {
-                let settings = GrpcSettings::read(&mut fields, &mut expand);
+                let settings = grpc::read(&mut fields, &mut expand);
                 settings.map(|settings| SourceKind::Grpc(Box::new(settings)))
             }
             "mcp" => {

@@ -1,59 +1,57 @@
 //! Statements that come with placeholders of the database's own.
 
-use super::{BadStatement, Dialect, Scanner, Statement, Token, word};
+use super::{BadStatement, Dialect, Scanner, Token, word};
 
-impl Statement {
-    /// `sql` with `:name` in place of each placeholder of the database's own; `name` says which by position,
-    /// from 0.
-    pub(crate) fn with_names<'n>(
-        dialect: Dialect,
-        sql: &str,
-        name: impl Fn(usize) -> Option<&'n str>,
-    ) -> Result<String, BadStatement> {
-        let mut scanner = Scanner::new(dialect, sql);
-        let mut named = String::new();
-        let mut text_from = 0;
-        let mut unnumbered = 0..;
-        while let Some((at, token)) = scanner.next()? {
-            match token {
-                Token::Param(name) => {
+/// `sql` with `:name` in place of each placeholder of the database's own; `name` says which by position,
+/// from 0.
+pub fn name_placeholders<'n>(
+    dialect: Dialect,
+    sql: &str,
+    name: impl Fn(usize) -> Option<&'n str>,
+) -> Result<String, BadStatement> {
+    let mut scanner = Scanner::new(dialect, sql);
+    let mut named = String::new();
+    let mut text_from = 0;
+    let mut unnumbered = 0..;
+    while let Some((at, token)) = scanner.next()? {
+        match token {
+            Token::Param(name) => {
+                return Err(scanner.bad(
+                    at,
+                    &format!("the statement holds `:{name}` beside placeholders"),
+                    "write all parameters in one way",
+                ));
+            }
+            Token::Placeholder => {
+                let position = match &sql[at + 1..scanner.at] {
+                    "" => unnumbered.next(),
+                    number => number
+                        .parse()
+                        .ok()
+                        .and_then(|number: usize| number.checked_sub(1)),
+                };
+                let Some(name) = position.and_then(&name) else {
                     return Err(scanner.bad(
                         at,
-                        &format!("the statement holds `:{name}` beside placeholders"),
-                        "write all parameters in one way",
+                        "the statement has more placeholders than there are parameters",
+                        "declare each of them",
                     ));
+                };
+                named.push_str(&sql[text_from..at]);
+                // What stands beside it must not become part of it.
+                if named.ends_with(':') {
+                    named.push(' ');
                 }
-                Token::Placeholder => {
-                    let position = match &sql[at + 1..scanner.at] {
-                        "" => unnumbered.next(),
-                        number => number
-                            .parse()
-                            .ok()
-                            .and_then(|number: usize| number.checked_sub(1)),
-                    };
-                    let Some(name) = position.and_then(&name) else {
-                        return Err(scanner.bad(
-                            at,
-                            "the statement has more placeholders than there are parameters",
-                            "declare each of them",
-                        ));
-                    };
-                    named.push_str(&sql[text_from..at]);
-                    // What stands beside it must not become part of it.
-                    if named.ends_with(':') {
-                        named.push(' ');
-                    }
-                    named.push(':');
-                    named.push_str(name);
-                    text_from = scanner.at;
-                    if !word(&sql[text_from..]).is_empty() {
-                        named.push(' ');
-                    }
+                named.push(':');
+                named.push_str(name);
+                text_from = scanner.at;
+                if !word(&sql[text_from..]).is_empty() {
+                    named.push(' ');
                 }
-                _ => {}
             }
+            _ => {}
         }
-        named.push_str(&sql[text_from..]);
-        Ok(named)
     }
+    named.push_str(&sql[text_from..]);
+    Ok(named)
 }

@@ -262,7 +262,7 @@ fn placeholders_of_the_database_get_names() {
         (Dialect::Mysql, "SELECT ?, '?', ?", "SELECT :a, '?', :b"),
         (Dialect::Sqlite, "SELECT ?2, ?, $1", "SELECT :b, :a, :a"),
     ] {
-        let converted = Statement::with_names(dialect, sql, name).unwrap();
+        let converted = name_placeholders(dialect, sql, name).unwrap();
         assert_eq!(converted, named);
         assert!(Statement::parse(dialect, &converted).is_ok());
     }
@@ -273,7 +273,7 @@ fn placeholders_of_the_database_get_names() {
         "SELECT $99999999999999999999",
     ] {
         assert!(
-            Statement::with_names(Dialect::Postgres, sql, name).is_err(),
+            name_placeholders(Dialect::Postgres, sql, name).is_err(),
             "{sql}"
         );
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use wardgate_arguments::Members;
 use wardgate_domain::{ColumnClass, Digest, OfferKind, RequiredCapabilities, ToolFacts, ToolName};
+use wardgate_json::Members;
 
 use super::{Tool, is_name};
 use crate::catalogue::derive::Derive;
@@ -16,8 +16,8 @@ use crate::catalogue::schema;
 use crate::catalogue::source::{McpSettings, Offered};
 use crate::content::in_definition;
 use crate::executor;
-use crate::pins::Definition;
-use crate::resilience::LimitSettings;
+use wardgate_mcp_client::Definition;
+use wardgate_resilience::LimitSettings;
 
 impl Tool {
     /// The tool of `source` that `definition` describes, for clients with the capabilities `required`, under the name that clients see. What the server says

@@ -21,8 +21,9 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use wardgate_arguments::{Members, has_unique_members};
 use wardgate_domain::{Caller, ColumnClass, Digest, UriTemplate};
+use wardgate_json::{Members, has_unique_members};
+use wardgate_mcp::error_code::{INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::Completion;
 
@@ -32,19 +33,12 @@ use crate::catalogue::{McpSettings, Offered};
 use crate::executor::ExecutorError;
 use crate::following::{Followers, Listing, Roster};
 use crate::interaction::{Ended, Talk, TalkError, Waits};
-use crate::mcp::{self, News, Upstream, UpstreamError, Wanted};
-use crate::resilience::{Health, SourceGuard};
+use wardgate_mcp_client::{News, Upstream, UpstreamError, Wanted};
+use wardgate_resilience::{Health, SourceGuard};
 
 pub(super) use self::entries::Entries;
 pub(crate) use self::links::{in_content, in_content_text, in_definition};
 use self::skills::Skill;
-
-/// JSON-RPC: there is no such method.
-const NOT_FOUND: i64 = -32601;
-/// Arguments, or a name, that the server does not take.
-const INVALID_PARAMS: i64 = -32602;
-/// No such resource, before 2026-07-28.
-const NO_RESOURCE: i64 = -32002;
 
 /// What servers last listed, and which do not answer.
 pub(crate) struct Following {
@@ -69,7 +63,7 @@ pub(super) struct Resources {
 
 /// `skills/list`; none where the server has no such extension.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Skills(pub(super) Option<(mcp::Skills, Arc<[String]>)>);
+pub(super) struct Skills(pub(super) Option<(wardgate_mcp_client::Skills, Arc<[String]>)>);
 
 impl Following {
     pub(crate) fn new() -> Self {
@@ -154,7 +148,7 @@ fn if_any(
 ) -> Result<Arc<[String]>, UpstreamError> {
     match listed {
         Ok(entries) => Ok(entries.iter().map(|entry| entry.get().to_owned()).collect()),
-        Err(UpstreamError::Rpc(error)) if error.code == NOT_FOUND => Ok(Arc::default()),
+        Err(UpstreamError::Rpc(error)) if error.code == METHOD_NOT_FOUND => Ok(Arc::default()),
         Err(error) => Err(error),
     }
 }
@@ -302,7 +296,8 @@ impl OfUpstream {
         let mut written = Vec::new();
         for (name, value) in members.0 {
             if name == "_meta" && value.get().starts_with('{') {
-                meta = mcp::meta_for_client(value).map_err(|_| cannot_be_shown())?;
+                meta =
+                    wardgate_mcp_client::meta_for_client(value).map_err(|_| cannot_be_shown())?;
             }
             if OF_ANSWER.contains(&name.as_str()) {
                 continue;
@@ -450,7 +445,7 @@ impl OfUpstream {
         let asking = self.upstream.complete(reference, argument, known, deadline);
         let asking = async {
             match asking.await {
-                Err(UpstreamError::Rpc(error)) if error.code == NOT_FOUND => Ok(None),
+                Err(UpstreamError::Rpc(error)) if error.code == METHOD_NOT_FOUND => Ok(None),
                 asked => Ok(asked.map(Some)?),
             }
         };
@@ -545,7 +540,7 @@ fn to_value(raw: &RawValue) -> Result<Value, GetError> {
 fn told(error: &UpstreamError) -> GetError {
     let failed = GetError::failed;
     match error {
-        UpstreamError::Rpc(error) if error.code == NO_RESOURCE => GetError::Unknown,
+        UpstreamError::Rpc(error) if error.code == RESOURCE_NOT_FOUND => GetError::Unknown,
         UpstreamError::Rpc(error) if error.code == INVALID_PARAMS => {
             GetError::Invalid("Invalid arguments: the source does not take them".to_owned())
         }

@@ -10,11 +10,11 @@ use futures::future::BoxFuture;
 use nix::unistd::Uid;
 use serde_json::{Map, Value};
 use tracing::warn;
+use wardgate_sandbox::{KernelSupport, Program, RunError, RunInput};
 
 use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources};
 use crate::Error;
 use crate::catalogue::{Template, UnfitValue};
-use crate::command::{Given, Kernel, Program, RunError};
 use argv::Argv;
 use output::{Format, Reader};
 
@@ -42,7 +42,7 @@ impl Plan for Command {
     }
 
     fn open(&self, _: &Sources) -> Result<Arc<dyn Executor>, Error> {
-        Kernel::log();
+        KernelSupport::log();
         if self.program.limits.processes.is_some() && Uid::effective().is_root() {
             warn!(
                 "the kernel excepts root from `limits.processes` of a command: run Wardgate as another user"
@@ -59,16 +59,16 @@ impl Executor for Command {
         out: &'a mut Output<'_>,
     ) -> BoxFuture<'a, Result<(), ExecutorError>> {
         Box::pin(async move {
-            let given = self.given(call.arguments)?;
+            let input = self.input(call.arguments)?;
             let mut reader = Reader::new(self.format, self.progress, out);
-            self.program.run(given, &mut reader).await?;
+            self.program.run(input, &mut reader).await?;
             reader.finish()
         })
     }
 }
 
 impl Command {
-    fn given(&self, values: &Map<String, Value>) -> Result<Given, UnfitValue> {
+    fn input(&self, values: &Map<String, Value>) -> Result<RunInput, UnfitValue> {
         let environment = self.environment.iter().map(|(name, template)| {
             let text = template.fill_plain(values)?;
             if text.contains('\0') {
@@ -81,7 +81,7 @@ impl Command {
             Ok((name.clone(), text))
         });
         let stdin = self.stdin.as_ref().map(|text| text.fill_plain(values));
-        Ok(Given {
+        Ok(RunInput {
             words: self.argv.fill(values)?,
             environment: environment.collect::<Result<_, _>>()?,
             stdin: stdin.transpose()?,

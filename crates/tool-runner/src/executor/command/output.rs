@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use wardgate_redact::Row;
+use wardgate_sandbox::OutputListener;
 
-use crate::command::Listener;
 use crate::executor::{ExecutorError, Flow, Output};
 
 /// How standard output is read.
@@ -45,7 +45,7 @@ pub(super) struct Reader<'r, 'o> {
     out: &'r mut Output<'o>,
     /// Not yet a whole row.
     rest: Vec<u8>,
-    remarks: u32,
+    error_lines: u32,
     is_not_utf8: bool,
 }
 
@@ -56,7 +56,7 @@ impl<'r, 'o> Reader<'r, 'o> {
             progress,
             out,
             rest: Vec::new(),
-            remarks: 0,
+            error_lines: 0,
             is_not_utf8: false,
         }
     }
@@ -99,7 +99,7 @@ impl<'r, 'o> Reader<'r, 'o> {
     }
 }
 
-impl Listener for Reader<'_, '_> {
+impl OutputListener for Reader<'_, '_> {
     fn output(&mut self, bytes: &[u8]) -> ControlFlow<()> {
         if self.format != Format::Lines {
             self.rest.extend_from_slice(bytes);
@@ -118,10 +118,10 @@ impl Listener for Reader<'_, '_> {
         ControlFlow::Continue(())
     }
 
-    fn remark(&mut self, line: &str) {
+    fn error_line(&mut self, line: &str) {
         if self.progress {
-            self.remarks += 1;
-            self.out.progress(self.remarks.into(), None, line);
+            self.error_lines += 1;
+            self.out.progress(self.error_lines.into(), None, line);
         }
     }
 }

@@ -3,10 +3,11 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use wardgate_sandbox::{KernelSupport, Limits, Program, Sandbox};
+
 use super::output::Format;
 use super::{Argv, Command};
 use crate::catalogue::{Fields, Node, Scope, Template, is_identifier};
-use crate::command::{Kernel, Limits, Program, Sandbox};
 use crate::executor::Plan;
 
 /// Where programs are looked for when `env` has no `PATH`.
@@ -56,6 +57,7 @@ pub(super) fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option
         program: Program {
             name,
             path: program?,
+            launcher: launcher(),
             directory: directory?,
             limits,
             max_output: max_output.unwrap_or(MAX_OUTPUT),
@@ -68,6 +70,24 @@ pub(super) fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option
         progress: progress.is_some_and(|node| scope.faults.boolean(node, "progress") == Some(true)),
     };
     (scope.faults.count() == faults_before).then(|| Box::new(command) as Box<dyn Plan>)
+}
+
+#[cfg(not(test))]
+fn launcher() -> PathBuf {
+    wardgate_sandbox::THIS_BINARY.into()
+}
+
+/// The binary of a unit test has no launcher, so an example of `wardgate-sandbox` stands in.
+#[cfg(test)]
+fn launcher() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let output = test.parent().and_then(Path::parent).unwrap();
+    let launcher = output.join("examples/launcher");
+    assert!(
+        launcher.is_file(),
+        "build it: cargo build --workspace --example launcher"
+    );
+    launcher
 }
 
 /// The program's name and the words behind it.
@@ -222,7 +242,7 @@ fn read_sandbox(node: &Node, scope: &mut Scope<'_, '_>) -> Option<Sandbox> {
     let network = network.and_then(|node| scope.faults.boolean(node, "network"));
     let required = required.and_then(|node| scope.faults.boolean(node, "required"));
     let required = required.unwrap_or(true);
-    if required && !Kernel::probe().files {
+    if required && !KernelSupport::probe().files {
         scope.faults.add(
             node.at,
             "this kernel has no Landlock to hold a program to its `sandbox`",

@@ -4,7 +4,7 @@ use prost_reflect::{DescriptorPool, Kind, MessageDescriptor};
 use wardgate_arguments::InputSchema;
 
 use crate::catalogue::{Node, Scope, Yaml};
-use crate::grpc::{GrpcError, MethodName, field, field_names, has_own_form};
+use wardgate_grpc_json::{GrpcError, MethodName, field, field_names, has_own_form};
 
 /// The message that the method takes.
 pub(super) fn method(

@@ -12,8 +12,8 @@ use wardgate_rpc::code_name;
 use super::{Executor, ExecutorError, Flow, Invocation, Kind, Output, Plan, Sources, TimeLimit};
 use crate::Error;
 use crate::catalogue::{Fields, JsonTemplate, Scope, SourceKind, UnfitValue};
-use crate::egress::OnBehalf;
-use crate::grpc::{GrpcError, GrpcServer, MethodName};
+use wardgate_egress::OnBehalf;
+use wardgate_grpc_json::{GrpcError, GrpcServer, MethodName};
 
 pub(super) const KIND: Kind = Kind { name: "grpc", read };
 

@@ -4,7 +4,9 @@ use tonic::Status;
 
 use super::*;
 use crate::executor::testing::{TestTool, said};
-use crate::grpc::testing::{Server, answers, descriptor_set, methods, parcel, pool, refuses};
+use wardgate_grpc_json::testing::{
+    Server, answers, descriptor_set, methods, parcel, pool, refuses,
+};
 
 /// A tool that calls a server with this handler, its methods known from a descriptor file.
 struct Setup {

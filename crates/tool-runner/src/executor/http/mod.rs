@@ -21,9 +21,9 @@ use url::form_urlencoded;
 use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources};
 use crate::Error;
 use crate::catalogue::{Fields, Node, Scope, SourceKind};
-use crate::egress::Request;
 use body::BodyTemplate;
 use pairs::{Headers, Pairs};
+use wardgate_egress::Request;
 
 pub(super) use path::PathTemplate;
 pub(super) use response::{json, refused};

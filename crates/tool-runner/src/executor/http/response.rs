@@ -7,11 +7,11 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use serde_json::Value;
-use wardgate_arguments::Strict;
+use wardgate_json::parse_strict;
 use wardgate_redact::Row;
 
-use crate::egress::Response;
 use crate::executor::{ExecutorError, Output};
+use wardgate_egress::Response;
 
 /// The column of a response that is text.
 const TEXT: &str = "text";
@@ -77,17 +77,10 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// Reads JSON without NUL characters and members given twice, nested no deeper than serde allows.
+/// Reads JSON without NUL characters and members given twice, at most 127 levels deep.
 pub(in crate::executor) fn json(body: &Bytes) -> Result<Value, ExecutorError> {
-    match serde_json::from_slice(body) {
-        Ok(Strict(document)) => Ok(document),
-        // The parser's own words can quote the document.
-        Err(error) => Err(ExecutorError::BadResult(format!(
-            "line {}, column {} of the response is no JSON that can be read",
-            error.line(),
-            error.column()
-        ))),
-    }
+    parse_strict(body)
+        .map_err(|error| ExecutorError::BadResult(format!("the response cannot be read: {error}")))
 }
 
 fn is_text(headers: &HeaderMap) -> bool {

@@ -5,9 +5,10 @@ use url::Url;
 use wardgate_domain::Ambient;
 
 use super::PathTemplate;
-use crate::catalogue::{HttpSettings, UnfitValue};
-use crate::egress::{Client, EgressError, OnBehalf, Request, Response};
+use crate::catalogue::UnfitValue;
 use crate::executor::Invocation;
+use wardgate_egress::HttpSettings;
+use wardgate_egress::{Client, EgressError, OnBehalf, Request, Response};
 
 /// A service and the client it is called with.
 pub(crate) struct HttpSource {

@@ -20,7 +20,7 @@ use super::http::{self as http_source, HttpSource, PathTemplate, SourceName};
 use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources};
 use crate::Error;
 use crate::catalogue::{Fields, JsonTemplate, Node, Scope};
-use crate::egress::Request;
+use wardgate_egress::Request;
 
 pub(super) const KIND: Kind = Kind {
     name: "jsonrpc",

@@ -8,7 +8,9 @@ use wardgate_domain::RequiredCapabilities;
 
 use crate::executor::{ExecutorError, TimeLimit};
 use crate::interaction::TalkError;
-use crate::mcp::{MISSING_CAPABILITY, RpcError, TASKS, UpstreamError};
+use wardgate_mcp::error_code::MISSING_CAPABILITY;
+use wardgate_mcp::extension::TASKS;
+use wardgate_mcp_client::{RpcError, UpstreamError};
 
 /// The kind of a refusal by a server that does not accept our credentials.
 const UNAUTHORIZED: &str = "upstream_unauthorized";

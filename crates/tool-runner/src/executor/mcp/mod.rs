@@ -8,8 +8,8 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
-use wardgate_arguments::has_unique_members;
 use wardgate_domain::RequiredCapabilities;
+use wardgate_json::has_unique_members;
 
 use self::errors::not_for_client;
 use super::http::json;
@@ -19,12 +19,12 @@ use crate::catalogue::{
     Fields, JsonTemplate, McpSettings, Offered, Scope, Shape, SourceKind, Template,
 };
 use crate::content::{in_content, in_content_text};
-use crate::egress::AuthSettings;
 use crate::interaction::{Ended, Talk};
-use crate::mcp::{
+use wardgate_egress::AuthSettings;
+use wardgate_mcp_client::ToolFingerprint;
+use wardgate_mcp_client::{
     CallResult, News, Standing, Upstream, UpstreamError, Wanted, meta_for_client, other_members,
 };
-use crate::pins::ToolFingerprint;
 
 pub(super) const KIND: Kind = Kind { name: "mcp", read };
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::executor::testing::{TestTool, said};
-use crate::mcp::tests::program;
+use wardgate_mcp_client::testing::program;
 
 fn tool(kind: &str, execute: &str) -> TestTool {
     let source = format!("{{ up: {} }}", program::source(kind));

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Interface, unanswered};
 use crate::executor::{ExecutorError, Invocation, Output, Sources};
-use crate::resilience::{BreakerState, SourceGuard};
+use wardgate_resilience::{BreakerState, SourceGuard};
 
 /// Health, version and load.
 pub(super) struct Node;

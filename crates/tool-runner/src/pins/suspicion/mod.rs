@@ -20,9 +20,9 @@ use serde::{Serialize, Serializer};
 use unicode_security::MixedScript;
 use unicode_security::is_potential_mixed_script_confusable_char;
 use wardgate_domain::{InvisibleKind, find_invisible};
+use wardgate_json::Json;
 
 use super::escape::Escape;
-use super::json::Json;
 use super::pointer::Pointer;
 use words::Word;
 

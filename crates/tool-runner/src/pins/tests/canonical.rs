@@ -3,38 +3,12 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Map, Value, json};
+use wardgate_json::Json;
+use wardgate_mcp_client::{BadDefinition, Definition};
 
 use super::support::{definition, tool, with};
-use crate::pins::definition::BadDefinition;
-use crate::pins::json::Json;
-use crate::pins::{Definition, Judged, Names, Offer, Pins};
-
-fn canonical(text: &str) -> String {
-    Json::parse(text).unwrap().canonical()
-}
-
-#[test]
-fn the_canonical_form_is_that_of_rfc_8785() {
-    // Section 3.2.3: names sort by their UTF-16 units.
-    let names = r#"{"\u20ac":"Euro","\r":"CR","\ufb33":"Dalet","1":"One","\ud83d\ude00":"Emoji","\u0080":"Control","\u00f6":"O"}"#;
-    assert_eq!(
-        canonical(names),
-        "{\"\\r\":\"CR\",\"1\":\"One\",\"\u{80}\":\"Control\",\"ö\":\"O\",\"€\":\"Euro\",\"😀\":\"Emoji\",\"\u{fb33}\":\"Dalet\"}"
-    );
-    // Section 3.2.2.2: texts are escaped as little as can be.
-    assert_eq!(
-        canonical(r#"[ "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/", null , true,false ]"#),
-        r#"["€$\u000f\nA'B\"\\\\\"/",null,true,false]"#
-    );
-}
-
-#[test]
-fn numbers_keep_the_digits_they_came_with() {
-    assert_eq!(
-        canonical("[1.0, 1, 1e2, 9007199254740993, -0]"),
-        "[1.0,1,1e2,9007199254740993,-0]"
-    );
-}
+use crate::pins::shown::pretty;
+use crate::pins::{Judged, Names, Offer, Pins};
 
 #[test]
 fn what_readers_could_take_for_different_things_is_no_definition() {
@@ -215,7 +189,7 @@ proptest! {
     #[test]
     fn the_form_for_people_is_the_same_value_and_shows_every_character(extra in any_json()) {
         let json = Json::parse(&tool_with(&extra).to_string()).unwrap();
-        let pretty = json.pretty("    ");
+        let pretty = pretty(&json, "    ");
         prop_assert_eq!(Json::parse(&pretty).unwrap(), json);
         let hidden = pretty.contains('\u{200b}');
         prop_assert!(!hidden);

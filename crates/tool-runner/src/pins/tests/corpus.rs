@@ -1,8 +1,8 @@
 //! How many poisoned definitions are flagged, and how many ordinary ones by mistake.
 
 use serde_json::Value;
+use wardgate_json::Json;
 
-use crate::pins::json::Json;
 use crate::pins::pointer::Pointer;
 use crate::pins::suspicion::{Finding, Scan};
 

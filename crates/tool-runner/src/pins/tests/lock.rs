@@ -4,9 +4,10 @@ use std::path::Path;
 
 use serde_json::json;
 use wardgate_domain::{Ambient, Timestamp};
+use wardgate_mcp_client::Definition;
 
 use super::support::{definition, with};
-use crate::pins::{Definition, Pins};
+use crate::pins::Pins;
 
 fn pins() -> Pins {
     let mut pins = Pins::default();

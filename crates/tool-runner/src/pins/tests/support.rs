@@ -1,8 +1,7 @@
 //! Definitions to change.
 
 use serde_json::{Value, json};
-
-use crate::pins::Definition;
+use wardgate_mcp_client::Definition;
 
 /// A tool with a bit of everything.
 pub(super) fn tool() -> Value {

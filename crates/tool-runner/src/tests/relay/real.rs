@@ -14,8 +14,8 @@ use wardgate_rpc::client::{Exchange, Offer, Relay, RelayContent, Relayed, ToolRu
 use wardgate_rpc::{Peer, Service, link};
 
 use super::{META, connect, event, failure, head, relay, request, start, terms};
-use crate::mcp::tests::http::fixture;
 use crate::tests::harness::Harness;
+use wardgate_mcp_client::testing::http::fixture;
 
 /// The answer, whichever way it came, and the head before it.
 async fn answer(harness: &Harness, request: pb::RelayRequest) -> (pb::RelayHead, Value) {

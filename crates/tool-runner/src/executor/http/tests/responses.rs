@@ -6,7 +6,7 @@ use http::header::RETRY_AFTER;
 
 use super::*;
 use crate::executor::testing::said;
-use crate::resilience::Health;
+use wardgate_resilience::Health;
 
 #[tokio::test]
 async fn a_text_is_one_row_and_an_empty_response_none() {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::Value;
-use wardgate_arguments::{decimal_of, decimal_of_text, exact_number};
+use wardgate_json::{decimal_of, decimal_of_text, exact_number};
 use wardgate_redact::{Aggregate, Row};
 
 use crate::executor::ExecutorError;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde::Deserialize;
 use serde_json::Value;
-use wardgate_arguments::exact_number;
+use wardgate_json::exact_number;
 use wardgate_redact::Row;
 
 use super::column::{ColumnType, Columns, compare};

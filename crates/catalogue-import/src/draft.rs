@@ -1,0 +1,341 @@
+//! The file that is being made. A source or tool gets into it only if it loads.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+
+use super::text::{Description, Names};
+use super::writer::YamlWriter;
+use super::{ImportError, Imported, Note};
+use wardgate_tool_runner::{Catalogue, Fault};
+
+/// What the file is called while it is checked.
+const FILE: &str = "tools.yaml";
+
+/// Clients show models no longer descriptions than about this, in characters.
+const MAX_DESCRIPTION: usize = 2_000;
+
+/// How many values and keys the tools of one file may have: the catalogue reads no more of a file.
+const MAX_NODES: usize = 200_000;
+
+#[derive(Debug)]
+pub(super) struct Draft {
+    /// What it is imported from.
+    origin: &'static str,
+    sources: YamlWriter,
+    tools: YamlWriter,
+    toolsets: YamlWriter,
+    tool_names: Names,
+    variables: BTreeMap<String, Variable>,
+    notes: Vec<Note>,
+    nodes: usize,
+    source_count: usize,
+    tool_count: usize,
+    toolset_count: usize,
+}
+
+/// A variable that the file reads from the environment.
+#[derive(Debug)]
+struct Variable {
+    /// What to set it to.
+    about: String,
+    /// Stands for it while the file is checked.
+    sample: String,
+}
+
+/// A source as it will be written.
+#[derive(Debug, Default)]
+pub(super) struct SourceDraft {
+    pub(super) name: String,
+    pub(super) fields: Map<String, Value>,
+    pub(super) reviews: Vec<String>,
+}
+
+/// A tool as it will be written.
+#[derive(Debug, Default)]
+pub(super) struct ToolDraft {
+    pub(super) name: String,
+    pub(super) description: String,
+    /// The hints that are true of it.
+    pub(super) hints: Vec<&'static str>,
+    pub(super) input_schema: Value,
+    pub(super) execute: Map<String, Value>,
+    pub(super) result: Map<String, Value>,
+    /// What a person may want in `result`: written as a comment.
+    pub(super) suggestions: Map<String, Value>,
+    pub(super) reviews: Vec<String>,
+}
+
+impl ToolDraft {
+    /// Takes over a description that somebody else wrote.
+    pub(super) fn describe(&mut self, text: &str) {
+        let description = Description::of(text, MAX_DESCRIPTION);
+        if description.had_hidden {
+            self.reviews.push(
+                "the description held characters that nobody sees; they are left out".to_owned(),
+            );
+        }
+        if description.is_cut {
+            self.reviews.push(format!(
+                "the description is cut after {MAX_DESCRIPTION} characters"
+            ));
+        }
+        self.description = description.text;
+    }
+}
+
+impl Draft {
+    pub(super) fn of(origin: &'static str) -> Self {
+        Self {
+            origin,
+            sources: YamlWriter::indented(2),
+            tools: YamlWriter::indented(2),
+            toolsets: YamlWriter::indented(2),
+            tool_names: Names::default(),
+            variables: BTreeMap::new(),
+            notes: Vec::new(),
+            nodes: 0,
+            source_count: 0,
+            tool_count: 0,
+            toolset_count: 0,
+        }
+    }
+
+    pub(super) fn note(&mut self, about: impl Into<String>, text: impl Into<String>) {
+        self.notes.push(Note {
+            about: about.into(),
+            text: text.into(),
+        });
+    }
+
+    /// A name for a tool that none has yet.
+    pub(super) fn tool_name(&mut self, wanted: &str) -> String {
+        self.tool_names.unique(wanted)
+    }
+
+    /// The reference to an environment variable, which a person will set as `about` says. `sample` stands for
+    /// its value while the file is checked.
+    pub(super) fn variable(&mut self, name: &str, about: &str, sample: &str) -> String {
+        let variable = || Variable {
+            about: about.to_owned(),
+            sample: sample.to_owned(),
+        };
+        self.variables
+            .entry(name.to_owned())
+            .or_insert_with(variable);
+        format!("${{{name}}}")
+    }
+
+    /// Takes the source in, unless it would not load.
+    pub(super) fn source(&mut self, source: &SourceDraft) -> bool {
+        let about = format!("source `{}`", source.name);
+        let mut entry = YamlWriter::indented(2);
+        write_reviews(&mut entry, &source.reviews);
+        entry.map(&source.name, |writer| {
+            for (key, value) in &source.fields {
+                writer.entry(key, value);
+            }
+        });
+        let text = entry.into_text();
+        let file = format!("sources:\n{text}tools: []\n");
+        if let Some(problem) = self.problem(file) {
+            self.leave_out_source(&source.name, &problem);
+            return false;
+        }
+        self.sources.raw(&text);
+        self.note_reviews(&about, &source.reviews);
+        self.source_count += 1;
+        true
+    }
+
+    /// Says in the file and in a note why a source is not in it.
+    pub(super) fn leave_out_source(&mut self, name: &str, reason: &str) {
+        self.sources
+            .review(&format!("source `{name}` is left out: {reason}"));
+        self.note(format!("source `{name}`"), format!("left out: {reason}"));
+    }
+
+    /// Takes the tool in, unless it would not load.
+    pub(super) fn tool(&mut self, tool: &ToolDraft) -> bool {
+        let nodes = self.nodes + nodes(&tool.input_schema) + members(&tool.execute);
+        if nodes > MAX_NODES {
+            self.leave_out_tool(
+                &tool.name,
+                "the file is full; import a part of the document",
+            );
+            return false;
+        }
+        let mut entry = YamlWriter::indented(2);
+        write_reviews(&mut entry, &tool.reviews);
+        entry.item(|writer| tool.write(writer));
+        let text = entry.into_text();
+        let file = format!("sources:\n{}tools:\n{text}", self.sources.text());
+        if let Some(problem) = self.problem(file) {
+            self.leave_out_tool(&tool.name, &problem);
+            return false;
+        }
+        self.part_tools();
+        self.tools.raw(&text);
+        self.note_reviews(&format!("tool `{}`", tool.name), &tool.reviews);
+        self.nodes = nodes;
+        self.tool_count += 1;
+        true
+    }
+
+    /// Says in the file and in a note why a tool is not in it.
+    pub(super) fn leave_out_tool(&mut self, name: &str, reason: &str) {
+        self.part_tools();
+        self.tools
+            .review(&format!("tool `{name}` is left out: {reason}"));
+        self.note(format!("tool `{name}`"), format!("left out: {reason}"));
+    }
+
+    pub(super) fn toolset(&mut self, name: &str, tools: &[String]) {
+        self.toolsets.map(name, |writer| {
+            writer.entry("tools", &Value::from(tools));
+        });
+        self.toolset_count += 1;
+    }
+
+    fn part_tools(&mut self) {
+        if !self.tools.text().is_empty() {
+            self.tools.blank();
+        }
+    }
+
+    fn note_reviews(&mut self, about: &str, reviews: &[String]) {
+        for review in reviews {
+            self.note(about, review.as_str());
+        }
+    }
+
+    /// The file, once it has been loaded as a whole.
+    pub(super) fn finish(mut self) -> Result<Imported, ImportError> {
+        if self.source_count + self.tool_count == 0 {
+            let reasons: Vec<_> = self.notes.iter().map(ToString::to_string).collect();
+            let reasons = if reasons.is_empty() {
+                "the document names nothing that could be imported".to_owned()
+            } else {
+                reasons.join("; ")
+            };
+            return Err(ImportError::Nothing(reasons));
+        }
+        let yaml = self.yaml();
+        self.load(yaml.clone()).map_err(ImportError::Unusable)?;
+        for (name, variable) in std::mem::take(&mut self.variables) {
+            self.note(
+                format!("${{{name}}}"),
+                format!("set it to {}", variable.about),
+            );
+        }
+        Ok(Imported {
+            yaml,
+            notes: self.notes,
+        })
+    }
+
+    fn yaml(&self) -> String {
+        let mut file = YamlWriter::default();
+        file.comment("yaml-language-server: $schema=./tools.schema.json");
+        file.comment(&format!("Imported from {}.", self.origin));
+        file.comment(
+            "Look at every `review:` before this is put to use, then `wardgate tools check` it.",
+        );
+        if !self.variables.is_empty() {
+            file.comment("It reads from the environment:");
+            for (name, variable) in &self.variables {
+                file.comment(&format!("  {name}: {}", variable.about));
+            }
+        }
+        for (key, section, count) in [
+            ("sources", &self.sources, self.source_count),
+            ("toolsets", &self.toolsets, self.toolset_count),
+            ("tools", &self.tools, self.tool_count),
+        ] {
+            // Comments alone would make it a key without a value.
+            let head = match (count, key) {
+                (0, "tools") => "tools: []\n".to_owned(),
+                (0, _) => String::new(),
+                _ => format!("{key}:\n"),
+            };
+            if !head.is_empty() || !section.text().is_empty() {
+                file.blank();
+                file.raw(&head);
+                file.raw(section.text());
+            }
+        }
+        file.into_text()
+    }
+
+    /// What keeps a file from loading.
+    fn problem(&self, file: String) -> Option<String> {
+        let faults = self.load(file).err()?;
+        let problems: Vec<_> = faults.into_iter().map(|fault| fault.problem).collect();
+        Some(problems.join("; "))
+    }
+
+    fn load(&self, text: String) -> Result<(), Vec<Fault>> {
+        let samples = self
+            .variables
+            .iter()
+            .map(|(name, variable)| (name.clone(), variable.sample.clone()))
+            .collect();
+        let path = PathBuf::from(FILE);
+        Catalogue::parse_file(path, text, &samples).map(|_| ())
+    }
+}
+
+impl ToolDraft {
+    fn write(&self, writer: &mut YamlWriter) {
+        writer.entry("name", &Value::from(self.name.as_str()));
+        if !self.description.is_empty() {
+            writer.entry("description", &Value::from(self.description.as_str()));
+        }
+        if !self.hints.is_empty() {
+            let hints = self
+                .hints
+                .iter()
+                .map(|&hint| (hint.to_owned(), true.into()));
+            writer.entry("annotations", &Value::Object(hints.collect()));
+        }
+        writer.entry("input_schema", &self.input_schema);
+        writer.entry("execute", &Value::Object(self.execute.clone()));
+        if !self.result.is_empty() {
+            writer.entry("result", &Value::Object(self.result.clone()));
+        }
+        if !self.suggestions.is_empty() {
+            let mut result = YamlWriter::indented(2);
+            for (key, value) in &self.suggestions {
+                result.entry(key, value);
+            }
+            writer.comment(if self.result.is_empty() {
+                "result:"
+            } else {
+                "add to `result`:"
+            });
+            for line in result.text().lines() {
+                writer.comment(line);
+            }
+        }
+    }
+}
+
+/// How many values and keys a value is made of.
+fn nodes(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(nodes).sum(),
+        Value::Object(members) => self::members(members),
+        _ => 0,
+    }
+}
+
+fn members(members: &Map<String, Value>) -> usize {
+    members.values().map(|member| 1 + nodes(member)).sum()
+}
+
+fn write_reviews(writer: &mut YamlWriter, reviews: &[String]) {
+    for review in reviews {
+        writer.review(review);
+    }
+}

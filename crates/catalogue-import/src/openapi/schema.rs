@@ -1,0 +1,369 @@
+//! Schemas of OpenAPI as JSON Schema 2020-12: references filled in, what no validator knows left out.
+
+use std::collections::BTreeSet;
+
+use jsonschema::PatternOptions;
+use serde_json::{Map, Value, json};
+
+use super::Api;
+use crate::text::Description;
+
+/// How deep a schema is followed.
+const MAX_DEPTH: usize = 10;
+
+/// How many schemas one tool may have: references can make a small document a huge one.
+const MAX_SCHEMAS: usize = 1_000;
+
+/// The longest description of a property, in characters.
+const MAX_DESCRIPTION: usize = 500;
+
+/// Keywords that are taken over as they are.
+const PLAIN: [&str; 18] = [
+    "title",
+    "default",
+    "enum",
+    "const",
+    "multipleOf",
+    "maximum",
+    "exclusiveMaximum",
+    "minimum",
+    "exclusiveMinimum",
+    "maxLength",
+    "minLength",
+    "pattern",
+    "format",
+    "maxItems",
+    "minItems",
+    "uniqueItems",
+    "maxProperties",
+    "minProperties",
+];
+
+/// Keywords whose value is a schema.
+const SCHEMA: [&str; 3] = ["items", "additionalProperties", "not"];
+
+/// Keywords whose value is a list of schemas.
+const SCHEMAS: [&str; 3] = ["prefixItems", "oneOf", "anyOf"];
+
+/// Keywords that ask something of a value and are not carried over.
+const UNCARRIED: [&str; 12] = [
+    "if",
+    "then",
+    "else",
+    "patternProperties",
+    "dependentRequired",
+    "dependentSchemas",
+    "propertyNames",
+    "contains",
+    "unevaluatedProperties",
+    "unevaluatedItems",
+    "$dynamicRef",
+    "$recursiveRef",
+];
+
+/// Turns the schemas of one tool.
+#[derive(Debug)]
+pub(super) struct Schemas<'d> {
+    api: Api<'d>,
+    left: usize,
+    /// The references being followed.
+    trail: Vec<&'d str>,
+    reviews: BTreeSet<String>,
+}
+
+impl<'d> Schemas<'d> {
+    pub(super) fn of(api: Api<'d>) -> Self {
+        Self {
+            api,
+            left: MAX_SCHEMAS,
+            trail: Vec::new(),
+            reviews: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn api(&self) -> Api<'d> {
+        self.api
+    }
+
+    pub(super) fn into_reviews(self) -> BTreeSet<String> {
+        self.reviews
+    }
+
+    /// The schema, valid by itself.
+    pub(super) fn convert(&mut self, schema: &'d Value) -> Value {
+        let schema = self.schema(schema, 0);
+        if validator(&schema).is_none() {
+            self.review("a schema that is no valid JSON Schema is left out: any value is allowed");
+            return json!({});
+        }
+        schema
+    }
+
+    fn review(&mut self, text: impl Into<String>) {
+        self.reviews.insert(text.into());
+    }
+
+    fn schema(&mut self, schema: &'d Value, depth: usize) -> Value {
+        let members = match schema {
+            Value::Object(members) => members,
+            Value::Bool(_) => return schema.clone(),
+            _ => return json!({}),
+        };
+        if self.left == 0 || depth >= MAX_DEPTH {
+            self.review(format!(
+                "its schemas are more than {MAX_SCHEMAS}, or nested deeper than {MAX_DEPTH}: any value is allowed beyond"
+            ));
+            return json!({});
+        }
+        self.left -= 1;
+        match members.get("$ref") {
+            Some(reference) => self.referenced(reference, members, depth),
+            None => Value::Object(self.members(members, depth)),
+        }
+    }
+
+    fn referenced(
+        &mut self,
+        reference: &'d Value,
+        beside: &'d Map<String, Value>,
+        depth: usize,
+    ) -> Value {
+        let Some((reference, target)) = reference
+            .as_str()
+            .and_then(|reference| Some((reference, self.api.follow(reference)?)))
+        else {
+            self.review(
+                "a `$ref` leads to another document or nowhere: any value is allowed there",
+            );
+            return json!({});
+        };
+        if self.trail.contains(&reference) {
+            let name = reference.rsplit('/').next().unwrap_or_default();
+            self.review(format!(
+                "the schema `{name}` holds itself: any {} is allowed where it does",
+                target["type"].as_str().unwrap_or("value")
+            ));
+            return match target["type"].as_str() {
+                Some(kind @ ("object" | "array")) => json!({ "type": kind }),
+                _ => json!({}),
+            };
+        }
+        self.trail.push(reference);
+        let mut schema = self.schema(target, depth);
+        self.trail.pop();
+        if let (Value::Object(schema), Some(text)) = (&mut schema, beside.get("description")) {
+            self.describe(text, schema);
+        }
+        schema
+    }
+
+    fn members(&mut self, members: &'d Map<String, Value>, depth: usize) -> Map<String, Value> {
+        let mut schema = Map::new();
+        if let Some(types) = types(members) {
+            schema.insert("type".to_owned(), types);
+        }
+        if let Some(text) = members.get("description") {
+            self.describe(text, &mut schema);
+        }
+        for keyword in PLAIN {
+            if let Some(value) = members.get(keyword) {
+                self.plain(keyword, value, &mut schema);
+            }
+        }
+        if members.get("nullable") == Some(&Value::Bool(true))
+            && let Some(Value::Array(values)) = schema.get_mut("enum")
+            && !values.contains(&Value::Null)
+        {
+            values.push(Value::Null);
+        }
+        self.nested(members, &mut schema, depth);
+        if let Some(Value::Array(parts)) = members.get("allOf") {
+            let parts: Vec<_> = parts
+                .iter()
+                .map(|part| self.schema(part, depth + 1))
+                .collect();
+            merge(&mut schema, parts);
+        }
+        for keyword in UNCARRIED {
+            if members.contains_key(keyword) {
+                self.review(format!("`{keyword}` of a schema is not carried over"));
+            }
+        }
+        self.check_default(&mut schema);
+        schema
+    }
+
+    /// Schemas within.
+    fn nested(
+        &mut self,
+        members: &'d Map<String, Value>,
+        schema: &mut Map<String, Value>,
+        depth: usize,
+    ) {
+        if let Some(Value::Object(properties)) = members.get("properties") {
+            let mut converted = Map::new();
+            for (name, property) in properties {
+                // What a service alone writes is no argument.
+                if property["readOnly"] == true {
+                    continue;
+                }
+                converted.insert(name.clone(), self.schema(property, depth + 1));
+            }
+            schema.insert("properties".to_owned(), converted.into());
+        }
+        if let Some(Value::Array(names)) = members.get("required") {
+            let is_known = |name: &&Value| {
+                let properties = schema.get("properties").and_then(Value::as_object);
+                name.as_str()
+                    .is_some_and(|name| properties.is_none_or(|it| it.contains_key(name)))
+            };
+            let names: Vec<_> = names.iter().filter(is_known).cloned().collect();
+            if !names.is_empty() {
+                schema.insert("required".to_owned(), names.into());
+            }
+        }
+        for keyword in SCHEMA {
+            if let Some(value) = members
+                .get(keyword)
+                .filter(|it| it.is_object() || it.is_boolean())
+            {
+                let value = self.schema(value, depth + 1);
+                schema.insert(keyword.to_owned(), value);
+            }
+        }
+        for keyword in SCHEMAS {
+            if let Some(Value::Array(values)) = members.get(keyword)
+                && !values.is_empty()
+            {
+                let values: Vec<_> = values.iter().map(|it| self.schema(it, depth + 1)).collect();
+                schema.insert(keyword.to_owned(), values.into());
+            }
+        }
+    }
+
+    /// Takes over a keyword whose value is what JSON Schema wants there.
+    fn plain(&mut self, keyword: &str, value: &Value, schema: &mut Map<String, Value>) {
+        // OpenAPI 3.0 has booleans here, that go with the inclusive bound.
+        let bound = match keyword {
+            "exclusiveMinimum" => "minimum",
+            "exclusiveMaximum" => "maximum",
+            _ => "",
+        };
+        match value {
+            Value::Bool(is_exclusive) if !bound.is_empty() => {
+                if *is_exclusive && let Some(value) = schema.shift_remove(bound) {
+                    schema.insert(keyword.to_owned(), value);
+                }
+            }
+            _ if validator(&json!({ keyword: value })).is_some() => {
+                schema.insert(keyword.to_owned(), value.clone());
+            }
+            _ if keyword == "pattern" => {
+                self.review("a `pattern` that needs more than linear time is not carried over");
+            }
+            _ => self.review(format!(
+                "a `{keyword}` that JSON Schema does not know is left out"
+            )),
+        }
+    }
+
+    /// Leaves out a default that does not fit the schema it stands in.
+    fn check_default(&mut self, schema: &mut Map<String, Value>) {
+        let Some(default) = schema.shift_remove("default") else {
+            return;
+        };
+        let fits =
+            validator(&Value::Object(schema.clone())).is_some_and(|it| it.is_valid(&default));
+        if fits {
+            schema.insert("default".to_owned(), default);
+        } else {
+            self.review("a default that does not fit its own schema is left out");
+        }
+    }
+
+    fn describe(&mut self, text: &Value, schema: &mut Map<String, Value>) {
+        let description = Description::of(text.as_str().unwrap_or_default(), MAX_DESCRIPTION);
+        if description.had_hidden {
+            self.review("a description held characters that nobody sees; they are left out");
+        }
+        if !description.text.is_empty() {
+            schema.insert("description".to_owned(), description.text.into());
+        }
+    }
+}
+
+/// As the catalogue compiles it; none when it is no schema.
+fn validator(schema: &Value) -> Option<jsonschema::Validator> {
+    jsonschema::options()
+        .offline()
+        .with_pattern_options(PatternOptions::regex())
+        .build(schema)
+        .ok()
+}
+
+/// The types by their names in JSON Schema, with `null` where OpenAPI 3.0 says `nullable`.
+fn types(members: &Map<String, Value>) -> Option<Value> {
+    const TYPES: [&str; 7] = [
+        "null", "boolean", "integer", "number", "string", "array", "object",
+    ];
+    let is_type = |name: &&Value| name.as_str().is_some_and(|name| TYPES.contains(&name));
+    let mut types: Vec<_> = match members.get("type") {
+        Some(Value::Array(names)) => names.iter().filter(is_type).cloned().collect(),
+        Some(name) if is_type(&name) => vec![name.clone()],
+        _ => Vec::new(),
+    };
+    if types.is_empty() {
+        return None;
+    }
+    if members.get("nullable") == Some(&Value::Bool(true)) && !types.contains(&json!("null")) {
+        types.push(json!("null"));
+    }
+    Some(match types.as_slice() {
+        [only] => only.clone(),
+        _ => types.into(),
+    })
+}
+
+/// Brings the parts of an `allOf` into one schema where no keyword is in two of them, properties and required
+/// names aside; otherwise it stays as it is.
+fn merge(schema: &mut Map<String, Value>, parts: Vec<Value>) {
+    let mut merged = schema.clone();
+    for part in &parts {
+        let Value::Object(members) = part else {
+            schema.insert("allOf".to_owned(), parts.into());
+            return;
+        };
+        for (keyword, value) in members {
+            let is_merged = match (merged.get_mut(keyword), value) {
+                (None, _) => {
+                    merged.insert(keyword.clone(), value.clone());
+                    true
+                }
+                (Some(Value::Object(known)), Value::Object(more)) if keyword == "properties" => {
+                    more.iter().all(|(name, property)| {
+                        let known = known
+                            .entry(name.clone())
+                            .or_insert_with(|| property.clone());
+                        known == property
+                    })
+                }
+                (Some(Value::Array(known)), Value::Array(more)) if keyword == "required" => {
+                    for name in more {
+                        if !known.contains(name) {
+                            known.push(name.clone());
+                        }
+                    }
+                    true
+                }
+                // The outer one describes this use of the schema.
+                (Some(_), _) if matches!(keyword.as_str(), "description" | "title") => true,
+                (Some(known), _) => known == value,
+            };
+            if !is_merged {
+                schema.insert("allOf".to_owned(), parts.into());
+                return;
+            }
+        }
+    }
+    *schema = merged;
+}

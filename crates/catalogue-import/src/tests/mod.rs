@@ -1,0 +1,26 @@
+mod hostile;
+mod mcp_servers;
+mod openapi;
+mod toolbox;
+
+use std::fmt::Write;
+
+use super::Imported;
+
+/// The file and what was said about it, for a snapshot. Editors find no fault with the file either.
+pub(super) fn shown(Imported { yaml, notes }: &Imported) -> String {
+    let schema = serde_json::from_str(wardgate_tool_runner::TOOLS_SCHEMA).unwrap();
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    let value = serde_saphyr::from_str(yaml).unwrap();
+    let faults: Vec<_> = schema
+        .iter_errors(&value)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect();
+    assert!(faults.is_empty(), "{faults:#?}\n{yaml}");
+    let mut shown = yaml.clone();
+    shown.push_str("\n=== notes ===\n");
+    for note in notes {
+        writeln!(shown, "{note}").unwrap();
+    }
+    shown
+}

@@ -1,0 +1,186 @@
+//! A source of a Toolbox file as one URL. Its password never is part of it.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::reference::{Piece, Reference, References};
+use super::{Resource, scalar};
+use crate::draft::{Draft, SourceDraft};
+use crate::text;
+use wardgate_tool_runner::Dialect;
+
+/// What RFC 3986 calls unreserved stays in the parts of a URL.
+const PART: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// A host may be an IPv6 address in brackets.
+const HOST: &AsciiSet = &PART.remove(b'[').remove(b']').remove(b':');
+
+/// SQLite's databases are paths.
+const PATH: &AsciiSet = &PART.remove(b'/').remove(b':');
+
+/// Types of sources that speak a dialect; those with an `instance` are reached through a connector of their own.
+const TYPES: [(&str, Dialect); 11] = [
+    ("postgres", Dialect::Postgres),
+    ("cockroachdb", Dialect::Postgres),
+    ("cloud-sql-postgres", Dialect::Postgres),
+    ("alloydb-postgres", Dialect::Postgres),
+    ("mysql", Dialect::Mysql),
+    ("mariadb", Dialect::Mysql),
+    ("tidb", Dialect::Mysql),
+    ("oceanbase", Dialect::Mysql),
+    ("cloud-sql-mysql", Dialect::Mysql),
+    ("singlestore", Dialect::Mysql),
+    ("sqlite", Dialect::Sqlite),
+];
+
+/// Fields that become part of the URL, or need not.
+const KNOWN: [&str; 10] = [
+    "type", "kind", "name", "host", "port", "database", "user", "password", "instance", "region",
+];
+
+/// Takes the source in and says which SQL it speaks, unless it cannot be carried over.
+pub(super) fn import(
+    name: &str,
+    resource: &Resource,
+    references: &References,
+    draft: &mut Draft,
+) -> Option<Dialect> {
+    let Some((_, dialect)) = TYPES.iter().find(|(kind, _)| *kind == resource.kind) else {
+        draft.leave_out_source(
+            name,
+            &format!(
+                "`{}` is no database with SQL that is spoken here",
+                resource.kind
+            ),
+        );
+        return None;
+    };
+    let mut source = SourceDraft {
+        name: name.to_owned(),
+        ..SourceDraft::default()
+    };
+    let (word, scheme) = match dialect {
+        Dialect::Postgres => ("postgres", "postgres"),
+        Dialect::Mysql => ("mysql", "mysql"),
+        Dialect::Sqlite => ("sqlite", "sqlite"),
+    };
+    let mut parts = Parts {
+        name,
+        resource,
+        references,
+        draft,
+    };
+    let url = match dialect {
+        Dialect::Sqlite => parts.part("database").map(|path| format!("sqlite:{path}")),
+        _ => parts.server(scheme),
+    };
+    let url = url.unwrap_or_else(|| {
+        source
+            .reviews
+            .push("its address is not a host in the file: set the URL of the database".to_owned());
+        let variable = format!("{}_URL", text::variable(name));
+        let sample = if *dialect == Dialect::Sqlite {
+            "sqlite:x.db"
+        } else {
+            scheme
+        };
+        let sample = format!("{sample}://user@host/database");
+        draft.variable(
+            &variable,
+            "the URL of the database, with user and password",
+            &sample,
+        )
+    });
+    for field in resource.fields.keys() {
+        if !KNOWN.contains(&field.as_str()) {
+            source
+                .reviews
+                .push(format!("its `{field}` is not carried over"));
+        }
+    }
+    if *dialect == Dialect::Postgres {
+        source.reviews.push(
+            "beyond this machine TLS with a valid certificate is demanded, unless `?sslmode=…` says otherwise"
+                .to_owned(),
+        );
+    }
+    source.fields.insert("type".to_owned(), word.into());
+    source.fields.insert("url".to_owned(), url.into());
+    draft.source(&source).then_some(*dialect)
+}
+
+/// Makes the parts of a URL.
+struct Parts<'a> {
+    name: &'a str,
+    resource: &'a Resource,
+    references: &'a References,
+    draft: &'a mut Draft,
+}
+
+impl Parts<'_> {
+    fn server(&mut self, scheme: &str) -> Option<String> {
+        let host = self.part("host")?;
+        let user = self.part("user");
+        let password = self.password();
+        let user_info = match (user, password) {
+            (Some(user), Some(password)) => format!("{user}:{password}@"),
+            (Some(user), None) => format!("{user}@"),
+            _ => String::new(),
+        };
+        let port = self
+            .part("port")
+            .map_or_else(String::new, |port| format!(":{port}"));
+        let database = self.part("database").unwrap_or_default();
+        Some(format!("{scheme}://{user_info}{host}{port}/{database}"))
+    }
+
+    /// A field, its own text encoded; what variables bring must be encoded by whoever sets them.
+    fn part(&mut self, field: &str) -> Option<String> {
+        let text = scalar(self.resource.fields.get(field))?;
+        let encoded = match field {
+            "database" if self.resource.kind == "sqlite" => PATH,
+            "host" => HOST,
+            _ => PART,
+        };
+        let mut part = String::new();
+        for piece in self.references.pieces(&text) {
+            match piece {
+                Piece::Text(text) => part.extend(utf8_percent_encode(text, encoded)),
+                Piece::Reference(reference) => part.push_str(&self.reference(reference, field)),
+            }
+        }
+        (!part.is_empty()).then_some(part)
+    }
+
+    /// As the file has it, if it is a reference; else a variable, since a secret is no part of a file.
+    fn password(&mut self) -> Option<String> {
+        let text = scalar(self.resource.fields.get("password")).filter(|text| !text.is_empty())?;
+        let pieces = self.references.pieces(&text);
+        if let [Piece::Reference(Reference { name, .. })] = pieces.as_slice() {
+            let reference = Reference {
+                name: name.clone(),
+                default: None,
+            };
+            return Some(self.reference(&reference, "password"));
+        }
+        let variable = format!("{}_PASSWORD", text::variable(self.name));
+        let about = format!(
+            "the password of source `{}`, percent-encoded; the file held it in plain text",
+            self.name
+        );
+        Some(self.draft.variable(&variable, &about, "1"))
+    }
+
+    fn reference(&mut self, Reference { name, default }: &Reference, field: &str) -> String {
+        let about = format!("the {field} of source `{}`, percent-encoded", self.name);
+        let reference = self.draft.variable(name, &about, "1");
+        match default {
+            // A `}` would end the reference, and none is ever part of a default.
+            Some(default) => format!("${{{name}:-{default}}}"),
+            None => reference,
+        }
+    }
+}

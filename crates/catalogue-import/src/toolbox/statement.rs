@@ -1,0 +1,108 @@
+//! Statements of the Toolbox in ours: values by name, identifiers from a list.
+
+use serde_json::{Map, Value, json};
+
+use super::parameter::Parameter;
+use crate::text::Names;
+use wardgate_tool_runner::{Dialect, is_identifier, name_placeholders};
+
+/// Words that change data, wherever they stand: better taken for a writer than for a reader.
+const WRITING: [&str; 10] = [
+    "insert", "update", "delete", "merge", "into", "create", "drop", "alter", "truncate", "call",
+];
+
+/// The statement with `:name` for each placeholder and `{name}` for each template, and what those are derived
+/// from. An error is the reason why it cannot be done.
+pub(super) fn convert(
+    sql: &str,
+    dialect: Dialect,
+    parameters: &[Parameter],
+    choices: &[Parameter],
+    names: &mut Names,
+) -> Result<(String, Map<String, Value>), String> {
+    let mut derive = Map::new();
+    let mut templated = sql.trim_end().trim_end_matches(';').to_owned();
+    for choice in choices {
+        let name = fill(&mut templated, choice, names)?;
+        derive.insert(
+            name,
+            json!({ "argument": choice.name, "allow": choice.allowed }),
+        );
+    }
+    if templated.contains("{{") {
+        return Err(
+            "its statement holds a template that no parameter with `allowedValues` fills"
+                .to_owned(),
+        );
+    }
+    let name = |position: usize| parameters.get(position).map(|it| it.name.as_str());
+    let statement = name_placeholders(dialect, &templated, name)
+        .map_err(|bad| format!("{}; {}", bad.problem, bad.fix))?;
+    Ok((statement, derive))
+}
+
+/// Puts `{name}` where the template of a parameter stands; the name is the derived one's.
+fn fill(sql: &mut String, choice: &Parameter, names: &mut Names) -> Result<String, String> {
+    let Parameter {
+        original, allowed, ..
+    } = choice;
+    let is_plain = |value: &String| {
+        is_identifier(value)
+            && !["asc", "desc", "null"].contains(&value.to_ascii_lowercase().as_str())
+    };
+    if allowed.is_empty() || !allowed.iter().all(is_plain) {
+        return Err(format!(
+            "its template parameter `{original}` becomes part of the SQL; only a list of plain identifiers in \
+             `allowedValues` makes that safe"
+        ));
+    }
+    let name = names.unique(&format!("{}_name", choice.name));
+    let mut filled = String::new();
+    let mut rest = sql.as_str();
+    while let Some((before, after)) = rest.split_once("{{") {
+        filled.push_str(before);
+        let (inside, behind) = after.split_once("}}").unwrap_or((after, ""));
+        if inside.trim() == format!(".{original}") {
+            filled.push_str(&format!("{{{name}}}"));
+        } else {
+            filled.push_str(&format!("{{{{{inside}}}}}"));
+        }
+        rest = behind;
+    }
+    filled.push_str(rest);
+    *sql = filled;
+    Ok(name)
+}
+
+/// Whether it surely only reads.
+pub(super) fn only_reads(sql: &str) -> bool {
+    let mut words = sql
+        .split(|c: char| !(c.is_alphanumeric() || c == '_'))
+        .filter(|word| !word.is_empty())
+        .map(str::to_ascii_lowercase);
+    let first = words.next().unwrap_or_default();
+    matches!(first.as_str(), "select" | "with" | "values")
+        && !words.any(|word| WRITING.contains(&word.as_str()))
+}
+
+/// What a person should look at.
+pub(super) fn reviews(sql: &str, dialect: Dialect, has_choices: bool) -> Vec<String> {
+    let mut reviews = Vec::new();
+    if has_choices {
+        reviews.push(
+            "the identifiers in `allow` are quoted: upper and lower case are told apart".to_owned(),
+        );
+    }
+    if dialect == Dialect::Mysql && sql.contains(['"', '\\']) {
+        reviews.push(
+            "here `\"` quotes names and a backslash is a character like any other (ANSI_QUOTES, NO_BACKSLASH_ESCAPES)"
+                .to_owned(),
+        );
+    }
+    if !only_reads(sql) {
+        reviews.push(
+            "it may write; if it does not, add `annotations: { readOnlyHint: true }`".to_owned(),
+        );
+    }
+    reviews
+}

@@ -1,0 +1,408 @@
+//! YAML for people: keys in a chosen order, comments, short things on one line, long texts as blocks.
+//!
+//! What is written reads back as the same values, whatever characters they hold; characters that nobody would
+//! see are escaped, so that they can be seen.
+
+use serde_json::{Map, Value};
+use wardgate_domain::{find_invisible, is_invisible};
+
+/// Longer lines are broken where YAML lets them.
+const WIDTH: usize = 110;
+
+/// The longest comment, in characters: some repeat names that others chose.
+const MAX_COMMENT: usize = 400;
+
+/// Words that YAML, of some version, reads as something else than a text.
+const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+
+/// Lines of YAML, growing.
+#[derive(Debug, Default)]
+pub(super) struct YamlWriter {
+    text: String,
+    indent: usize,
+    /// The next line begins an element of a list.
+    begins_item: bool,
+}
+
+impl YamlWriter {
+    pub(super) fn indented(indent: usize) -> Self {
+        Self {
+            indent,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Lines that another writer wrote.
+    pub(super) fn raw(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    pub(super) fn blank(&mut self) {
+        self.text.push('\n');
+    }
+
+    /// One line, whatever is in `text`, and not endless.
+    pub(super) fn comment(&mut self, text: &str) {
+        let text: String = text
+            .chars()
+            .take(MAX_COMMENT)
+            .map(|c| {
+                if c.is_control() || is_invisible(c) {
+                    ' '
+                } else {
+                    c
+                }
+            })
+            .collect();
+        self.line(format!("# {text}").trim_end());
+    }
+
+    /// A comment on a choice that a person should look at.
+    pub(super) fn review(&mut self, text: &str) {
+        self.comment(&format!("review: {text}"));
+    }
+
+    /// `key:`, with what `inside` writes below it.
+    pub(super) fn map(&mut self, key: &str, inside: impl FnOnce(&mut Self)) {
+        self.line(&format!("{}:", inline(&Value::from(key))));
+        self.indent += 2;
+        inside(self);
+        self.indent -= 2;
+    }
+
+    /// An element of a list, its first line behind a dash.
+    pub(super) fn item(&mut self, inside: impl FnOnce(&mut Self)) {
+        self.indent += 2;
+        self.begins_item = true;
+        inside(self);
+        self.indent -= 2;
+    }
+
+    pub(super) fn entry(&mut self, key: &str, value: &Value) {
+        let key = inline(&Value::from(key));
+        self.value(&format!("{key}:"), value);
+    }
+
+    /// `value` behind `head`, on one line if it fits.
+    fn value(&mut self, head: &str, value: &Value) {
+        let room = WIDTH.saturating_sub(self.indent + head.len() + 1);
+        match value {
+            Value::String(text) if is_literal(text) => {
+                let chomp = if text.ends_with('\n') { "" } else { "-" };
+                self.block(head, &format!("|{chomp}"), text.lines());
+            }
+            Value::String(text) if text.len() > room && is_foldable(text) => {
+                let lines = wrapped(text, WIDTH.saturating_sub(self.indent + 2));
+                self.block(head, ">-", lines.iter().map(String::as_str));
+            }
+            Value::Object(members) if !members.is_empty() && !fits(value, room) => {
+                self.line(head);
+                self.indent += 2;
+                for (key, member) in members {
+                    self.entry(key, member);
+                }
+                self.indent -= 2;
+            }
+            Value::Array(items) if !items.is_empty() && !fits(value, room) => {
+                self.line(head);
+                self.indent += 2;
+                for item in items {
+                    self.element(item);
+                }
+                self.indent -= 2;
+            }
+            _ => self.line(&format!("{head} {}", inline(value))),
+        }
+    }
+
+    fn element(&mut self, item: &Value) {
+        match item {
+            Value::Object(members) if !members.is_empty() => self.item(|writer| {
+                for (key, member) in members {
+                    writer.entry(key, member);
+                }
+            }),
+            _ => self.line(&format!("- {}", inline(item))),
+        }
+    }
+
+    fn block<'l>(&mut self, head: &str, style: &str, lines: impl Iterator<Item = &'l str>) {
+        self.line(&format!("{head} {style}"));
+        self.indent += 2;
+        for line in lines {
+            if line.is_empty() {
+                self.blank();
+            } else {
+                self.line(line);
+            }
+        }
+        self.indent -= 2;
+    }
+
+    fn line(&mut self, line: &str) {
+        let mut indent = self.indent;
+        if std::mem::take(&mut self.begins_item) {
+            indent -= 2;
+            self.text.push_str(&" ".repeat(indent));
+            self.text.push_str("- ");
+        } else {
+            self.text.push_str(&" ".repeat(indent));
+        }
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+}
+
+/// Whether a map or list is short and flat enough for one line.
+fn fits(value: &Value, room: usize) -> bool {
+    depth(value) <= 2 && !holds_lines(value) && inline(value).len() <= room.min(90)
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+fn holds_lines(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\n'),
+        Value::Array(items) => items.iter().any(holds_lines),
+        Value::Object(members) => members.values().any(holds_lines),
+        _ => false,
+    }
+}
+
+/// On one line.
+fn inline(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(truth) => truth.to_string(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) if is_plain(text) => text.clone(),
+        Value::String(text) => quoted(text),
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(inline).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(members) => flow(members),
+    }
+}
+
+fn flow(members: &Map<String, Value>) -> String {
+    if members.is_empty() {
+        return "{}".to_owned();
+    }
+    let members: Vec<_> = members
+        .iter()
+        .map(|(key, value)| format!("{}: {}", inline(&Value::from(key.as_str())), inline(value)))
+        .collect();
+    format!("{{ {} }}", members.join(", "))
+}
+
+/// Whether a text needs no quotes, also within `[]` and `{}`.
+fn is_plain(text: &str) -> bool {
+    let is_inner = |c: char| c.is_ascii_alphanumeric() || " _./()-$".contains(c);
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '/')
+        && text.chars().all(is_inner)
+        && !text.ends_with(' ')
+        && !WORDS.iter().any(|word| word.eq_ignore_ascii_case(text))
+}
+
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            c if c.is_control() || is_invisible(c) => {
+                quoted.push_str(&format!("\\U{:08X}", u32::from(c)));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Whether a text of several lines reads back as it is from a block whose indentation its first line shows.
+fn is_literal(text: &str) -> bool {
+    let body = text.strip_suffix('\n').unwrap_or(text);
+    body.contains('\n')
+        && !body.starts_with([' ', '\n'])
+        && !body.ends_with('\n')
+        && !text.contains(|c: char| c != '\n' && c.is_control())
+        && find_invisible(text).next().is_none()
+        && body
+            .lines()
+            .all(|line| line.is_empty() || !line.trim().is_empty())
+}
+
+/// Whether only single blanks part its words, so that lines can be broken at any of them.
+fn is_foldable(text: &str) -> bool {
+    !text.is_empty()
+        && !text.contains("  ")
+        && text.trim() == text
+        && !text.contains(char::is_control)
+        && find_invisible(text).next().is_none()
+}
+
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        if let Some(line) = lines.last_mut() {
+            if line.is_empty() {
+                line.push_str(word);
+                continue;
+            }
+            if line.len() + 1 + word.len() <= width {
+                line.push(' ');
+                line.push_str(word);
+                continue;
+            }
+        }
+        lines.push(word.to_owned());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn written(value: &Value) -> String {
+        let mut writer = YamlWriter::indented(2);
+        writer.map("outer", |writer| writer.entry("key", value));
+        writer.into_text()
+    }
+
+    fn read(text: &str) -> Value {
+        let value: Value =
+            serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{error:?}: {text:?}"));
+        value["outer"]["key"].clone()
+    }
+
+    #[test]
+    fn short_things_stand_on_a_line_and_long_ones_in_blocks() {
+        let mut writer = YamlWriter::default();
+        writer.review("two\nlines \u{202e}of it");
+        writer.map("tools", |writer| {
+            writer.item(|writer| {
+                writer.entry("name", &json!("search"));
+                writer.entry("hints", &json!({"a": true, "b": [1, "x: y"]}));
+                writer.entry("statement", &json!("SELECT 1\n  FROM t"));
+                writer.entry("text", &json!("word ".repeat(40).trim()));
+                writer.entry(
+                    "deep",
+                    &json!({"a": {"b": {"c": 1}}, "list": [{"d": {"e": {"f": 1}}, "g": "\u{202e}"}, "no"]}),
+                );
+            });
+        });
+        insta::assert_snapshot!(writer.into_text(), @r#"
+        # review: two lines  of it
+        tools:
+          - name: search
+            hints: { a: true, b: [1, "x: y"] }
+            statement: |-
+              SELECT 1
+                FROM t
+            text: >-
+              word word word word word word word word word word word word word word word word word word word word word
+              word word word word word word word word word word word word word word word word word word word
+            deep:
+              a: { b: { c: 1 } }
+              list:
+                - d: { e: { f: 1 } }
+                  g: "\U0000202E"
+                - "no"
+        "#);
+    }
+
+    #[test]
+    fn texts_that_look_like_something_else_stay_texts() {
+        for text in [
+            "",
+            " ",
+            "true",
+            "No",
+            "~",
+            "1",
+            "0x1F",
+            "1e3",
+            "2020-01-01",
+            "- a",
+            "a: b",
+            "a #b",
+            "*a",
+            "&a",
+            "!a",
+            "|",
+            ">",
+            "%",
+            "@",
+            "`",
+            "'",
+            "{a}",
+            "[a]",
+            "a\nb",
+            "\n",
+            "a\n",
+            "a\n\n",
+            " a\nb",
+            "a\n b",
+            "a\n \nb",
+            "a\r\nb",
+            "\tb\nc",
+            "\u{85}",
+            "\u{2028}a\nb",
+            "\u{feff}",
+            "a\u{0}b",
+            "<<",
+            "=",
+            "...",
+            "---",
+            "null",
+            "$x",
+            "/a/{b}",
+            "😀\nx",
+            "a\n#b",
+            "a:\n- b",
+        ] {
+            assert_eq!(read(&written(&json!(text))), json!(text), "{text:?}");
+            let nested = json!({ text: [text, { text: text }] });
+            assert_eq!(read(&written(&nested)), nested, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back_the_same(
+            text in "[ -~\n\t\r\u{0}\u{85}\u{a0}\u{2028}\u{202e}\u{feff}é😀]{0,60}",
+            words in "([a-z{}:#'\"-]{1,12} ?){0,40}",
+            number in any::<i64>(),
+            fraction in -1e300..1e300,
+        ) {
+            for value in [
+                json!(text), json!(words), json!(number), json!(fraction),
+                json!({ &text: [&words, number, { &words: &text }], "deep": { "a": { "b": { &text: fraction } } } }),
+            ] {
+                prop_assert_eq!(read(&written(&value)), value);
+            }
+        }
+    }
+}

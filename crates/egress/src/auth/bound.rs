@@ -1,0 +1,58 @@
+//! Credentials of a source, for one caller: what a connection of their own is made with.
+
+use std::sync::Arc;
+
+use http::HeaderValue;
+use wardgate_domain::{Caller, Timestamp};
+
+use super::{Auth, AuthError, CallerToken, OnBehalf};
+
+/// The credentials of a source as one person has them.
+pub struct Bound {
+    auth: Arc<Auth>,
+    tenant: String,
+    issuer: String,
+    subject: String,
+    /// What they are made of, where that is the person's own token.
+    token: Option<(String, Timestamp)>,
+}
+
+impl Bound {
+    /// For the person that `caller` is. `token` is what they called with, where the credentials are made of it.
+    pub fn new(auth: Arc<Auth>, caller: &Caller, token: Option<&str>) -> Self {
+        Self {
+            auth,
+            tenant: caller.tenant().to_owned(),
+            issuer: caller.issuer().to_owned(),
+            subject: caller.subject().to_owned(),
+            token: token.map(|token| (token.to_owned(), caller.expires_at())),
+        }
+    }
+
+    pub(super) fn renews(&self) -> bool {
+        self.auth.renews()
+    }
+
+    pub(super) async fn step_up(&self, scope: &str) -> Result<bool, AuthError> {
+        Box::pin(self.auth.step_up(Some(self.caller()), scope)).await
+    }
+
+    pub(super) async fn authorization(
+        &self,
+        rejected: Option<&HeaderValue>,
+    ) -> Result<Option<HeaderValue>, AuthError> {
+        Box::pin(self.auth.authorization(Some(self.caller()), rejected)).await
+    }
+
+    fn caller(&self) -> OnBehalf<'_> {
+        OnBehalf {
+            tenant: &self.tenant,
+            issuer: &self.issuer,
+            subject: &self.subject,
+            token: self.token.as_ref().map(|(token, expires_at)| CallerToken {
+                token,
+                expires_at: *expires_at,
+            }),
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Finds out whose tokens a service takes, and where that server is.
+//!
+//! ```text
+//!   service ─ 401 `resource_metadata` ∣ /.well-known/oauth-protected-resource/PATH ∣ the same without PATH   RFC 9728
+//!        │  (a service without any, as of 2025-03-26: its own origin)
+//!        └──▶ issuer ─ /.well-known/oauth-authorization-server/PATH ∣ the two forms of OpenID Connect       RFC 8414
+//!                  └──▶ endpoints
+//! ```
+//!
+//! Every URL is somebody else's word, so each is fetched within the limits of the source: the same networks, no
+//! redirect to another host, https unless the source itself does without.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, HeaderValue};
+use http::{Method, StatusCode};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use url::Url;
+
+use super::AuthError;
+use super::challenge::Challenge;
+use crate::{Egress, EgressError, EgressSettings, PrivateAddresses, Request};
+
+const PROTECTED_RESOURCE: &str = "oauth-protected-resource";
+const AUTHORIZATION_SERVER: &str = "oauth-authorization-server";
+const OPENID_CONFIGURATION: &str = "openid-configuration";
+
+const MAX_DOCUMENT_BYTES: usize = 64 * 1024;
+
+/// Any request shows whether the server wants a token; this one does nothing.
+const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+
+/// Reads the metadata of services and of authorization servers.
+#[derive(Debug, Clone)]
+pub(super) struct Finder {
+    private: PrivateAddresses,
+    timeout: Duration,
+}
+
+/// What a service says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Protected {
+    /// Its name in tokens.
+    pub(super) resource: String,
+    /// The first of its authorization servers, to the letter.
+    pub(super) issuer: String,
+    /// What a token should be good for, where it says so.
+    pub(super) scope: Option<String>,
+}
+
+/// What an authorization server says of itself.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct ServerMetadata {
+    pub(super) issuer: String,
+    pub(super) token_endpoint: Endpoint,
+    pub(super) token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    pub(super) authorization_endpoint: Option<Endpoint>,
+    pub(super) registration_endpoint: Option<Endpoint>,
+    pub(super) revocation_endpoint: Option<Endpoint>,
+    #[serde(default)]
+    pub(super) scopes_supported: Vec<String>,
+    #[serde(default)]
+    pub(super) code_challenge_methods_supported: Vec<String>,
+    #[serde(default)]
+    pub(super) client_id_metadata_document_supported: bool,
+    #[serde(default)]
+    pub(super) authorization_response_iss_parameter_supported: bool,
+}
+
+/// A URL in a document.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Endpoint(pub(super) Url);
+
+impl TryFrom<String> for Endpoint {
+    type Error = url::ParseError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Url::parse(&text).map(Self)
+    }
+}
+
+#[derive(Deserialize)]
+struct ResourceMetadata {
+    resource: String,
+    #[serde(default)]
+    authorization_servers: Vec<String>,
+    #[serde(default)]
+    scopes_supported: Vec<String>,
+}
+
+impl Finder {
+    pub(super) fn new(limits: &EgressSettings) -> Self {
+        Self {
+            private: limits.private.clone(),
+            timeout: limits.timeout,
+        }
+    }
+
+    /// Asks an MCP server which authorization servers it trusts.
+    pub(super) async fn of_service(&self, service: &Url) -> Result<Protected, AuthError> {
+        let challenge = self.challenge(service).await?.unwrap_or_default();
+        let named = challenge.resource_metadata();
+        let named = named.and_then(|url| Url::parse(url).ok());
+        let places = named.into_iter().chain([
+            inserted(service, PROTECTED_RESOURCE),
+            inserted(&root_of(service), PROTECTED_RESOURCE),
+        ]);
+        for place in places {
+            let Some(metadata) = self.document::<ResourceMetadata>(&place, service).await? else {
+                continue;
+            };
+            // Somebody else's metadata would lead our tokens to somebody else's server.
+            if !is_part_of(service, &metadata.resource) {
+                return Err(AuthError::NotFound(
+                    "the metadata of the source is about another resource",
+                ));
+            }
+            let mut issuers = metadata.authorization_servers.into_iter();
+            let issuer = issuers.next();
+            let issuer =
+                issuer.ok_or(AuthError::NotFound("the metadata of the source names none"))?;
+            check_scheme(&url_of(&issuer)?, service)?;
+            let all = Some(metadata.scopes_supported.join(" "));
+            return Ok(Protected {
+                resource: metadata.resource,
+                issuer,
+                scope: challenge
+                    .scope()
+                    .map(str::to_owned)
+                    .or(all)
+                    .filter(|scope| !scope.is_empty()),
+            });
+        }
+        self.of_origin(service, &challenge).await
+    }
+
+    /// Before 2025-06-18 a server had no metadata of its own: the authorization server was where it was.
+    async fn of_origin(
+        &self,
+        service: &Url,
+        challenge: &Challenge,
+    ) -> Result<Protected, AuthError> {
+        let origin = service.origin().ascii_serialization();
+        match self.of_issuer(&origin).await {
+            Ok(_) => Ok(Protected {
+                resource: canonical(service),
+                issuer: origin,
+                scope: challenge.scope().map(str::to_owned),
+            }),
+            Err(AuthError::NotFound(_)) => {
+                Err(AuthError::NotFound("the source has no metadata (RFC 9728)"))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Asks an authorization server where its endpoints are.
+    pub(super) async fn of_issuer(&self, issuer: &str) -> Result<ServerMetadata, AuthError> {
+        let url = url_of(issuer)?;
+        let mut places = vec![
+            inserted(&url, AUTHORIZATION_SERVER),
+            inserted(&url, OPENID_CONFIGURATION),
+            appended(&url, OPENID_CONFIGURATION),
+        ];
+        // Two are the same where the issuer has no path.
+        places.dedup();
+        for place in places {
+            let Some(metadata) = self.document::<ServerMetadata>(&place, &url).await? else {
+                continue;
+            };
+            // To the letter: RFC 8414 §3.3.
+            if metadata.issuer != issuer {
+                return Err(AuthError::NotFound(
+                    "the metadata of its issuer names another",
+                ));
+            }
+            let further = [
+                &metadata.authorization_endpoint,
+                &metadata.registration_endpoint,
+            ];
+            for endpoint in further
+                .into_iter()
+                .flatten()
+                .chain([&metadata.token_endpoint])
+            {
+                check_scheme(&endpoint.0, &url)?;
+            }
+            return Ok(metadata);
+        }
+        Err(AuthError::NotFound("its issuer has no metadata (RFC 8414)"))
+    }
+
+    /// What the service says to a request without a token.
+    async fn challenge(&self, service: &Url) -> Result<Option<Challenge>, AuthError> {
+        let request = Request::new(Method::POST, service.clone())
+            .header(
+                ACCEPT,
+                HeaderValue::from_static("application/json, text/event-stream"),
+            )
+            .body("application/json", PING)
+            .open_ended();
+        let response = self
+            .egress(service)
+            .map_err(AuthError::endpoint)?
+            .send(request)
+            .await;
+        let response = response.map_err(AuthError::endpoint)?;
+        let is_challenge = response.status == StatusCode::UNAUTHORIZED;
+        Ok(Challenge::of(&response.headers).filter(|_| is_challenge))
+    }
+
+    /// The document at `url`; none where there is none.
+    async fn document<T: DeserializeOwned>(
+        &self,
+        url: &Url,
+        by: &Url,
+    ) -> Result<Option<T>, AuthError> {
+        check_scheme(url, by)?;
+        let request = Request::new(Method::GET, url.clone())
+            .header(ACCEPT, HeaderValue::from_static("application/json"));
+        let response = self
+            .egress(url)
+            .map_err(AuthError::endpoint)?
+            .send(request)
+            .await;
+        let response = response.map_err(AuthError::endpoint)?;
+        if response.status.is_client_error() {
+            return Ok(None);
+        }
+        if !response.status.is_success() {
+            return Err(AuthError::NotFound("its metadata cannot be had now"));
+        }
+        let body: Bytes = response.body.bytes().await.map_err(AuthError::endpoint)?;
+        serde_json::from_slice(&body)
+            .map(Some)
+            .map_err(|_| AuthError::NotFound("its metadata cannot be read"))
+    }
+
+    /// One host, and within the networks of the source.
+    fn egress(&self, url: &Url) -> Result<Egress, EgressError> {
+        let private = self.private.clone();
+        Egress::open(EgressSettings::of(
+            url,
+            [],
+            private,
+            self.timeout,
+            MAX_DOCUMENT_BYTES,
+        ))
+    }
+}
+
+fn url_of(issuer: &str) -> Result<Url, AuthError> {
+    let url = Url::parse(issuer).ok();
+    url.filter(|url| url.query().is_none() && url.fragment().is_none())
+        .ok_or(AuthError::NotFound("its issuer is no plain URL"))
+}
+
+/// Plain HTTP only for what somebody reached by plain HTTP named.
+pub(super) fn check_scheme(url: &Url, by: &Url) -> Result<(), AuthError> {
+    if url.scheme() == "https" || url.scheme() == by.scheme() {
+        Ok(())
+    } else {
+        Err(AuthError::NotFound("a URL of its metadata is not https"))
+    }
+}
+
+/// `https://host/.well-known/NAME/path`
+fn inserted(url: &Url, name: &str) -> Url {
+    let path = url.path().trim_end_matches('/');
+    let mut place = url.clone();
+    place.set_path(&format!("/.well-known/{name}{path}"));
+    place.set_query(None);
+    place.set_fragment(None);
+    place
+}
+
+/// `https://host/path/.well-known/NAME`
+fn appended(url: &Url, name: &str) -> Url {
+    let mut place = url.clone();
+    let path = url.path().trim_end_matches('/');
+    place.set_path(&format!("{path}/.well-known/{name}"));
+    place
+}
+
+fn root_of(url: &Url) -> Url {
+    let mut root = url.clone();
+    root.set_path("");
+    root
+}
+
+/// The name of a service in tokens: without a fragment, and without a slash that says nothing.
+pub(super) fn canonical(service: &Url) -> String {
+    let mut service = service.clone();
+    service.set_fragment(None);
+    let text = service.to_string();
+    let bare = text.strip_suffix('/').filter(|_| service.path() == "/");
+    bare.map_or_else(|| text.clone(), str::to_owned)
+}
+
+/// Whether the service is the resource, or lies below it.
+fn is_part_of(service: &Url, resource: &str) -> bool {
+    let Ok(resource) = Url::parse(resource) else {
+        return false;
+    };
+    let below = resource.path().trim_end_matches('/');
+    let rest = service.path().strip_prefix(below);
+    resource.origin() == service.origin()
+        && resource.fragment().is_none()
+        && resource.query().is_none()
+        && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}

@@ -1,0 +1,123 @@
+//! Enterprise-managed authorization: the identity provider says which service the caller may use (ID-JAG, SEP-990).
+//!
+//! ```text
+//!   caller's token ─ token exchange at the identity provider ─▶ ID-JAG ─ jwt-bearer at the service's server ─▶ token
+//! ```
+
+use super::client::OAuthClient;
+use super::server::{Server, TOKEN_EXCHANGE};
+use super::token::AccessToken;
+use super::{AuthError, CallerToken};
+use crate::{EgressError, EgressSettings};
+use wardgate_domain::Ambient;
+
+const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
+const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+
+/// Both clients that it takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnterpriseSettings {
+    /// At the authorization server of the service.
+    pub client: OAuthClient,
+    /// Where the caller's token is exchanged for a grant.
+    pub identity_provider: OAuthClient,
+    /// What the caller's token is to the identity provider.
+    pub subject: SubjectToken,
+}
+
+/// What the caller's token is to the identity provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SubjectToken {
+    /// An access token (RFC 8693 §3).
+    #[default]
+    AccessToken,
+    /// An ID token (RFC 8693 §3).
+    IdToken,
+}
+
+impl SubjectToken {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::AccessToken => super::grant::ACCESS_TOKEN,
+            Self::IdToken => "urn:ietf:params:oauth:token-type:id_token",
+        }
+    }
+}
+
+/// The two authorization servers.
+pub(super) struct Enterprise {
+    service: Server,
+    identity_provider: Server,
+    subject: SubjectToken,
+}
+
+impl Enterprise {
+    pub(super) fn open(
+        settings: &EnterpriseSettings,
+        limits: &EgressSettings,
+        ambient: &Ambient,
+    ) -> Result<Self, EgressError> {
+        Ok(Self {
+            service: Server::open(&settings.client, limits, ambient)?,
+            identity_provider: Server::open(&settings.identity_provider, limits, ambient)?,
+            subject: settings.subject,
+        })
+    }
+
+    pub(super) fn ambient(&self) -> &Ambient {
+        self.service.ambient()
+    }
+
+    pub(super) fn may_widen(&self) -> bool {
+        self.service.may_widen()
+    }
+
+    /// A token that stands for the caller, good for no longer than the caller's own.
+    pub(super) async fn token(
+        &self,
+        caller: CallerToken<'_>,
+        wider: String,
+    ) -> Result<AccessToken, AuthError> {
+        let found = self.service.found().await?;
+        let audience = found.audience.as_deref().or(found.issuer.as_deref());
+        let audience = audience.ok_or(AuthError::NotFound(
+            "an ID-JAG is made out to its issuer, which nothing says",
+        ))?;
+        let (resource, scope) = (found.resource.as_deref(), found.scope(&wider));
+        let grant = self.grant(caller, audience, resource, scope.as_deref());
+        let grant = grant.await?;
+        let mut form = vec![("grant_type", JWT_BEARER), ("assertion", grant.as_str())];
+        form.extend(scope.as_deref().map(|scope| ("scope", scope)));
+        form.extend(resource.map(|resource| ("resource", resource)));
+        let longest = caller.expires_at.since(self.ambient().now());
+        let granted = found.endpoint.access_token(&form, Some(longest)).await;
+        self.service.forget_if_refused(granted).await
+    }
+
+    /// The identity provider's word that the caller may use the service. It is used once, so it is not kept.
+    async fn grant(
+        &self,
+        caller: CallerToken<'_>,
+        audience: &str,
+        resource: Option<&str>,
+        scope: Option<&str>,
+    ) -> Result<String, AuthError> {
+        let provider = self.identity_provider.found().await?;
+        let mut form = vec![
+            ("grant_type", TOKEN_EXCHANGE),
+            ("requested_token_type", ID_JAG),
+            ("audience", audience),
+            ("subject_token", caller.token),
+            ("subject_token_type", self.subject.as_str()),
+        ];
+        form.extend(resource.map(|resource| ("resource", resource)));
+        form.extend(scope.map(|scope| ("scope", scope)));
+        let granted = provider.endpoint.ask(&form).await;
+        let granted = self.identity_provider.forget_if_refused(granted).await?;
+        // It is no access token, and must not be taken for one.
+        if granted.issued_token_type.as_deref() != Some(ID_JAG) {
+            return Err(AuthError::BadAnswer("is no ID-JAG"));
+        }
+        Ok(granted.access_token)
+    }
+}

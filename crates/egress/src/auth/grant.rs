@@ -1,0 +1,233 @@
+//! Asks an OAuth token endpoint for tokens.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use http::header::{ACCEPT, AUTHORIZATION, HeaderValue};
+use serde::Deserialize;
+use serde_json::Value;
+use url::{Url, form_urlencoded};
+use wardgate_domain::Ambient;
+
+use super::token::AccessToken;
+use super::{AuthError, ClientKey, ClientProof, Secret, basic, bearer};
+use crate::{Egress, EgressError, EgressSettings, Request};
+
+pub(super) const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
+const JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
+
+const JWT_BEARER_ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+
+const MAX_ANSWER_BYTES: usize = 64 * 1024;
+
+/// How long a token is kept that came without `expires_in`.
+const UNKNOWN_LIFETIME: Duration = Duration::from_mins(1);
+
+/// Error codes that are safe to show: RFC 6749 §5.2 and RFC 8693 §2.2.2.
+const ERROR_CODES: [&str; 7] = [
+    "invalid_request",
+    "invalid_client",
+    "invalid_grant",
+    "unauthorized_client",
+    "unsupported_grant_type",
+    "invalid_scope",
+    "invalid_target",
+];
+
+/// A token endpoint, as one client sees it.
+pub(super) struct TokenEndpoint {
+    egress: Egress,
+    url: Url,
+    client_id: String,
+    proof: Proof,
+    ambient: Ambient,
+}
+
+/// What is known of a token endpoint.
+pub(super) struct Place<'a> {
+    pub(super) url: &'a Url,
+    pub(super) issuer: Option<&'a str>,
+    /// How clients may authenticate there, where it says so.
+    pub(super) methods: Option<&'a [String]>,
+}
+
+/// How the client shows who it is, ready to be sent.
+enum Proof {
+    Basic(HeaderValue),
+    Post(Secret),
+    Assertion { key: ClientKey, audience: String },
+    Nothing,
+}
+
+/// What an endpoint gave.
+#[derive(Deserialize)]
+pub(super) struct Granted {
+    pub(super) access_token: String,
+    pub(super) token_type: String,
+    /// Seconds; some servers write them as a text.
+    expires_in: Option<Value>,
+    pub(super) issued_token_type: Option<String>,
+    pub(super) refresh_token: Option<String>,
+}
+
+impl TokenEndpoint {
+    /// Within the limits of `limits`, at its own host.
+    pub(super) fn open(
+        place: &Place<'_>,
+        client_id: &str,
+        proof: &ClientProof,
+        limits: &EgressSettings,
+        ambient: &Ambient,
+    ) -> Result<Self, EgressError> {
+        let settings = EgressSettings::of(
+            place.url,
+            [],
+            limits.private.clone(),
+            limits.timeout,
+            MAX_ANSWER_BYTES,
+        );
+        Ok(Self {
+            egress: Egress::open(settings)?,
+            url: place.url.clone(),
+            client_id: client_id.to_owned(),
+            proof: Proof::of(place, client_id, proof)?,
+            ambient: ambient.clone(),
+        })
+    }
+
+    /// Makes one request; `form` has no pair that is about the client.
+    pub(super) async fn ask(&self, form: &[(&str, &str)]) -> Result<Granted, AuthError> {
+        serde_json::from_slice(&self.tell(form).await?)
+            .map_err(|_| AuthError::BadAnswer("is no JSON with access_token and token_type"))
+    }
+
+    /// The same where it matters only that the answer is a success.
+    pub(super) async fn tell(&self, form: &[(&str, &str)]) -> Result<Bytes, AuthError> {
+        let response = self.egress.send(self.request(form)?).await;
+        let response = response.map_err(AuthError::endpoint)?;
+        let status = response.status;
+        let body = response.body.bytes().await.map_err(AuthError::endpoint)?;
+        if !status.is_success() {
+            return Err(AuthError::Refused {
+                status: status.as_u16(),
+                code: error_code(&body),
+            });
+        }
+        Ok(body)
+    }
+
+    /// Asks for an access token that is used no longer than `longest`.
+    pub(super) async fn access_token(
+        &self,
+        form: &[(&str, &str)],
+        longest: Option<Duration>,
+    ) -> Result<AccessToken, AuthError> {
+        let asked_at = self.ambient.now();
+        let granted = self.ask(form).await?;
+        granted.check_bearer()?;
+        let lifetime = granted.lifetime()?;
+        let lifetime = longest.map_or(lifetime, |longest| lifetime.min(longest));
+        Ok(AccessToken::new(
+            bearer(&granted.access_token)?,
+            asked_at,
+            lifetime,
+        ))
+    }
+
+    fn request(&self, form: &[(&str, &str)]) -> Result<Request, AuthError> {
+        let mut request = Request::new(Method::POST, self.url.clone())
+            .header(ACCEPT, HeaderValue::from_static("application/json"));
+        let mut body = form_urlencoded::Serializer::new(String::new());
+        body.extend_pairs(form);
+        match &self.proof {
+            Proof::Basic(authorization) => {
+                request = request.header(AUTHORIZATION, authorization.clone());
+            }
+            Proof::Post(secret) => {
+                body.append_pair("client_id", &self.client_id)
+                    .append_pair("client_secret", secret.expose());
+            }
+            Proof::Assertion { key, audience } => {
+                let assertion = key.assertion(&self.client_id, audience, &self.ambient)?;
+                body.append_pair("client_id", &self.client_id)
+                    .append_pair("client_assertion_type", JWT_BEARER_ASSERTION)
+                    .append_pair("client_assertion", &assertion);
+            }
+            Proof::Nothing => {
+                body.append_pair("client_id", &self.client_id);
+            }
+        }
+        Ok(request.body("application/x-www-form-urlencoded", body.finish()))
+    }
+}
+
+impl Proof {
+    fn of(place: &Place<'_>, client_id: &str, proof: &ClientProof) -> Result<Self, AuthError> {
+        let has = |method| {
+            let mut methods = place.methods.unwrap_or_default().iter();
+            methods.any(|offered| offered == method)
+        };
+        Ok(match proof {
+            ClientProof::Secret(secret)
+                if has("client_secret_post") && !has("client_secret_basic") =>
+            {
+                Self::Post(secret.clone())
+            }
+            // Both parts are form-encoded first: RFC 6749 §2.3.1.
+            ClientProof::Secret(secret) => Self::Basic(basic(
+                &form_encoded(client_id),
+                &form_encoded(secret.expose()),
+            )?),
+            ClientProof::Key { key, audience } => Self::Assertion {
+                key: key.clone(),
+                audience: audience
+                    .as_deref()
+                    .or(place.issuer)
+                    .unwrap_or(place.url.as_str())
+                    .to_owned(),
+            },
+            ClientProof::Nothing => Self::Nothing,
+        })
+    }
+}
+
+impl Granted {
+    /// An access token that is sent as it is, and of no other kind.
+    pub(super) fn check_bearer(&self) -> Result<(), AuthError> {
+        if self.access_token.is_empty() {
+            return Err(AuthError::BadAnswer("has an empty access_token"));
+        }
+        if !self.token_type.eq_ignore_ascii_case("bearer") {
+            return Err(AuthError::BadAnswer("has another token_type than Bearer"));
+        }
+        if let Some(issued) = &self.issued_token_type
+            && issued != ACCESS_TOKEN
+            && issued != JWT
+        {
+            return Err(AuthError::BadAnswer("is no access token"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn lifetime(&self) -> Result<Duration, AuthError> {
+        let seconds = match &self.expires_in {
+            None | Some(Value::Null) => return Ok(UNKNOWN_LIFETIME),
+            Some(Value::String(text)) => text.parse().ok(),
+            Some(number) => number.as_u64(),
+        };
+        seconds.map(Duration::from_secs).ok_or(AuthError::BadAnswer(
+            "has an expires_in that is no number of seconds",
+        ))
+    }
+}
+
+fn form_encoded(text: &str) -> String {
+    form_urlencoded::byte_serialize(text.as_bytes()).collect()
+}
+
+fn error_code(body: &[u8]) -> Option<&'static str> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let code = body.get("error")?.as_str()?;
+    ERROR_CODES.into_iter().find(|known| *known == code)
+}

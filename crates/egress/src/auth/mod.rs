@@ -1,0 +1,398 @@
+//! The credentials a service is called with.
+//!
+//! ```text
+//!   none ∣ bearer ∣ basic ──────────────────────────────▶ a fixed `Authorization`
+//!   client_credentials ── TokenCell ─────────┐
+//!   token_exchange ── a TokenCell a caller ──┴─ server ─▶ token endpoint, by an Egress of its own
+//!                                               └ found by discovery unless it is configured
+//!   authorization_code ── store ── per_user: what the caller granted in their browser
+//! ```
+
+mod bound;
+mod challenge;
+mod client;
+mod discovery;
+mod enterprise;
+mod grant;
+mod per_user;
+mod secret;
+mod server;
+mod token;
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use quick_cache::sync::Cache;
+use url::Url;
+use wardgate_domain::{Ambient, Caller, Digest, Timestamp};
+
+pub use bound::Bound;
+pub use client::{ClientKey, ClientProof, OAuthClient, ServerSettings};
+pub use enterprise::{EnterpriseSettings, SubjectToken};
+pub use per_user::{
+    CodeSettings, ConnectError, ConnectionKey, Described, Grant, GrantStore, PerUser, Person,
+    RegisteredClient, Return, Started, StoreFuture, StoreUnavailable, StoredTokens, Wish,
+};
+pub use secret::Secret;
+
+use super::{EgressError, EgressSettings};
+use challenge::Challenge;
+use enterprise::Enterprise;
+use server::Server;
+use token::TokenCell;
+
+/// How many callers' exchanged tokens one source keeps.
+const CALLERS: usize = 4_096;
+
+/// What `auth` of a source says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum AuthSettings {
+    /// No credentials.
+    #[default]
+    None,
+    /// One fixed token.
+    Bearer {
+        /// As it is sent.
+        token: Secret,
+    },
+    /// HTTP Basic (RFC 7617).
+    Basic {
+        /// Without a colon.
+        username: String,
+        /// As it is sent.
+        password: Secret,
+    },
+    /// OAuth 2.0 client credentials (RFC 6749 §4.4): a token of our own.
+    ClientCredentials(OAuthClient),
+    /// OAuth 2.0 token exchange (RFC 8693): a token that stands for the caller, for this service only.
+    TokenExchange(OAuthClient),
+    /// The same by way of the identity provider (ID-JAG).
+    Enterprise(Box<EnterpriseSettings>),
+    /// OAuth 2.1 authorization code: tokens that the caller got us.
+    AuthorizationCode(Box<CodeSettings>),
+    /// Credentials that are open already.
+    Open(OpenAuth),
+}
+
+/// Credentials that are shared by what is opened with them.
+#[derive(Clone)]
+pub enum OpenAuth {
+    /// What each caller granted.
+    PerUser(Arc<PerUser>),
+    /// Those of one caller.
+    Bound(Arc<Bound>),
+}
+
+impl PartialEq for OpenAuth {
+    /// The very same.
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::PerUser(one), Self::PerUser(other)) => Arc::ptr_eq(one, other),
+            (Self::Bound(one), Self::Bound(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for OpenAuth {}
+
+impl fmt::Debug for OpenAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OpenAuth")
+    }
+}
+
+impl AuthSettings {
+    /// Says which service the tokens are for.
+    pub fn belong_to(&mut self, service: &Url) {
+        let client = match self {
+            Self::AuthorizationCode(settings) => {
+                settings.server.service = Some(service.clone());
+                return;
+            }
+            Self::None | Self::Bearer { .. } | Self::Basic { .. } | Self::Open(_) => return,
+            Self::ClientCredentials(client) | Self::TokenExchange(client) => client,
+            Self::Enterprise(settings) => &mut settings.client,
+        };
+        client.server.service = Some(service.clone());
+    }
+
+    /// Whether the credentials are made of the caller's own token.
+    pub fn exchange_token(&self) -> bool {
+        matches!(self, Self::TokenExchange(_) | Self::Enterprise(_))
+    }
+
+    /// Whether the credentials stand for the caller, so that no two share a connection or a result.
+    pub fn stand_for_caller(&self) -> bool {
+        let is_per_user = matches!(
+            self,
+            Self::AuthorizationCode(_) | Self::Open(OpenAuth::PerUser(_))
+        );
+        is_per_user || self.exchange_token()
+    }
+}
+
+/// Whom a request is made for.
+#[derive(Clone, Copy)]
+pub struct OnBehalf<'a> {
+    tenant: &'a str,
+    issuer: &'a str,
+    subject: &'a str,
+    token: Option<CallerToken<'a>>,
+}
+
+impl<'a> OnBehalf<'a> {
+    /// `token` is the one the caller called with, for credentials that are made of it.
+    pub fn of(caller: &'a Caller, token: Option<&'a str>) -> Self {
+        Self {
+            tenant: caller.tenant(),
+            issuer: caller.issuer(),
+            subject: caller.subject(),
+            token: token.map(|token| CallerToken {
+                token,
+                expires_at: caller.expires_at(),
+            }),
+        }
+    }
+}
+
+/// The caller's own token, to be exchanged and never to be sent on.
+#[derive(Clone, Copy)]
+struct CallerToken<'a> {
+    token: &'a str,
+    expires_at: Timestamp,
+}
+
+/// Why there are no credentials. Nothing was sent to the service itself.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AuthError {
+    /// The call came without what is exchanged.
+    #[error("the caller's token did not come with the call, and this source exchanges it")]
+    NoCallerToken,
+    /// The person has to grant that first; where the source says so, these scopes besides those they granted.
+    #[error("the caller has not connected this source yet")]
+    NotConnected {
+        /// Separated by spaces.
+        scope: Option<String>,
+    },
+    /// The grants are not to be had; the call may be tried again.
+    #[error("the connections of callers cannot be read or kept now")]
+    NoStore,
+    /// No answer of the token endpoint.
+    #[error("the token endpoint: {0}")]
+    Endpoint(Box<EgressError>),
+    /// The answer of the token endpoint was an error.
+    #[error("the token endpoint refused with status {status}{}", .code.map(|code| format!(" ({code})")).unwrap_or_default())]
+    Refused {
+        /// Of the answer.
+        status: u16,
+        /// One of RFC 6749 §5.2.
+        code: Option<&'static str>,
+    },
+    /// In words that end the sentence.
+    #[error("the token endpoint's answer {0}")]
+    BadAnswer(&'static str),
+    /// What is missing, in words that end the sentence.
+    #[error(
+        "the authorization server of the source is not known: {0}; name it by `issuer` or `token_url` of `auth`"
+    )]
+    NotFound(&'static str),
+    /// The configured key is none for its algorithm.
+    #[error("the client's key does not sign")]
+    NotSigned,
+    /// They hold characters that no header has.
+    #[error("the credentials cannot be written as a header")]
+    NotAHeader,
+}
+
+/// Gives the `Authorization` header of a service.
+pub struct Auth(Credentials);
+
+enum Credentials {
+    Fixed(Option<HeaderValue>),
+    ClientCredentials {
+        server: Server,
+        token: TokenCell,
+    },
+    /// One cell a caller's token. Source, audience and scope need no part in the key: this cache is the
+    /// source's own.
+    TokenExchange {
+        server: Server,
+        tokens: Cache<Digest, Arc<TokenCell>>,
+    },
+    Enterprise {
+        servers: Box<Enterprise>,
+        tokens: Cache<Digest, Arc<TokenCell>>,
+    },
+    PerUser(Arc<PerUser>),
+    Bound(Arc<Bound>),
+}
+
+impl Auth {
+    /// The token endpoint is reached with the limits of `egress`, at its own host.
+    pub fn open(
+        settings: &AuthSettings,
+        egress: &EgressSettings,
+        ambient: &Ambient,
+    ) -> Result<Self, EgressError> {
+        Ok(Self(match settings {
+            // Tokens of callers are in the store, which a mere look at a catalogue does without.
+            AuthSettings::None | AuthSettings::AuthorizationCode(_) => Credentials::Fixed(None),
+            AuthSettings::Bearer { token } => Credentials::Fixed(Some(bearer(token.expose())?)),
+            AuthSettings::Basic { username, password } => {
+                Credentials::Fixed(Some(basic(username, password.expose())?))
+            }
+            AuthSettings::ClientCredentials(client) => Credentials::ClientCredentials {
+                server: Server::open(client, egress, ambient)?,
+                token: TokenCell::default(),
+            },
+            AuthSettings::TokenExchange(client) => Credentials::TokenExchange {
+                server: Server::open(client, egress, ambient)?,
+                tokens: Cache::new(CALLERS),
+            },
+            AuthSettings::Enterprise(settings) => Credentials::Enterprise {
+                servers: Box::new(Enterprise::open(settings, egress, ambient)?),
+                tokens: Cache::new(CALLERS),
+            },
+            AuthSettings::Open(OpenAuth::PerUser(per_user)) => {
+                Credentials::PerUser(Arc::clone(per_user))
+            }
+            AuthSettings::Open(OpenAuth::Bound(bound)) => Credentials::Bound(Arc::clone(bound)),
+        }))
+    }
+
+    /// Whether another try can have other credentials.
+    pub fn renews(&self) -> bool {
+        match &self.0 {
+            Credentials::Fixed(_) => false,
+            Credentials::Bound(bound) => bound.renews(),
+            _ => true,
+        }
+    }
+
+    /// Has the caller's next token asked for with `scope` too, which a service needs besides; false where that cannot be. What a
+    /// person granted only they can widen.
+    async fn step_up(&self, caller: Option<OnBehalf<'_>>, scope: &str) -> Result<bool, AuthError> {
+        match &self.0 {
+            Credentials::Fixed(_) => Ok(false),
+            Credentials::ClientCredentials { server, token } => {
+                Ok(server.may_widen() && token.widen(scope))
+            }
+            Credentials::TokenExchange { server, tokens } => {
+                let (_, cell) = of_caller(caller, tokens)?;
+                Ok(server.may_widen() && cell.widen(scope))
+            }
+            Credentials::Enterprise { servers, tokens } => {
+                let (_, cell) = of_caller(caller, tokens)?;
+                Ok(servers.may_widen() && cell.widen(scope))
+            }
+            Credentials::PerUser(per_user) => per_user.step_up(caller, scope).await,
+            Credentials::Bound(bound) => bound.step_up(scope).await,
+        }
+    }
+
+    /// Whether a request that was answered so may be made again, once, with other credentials: the service did nothing
+    /// then, and may have revoked them or want more of them.
+    pub async fn may_do(
+        &self,
+        caller: Option<OnBehalf<'_>>,
+        status: StatusCode,
+        headers: &HeaderMap,
+    ) -> Result<bool, AuthError> {
+        match status {
+            StatusCode::UNAUTHORIZED => Ok(self.renews()),
+            StatusCode::FORBIDDEN => {
+                let challenge = Challenge::of(headers).filter(Challenge::is_insufficient_scope);
+                match challenge.as_ref().and_then(Challenge::scope) {
+                    Some(scope) => self.step_up(caller, scope).await,
+                    None => Ok(false),
+                }
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// The header's value, if there is one, and another than `rejected` if it can be renewed.
+    pub async fn authorization(
+        &self,
+        caller: Option<OnBehalf<'_>>,
+        rejected: Option<&HeaderValue>,
+    ) -> Result<Option<HeaderValue>, AuthError> {
+        match &self.0 {
+            Credentials::Fixed(value) => Ok(value.clone()),
+            Credentials::ClientCredentials { server, token } => {
+                let granted =
+                    token.get(server.ambient(), rejected, |wider| server.own_token(wider));
+                granted.await.map(Some)
+            }
+            Credentials::TokenExchange { server, tokens } => {
+                let (caller, cell) = of_caller(caller, tokens)?;
+                let granted = cell.get(server.ambient(), rejected, |wider| {
+                    server.exchange(caller, wider)
+                });
+                granted.await.map(Some)
+            }
+            Credentials::Enterprise { servers, tokens } => {
+                let (caller, cell) = of_caller(caller, tokens)?;
+                let granted = cell.get(servers.ambient(), rejected, |wider| {
+                    servers.token(caller, wider)
+                });
+                granted.await.map(Some)
+            }
+            Credentials::PerUser(per_user) => per_user.authorization(caller, rejected).await,
+            Credentials::Bound(bound) => bound.authorization(rejected).await,
+        }
+    }
+}
+
+/// Where the tokens are kept that stand for a caller.
+fn of_caller<'a>(
+    caller: Option<OnBehalf<'a>>,
+    tokens: &Cache<Digest, Arc<TokenCell>>,
+) -> Result<(CallerToken<'a>, Arc<TokenCell>), AuthError> {
+    let caller = caller.and_then(|caller| caller.token);
+    let caller = caller.ok_or(AuthError::NoCallerToken)?;
+    let key = Digest::of(caller.token.as_bytes());
+    let cell = tokens.get_or_insert_with::<_, AuthError>(&key, || Ok(Arc::default()))?;
+    Ok((caller, cell))
+}
+
+impl AuthError {
+    fn endpoint(error: EgressError) -> Self {
+        Self::Endpoint(Box::new(error))
+    }
+
+    /// Whether the server does not know the client, or not for this, whoever it asks for.
+    fn is_of_client(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused {
+                code: Some("invalid_client" | "unauthorized_client"),
+                ..
+            }
+        )
+    }
+}
+
+fn bearer(token: &str) -> Result<HeaderValue, AuthError> {
+    header(&format!("Bearer {token}"))
+}
+
+fn basic(username: &str, password: &str) -> Result<HeaderValue, AuthError> {
+    header(&format!(
+        "Basic {}",
+        STANDARD.encode(format!("{username}:{password}"))
+    ))
+}
+
+fn header(text: &str) -> Result<HeaderValue, AuthError> {
+    let mut value = HeaderValue::from_str(text).map_err(|_| AuthError::NotAHeader)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! The second half: the code that the person brought back becomes tokens.
+
+use wardgate_domain::Timestamp;
+
+use super::Person;
+use super::start::{PENDING, Pending};
+use super::tokens::Tokens;
+use super::{ConnectError, PerUser};
+
+/// What the person came back with.
+pub struct Return<'a> {
+    /// Whose browser it was.
+    pub person: &'a Person,
+    /// As [`Started`](super::Started) had it.
+    pub pending: Vec<u8>,
+    /// What the server gave them.
+    pub code: &'a str,
+    /// Who sent them back, where that was said.
+    pub issuer: Option<&'a str>,
+}
+
+impl PerUser {
+    /// Keeps the tokens. The code is good once, so whoever calls sees to it that this is done once.
+    pub async fn finish(&self, back: Return<'_>) -> Result<(), ConnectError> {
+        let key = self.key(back.person);
+        let pending = self.store.unseal(&key.about(PENDING), back.pending);
+        let pending = pending.map_err(|_| ConnectError::Lapsed)?;
+        let pending: Pending =
+            serde_json::from_slice(&pending).map_err(|_| ConnectError::Lapsed)?;
+        if self.now() >= Timestamp::from_micros(pending.until_micros) {
+            return Err(ConnectError::Lapsed);
+        }
+        // To the letter, and always there where it is announced: RFC 9207 §2.4.
+        let is_from_whom_we_asked = match (back.issuer, &pending.at.issuer) {
+            (Some(said), Some(asked)) => said == asked,
+            (Some(_), None) => true,
+            (None, _) => !pending.names_itself,
+        };
+        if !is_from_whom_we_asked {
+            return Err(ConnectError::OtherIssuer);
+        }
+        let mut form = vec![
+            ("grant_type", "authorization_code"),
+            ("code", back.code),
+            ("redirect_uri", pending.redirect_uri.as_str()),
+            ("code_verifier", pending.verifier.as_str()),
+        ];
+        let resource = pending.resource.as_deref();
+        form.extend(resource.map(|resource| ("resource", resource)));
+        let asked_at = self.now();
+        let endpoint = self.endpoint(&pending.at, &pending.client_id)?;
+        let granted = match endpoint.ask(&form).await {
+            Ok(granted) => granted,
+            Err(error) => {
+                if error.is_of_client() {
+                    self.forget(&pending).await;
+                }
+                return Err(error.into());
+            }
+        };
+        let (at, client_id) = (pending.at, pending.client_id);
+        let terms = (pending.resource, pending.scope);
+        let tokens = Tokens::new(granted, at, client_id, terms, asked_at)?;
+        Ok(self.store.connect(&key, &tokens.to_bytes()).await?)
+    }
+
+    /// The server may have forgotten a client that it registered itself, or be another by now. All persons share that
+    /// client, so what only one of them brought back is no reason.
+    async fn forget(&self, pending: &Pending) {
+        if let Some(issuer) = &pending.at.issuer {
+            let about = self.registration(issuer, &pending.redirect_uri);
+            // Otherwise it is looked at again next time.
+            let _ = self.store.unregister_client(&about).await;
+        }
+        self.forget_facts().await;
+    }
+}

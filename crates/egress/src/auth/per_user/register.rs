@@ -1,0 +1,140 @@
+//! What we are to an authorization server: registered by hand, described by a document of ours (CIMD), or registered
+//! by itself (RFC 7591), in this order.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use http::header::{ACCEPT, HeaderValue};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use url::Url;
+use wardgate_domain::About;
+
+use super::start::{Facts, Wish};
+use super::{ConnectError, PerUser};
+use crate::auth::AuthError;
+use crate::{Egress, EgressSettings, Request};
+
+/// How long a client is used that a server registered for good.
+const KEPT: Duration = Duration::from_hours(30 * 24);
+
+const MAX_ANSWER_BYTES: usize = 64 * 1024;
+
+/// A client as its server knows it. A configured one has its proof in the settings.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Client {
+    pub(super) id: String,
+    pub(super) secret: Option<String>,
+}
+
+/// What a server says when it registered a client.
+#[derive(Deserialize)]
+struct Registered {
+    #[serde(rename = "client_id")]
+    id: String,
+    #[serde(rename = "client_secret")]
+    secret: Option<String>,
+    /// Seconds since 1970; 0 for never.
+    #[serde(default, rename = "client_secret_expires_at")]
+    expires_at: i64,
+}
+
+impl PerUser {
+    pub(super) async fn client(
+        &self,
+        facts: &Facts,
+        wish: &Wish<'_>,
+    ) -> Result<Client, ConnectError> {
+        if let Some(client) = &self.settings.client {
+            return Ok(Client {
+                id: client.id.clone(),
+                secret: None,
+            });
+        }
+        if let Some(url) = wish.client_metadata_url
+            && facts.takes_metadata_documents
+        {
+            return Ok(Client {
+                id: url.to_owned(),
+                secret: None,
+            });
+        }
+        let registration = facts.registration_url.as_ref().zip(facts.issuer.as_ref());
+        let (url, issuer) = registration.ok_or(ConnectError::NoClient)?;
+        let about = self.registration(issuer, wish.redirect_uri);
+        if let Some(client) = self.registered(&about).await? {
+            return Ok(client);
+        }
+        let registered = self.register(url, facts, wish.redirect_uri).await?;
+        let forever = self.now().plus(KEPT);
+        let until = match registered.expires_at {
+            0 => forever,
+            seconds => forever.min(wardgate_domain::Timestamp::from_seconds(seconds)),
+        };
+        let client = Client {
+            id: registered.id,
+            secret: registered.secret,
+        };
+        let plain = serde_json::to_vec(&client).map_err(|_| ConnectError::Store)?;
+        self.store.register_client(&about, &plain, until).await?;
+        // Another replica may have been first.
+        Ok(self.registered(&about).await?.unwrap_or(client))
+    }
+
+    /// What a registered client is for.
+    pub(super) fn registration(&self, issuer: &str, redirect_uri: &str) -> About {
+        About::new("registered client")
+            .and(self.source.as_bytes())
+            .and(issuer.as_bytes())
+            .and(redirect_uri.as_bytes())
+    }
+
+    async fn registered(&self, about: &About) -> Result<Option<Client>, ConnectError> {
+        let plain = self.store.registered_client(about).await?;
+        Ok(plain.and_then(|plain| serde_json::from_slice(&plain).ok()))
+    }
+
+    async fn register(
+        &self,
+        url: &Url,
+        facts: &Facts,
+        redirect_uri: &str,
+    ) -> Result<Registered, ConnectError> {
+        let offers = |method: &str| {
+            let methods = facts.methods.as_ref();
+            methods.is_some_and(|methods| methods.iter().any(|offered| offered == method))
+        };
+        // Without a word of the server's a public client is what MCP servers expect.
+        let method = ["none", "client_secret_basic", "client_secret_post"]
+            .into_iter()
+            .find(|method| offers(method))
+            .unwrap_or("none");
+        let client = json!({
+            "client_name": "Wardgate",
+            "redirect_uris": [redirect_uri],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": method,
+            "application_type": "web",
+        });
+        let private = self.limits.private.clone();
+        let settings = EgressSettings::of(url, [], private, self.limits.timeout, MAX_ANSWER_BYTES);
+        let request = Request::new(Method::POST, url.clone())
+            .header(ACCEPT, HeaderValue::from_static("application/json"))
+            .body("application/json", client.to_string());
+        let egress = Egress::open(settings).map_err(AuthError::endpoint)?;
+        let response = egress.send(request).await.map_err(AuthError::endpoint)?;
+        let status = response.status;
+        let body: Bytes = response.body.bytes().await.map_err(AuthError::endpoint)?;
+        if !status.is_success() {
+            return Err(AuthError::Refused {
+                status: status.as_u16(),
+                code: None,
+            }
+            .into());
+        }
+        serde_json::from_slice(&body)
+            .map_err(|_| AuthError::BadAnswer("is no JSON with client_id").into())
+    }
+}

@@ -1,0 +1,79 @@
+//! The end of a grant: the authorization server is told to take back what it gave (RFC 7009).
+//!
+//! The tokens are forgotten here first, whatever comes of it. A server that names no endpoint for it keeps what it gave
+//! until that expires.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tracing::warn;
+
+use super::PerUser;
+use super::Person;
+use super::tokens::Tokens;
+use crate::auth::AuthError;
+use crate::auth::discovery::Finder;
+
+/// How long a server may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// What one person granted a source, to be taken back.
+pub struct Grant(Tokens);
+
+/// Why it is not.
+#[derive(Debug, thiserror::Error)]
+enum NotRevoked {
+    #[error("the authorization server names no endpoint for that (`revocation_endpoint`)")]
+    NoEndpoint,
+    #[error("the authorization server did not answer in time")]
+    Late,
+    #[error(transparent)]
+    Auth(#[from] AuthError),
+}
+
+impl Grant {
+    pub(super) fn of(tokens: Tokens) -> Self {
+        Self(tokens)
+    }
+}
+
+impl PerUser {
+    /// What the person granted; none where they did not, or it cannot be read.
+    pub async fn grant(&self, person: &Person) -> Option<Grant> {
+        let kept = self.kept(person).await.ok().flatten();
+        kept.map(|kept| Grant(kept.tokens))
+    }
+
+    /// Tells the server that gave it. A failure is told the operator, who can do it there by hand.
+    pub async fn revoke(&self, grant: Grant) {
+        let revoked = timeout(LIMIT, self.take_back(&grant.0)).await;
+        if let Err(error) = revoked.unwrap_or(Err(NotRevoked::Late)) {
+            warn!(
+                source = self.source,
+                %error,
+                "what a person granted is forgotten here, and not revoked at its authorization server"
+            );
+        }
+    }
+
+    async fn take_back(&self, tokens: &Tokens) -> Result<(), NotRevoked> {
+        let issuer = tokens.at.issuer.as_deref();
+        let issuer = issuer.ok_or(NotRevoked::NoEndpoint)?;
+        let metadata = Finder::new(&self.limits).of_issuer(issuer).await?;
+        let url = metadata.revocation_endpoint;
+        let url = url.ok_or(NotRevoked::NoEndpoint)?.0;
+        let endpoint = self.endpoint_at(&url, &tokens.at, &tokens.client_id)?;
+        if let Some(token) = &tokens.refresh_token {
+            let form = [("token", &**token), ("token_type_hint", "refresh_token")];
+            endpoint.tell(&form).await?;
+        }
+        // Not every server ends it with the other.
+        let token = &*tokens.access_token;
+        let form = [("token", token), ("token_type_hint", "access_token")];
+        match endpoint.tell(&form).await {
+            // Nor has every one a way to end it before its time: RFC 7009 §2.2.1.
+            Err(AuthError::Refused { status: 400, .. }) if tokens.refresh_token.is_some() => Ok(()),
+            told => Ok(told.map(drop)?),
+        }
+    }
+}

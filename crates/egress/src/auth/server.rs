@@ -1,0 +1,211 @@
+//! The authorization server of a source, and what one client asks it for.
+
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+use wardgate_domain::Ambient;
+
+use super::client::OAuthClient;
+use super::discovery::{Finder, ServerMetadata};
+use super::grant::{ACCESS_TOKEN, Place, TokenEndpoint};
+use super::token::AccessToken;
+use super::{AuthError, CallerToken};
+use crate::{EgressError, EgressSettings};
+
+pub(super) const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+
+/// A client with the token endpoint it asks, which is looked for when first needed unless it is configured.
+pub(super) struct Server {
+    client: OAuthClient,
+    limits: EgressSettings,
+    ambient: Ambient,
+    found: Mutex<Option<Arc<Found>>>,
+}
+
+/// Where tokens are asked for, and what kind of tokens.
+pub(super) struct Found {
+    pub(super) endpoint: TokenEndpoint,
+    /// The server's name, where it is known.
+    pub(super) issuer: Option<String>,
+    scope: Option<String>,
+    pub(super) audience: Option<String>,
+    pub(super) resource: Option<String>,
+}
+
+impl Server {
+    /// Asks nobody yet.
+    pub(super) fn open(
+        client: &OAuthClient,
+        limits: &EgressSettings,
+        ambient: &Ambient,
+    ) -> Result<Self, EgressError> {
+        let mut server = Self {
+            client: client.clone(),
+            limits: limits.clone(),
+            ambient: ambient.clone(),
+            found: Mutex::default(),
+        };
+        if let Some(url) = &client.server.token_url {
+            let issuer = client.server.issuer.as_deref();
+            let place = Place {
+                url,
+                issuer,
+                methods: None,
+            };
+            let found = server.at(&place, None, None)?;
+            server.found = Mutex::new(Some(Arc::new(found)));
+        }
+        Ok(server)
+    }
+
+    pub(super) fn ambient(&self) -> &Ambient {
+        &self.ambient
+    }
+
+    /// A token that stands for this client, with the scopes `wider` besides.
+    pub(super) async fn own_token(&self, wider: String) -> Result<AccessToken, AuthError> {
+        let found = self.found().await?;
+        let scope = found.scope(&wider);
+        let form = found.form(&[("grant_type", "client_credentials")], scope.as_deref());
+        let granted = found.endpoint.access_token(&form, None).await;
+        self.forget_if_refused(granted).await
+    }
+
+    /// A token that stands for the caller, good for no longer than the caller's own.
+    pub(super) async fn exchange(
+        &self,
+        caller: CallerToken<'_>,
+        wider: String,
+    ) -> Result<AccessToken, AuthError> {
+        let found = self.found().await?;
+        let scope = found.scope(&wider);
+        let grant = [
+            ("grant_type", TOKEN_EXCHANGE),
+            ("subject_token", caller.token),
+            ("subject_token_type", ACCESS_TOKEN),
+            ("requested_token_type", ACCESS_TOKEN),
+        ];
+        let form = found.form(&grant, scope.as_deref());
+        let longest = caller.expires_at.since(self.ambient.now());
+        let granted = found.endpoint.access_token(&form, Some(longest)).await;
+        self.forget_if_refused(granted).await
+    }
+
+    /// Whether tokens may be asked for with more scopes: one that is configured is as much as there is.
+    pub(super) fn may_widen(&self) -> bool {
+        self.client.scope.is_none()
+    }
+
+    /// The endpoint, looked for by one at a time.
+    pub(super) async fn found(&self) -> Result<Arc<Found>, AuthError> {
+        let mut found = self.found.lock().await;
+        if let Some(found) = &*found {
+            return Ok(Arc::clone(found));
+        }
+        let looked = Arc::new(self.look().await?);
+        *found = Some(Arc::clone(&looked));
+        Ok(looked)
+    }
+
+    /// A server that refuses may be another by now; what was not configured is looked for again next time.
+    pub(super) async fn forget_if_refused<T>(
+        &self,
+        answer: Result<T, AuthError>,
+    ) -> Result<T, AuthError> {
+        if answer.is_err() && self.client.server.token_url.is_none() {
+            self.found.lock().await.take();
+        }
+        answer
+    }
+
+    async fn look(&self) -> Result<Found, AuthError> {
+        let settings = &self.client.server;
+        let finder = Finder::new(&self.limits);
+        let (issuer, protected) = match (&settings.issuer, &settings.service) {
+            (Some(issuer), _) => (issuer.clone(), None),
+            (None, Some(service)) => {
+                let protected = finder.of_service(service).await?;
+                (protected.issuer.clone(), Some(protected))
+            }
+            (None, None) => return Err(AuthError::NotFound("nothing says where it is")),
+        };
+        let metadata = finder.of_issuer(&issuer).await?;
+        let (resource, scope) = protected.map_or((None, None), |protected| {
+            (Some(protected.resource), protected.scope)
+        });
+        self.at(&Place::of(&metadata), resource, scope)
+            .map_err(AuthError::endpoint)
+    }
+
+    /// What is configured wins over what was found.
+    fn at(
+        &self,
+        place: &Place<'_>,
+        resource: Option<String>,
+        scope: Option<String>,
+    ) -> Result<Found, EgressError> {
+        let client = &self.client;
+        Ok(Found {
+            endpoint: TokenEndpoint::open(
+                place,
+                &client.client_id,
+                &client.proof,
+                &self.limits,
+                &self.ambient,
+            )?,
+            issuer: place.issuer.map(str::to_owned),
+            scope: client.scope.clone().or(scope),
+            audience: client.audience.clone(),
+            resource: client.resource.clone().or(resource),
+        })
+    }
+}
+
+impl Found {
+    /// What a token is asked for with.
+    pub(super) fn scope(&self, wider: &str) -> Option<String> {
+        union(self.scope.as_deref(), Some(wider))
+    }
+
+    /// `grant` with what every request for a token of this source says.
+    fn form<'a>(
+        &'a self,
+        grant: &[(&'a str, &'a str)],
+        scope: Option<&'a str>,
+    ) -> Vec<(&'a str, &'a str)> {
+        let terms = [
+            ("scope", scope),
+            ("audience", self.audience.as_deref()),
+            ("resource", self.resource.as_deref()),
+        ];
+        let terms = terms
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)));
+        grant.iter().copied().chain(terms).collect()
+    }
+}
+
+impl<'a> Place<'a> {
+    fn of(metadata: &'a ServerMetadata) -> Self {
+        Self {
+            url: &metadata.token_endpoint.0,
+            issuer: Some(&metadata.issuer),
+            methods: metadata.token_endpoint_auth_methods_supported.as_deref(),
+        }
+    }
+}
+
+/// Each scope once, in order.
+pub(super) fn union(ones: Option<&str>, others: Option<&str>) -> Option<String> {
+    let mut scopes: Vec<&str> = Vec::new();
+    for scope in [ones, others]
+        .into_iter()
+        .flatten()
+        .flat_map(str::split_ascii_whitespace)
+    {
+        if !scopes.contains(&scope) {
+            scopes.push(scope);
+        }
+    }
+    (!scopes.is_empty()).then(|| scopes.join(" "))
+}

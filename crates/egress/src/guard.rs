@@ -1,0 +1,160 @@
+//! Decides which hosts and which of their addresses requests may go to.
+//!
+//! A name is resolved here, once for each connection, and only addresses that passed are handed to the
+//! connector: what was checked is what is connected to, whatever the name resolves to a moment later.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::{Host, Url};
+
+use super::EgressError;
+use super::address::PrivateAddresses;
+
+/// Turns names into addresses.
+pub(crate) trait Dns: Send + Sync {
+    /// All addresses of `name`.
+    fn lookup(&self, name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
+}
+
+/// The operating system's resolver.
+pub(super) struct SystemDns;
+
+impl Dns for SystemDns {
+    fn lookup(&self, name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+        Box::pin(async move {
+            let addresses = tokio::net::lookup_host((name, 0)).await?;
+            Ok(addresses.map(|address| address.ip()).collect())
+        })
+    }
+}
+
+/// A host that requests may go to: `name`, or `name:port` for a port that is not its scheme's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllowedHost {
+    host: Host<String>,
+    port: Option<u16>,
+}
+
+/// Text that names no host.
+#[derive(Debug, thiserror::Error)]
+#[error("not a host or host:port")]
+pub struct NotAHost;
+
+impl AllowedHost {
+    /// The host of a URL.
+    pub fn of(url: &Url) -> Option<Self> {
+        Some(Self {
+            host: url.host()?.to_owned(),
+            port: url.port(),
+        })
+    }
+
+    fn admits(&self, url: &Url) -> bool {
+        url.port() == self.port && url.host().is_some_and(|host| host.to_owned() == self.host)
+    }
+}
+
+impl FromStr for AllowedHost {
+    type Err = NotAHost;
+
+    fn from_str(text: &str) -> Result<Self, NotAHost> {
+        if text.contains(['/', '\\', '@', '?', '#', '*']) || text.trim() != text {
+            return Err(NotAHost);
+        }
+        Url::parse(&format!("http://{text}/"))
+            .ok()
+            .and_then(|url| Self::of(&url))
+            .ok_or(NotAHost)
+    }
+}
+
+/// The hosts and addresses of one source.
+pub struct Guard {
+    hosts: Vec<AllowedHost>,
+    private: PrivateAddresses,
+    dns: Arc<dyn Dns>,
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("hosts", &self.hosts)
+            .field("private", &self.private)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Guard {
+    /// Resolves names by the operating system.
+    pub fn new(hosts: Vec<AllowedHost>, private: PrivateAddresses) -> Self {
+        Self::with_dns(hosts, private, Arc::new(SystemDns))
+    }
+
+    pub(super) fn with_dns(
+        hosts: Vec<AllowedHost>,
+        private: PrivateAddresses,
+        dns: Arc<dyn Dns>,
+    ) -> Self {
+        Self {
+            hosts,
+            private,
+            dns,
+        }
+    }
+
+    /// Whether `url` may be requested, as far as that can be told without resolving its name. Connectors
+    /// do not resolve an address written out, so that is looked at here.
+    pub fn check(&self, url: &Url) -> Result<(), EgressError> {
+        let plain = url.username().is_empty() && url.password().is_none();
+        let host = match url.host() {
+            Some(host) if plain && matches!(url.scheme(), "http" | "https") => host.to_owned(),
+            _ => return Err(EgressError::NotHttp),
+        };
+        if !self.hosts.iter().any(|allowed| allowed.admits(url)) {
+            return Err(EgressError::HostNotListed(host.to_string()));
+        }
+        let address = match host {
+            Host::Domain(_) => return Ok(()),
+            Host::Ipv4(address) => IpAddr::V4(address),
+            Host::Ipv6(address) => IpAddr::V6(address),
+        };
+        if self.private.admit(address) {
+            Ok(())
+        } else {
+            Err(EgressError::AddressRefused(host.to_string()))
+        }
+    }
+
+    /// The addresses of `name` that may be connected to.
+    pub async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, EgressError> {
+        let mut addresses = self.dns.lookup(name.to_owned()).await.map_err(|error| {
+            EgressError::Unreachable(format!("the name {name} has no address: {error}"))
+        })?;
+        addresses.retain(|address| self.private.admit(*address));
+        if addresses.is_empty() {
+            return Err(EgressError::AddressRefused(name.to_owned()));
+        }
+        Ok(addresses)
+    }
+}
+
+/// The guard as the resolver of an HTTP client.
+pub(super) struct GuardedDns(pub(super) Arc<Guard>);
+
+impl Resolve for GuardedDns {
+    fn resolve(&self, name: Name) -> Resolving {
+        let guard = Arc::clone(&self.0);
+        Box::pin(async move {
+            let addresses = guard.resolve(name.as_str()).await?;
+            let addresses = addresses.into_iter();
+            // The connector puts in the port of the URL.
+            Ok(Box::new(addresses.map(|address| SocketAddr::new(address, 0))) as Addrs)
+        })
+    }
+}

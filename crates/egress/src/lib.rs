@@ -1,0 +1,200 @@
+//! Guarded outgoing HTTP, and the credentials that it carries.
+//!
+//! ```text
+//!   Client::send ── standing headers, credentials ──▶ Egress::send ─┬─ Guard: listed hosts, admitted addresses
+//!     (one configured service)   └ 401: once again                 ├─ redirects, within those only
+//!                                   with a new token                └─ Response { status, headers, Body }
+//!                                                                        Body: bytes() whole, or chunk by chunk
+//! ```
+//!
+//! A [`Client`] is opened once from its [`ClientSettings`] and kept: it pools connections (HTTP/1.1, and
+//! HTTP/2 where TLS negotiates it). A [`Request`] has the service's time limit to the end of
+//! its response; [`Request::open_ended`] is for event streams, where the limit covers the headers and the
+//! reader bounds the chunks it takes. Dropping the future or the [`Body`] ends the request.
+//!
+//! No proxy of the environment, no cookies, no decompression and no retry of anything a server may have
+//! seen. Errors name hosts, never paths, queries, headers or bodies.
+
+mod address;
+mod auth;
+mod client;
+mod error;
+mod guard;
+mod redirect;
+mod request;
+mod response;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+use url::Url;
+
+pub use address::PrivateAddresses;
+pub use auth::{
+    Auth, AuthError, AuthSettings, Bound, ClientKey, ClientProof, CodeSettings, ConnectError,
+    ConnectionKey, Described, EnterpriseSettings, Grant, GrantStore, OAuthClient, OnBehalf,
+    OpenAuth, PerUser, Person, RegisteredClient, Return, Secret, ServerSettings, Started,
+    StoreFuture, StoreUnavailable, StoredTokens, SubjectToken, Wish,
+};
+pub use client::{Client, ClientSettings, HttpSettings};
+pub use error::EgressError;
+pub use guard::{AllowedHost, Guard, NotAHost};
+pub use request::Request;
+pub use response::{Body, Response};
+
+use guard::GuardedDns;
+
+/// Who may be talked to, and within which limits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EgressSettings {
+    /// The service's own host first.
+    pub hosts: Vec<AllowedHost>,
+    /// Which addresses off the public internet are reached.
+    pub private: PrivateAddresses,
+    /// From the first byte sent to the last byte received.
+    pub timeout: Duration,
+    /// Of the body of one response.
+    pub max_response_bytes: usize,
+}
+
+impl EgressSettings {
+    /// For the service at `url`, whose redirects may lead to `further_hosts`.
+    pub fn of(
+        url: &Url,
+        further_hosts: impl IntoIterator<Item = AllowedHost>,
+        private: PrivateAddresses,
+        timeout: Duration,
+        max_response_bytes: usize,
+    ) -> Self {
+        Self {
+            hosts: AllowedHost::of(url)
+                .into_iter()
+                .chain(further_hosts)
+                .collect(),
+            private,
+            timeout,
+            max_response_bytes,
+        }
+    }
+}
+
+/// A pooled HTTP client that reaches nothing but the hosts it was opened for.
+#[derive(Debug)]
+pub struct Egress {
+    http: reqwest::Client,
+    guard: Arc<Guard>,
+    timeout: Duration,
+    max_response_bytes: usize,
+}
+
+impl Egress {
+    /// Connects to nothing yet.
+    pub fn open(settings: EgressSettings) -> Result<Self, EgressError> {
+        let guard = Guard::new(settings.hosts, settings.private);
+        Self::guarded(guard, settings.timeout, settings.max_response_bytes)
+    }
+
+    fn guarded(
+        guard: Guard,
+        timeout: Duration,
+        max_response_bytes: usize,
+    ) -> Result<Self, EgressError> {
+        let guard = Arc::new(guard);
+        let http = reqwest::Client::builder()
+            .user_agent(concat!("wardgate/", env!("CARGO_PKG_VERSION")))
+            .dns_resolver(GuardedDns(Arc::clone(&guard)))
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .referer(false)
+            .tcp_nodelay(true)
+            .build()?;
+        Ok(Self {
+            http,
+            guard,
+            timeout,
+            max_response_bytes,
+        })
+    }
+
+    /// Sends a request and follows its redirects. Any status is a response.
+    pub async fn send(&self, request: Request) -> Result<Response, EgressError> {
+        let open_ended = request.open_ended;
+        let deadline = Deadline::after(self.timeout);
+        let response = within(deadline, self.follow(request)).await?;
+        Ok(Response::new(
+            response,
+            deadline.filter(|_| !open_ended),
+            self.max_response_bytes,
+            open_ended,
+        ))
+    }
+
+    async fn follow(&self, mut request: Request) -> Result<reqwest::Response, EgressError> {
+        self.guard.check(&request.url)?;
+        for _ in 0..=redirect::MOST {
+            let response = self.http.execute(request.to_reqwest()).await?;
+            let target = redirect::target(
+                &self.guard,
+                &request.method,
+                &request.url,
+                response.status(),
+                response.headers(),
+            )?;
+            let Some(target) = target else {
+                return not_encoded(response);
+            };
+            request.headers = redirect::headers(&request.url, &target, request.headers);
+            request.url = target;
+        }
+        Err(EgressError::TooManyRedirects)
+    }
+}
+
+/// When the time limit of a service ends.
+#[derive(Debug, Clone, Copy)]
+struct Deadline {
+    at: Instant,
+    limit: Duration,
+}
+
+impl Deadline {
+    /// `None` for a limit beyond the clock's reach.
+    fn after(limit: Duration) -> Option<Self> {
+        let at = Instant::now().checked_add(limit)?;
+        Some(Self { at, limit })
+    }
+}
+
+/// Waits for `work`, until `deadline` where there is one.
+async fn within<T, E>(
+    deadline: Option<Deadline>,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, EgressError>
+where
+    EgressError: From<E>,
+{
+    let Some(deadline) = deadline else {
+        return Ok(work.await?);
+    };
+    match timeout_at(deadline.at, work).await {
+        Ok(outcome) => Ok(outcome?),
+        Err(_elapsed) => Err(EgressError::Timeout(deadline.limit)),
+    }
+}
+
+/// A body that would have to be decoded first is no use, and could be a thousand times larger then.
+fn not_encoded(response: reqwest::Response) -> Result<reqwest::Response, EgressError> {
+    let mut encodings = response
+        .headers()
+        .get_all(http::header::CONTENT_ENCODING)
+        .iter();
+    if encodings.all(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        Ok(response)
+    } else {
+        Err(EgressError::Encoded)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! The connection to a server: made when first used, made again when lost, and kept alive.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use http::{HeaderMap, HeaderName, Request, Response, Uri};
+use http_body_util::BodyExt;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tonic::body::Body;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tower::Service;
+use url::{Host, Url};
+
+use wardgate_egress::{EgressError, Guard};
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// Servers in the wild end connections that are pinged more often than they like, so only a call that
+/// hears nothing for long makes us ask.
+const PING_AFTER: Duration = Duration::from_secs(20);
+const PONG_LIMIT: Duration = Duration::from_secs(10);
+const MAX_HEADER_BYTES: u32 = 16 << 10;
+const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
+
+/// One HTTP/2 connection, shared by all clones.
+#[derive(Clone)]
+pub(super) struct Connection {
+    channel: Channel,
+    made: Arc<AtomicU64>,
+}
+
+impl Connection {
+    /// Connects to nothing yet, and to no address that `guard` does not admit. `ca` in PEM stands in for the
+    /// certificate authorities of the system.
+    pub(super) fn new(
+        url: &Url,
+        guard: Guard,
+        ca: Option<&str>,
+    ) -> Result<Self, tonic::transport::Error> {
+        let mut endpoint = Endpoint::from_shared(url.as_str().to_owned())?
+            .user_agent(concat!("wardgate/", env!("CARGO_PKG_VERSION")))?
+            .connect_timeout(CONNECT_LIMIT)
+            .http2_keep_alive_interval(PING_AFTER)
+            .keep_alive_timeout(PONG_LIMIT)
+            .http2_max_header_list_size(MAX_HEADER_BYTES);
+        if url.scheme() == "https" {
+            let tls = ClientTlsConfig::new().timeout(CONNECT_LIMIT);
+            endpoint = endpoint.tls_config(match ca {
+                Some(pem) => tls.ca_certificate(Certificate::from_pem(pem)),
+                None => tls.with_native_roots(),
+            })?;
+        }
+        let made = Arc::new(AtomicU64::new(0));
+        let connector = Connector {
+            url: url.clone(),
+            guard: Arc::new(guard),
+            made: Arc::clone(&made),
+        };
+        Ok(Self {
+            channel: endpoint.connect_with_connector_lazy(connector),
+            made,
+        })
+    }
+
+    /// How many connections were made so far.
+    pub(super) fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
+    }
+}
+
+impl Service<Request<Body>> for Connection {
+    type Response = Response<Body>;
+    type Error = tonic::transport::Error;
+    type Future = BoxFuture<'static, Result<Response<Body>, tonic::transport::Error>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.channel.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let response = self.channel.call(request);
+        Box::pin(async move { Ok(without_details(response.await?)) })
+    }
+}
+
+/// tonic takes status details for well-formed and panics when they are not; nobody here reads them.
+fn without_details(mut response: Response<Body>) -> Response<Body> {
+    response.headers_mut().remove(DETAILS);
+    response.map(|body| {
+        Body::new(body.map_frame(|frame| match frame.into_trailers() {
+            Ok(trailers) => http_body::Frame::trailers(drop_details(trailers)),
+            Err(frame) => frame,
+        }))
+    })
+}
+
+fn drop_details(mut headers: HeaderMap) -> HeaderMap {
+    headers.remove(DETAILS);
+    headers
+}
+
+/// Makes the TCP connection; TLS comes on top of it.
+#[derive(Clone)]
+struct Connector {
+    url: Url,
+    guard: Arc<Guard>,
+    made: Arc<AtomicU64>,
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<TcpStream>;
+    type Error = EgressError;
+    type Future = BoxFuture<'static, Result<TokioIo<TcpStream>, EgressError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), EgressError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// The channel asks for no other URL than its own.
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let Self { url, guard, made } = self.clone();
+        Box::pin(async move {
+            let stream = dial(&url, &guard).await?;
+            made.fetch_add(1, Ordering::Relaxed);
+            Ok(TokioIo::new(stream))
+        })
+    }
+}
+
+/// Resolves once, and connects to nothing but what was admitted then.
+async fn dial(url: &Url, guard: &Guard) -> Result<TcpStream, EgressError> {
+    guard.check(url)?;
+    let hosts = match url.host() {
+        Some(Host::Domain(name)) => guard.resolve(name).await?,
+        Some(Host::Ipv4(address)) => vec![IpAddr::V4(address)],
+        Some(Host::Ipv6(address)) => vec![IpAddr::V6(address)],
+        None => Vec::new(),
+    };
+    let port = url.port_or_known_default().unwrap_or_default();
+    let addresses: Vec<_> = hosts
+        .into_iter()
+        .map(|host| SocketAddr::new(host, port))
+        .collect();
+    let connect = async {
+        let stream = TcpStream::connect(addresses.as_slice()).await?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    };
+    connect
+        .await
+        .map_err(|error: std::io::Error| EgressError::Unreachable(error.to_string()))
+}

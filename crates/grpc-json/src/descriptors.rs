@@ -1,0 +1,229 @@
+//! Descriptor files from a file or from reflection, checked and linked into a pool.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+
+use prost::Message;
+use prost_reflect::DescriptorPool;
+use prost_types::{FileDescriptorProto, FileDescriptorSet};
+use wardgate_domain::Digest;
+
+use super::trim::Trimmer;
+
+/// Files that are linked together.
+pub(super) const MAX_FILES: usize = 1000;
+/// Of all files together, as they come.
+pub(super) const MAX_BYTES: usize = 8 << 20;
+const MAX_IMPORTS: usize = 20_000;
+const MAX_FILE_NAME: usize = 255;
+
+/// Why descriptor files cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadDescriptors {
+    /// Not a `FileDescriptorSet`.
+    #[error("the bytes are not a protobuf FileDescriptorSet")]
+    NotDescriptors,
+    #[error("there are more than {1} {0}")]
+    TooMany(&'static str, usize),
+    #[error("`{0}` has a name in it that is no protobuf name")]
+    Name(String),
+    #[error("a file has no name, or one of more than {MAX_FILE_NAME} bytes")]
+    FileName,
+    #[error("`{0}` is written in a protobuf edition; only proto2 and proto3 are understood")]
+    Editions(String),
+    #[error("`{0}` has a map entry that is not a key and a value")]
+    MapEntry(String),
+    #[error("`{0}` imports itself, perhaps by way of others")]
+    Cycle(String),
+    #[error("`{file}` imports `{import}`, which is not there")]
+    Missing { file: String, import: String },
+    #[error("the files do not fit together: {0}")]
+    Misfit(String),
+}
+
+/// A `FileDescriptorSet` that was read and linked; equal to any other of the same bytes.
+#[derive(Clone)]
+pub struct DescriptorFile {
+    digest: Digest,
+    pool: DescriptorPool,
+}
+
+impl PartialEq for DescriptorFile {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+}
+
+impl Eq for DescriptorFile {}
+
+/// Descriptors that refer to one another would be written out without end.
+impl fmt::Debug for DescriptorFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("DescriptorFile").field(&self.digest).finish()
+    }
+}
+
+impl DescriptorFile {
+    /// Reads the bytes that `protoc --descriptor_set_out` writes.
+    pub fn decode(set: &[u8]) -> Result<Self, BadDescriptors> {
+        if set.len() > MAX_BYTES {
+            return Err(BadDescriptors::TooMany("bytes", MAX_BYTES));
+        }
+        let digest = Digest::of(set);
+        let set = FileDescriptorSet::decode(set).map_err(|_| BadDescriptors::NotDescriptors)?;
+        let pool = link(set.file)?;
+        Ok(Self { digest, pool })
+    }
+
+    /// The types that the file describes.
+    pub fn pool(&self) -> &DescriptorPool {
+        &self.pool
+    }
+}
+
+/// True for the files every pool has: those of the well-known types, always in our own version.
+pub(super) fn is_well_known(file: &str) -> bool {
+    file.starts_with("google/protobuf/")
+        && DescriptorPool::global().get_file_by_name(file).is_some()
+}
+
+/// Refuses what is no name of a file.
+pub(super) fn check_file_name(name: &str) -> Result<(), BadDescriptors> {
+    if name.is_empty() || name.len() > MAX_FILE_NAME {
+        return Err(BadDescriptors::FileName);
+    }
+    Ok(())
+}
+
+/// One pool of `files` and the well-known types; the order does not matter, a second file of the same name
+/// is ignored.
+pub(super) fn link(files: Vec<FileDescriptorProto>) -> Result<DescriptorPool, BadDescriptors> {
+    if files.len() > MAX_FILES {
+        return Err(BadDescriptors::TooMany("files", MAX_FILES));
+    }
+    let mut trimmer = Trimmer::new();
+    let mut trimmed = Vec::new();
+    for file in files {
+        check_file_name(file.name())?;
+        if !is_well_known(file.name()) {
+            trimmed.push(trimmer.file(file)?);
+        }
+    }
+    let sorted = Imports::of(&trimmed)?.resolve()?;
+    let names: Vec<_> = trimmed.iter().map(|file| file.name().to_owned()).collect();
+    let mut pool = DescriptorPool::global();
+    let well_known: Vec<_> = pool.files().map(|file| file.name().to_owned()).collect();
+    let mut files: Vec<_> = trimmed.into_iter().map(Some).collect();
+    let sorted = sorted.into_iter().filter_map(|resolved| {
+        let mut file = files[resolved.file].take()?;
+        let seen = resolved.sees.into_iter().map(|seen| names[seen].clone());
+        file.dependency = seen.chain(well_known.iter().cloned()).collect();
+        file.public_dependency.clear();
+        Some(file)
+    });
+    pool.add_file_descriptor_protos(sorted)
+        .map_err(|error| BadDescriptors::Misfit(error.to_string()))?;
+    Ok(pool)
+}
+
+/// Who imports whom, by position.
+struct Imports {
+    files: Vec<FileImports>,
+}
+
+struct FileImports {
+    name: String,
+    imports: Vec<usize>,
+    /// Those of `imports` that importers of this file see too.
+    public: Vec<usize>,
+}
+
+/// A file and all others it sees, public imports of its imports included. The linker follows public
+/// imports only one step, and circles of them for ever.
+struct Resolved {
+    file: usize,
+    sees: BTreeSet<usize>,
+}
+
+impl Imports {
+    fn of(files: &[FileDescriptorProto]) -> Result<Self, BadDescriptors> {
+        let mut positions = HashMap::new();
+        for (position, file) in files.iter().enumerate() {
+            positions.entry(file.name()).or_insert(position);
+        }
+        let files = files.iter().map(|file| {
+            let (mut imports, mut public) = (Vec::new(), Vec::new());
+            for (number, import) in (0..).zip(&file.dependency) {
+                match positions.get(import.as_str()) {
+                    Some(&position) => {
+                        imports.push(position);
+                        if file.public_dependency.contains(&number) {
+                            public.push(position);
+                        }
+                    }
+                    None if is_well_known(import) => {}
+                    None => {
+                        let (file, import) = (
+                            file.name().to_owned(),
+                            import.chars().take(MAX_FILE_NAME).collect(),
+                        );
+                        return Err(BadDescriptors::Missing { file, import });
+                    }
+                }
+            }
+            Ok(FileImports {
+                name: file.name().to_owned(),
+                imports,
+                public,
+            })
+        });
+        Ok(Self {
+            files: files.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Each file after those it imports.
+    fn resolve(&self) -> Result<Vec<Resolved>, BadDescriptors> {
+        let mut sorted: Vec<Resolved> = Vec::new();
+        // What importers of a file see; known once all its own imports are.
+        let mut exports: HashMap<usize, BTreeSet<usize>> = HashMap::new();
+        let mut on_the_way = vec![false; self.files.len()];
+        let mut seen = 0;
+        for start in 0..self.files.len() {
+            // Files on the way from `start`, each with how many of its imports were followed.
+            let mut way = vec![(start, 0)];
+            while let Some((file, followed)) = way.pop() {
+                if exports.contains_key(&file) {
+                    continue;
+                }
+                let imports = &self.files[file];
+                if let Some(&next) = imports.imports.get(followed) {
+                    on_the_way[file] = true;
+                    if on_the_way[next] {
+                        return Err(BadDescriptors::Cycle(self.files[next].name.clone()));
+                    }
+                    way.extend([(file, followed + 1), (next, 0)]);
+                    continue;
+                }
+                let all = |of: &[usize]| -> BTreeSet<usize> {
+                    of.iter()
+                        .filter_map(|import| exports.get(import))
+                        .flatten()
+                        .copied()
+                        .collect()
+                };
+                let sees = all(&imports.imports);
+                let mut exported = all(&imports.public);
+                exported.insert(file);
+                seen += sees.len() + exported.len();
+                if seen > MAX_IMPORTS {
+                    return Err(BadDescriptors::TooMany("imports", MAX_IMPORTS));
+                }
+                on_the_way[file] = false;
+                exports.insert(file, exported);
+                sorted.push(Resolved { file, sees });
+            }
+        }
+        Ok(sorted)
+    }
+}

@@ -1,0 +1,136 @@
+//! JSON ⇄ protobuf, by the JSON mapping of proto3.
+//!
+//! 64-bit numbers are texts, bytes are Base64, enum values go by name, fields by their lowerCamelCase name
+//! (the names of the `.proto` file are read too). In answers, fields that hold their default are written
+//! out, as long as they have no presence: a row has the same columns whatever its values, and a row rule
+//! on a `false` finds it.
+
+use std::io;
+
+use prost_reflect::{
+    DynamicMessage, MessageDescriptor, ReflectMessage, SerializeOptions, Value as ProtoValue,
+};
+use serde_json::{Number, Value};
+use wardgate_json::{integral, parse_strict};
+
+use super::misfit::{self, Misfit};
+
+/// Messages inside one another, an `Any` and its content included. prost has the same limit, but counts
+/// anew inside each `Any`.
+const MAX_DEPTH: usize = 100;
+
+/// Why a message has no JSON form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotJson {
+    TooLarge,
+    Invalid,
+}
+
+/// Reads a message; what does not fit is refused and named.
+pub(crate) fn to_message(
+    descriptor: &MessageDescriptor,
+    value: &Value,
+) -> Result<DynamicMessage, Misfit> {
+    // Else the last of two names would win, and it may not be the one that was decided on.
+    if misfit::gives_a_field_twice(descriptor, value) {
+        return Err(Misfit::ambiguous());
+    }
+    let value = &with_proto_numbers(value.clone());
+    // The parser's own errors quote values.
+    DynamicMessage::deserialize(descriptor.clone(), value)
+        .map_err(|_| misfit::find(descriptor, value).unwrap_or_else(Misfit::ambiguous))
+}
+
+/// `value` with its numbers as protobuf knows them: whole ones of at most 64 bits, also where they are written as 10.0,
+/// and doubles, since it has no decimals.
+fn with_proto_numbers(value: Value) -> Value {
+    match value {
+        Value::Number(number) if number.is_u64() || number.is_i64() => Value::Number(number),
+        Value::Number(number) => {
+            let double = number.as_f64().and_then(Number::from_f64);
+            let value = Value::Number(number);
+            match (integral(&value), double) {
+                (Some(whole), _) => whole.into(),
+                (None, Some(double)) => Value::Number(double),
+                (None, None) => value,
+            }
+        }
+        Value::Array(items) => items.into_iter().map(with_proto_numbers).collect(),
+        Value::Object(members) => members
+            .into_iter()
+            .map(|(name, member)| (name, with_proto_numbers(member)))
+            .collect(),
+        other => other,
+    }
+}
+
+/// The message as JSON text of at most `limit` bytes, read as a value.
+pub(crate) fn to_json(message: &DynamicMessage, limit: usize) -> Result<Value, NotJson> {
+    if is_too_deep(message, MAX_DEPTH) {
+        return Err(NotJson::Invalid);
+    }
+    // By way of a text: a few bytes of protobuf can stand for any amount of JSON, since names and defaults
+    // are written out.
+    let mut text = Capped {
+        bytes: Vec::new(),
+        limit,
+    };
+    let options = SerializeOptions::new().skip_default_fields(false);
+    message
+        .serialize_with_options(&mut serde_json::Serializer::new(&mut text), &options)
+        .map_err(|error| {
+            if error.is_io() {
+                NotJson::TooLarge
+            } else {
+                NotJson::Invalid
+            }
+        })?;
+    parse_strict(&text.bytes).map_err(|_| NotJson::Invalid)
+}
+
+fn is_too_deep(message: &DynamicMessage, left: usize) -> bool {
+    let Some(left) = left.checked_sub(1) else {
+        return true;
+    };
+    if message.descriptor().full_name() == "google.protobuf.Any" {
+        return content(message).is_some_and(|content| is_too_deep(&content, left));
+    }
+    let value_is = |value: &ProtoValue| match value {
+        ProtoValue::Message(message) => is_too_deep(message, left),
+        _ => false,
+    };
+    message.fields().any(|(_, value)| match value {
+        ProtoValue::List(values) => values.iter().any(value_is),
+        ProtoValue::Map(entries) => entries.values().any(value_is),
+        value => value_is(value),
+    })
+}
+
+/// The message in an `Any`.
+fn content(any: &DynamicMessage) -> Option<DynamicMessage> {
+    let url = any.get_field_by_name("type_url")?;
+    let (_, name) = url.as_str()?.rsplit_once('/')?;
+    let descriptor = any.descriptor().parent_pool().get_message_by_name(name)?;
+    let value = any.get_field_by_name("value")?;
+    DynamicMessage::decode(descriptor, value.as_bytes()?.clone()).ok()
+}
+
+/// Takes no more than `limit` bytes.
+struct Capped {
+    bytes: Vec<u8>,
+    limit: usize,
+}
+
+impl io::Write for &mut Capped {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > self.limit {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

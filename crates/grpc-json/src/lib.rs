@@ -1,0 +1,270 @@
+//! Calls any unary or server-streaming method of a gRPC server, JSON in and JSON out.
+//!
+//! ```text
+//!   GrpcServer::call ── Methods: descriptor file ∣ reflection ──▶ json ⇄ DynamicMessage
+//!                 │                                                       │ codec
+//!                 └──▶ Connection: connected when first used, TLS ◀───────┘
+//!                          └──▶ Answers::next: one message after the other
+//! ```
+//!
+//! Dropping the future or the [`Answers`] resets the stream, which the server sees as a cancelled call.
+
+mod channel;
+mod codec;
+mod descriptors;
+mod error;
+mod json;
+mod metadata;
+mod methods;
+mod misfit;
+mod reflection;
+mod settings;
+mod status;
+mod trim;
+
+use std::time::Duration;
+
+use http::HeaderValue;
+use http::header::AUTHORIZATION;
+use prost::Message;
+use prost_reflect::DynamicMessage;
+use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
+use tonic::client::Grpc;
+use tonic::metadata::MetadataMap;
+use tonic::{Code, Request, Status, Streaming};
+use wardgate_domain::Ambient;
+use wardgate_telemetry::trace_context;
+
+use wardgate_egress::{Auth, EgressError, Guard, OnBehalf};
+
+pub use descriptors::DescriptorFile;
+pub use error::GrpcError;
+pub use metadata::add_metadata;
+pub use methods::MethodName;
+pub use misfit::{field, field_names, has_own_form};
+pub use settings::GrpcSettings;
+
+use channel::Connection;
+use codec::DynamicCodec;
+use json::{NotJson, to_json, to_message};
+use methods::{Methods, Reflected};
+
+/// What servers take by default.
+const MAX_REQUEST_BYTES: usize = 4 << 20;
+const GRPC_STATUS: &str = "grpc-status";
+/// For a method that a server did not describe.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// JSON takes so many times the bytes of a message, at most.
+const JSON_FACTOR: usize = 4;
+
+/// A configured server.
+pub struct GrpcServer {
+    connection: Connection,
+    methods: Methods,
+    metadata: MetadataMap,
+    auth: Auth,
+    max_response_bytes: usize,
+}
+
+impl GrpcServer {
+    /// Connects to nothing yet. A server without a descriptor file is asked for descriptors when first used.
+    pub fn open(settings: &GrpcSettings, ambient: &Ambient) -> Result<Self, GrpcError> {
+        let GrpcSettings {
+            url,
+            ca,
+            descriptors,
+            metadata,
+            auth,
+            egress,
+        } = settings;
+        let guard = Guard::new(egress.hosts.clone(), egress.private.clone());
+        Ok(Self {
+            connection: Connection::new(url, guard, ca.as_deref())
+                .map_err(|error| GrpcError::Setup(status::innermost(&error)))?,
+            methods: match descriptors {
+                Some(descriptors) => Methods::Fixed(descriptors.pool().clone()),
+                None => Methods::Reflected(Reflected::new(LOOK_AGAIN_AFTER)),
+            },
+            metadata: MetadataMap::from_headers(metadata.clone()),
+            auth: Auth::open(auth, egress, ambient)
+                .map_err(|error| GrpcError::Setup(error.to_string()))?,
+            max_response_bytes: egress.max_response_bytes,
+        })
+    }
+
+    /// Sends one message for `caller`, whose token only a token exchange looks at; the answers come one by
+    /// one until `deadline`. A server that does not accept a token we had asked for did nothing, and is
+    /// called once more with a new one.
+    pub async fn call(
+        &self,
+        name: &MethodName,
+        message: &Value,
+        caller: Option<OnBehalf<'_>>,
+        deadline: Instant,
+    ) -> Result<Answers<'_>, GrpcError> {
+        let authorization = self.authorization(caller, None).await?;
+        let first = self
+            .call_as(name, message, authorization.as_ref(), deadline)
+            .await;
+        match first {
+            Err(GrpcError::Status {
+                code: Code::Unauthenticated,
+                ..
+            }) if self.auth.renews() => {
+                let renewed = self.authorization(caller, authorization.as_ref()).await?;
+                self.call_as(name, message, renewed.as_ref(), deadline)
+                    .await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn authorization(
+        &self,
+        caller: Option<OnBehalf<'_>>,
+        rejected: Option<&HeaderValue>,
+    ) -> Result<Option<HeaderValue>, EgressError> {
+        Ok(self.auth.authorization(caller, rejected).await?)
+    }
+
+    async fn call_as(
+        &self,
+        name: &MethodName,
+        message: &Value,
+        authorization: Option<&HeaderValue>,
+        deadline: Instant,
+    ) -> Result<Answers<'_>, GrpcError> {
+        let mut headers = self.metadata.clone().into_headers();
+        if let Some(authorization) = authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        trace_context::inject(&mut headers);
+        let metadata = MetadataMap::from_headers(headers);
+        let found = self
+            .methods
+            .find(name, &self.connection, &metadata, deadline);
+        let method = found.await?;
+        let message = to_message(&method.input(), message)?;
+        if message.encoded_len() > MAX_REQUEST_BYTES {
+            return Err(GrpcError::RequestTooLarge(MAX_REQUEST_BYTES));
+        }
+        let mut request = Request::new(message);
+        *request.metadata_mut() = metadata;
+        request.set_timeout(deadline.saturating_duration_since(Instant::now()));
+        let codec = DynamicCodec {
+            receives: method.output(),
+        };
+        let mut client =
+            Grpc::new(self.connection.clone()).max_decoding_message_size(self.max_response_bytes);
+        let opened = before(deadline, async {
+            client.ready().await.map_err(status::unready)?;
+            client.server_streaming(request, name.path(), codec).await
+        });
+        let response = opened.await.map_err(|error| self.failed(name, error))?;
+        let settled = response.metadata().contains_key(GRPC_STATUS);
+        Ok(Answers {
+            server: self,
+            name: name.clone(),
+            messages: response.into_inner(),
+            single: !method.is_server_streaming(),
+            ended: false,
+            settled,
+            deadline,
+        })
+    }
+
+    /// A server that does not know a method may be another one than the one that described it.
+    fn failed(&self, name: &MethodName, error: GrpcError) -> GrpcError {
+        if matches!(
+            error,
+            GrpcError::Status {
+                code: Code::Unimplemented,
+                ..
+            }
+        ) {
+            self.methods.forget(name);
+        }
+        error
+    }
+}
+
+/// What a method answers.
+pub struct Answers<'a> {
+    server: &'a GrpcServer,
+    name: MethodName,
+    messages: Streaming<DynamicMessage>,
+    /// Not a stream: exactly one message, and none before the call has ended well.
+    single: bool,
+    /// There is nothing left to come.
+    ended: bool,
+    /// The headers hold the status already, so no trailers follow.
+    settled: bool,
+    deadline: Instant,
+}
+
+impl Answers<'_> {
+    /// The next message as JSON; none after the last one.
+    pub async fn next(&mut self) -> Result<Option<Value>, GrpcError> {
+        if self.ended {
+            return Ok(None);
+        }
+        let message = self.message().await?;
+        self.ended = self.single || message.is_none();
+        let Some(message) = message else {
+            return if self.single {
+                let problem = "the call ended well without a message";
+                Err(GrpcError::BadAnswer(problem))
+            } else {
+                Ok(None)
+            };
+        };
+        if self.single && self.message().await?.is_some() {
+            return Err(GrpcError::BadAnswer("there is more than one message"));
+        }
+        let limit = self.server.max_response_bytes.saturating_mul(JSON_FACTOR);
+        match to_json(&message, limit) {
+            Ok(value) => Ok(Some(value)),
+            Err(NotJson::TooLarge) => Err(GrpcError::TooLarge),
+            Err(NotJson::Invalid) => Err(GrpcError::BadAnswer(
+                "a message has no JSON form: a time out of range, an `Any` of a type that is not described, or too many messages in one another",
+            )),
+        }
+    }
+
+    async fn message(&mut self) -> Result<Option<DynamicMessage>, GrpcError> {
+        let next = before(self.deadline, async {
+            let message = self.messages.message().await?;
+            let cut = message.is_none() && !self.settled && {
+                let trailers = self.messages.trailers().await?;
+                !trailers.is_some_and(|trailers| trailers.contains_key(GRPC_STATUS))
+            };
+            Ok((message, cut))
+        });
+        let (message, cut) = next
+            .await
+            .map_err(|error| self.server.failed(&self.name, error))?;
+        if cut {
+            return Err(GrpcError::Broken(
+                "the stream ended without a status".to_owned(),
+            ));
+        }
+        Ok(message)
+    }
+}
+
+/// Waits for `work` until `deadline`.
+async fn before<T>(
+    deadline: Instant,
+    work: impl Future<Output = Result<T, Status>>,
+) -> Result<T, GrpcError> {
+    match timeout_at(deadline, work).await {
+        Ok(outcome) => outcome.map_err(|status| status::failed(&status)),
+        Err(_elapsed) => Err(GrpcError::Timeout),
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! The methods of a server: from its descriptor file, or as it describes them itself.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use http::uri::PathAndQuery;
+use prost_reflect::{DescriptorPool, MethodDescriptor, ServiceDescriptor};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
+use tonic::metadata::MetadataMap;
+
+use super::channel::Connection;
+use super::descriptors::{self, BadDescriptors};
+use super::trim::is_identifier;
+use super::{GrpcError, reflection};
+
+/// A whole conversation with a server's reflection.
+const REFLECTION_LIMIT: Duration = Duration::from_secs(5);
+
+/// `package.Service/Method`, as configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MethodName {
+    service: String,
+    method: String,
+    path: PathAndQuery,
+}
+
+/// Text that names no method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not the full name of a method; write one like `package.Service/Method`")]
+pub struct NotAMethod;
+
+impl FromStr for MethodName {
+    type Err = NotAMethod;
+
+    fn from_str(text: &str) -> Result<Self, NotAMethod> {
+        let (service, method) = text.split_once('/').ok_or(NotAMethod)?;
+        if !service.split('.').all(is_identifier) || !is_identifier(method) {
+            return Err(NotAMethod);
+        }
+        Ok(Self {
+            service: service.to_owned(),
+            method: method.to_owned(),
+            path: format!("/{text}").parse().map_err(|_| NotAMethod)?,
+        })
+    }
+}
+
+impl fmt::Display for MethodName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.service, self.method)
+    }
+}
+
+impl MethodName {
+    pub(super) fn path(&self) -> PathAndQuery {
+        self.path.clone()
+    }
+
+    /// The method in `pool`; what is wrong with it can be told without a server.
+    pub fn find(&self, pool: &DescriptorPool) -> Result<MethodDescriptor, GrpcError> {
+        let service = pool.get_service_by_name(&self.service);
+        self.of(service.as_ref())
+    }
+
+    fn of(&self, service: Option<&ServiceDescriptor>) -> Result<MethodDescriptor, GrpcError> {
+        let method = service.and_then(|service| {
+            service
+                .methods()
+                .find(|method| method.name() == self.method)
+        });
+        match method {
+            None => Err(GrpcError::NoMethod(self.to_string())),
+            Some(method) if method.is_client_streaming() => {
+                Err(GrpcError::ClientStreaming(self.to_string()))
+            }
+            Some(method) => Ok(method),
+        }
+    }
+}
+
+/// Where methods are looked up.
+pub(super) enum Methods {
+    Fixed(DescriptorPool),
+    Reflected(Reflected),
+}
+
+impl Methods {
+    /// Finds a method; without a descriptor file the server is asked where needed.
+    pub(super) async fn find(
+        &self,
+        name: &MethodName,
+        connection: &Connection,
+        metadata: &MetadataMap,
+        deadline: Instant,
+    ) -> Result<MethodDescriptor, GrpcError> {
+        match self {
+            Self::Fixed(pool) => name.find(pool),
+            Self::Reflected(reflected) => {
+                let deadline = deadline.min(Instant::now() + REFLECTION_LIMIT);
+                timeout_at(deadline, reflected.find(name, connection, metadata))
+                    .await
+                    .unwrap_or_else(|_| {
+                        let problem = "its reflection took too long";
+                        Err(GrpcError::Unreachable(problem.to_owned()))
+                    })
+            }
+        }
+    }
+
+    /// The server says that it does not have the method after all.
+    pub(super) fn forget(&self, name: &MethodName) {
+        if let Self::Reflected(reflected) = self {
+            let mut services = reflected
+                .services
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            services.remove(&name.service);
+        }
+    }
+}
+
+/// What a server told so far, service by service.
+pub(super) struct Reflected {
+    /// A method that the server did not have is asked for again after this.
+    look_again_after: Duration,
+    services: RwLock<HashMap<String, Told>>,
+    /// One asks, and the others wait for the answer.
+    asking: Mutex<()>,
+}
+
+struct Told {
+    service: Option<ServiceDescriptor>,
+    /// The connection after which it was told; another one may lead to another version of the server.
+    connection: u64,
+    at: Instant,
+}
+
+impl Reflected {
+    pub(super) fn new(look_again_after: Duration) -> Self {
+        Self {
+            look_again_after,
+            services: RwLock::default(),
+            asking: Mutex::default(),
+        }
+    }
+
+    async fn find(
+        &self,
+        name: &MethodName,
+        connection: &Connection,
+        metadata: &MetadataMap,
+    ) -> Result<MethodDescriptor, GrpcError> {
+        if let Some(told) = self.told(name, connection) {
+            return told;
+        }
+        let _asking = self.asking.lock().await;
+        if let Some(told) = self.told(name, connection) {
+            return told;
+        }
+        let service = match reflection::files(connection, metadata, &name.service).await {
+            Ok(files) => link(files).await?.get_service_by_name(&name.service),
+            Err(GrpcError::NoMethod(_)) => None,
+            Err(error) => return Err(error),
+        };
+        let method = name.of(service.as_ref());
+        let told = Told {
+            service,
+            connection: connection.made(),
+            at: Instant::now(),
+        };
+        let mut services = self
+            .services
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        services.insert(name.service.clone(), told);
+        method
+    }
+
+    /// What is known already, as long as it holds.
+    fn told(
+        &self,
+        name: &MethodName,
+        connection: &Connection,
+    ) -> Option<Result<MethodDescriptor, GrpcError>> {
+        let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
+        let told = services.get(&name.service)?;
+        if told.connection != connection.made() {
+            return None;
+        }
+        match name.of(told.service.as_ref()) {
+            Err(GrpcError::NoMethod(_)) if told.at.elapsed() >= self.look_again_after => None,
+            method => Some(method),
+        }
+    }
+}
+
+/// Links on a thread of its own: a thousand files take their time.
+async fn link(files: Vec<prost_types::FileDescriptorProto>) -> Result<DescriptorPool, GrpcError> {
+    let linked = tokio::task::spawn_blocking(|| descriptors::link(files)).await;
+    linked
+        .unwrap_or_else(|_| Err(BadDescriptors::Misfit("linking them failed".to_owned())))
+        .map_err(GrpcError::from)
+}

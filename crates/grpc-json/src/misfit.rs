@@ -1,0 +1,238 @@
+//! What of a JSON message does not fit, told without its values.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor};
+use serde_json::{Map, Value, json};
+
+const MAX_SHOWN_NAME: usize = 64;
+const MAX_SHOWN_NAMES: usize = 20;
+
+/// A place in a JSON message that does not fit. Holds names and never a value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place} {problem}")]
+pub struct Misfit {
+    place: Place,
+    problem: String,
+}
+
+/// Where in a message: `items[2].count`, or the whole of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place(String);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_str() {
+            "" => f.write_str("the message"),
+            path => write!(f, "`{path}`"),
+        }
+    }
+}
+
+impl Misfit {
+    /// What fits by itself, and not together.
+    pub(super) fn ambiguous() -> Self {
+        Self {
+            place: Place(String::new()),
+            problem: "gives a field twice, or two fields of which only one may be set".to_owned(),
+        }
+    }
+}
+
+/// The field that a JSON member of this name sets.
+pub fn field(message: &MessageDescriptor, name: &str) -> Option<FieldDescriptor> {
+    message
+        .get_field_by_json_name(name)
+        .or_else(|| message.get_field_by_name(name))
+}
+
+/// The names of a message's fields, for people.
+pub fn field_names(message: &MessageDescriptor) -> String {
+    listed(message.fields().map(|field| field.json_name().to_owned()))
+}
+
+/// True when the JSON form is not an object with a member for each field.
+pub fn has_own_form(message: &MessageDescriptor) -> bool {
+    message.full_name().starts_with("google.protobuf.")
+}
+
+/// By its JSON name and by the one of the `.proto` file.
+pub(super) fn gives_a_field_twice(message: &MessageDescriptor, value: &Value) -> bool {
+    let Value::Object(members) = value else {
+        return false;
+    };
+    if has_own_form(message) {
+        return false;
+    }
+    let mut given = HashSet::new();
+    members.iter().any(|(name, member)| {
+        let Some(field) = field(message, name) else {
+            return false;
+        };
+        let deeper = |message: &MessageDescriptor| match member {
+            Value::Array(items) => items.iter().any(|item| gives_a_field_twice(message, item)),
+            member => gives_a_field_twice(message, member),
+        };
+        let kind = field.kind();
+        !given.insert(field.number())
+            || match kind.as_message() {
+                None => false,
+                Some(entry) if field.is_map() => {
+                    match (entry.map_entry_value_field().kind(), member) {
+                        (Kind::Message(message), Value::Object(entries)) => entries
+                            .values()
+                            .any(|item| gives_a_field_twice(&message, item)),
+                        _ => false,
+                    }
+                }
+                Some(message) => deeper(message),
+            }
+    })
+}
+
+/// Finds the first place of a value that does not fit, if one does not fit by itself.
+pub(super) fn find(message: &MessageDescriptor, value: &Value) -> Option<Misfit> {
+    find_in(message, value, String::new())
+}
+
+fn find_in(message: &MessageDescriptor, value: &Value, path: String) -> Option<Misfit> {
+    let Value::Object(members) = value else {
+        return leaf(message, value, path);
+    };
+    if has_own_form(message) {
+        return leaf(message, value, path);
+    }
+    members.iter().find_map(|(name, member)| {
+        let Some(field) = field(message, name) else {
+            return Some(Misfit {
+                place: Place(path.clone()),
+                problem: unknown(message, name),
+            });
+        };
+        let path = match path.as_str() {
+            "" => name.clone(),
+            parent => format!("{parent}.{name}"),
+        };
+        find_in_field(&field, name, member, path)
+    })
+}
+
+fn leaf(message: &MessageDescriptor, value: &Value, path: String) -> Option<Misfit> {
+    let wrong = DynamicMessage::deserialize(message.clone(), value).is_err();
+    wrong.then(|| Misfit {
+        place: Place(path),
+        problem: format!("is not {}", wanted(&Kind::Message(message.clone()))),
+    })
+}
+
+fn find_in_field(
+    field: &FieldDescriptor,
+    name: &str,
+    value: &Value,
+    path: String,
+) -> Option<Misfit> {
+    let fits = |value: Value| {
+        let alone = Value::Object(Map::from_iter([(name.to_owned(), value)]));
+        DynamicMessage::deserialize(field.parent_message().clone(), &alone).is_ok()
+    };
+    let wrong = |path: String, wanted: &str| {
+        let problem = format!("is not {wanted}");
+        Some(Misfit {
+            place: Place(path),
+            problem,
+        })
+    };
+    let kind = field.kind();
+    match value {
+        Value::Null => None,
+        Value::Array(items) if field.is_list() => {
+            items.iter().enumerate().find_map(|(number, item)| {
+                let path = format!("{path}[{number}]");
+                match &kind {
+                    Kind::Message(message) => find_in(message, item, path),
+                    _ if fits(json!([item])) => None,
+                    _ => wrong(path, &wanted(&kind)),
+                }
+            })
+        }
+        _ if field.is_list() => wrong(path, "a list"),
+        Value::Object(entries) if field.is_map() => {
+            // Keys are values of the caller's, so entries go without a name.
+            let path = format!("{path}{{}}");
+            let entry = kind
+                .as_message()
+                .map(MessageDescriptor::map_entry_value_field);
+            entries
+                .iter()
+                .find_map(|(key, item)| match entry.as_ref()?.kind() {
+                    Kind::Message(message) => find_in(&message, item, path.clone()),
+                    _ if fits(json!({ key: item })) => None,
+                    kind => wrong(
+                        path.clone(),
+                        &format!("an entry with {} and a key of its type", wanted(&kind)),
+                    ),
+                })
+        }
+        _ if field.is_map() => wrong(path, "an object"),
+        _ => match &kind {
+            Kind::Message(message) => find_in(message, value, path),
+            _ if fits(value.clone()) => None,
+            _ => wrong(path, &wanted(&kind)),
+        },
+    }
+}
+
+fn unknown(message: &MessageDescriptor, name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let name = match name {
+        name if name.len() <= MAX_SHOWN_NAME && name.chars().all(plain) => format!(" `{name}`"),
+        _ => " of that name".to_owned(),
+    };
+    format!("has no field{name}; it has {}", field_names(message))
+}
+
+fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
+    let count = names.len();
+    if count == 0 {
+        return "none".to_owned();
+    }
+    let shown: Vec<_> = names
+        .take(MAX_SHOWN_NAMES)
+        .map(|name| format!("`{name}`"))
+        .collect();
+    let more = if count > shown.len() {
+        " and others"
+    } else {
+        ""
+    };
+    format!("{}{more}", shown.join(", "))
+}
+
+/// What a field of this kind takes, for people.
+fn wanted(kind: &Kind) -> String {
+    let text = match kind {
+        Kind::Double | Kind::Float => "a number",
+        Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => "a 32-bit integer",
+        Kind::Uint32 | Kind::Fixed32 => "a 32-bit integer from 0",
+        Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => "a 64-bit integer",
+        Kind::Uint64 | Kind::Fixed64 => "a 64-bit integer from 0",
+        Kind::Bool => "a boolean",
+        Kind::String => "a text",
+        Kind::Bytes => "a text in Base64",
+        Kind::Enum(values) => {
+            return format!(
+                "one of {}",
+                listed(values.values().map(|value| value.name().to_owned()))
+            );
+        }
+        Kind::Message(message) => match message.full_name() {
+            "google.protobuf.Timestamp" => "a time like \"2026-01-31T12:00:00Z\"",
+            "google.protobuf.Duration" => "a length of time like \"1.5s\"",
+            "google.protobuf.FieldMask" => "a text of field paths with commas between them",
+            "google.protobuf.Any" => "an object with an `@type` that the server describes",
+            name => return format!("an object that is a {name}"),
+        },
+    };
+    text.to_owned()
+}

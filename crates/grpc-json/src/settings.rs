@@ -1,0 +1,37 @@
+//! What a server is called with.
+
+use std::fmt;
+
+use http::HeaderMap;
+use url::Url;
+use wardgate_egress::{AuthSettings, EgressSettings};
+
+use super::DescriptorFile;
+
+/// A gRPC server.
+#[derive(Clone, PartialEq, Eq)]
+pub struct GrpcSettings {
+    /// Without a path.
+    pub url: Url,
+    /// PEM of the certificate authorities to trust instead of the system's.
+    pub ca: Option<String>,
+    /// What the server's methods are; without it the server is asked.
+    pub descriptors: Option<DescriptorFile>,
+    /// Goes along with every call.
+    pub metadata: HeaderMap,
+    /// What calls are made with.
+    pub auth: AuthSettings,
+    /// Which addresses may be called, and how large a response may be.
+    pub egress: EgressSettings,
+}
+
+impl fmt::Debug for GrpcSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GrpcSettings")
+            .field("descriptors", &self.descriptors)
+            .field("metadata", &self.metadata.keys().collect::<Vec<_>>())
+            .field("auth", &self.auth)
+            .field("egress", &self.egress)
+            .finish_non_exhaustive()
+    }
+}

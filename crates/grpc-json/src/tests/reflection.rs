@@ -1,0 +1,330 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::stream::{BoxStream, StreamExt};
+use prost_types::FileDescriptorProto;
+use tonic::Response;
+use tonic::service::Routes;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+use tonic_reflection::pb::v1::server_reflection_server::{
+    ServerReflection, ServerReflectionServer,
+};
+use tonic_reflection::pb::v1::{
+    ErrorResponse, FileDescriptorResponse, ListServiceResponse, ServerReflectionRequest,
+    ServerReflectionResponse,
+};
+
+use super::*;
+use crate::testing::{reflection_v1, reflection_v1alpha};
+
+fn one() -> axum::Router {
+    methods(pool(), answers(vec![parcel(&json!({"parcelId": "p1"}))]))
+}
+
+/// What a server answers to each question of its reflection, and how often it was asked.
+#[derive(Clone)]
+struct Told {
+    answer: Arc<dyn Fn(&MessageRequest) -> MessageResponse + Send + Sync>,
+    questions: Arc<AtomicUsize>,
+}
+
+#[tonic::async_trait]
+impl ServerReflection for Told {
+    type ServerReflectionInfoStream = BoxStream<'static, Result<ServerReflectionResponse, Status>>;
+
+    async fn server_reflection_info(
+        &self,
+        request: Request<Streaming<ServerReflectionRequest>>,
+    ) -> Result<Response<Self::ServerReflectionInfoStream>, Status> {
+        let told = self.clone();
+        let answers = request.into_inner().map(move |question| {
+            told.questions.fetch_add(1, Ordering::Relaxed);
+            let question = question?.message_request.unwrap();
+            Ok(ServerReflectionResponse {
+                message_response: Some((told.answer)(&question)),
+                ..ServerReflectionResponse::default()
+            })
+        });
+        Ok(Response::new(answers.boxed()))
+    }
+}
+
+fn tells(
+    answer: impl Fn(&MessageRequest) -> MessageResponse + Send + Sync + 'static,
+) -> (axum::Router, Arc<AtomicUsize>) {
+    let told = Told {
+        answer: Arc::new(answer),
+        questions: Arc::default(),
+    };
+    let questions = Arc::clone(&told.questions);
+    (
+        Routes::new(ServerReflectionServer::new(told)).into_axum_router(),
+        questions,
+    )
+}
+
+fn sends(files: &[FileDescriptorProto]) -> MessageResponse {
+    MessageResponse::FileDescriptorResponse(FileDescriptorResponse {
+        file_descriptor_proto: files.iter().map(Message::encode_to_vec).collect(),
+    })
+}
+
+fn knows_nothing() -> MessageResponse {
+    MessageResponse::ErrorResponse(ErrorResponse {
+        error_code: 5,
+        error_message: "SECRET".to_owned(),
+    })
+}
+
+fn imports(name: &str, of: &[&str]) -> FileDescriptorProto {
+    FileDescriptorProto {
+        name: Some(name.to_owned()),
+        dependency: of.iter().map(ToString::to_string).collect(),
+        ..FileDescriptorProto::default()
+    }
+}
+
+/// What a call ends with when the reflection answers like this.
+async fn failure(
+    answer: impl Fn(&MessageRequest) -> MessageResponse + Send + Sync + 'static,
+) -> String {
+    let server = Server::start(tells(answer).0).await;
+    let error = get(&undescribed(&server.url)).await.unwrap_err();
+    let undescribed = matches!(error, GrpcError::Undescribed(_) | GrpcError::NoMethod(_));
+    assert!(undescribed, "{error:?}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn both_versions_of_reflection_describe_a_server() {
+    for reflection in [reflection_v1(&files()), reflection_v1alpha(&files())] {
+        let server = Server::start(reflection.merge(one())).await;
+        let client = undescribed(&server.url);
+        assert_eq!(get(&client).await.unwrap()["parcelId"], "p1");
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_reflection_wants_a_descriptor_file() {
+    let server = Server::start(one()).await;
+    let error = get(&undescribed(&server.url)).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the server does not describe its methods: it offers no reflection; give the source `descriptors`"
+    );
+}
+
+#[tokio::test]
+async fn a_server_is_asked_once_for_all_calls() {
+    let all = files().file;
+    let (reflection, questions) = tells(move |_| sends(&all));
+    let server = Server::start(reflection.merge(one())).await;
+    let client = undescribed(&server.url);
+    let calls = (0..20).map(|_| get(&client));
+    for answer in futures::future::join_all(calls).await {
+        answer.unwrap();
+    }
+    assert_eq!(questions.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn imports_are_asked_for_one_by_one_and_never_twice() {
+    let all = files().file;
+    let (reflection, questions) = tells(move |question| match question {
+        MessageRequest::FileContainingSymbol(_) => sends(&all[all.len() - 1..]),
+        MessageRequest::FileByFilename(name) => {
+            // Everything at once, again and again, is what some servers do.
+            assert_eq!(name, "sizes.proto");
+            sends(&all)
+        }
+        _ => panic!("not asked"),
+    });
+    let server = Server::start(reflection.merge(one())).await;
+    get(&undescribed(&server.url)).await.unwrap();
+    assert_eq!(questions.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn a_method_that_is_not_there_is_looked_for_again_but_not_at_every_call() {
+    let mut old = files();
+    for file in &mut old.file {
+        for service in &mut file.service {
+            service.method.retain(|method| method.name() != "Get");
+        }
+    }
+    let (old, new) = (old.file, files().file);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let answered = Arc::clone(&asked);
+    let (reflection, questions) = tells(move |_| match answered.fetch_add(1, Ordering::Relaxed) {
+        0 => sends(&old),
+        _ => sends(&new),
+    });
+    let server = Server::start(reflection.merge(one())).await;
+    let mut client = undescribed(&server.url);
+    for _ in 0..3 {
+        let error = get(&client).await.unwrap_err();
+        assert!(matches!(error, GrpcError::NoMethod(_)), "{error}");
+    }
+    assert_eq!(questions.load(Ordering::Relaxed), 1);
+
+    asked.store(0, Ordering::Relaxed);
+    questions.store(0, Ordering::Relaxed);
+    client.methods = Methods::Reflected(Reflected::new(Duration::ZERO));
+    get(&client).await.unwrap_err();
+    get(&client).await.unwrap();
+    assert_eq!(questions.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn a_new_connection_is_asked_anew() {
+    let all = files().file;
+    let (reflection, _) = tells(move |_| sends(&all));
+    let server = Server::start(reflection.merge(one())).await;
+    let address = server.address;
+    let client = undescribed(&server.url);
+    get(&client).await.unwrap();
+    server.stop().await;
+
+    // What comes up in its place names a field otherwise.
+    let mut renamed = files();
+    let last = renamed.file.len() - 1;
+    renamed.file[last].message_type[2].field[0].name = Some("code".to_owned());
+    renamed.file[last].message_type[2].field[0].json_name = Some("code".to_owned());
+    let (reflection, questions) = tells(move |_| sends(&renamed.file));
+    let _server = Server::start_at(address, reflection.merge(one())).await;
+    // The first call finds out that the connection is another one.
+    get(&client).await.unwrap();
+    assert_eq!(get(&client).await.unwrap()["code"], "p1");
+    assert_eq!(questions.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_knows_no_method_is_asked_anew() {
+    let all = files().file;
+    let (reflection, questions) = tells(move |_| sends(&all));
+    let refuses = refuses(Status::unimplemented(""));
+    let server = Server::start(reflection.merge(methods(pool(), refuses))).await;
+    let client = undescribed(&server.url);
+    for asked in 1..=2 {
+        let error = get(&client).await.unwrap_err();
+        assert!(
+            matches!(
+                error,
+                GrpcError::Status {
+                    code: Code::Unimplemented,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        assert_eq!(questions.load(Ordering::Relaxed), asked);
+    }
+}
+
+#[tokio::test]
+async fn lies_of_a_reflection_end_the_call() {
+    const PREFIX: &str = "the server does not describe its methods: its reflection ";
+    let unknown = failure(|_| knows_nothing()).await;
+    assert_eq!(unknown, "the server has no method `parcels.v1.Parcels/Get`");
+
+    // Files of something else.
+    let other = failure(|_| sends(&[imports("other.proto", &[])])).await;
+    assert_eq!(other, "the server has no method `parcels.v1.Parcels/Get`");
+
+    let missing = failure(|question| match question {
+        MessageRequest::FileContainingSymbol(_) => sends(&[imports("a", &["b"])]),
+        _ => knows_nothing(),
+    });
+    assert_eq!(
+        missing.await,
+        format!("{PREFIX}does not know a file that it says is imported")
+    );
+
+    let another = failure(|question| match question {
+        MessageRequest::FileContainingSymbol(_) => sends(&[imports("a", &["b"])]),
+        _ => sends(&[imports("c", &["d"])]),
+    });
+    assert_eq!(
+        another.await,
+        format!("{PREFIX}gave another file than it was asked for")
+    );
+
+    let same = failure(|_| sends(&[imports("a", &["b"])]));
+    assert_eq!(
+        same.await,
+        format!("{PREFIX}gave another file than it was asked for")
+    );
+
+    let list = failure(|_| MessageResponse::ListServicesResponse(ListServiceResponse::default()));
+    assert_eq!(
+        list.await,
+        format!("{PREFIX}gave something else than files")
+    );
+
+    let bytes = failure(|_| {
+        MessageResponse::FileDescriptorResponse(FileDescriptorResponse {
+            file_descriptor_proto: vec![b"SECRET".to_vec()],
+        })
+    });
+    assert_eq!(bytes.await, format!("{PREFIX}gave bytes that are no file"));
+
+    let circle = failure(|question| match question {
+        MessageRequest::FileByFilename(name) if name == "b" => sends(&[imports("b", &["a"])]),
+        _ => sends(&[imports("a", &["b"])]),
+    });
+    let text = "gave descriptors that cannot be used: `a` imports itself, perhaps by way of others";
+    assert_eq!(circle.await, format!("{PREFIX}{text}"));
+}
+
+#[tokio::test]
+async fn files_without_end_are_cut_off() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    // Each file imports the next, of ten thousand.
+    let chain = failure(move |question| {
+        asked.fetch_add(1, Ordering::Relaxed);
+        let number: usize = match question {
+            MessageRequest::FileByFilename(name) => name.parse().unwrap(),
+            _ => 0,
+        };
+        assert!(number < 10_000);
+        sends(&[imports(&number.to_string(), &[&(number + 1).to_string()])])
+    });
+    let text = "the server does not describe its methods: its reflection gave descriptors that cannot be used: there are more than 1000 files";
+    assert_eq!(chain.await, text);
+    assert_eq!(counted.load(Ordering::Relaxed), 1001);
+
+    let names: Vec<_> = (0..10_000)
+        .map(|number| imports(&number.to_string(), &[]))
+        .collect();
+    assert_eq!(failure(move |_| sends(&names)).await, text);
+
+    let large = failure(|_| {
+        let mut large = imports("a", &[]);
+        large.options = Some(prost_types::FileOptions {
+            java_package: Some("x".repeat(9 << 20)),
+            ..prost_types::FileOptions::default()
+        });
+        sends(&[large])
+    });
+    assert!(large.await.ends_with("there are more than 8388608 bytes"));
+}
+
+#[tokio::test]
+async fn a_reflection_that_says_nothing_holds_no_call_for_long() {
+    let server = Server::start(raw(|_| std::future::pending())).await;
+    let client = undescribed(&server.url);
+    let began = std::time::Instant::now();
+    let deadline = Instant::now() + Duration::from_millis(300);
+    let late = client
+        .call(&method("Get"), &json!({}), None, deadline)
+        .await
+        .err()
+        .unwrap();
+    assert_eq!(
+        late.to_string(),
+        "the server cannot be reached: its reflection took too long"
+    );
+    assert!(began.elapsed() < Duration::from_mins(1));
+}

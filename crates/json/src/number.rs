@@ -1,0 +1,136 @@
+//! JSON numbers as exact decimals.
+
+use bigdecimal::{BigDecimal, ToPrimitive};
+use serde_json::{Number, Value};
+
+/// The most digits of a number that is computed with, written out without an exponent, on either side of the point.
+/// Far more than any column holds, and few enough for a number to cost no time.
+pub const MAX_DIGITS: usize = 1_000;
+
+/// The exact value of `text`, a number of JSON (RFC 8259, section 6). `None` where it has more than [`MAX_DIGITS`]
+/// digits on a side of the point, or is no number.
+pub fn decimal(text: &str) -> Option<BigDecimal> {
+    let (digits, exponent) = match text.split_once(['e', 'E']) {
+        Some((digits, exponent)) => (digits, exponent.parse::<i64>().ok()?),
+        None => (text, 0),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let most = i64::try_from(MAX_DIGITS).ok()?;
+    let whole = i64::try_from(whole.trim_start_matches('-').len()).ok()?;
+    let fraction = i64::try_from(fraction.len()).ok()?;
+    let is_short = whole.checked_add(exponent)? <= most && fraction.checked_sub(exponent)? <= most;
+    // With an exponent that shifts everything to one side, the digits themselves still have to be few.
+    let is_short = is_short && whole <= most && fraction <= most;
+    is_short.then(|| text.parse().ok()).flatten()
+}
+
+/// The exact value of a number. `None` where it has more than [`MAX_DIGITS`] digits on a side of the point.
+pub fn decimal_of(number: &Number) -> Option<BigDecimal> {
+    decimal(number.as_str())
+}
+
+/// The exact value of a text that is a number as JSON writes them, and nothing else.
+pub fn decimal_of_text(text: &str) -> Option<BigDecimal> {
+    let number: Number = text.parse().ok()?;
+    // The parser takes white space around a number.
+    let is_plain = !text.contains(|c: char| c.is_ascii_whitespace());
+    decimal(number.as_str()).filter(|_| is_plain)
+}
+
+/// The exact value of a number, or of a text that is one: databases give exact decimals so.
+pub fn exact_number(value: &Value) -> Option<BigDecimal> {
+    match value {
+        Value::Number(number) => decimal_of(number),
+        Value::String(text) => decimal_of_text(text),
+        _ => None,
+    }
+}
+
+/// `value` as a number of JSON, all digits written out.
+pub fn number_of(value: &BigDecimal) -> Option<Number> {
+    value.to_plain_string().parse().ok()
+}
+
+/// The digits of a whole number, also of one that is written as 10.0 or 1e3. `None` for any other, and for one of
+/// more than [`MAX_DIGITS`] digits.
+pub fn whole_number(text: &str) -> Option<Number> {
+    // The way of nearly every number.
+    if let Ok(number) = text.parse::<i64>() {
+        return Some(number.into());
+    }
+    let value = decimal(text).filter(BigDecimal::is_integer)?;
+    number_of(&value.with_scale(0))
+}
+
+/// A whole number of at most 64 bits, also where it is written as 10.0.
+pub fn integral(value: &Value) -> Option<i64> {
+    let Value::Number(number) = value else {
+        return None;
+    };
+    number
+        .as_i64()
+        .or_else(|| decimal_of(number).filter(BigDecimal::is_integer)?.to_i64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decimal_keeps_every_digit_that_was_written() {
+        for text in [
+            "0",
+            "-1",
+            "99999999999999.99",
+            "12345678901234567890123",
+            "0.10",
+            "-1.50",
+            "1000000000000000000000000000000",
+        ] {
+            assert_eq!(decimal(text).unwrap().to_plain_string(), text);
+        }
+        assert_eq!(decimal("1.5E+3").unwrap().to_plain_string(), "1500");
+        assert_eq!(decimal("25e-3").unwrap().to_plain_string(), "0.025");
+    }
+
+    #[test]
+    fn a_number_of_endless_digits_is_never_written_out() {
+        let long = "9".repeat(MAX_DIGITS + 1);
+        for text in [
+            "1e1000",
+            "1e-1001",
+            "1e99999999999",
+            "1e-99999999999",
+            "1e99999999999999999999999",
+            "0.1e9223372036854775807",
+            "0.1e-9223372036854775808",
+            &long,
+            &format!("0.{long}"),
+            &format!("0.{long}e1000"),
+            "NaN",
+            "",
+        ] {
+            assert!(decimal(text).is_none(), "{text}");
+        }
+        assert!(decimal("1e999").is_some() && decimal("1e-1000").is_some());
+    }
+
+    #[test]
+    fn a_whole_number_may_be_written_with_a_point_or_an_exponent() {
+        let read = |text| whole_number(text).map(|number| number.to_string());
+        assert_eq!(read("10.0").as_deref(), Some("10"));
+        assert_eq!(read("1e3").as_deref(), Some("1000"));
+        assert_eq!(
+            read("1e30").as_deref(),
+            Some("1000000000000000000000000000000")
+        );
+        assert_eq!(
+            read("9007199254740993.0").as_deref(),
+            Some("9007199254740993")
+        );
+        assert_eq!(read("10.5"), None);
+        assert_eq!(read("9007199254740992.1"), None);
+        assert_eq!(integral(&serde_json::from_str("7.0").unwrap()), Some(7));
+        assert_eq!(integral(&serde_json::from_str("1e30").unwrap()), None);
+    }
+}

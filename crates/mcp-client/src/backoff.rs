@@ -1,0 +1,26 @@
+//! How long to wait before the next attempt.
+
+use std::time::Duration;
+
+use wardgate_domain::Ambient;
+
+use wardgate_resilience::jitter;
+
+/// Exponential backoff with full jitter: any time up to `first`, doubled with each failure, `longest` at
+/// most.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Backoff {
+    pub(super) first: Duration,
+    pub(super) longest: Duration,
+}
+
+impl Backoff {
+    /// The wait after `failures` failures in a row.
+    pub(super) fn wait(self, failures: u32, ambient: &Ambient) -> Duration {
+        let Some(doublings) = failures.checked_sub(1) else {
+            return Duration::ZERO;
+        };
+        let factor = 2_u32.saturating_pow(doublings);
+        jitter::up_to(self.first.saturating_mul(factor).min(self.longest), ambient)
+    }
+}

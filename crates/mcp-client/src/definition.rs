@@ -1,0 +1,206 @@
+//! The pages of an upstream's lists, and which of its tools can be offered at all.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use wardgate_domain::{RequiredCapabilities, ToolName};
+
+use super::error::UpstreamError;
+use super::events::Events;
+use super::http::headers::ParamHeader;
+use super::message::{Part, Request};
+use super::result::check_complete;
+use super::ttl;
+use crate::fingerprint::{Definition, ToolFingerprint};
+
+/// Most pages of one list.
+const MAX_PAGES: usize = 100;
+
+/// Most entries of one list.
+const MAX_ENTRIES: usize = 10_000;
+
+/// A tool of an upstream server, as the server defines it.
+#[derive(Debug, Clone)]
+pub struct ToolDefinition {
+    /// The server's own name of it.
+    pub name: ToolName,
+    /// The whole definition, byte for byte.
+    pub raw: Box<RawValue>,
+    /// Arguments that 2026-07-28 over HTTP wants repeated as headers.
+    pub(super) headers: Vec<ParamHeader>,
+    /// It runs as a task only, which is followed to its end here.
+    pub(super) is_task: bool,
+    /// The capabilities of those clients that the server shows it to.
+    pub required: RequiredCapabilities,
+}
+
+impl ToolDefinition {
+    /// None where the definition cannot be pinned.
+    pub(super) fn fingerprint(&self) -> Option<ToolFingerprint> {
+        let definition = Definition::read(self.raw.get()).ok();
+        definition.map(|definition| definition.fingerprint())
+    }
+}
+
+/// All pages of one list, as far as they were read. Half a list is none: what is missing would look deleted.
+pub(super) struct Pages {
+    method: &'static str,
+    /// The member of a page that holds its entries.
+    member: &'static str,
+    pub(super) entries: Vec<Box<RawValue>>,
+    /// The shortest of what the pages say of how long they may be kept.
+    pub(super) ttl: Option<Duration>,
+    cursor: Option<String>,
+    read: usize,
+}
+
+impl Pages {
+    pub(super) fn new(method: &'static str, member: &'static str) -> Self {
+        Self {
+            method,
+            member,
+            entries: Vec::new(),
+            ttl: None,
+            cursor: None,
+            read: 0,
+        }
+    }
+
+    /// The request for the next page.
+    pub(super) fn request(&self) -> Request<'_> {
+        let cursor = self.cursor.iter().map(|at| ("cursor", Part::Text(at)));
+        Request::new(self.method, cursor.collect())
+    }
+
+    /// Takes the next page; true where it was the last one.
+    pub(super) fn take(&mut self, result: &RawValue) -> Result<bool, UpstreamError> {
+        check_complete(result)?;
+        let page = Page::read(result, self.member)?;
+        self.entries.extend(page.entries);
+        self.ttl = ttl::shorter(self.ttl, page.ttl);
+        self.read += 1;
+        if page.next.is_none() && self.entries.len() <= MAX_ENTRIES {
+            return Ok(true);
+        }
+        if self.read >= MAX_PAGES || self.entries.len() > MAX_ENTRIES {
+            return Err(UpstreamError::TooLarge);
+        }
+        if page.next == self.cursor {
+            return Err(UpstreamError::BadResult("its list goes round in a circle"));
+        }
+        self.cursor = page.next;
+        Ok(false)
+    }
+}
+
+/// One page of a list.
+struct Page {
+    entries: Vec<Box<RawValue>>,
+    next: Option<String>,
+    /// How long it may be kept; none where the server does not say.
+    ttl: Option<Duration>,
+}
+
+impl Page {
+    /// Reads a page whose entries are the member `list` of `result`.
+    fn read(result: &RawValue, list: &str) -> Result<Self, UpstreamError> {
+        #[derive(Deserialize)]
+        struct Cursor {
+            #[serde(default, rename = "nextCursor")]
+            next: Option<String>,
+        }
+        let unreadable = |_| UpstreamError::BadResult("its list cannot be read");
+        let members: HashMap<String, &RawValue> =
+            serde_json::from_str(result.get()).map_err(unreadable)?;
+        let entries = members
+            .get(list)
+            .ok_or(UpstreamError::BadResult("its list has no entries member"))?;
+        let cursor: Cursor = serde_json::from_str(result.get()).map_err(unreadable)?;
+        Ok(Self {
+            entries: serde_json::from_str(entries.get()).map_err(unreadable)?,
+            next: cursor.next,
+            ttl: members.get("ttlMs").and_then(|said| read_ttl(said)),
+        })
+    }
+}
+
+/// Milliseconds; what is none is as if it was not said.
+fn read_ttl(said: &RawValue) -> Option<Duration> {
+    let ms: f64 = serde_json::from_str(said.get()).ok()?;
+    Duration::try_from_secs_f64(ms / 1_000.0).ok()
+}
+
+/// The tools of `entries` that can be offered, in their order. `over_http` adds the rule for arguments
+/// that are repeated as headers; `has_tasks` says that the server's tasks can be followed.
+pub(super) fn tools(
+    events: &Events,
+    entries: Vec<Box<RawValue>>,
+    over_http: bool,
+    has_tasks: bool,
+) -> Vec<ToolDefinition> {
+    let mut seen = HashSet::new();
+    let mut tools = Vec::with_capacity(entries.len());
+    for (index, entry) in entries.into_iter().enumerate() {
+        match tool(entry, over_http, has_tasks) {
+            Ok(tool) if seen.insert(tool.name.clone()) => tools.push(tool),
+            Ok(_) => events.left_out(index, "an earlier tool of the list has its name"),
+            Err(why) => events.left_out(index, why),
+        }
+    }
+    tools
+}
+
+fn tool(
+    raw: Box<RawValue>,
+    over_http: bool,
+    has_tasks: bool,
+) -> Result<ToolDefinition, &'static str> {
+    #[derive(Deserialize)]
+    struct Checked {
+        name: String,
+        #[serde(rename = "inputSchema")]
+        input_schema: Value,
+        #[serde(default)]
+        execution: Execution,
+    }
+    #[derive(Default, Deserialize)]
+    struct Execution {
+        #[serde(default, rename = "taskSupport")]
+        task_support: Option<String>,
+    }
+    if !raw.get().starts_with('{') {
+        return Err("it is not a JSON object");
+    }
+    let checked: Checked = serde_json::from_str(raw.get())
+        .map_err(|_| "it needs a `name` and an `inputSchema`, each once")?;
+    let name = checked
+        .name
+        .parse()
+        .map_err(|_| "its name is not 1 to 128 characters of A-Z a-z 0-9 _ . -")?;
+    let schema = checked
+        .input_schema
+        .as_object()
+        .ok_or("its `inputSchema` is not an object")?;
+    if !schema.get("type").is_none_or(|kind| kind == "object") {
+        return Err("its `inputSchema` does not describe an object");
+    }
+    let is_task = checked.execution.task_support.as_deref() == Some("required");
+    if is_task && !has_tasks {
+        return Err("it runs as a task only");
+    }
+    let headers = if over_http {
+        ParamHeader::of_schema(&checked.input_schema)?
+    } else {
+        Vec::new()
+    };
+    Ok(ToolDefinition {
+        name,
+        raw,
+        headers,
+        is_task,
+        required: RequiredCapabilities::default(),
+    })
+}

@@ -1,0 +1,525 @@
+//! One request and its answer over HTTP.
+//!
+//! ```text
+//!   POST ─▶ JSON:         the answer
+//!        ─▶ event stream: progress, other messages, … the answer;   legacy: broken off ─▶ GET from the last event on
+//! ```
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use serde_json::value::RawValue;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+use url::Url;
+
+use super::sse;
+use super::sse::Event;
+use crate::era::Era;
+use crate::error::UpstreamError;
+use crate::events::Events;
+use crate::listen::Line;
+use crate::message::{self, Incoming, Part, Request};
+use crate::news::{self, Listener, News, Question};
+use crate::open_requests::{NEWS_QUEUE, OpenRequests};
+use wardgate_egress::{Body, Client, Response};
+use wardgate_mcp::header;
+
+/// How long after an answer more may arrive of what a server says about a request on a stream of its own.
+const LATE_NEWS: Duration = Duration::from_millis(100);
+
+pub(super) const LAST_EVENT_HEADER: HeaderName = HeaderName::from_static("last-event-id");
+
+pub(super) const JSON: &str = "application/json";
+pub(super) const EVENT_STREAM: &str = "text/event-stream";
+
+/// How long a message without an answer may take.
+const NOTICE_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long a server may take to end a stream after the answer.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How often a stream is taken up again without one event in between.
+const MAX_RESUMPTIONS: u32 = 5;
+
+/// The pause before that, unless the server names one; and the longest it may name.
+const RESUME_AFTER: Duration = Duration::from_secs(1);
+const RESUME_AFTER_AT_MOST: Duration = Duration::from_secs(10);
+
+type Answer = Result<Box<RawValue>, UpstreamError>;
+
+/// One server, and what was agreed with it.
+pub(super) struct Exchange {
+    pub(super) client: Arc<Client>,
+    pub(super) url: Url,
+    /// Of one message.
+    pub(super) max_bytes: usize,
+    pub(super) events: Arc<Events>,
+    pub(super) tasks: TaskTracker,
+    pub(super) era: Era,
+    /// None before it is agreed.
+    pub(super) version: Option<&'static str>,
+    pub(super) session: Option<HeaderValue>,
+    /// The session was good for at least one request.
+    pub(super) proven: AtomicBool,
+    pub(super) next_id: AtomicU64,
+    /// What a legacy server may talk about outside of answers.
+    pub(super) open: Mutex<OpenRequests>,
+}
+
+impl Exchange {
+    /// Asks, and waits for the answer without a time limit. Dropping the future tells the server: a modern
+    /// one by the closed stream, a legacy one by a message.
+    pub(super) async fn request(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        listener: Option<Listener<'_>>,
+    ) -> Answer {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let body = request.encode(id, self.era, listener.is_some())?;
+        let mut place = Place {
+            exchange: self,
+            id,
+            told: request.opens() || self.era == Era::Modern,
+        };
+        let outcome = if self.era == Era::Legacy && request.is_talked_about() {
+            let outcome = self.overheard(id, body, listener).await;
+            if matches!(outcome, Err(UpstreamError::Broken(_))) {
+                self.open().given_up(id);
+            } else {
+                self.open().answered(id);
+            }
+            outcome
+        } else {
+            self.exchange(id, body, self.describe(request), listener)
+                .await
+        };
+        place.told = true;
+        if outcome.is_ok() {
+            self.proven.store(true, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    async fn exchange(
+        &self,
+        id: u64,
+        body: Vec<u8>,
+        headers: Vec<(HeaderName, HeaderValue)>,
+        listener: Option<Listener<'_>>,
+    ) -> Answer {
+        let response = self.post(body, headers).await?;
+        self.answer(response, id, listener).await
+    }
+
+    /// The same with a legacy server, which may also talk about the request on the stream of its own.
+    async fn overheard(
+        self: &Arc<Self>,
+        id: u64,
+        body: Vec<u8>,
+        listener: Option<Listener<'_>>,
+    ) -> Answer {
+        let Some(listener) = listener else {
+            self.open().begin(id, None);
+            return self.exchange(id, body, Vec::new(), None).await;
+        };
+        let (news, mut overheard) = mpsc::channel(NEWS_QUEUE);
+        self.open().begin(id, Some(news));
+        let listener = Mutex::new(listener);
+        let hear = |news| {
+            let mut listener = listener.lock().unwrap_or_else(PoisonError::into_inner);
+            listener(news)
+        };
+        let mut on_its_own_stream = hear;
+        let exchange = self.exchange(id, body, Vec::new(), Some(&mut on_its_own_stream));
+        let mut exchange = std::pin::pin!(exchange);
+        let mut was_talked_about = false;
+        let take = |news: News| {
+            let refusal = news.refusal();
+            if !hear(news)
+                && let Some(refusal) = refusal
+            {
+                self.say_later(refusal);
+            }
+        };
+        let outcome = loop {
+            tokio::select! {
+                biased;
+                Some(news) = overheard.recv() => {
+                    was_talked_about = true;
+                    take(news);
+                }
+                outcome = &mut exchange => break outcome,
+            }
+        };
+        // Nothing orders the two streams: what was said before the answer may arrive after it.
+        while was_talked_about && let Ok(Some(news)) = timeout(LATE_NEWS, overheard.recv()).await {
+            take(news);
+        }
+        outcome
+    }
+
+    fn open(&self) -> MutexGuard<'_, OpenRequests> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Like [`Self::request`], with the headers of the response.
+    pub(super) async fn first_request(
+        &self,
+        request: &Request<'_>,
+    ) -> Result<(Box<RawValue>, HeaderMap), UpstreamError> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let body = request.encode(id, self.era, false)?;
+        let response = self.post(body, self.describe(request)).await?;
+        let headers = response.headers.clone();
+        Ok((self.answer(response, id, None).await?, headers))
+    }
+
+    /// Says something that has no answer.
+    pub(super) async fn notify(
+        &self,
+        method: &str,
+        members: &[(&'static str, Part<'_>)],
+    ) -> Result<(), UpstreamError> {
+        self.say(message::notification(method, members)?).await
+    }
+
+    /// Tells the server to forget the session, if there is one.
+    pub(super) async fn end_session(&self) -> Result<(), UpstreamError> {
+        if self.session.is_some() {
+            let request = wardgate_egress::Request::new(Method::DELETE, self.url.clone());
+            self.client.send(self.with_terms(request), None).await?;
+        }
+        Ok(())
+    }
+
+    /// The headers in which 2026-07-28 repeats what the body says.
+    fn describe(&self, request: &Request<'_>) -> Vec<(HeaderName, HeaderValue)> {
+        if self.era == Era::Legacy {
+            return Vec::new();
+        }
+        let name = request
+            .subject()
+            .map(|subject| (header::NAME, header::encode_value(subject)));
+        [(header::METHOD, HeaderValue::from_static(request.method))]
+            .into_iter()
+            .chain(name)
+            .chain(request.headers.iter().cloned())
+            .collect()
+    }
+
+    async fn post(
+        &self,
+        body: Vec<u8>,
+        headers: Vec<(HeaderName, HeaderValue)>,
+    ) -> Result<Response, UpstreamError> {
+        let accept = HeaderValue::from_static("application/json, text/event-stream");
+        let request = wardgate_egress::Request::new(Method::POST, self.url.clone())
+            .body(JSON, body)
+            .header(ACCEPT, accept)
+            .open_ended();
+        let request = headers.into_iter().fold(request, |request, (name, value)| {
+            request.header(name, value)
+        });
+        let response = self.client.send(self.with_terms(request), None).await?;
+        self.accepted(response).await
+    }
+
+    /// A stream of what the server has to say; after the event `last`, if one is named.
+    async fn get(&self, last: Option<&str>) -> Result<Response, UpstreamError> {
+        let mut request = wardgate_egress::Request::new(Method::GET, self.url.clone())
+            .header(ACCEPT, HeaderValue::from_static(EVENT_STREAM))
+            .open_ended();
+        if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
+            request = request.header(LAST_EVENT_HEADER, last);
+        }
+        let response = self.client.send(self.with_terms(request), None).await?;
+        let response = self.accepted(response).await?;
+        if !is(&response, EVENT_STREAM) {
+            return Err(UpstreamError::BadResult("it is not an event stream"));
+        }
+        Ok(response)
+    }
+
+    pub(super) async fn say(&self, body: Vec<u8>) -> Result<(), UpstreamError> {
+        timeout(NOTICE_LIMIT, self.post(body, Vec::new()))
+            .await
+            .map_err(|_| UpstreamError::Timeout)?
+            .map(drop)
+    }
+
+    /// Asks for what nobody waits for the answer to.
+    pub(super) fn request_later(self: &Arc<Self>, request: &Request<'_>) {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        if let Ok(body) = request.encode(id, self.era, false) {
+            self.say_later(body);
+        }
+    }
+
+    pub(super) fn say_later(self: &Arc<Self>, body: Vec<u8>) {
+        // Without a runtime the program is ending, and its connections with it.
+        if let Ok(runtime) = Handle::try_current() {
+            let exchange = Arc::clone(self);
+            let telling = async move { exchange.say(body).await };
+            self.tasks.spawn_on(telling, &runtime);
+        }
+    }
+
+    fn with_terms(&self, mut request: wardgate_egress::Request) -> wardgate_egress::Request {
+        // 2025-03-26 does not know the header yet.
+        if let Some(version) = self.version.filter(|version| *version > "2025-03-26") {
+            request = request.header(header::PROTOCOL_VERSION, HeaderValue::from_static(version));
+        }
+        if let Some(session) = &self.session {
+            request = request.header(header::SESSION_ID, session.clone());
+        }
+        request
+    }
+
+    /// The response, if its status is a success.
+    async fn accepted(&self, response: Response) -> Result<Response, UpstreamError> {
+        let status = response.status.as_u16();
+        if response.status.is_success() {
+            return Ok(response);
+        }
+        // Some servers answer 400 to a session they forgot.
+        let forgot = status == 404 || status == 400 && self.proven.load(Ordering::Relaxed);
+        if forgot && self.session.is_some() {
+            return Err(UpstreamError::Gone);
+        }
+        let is_json = is(&response, JSON);
+        let body = response.body.bytes().await;
+        if let Ok(body) = body
+            && is_json
+            && let Ok(messages) = message::read(&body)
+        {
+            for message in messages {
+                if let Incoming::Answer {
+                    outcome: Err(error @ UpstreamError::Rpc(_)),
+                    ..
+                } = message
+                {
+                    return Err(error);
+                }
+            }
+        }
+        Err(UpstreamError::Status(status))
+    }
+
+    /// The answer to request `id`, whichever way it comes.
+    async fn answer(
+        &self,
+        response: Response,
+        id: u64,
+        mut listener: Option<Listener<'_>>,
+    ) -> Answer {
+        if is(&response, EVENT_STREAM) {
+            return self.follow(response.body, Some(id), listener).await;
+        }
+        if !is(&response, JSON) {
+            return Err(UpstreamError::BadResult(
+                "it is neither JSON nor an event stream",
+            ));
+        }
+        let body = response.body.bytes().await?;
+        let answer = self.take_all(&body, Some(id), &mut listener).await;
+        answer
+            .map_err(UpstreamError::BadResult)?
+            .unwrap_or(Err(UpstreamError::BadResult(
+                "it does not answer our request",
+            )))
+    }
+
+    /// Reads an event stream up to the answer to request `id`, or to its end.
+    async fn follow(
+        &self,
+        mut body: Body,
+        id: Option<u64>,
+        mut listener: Option<Listener<'_>>,
+    ) -> Answer {
+        let mut parser = sse::Parser::new(self.max_bytes);
+        let mut resumptions = 0;
+        loop {
+            let cause = match body.chunk().await {
+                Ok(Some(chunk)) => {
+                    for Event { data, .. } in
+                        parser.feed(&chunk).map_err(|_| UpstreamError::TooLarge)?
+                    {
+                        resumptions = 0;
+                        // An event without data only has an id.
+                        if data.is_empty() {
+                            continue;
+                        }
+                        match self.take_all(&data, id, &mut listener).await {
+                            Ok(None) => {}
+                            Ok(Some(answer)) => {
+                                self.tasks.spawn(timeout(LAST_WORDS, read_out(body)));
+                                return answer;
+                            }
+                            Err(why) => self.events.ignored(why),
+                        }
+                    }
+                    continue;
+                }
+                Ok(None) => "it ended the stream before the answer".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            // A legacy server may hang up and have the client come back for the answer.
+            let can_resume =
+                self.era == Era::Legacy && id.is_some() && resumptions < MAX_RESUMPTIONS;
+            let Some(last) = parser.last_id.as_deref().filter(|_| can_resume) else {
+                return Err(UpstreamError::Broken(cause));
+            };
+            resumptions += 1;
+            let pause = parser.retry.map_or(RESUME_AFTER, Duration::from_millis);
+            tokio::time::sleep(pause.min(RESUME_AFTER_AT_MOST)).await;
+            let resumed = self.get(Some(last)).await;
+            body = resumed.map_err(UpstreamError::after_acceptance)?.body;
+            parser = parser.resumed();
+        }
+    }
+
+    /// Takes the messages in `text`; gives the answer to request `id` if it is among them. The error says
+    /// why the text cannot be read.
+    async fn take_all(
+        &self,
+        text: &[u8],
+        id: Option<u64>,
+        listener: &mut Option<Listener<'_>>,
+    ) -> Result<Option<Answer>, &'static str> {
+        for message in message::read(text)? {
+            if let Some(answer) = self.take(message, id, listener).await {
+                return Ok(Some(answer));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn take(
+        &self,
+        message: Incoming<'_>,
+        id: Option<u64>,
+        listener: &mut Option<Listener<'_>>,
+    ) -> Option<Answer> {
+        match message {
+            // An error without an id can only be about the request whose response it is in.
+            Incoming::Answer {
+                id: answered,
+                outcome,
+            } if id.is_some()
+                && (answered == id
+                    || answered.is_none() && matches!(outcome, Err(UpstreamError::Rpc(_)))) =>
+            {
+                return Some(outcome.map(ToOwned::to_owned));
+            }
+            Incoming::Notification { method, params } if method == "notifications/progress" => {
+                if let Some(listener) = listener
+                    && let Some((token, report)) = news::read_progress(params)
+                    && Some(token) == id
+                {
+                    listener(News::Progress(report));
+                }
+            }
+            // What comes on the stream of a request is about that request.
+            Incoming::Notification { method, params } if method == "notifications/message" => {
+                if let Some(log) = news::read_log(params) {
+                    match listener {
+                        Some(listener) => drop(listener(News::Log(log))),
+                        None if id.is_none() => drop(self.open().tell_only(News::Log(log))),
+                        None => {}
+                    }
+                }
+            }
+            Incoming::Notification { method, params } if method == news::COMPLETED => {
+                if let Some(elicitation) = news::read_completed(params) {
+                    self.open().tell_completed(&elicitation);
+                }
+            }
+            Incoming::Request {
+                id: asked,
+                method,
+                params,
+            } if self.era == Era::Legacy => {
+                let answer = match (listener, Question::read(asked, &method, params)) {
+                    (Some(listener), Some(question)) => {
+                        let asked = News::Question(question);
+                        let refusal = asked.refusal();
+                        refusal.filter(|_| !listener(asked))
+                    }
+                    (None, Some(question)) if id.is_none() => self.open().ask_only(question),
+                    _ => message::answer(asked, &method).ok(),
+                };
+                if let Some(answer) = answer {
+                    // Whether the server takes it is the server's affair.
+                    let _ = self.say(answer).await;
+                }
+            }
+            // A server of 2026-07-28 cannot be answered, so it would wait for ever.
+            Incoming::Request { .. } if id.is_some() => {
+                return Some(Err(UpstreamError::AsksOutOfTurn));
+            }
+            other => self.events.unsolicited(&other),
+        }
+        None
+    }
+
+    /// Takes what the server says outside of answers, until it ends the stream of that; `begun` is called when there is
+    /// one.
+    pub(super) async fn overhear(&self, begun: impl FnOnce() + Send) -> Result<(), UpstreamError> {
+        let response = self.get(None).await?;
+        begun();
+        match self.follow(response.body, None, None).await {
+            Err(UpstreamError::Broken(_)) => Ok(()),
+            outcome => outcome.map(drop),
+        }
+    }
+}
+
+impl Line for Arc<Exchange> {
+    async fn ask(&self, request: &Request<'_>) -> Answer {
+        self.request(request, None).await
+    }
+
+    async fn overhear(&self) -> Result<(), UpstreamError> {
+        let begun = || self.events.subscriptions.opened();
+        Exchange::overhear(self, begun).await
+    }
+}
+
+pub(super) fn is(response: &Response, media_type: &str) -> bool {
+    response
+        .headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next())
+        .is_some_and(|value| value.trim().eq_ignore_ascii_case(media_type))
+}
+
+/// Reads a stream to its end: only then can its connection be used again.
+async fn read_out(mut body: Body) {
+    while let Ok(Some(_)) = body.chunk().await {}
+}
+
+/// A request that waits. Dropped before the answer came, it tells a legacy server so.
+struct Place<'a> {
+    exchange: &'a Arc<Exchange>,
+    id: u64,
+    told: bool,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if self.told {
+            return;
+        }
+        self.exchange.open().given_up(self.id);
+        if let Ok(message) = message::cancelled(self.id) {
+            self.exchange.say_later(message);
+        }
+    }
+}

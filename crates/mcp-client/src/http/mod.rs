@@ -1,0 +1,348 @@
+//! Servers behind a URL: Streamable HTTP of either era.
+
+use wardgate_mcp::error_code::UNSUPPORTED_VERSION;
+use wardgate_mcp::header;
+
+pub(super) mod carry;
+mod exchange;
+pub(super) mod headers;
+pub(super) mod sse;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::HeaderValue;
+use serde_json::value::RawValue;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use tracing::info;
+use url::Url;
+
+use self::exchange::Exchange;
+use super::era::{self, Era, Eras, Handshake, Probe, Skills, Verdict};
+use super::error::UpstreamError;
+use super::events::Events;
+use super::listen;
+use super::listing::ConnectionTools;
+use super::logging::Logging;
+use super::message::Request;
+use super::news::Listener;
+use super::participation::Profile;
+use wardgate_egress::HttpSettings;
+use wardgate_egress::{Client, EgressError};
+
+/// How long a server of 2026-07-28 may take to answer `initialize`.
+const INITIALIZE_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long taking leave of a session may take.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// How long a server may take to begin the stream on which it asks outside of answers. Some send its head only with the
+/// first message.
+const BEGIN_LIMIT: Duration = Duration::from_secs(1);
+
+/// The longest session id taken, in bytes.
+const MAX_SESSION_ID: usize = 1024;
+
+/// Reaches one server.
+pub(super) struct Dialer {
+    client: Arc<Client>,
+    url: Url,
+    /// Of one message.
+    max_bytes: usize,
+    /// Of an answer that is no stream.
+    timeout: Duration,
+    events: Arc<Events>,
+    tasks: TaskTracker,
+    is_legacy: Verdict,
+    /// Whether a server that names no legacy version takes `initialize` all the same, and since when that is known.
+    takes_initialize: Mutex<Option<(bool, Instant)>>,
+    /// What a legacy server may ask.
+    profile: Profile,
+}
+
+/// A server whose era is known, with its session where there is one.
+pub(super) struct Connection {
+    exchange: Arc<Exchange>,
+    pub(super) logging: Logging,
+    pub(super) listing: ConnectionTools,
+    /// Tools can be called as tasks.
+    pub(super) tasks: bool,
+    pub(super) skills: Option<Skills>,
+    since: Instant,
+    /// The server no longer is what it was when this connection was made.
+    lost: AtomicBool,
+    /// Ends the listening, and then the session.
+    _stop: DropGuard,
+}
+
+impl Dialer {
+    pub(super) fn open(
+        settings: &HttpSettings,
+        events: Arc<Events>,
+        tasks: TaskTracker,
+        profile: Profile,
+    ) -> Result<Self, EgressError> {
+        Ok(Self {
+            client: Arc::new(Client::open(&settings.client, &events.ambient)?),
+            url: settings.url.clone(),
+            max_bytes: settings.client.egress.max_response_bytes,
+            timeout: settings.client.egress.timeout,
+            events,
+            tasks,
+            is_legacy: Verdict::default(),
+            takes_initialize: Mutex::default(),
+            profile,
+        })
+    }
+
+    /// Finds out the server's era and, with a legacy server, begins a session.
+    pub(super) async fn connect(&self) -> Result<Connection, UpstreamError> {
+        let (handshake, session) = match self.probe().await? {
+            Probe::Modern(handshake) => (self.with_known_eras(handshake), None),
+            Probe::Legacy => {
+                let (result, begun) = self.initialize().await?;
+                if self.profile.is_empty() {
+                    self.events.learn(&result);
+                }
+                begun
+            }
+        };
+        let exchange = Arc::new(self.exchange(handshake.era, Some(handshake.version), session));
+        if handshake.era == Era::Legacy {
+            exchange.notify("notifications/initialized", &[]).await?;
+        }
+        self.is_legacy.note(handshake.era == Era::Legacy);
+        if self.profile.is_empty() {
+            self.events.shows(handshake.shows());
+        }
+        info!(
+            upstream = self.events.upstream,
+            version = handshake.version,
+            "connected to an upstream server"
+        );
+        let (stop, begun) = (CancellationToken::new(), CancellationToken::new());
+        let hears = if self.profile.is_empty() {
+            Hears::Changes(handshake)
+        } else {
+            Hears::Questions(begun.clone(), handshake)
+        };
+        self.tasks
+            .spawn(attend(Arc::clone(&exchange), hears, stop.clone()));
+        if !self.profile.is_empty() {
+            // What it asks before anybody listens would be lost.
+            let _ = timeout(BEGIN_LIMIT, begun.cancelled()).await;
+        }
+        Ok(Connection {
+            exchange,
+            logging: Logging::of(handshake),
+            listing: ConnectionTools::default(),
+            tasks: handshake.tasks,
+            skills: handshake.skills,
+            since: Instant::now(),
+            lost: AtomicBool::new(false),
+            _stop: stop.drop_guard(),
+        })
+    }
+
+    /// The same, with what is known of the legacy era where discovery named 2026-07-28 alone.
+    fn with_known_eras(&self, handshake: Handshake) -> Handshake {
+        if handshake.eras != Eras::Modern {
+            return handshake;
+        }
+        let eras = match self.known_to_take_initialize() {
+            Some(true) => Eras::Both,
+            Some(false) => Eras::Modern,
+            None => Eras::Unsettled,
+        };
+        Handshake { eras, ..handshake }
+    }
+
+    fn known_to_take_initialize(&self) -> Option<bool> {
+        let known = *self
+            .takes_initialize
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let known = known.filter(|(_, since)| era::still_holds(*since));
+        known.map(|(takes_initialize, _)| takes_initialize)
+    }
+
+    /// Whether the server takes `initialize`; asked once, and again after an hour.
+    pub(super) async fn takes_initialize(&self) -> bool {
+        if let Some(known) = self.known_to_take_initialize() {
+            return known;
+        }
+        let taken = timeout(INITIALIZE_LIMIT, self.initialize()).await;
+        let taken = taken.unwrap_or(Err(UpstreamError::Timeout));
+        if let Ok((_, (handshake, session))) = &taken {
+            // It was only a question.
+            let exchange = self.exchange(handshake.era, Some(handshake.version), session.clone());
+            let ending = async move { timeout(FAREWELL, exchange.end_session()).await };
+            self.tasks.spawn(ending);
+        }
+        *self
+            .takes_initialize
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some((taken.is_ok(), Instant::now()));
+        taken.is_ok()
+    }
+
+    /// A refusal shows a legacy server, unless it would have met any request. Silence shows nothing.
+    async fn probe(&self) -> Result<Probe, UpstreamError> {
+        // What may be asked is said by `initialize` alone.
+        if !self.profile.is_empty() || self.is_legacy.holds() {
+            return Ok(Probe::Legacy);
+        }
+        let exchange = Arc::new(self.exchange(Era::Modern, Some(era::MODERN), None));
+        match exchange.request(&era::discover(), None).await {
+            Ok(result) => {
+                self.events.learn(&result);
+                era::read_probe(Ok(result))
+            }
+            Err(UpstreamError::Rpc(error)) => era::read_probe(Err(error)),
+            Err(UpstreamError::Status(status))
+                if !matches!(status, 401 | 403 | 407 | 429 | 502..=504) =>
+            {
+                Ok(Probe::Legacy)
+            }
+            Err(UpstreamError::BadResult(_)) => Ok(Probe::Legacy),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// The server's own answer, and what it settles.
+    async fn initialize(
+        &self,
+    ) -> Result<(Box<RawValue>, (Handshake, Option<HeaderValue>)), UpstreamError> {
+        let exchange = Arc::new(self.exchange(Era::Legacy, None, None));
+        let (result, headers) = exchange
+            .first_request(&era::initialize(self.profile))
+            .await?;
+        let session = headers.get(header::SESSION_ID);
+        if session.is_some_and(|id| !is_session_id(id)) {
+            return Err(UpstreamError::BadResult(
+                "its session id is not a legal one",
+            ));
+        }
+        let session = session.map(|id| {
+            let mut id = id.clone();
+            id.set_sensitive(true);
+            id
+        });
+        let handshake = era::read_initialize(&result)?;
+        Ok((result, (handshake, session)))
+    }
+
+    fn exchange(
+        &self,
+        era: Era,
+        version: Option<&'static str>,
+        session: Option<HeaderValue>,
+    ) -> Exchange {
+        Exchange {
+            client: Arc::clone(&self.client),
+            url: self.url.clone(),
+            max_bytes: self.max_bytes,
+            events: Arc::clone(&self.events),
+            tasks: self.tasks.clone(),
+            era,
+            version,
+            session,
+            proven: AtomicBool::new(false),
+            next_id: AtomicU64::new(1),
+            open: Mutex::default(),
+        }
+    }
+}
+
+/// Whether a server may call a session so.
+fn is_session_id(id: &HeaderValue) -> bool {
+    id.len() <= MAX_SESSION_ID && id.as_bytes().iter().all(u8::is_ascii_graphic)
+}
+
+/// What is heard of a server outside of answers.
+enum Hears {
+    /// Of the plain connection.
+    Changes(Handshake),
+    /// Of one whose clients can be asked, and of the resources that somebody listens to; told once the server can be heard,
+    /// or cannot.
+    Questions(CancellationToken, Handshake),
+}
+
+/// Listens while the connection is in use, and ends its session after that.
+async fn attend(exchange: Arc<Exchange>, hears: Hears, stop: CancellationToken) {
+    let events = Arc::clone(&exchange.events);
+    match hears {
+        Hears::Changes(handshake) => {
+            let listening = listen::attend(Arc::clone(&exchange), events, handshake);
+            Box::pin(stop.run_until_cancelled(listening)).await;
+        }
+        Hears::Questions(begun, handshake) => {
+            let once = || exchange.overhear(|| begun.cancel());
+            let questions = listen::attend_questions(&events.ambient, &begun, once);
+            let line = Arc::clone(&exchange);
+            let resources = listen::attend_resources(line, Arc::clone(&events), handshake);
+            let listening = async { tokio::join!(questions, resources) };
+            Box::pin(stop.run_until_cancelled(listening)).await;
+        }
+    }
+    stop.cancelled().await;
+    // The server forgets a session it does not hear of, so a failure is none.
+    let _ = timeout(FAREWELL, exchange.end_session()).await;
+}
+
+impl Connection {
+    /// A legacy server may have become a modern one, so its connection is made anew now and then.
+    pub(super) fn is_usable(&self) -> bool {
+        let is_fresh = self.exchange.era == Era::Modern || era::still_holds(self.since);
+        is_fresh && !self.lost.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn era(&self) -> Era {
+        self.exchange.era
+    }
+
+    /// Whether the server shows by a session that it is the one that this connection was made to.
+    pub(super) fn has_session(&self) -> bool {
+        self.exchange.session.is_some()
+    }
+
+    /// Says something that has no answer.
+    pub(super) async fn say(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
+        self.exchange.say(message).await
+    }
+
+    /// Asks for what nobody waits for the answer to.
+    pub(super) fn request_later(&self, request: &Request<'_>) {
+        self.exchange.request_later(request);
+    }
+
+    /// The same, when there is time.
+    pub(super) fn say_later(&self, message: Vec<u8>) {
+        self.exchange.say_later(message);
+    }
+
+    /// Whether arguments are repeated as headers.
+    pub(super) fn repeats_arguments(&self) -> bool {
+        self.exchange.era == Era::Modern
+    }
+
+    pub(super) async fn request(
+        &self,
+        request: &Request<'_>,
+        listener: Option<Listener<'_>>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let outcome = self.exchange.request(request, listener).await;
+        let is_stranger = match &outcome {
+            Err(UpstreamError::Gone | UpstreamError::Status(400 | 404 | 405 | 406 | 415)) => true,
+            Err(UpstreamError::Rpc(error)) => error.code == UNSUPPORTED_VERSION,
+            _ => false,
+        };
+        if is_stranger {
+            self.lost.store(true, Ordering::Relaxed);
+        }
+        outcome
+    }
+}

@@ -1,0 +1,280 @@
+//! One leg of a request whose client can take part: from its start, or from the client's answers, up to its result or
+//! to what the client is asked next.
+//!
+//! ```text
+//!   modern server:  a request of its own ─▶ result ∣ task ∣ input_required       ─▶ state of the server's
+//!   legacy server:  an open exchange, kept going by a task ─▶ result ∣ questions ─▶ the exchange itself, still open
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use wardgate_mcp::error_code::URL_ELICITATION_REQUIRED;
+
+use super::error::{RpcError, UpstreamError};
+use super::message::{Part, Request};
+use super::open_exchange::{MAX_QUESTIONS, OpenExchange};
+use super::participation::{Participation, Profile, object};
+use super::result::{Outcome, read_outcome};
+use super::server_task::ServerTask;
+use crate::fingerprint::ToolFingerprint;
+
+/// What is asked of a server.
+#[derive(Debug, Clone)]
+pub enum Wanted {
+    /// `tools/call`
+    Tool {
+        /// Of the tool.
+        name: String,
+        /// A JSON object.
+        arguments: Box<RawValue>,
+        /// The approved definition; none: whatever has the name is called.
+        pin: Option<Arc<ToolFingerprint>>,
+        /// It may become a task, where its client takes one.
+        may_be_task: bool,
+    },
+    /// `prompts/get`
+    Prompt {
+        /// Of the prompt.
+        name: String,
+        /// A JSON object.
+        arguments: Box<RawValue>,
+    },
+    /// `resources/read`
+    Resource {
+        /// Of the resource.
+        uri: String,
+    },
+    /// `skills/get`
+    Skill {
+        /// Of the skill.
+        uri: String,
+    },
+    /// `resources/list` below a directory
+    Directory {
+        /// Of the directory.
+        uri: String,
+        /// Where the page begins.
+        cursor: Option<String>,
+    },
+}
+
+/// Where a leg begins.
+#[derive(Debug)]
+pub enum Start {
+    /// From the start.
+    Beginning,
+    /// With answers that nobody here asked for: of use to a modern server alone, which may know them by their keys.
+    Answered(Responses),
+    /// A modern server's own state, exactly as it gave it, if it gave any.
+    Retry {
+        /// As the server sent it.
+        state: Option<String>,
+        /// To what the server asked.
+        responses: Responses,
+    },
+    /// Goes on in an exchange that is still open.
+    Open {
+        /// The exchange.
+        exchange: OpenExchange,
+        /// To what the server asked.
+        responses: Responses,
+    },
+}
+
+/// What a leg ends in.
+#[derive(Debug)]
+pub enum Leg {
+    /// The result.
+    Done(Box<RawValue>),
+    /// The server asks the client something first.
+    Waits {
+        /// MCP `inputRequests`: one JSON object.
+        requests: String,
+        /// How to go on.
+        then: Then,
+    },
+    /// It goes on as a task.
+    Task(ServerTask),
+}
+
+/// How it goes on once the client has answered.
+#[derive(Debug)]
+pub enum Then {
+    /// By the same request again, with the server's own state if it gave any.
+    Retry(Option<String>),
+    /// Where it stopped.
+    Open(OpenExchange),
+    /// From the beginning, as nothing was done.
+    Again,
+}
+
+/// What a client answered: each a JSON object, by the keys of what it was asked.
+#[derive(Clone)]
+pub struct Responses {
+    pub(super) by_key: BTreeMap<String, Box<RawValue>>,
+    raw: Box<RawValue>,
+}
+
+impl Default for Responses {
+    /// No answer at all.
+    fn default() -> Self {
+        Self {
+            by_key: BTreeMap::new(),
+            raw: RawValue::from_string("{}".to_owned()).unwrap_or_default(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Responses {
+    /// Without the answers.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Responses")
+            .field("answers", &self.by_key.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Responses {
+    /// `None` if it is something else.
+    pub fn read(json: &[u8]) -> Option<Self> {
+        let json = if json.is_empty() { b"{}" } else { json };
+        let by_key: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(json).ok()?;
+        let are_objects = by_key.values().all(|answer| answer.get().starts_with('{'));
+        are_objects.then_some(Self {
+            by_key,
+            raw: serde_json::from_slice(json).ok()?,
+        })
+    }
+
+    /// Whether the client did everything it was asked to do elsewhere.
+    pub fn are_all_accepted(&self) -> bool {
+        #[derive(Deserialize)]
+        struct Answer {
+            action: String,
+        }
+        let mut answers = self.by_key.values();
+        answers.all(|answer| {
+            serde_json::from_str::<Answer>(answer.get())
+                .is_ok_and(|answer| answer.action == "accept")
+        })
+    }
+}
+
+impl Wanted {
+    pub(super) fn request(&self) -> Request<'_> {
+        match self {
+            Self::Tool {
+                name,
+                arguments,
+                pin,
+                may_be_task,
+            } => Request {
+                pin: pin.as_deref(),
+                offers_tasks: *may_be_task,
+                ..Request::new(
+                    "tools/call",
+                    vec![
+                        ("name", Part::Text(name)),
+                        ("arguments", Part::Raw(arguments)),
+                    ],
+                )
+            },
+            Self::Prompt { name, arguments } => Request::new(
+                "prompts/get",
+                vec![
+                    ("name", Part::Text(name)),
+                    ("arguments", Part::Raw(arguments)),
+                ],
+            ),
+            Self::Resource { uri } => {
+                Request::new("resources/read", vec![("uri", Part::Text(uri))])
+            }
+            Self::Skill { uri } => Request::new("skills/get", vec![("uri", Part::Text(uri))]),
+            Self::Directory { uri, cursor } => {
+                let cursor = cursor.iter().map(|at| ("cursor", Part::Text(at)));
+                let members = [("uri", Part::Text(uri))].into_iter().chain(cursor);
+                Request::new("resources/directory/read", members.collect())
+            }
+        }
+    }
+}
+
+impl Responses {
+    /// What makes a request the retry of one that waited.
+    pub(super) fn add_to<'a>(&'a self, request: &mut Request<'a>, state: Option<&'a str>) {
+        let members = &mut request.members;
+        members.push(("inputResponses", Part::Raw(&self.raw)));
+        members.extend(state.map(|state| ("requestState", Part::Text(state))));
+    }
+}
+
+/// What becomes of the answer to a request.
+pub(super) fn end(
+    outcome: Result<Box<RawValue>, UpstreamError>,
+    client: &Participation,
+    may_be_task: bool,
+) -> Result<Leg, UpstreamError> {
+    match outcome {
+        Ok(result) => Ok(match read_outcome(result, client, may_be_task)? {
+            Outcome::Complete(result) => Leg::Done(result),
+            Outcome::Task(task) => Leg::Task(ServerTask::begun(&task)?),
+            Outcome::InputRequired { requests, state } => Leg::Waits {
+                requests,
+                then: Then::Retry(state),
+            },
+        }),
+        Err(UpstreamError::Rpc(error)) => match urls(&error, client.capabilities.profile) {
+            Some(requests) => Ok(Leg::Waits {
+                requests,
+                then: Then::Again,
+            }),
+            None => Err(UpstreamError::Rpc(error)),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+/// The elicitations that a server asks for by an error, where the client takes part in them.
+fn urls(error: &RpcError, profile: Profile) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Data {
+        elicitations: Vec<Box<RawValue>>,
+    }
+    if error.code != URL_ELICITATION_REQUIRED {
+        return None;
+    }
+    let data: Data = serde_json::from_str(error.data.as_deref()?.get()).ok()?;
+    let asked = &data.elicitations;
+    let is_of_mode = |params: &RawValue| {
+        let params: Value = serde_json::from_str(params.get()).unwrap_or_default();
+        params["mode"] == "url" && params["url"].is_string()
+    };
+    let is_covered = (1..=MAX_QUESTIONS).contains(&asked.len())
+        && asked
+            .iter()
+            .all(|one| is_of_mode(one) && profile.covers("elicitation/create", Some(one)));
+    let numbered = (1..).zip(asked);
+    let requests =
+        numbered.map(|(number, params)| (number, written("elicitation/create", Some(params))));
+    is_covered.then(|| by_number(requests))
+}
+
+/// A request to the client, as one of `inputRequests`.
+pub(super) fn written(method: &str, params: Option<&RawValue>) -> String {
+    let params = params.map(|params| ("params", params.get().to_owned()));
+    let method = ("method", Value::from(method).to_string());
+    object([method].into_iter().chain(params))
+}
+
+/// `inputRequests`, their keys the numbers.
+pub(super) fn by_number(requests: impl Iterator<Item = (u64, String)>) -> String {
+    let requests: Vec<_> = requests
+        .map(|(number, request)| (number.to_string(), request))
+        .collect();
+    let requests = requests.iter();
+    object(requests.map(|(key, request)| (key.as_str(), request.clone())))
+}

@@ -1,0 +1,68 @@
+//! The MCP client for upstream servers.
+//!
+//! ```text
+//!   Upstream ─▶ Link ─┬─ stdio: Launcher ─▶ Process ─▶ Channel          a program's standard streams
+//!    what can be      └─ http:  Dialer   ─▶ Exchange ─▶ egress          Streamable HTTP
+//!    asked            one connection, made when needed, shared by all;  era: modern or legacy, found out first
+//! ```
+//!
+//! It works on the wire's own bytes: tool definitions, arguments and results go through as raw JSON, with
+//! every digit, member and order. What a server sends is bounded in size, depth, number and time, and no
+//! word of it is logged.
+
+mod backoff;
+mod carried_tools;
+mod conditional_tools;
+mod definition;
+mod era;
+mod error;
+mod events;
+mod fingerprint;
+mod http;
+mod leg;
+mod link;
+mod listen;
+mod listing;
+mod logging;
+mod message;
+mod news;
+mod open_exchange;
+mod open_requests;
+mod others;
+mod participation;
+mod personal;
+mod profiles;
+mod quota;
+mod result;
+mod server_task;
+mod settings;
+mod stdio;
+mod subscriptions;
+mod task;
+mod ttl;
+mod upstream;
+
+pub use definition::ToolDefinition;
+pub use era::{Eras, Skills};
+pub use error::{RpcError, UpstreamError};
+#[cfg(test)]
+use events::Health;
+pub use fingerprint::{BadDefinition, Definition, INSTRUCTIONS, ToolFingerprint, name_in};
+pub use http::carry::{Answer, Carried, Content, Events, Outbound, repeated};
+pub use http::sse::Event;
+pub use leg::{Leg, Responses, Start, Then, Wanted};
+pub use message::answer as own_answer;
+pub use news::{LogMessage, News};
+pub use open_exchange::OpenExchange;
+pub use others::Others;
+pub use participation::{ClientCapabilities, InvalidParticipation, Participation};
+pub use result::{CallResult, check_complete, meta_for_client, other_members};
+pub use server_task::{ServerTask, Standing, Step};
+pub use settings::{Program, Transport};
+pub use subscriptions::Ear;
+pub use upstream::Upstream;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,593 @@
+//! One connection to one server, made when it is first needed and again when it was lost.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use futures::future::{BoxFuture, Shared};
+use futures::{FutureExt, TryFutureExt};
+use serde_json::value::RawValue;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::carried_tools::CarriedTools;
+use super::definition::{self, Pages, ToolDefinition};
+use super::era::{Era, Eras, Skills};
+use super::error::UpstreamError;
+use super::events::Events;
+use super::http::carry::{Answer, Carried, Outbound};
+use super::listing::{self, ConnectionTools, ListRequest, ListedTools};
+use super::message::Request;
+use super::news::{Listener, News, lend};
+use super::participation::{Participation, Profile};
+use super::settings::Transport;
+use super::task;
+use super::{http, stdio};
+use crate::fingerprint::ToolFingerprint;
+use wardgate_egress::EgressError;
+
+/// How long connecting may take, whoever waits for it: a package runner may have to fetch the server first.
+const CONNECT_LIMIT: Duration = Duration::from_mins(1);
+
+/// How long calls of a new connection are held for its list of tools.
+pub(super) const LIST_LIMIT: Duration = Duration::from_secs(30);
+
+/// Requests that are with the server at the same time, and those that may wait for their turn.
+const IN_FLIGHT: usize = 64;
+const WAITING: usize = 256;
+
+/// Exchanges of clients that are carried to the server at the same time, open streams among them.
+const CARRIED: usize = 256;
+
+enum Connector {
+    Stdio(stdio::Launcher),
+    Http(http::Dialer),
+}
+
+pub(super) enum Connection {
+    Stdio(stdio::Connection),
+    Http(http::Connection),
+}
+
+/// An attempt to connect that all share who need it.
+type Attempt = Shared<BoxFuture<'static, Result<(), UpstreamError>>>;
+
+pub(super) struct Link {
+    connector: Connector,
+    current: ArcSwapOption<Connection>,
+    attempt: Mutex<Option<Attempt>>,
+    pub(super) events: Arc<Events>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    places: Semaphore,
+    turns: Semaphore,
+    carried: Arc<Semaphore>,
+    carried_tools: CarriedTools,
+}
+
+/// See [`Link::turn`].
+pub(super) struct Turn<'a> {
+    _place: SemaphorePermit<'a>,
+    _turn: Option<SemaphorePermit<'a>>,
+}
+
+impl Link {
+    /// A legacy server is told that it may ask what `profile` says.
+    pub(super) fn new(
+        transport: &Transport,
+        events: Arc<Events>,
+        profile: Profile,
+    ) -> Result<Self, EgressError> {
+        let tasks = TaskTracker::new();
+        let connector = match transport {
+            Transport::Stdio(program) => Connector::Stdio(stdio::Launcher::new(
+                program.clone(),
+                Arc::clone(&events),
+                tasks.clone(),
+                profile,
+            )),
+            Transport::Http(settings) => Connector::Http(http::Dialer::open(
+                settings,
+                Arc::clone(&events),
+                tasks.clone(),
+                profile,
+            )?),
+        };
+        Ok(Self {
+            connector,
+            current: ArcSwapOption::empty(),
+            attempt: Mutex::default(),
+            events,
+            tasks,
+            stop: CancellationToken::new(),
+            places: Semaphore::new(IN_FLIGHT + WAITING),
+            turns: Semaphore::new(IN_FLIGHT),
+            carried: Arc::new(Semaphore::new(CARRIED)),
+            carried_tools: CarriedTools::new(),
+        })
+    }
+
+    /// Asks by `deadline`. Dropping the future cancels the request at the server.
+    pub(super) async fn request(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        deadline: Instant,
+        listener: Option<Listener<'_>>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let _place = self.places.try_acquire().map_err(|_| UpstreamError::Busy)?;
+        let outcome = timeout_at(deadline, self.in_turn(request, listener)).await;
+        let outcome = outcome.unwrap_or(Err(UpstreamError::Timeout));
+        self.note(&outcome);
+        outcome
+    }
+
+    /// The right to have the server work on a request that may stay open, until it waits for a person.
+    pub(super) async fn turn(&self) -> Result<Turn<'_>, UpstreamError> {
+        let place = self.places.try_acquire().map_err(|_| UpstreamError::Busy)?;
+        // The semaphore is never closed.
+        let turn = self.turns.acquire().await.ok();
+        Ok(Turn {
+            _place: place,
+            _turn: turn,
+        })
+    }
+
+    /// Asks without a time limit, while `take` hears what the server says and asks meanwhile. It may last as long as
+    /// a person takes, so it holds no turn.
+    pub(super) async fn converse(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        take: impl Fn(News, &Arc<Connection>) -> bool + Send + Sync,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let mut outcome = Err(UpstreamError::Gone);
+        for _ in 0..2 {
+            let connection = self.connection().await?;
+            let mut listener = |news| take(news, &connection);
+            outcome = self
+                .request_over(&connection, request, Some(&mut listener))
+                .await;
+            // The server took nothing of it, so a new connection may do.
+            if !matches!(outcome, Err(UpstreamError::Gone)) {
+                break;
+            }
+        }
+        self.note(&outcome);
+        outcome
+    }
+
+    /// What an outcome says about the server.
+    fn note<T>(&self, outcome: &Result<T, UpstreamError>) {
+        match outcome {
+            Ok(_) | Err(UpstreamError::Rpc(_)) => self.events.up(),
+            Err(error @ (UpstreamError::Unreachable(_) | UpstreamError::Status(500..))) => {
+                self.events.down(&error.to_string());
+            }
+            Err(_) => {}
+        }
+    }
+
+    async fn in_turn(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        mut listener: Option<Listener<'_>>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        // The semaphore is never closed.
+        let _turn = self.turns.acquire().await;
+        let mut outcome = Err(UpstreamError::Gone);
+        for _ in 0..2 {
+            let connection = self.connection().await?;
+            outcome = self
+                .request_over(&connection, request, lend(&mut listener))
+                .await;
+            // The server took nothing of it, so a new connection may do.
+            if !matches!(outcome, Err(UpstreamError::Gone)) {
+                break;
+            }
+        }
+        outcome
+    }
+
+    /// Asks over `connection`; a pinned tool only if the connection has the one that was approved.
+    async fn request_over(
+        &self,
+        connection: &Connection,
+        request: &Request<'_>,
+        listener: Option<Listener<'_>>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let listed = self.check_pin(connection, request).await?;
+        let result = connection.request(request, listener).await?;
+        let is_another = |listed: Arc<ListedTools>| listed.is_of_another_server(&result);
+        if listed.is_some_and(is_another) {
+            connection.listing().forget();
+            let checked = self.check_pin(connection, request).await;
+            checked.map_err(UpstreamError::after_acceptance)?;
+        }
+        Ok(result)
+    }
+
+    /// Refuses to call a pinned tool where `connection` offers another; gives the list it was compared with.
+    async fn check_pin(
+        &self,
+        connection: &Connection,
+        request: &Request<'_>,
+    ) -> Result<Option<Arc<ListedTools>>, UpstreamError> {
+        let Some((pin, name)) = request.pin.zip(request.subject()) else {
+            return Ok(None);
+        };
+        let listed = timeout(LIST_LIMIT, self.tools_that_hold(connection)).await;
+        let listed = listed.unwrap_or(Err(UpstreamError::Timeout));
+        let listed = listed.map_err(|error| match error {
+            UpstreamError::Gone => error,
+            error => error.before_any_request(),
+        })?;
+        if !listed.admits(name, pin) {
+            self.events.tools_differ();
+            return Err(UpstreamError::ToolChanged);
+        }
+        Ok(Some(listed))
+    }
+
+    /// The tools that the server offers over `connection`, by a list that still holds.
+    async fn tools_that_hold(
+        &self,
+        connection: &Connection,
+    ) -> Result<Arc<ListedTools>, UpstreamError> {
+        let current = || {
+            let revision = self.events.tools_revision();
+            let listed = connection.listing().current()?;
+            let holds = listed.holds(revision, connection.has_session());
+            holds.then_some(listed)
+        };
+        self.tools_by(connection, current).await
+    }
+
+    /// The tools that the server last listed over `connection`.
+    pub(super) async fn known_tools(
+        &self,
+        connection: &Connection,
+    ) -> Result<Arc<ListedTools>, UpstreamError> {
+        let current = || connection.listing().current();
+        self.tools_by(connection, current).await
+    }
+
+    /// What `current` gives, or else a new list.
+    async fn tools_by(
+        &self,
+        connection: &Connection,
+        current: impl Fn() -> Option<Arc<ListedTools>> + Send,
+    ) -> Result<Arc<ListedTools>, UpstreamError> {
+        if let Some(listed) = current() {
+            return Ok(listed);
+        }
+        let _asking = connection.listing().asking().await;
+        if let Some(listed) = current() {
+            return Ok(listed);
+        }
+        self.list_tools_over(connection).await?;
+        connection.listing().current().ok_or(UpstreamError::Gone)
+    }
+
+    /// All tools that the server offers now, an older one to clients of this link's profile, and how long the list may be
+    /// kept.
+    pub(super) async fn list_tools(
+        self: &Arc<Self>,
+        deadline: Instant,
+    ) -> Result<(Vec<ToolDefinition>, Option<Duration>), UpstreamError> {
+        let listing = async {
+            let mut outcome = Err(UpstreamError::Gone);
+            for _ in 0..2 {
+                let connection = self.connection().await?;
+                outcome = self.list_tools_over(&connection).await;
+                if !matches!(outcome, Err(UpstreamError::Gone)) {
+                    break;
+                }
+            }
+            outcome
+        };
+        let outcome = timeout_at(deadline, listing).await;
+        let outcome = outcome.unwrap_or(Err(UpstreamError::Timeout));
+        self.note(&outcome);
+        outcome
+    }
+
+    async fn list_tools_over(
+        &self,
+        connection: &Connection,
+    ) -> Result<(Vec<ToolDefinition>, Option<Duration>), UpstreamError> {
+        let asked = ListRequest {
+            revision: self.events.tools_revision(),
+            at: Instant::now(),
+        };
+        // A server of 2026-07-28 hears with each request what its client can do. Its list is of the tools for all clients.
+        let client = Participation::of_profile(Profile::ALL);
+        let mut pages = Pages::new("tools/list", "tools");
+        let server = loop {
+            let request = pages.request().with(&client);
+            let page = connection.request_plainly(&request, None).await?;
+            if pages.take(&page)? {
+                break listing::server_of(&page);
+            }
+        };
+        let is_over_http = matches!(connection, Connection::Http(_));
+        let has_tasks = connection.has_tasks();
+        let tools = definition::tools(&self.events, pages.entries, is_over_http, has_tasks);
+        let listed = ListedTools::new(&tools, asked, server);
+        connection.listing().store(listed);
+        Ok((tools, pages.ttl))
+    }
+
+    /// Carries an exchange of a client's. It takes a turn like any request, up to the head of an event stream, and
+    /// has a place of its own to the end of that.
+    pub(super) async fn carry(&self, outbound: Outbound) -> Result<Carried, UpstreamError> {
+        let Connector::Http(dialer) = &self.connector else {
+            return Err(UpstreamError::Unreachable("it has no URL".to_owned()));
+        };
+        let place = if outbound.is_one_way {
+            None
+        } else {
+            let place = Arc::clone(&self.carried).try_acquire_owned();
+            Some(place.map_err(|_| UpstreamError::Busy)?)
+        };
+        let outcome = {
+            let _turn = self.turns.acquire().await;
+            dialer.carry(outbound).await
+        };
+        match outcome {
+            Ok(mut carried) => {
+                let status = carried.status.as_u16();
+                if status < 500 {
+                    self.events.up();
+                } else {
+                    self.events.down(&UpstreamError::Status(status).to_string());
+                }
+                if let Answer::Events(events) = &mut carried.answer {
+                    events.place = place;
+                }
+                Ok(carried)
+            }
+            Err(error) => {
+                if let UpstreamError::Unreachable(_) = error {
+                    self.events.down(&error.to_string());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Refuses to carry the call in `outbound` where the server offers its client another tool as `name` than `pin` is
+    /// of. Gives what the server answers where it does not say what it offers.
+    pub(super) async fn check_carried(
+        &self,
+        name: &str,
+        pin: &ToolFingerprint,
+        outbound: &Outbound,
+    ) -> Result<Option<Carried>, UpstreamError> {
+        let Connector::Http(dialer) = &self.connector else {
+            return Err(UpstreamError::Unreachable("it has no URL".to_owned()));
+        };
+        let checking = self
+            .carried_tools
+            .check((name, pin), outbound, dialer, &self.events);
+        checking.await
+    }
+
+    /// Whose messages the server understands. Where discovery left open whether it takes `initialize`, it is asked now.
+    pub(super) async fn settle_eras(&self) -> Eras {
+        let eras = || self.events.shown().borrow().eras;
+        if eras() == Eras::Unsettled
+            && let Connector::Http(dialer) = &self.connector
+        {
+            let settled = if dialer.takes_initialize().await {
+                Eras::Both
+            } else {
+                Eras::Modern
+            };
+            self.events.settle_eras(settled);
+        }
+        eras()
+    }
+
+    /// The connection in use, or a new one.
+    pub(super) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, UpstreamError> {
+        if let Some(connection) = self.usable() {
+            return Ok(connection);
+        }
+        let attempt = self.attempt().get_or_insert_with(|| self.connect()).clone();
+        attempt.await?;
+        self.usable().ok_or(UpstreamError::Gone)
+    }
+
+    /// Like [`Self::connection`], by `deadline`.
+    pub(super) async fn connection_by(
+        self: &Arc<Self>,
+        deadline: Instant,
+    ) -> Result<Arc<Connection>, UpstreamError> {
+        timeout_at(deadline, self.connection())
+            .await
+            .unwrap_or(Err(UpstreamError::Timeout))
+    }
+
+    fn usable(&self) -> Option<Arc<Connection>> {
+        self.current
+            .load_full()
+            .filter(|connection| connection.is_usable())
+    }
+
+    /// The attempt that is under way.
+    fn attempt(&self) -> MutexGuard<'_, Option<Attempt>> {
+        self.attempt.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Connects in a task of its own: a start that takes longer than one call has time serves the next.
+    fn connect(self: &Arc<Self>) -> Attempt {
+        let link = Arc::clone(self);
+        let connecting = self.tasks.spawn(async move {
+            let outcome = link.replace().await;
+            // From here on another attempt can be made, so nobody gets an outcome of long ago.
+            link.attempt().take();
+            match &outcome {
+                Ok(()) => link.events.up(),
+                Err(error) if !link.stop.is_cancelled() => link.events.down(&error.to_string()),
+                Err(_) => {}
+            }
+            outcome
+        });
+        connecting
+            .map(|outcome| outcome.unwrap_or(Err(UpstreamError::Gone)))
+            .boxed()
+            .shared()
+    }
+
+    /// Puts a new connection in the place of the one that there was.
+    async fn replace(&self) -> Result<(), UpstreamError> {
+        let connection = match &self.connector {
+            Connector::Stdio(launcher) => launcher.connect().map_ok(Connection::Stdio).boxed(),
+            Connector::Http(dialer) => dialer.connect().map_ok(Connection::Http).boxed(),
+        };
+        let connection = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => return Err(UpstreamError::Gone),
+            connection = timeout(CONNECT_LIMIT, connection) => connection,
+        };
+        let connection = connection
+            .unwrap_or(Err(UpstreamError::Timeout))
+            .map_err(UpstreamError::before_any_request)?;
+        let earlier = self.current.swap(Some(Arc::new(connection)));
+        if self.stop.is_cancelled() {
+            self.current.store(None);
+        }
+        if earlier.is_some() {
+            // What changed in between went unseen.
+            self.events.missed();
+        }
+        Ok(())
+    }
+
+    /// Lets go of the connection, without waiting for its end.
+    pub(super) fn let_go(&self) {
+        self.stop.cancel();
+        self.current.store(None);
+    }
+
+    /// Lets go of the connection and waits until the server was told or has ended.
+    pub(super) async fn close(&self) {
+        self.let_go();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+impl Connection {
+    fn is_usable(&self) -> bool {
+        match self {
+            Self::Stdio(connection) => connection.is_usable(),
+            Self::Http(connection) => connection.is_usable(),
+        }
+    }
+
+    pub(super) fn era(&self) -> Era {
+        match self {
+            Self::Stdio(connection) => connection.era(),
+            Self::Http(connection) => connection.era(),
+        }
+    }
+
+    /// The tools that the server was found to offer over it.
+    pub(super) fn listing(&self) -> &ConnectionTools {
+        match self {
+            Self::Stdio(connection) => &connection.listing,
+            Self::Http(connection) => &connection.listing,
+        }
+    }
+
+    /// Whether it ends when another server takes over: it is a process, or a session.
+    fn has_session(&self) -> bool {
+        match self {
+            Self::Stdio(_) => true,
+            Self::Http(connection) => connection.has_session(),
+        }
+    }
+
+    /// Whether tools can be called as tasks that are followed here.
+    pub(super) fn has_tasks(&self) -> bool {
+        match self {
+            Self::Stdio(connection) => connection.has_tasks(),
+            Self::Http(connection) => connection.tasks,
+        }
+    }
+
+    /// What the server says of its skills, if it has any.
+    pub(super) fn skills(&self) -> Option<Skills> {
+        match self {
+            Self::Stdio(connection) => connection.skills(),
+            Self::Http(connection) => connection.skills,
+        }
+    }
+
+    /// Asks for what nobody waits for the answer to.
+    pub(super) fn request_later(&self, request: &Request<'_>) {
+        match self {
+            Self::Stdio(connection) => connection.request_later(request),
+            Self::Http(connection) => connection.request_later(request),
+        }
+    }
+
+    /// Says something that has no answer.
+    pub(super) async fn say(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
+        match self {
+            Self::Stdio(connection) => connection.say(message).await,
+            Self::Http(connection) => connection.say(message).await,
+        }
+    }
+
+    /// The same, without waiting for it.
+    pub(super) fn say_later(&self, message: Vec<u8>) {
+        match self {
+            Self::Stdio(connection) => connection.say_later(message),
+            Self::Http(connection) => connection.say_later(message),
+        }
+    }
+
+    /// Whether arguments are repeated as headers.
+    pub(super) fn repeats_arguments(&self) -> bool {
+        match self {
+            Self::Stdio(_) => false,
+            Self::Http(connection) => connection.repeats_arguments(),
+        }
+    }
+
+    async fn request(
+        &self,
+        request: &Request<'_>,
+        listener: Option<Listener<'_>>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        if let Some(level) = request.log_level() {
+            let logging = match self {
+                Self::Stdio(connection) => &connection.logging,
+                Self::Http(connection) => &connection.logging,
+            };
+            let setting = |request| async move { self.request_plainly(&request, None).await };
+            logging.make_at_least(level, setting).await;
+        }
+        let mut listener = listener;
+        let answer = self.request_plainly(request, lend(&mut listener)).await?;
+        if request.is_task {
+            return task::follow(self, answer, listener).await;
+        }
+        Ok(answer)
+    }
+
+    /// One request and its answer, whatever that begins.
+    pub(super) async fn request_plainly(
+        &self,
+        request: &Request<'_>,
+        listener: Option<Listener<'_>>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        match self {
+            Self::Stdio(connection) => connection.request(request, listener).await,
+            Self::Http(connection) => connection.request(request, listener).await,
+        }
+    }
+}

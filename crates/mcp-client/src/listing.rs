@@ -1,0 +1,158 @@
+//! The tools that a server was found to offer over one connection. A pinned tool is called only over a connection whose
+//! list has been compared with its pin.
+//!
+//! ```text
+//!   pinned call ─▶ is there a list of this connection that holds? ─ no ─▶ tools/list, one for all waiting calls
+//!                    └ yes ─▶ is the tool as it was approved?     ─ no ─▶ ToolChanged: nothing is sent
+//! ```
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::Instant;
+
+use super::definition::ToolDefinition;
+use super::http::headers::ParamHeader;
+use crate::fingerprint::ToolFingerprint;
+
+/// How long the list of a server without sessions holds: nothing shows when a new version of such a server takes over,
+/// unless its name or version changes.
+const SESSIONLESS_LIST_HOLDS: Duration = Duration::from_secs(5);
+
+/// How one tool is called, and what it is.
+#[derive(Debug)]
+pub(super) struct ListedTool {
+    /// The arguments that are repeated as headers.
+    pub(super) headers: Vec<ParamHeader>,
+    /// It runs as a task only.
+    pub(super) is_task: bool,
+    /// None where the definition cannot be pinned.
+    fingerprint: Option<ToolFingerprint>,
+}
+
+/// The answer to one `tools/list`.
+#[derive(Debug)]
+pub(super) struct ListedTools {
+    tools: HashMap<String, ListedTool>,
+    asked: ListRequest,
+    /// `serverInfo` of the answer (2026-07-28), byte for byte.
+    server: Option<Box<str>>,
+}
+
+/// When a list was asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ListRequest {
+    /// The announced changes of the server's tools by then.
+    pub(super) revision: u64,
+    pub(super) at: Instant,
+}
+
+/// The newest list of one connection.
+#[derive(Debug, Default)]
+pub(super) struct ConnectionTools {
+    current: ArcSwapOption<ListedTools>,
+    asking: Mutex<()>,
+}
+
+impl ListedTools {
+    pub(super) fn new(
+        tools: &[ToolDefinition],
+        asked: ListRequest,
+        server: Option<Box<str>>,
+    ) -> Self {
+        let listed = |tool: &ToolDefinition| ListedTool {
+            headers: tool.headers.clone(),
+            is_task: tool.is_task,
+            fingerprint: tool.fingerprint(),
+        };
+        let tools = tools.iter();
+        Self {
+            tools: tools
+                .map(|tool| (tool.name.to_string(), listed(tool)))
+                .collect(),
+            asked,
+            server,
+        }
+    }
+
+    pub(super) fn tool(&self, name: &str) -> Option<&ListedTool> {
+        self.tools.get(name)
+    }
+
+    /// Whether the tool `name` is the one that `pin` is of.
+    pub(super) fn admits(&self, name: &str, pin: &ToolFingerprint) -> bool {
+        let offered = self.tool(name).and_then(|tool| tool.fingerprint.as_ref());
+        offered.is_some_and(|offered| pin.admits(offered))
+    }
+
+    /// Whether calls may still go by it. `revision` counts the changes that the server has announced by now.
+    pub(super) fn holds(&self, revision: u64, has_session: bool) -> bool {
+        let is_of_session = has_session || self.asked.at.elapsed() < SESSIONLESS_LIST_HOLDS;
+        self.asked.revision == revision && is_of_session
+    }
+
+    /// Whether `result` says that it is of another server, or of another version of this one.
+    pub(super) fn is_of_another_server(&self, result: &RawValue) -> bool {
+        let answered = server_of(result);
+        self.server.is_some() && answered.is_some() && self.server != answered
+    }
+}
+
+impl ConnectionTools {
+    pub(super) fn current(&self) -> Option<Arc<ListedTools>> {
+        self.current.load_full()
+    }
+
+    pub(super) fn store(&self, listed: ListedTools) {
+        self.current.store(Some(Arc::new(listed)));
+    }
+
+    pub(super) fn forget(&self) {
+        self.current.store(None);
+    }
+
+    /// The right to ask for the list: one request serves all that wait for it.
+    pub(super) async fn asking(&self) -> MutexGuard<'_, ()> {
+        self.asking.lock().await
+    }
+}
+
+/// What the result of a server of 2026-07-28 says of the server.
+pub(super) fn server_of(result: &RawValue) -> Option<Box<str>> {
+    #[derive(Deserialize)]
+    struct Answer<'a> {
+        #[serde(borrow, rename = "_meta")]
+        meta: Meta<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Meta<'a> {
+        #[serde(borrow, rename = "io.modelcontextprotocol/serverInfo")]
+        server: &'a RawValue,
+    }
+    let answer: Answer<'_> = serde_json::from_str(result.get()).ok()?;
+    Some(answer.meta.server.get().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_holds_for_a_session_and_else_for_five_seconds_and_until_a_change_is_announced()
+    {
+        let asked = ListRequest {
+            revision: 1,
+            at: Instant::now(),
+        };
+        let listed = ListedTools::new(&[], asked, None);
+        assert!(listed.holds(1, true) && listed.holds(1, false));
+        assert!(!listed.holds(2, true));
+        tokio::time::advance(SESSIONLESS_LIST_HOLDS).await;
+        assert!(listed.holds(1, true) && !listed.holds(1, false));
+    }
+}

@@ -1,0 +1,434 @@
+//! JSON-RPC messages around raw parts: what a request carries and what a result holds is never parsed here,
+//! so no digit, no order of members and no unknown member is lost.
+
+use std::borrow::Cow;
+
+use http::{HeaderName, HeaderValue};
+use serde::ser::{SerializeMap, Serializer};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use wardgate_mcp::error_code::{INTERNAL_ERROR, METHOD_NOT_FOUND};
+use wardgate_telemetry::trace_context::TraceContext;
+
+use super::era::{Era, MODERN};
+use super::error::{RpcError, UpstreamError};
+use super::others::Others;
+use super::participation::{LogLevel, Participation};
+use super::task;
+use crate::fingerprint::ToolFingerprint;
+
+/// The longest message taken from a server, in bytes.
+pub(super) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+
+/// The deepest nesting taken from a server. Whatever reads below the members of a message has a limit of its own, or none
+/// to fear.
+const MAX_DEPTH: usize = 10_000;
+
+/// A request before it has an id. `members` are those of `params`, `_meta` apart.
+#[derive(Debug)]
+pub(super) struct Request<'a> {
+    pub(super) method: &'static str,
+    pub(super) members: Vec<(&'static str, Part<'a>)>,
+    /// Arguments that 2026-07-28 repeats as headers over HTTP.
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+    /// The approved definition of the tool that it calls; none: whatever has the name is called.
+    pub(super) pin: Option<&'a ToolFingerprint>,
+    /// What its client can take part in; none: in nothing.
+    pub(super) participation: Option<&'a Participation>,
+    /// It begins a task, which is to be followed to its end.
+    pub(super) is_task: bool,
+    /// What it asks for may become a task, where its client takes one.
+    pub(super) offers_tasks: bool,
+}
+
+/// The value of one member.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Part<'a> {
+    Text(&'a str),
+    Raw(&'a RawValue),
+    Json(Value),
+}
+
+#[derive(Serialize)]
+struct Outgoing<'a> {
+    jsonrpc: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<u64>,
+    method: &'a str,
+    #[serde(skip_serializing_if = "Params::is_empty")]
+    params: Params<'a>,
+}
+
+struct Params<'a> {
+    members: &'a [(&'static str, Part<'a>)],
+    meta: Meta<'a>,
+}
+
+#[derive(Default, Serialize)]
+struct Meta<'a> {
+    #[serde(rename = "progressToken", skip_serializing_if = "Option::is_none")]
+    progress_token: Option<u64>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    modern: Option<ModernMeta<'a>>,
+    /// The client's own.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    others: Option<&'a Others>,
+    /// Where calls are traced. A program has no headers to find it in.
+    #[serde(flatten)]
+    trace: TraceContext,
+}
+
+/// What every request of 2026-07-28 says of its sender.
+#[derive(Serialize)]
+struct ModernMeta<'a> {
+    #[serde(rename = "io.modelcontextprotocol/protocolVersion")]
+    version: &'static str,
+    #[serde(rename = "io.modelcontextprotocol/clientInfo")]
+    client: Value,
+    #[serde(rename = "io.modelcontextprotocol/clientCapabilities")]
+    capabilities: Part<'a>,
+    #[serde(
+        rename = "io.modelcontextprotocol/logLevel",
+        skip_serializing_if = "Option::is_none"
+    )]
+    log_level: Option<&'static str>,
+}
+
+impl Params<'_> {
+    fn is_empty(&self) -> bool {
+        self.members.is_empty() && self.meta.is_empty()
+    }
+}
+
+impl Meta<'_> {
+    fn is_empty(&self) -> bool {
+        self.progress_token.is_none()
+            && self.modern.is_none()
+            && self.others.is_none()
+            && self.trace.is_empty()
+    }
+}
+
+impl Serialize for Params<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, part) in self.members {
+            map.serialize_entry(name, part)?;
+        }
+        if !self.meta.is_empty() {
+            map.serialize_entry("_meta", &self.meta)?;
+        }
+        map.end()
+    }
+}
+
+/// Who we say we are.
+pub(super) fn client_info() -> Value {
+    serde_json::json!({ "name": "wardgate", "version": env!("CARGO_PKG_VERSION") })
+}
+
+impl<'a> Request<'a> {
+    pub(super) fn new(method: &'static str, members: Vec<(&'static str, Part<'a>)>) -> Self {
+        Self {
+            method,
+            members,
+            headers: Vec::new(),
+            pin: None,
+            participation: None,
+            is_task: false,
+            offers_tasks: false,
+        }
+    }
+
+    /// With a client that can take part.
+    pub(super) fn with(self, participation: &'a Participation) -> Self {
+        Self {
+            participation: Some(participation),
+            ..self
+        }
+    }
+
+    /// As one that begins a task, where `is_task` says so.
+    pub(super) fn task_if(mut self, is_task: bool) -> Self {
+        self.is_task = is_task;
+        self.members.extend(is_task.then(task::member));
+        self
+    }
+
+    /// As one that may become a task, or is about one, where `offers_tasks` says so.
+    pub(super) fn offering_tasks(self, offers_tasks: bool) -> Self {
+        Self {
+            offers_tasks,
+            ..self
+        }
+    }
+
+    /// The level from which on its client wants log messages.
+    pub(super) fn log_level(&self) -> Option<LogLevel> {
+        self.participation?.log_level
+    }
+
+    /// What the request is about, for the methods that name something.
+    pub(super) fn subject(&self) -> Option<&'a str> {
+        let member = match self.method {
+            "tools/call" | "prompts/get" => "name",
+            "resources/read" => "uri",
+            "tasks/get" | "tasks/update" | "tasks/cancel" => "taskId",
+            _ => return None,
+        };
+        self.members.iter().find_map(|(name, part)| match part {
+            Part::Text(text) if *name == member => Some(*text),
+            _ => None,
+        })
+    }
+
+    /// Whether a server that says something of its own accord can mean it. Lists are asked for in nobody's name.
+    pub(super) fn is_talked_about(&self) -> bool {
+        let is_of_connection = matches!(self.method, "logging/setLevel" | "subscriptions/listen");
+        !self.opens() && !is_of_connection && !self.method.ends_with("/list")
+    }
+
+    /// Whether it is one of those that open a connection; they are never cancelled.
+    pub(super) fn opens(&self) -> bool {
+        matches!(self.method, "server/discover" | "initialize")
+    }
+
+    /// The request as it is sent; the id is also the token its progress comes back with.
+    pub(super) fn encode(
+        &self,
+        id: u64,
+        era: Era,
+        wants_progress: bool,
+    ) -> Result<Vec<u8>, UpstreamError> {
+        let modern = (era == Era::Modern).then(|| ModernMeta {
+            version: MODERN,
+            client: client_info(),
+            capabilities: match self.participation {
+                Some(client) => Part::Raw(client.capabilities.told(self.offers_tasks)),
+                None => Part::Json(Value::Object(serde_json::Map::new())),
+            },
+            log_level: self
+                .participation
+                .and_then(|client| client.log_level)
+                .map(LogLevel::as_str),
+        });
+        let meta = Meta {
+            progress_token: wants_progress.then_some(id),
+            modern,
+            others: self
+                .participation
+                .map(|client| &client.others)
+                .filter(|others| !others.is_empty()),
+            trace: TraceContext::current(),
+        };
+        encode(Some(id), self.method, &self.members, meta)
+    }
+}
+
+/// A notification of a legacy client, or on stdio.
+pub(super) fn notification(
+    method: &str,
+    members: &[(&'static str, Part<'_>)],
+) -> Result<Vec<u8>, UpstreamError> {
+    encode(None, method, members, Meta::default())
+}
+
+/// Tells the server that nobody waits for the answer to request `id` any more.
+pub(super) fn cancelled(id: u64) -> Result<Vec<u8>, UpstreamError> {
+    let members = [("requestId", Part::Json(id.into()))];
+    notification("notifications/cancelled", &members)
+}
+
+fn encode(
+    id: Option<u64>,
+    method: &str,
+    members: &[(&'static str, Part<'_>)],
+    meta: Meta<'_>,
+) -> Result<Vec<u8>, UpstreamError> {
+    let params = Params { members, meta };
+    let message = Outgoing {
+        jsonrpc: "2.0",
+        id,
+        method,
+        params,
+    };
+    serde_json::to_vec(&message)
+        .map_err(|_| UpstreamError::Unreachable("the request cannot be written as JSON".to_owned()))
+}
+
+/// One message of a server.
+#[derive(Debug)]
+pub(super) enum Incoming<'a> {
+    /// The answer to the request of that id, if the id is one of ours by its form.
+    Answer {
+        id: Option<u64>,
+        outcome: Result<&'a RawValue, UpstreamError>,
+    },
+    Request {
+        id: &'a RawValue,
+        method: Cow<'a, str>,
+        params: Option<&'a RawValue>,
+    },
+    Notification {
+        method: Cow<'a, str>,
+        params: Option<&'a RawValue>,
+    },
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+/// The messages in `text`: one, or those of a batch (2025-03-26 allows them). The error says what is wrong
+/// without a word of the text.
+pub(super) fn read(text: &[u8]) -> Result<Vec<Incoming<'_>>, &'static str> {
+    let text = std::str::from_utf8(text).map_err(|_| "it is not UTF-8")?;
+    if depth(text) > MAX_DEPTH {
+        return Err("it is nested too deeply");
+    }
+    match text.trim_ascii_start().as_bytes().first() {
+        Some(b'{') => Ok(vec![read_one(text)?]),
+        Some(b'[') => serde_json::from_str::<Vec<&RawValue>>(text)
+            .map_err(|_| "it is not JSON")?
+            .into_iter()
+            .map(|message| read_one(message.get()))
+            .collect(),
+        _ => Err("it is not a JSON object"),
+    }
+}
+
+fn read_one(text: &str) -> Result<Incoming<'_>, &'static str> {
+    if !text.trim_ascii_start().starts_with('{') {
+        return Err("it is not a JSON object");
+    }
+    let envelope: Envelope<'_> =
+        serde_json::from_str(text).map_err(|_| "it is not a JSON-RPC message")?;
+    if let Some(method) = envelope.method {
+        return Ok(match envelope.id {
+            Some(id) => Incoming::Request {
+                id,
+                method,
+                params: envelope.params,
+            },
+            None => Incoming::Notification {
+                method,
+                params: envelope.params,
+            },
+        });
+    }
+    let outcome = match (envelope.result, envelope.error) {
+        (Some(result), None) => Ok(result),
+        (None, Some(error)) => Err(serde_json::from_str::<RpcError>(error.get()).map_or(
+            UpstreamError::BadResult("its error is not a JSON-RPC error"),
+            UpstreamError::Rpc,
+        )),
+        _ => Err(UpstreamError::BadResult(
+            "it must have either a result or an error",
+        )),
+    };
+    let id = envelope.id.and_then(|id| id.get().parse().ok());
+    Ok(Incoming::Answer { id, outcome })
+}
+
+/// How deep the brackets of `text` nest.
+fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut in_string, mut escaped) = (false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// What the client answered to a request of a server's.
+pub(super) fn answered(id: &RawValue, result: &RawValue) -> Result<Vec<u8>, UpstreamError> {
+    own_message(&Answer {
+        jsonrpc: "2.0",
+        id,
+        result: Some(Part::Raw(result)),
+        error: None,
+    })
+}
+
+/// The answer to a request of a server's that nobody can answer.
+pub(super) fn unavailable(id: &RawValue) -> Result<Vec<u8>, UpstreamError> {
+    not_asked(id, "the client cannot be asked now")
+}
+
+/// The answer to a request of a server's of which it is not clear whose client it is for.
+pub(super) fn unclear(id: &RawValue) -> Result<Vec<u8>, UpstreamError> {
+    not_asked(
+        id,
+        "several requests are open: ask on the stream of the one that this is about",
+    )
+}
+
+fn not_asked(id: &RawValue, why: &str) -> Result<Vec<u8>, UpstreamError> {
+    own_message(&Answer {
+        jsonrpc: "2.0",
+        id,
+        result: None,
+        error: Some(serde_json::json!({ "code": INTERNAL_ERROR, "message": why })),
+    })
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    jsonrpc: &'static str,
+    id: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Part<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Value>,
+}
+
+fn own_message(answer: &Answer<'_>) -> Result<Vec<u8>, UpstreamError> {
+    serde_json::to_vec(answer).map_err(|_| UpstreamError::BadResult("its request has a bad id"))
+}
+
+/// The answer to a request of a server's: a ping is answered, and nothing else was offered to it.
+pub fn answer(id: &RawValue, method: &str) -> Result<Vec<u8>, UpstreamError> {
+    let is_ping = method == "ping";
+    own_message(&Answer {
+        jsonrpc: "2.0",
+        id,
+        result: is_ping.then(|| Part::Json(serde_json::json!({}))),
+        error: (!is_ping).then(|| {
+            serde_json::json!({ "code": METHOD_NOT_FOUND, "message": "this client does not offer the method" })
+        }),
+    })
+}
+
+/// `message` on one line: a line break of JSON outside a string is only white space, and inside one it
+/// cannot be.
+pub(super) fn one_line(mut message: Vec<u8>) -> Vec<u8> {
+    for byte in &mut message {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    message.push(b'\n');
+    message
+}

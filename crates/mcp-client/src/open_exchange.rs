@@ -1,0 +1,280 @@
+//! A request to a legacy server that may ask its client something on the way.
+//!
+//! ```text
+//!   driver (a task): connection ─▶ request ─▶ said, asked, … ended ─▶ steps ─▶ a leg takes them, and brings answers
+//!                                                                        └ between two legs nobody does
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::error::UpstreamError;
+use super::leg::{self, Leg, Responses, Then, Wanted};
+use super::link::{Connection, Link};
+use super::message;
+use super::news::{Listener, News, Question};
+use super::participation::{Participation, Profile};
+
+/// What is said and asked that waits to be taken up.
+const STEPS: usize = 32;
+
+/// As many places among them are kept for questions and the answer.
+const KEPT_FOR_QUESTIONS: usize = 16;
+
+/// Questions of one exchange that are open at the same time.
+pub(super) const MAX_QUESTIONS: usize = 8;
+
+/// Ids of elicitations of one exchange that are known.
+const MAX_ELICITATIONS: usize = 64;
+
+/// A request to a legacy server that stays open while its client is asked. Dropped, it is cancelled at the server.
+pub struct OpenExchange {
+    steps: mpsc::Receiver<Step>,
+    /// What the client is asked and has not answered, by the keys it knows.
+    asked: BTreeMap<u64, Asked>,
+    questions: u64,
+    client: Arc<Participation>,
+    link: Arc<Link>,
+    _driver: AbortOnDropHandle<()>,
+}
+
+struct Asked {
+    question: Question,
+    /// Where it came from, and where its answer goes.
+    connection: Arc<Connection>,
+}
+
+enum Step {
+    Said(News),
+    Asked(Asked),
+    Ended(Result<Box<RawValue>, UpstreamError>),
+}
+
+impl OpenExchange {
+    /// Makes the request over `link`.
+    pub(super) fn begin(
+        link: Arc<Link>,
+        wanted: Wanted,
+        is_task: bool,
+        client: Arc<Participation>,
+    ) -> Self {
+        let (sender, steps) = mpsc::channel(STEPS);
+        let driver = {
+            let (client, link) = (Arc::clone(&client), Arc::clone(&link));
+            let elicitations = Mutex::default();
+            async move {
+                let request = wanted.request().with(&client).task_if(is_task);
+                let profile = client.capabilities.profile;
+                let outcome = link
+                    .converse(&request, |news, connection| {
+                        is_own(&news, &elicitations) && take(news, connection, profile, &sender)
+                    })
+                    .await;
+                // Whoever left does not mind.
+                let _ = sender.send(Step::Ended(outcome)).await;
+            }
+        };
+        Self {
+            steps,
+            asked: BTreeMap::new(),
+            questions: 0,
+            client,
+            link,
+            _driver: AbortOnDropHandle::new(tokio::spawn(driver)),
+        }
+    }
+
+    /// Goes on, with the answers that there are, up to the result or to what the client is asked next.
+    pub(super) async fn leg(
+        mut self,
+        responses: Option<&Responses>,
+        deadline: Instant,
+        listener: Listener<'_>,
+    ) -> Result<Leg, UpstreamError> {
+        let link = Arc::clone(&self.link);
+        let going = async {
+            let _turn = link.turn().await?;
+            if let Some(responses) = responses {
+                // What has ended meanwhile takes no answers any more.
+                if let Some(outcome) = self.catch_up(listener) {
+                    return outcome;
+                }
+                self.answer(responses).await?;
+            }
+            loop {
+                let step = if self.asked.is_empty() {
+                    self.steps.recv().await
+                } else {
+                    // What is asked at once is answered at once.
+                    match self.steps.try_recv() {
+                        Ok(step) => Some(step),
+                        Err(_) => return Ok(None),
+                    }
+                };
+                let step = step.ok_or_else(|| UpstreamError::Broken("it was given up".to_owned()));
+                if let Some(outcome) = self.take(step?, listener) {
+                    return outcome;
+                }
+            }
+        };
+        let ended = timeout_at(deadline, going).await;
+        match ended.unwrap_or(Err(UpstreamError::Timeout)) {
+            Ok(None) => Ok(Leg::Waits {
+                requests: self.requests(),
+                then: Then::Open(self),
+            }),
+            Ok(Some(result)) => {
+                self.asked.clear();
+                leg::end(Ok(result), &self.client, false)
+            }
+            Err(error) => {
+                let client = Arc::clone(&self.client);
+                leg::end(Err(error), &client, false)
+            }
+        }
+    }
+
+    /// Refuses what the client is asked, so that the server goes on without.
+    pub async fn refuse(&mut self) {
+        for Asked {
+            question,
+            connection,
+        } in std::mem::take(&mut self.asked).into_values()
+        {
+            if let Ok(refusal) = message::unavailable(&question.id) {
+                // Whether the server takes it is the server's affair.
+                let _ = connection.say(refusal).await;
+            }
+        }
+    }
+
+    /// Takes what has come since the last leg.
+    fn catch_up(
+        &mut self,
+        listener: Listener<'_>,
+    ) -> Option<Result<Option<Box<RawValue>>, UpstreamError>> {
+        loop {
+            match self.steps.try_recv() {
+                Ok(step) => {
+                    if let Some(outcome) = self.take(step, listener) {
+                        return Some(outcome);
+                    }
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Gives the outcome, once it is there.
+    fn take(
+        &mut self,
+        step: Step,
+        listener: Listener<'_>,
+    ) -> Option<Result<Option<Box<RawValue>>, UpstreamError>> {
+        match step {
+            Step::Said(news) => {
+                listener(news);
+                None
+            }
+            Step::Asked(asked) => {
+                self.questions += 1;
+                self.asked.insert(self.questions, asked);
+                None
+            }
+            Step::Ended(outcome) => Some(outcome.map(Some)),
+        }
+    }
+
+    /// Tells the server what the client answered. What it did not answer stays asked.
+    async fn answer(&mut self, responses: &Responses) -> Result<(), UpstreamError> {
+        for (key, answer) in &responses.by_key {
+            let number = key.parse().ok();
+            let asked = number.and_then(|number: u64| self.asked.remove(&number));
+            if let Some(Asked {
+                question,
+                connection,
+            }) = asked
+            {
+                let answered = connection.say(message::answered(&question.id, answer)?);
+                answered.await.map_err(|error| {
+                    UpstreamError::Broken(format!("it did not take an answer: {error}"))
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn requests(&self) -> String {
+        leg::by_number(self.asked.iter().map(|(number, asked)| {
+            let Question { method, params, .. } = &asked.question;
+            (*number, leg::written(method, params.as_deref()))
+        }))
+    }
+}
+
+/// Whether it is about this exchange, as `elicitations`, the ids of those that it made, tell. A server says to all of a
+/// connection that one is over.
+fn is_own(news: &News, elicitations: &Mutex<BTreeSet<String>>) -> bool {
+    let mut elicitations = elicitations.lock().unwrap_or_else(PoisonError::into_inner);
+    match news {
+        News::Question(question) => {
+            // Of a server that asks without end those are known that it began with.
+            let has_room = elicitations.len() < MAX_ELICITATIONS;
+            elicitations.extend(question.elicitation().filter(|_| has_room));
+            true
+        }
+        News::Completed(id) => elicitations.remove(id),
+        News::Progress(_) | News::Log(_) => true,
+    }
+}
+
+/// Whether what the server says or asks has a place.
+fn take(
+    news: News,
+    connection: &Arc<Connection>,
+    profile: Profile,
+    steps: &mpsc::Sender<Step>,
+) -> bool {
+    let free = steps.capacity();
+    match news {
+        News::Question(question) => {
+            let is_covered = profile.covers(&question.method, question.params.as_deref());
+            let asked = Asked {
+                question,
+                connection: Arc::clone(connection),
+            };
+            is_covered
+                && free > STEPS - KEPT_FOR_QUESTIONS - MAX_QUESTIONS
+                && steps.try_send(Step::Asked(asked)).is_ok()
+        }
+        said => free > KEPT_FOR_QUESTIONS && steps.try_send(Step::Said(said)).is_ok(),
+    }
+}
+
+impl Drop for OpenExchange {
+    /// A server that is cancelled need not know that its question is void; one that ignores that does.
+    fn drop(&mut self) {
+        for Asked {
+            question,
+            connection,
+        } in std::mem::take(&mut self.asked).into_values()
+        {
+            if let Ok(refusal) = message::unavailable(&question.id) {
+                connection.say_later(refusal);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for OpenExchange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenExchange")
+            .field("asked", &self.asked.len())
+            .finish_non_exhaustive()
+    }
+}

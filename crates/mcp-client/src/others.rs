@@ -1,0 +1,88 @@
+//! The members of a client's `_meta` that are between the client and the server alone.
+
+use std::fmt;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::value::RawValue;
+use wardgate_json::Members;
+use wardgate_mcp::meta;
+
+/// Of one hop: whoever sends a request writes its own.
+const OF_THE_HOP: [&str; 9] = [
+    "progressToken",
+    "traceparent",
+    "tracestate",
+    "baggage",
+    meta::PROTOCOL_VERSION,
+    meta::CLIENT_INFO,
+    meta::CLIENT_CAPABILITIES,
+    meta::LOG_LEVEL,
+    meta::RELATED_TASK,
+];
+
+/// What a client says to the gateway.
+const TO_THE_GATEWAY: &str = "dev.wardgate/";
+
+/// Each value byte for byte.
+#[derive(Clone, Default)]
+pub struct Others(Vec<(String, Box<RawValue>)>);
+
+impl Others {
+    /// Those of `meta`, a JSON object, or nothing.
+    pub fn of(meta: &[u8]) -> Option<Self> {
+        if meta.is_empty() {
+            return Some(Self::default());
+        }
+        let members: Members<'_> = serde_json::from_slice(meta).ok()?;
+        let others = members.0.into_iter().filter(|(name, _)| {
+            !OF_THE_HOP.contains(&name.as_str()) && !name.starts_with(TO_THE_GATEWAY)
+        });
+        Some(Self(
+            others
+                .map(|(name, value)| (name, value.to_owned()))
+                .collect(),
+        ))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Serialize for Others {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in &self.0 {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+impl fmt::Debug for Others {
+    /// Without a word of the client's.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Others")
+            .field("members", &self.0.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_of_the_hop_goes_on_byte_for_byte() {
+        let meta = r#"{"progressToken":7,"a.example/x": {"n":1.10},"traceparent":"00-","dev.wardgate/idempotencyKey":"k","io.modelcontextprotocol/new":[1e400],"io.modelcontextprotocol/clientCapabilities":{}}"#;
+        let others = Others::of(meta.as_bytes()).unwrap();
+        assert_eq!(
+            serde_json::to_string(&others).unwrap(),
+            r#"{"a.example/x":{"n":1.10},"io.modelcontextprotocol/new":[1e400]}"#
+        );
+        assert!(Others::of(br#"{"progressToken":7}"#).unwrap().is_empty());
+        assert!(Others::of(b"").unwrap().is_empty());
+        assert!(Others::of(b"7").is_none());
+    }
+}

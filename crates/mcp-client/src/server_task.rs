@@ -1,0 +1,224 @@
+//! Tasks of a server of 2026-07-28, by the extension of that name: what a call became, and how it stands.
+//!
+//! ```text
+//!   tools/call ─▶ `resultType: task` ─▶ begun        tasks/get ─▶ looked at        tasks/update, tasks/cancel ─▶ taken
+//! ```
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use wardgate_json::{Members, is_strict};
+
+use super::error::{RpcError, UpstreamError};
+use super::leg::Responses;
+use super::message::{Part, Request};
+use super::participation::{Participation, object};
+use super::result::check_asked;
+
+/// The longest id that is taken, in bytes.
+const MAX_ID: usize = 1_024;
+
+/// The most that a server says of a task besides how it ended, in bytes.
+const MAX_ABOUT: usize = 64 * 1_024;
+
+/// What is not said of a task itself: its id, which has another name at the gateway, how it ended, and what belongs to
+/// the answer around it.
+const APART: [&str; 7] = [
+    "taskId",
+    "result",
+    "error",
+    "inputRequests",
+    "requestState",
+    "resultType",
+    "_meta",
+];
+
+/// What is wanted of a task.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// `tasks/get`
+    Get,
+    /// `tasks/update`
+    Update(Responses),
+    /// `tasks/cancel`
+    Cancel,
+}
+
+/// A task as its server tells of it.
+#[derive(Debug)]
+pub struct ServerTask {
+    /// The server's own.
+    pub id: String,
+    /// MCP `Task` without its id: one JSON object, each member byte for byte.
+    pub about: String,
+}
+
+/// How a task stands.
+#[derive(Debug)]
+pub enum Standing {
+    /// It goes on.
+    Working,
+    /// It was cancelled.
+    Cancelled,
+    /// MCP `inputRequests`: one JSON object.
+    Asks(String),
+    /// What its call would have given.
+    Completed(Box<RawValue>),
+    /// It failed.
+    Failed(RpcError),
+}
+
+#[derive(Deserialize)]
+struct Said {
+    #[serde(rename = "taskId")]
+    id: String,
+    status: Status,
+    #[serde(default)]
+    result: Option<Box<RawValue>>,
+    #[serde(default)]
+    error: Option<RpcError>,
+    #[serde(default, rename = "inputRequests")]
+    requests: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    Working,
+    InputRequired,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl Step {
+    pub(super) fn request<'a>(&'a self, id: &'a str, client: &'a Participation) -> Request<'a> {
+        let task = vec![("taskId", Part::Text(id))];
+        let request = match self {
+            Self::Get => Request::new("tasks/get", task),
+            Self::Cancel => Request::new("tasks/cancel", task),
+            Self::Update(responses) => {
+                let mut request = Request::new("tasks/update", task);
+                responses.add_to(&mut request, None);
+                request
+            }
+        };
+        request.with(client).offering_tasks(true)
+    }
+}
+
+impl ServerTask {
+    /// The task that `result` says a call became.
+    pub(super) fn begun(result: &RawValue) -> Result<Self, UpstreamError> {
+        let (task, _) = Self::read(result)?;
+        Ok(task)
+    }
+
+    /// The same task, as `result` says that it stands by now.
+    pub(super) fn looked_at(
+        result: &RawValue,
+        id: &str,
+        client: &Participation,
+    ) -> Result<(Self, Standing), UpstreamError> {
+        let (task, said) = Self::read(result)?;
+        if task.id != id {
+            return Err(UpstreamError::BadResult("it tells of another task"));
+        }
+        let standing = match (said.status, said.requests, said.result, said.error) {
+            (Status::Working, ..) => Standing::Working,
+            (Status::Cancelled, ..) => Standing::Cancelled,
+            (Status::InputRequired, Some(requests), ..) => {
+                check_asked(requests.get(), client.capabilities.profile)?;
+                Standing::Asks(requests.get().to_owned())
+            }
+            (Status::Completed, _, Some(result), _) => Standing::Completed(result),
+            (Status::Failed, _, _, Some(error)) => Standing::Failed(error),
+            _ => {
+                return Err(UpstreamError::BadResult(
+                    "its task lacks what its status says",
+                ));
+            }
+        };
+        Ok((task, standing))
+    }
+
+    fn read(result: &RawValue) -> Result<(Self, Said), UpstreamError> {
+        const UNREADABLE: UpstreamError = UpstreamError::BadResult("its task cannot be read");
+        // Members that are there twice are an error to it.
+        let said: Said = serde_json::from_str(result.get()).map_err(|_| UNREADABLE)?;
+        let members: Members<'_> = serde_json::from_str(result.get()).map_err(|_| UNREADABLE)?;
+        let members = members.0.iter();
+        let members = members.filter(|(name, _)| !APART.contains(&name.as_str()));
+        let about = object(members.map(|(name, value)| (name.as_str(), value.get().to_owned())));
+        let fits = (1..=MAX_ID).contains(&said.id.len()) && about.len() <= MAX_ABOUT;
+        if !fits || !is_strict(&about) {
+            return Err(UNREADABLE);
+        }
+        let id = said.id.clone();
+        Ok((Self { id, about }, said))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{ClientCapabilities, Others};
+
+    fn raw(json: &str) -> Box<RawValue> {
+        RawValue::from_string(json.to_owned()).unwrap()
+    }
+
+    fn looked_at(json: &str) -> Result<(ServerTask, Standing), UpstreamError> {
+        let client = Participation {
+            capabilities: ClientCapabilities::read(br#"{"elicitation":{}}"#).unwrap(),
+            log_level: None,
+            others: Others::default(),
+            is_legacy: false,
+        };
+        ServerTask::looked_at(&raw(json), "t", &client)
+    }
+
+    #[test]
+    fn what_a_server_says_of_a_task_stays_byte_for_byte_but_for_its_id_and_its_end() {
+        let said = r#"{"resultType":"task","taskId":"t","status":"working","ttlMs":null, "x": {"n":1.10},"_meta":{},"requestState":"s"}"#;
+        let task = ServerTask::begun(&raw(said)).unwrap();
+        assert_eq!(task.id, "t");
+        let about = r#"{"status":"working","ttlMs":null,"x":{"n":1.10}}"#;
+        assert_eq!(task.about, about);
+    }
+
+    #[test]
+    fn a_task_stands_as_its_status_and_what_belongs_to_that_say() {
+        let of = |rest: &str| looked_at(&format!(r#"{{"taskId":"t","status":{rest}}}"#));
+        let stands = |rest: &str| of(rest).unwrap().1;
+        assert!(matches!(stands(r#""working""#), Standing::Working));
+        assert!(matches!(stands(r#""cancelled""#), Standing::Cancelled));
+        match stands(r#""completed","result":{"a":1.10}"#) {
+            Standing::Completed(result) => assert_eq!(result.get(), r#"{"a":1.10}"#),
+            other => panic!("{other:?}"),
+        }
+        match stands(r#""failed","error":{"code":-32603,"message":"m"}"#) {
+            Standing::Failed(error) => assert_eq!((error.code, &*error.message), (-32603, "m")),
+            other => panic!("{other:?}"),
+        }
+        let form = json!({ "k": { "method": "elicitation/create", "params": {} } });
+        match stands(&format!(r#""input_required","inputRequests":{form}"#)) {
+            Standing::Asks(requests) => assert_eq!(requests, form.to_string()),
+            other => panic!("{other:?}"),
+        }
+        for odd in [
+            r#""completed""#,
+            r#""failed""#,
+            r#""input_required""#,
+            r#""done""#,
+            r#""input_required","inputRequests":{"k":{"method":"roots/list"}}"#,
+            r#""working","status":"failed""#,
+            r#""working","x":{"a":1,"a":2}"#,
+        ] {
+            assert!(of(odd).is_err(), "{odd}");
+        }
+        assert!(looked_at(r#"{"taskId":"u","status":"working"}"#).is_err());
+        assert!(looked_at(r#"{"taskId":"","status":"working"}"#).is_err());
+    }
+}

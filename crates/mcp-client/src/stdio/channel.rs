@@ -1,0 +1,312 @@
+//! Requests over a server's standard input and output: many at a time, each answer to its own.
+//!
+//! ```text
+//!   request ─▶ waiting[id] ─▶ queue ─▶ writer ─▶ stdin
+//!                  ▲                                       reader: stdout ─▶ answer | progress ─▶ waiting[id]
+//!                  └───────────────────────────────────────────────────────┘
+//! ```
+//!
+//! What a server logs or asks here names no request. It is about the one that it works on, where there is only one;
+//! else nobody can tell whose it is, and it goes nowhere.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot};
+use tracing::debug;
+
+use super::lines::{End, Line, Lines};
+use crate::era::Era;
+use crate::error::UpstreamError;
+use crate::events::Events;
+use crate::message::{self, Incoming, Request};
+use crate::news::{self, Listener, News, Question};
+use crate::open_requests::{NEWS_QUEUE, OpenRequests};
+
+/// Messages that wait to be written.
+const QUEUE: usize = 64;
+
+/// A line longer than a message may be is read over up to here; then the program is stopped.
+const MAX_SKIPPED: usize = 16 * message::MAX_MESSAGE_BYTES;
+
+type Answer = Result<Box<RawValue>, UpstreamError>;
+
+/// The way to a running server.
+#[derive(Debug)]
+pub(super) struct Channel {
+    queue: mpsc::Sender<Vec<u8>>,
+    waiting: Waiting,
+    next_id: AtomicU64,
+    events: Arc<Events>,
+    /// The server has been found to be one that we can use.
+    in_use: AtomicBool,
+}
+
+/// Who waits for which answer.
+#[derive(Debug, Default)]
+struct Waiting(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    /// No answer will come any more.
+    ended: bool,
+    requests: HashMap<u64, Waiter>,
+    /// Those of them that the server may talk about.
+    open: OpenRequests,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    answer: oneshot::Sender<Answer>,
+    news: Option<mpsc::Sender<News>>,
+}
+
+impl Waiting {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Channel {
+    /// The channel, and what is to be written to the server.
+    pub(super) fn new(events: Arc<Events>) -> (Self, mpsc::Receiver<Vec<u8>>) {
+        let (queue, to_write) = mpsc::channel(QUEUE);
+        let channel = Self {
+            queue,
+            waiting: Waiting::default(),
+            next_id: AtomicU64::new(1),
+            events,
+            in_use: AtomicBool::new(false),
+        };
+        (channel, to_write)
+    }
+
+    /// Asks, and waits for the answer without a time limit. Dropping the future tells the server.
+    pub(super) async fn request(
+        &self,
+        request: &Request<'_>,
+        era: Era,
+        mut listener: Option<Listener<'_>>,
+    ) -> Answer {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let line = message::one_line(request.encode(id, era, listener.is_some())?);
+        let (answer, mut answered) = oneshot::channel();
+        let (news, mut reported) = mpsc::channel(NEWS_QUEUE);
+        let news = listener.is_some().then_some(news);
+        {
+            let mut table = self.waiting.lock();
+            if table.ended {
+                return Err(UpstreamError::Gone);
+            }
+            if request.is_talked_about() {
+                table.open.begin(id, news.clone());
+            }
+            table.requests.insert(id, Waiter { answer, news });
+        }
+        let _place = Place {
+            channel: self,
+            id,
+            can_be_cancelled: !request.opens(),
+        };
+        if self.queue.send(line).await.is_err() {
+            return Err(UpstreamError::Gone);
+        }
+        loop {
+            tokio::select! {
+                biased;
+                Some(news) = reported.recv() => {
+                    let refusal = news.refusal();
+                    let is_taken = listener.as_mut().is_some_and(|listener| listener(news));
+                    if let Some(refusal) = refusal.filter(|_| !is_taken) {
+                        self.say_if_heard(refusal);
+                    }
+                }
+                answer = &mut answered => {
+                    let given_up = || UpstreamError::Broken("it was given up".to_owned());
+                    return answer.unwrap_or_else(|_| Err(given_up()));
+                }
+            }
+        }
+    }
+
+    /// Says something that has no answer.
+    pub(super) async fn notify(&self, method: &str) -> Result<(), UpstreamError> {
+        self.say(message::notification(method, &[])?).await
+    }
+
+    pub(super) async fn say(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
+        let line = message::one_line(message);
+        self.queue.send(line).await.map_err(|_| UpstreamError::Gone)
+    }
+
+    /// Asks for what nobody waits for the answer to.
+    pub(super) fn request_later(&self, request: &Request<'_>, era: Era) {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        if let Ok(message) = request.encode(id, era, false) {
+            self.say_if_heard(message);
+        }
+    }
+
+    /// A server that says more than it reads goes without.
+    pub(super) fn say_if_heard(&self, message: Vec<u8>) {
+        let _ = self.queue.try_send(message::one_line(message));
+    }
+
+    /// From here on the server's end is news.
+    pub(super) fn take_into_use(&self) {
+        self.in_use.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether requests still find the server.
+    pub(super) fn is_open(&self) -> bool {
+        !self.waiting.lock().ended
+    }
+
+    /// Fails every request that waits and every later one. The server's own end comes with its cause.
+    pub(super) fn end(&self, cause: Option<&str>) {
+        let mut table = self.waiting.lock();
+        if table.ended {
+            return;
+        }
+        table.ended = true;
+        if let Some(cause) = cause
+            && self.in_use.load(Ordering::Relaxed)
+        {
+            self.events.down(cause);
+        }
+        let cause = cause.unwrap_or("we stopped it");
+        for (_, waiter) in table.requests.drain() {
+            let broken = UpstreamError::Broken(cause.to_owned());
+            // Whoever left does not mind.
+            let _ = waiter.answer.send(Err(broken));
+        }
+    }
+
+    /// Reads what the server says until it says no more.
+    pub(super) async fn read<R: tokio::io::AsyncBufRead + Unpin>(&self, output: R) -> End {
+        let mut lines = Lines::new(output, message::MAX_MESSAGE_BYTES, MAX_SKIPPED);
+        loop {
+            match lines.next().await {
+                Ok(Line::Whole(line)) if line.trim_ascii().is_empty() => {}
+                Ok(Line::Whole(line)) => match message::read(line) {
+                    Ok(messages) => messages.into_iter().for_each(|message| self.take(message)),
+                    Err(why) => self.events.ignored(why),
+                },
+                Ok(Line::Cut(start)) => {
+                    self.events.ignored("it is larger than a message may be");
+                    let (waiter, _) = id_at_start(start)
+                        .map(|id| self.answered(id))
+                        .unwrap_or_default();
+                    if let Some(waiter) = waiter {
+                        let _ = waiter.answer.send(Err(UpstreamError::TooLarge));
+                    }
+                }
+                Err(end) => return end,
+            }
+        }
+    }
+
+    fn take(&self, message: Incoming<'_>) {
+        match message {
+            Incoming::Answer {
+                id: Some(id),
+                outcome,
+            } => match self.answered(id) {
+                (Some(waiter), _) => {
+                    let _ = waiter.answer.send(outcome.map(ToOwned::to_owned));
+                }
+                (None, true) => {}
+                // Most likely it crossed with our cancellation.
+                (None, false) if id < self.next_id.load(Ordering::Relaxed) => {
+                    debug!(
+                        upstream = self.events.upstream,
+                        id, "an upstream server answered again or too late"
+                    );
+                }
+                (None, false) => self.events.unsolicited(&Incoming::Answer {
+                    id: Some(id),
+                    outcome,
+                }),
+            },
+            Incoming::Request { id, method, params } => {
+                let answer = match Question::read(id, &method, params) {
+                    Some(question) => self.waiting.lock().open.ask_only(question),
+                    None => message::answer(id, &method).ok(),
+                };
+                if let Some(answer) = answer {
+                    self.say_if_heard(answer);
+                }
+            }
+            Incoming::Notification { method, params } if method == news::COMPLETED => {
+                if let Some(elicitation) = news::read_completed(params) {
+                    self.waiting.lock().open.tell_completed(&elicitation);
+                }
+            }
+            Incoming::Notification { method, params } if method == "notifications/message" => {
+                if let Some(log) = news::read_log(params) {
+                    // What nobody is told is lost.
+                    let _ = self.waiting.lock().open.tell_only(News::Log(log));
+                }
+            }
+            Incoming::Notification { method, params } if method == "notifications/progress" => {
+                if let Some((id, report)) = news::read_progress(params)
+                    && let Some(waiter) = self.waiting.lock().requests.get(&id)
+                    && let Some(news) = &waiter.news
+                {
+                    let _ = news.try_send(News::Progress(report));
+                }
+            }
+            other => self.events.unsolicited(&other),
+        }
+    }
+
+    /// Whoever waits for the answer that is there, and whether anybody knew of the request.
+    fn answered(&self, id: u64) -> (Option<Waiter>, bool) {
+        let mut table = self.waiting.lock();
+        let is_known = table.open.answered(id);
+        (table.requests.remove(&id), is_known)
+    }
+}
+
+/// The id in the first members of a message whose rest was not kept.
+fn id_at_start(start: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Id {
+        id: u64,
+    }
+    let start = &start[..start.len().min(64)];
+    let comma_after_id = start.windows(5).position(|bytes| bytes == br#""id":"#)?;
+    let end = start[comma_after_id..]
+        .iter()
+        .position(|&byte| byte == b',')?;
+    let head = [&start[..comma_after_id + end], b"}"].concat();
+    serde_json::from_slice::<Id>(&head).ok().map(|head| head.id)
+}
+
+/// A request that waits. Dropped before the answer came, it tells the server so.
+struct Place<'a> {
+    channel: &'a Channel,
+    id: u64,
+    can_be_cancelled: bool,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        {
+            let mut table = self.channel.waiting.lock();
+            if table.requests.remove(&self.id).is_none() {
+                return;
+            }
+            table.open.given_up(self.id);
+        }
+        if self.can_be_cancelled
+            && let Ok(message) = message::cancelled(self.id)
+        {
+            // With a full queue the server does not read, and cannot be told.
+            let _ = self.channel.queue.try_send(message::one_line(message));
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! A server as a child process: started with little, watched, and ended for certain.
+//!
+//! ```text
+//!   stop, or its output ends ─▶ close stdin ─ 3 s ─▶ SIGTERM ─ 3 s ─▶ SIGKILL   (the last two to its process group)
+//!   it exits                 ─▶ SIGKILL to what is left of the group
+//! ```
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::io::{AsyncRead, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use tracing::debug;
+
+use super::channel::Channel;
+use super::lines::{End, Line, Lines};
+use crate::error::UpstreamError;
+use crate::events::Events;
+use crate::quota::Quota;
+use crate::settings::Program;
+
+/// How long a server has for each step of its end.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long to wait for the last output, or the exit status, once the other is there.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What is logged of one line of standard error, in bytes.
+const MAX_LOG_LINE: usize = 1024;
+
+/// Lines of standard error that are logged in one second.
+const LOG_LINES_PER_SECOND: u32 = 20;
+
+/// A running server. Dropped, it is ended in the background.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) channel: Arc<Channel>,
+    _stop: DropGuard,
+}
+
+/// The child and all its descendants that did not leave its group. Dropped, they are killed.
+struct Group(Pid);
+
+impl Group {
+    fn signal(&self, signal: Signal) {
+        // The group may be gone already.
+        let _ = killpg(self.0, signal);
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::SIGKILL);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.channel.end(None);
+    }
+}
+
+impl Process {
+    /// Starts the program; `tasks` watch over it until it has ended.
+    pub(super) fn start(
+        program: &Program,
+        events: &Arc<Events>,
+        tasks: &TaskTracker,
+    ) -> Result<Self, UpstreamError> {
+        let unreachable =
+            |error: std::io::Error| UpstreamError::Unreachable(error.kind().to_string());
+        let mut child = command(program)?.spawn().map_err(unreachable)?;
+        let no_pipe = || UpstreamError::Unreachable("its standard streams are missing".to_owned());
+        let group = child.id().and_then(|id| i32::try_from(id).ok());
+        let group = Group(Pid::from_raw(group.ok_or_else(no_pipe)?));
+        let stdin = child.stdin.take().ok_or_else(no_pipe)?;
+        let stdout = child.stdout.take().ok_or_else(no_pipe)?;
+        let stderr = child.stderr.take().ok_or_else(no_pipe)?;
+
+        let (channel, to_write) = Channel::new(Arc::clone(events));
+        let channel = Arc::new(channel);
+        let stop = CancellationToken::new();
+        tasks.spawn(
+            stop.clone()
+                .run_until_cancelled_owned(write(stdin, to_write)),
+        );
+        tasks.spawn(log(stderr, events.upstream.clone()));
+        tasks.spawn(watch(Watched {
+            child,
+            group,
+            output: BufReader::with_capacity(64 * 1024, stdout),
+            channel: Arc::clone(&channel),
+            stop: stop.clone(),
+        }));
+        Ok(Self {
+            channel,
+            _stop: stop.drop_guard(),
+        })
+    }
+}
+
+fn command(program: &Program) -> Result<tokio::process::Command, UpstreamError> {
+    let [name, arguments @ ..] = program.argv.as_slice() else {
+        return Err(UpstreamError::Unreachable(
+            "its command is empty".to_owned(),
+        ));
+    };
+    let mut command = tokio::process::Command::new(name);
+    command
+        .args(arguments)
+        .current_dir(&program.directory)
+        .env_clear()
+        .envs(
+            ["PATH", "HOME"]
+                .into_iter()
+                .filter_map(|name| std::env::var_os(name).map(|value| (name, value))),
+        )
+        .envs(&program.env)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    Ok(command)
+}
+
+/// Writes until there is nothing more to write, then closes.
+async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<Vec<u8>>) {
+    while let Some(line) = lines.recv().await {
+        if stdin.write_all(&line).await.is_err() {
+            return;
+        }
+    }
+}
+
+struct Watched<R> {
+    child: Child,
+    group: Group,
+    output: R,
+    channel: Arc<Channel>,
+    stop: CancellationToken,
+}
+
+/// Reads what the server says, and sees to its end.
+async fn watch<R: tokio::io::AsyncBufRead + Unpin>(watched: Watched<R>) {
+    let Watched {
+        mut child,
+        group,
+        output,
+        channel,
+        stop,
+    } = watched;
+    let mut reading = std::pin::pin!(channel.read(output));
+    let cause = tokio::select! {
+        status = child.wait() => {
+            group.signal(Signal::SIGKILL);
+            // An answer may still be in the pipe.
+            let _ = timeout(LAST_WORDS, &mut reading).await;
+            Some(status.map_or_else(|_| "it ended".to_owned(), |status| format!("it ended with {status}")))
+        }
+        end = &mut reading => match end {
+            End::Endless => Some("it wrote a line without end".to_owned()),
+            End::Closed => match timeout(LAST_WORDS, child.wait()).await {
+                Ok(Ok(status)) => Some(format!("it ended with {status}")),
+                _ => Some("it closed its output".to_owned()),
+            },
+        },
+        () = stop.cancelled() => None,
+    };
+    channel.end(cause.as_deref());
+    stop.cancel();
+    end(&mut child, &group).await;
+}
+
+/// Ends the child, politely at first. Its standard input is closed already.
+async fn end(child: &mut Child, group: &Group) {
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        if timeout(PATIENCE, child.wait()).await.is_ok() {
+            return;
+        }
+        group.signal(signal);
+    }
+    let _ = child.wait().await;
+}
+
+/// Brings what the server writes on standard error to the log. It may hold data, so only for debugging.
+async fn log(stderr: impl AsyncRead + Unpin, upstream: String) {
+    let mut lines = Lines::new(BufReader::new(stderr), MAX_LOG_LINE, usize::MAX);
+    let mut quota = Quota::new(LOG_LINES_PER_SECOND);
+    while let Ok(Line::Whole(line) | Line::Cut(line)) = lines.next().await {
+        let Some(left_out) = quota.take() else {
+            continue;
+        };
+        let line = String::from_utf8_lossy(line);
+        debug!(target: "wardgate::upstream_stderr", upstream, left_out, ?line, "an upstream server wrote to standard error");
+    }
+}

@@ -1,0 +1,414 @@
+//! Which resources of a server somebody wants to hear of, and what is heard of them.
+//!
+//! ```text
+//!   Ear of a caller ─┐                          ┌─▶ the connection asks the server for all of them together
+//!   Ear of a caller ─┼▶ Subscriptions, by URI ──┤
+//!   Ear of a caller ─┘        ◀── accepted, refused, updated
+//! ```
+//!
+//! However many listen to one resource, the server is asked for it once. What is wanted outlives every connection.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+/// Resources of one server that can be listened to at a time.
+pub(super) const MOST: usize = 1_000;
+
+/// The longest URI that is looked up, in bytes.
+const MAX_URI: usize = 4_096;
+
+/// Shared by the ears and the connection in use.
+#[derive(Debug)]
+pub(super) struct Subscriptions {
+    table: Mutex<BTreeMap<String, Entry>>,
+    /// Counts the changes of what is wanted.
+    wanted: watch::Sender<u64>,
+    /// Counts how often the server began to listen to us.
+    begun: watch::Sender<u64>,
+}
+
+/// A resource that somebody listens to, or did until a moment ago.
+#[derive(Debug)]
+struct Entry {
+    inboxes: Vec<Inbox>,
+    standing: Standing,
+    /// It may have changed while nobody was listening.
+    missed: bool,
+}
+
+/// What the server made of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Asked,
+    Accepted,
+    Refused,
+}
+
+/// What was heard and not yet told.
+#[derive(Debug, Default)]
+struct Heard {
+    accepted: BTreeSet<String>,
+    refused: BTreeSet<String>,
+    updated: BTreeSet<String>,
+}
+
+type Inbox = Arc<watch::Sender<Heard>>;
+
+impl Default for Subscriptions {
+    fn default() -> Self {
+        Self {
+            table: Mutex::default(),
+            wanted: watch::Sender::new(0),
+            begun: watch::Sender::new(0),
+        }
+    }
+}
+
+impl Entry {
+    fn stands(&mut self, uri: &str, standing: Standing) {
+        self.standing = standing;
+        for inbox in &self.inboxes {
+            inbox.send_modify(|heard| heard.stands(uri, standing));
+        }
+    }
+
+    fn updated(&self, uri: &str) {
+        for inbox in &self.inboxes {
+            inbox.send_modify(|heard| {
+                heard.updated.insert(uri.to_owned());
+            });
+        }
+    }
+}
+
+impl Heard {
+    fn stands(&mut self, uri: &str, standing: Standing) {
+        let (into, from) = match standing {
+            Standing::Asked => return,
+            Standing::Accepted => (&mut self.accepted, &mut self.refused),
+            Standing::Refused => (&mut self.refused, &mut self.accepted),
+        };
+        from.remove(uri);
+        into.insert(uri.to_owned());
+    }
+}
+
+impl Subscriptions {
+    /// Listens to these resources. Those that are too many, or whose URI is too long, are refused at once.
+    pub(super) fn listen(self: &Arc<Self>, uris: BTreeSet<String>) -> Ear {
+        let inbox = Inbox::default();
+        let mut is_news = false;
+        let mut table = self.table();
+        for uri in &uris {
+            let is_full = table.len() >= MOST && !table.contains_key(uri);
+            if is_full || uri.len() > MAX_URI {
+                inbox.send_modify(|heard| heard.stands(uri, Standing::Refused));
+                continue;
+            }
+            let entry = table.entry(uri.clone()).or_insert_with(|| {
+                is_news = true;
+                Entry {
+                    inboxes: Vec::new(),
+                    standing: Standing::Asked,
+                    missed: false,
+                }
+            });
+            inbox.send_modify(|heard| heard.stands(uri, entry.standing));
+            entry.inboxes.push(Arc::clone(&inbox));
+        }
+        drop(table);
+        if is_news {
+            self.wanted.send_modify(|count| *count += 1);
+        }
+        Ear {
+            subscriptions: Arc::clone(self),
+            heard: inbox.subscribe(),
+            inbox,
+            uris,
+        }
+    }
+
+    /// Changes when other resources are wanted.
+    pub(super) fn wanted(&self) -> watch::Receiver<u64> {
+        self.wanted.subscribe()
+    }
+
+    /// Those that are wanted. Only whoever asks the server for them calls this: what nobody listens to any more is
+    /// forgotten here and nowhere else. So what somebody lets go and the next one takes up again, unnoticed by the
+    /// connection, is still agreed with the server.
+    pub(super) fn uris(&self) -> BTreeSet<String> {
+        let mut table = self.table();
+        table.retain(|_, entry| !entry.inboxes.is_empty());
+        table.keys().cloned().collect()
+    }
+
+    /// Those that somebody listens to now, for whoever asks the server on a further connection.
+    pub(super) fn listened(&self) -> BTreeSet<String> {
+        let table = self.table();
+        let listened = table.iter().filter(|(_, entry)| !entry.inboxes.is_empty());
+        listened.map(|(uri, _)| uri.clone()).collect()
+    }
+
+    /// Changes when the server began to tell us of changes.
+    pub(super) fn begun(&self) -> watch::Receiver<u64> {
+        self.begun.subscribe()
+    }
+
+    /// A new connection knows nothing of what was agreed on the one before it.
+    pub(super) fn reconnected(&self) {
+        for entry in self.table().values_mut() {
+            entry.missed |= entry.standing == Standing::Accepted;
+            entry.standing = Standing::Asked;
+        }
+    }
+
+    /// Nothing is heard for now.
+    pub(super) fn interrupted(&self) {
+        for entry in self.table().values_mut() {
+            entry.missed |= entry.standing == Standing::Accepted;
+        }
+    }
+
+    /// What was agreed is heard of, again or for the first time. What may have changed meanwhile counts as changed.
+    pub(super) fn opened(&self) {
+        for (uri, entry) in self.table().iter_mut() {
+            if entry.standing == Standing::Accepted && std::mem::take(&mut entry.missed) {
+                entry.updated(uri);
+            }
+        }
+        self.begun.send_modify(|count| *count += 1);
+    }
+
+    /// The server tells of these resources from now on.
+    pub(super) fn accepted<'u>(&self, uris: impl IntoIterator<Item = &'u str>) {
+        let mut table = self.table();
+        for uri in uris {
+            if let Some(entry) = table.get_mut(uri) {
+                entry.stands(uri, Standing::Accepted);
+                if std::mem::take(&mut entry.missed) {
+                    entry.updated(uri);
+                }
+            }
+        }
+    }
+
+    /// The server does not tell of these resources, unless it has said so already.
+    pub(super) fn refused<'u>(&self, uris: impl IntoIterator<Item = &'u String>) {
+        let mut table = self.table();
+        for uri in uris {
+            let entry = table.get_mut(uri);
+            if let Some(entry) = entry.filter(|entry| entry.standing == Standing::Asked) {
+                entry.stands(uri, Standing::Refused);
+            }
+        }
+    }
+
+    /// The resource at `uri` changed, which may be part of one that is listened to.
+    pub(super) fn updated(&self, uri: &str) {
+        if uri.len() > MAX_URI {
+            return;
+        }
+        let table = self.table();
+        let parents = uri.match_indices('/').flat_map(|(at, _)| [at, at + 1]);
+        let ends: BTreeSet<usize> = parents.chain([uri.len()]).collect();
+        for whole in ends.into_iter().map(|end| &uri[..end]) {
+            if let Some(entry) = table.get(whole) {
+                entry.updated(whole);
+            }
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Hears what changes in some resources of a server, until dropped.
+#[derive(Debug)]
+pub struct Ear {
+    subscriptions: Arc<Subscriptions>,
+    uris: BTreeSet<String>,
+    inbox: Inbox,
+    heard: watch::Receiver<Heard>,
+}
+
+impl Ear {
+    /// Waits until the server has taken or refused each resource.
+    pub async fn settled(&mut self) {
+        let asked = self.uris.len();
+        let is_settled = |heard: &Heard| heard.accepted.len() + heard.refused.len() >= asked;
+        // The sender is held here, so waiting cannot fail.
+        let _ = self.heard.wait_for(is_settled).await;
+    }
+
+    /// Lets go of the resources that the server has not taken, and gives those that it has.
+    pub fn keep_accepted(&mut self) -> BTreeSet<String> {
+        let accepted = self.heard.borrow().accepted.clone();
+        let others = self.uris.difference(&accepted).cloned().collect();
+        self.let_go(&others);
+        self.uris.clone_from(&accepted);
+        accepted
+    }
+
+    /// Waits until there is something to tell.
+    pub async fn hears(&mut self) {
+        let _ = self.heard.wait_for(|heard| !heard.updated.is_empty()).await;
+    }
+
+    /// What changed since this was last asked.
+    pub fn take(&self) -> BTreeSet<String> {
+        let mut taken = BTreeSet::new();
+        self.inbox.send_if_modified(|heard| {
+            taken = std::mem::take(&mut heard.updated);
+            false
+        });
+        taken.retain(|uri| self.uris.contains(uri));
+        taken
+    }
+
+    fn let_go(&self, uris: &BTreeSet<String>) {
+        let mut is_news = false;
+        let mut table = self.subscriptions.table();
+        for uri in uris {
+            let Some(entry) = table.get_mut(uri) else {
+                continue;
+            };
+            entry
+                .inboxes
+                .retain(|inbox| !Arc::ptr_eq(inbox, &self.inbox));
+            is_news |= entry.inboxes.is_empty();
+        }
+        drop(table);
+        if is_news {
+            self.subscriptions.wanted.send_modify(|count| *count += 1);
+        }
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        self.let_go(&self.uris);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn uris(of: &[&str]) -> BTreeSet<String> {
+        of.iter().map(|&uri| uri.to_owned()).collect()
+    }
+
+    fn listening(of: &[&str]) -> (Arc<Subscriptions>, Ear) {
+        let subscriptions = Arc::new(Subscriptions::default());
+        let ear = subscriptions.listen(uris(of));
+        (subscriptions, ear)
+    }
+
+    #[test]
+    fn a_resource_is_wanted_as_long_as_anyone_listens_to_it() {
+        let (subscriptions, first) = listening(&["x:a", "x:b"]);
+        let mut wanted = subscriptions.wanted();
+        let second = subscriptions.listen(uris(&["x:b"]));
+        assert!(!wanted.has_changed().unwrap(), "it is wanted already");
+        drop(first);
+        assert!(wanted.has_changed().unwrap());
+        assert_eq!(subscriptions.uris(), uris(&["x:b"]));
+        wanted.mark_unchanged();
+        drop(second);
+        assert!(wanted.has_changed().unwrap());
+        assert_eq!(subscriptions.uris(), uris(&[]));
+    }
+
+    #[test]
+    fn what_is_taken_up_again_before_the_connection_knew_it_was_let_go_is_still_agreed() {
+        let (subscriptions, ear) = listening(&["x:a"]);
+        assert_eq!(subscriptions.uris(), uris(&["x:a"]));
+        subscriptions.accepted(["x:a"]);
+        drop(ear);
+        let mut again = subscriptions.listen(uris(&["x:a"]));
+        // The connection sees what it saw before, and asks for nothing.
+        assert_eq!(subscriptions.uris(), uris(&["x:a"]));
+        again.settled().now_or_never().expect("it was agreed");
+        assert_eq!(again.keep_accepted(), uris(&["x:a"]));
+
+        drop(again);
+        assert_eq!(subscriptions.uris(), uris(&[]));
+        let mut later = subscriptions.listen(uris(&["x:a"]));
+        assert!(later.settled().now_or_never().is_none(), "it is asked anew");
+    }
+
+    #[test]
+    fn what_the_server_does_not_take_is_let_go() {
+        let (subscriptions, mut ear) = listening(&["x:a", "x:b"]);
+        assert!(ear.settled().now_or_never().is_none());
+        subscriptions.accepted(["x:a", "x:foreign"]);
+        subscriptions.refused(&subscriptions.uris());
+        ear.settled().now_or_never().unwrap();
+        assert_eq!(ear.keep_accepted(), uris(&["x:a"]));
+        assert_eq!(subscriptions.uris(), uris(&["x:a"]));
+        let mut later = subscriptions.listen(uris(&["x:a"]));
+        later.settled().now_or_never().expect("it is known already");
+    }
+
+    #[test]
+    fn a_change_is_told_to_whoever_listens_to_it_or_to_what_it_is_part_of() {
+        let (subscriptions, mut ear) = listening(&["x:a", "x://d", "x://e/", "x://d/f"]);
+        let other = subscriptions.listen(uris(&["x:b"]));
+        subscriptions.accepted(["x:a", "x://d", "x://e/", "x://d/f", "x:b"]);
+        ear.keep_accepted();
+        for uri in ["x:a", "x:a", "x:ab", "x://d/f/g", "x://e/h", "x://dd/f"] {
+            subscriptions.updated(uri);
+        }
+        ear.hears().now_or_never().unwrap();
+        assert_eq!(ear.take(), uris(&["x:a", "x://d", "x://d/f", "x://e/"]));
+        assert_eq!(ear.take(), uris(&[]));
+        assert!(ear.hears().now_or_never().is_none());
+        assert_eq!(other.take(), uris(&[]));
+    }
+
+    #[test]
+    fn what_may_have_changed_unheard_counts_as_changed_once_it_is_heard_of_again() {
+        let (subscriptions, ear) = listening(&["x:a"]);
+        subscriptions.opened();
+        subscriptions.accepted(["x:a"]);
+        assert_eq!(ear.take(), uris(&[]), "nothing was missed");
+
+        subscriptions.interrupted();
+        assert_eq!(ear.take(), uris(&[]), "nobody could read what changes yet");
+        subscriptions.opened();
+        assert_eq!(ear.take(), uris(&["x:a"]));
+
+        subscriptions.reconnected();
+        subscriptions.opened();
+        assert_eq!(
+            ear.take(),
+            uris(&[]),
+            "the new connection was not asked yet"
+        );
+        subscriptions.accepted(["x:a"]);
+        assert_eq!(ear.take(), uris(&["x:a"]));
+        subscriptions.accepted(["x:a"]);
+        assert_eq!(ear.take(), uris(&[]), "once");
+    }
+
+    #[test]
+    fn so_many_resources_can_be_listened_to_and_no_endless_uri() {
+        let (subscriptions, mut first) = listening(&["x:a"]);
+        subscriptions.accepted(["x:a"]);
+        let all: BTreeSet<_> = (1..=MOST).map(|n| format!("x:{n:04}")).collect();
+        let mut ear = subscriptions.listen(all);
+        subscriptions.accepted(subscriptions.uris().iter().map(String::as_str));
+        ear.settled().now_or_never().unwrap();
+        assert_eq!(ear.keep_accepted().len(), MOST - 1);
+        drop(ear);
+        first.settled().now_or_never().unwrap();
+        let mut endless = subscriptions.listen([format!("x:{}", "a".repeat(MAX_URI))].into());
+        endless.settled().now_or_never().unwrap();
+        assert_eq!(endless.keep_accepted(), uris(&[]));
+    }
+}

@@ -1,0 +1,15 @@
+//! Servers for tests, also for those of other crates: real ones (rmcp), and scripts that misbehave.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    missing_docs,
+    unreachable_pub,
+    reason = "a test helper fails by panicking"
+)]
+
+pub mod fixture;
+pub mod http;
+pub mod program;
+pub mod script;

@@ -1,0 +1,441 @@
+//! Servers behind a URL.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::time::{Instant, timeout};
+
+use super::scripted::Scripted;
+use super::{at_once, call, raw, read, soon, text, told, tool_call, until, upstream};
+use crate::testing::http::{fixture, serve, settings};
+use crate::testing::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
+use crate::{
+    CallResult, ClientCapabilities, Eras, Health, Leg, News, Others, Participation, Responses,
+    Start, Then, UpstreamError,
+};
+
+#[tokio::test]
+async fn servers_of_both_eras_are_listed_called_read_and_prompted() {
+    for (era, json) in [
+        ("modern", true),
+        ("modern", false),
+        ("legacy", true),
+        ("legacy", false),
+        ("both", false),
+    ] {
+        let (_, url) = fixture(era, json).await;
+        let upstream = upstream(&settings(&url));
+        assert_eq!(upstream.list_tools(soon()).await.unwrap().len(), 6, "{era}");
+        assert_eq!(upstream.instructions().as_deref(), Some("Grow first."));
+        let echoed = call(&upstream, "echo", r#"{"region":"Zürich"}"#)
+            .await
+            .unwrap();
+        assert_eq!(echoed.structured.unwrap().get(), r#"{"region":"Zürich"}"#);
+        assert!(call(&upstream, "fail", "{}").await.unwrap().is_error);
+        let memo = upstream.read_resource("memo://one", soon()).await.unwrap();
+        assert!(memo.get().contains("a memo"), "{}", memo.get());
+        let arguments = raw(r#"{"name":"Ann"}"#);
+        let greeting = upstream
+            .get_prompt("greet", &arguments, soon())
+            .await
+            .unwrap();
+        assert!(greeting.get().contains("Greet"), "{}", greeting.get());
+        let unknown = call(&upstream, "no_such_tool", "{}").await.unwrap_err();
+        assert!(matches!(unknown, UpstreamError::Rpc(_)), "{unknown}");
+        assert_eq!(*upstream.health().borrow(), Health::Up);
+    }
+}
+
+#[tokio::test]
+async fn a_call_before_any_listing_repeats_its_marked_arguments() {
+    let (_, url) = fixture("modern", true).await;
+    let upstream = upstream(&settings(&url));
+    let echoed = call(&upstream, "echo", r#"{"region":" edge "}"#)
+        .await
+        .unwrap();
+    assert_eq!(echoed.structured.unwrap().get(), r#"{"region":" edge "}"#);
+}
+
+#[tokio::test]
+async fn progress_comes_back_to_the_call_that_asked_for_it() {
+    for era in ["modern", "legacy"] {
+        let (_, url) = fixture(era, false).await;
+        let upstream = upstream(&settings(&url));
+        let mut reports = Vec::new();
+        let mut sink = |news: News| told(&mut reports, news);
+        let wanted = tool_call("steps", "{}");
+        let stepping = upstream.call_tool(&wanted, soon(), Some(&mut sink));
+        assert_eq!(
+            text(&read(&stepping.await.unwrap())),
+            "asked for progress: true"
+        );
+        assert_eq!(reports, ["step 1", "step 2", "step 3"], "{era}");
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_call_is_cancelled_at_the_server() {
+    for era in ["modern", "legacy"] {
+        let (fixture, url) = fixture(era, false).await;
+        let upstream = upstream(&settings(&url));
+        let wanted = tool_call("wait", "{}");
+        let waiting = upstream.call_tool(&wanted, soon(), None);
+        tokio::select! {
+            outcome = waiting => panic!("{outcome:?}"),
+            () = until("the call", || fixture.state.waiting.load(Ordering::SeqCst) == 1) => {}
+        }
+        until("its end", || {
+            fixture.state.cancelled.load(Ordering::SeqCst) == 1
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn changed_tools_are_announced() {
+    for era in ["modern", "legacy"] {
+        let (_, url) = fixture(era, false).await;
+        let upstream = upstream(&settings(&url));
+        let mut changes = upstream.tools_changed();
+        let before = upstream.list_tools(soon()).await.unwrap().len();
+        // The listening request may be under way still.
+        let deadline = soon();
+        loop {
+            call(&upstream, "grow", "{}").await.unwrap();
+            if timeout(Duration::from_millis(100), changes.changed())
+                .await
+                .is_ok()
+            {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{era}");
+        }
+        assert!(upstream.list_tools(soon()).await.unwrap().len() > before);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_lost_on_the_way() {
+    let (_, url) = Scripted::new("odd").start().await;
+    let odd = upstream(&settings(&url));
+    let tools = odd.list_tools(soon()).await.unwrap();
+    assert_eq!(tools[0].raw.get(), ODD_TOOL);
+    let result = call(&odd, "odd", "{}").await.unwrap();
+    assert_eq!(result.content.unwrap().get(), ODD_CONTENT);
+    assert_eq!(result.structured.unwrap().get(), ODD_STRUCTURED);
+
+    let (_, url) = Scripted::new("mirror").start().await;
+    let mirror = upstream(&settings(&url));
+    let arguments = "{ \"b\" : 1.10,\n\"a\":[12345678901234567890123] }";
+    let seen = text(&call(&mirror, "odd", arguments).await.unwrap());
+    assert!(
+        seen.contains(&format!("\"arguments\":{arguments}")),
+        "{seen}"
+    );
+}
+
+#[tokio::test]
+async fn a_legacy_session_is_kept_renewed_and_ended() {
+    for forgets_with in [404, 400] {
+        let mut server = Scripted::new("any");
+        server.forgets_with = forgets_with;
+        Box::pin(keep_renew_and_end_a_session(server)).await;
+    }
+}
+
+async fn keep_renew_and_end_a_session(server: Scripted) {
+    let (server, url) = server.start().await;
+    let upstream = upstream(&settings(&url));
+    call(&upstream, "any", "{}").await.unwrap();
+    let headers = server.headers_of("tools/call");
+    assert_eq!(headers["mcp-session-id"], "session-0");
+    assert_eq!(headers["mcp-protocol-version"], "2025-11-25");
+    assert!(headers.get("mcp-method").is_none());
+    assert!(
+        server
+            .headers_of("initialize")
+            .get("mcp-session-id")
+            .is_none()
+    );
+
+    server.forget_session();
+    call(&upstream, "any", "{}").await.unwrap();
+    upstream.close().await;
+    let methods = server.methods();
+    let of = |wanted: &str| methods.iter().filter(|method| *method == wanted).count();
+    assert_eq!(
+        (of("server/discover"), of("initialize"), of("DELETE")),
+        (1, 2, 2),
+        "{methods:?}"
+    );
+    assert_eq!(of("tools/call"), 3, "{methods:?}");
+}
+
+#[tokio::test]
+async fn a_legacy_answer_is_fetched_when_its_stream_breaks_off() {
+    let (server, url) = Scripted::new("any").start().await;
+    let upstream = upstream(&settings(&url));
+    call(&upstream, "any", "{}").await.unwrap();
+    server.breaks_off.store(true, Ordering::SeqCst);
+    call(&upstream, "any", "{}").await.unwrap();
+    assert!(!server.breaks_off.load(Ordering::SeqCst));
+}
+
+#[tokio::test]
+async fn a_call_whose_session_is_forgotten_midway_is_not_made_again() {
+    for forgets_with in [404, 400] {
+        let mut server = Scripted::new("any");
+        server.forgets_with = forgets_with;
+        let (server, url) = server.start().await;
+        let upstream = upstream(&settings(&url));
+        call(&upstream, "first", "{}").await.unwrap();
+        server.breaks_off.store(true, Ordering::SeqCst);
+        server.forgets_midway.store(true, Ordering::SeqCst);
+        let outcome = call(&upstream, "second", "{}").await.unwrap_err();
+        assert!(matches!(outcome, UpstreamError::Broken(_)), "{outcome}");
+        let methods = server.methods();
+        let calls = methods.iter().filter(|method| *method == "tools/call");
+        assert_eq!(calls.count(), 2, "{methods:?}");
+    }
+}
+
+#[tokio::test]
+async fn requests_of_a_legacy_server_are_answered_by_post() {
+    let (server, url) = Scripted::new("asks").start().await;
+    let upstream = upstream(&settings(&url));
+    call(&upstream, "any", "{}").await.unwrap();
+    let seen = server.seen.lock().unwrap();
+    let answers: Vec<_> = seen
+        .iter()
+        .filter(|(_, _, body)| body.get("method").is_none() && body.get("id").is_some())
+        .map(|(_, _, body)| (body["id"].clone(), body["error"]["code"].clone()))
+        .collect();
+    let expected = [
+        ("a", Value::Null),
+        ("b", json!(-32601)),
+        ("c", json!(-32601)),
+        ("d", json!(-32601)),
+    ];
+    assert_eq!(answers, expected.map(|(id, code)| (json!(id), code)));
+}
+
+#[tokio::test]
+async fn answers_to_other_requests_are_ignored() {
+    for (kind, expected) in [
+        ("wrong_id", "right"),
+        ("twice", "first"),
+        ("noisy", "heard"),
+    ] {
+        let (_, url) = Scripted::new(kind).start().await;
+        let upstream = upstream(&settings(&url));
+        let result = call(&upstream, "any", "{}").await.unwrap();
+        assert_eq!(text(&result), expected, "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_or_drips_costs_only_the_time_of_the_call() {
+    let silent = Scripted::new("silent");
+    let mut dripping = Scripted::new("any");
+    dripping.drips = true;
+    for server in [silent, dripping] {
+        let (_, url) = server.start().await;
+        let upstream = upstream(&settings(&url));
+        upstream.list_prompts(soon()).await.unwrap_err();
+        let wanted = tool_call("any", "{}");
+        let outcome = upstream.call_tool(&wanted, at_once(), None).await;
+        assert!(
+            matches!(outcome, Err(UpstreamError::Timeout)),
+            "{outcome:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_answer_too_large_is_refused() {
+    let (_, url) = Scripted::new("large").start().await;
+    let upstream = upstream(&settings(&url));
+    let outcome = call(&upstream, "large", "{}").await.unwrap_err();
+    assert!(matches!(outcome, UpstreamError::TooLarge), "{outcome}");
+}
+
+#[tokio::test]
+async fn a_connection_reset_midway_is_told_as_broken() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        loop {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let mut request = [0; 4096];
+            let read = connection.read(&mut request).await.unwrap();
+            let request = String::from_utf8_lossy(&request[..read]).into_owned();
+            let json = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length:";
+            let answer = if request.contains("server/discover") {
+                let result = json!({ "jsonrpc": "2.0", "id": 1, "result": {
+                    "supportedVersions": ["2026-07-28"], "capabilities": {}, "resultType": "complete",
+                }})
+                .to_string();
+                format!("{json} {}\r\n\r\n{result}", result.len())
+            } else {
+                format!("{json} 1000\r\n\r\n{{\"jsonrpc\":")
+            };
+            connection.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    let upstream = upstream(&settings(&url));
+    let outcome = upstream
+        .read_resource("memo://one", soon())
+        .await
+        .unwrap_err();
+    assert!(matches!(outcome, UpstreamError::Broken(_)), "{outcome}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_unreachable() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    drop(listener);
+    let upstream = upstream(&settings(&url));
+    let outcome = call(&upstream, "any", "{}").await.unwrap_err();
+    assert!(
+        matches!(outcome, UpstreamError::Unreachable(_)),
+        "{outcome}"
+    );
+    assert!(matches!(*upstream.health().borrow(), Health::Down { .. }));
+}
+
+#[tokio::test]
+async fn refused_credentials_and_failures_show_no_era() {
+    for code in [401, 403, 503] {
+        let mut server = Scripted::new("any");
+        server.status = Some(code);
+        let (server, url) = server.start().await;
+        let upstream = upstream(&settings(&url));
+        let outcome = call(&upstream, "any", "{}").await.unwrap_err();
+        match outcome {
+            UpstreamError::Status(seen) => assert_eq!(seen, code),
+            UpstreamError::Unreachable(_) => assert_eq!(code, 503),
+            other => panic!("{other}"),
+        }
+        assert_eq!(server.methods(), ["server/discover"]);
+    }
+}
+
+#[tokio::test]
+async fn a_tool_with_a_misplaced_header_mark_is_left_out() {
+    let (_, url) = Scripted::new("faulty").start().await;
+    let tools = upstream(&settings(&url)).list_tools(soon()).await.unwrap();
+    let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["good", "last"]);
+}
+
+#[tokio::test]
+async fn a_redirect_of_a_call_is_not_followed() {
+    let (elsewhere, target) = Scripted::new("any").start().await;
+    let redirect = Router::new().fallback(move || {
+        let target = target.clone();
+        async move {
+            Response::builder()
+                .status(307)
+                .header("location", target)
+                .body(Body::empty())
+                .unwrap()
+        }
+    });
+    let upstream = upstream(&settings(&serve(redirect).await));
+    call(&upstream, "any", "{}").await.unwrap_err();
+    assert!(elsewhere.methods().is_empty());
+}
+
+#[tokio::test]
+async fn real_servers_of_both_eras_ask_their_client_and_go_on() {
+    for (era, key, state) in [("modern", "who", "as it was"), ("legacy", "1", "")] {
+        let (_, url) = fixture(era, false).await;
+        let upstream = upstream(&settings(&url));
+        let client = Arc::new(Participation {
+            capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
+            log_level: None,
+            others: Others::default(),
+            is_legacy: false,
+        });
+        let wanted = tool_call("ask", "{}");
+        let mut deaf = |_: News| false;
+        let leg = upstream.leg(&wanted, &client, Start::Beginning, soon(), &mut deaf);
+        let Leg::Waits { requests, then } = leg.await.unwrap() else {
+            panic!("it does not ask, {era}");
+        };
+        let asked: Value = serde_json::from_str(&requests).unwrap();
+        assert_eq!(asked[key]["method"], "roots/list", "{era}");
+        let answers = json!({ key: { "roots": [{ "uri": "file:///a" }] } }).to_string();
+        let responses = Responses::read(answers.as_bytes()).unwrap();
+        let start = match then {
+            Then::Retry(state) => Start::Retry { state, responses },
+            Then::Open(exchange) => Start::Open {
+                exchange,
+                responses,
+            },
+            Then::Again => panic!("it forgot"),
+        };
+        let leg = upstream.leg(&wanted, &client, start, soon(), &mut deaf);
+        let Leg::Done(result) = leg.await.unwrap() else {
+            panic!("it asks again, {era}");
+        };
+        let said = text(&CallResult::read(&result).unwrap());
+        assert!(
+            said.starts_with(state) && said.contains("file:///a"),
+            "{said}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_eras_of_a_server_are_those_it_serves_whatever_it_names() {
+    for (era, named, settled) in [
+        ("unnamed", Eras::Unsettled, Eras::Both),
+        ("both", Eras::Both, Eras::Both),
+        ("modern", Eras::Unsettled, Eras::Modern),
+        ("legacy", Eras::Legacy, Eras::Legacy),
+    ] {
+        let (_, url) = fixture(era, false).await;
+        let upstream = upstream(&settings(&url));
+        upstream.list_tools(soon()).await.unwrap();
+        assert_eq!(upstream.shown().borrow().eras, named, "{era}");
+        let takes_legacy = upstream.takes(None).await.unwrap();
+        // What is known of a legacy server was known before: only an open question is asked.
+        assert_eq!(takes_legacy, settled != Eras::Modern, "{era}");
+        assert_eq!(upstream.shown().borrow().eras, settled, "{era}");
+    }
+}
+
+#[tokio::test]
+async fn a_legacy_client_is_asked_over_the_legacy_session_of_a_server_of_both_eras() {
+    for (is_legacy, key) in [(true, "1"), (false, "who")] {
+        let (_, url) = fixture("unnamed", false).await;
+        let upstream = upstream(&settings(&url));
+        let client = Arc::new(Participation {
+            capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
+            log_level: None,
+            others: Others::default(),
+            is_legacy,
+        });
+        let wanted = tool_call("ask", "{}");
+        let mut deaf = |_: News| false;
+        let leg = upstream.leg(&wanted, &client, Start::Beginning, soon(), &mut deaf);
+        let Leg::Waits {
+            requests,
+            then: _then,
+        } = leg.await.unwrap()
+        else {
+            panic!("it asks");
+        };
+        let requests: Value = serde_json::from_str(&requests).unwrap();
+        assert_eq!(requests[key]["method"], "roots/list");
+    }
+}

@@ -1,0 +1,91 @@
+//! The client against real servers (rmcp) and against servers that misbehave.
+
+mod conditional_tools;
+mod http;
+mod lists;
+mod personal;
+mod scripted;
+mod stdio;
+mod subscriptions;
+
+use std::time::Duration;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+use wardgate_domain::Ambient;
+
+use super::{CallResult, News, Transport, Upstream, UpstreamError, Wanted};
+
+fn upstream(transport: &Transport) -> Upstream {
+    Upstream::new("test", transport, &Ambient::system()).unwrap()
+}
+
+/// Long enough for any machine; a test that needs it has failed.
+fn soon() -> Instant {
+    Instant::now() + Duration::from_mins(1)
+}
+
+/// Too short for a server that hangs.
+fn at_once() -> Instant {
+    Instant::now() + Duration::from_millis(300)
+}
+
+fn raw(json: &str) -> Box<RawValue> {
+    RawValue::from_string(json.to_owned()).unwrap()
+}
+
+/// A call of whatever has that name.
+fn tool_call(tool: &str, arguments: &str) -> Wanted {
+    Wanted::Tool {
+        name: tool.to_owned(),
+        arguments: raw(arguments),
+        pin: None,
+        may_be_task: false,
+    }
+}
+
+/// Calls a tool with `arguments`.
+async fn call(
+    upstream: &Upstream,
+    tool: &str,
+    arguments: &str,
+) -> Result<CallResult, UpstreamError> {
+    let wanted = tool_call(tool, arguments);
+    let result = upstream.call_tool(&wanted, soon(), None).await?;
+    CallResult::read(&result)
+}
+
+fn read(result: &RawValue) -> CallResult {
+    CallResult::read(result).unwrap()
+}
+
+/// The text of the first content block.
+fn text(result: &CallResult) -> String {
+    let content: Value = serde_json::from_str(result.content.as_ref().unwrap().get()).unwrap();
+    content[0]["text"].as_str().unwrap().to_owned()
+}
+
+/// Notes the text of a progress message.
+fn told(reports: &mut Vec<String>, news: News) -> bool {
+    match news {
+        News::Progress(report) => reports.push(report.message.unwrap()),
+        other => panic!("{other:?}"),
+    }
+    true
+}
+
+/// Waits until `condition` holds.
+async fn until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = soon();
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what} did not come about");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[test]
+#[ignore = "the program that other tests start"]
+fn program() {
+    crate::testing::program::run();
+}

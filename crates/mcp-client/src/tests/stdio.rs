@@ -1,0 +1,426 @@
+//! Servers on standard streams.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout};
+
+use super::{at_once, call, raw, read, soon, text, told, tool_call, until, upstream};
+use crate::testing::program::{START, deaf_to_sigterm, settings, started_by};
+use crate::testing::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
+use crate::{
+    ClientCapabilities, Health, Leg, News, Others, Participation, Program, Responses, Start, Then,
+    Transport, Upstream, UpstreamError,
+};
+
+/// Alive, and no zombie.
+fn is_running(pid: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap().starts_with(" Z"))
+}
+
+#[tokio::test]
+async fn servers_of_both_eras_are_listed_called_read_and_prompted() {
+    for era in ["modern", "legacy", "both"] {
+        let upstream = upstream(&settings(&format!("rmcp-{era}")));
+        let tools = upstream.list_tools(soon()).await.unwrap();
+        let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        let expected = ["echo", "wait", "steps", "fail", "grow", "cancelled"];
+        assert_eq!(names, expected, "{era}");
+
+        let echoed = call(&upstream, "echo", r#"{"region":"north"}"#)
+            .await
+            .unwrap();
+        assert_eq!(echoed.structured.unwrap().get(), r#"{"region":"north"}"#);
+        assert!(!echoed.is_error);
+        assert!(call(&upstream, "fail", "{}").await.unwrap().is_error);
+
+        assert_eq!(upstream.list_resources(soon()).await.unwrap().len(), 1);
+        let templates = upstream.list_resource_templates(soon()).await.unwrap();
+        assert!(templates[0].get().contains("memo://{name}"));
+        let memo = upstream.read_resource("memo://one", soon()).await.unwrap();
+        assert!(memo.get().contains("a memo"), "{}", memo.get());
+        assert_eq!(upstream.list_prompts(soon()).await.unwrap().len(), 1);
+        let greeting = upstream
+            .get_prompt("greet", &raw(r#"{"name":"Ann"}"#), soon())
+            .await
+            .unwrap();
+        assert!(greeting.get().contains("Greet"), "{}", greeting.get());
+        assert_eq!(*upstream.health().borrow(), Health::Up);
+    }
+}
+
+#[tokio::test]
+async fn progress_comes_back_to_the_call_that_asked_for_it() {
+    for era in ["modern", "legacy"] {
+        let upstream = upstream(&settings(&format!("rmcp-{era}")));
+        let mut reports = Vec::new();
+        let mut sink = |news: News| told(&mut reports, news);
+        let wanted = tool_call("steps", "{}");
+        let with = upstream.call_tool(&wanted, soon(), Some(&mut sink));
+        assert_eq!(
+            text(&read(&with.await.unwrap())),
+            "asked for progress: true"
+        );
+        assert_eq!(reports, ["step 1", "step 2", "step 3"], "{era}");
+        let without = call(&upstream, "steps", "{}").await.unwrap();
+        assert_eq!(text(&without), "asked for progress: false");
+    }
+}
+
+#[tokio::test]
+async fn progress_of_others_is_ignored_and_its_text_bounded() {
+    let upstream = upstream(&settings("progress"));
+    let mut reports = Vec::new();
+    let mut sink = |news: News| told(&mut reports, news);
+    let wanted = tool_call("any", "{}");
+    let result = upstream.call_tool(&wanted, soon(), Some(&mut sink));
+    assert_eq!(text(&read(&result.await.unwrap())), "done");
+    assert_eq!(reports, ["x".repeat(1024)]);
+}
+
+#[tokio::test]
+async fn a_dropped_call_is_cancelled_at_the_server() {
+    for era in ["modern", "legacy"] {
+        let upstream = upstream(&settings(&format!("rmcp-{era}")));
+        call(&upstream, "cancelled", "{}").await.unwrap();
+        let wanted = tool_call("wait", "{}");
+        let waiting = upstream.call_tool(&wanted, at_once(), None);
+        let outcome = waiting.await.unwrap_err();
+        assert!(matches!(outcome, UpstreamError::Timeout), "{outcome}");
+        let deadline = soon();
+        while text(&call(&upstream, "cancelled", "{}").await.unwrap()) != "1" {
+            assert!(Instant::now() < deadline, "{era}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn changed_tools_are_announced() {
+    for era in ["modern", "legacy"] {
+        let upstream = upstream(&settings(&format!("rmcp-{era}")));
+        let mut changes = upstream.tools_changed();
+        let before = upstream.list_tools(soon()).await.unwrap().len();
+        // A listening request may be under way still.
+        let deadline = soon();
+        loop {
+            call(&upstream, "grow", "{}").await.unwrap();
+            if timeout(Duration::from_millis(100), changes.changed())
+                .await
+                .is_ok()
+            {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{era}");
+        }
+        assert!(upstream.list_tools(soon()).await.unwrap().len() > before);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_lost_on_the_way() {
+    let odd = upstream(&settings("odd"));
+    let tools = odd.list_tools(soon()).await.unwrap();
+    assert_eq!(tools[0].raw.get(), ODD_TOOL);
+    let result = call(&odd, "odd", "{}").await.unwrap();
+    assert_eq!(result.content.unwrap().get(), ODD_CONTENT);
+    assert_eq!(result.structured.unwrap().get(), ODD_STRUCTURED);
+    assert_eq!(result.meta.unwrap().get(), r#"{"k":0.10}"#);
+    assert!(result.is_error);
+
+    let mirror = upstream(&settings("mirror"));
+    let arguments = "{ \"b\" : 1.10,\n\"a\":[12345678901234567890123, \"line\\nbreak\"] }";
+    let seen = text(&call(&mirror, "odd", arguments).await.unwrap());
+    let sent = arguments.replace('\n', " ");
+    assert!(seen.contains(&format!("\"arguments\":{sent}")), "{seen}");
+}
+
+#[tokio::test]
+async fn a_server_that_exits_at_an_unknown_first_message_is_started_again() {
+    let upstream = upstream(&settings("exits_unless_initialized"));
+    call(&upstream, "any", "{}").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_the_probe_is_initialized() {
+    let upstream = upstream(&settings("ignores_discover"));
+    call(&upstream, "any", "{}").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_dies_fails_its_calls_and_is_started_again() {
+    let upstream = upstream(&settings("dies"));
+    let mut pids = Vec::new();
+    for _ in 0..2 {
+        let outcome = call(&upstream, "any", "{}").await.unwrap_err();
+        pids.push(outcome.to_string());
+        assert!(matches!(outcome, UpstreamError::Broken(_)), "{outcome}");
+    }
+    assert!(pids[0].contains("exit status: 7"), "{pids:?}");
+    assert!(matches!(*upstream.health().borrow(), Health::Down { .. }));
+}
+
+#[tokio::test]
+async fn a_server_that_ends_again_and_again_is_started_less_often() {
+    let upstream = upstream(&settings("dies"));
+    let deadline = soon();
+    loop {
+        match call(&upstream, "any", "{}").await.unwrap_err() {
+            UpstreamError::Broken(_) => assert!(Instant::now() < deadline),
+            UpstreamError::Unreachable(cause) => {
+                assert!(cause.contains("again and again"), "{cause}");
+                break;
+            }
+            other => panic!("{other}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_cannot_be_started_is_unreachable() {
+    let upstream = upstream(&Transport::Stdio(Program {
+        argv: vec!["/no/such/program".to_owned()],
+        env: BTreeMap::new(),
+        directory: PathBuf::from("/"),
+    }));
+    let outcome = call(&upstream, "any", "{}").await.unwrap_err();
+    assert!(
+        matches!(outcome, UpstreamError::Unreachable(_)),
+        "{outcome}"
+    );
+    assert!(matches!(*upstream.health().borrow(), Health::Down { .. }));
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_costs_only_the_time_of_the_call() {
+    let upstream = upstream(&settings("silent"));
+    upstream.list_tools(soon()).await.unwrap_err();
+    let wanted = tool_call("any", "{}");
+    let outcome = upstream.call_tool(&wanted, at_once(), None).await;
+    assert!(matches!(outcome, Err(UpstreamError::Timeout)));
+}
+
+#[tokio::test]
+async fn a_slow_start_serves_the_next_call() {
+    let upstream = upstream(&started_by(&format!("sleep 1; {START}"), "any"));
+    let wanted = tool_call("any", "{}");
+    let first = upstream.call_tool(&wanted, at_once(), None).await;
+    assert!(matches!(first, Err(UpstreamError::Timeout)));
+    call(&upstream, "any", "{}").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_start_that_failed_after_its_callers_left_is_tried_again() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let starts = directory.path().join("starts");
+    let fails_twice = format!(
+        "echo x >> {starts}; if [ $(wc -l < {starts}) -le 2 ]; then sleep 0.5; exit 1; fi; {START}",
+        starts = starts.display()
+    );
+    let upstream = upstream(&started_by(&fails_twice, "any"));
+    let wanted = tool_call("any", "{}");
+    let first = upstream.call_tool(&wanted, at_once(), None).await;
+    assert!(matches!(first, Err(UpstreamError::Timeout)));
+    let health = upstream.health();
+    until("the failure", || {
+        matches!(*health.borrow(), Health::Down { .. })
+    })
+    .await;
+    call(&upstream, "any", "{}").await.unwrap();
+}
+
+#[tokio::test]
+async fn answers_to_other_requests_are_ignored() {
+    for (kind, expected) in [
+        ("wrong_id", "right"),
+        ("twice", "first"),
+        ("noisy", "heard"),
+    ] {
+        let upstream = upstream(&settings(kind));
+        for _ in 0..3 {
+            let result = call(&upstream, "any", "{}").await.unwrap();
+            assert_eq!(text(&result), expected, "{kind}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_none_is_told_as_such() {
+    for kind in ["contentless", "listless", "scalar", "neither", "task"] {
+        let upstream = upstream(&settings(kind));
+        let outcome = call(&upstream, "any", "{}").await.unwrap_err();
+        assert!(
+            matches!(outcome, UpstreamError::BadResult(_)),
+            "{kind}: {outcome}"
+        );
+    }
+    let upstream = upstream(&settings("input"));
+    let outcome = call(&upstream, "any", "{}").await.unwrap_err();
+    assert!(matches!(outcome, UpstreamError::InputRequired), "{outcome}");
+}
+
+#[tokio::test]
+async fn the_words_of_an_error_are_kept_apart() {
+    let upstream = upstream(&settings("refuses"));
+    let outcome = call(&upstream, "any", "{}").await.unwrap_err();
+    assert!(
+        !format!("{outcome} {outcome:?}").contains("secret"),
+        "{outcome:?}"
+    );
+    let UpstreamError::Rpc(error) = outcome else {
+        panic!("{outcome}");
+    };
+    assert_eq!(
+        (error.code, error.message.as_str()),
+        (-32602, "secret words")
+    );
+}
+
+#[tokio::test]
+async fn an_answer_too_large_fails_alone() {
+    let upstream = upstream(&settings("large"));
+    let outcome = call(&upstream, "large", "{}").await.unwrap_err();
+    assert!(matches!(outcome, UpstreamError::TooLarge), "{outcome}");
+    call(&upstream, "small", "{}").await.unwrap();
+}
+
+#[tokio::test]
+async fn an_endless_line_ends_the_server() {
+    let upstream = upstream(&settings("floods"));
+    let outcome = call(&upstream, "any", "{}").await.unwrap_err();
+    assert!(matches!(outcome, UpstreamError::Broken(_)), "{outcome}");
+}
+
+#[tokio::test]
+async fn pings_are_answered_and_other_requests_refused() {
+    let upstream = upstream(&settings("asks"));
+    call(&upstream, "any", "{}").await.unwrap();
+    // The answers went to the same stream before this call.
+    let heard = text(&call(&upstream, "heard", "{}").await.unwrap());
+    let heard: Vec<Value> = serde_json::from_str(&heard).unwrap();
+    let refused = |id: &str| {
+        let answer = heard.iter().find(|answer| answer["id"] == id).unwrap();
+        answer["error"]["code"].clone()
+    };
+    assert_eq!(
+        heard[0],
+        json!({ "jsonrpc": "2.0", "id": "a", "result": {} })
+    );
+    assert_eq!(
+        [refused("b"), refused("c"), refused("d")],
+        [-32601, -32601, -32601]
+    );
+}
+
+#[tokio::test]
+async fn a_dropped_server_and_all_it_started_are_ended() {
+    let parent = started_by(&format!("sleep 1000 & {START}"), "any");
+    let upstream = upstream(&parent);
+    let pid = text(&call(&upstream, "any", "{}").await.unwrap());
+    let children = format!("/proc/{pid}/task/{pid}/children");
+    let children = std::fs::read_to_string(children).unwrap();
+    let child = children.split_whitespace().next().unwrap().to_owned();
+    assert!(is_running(&pid) && is_running(&child));
+    drop(upstream);
+    until("the server's end", || !is_running(&pid)).await;
+    until("its child's end", || !is_running(&child)).await;
+}
+
+#[tokio::test]
+async fn a_server_that_ignores_its_closed_input_and_sigterm_is_killed() {
+    let upstream = upstream(&deaf_to_sigterm("stubborn"));
+    let pid = text(&call(&upstream, "any", "{}").await.unwrap());
+    upstream.close().await;
+    assert!(!is_running(&pid));
+}
+
+#[tokio::test]
+async fn a_server_sees_path_home_and_what_it_was_given() {
+    let upstream = upstream(&settings("environment"));
+    let names = text(&call(&upstream, "any", "{}").await.unwrap());
+    assert_eq!(names, "HOME PATH WARDGATE_TEST_UPSTREAM");
+}
+
+fn participation() -> Arc<Participation> {
+    Arc::new(Participation {
+        capabilities: ClientCapabilities::read(br#"{"elicitation":{}}"#).unwrap(),
+        log_level: Some("debug".parse().unwrap()),
+        others: Others::default(),
+        is_legacy: false,
+    })
+}
+
+async fn leg(upstream: &Upstream, start: Start, logged: &mut usize) -> Leg {
+    let wanted = tool_call("any", "{}");
+    let mut listener = |news: News| {
+        *logged += usize::from(matches!(news, News::Log(_)));
+        !matches!(news, News::Question(_))
+    };
+    let client = participation();
+    let leg = upstream.leg(&wanted, &client, start, soon(), &mut listener);
+    leg.await.unwrap()
+}
+
+fn done(leg: Leg) -> String {
+    match leg {
+        Leg::Done(result) => result.get().to_owned(),
+        other => panic!("no result: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_question_is_of_the_only_call_and_of_nobody_where_there_are_more() {
+    let upstream = upstream(&settings("interviews"));
+    let mut logged = 0;
+    let first = leg(&upstream, Start::Beginning, &mut logged).await;
+    let Leg::Waits {
+        requests,
+        then: Then::Open(exchange),
+    } = first
+    else {
+        panic!("{first:?}");
+    };
+    assert!(requests.contains(r#""message":"Who?""#), "{requests}");
+    assert_eq!(logged, 1);
+
+    // Now the server works on two calls, and nobody can tell of which it speaks.
+    let second = done(leg(&upstream, Start::Beginning, &mut logged).await);
+    assert!(second.contains("several requests are open"), "{second}");
+    assert_eq!(logged, 1);
+
+    let responses = Responses::read(br#"{"1":{"action":"accept","n":1.10}}"#).unwrap();
+    let start = Start::Open {
+        exchange,
+        responses,
+    };
+    let first = done(leg(&upstream, start, &mut logged).await);
+    assert!(first.contains("accept"), "{first}");
+}
+
+#[tokio::test]
+async fn a_legacy_client_is_asked_by_a_program_of_both_eras_that_names_one() {
+    for (kind, key) in [("rmcp-unnamed", "1"), ("rmcp-modern", "who")] {
+        let upstream = upstream(&settings(kind));
+        let client = Arc::new(Participation {
+            capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
+            log_level: None,
+            others: Others::default(),
+            is_legacy: true,
+        });
+        let wanted = tool_call("ask", "{}");
+        let mut deaf = |_: News| false;
+        let leg = upstream.leg(&wanted, &client, Start::Beginning, soon(), &mut deaf);
+        let Leg::Waits {
+            requests,
+            then: _then,
+        } = leg.await.unwrap()
+        else {
+            panic!("it asks");
+        };
+        let requests: Value = serde_json::from_str(&requests).unwrap();
+        assert_eq!(requests[key]["method"], "roots/list", "{kind}");
+    }
+}

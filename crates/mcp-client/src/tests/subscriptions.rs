@@ -1,0 +1,195 @@
+//! Resources that are listened to: of real servers of both eras, over HTTP and pipes.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use futures::{StreamExt, stream};
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+use tokio::time::timeout;
+
+use super::scripted::Scripted;
+use super::{soon, tool_call, until, upstream};
+use crate::testing::fixture::QUIET;
+use crate::testing::http::serve;
+use crate::testing::http::{fixture, settings};
+use crate::{ClientCapabilities, Ear, Leg, Others, Participation, Start, Transport, Upstream};
+use wardgate_egress::{AuthSettings, ClientProof, OAuthClient, ServerSettings};
+
+const ONE: &str = "memo://one";
+const TWO: &str = "memo://two";
+
+fn uris(of: &[&str]) -> BTreeSet<String> {
+    of.iter().map(|&uri| uri.to_owned()).collect()
+}
+
+/// Listens, and gives what the server takes.
+async fn listen(upstream: &Upstream, of: &[&str]) -> (Ear, BTreeSet<String>) {
+    let mut ear = upstream.listen(uris(of));
+    let settled = timeout(Duration::from_mins(1), ear.settled()).await;
+    settled.expect("the server says what it takes");
+    let accepted = ear.keep_accepted();
+    (ear, accepted)
+}
+
+async fn heard(ear: &mut Ear) -> BTreeSet<String> {
+    let heard = timeout(Duration::from_mins(1), ear.hears()).await;
+    heard.expect("a change is heard");
+    ear.take()
+}
+
+#[tokio::test]
+async fn servers_of_both_eras_tell_of_the_resources_that_are_wanted_and_of_no_others() {
+    for era in ["modern", "legacy"] {
+        let (fixture, url) = fixture(era, false).await;
+        let state = &fixture.state;
+        let upstream = upstream(&settings(&url));
+        upstream.list_tools(soon()).await.unwrap();
+        let (mut first, accepted) = listen(&upstream, &[ONE, QUIET]).await;
+        assert_eq!(accepted, uris(&[ONE]), "{era}");
+        // Of more listeners the server hears nothing, unless they want more.
+        let (mut second, accepted) = listen(&upstream, &[ONE, TWO]).await;
+        assert_eq!(accepted, uris(&[ONE, TWO]), "{era}");
+        until("the union", || state.subscribed() == [ONE, TWO]).await;
+
+        state.touch(TWO);
+        assert_eq!(heard(&mut second).await, uris(&[TWO]), "{era}");
+        state.touch(ONE);
+        assert_eq!(heard(&mut second).await, uris(&[ONE]), "{era}");
+        assert_eq!(heard(&mut first).await, uris(&[ONE]), "{era}");
+        drop(second);
+        until("one is let go", || state.subscribed() == [ONE]).await;
+        state.touch(ONE);
+        assert_eq!(heard(&mut first).await, uris(&[ONE]), "{era}");
+        drop(first);
+        until("the other too", || state.subscribed().is_empty()).await;
+    }
+}
+
+#[tokio::test]
+async fn an_older_server_is_subscribed_to_in_the_session_of_calls_too() {
+    let (fixture, url) = fixture("legacy", false).await;
+    let state = &fixture.state;
+    let upstream = upstream(&settings(&url));
+    upstream.list_tools(soon()).await.unwrap();
+    let (ear, accepted) = listen(&upstream, &[ONE]).await;
+    assert_eq!(accepted, uris(&[ONE]));
+    let client = Arc::new(Participation {
+        capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
+        log_level: None,
+        others: Others::default(),
+        is_legacy: true,
+    });
+    let (wanted, mut deaf) = (tool_call("cancelled", "{}"), |_| false);
+    let leg = upstream.leg(&wanted, &client, Start::Beginning, soon(), &mut deaf);
+    assert!(matches!(leg.await, Ok(Leg::Done(_))));
+    until("both sessions", || state.subscribed() == [ONE, ONE]).await;
+    let (other, _) = listen(&upstream, &[TWO]).await;
+    until("the other", || state.subscribed() == [ONE, ONE, TWO, TWO]).await;
+    drop(other);
+    until("it is let go", || state.subscribed() == [ONE, ONE]).await;
+    drop(ear);
+    until("nothing", || state.subscribed().is_empty()).await;
+}
+
+#[tokio::test]
+async fn what_callers_read_as_themselves_is_not_listened_to_for_them() {
+    let (fixture, url) = fixture("modern", false).await;
+    let Transport::Http(mut of_callers) = settings(&url) else {
+        panic!("it is behind a URL");
+    };
+    of_callers.client.auth = AuthSettings::TokenExchange(OAuthClient {
+        server: ServerSettings {
+            token_url: Some("https://login.example.com/token".parse().unwrap()),
+            ..ServerSettings::default()
+        },
+        resource: None,
+        client_id: "me".to_owned(),
+        proof: ClientProof::Secret("secret".to_owned().into()),
+        scope: None,
+        audience: None,
+    });
+    let upstream = upstream(&Transport::Http(of_callers));
+    upstream.list_tools(soon()).await.unwrap();
+    let (_ear, accepted) = listen(&upstream, &[ONE]).await;
+    assert_eq!(accepted, uris(&[]));
+    assert!(fixture.state.subscribed().is_empty());
+}
+
+/// A server of 2026-07-28 that takes note of what is wanted before it says so. Whatever it is sent is told of
+/// to all who listen.
+async fn exact() -> (broadcast::Sender<String>, String) {
+    let touched = broadcast::Sender::new(64);
+    let router = Router::new().fallback(answer).with_state(touched.clone());
+    (touched, serve(router).await)
+}
+
+async fn answer(State(touched): State<broadcast::Sender<String>>, body: String) -> Response {
+    let message: Value = serde_json::from_str(&body).unwrap();
+    if message["method"] != "subscriptions/listen" {
+        let result = json!({
+            "supportedVersions": ["2026-07-28"],
+            "capabilities": { "resources": { "subscribe": true } },
+            "tools": [],
+        });
+        let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
+        return ([("content-type", "application/json")], answer.to_string()).into_response();
+    }
+    let wanted = message["params"]["notifications"].clone();
+    let updates = touched.subscribe();
+    let first = notification(
+        "subscriptions/acknowledged",
+        &json!({ "notifications": wanted }),
+    );
+    let updates = stream::unfold(updates, async |mut updates| {
+        let uri = updates.recv().await.ok()?;
+        let event = notification("resources/updated", &json!({ "uri": uri }));
+        Some((event, updates))
+    });
+    let events = stream::iter([first])
+        .chain(updates)
+        .map(Ok::<_, Infallible>);
+    let events = Body::from_stream(events);
+    ([("content-type", "text/event-stream")], events).into_response()
+}
+
+fn notification(method: &str, params: &Value) -> String {
+    let method = format!("notifications/{method}");
+    let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
+    format!("data: {message}\n\n")
+}
+
+#[tokio::test]
+async fn no_change_is_lost_while_the_set_of_resources_changes() {
+    let (touched, url) = exact().await;
+    let upstream = upstream(&settings(&url));
+    upstream.list_tools(soon()).await.unwrap();
+    let (mut ear, _) = listen(&upstream, &[ONE]).await;
+    for number in 0..10 {
+        let mut others = upstream.listen(uris(&[&format!("memo://other/{number}")]));
+        for pause in 0..10 {
+            touched.send(ONE.to_owned()).unwrap();
+            assert_eq!(heard(&mut ear).await, uris(&[ONE]));
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+        }
+        others.settled().await;
+        assert_eq!(others.keep_accepted().len(), 1);
+        until("the other request ended", || touched.receiver_count() == 1).await;
+        ear.take();
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_tells_of_no_resources_refuses_all() {
+    let (_, url) = Scripted::new("any").start().await;
+    let upstream = upstream(&settings(&url));
+    let _ = upstream.list_tools(soon()).await;
+    let (_ear, accepted) = listen(&upstream, &[ONE]).await;
+    assert_eq!(accepted, uris(&[]));
+}

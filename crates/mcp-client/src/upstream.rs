@@ -1,0 +1,572 @@
+//! What can be asked of an upstream server.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+use wardgate_domain::{Ambient, Caller, OfferKind};
+
+use super::conditional_tools::ConditionalTools;
+use super::definition::{Pages, ToolDefinition};
+use super::era::{self, Era, Eras, Shown, Skills, Verdict};
+use super::error::UpstreamError;
+use super::events::{Events, Health};
+use super::http::carry::{Carried, Outbound};
+use super::http::headers;
+use super::leg::{self, Leg, Start, Wanted};
+use super::link::{Connection, Link};
+use super::listing::ListedTools;
+use super::message::{Part, Request};
+use super::news::{Listener, News, lend};
+use super::open_exchange::OpenExchange;
+use super::participation::{Participation, Profile};
+use super::personal::Personal;
+use super::profiles::Profiles;
+use super::result::check_complete;
+use super::server_task::{ServerTask, Standing, Step};
+use super::settings::Transport;
+use super::subscriptions::Ear;
+use super::ttl::Ttls;
+use crate::fingerprint::ToolFingerprint;
+use wardgate_egress::EgressError;
+use wardgate_mcp::error_code::HEADER_MISMATCH;
+
+/// Further connections to one legacy server whose clients can be asked something: processes, or sessions.
+const PROGRAMS: usize = 4;
+const SESSIONS: usize = 16;
+
+/// An upstream server. It is connected to when first asked for something; dropped, it is let go.
+pub struct Upstream {
+    transport: Transport,
+    link: Arc<Link>,
+    /// Where the credentials stand for the caller.
+    personal: Option<Personal>,
+    /// It is one of those: nobody else finds out whose messages it takes.
+    is_of_person: bool,
+    /// Further connections, where the server may ask clients something.
+    profiles: Arc<Profiles>,
+    ttls: Ttls,
+    conditional_tools: ConditionalTools,
+    /// Of a program that names no legacy version: it does not take `initialize`.
+    refuses_initialize: Verdict,
+}
+
+impl Upstream {
+    /// `name` is the source's, for the log. Connects to nothing yet.
+    pub fn new(name: &str, transport: &Transport, ambient: &Ambient) -> Result<Self, EgressError> {
+        let events = Arc::new(Events::new(name.to_owned(), ambient.clone()));
+        let personal = Personal::of(transport, &events)?;
+        let shared = personal.as_ref().map(Personal::shared);
+        let mut upstream = Self::open(shared.as_ref().unwrap_or(transport), events)?;
+        upstream.personal = personal;
+        Ok(upstream)
+    }
+
+    /// The same for one person, whose credentials `transport` has.
+    pub(super) fn of_person(transport: &Transport, events: Events) -> Result<Self, EgressError> {
+        let mut upstream = Self::open(transport, Arc::new(events))?;
+        upstream.is_of_person = true;
+        Ok(upstream)
+    }
+
+    fn open(transport: &Transport, events: Arc<Events>) -> Result<Self, EgressError> {
+        Ok(Self {
+            transport: transport.clone(),
+            link: Arc::new(Link::new(transport, events, Profile::default())?),
+            personal: None,
+            is_of_person: false,
+            profiles: Arc::new(Profiles::new(match transport {
+                Transport::Stdio(_) => PROGRAMS,
+                Transport::Http(_) => SESSIONS,
+            })),
+            ttls: Ttls::default(),
+            conditional_tools: ConditionalTools::default(),
+            refuses_initialize: Verdict::default(),
+        })
+    }
+
+    /// The server as this caller reaches it. `token` is what the caller called with, where credentials are made of it.
+    pub fn of(
+        self: &Arc<Self>,
+        caller: &Caller,
+        token: Option<&str>,
+    ) -> Result<Arc<Self>, UpstreamError> {
+        match &self.personal {
+            Some(personal) => personal.upstream(caller, token),
+            None => Ok(Arc::clone(self)),
+        }
+    }
+
+    /// Whether the server can be reached.
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.link.events.health()
+    }
+
+    /// What the server has shown of itself.
+    pub fn shown(&self) -> watch::Receiver<Shown> {
+        self.link.events.shown()
+    }
+
+    /// Changes when the server's tools changed, or may have.
+    pub fn tools_changed(&self) -> watch::Receiver<u64> {
+        self.link.events.tools_changes()
+    }
+
+    /// The same of its prompts.
+    pub fn prompts_changed(&self) -> watch::Receiver<u64> {
+        self.link.events.prompts_changes()
+    }
+
+    /// The same of its resources and their templates.
+    pub fn resources_changed(&self) -> watch::Receiver<u64> {
+        self.link.events.resources_changes()
+    }
+
+    /// What the server says of itself; none before it was connected to.
+    pub fn instructions(&self) -> Option<Arc<str>> {
+        self.link.events.instructions()
+    }
+
+    /// How long its lists of that kind may be kept; none where it does not say.
+    pub fn ttl(&self, kind: OfferKind) -> Option<Duration> {
+        self.ttls.of(kind)
+    }
+
+    /// Hears from now on when these resources change. The server may refuse any of them. Where the credentials stand for
+    /// the caller, the caller's own (see [`Self::of`]) is asked, and this one for none: it would tell of what those that
+    /// list may read, which the caller may not.
+    pub fn listen(&self, uris: BTreeSet<String>) -> Ear {
+        let uris = match self.personal {
+            Some(_) => BTreeSet::new(),
+            None => uris,
+        };
+        self.link.events.subscriptions.listen(uris)
+    }
+
+    /// Connects to it where nobody did before. Whoever needs more of it learns why that failed.
+    pub async fn reach(&self) {
+        let _ = self.link.connection().await;
+    }
+
+    /// The server's tools, without those that cannot be offered.
+    pub async fn list_tools(
+        &self,
+        deadline: Instant,
+    ) -> Result<Vec<ToolDefinition>, UpstreamError> {
+        let (tools, ttl) = self.link.list_tools(deadline).await?;
+        self.ttls.said("tools/list", ttl);
+        Ok(tools)
+    }
+
+    /// The same with those that an older server shows only to clients with certain capabilities; each says which it needs.
+    pub async fn offered_tools(
+        &self,
+        deadline: Instant,
+    ) -> Result<Vec<ToolDefinition>, UpstreamError> {
+        let mut tools = self.list_tools(deadline).await?;
+        let server = (&self.transport, &self.link);
+        let conditional = self.conditional_tools.of(&tools, server, deadline).await;
+        for found in conditional.iter() {
+            match tools.iter_mut().find(|tool| tool.name == found.name) {
+                Some(tool) => tool.required.clone_from(&found.required),
+                None => tools.push(found.clone()),
+            }
+        }
+        Ok(tools)
+    }
+
+    /// Calls a tool in nobody's name who could be asked. Its arguments reach it byte for byte.
+    pub async fn call_tool(
+        &self,
+        wanted: &Wanted,
+        deadline: Instant,
+        mut listener: Option<Listener<'_>>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let request = wanted.request().offering_tasks(false);
+        let is_task = runs_as_task(&self.link, wanted, deadline).await?;
+        let request = request.task_if(is_task);
+        let result = self
+            .marked(wanted, request, deadline, lend(&mut listener))
+            .await?;
+        check_complete(&result)?;
+        Ok(result)
+    }
+
+    /// One leg of a request whose client can take part. Dropping the future cancels it at the server.
+    pub async fn leg(
+        &self,
+        wanted: &Wanted,
+        client: &Arc<Participation>,
+        start: Start,
+        deadline: Instant,
+        listener: Listener<'_>,
+    ) -> Result<Leg, UpstreamError> {
+        let mut wants = |news: News| match &news {
+            News::Log(log) if client.log_level.is_none_or(|from| log.level < from) => false,
+            _ => listener(news),
+        };
+        let goes_on = matches!(start, Start::Retry { .. });
+        let answers = match start {
+            Start::Open {
+                exchange,
+                responses,
+            } => return exchange.leg(Some(&responses), deadline, &mut wants).await,
+            Start::Retry { state, responses } => Some((state, responses)),
+            Start::Answered(responses) => Some((None, responses)),
+            Start::Beginning => None,
+        };
+        let connection = self.link.connection_by(deadline).await?;
+        let profile = client.capabilities.profile;
+        let is_modern = connection.era() == Era::Modern;
+        if !is_modern && goes_on {
+            // It has no state of its own, so it cannot have given us any.
+            return Err(UpstreamError::BadResult("it forgot what it waited for"));
+        }
+        let is_legacy = !is_modern || client.is_legacy && !goes_on;
+        if is_legacy && let Some(link) = self.legacy_link(profile, deadline).await? {
+            let client = Arc::clone(client);
+            // The tasks of one era are not those of the other, and another session may show other tools.
+            let is_task = !is_modern && runs_as_task(&link, wanted, deadline).await?;
+            let begun = OpenExchange::begin(link, wanted.clone(), is_task, client);
+            return begun.leg(None, deadline, &mut wants).await;
+        }
+        let is_task = runs_as_task(&self.link, wanted, deadline).await?;
+        let mut request = wanted.request().with(client).task_if(is_task);
+        if let Some((state, responses)) = answers.as_ref().filter(|_| is_modern) {
+            responses.add_to(&mut request, state.as_deref());
+        }
+        let may_be_task = request.offers_tasks && is_modern;
+        let wants: Listener<'_> = &mut wants;
+        let outcome = self.marked(wanted, request, deadline, Some(wants)).await;
+        leg::end(outcome, client, may_be_task)
+    }
+
+    /// Looks after the task `id`; how it stands, if that was asked.
+    pub async fn look_after(
+        &self,
+        id: &str,
+        step: &Step,
+        client: &Participation,
+        deadline: Instant,
+    ) -> Result<Option<(ServerTask, Standing)>, UpstreamError> {
+        let connection = self.link.connection_by(deadline).await?;
+        if connection.era() != Era::Modern {
+            return Err(UpstreamError::BadResult("it has no tasks any more"));
+        }
+        let answer = self.ask(&step.request(id, client), deadline, None).await?;
+        match step {
+            Step::Get => ServerTask::looked_at(&answer, id, client).map(Some),
+            Step::Update(_) | Step::Cancel => Ok(None),
+        }
+    }
+
+    /// Where the server takes `initialize`, and knows by it that it may ask so much; none where it does not take it.
+    async fn legacy_link(
+        &self,
+        profile: Profile,
+        deadline: Instant,
+    ) -> Result<Option<Arc<Link>>, UpstreamError> {
+        let shown = self.link.settle_eras().await;
+        // A program that names no legacy version is asked once, by the connection itself.
+        let is_open = shown == Eras::Modern && !self.is_over_http();
+        let is_refused = !is_open || self.refuses_initialize.holds();
+        if shown == Eras::Modern && is_refused {
+            return Ok(None);
+        }
+        let Some(link) = self.link_for(profile)? else {
+            return Ok(None);
+        };
+        if is_open && link.connection_by(deadline).await.is_err() {
+            self.refuses_initialize.note(true);
+            return Ok(None);
+        }
+        Ok(Some(link))
+    }
+
+    /// Where a legacy server knows that it may ask so much. Without room for that it is not told, and asks nothing.
+    fn link_for(&self, profile: Profile) -> Result<Option<Arc<Link>>, UpstreamError> {
+        if profile.is_empty() {
+            return Ok(None);
+        }
+        let open = || Link::new(&self.transport, Arc::clone(&self.link.events), profile);
+        let link = self.profiles.link(profile, open);
+        link.map_err(|error| UpstreamError::Unreachable(error.to_string()))
+    }
+
+    /// Asks, with the headers that repeat arguments, where the server wants those.
+    async fn marked(
+        &self,
+        wanted: &Wanted,
+        mut request: Request<'_>,
+        deadline: Instant,
+        mut listener: Option<Listener<'_>>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let Wanted::Tool {
+            name, arguments, ..
+        } = wanted
+        else {
+            return self.link.request(&request, deadline, listener).await;
+        };
+        request.headers = self.repeated(name, arguments, deadline).await?;
+        let outcome = self
+            .link
+            .request(&request, deadline, lend(&mut listener))
+            .await;
+        match outcome {
+            // The tool's schema is another by now; the server did nothing.
+            Err(UpstreamError::Rpc(error)) if error.code == HEADER_MISMATCH => {
+                let connection = self.link.connection_by(deadline).await?;
+                connection.listing().forget();
+                request.headers = self.repeated(name, arguments, deadline).await?;
+                self.link.request(&request, deadline, listener).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// The server's resources, each as it defines it.
+    pub async fn list_resources(
+        &self,
+        deadline: Instant,
+    ) -> Result<Vec<Box<RawValue>>, UpstreamError> {
+        self.list("resources/list", "resources", deadline).await
+    }
+
+    /// The templates of its resources' URIs.
+    pub async fn list_resource_templates(
+        &self,
+        deadline: Instant,
+    ) -> Result<Vec<Box<RawValue>>, UpstreamError> {
+        let list = "resourceTemplates";
+        self.list("resources/templates/list", list, deadline).await
+    }
+
+    /// The server's skills, each as it defines it, and what it says of them; none where it has no such extension.
+    pub async fn list_skills(
+        &self,
+        deadline: Instant,
+    ) -> Result<Option<(Skills, Vec<Box<RawValue>>)>, UpstreamError> {
+        let Some(skills) = self.link.connection_by(deadline).await?.skills() else {
+            return Ok(None);
+        };
+        let listed = self.list("skills/list", "skills", deadline).await?;
+        Ok(Some((skills, listed)))
+    }
+
+    /// Asks for it, with nobody who could be asked anything.
+    pub async fn get(
+        &self,
+        wanted: &Wanted,
+        deadline: Instant,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        self.ask(&wanted.request(), deadline, None).await
+    }
+
+    /// A resource: `{"contents": […]}`.
+    pub async fn read_resource(
+        &self,
+        uri: &str,
+        deadline: Instant,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let request = Request::new("resources/read", vec![("uri", Part::Text(uri))]);
+        self.ask(&request, deadline, None).await
+    }
+
+    /// The server's prompts, each as it defines it.
+    pub async fn list_prompts(
+        &self,
+        deadline: Instant,
+    ) -> Result<Vec<Box<RawValue>>, UpstreamError> {
+        self.list("prompts/list", "prompts", deadline).await
+    }
+
+    /// A prompt filled in: `{"messages": […]}`.
+    pub async fn get_prompt(
+        &self,
+        name: &str,
+        arguments: &RawValue,
+        deadline: Instant,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let members = vec![
+            ("name", Part::Text(name)),
+            ("arguments", Part::Raw(arguments)),
+        ];
+        self.ask(&Request::new("prompts/get", members), deadline, None)
+            .await
+    }
+
+    /// Whether it is behind a URL, so that exchanges of clients can be carried to it.
+    pub fn is_over_http(&self) -> bool {
+        matches!(self.transport, Transport::Http(_))
+    }
+
+    /// Whether messages of the era that `version` is of can be carried to it as they stand. Of a server that is reached for
+    /// one person alone nobody may know that yet, so it is connected to; and one that named 2026-07-28 alone is asked for
+    /// `initialize` when the first legacy message is there.
+    pub async fn takes(&self, version: Option<&HeaderValue>) -> Result<bool, UpstreamError> {
+        let is_modern = version.is_some_and(|version| version == era::MODERN);
+        let shown = self.link.events.shown().borrow().eras;
+        let is_unknown = self.is_of_person && shown == Eras::Unknown;
+        if is_unknown {
+            self.link.connection().await?;
+        } else if is_modern {
+            return Ok(true);
+        }
+        let eras = if is_modern {
+            self.link.events.shown().borrow().eras
+        } else {
+            self.link.settle_eras().await
+        };
+        Ok(match eras {
+            Eras::Unknown | Eras::Both => true,
+            Eras::Unsettled | Eras::Modern => is_modern,
+            Eras::Legacy => !is_modern,
+        })
+    }
+
+    /// Carries an exchange of a client's own to the server, as it stands. Dropping the future, or the stream it
+    /// gives, ends it at the server.
+    pub async fn carry(&self, outbound: Outbound) -> Result<Carried, UpstreamError> {
+        self.link.carry(outbound).await
+    }
+
+    /// See [`Link::check_carried`].
+    pub async fn check_carried(
+        &self,
+        name: &str,
+        pin: &ToolFingerprint,
+        outbound: &Outbound,
+    ) -> Result<Option<Carried>, UpstreamError> {
+        self.link.check_carried(name, pin, outbound).await
+    }
+
+    /// The server told a client of a change of its tools.
+    pub fn tools_changed_for_client(&self) {
+        self.link.events.tools_changed();
+    }
+
+    /// How an argument may go on: `{"completion": {…}}`. `reference` and `argument` are what MCP calls so, `known` the
+    /// arguments that are known already, one JSON object.
+    pub async fn complete(
+        &self,
+        reference: Value,
+        argument: Value,
+        known: Option<Value>,
+        deadline: Instant,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let mut members = vec![
+            ("ref", Part::Json(reference)),
+            ("argument", Part::Json(argument)),
+        ];
+        if let Some(known) = known {
+            members.push(("context", Part::Json(json!({ "arguments": known }))));
+        }
+        self.ask(
+            &Request::new("completion/complete", members),
+            deadline,
+            None,
+        )
+        .await
+    }
+
+    /// Ends the connection, and waits for its end: a program is given a few seconds.
+    pub async fn close(&self) {
+        let persons = self.personal.iter().flat_map(Personal::open_ones);
+        let persons = persons.map(|upstream| async move { Box::pin(upstream.close()).await });
+        let profiles = self.profiles.take();
+        let closing = profiles.iter().map(|link| link.close());
+        let persons = futures::future::join_all(persons);
+        futures::join!(
+            persons,
+            self.link.close(),
+            futures::future::join_all(closing)
+        );
+    }
+
+    async fn ask(
+        &self,
+        request: &Request<'_>,
+        deadline: Instant,
+        listener: Option<Listener<'_>>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let result = self.link.request(request, deadline, listener).await?;
+        check_complete(&result)?;
+        Ok(result)
+    }
+
+    /// All pages of a list.
+    async fn list(
+        &self,
+        method: &'static str,
+        member: &'static str,
+        deadline: Instant,
+    ) -> Result<Vec<Box<RawValue>>, UpstreamError> {
+        let mut pages = Pages::new(method, member);
+        loop {
+            let page = self.ask(&pages.request(), deadline, None).await?;
+            if pages.take(&page)? {
+                self.ttls.said(method, pages.ttl);
+                return Ok(pages.entries);
+            }
+        }
+    }
+
+    /// The headers that repeat `arguments`, where the server wants that.
+    async fn repeated(
+        &self,
+        tool: &str,
+        arguments: &RawValue,
+        deadline: Instant,
+    ) -> Result<Vec<(HeaderName, HeaderValue)>, UpstreamError> {
+        let connection = self.link.connection_by(deadline).await?;
+        if !connection.repeats_arguments() {
+            return Ok(Vec::new());
+        }
+        let tools = known_tools(&self.link, &connection, deadline).await?;
+        let marked = tools.tool(tool);
+        let marked = marked.map(|tool| headers::of_arguments(&tool.headers, arguments));
+        Ok(marked.unwrap_or_default())
+    }
+}
+
+/// Whether it is a call of a tool that runs as a task only, on a server whose tasks can be followed over `link`.
+async fn runs_as_task(
+    link: &Arc<Link>,
+    wanted: &Wanted,
+    deadline: Instant,
+) -> Result<bool, UpstreamError> {
+    let Wanted::Tool { name, .. } = wanted else {
+        return Ok(false);
+    };
+    let connection = link.connection_by(deadline).await?;
+    if !connection.has_tasks() {
+        return Ok(false);
+    }
+    let tools = known_tools(link, &connection, deadline).await?;
+    Ok(tools.tool(name).is_some_and(|tool| tool.is_task))
+}
+
+/// How the tools are called, asked for if nobody did yet.
+async fn known_tools(
+    link: &Arc<Link>,
+    connection: &Connection,
+    deadline: Instant,
+) -> Result<Arc<ListedTools>, UpstreamError> {
+    timeout_at(deadline, link.known_tools(connection))
+        .await
+        .unwrap_or(Err(UpstreamError::Timeout))
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.link.let_go();
+        for link in self.profiles.take() {
+            link.let_go();
+        }
+    }
+}

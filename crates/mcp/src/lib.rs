@@ -1,0 +1,11 @@
+//! The words of the Model Context Protocol: versions, headers, `_meta` keys, error codes, extensions.
+//!
+//! Each word is written here once, with the version that brought it. The crate does no input or output.
+
+pub mod error_code;
+pub mod extension;
+pub mod header;
+pub mod meta;
+mod version;
+
+pub use version::{ParseVersionError, Version};

@@ -1,0 +1,279 @@
+//! Keeps calls away from a source that only fails, and tries it with one call at a time until it answers.
+//!
+//! ```text
+//!             N failures in a row                  probe_after
+//!    closed ───────────────────────▶ open ──────────────────────▶ half-open: one call probes
+//!      ▲                              ▲ └◀── the probe's caller left ──┘ │ │
+//!      │                              └───────────── it failed ──────────┘ │
+//!      └───────────────────────────────────────────── it answered ─────────┘
+//! ```
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use metrics::{counter, gauge};
+use tokio::time::Instant;
+use tracing::{info, warn};
+use wardgate_domain::{Ambient, Digest, Timestamp};
+use wardgate_telemetry::names;
+
+use super::jitter;
+
+/// `breaker` of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BreakerSettings {
+    /// So many failures in a row open it, at least one. Of time-outs, one caller contributes half of them at most.
+    pub failures: u32,
+    /// At most so long after it opened, one call is let through.
+    pub probe_after: Duration,
+}
+
+impl Default for BreakerSettings {
+    fn default() -> Self {
+        Self {
+            failures: 7,
+            probe_after: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What an operator sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BreakerState {
+    /// Calls go through.
+    Closed,
+    /// No call goes through.
+    Open {
+        /// The last failure.
+        since: Timestamp,
+    },
+    /// One call is trying whether the source is back.
+    HalfOpen {
+        /// The last failure.
+        since: Timestamp,
+    },
+}
+
+/// No call goes through now; one may after this long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Open {
+    pub(super) retry_after: Duration,
+}
+
+/// Why an attempt failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FailureCause {
+    /// The source could not be reached, broke off, or said that it cannot work.
+    Source,
+    /// The source did not answer in time. That may be the work that this caller asks for: a healthy source is not
+    /// closed to everybody because of one caller's requests.
+    Timeout { caller: Digest },
+}
+
+impl FailureCause {
+    /// A time-out, of `caller` where the source was used for one.
+    pub(super) fn timeout(caller: Option<Digest>) -> Self {
+        caller.map_or(Self::Source, |caller| Self::Timeout { caller })
+    }
+}
+
+/// The breaker of one source.
+#[derive(Debug)]
+pub(super) struct Breaker {
+    source: String,
+    settings: BreakerSettings,
+    ambient: Ambient,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    Closed(FailureCount),
+    /// The next call after the wait probes.
+    Open {
+        since: Timestamp,
+        waits_from: Instant,
+        wait: Duration,
+    },
+    /// A probe that hangs keeps its place no longer than `probe_after`: the source may be back meanwhile.
+    HalfOpen {
+        since: Timestamp,
+        probes_from: Instant,
+    },
+}
+
+/// The failures since the last success.
+#[derive(Debug, Default)]
+struct FailureCount {
+    counted: u32,
+    /// The time-outs among them, by caller. Each entry stands for at least one counted failure, so there are never
+    /// more entries than the settings allow failures.
+    timeouts: HashMap<Digest, u32>,
+}
+
+impl FailureCount {
+    /// Counts one failure, unless it is a time-out of a caller that has used up its share.
+    fn add(&mut self, cause: FailureCause, threshold: u32) {
+        if let FailureCause::Timeout { caller } = cause {
+            let of_caller = self.timeouts.entry(caller).or_default();
+            if *of_caller >= threshold.div_ceil(2) {
+                return;
+            }
+            *of_caller += 1;
+        }
+        self.counted = self.counted.saturating_add(1);
+    }
+}
+
+impl Breaker {
+    pub(super) fn new(source: String, settings: BreakerSettings, ambient: Ambient) -> Self {
+        gauge!(names::BREAKER_OPEN, "source" => source.clone()).set(0);
+        Self {
+            source,
+            settings,
+            ambient,
+            state: Mutex::new(State::Closed(FailureCount::default())),
+        }
+    }
+
+    pub(super) fn state(&self) -> BreakerState {
+        match *self.lock() {
+            State::Closed(_) => BreakerState::Closed,
+            State::Open { since, .. } => BreakerState::Open { since },
+            State::HalfOpen { since, .. } => BreakerState::HalfOpen { since },
+        }
+    }
+
+    /// Lets one attempt through, or none.
+    pub(super) fn admit(&self) -> Result<Trial<'_>, Open> {
+        let mut state = self.lock();
+        let (since, retry_after) = match *state {
+            State::Closed(_) => return Ok(self.trial(false)),
+            State::Open {
+                since,
+                waits_from,
+                wait,
+            } => (since, wait.saturating_sub(waits_from.elapsed())),
+            State::HalfOpen { since, probes_from } => {
+                let place = self.settings.probe_after;
+                (since, place.saturating_sub(probes_from.elapsed()))
+            }
+        };
+        if !retry_after.is_zero() {
+            return Err(Open { retry_after });
+        }
+        *state = State::HalfOpen {
+            since,
+            probes_from: Instant::now(),
+        };
+        Ok(self.trial(true))
+    }
+
+    fn trial(&self, is_probe: bool) -> Trial<'_> {
+        Trial {
+            breaker: self,
+            is_probe,
+        }
+    }
+
+    fn succeeded(&self, is_probe: bool) {
+        let mut state = self.lock();
+        match &mut *state {
+            State::Closed(failures) => *failures = FailureCount::default(),
+            State::Open { .. } | State::HalfOpen { .. } if is_probe => {
+                *state = State::Closed(FailureCount::default());
+                gauge!(names::BREAKER_OPEN, "source" => self.source.clone()).set(0);
+                info!("the source `{}` answers again", self.source);
+            }
+            // An answer to a call from before it opened.
+            State::Open { .. } | State::HalfOpen { .. } => {}
+        }
+    }
+
+    fn failed(&self, is_probe: bool, cause: FailureCause) {
+        let mut state = self.lock();
+        match &mut *state {
+            State::Closed(failures) => {
+                failures.add(cause, self.settings.failures);
+                if failures.counted >= self.settings.failures {
+                    *state = self.open(self.ambient.now());
+                    counter!(names::BREAKER_OPENED, "source" => self.source.clone()).increment(1);
+                    gauge!(names::BREAKER_OPEN, "source" => self.source.clone()).set(1);
+                    warn!(
+                        "the source `{}` failed {} times in a row; until it answers, one call each {:?} tries it",
+                        self.source, self.settings.failures, self.settings.probe_after
+                    );
+                }
+            }
+            State::HalfOpen { since, .. } if is_probe => *state = self.open(*since),
+            State::Open { .. } | State::HalfOpen { .. } => {}
+        }
+    }
+
+    /// The next caller probes at once.
+    fn probe_left(&self) {
+        let mut state = self.lock();
+        if let State::HalfOpen { since, .. } = *state {
+            *state = State::Open {
+                since,
+                waits_from: Instant::now(),
+                wait: Duration::ZERO,
+            };
+        }
+    }
+
+    /// The last fifth of the wait is random, so that replicas do not probe together.
+    fn open(&self, since: Timestamp) -> State {
+        let fifth = self.settings.probe_after / 5;
+        State::Open {
+            since,
+            waits_from: Instant::now(),
+            wait: fifth * 4 + jitter::up_to(fifth, &self.ambient),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Breaker {
+    /// A source that is no longer configured is not down.
+    fn drop(&mut self) {
+        gauge!(names::BREAKER_OPEN, "source" => self.source.clone()).set(0);
+    }
+}
+
+/// An attempt that was let through. Dropped without a word about how it went, it counts for nothing.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Trial<'a> {
+    breaker: &'a Breaker,
+    is_probe: bool,
+}
+
+impl Trial<'_> {
+    /// The source did its work, whatever the call thinks of the answer.
+    pub(super) fn succeeded(mut self) {
+        self.breaker.succeeded(self.is_probe);
+        self.is_probe = false;
+    }
+
+    /// The source did not do its work.
+    pub(super) fn failed(mut self, cause: FailureCause) {
+        self.breaker.failed(self.is_probe, cause);
+        self.is_probe = false;
+    }
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        if self.is_probe {
+            self.breaker.probe_left();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

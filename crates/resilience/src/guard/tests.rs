@@ -1,0 +1,463 @@
+use std::future::ready;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use futures::future::{BoxFuture, join_all};
+use tokio::time::{advance, timeout};
+
+use super::*;
+use crate::limits::{Limit, LimitSettings};
+use crate::rate::RateLimiter;
+use crate::testing;
+
+const TIME_LIMIT: Duration = Duration::from_secs(30);
+
+/// A source that fails as told, and counts what reaches it.
+struct Upstream {
+    failure: Option<Health>,
+    latency: Duration,
+    reached: AtomicU32,
+    at_once: AtomicUsize,
+    most_at_once: AtomicUsize,
+}
+
+impl Upstream {
+    fn new(failure: Option<Health>) -> Self {
+        Self {
+            failure,
+            latency: Duration::from_millis(20),
+            reached: AtomicU32::new(0),
+            at_once: AtomicUsize::new(0),
+            most_at_once: AtomicUsize::new(0),
+        }
+    }
+
+    fn reached(&self) -> u32 {
+        self.reached.load(Ordering::Relaxed)
+    }
+
+    async fn answer(&self) -> Result<&'static str, Failed<&'static str>> {
+        self.reached.fetch_add(1, Ordering::Relaxed);
+        let at_once = self.at_once.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most_at_once.fetch_max(at_once, Ordering::Relaxed);
+        tokio::time::sleep(self.latency).await;
+        self.at_once.fetch_sub(1, Ordering::Relaxed);
+        match self.failure {
+            None => Ok("rows"),
+            Some(health) => Err(failed(health)),
+        }
+    }
+}
+
+fn failed(health: Health) -> Failed<&'static str> {
+    Failed {
+        error: "no rows",
+        health,
+        partial: false,
+    }
+}
+
+impl<F, T, E, Made> Attempt for F
+where
+    F: FnMut() -> Made,
+    Made: Future<Output = Result<T, Failed<E>>> + Send,
+{
+    type Done = T;
+    type Error = E;
+
+    fn make(&mut self) -> impl Future<Output = Result<T, Failed<E>>> + Send {
+        self()
+    }
+}
+
+/// A tool with its source.
+struct Tool {
+    limits: ToolLimits,
+    source: SourceGuard,
+    caller: Caller,
+}
+
+impl Tool {
+    fn new(retry: RetrySettings, breaker: BreakerSettings) -> Self {
+        Self::limited(LimitSettings::default(), retry, breaker)
+    }
+
+    fn limited(limits: LimitSettings, retry: RetrySettings, breaker: BreakerSettings) -> Self {
+        let rates = Arc::new(RateLimiter::default());
+        let ambient = Ambient::system();
+        Self {
+            limits: ToolLimits::new("tool".to_owned(), limits, rates),
+            source: SourceGuard::new("source".to_owned(), retry, breaker, ambient),
+            caller: testing::caller("ada"),
+        }
+    }
+
+    fn call(&self, repeatable: bool) -> GuardedCall<'_> {
+        GuardedCall {
+            caller: &self.caller,
+            repeatable,
+            deadline: Instant::now() + TIME_LIMIT,
+        }
+    }
+
+    async fn run<A: Attempt>(
+        &self,
+        call: &GuardedCall<'_>,
+        attempt: A,
+    ) -> Result<A::Done, GuardError<A::Error>> {
+        let guard = Guard {
+            limits: Some(&self.limits),
+            source: Some(&self.source),
+        };
+        guard.run(call, attempt).await
+    }
+
+    async fn ask(&self, upstream: &Upstream) -> Result<&'static str, GuardError<&'static str>> {
+        self.run(&self.call(true), || upstream.answer()).await
+    }
+}
+
+fn default_tool() -> Tool {
+    Tool::new(RetrySettings::default(), BreakerSettings::default())
+}
+
+/// One whose breaker never opens, so that only the budget holds retries back.
+fn unbroken_tool() -> Tool {
+    let breaker = BreakerSettings {
+        failures: u32::MAX,
+        ..BreakerSettings::default()
+    };
+    Tool::new(RetrySettings::default(), breaker)
+}
+
+/// Offers so many calls a second, evenly, for so many seconds, whatever comes of them.
+async fn offer(tool: &Tool, upstream: &Upstream, per_second: u32, seconds: u32) {
+    let calls = (0..per_second * seconds).map(|call| async move {
+        tokio::time::sleep(Duration::from_secs(1) * call / per_second).await;
+        let _ = tool.ask(upstream).await;
+    });
+    join_all(calls).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upstream_that_always_fails_gets_at_most_a_fifth_and_a_hundred_in_ten_seconds_on_top() {
+    for (per_second, seconds) in [(1, 30), (10, 30), (50, 20), (1_000, 12)] {
+        let (tool, upstream) = (unbroken_tool(), Upstream::new(Some(Health::Down)));
+        let began = Instant::now();
+        offer(&tool, &upstream, per_second, seconds).await;
+        let offered = per_second * seconds;
+        let passed = u32::try_from(began.elapsed().as_secs()).unwrap() + 1;
+        let most = offered + offered / 5 + 100 * passed.div_ceil(10);
+        assert!(
+            upstream.reached() <= most,
+            "{} > {most}",
+            upstream.reached()
+        );
+        // And the budget is there to be used.
+        let wished = 3 * offered;
+        assert!(upstream.reached() >= wished.min((offered + offered / 5 + 10 * passed) * 9 / 10));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upstream_that_always_fails_is_left_alone_by_the_breaker() {
+    let (tool, upstream) = (default_tool(), Upstream::new(Some(Health::Down)));
+    offer(&tool, &upstream, 100, 60).await;
+    // Calls under way when it opened, then a probe every 4 to 5 seconds.
+    assert!(
+        (19..=35).contains(&upstream.reached()),
+        "{}",
+        upstream.reached()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn recovery_is_seen_within_one_probe_interval() {
+    let (tool, mut upstream) = (default_tool(), Upstream::new(Some(Health::Down)));
+    offer(&tool, &upstream, 100, 7).await;
+    assert_ne!(tool.source.breaker_state(), BreakerState::Closed);
+    upstream.failure = None;
+    let recovered = Instant::now();
+    while tool.ask(&upstream).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let probe_after = BreakerSettings::default().probe_after;
+    assert!(recovered.elapsed() <= probe_after + upstream.latency + Duration::from_millis(10));
+    assert_eq!(tool.source.breaker_state(), BreakerState::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_callers_of_a_failing_source_send_one_probe_at_a_time_and_none_waits() {
+    let (tool, mut upstream) = (default_tool(), Upstream::new(Some(Health::Down)));
+    for _ in 0..7 {
+        tool.ask(&upstream).await.unwrap_err();
+    }
+    let before = upstream.reached();
+    upstream.latency = Duration::from_secs(1);
+    upstream.most_at_once = AtomicUsize::new(0);
+    for _ in 0..3 {
+        advance(BreakerSettings::default().probe_after).await;
+        let began = Instant::now();
+        let refused = join_all((0..100).map(|_| async {
+            let outcome = tool.ask(&upstream).await;
+            (outcome, began.elapsed())
+        }))
+        .await
+        .into_iter()
+        .filter(|(outcome, waited)| {
+            matches!(outcome, Err(GuardError::SourceUnavailable { .. })) && waited.is_zero()
+        })
+        .count();
+        assert_eq!(refused, 99);
+    }
+    assert_eq!(upstream.most_at_once.into_inner(), 1);
+    assert_eq!(upstream.reached.into_inner() - before, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_who_leaves_during_the_probe_lets_the_next_one_probe() {
+    let (tool, mut upstream) = (default_tool(), Upstream::new(Some(Health::Down)));
+    for _ in 0..7 {
+        tool.ask(&upstream).await.unwrap_err();
+    }
+    upstream.failure = None;
+    advance(BreakerSettings::default().probe_after).await;
+    timeout(upstream.latency / 2, tool.ask(&upstream))
+        .await
+        .unwrap_err();
+    assert_eq!(tool.ask(&upstream).await, Ok("rows"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_recovers_is_reached_by_a_retry() {
+    let (tool, calls) = (default_tool(), AtomicU32::new(0));
+    let outcome = tool
+        .run(&tool.call(true), || {
+            ready(match calls.fetch_add(1, Ordering::Relaxed) {
+                0 | 1 => Err(failed(Health::Down)),
+                _ => Ok("rows"),
+            })
+        })
+        .await;
+    assert_eq!((outcome, calls.into_inner()), (Ok("rows"), 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writing_tool_is_never_run_twice() {
+    for health in [Health::Down, Health::Busy(Duration::ZERO), Health::Up] {
+        let (tool, upstream) = (default_tool(), Upstream::new(Some(health)));
+        let outcome = tool.run(&tool.call(false), || upstream.answer()).await;
+        assert_eq!(
+            (outcome, upstream.reached()),
+            (Err(GuardError::Failed("no rows")), 1)
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_run_again_once_some_of_it_came_out() {
+    let (tool, calls) = (default_tool(), AtomicU32::new(0));
+    let outcome = tool
+        .run(&tool.call(true), || {
+            calls.fetch_add(1, Ordering::Relaxed);
+            ready(Err::<(), _>(Failed {
+                partial: true,
+                ..failed(Health::Down)
+            }))
+        })
+        .await;
+    assert_eq!(
+        (outcome, calls.into_inner()),
+        (Err(GuardError::Failed("no rows")), 1)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_final_and_opens_no_breaker() {
+    let (tool, upstream) = (default_tool(), Upstream::new(Some(Health::Up)));
+    for _ in 0..100 {
+        assert_eq!(
+            tool.ask(&upstream).await,
+            Err(GuardError::Failed("no rows"))
+        );
+    }
+    assert_eq!(upstream.reached(), 100);
+    assert_eq!(tool.source.breaker_state(), BreakerState::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_source_is_not_asked_before_the_time_it_named_and_opens_no_breaker() {
+    let asked_for = Duration::from_secs(3);
+    let (tool, upstream) = (default_tool(), Upstream::new(Some(Health::Busy(asked_for))));
+    let began = Instant::now();
+    for _ in 0..4 {
+        tool.ask(&upstream).await.unwrap_err();
+    }
+    assert_eq!(upstream.reached(), 12);
+    assert!(began.elapsed() >= asked_for * 8);
+    assert_eq!(tool.source.breaker_state(), BreakerState::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_more_time_than_is_left_is_not_waited_for() {
+    let (tool, upstream) = (
+        default_tool(),
+        Upstream::new(Some(Health::Busy(TIME_LIMIT))),
+    );
+    let began = Instant::now();
+    tool.ask(&upstream).await.unwrap_err();
+    assert_eq!((upstream.reached(), began.elapsed()), (1, upstream.latency));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_retry_outlives_the_deadline() {
+    let retry = RetrySettings {
+        attempts: 1_000,
+        first: Duration::from_millis(400),
+        longest: Duration::from_mins(1),
+    };
+    for latency in [1, 90, 700, 2_500, 40_000] {
+        let breaker = BreakerSettings {
+            failures: u32::MAX,
+            ..BreakerSettings::default()
+        };
+        let tool = Tool::new(retry.clone(), breaker);
+        let mut upstream = Upstream::new(Some(Health::Down));
+        upstream.latency = Duration::from_millis(latency);
+        let began = Instant::now();
+        tool.ask(&upstream).await.unwrap_err();
+        assert!(began.elapsed() <= TIME_LIMIT, "{latency} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_hangs_is_left_at_the_deadline_and_opens_the_breaker() {
+    let (tool, mut upstream) = (default_tool(), Upstream::new(None));
+    upstream.latency = Duration::from_hours(1);
+    let callers = ["ada", "bob"].map(testing::caller);
+    for caller in callers.iter().cycle().take(7) {
+        let began = Instant::now();
+        let call = GuardedCall {
+            caller,
+            ..tool.call(true)
+        };
+        let outcome = tool.run(&call, || upstream.answer()).await;
+        assert_eq!(outcome, Err(GuardError::TimedOut));
+        assert_eq!(began.elapsed(), TIME_LIMIT);
+    }
+    let refused = tool.ask(&upstream).await;
+    assert!(matches!(refused, Err(GuardError::SourceUnavailable { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_in_a_hurry_shut_the_source_for_nobody() {
+    let (tool, upstream) = (default_tool(), Upstream::new(None));
+    for _ in 0..100 {
+        timeout(upstream.latency / 2, tool.ask(&upstream))
+            .await
+            .unwrap_err();
+    }
+    assert_eq!(tool.ask(&upstream).await, Ok("rows"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_failing_source_touches_no_other() {
+    let (failing, healthy) = (default_tool(), default_tool());
+    offer(&failing, &Upstream::new(Some(Health::Down)), 100, 3).await;
+    let upstream = Upstream::new(None);
+    for _ in 0..100 {
+        assert_eq!(healthy.ask(&upstream).await, Ok("rows"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_call_never_reaches_the_source() {
+    let limits = LimitSettings {
+        concurrency: NonZeroU32::new(1),
+        per_caller: Some("3/m".parse().unwrap()),
+    };
+    let tool = Tool::limited(limits, RetrySettings::default(), BreakerSettings::default());
+    let upstream = Upstream::new(None);
+    let mut limited = Vec::new();
+    for _ in 0..5 {
+        if let Err(GuardError::Limited(reached)) = tool.ask(&upstream).await {
+            limited.push(reached.limit);
+        }
+    }
+    assert_eq!(limited, [Limit::Rate, Limit::Rate]);
+    assert_eq!(upstream.reached(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn timeouts_of_one_caller_leave_a_healthy_source_open_to_others() {
+    let tool = default_tool();
+    let mut upstream = Upstream::new(None);
+    upstream.latency = TIME_LIMIT * 2;
+    for _ in 0..20 {
+        let outcome = tool.ask(&upstream).await;
+        assert_eq!(outcome, Err(GuardError::TimedOut));
+    }
+    upstream.latency = Duration::from_millis(20);
+    let other = testing::caller("bob");
+    let call = GuardedCall {
+        caller: &other,
+        ..tool.call(true)
+    };
+    assert_eq!(
+        tool.run(&call, || upstream.answer()).await,
+        Ok("rows"),
+        "the breaker is open"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_without_a_source_is_bounded_by_its_deadline() {
+    let tool = default_tool();
+    let guard = Guard {
+        limits: Some(&tool.limits),
+        source: None,
+    };
+    let mut upstream = Upstream::new(None);
+    let call = tool.call(true);
+    assert_eq!(guard.run(&call, || upstream.answer()).await, Ok("rows"));
+    upstream.latency = TIME_LIMIT * 2;
+    let outcome = guard.run(&call, || upstream.answer()).await;
+    assert_eq!(outcome, Err(GuardError::TimedOut));
+}
+
+/// An attempt as executors make it: it lends out what it writes to.
+struct Execution<'a> {
+    out: &'a mut Vec<u32>,
+}
+
+impl Attempt for Execution<'_> {
+    type Done = ();
+    type Error = &'static str;
+
+    async fn make(&mut self) -> Result<(), Failed<&'static str>> {
+        fn execute(out: &mut Vec<u32>) -> BoxFuture<'_, Result<(), Failed<&'static str>>> {
+            Box::pin(async move {
+                out.push(1);
+                tokio::task::yield_now().await;
+                match out.len() {
+                    1 => Err(failed(Health::Down)),
+                    _ => Ok(()),
+                }
+            })
+        }
+        execute(self.out).await
+    }
+}
+
+#[tokio::test]
+async fn attempts_share_an_output_and_may_change_threads() {
+    let tool = default_tool();
+    let call = tokio::spawn(async move {
+        let mut out = Vec::new();
+        let call = tool.call(true);
+        let outcome = tool.run(&call, Execution { out: &mut out }).await;
+        (outcome, out)
+    });
+    assert_eq!(call.await.unwrap(), (Ok(()), vec![1, 1]));
+}

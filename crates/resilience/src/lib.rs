@@ -1,0 +1,30 @@
+//! What stands between a call and its source, so that neither callers nor a failing source harm one another.
+//!
+//! ```text
+//!   call ─▶ limits ──▶ breaker ──▶ attempt ──▶ done
+//!           rate,      open: no      │ ▲
+//!           slots      call goes     ▼ │ full jitter, within the retry budget,
+//!                      through      retry  for repeatable calls only
+//! ```
+//!
+//! `guard.rs` puts these parts together; each part knows nothing of the others, and the result cache stands before them
+//! all. [`concurrency`] is how many calls a service works on at once, whoever they are for.
+
+mod breaker;
+pub mod concurrency;
+mod guard;
+pub mod jitter;
+mod limits;
+mod rate;
+mod result_cache;
+mod retry;
+
+pub use breaker::{BreakerSettings, BreakerState};
+pub use guard::{Attempt, Failed, Guard, GuardError, GuardedCall, Health, SourceGuard, Turn};
+pub use limits::{Limit, LimitReached, LimitSettings, ToolLimits};
+pub use rate::{ParseRateError, Rate, RateLimiter};
+pub use result_cache::ResultCache;
+pub use retry::RetrySettings;
+
+#[cfg(test)]
+mod testing;

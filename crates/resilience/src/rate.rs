@@ -1,0 +1,271 @@
+//! How often each caller may use a tool: `60/m` is 60 calls at once, then one more every second.
+//!
+//! The generic cell rate algorithm: a token bucket that is one number a caller, the instant at which the bucket
+//! would be full again.
+
+use std::num::NonZeroU32;
+use std::str::FromStr;
+use std::time::Duration;
+
+use quick_cache::sync::{Cache, EntryAction, EntryResult};
+use tokio::time::Instant;
+use wardgate_domain::Digest;
+
+/// Buckets kept, about 8 MB when all are in use. The ones used least make room: they are the fullest.
+const BUCKETS: usize = 65_536;
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// So many calls in a length of time, as `tools.yaml` has it: `10/s`, `60/m`, `1000/h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    calls: NonZeroU32,
+    /// Nanoseconds.
+    per: u64,
+}
+
+/// A rate that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "write a rate as calls per second, minute or hour: `10/s`, `60/m` or `1000/h`, with a whole number above 0"
+)]
+pub struct ParseRateError;
+
+impl FromStr for Rate {
+    type Err = ParseRateError;
+
+    fn from_str(text: &str) -> Result<Self, ParseRateError> {
+        let (calls, unit) = text.split_once('/').ok_or(ParseRateError)?;
+        let seconds = match unit {
+            "s" => 1,
+            "m" => 60,
+            "h" => 3_600,
+            _ => return Err(ParseRateError),
+        };
+        let digits_only = calls.bytes().all(|byte| byte.is_ascii_digit());
+        match calls.parse() {
+            Ok(calls) if digits_only => Ok(Self {
+                calls,
+                per: seconds * NANOS_PER_SECOND,
+            }),
+            _ => Err(ParseRateError),
+        }
+    }
+}
+
+impl Rate {
+    /// So many calls in a minute; 0 counts as 1.
+    pub fn per_minute(calls: u32) -> Self {
+        Self {
+            calls: NonZeroU32::new(calls).unwrap_or(NonZeroU32::MIN),
+            per: 60 * NANOS_PER_SECOND,
+        }
+    }
+
+    /// Takes one call out of a bucket that is full at `full_at`, at the instant `now`, both in nanoseconds.
+    /// Gives the instant at which the bucket is full after that, or how long the caller has to wait.
+    fn take(self, full_at: u64, now: u64) -> Result<u64, Duration> {
+        let calls = u64::from(self.calls.get());
+        // Rounded up, so that no rounding ever allows more than the rate.
+        let interval = self.per.div_ceil(calls);
+        let full_at = full_at.max(now);
+        let empty = interval * (calls - 1);
+        match (full_at - now).checked_sub(empty) {
+            None | Some(0) => Ok(full_at + interval),
+            Some(wait) => Err(Duration::from_nanos(wait)),
+        }
+    }
+}
+
+/// The buckets of all tools and callers. Outlives a changed catalogue, so that a reload fills no bucket.
+#[derive(Debug)]
+pub struct RateLimiter {
+    started: Instant,
+    /// When each bucket is full again, in nanoseconds since the start.
+    buckets: Cache<Digest, u64>,
+}
+
+impl Default for RateLimiter {
+    /// Every bucket is full.
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            buckets: Cache::new(BUCKETS),
+        }
+    }
+}
+
+impl RateLimiter {
+    /// Takes one call out of a bucket, or says how long to wait.
+    pub fn take(&self, bucket: Digest, rate: Rate) -> Result<(), Duration> {
+        let now = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let entry = self.buckets.entry(&bucket, None, |_, full_at| {
+            let taken = rate.take(*full_at, now);
+            if let Ok(later) = taken {
+                *full_at = later;
+            }
+            EntryAction::Retain(taken)
+        });
+        match entry {
+            EntryResult::Retained(taken) => taken.map(drop),
+            EntryResult::Vacant(guard) => {
+                let taken = rate.take(now, now)?;
+                // Fails only where the bucket was removed meanwhile, and none ever is.
+                let _ = guard.insert(taken);
+                Ok(())
+            }
+            // What the closure never asks for: a removal, a replacement or a time limit.
+            EntryResult::Removed(..) | EntryResult::Replaced(..) | EntryResult::Timeout => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rate(text: &str) -> Rate {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn rates_are_read_as_people_write_them_and_nothing_else_is() {
+        for (text, calls, seconds) in [("10/s", 10, 1), ("60/m", 60, 60), ("1000/h", 1_000, 3_600)]
+        {
+            let per = seconds * NANOS_PER_SECOND;
+            let calls = NonZeroU32::new(calls).unwrap();
+            assert_eq!(text.parse(), Ok(Rate { calls, per }), "{text}");
+        }
+        for junk in [
+            "",
+            "/",
+            "60",
+            "60/",
+            "/m",
+            "0/s",
+            "-1/s",
+            "+1/s",
+            "1.5/s",
+            "60 / m",
+            "60/min",
+            "60/d",
+            "60/M",
+            "4294967296/s",
+            "60/m/s",
+            "٦/s",
+        ] {
+            assert_eq!(junk.parse::<Rate>(), Err(ParseRateError), "{junk}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_who_waits_exactly_as_told_is_let_through_and_one_nanosecond_earlier_is_not() {
+        let limiter = RateLimiter::default();
+        let caller = Digest::of(b"caller");
+        for _ in 0..60 {
+            assert_eq!(limiter.take(caller, rate("60/m")), Ok(()));
+        }
+        let wait = limiter.take(caller, rate("60/m")).unwrap_err();
+        assert_eq!(wait, Duration::from_secs(1));
+        let nanosecond = Duration::from_nanos(1);
+        tokio::time::advance(Duration::from_nanos(999_999_999)).await;
+        assert_eq!(limiter.take(caller, rate("60/m")), Err(nanosecond));
+        tokio::time::advance(nanosecond).await;
+        assert_eq!(limiter.take(caller, rate("60/m")), Ok(()));
+        assert_eq!(limiter.take(caller, rate("60/m")), Err(wait));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_greedy_caller_takes_nothing_from_another() {
+        let limiter = RateLimiter::default();
+        let greedy = Digest::of(b"greedy");
+        let taken = (0..10_000)
+            .filter(|_| limiter.take(greedy, rate("10/s")).is_ok())
+            .count();
+        assert_eq!(taken, 10);
+        let other = Digest::of(b"other");
+        for _ in 0..10 {
+            assert_eq!(limiter.take(other, rate("10/s")), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_million_callers_take_no_more_memory_than_the_buckets_kept() {
+        let limiter = RateLimiter::default();
+        for caller in 0..1_000_000_u32 {
+            let bucket = Digest::of(&caller.to_be_bytes());
+            assert_eq!(limiter.take(bucket, rate("1/h")), Ok(()));
+        }
+        assert!(limiter.buckets.len() <= BUCKETS);
+        let memory = limiter.buckets.memory_used();
+        assert!(memory.entries + memory.map < 16 * 1_024 * 1_024);
+    }
+
+    #[test]
+    fn callers_who_come_at_the_same_instant_share_one_bucket_exactly() {
+        let limiter = RateLimiter::default();
+        let taken = std::sync::atomic::AtomicU32::new(0);
+        std::thread::scope(|threads| {
+            for _ in 0..8 {
+                threads.spawn(|| {
+                    for _ in 0..1_000 {
+                        if limiter.take(Digest::of(b"caller"), rate("500/h")).is_ok() {
+                            taken.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        // One more every 7.2 s: the loop takes far less.
+        assert_eq!(taken.into_inner(), 500);
+    }
+
+    fn rates() -> impl Strategy<Value = Rate> {
+        let per = prop::sample::select(vec![1_u64, 60, 3_600]);
+        (1_u32..10_000, per).prop_map(|(calls, seconds)| Rate {
+            calls: NonZeroU32::new(calls).unwrap(),
+            per: seconds * NANOS_PER_SECOND,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_stretch_of_time_sees_more_calls_than_a_full_bucket_and_what_flows_in(
+            rate in rates(),
+            gaps in prop::collection::vec(0_u64..2_000_000_000, 1..300),
+        ) {
+            let (mut now, mut full_at) = (0, 0);
+            let mut taken = Vec::new();
+            for gap in gaps {
+                now += gap;
+                if let Ok(later) = rate.take(full_at, now) {
+                    full_at = later;
+                    taken.push(now);
+                }
+            }
+            let calls = u64::from(rate.calls.get());
+            for (index, &from) in taken.iter().enumerate() {
+                for (count, &to) in (1_u64..).zip(&taken[index..]) {
+                    let flowed_in = u128::from(to - from) * u128::from(calls) / u128::from(rate.per);
+                    prop_assert!(u128::from(count) <= u128::from(calls) + flowed_in);
+                }
+            }
+        }
+
+        #[test]
+        fn the_wait_that_is_told_is_the_shortest_that_helps(
+            rate in rates(),
+            now in 0_u64..1_000_000_000_000,
+            ahead in 0_u64..10_000_000_000_000,
+        ) {
+            let full_at = now + ahead;
+            if let Err(wait) = rate.take(full_at, now) {
+                let wait = u64::try_from(wait.as_nanos()).unwrap();
+                prop_assert!(rate.take(full_at, now + wait).is_ok());
+                prop_assert!(rate.take(full_at, now + wait - 1).is_err());
+            }
+        }
+    }
+}

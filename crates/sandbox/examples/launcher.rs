@@ -1,0 +1,15 @@
+//! The launcher of programs alone, as unit tests start it; in `wardgate` it is a subcommand.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    if words
+        .next()
+        .is_some_and(|word| word == wardgate_sandbox::LAUNCH)
+    {
+        return wardgate_sandbox::launch(words);
+    }
+    eprintln!("only Wardgate's tests start this");
+    ExitCode::from(2)
+}

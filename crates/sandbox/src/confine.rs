@@ -1,0 +1,79 @@
+//! The last step before the program: the process limits itself, for good, and becomes it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::RawFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::{fs, io};
+
+use nix::sys::prctl::{set_no_new_privs, set_pdeathsig};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::close;
+use serde::{Deserialize, Serialize};
+
+use super::landlock_rules;
+use super::launch::{LaunchError, Order};
+
+/// What each process of the program may use; `None` is what Wardgate itself may use.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Seconds of CPU time.
+    pub cpu: Option<u64>,
+    /// Bytes of address space.
+    pub memory: Option<u64>,
+    /// Open files.
+    pub files: Option<u64>,
+    /// Processes and threads of the user, the program's among them. The kernel excepts root.
+    pub processes: Option<u64>,
+    /// Bytes of one written file.
+    pub file_size: Option<u64>,
+}
+
+/// Only returns when the program cannot be run.
+pub(super) fn become_program(order: &Order, name: &OsStr, arguments: &[OsString]) -> LaunchError {
+    // Made first: there is little memory to be had behind the limits.
+    let mut program = Command::new(&order.program);
+    program.arg0(name).args(arguments);
+    if let Err(error) = confine(order) {
+        return error;
+    }
+    LaunchError::Exec(program.exec())
+}
+
+fn confine(order: &Order) -> Result<(), LaunchError> {
+    // The supervisor's own mask would be the program's.
+    SigSet::empty().thread_set_mask()?;
+    // The supervisor dies last, unless something else kills it.
+    set_pdeathsig(Signal::SIGKILL)?;
+    set_no_new_privs()?;
+    close_inherited().map_err(LaunchError::Inherited)?;
+    landlock_rules::enter(&order.program, order.sandbox.as_ref())?;
+    let limits = &order.limits;
+    for (resource, limit) in [
+        (Resource::RLIMIT_CORE, Some(0)),
+        (Resource::RLIMIT_CPU, limits.cpu),
+        (Resource::RLIMIT_NOFILE, limits.files),
+        (Resource::RLIMIT_NPROC, limits.processes),
+        (Resource::RLIMIT_FSIZE, limits.file_size),
+        (Resource::RLIMIT_AS, limits.memory),
+    ] {
+        let Some(limit) = limit else { continue };
+        let (_, highest) = getrlimit(resource)?;
+        let limit = limit.min(highest);
+        setrlimit(resource, limit, limit)?;
+    }
+    Ok(())
+}
+
+/// Whatever Wardgate itself was started with is none of the program's business.
+fn close_inherited() -> io::Result<()> {
+    let open: Vec<RawFd> = fs::read_dir("/proc/self/fd")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    for descriptor in open.into_iter().filter(|&descriptor| descriptor > 2) {
+        // The one the list was read through is closed already.
+        let _gone = close(descriptor);
+    }
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! Runs a configured program without a shell, within limits, and never longer than its call.
+//!
+//! ```text
+//!   Wardgate ──spawns──▶ supervisor ──spawns──▶ limits itself, then becomes the program
+//!      │ leash              │                      │
+//!      └── its stdin ──────▶│ adopts and kills     ├─ standard output ─▶ the result
+//!          cut: kill        │ whatever is left     └─ standard error ──▶ progress, log
+//! ```
+//!
+//! Both steps of the launcher are the same binary, started again: `/proc/self/exe launch …`. It needs no
+//! environment, so that the environment is the program's alone. The leash is cut when the call is dropped, at
+//! its deadline, or when Wardgate itself dies.
+
+mod confine;
+mod landlock_rules;
+mod launch;
+mod program;
+mod stderr;
+mod supervisor;
+
+pub use confine::Limits;
+pub use landlock_rules::{KernelSupport, Sandbox};
+pub use launch::{LAUNCH, THIS_BINARY, launch};
+pub use program::{OutputListener, Program, RunError, RunInput};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+//! Extraction as a filter of JSON lines: texts in, calls out.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, Read, Write};
+
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::template::TemplateError;
+use super::{CallSyntax, Extractor, Family, Piece};
+use crate::Function;
+
+/// Longer lines are refused.
+const MAX_LINE: u64 = 16 * 1024 * 1024;
+
+/// How many lines could not be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FailedLines(pub usize);
+
+/// Why a line cannot be used. Nothing of it is repeated.
+#[derive(Debug, thiserror::Error)]
+enum Bad {
+    #[error("the line is longer than 16 MiB")]
+    TooLong,
+    #[error("the line is not UTF-8")]
+    NotUtf8,
+    #[error("the line is not JSON (column {0})")]
+    NotJson(usize),
+    #[error("the line must be an object")]
+    NoObject,
+    #[error("\"id\" is missing")]
+    NoId,
+    #[error("\"text\" must be a string")]
+    NoText,
+    #[error("\"tools\" must be a list")]
+    NoList,
+    #[error("tool {0} must be an object with \"function\": {{\"name\": …}}")]
+    NoFunction(usize),
+    #[error("\"family\" must be a string")]
+    NoFamily,
+    #[error(transparent)]
+    UnknownFamily(#[from] super::UnknownFamily),
+    #[error("\"template\" must be a string")]
+    NoTemplate,
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    #[error("the arguments of a call cannot be written")]
+    Unwritable,
+}
+
+#[derive(Serialize)]
+struct Extracted<'a> {
+    id: &'a Value,
+    calls: Vec<ExtractedCall>,
+    text: String,
+}
+
+#[derive(Serialize)]
+struct ExtractedCall {
+    name: String,
+    /// As they are, digit for digit.
+    arguments: Box<RawValue>,
+}
+
+#[derive(Serialize)]
+struct Refused<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a Value>,
+    error: String,
+}
+
+/// Reads lines `{"id", "text", "tools", "family"?, "template"?}`, tools as the chat completions API has them, and writes a line
+/// `{"id", "calls": [{"name", "arguments"}], "text"}` for each, or `{"id", "error"}` for one that cannot be used.
+/// `syntax` is for lines that name no family and hold no template.
+pub fn extract_calls(
+    input: &mut impl BufRead,
+    output: &mut impl Write,
+    syntax: &CallSyntax,
+) -> io::Result<FailedLines> {
+    let mut templates = LearnedTemplates::default();
+    let mut failed = 0;
+    while let Some(line) = next_line(input)? {
+        let parsed = line.and_then(|it| parse(&it));
+        let id = parsed.as_ref().ok().and_then(|it| it.get("id"));
+        let extracted = match &parsed {
+            Ok(line) => {
+                extract_line(line, syntax, &mut templates).map_err(|error| error.to_string())
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        match extracted {
+            Ok(extracted) => serde_json::to_writer(&mut *output, &extracted)?,
+            Err(error) => {
+                failed += 1;
+                serde_json::to_writer(&mut *output, &Refused { id, error })?;
+            }
+        }
+        output.write_all(b"\n")?;
+    }
+    output.flush()?;
+    Ok(FailedLines(failed))
+}
+
+/// The next line that is not blank.
+fn next_line(input: &mut impl BufRead) -> io::Result<Option<Result<Vec<u8>, Bad>>> {
+    loop {
+        let mut line = Vec::new();
+        let read = input
+            .by_ref()
+            .take(MAX_LINE + 1)
+            .read_until(b'\n', &mut line)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        if line.len() as u64 > MAX_LINE && !line.ends_with(b"\n") {
+            input.skip_until(b'\n')?;
+            return Ok(Some(Err(Bad::TooLong)));
+        }
+        if !line.trim_ascii().is_empty() {
+            return Ok(Some(Ok(line)));
+        }
+    }
+}
+
+fn parse(line: &[u8]) -> Result<Value, Bad> {
+    let line = std::str::from_utf8(line).map_err(|_| Bad::NotUtf8)?;
+    let value: Value = serde_json::from_str(line).map_err(|error| Bad::NotJson(error.column()))?;
+    if value.is_object() {
+        Ok(value)
+    } else {
+        Err(Bad::NoObject)
+    }
+}
+
+/// What was learned of the templates of lines: many lines have the same.
+#[derive(Default)]
+struct LearnedTemplates(HashMap<String, Result<CallSyntax, TemplateError>>);
+
+/// So many templates are remembered at a time.
+const MAX_TEMPLATES: usize = 64;
+
+impl LearnedTemplates {
+    fn learn(&mut self, source: &str) -> Result<CallSyntax, TemplateError> {
+        if let Some(learned) = self.0.get(source) {
+            return learned.clone();
+        }
+        if self.0.len() == MAX_TEMPLATES {
+            self.0.clear();
+        }
+        let learned = CallSyntax::default().with_template(source);
+        self.0.insert(source.to_owned(), learned.clone());
+        learned
+    }
+}
+
+fn extract_line<'l>(
+    line: &'l Value,
+    syntax: &CallSyntax,
+    templates: &mut LearnedTemplates,
+) -> Result<Extracted<'l>, Bad> {
+    let id = line.get("id").ok_or(Bad::NoId)?;
+    let text = line
+        .get("text")
+        .and_then(Value::as_str)
+        .ok_or(Bad::NoText)?;
+    let functions = match line.get("tools") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(tools)) => tools
+            .iter()
+            .enumerate()
+            .map(|(index, tool)| function(tool).ok_or(Bad::NoFunction(index + 1)))
+            .collect::<Result<_, _>>()?,
+        Some(_) => return Err(Bad::NoList),
+    };
+    let family: Option<Family> = match line.get("family") {
+        None | Some(Value::Null) => None,
+        Some(named) => Some(named.as_str().ok_or(Bad::NoFamily)?.parse()?),
+    };
+    let syntax = match (line.get("template"), family) {
+        (None | Some(Value::Null), None) => syntax.clone(),
+        (None | Some(Value::Null), Some(family)) => family.into(),
+        (Some(template), family) => templates
+            .learn(template.as_str().ok_or(Bad::NoTemplate)?)?
+            .with_family(family.unwrap_or_default()),
+    };
+    let mut extractor = Extractor::new(syntax, &functions);
+    let mut pieces = extractor.push(text);
+    pieces.extend(extractor.finish());
+    let mut extracted = Extracted {
+        id,
+        calls: Vec::new(),
+        text: String::new(),
+    };
+    for piece in pieces {
+        match piece {
+            Piece::Text(text) => extracted.text.push_str(&text),
+            Piece::Unreadable(_) => {}
+            Piece::Call { name, arguments } => extracted.calls.push(ExtractedCall {
+                name,
+                arguments: RawValue::from_string(arguments).map_err(|_| Bad::Unwritable)?,
+            }),
+        }
+    }
+    Ok(extracted)
+}
+
+/// A tool of the chat completions API, or the function in it alone.
+fn function(tool: &Value) -> Option<Function> {
+    let function = tool.get("function").unwrap_or(tool);
+    let text = |key| function.get(key).and_then(Value::as_str);
+    Some(Function {
+        name: text("name")?.to_owned(),
+        description: text("description").unwrap_or_default().to_owned(),
+        parameters: function.get("parameters").cloned().unwrap_or_default(),
+    })
+}

@@ -1,0 +1,140 @@
+//! "I will use the `X` tool": a last resort for models in text mode that name a tool and write no call.
+
+use super::cursor::is_in_name;
+
+/// Whoever only names a tool says little; also bounds the work.
+const MAX_TEXT: usize = 16 * 1024;
+
+/// Words that turn "use the X tool" into the opposite, beside all that end in "n't".
+const NEGATIONS: [&str; 6] = ["not", "never", "without", "avoid", "cannot", "than"];
+
+/// What makes "no" one of them.
+const NO: [&str; 4] = ["need", "reason", "longer", "point"];
+
+/// The tools of which a text says that they are used, in order, each once. Their calls have no arguments.
+///
+/// Not what is negated in its sentence, asked, quoted, or part of a longer name. Only for a text in which no call was
+/// found; an assistant may leave it off.
+pub fn mentioned<'t>(text: &str, tools: &[&'t str]) -> Vec<&'t str> {
+    let mut found: Vec<&'t str> = Vec::new();
+    if text.len() > MAX_TEXT {
+        return found;
+    }
+    let outside_of_code = text.split("```").step_by(2);
+    for line in outside_of_code.flat_map(str::lines) {
+        let mut read = 0;
+        for sentence in sentences(line) {
+            for (before, name) in uses(sentence) {
+                let tool = tools.iter().find(|tool| tool.eq_ignore_ascii_case(name));
+                if let Some(tool) = tool
+                    && !sentence.ends_with('?')
+                    && !is_negated(&sentence[..before])
+                    && !is_quoted(&line[..read + before])
+                    && !found.contains(tool)
+                {
+                    found.push(tool);
+                }
+            }
+            read += sentence.len();
+        }
+    }
+    found
+}
+
+/// Each with the mark that ends it. A dot within a name ends none.
+fn sentences(line: &str) -> impl Iterator<Item = &str> {
+    let mut rest = line;
+    std::iter::from_fn(move || {
+        let mut chars = rest.char_indices().peekable();
+        let mut end = rest.len();
+        while let Some((at, c)) = chars.next() {
+            let ends = match c {
+                '!' | '?' | ';' => true,
+                '.' => chars.peek().is_none_or(|next| next.1.is_whitespace()),
+                _ => false,
+            };
+            if ends {
+                end = at + c.len_utf8();
+                break;
+            }
+        }
+        let (sentence, after) = rest.split_at(end);
+        rest = after;
+        (!sentence.is_empty()).then_some(sentence)
+    })
+}
+
+/// Where each "use the X tool" begins, and what is written for X.
+fn uses(sentence: &str) -> Vec<(usize, &str)> {
+    let mut uses = Vec::new();
+    let mut words = Words {
+        rest: sentence,
+        at: 0,
+    };
+    let mut last = [""; 2];
+    let mut before = 0;
+    while let Some((at, word)) = words.next() {
+        let is = |written: &str, wanted: &str| written.eq_ignore_ascii_case(wanted);
+        if is(last[0], "use") && is(last[1], "the") {
+            let name = word.trim_matches(['`', '*', '_']);
+            let mut ahead = Words { ..words };
+            let is_tool = ahead
+                .next()
+                .map(|(_, word)| word.trim_end_matches(|c: char| !c.is_alphanumeric()))
+                .is_some_and(|word| is(word, "tool"));
+            if is_tool && name.chars().all(is_in_name) {
+                uses.push((before, name));
+            }
+        }
+        if is(word, "use") {
+            before = at;
+        }
+        last = [last[1], word];
+    }
+    uses
+}
+
+/// Words between white space, with their places.
+struct Words<'a> {
+    rest: &'a str,
+    at: usize,
+}
+
+impl<'a> Iterator for Words<'a> {
+    type Item = (usize, &'a str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let trimmed = self.rest.trim_start();
+        self.at += self.rest.len() - trimmed.len();
+        let end = trimmed.find(char::is_whitespace).unwrap_or(trimmed.len());
+        let (word, rest) = trimmed.split_at(end);
+        let at = self.at;
+        self.at += end;
+        self.rest = rest;
+        (!word.is_empty()).then_some((at, word))
+    }
+}
+
+fn is_negated(before: &str) -> bool {
+    let before = before.to_lowercase().replace('’', "'");
+    let words: Vec<&str> = before
+        .split(|c: char| !(c.is_alphanumeric() || c == '\''))
+        .collect();
+    let negates = |word: &&str| NEGATIONS.contains(word) || word.ends_with("n't");
+    let is_no = |pair: &[&str]| pair[0] == "no" && NO.contains(&pair[1]);
+    words.iter().any(negates) || words.windows(2).any(is_no)
+}
+
+/// Whether a quotation was opened and not closed.
+fn is_quoted(before: &str) -> bool {
+    let count = |quote: char| before.chars().filter(|c| *c == quote).count();
+    let single = before
+        .split_whitespace()
+        .filter(|word| word.starts_with('\'') != word.ends_with('\''))
+        .count();
+    count('"') % 2 == 1
+        || count('`') % 2 == 1
+        || count('“') > count('”')
+        || count('‘') > before.matches("’ ").count() + before.matches("’,").count()
+        || single % 2 == 1
+}
