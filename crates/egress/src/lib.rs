@@ -32,10 +32,11 @@ use url::Url;
 
 pub use address::PrivateAddresses;
 pub use auth::{
-    Auth, AuthError, AuthSettings, Bound, ClientKey, ClientProof, CodeSettings, ConnectError,
-    ConnectionKey, Described, EnterpriseSettings, Grant, GrantStore, OAuthClient, OnBehalf,
-    OpenAuth, PerUser, Person, RegisteredClient, Return, Secret, ServerSettings, Started,
-    StoreFuture, StoreUnavailable, StoredTokens, SubjectToken, Wish,
+    Auth, AuthError, AuthSettings, BoundCredentials, ClientKey, ClientProof, CodeSettings,
+    ConnectError, ConnectionKey, EnterpriseSettings, Grant, GrantCallback, GrantDescription,
+    GrantRequest, GrantStore, OAuthClient, OnBehalf, OpenAuth, PerUser, Person, RegisteredClient,
+    Secret, ServerSettings, StartedGrant, StoreFuture, StoreUnavailable, StoredTokens,
+    SubjectToken,
 };
 pub use client::{Client, ClientSettings, HttpSettings};
 pub use error::EgressError;

@@ -16,7 +16,7 @@ use super::era::Era;
 use super::error::UpstreamError;
 use super::events::Events;
 use super::http::Dialer;
-use super::http::carry::{Answer, Carried, Content, Outbound};
+use super::http::carry::{Answer, Content, ForwardedResponse, Outbound};
 use super::link::LIST_LIMIT;
 use super::listing::{self, ConnectionTools, ListRequest, ListedTools};
 use super::message::{self, Incoming};
@@ -51,7 +51,7 @@ impl CarriedTools {
         outbound: &Outbound,
         dialer: &Dialer,
         events: &Events,
-    ) -> Result<Option<Carried>, UpstreamError> {
+    ) -> Result<Option<ForwardedResponse>, UpstreamError> {
         let tools = self.tools_of(outbound);
         let current = || {
             let listed = tools.current()?;
@@ -133,7 +133,7 @@ impl CarriedTools {
             });
             let carried = carried.await?;
             if !carried.status.is_success() {
-                return Ok(Listing::Refused(Carried {
+                return Ok(Listing::Refused(ForwardedResponse {
                     answer: Answer::Nothing,
                     ..carried
                 }));
@@ -151,7 +151,7 @@ impl CarriedTools {
 /// How a server takes the request for its list.
 enum Listing {
     Listed(ListedTools),
-    Refused(Carried),
+    Refused(ForwardedResponse),
 }
 
 /// The result of the request `id`, whichever way it comes.

@@ -24,7 +24,7 @@ use super::era::{self, Era};
 use super::error::UpstreamError;
 use super::events::Events;
 use super::link::{Connection, Link};
-use super::participation::{Ask, Participation, Profile};
+use super::participation::{ClientFeature, Participation, Profile};
 use super::settings::Transport;
 
 /// How long all of these lists may take together. The tools for every client wait for them.
@@ -33,34 +33,38 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// A capability that tools can depend on, and all that a client without it cannot be asked for.
 struct ProbedCapability {
     path: &'static [&'static str],
-    asks: &'static [Ask],
+    asks: &'static [ClientFeature],
 }
 
 /// Each before its parts.
 const CAPABILITIES: [ProbedCapability; 6] = [
     ProbedCapability {
         path: &["elicitation"],
-        asks: &[Ask::Form, Ask::Url],
+        asks: &[ClientFeature::Form, ClientFeature::Url],
     },
     ProbedCapability {
         path: &["elicitation", "url"],
-        asks: &[Ask::Url],
+        asks: &[ClientFeature::Url],
     },
     ProbedCapability {
         path: &["sampling"],
-        asks: &[Ask::Sampling, Ask::SamplingTools, Ask::SamplingContext],
+        asks: &[
+            ClientFeature::Sampling,
+            ClientFeature::SamplingTools,
+            ClientFeature::SamplingContext,
+        ],
     },
     ProbedCapability {
         path: &["sampling", "tools"],
-        asks: &[Ask::SamplingTools],
+        asks: &[ClientFeature::SamplingTools],
     },
     ProbedCapability {
         path: &["sampling", "context"],
-        asks: &[Ask::SamplingContext],
+        asks: &[ClientFeature::SamplingContext],
     },
     ProbedCapability {
         path: &["roots"],
-        asks: &[Ask::Roots],
+        asks: &[ClientFeature::Roots],
     },
 ];
 

@@ -64,7 +64,7 @@ pub enum Eras {
 
 /// What a server has shown of itself by now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shown {
+pub struct ObservedServer {
     pub eras: Eras,
     /// Calls of its tools may become tasks, by the extension of 2026-07-28.
     pub has_tasks: bool,
@@ -138,8 +138,8 @@ pub struct Skills {
 }
 
 impl Handshake {
-    pub(super) fn shows(&self) -> Shown {
-        Shown {
+    pub(super) fn shows(&self) -> ObservedServer {
+        ObservedServer {
             eras: self.eras,
             has_tasks: self.task_extension,
             declares: Some(self.declares),
@@ -233,18 +233,18 @@ impl Capabilities {
 /// What the answer to [`discover`] shows.
 pub(super) fn read_probe(answer: Result<Box<RawValue>, RpcError>) -> Result<Probe, UpstreamError> {
     #[derive(Deserialize)]
-    struct Discovered {
+    struct DiscoverResult {
         #[serde(rename = "supportedVersions")]
         versions: Vec<String>,
         #[serde(default)]
         capabilities: Capabilities,
     }
     #[derive(Deserialize)]
-    struct Unsupported {
+    struct SupportedVersions {
         supported: Vec<String>,
     }
     let (versions, capabilities) = match answer {
-        Ok(result) => match serde_json::from_str::<Discovered>(result.get()) {
+        Ok(result) => match serde_json::from_str::<DiscoverResult>(result.get()) {
             Ok(discovered) => (discovered.versions, discovered.capabilities),
             Err(_) => return Ok(Probe::Legacy),
         },
@@ -253,7 +253,7 @@ pub(super) fn read_probe(answer: Result<Box<RawValue>, RpcError>) -> Result<Prob
         }
         Err(error) if error.code == UNSUPPORTED_VERSION => {
             let data = error.data.as_deref().map_or("null", RawValue::get);
-            match serde_json::from_str::<Unsupported>(data) {
+            match serde_json::from_str::<SupportedVersions>(data) {
                 Ok(data) => (data.supported, Capabilities::default()),
                 Err(_) => return Err(UpstreamError::Rpc(error)),
             }

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 use wardgate_domain::{Ambient, Timestamp};
 
-use super::era::{Eras, Shown};
+use super::era::{Eras, ObservedServer};
 use super::message::Incoming;
 use super::quota::Quota;
 use super::subscriptions::Subscriptions;
@@ -41,7 +41,7 @@ pub(super) struct Events {
     pub(super) ambient: Ambient,
     health: watch::Sender<Health>,
     /// Of the server, whoever it is reached for.
-    shown: Arc<watch::Sender<Shown>>,
+    shown: Arc<watch::Sender<ObservedServer>>,
     /// Count the announced or suspected changes of each list.
     tools: Arc<watch::Sender<u64>>,
     /// The same of the server as nobody in particular reaches it, whose list decides what is offered.
@@ -64,7 +64,7 @@ impl Events {
             upstream,
             ambient,
             health: watch::Sender::new(Health::Untried),
-            shown: Arc::new(watch::Sender::new(Shown {
+            shown: Arc::new(watch::Sender::new(ObservedServer {
                 eras: Eras::Unknown,
                 has_tasks: false,
                 declares: None,
@@ -93,12 +93,12 @@ impl Events {
         self.health.subscribe()
     }
 
-    pub(super) fn shown(&self) -> watch::Receiver<Shown> {
+    pub(super) fn shown(&self) -> watch::Receiver<ObservedServer> {
         self.shown.subscribe()
     }
 
     /// The server has shown this of itself.
-    pub(super) fn shows(&self, shown: Shown) {
+    pub(super) fn shows(&self, shown: ObservedServer) {
         self.shown.send_if_modified(|known| {
             let changed = *known != shown;
             *known = shown;
@@ -220,12 +220,13 @@ impl Events {
                 "notifications/prompts/list_changed" => changed(&self.prompts),
                 "notifications/resources/list_changed" => changed(&self.resources),
                 "notifications/resources/updated" => {
-                    if let Some(Updated { uri }) = read(*params) {
+                    if let Some(ResourceUpdated { uri }) = read(*params) {
                         self.subscriptions.updated(&uri);
                     }
                 }
                 "notifications/subscriptions/acknowledged" => {
-                    let Acknowledged { notifications } = read(*params).unwrap_or_default();
+                    let SubscriptionAcknowledged { notifications } =
+                        read(*params).unwrap_or_default();
                     let uris = notifications.resource_subscriptions.iter();
                     self.subscriptions.accepted(uris.map(String::as_str));
                     self.subscriptions.opened();
@@ -262,14 +263,14 @@ impl Events {
 
 /// `notifications/resources/updated`.
 #[derive(Deserialize)]
-struct Updated {
+struct ResourceUpdated {
     uri: String,
 }
 
 /// `notifications/subscriptions/acknowledged`. Which request it is of needs no look: another is made only when the
 /// last was acknowledged.
 #[derive(Default, Deserialize)]
-struct Acknowledged {
+struct SubscriptionAcknowledged {
     notifications: Notifications,
 }
 

@@ -17,11 +17,11 @@ use super::definition::{self, Pages, ToolDefinition};
 use super::era::{Era, Eras, Skills};
 use super::error::UpstreamError;
 use super::events::Events;
-use super::http::carry::{Answer, Carried, Outbound};
+use super::http::carry::{Answer, ForwardedResponse, Outbound};
 use super::listing::{self, ConnectionTools, ListRequest, ListedTools};
 use super::message::Request;
-use super::news::{Listener, News, lend};
 use super::participation::{Participation, Profile};
+use super::server_message::{Listener, ServerMessage, lend};
 use super::settings::Transport;
 use super::task;
 use super::{http, stdio};
@@ -139,7 +139,7 @@ impl Link {
     pub(super) async fn converse(
         self: &Arc<Self>,
         request: &Request<'_>,
-        take: impl Fn(News, &Arc<Connection>) -> bool + Send + Sync,
+        take: impl Fn(ServerMessage, &Arc<Connection>) -> bool + Send + Sync,
     ) -> Result<Box<RawValue>, UpstreamError> {
         let mut outcome = Err(UpstreamError::Gone);
         for _ in 0..2 {
@@ -320,7 +320,10 @@ impl Link {
 
     /// Carries an exchange of a client's. It takes a turn like any request, up to the head of an event stream, and
     /// has a place of its own to the end of that.
-    pub(super) async fn carry(&self, outbound: Outbound) -> Result<Carried, UpstreamError> {
+    pub(super) async fn carry(
+        &self,
+        outbound: Outbound,
+    ) -> Result<ForwardedResponse, UpstreamError> {
         let Connector::Http(dialer) = &self.connector else {
             return Err(UpstreamError::Unreachable("it has no URL".to_owned()));
         };
@@ -363,7 +366,7 @@ impl Link {
         name: &str,
         pin: &ToolFingerprint,
         outbound: &Outbound,
-    ) -> Result<Option<Carried>, UpstreamError> {
+    ) -> Result<Option<ForwardedResponse>, UpstreamError> {
         let Connector::Http(dialer) = &self.connector else {
             return Err(UpstreamError::Unreachable("it has no URL".to_owned()));
         };

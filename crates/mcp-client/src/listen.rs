@@ -71,14 +71,14 @@ pub(super) async fn attend<L: Line>(line: L, events: Arc<Events>, handshake: Han
 async fn modern<L: Line>(line: &L, events: &Arc<Events>, handshake: Handshake) {
     let subscriptions = &events.subscriptions;
     let mut wanted = subscriptions.wanted();
-    let mut listening: Option<Listening> = None;
+    let mut listening: Option<ListenRequest> = None;
     loop {
         let uris = wanted_of(events, handshake);
         let is_listened_to = listening.as_ref().map(|it| &it.uris);
         if is_listened_to != Some(&uris) {
             if handshake.announces || !uris.is_empty() {
                 if let Some(task) = begin(line, events, handshake.announces, &uris).await {
-                    listening = Some(Listening {
+                    listening = Some(ListenRequest {
                         uris,
                         _task: task,
                         _earlier: listening.take().map(end_soon),
@@ -93,7 +93,7 @@ async fn modern<L: Line>(line: &L, events: &Arc<Events>, handshake: Handshake) {
 }
 
 /// A request to listen that is with a server, or is made again.
-struct Listening {
+struct ListenRequest {
     uris: BTreeSet<String>,
     _task: AbortOnDropHandle<()>,
     /// Ends the one before.
@@ -130,7 +130,7 @@ async fn begin<L: Line>(
 }
 
 /// Ends `earlier` a little later: what the server said on it may be under way still.
-fn end_soon(earlier: Listening) -> AbortOnDropHandle<()> {
+fn end_soon(earlier: ListenRequest) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
         sleep(LINGER).await;
         drop(earlier);
@@ -161,7 +161,7 @@ fn request(announces: bool, uris: &BTreeSet<String>) -> Request<'static> {
 async fn legacy<L: Line>(line: &L, events: &Arc<Events>, handshake: Handshake) {
     let subscriptions = &events.subscriptions;
     let mut wanted = subscriptions.wanted();
-    let mut overhearing: Option<Overhearing> = None;
+    let mut overhearing: Option<StandaloneStream> = None;
     let mut subscribed = BTreeSet::new();
     loop {
         let uris = wanted_of(events, handshake);
@@ -227,10 +227,10 @@ pub(super) async fn attend_resources<L: Line>(line: L, events: Arc<Events>, hand
 }
 
 /// What takes a server's words outside of answers; none where it gave no stream for them.
-type Overhearing = Option<AbortOnDropHandle<()>>;
+type StandaloneStream = Option<AbortOnDropHandle<()>>;
 
 /// Waits until the server can be heard, or never will be.
-async fn overhear<L: Line>(line: &L, events: &Arc<Events>) -> Overhearing {
+async fn overhear<L: Line>(line: &L, events: &Arc<Events>) -> StandaloneStream {
     let mut begun = events.subscriptions.begun();
     begun.mark_unchanged();
     let task = {

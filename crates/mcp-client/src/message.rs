@@ -13,7 +13,7 @@ use wardgate_telemetry::trace_context::TraceContext;
 
 use super::era::{Era, MODERN};
 use super::error::{RpcError, UpstreamError};
-use super::others::Others;
+use super::foreign_meta::ForeignMeta;
 use super::participation::{LogLevel, Participation};
 use super::task;
 use crate::fingerprint::ToolFingerprint;
@@ -74,7 +74,7 @@ struct Meta<'a> {
     modern: Option<ModernMeta<'a>>,
     /// The client's own.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    others: Option<&'a Others>,
+    others: Option<&'a ForeignMeta>,
     /// Where calls are traced. A program has no headers to find it in.
     #[serde(flatten)]
     trace: TraceContext,

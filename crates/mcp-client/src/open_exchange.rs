@@ -1,8 +1,8 @@
 //! A request to a legacy server that may ask its client something on the way.
 //!
 //! ```text
-//!   driver (a task): connection ─▶ request ─▶ said, asked, … ended ─▶ steps ─▶ a leg takes them, and brings answers
-//!                                                                        └ between two legs nobody does
+//!   driver (a task): connection ─▶ request ─▶ said, asked, … ended ─▶ steps ─▶ a round takes them, and brings answers
+//!                                                                        └ between two rounds nobody does
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,11 +14,11 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::error::UpstreamError;
-use super::leg::{self, Leg, Responses, Then, Wanted};
 use super::link::{Connection, Link};
 use super::message;
-use super::news::{Listener, News, Question};
 use super::participation::{Participation, Profile};
+use super::round::{self, Continuation, Responses, Round, UpstreamOperation};
+use super::server_message::{Listener, Question, ServerMessage};
 
 /// What is said and asked that waits to be taken up.
 const STEPS: usize = 32;
@@ -36,22 +36,22 @@ const MAX_ELICITATIONS: usize = 64;
 pub struct OpenExchange {
     steps: mpsc::Receiver<Step>,
     /// What the client is asked and has not answered, by the keys it knows.
-    asked: BTreeMap<u64, Asked>,
+    asked: BTreeMap<u64, ExchangedRequest>,
     questions: u64,
     client: Arc<Participation>,
     link: Arc<Link>,
     _driver: AbortOnDropHandle<()>,
 }
 
-struct Asked {
+struct ExchangedRequest {
     question: Question,
     /// Where it came from, and where its answer goes.
     connection: Arc<Connection>,
 }
 
 enum Step {
-    Said(News),
-    Asked(Asked),
+    Said(ServerMessage),
+    Asked(ExchangedRequest),
     Ended(Result<Box<RawValue>, UpstreamError>),
 }
 
@@ -59,7 +59,7 @@ impl OpenExchange {
     /// Makes the request over `link`.
     pub(super) fn begin(
         link: Arc<Link>,
-        wanted: Wanted,
+        wanted: UpstreamOperation,
         is_task: bool,
         client: Arc<Participation>,
     ) -> Self {
@@ -90,12 +90,12 @@ impl OpenExchange {
     }
 
     /// Goes on, with the answers that there are, up to the result or to what the client is asked next.
-    pub(super) async fn leg(
+    pub(super) async fn round(
         mut self,
         responses: Option<&Responses>,
         deadline: Instant,
         listener: Listener<'_>,
-    ) -> Result<Leg, UpstreamError> {
+    ) -> Result<Round, UpstreamError> {
         let link = Arc::clone(&self.link);
         let going = async {
             let _turn = link.turn().await?;
@@ -124,24 +124,24 @@ impl OpenExchange {
         };
         let ended = timeout_at(deadline, going).await;
         match ended.unwrap_or(Err(UpstreamError::Timeout)) {
-            Ok(None) => Ok(Leg::Waits {
+            Ok(None) => Ok(Round::Waits {
                 requests: self.requests(),
-                then: Then::Open(self),
+                then: Continuation::Open(self),
             }),
             Ok(Some(result)) => {
                 self.asked.clear();
-                leg::end(Ok(result), &self.client, false)
+                round::end(Ok(result), &self.client, false)
             }
             Err(error) => {
                 let client = Arc::clone(&self.client);
-                leg::end(Err(error), &client, false)
+                round::end(Err(error), &client, false)
             }
         }
     }
 
     /// Refuses what the client is asked, so that the server goes on without.
     pub async fn refuse(&mut self) {
-        for Asked {
+        for ExchangedRequest {
             question,
             connection,
         } in std::mem::take(&mut self.asked).into_values()
@@ -153,7 +153,7 @@ impl OpenExchange {
         }
     }
 
-    /// Takes what has come since the last leg.
+    /// Takes what has come since the last round.
     fn catch_up(
         &mut self,
         listener: Listener<'_>,
@@ -195,7 +195,7 @@ impl OpenExchange {
         for (key, answer) in &responses.by_key {
             let number = key.parse().ok();
             let asked = number.and_then(|number: u64| self.asked.remove(&number));
-            if let Some(Asked {
+            if let Some(ExchangedRequest {
                 question,
                 connection,
             }) = asked
@@ -210,41 +210,41 @@ impl OpenExchange {
     }
 
     fn requests(&self) -> String {
-        leg::by_number(self.asked.iter().map(|(number, asked)| {
+        round::by_number(self.asked.iter().map(|(number, asked)| {
             let Question { method, params, .. } = &asked.question;
-            (*number, leg::written(method, params.as_deref()))
+            (*number, round::written(method, params.as_deref()))
         }))
     }
 }
 
 /// Whether it is about this exchange, as `elicitations`, the ids of those that it made, tell. A server says to all of a
 /// connection that one is over.
-fn is_own(news: &News, elicitations: &Mutex<BTreeSet<String>>) -> bool {
+fn is_own(news: &ServerMessage, elicitations: &Mutex<BTreeSet<String>>) -> bool {
     let mut elicitations = elicitations.lock().unwrap_or_else(PoisonError::into_inner);
     match news {
-        News::Question(question) => {
+        ServerMessage::Question(question) => {
             // Of a server that asks without end those are known that it began with.
             let has_room = elicitations.len() < MAX_ELICITATIONS;
             elicitations.extend(question.elicitation().filter(|_| has_room));
             true
         }
-        News::Completed(id) => elicitations.remove(id),
-        News::Progress(_) | News::Log(_) => true,
+        ServerMessage::Completed(id) => elicitations.remove(id),
+        ServerMessage::Progress(_) | ServerMessage::Log(_) => true,
     }
 }
 
 /// Whether what the server says or asks has a place.
 fn take(
-    news: News,
+    news: ServerMessage,
     connection: &Arc<Connection>,
     profile: Profile,
     steps: &mpsc::Sender<Step>,
 ) -> bool {
     let free = steps.capacity();
     match news {
-        News::Question(question) => {
+        ServerMessage::Question(question) => {
             let is_covered = profile.covers(&question.method, question.params.as_deref());
-            let asked = Asked {
+            let asked = ExchangedRequest {
                 question,
                 connection: Arc::clone(connection),
             };
@@ -259,7 +259,7 @@ fn take(
 impl Drop for OpenExchange {
     /// A server that is cancelled need not know that its question is void; one that ignores that does.
     fn drop(&mut self) {
-        for Asked {
+        for ExchangedRequest {
             question,
             connection,
         } in std::mem::take(&mut self.asked).into_values()

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::message;
-use super::news::{News, Question};
+use super::server_message::{Question, ServerMessage};
 
 /// What the server says that waits for whoever made the request; more is dropped.
 pub(super) const NEWS_QUEUE: usize = 16;
@@ -20,14 +20,14 @@ const AFTERMATH: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub(super) struct OpenRequests {
     /// Each with who listens to what is said of it, if anybody does.
-    open: HashMap<u64, Option<mpsc::Sender<News>>>,
+    open: HashMap<u64, Option<mpsc::Sender<ServerMessage>>>,
     /// Requests that were given up and not answered since, and when.
     given_up: HashMap<u64, Instant>,
 }
 
 /// Why nobody is told.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Untold {
+pub(super) enum UndeliveredReason {
     /// Nothing is open whose client could be.
     Nobody,
     /// It can be of several requests.
@@ -35,7 +35,7 @@ pub(super) enum Untold {
 }
 
 impl OpenRequests {
-    pub(super) fn begin(&mut self, id: u64, listener: Option<mpsc::Sender<News>>) {
+    pub(super) fn begin(&mut self, id: u64, listener: Option<mpsc::Sender<ServerMessage>>) {
         self.open.insert(id, listener);
     }
 
@@ -53,26 +53,26 @@ impl OpenRequests {
     }
 
     /// Tells whoever made the only request, if they listen.
-    pub(super) fn tell_only(&mut self, news: News) -> Result<(), Untold> {
+    pub(super) fn tell_only(&mut self, news: ServerMessage) -> Result<(), UndeliveredReason> {
         self.given_up.retain(|_, since| since.elapsed() < AFTERMATH);
         let mut open = self.open.values();
         match (open.next(), open.next()) {
-            (None, _) => Err(Untold::Nobody),
+            (None, _) => Err(UndeliveredReason::Nobody),
             (Some(only), None) if self.given_up.is_empty() => {
                 let told = only.as_ref().map(|only| only.try_send(news));
-                told.and_then(Result::ok).ok_or(Untold::Nobody)
+                told.and_then(Result::ok).ok_or(UndeliveredReason::Nobody)
             }
-            _ => Err(Untold::Unclear),
+            _ => Err(UndeliveredReason::Unclear),
         }
     }
 
     /// The same of a question; gives what the server is told where nobody takes it.
     pub(super) fn ask_only(&mut self, question: Question) -> Option<Vec<u8>> {
         let (id, method) = (question.id.clone(), question.method.clone());
-        match self.tell_only(News::Question(question)) {
+        match self.tell_only(ServerMessage::Question(question)) {
             Ok(()) => None,
-            Err(Untold::Nobody) => message::answer(&id, &method).ok(),
-            Err(Untold::Unclear) => message::unclear(&id).ok(),
+            Err(UndeliveredReason::Nobody) => message::answer(&id, &method).ok(),
+            Err(UndeliveredReason::Unclear) => message::unclear(&id).ok(),
         }
     }
 
@@ -80,7 +80,7 @@ impl OpenRequests {
     pub(super) fn tell_completed(&self, elicitation: &str) {
         for listener in self.open.values().flatten() {
             // Who has too much to hear goes without.
-            let _ = listener.try_send(News::Completed(elicitation.to_owned()));
+            let _ = listener.try_send(ServerMessage::Completed(elicitation.to_owned()));
         }
     }
 }

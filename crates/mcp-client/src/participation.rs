@@ -9,7 +9,7 @@ use wardgate_domain::RequiredCapabilities;
 use wardgate_json::Members;
 use wardgate_mcp::extension::TASKS;
 
-use super::others::Others;
+use super::foreign_meta::ForeignMeta;
 
 /// What a client can be asked for, and which logs it wants.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub struct Participation {
     /// The log messages it wants are of this level or louder ones; none: it wants none.
     pub log_level: Option<LogLevel>,
     /// What else it says in the `_meta` of its request.
-    pub others: Others,
+    pub others: ForeignMeta,
     /// It speaks a version before 2026-07-28.
     pub is_legacy: bool,
 }
@@ -37,7 +37,7 @@ pub struct ClientCapabilities {
 /// Something a server may ask of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Ask {
+pub(super) enum ClientFeature {
     Form = 1,
     Url = 1 << 1,
     Sampling = 1 << 2,
@@ -110,41 +110,41 @@ impl Profile {
     pub(super) const ALL: Self = Self(0b11_1111);
 
     /// This without what `asks` are.
-    pub(super) fn without(self, asks: &[Ask]) -> Self {
+    pub(super) fn without(self, asks: &[ClientFeature]) -> Self {
         let removed = asks.iter().fold(0, |removed, ask| removed | *ask as u8);
         Self(self.0 & !removed)
     }
 
-    pub(super) fn has(self, ask: Ask) -> bool {
+    pub(super) fn has(self, ask: ClientFeature) -> bool {
         self.0 & ask as u8 != 0
     }
 
     /// As a legacy server is told it.
     pub(super) fn told(self) -> Value {
         let mut told = json!({});
-        let is_form_only = self.has(Ask::Form) && !self.has(Ask::Url);
-        if self.has(Ask::Form) || self.has(Ask::Url) {
+        let is_form_only = self.has(ClientFeature::Form) && !self.has(ClientFeature::Url);
+        if self.has(ClientFeature::Form) || self.has(ClientFeature::Url) {
             told["elicitation"] = json!({});
         }
         // An empty object is a form, also to servers that know of no other mode.
-        let modes = [(Ask::Form, "form"), (Ask::Url, "url")];
+        let modes = [(ClientFeature::Form, "form"), (ClientFeature::Url, "url")];
         for (_, mode) in modes
             .iter()
             .filter(|(ask, _)| self.has(*ask) && !is_form_only)
         {
             told["elicitation"][mode] = json!({});
         }
-        if self.has(Ask::Sampling) {
+        if self.has(ClientFeature::Sampling) {
             told["sampling"] = json!({});
         }
         let ways = [
-            (Ask::SamplingTools, "tools"),
-            (Ask::SamplingContext, "context"),
+            (ClientFeature::SamplingTools, "tools"),
+            (ClientFeature::SamplingContext, "context"),
         ];
         for (_, way) in ways.iter().filter(|(ask, _)| self.has(*ask)) {
             told["sampling"][way] = json!({});
         }
-        if self.has(Ask::Roots) {
+        if self.has(ClientFeature::Roots) {
             told["roots"] = json!({});
         }
         told
@@ -154,7 +154,7 @@ impl Profile {
         self == Self::default()
     }
 
-    fn with_if(self, holds: bool, ask: Ask) -> Self {
+    fn with_if(self, holds: bool, ask: ClientFeature) -> Self {
         if holds {
             Self(self.0 | ask as u8)
         } else {
@@ -178,13 +178,14 @@ impl Profile {
             return false;
         };
         match (method, params.mode.as_deref()) {
-            ("elicitation/create", None | Some("form")) => self.has(Ask::Form),
-            ("elicitation/create", Some("url")) => self.has(Ask::Url),
+            ("elicitation/create", None | Some("form")) => self.has(ClientFeature::Form),
+            ("elicitation/create", Some("url")) => self.has(ClientFeature::Url),
             ("sampling/createMessage", _) => {
                 let needs_tools = params.tools.is_some() || params.tool_choice.is_some();
-                self.has(Ask::Sampling) && (!needs_tools || self.has(Ask::SamplingTools))
+                self.has(ClientFeature::Sampling)
+                    && (!needs_tools || self.has(ClientFeature::SamplingTools))
             }
-            ("roots/list", _) => self.has(Ask::Roots),
+            ("roots/list", _) => self.has(ClientFeature::Roots),
             _ => false,
         }
     }
@@ -200,7 +201,7 @@ impl Participation {
                 profile,
             },
             log_level: None,
-            others: Others::default(),
+            others: ForeignMeta::default(),
             is_legacy: false,
         }
     }
@@ -232,12 +233,12 @@ impl ClientCapabilities {
         // Without a mode it is a form.
         let has_form = elicitation.is_some() && (has(&elicitation, "form") || !has_url);
         let profile = Profile::default()
-            .with_if(has_form, Ask::Form)
-            .with_if(has_url, Ask::Url)
-            .with_if(sampling.is_some(), Ask::Sampling)
-            .with_if(has(&sampling, "tools"), Ask::SamplingTools)
-            .with_if(has(&sampling, "context"), Ask::SamplingContext)
-            .with_if(of("roots")?.is_some(), Ask::Roots);
+            .with_if(has_form, ClientFeature::Form)
+            .with_if(has_url, ClientFeature::Url)
+            .with_if(sampling.is_some(), ClientFeature::Sampling)
+            .with_if(has(&sampling, "tools"), ClientFeature::SamplingTools)
+            .with_if(has(&sampling, "context"), ClientFeature::SamplingContext)
+            .with_if(of("roots")?.is_some(), ClientFeature::Roots);
         let told = |with_tasks: bool| {
             let told = members.iter().filter_map(|(name, value)| {
                 let value = match name.as_str() {

@@ -10,7 +10,7 @@ use wardgate_domain::{Caller, Digest};
 use super::events::Events;
 use super::{Transport, Upstream, UpstreamError};
 use wardgate_egress::HttpSettings;
-use wardgate_egress::{Auth, AuthSettings, Bound, EgressError, OpenAuth};
+use wardgate_egress::{Auth, AuthSettings, BoundCredentials, EgressError, OpenAuth};
 
 /// How many persons' connections one source keeps.
 const PERSONS: usize = 1_024;
@@ -82,7 +82,7 @@ impl Personal {
     }
 
     fn open(&self, caller: &Caller, token: Option<&str>) -> Result<Arc<Upstream>, EgressError> {
-        let bound = Arc::new(Bound::new(Arc::clone(&self.auth), caller, token));
+        let bound = Arc::new(BoundCredentials::new(Arc::clone(&self.auth), caller, token));
         let mut settings = self.settings.clone();
         settings.client.auth = AuthSettings::Open(OpenAuth::Bound(bound));
         let transport = Transport::Http(Box::new(settings));

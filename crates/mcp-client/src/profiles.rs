@@ -17,15 +17,15 @@ const IDLE: Duration = Duration::from_mins(5);
 pub(super) struct Profiles {
     /// At the same time.
     most: usize,
-    links: Mutex<HashMap<Profile, Kept>>,
+    links: Mutex<HashMap<Profile, CachedUpstream>>,
 }
 
-struct Kept {
+struct CachedUpstream {
     link: Arc<Link>,
     used: Instant,
 }
 
-impl Kept {
+impl CachedUpstream {
     /// Nobody has a request on it, open or waiting.
     fn is_free(&self) -> bool {
         Arc::strong_count(&self.link) == 1
@@ -62,7 +62,7 @@ impl Profiles {
             removed.link.let_go();
         }
         let link = Arc::new(open()?);
-        let kept = Kept {
+        let kept = CachedUpstream {
             link: Arc::clone(&link),
             used: Instant::now(),
         };
@@ -76,7 +76,7 @@ impl Profiles {
         self.lock().drain().map(|(_, kept)| kept.link).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Profile, Kept>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Profile, CachedUpstream>> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

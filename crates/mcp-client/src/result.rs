@@ -178,12 +178,13 @@ const UNREADABLE: UpstreamError =
 /// Refuses `inputRequests` of which the client did not offer everything.
 pub(super) fn check_asked(requests: &str, profile: Profile) -> Result<(), UpstreamError> {
     #[derive(Deserialize)]
-    struct Asked {
+    struct RequestedInput {
         method: String,
         #[serde(default)]
         params: Option<Box<RawValue>>,
     }
-    let asked: HashMap<String, Asked> = serde_json::from_str(requests).map_err(|_| UNREADABLE)?;
+    let asked: HashMap<String, RequestedInput> =
+        serde_json::from_str(requests).map_err(|_| UNREADABLE)?;
     if asked.len() > MAX_REQUESTS {
         return Err(UpstreamError::BadResult("it asks for too much at once"));
     }

@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 use wardgate_json::{Members, is_strict};
 
 use super::error::{RpcError, UpstreamError};
-use super::leg::Responses;
 use super::message::{Part, Request};
 use super::participation::{Participation, object};
 use super::result::check_asked;
+use super::round::Responses;
 
 /// The longest id that is taken, in bytes.
 const MAX_ID: usize = 1_024;
@@ -54,7 +54,7 @@ pub struct ServerTask {
 
 /// How a task stands.
 #[derive(Debug)]
-pub enum Standing {
+pub enum TaskStatus {
     /// It goes on.
     Working,
     /// It was cancelled.
@@ -68,7 +68,7 @@ pub enum Standing {
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct TaskMembers {
     #[serde(rename = "taskId")]
     id: String,
     status: Status,
@@ -118,20 +118,20 @@ impl ServerTask {
         result: &RawValue,
         id: &str,
         client: &Participation,
-    ) -> Result<(Self, Standing), UpstreamError> {
+    ) -> Result<(Self, TaskStatus), UpstreamError> {
         let (task, said) = Self::read(result)?;
         if task.id != id {
             return Err(UpstreamError::BadResult("it tells of another task"));
         }
         let standing = match (said.status, said.requests, said.result, said.error) {
-            (Status::Working, ..) => Standing::Working,
-            (Status::Cancelled, ..) => Standing::Cancelled,
+            (Status::Working, ..) => TaskStatus::Working,
+            (Status::Cancelled, ..) => TaskStatus::Cancelled,
             (Status::InputRequired, Some(requests), ..) => {
                 check_asked(requests.get(), client.capabilities.profile)?;
-                Standing::Asks(requests.get().to_owned())
+                TaskStatus::Asks(requests.get().to_owned())
             }
-            (Status::Completed, _, Some(result), _) => Standing::Completed(result),
-            (Status::Failed, _, _, Some(error)) => Standing::Failed(error),
+            (Status::Completed, _, Some(result), _) => TaskStatus::Completed(result),
+            (Status::Failed, _, _, Some(error)) => TaskStatus::Failed(error),
             _ => {
                 return Err(UpstreamError::BadResult(
                     "its task lacks what its status says",
@@ -141,10 +141,10 @@ impl ServerTask {
         Ok((task, standing))
     }
 
-    fn read(result: &RawValue) -> Result<(Self, Said), UpstreamError> {
+    fn read(result: &RawValue) -> Result<(Self, TaskMembers), UpstreamError> {
         const UNREADABLE: UpstreamError = UpstreamError::BadResult("its task cannot be read");
         // Members that are there twice are an error to it.
-        let said: Said = serde_json::from_str(result.get()).map_err(|_| UNREADABLE)?;
+        let said: TaskMembers = serde_json::from_str(result.get()).map_err(|_| UNREADABLE)?;
         let members: Members<'_> = serde_json::from_str(result.get()).map_err(|_| UNREADABLE)?;
         let members = members.0.iter();
         let members = members.filter(|(name, _)| !APART.contains(&name.as_str()));
@@ -163,17 +163,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{ClientCapabilities, Others};
+    use crate::{ClientCapabilities, ForeignMeta};
 
     fn raw(json: &str) -> Box<RawValue> {
         RawValue::from_string(json.to_owned()).unwrap()
     }
 
-    fn looked_at(json: &str) -> Result<(ServerTask, Standing), UpstreamError> {
+    fn looked_at(json: &str) -> Result<(ServerTask, TaskStatus), UpstreamError> {
         let client = Participation {
             capabilities: ClientCapabilities::read(br#"{"elicitation":{}}"#).unwrap(),
             log_level: None,
-            others: Others::default(),
+            others: ForeignMeta::default(),
             is_legacy: false,
         };
         ServerTask::looked_at(&raw(json), "t", &client)
@@ -192,19 +192,19 @@ mod tests {
     fn a_task_stands_as_its_status_and_what_belongs_to_that_say() {
         let of = |rest: &str| looked_at(&format!(r#"{{"taskId":"t","status":{rest}}}"#));
         let stands = |rest: &str| of(rest).unwrap().1;
-        assert!(matches!(stands(r#""working""#), Standing::Working));
-        assert!(matches!(stands(r#""cancelled""#), Standing::Cancelled));
+        assert!(matches!(stands(r#""working""#), TaskStatus::Working));
+        assert!(matches!(stands(r#""cancelled""#), TaskStatus::Cancelled));
         match stands(r#""completed","result":{"a":1.10}"#) {
-            Standing::Completed(result) => assert_eq!(result.get(), r#"{"a":1.10}"#),
+            TaskStatus::Completed(result) => assert_eq!(result.get(), r#"{"a":1.10}"#),
             other => panic!("{other:?}"),
         }
         match stands(r#""failed","error":{"code":-32603,"message":"m"}"#) {
-            Standing::Failed(error) => assert_eq!((error.code, &*error.message), (-32603, "m")),
+            TaskStatus::Failed(error) => assert_eq!((error.code, &*error.message), (-32603, "m")),
             other => panic!("{other:?}"),
         }
         let form = json!({ "k": { "method": "elicitation/create", "params": {} } });
         match stands(&format!(r#""input_required","inputRequests":{form}"#)) {
-            Standing::Asks(requests) => assert_eq!(requests, form.to_string()),
+            TaskStatus::Asks(requests) => assert_eq!(requests, form.to_string()),
             other => panic!("{other:?}"),
         }
         for odd in [

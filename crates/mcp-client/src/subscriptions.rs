@@ -33,14 +33,14 @@ pub(super) struct Subscriptions {
 #[derive(Debug)]
 struct Entry {
     inboxes: Vec<Inbox>,
-    standing: Standing,
+    standing: SubscriptionStatus,
     /// It may have changed while nobody was listening.
     missed: bool,
 }
 
 /// What the server made of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum SubscriptionStatus {
     Asked,
     Accepted,
     Refused,
@@ -48,13 +48,13 @@ enum Standing {
 
 /// What was heard and not yet told.
 #[derive(Debug, Default)]
-struct Heard {
+struct PendingChanges {
     accepted: BTreeSet<String>,
     refused: BTreeSet<String>,
     updated: BTreeSet<String>,
 }
 
-type Inbox = Arc<watch::Sender<Heard>>;
+type Inbox = Arc<watch::Sender<PendingChanges>>;
 
 impl Default for Subscriptions {
     fn default() -> Self {
@@ -67,7 +67,7 @@ impl Default for Subscriptions {
 }
 
 impl Entry {
-    fn stands(&mut self, uri: &str, standing: Standing) {
+    fn stands(&mut self, uri: &str, standing: SubscriptionStatus) {
         self.standing = standing;
         for inbox in &self.inboxes {
             inbox.send_modify(|heard| heard.stands(uri, standing));
@@ -83,12 +83,12 @@ impl Entry {
     }
 }
 
-impl Heard {
-    fn stands(&mut self, uri: &str, standing: Standing) {
+impl PendingChanges {
+    fn stands(&mut self, uri: &str, standing: SubscriptionStatus) {
         let (into, from) = match standing {
-            Standing::Asked => return,
-            Standing::Accepted => (&mut self.accepted, &mut self.refused),
-            Standing::Refused => (&mut self.refused, &mut self.accepted),
+            SubscriptionStatus::Asked => return,
+            SubscriptionStatus::Accepted => (&mut self.accepted, &mut self.refused),
+            SubscriptionStatus::Refused => (&mut self.refused, &mut self.accepted),
         };
         from.remove(uri);
         into.insert(uri.to_owned());
@@ -97,21 +97,21 @@ impl Heard {
 
 impl Subscriptions {
     /// Listens to these resources. Those that are too many, or whose URI is too long, are refused at once.
-    pub(super) fn listen(self: &Arc<Self>, uris: BTreeSet<String>) -> Ear {
+    pub(super) fn listen(self: &Arc<Self>, uris: BTreeSet<String>) -> ResourceListener {
         let inbox = Inbox::default();
         let mut is_news = false;
         let mut table = self.table();
         for uri in &uris {
             let is_full = table.len() >= MOST && !table.contains_key(uri);
             if is_full || uri.len() > MAX_URI {
-                inbox.send_modify(|heard| heard.stands(uri, Standing::Refused));
+                inbox.send_modify(|heard| heard.stands(uri, SubscriptionStatus::Refused));
                 continue;
             }
             let entry = table.entry(uri.clone()).or_insert_with(|| {
                 is_news = true;
                 Entry {
                     inboxes: Vec::new(),
-                    standing: Standing::Asked,
+                    standing: SubscriptionStatus::Asked,
                     missed: false,
                 }
             });
@@ -122,7 +122,7 @@ impl Subscriptions {
         if is_news {
             self.wanted.send_modify(|count| *count += 1);
         }
-        Ear {
+        ResourceListener {
             subscriptions: Arc::clone(self),
             heard: inbox.subscribe(),
             inbox,
@@ -159,22 +159,22 @@ impl Subscriptions {
     /// A new connection knows nothing of what was agreed on the one before it.
     pub(super) fn reconnected(&self) {
         for entry in self.table().values_mut() {
-            entry.missed |= entry.standing == Standing::Accepted;
-            entry.standing = Standing::Asked;
+            entry.missed |= entry.standing == SubscriptionStatus::Accepted;
+            entry.standing = SubscriptionStatus::Asked;
         }
     }
 
     /// Nothing is heard for now.
     pub(super) fn interrupted(&self) {
         for entry in self.table().values_mut() {
-            entry.missed |= entry.standing == Standing::Accepted;
+            entry.missed |= entry.standing == SubscriptionStatus::Accepted;
         }
     }
 
     /// What was agreed is heard of, again or for the first time. What may have changed meanwhile counts as changed.
     pub(super) fn opened(&self) {
         for (uri, entry) in self.table().iter_mut() {
-            if entry.standing == Standing::Accepted && std::mem::take(&mut entry.missed) {
+            if entry.standing == SubscriptionStatus::Accepted && std::mem::take(&mut entry.missed) {
                 entry.updated(uri);
             }
         }
@@ -186,7 +186,7 @@ impl Subscriptions {
         let mut table = self.table();
         for uri in uris {
             if let Some(entry) = table.get_mut(uri) {
-                entry.stands(uri, Standing::Accepted);
+                entry.stands(uri, SubscriptionStatus::Accepted);
                 if std::mem::take(&mut entry.missed) {
                     entry.updated(uri);
                 }
@@ -199,8 +199,8 @@ impl Subscriptions {
         let mut table = self.table();
         for uri in uris {
             let entry = table.get_mut(uri);
-            if let Some(entry) = entry.filter(|entry| entry.standing == Standing::Asked) {
-                entry.stands(uri, Standing::Refused);
+            if let Some(entry) = entry.filter(|entry| entry.standing == SubscriptionStatus::Asked) {
+                entry.stands(uri, SubscriptionStatus::Refused);
             }
         }
     }
@@ -227,18 +227,19 @@ impl Subscriptions {
 
 /// Hears what changes in some resources of a server, until dropped.
 #[derive(Debug)]
-pub struct Ear {
+pub struct ResourceListener {
     subscriptions: Arc<Subscriptions>,
     uris: BTreeSet<String>,
     inbox: Inbox,
-    heard: watch::Receiver<Heard>,
+    heard: watch::Receiver<PendingChanges>,
 }
 
-impl Ear {
+impl ResourceListener {
     /// Waits until the server has taken or refused each resource.
     pub async fn settled(&mut self) {
         let asked = self.uris.len();
-        let is_settled = |heard: &Heard| heard.accepted.len() + heard.refused.len() >= asked;
+        let is_settled =
+            |heard: &PendingChanges| heard.accepted.len() + heard.refused.len() >= asked;
         // The sender is held here, so waiting cannot fail.
         let _ = self.heard.wait_for(is_settled).await;
     }
@@ -287,7 +288,7 @@ impl Ear {
     }
 }
 
-impl Drop for Ear {
+impl Drop for ResourceListener {
     fn drop(&mut self) {
         self.let_go(&self.uris);
     }
@@ -303,7 +304,7 @@ mod tests {
         of.iter().map(|&uri| uri.to_owned()).collect()
     }
 
-    fn listening(of: &[&str]) -> (Arc<Subscriptions>, Ear) {
+    fn listening(of: &[&str]) -> (Arc<Subscriptions>, ResourceListener) {
         let subscriptions = Arc::new(Subscriptions::default());
         let ear = subscriptions.listen(uris(of));
         (subscriptions, ear)

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use super::error::UpstreamError;
 use super::link::Connection;
 use super::message::{Part, Request};
-use super::news::Listener;
+use super::server_message::Listener;
 
 /// For how long the server is asked to keep a task, in milliseconds.
 const KEPT: u64 = 15 * 60 * 1000;
@@ -25,7 +25,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
-struct Created {
+struct CreatedTask {
     task: Task,
 }
 
@@ -56,10 +56,10 @@ pub(super) async fn follow(
     created: Box<RawValue>,
     listener: Option<Listener<'_>>,
 ) -> Result<Box<RawValue>, UpstreamError> {
-    let Ok(Created { task }) = serde_json::from_str(created.get()) else {
+    let Ok(CreatedTask { task }) = serde_json::from_str(created.get()) else {
         return Ok(created);
     };
-    let mut begun = Begun {
+    let mut begun = RunningTask {
         connection,
         id: task.id.clone(),
         is_over: false,
@@ -83,13 +83,13 @@ pub(super) async fn follow(
 }
 
 /// A task that runs at the server. Dropped before its end, it is cancelled there.
-struct Begun<'a> {
+struct RunningTask<'a> {
     connection: &'a Connection,
     id: String,
     is_over: bool,
 }
 
-impl Drop for Begun<'_> {
+impl Drop for RunningTask<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             let members = vec![("taskId", Part::Text(&self.id))];

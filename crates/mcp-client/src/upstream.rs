@@ -13,24 +13,24 @@ use wardgate_domain::{Ambient, Caller, OfferKind};
 
 use super::conditional_tools::ConditionalTools;
 use super::definition::{Pages, ToolDefinition};
-use super::era::{self, Era, Eras, Shown, Skills, Verdict};
+use super::era::{self, Era, Eras, ObservedServer, Skills, Verdict};
 use super::error::UpstreamError;
 use super::events::{Events, Health};
-use super::http::carry::{Carried, Outbound};
+use super::http::carry::{ForwardedResponse, Outbound};
 use super::http::headers;
-use super::leg::{self, Leg, Start, Wanted};
 use super::link::{Connection, Link};
 use super::listing::ListedTools;
 use super::message::{Part, Request};
-use super::news::{Listener, News, lend};
 use super::open_exchange::OpenExchange;
 use super::participation::{Participation, Profile};
 use super::personal::Personal;
 use super::profiles::Profiles;
 use super::result::check_complete;
-use super::server_task::{ServerTask, Standing, Step};
+use super::round::{self, Round, RoundStart, UpstreamOperation};
+use super::server_message::{Listener, ServerMessage, lend};
+use super::server_task::{ServerTask, Step, TaskStatus};
 use super::settings::Transport;
-use super::subscriptions::Ear;
+use super::subscriptions::ResourceListener;
 use super::ttl::Ttls;
 use crate::fingerprint::ToolFingerprint;
 use wardgate_egress::EgressError;
@@ -108,7 +108,7 @@ impl Upstream {
     }
 
     /// What the server has shown of itself.
-    pub fn shown(&self) -> watch::Receiver<Shown> {
+    pub fn shown(&self) -> watch::Receiver<ObservedServer> {
         self.link.events.shown()
     }
 
@@ -140,7 +140,7 @@ impl Upstream {
     /// Hears from now on when these resources change. The server may refuse any of them. Where the credentials stand for
     /// the caller, the caller's own (see [`Self::of`]) is asked, and this one for none: it would tell of what those that
     /// list may read, which the caller may not.
-    pub fn listen(&self, uris: BTreeSet<String>) -> Ear {
+    pub fn listen(&self, uris: BTreeSet<String>) -> ResourceListener {
         let uris = match self.personal {
             Some(_) => BTreeSet::new(),
             None => uris,
@@ -183,7 +183,7 @@ impl Upstream {
     /// Calls a tool in nobody's name who could be asked. Its arguments reach it byte for byte.
     pub async fn call_tool(
         &self,
-        wanted: &Wanted,
+        wanted: &UpstreamOperation,
         deadline: Instant,
         mut listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
@@ -197,28 +197,30 @@ impl Upstream {
         Ok(result)
     }
 
-    /// One leg of a request whose client can take part. Dropping the future cancels it at the server.
-    pub async fn leg(
+    /// One round of a request whose client can take part. Dropping the future cancels it at the server.
+    pub async fn round(
         &self,
-        wanted: &Wanted,
+        wanted: &UpstreamOperation,
         client: &Arc<Participation>,
-        start: Start,
+        start: RoundStart,
         deadline: Instant,
         listener: Listener<'_>,
-    ) -> Result<Leg, UpstreamError> {
-        let mut wants = |news: News| match &news {
-            News::Log(log) if client.log_level.is_none_or(|from| log.level < from) => false,
+    ) -> Result<Round, UpstreamError> {
+        let mut wants = |news: ServerMessage| match &news {
+            ServerMessage::Log(log) if client.log_level.is_none_or(|from| log.level < from) => {
+                false
+            }
             _ => listener(news),
         };
-        let goes_on = matches!(start, Start::Retry { .. });
+        let goes_on = matches!(start, RoundStart::Retry { .. });
         let answers = match start {
-            Start::Open {
+            RoundStart::Open {
                 exchange,
                 responses,
-            } => return exchange.leg(Some(&responses), deadline, &mut wants).await,
-            Start::Retry { state, responses } => Some((state, responses)),
-            Start::Answered(responses) => Some((None, responses)),
-            Start::Beginning => None,
+            } => return exchange.round(Some(&responses), deadline, &mut wants).await,
+            RoundStart::Retry { state, responses } => Some((state, responses)),
+            RoundStart::Answered(responses) => Some((None, responses)),
+            RoundStart::Beginning => None,
         };
         let connection = self.link.connection_by(deadline).await?;
         let profile = client.capabilities.profile;
@@ -233,7 +235,7 @@ impl Upstream {
             // The tasks of one era are not those of the other, and another session may show other tools.
             let is_task = !is_modern && runs_as_task(&link, wanted, deadline).await?;
             let begun = OpenExchange::begin(link, wanted.clone(), is_task, client);
-            return begun.leg(None, deadline, &mut wants).await;
+            return begun.round(None, deadline, &mut wants).await;
         }
         let is_task = runs_as_task(&self.link, wanted, deadline).await?;
         let mut request = wanted.request().with(client).task_if(is_task);
@@ -243,7 +245,7 @@ impl Upstream {
         let may_be_task = request.offers_tasks && is_modern;
         let wants: Listener<'_> = &mut wants;
         let outcome = self.marked(wanted, request, deadline, Some(wants)).await;
-        leg::end(outcome, client, may_be_task)
+        round::end(outcome, client, may_be_task)
     }
 
     /// Looks after the task `id`; how it stands, if that was asked.
@@ -253,7 +255,7 @@ impl Upstream {
         step: &Step,
         client: &Participation,
         deadline: Instant,
-    ) -> Result<Option<(ServerTask, Standing)>, UpstreamError> {
+    ) -> Result<Option<(ServerTask, TaskStatus)>, UpstreamError> {
         let connection = self.link.connection_by(deadline).await?;
         if connection.era() != Era::Modern {
             return Err(UpstreamError::BadResult("it has no tasks any more"));
@@ -301,12 +303,12 @@ impl Upstream {
     /// Asks, with the headers that repeat arguments, where the server wants those.
     async fn marked(
         &self,
-        wanted: &Wanted,
+        wanted: &UpstreamOperation,
         mut request: Request<'_>,
         deadline: Instant,
         mut listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
-        let Wanted::Tool {
+        let UpstreamOperation::Tool {
             name, arguments, ..
         } = wanted
         else {
@@ -361,7 +363,7 @@ impl Upstream {
     /// Asks for it, with nobody who could be asked anything.
     pub async fn get(
         &self,
-        wanted: &Wanted,
+        wanted: &UpstreamOperation,
         deadline: Instant,
     ) -> Result<Box<RawValue>, UpstreamError> {
         self.ask(&wanted.request(), deadline, None).await
@@ -431,7 +433,7 @@ impl Upstream {
 
     /// Carries an exchange of a client's own to the server, as it stands. Dropping the future, or the stream it
     /// gives, ends it at the server.
-    pub async fn carry(&self, outbound: Outbound) -> Result<Carried, UpstreamError> {
+    pub async fn carry(&self, outbound: Outbound) -> Result<ForwardedResponse, UpstreamError> {
         self.link.carry(outbound).await
     }
 
@@ -441,7 +443,7 @@ impl Upstream {
         name: &str,
         pin: &ToolFingerprint,
         outbound: &Outbound,
-    ) -> Result<Option<Carried>, UpstreamError> {
+    ) -> Result<Option<ForwardedResponse>, UpstreamError> {
         self.link.check_carried(name, pin, outbound).await
     }
 
@@ -537,10 +539,10 @@ impl Upstream {
 /// Whether it is a call of a tool that runs as a task only, on a server whose tasks can be followed over `link`.
 async fn runs_as_task(
     link: &Arc<Link>,
-    wanted: &Wanted,
+    wanted: &UpstreamOperation,
     deadline: Instant,
 ) -> Result<bool, UpstreamError> {
-    let Wanted::Tool { name, .. } = wanted else {
+    let UpstreamOperation::Tool { name, .. } = wanted else {
         return Ok(false);
     };
     let connection = link.connection_by(deadline).await?;

@@ -7,7 +7,7 @@
 //!                          └ or go on by itself ─▶ a task, to be looked after by the same call with a step
 //! ```
 
-mod once;
+mod idempotency;
 mod task;
 
 use std::collections::BTreeMap;
@@ -31,14 +31,14 @@ use crate::Error;
 use crate::compiled::CompiledPermit;
 use crate::execution_log::execution_facts;
 use crate::executor::{
-    Audience, Executor, ExecutorError, Invocation, Kept, Output, Said, UnchangedResult,
+    Audience, Executor, ExecutorError, Invocation, Output, RetainedRows, RunEvent, UnchangedResult,
 };
-use crate::failure::{FailedCall, Failure, Ran};
-use crate::interaction::{Interaction, Talk, Waits};
+use crate::failure::{FailedCall, Failure, ToolOutcome};
+use crate::interaction::{Elicitation, Interaction, SuspendedRound};
 use crate::kept_results::{self, KeptResults};
-use crate::loaded::{Loaded, RunnableTool, Shared};
-use crate::result::{self, Handle, Stopwatch, Whole};
-use wardgate_mcp_client::{RpcError, Standing};
+use crate::loaded::{LoadedCatalogue, RunnableTool, Shared};
+use crate::result::{self, Handle, ResultSummary, Stopwatch};
+use wardgate_mcp_client::{RpcError, TaskStatus};
 use wardgate_resilience::{Attempt, Failed, GuardError, GuardedCall};
 
 /// The column whose class governs the words an upstream fails in.
@@ -71,7 +71,7 @@ pub(crate) struct AdmittedCall {
     caller_token: Option<String>,
     idempotency_key: Option<String>,
     interaction: Option<Interaction>,
-    loaded: Arc<Loaded>,
+    loaded: Arc<LoadedCatalogue>,
     tool: Arc<RunnableTool>,
     arguments: Bytes,
     permit: Permit,
@@ -82,7 +82,7 @@ pub(crate) struct AdmittedCall {
 /// Finds the tool and turns the signed permit into the right to run it once.
 pub(crate) fn admit(
     call: Call,
-    loaded: &Arc<Loaded>,
+    loaded: &Arc<LoadedCatalogue>,
     now: Timestamp,
 ) -> Result<AdmittedCall, Error> {
     let mut stopwatch = Stopwatch::start();
@@ -143,7 +143,7 @@ impl AdmittedCall {
     }
 
     /// Runs the tool and tells `listener` what it says meanwhile. Dropping the future stops the work in the source.
-    pub(crate) async fn run(mut self, shared: &Shared, listener: &mpsc::Sender<Said>) -> End {
+    pub(crate) async fn run(mut self, shared: &Shared, listener: &mpsc::Sender<RunEvent>) -> End {
         info!(
             { names::CALL_ID } = %self.id,
             { names::TOOL } = self.tool(),
@@ -233,7 +233,7 @@ impl AdmittedCall {
         key: Option<&str>,
         deadline: Instant,
         shared: &Shared,
-        listener: &mpsc::Sender<Said>,
+        listener: &mpsc::Sender<RunEvent>,
     ) -> Ended {
         let tool = Arc::clone(&self.tool);
         let compiled = Arc::clone(&self.compiled);
@@ -263,7 +263,8 @@ impl AdmittedCall {
         let call = GuardedCall {
             caller: &self.caller,
             // What a client answered is used once.
-            repeatable: tool.tool.is_repeatable() && !talk.as_ref().is_some_and(Talk::resumes),
+            repeatable: tool.tool.is_repeatable()
+                && !talk.as_ref().is_some_and(Elicitation::resumes),
             deadline,
         };
         let mut attempts = 0;
@@ -290,7 +291,7 @@ impl AdmittedCall {
             && let Some(task) = kept.task.take()
         {
             return match &task.standing {
-                Some(Standing::Completed(_)) => {
+                Some(TaskStatus::Completed(_)) => {
                     let ended = self.conclude(Ok(()), kept, attempts, arguments, shared);
                     ended.await.of_task(task)
                 }
@@ -305,7 +306,7 @@ impl AdmittedCall {
     async fn conclude(
         self,
         outcome: Result<(), GuardError<ExecutorError>>,
-        mut kept: Kept,
+        mut kept: RetainedRows,
         attempts: u32,
         arguments: &Map<String, Value>,
         shared: &Shared,
@@ -349,11 +350,11 @@ impl AdmittedCall {
         arguments: &Map<String, Value>,
         key: Option<&str>,
         shared: &'a Shared,
-    ) -> Option<Talk<'a>> {
+    ) -> Option<Elicitation<'a>> {
         let interaction = self.interaction.as_ref()?;
         let definition = self.permit.terms().definition_digest.to_string();
         let subject = [&definition, &sorted(arguments), key.unwrap_or_default()];
-        let talk = Talk::new(interaction, &shared.parking, &self.caller, &subject);
+        let talk = Elicitation::new(interaction, &shared.parking, &self.caller, &subject);
         // A key stands for one result: who repeats the call would not get the task again.
         Some(talk.with_task_if(key.is_none()))
     }
@@ -393,20 +394,20 @@ impl AdmittedCall {
             connect: Some(connect),
             ..pb::InputRequired::default()
         };
-        self.waiting(waits, Ran::No)
+        self.waiting(waits, ToolOutcome::No)
     }
 
-    /// The leg is over; the call goes on with the client's answers.
-    fn wait(self, waits: Waits) -> Ended {
+    /// The round is over; the call goes on with the client's answers.
+    fn wait(self, waits: SuspendedRound) -> Ended {
         let waits = pb::InputRequired {
             input_requests_json: waits.requests.into(),
             state: waits.state,
             ..pb::InputRequired::default()
         };
-        self.waiting(waits, Ran::Perhaps)
+        self.waiting(waits, ToolOutcome::Perhaps)
     }
 
-    fn waiting(self, mut waits: pb::InputRequired, ran: Ran) -> Ended {
+    fn waiting(self, mut waits: pb::InputRequired, ran: ToolOutcome) -> Ended {
         waits.facts = Some(pb::ResultFacts {
             status: pb::OutcomeStatus::Ok.into(),
             stages: self.stopwatch.into_stages(),
@@ -420,7 +421,7 @@ impl AdmittedCall {
 
     /// Keeps a result that is too large for an answer, and leaves a sample of it. What cannot be kept is cut, and
     /// the answer says so.
-    async fn keep(&self, kept: &mut Kept, shared: &Shared) -> Option<Handle> {
+    async fn keep(&self, kept: &mut RetainedRows, shared: &Shared) -> Option<Handle> {
         if kept.beyond.is_empty() {
             return None;
         }
@@ -468,14 +469,14 @@ impl AdmittedCall {
         };
         Ended {
             end: End::Result(result::unchanged(unchanged, facts)),
-            ran: Ran::Yes,
+            ran: ToolOutcome::Yes,
         }
     }
 
     /// Redacts what was kept and makes the result of it.
     fn release(
         mut self,
-        kept: Kept,
+        kept: RetainedRows,
         handle: Option<Handle>,
         arguments: &Map<String, Value>,
     ) -> Ended {
@@ -511,7 +512,7 @@ impl AdmittedCall {
             retry_after: None,
             dropped_columns: result::dropped_columns(&counts.dropped),
         };
-        let whole = Whole {
+        let whole = ResultSummary {
             truncated: kept.truncated,
             handle: handle.map(|handle| handle.described(rows.get())),
             single: kept.single,
@@ -519,7 +520,7 @@ impl AdmittedCall {
         };
         Ended {
             end: End::Result(result::released(shape, &rows, &whole, facts)),
-            ran: Ran::Yes,
+            ran: ToolOutcome::Yes,
         }
     }
 
@@ -614,7 +615,7 @@ pub(crate) enum End {
 /// How a run ended.
 struct Ended {
     end: End,
-    ran: Ran,
+    ran: ToolOutcome,
 }
 
 /// Arguments in the order of their names.

@@ -9,7 +9,7 @@ use wardgate_domain::{
 use wardgate_redact::Redactor;
 
 use crate::Error;
-use crate::executor::Pushed;
+use crate::executor::PushedCondition;
 use crate::loaded::{Keys, RunnableTool};
 use crate::row_rule::RowGate;
 
@@ -22,7 +22,7 @@ pub(crate) struct CompiledPermit {
     /// `None` where rows are not governed.
     pub(crate) gate: Option<RowGate>,
     /// The rule in the terms of the source, where it can leave rows out itself.
-    pub(crate) pushed: Option<Pushed>,
+    pub(crate) pushed: Option<PushedCondition>,
     pub(crate) redactor: Redactor,
 }
 

@@ -15,17 +15,19 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 
 use crate::Error;
-use crate::loaded::Loaded;
+use crate::loaded::LoadedCatalogue;
 use crate::store::Store;
 use crate::store::connections::Connection;
 use crate::switchboard::Switchboard;
-use wardgate_egress::{AuthError, ConnectError, Grant, PerUser, Person, Return, Wish};
+use wardgate_egress::{
+    AuthError, ConnectError, Grant, GrantCallback, GrantRequest, PerUser, Person,
+};
 
 /// Longest text of a request, in bytes.
 const MAX_TEXT: usize = 4_096;
 
 pub(crate) async fn describe(
-    loaded: &Loaded,
+    loaded: &LoadedCatalogue,
     request: pb::DescribeConnectionRequest,
 ) -> Result<pb::DescribeConnectionResponse, Status> {
     let connect = required(request.connect, "connect")?;
@@ -41,13 +43,13 @@ pub(crate) async fn describe(
 }
 
 pub(crate) async fn start(
-    loaded: &Loaded,
+    loaded: &LoadedCatalogue,
     request: pb::StartConnectionRequest,
 ) -> Result<pb::StartConnectionResponse, Status> {
     let connect = required(request.connect, "connect")?;
     let person = person(request.person)?;
     let per_user = of_source(loaded, &connect.source)?;
-    let started = per_user.start(Wish {
+    let started = per_user.start(GrantRequest {
         person: &person,
         redirect_uri: text(&request.redirect_uri, "redirect_uri")?,
         state: text(&request.state, "state")?,
@@ -64,14 +66,14 @@ pub(crate) async fn start(
 }
 
 pub(crate) async fn finish(
-    loaded: &Loaded,
+    loaded: &LoadedCatalogue,
     board: &Switchboard,
     request: pb::FinishConnectionRequest,
 ) -> Result<pb::FinishConnectionResponse, Status> {
     let source = request.source;
     let person = person(request.person)?;
     let per_user = of_source(loaded, &source)?;
-    let back = Return {
+    let back = GrantCallback {
         person: &person,
         pending: request.pending.into(),
         code: text(&request.code, "code")?,
@@ -102,7 +104,7 @@ pub(crate) async fn list(store: &Store) -> Result<pb::ListConnectionsResponse, S
 
 /// Also of sources that are not configured any more. What was granted to the others is taken back at their servers.
 pub(crate) async fn remove(
-    loaded: &Loaded,
+    loaded: &LoadedCatalogue,
     board: &Switchboard,
     request: pb::RemoveConnectionsRequest,
 ) -> Result<pb::RemoveConnectionsResponse, Status> {
@@ -134,7 +136,7 @@ pub(crate) async fn remove(
 
 /// What is to be taken back, of sources that are configured. What cannot be read is forgotten all the same.
 async fn grants(
-    loaded: &Loaded,
+    loaded: &LoadedCatalogue,
     store: &Store,
     of: (&str, &str, &str),
 ) -> Vec<(Arc<PerUser>, Grant)> {
@@ -150,7 +152,7 @@ async fn grants(
     grants
 }
 
-fn of_source<'a>(loaded: &'a Loaded, source: &str) -> Result<&'a Arc<PerUser>, Status> {
+fn of_source<'a>(loaded: &'a LoadedCatalogue, source: &str) -> Result<&'a Arc<PerUser>, Status> {
     loaded.per_user(source).ok_or_else(|| {
         status(Error::Connection {
             reason: ErrorReason::InvalidMessage,

@@ -7,7 +7,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 
 use crate::executor::{ExecutorError, TimeLimit};
 use crate::result;
-use crate::store::keyed::Begun;
+use crate::store::keyed::KeyedCallState;
 use wardgate_resilience::{GuardError, Limit, LimitReached};
 
 /// What is said of a call in its failure.
@@ -28,7 +28,7 @@ pub(crate) struct Failure {
     pub(crate) kind: &'static str,
     /// When it may be tried again, where that is known.
     pub(crate) retry_after: Option<Duration>,
-    pub(crate) ran: Ran,
+    pub(crate) ran: ToolOutcome,
 }
 
 impl Failure {
@@ -38,14 +38,14 @@ impl Failure {
             status: pb::OutcomeStatus::ToolError,
             kind,
             retry_after: None,
-            ran: Ran::Yes,
+            ran: ToolOutcome::Yes,
         }
     }
 
     /// Nothing was done for it.
     pub(crate) fn unrun(self) -> Self {
         Self {
-            ran: Ran::No,
+            ran: ToolOutcome::No,
             ..self
         }
     }
@@ -53,7 +53,7 @@ impl Failure {
     /// Whether anything was done is open.
     pub(crate) fn perhaps_run(self) -> Self {
         Self {
-            ran: Ran::Perhaps,
+            ran: ToolOutcome::Perhaps,
             ..self
         }
     }
@@ -115,24 +115,25 @@ impl Failure {
     }
 
     /// A key that does not let the call run.
-    pub(crate) fn keyed(stands: &Begun) -> Self {
+    pub(crate) fn keyed(stands: &KeyedCallState) -> Self {
         match stands {
-            Begun::SameKeyOtherArguments => Self::tool(
+            KeyedCallState::SameKeyOtherArguments => Self::tool(
                 "idempotency_conflict",
                 "its idempotency key was used with other arguments; use a new key",
             ),
-            Begun::Running => Self::tool(
+            KeyedCallState::Running => Self::tool(
                 "idempotency_running",
                 "the call with its idempotency key is still running; ask again later",
             ),
-            Begun::DoneUnderOtherTerms => Self::tool(
+            KeyedCallState::DoneUnderOtherTerms => Self::tool(
                 "idempotency_done",
                 "it ran before, and the rules for its result have changed since",
             ),
             // The others are answered where they are found.
-            Begun::Fresh(_) | Begun::Waiting(_) | Begun::Done(_) | Begun::Unknown => {
-                Self::unknown_outcome()
-            }
+            KeyedCallState::Fresh(_)
+            | KeyedCallState::Waiting(_)
+            | KeyedCallState::Done(_)
+            | KeyedCallState::Unknown => Self::unknown_outcome(),
         }
     }
 
@@ -227,7 +228,7 @@ impl Failure {
 
 /// Whether a tool did what it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ran {
+pub(crate) enum ToolOutcome {
     No,
     Perhaps,
     Yes,

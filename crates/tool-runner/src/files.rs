@@ -15,18 +15,18 @@ pub(crate) struct Files {
     /// The lock file's text, empty without one.
     pub(crate) lock: String,
     /// Those that the catalogue has resources in.
-    pub(crate) attached: Vec<Attached>,
+    pub(crate) attached: Vec<AttachedFile>,
 }
 
 /// A file that a catalogue in force was read from, and how to tell whether it is another by now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Attached {
+pub(crate) struct AttachedFile {
     path: PathBuf,
     /// None of a file that is gone.
     stamp: Option<(u64, Option<SystemTime>)>,
 }
 
-impl Attached {
+impl AttachedFile {
     /// The file at `path`, of which this was found before it was read.
     pub(crate) fn of(path: PathBuf, found: &Metadata) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl Attached {
 
 impl Files {
     /// Those of the catalogue at `path`, a file or a directory, and those `attached` to what is in force.
-    pub(crate) fn read(path: &Path, attached: &[Attached]) -> std::io::Result<Self> {
+    pub(crate) fn read(path: &Path, attached: &[AttachedFile]) -> std::io::Result<Self> {
         let lock = match std::fs::read_to_string(lock_path(path)) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             read => read?,
@@ -57,7 +57,7 @@ impl Files {
         Ok(Self {
             texts: texts(path)?,
             lock,
-            attached: attached.iter().map(Attached::now).collect(),
+            attached: attached.iter().map(AttachedFile::now).collect(),
         })
     }
 }

@@ -18,9 +18,9 @@ use wardgate_proto::policy::v1 as pb;
 use wardgate_redact::{Redacted, RedactionCounts, Redactor, Row};
 
 use crate::executor::ExecutorError;
-use crate::loaded::{Loaded, RunnableTool};
+use crate::loaded::{LoadedCatalogue, RunnableTool};
 use crate::row_rule::{RowGate, Verdict};
-use crate::store::kept::ToKeep;
+use crate::store::stored_results::ToKeep;
 use crate::store::{Store, StoreError};
 
 /// Rows that are sealed and read together.
@@ -57,7 +57,7 @@ pub(crate) async fn keep<'r>(
 #[derive(Clone, Copy)]
 pub(crate) struct KeptResults<'a> {
     pub(crate) store: &'a Store,
-    pub(crate) loaded: &'a Loaded,
+    pub(crate) loaded: &'a LoadedCatalogue,
     pub(crate) redactor: &'a Redactor,
     /// The policies in force for the call that reads.
     pub(crate) policy_hash: Digest,

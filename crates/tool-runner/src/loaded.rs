@@ -20,8 +20,8 @@ use crate::catalogue::{Catalogue, MaxRows, Offers, Tool, Toolset};
 use crate::compiled::CompiledPermits;
 use crate::content::{Contents, Following};
 use crate::execution_log::ExecutionLog;
-use crate::executor::{Beyond, Caps, Executor, Sources};
-use crate::interaction::Parking;
+use crate::executor::{Caps, Executor, RetentionLimit, Sources};
+use crate::interaction::SuspendedExchanges;
 use crate::platform::{KnownTool, Overview, Platform};
 use crate::relay::RelayPlaces;
 use crate::replicas::Replicas;
@@ -43,7 +43,7 @@ pub(crate) struct RunnableTool {
     pub(crate) max_result_bytes: usize,
     pub(crate) unclassified: ColumnClass,
     /// What is kept of a result that is too large for an answer.
-    beyond: Option<Beyond>,
+    beyond: Option<RetentionLimit>,
     limits: ToolLimits,
     source: Option<Arc<SourceGuard>>,
     /// Somebody was told of columns without a class since this catalogue is in force.
@@ -113,7 +113,7 @@ impl RunnableTool {
 
 /// What is in force until the file changes. Permits are remembered here, so that none outlives the
 /// definitions it was compiled for.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedCatalogue {
     tools: HashMap<String, Arc<RunnableTool>>,
     sources: Sources,
     list: pb::ListToolsResponse,
@@ -140,7 +140,7 @@ pub(crate) struct Shared {
     /// How long results that are too large for an answer are kept.
     pub(crate) kept_for: Duration,
     /// Calls that wait for their clients.
-    pub(crate) parking: Arc<Parking>,
+    pub(crate) parking: Arc<SuspendedExchanges>,
     /// Where those are that wait on another replica.
     pub(crate) replicas: Arc<Replicas>,
     /// Records what is run; none where the callers are in this process, whose gateway records it.
@@ -157,7 +157,10 @@ impl Shared {
         };
         let results = ResultCache::new(config.result_cache_bytes, bytes, ambient.clone());
         Self {
-            parking: Arc::new(Parking::new(config.advertise.clone(), ambient.clone())),
+            parking: Arc::new(SuspendedExchanges::new(
+                config.advertise.clone(),
+                ambient.clone(),
+            )),
             replicas: Arc::new(Replicas::new(config.advertise.clone(), None)),
             ambient,
             platform: Arc::new(Platform::new()),
@@ -180,7 +183,7 @@ pub(crate) struct Keys {
     pub(crate) pseudonyms: Arc<PseudonymKey>,
 }
 
-impl Loaded {
+impl LoadedCatalogue {
     /// Sources that did not change are taken over from `previous` with their connections.
     pub(crate) fn new(
         catalogue: Catalogue,
@@ -245,7 +248,7 @@ impl Loaded {
             .collect::<Result<_, Error>>()?;
         // Only where some tool reads them.
         let beyond = tools.iter().any(|tool| tool.plan().reads_kept_results());
-        let beyond = beyond.then_some(Beyond {
+        let beyond = beyond.then_some(RetentionLimit {
             rows: config.kept_rows,
             bytes: config.kept_bytes,
         });

@@ -23,13 +23,13 @@ use cedar_policy::pst::{
 use cedar_policy::{Policy, PolicySet};
 
 use crate::catalogue::Dialect;
-use crate::sql::Bound;
+use crate::sql::BoundValue;
 
 /// A row rule as a condition, and the values of its placeholders.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Pushed {
+pub(crate) struct PushedCondition {
     pub(crate) sql: String,
-    pub(crate) values: Vec<Bound>,
+    pub(crate) values: Vec<BoundValue>,
 }
 
 /// The condition of `policies`. `expressions` gives the SQL of an attribute; placeholders are numbered
@@ -39,7 +39,7 @@ pub(crate) fn condition(
     expressions: &BTreeMap<String, String>,
     dialect: Dialect,
     taken: usize,
-) -> Pushed {
+) -> PushedCondition {
     let mut writer = Writer {
         expressions,
         dialect,
@@ -63,7 +63,7 @@ pub(crate) fn condition(
     } else {
         permits.join(" OR ")
     };
-    Pushed {
+    PushedCondition {
         sql: format!("({permits}){}", forbids.concat()),
         values: writer.values,
     }
@@ -73,7 +73,7 @@ struct Writer<'a> {
     expressions: &'a BTreeMap<String, String>,
     dialect: Dialect,
     taken: usize,
-    values: Vec<Bound>,
+    values: Vec<BoundValue>,
 }
 
 /// Each method gives `None` for what it does not understand.
@@ -239,9 +239,9 @@ impl Writer<'_> {
 
     fn literal(&mut self, literal: &Literal) -> Option<String> {
         self.values.push(match literal {
-            Literal::Bool(truth) => Bound::Boolean(Some(*truth)),
-            Literal::Long(number) => Bound::Integer(Some(*number)),
-            Literal::String(text) => Bound::Text(Some(text.to_string())),
+            Literal::Bool(truth) => BoundValue::Boolean(Some(*truth)),
+            Literal::Long(number) => BoundValue::Integer(Some(*number)),
+            Literal::String(text) => BoundValue::Text(Some(text.to_string())),
             _ => return None,
         });
         Some(self.dialect.placeholder(self.taken + self.values.len()))

@@ -19,7 +19,7 @@ pub(crate) const STRUCTURED_CONTENT: &str = "structuredContent";
 
 /// What is said of a result as a whole.
 #[derive(Debug)]
-pub(crate) struct Whole {
+pub(crate) struct ResultSummary {
     /// There was more.
     pub(crate) truncated: bool,
     /// Where the rest is.
@@ -113,7 +113,7 @@ struct TextBlock<'a> {
 pub(crate) fn released(
     shape: &ResultShape,
     rows: &Redacted<Vec<Row>>,
-    whole: &Whole,
+    whole: &ResultSummary,
     facts: pb::ResultFacts,
 ) -> pb::ToolResult {
     let truncated = whole.truncated;

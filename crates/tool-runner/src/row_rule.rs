@@ -38,12 +38,12 @@ pub(crate) enum Verdict {
     Admitted,
     Withheld,
     /// Withheld because the rule cannot tell; the statement or the tool's `result` does not fit the policies.
-    Undecided(Undecided),
+    Undecided(RowRuleUndecided),
 }
 
 /// Why the rule cannot tell. Names columns, never values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Undecided {
+pub(crate) enum RowRuleUndecided {
     #[error("column `{0}`, the key of a row, is not there or neither text nor number")]
     NoKey(String),
     #[error("the policies look at `{0}`, which the statement does not select")]
@@ -54,7 +54,7 @@ pub(crate) enum Undecided {
     Evaluation,
 }
 
-impl Undecided {
+impl RowRuleUndecided {
     /// True when no row can be decided until the tool or the policies are mended.
     pub(crate) fn is_misfit(&self) -> bool {
         !matches!(self, Self::Evaluation)
@@ -141,27 +141,27 @@ impl RowGate {
 }
 
 impl Residual {
-    fn admits(&self, row: &Row) -> Result<bool, Undecided> {
+    fn admits(&self, row: &Row) -> Result<bool, RowRuleUndecided> {
         let id = match row.get(&self.key) {
             Some(Value::String(text)) => EntityId::new(text),
             Some(Value::Number(number)) => EntityId::new(number.to_string()),
-            _ => return Err(Undecided::NoKey(self.key.clone())),
+            _ => return Err(RowRuleUndecided::NoKey(self.key.clone())),
         };
         let resource = EntityUid::from_type_name_and_id(self.type_name.clone(), id);
         let mut attributes = HashMap::with_capacity(self.attributes.len());
         for (name, kind) in &self.attributes {
             let value = row
                 .get(name)
-                .ok_or_else(|| Undecided::NoColumn(name.clone()))?;
+                .ok_or_else(|| RowRuleUndecided::NoColumn(name.clone()))?;
             if let Some(value) = attribute(value, *kind, name)? {
                 attributes.insert(name.clone(), value);
             }
         }
-        let failed = |_| Undecided::Evaluation;
+        let failed = |_| RowRuleUndecided::Evaluation;
         let entity = Entity::new(resource.clone(), attributes, HashSet::new())
-            .map_err(|_| Undecided::Evaluation)?;
+            .map_err(|_| RowRuleUndecided::Evaluation)?;
         let entities =
-            Entities::from_entities([entity], None).map_err(|_| Undecided::Evaluation)?;
+            Entities::from_entities([entity], None).map_err(|_| RowRuleUndecided::Evaluation)?;
         let request = Request::new(
             self.principal.clone(),
             self.action.clone(),
@@ -175,7 +175,7 @@ impl Residual {
             .is_authorized(&request, &self.policies, &entities);
         // A forbid that fails to evaluate would otherwise not forbid.
         if response.diagnostics().errors().next().is_some() {
-            return Err(Undecided::Evaluation);
+            return Err(RowRuleUndecided::Evaluation);
         }
         Ok(response.decision() == Decision::Allow)
     }
@@ -187,7 +187,7 @@ fn attribute(
     value: &Value,
     kind: AttributeType,
     name: &str,
-) -> Result<Option<RestrictedExpression>, Undecided> {
+) -> Result<Option<RestrictedExpression>, RowRuleUndecided> {
     let fits = match (value, kind) {
         (Value::Null, _) => return Ok(None),
         (Value::String(text), AttributeType::Text) => {
@@ -202,7 +202,7 @@ fn attribute(
         _ => None,
     };
     fits.map(Some)
-        .ok_or_else(|| Undecided::WrongType(name.to_owned()))
+        .ok_or_else(|| RowRuleUndecided::WrongType(name.to_owned()))
 }
 
 fn policies(texts: &[String]) -> Result<PolicySet, RowRuleError> {

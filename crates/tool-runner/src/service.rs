@@ -32,11 +32,11 @@ use crate::call::{self, Call};
 use crate::catalogue::Catalogue;
 use crate::closing::Closing;
 use crate::connections;
-use crate::content::{self, Asked, InForce, WatchAsked};
+use crate::content::{self, ContentQuery, InForce, WatchAsked};
 use crate::execution_log::{ExecutionLog, held_until};
 use crate::files::Files;
 use crate::imported::{Importer, check_lock};
-use crate::loaded::{Keys, Loaded, Shared};
+use crate::loaded::{Keys, LoadedCatalogue, Shared};
 use crate::relay::{self, AdmittedRelay, RelayCall};
 use crate::replicas::{self, Dial, Replicas};
 use crate::store::{SealingKey, Store};
@@ -134,7 +134,7 @@ pub(crate) fn start(
         Catalogue::load(&config.catalogue, &config.variables).map_err(Error::Catalogue)?;
     log_warnings(&catalogue);
     importer.import(&mut catalogue, &seen.lock)?;
-    let loaded = Loaded::new(catalogue, &config, &keys, &shared, None)?;
+    let loaded = LoadedCatalogue::new(catalogue, &config, &keys, &shared, None)?;
     seen.attached = loaded.contents().files();
     // Before anyone can answer.
     let mut upstreams = vec![importer.changes()];
@@ -172,7 +172,7 @@ fn log_warnings(catalogue: &Catalogue) {
 
 /// The service's state.
 pub(crate) struct Runner {
-    loaded: Arc<ArcSwap<Loaded>>,
+    loaded: Arc<ArcSwap<LoadedCatalogue>>,
     /// Of catalogue and switches together.
     version: watch::Sender<Digest>,
     readiness: watch::Sender<Readiness>,
@@ -297,7 +297,8 @@ impl ToolRunnerService for Runner {
                 return Ok(Response::new(given?.into_inner()));
             }
         }
-        let asked = Asked::try_from(request).map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
+        let asked =
+            ContentQuery::try_from(request).map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
         let loaded = self.loaded.load();
         let (max_bytes, now) = (self.config.max_result_bytes, self.shared.ambient.now());
         let admitted = self
@@ -469,7 +470,7 @@ impl Runner {
     }
 
     /// A tool that is off for its caller is answered like one that does not exist.
-    fn check_switch(&self, call: &Call, loaded: &Loaded) -> Result<(), Error> {
+    fn check_switch(&self, call: &Call, loaded: &LoadedCatalogue) -> Result<(), Error> {
         let switches = self.switches()?;
         match loaded.tool(&call.tool) {
             Some(tool) if tool.switches(&switches).allow(&call.caller) => Ok(()),
@@ -599,7 +600,7 @@ impl Runner {
         log(&catalogue);
         self.importer.import(&mut catalogue, &files.lock)?;
         let previous = self.loaded.load();
-        let loaded = Loaded::new(
+        let loaded = LoadedCatalogue::new(
             catalogue,
             &self.config,
             &self.keys,
@@ -616,7 +617,7 @@ impl Runner {
 }
 
 /// Whatever a list of the tools says, this tells it from every other list.
-fn version(loaded: &Loaded, switches: Option<&Switches>) -> Digest {
+fn version(loaded: &LoadedCatalogue, switches: Option<&Switches>) -> Digest {
     let sources = loaded.list().sources.iter();
     let carriages: Vec<u8> = sources
         .flat_map(|source| i32::from(loaded.carriage(&source.name)).to_be_bytes())
@@ -638,7 +639,7 @@ fn version(loaded: &Loaded, switches: Option<&Switches>) -> Digest {
 }
 
 /// The same of what of it callers are shown.
-fn shown(loaded: &Loaded, switches: Option<&Switches>) -> Digest {
+fn shown(loaded: &LoadedCatalogue, switches: Option<&Switches>) -> Digest {
     let switches = switches.map_or(0, Switches::version).to_be_bytes();
     Digest::of_parts([loaded.shown().as_bytes().as_slice(), &switches])
 }

@@ -8,7 +8,7 @@ use wardgate_domain::{Caller, Timestamp};
 use super::{Auth, AuthError, CallerToken, OnBehalf};
 
 /// The credentials of a source as one person has them.
-pub struct Bound {
+pub struct BoundCredentials {
     auth: Arc<Auth>,
     tenant: String,
     issuer: String,
@@ -17,7 +17,7 @@ pub struct Bound {
     token: Option<(String, Timestamp)>,
 }
 
-impl Bound {
+impl BoundCredentials {
     /// For the person that `caller` is. `token` is what they called with, where the credentials are made of it.
     pub fn new(auth: Arc<Auth>, caller: &Caller, token: Option<&str>) -> Self {
         Self {

@@ -41,7 +41,7 @@ pub(super) struct Finder {
 
 /// What a service says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Protected {
+pub(super) struct ProtectedResource {
     /// Its name in tokens.
     pub(super) resource: String,
     /// The first of its authorization servers, to the letter.
@@ -100,7 +100,7 @@ impl Finder {
     }
 
     /// Asks an MCP server which authorization servers it trusts.
-    pub(super) async fn of_service(&self, service: &Url) -> Result<Protected, AuthError> {
+    pub(super) async fn of_service(&self, service: &Url) -> Result<ProtectedResource, AuthError> {
         let challenge = self.challenge(service).await?.unwrap_or_default();
         let named = challenge.resource_metadata();
         let named = named.and_then(|url| Url::parse(url).ok());
@@ -124,7 +124,7 @@ impl Finder {
                 issuer.ok_or(AuthError::NotFound("the metadata of the source names none"))?;
             check_scheme(&url_of(&issuer)?, service)?;
             let all = Some(metadata.scopes_supported.join(" "));
-            return Ok(Protected {
+            return Ok(ProtectedResource {
                 resource: metadata.resource,
                 issuer,
                 scope: challenge
@@ -142,10 +142,10 @@ impl Finder {
         &self,
         service: &Url,
         challenge: &Challenge,
-    ) -> Result<Protected, AuthError> {
+    ) -> Result<ProtectedResource, AuthError> {
         let origin = service.origin().ascii_serialization();
         match self.of_issuer(&origin).await {
-            Ok(_) => Ok(Protected {
+            Ok(_) => Ok(ProtectedResource {
                 resource: canonical(service),
                 issuer: origin,
                 scope: challenge.scope().map(str::to_owned),

@@ -45,7 +45,7 @@ pub(super) struct TokenEndpoint {
 }
 
 /// What is known of a token endpoint.
-pub(super) struct Place<'a> {
+pub(super) struct EndpointLocation<'a> {
     pub(super) url: &'a Url,
     pub(super) issuer: Option<&'a str>,
     /// How clients may authenticate there, where it says so.
@@ -62,7 +62,7 @@ enum Proof {
 
 /// What an endpoint gave.
 #[derive(Deserialize)]
-pub(super) struct Granted {
+pub(super) struct TokenResponse {
     pub(super) access_token: String,
     pub(super) token_type: String,
     /// Seconds; some servers write them as a text.
@@ -74,7 +74,7 @@ pub(super) struct Granted {
 impl TokenEndpoint {
     /// Within the limits of `limits`, at its own host.
     pub(super) fn open(
-        place: &Place<'_>,
+        place: &EndpointLocation<'_>,
         client_id: &str,
         proof: &ClientProof,
         limits: &EgressSettings,
@@ -97,7 +97,7 @@ impl TokenEndpoint {
     }
 
     /// Makes one request; `form` has no pair that is about the client.
-    pub(super) async fn ask(&self, form: &[(&str, &str)]) -> Result<Granted, AuthError> {
+    pub(super) async fn ask(&self, form: &[(&str, &str)]) -> Result<TokenResponse, AuthError> {
         serde_json::from_slice(&self.tell(form).await?)
             .map_err(|_| AuthError::BadAnswer("is no JSON with access_token and token_type"))
     }
@@ -163,7 +163,11 @@ impl TokenEndpoint {
 }
 
 impl Proof {
-    fn of(place: &Place<'_>, client_id: &str, proof: &ClientProof) -> Result<Self, AuthError> {
+    fn of(
+        place: &EndpointLocation<'_>,
+        client_id: &str,
+        proof: &ClientProof,
+    ) -> Result<Self, AuthError> {
         let has = |method| {
             let mut methods = place.methods.unwrap_or_default().iter();
             methods.any(|offered| offered == method)
@@ -192,7 +196,7 @@ impl Proof {
     }
 }
 
-impl Granted {
+impl TokenResponse {
     /// An access token that is sent as it is, and of no other kind.
     pub(super) fn check_bearer(&self) -> Result<(), AuthError> {
         if self.access_token.is_empty() {

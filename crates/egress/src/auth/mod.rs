@@ -29,12 +29,13 @@ use quick_cache::sync::Cache;
 use url::Url;
 use wardgate_domain::{Ambient, Caller, Digest, Timestamp};
 
-pub use bound::Bound;
+pub use bound::BoundCredentials;
 pub use client::{ClientKey, ClientProof, OAuthClient, ServerSettings};
 pub use enterprise::{EnterpriseSettings, SubjectToken};
 pub use per_user::{
-    CodeSettings, ConnectError, ConnectionKey, Described, Grant, GrantStore, PerUser, Person,
-    RegisteredClient, Return, Started, StoreFuture, StoreUnavailable, StoredTokens, Wish,
+    CodeSettings, ConnectError, ConnectionKey, Grant, GrantCallback, GrantDescription,
+    GrantRequest, GrantStore, PerUser, Person, RegisteredClient, StartedGrant, StoreFuture,
+    StoreUnavailable, StoredTokens,
 };
 pub use secret::Secret;
 
@@ -83,7 +84,7 @@ pub enum OpenAuth {
     /// What each caller granted.
     PerUser(Arc<PerUser>),
     /// Those of one caller.
-    Bound(Arc<Bound>),
+    Bound(Arc<BoundCredentials>),
 }
 
 impl PartialEq for OpenAuth {
@@ -228,7 +229,7 @@ enum Credentials {
         tokens: Cache<Digest, Arc<TokenCell>>,
     },
     PerUser(Arc<PerUser>),
-    Bound(Arc<Bound>),
+    Bound(Arc<BoundCredentials>),
 }
 
 impl Auth {

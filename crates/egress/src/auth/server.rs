@@ -7,7 +7,7 @@ use wardgate_domain::Ambient;
 
 use super::client::OAuthClient;
 use super::discovery::{Finder, ServerMetadata};
-use super::grant::{ACCESS_TOKEN, Place, TokenEndpoint};
+use super::grant::{ACCESS_TOKEN, EndpointLocation, TokenEndpoint};
 use super::token::AccessToken;
 use super::{AuthError, CallerToken};
 use crate::{EgressError, EgressSettings};
@@ -19,11 +19,11 @@ pub(super) struct Server {
     client: OAuthClient,
     limits: EgressSettings,
     ambient: Ambient,
-    found: Mutex<Option<Arc<Found>>>,
+    found: Mutex<Option<Arc<ResolvedServer>>>,
 }
 
 /// Where tokens are asked for, and what kind of tokens.
-pub(super) struct Found {
+pub(super) struct ResolvedServer {
     pub(super) endpoint: TokenEndpoint,
     /// The server's name, where it is known.
     pub(super) issuer: Option<String>,
@@ -47,7 +47,7 @@ impl Server {
         };
         if let Some(url) = &client.server.token_url {
             let issuer = client.server.issuer.as_deref();
-            let place = Place {
+            let place = EndpointLocation {
                 url,
                 issuer,
                 methods: None,
@@ -97,7 +97,7 @@ impl Server {
     }
 
     /// The endpoint, looked for by one at a time.
-    pub(super) async fn found(&self) -> Result<Arc<Found>, AuthError> {
+    pub(super) async fn found(&self) -> Result<Arc<ResolvedServer>, AuthError> {
         let mut found = self.found.lock().await;
         if let Some(found) = &*found {
             return Ok(Arc::clone(found));
@@ -118,7 +118,7 @@ impl Server {
         answer
     }
 
-    async fn look(&self) -> Result<Found, AuthError> {
+    async fn look(&self) -> Result<ResolvedServer, AuthError> {
         let settings = &self.client.server;
         let finder = Finder::new(&self.limits);
         let (issuer, protected) = match (&settings.issuer, &settings.service) {
@@ -133,19 +133,19 @@ impl Server {
         let (resource, scope) = protected.map_or((None, None), |protected| {
             (Some(protected.resource), protected.scope)
         });
-        self.at(&Place::of(&metadata), resource, scope)
+        self.at(&EndpointLocation::of(&metadata), resource, scope)
             .map_err(AuthError::endpoint)
     }
 
     /// What is configured wins over what was found.
     fn at(
         &self,
-        place: &Place<'_>,
+        place: &EndpointLocation<'_>,
         resource: Option<String>,
         scope: Option<String>,
-    ) -> Result<Found, EgressError> {
+    ) -> Result<ResolvedServer, EgressError> {
         let client = &self.client;
-        Ok(Found {
+        Ok(ResolvedServer {
             endpoint: TokenEndpoint::open(
                 place,
                 &client.client_id,
@@ -161,7 +161,7 @@ impl Server {
     }
 }
 
-impl Found {
+impl ResolvedServer {
     /// What a token is asked for with.
     pub(super) fn scope(&self, wider: &str) -> Option<String> {
         union(self.scope.as_deref(), Some(wider))
@@ -185,7 +185,7 @@ impl Found {
     }
 }
 
-impl<'a> Place<'a> {
+impl<'a> EndpointLocation<'a> {
     fn of(metadata: &'a ServerMetadata) -> Self {
         Self {
             url: &metadata.token_endpoint.0,

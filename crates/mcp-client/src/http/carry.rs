@@ -54,7 +54,7 @@ pub enum Content {
 }
 
 /// What the server answered.
-pub struct Carried {
+pub struct ForwardedResponse {
     /// Of the server's response.
     pub status: StatusCode,
     /// The session that the server named.
@@ -132,7 +132,10 @@ impl Outbound {
 
 impl Dialer {
     /// Carries one exchange up to the answer's head, or to the end of an answer that is no stream.
-    pub(crate) async fn carry(&self, outbound: Outbound) -> Result<Carried, UpstreamError> {
+    pub(crate) async fn carry(
+        &self,
+        outbound: Outbound,
+    ) -> Result<ForwardedResponse, UpstreamError> {
         let request = outbound.into_request(self.url.clone());
         let response = self.client.send(request, None).await?;
         let status = response.status;
@@ -158,7 +161,7 @@ impl Dialer {
                 .await
                 .unwrap_or(Err(UpstreamError::Timeout))?
         };
-        Ok(Carried {
+        Ok(ForwardedResponse {
             status,
             session,
             retry_after,

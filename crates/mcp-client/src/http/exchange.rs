@@ -25,8 +25,8 @@ use crate::error::UpstreamError;
 use crate::events::Events;
 use crate::listen::Line;
 use crate::message::{self, Incoming, Part, Request};
-use crate::news::{self, Listener, News, Question};
 use crate::open_requests::{NEWS_QUEUE, OpenRequests};
+use crate::server_message::{self, Listener, Question, ServerMessage};
 use wardgate_egress::{Body, Client, Response};
 use wardgate_mcp::header;
 
@@ -82,7 +82,7 @@ impl Exchange {
     ) -> Answer {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let body = request.encode(id, self.era, listener.is_some())?;
-        let mut place = Place {
+        let mut place = PendingRequest {
             exchange: self,
             id,
             told: request.opens() || self.era == Era::Modern,
@@ -139,7 +139,7 @@ impl Exchange {
         let exchange = self.exchange(id, body, Vec::new(), Some(&mut on_its_own_stream));
         let mut exchange = std::pin::pin!(exchange);
         let mut was_talked_about = false;
-        let take = |news: News| {
+        let take = |news: ServerMessage| {
             let refusal = news.refusal();
             if !hear(news)
                 && let Some(refusal) = refusal
@@ -419,24 +419,26 @@ impl Exchange {
             }
             Incoming::Notification { method, params } if method == "notifications/progress" => {
                 if let Some(listener) = listener
-                    && let Some((token, report)) = news::read_progress(params)
+                    && let Some((token, report)) = server_message::read_progress(params)
                     && Some(token) == id
                 {
-                    listener(News::Progress(report));
+                    listener(ServerMessage::Progress(report));
                 }
             }
             // What comes on the stream of a request is about that request.
             Incoming::Notification { method, params } if method == "notifications/message" => {
-                if let Some(log) = news::read_log(params) {
+                if let Some(log) = server_message::read_log(params) {
                     match listener {
-                        Some(listener) => drop(listener(News::Log(log))),
-                        None if id.is_none() => drop(self.open().tell_only(News::Log(log))),
+                        Some(listener) => drop(listener(ServerMessage::Log(log))),
+                        None if id.is_none() => {
+                            drop(self.open().tell_only(ServerMessage::Log(log)))
+                        }
                         None => {}
                     }
                 }
             }
-            Incoming::Notification { method, params } if method == news::COMPLETED => {
-                if let Some(elicitation) = news::read_completed(params) {
+            Incoming::Notification { method, params } if method == server_message::COMPLETED => {
+                if let Some(elicitation) = server_message::read_completed(params) {
                     self.open().tell_completed(&elicitation);
                 }
             }
@@ -447,7 +449,7 @@ impl Exchange {
             } if self.era == Era::Legacy => {
                 let answer = match (listener, Question::read(asked, &method, params)) {
                     (Some(listener), Some(question)) => {
-                        let asked = News::Question(question);
+                        let asked = ServerMessage::Question(question);
                         let refusal = asked.refusal();
                         refusal.filter(|_| !listener(asked))
                     }
@@ -506,13 +508,13 @@ async fn read_out(mut body: Body) {
 }
 
 /// A request that waits. Dropped before the answer came, it tells a legacy server so.
-struct Place<'a> {
+struct PendingRequest<'a> {
     exchange: &'a Arc<Exchange>,
     id: u64,
     told: bool,
 }
 
-impl Drop for Place<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
         if self.told {
             return;

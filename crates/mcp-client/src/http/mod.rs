@@ -28,8 +28,8 @@ use super::listen;
 use super::listing::ConnectionTools;
 use super::logging::Logging;
 use super::message::Request;
-use super::news::Listener;
 use super::participation::Profile;
+use super::server_message::Listener;
 use wardgate_egress::HttpSettings;
 use wardgate_egress::{Client, EgressError};
 
@@ -125,9 +125,9 @@ impl Dialer {
         );
         let (stop, begun) = (CancellationToken::new(), CancellationToken::new());
         let hears = if self.profile.is_empty() {
-            Hears::Changes(handshake)
+            ServerStream::Changes(handshake)
         } else {
-            Hears::Questions(begun.clone(), handshake)
+            ServerStream::Questions(begun.clone(), handshake)
         };
         self.tasks
             .spawn(attend(Arc::clone(&exchange), hears, stop.clone()));
@@ -263,7 +263,7 @@ fn is_session_id(id: &HeaderValue) -> bool {
 }
 
 /// What is heard of a server outside of answers.
-enum Hears {
+enum ServerStream {
     /// Of the plain connection.
     Changes(Handshake),
     /// Of one whose clients can be asked, and of the resources that somebody listens to; told once the server can be heard,
@@ -272,14 +272,14 @@ enum Hears {
 }
 
 /// Listens while the connection is in use, and ends its session after that.
-async fn attend(exchange: Arc<Exchange>, hears: Hears, stop: CancellationToken) {
+async fn attend(exchange: Arc<Exchange>, hears: ServerStream, stop: CancellationToken) {
     let events = Arc::clone(&exchange.events);
     match hears {
-        Hears::Changes(handshake) => {
+        ServerStream::Changes(handshake) => {
             let listening = listen::attend(Arc::clone(&exchange), events, handshake);
             Box::pin(stop.run_until_cancelled(listening)).await;
         }
-        Hears::Questions(begun, handshake) => {
+        ServerStream::Questions(begun, handshake) => {
             let once = || exchange.overhear(|| begun.cancel());
             let questions = listen::attend_questions(&events.ambient, &begun, once);
             let line = Arc::clone(&exchange);

@@ -18,13 +18,13 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tracing::debug;
 
-use super::lines::{End, Line, Lines};
+use super::lines::{EndOfLines, Line, Lines};
 use crate::era::Era;
 use crate::error::UpstreamError;
 use crate::events::Events;
 use crate::message::{self, Incoming, Request};
-use crate::news::{self, Listener, News, Question};
 use crate::open_requests::{NEWS_QUEUE, OpenRequests};
+use crate::server_message::{self, Listener, Question, ServerMessage};
 
 /// Messages that wait to be written.
 const QUEUE: usize = 64;
@@ -38,7 +38,7 @@ type Answer = Result<Box<RawValue>, UpstreamError>;
 #[derive(Debug)]
 pub(super) struct Channel {
     queue: mpsc::Sender<Vec<u8>>,
-    waiting: Waiting,
+    waiting: PendingRequests,
     next_id: AtomicU64,
     events: Arc<Events>,
     /// The server has been found to be one that we can use.
@@ -47,7 +47,7 @@ pub(super) struct Channel {
 
 /// Who waits for which answer.
 #[derive(Debug, Default)]
-struct Waiting(Mutex<Table>);
+struct PendingRequests(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
@@ -61,10 +61,10 @@ struct Table {
 #[derive(Debug)]
 struct Waiter {
     answer: oneshot::Sender<Answer>,
-    news: Option<mpsc::Sender<News>>,
+    news: Option<mpsc::Sender<ServerMessage>>,
 }
 
-impl Waiting {
+impl PendingRequests {
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -76,7 +76,7 @@ impl Channel {
         let (queue, to_write) = mpsc::channel(QUEUE);
         let channel = Self {
             queue,
-            waiting: Waiting::default(),
+            waiting: PendingRequests::default(),
             next_id: AtomicU64::new(1),
             events,
             in_use: AtomicBool::new(false),
@@ -106,7 +106,7 @@ impl Channel {
             }
             table.requests.insert(id, Waiter { answer, news });
         }
-        let _place = Place {
+        let _place = PendingRequest {
             channel: self,
             id,
             can_be_cancelled: !request.opens(),
@@ -186,7 +186,7 @@ impl Channel {
     }
 
     /// Reads what the server says until it says no more.
-    pub(super) async fn read<R: tokio::io::AsyncBufRead + Unpin>(&self, output: R) -> End {
+    pub(super) async fn read<R: tokio::io::AsyncBufRead + Unpin>(&self, output: R) -> EndOfLines {
         let mut lines = Lines::new(output, message::MAX_MESSAGE_BYTES, MAX_SKIPPED);
         loop {
             match lines.next().await {
@@ -240,23 +240,23 @@ impl Channel {
                     self.say_if_heard(answer);
                 }
             }
-            Incoming::Notification { method, params } if method == news::COMPLETED => {
-                if let Some(elicitation) = news::read_completed(params) {
+            Incoming::Notification { method, params } if method == server_message::COMPLETED => {
+                if let Some(elicitation) = server_message::read_completed(params) {
                     self.waiting.lock().open.tell_completed(&elicitation);
                 }
             }
             Incoming::Notification { method, params } if method == "notifications/message" => {
-                if let Some(log) = news::read_log(params) {
+                if let Some(log) = server_message::read_log(params) {
                     // What nobody is told is lost.
-                    let _ = self.waiting.lock().open.tell_only(News::Log(log));
+                    let _ = self.waiting.lock().open.tell_only(ServerMessage::Log(log));
                 }
             }
             Incoming::Notification { method, params } if method == "notifications/progress" => {
-                if let Some((id, report)) = news::read_progress(params)
+                if let Some((id, report)) = server_message::read_progress(params)
                     && let Some(waiter) = self.waiting.lock().requests.get(&id)
                     && let Some(news) = &waiter.news
                 {
-                    let _ = news.try_send(News::Progress(report));
+                    let _ = news.try_send(ServerMessage::Progress(report));
                 }
             }
             other => self.events.unsolicited(&other),
@@ -287,13 +287,13 @@ fn id_at_start(start: &[u8]) -> Option<u64> {
 }
 
 /// A request that waits. Dropped before the answer came, it tells the server so.
-struct Place<'a> {
+struct PendingRequest<'a> {
     channel: &'a Channel,
     id: u64,
     can_be_cancelled: bool,
 }
 
-impl Drop for Place<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
         {
             let mut table = self.channel.waiting.lock();

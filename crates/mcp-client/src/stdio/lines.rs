@@ -12,7 +12,7 @@ pub(super) enum Line<'a> {
 
 /// Why there are no more lines.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum EndOfLines {
     Closed,
     /// One line went on beyond all reason.
     Endless,
@@ -37,15 +37,15 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
     }
 
     /// The next line. A last one without an end is none: it may be half a message.
-    pub(super) async fn next(&mut self) -> Result<Line<'_>, End> {
+    pub(super) async fn next(&mut self) -> Result<Line<'_>, EndOfLines> {
         self.line.clear();
         let mut skipped = 0;
         loop {
             let Ok(bytes) = self.input.fill_buf().await else {
-                return Err(End::Closed);
+                return Err(EndOfLines::Closed);
             };
             if bytes.is_empty() {
-                return Err(End::Closed);
+                return Err(EndOfLines::Closed);
             }
             let end = bytes.iter().position(|&byte| byte == b'\n');
             let part = &bytes[..end.unwrap_or(bytes.len())];
@@ -55,7 +55,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
             let used = part.len() + usize::from(end.is_some());
             self.input.consume(used);
             if skipped > self.max_skipped {
-                return Err(End::Endless);
+                return Err(EndOfLines::Endless);
             }
             if end.is_some() {
                 break;
@@ -87,7 +87,7 @@ mod tests {
             assert_eq!(lines.next().await, Ok(Line::Whole(b"one")));
             assert_eq!(lines.next().await, Ok(Line::Whole(b"")));
             assert_eq!(lines.next().await, Ok(Line::Whole(b"two")));
-            assert_eq!(lines.next().await, Err(End::Closed));
+            assert_eq!(lines.next().await, Err(EndOfLines::Closed));
         }
     }
 
@@ -101,7 +101,7 @@ mod tests {
     #[tokio::test]
     async fn an_endless_line_ends_the_reading_and_is_not_kept() {
         let mut lines = Lines::new(BufReader::new(tokio::io::repeat(b'x')), 1000, 100_000);
-        assert_eq!(lines.next().await, Err(End::Endless));
+        assert_eq!(lines.next().await, Err(EndOfLines::Endless));
         assert!(lines.line.capacity() <= 2000);
     }
 }

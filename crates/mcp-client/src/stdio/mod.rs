@@ -23,8 +23,8 @@ use super::listen::{self, Line};
 use super::listing::ConnectionTools;
 use super::logging::Logging;
 use super::message::Request;
-use super::news::Listener;
 use super::participation::Profile;
+use super::server_message::Listener;
 use super::settings::Program;
 
 /// How long a server may take over the message that shows its era, and over `initialize`.

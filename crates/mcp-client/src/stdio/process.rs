@@ -20,7 +20,7 @@ use tokio_util::task::TaskTracker;
 use tracing::debug;
 
 use super::channel::Channel;
-use super::lines::{End, Line, Lines};
+use super::lines::{EndOfLines, Line, Lines};
 use crate::error::UpstreamError;
 use crate::events::Events;
 use crate::quota::Quota;
@@ -92,7 +92,7 @@ impl Process {
                 .run_until_cancelled_owned(write(stdin, to_write)),
         );
         tasks.spawn(log(stderr, events.upstream.clone()));
-        tasks.spawn(watch(Watched {
+        tasks.spawn(watch(WatchedOutput {
             child,
             group,
             output: BufReader::with_capacity(64 * 1024, stdout),
@@ -140,7 +140,7 @@ async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<Vec<u8>>) {
     }
 }
 
-struct Watched<R> {
+struct WatchedOutput<R> {
     child: Child,
     group: Group,
     output: R,
@@ -149,8 +149,8 @@ struct Watched<R> {
 }
 
 /// Reads what the server says, and sees to its end.
-async fn watch<R: tokio::io::AsyncBufRead + Unpin>(watched: Watched<R>) {
-    let Watched {
+async fn watch<R: tokio::io::AsyncBufRead + Unpin>(watched: WatchedOutput<R>) {
+    let WatchedOutput {
         mut child,
         group,
         output,
@@ -166,8 +166,8 @@ async fn watch<R: tokio::io::AsyncBufRead + Unpin>(watched: Watched<R>) {
             Some(status.map_or_else(|_| "it ended".to_owned(), |status| format!("it ended with {status}")))
         }
         end = &mut reading => match end {
-            End::Endless => Some("it wrote a line without end".to_owned()),
-            End::Closed => match timeout(LAST_WORDS, child.wait()).await {
+            EndOfLines::Endless => Some("it wrote a line without end".to_owned()),
+            EndOfLines::Closed => match timeout(LAST_WORDS, child.wait()).await {
                 Ok(Ok(status)) => Some(format!("it ended with {status}")),
                 _ => Some("it closed its output".to_owned()),
             },

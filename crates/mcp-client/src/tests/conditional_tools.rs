@@ -11,7 +11,8 @@ use crate::definition::ToolDefinition;
 use crate::testing::fixture::Fixture;
 use crate::testing::http::{serve_fixture, settings};
 use crate::{
-    ClientCapabilities, Leg, Others, Participation, Start, Upstream, UpstreamError, Wanted,
+    ClientCapabilities, ForeignMeta, Participation, Round, RoundStart, Upstream, UpstreamError,
+    UpstreamOperation,
 };
 
 const ERAS: [&str; 3] = ["modern", "legacy", "both"];
@@ -35,7 +36,7 @@ async fn call_pinned(
     capabilities: &str,
     is_legacy: bool,
 ) -> Result<String, UpstreamError> {
-    let wanted = Wanted::Tool {
+    let wanted = UpstreamOperation::Tool {
         name: definition.name.to_string(),
         arguments: raw("{}"),
         pin: definition.fingerprint().map(Arc::new),
@@ -44,13 +45,13 @@ async fn call_pinned(
     let client = Arc::new(Participation {
         capabilities: ClientCapabilities::read(capabilities.as_bytes()).unwrap(),
         log_level: None,
-        others: Others::default(),
+        others: ForeignMeta::default(),
         is_legacy,
     });
     let mut deaf = |_| false;
-    let leg = upstream.leg(&wanted, &client, Start::Beginning, soon(), &mut deaf);
-    match leg.await? {
-        Leg::Done(result) => Ok(text(&read(&result))),
+    let round = upstream.round(&wanted, &client, RoundStart::Beginning, soon(), &mut deaf);
+    match round.await? {
+        Round::Done(result) => Ok(text(&read(&result))),
         other => panic!("{other:?}"),
     }
 }

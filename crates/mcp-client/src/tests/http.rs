@@ -17,8 +17,8 @@ use super::{at_once, call, raw, read, soon, text, told, tool_call, until, upstre
 use crate::testing::http::{fixture, serve, settings};
 use crate::testing::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
 use crate::{
-    CallResult, ClientCapabilities, Eras, Health, Leg, News, Others, Participation, Responses,
-    Start, Then, UpstreamError,
+    CallResult, ClientCapabilities, Continuation, Eras, ForeignMeta, Health, Participation,
+    Responses, Round, RoundStart, ServerMessage, UpstreamError,
 };
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn progress_comes_back_to_the_call_that_asked_for_it() {
         let (_, url) = fixture(era, false).await;
         let upstream = upstream(&settings(&url));
         let mut reports = Vec::new();
-        let mut sink = |news: News| told(&mut reports, news);
+        let mut sink = |news: ServerMessage| told(&mut reports, news);
         let wanted = tool_call("steps", "{}");
         let stepping = upstream.call_tool(&wanted, soon(), Some(&mut sink));
         assert_eq!(
@@ -362,13 +362,13 @@ async fn real_servers_of_both_eras_ask_their_client_and_go_on() {
         let client = Arc::new(Participation {
             capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
             log_level: None,
-            others: Others::default(),
+            others: ForeignMeta::default(),
             is_legacy: false,
         });
         let wanted = tool_call("ask", "{}");
-        let mut deaf = |_: News| false;
-        let leg = upstream.leg(&wanted, &client, Start::Beginning, soon(), &mut deaf);
-        let Leg::Waits { requests, then } = leg.await.unwrap() else {
+        let mut deaf = |_: ServerMessage| false;
+        let round = upstream.round(&wanted, &client, RoundStart::Beginning, soon(), &mut deaf);
+        let Round::Waits { requests, then } = round.await.unwrap() else {
             panic!("it does not ask, {era}");
         };
         let asked: Value = serde_json::from_str(&requests).unwrap();
@@ -376,15 +376,15 @@ async fn real_servers_of_both_eras_ask_their_client_and_go_on() {
         let answers = json!({ key: { "roots": [{ "uri": "file:///a" }] } }).to_string();
         let responses = Responses::read(answers.as_bytes()).unwrap();
         let start = match then {
-            Then::Retry(state) => Start::Retry { state, responses },
-            Then::Open(exchange) => Start::Open {
+            Continuation::Retry(state) => RoundStart::Retry { state, responses },
+            Continuation::Open(exchange) => RoundStart::Open {
                 exchange,
                 responses,
             },
-            Then::Again => panic!("it forgot"),
+            Continuation::Again => panic!("it forgot"),
         };
-        let leg = upstream.leg(&wanted, &client, start, soon(), &mut deaf);
-        let Leg::Done(result) = leg.await.unwrap() else {
+        let round = upstream.round(&wanted, &client, start, soon(), &mut deaf);
+        let Round::Done(result) = round.await.unwrap() else {
             panic!("it asks again, {era}");
         };
         let said = text(&CallResult::read(&result).unwrap());
@@ -422,16 +422,16 @@ async fn a_legacy_client_is_asked_over_the_legacy_session_of_a_server_of_both_er
         let client = Arc::new(Participation {
             capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
             log_level: None,
-            others: Others::default(),
+            others: ForeignMeta::default(),
             is_legacy,
         });
         let wanted = tool_call("ask", "{}");
-        let mut deaf = |_: News| false;
-        let leg = upstream.leg(&wanted, &client, Start::Beginning, soon(), &mut deaf);
-        let Leg::Waits {
+        let mut deaf = |_: ServerMessage| false;
+        let round = upstream.round(&wanted, &client, RoundStart::Beginning, soon(), &mut deaf);
+        let Round::Waits {
             requests,
             then: _then,
-        } = leg.await.unwrap()
+        } = round.await.unwrap()
         else {
             panic!("it asks");
         };

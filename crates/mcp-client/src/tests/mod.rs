@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use wardgate_domain::Ambient;
 
-use super::{CallResult, News, Transport, Upstream, UpstreamError, Wanted};
+use super::{CallResult, ServerMessage, Transport, Upstream, UpstreamError, UpstreamOperation};
 
 fn upstream(transport: &Transport) -> Upstream {
     Upstream::new("test", transport, &Ambient::system()).unwrap()
@@ -36,8 +36,8 @@ fn raw(json: &str) -> Box<RawValue> {
 }
 
 /// A call of whatever has that name.
-fn tool_call(tool: &str, arguments: &str) -> Wanted {
-    Wanted::Tool {
+fn tool_call(tool: &str, arguments: &str) -> UpstreamOperation {
+    UpstreamOperation::Tool {
         name: tool.to_owned(),
         arguments: raw(arguments),
         pin: None,
@@ -67,9 +67,9 @@ fn text(result: &CallResult) -> String {
 }
 
 /// Notes the text of a progress message.
-fn told(reports: &mut Vec<String>, news: News) -> bool {
+fn told(reports: &mut Vec<String>, news: ServerMessage) -> bool {
     match news {
-        News::Progress(report) => reports.push(report.message.unwrap()),
+        ServerMessage::Progress(report) => reports.push(report.message.unwrap()),
         other => panic!("{other:?}"),
     }
     true

@@ -12,8 +12,8 @@ use super::{at_once, call, raw, read, soon, text, told, tool_call, until, upstre
 use crate::testing::program::{START, deaf_to_sigterm, settings, started_by};
 use crate::testing::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
 use crate::{
-    ClientCapabilities, Health, Leg, News, Others, Participation, Program, Responses, Start, Then,
-    Transport, Upstream, UpstreamError,
+    ClientCapabilities, Continuation, ForeignMeta, Health, Participation, Program, Responses,
+    Round, RoundStart, ServerMessage, Transport, Upstream, UpstreamError,
 };
 
 /// Alive, and no zombie.
@@ -58,7 +58,7 @@ async fn progress_comes_back_to_the_call_that_asked_for_it() {
     for era in ["modern", "legacy"] {
         let upstream = upstream(&settings(&format!("rmcp-{era}")));
         let mut reports = Vec::new();
-        let mut sink = |news: News| told(&mut reports, news);
+        let mut sink = |news: ServerMessage| told(&mut reports, news);
         let wanted = tool_call("steps", "{}");
         let with = upstream.call_tool(&wanted, soon(), Some(&mut sink));
         assert_eq!(
@@ -75,7 +75,7 @@ async fn progress_comes_back_to_the_call_that_asked_for_it() {
 async fn progress_of_others_is_ignored_and_its_text_bounded() {
     let upstream = upstream(&settings("progress"));
     let mut reports = Vec::new();
-    let mut sink = |news: News| told(&mut reports, news);
+    let mut sink = |news: ServerMessage| told(&mut reports, news);
     let wanted = tool_call("any", "{}");
     let result = upstream.call_tool(&wanted, soon(), Some(&mut sink));
     assert_eq!(text(&read(&result.await.unwrap())), "done");
@@ -348,25 +348,25 @@ fn participation() -> Arc<Participation> {
     Arc::new(Participation {
         capabilities: ClientCapabilities::read(br#"{"elicitation":{}}"#).unwrap(),
         log_level: Some("debug".parse().unwrap()),
-        others: Others::default(),
+        others: ForeignMeta::default(),
         is_legacy: false,
     })
 }
 
-async fn leg(upstream: &Upstream, start: Start, logged: &mut usize) -> Leg {
+async fn round(upstream: &Upstream, start: RoundStart, logged: &mut usize) -> Round {
     let wanted = tool_call("any", "{}");
-    let mut listener = |news: News| {
-        *logged += usize::from(matches!(news, News::Log(_)));
-        !matches!(news, News::Question(_))
+    let mut listener = |news: ServerMessage| {
+        *logged += usize::from(matches!(news, ServerMessage::Log(_)));
+        !matches!(news, ServerMessage::Question(_))
     };
     let client = participation();
-    let leg = upstream.leg(&wanted, &client, start, soon(), &mut listener);
-    leg.await.unwrap()
+    let round = upstream.round(&wanted, &client, start, soon(), &mut listener);
+    round.await.unwrap()
 }
 
-fn done(leg: Leg) -> String {
-    match leg {
-        Leg::Done(result) => result.get().to_owned(),
+fn done(round: Round) -> String {
+    match round {
+        Round::Done(result) => result.get().to_owned(),
         other => panic!("no result: {other:?}"),
     }
 }
@@ -375,10 +375,10 @@ fn done(leg: Leg) -> String {
 async fn a_question_is_of_the_only_call_and_of_nobody_where_there_are_more() {
     let upstream = upstream(&settings("interviews"));
     let mut logged = 0;
-    let first = leg(&upstream, Start::Beginning, &mut logged).await;
-    let Leg::Waits {
+    let first = round(&upstream, RoundStart::Beginning, &mut logged).await;
+    let Round::Waits {
         requests,
-        then: Then::Open(exchange),
+        then: Continuation::Open(exchange),
     } = first
     else {
         panic!("{first:?}");
@@ -387,16 +387,16 @@ async fn a_question_is_of_the_only_call_and_of_nobody_where_there_are_more() {
     assert_eq!(logged, 1);
 
     // Now the server works on two calls, and nobody can tell of which it speaks.
-    let second = done(leg(&upstream, Start::Beginning, &mut logged).await);
+    let second = done(round(&upstream, RoundStart::Beginning, &mut logged).await);
     assert!(second.contains("several requests are open"), "{second}");
     assert_eq!(logged, 1);
 
     let responses = Responses::read(br#"{"1":{"action":"accept","n":1.10}}"#).unwrap();
-    let start = Start::Open {
+    let start = RoundStart::Open {
         exchange,
         responses,
     };
-    let first = done(leg(&upstream, start, &mut logged).await);
+    let first = done(round(&upstream, start, &mut logged).await);
     assert!(first.contains("accept"), "{first}");
 }
 
@@ -407,16 +407,16 @@ async fn a_legacy_client_is_asked_by_a_program_of_both_eras_that_names_one() {
         let client = Arc::new(Participation {
             capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
             log_level: None,
-            others: Others::default(),
+            others: ForeignMeta::default(),
             is_legacy: true,
         });
         let wanted = tool_call("ask", "{}");
-        let mut deaf = |_: News| false;
-        let leg = upstream.leg(&wanted, &client, Start::Beginning, soon(), &mut deaf);
-        let Leg::Waits {
+        let mut deaf = |_: ServerMessage| false;
+        let round = upstream.round(&wanted, &client, RoundStart::Beginning, soon(), &mut deaf);
+        let Round::Waits {
             requests,
             then: _then,
-        } = leg.await.unwrap()
+        } = round.await.unwrap()
         else {
             panic!("it asks");
         };

@@ -19,7 +19,10 @@ use super::{soon, tool_call, until, upstream};
 use crate::testing::fixture::QUIET;
 use crate::testing::http::serve;
 use crate::testing::http::{fixture, settings};
-use crate::{ClientCapabilities, Ear, Leg, Others, Participation, Start, Transport, Upstream};
+use crate::{
+    ClientCapabilities, ForeignMeta, Participation, ResourceListener, Round, RoundStart, Transport,
+    Upstream,
+};
 use wardgate_egress::{AuthSettings, ClientProof, OAuthClient, ServerSettings};
 
 const ONE: &str = "memo://one";
@@ -30,7 +33,7 @@ fn uris(of: &[&str]) -> BTreeSet<String> {
 }
 
 /// Listens, and gives what the server takes.
-async fn listen(upstream: &Upstream, of: &[&str]) -> (Ear, BTreeSet<String>) {
+async fn listen(upstream: &Upstream, of: &[&str]) -> (ResourceListener, BTreeSet<String>) {
     let mut ear = upstream.listen(uris(of));
     let settled = timeout(Duration::from_mins(1), ear.settled()).await;
     settled.expect("the server says what it takes");
@@ -38,7 +41,7 @@ async fn listen(upstream: &Upstream, of: &[&str]) -> (Ear, BTreeSet<String>) {
     (ear, accepted)
 }
 
-async fn heard(ear: &mut Ear) -> BTreeSet<String> {
+async fn heard(ear: &mut ResourceListener) -> BTreeSet<String> {
     let heard = timeout(Duration::from_mins(1), ear.hears()).await;
     heard.expect("a change is heard");
     ear.take()
@@ -83,12 +86,12 @@ async fn an_older_server_is_subscribed_to_in_the_session_of_calls_too() {
     let client = Arc::new(Participation {
         capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
         log_level: None,
-        others: Others::default(),
+        others: ForeignMeta::default(),
         is_legacy: true,
     });
     let (wanted, mut deaf) = (tool_call("cancelled", "{}"), |_| false);
-    let leg = upstream.leg(&wanted, &client, Start::Beginning, soon(), &mut deaf);
-    assert!(matches!(leg.await, Ok(Leg::Done(_))));
+    let round = upstream.round(&wanted, &client, RoundStart::Beginning, soon(), &mut deaf);
+    assert!(matches!(round.await, Ok(Round::Done(_))));
     until("both sessions", || state.subscribed() == [ONE, ONE]).await;
     let (other, _) = listen(&upstream, &[TWO]).await;
     until("the other", || state.subscribed() == [ONE, ONE, TWO, TWO]).await;

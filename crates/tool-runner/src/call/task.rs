@@ -5,9 +5,9 @@ use wardgate_domain::ColumnTier;
 use wardgate_proto::toolrunner::v1 as pb;
 
 use super::{AdmittedCall, ERROR, End, Ended};
-use crate::failure::Ran;
-use crate::interaction::{Interaction, LookedAfter};
-use wardgate_mcp_client::{RpcError, Standing};
+use crate::failure::ToolOutcome;
+use crate::interaction::{FollowedTask, Interaction};
+use wardgate_mcp_client::{RpcError, TaskStatus};
 
 impl AdmittedCall {
     /// Whether it is about a task that an earlier call became.
@@ -17,19 +17,19 @@ impl AdmittedCall {
     }
 
     /// How a task stands that has given no result, or none yet.
-    pub(super) fn stands(self, task: LookedAfter) -> Ended {
+    pub(super) fn stands(self, task: FollowedTask) -> Ended {
         let kind = match (&task.about, &task.standing) {
             (Some(_), None) => "task",
             (None, _) => "",
-            (_, Some(Standing::Working)) => "task_working",
-            (_, Some(Standing::Cancelled)) => "task_cancelled",
-            (_, Some(Standing::Asks(_))) => "task_input_required",
-            (_, Some(Standing::Failed(_) | Standing::Completed(_))) => "task_failed",
+            (_, Some(TaskStatus::Working)) => "task_working",
+            (_, Some(TaskStatus::Cancelled)) => "task_cancelled",
+            (_, Some(TaskStatus::Asks(_))) => "task_input_required",
+            (_, Some(TaskStatus::Failed(_) | TaskStatus::Completed(_))) => "task_failed",
         };
         let (mut requests, mut failed) = (String::new(), String::new());
         match &task.standing {
-            Some(Standing::Asks(asked)) => requests.clone_from(asked),
-            Some(Standing::Failed(error)) => failed = self.released_error(error),
+            Some(TaskStatus::Asks(asked)) => requests.clone_from(asked),
+            Some(TaskStatus::Failed(error)) => failed = self.released_error(error),
             _ => {}
         }
         let status = if failed.is_empty() {
@@ -52,7 +52,7 @@ impl AdmittedCall {
         };
         Ended {
             end: End::Task(Box::new(task)),
-            ran: Ran::Perhaps,
+            ran: ToolOutcome::Perhaps,
         }
     }
 
@@ -78,7 +78,7 @@ impl AdmittedCall {
 
 impl Ended {
     /// The same as what a completed task gave; what is no result is itself the end.
-    pub(super) fn of_task(self, task: LookedAfter) -> Self {
+    pub(super) fn of_task(self, task: FollowedTask) -> Self {
         let end = match self.end {
             End::Result(result) => End::Task(Box::new(pb::Task {
                 facts: result.facts.clone(),
@@ -91,7 +91,7 @@ impl Ended {
     }
 }
 
-fn wire(task: LookedAfter) -> pb::Task {
+fn wire(task: FollowedTask) -> pb::Task {
     pb::Task {
         state: task.state,
         task_json: task.about.unwrap_or_default().into(),

@@ -8,7 +8,7 @@ use wardgate_arguments::InputSchema;
 use super::derive::Derive;
 use super::fault::{Faults, Fields};
 use super::source::SourceSettings;
-use super::template::{JsonTemplate, Place, Template};
+use super::template::{JsonTemplate, Placeholder, Template};
 use super::yaml::{Key, Mark, Node, Yaml};
 use crate::executor::{KINDS, Plan};
 
@@ -71,7 +71,7 @@ impl<'s> Scope<'s, '_> {
         template
     }
 
-    fn check_places<'p>(&mut self, places: impl Iterator<Item = &'p Place>, at: Mark) {
+    fn check_places<'p>(&mut self, places: impl Iterator<Item = &'p Placeholder>, at: Mark) {
         for place in places {
             let is_known = self.derive.get(&place.name).is_some()
                 || self

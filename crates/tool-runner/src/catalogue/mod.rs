@@ -28,7 +28,7 @@ pub(crate) use fault::{Faults, Fields};
 pub(crate) use offers::Offers;
 pub(crate) use result_shape::{MaxRows, ResultShape, RowEntity, Shape, VALUE, read_classes};
 pub(crate) use source::{
-    McpSettings, Offered, PinMode, SourceKind, SourceSettings, SqlSettings, header_name,
+    McpSettings, OfferedSelection, PinMode, SourceKind, SourceSettings, SqlSettings, header_name,
 };
 pub use statement::{BadStatement, Dialect, name_placeholders};
 pub(crate) use statement::{QuotedPlaceholder, Statement, quoted_placeholders};

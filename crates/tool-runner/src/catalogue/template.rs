@@ -35,7 +35,7 @@ pub(crate) enum Filter {
 
 /// One `{name}` or `{name:filter}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Placeholder {
     pub(crate) name: String,
     pub(crate) filter: Filter,
 }
@@ -44,13 +44,13 @@ pub(crate) struct Place {
 #[derive(Debug, Clone)]
 pub(crate) struct Template {
     at: Mark,
-    pieces: Vec<Piece>,
+    pieces: Vec<TemplatePart>,
 }
 
 #[derive(Debug, Clone)]
-enum Piece {
+enum TemplatePart {
     Text(String),
-    Place(Place),
+    Place(Placeholder),
 }
 
 impl Template {
@@ -67,9 +67,9 @@ impl Template {
                 rest = &rest[2..];
             } else if let Some((place, after)) = place(rest) {
                 if !plain.is_empty() {
-                    pieces.push(Piece::Text(std::mem::take(&mut plain)));
+                    pieces.push(TemplatePart::Text(std::mem::take(&mut plain)));
                 }
-                pieces.push(Piece::Place(place));
+                pieces.push(TemplatePart::Place(place));
                 rest = after;
             } else {
                 plain.push_str(&rest[..1]);
@@ -78,7 +78,7 @@ impl Template {
         }
         plain.push_str(rest);
         if !plain.is_empty() {
-            pieces.push(Piece::Text(plain));
+            pieces.push(TemplatePart::Text(plain));
         }
         Self { at, pieces }
     }
@@ -87,17 +87,17 @@ impl Template {
         self.at
     }
 
-    pub(crate) fn places(&self) -> impl Iterator<Item = &Place> {
+    pub(crate) fn places(&self) -> impl Iterator<Item = &Placeholder> {
         self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Place(place) => Some(place),
-            Piece::Text(_) => None,
+            TemplatePart::Place(place) => Some(place),
+            TemplatePart::Text(_) => None,
         })
     }
 
     /// The one placeholder, where the text is nothing else.
-    pub(crate) fn only_place(&self) -> Option<&Place> {
+    pub(crate) fn only_place(&self) -> Option<&Placeholder> {
         match self.pieces.as_slice() {
-            [Piece::Place(place)] => Some(place),
+            [TemplatePart::Place(place)] => Some(place),
             _ => None,
         }
     }
@@ -105,7 +105,7 @@ impl Template {
     /// The text in front of the first placeholder.
     pub(crate) fn prefix(&self) -> &str {
         match self.pieces.first() {
-            Some(Piece::Text(text)) => text,
+            Some(TemplatePart::Text(text)) => text,
             _ => "",
         }
     }
@@ -119,8 +119,8 @@ impl Template {
         let mut filled = String::new();
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => filled.push_str(text),
-                Piece::Place(place) => {
+                TemplatePart::Text(text) => filled.push_str(text),
+                TemplatePart::Place(place) => {
                     if let Some(text) = place.text(values)? {
                         filled.push_str(&encode(&text));
                     }
@@ -136,7 +136,7 @@ impl Template {
     }
 }
 
-impl Place {
+impl Placeholder {
     /// The value as text, filtered; none when it is absent or null.
     pub(crate) fn text<'v>(
         &self,
@@ -166,7 +166,7 @@ pub fn is_identifier(text: &str) -> bool {
 }
 
 /// The placeholder that `text` begins with, and what follows it.
-fn place(text: &str) -> Option<(Place, &str)> {
+fn place(text: &str) -> Option<(Placeholder, &str)> {
     let (inside, after) = text.strip_prefix('{')?.split_once('}')?;
     let (name, filter) = match inside.split_once(':') {
         None => (inside, Filter::Plain),
@@ -178,7 +178,7 @@ fn place(text: &str) -> Option<(Place, &str)> {
         && name
             .chars()
             .all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'));
-    let place = Place {
+    let place = Placeholder {
         name: name.to_owned(),
         filter,
     };
@@ -190,7 +190,7 @@ fn place(text: &str) -> Option<(Place, &str)> {
 pub(crate) enum JsonTemplate {
     Fixed(Value),
     /// The value itself, typed.
-    Place(Place),
+    Place(Placeholder),
     Text(Template),
     List(Vec<JsonTemplate>),
     Map(Vec<(String, JsonTemplate)>),
@@ -218,7 +218,7 @@ impl JsonTemplate {
     }
 
     /// Every placeholder in it.
-    pub(crate) fn places(&self) -> Vec<&Place> {
+    pub(crate) fn places(&self) -> Vec<&Placeholder> {
         match self {
             Self::Fixed(_) => Vec::new(),
             Self::Place(place) => vec![place],

@@ -10,13 +10,13 @@ use tracing::warn;
 use wardgate_domain::{Caller, ColumnClass, Digest, OfferKind, source_uri};
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::own::Listed;
-use super::upstream::{Entries, OfUpstream};
+use super::own::OfferedItem;
+use super::upstream::{Entries, UpstreamOffers};
 use super::{Following, Own};
 use crate::Error;
-use crate::catalogue::{McpSettings, Offered, SourceKind, SourceSettings, Toolset};
+use crate::catalogue::{McpSettings, OfferedSelection, SourceKind, SourceSettings, Toolset};
 use crate::executor::Sources;
-use crate::files::Attached;
+use crate::files::AttachedFile;
 use wardgate_mcp_client::Upstream;
 
 /// The prompts and resources of a catalogue.
@@ -30,7 +30,7 @@ pub(crate) struct Contents {
 #[derive(Clone)]
 pub(super) enum Origin {
     Own(Arc<Own>),
-    Upstream(Arc<OfUpstream>),
+    Upstream(Arc<UpstreamOffers>),
 }
 
 impl Origin {
@@ -86,11 +86,12 @@ impl Contents {
         }
         for source in sources {
             if let SourceKind::Mcp(settings) = &source.kind
-                && let [Offered::All | Offered::Named(_), _] | [_, Offered::All | Offered::Named(_)] =
+                && let [OfferedSelection::All | OfferedSelection::Named(_), _]
+                | [_, OfferedSelection::All | OfferedSelection::Named(_)] =
                     [&settings.prompts, &settings.resources]
             {
                 let server = open.server(&source.name)?;
-                let of = OfUpstream::new(&source.name, settings, server, limit);
+                let of = UpstreamOffers::new(&source.name, settings, server, limit);
                 contents.add_upstream(of, settings, toolsets, following);
             }
         }
@@ -99,7 +100,7 @@ impl Contents {
     }
 
     fn add_own(&mut self, source: &str, own: &Arc<Own>, toolsets: &[Toolset]) {
-        let entry = |listed: Listed| pb::ContentEntry {
+        let entry = |listed: OfferedItem| pb::ContentEntry {
             source: source.to_owned(),
             own_name: listed.name.clone(),
             name: listed.name,
@@ -122,7 +123,7 @@ impl Contents {
 
     fn add_upstream(
         &mut self,
-        of: OfUpstream,
+        of: UpstreamOffers,
         settings: &McpSettings,
         toolsets: &[Toolset],
         following: &Following,
@@ -142,7 +143,7 @@ impl Contents {
         let skills = following.skills.list(&source);
         // Whether it has any is not known before it says so.
         let may_have_skills =
-            of.skills != Offered::None && skills.as_ref().is_none_or(|it| it.0.is_some());
+            of.skills != OfferedSelection::None && skills.as_ref().is_none_or(|it| it.0.is_some());
         let (skills, listed) = skills.and_then(|skills| skills.0).unzip();
         self.list
             .skills
@@ -156,8 +157,8 @@ impl Contents {
         tags.push(format!("upstream:{source}"));
         self.list.sources.push(pb::ContentSource {
             name: source.clone(),
-            prompts: of.prompts != Offered::None,
-            resources: of.resources != Offered::None,
+            prompts: of.prompts != OfferedSelection::None,
+            resources: of.resources != OfferedSelection::None,
             toolsets: names(toolsets, &tags),
             is_upstream: true,
             is_missing: missing.iter().any(|missing| missing.contains(&source)),
@@ -199,13 +200,13 @@ impl Contents {
     /// The servers that offer any of what `of` picks.
     pub(super) fn servers(
         &self,
-        of: impl Fn(&OfUpstream) -> &Offered,
+        of: impl Fn(&UpstreamOffers) -> &OfferedSelection,
     ) -> BTreeMap<String, Arc<Upstream>> {
         let servers = self
             .origins
             .iter()
             .filter_map(|(source, origin)| match origin {
-                Origin::Upstream(server) if *of(server) != Offered::None => {
+                Origin::Upstream(server) if *of(server) != OfferedSelection::None => {
                     Some((source.clone(), Arc::clone(&server.upstream)))
                 }
                 Origin::Upstream(_) | Origin::Own(_) => None,
@@ -214,7 +215,7 @@ impl Contents {
     }
 
     /// Every file that something of it stands in.
-    pub(crate) fn files(&self) -> Vec<Attached> {
+    pub(crate) fn files(&self) -> Vec<AttachedFile> {
         let files = self.origins.values().flat_map(|origin| match origin {
             Origin::Own(own) => own.files().cloned().collect(),
             Origin::Upstream(_) => Vec::new(),

@@ -13,14 +13,14 @@ mod contents;
 mod error;
 mod own;
 mod released;
-mod story;
+mod request;
 mod upstream;
 mod watch;
 
 pub(crate) use contents::Contents;
 pub(crate) use error::GetError;
 pub(crate) use own::Own;
-pub(crate) use story::{Asked, admit};
+pub(crate) use request::{ContentQuery, admit};
 pub(crate) use upstream::{Following, in_content, in_content_text, in_definition};
 pub(crate) use watch::{InForce, WatchAsked, admit as admit_watch};
 

@@ -23,12 +23,12 @@ use wardgate_domain::{
 use wardgate_proto::toolrunner::v1 as pb;
 
 use super::contents::Origin;
-use super::story::Named;
+use super::request::DecisionSubject;
 use super::{Contents, Own};
 use crate::Error;
-use crate::loaded::Loaded;
+use crate::loaded::LoadedCatalogue;
 use crate::switchboard::Switchboard;
-use wardgate_mcp_client::{Ear, Upstream};
+use wardgate_mcp_client::{ResourceListener, Upstream};
 
 /// Resources of one request.
 const MOST: usize = 256;
@@ -43,11 +43,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct WatchAsked {
     pub(crate) caller: Caller,
     pub(crate) source: String,
-    resources: Vec<Wanted>,
+    resources: Vec<WatchedUris>,
     token: Option<String>,
 }
 
-struct Wanted {
+struct WatchedUris {
     uri: String,
     decided: Bytes,
     permit: Option<SignedPermit>,
@@ -62,18 +62,19 @@ impl TryFrom<pb::WatchResourcesRequest> for WatchAsked {
         if request.resources.len() > MOST {
             return Err(InvalidMessage::field("resources", "are more than 256"));
         }
-        let wanted = |resource: pb::WatchedResource| match Named::read(&resource.decided_json) {
-            Some(Named::Resource(uri)) => Ok(Wanted {
-                uri,
-                decided: resource.decided_json,
-                // An empty permit is none.
-                permit: resource.permit.and_then(|permit| permit.try_into().ok()),
-            }),
-            Some(Named::Prompt(_)) | None => {
-                let problem = "does not name a resource";
-                Err(InvalidMessage::field("resources.decided_json", problem))
-            }
-        };
+        let wanted =
+            |resource: pb::WatchedResource| match DecisionSubject::read(&resource.decided_json) {
+                Some(DecisionSubject::Resource(uri)) => Ok(WatchedUris {
+                    uri,
+                    decided: resource.decided_json,
+                    // An empty permit is none.
+                    permit: resource.permit.and_then(|permit| permit.try_into().ok()),
+                }),
+                Some(DecisionSubject::Prompt(_)) | None => {
+                    let problem = "does not name a resource";
+                    Err(InvalidMessage::field("resources.decided_json", problem))
+                }
+            };
         Ok(Self {
             caller: caller.try_into()?,
             source: request.source,
@@ -100,7 +101,7 @@ pub(crate) struct AdmittedWatch {
 /// Turns signed permits into the right to hear of what they let read.
 pub(crate) fn admit(
     asked: WatchAsked,
-    loaded: &Loaded,
+    loaded: &LoadedCatalogue,
     now: Timestamp,
 ) -> Result<AdmittedWatch, Error> {
     let offers = loaded.offers(&asked.source);
@@ -133,7 +134,7 @@ pub(crate) fn admit(
 
 /// What is in force now and later.
 pub(crate) struct InForce {
-    pub(crate) loaded: Arc<ArcSwap<Loaded>>,
+    pub(crate) loaded: Arc<ArcSwap<LoadedCatalogue>>,
     pub(crate) switchboard: Arc<Switchboard>,
     /// Changes when either does.
     pub(crate) changes: watch::Receiver<Digest>,
@@ -164,17 +165,17 @@ struct Watching {
     admitted: AdmittedWatch,
     in_force: InForce,
     /// None before the first message.
-    watched: Option<Watched>,
+    watched: Option<ChangeSource>,
     silent_until: Instant,
 }
 
 /// How it is heard of changes.
-enum Watched {
+enum ChangeSource {
     /// What was last read at each URI; none where there was nothing.
     Own(BTreeMap<String, Option<Digest>>),
     Server {
         upstream: Weak<Upstream>,
-        ear: Ear,
+        ear: ResourceListener,
     },
 }
 
@@ -212,11 +213,11 @@ impl Watching {
     async fn wait(&mut self) -> Option<()> {
         let changes = self.in_force.changes.changed();
         match &mut self.watched {
-            Some(Watched::Server { ear, .. }) => tokio::select! {
+            Some(ChangeSource::Server { ear, .. }) => tokio::select! {
                 changed = changes => changed.ok(),
                 () = ear.hears() => Some(()),
             },
-            Some(Watched::Own(_)) | None => changes.await.ok(),
+            Some(ChangeSource::Own(_)) | None => changes.await.ok(),
         }
     }
 
@@ -231,11 +232,11 @@ impl Watching {
         } = &self.admitted;
         let origin = contents.origin(source)?.of(caller, token.as_deref()).ok();
         match (origin.as_ref(), &mut self.watched) {
-            (Some(Origin::Own(own)), Some(Watched::Own(before))) => {
+            (Some(Origin::Own(own)), Some(ChangeSource::Own(before))) => {
                 let changed = changes(own, before);
                 (!changed.is_empty()).then_some(changed)
             }
-            (Some(Origin::Upstream(of)), Some(Watched::Server { upstream, ear }))
+            (Some(Origin::Upstream(of)), Some(ChangeSource::Server { upstream, ear }))
                 if is_same(upstream, &of.upstream) =>
             {
                 let changed: BTreeSet<_> = ear.take();
@@ -247,7 +248,7 @@ impl Watching {
             (Some(Origin::Own(own)), watched) => {
                 let mut read = uris.iter().map(|uri| (uri.clone(), None)).collect();
                 let there = changes(own, &mut read);
-                *watched = Some(Watched::Own(read));
+                *watched = Some(ChangeSource::Own(read));
                 Some(there)
             }
             (Some(Origin::Upstream(of)), watched) => {
@@ -260,7 +261,7 @@ impl Watching {
                 };
                 let _ = timeout(PATIENCE, settled).await;
                 let accepted = ear.keep_accepted();
-                *watched = Some(Watched::Server {
+                *watched = Some(ChangeSource::Server {
                     upstream: Arc::downgrade(&of.upstream),
                     ear,
                 });

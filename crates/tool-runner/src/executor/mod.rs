@@ -34,7 +34,7 @@ use wardgate_rpc::client::MemoryClient;
 
 use crate::Error;
 use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
-use crate::interaction::Talk;
+use crate::interaction::Elicitation;
 use crate::kept_results::KeptResults;
 use crate::platform::Platform;
 use crate::sql::Database;
@@ -48,9 +48,9 @@ pub(crate) use error::{ExecutorError, TimeLimit};
 pub(crate) use http::HttpSource;
 pub(crate) use mcp::tool as mcp_tool;
 pub(crate) use output::{
-    Audience, Beyond, Caps, Flow, Kept, Output, Progress, Said, UnchangedResult,
+    Audience, Caps, Flow, Output, Progress, RetainedRows, RetentionLimit, RunEvent, UnchangedResult,
 };
-pub(crate) use sql::Pushed;
+pub(crate) use sql::PushedCondition;
 
 /// Every kind of execution.
 pub(crate) const KINDS: &[Kind] = &[
@@ -127,7 +127,7 @@ pub(crate) trait Executor: Send + Sync {
 
     /// The policies of a row rule in the terms of the source, where it can leave rows out itself.
     /// `expressions` gives those of the attributes.
-    fn push_down(&self, _: &PolicySet, _: &BTreeMap<String, String>) -> Option<Pushed> {
+    fn push_down(&self, _: &PolicySet, _: &BTreeMap<String, String>) -> Option<PushedCondition> {
         None
     }
 }
@@ -143,11 +143,11 @@ pub(crate) struct Invocation<'a> {
     pub(crate) raw_arguments: &'a Bytes,
     pub(crate) deadline: Instant,
     pub(crate) read_only: bool,
-    pub(crate) pushed: Option<&'a Pushed>,
+    pub(crate) pushed: Option<&'a PushedCondition>,
     /// The caller's results that were too large for an answer.
     pub(crate) kept_results: KeptResults<'a>,
     /// Where the client can take part.
-    pub(crate) talk: Option<&'a Talk<'a>>,
+    pub(crate) talk: Option<&'a Elicitation<'a>>,
 }
 
 /// The open sources of a catalogue, and what the process knows of itself.

@@ -18,9 +18,9 @@ use wardgate_redact::{Redacted, RedactionCounts, Row};
 use super::ExecutorError;
 use crate::catalogue::{ResultShape, Shape};
 use crate::compiled::CompiledPermit;
-use crate::interaction::{LookedAfter, Waits};
+use crate::interaction::{FollowedTask, SuspendedRound};
 use crate::result;
-use crate::row_rule::{RowGate, Undecided, Verdict};
+use crate::row_rule::{RowGate, RowRuleUndecided, Verdict};
 use wardgate_mcp_client::LogMessage;
 
 /// Whether more is wanted.
@@ -40,7 +40,7 @@ pub(crate) struct Progress {
 
 /// What a run says before its end.
 #[derive(Debug)]
-pub(crate) enum Said {
+pub(crate) enum RunEvent {
     Progress(Progress),
     Log(LogMessage),
     /// Its user did what they were sent elsewhere for; the source's id of that.
@@ -50,7 +50,7 @@ pub(crate) enum Said {
 /// Whoever listens to a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Audience<'a> {
-    pub(crate) listener: &'a mpsc::Sender<Said>,
+    pub(crate) listener: &'a mpsc::Sender<RunEvent>,
     pub(crate) permit: &'a Permit,
     pub(crate) compiled: &'a CompiledPermit,
     /// The classes that a result can carry.
@@ -59,7 +59,7 @@ pub(crate) struct Audience<'a> {
 
 impl Audience<'_> {
     /// Tells it. What nobody takes in time is of no use later, so it never waits.
-    fn hears(&self, said: Said) {
+    fn hears(&self, said: RunEvent) {
         let _ = self.listener.try_send(said);
     }
 
@@ -79,14 +79,14 @@ pub(crate) struct Caps {
     pub(crate) rows: usize,
     pub(crate) bytes: usize,
     /// What is taken beyond that, to be kept for later.
-    pub(crate) beyond: Option<Beyond>,
+    pub(crate) beyond: Option<RetentionLimit>,
     /// To stop work that writes in the middle would leave open whether it did.
     pub(crate) stops: bool,
 }
 
 /// How much of a result is kept for later, the answer included.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Beyond {
+pub(crate) struct RetentionLimit {
     pub(crate) rows: usize,
     pub(crate) bytes: usize,
 }
@@ -99,12 +99,12 @@ pub(crate) struct Output<'a> {
     /// Rows that were asked for.
     page: Option<usize>,
     audience: Option<Audience<'a>>,
-    kept: Kept,
+    kept: RetainedRows,
 }
 
 /// What is left of it at the end.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct RetainedRows {
     pub(crate) rows: Vec<Row>,
     /// Rows behind them that no answer has room for.
     pub(crate) beyond: Vec<Row>,
@@ -116,7 +116,7 @@ pub(crate) struct Kept {
     /// Rows the rule did not admit.
     pub(crate) withheld: u64,
     /// Why some row could not be decided, and was withheld.
-    pub(crate) undecided: Option<Undecided>,
+    pub(crate) undecided: Option<RowRuleUndecided>,
     /// Time spent on the row rule.
     pub(crate) ruling: Duration,
     /// There was more than a result may be.
@@ -126,9 +126,9 @@ pub(crate) struct Kept {
     /// The tool itself says that it failed.
     pub(crate) is_error: bool,
     /// What the client is asked before there is anything else.
-    pub(crate) waits: Option<Waits>,
+    pub(crate) waits: Option<SuspendedRound>,
     /// The task that it is, or is about. What a completed one gave stands beside it.
-    pub(crate) task: Option<LookedAfter>,
+    pub(crate) task: Option<FollowedTask>,
 }
 
 /// The result of an MCP server for a caller who may see all of it, each part byte for byte.
@@ -165,7 +165,7 @@ impl<'a> Output<'a> {
             caps,
             page: None,
             audience,
-            kept: Kept::default(),
+            kept: RetainedRows::default(),
         }
     }
 
@@ -309,7 +309,7 @@ impl<'a> Output<'a> {
     pub(crate) fn progress(&mut self, progress: f64, total: Option<f64>, message: &str) {
         if let Some(audience) = self.audience {
             let may_pass = message.is_empty() || audience.may_hear_words();
-            audience.hears(Said::Progress(Progress {
+            audience.hears(RunEvent::Progress(Progress {
                 done: progress,
                 total,
                 message: if may_pass { message } else { "" }.to_owned(),
@@ -320,24 +320,24 @@ impl<'a> Output<'a> {
     /// Passes on what the source logs, unless the permit restricts what may be seen.
     pub(crate) fn log(&mut self, message: LogMessage) {
         if let Some(audience) = self.audience.filter(Audience::may_hear_words) {
-            audience.hears(Said::Log(message));
+            audience.hears(RunEvent::Log(message));
         }
     }
 
     /// Passes on that an elicitation is over, unless the permit restricts what may be seen.
     pub(crate) fn completed(&mut self, elicitation: String) {
         if let Some(audience) = self.audience.filter(Audience::may_hear_words) {
-            audience.hears(Said::Completed(elicitation));
+            audience.hears(RunEvent::Completed(elicitation));
         }
     }
 
     /// The run goes on once the client has answered.
-    pub(crate) fn waits(&mut self, waits: Waits) {
+    pub(crate) fn waits(&mut self, waits: SuspendedRound) {
         self.kept.waits = Some(waits);
     }
 
     /// The run is a task, or is about one.
-    pub(crate) fn task(&mut self, task: LookedAfter) {
+    pub(crate) fn task(&mut self, task: FollowedTask) {
         self.kept.task = Some(task);
     }
 
@@ -351,15 +351,17 @@ impl<'a> Output<'a> {
         self.kept.rows.is_empty() && self.kept.withheld == 0 && self.kept.unchanged.is_none()
     }
 
-    pub(crate) fn into_kept(self) -> Kept {
+    pub(crate) fn into_kept(self) -> RetainedRows {
         self.kept
     }
 }
 
-impl Kept {
+impl RetainedRows {
     /// Some row could not be decided, and not because of its own values.
     pub(crate) fn is_misfit(&self) -> bool {
-        self.undecided.as_ref().is_some_and(Undecided::is_misfit)
+        self.undecided
+            .as_ref()
+            .is_some_and(RowRuleUndecided::is_misfit)
     }
 
     /// Keeps an admitted row unless the result is full.

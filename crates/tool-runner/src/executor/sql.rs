@@ -21,7 +21,7 @@ use crate::catalogue::{
 use crate::pushdown;
 use crate::sql::{Database, Parameter, ParameterType};
 
-pub(crate) use crate::pushdown::Pushed;
+pub(crate) use crate::pushdown::PushedCondition;
 
 pub(super) const KIND: Kind = Kind { name: "sql", read };
 
@@ -242,7 +242,7 @@ impl Executor for SqlExecutor {
         &self,
         policies: &PolicySet,
         expressions: &BTreeMap<String, String>,
-    ) -> Option<Pushed> {
+    ) -> Option<PushedCondition> {
         let statement = &self.plan.statement;
         if !statement.has_row_rule() {
             return None;

@@ -16,7 +16,7 @@ use super::{Caps, ExecutorError, Invocation, Output};
 use crate::Config;
 use crate::catalogue::{Catalogue, Text};
 use crate::kept_results::KeptResults;
-use crate::loaded::{Keys, Loaded, RunnableTool, Shared};
+use crate::loaded::{Keys, LoadedCatalogue, RunnableTool, Shared};
 use crate::tests::stores;
 
 /// What came out of a run.
@@ -33,7 +33,7 @@ const PROPERTIES: &str =
 
 /// A tool that can be run.
 pub(super) struct TestTool {
-    loaded: Loaded,
+    loaded: LoadedCatalogue,
     shared: Shared,
     redactor: Redactor,
     /// Of the store.
@@ -57,7 +57,7 @@ impl TestTool {
             pseudonyms: Arc::new(pseudonyms),
         };
         Self {
-            loaded: Loaded::new(catalogue, &config, &keys, &shared, None).unwrap(),
+            loaded: LoadedCatalogue::new(catalogue, &config, &keys, &shared, None).unwrap(),
             shared,
             redactor,
             _directory: directory,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use wardgate_domain::{RequiredCapabilities, ToolName};
 
-use crate::catalogue::{Catalogue, McpSettings, Offered, PinMode, SourceKind};
+use crate::catalogue::{Catalogue, McpSettings, OfferedSelection, PinMode, SourceKind};
 use crate::pins::{JudgedTool, Names, Offer, Pins};
 use wardgate_mcp_client::Definition;
 use wardgate_mcp_client::{Upstream, UpstreamError};
@@ -67,10 +67,10 @@ impl Importing {
                 tools.any(|tool| tool.source() == Some(&source.name))
             };
             let only = match &settings.offered {
-                Some(Offered::None) => continue,
+                Some(OfferedSelection::None) => continue,
                 None if is_used() => continue,
-                Some(Offered::Named(names)) => Some(names.iter().cloned().collect()),
-                Some(Offered::All) | None => None,
+                Some(OfferedSelection::Named(names)) => Some(names.iter().cloned().collect()),
+                Some(OfferedSelection::All) | None => None,
             };
             importing.push(Self {
                 name: source.name.clone(),

@@ -11,10 +11,10 @@
 //! the start; one that went away keeps its last list. Calls of its tools fail meanwhile, and lists name it as
 //! missing.
 
+mod approval_state;
 mod importing;
 mod recorder;
 mod review;
-mod standing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -32,9 +32,9 @@ use crate::following::{Followers, Listing, Roster};
 use crate::pins::{Grade, Judged, JudgedTool, Pins};
 use wardgate_mcp_client::{Upstream, UpstreamError};
 
+use approval_state::ApprovalStates;
 use importing::{Importing, List};
 use recorder::{ITSELF, Recorder};
-use standing::Standings;
 
 pub use review::{NotApproved, Review, ReviewedUpstream, Selection};
 
@@ -81,7 +81,7 @@ impl Listing for Tools {
 struct State {
     /// What sources with `pins: first_use` offered when they were first seen.
     first_seen: Pins,
-    standings: Standings,
+    standings: ApprovalStates,
     /// Tools that toolsets named and nobody offered.
     absent: BTreeSet<String>,
     /// Of the lock file in force.

@@ -1,18 +1,18 @@
 //! What a client takes part in while something of its runs on an MCP server.
 //!
 //! ```text
-//!   Interaction ─▶ Talk ─▶ a leg with the server ─▶ result
+//!   Interaction ─▶ Talk ─▶ a round with the server ─▶ result
 //!                   ▲                            └▶ what the client is asked, a task ─▶ State ─▶ the gateway ─▶ the client
 //!                   └──────────── resumption: the state and the client's answers ◀──────────────────────────┘
 //!                                                     (an exchange that stays open is parked meanwhile)
 //! ```
 //!
-//! Where a permit restricts what may be seen there is no [`Talk`]: the server is offered nothing, and nothing that it
+//! Where a permit restricts what may be seen there is no [`Elicitation`]: the server is offered nothing, and nothing that it
 //! says besides its result goes on.
 
-mod parking;
+mod elicitation;
 mod state;
-mod talk;
+mod suspended_exchanges;
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ use wardgate_domain::InvalidMessage;
 use wardgate_proto::toolrunner::v1 as pb;
 
 use wardgate_mcp_client::{
-    ClientCapabilities, InvalidParticipation, Others, Participation, Responses, Step,
+    ClientCapabilities, ForeignMeta, InvalidParticipation, Participation, Responses, Step,
 };
 
-pub(crate) use parking::Parking;
+pub(crate) use elicitation::{Elicitation, ElicitationError, Ended, FollowedTask, SuspendedRound};
 pub(crate) use state::State;
-pub(crate) use talk::{Ended, LookedAfter, Talk, TalkError, Waits};
+pub(crate) use suspended_exchanges::SuspendedExchanges;
 
 /// What comes over the wire of it, its fields checked.
 pub(crate) struct Interaction {
@@ -85,7 +85,7 @@ impl TryFrom<pb::Interaction> for Interaction {
                     invalid("interaction.log_level", error.to_string())
                 })?,
                 is_legacy: interaction.legacy,
-                others: Others::of(&interaction.meta_json).ok_or_else(|| {
+                others: ForeignMeta::of(&interaction.meta_json).ok_or_else(|| {
                     invalid("interaction.meta_json", "is not a JSON object".to_owned())
                 })?,
             }),

@@ -11,26 +11,26 @@ use wardgate_domain::Digest;
 pub(crate) struct State {
     /// Digest of what waits: whose it is, and what was asked for.
     of: String,
-    pub(super) next: Next,
+    pub(super) next: NextStep,
 }
 
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Next {
+pub(super) enum NextStep {
     /// The same request again, with the server's own state if it gave any.
     Retry(Option<String>),
     /// An exchange that is still open.
-    Parked(Place),
+    Parked(SuspensionKey),
     /// The same request again: nothing was done yet.
     Again,
     /// What its server does as a task.
-    Task(Place),
+    Task(SuspensionKey),
 }
 
 /// Where an exchange is parked, or a task is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Place {
+pub(crate) struct SuspensionKey {
     /// That of a task is its server's.
     pub(super) id: String,
     /// Address of the replica that alone has it.
@@ -39,7 +39,7 @@ pub(crate) struct Place {
 }
 
 impl State {
-    pub(super) fn new(subject: Digest, next: Next) -> Self {
+    pub(super) fn new(subject: Digest, next: NextStep) -> Self {
         Self {
             of: subject.to_string(),
             next,
@@ -57,8 +57,8 @@ impl State {
     /// Address of the replica that alone can go on with it.
     pub(crate) fn parked_at(&self) -> Option<&str> {
         match &self.next {
-            Next::Parked(place) | Next::Task(place) => place.at.as_deref(),
-            Next::Retry(_) | Next::Again => None,
+            NextStep::Parked(place) | NextStep::Task(place) => place.at.as_deref(),
+            NextStep::Retry(_) | NextStep::Again => None,
         }
     }
 
@@ -68,7 +68,7 @@ impl State {
     }
 }
 
-impl std::fmt::Debug for Next {
+impl std::fmt::Debug for NextStep {
     /// Without the server's own state.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::display::visible;
 use super::escape::Escape;
 use super::grade::{self, Grade, Graded};
 use super::pointer::Pointer;
-use super::shown::visible;
 use super::suspicion::{Finding, Scan};
 use serde::Serialize;
 use wardgate_json::Json;

@@ -30,7 +30,7 @@ use serde_saphyr::Spanned;
 use wardgate_domain::{Ambient, Timestamp};
 use wardgate_mcp_client::{Definition, INSTRUCTIONS};
 
-use super::shown::{pretty, visible};
+use super::display::{pretty, visible};
 use super::{Pin, Pins};
 use crate::Fault;
 

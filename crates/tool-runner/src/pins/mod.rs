@@ -10,13 +10,13 @@
 //! pinned whole, by the SHA-256 of its canonical form; whoever changes any of it offers another tool.
 
 mod diff;
+mod display;
 mod escape;
 mod grade;
 mod judge;
 mod lock;
 mod names;
 mod pointer;
-mod shown;
 mod suspicion;
 
 use std::collections::BTreeMap;

@@ -25,7 +25,7 @@ use wardgate_mcp_client::{CallResult, UpstreamError, check_complete};
 const CONTENTS: [&str; 3] = ["contents", "messages", "completion"];
 
 /// A request that was admitted, until it is answered.
-pub(super) struct Governed {
+pub(super) struct GovernedRequest {
     pub(super) kind: OfferKind,
     pub(super) permit: Permit,
     pub(super) compiled: Arc<CompiledPermit>,
@@ -41,7 +41,7 @@ pub(super) struct Governed {
 
 /// How a request was answered.
 #[derive(Clone, Copy)]
-pub(super) enum Answered {
+pub(super) enum AnswerKind {
     Result {
         /// It says itself that it is a failure.
         is_error: bool,
@@ -50,7 +50,7 @@ pub(super) enum Answered {
 }
 
 /// What stands in the place of the server's own `result` or `error`.
-pub(super) struct Released {
+pub(super) struct ReleasedAnswer {
     pub(super) json: Result<Box<RawValue>, Failure>,
     pub(super) facts: pb::ResultFacts,
 }
@@ -67,19 +67,19 @@ struct ToolAnswer<'a> {
     is_error: bool,
 }
 
-impl Governed {
+impl GovernedRequest {
     /// Whether anything that it can be answered with must not go on as it is.
     pub(super) fn is_restricted(&self) -> bool {
         self.compiled.restricts(&self.permit, &self.carried)
     }
 
     /// The record of an answer that went on as it was.
-    pub(super) fn passed(mut self, answered: Answered) -> pb::ResultFacts {
+    pub(super) fn passed(mut self, answered: AnswerKind) -> pb::ResultFacts {
         let (is_error, phi) = match answered {
-            Answered::Result { is_error } => {
+            AnswerKind::Result { is_error } => {
                 (is_error, self.carried.iter().any(ColumnClass::is_phi))
             }
-            Answered::Error => (true, self.class(ERROR).is_phi()),
+            AnswerKind::Error => (true, self.class(ERROR).is_phi()),
         };
         self.stopwatch.lap("execute");
         self.ended(pb::ResultFacts {
@@ -89,13 +89,13 @@ impl Governed {
     }
 
     /// What may be known of a result.
-    pub(super) fn release(mut self, result: &RawValue) -> Released {
+    pub(super) fn release(mut self, result: &RawValue) -> ReleasedAnswer {
         self.stopwatch.lap("execute");
         let (row, is_error) = match self.row(result) {
             Ok(read) => read,
             Err(error) => {
                 let failure = Failure::executor(&error, &FailedCall::default());
-                return Released {
+                return ReleasedAnswer {
                     facts: self.ended(facts_of(&failure)),
                     json: Err(failure),
                 };
@@ -110,7 +110,7 @@ impl Governed {
         let released = self.answer(rows.get(), is_error, result);
         let Some(json) = released.filter(|_| is_silent || self.says_something(rows.get())) else {
             let failure = Failure::new("withheld", "the result is withheld".to_owned());
-            return Released {
+            return ReleasedAnswer {
                 facts: with_counts(self.ended(facts_of(&failure)), &counts),
                 json: Err(failure),
             };
@@ -119,14 +119,14 @@ impl Governed {
             rows: 1,
             ..self.ended(outcome_of(is_error))
         };
-        Released {
+        ReleasedAnswer {
             json: Ok(json),
             facts: with_counts(facts, &counts),
         }
     }
 
     /// What may be known of an error: its code always, its words as far as they are let out.
-    pub(super) fn release_error(self, error: &RawValue) -> Released {
+    pub(super) fn release_error(self, error: &RawValue) -> ReleasedAnswer {
         let class = self.class(ERROR);
         let tier = self.permit.tier(class);
         let json = if tier == ColumnTier::Clear {
@@ -142,9 +142,9 @@ impl Governed {
                 "message": words.filter(Value::is_string).unwrap_or_else(|| withheld.into()),
             }))
         };
-        Released {
+        ReleasedAnswer {
             json: Ok(json),
-            facts: self.passed(Answered::Error),
+            facts: self.passed(AnswerKind::Error),
         }
     }
 

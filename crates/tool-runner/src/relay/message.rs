@@ -43,7 +43,7 @@ pub(super) enum Subject<'a> {
 
 /// What an exchange is after.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct RequestedExchange {
     /// Of the request that waits for an answer, as its client wrote it.
     pub(super) id: Option<Box<RawValue>>,
     /// Of a call of a tool: what was asked of the policy, byte for byte.
@@ -70,7 +70,7 @@ pub(super) fn read(
     bytes: &Bytes,
     subject: Subject<'_>,
     arguments: &[u8],
-) -> Result<(Content, Asked), NotCarried> {
+) -> Result<(Content, RequestedExchange), NotCarried> {
     let text = std::str::from_utf8(bytes).map_err(|_| NotCarried::NoMessage)?;
     let envelope = parse_members(text).ok_or(NotCarried::NoMessage)?;
     let method = match envelope.get("method")? {
@@ -98,7 +98,7 @@ pub(super) fn read(
         wanted.has("resourceSubscriptions")?;
     }
     let id = envelope.get("id")?.filter(|_| !method.is_empty());
-    let mut asked = Asked {
+    let mut asked = RequestedExchange {
         id: id.map(ToOwned::to_owned),
         arguments: match subject {
             Subject::Tool(_) => Some(called_with(bytes, params)?),
@@ -107,7 +107,7 @@ pub(super) fn read(
         is_modern,
         listens: method == "subscriptions/listen",
         unruled: unruled(&method, params)?,
-        ..Asked::default()
+        ..RequestedExchange::default()
     };
     if let Some(meta) = meta {
         asked.progress_token = meta.get("progressToken")?.map(ToOwned::to_owned);
@@ -237,7 +237,7 @@ mod tests {
         message: &str,
         subject: Subject<'_>,
         arguments: &str,
-    ) -> Result<(Content, Asked), NotCarried> {
+    ) -> Result<(Content, RequestedExchange), NotCarried> {
         let bytes = Bytes::copy_from_slice(message.as_bytes());
         super::read(&bytes, subject, arguments.as_bytes())
     }

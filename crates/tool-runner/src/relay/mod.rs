@@ -25,7 +25,7 @@ use wardgate_domain::{CallFacts, CallId, CallToRun, Caller, ColumnClass, OfferKi
 
 use crate::Error;
 use crate::execution_log::execution_facts;
-use crate::loaded::{Loaded, RunnableTool, Shared};
+use crate::loaded::{LoadedCatalogue, RunnableTool, Shared};
 use crate::result::Stopwatch;
 use crate::switchboard::Switches;
 use wardgate_mcp_client::ToolFingerprint;
@@ -35,8 +35,8 @@ use wardgate_resilience::SourceGuard;
 pub use message::NotCarried;
 pub(crate) use request::RelayCall;
 
-use governed::Governed;
-use message::{Asked, Subject};
+use governed::GovernedRequest;
+use message::{RequestedExchange, Subject};
 use request::{Method, Offer};
 use rule::Rule;
 
@@ -106,7 +106,7 @@ struct Course {
 
 impl RelayCall {
     /// Whether what it is for is on for its caller.
-    pub(crate) fn is_on(&self, loaded: &Loaded, switches: &Switches) -> bool {
+    pub(crate) fn is_on(&self, loaded: &LoadedCatalogue, switches: &Switches) -> bool {
         let switches = match &self.offer {
             Offer::Tool(name) => loaded.tool(name).map(|tool| tool.switches(switches)),
             Offer::Of(_) => Some(switches.of_source(&self.source)),
@@ -142,7 +142,7 @@ impl AdmittedRelay {
 /// how long it may take.
 pub(crate) fn admit(
     call: RelayCall,
-    loaded: &Loaded,
+    loaded: &LoadedCatalogue,
     shared: &Shared,
     limit: Duration,
     now: Timestamp,
@@ -169,8 +169,8 @@ pub(crate) fn admit(
     let resumes = call.governed_id.is_some();
     let (content, asked) = match call.method {
         Method::Post(message) => message::read(&message, subject, &call.arguments)?,
-        Method::Get => (Content::Get, Asked::default()),
-        Method::Delete => (Content::Delete, Asked::default()),
+        Method::Get => (Content::Get, RequestedExchange::default()),
+        Method::Delete => (Content::Delete, RequestedExchange::default()),
     };
     let to_run = CallToRun {
         caller: &call.caller,
@@ -193,7 +193,7 @@ pub(crate) fn admit(
         let own_name = tool.tool.own_name()?.to_owned();
         Some((own_name, Arc::clone(tool.tool.pin()?)))
     });
-    let governed = Governed {
+    let governed = GovernedRequest {
         kind: facts.kind,
         permit,
         compiled,

@@ -17,7 +17,7 @@ use wardgate_json::{Ambiguous, MessageMembers};
 use wardgate_mcp::meta;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::governed::{Answered, Governed, Released, facts_of};
+use super::governed::{AnswerKind, GovernedRequest, ReleasedAnswer, facts_of};
 use super::message::parse_members;
 use crate::failure::Failure;
 use wardgate_mcp_client::own_answer;
@@ -57,7 +57,7 @@ pub(super) enum Verdict {
 /// The rule of one exchange.
 pub(super) struct Rule {
     /// Until it was answered.
-    governed: Option<Governed>,
+    governed: Option<GovernedRequest>,
     is_restricted: bool,
     is_connect: bool,
     /// The id of the request that is to be answered, as its client wrote it.
@@ -70,7 +70,7 @@ pub(super) struct Rule {
 }
 
 /// What a server says.
-enum Said<'a> {
+enum ServerMessageKind<'a> {
     Request {
         id: &'a RawValue,
         method: String,
@@ -80,13 +80,13 @@ enum Said<'a> {
     },
     Answer {
         id: Option<&'a RawValue>,
-        answered: Answered,
+        answered: AnswerKind,
     },
 }
 
 impl Rule {
     pub(super) fn new(
-        governed: Governed,
+        governed: GovernedRequest,
         id: Option<Box<RawValue>>,
         progress_token: Option<Box<RawValue>>,
         takes_answers: bool,
@@ -114,31 +114,33 @@ impl Rule {
     /// What becomes of `message`; none if it is no message.
     pub(super) fn judge(&mut self, message: Bytes) -> Option<Verdict> {
         let members = parse_members(std::str::from_utf8(&message).ok()?)?;
-        let said = Said::read(&members).ok().flatten()?;
+        let said = ServerMessageKind::read(&members).ok().flatten()?;
         Some(match said {
-            Said::Answer { .. } if !self.takes_answers => Verdict::Withhold,
-            Said::Answer { id, answered } => {
+            ServerMessageKind::Answer { .. } if !self.takes_answers => Verdict::Withhold,
+            ServerMessageKind::Answer { id, answered } => {
                 let is_own = answers(id, answered, self.id.as_deref());
                 self.answer(message, is_own, answered)
             }
-            Said::Request { method, .. } if !self.is_restricted && method != PING => {
+            ServerMessageKind::Request { method, .. } if !self.is_restricted && method != PING => {
                 Verdict::Ask(message)
             }
             _ if !self.is_restricted => Verdict::Pass(message),
-            Said::Request { id, method } if method == PING => {
+            ServerMessageKind::Request { id, method } if method == PING => {
                 Verdict::Pass(without_words(Some(id), &method, &members))
             }
-            Said::Request { id, method } if is_wordless(&method) => {
+            ServerMessageKind::Request { id, method } if is_wordless(&method) => {
                 Verdict::Ask(without_words(Some(id), &method, &members))
             }
-            Said::Request { id, method } => Verdict::Decline(own_answer(id, &method).ok()?.into()),
-            Said::Notification { method } if is_wordless(&method) => {
+            ServerMessageKind::Request { id, method } => {
+                Verdict::Decline(own_answer(id, &method).ok()?.into())
+            }
+            ServerMessageKind::Notification { method } if is_wordless(&method) => {
                 Verdict::Pass(without_words(None, &method, &members))
             }
-            Said::Notification { method } if method == PROGRESS => self
+            ServerMessageKind::Notification { method } if method == PROGRESS => self
                 .numbers(&members)
                 .map_or(Verdict::Withhold, Verdict::Pass),
-            Said::Notification { .. } => Verdict::Withhold,
+            ServerMessageKind::Notification { .. } => Verdict::Withhold,
         })
     }
 
@@ -156,7 +158,7 @@ impl Rule {
         }
     }
 
-    fn answer(&mut self, message: Bytes, is_own: bool, answered: Answered) -> Verdict {
+    fn answer(&mut self, message: Bytes, is_own: bool, answered: AnswerKind) -> Verdict {
         match self.governed.take_if(|_| is_own) {
             Some(governed) if self.is_governed() => self.release(governed, &message),
             Some(governed) => Verdict::Answer(message, governed.passed(answered)),
@@ -166,7 +168,7 @@ impl Rule {
         }
     }
 
-    fn release(&self, governed: Governed, message: &[u8]) -> Verdict {
+    fn release(&self, governed: GovernedRequest, message: &[u8]) -> Verdict {
         #[derive(Deserialize)]
         struct Parts<'a> {
             #[serde(borrow)]
@@ -175,7 +177,7 @@ impl Rule {
             error: Option<&'a RawValue>,
         }
         let parts = serde_json::from_slice::<Parts<'_>>(message).ok();
-        let (member, Released { json, facts }) = match parts {
+        let (member, ReleasedAnswer { json, facts }) = match parts {
             Some(Parts {
                 result: Some(result),
                 ..
@@ -216,7 +218,7 @@ impl Rule {
     }
 }
 
-impl<'a> Said<'a> {
+impl<'a> ServerMessageKind<'a> {
     fn read(members: &MessageMembers<'a>) -> Result<Option<Self>, Ambiguous> {
         let id = members.get("id")?;
         let id = id.filter(|id| id.get() != "null");
@@ -237,9 +239,9 @@ impl<'a> Said<'a> {
                 let result = members.object("result")?;
                 let is_error = result.and_then(|result| result.get("isError").ok()?);
                 let is_error = is_error.is_some_and(|is_error| is_error.get() == "true");
-                Answered::Result { is_error }
+                AnswerKind::Result { is_error }
             }
-            (false, true) => Answered::Error,
+            (false, true) => AnswerKind::Error,
             _ => return Ok(None),
         };
         Ok(Some(Self::Answer { id, answered }))
@@ -248,10 +250,10 @@ impl<'a> Said<'a> {
 
 /// Whether an answer to `id` is one to the request `asked`. An error without an id can only be about the request
 /// whose response it is in.
-fn answers(id: Option<&RawValue>, answered: Answered, asked: Option<&RawValue>) -> bool {
+fn answers(id: Option<&RawValue>, answered: AnswerKind, asked: Option<&RawValue>) -> bool {
     match (id, asked) {
         (Some(id), Some(asked)) => same(id, asked),
-        (None, Some(_)) => matches!(answered, Answered::Error),
+        (None, Some(_)) => matches!(answered, AnswerKind::Error),
         (_, None) => false,
     }
 }

@@ -19,7 +19,9 @@ use super::rule::Verdict;
 use super::{AdmittedRelay, Course};
 use crate::executor::ExecutorError;
 use crate::failure::{FailedCall, Failure};
-use wardgate_mcp_client::{Answer, Carried, Content, Event, Events, Outbound, UpstreamError};
+use wardgate_mcp_client::{
+    Answer, Content, Event, Events, ForwardedResponse, Outbound, UpstreamError,
+};
 use wardgate_resilience::{GuardError, Health, Turn};
 
 /// How long an exchange without a time limit may wait for its turn.
@@ -42,7 +44,7 @@ const OTHER_ERA: &str = "it does not speak the version of this message";
 const NO_ANSWER: &str = "it does not answer the request";
 
 /// Why an exchange ended before its time.
-enum Ended {
+enum ExchangeEnd {
     /// The server is at fault, or the limits are reached.
     Failed(GuardError<ExecutorError>),
     /// The governed answer cannot be passed on, and its record is made.
@@ -53,13 +55,13 @@ enum Ended {
     OtherEra,
 }
 
-impl From<Slow> for Ended {
+impl From<Slow> for ExchangeEnd {
     fn from(_: Slow) -> Self {
         Self::Slow
     }
 }
 
-impl From<UpstreamError> for Ended {
+impl From<UpstreamError> for ExchangeEnd {
     fn from(error: UpstreamError) -> Self {
         Self::Failed(GuardError::Failed(error.into()))
     }
@@ -113,19 +115,19 @@ impl AdmittedRelay {
         };
         let outcome = match turn {
             Ok(turn) => course.take(outbound, turn, &mut parts).await,
-            Err(error) => Err(Ended::Failed(error)),
+            Err(error) => Err(ExchangeEnd::Failed(error)),
         };
         let limit = parts.limit();
         let mut uncarried = false;
         let (failure, facts) = match outcome {
             Ok(()) => return,
-            Err(Ended::OtherEra) => {
+            Err(ExchangeEnd::OtherEra) => {
                 uncarried = true;
                 let failure = Failure::new("other_era", OTHER_ERA.to_owned()).unrun();
                 let facts = course.rule.failed(&failure);
                 (failure, facts)
             }
-            Err(Ended::Failed(error)) => {
+            Err(ExchangeEnd::Failed(error)) => {
                 uncarried = matches!(
                     error,
                     GuardError::Failed(ExecutorError::NotConnected { .. })
@@ -143,8 +145,8 @@ impl AdmittedRelay {
                 let facts = course.rule.failed(&failure);
                 (failure, facts)
             }
-            Err(Ended::Refused(failure, facts)) => (failure, *facts),
-            Err(Ended::Slow) => {
+            Err(ExchangeEnd::Refused(failure, facts)) => (failure, *facts),
+            Err(ExchangeEnd::Slow) => {
                 let failure = Failure::timeout(limit);
                 let facts = course.rule.failed(&failure);
                 (failure, facts)
@@ -166,7 +168,7 @@ impl Course {
         outbound: Outbound,
         mut turn: Turn<'_>,
         parts: &mut Parts,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), ExchangeEnd> {
         let carrying = async {
             if !self.upstream.takes(outbound.version.as_ref()).await? {
                 return Ok(None);
@@ -180,10 +182,10 @@ impl Course {
         };
         let carried = match within(parts.deadline(), carrying).await {
             Ok(Some(carried)) => carried,
-            Ok(None) => return Err(Ended::OtherEra),
+            Ok(None) => return Err(ExchangeEnd::OtherEra),
             Err(error) => return Err(told(&mut turn, error)),
         };
-        let Carried {
+        let ForwardedResponse {
             status,
             session,
             retry_after,
@@ -228,11 +230,15 @@ impl Course {
     }
 
     /// A whole answer; none where it is no message, and its status says enough.
-    fn whole(&mut self, body: Bytes, status: StatusCode) -> Result<Option<pb::RelayBody>, Ended> {
+    fn whole(
+        &mut self,
+        body: Bytes,
+        status: StatusCode,
+    ) -> Result<Option<pb::RelayBody>, ExchangeEnd> {
         let (message, result) = match self.rule.judge(body) {
             Some(Verdict::Answer(message, facts)) => (message, Some(facts)),
             Some(Verdict::Fail(failure, facts)) => {
-                return Err(Ended::Refused(failure, Box::new(facts)));
+                return Err(ExchangeEnd::Refused(failure, Box::new(facts)));
             }
             Some(Verdict::Pass(message)) if !self.rule.wants_its_own() => (message, None),
             _ if self.asks && status.is_success() => {
@@ -253,7 +259,7 @@ impl Course {
         mut events: Box<Events>,
         mut turn: Turn<'_>,
         parts: &mut Parts,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), ExchangeEnd> {
         let mut has_id = false;
         loop {
             let event = match within(parts.deadline(), events.next()).await {
@@ -300,7 +306,7 @@ impl Course {
     }
 
     /// What goes on of the data of one event.
-    async fn judge(&mut self, data: Vec<u8>) -> Result<JudgedEvent, Ended> {
+    async fn judge(&mut self, data: Vec<u8>) -> Result<JudgedEvent, ExchangeEnd> {
         if announces_changed_tools(&data) {
             self.upstream.tools_changed_for_client();
         }
@@ -315,7 +321,7 @@ impl Course {
                 ..JudgedEvent::message(message)
             },
             Some(Verdict::Fail(failure, facts)) => {
-                return Err(Ended::Refused(failure, Box::new(facts)));
+                return Err(ExchangeEnd::Refused(failure, Box::new(facts)));
             }
             Some(Verdict::Decline(answer)) => {
                 self.decline(answer).await;
@@ -379,10 +385,10 @@ fn health(status: StatusCode) -> Health {
 }
 
 /// Notes what an error says of the server.
-fn told(turn: &mut Turn<'_>, error: UpstreamError) -> Ended {
+fn told(turn: &mut Turn<'_>, error: UpstreamError) -> ExchangeEnd {
     let error = ExecutorError::from(error);
     turn.shows(error.health());
-    Ended::Failed(GuardError::Failed(error))
+    ExchangeEnd::Failed(GuardError::Failed(error))
 }
 
 /// Waits for the server, until `deadline` where there is one.

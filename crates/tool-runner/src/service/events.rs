@@ -11,7 +11,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
 use crate::call::{AdmittedCall, End};
-use crate::executor::{Progress, Said};
+use crate::executor::{Progress, RunEvent};
 use crate::loaded::Shared;
 use crate::platform::Counted;
 use wardgate_mcp_client::LogMessage;
@@ -37,7 +37,7 @@ pub(super) fn events(
 /// What `running` says, then how it ends: nothing that was said before the end is lost, however late it is taken.
 fn in_order(
     running: impl Future<Output = End>,
-    mut said: mpsc::Receiver<Said>,
+    mut said: mpsc::Receiver<RunEvent>,
 ) -> impl Stream<Item = Event> {
     let mut running = Box::pin(running.fuse());
     let mut end = None;
@@ -64,12 +64,12 @@ fn in_order(
     })
 }
 
-impl From<Said> for Event {
-    fn from(said: Said) -> Self {
+impl From<RunEvent> for Event {
+    fn from(said: RunEvent) -> Self {
         match said {
-            Said::Progress(step) => Self::Progress(step.into()),
-            Said::Log(message) => Self::Log(log_message(message)),
-            Said::Completed(elicitation_id) => {
+            RunEvent::Progress(step) => Self::Progress(step.into()),
+            RunEvent::Log(message) => Self::Log(log_message(message)),
+            RunEvent::Completed(elicitation_id) => {
                 Self::Completed(pb::ElicitationCompleted { elicitation_id })
             }
         }
@@ -108,7 +108,7 @@ mod tests {
                     total: None,
                     message: String::new(),
                 };
-                sender.try_send(Said::Progress(step)).unwrap();
+                sender.try_send(RunEvent::Progress(step)).unwrap();
             }
             End::Result(pb::ToolResult::default())
         };

@@ -12,7 +12,7 @@ use time::macros::format_description;
 use time::{Date, OffsetDateTime};
 use wardgate_redact::Row;
 
-use super::{Bound, SourceError};
+use super::{BoundValue, SourceError};
 
 /// One kind of database.
 pub(super) trait Backend: Send + Sync + 'static {
@@ -37,7 +37,7 @@ pub(super) trait Backend: Send + Sync + 'static {
     fn fetch<'s>(
         session: &'s mut Self::Session,
         sql: Arc<str>,
-        values: &[Bound],
+        values: &[BoundValue],
     ) -> BoxStream<'s, Result<Self::Row, sqlx::Error>>;
 
     /// What the columns of the first row tell about all rows.

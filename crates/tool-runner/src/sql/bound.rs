@@ -23,7 +23,7 @@ const MYSQL_DIGITS: (i64, i64) = (65, 30);
 
 /// A value bound to a placeholder. `None` is NULL of that type.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Bound {
+pub(crate) enum BoundValue {
     Text(Option<String>),
     Integer(Option<i64>),
     /// A whole number beyond 64 bits, where others are bound as [`Self::Integer`].
@@ -56,8 +56,8 @@ pub(crate) enum ParameterType {
 /// What one parameter of a statement stands for in one call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Parameter {
-    One(Bound),
-    List(JsonType, Vec<Bound>),
+    One(BoundValue),
+    List(JsonType, Vec<BoundValue>),
 }
 
 /// Why an argument cannot be bound; said behind its name.
@@ -83,14 +83,16 @@ impl Parameter {
         dialect: Dialect,
     ) -> Result<Self, Unbindable> {
         match (kind, value) {
-            (ParameterType::One(kind), value) => Bound::of(kind, value, dialect).map(Self::One),
+            (ParameterType::One(kind), value) => {
+                BoundValue::of(kind, value, dialect).map(Self::One)
+            }
             (ParameterType::List(kind), Some(Value::Array(items))) => {
                 if items.len() > MAX_LIST {
                     return Err(Unbindable::TooMany);
                 }
                 let items = items
                     .iter()
-                    .map(|item| Bound::of(kind, Some(item), dialect));
+                    .map(|item| BoundValue::of(kind, Some(item), dialect));
                 Ok(Self::List(kind, items.collect::<Result<_, _>>()?))
             }
             (ParameterType::List(kind), _) => Ok(Self::List(kind, Vec::new())),
@@ -98,7 +100,7 @@ impl Parameter {
     }
 }
 
-impl Bound {
+impl BoundValue {
     fn of(kind: JsonType, value: Option<&Value>, dialect: Dialect) -> Result<Self, Unbindable> {
         let number = match value {
             Some(Value::Number(number)) => {
@@ -143,39 +145,39 @@ fn fits_mysql(number: &BigDecimal) -> bool {
 
 impl BoundList {
     /// The elements of a list that is declared to hold values of type `kind`.
-    pub(crate) fn of(kind: JsonType, items: &[Bound]) -> Self {
+    pub(crate) fn of(kind: JsonType, items: &[BoundValue]) -> Self {
         let decimals = || {
-            let decimal = |item: &Bound| match item {
-                Bound::Integer(number) => number.map(BigDecimal::from),
-                Bound::BigInteger(number) => Some(number.clone()),
-                Bound::Decimal(number) => number.clone(),
+            let decimal = |item: &BoundValue| match item {
+                BoundValue::Integer(number) => number.map(BigDecimal::from),
+                BoundValue::BigInteger(number) => Some(number.clone()),
+                BoundValue::Decimal(number) => number.clone(),
                 _ => None,
             };
             items.iter().map(decimal).collect()
         };
         match kind {
             JsonType::Integer => {
-                let is_big = |item: &Bound| matches!(item, Bound::BigInteger(_));
+                let is_big = |item: &BoundValue| matches!(item, BoundValue::BigInteger(_));
                 if items.iter().any(is_big) {
                     return Self::BigIntegers(decimals());
                 }
-                let integer = |item: &Bound| match item {
-                    Bound::Integer(number) => *number,
+                let integer = |item: &BoundValue| match item {
+                    BoundValue::Integer(number) => *number,
                     _ => None,
                 };
                 Self::Integers(items.iter().map(integer).collect())
             }
             JsonType::Number => Self::Decimals(decimals()),
             JsonType::Boolean => {
-                let boolean = |item: &Bound| match item {
-                    Bound::Boolean(truth) => *truth,
+                let boolean = |item: &BoundValue| match item {
+                    BoundValue::Boolean(truth) => *truth,
                     _ => None,
                 };
                 Self::Booleans(items.iter().map(boolean).collect())
             }
             _ => {
-                let text = |item: &Bound| match item {
-                    Bound::Text(text) => text.clone(),
+                let text = |item: &BoundValue| match item {
+                    BoundValue::Text(text) => text.clone(),
                     _ => None,
                 };
                 Self::Texts(items.iter().map(text).collect())
@@ -188,17 +190,23 @@ impl BoundList {
 mod tests {
     use super::*;
 
-    fn bound(kind: JsonType, number: &str, dialect: Dialect) -> Result<Bound, Unbindable> {
+    fn bound(kind: JsonType, number: &str, dialect: Dialect) -> Result<BoundValue, Unbindable> {
         let value = serde_json::from_str(number).unwrap();
-        Bound::of(kind, Some(&value), dialect)
+        BoundValue::of(kind, Some(&value), dialect)
     }
 
     #[test]
     fn a_whole_number_is_an_integer_as_far_as_64_bits_reach() {
         let bound = |number| bound(JsonType::Integer, number, Dialect::Postgres).unwrap();
-        assert_eq!(bound("9223372036854775807"), Bound::Integer(Some(i64::MAX)));
-        assert_eq!(bound("10.0"), Bound::Integer(Some(10)));
-        assert!(matches!(bound("9223372036854775808"), Bound::BigInteger(_)));
+        assert_eq!(
+            bound("9223372036854775807"),
+            BoundValue::Integer(Some(i64::MAX))
+        );
+        assert_eq!(bound("10.0"), BoundValue::Integer(Some(10)));
+        assert!(matches!(
+            bound("9223372036854775808"),
+            BoundValue::BigInteger(_)
+        ));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use wardgate_redact::Row;
 use crate::catalogue::{Dialect, SqlSettings};
 use crate::executor::{ExecutorError, Flow, TimeLimit};
 use backend::Backend;
-pub(crate) use bound::{Bound, BoundList, Parameter, ParameterType};
+pub(crate) use bound::{BoundList, BoundValue, Parameter, ParameterType};
 use mysql::Mysql;
 use pool::Pool;
 use postgres::Postgres;
@@ -139,7 +139,7 @@ impl Database {
         &self,
         read_only: bool,
         sql: Arc<str>,
-        values: &[Bound],
+        values: &[BoundValue],
         sink: &mut (dyn FnMut(Row) -> Flow + Send),
     ) -> Result<(), ExecutorError> {
         let done = match &self.0 {
@@ -185,7 +185,7 @@ impl From<SourceError> for ExecutorError {
 async fn run<B: Backend>(
     pool: &Pool<B>,
     sql: Arc<str>,
-    values: &[Bound],
+    values: &[BoundValue],
     sink: &mut (dyn FnMut(Row) -> Flow + Send),
 ) -> Result<(), SourceError> {
     let mut lease = pool.lease().await?;

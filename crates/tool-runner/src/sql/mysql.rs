@@ -27,7 +27,7 @@ use wardgate_redact::Row;
 use super::backend::{
     Backend, NO_LISTS, base64, date, distinct, float, is_here, single, timestamp,
 };
-use super::{Bound, Refusal, SourceError};
+use super::{BoundValue, Refusal, SourceError};
 
 /// The one mode that `catalogue::statement` reads statements in, and strict: a value that does not fit its
 /// column is an error.
@@ -171,16 +171,16 @@ impl Backend for Mysql {
     fn fetch<'s>(
         session: &'s mut Session,
         sql: Arc<str>,
-        values: &[Bound],
+        values: &[BoundValue],
     ) -> BoxStream<'s, Result<MySqlRow, sqlx::Error>> {
         let mut arguments = MySqlArguments::default();
         let bound = values.iter().try_for_each(|value| match value {
-            Bound::Text(text) => arguments.add(text.as_deref()),
-            Bound::Integer(number) => arguments.add(*number),
-            Bound::BigInteger(number) => arguments.add(number),
-            Bound::Decimal(number) => arguments.add(number.as_ref()),
-            Bound::Boolean(truth) => arguments.add(*truth),
-            Bound::List(_) => Err(NO_LISTS.into()),
+            BoundValue::Text(text) => arguments.add(text.as_deref()),
+            BoundValue::Integer(number) => arguments.add(*number),
+            BoundValue::BigInteger(number) => arguments.add(number),
+            BoundValue::Decimal(number) => arguments.add(number.as_ref()),
+            BoundValue::Boolean(truth) => arguments.add(*truth),
+            BoundValue::List(_) => Err(NO_LISTS.into()),
         });
         match bound {
             Ok(()) => {
@@ -256,12 +256,12 @@ impl Process {
 }
 
 /// Turns a value that is not NULL into JSON.
-type Read = fn(MySqlValueRef<'_>) -> Result<Value, BoxDynError>;
+type ColumnReader = fn(MySqlValueRef<'_>) -> Result<Value, BoxDynError>;
 
 pub(super) struct MysqlColumn {
     name: Arc<str>,
     /// `None` for a type without a form in JSON.
-    read: Option<Read>,
+    read: Option<ColumnReader>,
 }
 
 impl MysqlColumn {
@@ -290,7 +290,7 @@ fn decode<'r, T: Decode<'r, sqlx::MySql>>(raw: MySqlValueRef<'r>) -> Result<T, B
 }
 
 /// How values of a type become JSON; none for types without a form that keeps everything.
-fn reader(kind: &MySqlTypeInfo) -> Option<Read> {
+fn reader(kind: &MySqlTypeInfo) -> Option<ColumnReader> {
     let is_signed = <i64 as Type<sqlx::MySql>>::compatible(kind);
     // The names of text types say what sorts them; this says whether they hold characters.
     let is_text = <str as Type<sqlx::MySql>>::compatible(kind);

@@ -34,10 +34,10 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 pub(super) struct Pool<B: Backend> {
     backend: B,
     free: Arc<Semaphore>,
-    idle: Mutex<Vec<Idle<B::Session>>>,
+    idle: Mutex<Vec<IdleSession<B::Session>>>,
 }
 
-struct Idle<S> {
+struct IdleSession<S> {
     session: S,
     since: Instant,
 }
@@ -47,22 +47,22 @@ pub(super) struct Lease<'p, B: Backend> {
     pool: &'p Pool<B>,
     /// Before `work`: its connection is closed first.
     session: B::Session,
-    work: Work<B>,
+    work: LeasedWork<B>,
 }
 
 /// What a lease is for. Dropped before it is done, it is stopped in the database.
-struct Work<B: Backend> {
+struct LeasedWork<B: Backend> {
     handle: Option<B::Handle>,
     slot: Option<OwnedSemaphorePermit>,
 }
 
-impl<B: Backend> Work<B> {
+impl<B: Backend> LeasedWork<B> {
     fn done(mut self) {
         self.handle = None;
     }
 }
 
-impl<B: Backend> Drop for Work<B> {
+impl<B: Backend> Drop for LeasedWork<B> {
     fn drop(&mut self) {
         let Some(handle) = self.handle.take() else {
             return;
@@ -101,7 +101,7 @@ impl<B: Backend> Pool<B> {
             .map_err(SourceError::Unreachable)?;
         Ok(Lease {
             pool: self,
-            work: Work {
+            work: LeasedWork {
                 handle: Some(B::handle(&session)),
                 slot: Some(slot),
             },
@@ -118,7 +118,7 @@ impl<B: Backend> Pool<B> {
         self.backend.connect().await
     }
 
-    fn take_idle(&self) -> Option<Idle<B::Session>> {
+    fn take_idle(&self) -> Option<IdleSession<B::Session>> {
         self.idle
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -132,7 +132,7 @@ impl<B: Backend> Lease<'_, B> {
     }
 
     pub(super) fn give_back(self) {
-        let idle = Idle {
+        let idle = IdleSession {
             session: self.session,
             since: Instant::now(),
         };

@@ -21,7 +21,7 @@ use tracing::warn;
 use wardgate_redact::Row;
 
 use super::backend::{Backend, distinct, is_here};
-use super::{Bound, BoundList, Refusal, SourceError};
+use super::{BoundList, BoundValue, Refusal, SourceError};
 use text::with_texts;
 use value::Reader;
 
@@ -140,7 +140,7 @@ impl Backend for Postgres {
     fn fetch<'s>(
         session: &'s mut Session,
         sql: Arc<str>,
-        values: &[Bound],
+        values: &[BoundValue],
     ) -> BoxStream<'s, Result<PgRow, sqlx::Error>> {
         let types: Vec<_> = values.iter().map(type_of).collect();
         let arguments = arguments(values);
@@ -186,37 +186,39 @@ impl Backend for Postgres {
 }
 
 /// The type that the placeholder of a value is declared as.
-fn type_of(value: &Bound) -> PgTypeInfo {
+fn type_of(value: &BoundValue) -> PgTypeInfo {
     fn of<T: Type<sqlx::Postgres>>() -> PgTypeInfo {
         T::type_info()
     }
     match value {
-        Bound::Text(_) => of::<String>(),
-        Bound::Integer(_) => of::<i64>(),
-        Bound::BigInteger(_) | Bound::Decimal(_) => of::<BigDecimal>(),
-        Bound::Boolean(_) => of::<bool>(),
-        Bound::List(BoundList::Texts(_)) => of::<Vec<String>>(),
-        Bound::List(BoundList::Integers(_)) => of::<Vec<i64>>(),
-        Bound::List(BoundList::BigIntegers(_) | BoundList::Decimals(_)) => of::<Vec<BigDecimal>>(),
-        Bound::List(BoundList::Booleans(_)) => of::<Vec<bool>>(),
+        BoundValue::Text(_) => of::<String>(),
+        BoundValue::Integer(_) => of::<i64>(),
+        BoundValue::BigInteger(_) | BoundValue::Decimal(_) => of::<BigDecimal>(),
+        BoundValue::Boolean(_) => of::<bool>(),
+        BoundValue::List(BoundList::Texts(_)) => of::<Vec<String>>(),
+        BoundValue::List(BoundList::Integers(_)) => of::<Vec<i64>>(),
+        BoundValue::List(BoundList::BigIntegers(_) | BoundList::Decimals(_)) => {
+            of::<Vec<BigDecimal>>()
+        }
+        BoundValue::List(BoundList::Booleans(_)) => of::<Vec<bool>>(),
     }
 }
 
-fn arguments(values: &[Bound]) -> Result<PgArguments, BoxDynError> {
+fn arguments(values: &[BoundValue]) -> Result<PgArguments, BoxDynError> {
     let mut arguments = PgArguments::default();
     for value in values {
         match value {
-            Bound::Text(text) => arguments.add(text.as_deref()),
-            Bound::Integer(number) => arguments.add(*number),
-            Bound::BigInteger(number) => arguments.add(number),
-            Bound::Decimal(number) => arguments.add(number.as_ref()),
-            Bound::Boolean(truth) => arguments.add(*truth),
-            Bound::List(BoundList::Texts(texts)) => arguments.add(texts),
-            Bound::List(BoundList::Integers(numbers)) => arguments.add(numbers),
-            Bound::List(BoundList::BigIntegers(numbers) | BoundList::Decimals(numbers)) => {
+            BoundValue::Text(text) => arguments.add(text.as_deref()),
+            BoundValue::Integer(number) => arguments.add(*number),
+            BoundValue::BigInteger(number) => arguments.add(number),
+            BoundValue::Decimal(number) => arguments.add(number.as_ref()),
+            BoundValue::Boolean(truth) => arguments.add(*truth),
+            BoundValue::List(BoundList::Texts(texts)) => arguments.add(texts),
+            BoundValue::List(BoundList::Integers(numbers)) => arguments.add(numbers),
+            BoundValue::List(BoundList::BigIntegers(numbers) | BoundList::Decimals(numbers)) => {
                 arguments.add(numbers)
             }
-            Bound::List(BoundList::Booleans(truths)) => arguments.add(truths),
+            BoundValue::List(BoundList::Booleans(truths)) => arguments.add(truths),
         }?;
     }
     Ok(arguments)

@@ -20,7 +20,7 @@ use wardgate_json::decimal_of;
 use wardgate_redact::Row;
 
 use super::backend::{Backend, NO_LISTS, base64, distinct, float};
-use super::{Bound, Refusal, SourceError};
+use super::{BoundValue, Refusal, SourceError};
 
 /// Instructions of the virtual machine between two looks at the flag: some tens of microseconds.
 const STOP_CHECK_INTERVAL: i32 = 1_000;
@@ -94,17 +94,17 @@ impl Backend for Sqlite {
     fn fetch<'s>(
         session: &'s mut Session,
         sql: Arc<str>,
-        values: &[Bound],
+        values: &[BoundValue],
     ) -> BoxStream<'s, Result<SqliteRow, sqlx::Error>> {
         let mut arguments = SqliteArguments::default();
         let bound = values.iter().try_for_each(|value| match value {
-            Bound::Text(text) => arguments.add(text.clone()),
-            Bound::Integer(number) => arguments.add(*number),
-            Bound::BigInteger(number) => arguments.add(number.to_plain_string()),
-            Bound::Decimal(None) => arguments.add(None::<f64>),
-            Bound::Decimal(Some(number)) => add_decimal(&mut arguments, number),
-            Bound::Boolean(truth) => arguments.add(*truth),
-            Bound::List(_) => Err(NO_LISTS.into()),
+            BoundValue::Text(text) => arguments.add(text.clone()),
+            BoundValue::Integer(number) => arguments.add(*number),
+            BoundValue::BigInteger(number) => arguments.add(number.to_plain_string()),
+            BoundValue::Decimal(None) => arguments.add(None::<f64>),
+            BoundValue::Decimal(Some(number)) => add_decimal(&mut arguments, number),
+            BoundValue::Boolean(truth) => arguments.add(*truth),
+            BoundValue::List(_) => Err(NO_LISTS.into()),
         });
         match bound {
             Ok(()) => {

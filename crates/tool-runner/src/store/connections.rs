@@ -76,10 +76,10 @@ pub(crate) struct Connection {
 }
 
 /// A row of a list.
-type Listed = (String, String, String, String, i64, i64);
+type ConnectionRow = (String, String, String, String, i64, i64);
 
-impl From<Listed> for Connection {
-    fn from((source, tenant, issuer, subject, connected_at, changed_at): Listed) -> Self {
+impl From<ConnectionRow> for Connection {
+    fn from((source, tenant, issuer, subject, connected_at, changed_at): ConnectionRow) -> Self {
         Self {
             source,
             person: Person {
@@ -98,7 +98,8 @@ const TOKENS: &str = "connection tokens";
 impl Store {
     /// Every connection, in a fixed order.
     pub(crate) async fn connections(&self) -> Result<Vec<Connection>, StoreError> {
-        let rows: Vec<Listed> = within(self.database.rows(LIST, [MOST_LISTED.into()])).await?;
+        let rows: Vec<ConnectionRow> =
+            within(self.database.rows(LIST, [MOST_LISTED.into()])).await?;
         Ok(rows.into_iter().map(Connection::from).collect())
     }
 
@@ -113,7 +114,7 @@ impl Store {
             source.into(),
             MOST_LISTED.into(),
         ];
-        let rows: Vec<Listed> = within(self.database.rows(LIST_OF, of)).await?;
+        let rows: Vec<ConnectionRow> = within(self.database.rows(LIST_OF, of)).await?;
         Ok(rows.into_iter().map(Connection::from).collect())
     }
 

@@ -74,7 +74,7 @@ pub(crate) struct KeyedCall<'a> {
 }
 
 /// Where a call with an idempotency key stands.
-pub(crate) enum Begun {
+pub(crate) enum KeyedCallState {
     /// Nothing ran yet: run it, then [`Store::finish`] it.
     Fresh(Ticket),
     /// The key stands for a call with other arguments.
@@ -91,7 +91,7 @@ pub(crate) enum Begun {
     DoneUnderOtherTerms,
 }
 
-impl fmt::Debug for Begun {
+impl fmt::Debug for KeyedCallState {
     /// Without the result.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -130,7 +130,7 @@ impl Store {
         &self,
         call: KeyedCall<'_>,
         now: Timestamp,
-    ) -> Result<Begun, StoreError> {
+    ) -> Result<KeyedCallState, StoreError> {
         let id = call.id();
         let expires_at = now.plus(KEPT).as_micros();
         let row = || {
@@ -148,7 +148,7 @@ impl Store {
             loop {
                 if self.database.execute(BEGIN, row()).await? > 0 {
                     let about = call.about(id);
-                    return Ok(Begun::Fresh(Ticket { id, about }));
+                    return Ok(KeyedCallState::Fresh(Ticket { id, about }));
                 }
                 let id = [id.as_bytes()[..].into()];
                 let rows: Vec<Row> = self.database.rows(LOOK, id).await?;
@@ -166,7 +166,7 @@ impl Store {
         call: KeyedCall<'_>,
         is_it: impl Fn(&[u8]) -> bool,
         now: Timestamp,
-    ) -> Result<Begun, StoreError> {
+    ) -> Result<KeyedCallState, StoreError> {
         let id = call.id();
         let key = || id.as_bytes()[..].into();
         within(async {
@@ -174,19 +174,19 @@ impl Store {
             loop {
                 let rows: Vec<Row> = self.database.rows(LOOK, [key()]).await?;
                 let Some(row) = rows.into_iter().next() else {
-                    return Ok(Begun::Unknown);
+                    return Ok(KeyedCallState::Unknown);
                 };
                 let sealed = row.3.clone().unwrap_or_default();
                 let stands = self.stands(call, row, now)?;
                 match &stands {
-                    Begun::Waiting(waits) if is_it(waits) => {}
+                    KeyedCallState::Waiting(waits) if is_it(waits) => {}
                     _ => return Ok::<_, StoreError>(stands),
                 }
                 let until = call.deadline.as_micros().into();
                 let row = [key(), WAITING.into(), until, sealed[..].into()];
                 if self.database.execute(RESUME, row).await? > 0 {
                     let about = call.about(id);
-                    return Ok(Begun::Fresh(Ticket { id, about }));
+                    return Ok(KeyedCallState::Fresh(Ticket { id, about }));
                 }
             }
         })
@@ -217,23 +217,28 @@ impl Store {
         changed.map(drop)
     }
 
-    fn stands(&self, call: KeyedCall<'_>, row: Row, now: Timestamp) -> Result<Begun, StoreError> {
+    fn stands(
+        &self,
+        call: KeyedCall<'_>,
+        row: Row,
+        now: Timestamp,
+    ) -> Result<KeyedCallState, StoreError> {
         let (arguments, terms, running_until, result) = row;
         if arguments != call.arguments.as_bytes() {
-            return Ok(Begun::SameKeyOtherArguments);
+            return Ok(KeyedCallState::SameKeyOtherArguments);
         }
         Ok(match result {
-            Some(_) if terms != call.terms.as_bytes() => Begun::DoneUnderOtherTerms,
+            Some(_) if terms != call.terms.as_bytes() => KeyedCallState::DoneUnderOtherTerms,
             Some(sealed) => {
                 let kept = self.key.open(&call.about(call.id()), sealed)?;
                 if running_until == WAITING {
-                    Begun::Waiting(kept)
+                    KeyedCallState::Waiting(kept)
                 } else {
-                    Begun::Done(kept)
+                    KeyedCallState::Done(kept)
                 }
             }
-            None if now.as_micros() < running_until => Begun::Running,
-            None => Begun::Unknown,
+            None if now.as_micros() < running_until => KeyedCallState::Running,
+            None => KeyedCallState::Unknown,
         })
     }
 }

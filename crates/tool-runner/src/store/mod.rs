@@ -10,9 +10,9 @@
 //! Whatever a tool returned is sealed before it is stored. No operation takes longer than [`LIMIT`].
 
 pub(crate) mod connections;
-pub(crate) mod kept;
 pub(crate) mod keyed;
 mod sealing;
+pub(crate) mod stored_results;
 mod switches;
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use wardgate_egress::StoreUnavailable;
 use wardgate_store::postgres::{Rights, Schema};
 use wardgate_store::{Address, Database, DatabaseSettings, Layout, MigrationError, NotAStore};
 
-use kept::KeptLimits;
+use stored_results::KeptLimits;
 
 pub use sealing::SealingKey;
 
@@ -149,7 +149,7 @@ impl Store {
     pub(crate) async fn sweep(&self, now: Timestamp) -> Result<bool, StoreError> {
         let bounds = || [now.as_micros().into(), SWEEP.into()];
         let calls = within(self.database.execute(keyed::SWEEP, bounds())).await?;
-        let results = within(self.database.execute(kept::SWEEP, bounds())).await?;
+        let results = within(self.database.execute(stored_results::SWEEP, bounds())).await?;
         Ok(calls.max(results) == SWEEP.unsigned_abs())
     }
 }

@@ -5,8 +5,8 @@ use wardgate_domain::{
     CallerClaims, Switch, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget,
 };
 
-use super::kept::{KeptLimits, ToKeep};
-use super::keyed::{Begun, Ending, KeyedCall, Ticket};
+use super::keyed::{Ending, KeyedCall, KeyedCallState, Ticket};
+use super::stored_results::{KeptLimits, ToKeep};
 use super::*;
 use crate::tests::harness::Database;
 use crate::tests::stores::{self, each_store};
@@ -59,7 +59,7 @@ fn call<'a>(caller: &'a Caller, key: &'a str) -> KeyedCall<'a> {
 
 async fn begin_fresh(store: &Store, call: KeyedCall<'_>, now: Timestamp) -> Ticket {
     match store.begin(call, now).await.unwrap() {
-        Begun::Fresh(ticket) => ticket,
+        KeyedCallState::Fresh(ticket) => ticket,
         other => panic!("{other:?}"),
     }
 }
@@ -219,14 +219,14 @@ async fn a_key_runs_once_and_then_gives_its_result() {
         let joy = caller("nurse.joy");
         let ticket = begin_fresh(&store, call(&joy, "k"), at(0)).await;
         let again = store.begin(call(&joy, "k"), at(1)).await.unwrap();
-        assert!(matches!(again, Begun::Running), "{again:?}");
+        assert!(matches!(again, KeyedCallState::Running), "{again:?}");
         store.finish(ticket, Ending::Done(CANARY)).await.unwrap();
         // Another process, later.
         let later = open(&database)
             .begin(call(&joy, "k"), at(40))
             .await
             .unwrap();
-        assert!(matches!(later, Begun::Done(result) if result == CANARY));
+        assert!(matches!(later, KeyedCallState::Done(result) if result == CANARY));
     }
 }
 
@@ -252,7 +252,10 @@ async fn a_key_means_one_caller_one_tool_and_one_set_of_arguments() {
             ..of_joy
         };
         let begun = store.begin(other, at(0)).await.unwrap();
-        assert!(matches!(begun, Begun::SameKeyOtherArguments), "{begun:?}");
+        assert!(
+            matches!(begun, KeyedCallState::SameKeyOtherArguments),
+            "{begun:?}"
+        );
     }
 }
 
@@ -267,7 +270,10 @@ async fn a_result_released_under_other_terms_is_not_given_again() {
             ..call(&joy, "k")
         };
         let begun = store.begin(other_terms, at(1)).await.unwrap();
-        assert!(matches!(begun, Begun::DoneUnderOtherTerms), "{begun:?}");
+        assert!(
+            matches!(begun, KeyedCallState::DoneUnderOtherTerms),
+            "{begun:?}"
+        );
     }
 }
 
@@ -283,14 +289,14 @@ async fn a_call_that_never_ended_is_unknown_and_never_run_again() {
                 .await
                 .unwrap();
             assert!(
-                matches!(begun, Begun::Unknown),
+                matches!(begun, KeyedCallState::Unknown),
                 "{begun:?} after {seconds} s"
             );
         }
         let ticket = begin_fresh(&store, call(&joy, "open"), at(0)).await;
         store.finish(ticket, Ending::Open).await.unwrap();
         let begun = store.begin(call(&joy, "open"), at(1)).await.unwrap();
-        assert!(matches!(begun, Begun::Unknown), "{begun:?}");
+        assert!(matches!(begun, KeyedCallState::Unknown), "{begun:?}");
     }
 }
 
@@ -309,7 +315,7 @@ async fn a_key_is_free_again_when_nothing_ran_and_after_a_day() {
         begin_fresh(&store, next_day, at(86_401)).await;
         let begun = store.begin(next_day, at(86_402)).await.unwrap();
         assert!(
-            matches!(begun, Begun::Running),
+            matches!(begun, KeyedCallState::Running),
             "the old result is gone: {begun:?}"
         );
     }
@@ -327,9 +333,9 @@ async fn of_many_at_once_on_two_replicas_one_runs() {
                 .take(16)
                 .map(|store| store.begin(call(&joy, &key), at(0)));
             let begun = join_all(begun).await;
-            let fresh = |begun: &&_| matches!(begun, Ok(Begun::Fresh(_)));
+            let fresh = |begun: &&_| matches!(begun, Ok(KeyedCallState::Fresh(_)));
             assert_eq!(begun.iter().filter(fresh).count(), 1);
-            let running = |begun: &&_| matches!(begun, Ok(Begun::Running));
+            let running = |begun: &&_| matches!(begun, Ok(KeyedCallState::Running));
             assert_eq!(begun.iter().filter(running).count(), 15);
         }
     }

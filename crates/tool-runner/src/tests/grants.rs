@@ -19,8 +19,8 @@ use tokio::net::TcpListener;
 use url::Url;
 use wardgate_domain::Digest;
 use wardgate_egress::{
-    Auth, AuthError, AuthSettings, CodeSettings, ConnectError, EgressSettings, OnBehalf, OpenAuth,
-    PerUser, Person, PrivateAddresses, Return, ServerSettings, Wish,
+    Auth, AuthError, AuthSettings, CodeSettings, ConnectError, EgressSettings, GrantCallback,
+    GrantRequest, OnBehalf, OpenAuth, PerUser, Person, PrivateAddresses, ServerSettings,
 };
 use wardgate_testkit::TestClock;
 
@@ -294,7 +294,7 @@ impl Replica {
 
     async fn begin(&self, who: &str) -> Result<(Url, Vec<u8>), ConnectError> {
         let person = person(who);
-        let started = self.grants.start(Wish {
+        let started = self.grants.start(GrantRequest {
             person: &person,
             redirect_uri: BACK,
             state: "state-1",
@@ -312,7 +312,7 @@ impl Replica {
         code: &str,
         issuer: Option<&str>,
     ) -> Result<(), ConnectError> {
-        let back = Return {
+        let back = GrantCallback {
             person: &person(who),
             pending,
             code,

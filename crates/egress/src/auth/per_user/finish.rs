@@ -8,10 +8,10 @@ use super::tokens::Tokens;
 use super::{ConnectError, PerUser};
 
 /// What the person came back with.
-pub struct Return<'a> {
+pub struct GrantCallback<'a> {
     /// Whose browser it was.
     pub person: &'a Person,
-    /// As [`Started`](super::Started) had it.
+    /// As [`StartedGrant`](super::Started) had it.
     pub pending: Vec<u8>,
     /// What the server gave them.
     pub code: &'a str,
@@ -21,7 +21,7 @@ pub struct Return<'a> {
 
 impl PerUser {
     /// Keeps the tokens. The code is good once, so whoever calls sees to it that this is done once.
-    pub async fn finish(&self, back: Return<'_>) -> Result<(), ConnectError> {
+    pub async fn finish(&self, back: GrantCallback<'_>) -> Result<(), ConnectError> {
         let key = self.key(back.person);
         let pending = self.store.unseal(&key.about(PENDING), back.pending);
         let pending = pending.map_err(|_| ConnectError::Lapsed)?;

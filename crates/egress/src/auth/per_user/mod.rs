@@ -30,14 +30,14 @@ use super::client::{ClientProof, ServerSettings};
 use super::{AuthError, OnBehalf};
 use crate::EgressSettings;
 
-pub use finish::Return;
+pub use finish::GrantCallback;
 pub use grant_store::{
     ConnectionKey, GrantStore, Person, StoreFuture, StoreUnavailable, StoredTokens,
 };
 pub use revoke::Grant;
 use start::Facts;
-pub use start::{Described, Started, Wish};
-use tokens::{Kept, Tokens};
+pub use start::{GrantDescription, GrantRequest, StartedGrant};
+use tokens::{HeldTokens, Tokens};
 
 /// How long one replica alone may refresh.
 const REFRESH: Duration = Duration::from_secs(20);
@@ -200,7 +200,7 @@ impl PerUser {
     }
 
     /// Asks for new tokens, which the server may give once only.
-    async fn refresh(&self, person: &Person, kept: Kept) -> Result<HeaderValue, AuthError> {
+    async fn refresh(&self, person: &Person, kept: HeldTokens) -> Result<HeaderValue, AuthError> {
         let key = self.key(person);
         let refreshed = match self.endpoint_of(&kept.tokens) {
             Ok(endpoint) => kept.tokens.refresh(&endpoint, &self.ambient).await,
@@ -253,12 +253,12 @@ impl PerUser {
         is_of_grant || self.settings.client.is_none() && error.is_of_client()
     }
 
-    async fn kept(&self, person: &Person) -> Result<Option<Kept>, AuthError> {
+    async fn kept(&self, person: &Person) -> Result<Option<HeldTokens>, AuthError> {
         let stored = self.store.connection(&self.key(person)).await;
         let stored = stored.map_err(|_| AuthError::NoStore)?;
         let kept = stored.and_then(|stored| {
             let tokens = Tokens::read(&stored.plain)?;
-            Some(Kept {
+            Some(HeldTokens {
                 tokens,
                 version: stored.version,
             })

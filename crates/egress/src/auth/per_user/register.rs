@@ -11,7 +11,7 @@ use serde_json::json;
 use url::Url;
 use wardgate_domain::About;
 
-use super::start::{Facts, Wish};
+use super::start::{Facts, GrantRequest};
 use super::{ConnectError, PerUser};
 use crate::auth::AuthError;
 use crate::{Egress, EgressSettings, Request};
@@ -30,7 +30,7 @@ pub(super) struct Client {
 
 /// What a server says when it registered a client.
 #[derive(Deserialize)]
-struct Registered {
+struct RegistrationResponse {
     #[serde(rename = "client_id")]
     id: String,
     #[serde(rename = "client_secret")]
@@ -44,7 +44,7 @@ impl PerUser {
     pub(super) async fn client(
         &self,
         facts: &Facts,
-        wish: &Wish<'_>,
+        wish: &GrantRequest<'_>,
     ) -> Result<Client, ConnectError> {
         if let Some(client) = &self.settings.client {
             return Ok(Client {
@@ -100,7 +100,7 @@ impl PerUser {
         url: &Url,
         facts: &Facts,
         redirect_uri: &str,
-    ) -> Result<Registered, ConnectError> {
+    ) -> Result<RegistrationResponse, ConnectError> {
         let offers = |method: &str| {
             let methods = facts.methods.as_ref();
             methods.is_some_and(|methods| methods.iter().any(|offered| offered == method))

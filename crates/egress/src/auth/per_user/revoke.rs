@@ -22,7 +22,7 @@ pub struct Grant(Tokens);
 
 /// Why it is not.
 #[derive(Debug, thiserror::Error)]
-enum NotRevoked {
+enum RevocationError {
     #[error("the authorization server names no endpoint for that (`revocation_endpoint`)")]
     NoEndpoint,
     #[error("the authorization server did not answer in time")]
@@ -47,7 +47,7 @@ impl PerUser {
     /// Tells the server that gave it. A failure is told the operator, who can do it there by hand.
     pub async fn revoke(&self, grant: Grant) {
         let revoked = timeout(LIMIT, self.take_back(&grant.0)).await;
-        if let Err(error) = revoked.unwrap_or(Err(NotRevoked::Late)) {
+        if let Err(error) = revoked.unwrap_or(Err(RevocationError::Late)) {
             warn!(
                 source = self.source,
                 %error,
@@ -56,12 +56,12 @@ impl PerUser {
         }
     }
 
-    async fn take_back(&self, tokens: &Tokens) -> Result<(), NotRevoked> {
+    async fn take_back(&self, tokens: &Tokens) -> Result<(), RevocationError> {
         let issuer = tokens.at.issuer.as_deref();
-        let issuer = issuer.ok_or(NotRevoked::NoEndpoint)?;
+        let issuer = issuer.ok_or(RevocationError::NoEndpoint)?;
         let metadata = Finder::new(&self.limits).of_issuer(issuer).await?;
         let url = metadata.revocation_endpoint;
-        let url = url.ok_or(NotRevoked::NoEndpoint)?.0;
+        let url = url.ok_or(RevocationError::NoEndpoint)?.0;
         let endpoint = self.endpoint_at(&url, &tokens.at, &tokens.client_id)?;
         if let Some(token) = &tokens.refresh_token {
             let form = [("token", &**token), ("token_type_hint", "refresh_token")];

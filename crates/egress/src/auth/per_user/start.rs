@@ -41,7 +41,7 @@ pub(super) struct Facts {
 
 /// What a person is told before they agree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Described {
+pub struct GrantDescription {
     /// Host of the service.
     pub service: String,
     /// Host of the server that asks them.
@@ -51,7 +51,7 @@ pub struct Described {
 }
 
 /// Where the person goes, and what is brought back with the code.
-pub struct Started {
+pub struct StartedGrant {
     /// Where the browser goes.
     pub authorization_url: Url,
     /// Sealed; brought back with the code.
@@ -75,7 +75,7 @@ pub(super) struct Pending {
 pub(super) const PENDING: &str = "connection pending";
 
 /// A wish for a grant.
-pub struct Wish<'a> {
+pub struct GrantRequest<'a> {
     /// Whose browser it is.
     pub person: &'a Person,
     /// Where the person comes back to.
@@ -94,10 +94,10 @@ impl PerUser {
         &self,
         person: &Person,
         wider: Option<&str>,
-    ) -> Result<Described, ConnectError> {
+    ) -> Result<GrantDescription, ConnectError> {
         let facts = self.facts().await?;
         let host = |url: &Url| url.host_str().unwrap_or_default().to_owned();
-        Ok(Described {
+        Ok(GrantDescription {
             service: host(&self.service),
             server: host(&facts.authorization_url),
             scope: self.scope(&facts, person, wider).await?,
@@ -105,7 +105,7 @@ impl PerUser {
     }
 
     /// Where to send the person's browser.
-    pub async fn start(&self, wish: Wish<'_>) -> Result<Started, ConnectError> {
+    pub async fn start(&self, wish: GrantRequest<'_>) -> Result<StartedGrant, ConnectError> {
         let facts = self.facts().await?;
         let client = self.client(&facts, &wish).await?;
         let verifier = URL_SAFE_NO_PAD.encode(self.ambient.random::<32>());
@@ -146,7 +146,7 @@ impl PerUser {
         };
         let plain = serde_json::to_vec(&pending).map_err(|_| ConnectError::Lapsed)?;
         let about = self.key(wish.person).about(PENDING);
-        Ok(Started {
+        Ok(StartedGrant {
             authorization_url: url,
             pending: self.store.seal(&about, &plain)?,
         })

@@ -9,14 +9,14 @@ use wardgate_domain::{Ambient, Timestamp};
 
 use super::{ConnectError, PerUser, StoreUnavailable};
 use crate::auth::client::ClientProof;
-use crate::auth::grant::{Granted, Place, TokenEndpoint};
+use crate::auth::grant::{EndpointLocation, TokenEndpoint, TokenResponse};
 use crate::auth::{AuthError, Secret, bearer};
 
 /// The longest time before its expiry at which a token is given up.
 const LONGEST_MARGIN: Duration = Duration::from_secs(30);
 
 /// Tokens and the version of the store they are.
-pub(super) struct Kept {
+pub(super) struct HeldTokens {
     pub(super) tokens: Tokens,
     pub(super) version: i64,
 }
@@ -47,7 +47,7 @@ pub(super) struct Registration {
 impl Tokens {
     /// Of an answer to a request that was made at `asked_at`.
     pub(super) fn new(
-        granted: Granted,
+        granted: TokenResponse,
         at: Registration,
         client_id: String,
         (resource, scope): (Option<String>, Option<String>),
@@ -142,7 +142,7 @@ impl PerUser {
             (None, Some(secret)) => ClientProof::Secret(Secret::from(secret.clone())),
             (None, None) => ClientProof::Nothing,
         };
-        let place = Place {
+        let place = EndpointLocation {
             url,
             issuer: at.issuer.as_deref(),
             methods: at.methods.as_deref(),

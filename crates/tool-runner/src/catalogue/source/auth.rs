@@ -45,7 +45,7 @@ pub(crate) fn read(node: &Node, service: Service, expand: &mut Expand<'_>) -> Op
             client(node, place, &mut fields, expand).map(AuthSettings::ClientCredentials)
         }
         "token_exchange" => {
-            client(node, Place::Said, &mut fields, expand).map(AuthSettings::TokenExchange)
+            client(node, ServerLocation::Said, &mut fields, expand).map(AuthSettings::TokenExchange)
         }
         "enterprise_managed" => enterprise(node, service, &mut fields, expand),
         "authorization_code" => authorization_code(node, service, &mut fields, expand),
@@ -64,7 +64,7 @@ pub(crate) fn read(node: &Node, service: Service, expand: &mut Expand<'_>) -> Op
 
 /// How the authorization server is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ServerLocation {
     /// By the settings alone.
     Said,
     /// The service may say it, where they do not.
@@ -72,19 +72,19 @@ enum Place {
 }
 
 /// Whoever a service names gets nothing that is good anywhere else: no secret, and no assertion made out to another.
-fn place(auth: &Node, service: Service) -> Place {
+fn place(auth: &Node, service: Service) -> ServerLocation {
     let is_good_elsewhere =
         ["client_secret", "assertion_audience"].map(|key| auth.get(key).is_some());
     if service == Service::Mcp && !is_good_elsewhere.contains(&true) {
-        Place::MayBeFound
+        ServerLocation::MayBeFound
     } else {
-        Place::Said
+        ServerLocation::Said
     }
 }
 
 fn client(
     node: &Node,
-    place: Place,
+    place: ServerLocation,
     fields: &mut Fields<'_>,
     expand: &mut Expand<'_>,
 ) -> Option<OAuthClient> {
@@ -110,7 +110,7 @@ fn enterprise(
 ) -> Option<AuthSettings> {
     // An ID-JAG names its audience, unless that is written here, apart from the server that gets it.
     let place = match node.get("audience") {
-        Some(_) => Place::Said,
+        Some(_) => ServerLocation::Said,
         None => place(node, service),
     };
     let client = client(node, place, fields, expand);
@@ -154,7 +154,7 @@ fn client_of_provider(
     fields: &mut Fields<'_>,
     expand: &mut Expand<'_>,
 ) -> Option<OAuthClient> {
-    let server = server(node, Place::Said, fields, expand);
+    let server = server(node, ServerLocation::Said, fields, expand);
     let client_id = text("client_id", fields, expand);
     let proof = proof(fields, expand);
     Some(OAuthClient {
@@ -237,13 +237,13 @@ fn proof_or_none(
 
 fn server(
     node: &Node,
-    place: Place,
+    place: ServerLocation,
     fields: &mut Fields<'_>,
     expand: &mut Expand<'_>,
 ) -> Option<ServerSettings> {
     let token_url = fields.optional("token_url");
     let issuer = fields.optional("issuer");
-    if token_url.is_none() && issuer.is_none() && place == Place::Said {
+    if token_url.is_none() && issuer.is_none() && place == ServerLocation::Said {
         expand.faults.add(
             node.at,
             "`auth` does not say where its authorization server is",

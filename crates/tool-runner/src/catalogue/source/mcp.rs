@@ -23,12 +23,12 @@ pub(crate) struct McpSettings {
     /// Stands in front of the names of its tools.
     pub(crate) prefix: String,
     /// None where the file does not say.
-    pub(crate) offered: Option<Offered>,
+    pub(crate) offered: Option<OfferedSelection>,
     /// Which of its prompts and resources are offered under names of the catalogue. They are not pinned as tools are.
-    pub(crate) prompts: Offered,
-    pub(crate) resources: Offered,
+    pub(crate) prompts: OfferedSelection,
+    pub(crate) resources: OfferedSelection,
     /// Which of its skills are, by the URI of their SKILL.md; each file of one is a resource that is offered.
-    pub(crate) skills: Offered,
+    pub(crate) skills: OfferedSelection,
     pub(crate) pins: PinMode,
     /// Tags of every tool of its.
     pub(crate) tags: Vec<String>,
@@ -47,13 +47,13 @@ pub(crate) enum PinMode {
 
 /// Which things of a server become ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Offered {
+pub(crate) enum OfferedSelection {
     All,
     None,
     Named(Vec<String>),
 }
 
-impl Offered {
+impl OfferedSelection {
     /// Whether something of this name is among them.
     pub(crate) fn has(&self, own_name: &str) -> bool {
         match self {
@@ -94,10 +94,12 @@ impl McpSettings {
         let [prompts, resources, skills] =
             ["prompts", "resources", "skills"].map(|what| match fields.optional(what) {
                 Some(node) => offered(node, what, expand),
-                None => Some(Offered::None),
+                None => Some(OfferedSelection::None),
             });
         if let Some(node) = node.get("resources")
-            && resources.as_ref().is_some_and(|it| *it != Offered::None)
+            && resources
+                .as_ref()
+                .is_some_and(|it| *it != OfferedSelection::None)
             && !source_uri::can_name(source)
         {
             expand.faults.add(
@@ -107,8 +109,12 @@ impl McpSettings {
             );
         }
         if let Some(node) = node.get("skills")
-            && resources.as_ref().is_some_and(|it| *it == Offered::None)
-            && skills.as_ref().is_some_and(|it| *it != Offered::None)
+            && resources
+                .as_ref()
+                .is_some_and(|it| *it == OfferedSelection::None)
+            && skills
+                .as_ref()
+                .is_some_and(|it| *it != OfferedSelection::None)
         {
             expand.faults.add(
                 node.at,
@@ -231,11 +237,11 @@ fn pin_mode(node: &Node, expand: &mut Expand<'_>) -> Option<PinMode> {
     }
 }
 
-fn offered(node: &Node, what: &str, expand: &mut Expand<'_>) -> Option<Offered> {
+fn offered(node: &Node, what: &str, expand: &mut Expand<'_>) -> Option<OfferedSelection> {
     match &node.value {
-        Yaml::Text(word) if word == "all" => Some(Offered::All),
-        Yaml::Text(word) if word == "none" => Some(Offered::None),
-        Yaml::List(_) => Some(Offered::Named(expand.faults.texts(node, what))),
+        Yaml::Text(word) if word == "all" => Some(OfferedSelection::All),
+        Yaml::Text(word) if word == "none" => Some(OfferedSelection::None),
+        Yaml::List(_) => Some(OfferedSelection::Named(expand.faults.texts(node, what))),
         _ => {
             expand.faults.add(
                 node.at,

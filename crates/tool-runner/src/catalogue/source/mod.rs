@@ -25,7 +25,7 @@ use wardgate_resilience::{BreakerSettings, RetrySettings};
 
 pub(crate) use expand::Expand;
 pub(crate) use http::header_name;
-pub(crate) use mcp::{McpSettings, Offered, PinMode};
+pub(crate) use mcp::{McpSettings, OfferedSelection, PinMode};
 pub(crate) use sql::SqlSettings;
 
 /// A source as configured. Two that are equal are the same source, so an open one can be kept.
@@ -69,7 +69,7 @@ impl SourceSettings {
     /// What the names of imported tools begin with, where tools are imported.
     pub(super) fn prefix(&self) -> Option<&str> {
         match &self.kind {
-            SourceKind::Mcp(settings) if settings.offered != Some(Offered::None) => {
+            SourceKind::Mcp(settings) if settings.offered != Some(OfferedSelection::None) => {
                 Some(&settings.prefix)
             }
             _ => None,

@@ -24,7 +24,7 @@ const VALUES: [&str; 4] = ["NULL", "TRUE", "FALSE", "END"];
 
 /// Part of a statement outside brackets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece<'s> {
+enum StatementPart<'s> {
     Word(&'s str),
     /// A quoted identifier, without its quotes.
     Quoted(String),
@@ -46,7 +46,7 @@ impl Statement {
         let Some(list) = column_list(&pieces) else {
             return Ok(Some(Vec::new()));
         };
-        let items: Vec<_> = list.split(|piece| *piece == Piece::Comma).collect();
+        let items: Vec<_> = list.split(|piece| *piece == StatementPart::Comma).collect();
         let names: Vec<_> = items
             .iter()
             .filter_map(|item| name(dialect, item))
@@ -55,13 +55,13 @@ impl Statement {
     }
 }
 
-impl Piece<'_> {
+impl StatementPart<'_> {
     fn is(&self, word: &str) -> bool {
         matches!(self, Self::Word(it) if it.eq_ignore_ascii_case(word))
     }
 }
 
-fn pieces(dialect: Dialect, sql: &str) -> Result<Vec<Piece<'_>>, BadStatement> {
+fn pieces(dialect: Dialect, sql: &str) -> Result<Vec<StatementPart<'_>>, BadStatement> {
     let mut scanner = Scanner::new(dialect, sql);
     let mut pieces = Vec::new();
     let mut depth = 0_usize;
@@ -78,15 +78,17 @@ fn pieces(dialect: Dialect, sql: &str) -> Result<Vec<Piece<'_>>, BadStatement> {
                 if depth > 0 {
                     continue;
                 }
-                pieces.push(Piece::Group);
+                pieces.push(StatementPart::Group);
                 continue;
             }
             _ if depth > 0 => continue,
-            (Token::Word, word) => Piece::Word(word),
-            (Token::Other, ",") => Piece::Comma,
-            (Token::Other, ".") => Piece::Dot,
-            (Token::Other, quoted) => identifier(quoted).map_or(Piece::Other, Piece::Quoted),
-            _ => Piece::Other,
+            (Token::Word, word) => StatementPart::Word(word),
+            (Token::Other, ",") => StatementPart::Comma,
+            (Token::Other, ".") => StatementPart::Dot,
+            (Token::Other, quoted) => {
+                identifier(quoted).map_or(StatementPart::Other, StatementPart::Quoted)
+            }
+            _ => StatementPart::Other,
         };
         pieces.push(piece);
     }
@@ -107,7 +109,7 @@ fn identifier(text: &str) -> Option<String> {
 }
 
 /// The pieces between `SELECT`, or `RETURNING`, and the next clause; none of a statement that gives no rows.
-fn column_list<'p, 's>(pieces: &'p [Piece<'s>]) -> Option<&'p [Piece<'s>]> {
+fn column_list<'p, 's>(pieces: &'p [StatementPart<'s>]) -> Option<&'p [StatementPart<'s>]> {
     let writes = pieces
         .iter()
         .find(|piece| {
@@ -127,7 +129,7 @@ fn column_list<'p, 's>(pieces: &'p [Piece<'s>]) -> Option<&'p [Piece<'s>]> {
     let mut list = &pieces[start..];
     while let Some((first, rest)) = list.split_first() {
         match rest.first() {
-            Some(Piece::Group) if first.is("ON") => list = &rest[1..],
+            Some(StatementPart::Group) if first.is("ON") => list = &rest[1..],
             _ if first.is("DISTINCT") || first.is("ALL") => list = rest,
             _ => break,
         }
@@ -142,11 +144,11 @@ fn column_list<'p, 's>(pieces: &'p [Piece<'s>]) -> Option<&'p [Piece<'s>]> {
 }
 
 /// The name of one column, where it has one that the text tells.
-fn name(dialect: Dialect, item: &[Piece<'_>]) -> Option<String> {
+fn name(dialect: Dialect, item: &[StatementPart<'_>]) -> Option<String> {
     let (last, before) = item.split_last()?;
     let name = match last {
-        Piece::Quoted(name) => return is_named(before).then(|| name.clone()),
-        Piece::Word(word) => *word,
+        StatementPart::Quoted(name) => return is_named(before).then(|| name.clone()),
+        StatementPart::Word(word) => *word,
         _ => return None,
     };
     let is_value = VALUES.iter().any(|value| last.is(value));
@@ -162,19 +164,22 @@ fn name(dialect: Dialect, item: &[Piece<'_>]) -> Option<String> {
 
 /// Whether what stands before the last word of an item makes that word the name: nothing, `AS`, a call or bracket, or
 /// the names of the table.
-fn is_named(before: &[Piece<'_>]) -> bool {
+fn is_named(before: &[StatementPart<'_>]) -> bool {
     match before {
         []
-        | [Piece::Group]
+        | [StatementPart::Group]
         | [
             ..,
-            Piece::Word(_) | Piece::Quoted(_) | Piece::Group,
-            Piece::Group,
+            StatementPart::Word(_) | StatementPart::Quoted(_) | StatementPart::Group,
+            StatementPart::Group,
         ] => true,
         [.., last] if last.is("AS") => true,
-        [tables @ .., Piece::Dot] => tables
-            .iter()
-            .all(|piece| matches!(piece, Piece::Word(_) | Piece::Quoted(_) | Piece::Dot)),
+        [tables @ .., StatementPart::Dot] => tables.iter().all(|piece| {
+            matches!(
+                piece,
+                StatementPart::Word(_) | StatementPart::Quoted(_) | StatementPart::Dot
+            )
+        }),
         _ => false,
     }
 }

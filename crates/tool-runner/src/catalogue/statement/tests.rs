@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use wardgate_arguments::JsonType;
 
 use super::*;
-use crate::sql::{Bound, BoundList, Parameter};
+use crate::sql::{BoundList, BoundValue, Parameter};
 
 fn rendered(dialect: Dialect, sql: &str) -> (String, Vec<String>) {
     let statement = Statement::parse(dialect, sql).unwrap();
@@ -51,23 +51,23 @@ fn values_are_bound_in_the_order_of_their_placeholders() {
     }
 }
 
-fn text(text: &str) -> Bound {
-    Bound::Text(Some(text.to_owned()))
+fn text(text: &str) -> BoundValue {
+    BoundValue::Text(Some(text.to_owned()))
 }
 
 fn one(value: &str) -> Parameter {
     Parameter::One(text(value))
 }
 
-fn whole(numbers: impl IntoIterator<Item = i64>) -> Vec<Bound> {
-    let bound = |number| Bound::Integer(Some(number));
+fn whole(numbers: impl IntoIterator<Item = i64>) -> Vec<BoundValue> {
+    let bound = |number| BoundValue::Integer(Some(number));
     numbers.into_iter().map(bound).collect()
 }
 
 #[test]
 fn a_list_is_an_array_or_as_many_placeholders() {
     let sql = "SELECT 1 FROM t WHERE a = :a AND id NOT IN ( :ids ) AND id=any(:ids) AND :row_rule";
-    let array = Bound::List(BoundList::Integers(vec![Some(7), Some(8), Some(9)]));
+    let array = BoundValue::List(BoundList::Integers(vec![Some(7), Some(8), Some(9)]));
     let with = |lists: &[&[i64]]| {
         let lists = lists.iter().flat_map(|list| whole(list.iter().copied()));
         lists.collect::<Vec<_>>()
@@ -82,7 +82,7 @@ fn a_list_is_an_array_or_as_many_placeholders() {
             Dialect::Sqlite,
             "SELECT 1 FROM t WHERE a = ?1 AND id  NOT IN (?4, ?5, ?6, ?7 ) AND id IN (?8, ?9, ?10, ?11) AND (?3)",
             [
-                vec![text("x"), Bound::Integer(None), text("r")],
+                vec![text("x"), BoundValue::Integer(None), text("r")],
                 with(&[&[7, 8, 9, 9], &[7, 8, 9, 9]]),
             ]
             .concat(),

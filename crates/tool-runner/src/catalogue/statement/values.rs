@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use super::{Dialect, Segment, Statement};
-use crate::sql::{Bound, BoundList, Parameter};
+use crate::sql::{BoundList, BoundValue, Parameter};
 
 /// What a list without elements is compared with where there are no arrays: rows of none.
 const NO_ROWS: &str = "SELECT NULL WHERE FALSE";
@@ -13,7 +13,7 @@ const NO_ROWS_IN_MYSQL: &str = "SELECT NULL FROM DUAL WHERE FALSE";
 struct Writer {
     dialect: Dialect,
     sql: String,
-    values: Vec<Bound>,
+    values: Vec<BoundValue>,
 }
 
 impl Statement {
@@ -26,9 +26,9 @@ impl Statement {
     pub(crate) fn with_values(
         &self,
         identifiers: &[&str],
-        row_rule: Option<(&str, &[Bound])>,
+        row_rule: Option<(&str, &[BoundValue])>,
         params: &[Parameter],
-    ) -> (Arc<str>, Vec<Bound>) {
+    ) -> (Arc<str>, Vec<BoundValue>) {
         let (rule, rule_values) = row_rule.unwrap_or(("TRUE", &[]));
         let mut writer = Writer {
             dialect: self.dialect,
@@ -61,14 +61,14 @@ impl Statement {
     }
 
     /// What is bound under the number of a parameter.
-    fn numbered(&self, param: &Parameter) -> Bound {
+    fn numbered(&self, param: &Parameter) -> BoundValue {
         match param {
             Parameter::One(value) => value.clone(),
             Parameter::List(kind, items) if self.dialect == Dialect::Postgres => {
-                Bound::List(BoundList::of(*kind, items))
+                BoundValue::List(BoundList::of(*kind, items))
             }
             // Its elements are bound behind everything else; this keeps the numbers of the others.
-            Parameter::List(..) => Bound::Integer(None),
+            Parameter::List(..) => BoundValue::Integer(None),
         }
     }
 }
@@ -81,7 +81,9 @@ impl Writer {
                 self.elements(items);
             }
             // A text keeps the types that it was prepared with, so another type is another text.
-            Some(Parameter::One(Bound::BigInteger(_))) if self.dialect == Dialect::Postgres => {
+            Some(Parameter::One(BoundValue::BigInteger(_)))
+                if self.dialect == Dialect::Postgres =>
+            {
                 let _ = write!(self.sql, "CAST(${number} AS numeric)");
             }
             Some(Parameter::List(kind, items)) if is_big(&BoundList::of(*kind, items)) => {
@@ -94,7 +96,7 @@ impl Writer {
         }
     }
 
-    fn elements(&mut self, items: &[Bound]) {
+    fn elements(&mut self, items: &[BoundValue]) {
         let Some(last) = items.last() else {
             self.sql.push_str(match self.dialect {
                 Dialect::Mysql => NO_ROWS_IN_MYSQL,

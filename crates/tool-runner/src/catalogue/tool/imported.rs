@@ -13,7 +13,7 @@ use super::{Tool, is_name};
 use crate::catalogue::derive::Derive;
 use crate::catalogue::result_shape::{ResultShape, Shape};
 use crate::catalogue::schema;
-use crate::catalogue::source::{McpSettings, Offered};
+use crate::catalogue::source::{McpSettings, OfferedSelection};
 use crate::content::in_definition;
 use crate::executor;
 use wardgate_mcp_client::Definition;
@@ -34,7 +34,7 @@ impl Tool {
         let input = schema::of_upstream(&definition.input_schema())?;
         let read_only = definition.hints("readOnlyHint");
         let pin = Arc::new(definition.fingerprint());
-        let links = settings.resources != Offered::None;
+        let links = settings.resources != OfferedSelection::None;
         let mut result = ResultShape::plain(Shape::Content);
         result.classes.clone_from(&settings.classes);
         let mut tags = settings.tags.clone();

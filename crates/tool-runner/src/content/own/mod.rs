@@ -24,7 +24,7 @@ use self::prompt::Prompt;
 use self::resource::{Address, Resource};
 use super::{CONTENT, GetError};
 use crate::catalogue::{Faults, Fields, KeyOrder, Mark, Node, Yaml, read_classes};
-use crate::files::Attached;
+use crate::files::AttachedFile;
 
 /// The prompts and resources of one source.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Eq for Own {}
 
 /// What clients call a prompt or resource, and what they see of it besides.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Listed {
+pub(crate) struct OfferedItem {
     pub(crate) name: String,
     pub(crate) definition: Value,
 }
@@ -115,7 +115,7 @@ impl Own {
     }
 
     /// The files that resources stand in.
-    pub(crate) fn files(&self) -> impl Iterator<Item = &Attached> {
+    pub(crate) fn files(&self) -> impl Iterator<Item = &AttachedFile> {
         self.resources.iter().filter_map(Resource::file)
     }
 
@@ -133,18 +133,18 @@ impl Own {
         prompts.chain(resources)
     }
 
-    pub(crate) fn prompts(&self) -> impl Iterator<Item = Listed> {
-        self.prompts.iter().map(|prompt| Listed {
+    pub(crate) fn prompts(&self) -> impl Iterator<Item = OfferedItem> {
+        self.prompts.iter().map(|prompt| OfferedItem {
             name: prompt.name.clone(),
             definition: prompt.definition(),
         })
     }
 
-    pub(crate) fn resources(&self) -> impl Iterator<Item = Listed> {
+    pub(crate) fn resources(&self) -> impl Iterator<Item = OfferedItem> {
         self.resources
             .iter()
             .filter_map(|resource| match &resource.address {
-                Address::Uri(uri) => Some(Listed {
+                Address::Uri(uri) => Some(OfferedItem {
                     name: uri.clone(),
                     definition: resource.definition(),
                 }),
@@ -152,11 +152,11 @@ impl Own {
             })
     }
 
-    pub(crate) fn templates(&self) -> impl Iterator<Item = Listed> {
+    pub(crate) fn templates(&self) -> impl Iterator<Item = OfferedItem> {
         self.resources
             .iter()
             .filter_map(|resource| match &resource.address {
-                Address::Template(template, _) => Some(Listed {
+                Address::Template(template, _) => Some(OfferedItem {
                     name: template.to_string(),
                     definition: resource.definition(),
                 }),

@@ -11,7 +11,7 @@ use wardgate_domain::UriTemplate;
 
 use super::{Arguments, GetError};
 use crate::catalogue::{Faults, Fields, Mark, Node, Template};
-use crate::files::Attached;
+use crate::files::AttachedFile;
 
 /// The largest file, in bytes. It is held in memory, and has to fit into an answer.
 const MAX_FILE: u64 = 512 * 1024;
@@ -29,7 +29,7 @@ pub(crate) struct Resource {
     pub(super) address: Address,
     about: About,
     body: Body,
-    file: Option<Attached>,
+    file: Option<AttachedFile>,
 }
 
 /// Where it is found.
@@ -167,7 +167,7 @@ impl Resource {
     }
 
     /// The file that it stands in.
-    pub(super) fn file(&self) -> Option<&Attached> {
+    pub(super) fn file(&self) -> Option<&AttachedFile> {
         self.file.as_ref()
     }
 
@@ -273,7 +273,7 @@ fn is_usable(uri: &str, node: &Node, what: &str, faults: &mut Faults) -> bool {
     }
 }
 
-fn file_of(node: &Node, base: &Path, faults: &mut Faults) -> Option<(Body, Attached)> {
+fn file_of(node: &Node, base: &Path, faults: &mut Faults) -> Option<(Body, AttachedFile)> {
     let name = faults.text(node, "file")?;
     let path = base.join(name);
     let read = std::fs::metadata(&path).and_then(|found| {
@@ -281,7 +281,7 @@ fn file_of(node: &Node, base: &Path, faults: &mut Faults) -> Option<(Body, Attac
             0..=MAX_FILE => Some(std::fs::read(&path)?),
             _ => None,
         };
-        Ok((bytes, Attached::of(path, &found)))
+        Ok((bytes, AttachedFile::of(path, &found)))
     });
     match read {
         Ok((Some(bytes), file)) => Some((Body::of(bytes), file)),

@@ -7,7 +7,7 @@ use tracing::warn;
 use wardgate_domain::source_uri;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::OfUpstream;
+use super::UpstreamOffers;
 use super::skills::Skill;
 use crate::catalogue::is_name;
 
@@ -22,7 +22,7 @@ const MAX_SKILLS_BYTES: usize = 4 * 1024 * 1024;
 
 /// Makes entries of the definitions of one server.
 pub(in crate::content) struct Entries<'a> {
-    pub(in crate::content) of: &'a OfUpstream,
+    pub(in crate::content) of: &'a UpstreamOffers,
     /// Stands before the names of its prompts.
     pub(in crate::content) prefix: &'a str,
 }

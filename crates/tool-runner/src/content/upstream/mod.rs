@@ -28,12 +28,12 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::Completion;
 
 use super::GetError;
-use super::story::{MAX_VALUES, Named};
-use crate::catalogue::{McpSettings, Offered};
+use super::request::{DecisionSubject, MAX_VALUES};
+use crate::catalogue::{McpSettings, OfferedSelection};
 use crate::executor::ExecutorError;
 use crate::following::{Followers, Listing, Roster};
-use crate::interaction::{Ended, Talk, TalkError, Waits};
-use wardgate_mcp_client::{News, Upstream, UpstreamError, Wanted};
+use crate::interaction::{Elicitation, ElicitationError, Ended, SuspendedRound};
+use wardgate_mcp_client::{ServerMessage, Upstream, UpstreamError, UpstreamOperation};
 use wardgate_resilience::{Health, SourceGuard};
 
 pub(super) use self::entries::Entries;
@@ -155,21 +155,21 @@ fn if_any(
 
 /// A server, and what of it is offered.
 #[derive(Clone)]
-pub(crate) struct OfUpstream {
+pub(crate) struct UpstreamOffers {
     pub(super) source: String,
     pub(super) upstream: Arc<Upstream>,
     guard: Arc<SourceGuard>,
     /// The caller that the server is asked for; none before [`Self::of`].
     caller: Option<Digest>,
     limit: Duration,
-    pub(super) prompts: Offered,
-    pub(super) resources: Offered,
-    pub(super) skills: Offered,
+    pub(super) prompts: OfferedSelection,
+    pub(super) resources: OfferedSelection,
+    pub(super) skills: OfferedSelection,
     /// What every text of it is.
     pub(super) class: ColumnClass,
 }
 
-impl OfUpstream {
+impl UpstreamOffers {
     pub(super) fn new(
         source: &str,
         settings: &McpSettings,
@@ -206,8 +206,8 @@ impl OfUpstream {
             template.is_ok_and(|template| template.read(uri).is_some())
         };
         match &self.resources {
-            Offered::Named(names) => self.resources.has(uri) || names.iter().any(is_of),
-            Offered::All | Offered::None => self.resources.has(uri),
+            OfferedSelection::Named(names) => self.resources.has(uri) || names.iter().any(is_of),
+            OfferedSelection::All | OfferedSelection::None => self.resources.has(uri),
         }
     }
 
@@ -216,7 +216,7 @@ impl OfUpstream {
         &self,
         name: &str,
         arguments: &Bytes,
-        talk: Option<&Talk<'_>>,
+        talk: Option<&Elicitation<'_>>,
         is_restricted: bool,
     ) -> Result<Found, GetError> {
         if !self.prompts.has(name) {
@@ -228,7 +228,7 @@ impl OfUpstream {
         };
         let unfit = || GetError::Invalid("Invalid arguments: send one JSON object".to_owned());
         let arguments: Box<RawValue> = serde_json::from_slice(arguments).map_err(|_| unfit())?;
-        let wanted = Wanted::Prompt {
+        let wanted = UpstreamOperation::Prompt {
             name: name.to_owned(),
             arguments,
         };
@@ -253,13 +253,13 @@ impl OfUpstream {
     pub(super) async fn read_resource(
         &self,
         uri: &str,
-        talk: Option<&Talk<'_>>,
+        talk: Option<&Elicitation<'_>>,
         is_restricted: bool,
     ) -> Result<Found, GetError> {
         if !self.offers_resource(uri) {
             return Err(GetError::Unknown);
         }
-        let wanted = Wanted::Resource {
+        let wanted = UpstreamOperation::Resource {
             uri: uri.to_owned(),
         };
         let read = match self.ask(wanted, talk).await {
@@ -330,7 +330,9 @@ impl OfUpstream {
             return Err(GetError::Unknown);
         }
         let uri = uri.to_owned();
-        let got = self.ask_plainly(Wanted::Skill { uri: uri.clone() }).await?;
+        let got = self
+            .ask_plainly(UpstreamOperation::Skill { uri: uri.clone() })
+            .await?;
         let got: Got<'_> = serde_json::from_str(got.get()).map_err(|_| cannot_be_shown())?;
         let is_offered = |uri: &str| self.offers_resource(uri);
         let skill = Skill::read(&self.source, got.skill.get(), is_offered);
@@ -364,10 +366,10 @@ impl OfUpstream {
             resources: Vec<Box<RawValue>>,
             next_cursor: Option<String>,
         }
-        if self.skills == Offered::None || !self.offers_resource(uri) {
+        if self.skills == OfferedSelection::None || !self.offers_resource(uri) {
             return Err(GetError::Unknown);
         }
-        let wanted = Wanted::Directory {
+        let wanted = UpstreamOperation::Directory {
             uri: uri.to_owned(),
             cursor: cursor.map(ToOwned::to_owned),
         };
@@ -394,7 +396,7 @@ impl OfUpstream {
     }
 
     /// Asks for what no client can take part in. What the server does not take there is not.
-    async fn ask_plainly(&self, wanted: Wanted) -> Result<Box<RawValue>, GetError> {
+    async fn ask_plainly(&self, wanted: UpstreamOperation) -> Result<Box<RawValue>, GetError> {
         let deadline = Instant::now() + self.limit;
         let asking = async { Ok(self.upstream.get(&wanted, deadline).await?) };
         match self.guarded(Box::pin(asking)).await {
@@ -404,7 +406,11 @@ impl OfUpstream {
     }
 
     /// Asks for it, with the client where it can take part.
-    async fn ask(&self, wanted: Wanted, talk: Option<&Talk<'_>>) -> Result<SourceAnswer, GetError> {
+    async fn ask(
+        &self,
+        wanted: UpstreamOperation,
+        talk: Option<&Elicitation<'_>>,
+    ) -> Result<SourceAnswer, GetError> {
         let deadline = Instant::now() + self.limit;
         let asking = async {
             let Some(talk) = talk else {
@@ -412,8 +418,8 @@ impl OfUpstream {
                 return Ok(Ended::Done(result));
             };
             // There is nobody to tell before the end.
-            let mut listener = |_: News| false;
-            talk.leg(&self.upstream, &wanted, deadline, &mut listener)
+            let mut listener = |_: ServerMessage| false;
+            talk.round(&self.upstream, &wanted, deadline, &mut listener)
                 .await
         };
         Ok(match self.guarded(Box::pin(asking)).await? {
@@ -427,17 +433,19 @@ impl OfUpstream {
     /// The result of `completion/complete`. A server that completes nothing has no values.
     pub(super) async fn complete(
         &self,
-        of: &Named,
+        of: &DecisionSubject,
         wanted: &Completion,
     ) -> Result<Value, GetError> {
         let reference = match of {
-            Named::Prompt(name) if self.prompts.has(name) => {
+            DecisionSubject::Prompt(name) if self.prompts.has(name) => {
                 json!({ "type": "ref/prompt", "name": name })
             }
-            Named::Resource(template) if self.resources.has(template) => {
+            DecisionSubject::Resource(template) if self.resources.has(template) => {
                 json!({ "type": "ref/resource", "uri": template })
             }
-            Named::Prompt(_) | Named::Resource(_) => return Err(GetError::Unknown),
+            DecisionSubject::Prompt(_) | DecisionSubject::Resource(_) => {
+                return Err(GetError::Unknown);
+            }
         };
         let argument = json!({ "name": wanted.argument, "value": wanted.value });
         let known = serde_json::from_slice(&wanted.known_json).ok();
@@ -472,7 +480,7 @@ impl OfUpstream {
     /// Asks where the server is not known to fail, and takes note of how it went.
     async fn guarded<T>(
         &self,
-        asking: impl Future<Output = Result<T, TalkError>>,
+        asking: impl Future<Output = Result<T, ElicitationError>>,
     ) -> Result<T, GetError> {
         let Ok(mut turn) = self.guard.enter::<ExecutorError>(self.caller) else {
             return Err(GetError::failed(
@@ -488,9 +496,9 @@ impl OfUpstream {
             Err(error) => {
                 tracing::warn!(source = self.source, %error, "an MCP server gave no prompt or resource");
                 let told = match &error {
-                    TalkError::Upstream(error) => told(error),
-                    TalkError::NotWaiting => GetError::NotWaiting,
-                    TalkError::Declined => {
+                    ElicitationError::Upstream(error) => told(error),
+                    ElicitationError::NotWaiting => GetError::NotWaiting,
+                    ElicitationError::Declined => {
                         GetError::failed("declined", "What the source needs first was declined.")
                     }
                 };
@@ -505,7 +513,7 @@ impl OfUpstream {
 enum SourceAnswer {
     Given(Box<RawValue>),
     /// Nothing yet: it waits for the client.
-    Waits(Waits),
+    Waits(SuspendedRound),
 }
 
 /// Members of a server's result that the gateway writes anew.
@@ -529,7 +537,7 @@ pub(super) enum Found {
         meta: Option<String>,
     },
     /// Nothing yet: it waits for the client.
-    Waits(Waits),
+    Waits(SuspendedRound),
 }
 
 fn to_value(raw: &RawValue) -> Result<Value, GetError> {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use wardgate_domain::RequiredCapabilities;
 
 use crate::executor::{ExecutorError, TimeLimit};
-use crate::interaction::TalkError;
+use crate::interaction::ElicitationError;
 use wardgate_mcp::error_code::MISSING_CAPABILITY;
 use wardgate_mcp::extension::TASKS;
 use wardgate_mcp_client::{RpcError, UpstreamError};
@@ -15,12 +15,12 @@ use wardgate_mcp_client::{RpcError, UpstreamError};
 /// The kind of a refusal by a server that does not accept our credentials.
 const UNAUTHORIZED: &str = "upstream_unauthorized";
 
-impl From<TalkError> for ExecutorError {
-    fn from(error: TalkError) -> Self {
+impl From<ElicitationError> for ExecutorError {
+    fn from(error: ElicitationError) -> Self {
         match error {
-            TalkError::Upstream(error) => error.into(),
-            TalkError::NotWaiting => Self::NotWaiting,
-            TalkError::Declined => Self::Refused {
+            ElicitationError::Upstream(error) => error.into(),
+            ElicitationError::NotWaiting => Self::NotWaiting,
+            ElicitationError::Declined => Self::Refused {
                 kind: "declined",
                 text: "what the tool needs first was declined".to_owned(),
                 cause: error.to_string(),

@@ -16,14 +16,15 @@ use super::http::json;
 use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources, UnchangedResult};
 use crate::Error;
 use crate::catalogue::{
-    Fields, JsonTemplate, McpSettings, Offered, Scope, Shape, SourceKind, Template,
+    Fields, JsonTemplate, McpSettings, OfferedSelection, Scope, Shape, SourceKind, Template,
 };
 use crate::content::{in_content, in_content_text};
-use crate::interaction::{Ended, Talk};
+use crate::interaction::{Elicitation, Ended};
 use wardgate_egress::AuthSettings;
 use wardgate_mcp_client::ToolFingerprint;
 use wardgate_mcp_client::{
-    CallResult, News, Standing, Upstream, UpstreamError, Wanted, meta_for_client, other_members,
+    CallResult, ServerMessage, TaskStatus, Upstream, UpstreamError, UpstreamOperation,
+    meta_for_client, other_members,
 };
 
 pub(super) const KIND: Kind = Kind { name: "mcp", read };
@@ -114,7 +115,7 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
         let settings = scope.source(node)?;
         if let SourceKind::Mcp(mcp) = &settings.kind {
             let source = SourceName::of(&settings.name, mcp);
-            return Some((source, mcp.resources != Offered::None));
+            return Some((source, mcp.resources != OfferedSelection::None));
         }
         scope.faults.add(
             node.at,
@@ -234,11 +235,11 @@ impl Executor for McpExecutor {
                     if !is_shown {
                         return Err(not_for_client(required));
                     }
-                    let wanted = Wanted::Tool {
+                    let wanted = UpstreamOperation::Tool {
                         name: name.clone(),
                         arguments: arguments.fill(call)?,
                         pin: pin.clone(),
-                        may_be_task: call.talk.is_some_and(Talk::offers_tasks),
+                        may_be_task: call.talk.is_some_and(Elicitation::offers_tasks),
                     };
                     self.call_tool(&wanted, call, out).await
                 }
@@ -258,7 +259,7 @@ impl Executor for McpExecutor {
 impl McpExecutor {
     async fn call_tool(
         &self,
-        wanted: &Wanted,
+        wanted: &UpstreamOperation,
         call: &Invocation<'_>,
         out: &mut Output<'_>,
     ) -> Result<(), ExecutorError> {
@@ -329,7 +330,7 @@ impl McpExecutor {
         let upstream = self.upstream.of(call.caller, call.caller_token)?;
         let result = match call.talk {
             Some(talk) => {
-                let wanted = Wanted::Resource {
+                let wanted = UpstreamOperation::Resource {
                     uri: uri.to_owned(),
                 };
                 ask(&upstream, talk, &wanted, call, out).await?
@@ -360,7 +361,7 @@ impl McpExecutor {
         let result = match call.talk {
             Some(talk) => {
                 let name = name.to_owned();
-                let wanted = Wanted::Prompt { name, arguments };
+                let wanted = UpstreamOperation::Prompt { name, arguments };
                 ask(&upstream, talk, &wanted, call, out).await?
             }
             None => Some(upstream.get_prompt(name, &arguments, deadline).await?),
@@ -417,14 +418,14 @@ impl Arguments {
 /// Asks the server with a client that can take part; none where it waits for that client now, or goes on as a task.
 async fn ask(
     upstream: &Arc<Upstream>,
-    talk: &Talk<'_>,
-    wanted: &Wanted,
+    talk: &Elicitation<'_>,
+    wanted: &UpstreamOperation,
     call: &Invocation<'_>,
     out: &mut Output<'_>,
 ) -> Result<Option<Box<RawValue>>, ExecutorError> {
     let mut listener = |news| hear(news, out);
-    let leg = talk.leg(upstream, wanted, call.deadline, &mut listener);
-    match Box::pin(leg).await? {
+    let round = talk.round(upstream, wanted, call.deadline, &mut listener);
+    match Box::pin(round).await? {
         Ended::Done(result) => Ok(Some(result)),
         Ended::Waits(waits) => {
             out.waits(waits);
@@ -433,7 +434,7 @@ async fn ask(
         Ended::Task(task) => {
             // What a completed one gave is what the call would have given.
             let result = match &task.standing {
-                Some(Standing::Completed(result)) => Some(result.clone()),
+                Some(TaskStatus::Completed(result)) => Some(result.clone()),
                 _ => None,
             };
             out.task(task);
@@ -443,16 +444,16 @@ async fn ask(
 }
 
 /// Passes on what the server says besides its result.
-fn hear(news: News, out: &mut Output<'_>) -> bool {
+fn hear(news: ServerMessage, out: &mut Output<'_>) -> bool {
     match news {
-        News::Progress(report) => {
+        ServerMessage::Progress(report) => {
             let message = report.message.as_deref().unwrap_or_default();
             out.progress(report.done, report.total, message);
         }
-        News::Log(message) => out.log(message),
-        News::Completed(elicitation) => out.completed(elicitation),
+        ServerMessage::Log(message) => out.log(message),
+        ServerMessage::Completed(elicitation) => out.completed(elicitation),
         // Whoever asks for a client's answer does not ask here.
-        News::Question(_) => return false,
+        ServerMessage::Question(_) => return false,
     }
     true
 }

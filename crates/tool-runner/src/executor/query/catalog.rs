@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{Interface, unanswered};
 use crate::catalogue::Dialect;
 use crate::executor::{ExecutorError, Flow, Invocation, Output, Sources};
-use crate::sql::{Bound, Database};
+use crate::sql::{BoundValue, Database};
 
 /// The SQL sources, each a database under the name of the source.
 pub(super) struct Catalog;
@@ -94,7 +94,7 @@ fn columns(dialect: Dialect) -> &'static str {
 async fn rows(database: &Database, sql: &str, values: &[&str]) -> Result<Value, ExecutorError> {
     let values: Vec<_> = values
         .iter()
-        .map(|value| Bound::Text(Some((*value).to_owned())))
+        .map(|value| BoundValue::Text(Some((*value).to_owned())))
         .collect();
     let mut rows = Vec::new();
     let mut sink = |row: wardgate_redact::Row| {

@@ -46,7 +46,7 @@ impl Interface for Memory {
             let memory = sources
                 .memory()
                 .map_err(|error| ExecutorError::Unreachable(error.to_string()))?;
-            let desk = Desk {
+            let desk = MemoryHandler {
                 memory,
                 of: OnBehalfOf {
                     caller: call.caller,
@@ -111,12 +111,12 @@ enum Speaker {
     Assistant,
 }
 
-struct Desk<'a> {
+struct MemoryHandler<'a> {
     memory: &'a MemoryClient,
     of: OnBehalfOf<'a>,
 }
 
-impl Desk<'_> {
+impl MemoryHandler<'_> {
     async fn search(&self, asked: Search) -> Result<Value, ExecutorError> {
         let within = asked.conversation_id.as_deref().map(id).transpose()?;
         let hits = self

@@ -7,7 +7,7 @@ use wardgate_json::Json;
 use wardgate_mcp_client::{BadDefinition, Definition};
 
 use super::support::{definition, tool, with};
-use crate::pins::shown::pretty;
+use crate::pins::display::pretty;
 use crate::pins::{Judged, Names, Offer, Pins};
 
 #[test]

@@ -19,14 +19,14 @@ const EPOCH_MICROS: i64 = 946_684_800_000_000;
 const EPOCH_JULIAN_DAY: i32 = 2_451_545;
 
 /// Turns the bytes of one value that is not NULL into JSON.
-type Read = fn(&[u8]) -> Result<Value, BoxDynError>;
+type ColumnReader = fn(&[u8]) -> Result<Value, BoxDynError>;
 
 /// How the values of a type become JSON.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Reader {
-    Scalar(Read),
+    Scalar(ColumnReader),
     /// A list of such values, or a list of lists where the array has several dimensions.
-    List(Read),
+    List(ColumnReader),
 }
 
 impl Reader {
@@ -52,7 +52,7 @@ impl Reader {
     }
 }
 
-fn scalar(kind: &PgTypeInfo) -> Option<Read> {
+fn scalar(kind: &PgTypeInfo) -> Option<ColumnReader> {
     Some(match kind.name() {
         "BOOL" => |bytes| Ok(Value::Bool(bytes.first() == Some(&1))),
         "INT2" => |bytes| Ok(Value::from(i16::from_be_bytes(bytes.try_into()?))),
@@ -89,7 +89,7 @@ fn unreadable() -> BoxDynError {
 
 /// The elements of an array from its binary form (PostgreSQL, `array_send`): the number of dimensions, two words that
 /// are not needed, length and lower bound of each dimension, then each element behind its length, which is -1 for NULL.
-fn list(bytes: &[u8], read: Read) -> Result<Value, BoxDynError> {
+fn list(bytes: &[u8], read: ColumnReader) -> Result<Value, BoxDynError> {
     let mut rest = bytes;
     let dimensions = take_word(&mut rest)?;
     take_word(&mut rest)?;
@@ -105,7 +105,7 @@ fn list(bytes: &[u8], read: Read) -> Result<Value, BoxDynError> {
     elements(&lengths, &mut rest, read)
 }
 
-fn elements(lengths: &[usize], rest: &mut &[u8], read: Read) -> Result<Value, BoxDynError> {
+fn elements(lengths: &[usize], rest: &mut &[u8], read: ColumnReader) -> Result<Value, BoxDynError> {
     let Some((length, inner)) = lengths.split_first() else {
         let Ok(length) = usize::try_from(take_word(rest)?) else {
             return Ok(Value::Null);

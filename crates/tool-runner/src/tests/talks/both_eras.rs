@@ -18,28 +18,28 @@ async fn the_call_of_a_legacy_client_goes_over_a_legacy_session_and_its_question
     let world = World::of_both_eras().await;
     let said = world.server.says_events();
     let request = world.request("ask", legacy(ALL)).await;
-    let leg = world.send(request).await.unwrap();
+    let round = world.send(request).await.unwrap();
     let call = world.saw("tools/call", 1).await;
     assert_eq!(
         call["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"],
         Value::Null
     );
     said.ask("q", "elicitation/create", FORM);
-    let (waits, requests) = leg.waits().await;
+    let (waits, requests) = round.waits().await;
     assert_eq!(requests["1"]["method"], "elicitation/create");
     let answer = json!({ "action": "accept", "content": { "n": 7 } });
-    let leg = world.resume(&waits, &json!({ "1": answer })).await;
+    let round = world.resume(&waits, &json!({ "1": answer })).await;
     assert_eq!(world.was_answered(1).await["result"], answer);
     said.end(&call["id"], "done");
-    assert_eq!(leg.text().await, "done");
+    assert_eq!(round.text().await, "done");
 }
 
 #[tokio::test]
 async fn the_call_of_a_modern_client_goes_in_its_own_era() {
     let world = World::of_both_eras().await;
     world.server.says_text("done");
-    let leg = world.begin().await;
-    assert_eq!(leg.text().await, "done");
+    let round = world.begin().await;
+    assert_eq!(round.text().await, "done");
     let call = world.saw("tools/call", 1).await;
     let meta = &call["params"]["_meta"];
     assert_eq!(
@@ -53,18 +53,18 @@ async fn a_legacy_client_of_a_server_without_that_era_is_served_in_the_new_one()
     let world = World::start(true).await;
     world.server.says_text("done");
     let request = world.request("ask", legacy(ALL)).await;
-    let leg = world.send(request).await.unwrap();
-    assert_eq!(leg.text().await, "done");
+    let round = world.send(request).await.unwrap();
+    assert_eq!(round.text().await, "done");
 }
 
 #[tokio::test]
 async fn a_question_that_cannot_be_answered_ends_its_call_at_once() {
     let world = World::start(true).await;
     let said = world.server.says_events();
-    let leg = world.begin().await;
+    let round = world.begin().await;
     world.saw("tools/call", 1).await;
     said.ask("q", "elicitation/create", FORM);
-    assert_eq!(leg.fails().await, "input_required");
+    assert_eq!(round.fails().await, "input_required");
 }
 
 #[tokio::test]
@@ -72,12 +72,12 @@ async fn fifty_questions_of_one_person_wait_at_once() {
     const MANY: usize = 50;
     let world = World::start(false).await;
     let streams: Vec<_> = (0..MANY).map(|_| world.server.says_events()).collect();
-    let legs = join_all((0..MANY).map(|_| world.begin())).await;
+    let rounds = join_all((0..MANY).map(|_| world.begin())).await;
     world.saw("tools/call", MANY).await;
     for (number, said) in streams.iter().enumerate() {
         said.ask(&number.to_string(), "elicitation/create", FORM);
     }
-    let waiting = join_all(legs.into_iter().map(super::Leg::waits)).await;
+    let waiting = join_all(rounds.into_iter().map(super::Round::waits)).await;
     let answers = json!({ "1": { "action": "decline" } });
     let answered = waiting
         .iter()

@@ -13,7 +13,7 @@ const SAMPLING: &str = r#"{"messages":[],"maxTokens":10}"#;
 async fn a_question_parks_the_call_and_the_answer_lets_it_go_on() {
     let world = World::start(false).await;
     let said = world.server.says_events();
-    let leg = world.begin().await;
+    let round = world.begin().await;
     let call = world.saw("tools/call", 1).await;
     let told = world.saw("initialize", 2).await;
     assert_eq!(
@@ -24,7 +24,7 @@ async fn a_question_parks_the_call_and_the_answer_lets_it_go_on() {
     assert_eq!(plain["params"]["capabilities"], json!({}));
 
     said.ask("q-1", "elicitation/create", FORM);
-    let (waits, requests) = leg.waits().await;
+    let (waits, requests) = round.waits().await;
     let form: Value = serde_json::from_str(FORM).unwrap();
     assert_eq!(
         requests,
@@ -36,7 +36,7 @@ async fn a_question_parks_the_call_and_the_answer_lets_it_go_on() {
     assert_eq!((&pong["id"], &pong["result"]), (&json!("p"), &json!({})));
 
     let answer = json!({ "action": "accept", "content": { "n": 7 } });
-    let leg = world.resume(&waits, &json!({ "1": answer, "9": {} })).await;
+    let round = world.resume(&waits, &json!({ "1": answer, "9": {} })).await;
     let heard = world.was_answered(2).await;
     assert_eq!(
         heard,
@@ -46,25 +46,25 @@ async fn a_question_parks_the_call_and_the_answer_lets_it_go_on() {
     // Several at once are one round, and what is not answered is asked again.
     said.ask("q-2", "sampling/createMessage", SAMPLING);
     said.ask("q-3", "roots/list", "{}");
-    let (waits, requests) = leg.waits().await;
+    let (waits, requests) = round.waits().await;
     let mut asked = requests.as_object().unwrap().clone();
     let mut waits = waits;
     if asked.len() == 1 {
-        let leg = world.resume(&waits, &json!({})).await;
-        let (next, requests) = leg.waits().await;
+        let round = world.resume(&waits, &json!({})).await;
+        let (next, requests) = round.waits().await;
         (waits, asked) = (next, requests.as_object().unwrap().clone());
     }
     let methods: Vec<_> = asked.values().map(|one| one["method"].clone()).collect();
     assert_eq!(methods, ["sampling/createMessage", "roots/list"]);
-    let leg = world.resume(&waits, &json!({ "3": { "roots": [] } })).await;
-    let (waits, requests) = leg.waits().await;
+    let round = world.resume(&waits, &json!({ "3": { "roots": [] } })).await;
+    let (waits, requests) = round.waits().await;
     assert_eq!(requests["2"]["method"], "sampling/createMessage");
-    let leg = world
+    let round = world
         .resume(&waits, &json!({ "2": { "role": "assistant" } }))
         .await;
     world.was_answered(4).await;
     said.end(&call["id"], "done");
-    assert_eq!(leg.text().await, "done");
+    assert_eq!(round.text().await, "done");
     world.saw("tools/call", 1).await;
 }
 
@@ -72,10 +72,10 @@ async fn a_question_parks_the_call_and_the_answer_lets_it_go_on() {
 async fn what_is_parked_goes_on_once() {
     let world = World::start(false).await;
     let said = world.server.says_events();
-    let leg = world.begin().await;
+    let round = world.begin().await;
     let call = world.saw("tools/call", 1).await;
     said.ask("q", "elicitation/create", FORM);
-    let (waits, _) = leg.waits().await;
+    let (waits, _) = round.waits().await;
     let answers = json!({ "1": { "action": "decline" } });
     let first = world.resume(&waits, &answers).await;
     world.was_answered(1).await;
@@ -103,13 +103,13 @@ async fn what_the_client_did_not_offer_is_refused_and_the_call_goes_on() {
     ] {
         let said = world.server.says_events();
         let request = world.request("ask", offering(capabilities)).await;
-        let leg = world.send(request).await.unwrap();
+        let round = world.send(request).await.unwrap();
         let call = world.saw("tools/call", number).await;
         said.ask("q", method, params);
         let refused = world.was_answered(number).await;
         assert_eq!(refused["error"]["code"], -32601, "{refused}");
         said.end(&call["id"], "done");
-        assert_eq!(leg.text().await, "done");
+        assert_eq!(round.text().await, "done");
     }
 }
 
@@ -119,7 +119,7 @@ async fn where_the_permit_restricts_nobody_is_asked() {
     let said = world.server.says_events();
     let terms = world.restricted("ask").await;
     let request = world.request_under(&terms, logging("debug"));
-    let leg = world.send(request).await.unwrap();
+    let round = world.send(request).await.unwrap();
     let call = world.saw("tools/call", 1).await;
     said.ask("q", "elicitation/create", FORM);
     let refused = world.was_answered(1).await;
@@ -129,7 +129,7 @@ async fn where_the_permit_restricts_nobody_is_asked() {
         &json!({ "level": "error", "data": "canary" }),
     );
     said.end(&call["id"], "done");
-    assert!(!leg.ends().await.0.is_error);
+    assert!(!round.ends().await.0.is_error);
     let told = world.saw("initialize", 1).await;
     assert_eq!(told["params"]["capabilities"], json!({}));
     assert!(world.server.seen("logging/setLevel").is_empty());
@@ -143,7 +143,7 @@ async fn a_server_logs_as_loud_as_anybody_needs_and_each_call_hears_its_own() {
         number += 1;
         let said = world.server.says_events();
         let request = world.request("ask", logging(level)).await;
-        let mut leg = world.send(request).await.unwrap();
+        let mut round = world.send(request).await.unwrap();
         let call = world.saw("tools/call", number).await;
         assert_eq!(world.server.seen("logging/setLevel").len(), set, "{level}");
         for logged in ["debug", "info", "warning", "error"] {
@@ -153,7 +153,7 @@ async fn a_server_logs_as_loud_as_anybody_needs_and_each_call_hears_its_own() {
         said.end(&call["id"], "done");
         let mut heard = Vec::new();
         loop {
-            match leg.next().await {
+            match round.next().await {
                 Event::Log(log) => heard.push(log.level),
                 Event::Result(_) => break,
                 other => panic!("{other:?}"),
@@ -196,23 +196,23 @@ async fn a_url_that_must_be_visited_first_is_asked_for_and_then_the_call_is_made
     let request = world
         .request("ask", offering(r#"{"elicitation":{}}"#))
         .await;
-    let leg = world.send(request).await.unwrap();
-    assert_eq!(leg.fails().await, "tool_error");
+    let round = world.send(request).await.unwrap();
+    assert_eq!(round.fails().await, "tool_error");
 }
 
 #[tokio::test]
 async fn a_call_that_ends_while_its_client_is_asked_gives_its_result() {
     let world = World::start(false).await;
     let said = world.server.says_events();
-    let leg = world.begin().await;
+    let round = world.begin().await;
     let call = world.saw("tools/call", 1).await;
     said.ask("q", "elicitation/create", FORM);
-    let (waits, _) = leg.waits().await;
+    let (waits, _) = round.waits().await;
     said.end(&call["id"], "without you");
     // It may still be under way when the answers come; then the server gets them, and it does not matter.
     let answers = json!({ "1": { "action": "cancel" } });
-    let leg = world.resume(&waits, &answers).await;
-    assert_eq!(leg.text().await, "without you");
+    let round = world.resume(&waits, &answers).await;
+    assert_eq!(round.text().await, "without you");
 }
 
 #[tokio::test]
@@ -221,35 +221,35 @@ async fn who_has_too_many_waiting_is_asked_no_more_and_the_server_hears_of_it() 
     let mut waiting = Vec::new();
     for number in 1..=65 {
         let said = world.server.says_events();
-        let leg = world.begin().await;
+        let round = world.begin().await;
         let call = world.saw("tools/call", number).await;
         said.ask("q", "elicitation/create", FORM);
         if number <= 64 {
-            let (waits, _) = leg.waits().await;
+            let (waits, _) = round.waits().await;
             waiting.push((said, waits));
             continue;
         }
         let refused = world.was_answered(1).await;
         assert_eq!(refused["error"]["code"], -32603);
         said.end(&call["id"], "done");
-        assert_eq!(leg.text().await, "done");
+        assert_eq!(round.text().await, "done");
     }
     // The end of the service is the end of what waits.
     world.harness.runner.end_waiting();
     world.saw("notifications/cancelled", 64).await;
     assert_eq!(world.server.answers().len(), 65);
-    let leg = world.resume(&waiting[0].1, &json!({})).await;
-    assert_eq!(leg.fails().await, "not_waiting");
+    let round = world.resume(&waiting[0].1, &json!({})).await;
+    assert_eq!(round.fails().await, "not_waiting");
 }
 
 #[tokio::test]
 async fn a_person_has_ten_minutes_and_then_the_call_ends_at_the_server() {
     let world = World::start(false).await;
     let said = world.server.says_events();
-    let leg = world.begin().await;
+    let round = world.begin().await;
     let call = world.saw("tools/call", 1).await;
     said.ask("q", "elicitation/create", FORM);
-    let (waits, _) = leg.waits().await;
+    let (waits, _) = round.waits().await;
     pass(9 * MINUTE).await;
     assert!(world.server.answers().is_empty());
     pass(MINUTE).await;
@@ -261,8 +261,8 @@ async fn a_person_has_ten_minutes_and_then_the_call_ends_at_the_server() {
         ids.any(|id| *id == call["id"])
     })
     .await;
-    let leg = world.resume(&waits, &json!({ "1": {} })).await;
-    assert_eq!(leg.fails().await, "not_waiting");
+    let round = world.resume(&waits, &json!({ "1": {} })).await;
+    assert_eq!(round.fails().await, "not_waiting");
 }
 
 #[tokio::test]
@@ -303,9 +303,9 @@ async fn pass(time: Duration) {
 async fn a_client_that_leaves_ends_the_call_at_the_server() {
     let world = World::start(false).await;
     let said = world.server.says_events();
-    let leg = world.begin().await;
+    let round = world.begin().await;
     let call = world.saw("tools/call", 1).await;
-    drop(leg);
+    drop(round);
     let cancelled = world.saw("notifications/cancelled", 1).await;
     assert_eq!(cancelled["params"]["requestId"], call["id"]);
     drop(said);
@@ -315,16 +315,16 @@ async fn a_client_that_leaves_ends_the_call_at_the_server() {
 async fn a_state_of_another_kind_of_server_does_not_go_on() {
     let world = World::start(false).await;
     let said = world.server.says_events();
-    let leg = world.begin().await;
+    let round = world.begin().await;
     world.saw("tools/call", 1).await;
     said.ask("q", "elicitation/create", FORM);
-    let (mut waits, _) = leg.waits().await;
+    let (mut waits, _) = round.waits().await;
     let state: Value = serde_json::from_slice(&waits.state).unwrap();
     waits.state = json!({ "of": state["of"], "next": { "retry": "s" } })
         .to_string()
         .into();
     let request = world.request("ask", resuming(&waits, &json!({}))).await;
-    let leg = world.send(request).await.unwrap();
-    assert_eq!(leg.fails().await, "bad_result");
+    let round = world.send(request).await.unwrap();
+    assert_eq!(round.fails().await, "bad_result");
     assert!(ALL.contains("elicitation"));
 }

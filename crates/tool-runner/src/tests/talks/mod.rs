@@ -309,7 +309,7 @@ tools:
         terms
     }
 
-    async fn send(&self, request: pb::CallToolRequest) -> Result<Leg, Status> {
+    async fn send(&self, request: pb::CallToolRequest) -> Result<Round, Status> {
         let mut client = self.harness.client.clone();
         let mut events = client.call_tool(request).await?.into_inner();
         let (sender, heard) = mpsc::unbounded();
@@ -319,20 +319,20 @@ tools:
                 sender.unbounded_send(event.unwrap()).unwrap();
             }
         });
-        Ok(Leg {
+        Ok(Round {
             heard,
             _taking: AbortOnDropHandle::new(taking),
         })
     }
 
     /// Begins a call of `ask` with a client that can be asked everything.
-    async fn begin(&self) -> Leg {
+    async fn begin(&self) -> Round {
         let request = self.request("ask", offering(ALL)).await;
         self.send(request).await.unwrap()
     }
 
     /// Goes on with it.
-    async fn resume(&self, waits: &pb::InputRequired, answers: &Value) -> Leg {
+    async fn resume(&self, waits: &pb::InputRequired, answers: &Value) -> Round {
         let request = self.request("ask", resuming(waits, answers)).await;
         self.send(request).await.unwrap()
     }
@@ -379,13 +379,13 @@ fn resuming(waits: &pb::InputRequired, answers: &Value) -> pb::Interaction {
     }
 }
 
-/// What comes of one leg.
-struct Leg {
+/// What comes of one round.
+struct Round {
     heard: mpsc::UnboundedReceiver<pb::CallToolResponse>,
     _taking: AbortOnDropHandle<()>,
 }
 
-impl Leg {
+impl Round {
     async fn next(&mut self) -> Event {
         let next = tokio::time::timeout(std::time::Duration::from_mins(1), self.heard.next());
         let event = next.await.expect("something comes in time");

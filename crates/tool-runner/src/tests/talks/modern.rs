@@ -53,7 +53,7 @@ async fn what_a_server_says_meanwhile_is_heard_from_the_wanted_level_on() {
     let world = World::start(true).await;
     let said = world.server.says_events();
     let request = world.request("ask", logging("warning")).await;
-    let mut leg = world.send(request).await.unwrap();
+    let mut round = world.send(request).await.unwrap();
     let call = world.saw("tools/call", 1).await;
     assert_eq!(
         call["params"]["_meta"][format!("{META}logLevel")],
@@ -62,7 +62,7 @@ async fn what_a_server_says_meanwhile_is_heard_from_the_wanted_level_on() {
     let log = |level: &str| json!({ "level": level, "logger": "l", "data": { "b": 1, "a": [2] } });
     said.notify("notifications/message", &log("info"));
     said.notify("notifications/message", &log("error"));
-    match leg.next().await {
+    match round.next().await {
         Event::Log(log) => {
             assert_eq!((log.level.as_str(), log.logger.as_str()), ("error", "l"));
             assert_eq!(log.data_json, r#"{"b":1,"a":[2]}"#);
@@ -72,12 +72,12 @@ async fn what_a_server_says_meanwhile_is_heard_from_the_wanted_level_on() {
     let token = &call["params"]["_meta"]["progressToken"];
     let report = json!({ "progressToken": token, "progress": 1, "total": 2, "message": "half" });
     said.notify("notifications/progress", &report);
-    match leg.next().await {
+    match round.next().await {
         Event::Progress(step) => assert_eq!((step.progress, step.message.as_str()), (1.0, "half")),
         other => panic!("no progress: {other:?}"),
     }
     said.end(&call["id"], "done");
-    assert_eq!(leg.text().await, "done");
+    assert_eq!(round.text().await, "done");
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn where_the_permit_restricts_the_server_is_offered_nothing_and_no_word_pa
     let terms = world.restricted("ask").await;
     let said = world.server.says_events();
     let request = world.request_under(&terms, logging("debug"));
-    let mut leg = world.send(request).await.unwrap();
+    let mut round = world.send(request).await.unwrap();
     let call = world.saw("tools/call", 1).await;
     let meta = &call["params"]["_meta"];
     assert_eq!(meta[format!("{META}clientCapabilities")], json!({}));
@@ -96,17 +96,17 @@ async fn where_the_permit_restricts_the_server_is_offered_nothing_and_no_word_pa
     let token = &meta["progressToken"];
     let report = json!({ "progressToken": token, "progress": 1, "message": "canary" });
     said.notify("notifications/progress", &report);
-    match leg.next().await {
+    match round.next().await {
         Event::Progress(step) => assert_eq!((step.progress, step.message.as_str()), (1.0, "")),
         other => panic!("no progress: {other:?}"),
     }
     said.end(&call["id"], "done");
-    assert!(!leg.ends().await.0.is_error);
+    assert!(!round.ends().await.0.is_error);
 
     world.server.says(asking("{}", Some("s")));
     let request = world.request_under(&terms, offering(ALL));
-    let leg = world.send(request).await.unwrap();
-    assert_eq!(leg.fails().await, "input_required");
+    let round = world.send(request).await.unwrap();
+    assert_eq!(round.fails().await, "input_required");
 }
 
 #[tokio::test]
@@ -116,8 +116,8 @@ async fn a_call_that_waits_does_not_go_on_where_the_permit_restricts_now() {
     let (waits, _) = world.begin().await.waits().await;
     let terms = world.restricted("ask").await;
     let request = world.request_under(&terms, resuming(&waits, &json!({})));
-    let leg = world.send(request).await.unwrap();
-    assert_eq!(leg.fails().await, "not_waiting");
+    let round = world.send(request).await.unwrap();
+    assert_eq!(round.fails().await, "not_waiting");
     world.saw("tools/call", 1).await;
 }
 
@@ -134,8 +134,8 @@ async fn what_the_client_did_not_offer_is_not_asked() {
     ] {
         world.server.says(asking(requests, Some("s")));
         let request = world.request("ask", offering(capabilities)).await;
-        let leg = world.send(request).await.unwrap();
-        assert_eq!(leg.fails().await, "bad_result", "{requests}");
+        let round = world.send(request).await.unwrap();
+        assert_eq!(round.fails().await, "bad_result", "{requests}");
     }
     world
         .server
@@ -152,8 +152,8 @@ async fn a_server_that_only_wants_to_be_asked_again_may() {
     let (waits, requests) = world.send(request).await.unwrap().waits().await;
     assert_eq!(requests, json!({}));
     world.server.says_text("now");
-    let leg = world.resume(&waits, &json!({})).await;
-    assert_eq!(leg.text().await, "now");
+    let round = world.resume(&waits, &json!({})).await;
+    assert_eq!(round.text().await, "now");
 }
 
 #[tokio::test]
@@ -164,17 +164,17 @@ async fn a_state_is_of_one_caller_one_tool_and_one_set_of_arguments() {
 
     let mut other = world.request("ask", resuming(&waits, &json!({}))).await;
     other.arguments_json = r#"{"a":2}"#.into();
-    let leg = world.send(other).await.unwrap();
-    assert_eq!(leg.fails().await, "not_waiting");
+    let round = world.send(other).await.unwrap();
+    assert_eq!(round.fails().await, "not_waiting");
 
     let other = world.request("look", resuming(&waits, &json!({}))).await;
-    let leg = world.send(pb_arguments(other, "{}")).await.unwrap();
-    assert_eq!(leg.fails().await, "not_waiting");
+    let round = world.send(pb_arguments(other, "{}")).await.unwrap();
+    assert_eq!(round.fails().await, "not_waiting");
 
     world.harness.caller = crate::tests::harness::caller("other");
     let other = world.request("ask", resuming(&waits, &json!({}))).await;
-    let leg = world.send(other).await.unwrap();
-    assert_eq!(leg.fails().await, "not_waiting");
+    let round = world.send(other).await.unwrap();
+    assert_eq!(round.fails().await, "not_waiting");
     world.saw("tools/call", 1).await;
 }
 

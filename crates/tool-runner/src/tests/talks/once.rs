@@ -17,10 +17,10 @@ async fn a_call_that_waits_has_not_ended_and_its_key_goes_on_with_it_once() {
     let world = World::start(false).await;
     let said = world.server.says_events();
     let begun = keyed(&world, "k", offering(ALL)).await;
-    let leg = world.send(begun.clone()).await.unwrap();
+    let round = world.send(begun.clone()).await.unwrap();
     let call = world.saw("tools/call", 1).await;
     said.ask("q", "elicitation/create", FORM);
-    let (waits, requests) = leg.waits().await;
+    let (waits, requests) = round.waits().await;
 
     // Whoever lost the answer gets it again, and nothing runs.
     let (again, same) = world.send(begun.clone()).await.unwrap().waits().await;
@@ -40,12 +40,12 @@ async fn a_call_that_waits_has_not_ended_and_its_key_goes_on_with_it_once() {
 
     let answers = json!({ "1": { "action": "accept", "content": {} } });
     let resumed = keyed(&world, "k", resuming(&waits, &answers)).await;
-    let leg = world.send(resumed.clone()).await.unwrap();
+    let round = world.send(resumed.clone()).await.unwrap();
     world.was_answered(1).await;
     let running = world.send(resumed.clone()).await.unwrap();
     assert_eq!(running.fails().await, "idempotency_running");
     said.end(&call["id"], "done");
-    assert_eq!(leg.text().await, "done");
+    assert_eq!(round.text().await, "done");
 
     // From now on each of them is the same call, which has its result.
     for request in [begun, resumed, late] {
@@ -59,10 +59,10 @@ async fn what_waits_under_a_key_goes_on_under_that_key_only() {
     let world = World::start(false).await;
     let said = world.server.says_events();
     let begun = keyed(&world, "k", offering(ALL)).await;
-    let leg = world.send(begun).await.unwrap();
+    let round = world.send(begun).await.unwrap();
     world.saw("tools/call", 1).await;
     said.ask("q", "elicitation/create", FORM);
-    let (waits, _) = leg.waits().await;
+    let (waits, _) = round.waits().await;
     let answers = json!({ "1": { "action": "accept", "content": {} } });
     let without = world.resume(&waits, &answers).await;
     assert_eq!(without.fails().await, "not_waiting");

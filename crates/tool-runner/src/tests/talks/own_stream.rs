@@ -10,23 +10,23 @@ async fn what_is_asked_there_is_of_the_only_call_that_is_open() {
     let world = World::start(false).await;
     let own = world.server.says_outside();
     let said = world.server.says_events();
-    let leg = world.begin().await;
+    let round = world.begin().await;
     let call = world.saw("tools/call", 1).await;
     own.ask("q", "elicitation/create", FORM);
-    let (waits, requests) = leg.waits().await;
+    let (waits, requests) = round.waits().await;
     let form: Value = serde_json::from_str(FORM).unwrap();
     assert_eq!(requests["1"]["params"], form);
     own.ask("p", "ping", "{}");
     assert_eq!(world.was_answered(1).await["result"], json!({}));
     let answer = json!({ "action": "accept", "content": { "n": 1.5 } });
-    let leg = world.resume(&waits, &json!({ "1": answer })).await;
+    let round = world.resume(&waits, &json!({ "1": answer })).await;
     let heard = world.was_answered(2).await;
     assert_eq!(
         heard,
         json!({ "jsonrpc": "2.0", "id": "q", "result": answer })
     );
     said.end(&call["id"], "done");
-    assert_eq!(leg.text().await, "done");
+    assert_eq!(round.text().await, "done");
 
     // With no call open there is nobody to ask.
     own.ask("late", "elicitation/create", FORM);
@@ -40,21 +40,21 @@ async fn a_server_that_answers_in_one_piece_asks_there_and_waits() {
     let own = world.server.says_outside();
     let answer = world.server.says_later();
     let request = world.request("ask", offering(r#"{"roots":{}}"#)).await;
-    let leg = world.send(request).await.unwrap();
+    let round = world.send(request).await.unwrap();
     world.saw("tools/call", 1).await;
     // What its client cannot answer is refused here too.
     own.ask("f", "elicitation/create", FORM);
     let refused = world.was_answered(1).await;
     assert_eq!(refused["error"]["code"], -32601, "{refused}");
     own.ask("r", "roots/list", "{}");
-    let (waits, requests) = leg.waits().await;
+    let (waits, requests) = round.waits().await;
     assert_eq!(requests["1"]["method"], "roots/list");
     let answers = json!({ "1": { "roots": [] } });
     let request = world.request("ask", resuming(&waits, &answers)).await;
-    let leg = world.send(request).await.unwrap();
+    let round = world.send(request).await.unwrap();
     world.was_answered(2).await;
     answer.send(result("done")).unwrap();
-    assert_eq!(leg.text().await, "done");
+    assert_eq!(round.text().await, "done");
 }
 
 #[tokio::test]
@@ -64,18 +64,18 @@ async fn with_several_calls_open_the_server_hears_that_it_must_say_of_which_it_a
     let mut open = Vec::new();
     for number in 1..=2 {
         let said = world.server.says_events();
-        let leg = world.begin().await;
+        let round = world.begin().await;
         let call = world.saw("tools/call", number).await;
-        open.push((said, leg, call));
+        open.push((said, round, call));
     }
     own.ask("q", "elicitation/create", FORM);
     let refused = world.was_answered(1).await;
     let words = refused["error"]["message"].as_str().unwrap();
     assert_eq!(refused["error"]["code"], -32603);
     assert!(words.contains("several requests are open"), "{words}");
-    for (said, leg, call) in open {
+    for (said, round, call) in open {
         said.end(&call["id"], "done");
-        assert_eq!(leg.text().await, "done");
+        assert_eq!(round.text().await, "done");
     }
 }
 
@@ -84,18 +84,18 @@ async fn a_call_that_was_left_may_still_be_meant_for_a_while() {
     let world = World::start(false).await;
     let own = world.server.says_outside();
     let _left = world.server.says_events();
-    let leg = world.begin().await;
+    let round = world.begin().await;
     world.saw("tools/call", 1).await;
-    drop(leg);
+    drop(round);
     world.saw("notifications/cancelled", 1).await;
     let said = world.server.says_events();
-    let leg = world.begin().await;
+    let round = world.begin().await;
     let call = world.saw("tools/call", 2).await;
     own.ask("q", "elicitation/create", FORM);
     let refused = world.was_answered(1).await;
     assert_eq!(refused["error"]["code"], -32603, "{refused}");
     said.end(&call["id"], "done");
-    assert_eq!(leg.text().await, "done");
+    assert_eq!(round.text().await, "done");
 }
 
 #[tokio::test]
@@ -103,24 +103,24 @@ async fn whoever_was_sent_elsewhere_hears_once_that_it_is_done() {
     let world = World::start(false).await;
     let own = world.server.says_outside();
     let said = world.server.says_events();
-    let leg = world.begin().await;
+    let round = world.begin().await;
     let call = world.saw("tools/call", 1).await;
     let visit = json!({
         "mode": "url", "url": "https://a.example/x", "message": "m", "elicitationId": "e-1",
     });
     said.ask("q", "elicitation/create", &visit.to_string());
-    let (waits, _) = leg.waits().await;
+    let (waits, _) = round.waits().await;
     let accepted = json!({ "1": { "action": "accept" } });
-    let mut leg = world.resume(&waits, &accepted).await;
+    let mut round = world.resume(&waits, &accepted).await;
     world.was_answered(1).await;
     for id in ["another", "e-1", "e-1"] {
         let over = json!({ "elicitationId": id });
         own.notify("notifications/elicitation/complete", &over);
     }
-    let Event::Completed(over) = leg.next().await else {
+    let Event::Completed(over) = round.next().await else {
         panic!("it is not told");
     };
     assert_eq!(over.elicitation_id, "e-1");
     said.end(&call["id"], "done");
-    assert_eq!(leg.text().await, "done");
+    assert_eq!(round.text().await, "done");
 }

@@ -30,10 +30,10 @@ async fn advertised() -> World {
 
 async fn waiting(world: &World) -> (super::Said, Value, pb::InputRequired) {
     let said = world.server.says_events();
-    let leg = world.begin().await;
+    let round = world.begin().await;
     let call = world.saw("tools/call", 1).await;
     said.ask("q", "elicitation/create", FORM);
-    let (waits, _) = leg.waits().await;
+    let (waits, _) = round.waits().await;
     (said, call["id"].clone(), waits)
 }
 
@@ -44,11 +44,11 @@ async fn another_replica_hands_the_answers_on_to_the_one_that_waits() {
     let (said, id, waits) = waiting(&holder).await;
     let answers = json!({ "1": { "action": "accept", "content": {} } });
     let request = holder.request("ask", resuming(&waits, &answers)).await;
-    let leg = other.send(request.clone()).await.unwrap();
+    let round = other.send(request.clone()).await.unwrap();
     let answered = holder.was_answered(1).await;
     assert_eq!(answered["result"]["action"], "accept");
     said.end(&id, "done");
-    assert_eq!(leg.text().await, "done");
+    assert_eq!(round.text().await, "done");
     let again = other.send(request).await.unwrap();
     assert_eq!(again.fails().await, "not_waiting");
     assert!(other.server.seen("tools/call").is_empty());
@@ -62,8 +62,8 @@ async fn where_the_replica_is_gone_nobody_is_left_in_doubt() {
     assert!(state["next"]["parked"]["at"].is_null());
     state["next"]["parked"]["at"] = "http://127.0.0.1:1".into();
     waits.state = state.to_string().into();
-    let leg = world.resume(&waits, &json!({})).await;
-    let answer = leg.ends().await;
+    let round = world.resume(&waits, &json!({})).await;
+    let answer = round.ends().await;
     assert_eq!(answer.facts().error_kind, "not_waiting");
     assert!(answer.text().contains("may have run"), "{}", answer.text());
     assert!(world.server.answers().is_empty());

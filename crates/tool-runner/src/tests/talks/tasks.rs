@@ -19,11 +19,11 @@ fn begins(world: &World, states: &[&str]) {
     }
 }
 
-async fn look(world: &World, interaction: pb::Interaction) -> super::Leg {
+async fn look(world: &World, interaction: pb::Interaction) -> super::Round {
     call(world, "look", interaction).await
 }
 
-async fn call(world: &World, tool: &str, interaction: pb::Interaction) -> super::Leg {
+async fn call(world: &World, tool: &str, interaction: pb::Interaction) -> super::Round {
     let request = world.request(tool, interaction).await;
     let request = pb::CallToolRequest {
         arguments_json: "{}".into(),
@@ -53,15 +53,15 @@ async fn a_task_may_ask_and_a_failed_one_is_an_error() {
     let world = World::start(false).await;
     begins(&world, &["input_required"]);
     let said = world.server.says_events();
-    let leg = look(&world, offering(ALL)).await;
+    let round = look(&world, offering(ALL)).await;
     let collecting = world.saw("tasks/result", 1).await;
     said.ask("q", "elicitation/create", FORM);
-    let (waits, _) = leg.waits().await;
+    let (waits, _) = round.waits().await;
     let answers = json!({ "1": { "action": "accept", "content": {} } });
-    let leg = look(&world, resuming(&waits, &answers)).await;
+    let round = look(&world, resuming(&waits, &answers)).await;
     world.was_answered(1).await;
     said.end(&collecting["id"], "done");
-    assert_eq!(leg.text().await, "done");
+    assert_eq!(round.text().await, "done");
 
     begins(&world, &["working", "failed"]);
     let error = json!({ "code": -32603, "message": "no" });
@@ -84,8 +84,8 @@ async fn a_task_whose_session_is_forgotten_is_not_begun_again() {
                 // Only a mistaken second run would get this far.
                 begins(&world, &["completed"]);
                 world.server.says(Says::Result(result("again")));
-                let leg = call(&world, "keep", interaction.clone()).await;
-                assert_eq!(leg.fails().await, "source_unavailable");
+                let round = call(&world, "keep", interaction.clone()).await;
+                assert_eq!(round.fails().await, "source_unavailable");
                 world.saw("tools/call", 1).await;
             }
         }
@@ -97,9 +97,9 @@ async fn a_task_that_nobody_waits_for_is_cancelled() {
     let world = World::start(false).await;
     begins(&world, &["input_required"]);
     let said = world.server.says_events();
-    let leg = look(&world, offering(ALL)).await;
+    let round = look(&world, offering(ALL)).await;
     world.saw("tasks/result", 1).await;
-    drop(leg);
+    drop(round);
     let cancelled = world.saw("tasks/cancel", 1).await;
     assert_eq!(cancelled["params"]["taskId"], "t-1");
     drop(said);

@@ -26,22 +26,22 @@ use super::{GetError, Own};
 use crate::Error;
 use crate::compiled::CompiledPermit;
 use crate::execution_log::execution_facts;
-use crate::interaction::{Interaction, Parking, Talk, Waits};
-use crate::loaded::Loaded;
+use crate::interaction::{Elicitation, Interaction, SuspendedExchanges, SuspendedRound};
+use crate::loaded::LoadedCatalogue;
 use crate::result::Stopwatch;
 
 /// Most values of one completion (MCP, "completion/complete").
 pub(super) const MAX_VALUES: usize = 100;
 
 /// What is asked for, its fields checked.
-pub(crate) struct Asked {
+pub(crate) struct ContentQuery {
     id: CallId,
     pub(crate) caller: Caller,
     pub(crate) source: String,
     permit: Option<SignedPermit>,
     /// What the policy decided on, byte for byte.
     decided: Bytes,
-    wish: Wish,
+    wish: ContentTarget,
     /// Where the source exchanges it.
     caller_token: Option<String>,
     /// What the client can take part in.
@@ -49,7 +49,7 @@ pub(crate) struct Asked {
 }
 
 /// What is wanted, each by the source's own name for it.
-enum Wish {
+enum ContentTarget {
     Prompt {
         name: String,
         arguments: Bytes,
@@ -58,7 +58,7 @@ enum Wish {
         uri: String,
     },
     Completion {
-        of: Named,
+        of: DecisionSubject,
         wanted: Completion,
     },
     /// By the URI of its SKILL.md.
@@ -72,13 +72,13 @@ enum Wish {
 }
 
 /// What the policy decides on.
-pub(super) enum Named {
+pub(super) enum DecisionSubject {
     Prompt(String),
     /// Or a template of URIs.
     Resource(String),
 }
 
-impl Named {
+impl DecisionSubject {
     pub(super) fn read(decided: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -95,21 +95,23 @@ impl Named {
     }
 }
 
-impl Wish {
+impl ContentTarget {
     fn read(decided: &[u8], wanted: Wanted) -> Option<Self> {
-        Some(match (Named::read(decided)?, wanted) {
+        Some(match (DecisionSubject::read(decided)?, wanted) {
             (of, Wanted::Completion(wanted)) => Self::Completion { of, wanted },
-            (Named::Prompt(name), Wanted::Prompt(wanted)) => Self::Prompt {
+            (DecisionSubject::Prompt(name), Wanted::Prompt(wanted)) => Self::Prompt {
                 name,
                 arguments: wanted.arguments_json,
             },
-            (Named::Resource(uri), Wanted::Resource(_)) => Self::Resource { uri },
-            (Named::Resource(uri), Wanted::Skill(_)) => Self::Skill { uri },
-            (Named::Resource(uri), Wanted::Directory(wanted)) => Self::Directory {
+            (DecisionSubject::Resource(uri), Wanted::Resource(_)) => Self::Resource { uri },
+            (DecisionSubject::Resource(uri), Wanted::Skill(_)) => Self::Skill { uri },
+            (DecisionSubject::Resource(uri), Wanted::Directory(wanted)) => Self::Directory {
                 uri,
                 cursor: wanted.cursor,
             },
-            (Named::Prompt(_), _) | (Named::Resource(_), Wanted::Prompt(_)) => return None,
+            (DecisionSubject::Prompt(_), _) | (DecisionSubject::Resource(_), Wanted::Prompt(_)) => {
+                return None;
+            }
         })
     }
 
@@ -118,27 +120,27 @@ impl Wish {
         match self {
             Self::Prompt { .. }
             | Self::Completion {
-                of: Named::Prompt(_),
+                of: DecisionSubject::Prompt(_),
                 ..
             } => OfferKind::Prompts,
             Self::Resource { .. }
             | Self::Skill { .. }
             | Self::Directory { .. }
             | Self::Completion {
-                of: Named::Resource(_),
+                of: DecisionSubject::Resource(_),
                 ..
             } => OfferKind::Resources,
         }
     }
 }
 
-impl TryFrom<pb::GetContentRequest> for Asked {
+impl TryFrom<pb::GetContentRequest> for ContentQuery {
     type Error = InvalidMessage;
 
     fn try_from(request: pb::GetContentRequest) -> Result<Self, Self::Error> {
         let missing = |field| InvalidMessage::field(field, "is missing");
         let wanted = request.wanted.ok_or_else(|| missing("wanted"))?;
-        let wish = Wish::read(&request.decided_json, wanted)
+        let wish = ContentTarget::read(&request.decided_json, wanted)
             .ok_or_else(|| InvalidMessage::field("decided_json", "does not name what is wanted"))?;
         Ok(Self {
             id: request
@@ -162,22 +164,22 @@ impl TryFrom<pb::GetContentRequest> for Asked {
 
 /// What may be got. Only [`admit`] makes one.
 pub(crate) struct Admitted {
-    asked: Asked,
+    asked: ContentQuery,
     origin: Origin,
     permit: Permit,
     compiled: Arc<CompiledPermit>,
     /// The permit restricts what may be seen.
     is_restricted: bool,
-    parking: Arc<Parking>,
+    parking: Arc<SuspendedExchanges>,
     max_bytes: usize,
     stopwatch: Stopwatch,
 }
 
 /// Finds the source and turns the signed permit into the right to get this of it once.
 pub(crate) fn admit(
-    mut asked: Asked,
-    loaded: &Loaded,
-    parking: &Arc<Parking>,
+    mut asked: ContentQuery,
+    loaded: &LoadedCatalogue,
+    parking: &Arc<SuspendedExchanges>,
     max_bytes: usize,
     now: Timestamp,
 ) -> Result<Admitted, Error> {
@@ -211,7 +213,7 @@ pub(crate) fn admit(
 impl Admitted {
     /// What the record says of it.
     pub(crate) fn execution(&self) -> CallFacts {
-        let Asked {
+        let ContentQuery {
             id,
             caller,
             decided,
@@ -280,26 +282,32 @@ impl Admitted {
         let talk = self.talk()?;
         let talk = talk.as_ref();
         let found = match (&self.asked.wish, &self.origin) {
-            (Wish::Prompt { name, arguments }, Origin::Upstream(of)) => {
+            (ContentTarget::Prompt { name, arguments }, Origin::Upstream(of)) => {
                 let restricted = self.is_restricted;
                 return of.get_prompt(name, arguments, talk, restricted).await;
             }
-            (Wish::Resource { uri }, Origin::Upstream(of)) => {
+            (ContentTarget::Resource { uri }, Origin::Upstream(of)) => {
                 return of.read_resource(uri, talk, self.is_restricted).await;
             }
             // Where not every text is shown as it is, what an entry says of them is not true.
-            (Wish::Skill { .. }, _) if self.is_restricted => return Err(GetError::Unknown),
-            (Wish::Skill { uri }, Origin::Upstream(of)) => return of.get_skill(uri).await,
-            (Wish::Directory { uri, cursor }, Origin::Upstream(of)) => {
-                return of.read_directory(uri, cursor.as_deref()).await;
-            }
-            (Wish::Skill { .. } | Wish::Directory { .. }, Origin::Own(_)) => {
+            (ContentTarget::Skill { .. }, _) if self.is_restricted => {
                 return Err(GetError::Unknown);
             }
-            (Wish::Prompt { name, arguments }, Origin::Own(own)) => own.get_prompt(name, arguments),
-            (Wish::Resource { uri }, Origin::Own(own)) => own.read_resource(uri),
-            (Wish::Completion { of, wanted }, Origin::Own(own)) => complete(own, of, wanted),
-            (Wish::Completion { of, wanted }, Origin::Upstream(upstream)) => {
+            (ContentTarget::Skill { uri }, Origin::Upstream(of)) => return of.get_skill(uri).await,
+            (ContentTarget::Directory { uri, cursor }, Origin::Upstream(of)) => {
+                return of.read_directory(uri, cursor.as_deref()).await;
+            }
+            (ContentTarget::Skill { .. } | ContentTarget::Directory { .. }, Origin::Own(_)) => {
+                return Err(GetError::Unknown);
+            }
+            (ContentTarget::Prompt { name, arguments }, Origin::Own(own)) => {
+                own.get_prompt(name, arguments)
+            }
+            (ContentTarget::Resource { uri }, Origin::Own(own)) => own.read_resource(uri),
+            (ContentTarget::Completion { of, wanted }, Origin::Own(own)) => {
+                complete(own, of, wanted)
+            }
+            (ContentTarget::Completion { of, wanted }, Origin::Upstream(upstream)) => {
                 upstream.complete(of, wanted).await
             }
         };
@@ -307,14 +315,16 @@ impl Admitted {
     }
 
     /// Where the source may talk to the client. What waited goes on only there.
-    fn talk(&self) -> Result<Option<Talk<'_>>, GetError> {
+    fn talk(&self) -> Result<Option<Elicitation<'_>>, GetError> {
         let Some(interaction) = &self.asked.interaction else {
             return Ok(None);
         };
-        let can_talk = matches!(self.asked.wish, Wish::Prompt { .. } | Wish::Resource { .. })
-            && matches!(self.origin, Origin::Upstream(_));
+        let can_talk = matches!(
+            self.asked.wish,
+            ContentTarget::Prompt { .. } | ContentTarget::Resource { .. }
+        ) && matches!(self.origin, Origin::Upstream(_));
         let arguments = match &self.asked.wish {
-            Wish::Prompt { arguments, .. } => arguments,
+            ContentTarget::Prompt { arguments, .. } => arguments,
             _ => &Bytes::new(),
         };
         let definition = self.permit.terms().definition_digest;
@@ -324,7 +334,7 @@ impl Admitted {
             &Digest::of(arguments).to_string(),
         ];
         let subject = subject.map(String::as_str);
-        let talk = Talk::new(interaction, &self.parking, &self.asked.caller, &subject);
+        let talk = Elicitation::new(interaction, &self.parking, &self.asked.caller, &subject);
         if can_talk && !self.is_restricted {
             return Ok(Some(talk));
         }
@@ -345,26 +355,26 @@ impl Admitted {
             redacted: 0,
         };
         let (result, parts, phi) = match (&self.asked.wish, &self.origin) {
-            (Wish::Prompt { .. }, _) => {
+            (ContentTarget::Prompt { .. }, _) => {
                 let parts = count(&found, "messages");
                 (censor.prompt(found), parts, censor.phi())
             }
-            (Wish::Resource { uri }, origin) => {
+            (ContentTarget::Resource { uri }, origin) => {
                 let parts = count(&found, "contents");
                 let uri = origin.shown(&self.asked.source, uri);
                 (censor.resource(&uri, found), parts, censor.phi())
             }
             // What an argument may be is part of its definition.
-            (Wish::Completion { .. }, Origin::Own(_)) => {
+            (ContentTarget::Completion { .. }, Origin::Own(_)) => {
                 let parts = count(&found["completion"], "values");
                 (found, parts, false)
             }
-            (Wish::Completion { .. }, Origin::Upstream(_)) => {
+            (ContentTarget::Completion { .. }, Origin::Upstream(_)) => {
                 let parts = count(&found["completion"], "values");
                 (censor.completion(found), parts, censor.phi())
             }
             // What is said of files is given as it is.
-            (Wish::Skill { .. } | Wish::Directory { .. }, _) => (found, 1, false),
+            (ContentTarget::Skill { .. } | ContentTarget::Directory { .. }, _) => (found, 1, false),
         };
         let redacted = censor.redacted;
         self.released(result.to_string(), parts, (redacted, phi && parts > 0))
@@ -397,7 +407,7 @@ impl Admitted {
 }
 
 /// It goes on with the client's answers.
-fn waiting(waits: Waits) -> pb::GetContentResponse {
+fn waiting(waits: SuspendedRound) -> pb::GetContentResponse {
     pb::GetContentResponse {
         input_required: Some(pb::InputRequired {
             input_requests_json: waits.requests.into(),
@@ -414,11 +424,11 @@ fn waiting(waits: Waits) -> pb::GetContentResponse {
 }
 
 /// The values of an argument of the file's own.
-fn complete(own: &Own, of: &Named, wanted: &Completion) -> Result<Value, GetError> {
+fn complete(own: &Own, of: &DecisionSubject, wanted: &Completion) -> Result<Value, GetError> {
     let (argument, begun) = (&wanted.argument, &wanted.value);
     let values = match of {
-        Named::Prompt(name) => own.complete_prompt(name, argument, begun)?,
-        Named::Resource(uri) => own.complete_template(uri, argument, begun)?,
+        DecisionSubject::Prompt(name) => own.complete_prompt(name, argument, begun)?,
+        DecisionSubject::Resource(uri) => own.complete_template(uri, argument, begun)?,
     };
     let first = &values[..values.len().min(MAX_VALUES)];
     let has_more = values.len() > MAX_VALUES;

@@ -23,7 +23,7 @@ const MAX_LOG: usize = 64 * 1024;
 
 /// One thing a server says.
 #[derive(Debug)]
-pub enum News {
+pub enum ServerMessage {
     /// How far it is.
     Progress(Progress),
     /// What it logs.
@@ -34,7 +34,7 @@ pub enum News {
     Completed(String),
 }
 
-impl News {
+impl ServerMessage {
     /// What the server is told where nobody takes it; none where it waits for nothing.
     pub(super) fn refusal(&self) -> Option<Vec<u8>> {
         match self {
@@ -110,7 +110,7 @@ impl std::fmt::Debug for Question {
 }
 
 /// Takes what is said as it comes, and tells whether it did; must not block.
-pub(crate) type Listener<'a> = &'a mut (dyn FnMut(News) -> bool + Send);
+pub(crate) type Listener<'a> = &'a mut (dyn FnMut(ServerMessage) -> bool + Send);
 
 /// Lends a listener.
 pub(super) fn lend<'a>(listener: &'a mut Option<Listener<'_>>) -> Option<Listener<'a>> {

@@ -1,4 +1,4 @@
-//! One leg of a request whose client can take part: from its start, or from the client's answers, up to its result or
+//! One round of a request whose client can take part: from its start, or from the client's answers, up to its result or
 //! to what the client is asked next.
 //!
 //! ```text
@@ -24,7 +24,7 @@ use crate::fingerprint::ToolFingerprint;
 
 /// What is asked of a server.
 #[derive(Debug, Clone)]
-pub enum Wanted {
+pub enum UpstreamOperation {
     /// `tools/call`
     Tool {
         /// Of the tool.
@@ -62,9 +62,9 @@ pub enum Wanted {
     },
 }
 
-/// Where a leg begins.
+/// Where a round begins.
 #[derive(Debug)]
-pub enum Start {
+pub enum RoundStart {
     /// From the start.
     Beginning,
     /// With answers that nobody here asked for: of use to a modern server alone, which may know them by their keys.
@@ -85,9 +85,9 @@ pub enum Start {
     },
 }
 
-/// What a leg ends in.
+/// What a round ends in.
 #[derive(Debug)]
-pub enum Leg {
+pub enum Round {
     /// The result.
     Done(Box<RawValue>),
     /// The server asks the client something first.
@@ -95,7 +95,7 @@ pub enum Leg {
         /// MCP `inputRequests`: one JSON object.
         requests: String,
         /// How to go on.
-        then: Then,
+        then: Continuation,
     },
     /// It goes on as a task.
     Task(ServerTask),
@@ -103,7 +103,7 @@ pub enum Leg {
 
 /// How it goes on once the client has answered.
 #[derive(Debug)]
-pub enum Then {
+pub enum Continuation {
     /// By the same request again, with the server's own state if it gave any.
     Retry(Option<String>),
     /// Where it stopped.
@@ -164,7 +164,7 @@ impl Responses {
     }
 }
 
-impl Wanted {
+impl UpstreamOperation {
     pub(super) fn request(&self) -> Request<'_> {
         match self {
             Self::Tool {
@@ -217,20 +217,20 @@ pub(super) fn end(
     outcome: Result<Box<RawValue>, UpstreamError>,
     client: &Participation,
     may_be_task: bool,
-) -> Result<Leg, UpstreamError> {
+) -> Result<Round, UpstreamError> {
     match outcome {
         Ok(result) => Ok(match read_outcome(result, client, may_be_task)? {
-            Outcome::Complete(result) => Leg::Done(result),
-            Outcome::Task(task) => Leg::Task(ServerTask::begun(&task)?),
-            Outcome::InputRequired { requests, state } => Leg::Waits {
+            Outcome::Complete(result) => Round::Done(result),
+            Outcome::Task(task) => Round::Task(ServerTask::begun(&task)?),
+            Outcome::InputRequired { requests, state } => Round::Waits {
                 requests,
-                then: Then::Retry(state),
+                then: Continuation::Retry(state),
             },
         }),
         Err(UpstreamError::Rpc(error)) => match urls(&error, client.capabilities.profile) {
-            Some(requests) => Ok(Leg::Waits {
+            Some(requests) => Ok(Round::Waits {
                 requests,
-                then: Then::Again,
+                then: Continuation::Again,
             }),
             None => Err(UpstreamError::Rpc(error)),
         },

@@ -14,15 +14,15 @@ use crate::pins::{Grade, Judged, JudgedTool, Pins};
 
 /// How each tool stood when it was last judged, by source and the server's own name.
 #[derive(Default)]
-pub(super) struct Standings(BTreeMap<(String, String), Standing>);
+pub(super) struct ApprovalStates(BTreeMap<(String, String), ApprovalState>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Standing {
+struct ApprovalState {
     state: &'static str,
     digest: Option<Digest>,
 }
 
-impl Standings {
+impl ApprovalStates {
     /// Takes note of a judgement. What is new in it goes to log and record.
     pub(super) fn update(
         &mut self,
@@ -42,7 +42,7 @@ impl Standings {
                 .set(kept_out as f64);
             for tool in judged {
                 let key = (source.name.clone(), tool.name.clone());
-                let standing = Standing {
+                let standing = ApprovalState {
                     state: tool.judged.as_str(),
                     digest: tool.definition.as_ref().map(Definition::digest),
                 };

@@ -25,9 +25,9 @@ const TO_THE_GATEWAY: &str = "dev.wardgate/";
 
 /// Each value byte for byte.
 #[derive(Clone, Default)]
-pub struct Others(Vec<(String, Box<RawValue>)>);
+pub struct ForeignMeta(Vec<(String, Box<RawValue>)>);
 
-impl Others {
+impl ForeignMeta {
     /// Those of `meta`, a JSON object, or nothing.
     pub fn of(meta: &[u8]) -> Option<Self> {
         if meta.is_empty() {
@@ -50,7 +50,7 @@ impl Others {
     }
 }
 
-impl Serialize for Others {
+impl Serialize for ForeignMeta {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (name, value) in &self.0 {
@@ -60,7 +60,7 @@ impl Serialize for Others {
     }
 }
 
-impl fmt::Debug for Others {
+impl fmt::Debug for ForeignMeta {
     /// Without a word of the client's.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Others")
@@ -76,13 +76,17 @@ mod tests {
     #[test]
     fn what_is_not_of_the_hop_goes_on_byte_for_byte() {
         let meta = r#"{"progressToken":7,"a.example/x": {"n":1.10},"traceparent":"00-","dev.wardgate/idempotencyKey":"k","io.modelcontextprotocol/new":[1e400],"io.modelcontextprotocol/clientCapabilities":{}}"#;
-        let others = Others::of(meta.as_bytes()).unwrap();
+        let others = ForeignMeta::of(meta.as_bytes()).unwrap();
         assert_eq!(
             serde_json::to_string(&others).unwrap(),
             r#"{"a.example/x":{"n":1.10},"io.modelcontextprotocol/new":[1e400]}"#
         );
-        assert!(Others::of(br#"{"progressToken":7}"#).unwrap().is_empty());
-        assert!(Others::of(b"").unwrap().is_empty());
-        assert!(Others::of(b"7").is_none());
+        assert!(
+            ForeignMeta::of(br#"{"progressToken":7}"#)
+                .unwrap()
+                .is_empty()
+        );
+        assert!(ForeignMeta::of(b"").unwrap().is_empty());
+        assert!(ForeignMeta::of(b"7").is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! A leg of something that runs on an MCP server with a client that can take part.
+//! A round of something that runs on an MCP server with a client that can take part.
 
 use std::sync::Arc;
 
@@ -8,57 +8,58 @@ use tokio::time::Instant;
 use wardgate_domain::{Caller, Digest, RequiredCapabilities};
 
 use super::Interaction;
-use super::parking::Parking;
-use super::state::{Next, Place, State};
+use super::state::{NextStep, State, SuspensionKey};
+use super::suspended_exchanges::SuspendedExchanges;
 use wardgate_mcp::error_code::INVALID_PARAMS;
 use wardgate_mcp_client::{
-    Leg, News, Responses, ServerTask, Standing, Start, Then, Upstream, UpstreamError, Wanted,
+    Continuation, Responses, Round, RoundStart, ServerMessage, ServerTask, TaskStatus, Upstream,
+    UpstreamError, UpstreamOperation,
 };
 
 /// The right of one run to let server and client talk.
-pub(crate) struct Talk<'a> {
+pub(crate) struct Elicitation<'a> {
     interaction: &'a Interaction,
-    parking: &'a Arc<Parking>,
+    parking: &'a Arc<SuspendedExchanges>,
     owner: Digest,
     subject: Digest,
     may_become_task: bool,
 }
 
-/// What a leg ends in.
+/// What a round ends in.
 #[derive(Debug)]
 pub(crate) enum Ended {
     Done(Box<RawValue>),
-    Waits(Waits),
-    Task(LookedAfter),
+    Waits(SuspendedRound),
+    Task(FollowedTask),
 }
 
 /// A task that a call became, or that was looked after.
 #[derive(Debug)]
-pub(crate) struct LookedAfter {
+pub(crate) struct FollowedTask {
     /// For whoever looks after it again.
     pub(crate) state: Bytes,
     /// MCP `Task` without its id: one JSON object; none where nothing was asked of that.
     pub(crate) about: Option<String>,
     /// None before it was looked at.
-    pub(crate) standing: Option<Standing>,
+    pub(crate) standing: Option<TaskStatus>,
 }
 
 /// What waits for the client.
-pub(crate) struct Waits {
+pub(crate) struct SuspendedRound {
     /// MCP `inputRequests`: one JSON object.
     pub(crate) requests: String,
     pub(crate) state: Bytes,
 }
 
-impl std::fmt::Debug for Waits {
+impl std::fmt::Debug for SuspendedRound {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Waits")
     }
 }
 
-/// Why a leg ends in neither.
+/// Why a round ends in neither.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TalkError {
+pub(crate) enum ElicitationError {
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
     /// What is to go on is over, has gone on before, or is another's.
@@ -69,11 +70,11 @@ pub(crate) enum TalkError {
     Declined,
 }
 
-impl<'a> Talk<'a> {
+impl<'a> Elicitation<'a> {
     /// `subject` tells what is asked for from everything else that one caller asks for.
     pub(crate) fn new(
         interaction: &'a Interaction,
-        parking: &'a Arc<Parking>,
+        parking: &'a Arc<SuspendedExchanges>,
         caller: &Caller,
         subject: &[&str],
     ) -> Self {
@@ -120,57 +121,57 @@ impl<'a> Talk<'a> {
     /// Ends what was to go on: its client may not talk to the server any more.
     pub(crate) fn give_up(&self) {
         if let Some(resumption) = &self.interaction.resumption
-            && let Next::Parked(place) = &resumption.state.next
+            && let NextStep::Parked(place) = &resumption.state.next
         {
             drop(self.parking.take(place, self.subject));
         }
     }
 
-    /// Runs one leg by `deadline`.
-    pub(crate) async fn leg(
+    /// Runs one round by `deadline`.
+    pub(crate) async fn round(
         &self,
         upstream: &Upstream,
-        wanted: &Wanted,
+        wanted: &UpstreamOperation,
         deadline: Instant,
-        listener: &mut (dyn FnMut(News) -> bool + Send),
-    ) -> Result<Ended, TalkError> {
+        listener: &mut (dyn FnMut(ServerMessage) -> bool + Send),
+    ) -> Result<Ended, ElicitationError> {
         let client = &self.interaction.participation;
         if self.interaction.looks_after_task() {
             return self.look_after(upstream, deadline).await;
         }
         let mut start = self.start()?;
         loop {
-            let goes_on = matches!(start, Start::Retry { .. });
-            let leg = upstream.leg(wanted, client, start, deadline, listener);
-            let leg = match leg.await {
+            let goes_on = matches!(start, RoundStart::Retry { .. });
+            let round = upstream.round(wanted, client, start, deadline, listener);
+            let round = match round.await {
                 // The server took an earlier request of this call.
                 Err(error) if goes_on => return Err(error.after_acceptance().into()),
-                leg => leg?,
+                round => round?,
             };
-            let (requests, then) = match leg {
-                Leg::Done(result) => return Ok(Ended::Done(result)),
-                Leg::Task(ServerTask { id, about }) => {
+            let (requests, then) = match round {
+                Round::Done(result) => return Ok(Ended::Done(result)),
+                Round::Task(ServerTask { id, about }) => {
                     // Another replica runs another process of a program, which knows nothing of it.
                     let at = self.parking.address().filter(|_| !upstream.is_over_http());
                     let at = at.map(str::to_owned);
-                    let next = Next::Task(Place { id, at });
-                    return Ok(Ended::Task(LookedAfter {
+                    let next = NextStep::Task(SuspensionKey { id, at });
+                    return Ok(Ended::Task(FollowedTask {
                         state: State::new(self.subject, next).write(),
                         about: Some(about),
                         standing: None,
                     }));
                 }
-                Leg::Waits { requests, then } => (requests, then),
+                Round::Waits { requests, then } => (requests, then),
             };
             let next = match then {
-                Then::Retry(state) => Next::Retry(state),
-                Then::Again => Next::Again,
-                Then::Open(exchange) => {
+                Continuation::Retry(state) => NextStep::Retry(state),
+                Continuation::Again => NextStep::Again,
+                Continuation::Open(exchange) => {
                     match self.parking.park(self.owner, self.subject, exchange) {
-                        Ok(place) => Next::Parked(place),
+                        Ok(place) => NextStep::Parked(place),
                         Err(mut exchange) => {
                             exchange.refuse().await;
-                            start = Start::Open {
+                            start = RoundStart::Open {
                                 exchange,
                                 responses: Responses::default(),
                             };
@@ -180,19 +181,23 @@ impl<'a> Talk<'a> {
                 }
             };
             let state = State::new(self.subject, next).write();
-            return Ok(Ended::Waits(Waits { requests, state }));
+            return Ok(Ended::Waits(SuspendedRound { requests, state }));
         }
     }
 
     /// Asks about the task that an earlier call of the same became.
-    async fn look_after(&self, upstream: &Upstream, deadline: Instant) -> Result<Ended, TalkError> {
+    async fn look_after(
+        &self,
+        upstream: &Upstream,
+        deadline: Instant,
+    ) -> Result<Ended, ElicitationError> {
         let resumption = self.interaction.resumption.as_ref();
         let (state, step) = resumption
             .and_then(|resumption| Some((&resumption.state, resumption.step.as_ref()?)))
             .filter(|(state, _)| state.is_of(self.subject))
-            .ok_or(TalkError::NotWaiting)?;
-        let Next::Task(place) = &state.next else {
-            return Err(TalkError::NotWaiting);
+            .ok_or(ElicitationError::NotWaiting)?;
+        let NextStep::Task(place) = &state.next else {
+            return Err(ElicitationError::NotWaiting);
         };
         let client = &self.interaction.participation;
         let looked = upstream.look_after(&place.id, step, client, deadline);
@@ -201,38 +206,38 @@ impl<'a> Talk<'a> {
             Ok(None) => (None, None),
             // The server knows it no more.
             Err(UpstreamError::Rpc(error)) if error.code == INVALID_PARAMS => {
-                return Err(TalkError::NotWaiting);
+                return Err(ElicitationError::NotWaiting);
             }
             Err(error) => return Err(error.into()),
         };
-        Ok(Ended::Task(LookedAfter {
+        Ok(Ended::Task(FollowedTask {
             state: state.write(),
             about,
             standing,
         }))
     }
 
-    fn start(&self) -> Result<Start, TalkError> {
+    fn start(&self) -> Result<RoundStart, ElicitationError> {
         let Some(resumption) = &self.interaction.resumption else {
             let unasked = self.interaction.unasked.clone();
-            return Ok(unasked.map_or(Start::Beginning, Start::Answered));
+            return Ok(unasked.map_or(RoundStart::Beginning, RoundStart::Answered));
         };
         if !resumption.state.is_of(self.subject) {
-            return Err(TalkError::NotWaiting);
+            return Err(ElicitationError::NotWaiting);
         }
         let responses = resumption.responses.clone();
         match &resumption.state.next {
-            Next::Retry(state) => Ok(Start::Retry {
+            NextStep::Retry(state) => Ok(RoundStart::Retry {
                 state: state.clone(),
                 responses,
             }),
-            Next::Again if responses.are_all_accepted() => Ok(Start::Beginning),
-            Next::Again => Err(TalkError::Declined),
-            Next::Task(_) => Err(TalkError::NotWaiting),
-            Next::Parked(place) => {
+            NextStep::Again if responses.are_all_accepted() => Ok(RoundStart::Beginning),
+            NextStep::Again => Err(ElicitationError::Declined),
+            NextStep::Task(_) => Err(ElicitationError::NotWaiting),
+            NextStep::Parked(place) => {
                 let exchange = self.parking.take(place, self.subject);
-                Ok(Start::Open {
-                    exchange: exchange.ok_or(TalkError::NotWaiting)?,
+                Ok(RoundStart::Open {
+                    exchange: exchange.ok_or(ElicitationError::NotWaiting)?,
                     responses,
                 })
             }

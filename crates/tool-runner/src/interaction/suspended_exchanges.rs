@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 use wardgate_domain::{Ambient, Digest};
 
-use super::state::Place;
+use super::state::SuspensionKey;
 use wardgate_mcp_client::OpenExchange;
 
 /// Parked at the same time, in all and of one person.
@@ -19,14 +19,14 @@ const MOST_OF_ONE: usize = 64;
 /// How long a person may take.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-pub(crate) struct Parking {
+pub(crate) struct SuspendedExchanges {
     ambient: Ambient,
     /// Where other replicas reach this one.
     address: Option<String>,
-    places: Mutex<HashMap<Place, Parked>>,
+    places: Mutex<HashMap<SuspensionKey, SuspendedExchange>>,
 }
 
-struct Parked {
+struct SuspendedExchange {
     owner: Digest,
     /// What was asked for; nothing else takes it up.
     subject: Digest,
@@ -34,7 +34,7 @@ struct Parked {
     _patience: AbortOnDropHandle<()>,
 }
 
-impl Parking {
+impl SuspendedExchanges {
     pub(crate) fn new(address: Option<String>, ambient: Ambient) -> Self {
         Self {
             ambient,
@@ -54,19 +54,19 @@ impl Parking {
         owner: Digest,
         subject: Digest,
         exchange: OpenExchange,
-    ) -> Result<Place, OpenExchange> {
+    ) -> Result<SuspensionKey, OpenExchange> {
         let mut places = self.lock();
         let of_owner = places.values().filter(|parked| parked.owner == owner);
         if places.len() >= MOST || of_owner.count() >= MOST_OF_ONE {
             return Err(exchange);
         }
         let id = Digest::from_bytes(self.ambient.random()).to_string();
-        let place = Place {
+        let place = SuspensionKey {
             id,
             at: self.address.clone(),
         };
         let patience = clear_in_time(Arc::downgrade(self), place.clone());
-        let parked = Parked {
+        let parked = SuspendedExchange {
             owner,
             subject,
             exchange,
@@ -77,9 +77,9 @@ impl Parking {
     }
 
     /// Takes up what is parked there, if it is of `subject`.
-    pub(super) fn take(&self, place: &Place, subject: Digest) -> Option<OpenExchange> {
+    pub(super) fn take(&self, place: &SuspensionKey, subject: Digest) -> Option<OpenExchange> {
         let mut places = self.lock();
-        let is_own = |parked: &&Parked| parked.subject == subject;
+        let is_own = |parked: &&SuspendedExchange| parked.subject == subject;
         places.get(place).filter(is_own)?;
         places.remove(place).map(|parked| parked.exchange)
     }
@@ -90,13 +90,13 @@ impl Parking {
         drop(parked);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Place, Parked>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SuspensionKey, SuspendedExchange>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The server hears that nobody waits for its answer any more.
-async fn clear_in_time(parking: Weak<Parking>, place: Place) {
+async fn clear_in_time(parking: Weak<SuspendedExchanges>, place: SuspensionKey) {
     sleep(PATIENCE).await;
     if let Some(parking) = parking.upgrade() {
         let late = parking.lock().remove(&place);

@@ -12,10 +12,10 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_telemetry::names;
 
 use super::{AdmittedCall, End, Ended, sorted};
-use crate::executor::Said;
-use crate::failure::{Failure, Ran};
+use crate::executor::RunEvent;
+use crate::failure::{Failure, ToolOutcome};
 use crate::loaded::Shared;
-use crate::store::keyed::{Begun, Ending, KeyedCall};
+use crate::store::keyed::{Ending, KeyedCall, KeyedCallState};
 
 impl AdmittedCall {
     /// Runs it unless the key says that it ran, and remembers how it ended. A call that waits for its client has not
@@ -26,7 +26,7 @@ impl AdmittedCall {
         arguments: &Map<String, Value>,
         deadline: Instant,
         shared: &Shared,
-        listener: &mpsc::Sender<Said>,
+        listener: &mpsc::Sender<RunEvent>,
     ) -> End {
         let (id, store, now) = (self.id, &shared.store, shared.ambient.now());
         let is_resumed = self
@@ -56,18 +56,18 @@ impl AdmittedCall {
             None => store.begin(keyed, now).await,
         };
         let ticket = match begun {
-            Ok(Begun::Fresh(ticket)) => ticket,
-            Ok(Begun::Done(result)) => match pb::ToolResult::decode(result.as_slice()) {
+            Ok(KeyedCallState::Fresh(ticket)) => ticket,
+            Ok(KeyedCallState::Done(result)) => match pb::ToolResult::decode(result.as_slice()) {
                 Ok(result) => return End::Result(result),
                 Err(_) => return self.fail(&Failure::unknown_outcome(), 0).end,
             },
-            Ok(Begun::Waiting(waits)) if resumption.is_none() => {
+            Ok(KeyedCallState::Waiting(waits)) if resumption.is_none() => {
                 match pb::InputRequired::decode(waits.as_slice()) {
                     Ok(waits) => return End::Waits(waits),
                     Err(_) => return self.fail(&Failure::unknown_outcome(), 0).end,
                 }
             }
-            Ok(Begun::Waiting(_)) => return self.fail(&Failure::not_waiting(), 0).end,
+            Ok(KeyedCallState::Waiting(_)) => return self.fail(&Failure::not_waiting(), 0).end,
             Ok(stands) => return self.fail(&Failure::keyed(&stands), 0).end,
             Err(error) => {
                 warn!({ names::CALL_ID } = %id, %error, "a call with an idempotency key cannot be run without the store");
@@ -91,18 +91,20 @@ impl AdmittedCall {
     }
 }
 
-/// What the key stands for once a leg ended so; `bytes` are those of its end.
+/// What the key stands for once a round ended so; `bytes` are those of its end.
 fn ending<'a>(ended: &Ended, bytes: &'a [u8], is_resumed: bool) -> Ending<'a> {
     match (&ended.end, ended.ran) {
         // Who connected asks anew: kept, the question would be the answer for good.
-        (End::Waits(waits), ran) if waits.connect.is_none() && (is_resumed || ran != Ran::No) => {
+        (End::Waits(waits), ran)
+            if waits.connect.is_none() && (is_resumed || ran != ToolOutcome::No) =>
+        {
             Ending::Waiting(bytes)
         }
         // What went on before it failed did run.
-        (_, Ran::No) if is_resumed => Ending::Open,
-        (_, Ran::No) => Ending::NothingRan,
-        (End::Waits(_) | End::Task(_), _) | (_, Ran::Perhaps) => Ending::Open,
-        (End::Result(_), Ran::Yes) => Ending::Done(bytes),
+        (_, ToolOutcome::No) if is_resumed => Ending::Open,
+        (_, ToolOutcome::No) => Ending::NothingRan,
+        (End::Waits(_) | End::Task(_), _) | (_, ToolOutcome::Perhaps) => Ending::Open,
+        (End::Result(_), ToolOutcome::Yes) => Ending::Done(bytes),
     }
 }
 
@@ -124,13 +126,19 @@ mod tests {
         };
         let connect = || Some(pb::Connect::default());
         assert!(matches!(
-            ends(connect(), Ran::No, false),
+            ends(connect(), ToolOutcome::No, false),
             Ending::NothingRan
         ));
-        assert!(matches!(ends(connect(), Ran::No, true), Ending::Open));
-        assert!(matches!(ends(connect(), Ran::Perhaps, false), Ending::Open));
+        assert!(matches!(
+            ends(connect(), ToolOutcome::No, true),
+            Ending::Open
+        ));
+        assert!(matches!(
+            ends(connect(), ToolOutcome::Perhaps, false),
+            Ending::Open
+        ));
         for is_resumed in [false, true] {
-            let waits = ends(None, Ran::Perhaps, is_resumed);
+            let waits = ends(None, ToolOutcome::Perhaps, is_resumed);
             assert!(matches!(waits, Ending::Waiting(_)));
         }
     }
