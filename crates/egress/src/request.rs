@@ -28,12 +28,14 @@ impl Request {
     }
 
     /// Sets one header, in place of another of that name.
+    #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self
     }
 
     /// Sets the body and what it is.
+    #[must_use]
     pub fn body(self, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         let mut request = self.header(CONTENT_TYPE, HeaderValue::from_static(content_type));
         request.body = body.into();
@@ -42,6 +44,7 @@ impl Request {
 
     /// Lets the response be a stream without end: the time limit covers no more than its headers, and the
     /// sum of its chunks has no limit.
+    #[must_use]
     pub fn open_ended(mut self) -> Self {
         self.open_ended = true;
         self

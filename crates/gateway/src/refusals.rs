@@ -27,19 +27,10 @@ type Kind = (&'static str, String, String);
 const RECORDED_PER_MINUTE: u32 = 60;
 
 /// Counts refused requests.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Refusals {
     counts: Mutex<Counts>,
     record_rates: RateLimiter,
-}
-
-impl Default for Refusals {
-    fn default() -> Self {
-        Self {
-            counts: Mutex::default(),
-            record_rates: RateLimiter::default(),
-        }
-    }
 }
 
 #[derive(Debug, Default)]

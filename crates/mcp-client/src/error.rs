@@ -84,6 +84,7 @@ impl UpstreamError {
 
     /// What it means when it came up after the server had taken the request, or one before it of the same call: then
     /// something may have been done, and what says otherwise would have the call made again.
+    #[must_use]
     pub fn after_acceptance(self) -> Self {
         match self {
             Self::Unreachable(_)

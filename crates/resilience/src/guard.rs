@@ -138,6 +138,7 @@ impl Turn<'_> {
 
 impl<'a> Guard<'a> {
     /// The same for what is no call of the tool.
+    #[must_use]
     pub fn without_limits(self) -> Self {
         Self {
             limits: None,

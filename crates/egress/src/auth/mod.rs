@@ -214,7 +214,7 @@ pub struct Auth(Credentials);
 
 enum Credentials {
     Fixed(Option<HeaderValue>),
-    ClientCredentials {
+    OwnToken {
         server: Server,
         token: TokenCell,
     },
@@ -246,7 +246,7 @@ impl Auth {
             AuthSettings::Basic { username, password } => {
                 Credentials::Fixed(Some(basic(username, password.expose())?))
             }
-            AuthSettings::ClientCredentials(client) => Credentials::ClientCredentials {
+            AuthSettings::ClientCredentials(client) => Credentials::OwnToken {
                 server: Server::open(client, egress, ambient)?,
                 token: TokenCell::default(),
             },
@@ -279,9 +279,7 @@ impl Auth {
     async fn step_up(&self, caller: Option<OnBehalf<'_>>, scope: &str) -> Result<bool, AuthError> {
         match &self.0 {
             Credentials::Fixed(_) => Ok(false),
-            Credentials::ClientCredentials { server, token } => {
-                Ok(server.may_widen() && token.widen(scope))
-            }
+            Credentials::OwnToken { server, token } => Ok(server.may_widen() && token.widen(scope)),
             Credentials::TokenExchange { server, tokens } => {
                 let (_, cell) = of_caller(caller, tokens)?;
                 Ok(server.may_widen() && cell.widen(scope))
@@ -324,7 +322,7 @@ impl Auth {
     ) -> Result<Option<HeaderValue>, AuthError> {
         match &self.0 {
             Credentials::Fixed(value) => Ok(value.clone()),
-            Credentials::ClientCredentials { server, token } => {
+            Credentials::OwnToken { server, token } => {
                 let granted =
                     token.get(server.ambient(), rejected, |wider| server.own_token(wider));
                 granted.await.map(Some)

@@ -431,7 +431,7 @@ impl Exchange {
                     match listener {
                         Some(listener) => drop(listener(ServerMessage::Log(log))),
                         None if id.is_none() => {
-                            drop(self.open().tell_only(ServerMessage::Log(log)))
+                            drop(self.open().tell_only(ServerMessage::Log(log)));
                         }
                         None => {}
                     }

@@ -104,6 +104,7 @@ impl Fixture {
 
 impl Fixture {
     /// With tools for clients with certain capabilities.
+    #[must_use]
     pub fn with_conditional_tools(self) -> Self {
         Self {
             has_conditional_tools: true,

@@ -3,6 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     clippy::missing_panics_doc,
     missing_docs,
     unreachable_pub,

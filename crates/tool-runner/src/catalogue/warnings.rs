@@ -136,7 +136,8 @@ mod tests {
         faults.iter().map(ToString::to_string).collect()
     }
 
-    const STATEMENT: &str = r#"{ type: sql, source: main, statement: "SELECT id, zone AS Placeholder, owner FROM rows" }"#;
+    const STATEMENT: &str =
+        r#"{ type: sql, source: main, statement: "SELECT id, zone AS Place, owner FROM rows" }"#;
 
     #[test]
     fn columns_without_a_class_are_named_with_the_line_that_lacks_them() {
@@ -144,8 +145,8 @@ mod tests {
         assert_eq!(
             found("    result: { classes: { id: none } }\n"),
             [concat!(
-                "tools.yaml:7:24: columns `Placeholder`, `owner` of tool `read_rows` have no class and reach nobody; ",
-                "add to `result.classes`: `Placeholder: none, owner: none`, each with a class that a policy shows; ",
+                "tools.yaml:7:24: columns `Place`, `owner` of tool `read_rows` have no class and reach nobody; ",
+                "add to `result.classes`: `Place: none, owner: none`, each with a class that a policy shows; ",
                 "or name it in `result.internal`"
             )]
         );
