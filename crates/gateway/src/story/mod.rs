@@ -28,7 +28,7 @@ use wardgate_domain::{
     CallFacts, CallId, Caller, Digest, Event, NOT_A_NAME, Outcome, Status, ToolName,
 };
 use wardgate_proto::common::v1::ErrorReason;
-use wardgate_resilience::concurrency::{Epilogue, Slot};
+use wardgate_resilience::concurrency::{RecordingSlot, Slot};
 use wardgate_rpc::client::{CallError, InputRequired, ResultFacts, Resumption};
 use wardgate_telemetry::{names, trace_context};
 
@@ -213,7 +213,7 @@ impl<W: Work> Story<W> {
         let is_hidden = matches!(&ending, Err(stop) if stop.is_hidden());
         self.work.report(&outcome, is_hidden);
         // While it is recorded, others can be worked on.
-        let _epilogue = self.done(&ending);
+        let _recording_slot = self.done(&ending);
         let recorded = self.gateway.record_outcome(outcome, self.intended).await;
         match recorded {
             Ok(recorded) => self.release(recorded, ending),
@@ -223,7 +223,7 @@ impl<W: Work> Story<W> {
     }
 
     /// How long what was done took tells how much there is to do.
-    fn done(&mut self, ending: &Result<Ending<W::Given>, Stop>) -> Option<Epilogue> {
+    fn done(&mut self, ending: &Result<Ending<W::Given>, Stop>) -> Option<RecordingSlot> {
         let tool = self.facts.tool.as_ref().filter(|_| ending.is_ok())?;
         Some(self.asker.slot.take()?.done(tool.as_str()))
     }

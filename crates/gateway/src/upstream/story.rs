@@ -10,7 +10,7 @@ use tokio::time::{Sleep, sleep};
 use tracing::Instrument;
 use wardgate_domain::{CallFacts, CallId, Event, OfferKind, Status, ToolFacts};
 use wardgate_proto::common::v1::ErrorReason;
-use wardgate_resilience::concurrency::{Epilogue, Slot};
+use wardgate_resilience::concurrency::{RecordingSlot, Slot};
 use wardgate_rpc::client::{
     CallError, Exchange, Relay, RelayContent, RelayEvent, RelayHead, Relayed,
 };
@@ -425,12 +425,12 @@ impl Story {
         let Ok(message) = self.sealed(body.message) else {
             return self.failed(Status::Error, "bad_result", CUT).await;
         };
-        let epilogue = self.done();
+        let recording_slot = self.done();
         let text = match self.owed.take() {
             Some(owed) => self.release(*owed, message, body.result.as_ref()).await,
             None => self.unrecorded(message).await,
         };
-        drop(epilogue);
+        drop(recording_slot);
         match text {
             Ok(text) => self.out.answer(answer::whole(head, session, Some(text))),
             Err(error) => self.refuse(&error).await,
@@ -438,7 +438,7 @@ impl Story {
     }
 
     /// It is done, but for the record: how long it took tells how much there is to do.
-    fn done(&mut self) -> Option<Epilogue> {
+    fn done(&mut self) -> Option<RecordingSlot> {
         let kind = match &self.errand.subject {
             Subject::Tool { name, .. } => name,
             _ => &self.source.name,
@@ -460,13 +460,13 @@ impl Story {
             return true;
         }
         let owed = self.owed.take_if(|_| event.result.is_some());
-        let epilogue = event.result.as_ref().and_then(|_| self.done());
+        let recording_slot = event.result.as_ref().and_then(|_| self.done());
         let text = match owed {
             Some(owed) => self.release(*owed, message, event.result.as_ref()).await,
             None => self.unrecorded(message).await,
         };
         // A client that reads slowly keeps nobody waiting.
-        drop(epilogue);
+        drop(recording_slot);
         let text = match text {
             Ok(text) => text,
             Err(error) => {

@@ -44,7 +44,7 @@ struct State {
     limit: Limit,
     queue: Queue<Waiting>,
     /// Calls that are done and wait to be recorded.
-    in_epilogue: usize,
+    recording: usize,
     /// Spreads those who were turned away.
     turned_away: u32,
     /// When one was, unless nobody has had to wait since.
@@ -85,7 +85,7 @@ impl Limiter {
             state: Mutex::new(State {
                 limit: Limit::new(config, Processors::of_this_process(now), now),
                 queue: Queue::default(),
-                in_epilogue: 0,
+                recording: 0,
                 turned_away: 0,
                 last_turned_away: None,
             }),
@@ -310,12 +310,12 @@ impl Slot {
         }
     }
 
-    /// The call, one of that `kind`, is done: it took as long as it should be compared with others of its kind. Its place
-    /// is the next one's, also while [`Epilogue`] is kept, which is how long it waits for what others do.
-    pub fn done(mut self, kind: &str) -> Epilogue {
+    /// Ends the call, one of that `kind`, and compares how long it took with others of its kind. Its place is free for
+    /// the next call while the [`RecordingSlot`] is held, which is while the call's outcome is recorded.
+    pub fn done(mut self, kind: &str) -> RecordingSlot {
         let now = Instant::now();
         if !self.has_place {
-            return Epilogue(Kept::Nothing);
+            return RecordingSlot(HeldPlace::None);
         }
         let shared = Arc::clone(&self.shared);
         let mut state = shared.state();
@@ -323,16 +323,16 @@ impl Slot {
         let is_calm = state.limit.is_calm(now, under_way) && self.began_in_calm;
         let took = self.before + now.duration_since(self.since);
         state.limit.learn(now, Of::Call(kind), took, is_calm);
-        if state.in_epilogue >= state.limit.current(now) {
+        if state.recording >= state.limit.current(now) {
             drop(state);
-            return Epilogue(Kept::Place {
+            return RecordingSlot(HeldPlace::Own {
                 _slot: Box::new(self),
             });
         }
-        state.in_epilogue += 1;
+        state.recording += 1;
         drop(state);
         self.give_back(now);
-        Epilogue(Kept::Apart(shared))
+        RecordingSlot(HeldPlace::Counted(shared))
     }
 
     fn give_back(&mut self, now: Instant) {
@@ -346,25 +346,26 @@ impl Slot {
     }
 }
 
-/// A call that is done, and waits to be recorded: others can be worked on meanwhile. As many wait so as there are places, for
-/// what waits for a slow neighbour is to be bounded; one more keeps its place. It ends when it is dropped.
+/// A call that is done while its outcome is being recorded: other calls can run meanwhile. At most as many calls are in this
+/// state as there are places, so that a slow audit service bounds them; one more keeps its place until it is recorded.
+/// Dropping it ends the recording.
 #[derive(Debug)]
-pub struct Epilogue(Kept);
+pub struct RecordingSlot(HeldPlace);
 
 #[derive(Debug)]
-enum Kept {
-    /// It is one of those whose place is another's.
-    Apart(Arc<Shared>),
-    /// Its own, as there are enough of them.
-    Place { _slot: Box<Slot> },
-    /// It had given that back before.
-    Nothing,
+enum HeldPlace {
+    /// No place of its own: it is counted among the calls that are being recorded.
+    Counted(Arc<Shared>),
+    /// The place of the call, since enough calls are being recorded already.
+    Own { _slot: Box<Slot> },
+    /// No place: the call had given it back before.
+    None,
 }
 
-impl Drop for Epilogue {
+impl Drop for RecordingSlot {
     fn drop(&mut self) {
-        if let Kept::Apart(shared) = &self.0 {
-            shared.state().in_epilogue -= 1;
+        if let HeldPlace::Counted(shared) = &self.0 {
+            shared.state().recording -= 1;
         }
     }
 }

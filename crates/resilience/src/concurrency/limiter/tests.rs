@@ -72,7 +72,7 @@ async fn while_a_call_is_recorded_the_next_has_its_place_but_no_more_wait_so_tha
     let third = third.done("tool");
     assert_eq!(limiter.0.state().queue.under_way(), 0);
     drop(third);
-    assert_eq!(limiter.0.state().in_epilogue, 0);
+    assert_eq!(limiter.0.state().recording, 0);
 }
 
 #[tokio::test(start_paused = true)]
