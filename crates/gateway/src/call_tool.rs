@@ -22,13 +22,16 @@ use wardgate_telemetry::names;
 
 use crate::Gateway;
 use crate::authority::Grant;
-use crate::catalogue::{Index, Tool};
+use crate::catalogue::{CatalogueIndex, Tool};
+use crate::client_interaction::ClientInteraction;
 use crate::connect::{self, Asked};
-use crate::dialogue::Dialogue;
+use crate::governed_call::{
+    GovernedCall, Operation, Output, Rejection, RequestBinding, RequestContext, Resource, RunError,
+    RunOutcome, SealedOperation,
+};
 use crate::mcp::{Version, check_repeated};
 use crate::measures;
 use crate::reply::{Answer, Dialect, RpcError};
-use crate::story::{Asker, End, Given, Packed, Ran, Stop, Story, Target, Work};
 use crate::tasks::{self, Begun};
 use crate::trail::Recorded;
 use crate::view::View;
@@ -53,15 +56,15 @@ pub(crate) struct ToolCall {
 
 /// A call, so written that any gateway can read it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct PackedCall {
+pub(crate) struct SealedToolCall {
     name: String,
     arguments: String,
     idempotency_key: Option<String>,
 }
 
-impl PackedCall {
+impl SealedToolCall {
     /// The call.
-    pub(crate) fn unpack(self, version: Version) -> ToolCall {
+    pub(crate) fn unseal(self, version: Version) -> ToolCall {
         ToolCall {
             protocol: version.as_str(),
             idempotency_key: self.idempotency_key,
@@ -75,12 +78,12 @@ impl PackedCall {
     }
 }
 
-impl Target for Arc<Tool> {
+impl Resource for Arc<Tool> {
     fn facts(&self) -> &ToolFacts {
         &self.facts
     }
 
-    fn is_on(&self, caller: &Caller) -> bool {
+    fn is_enabled_for(&self, caller: &Caller) -> bool {
         self.switches.allow(caller)
     }
 
@@ -98,7 +101,7 @@ pub(crate) enum Called {
     Task(Begun),
 }
 
-impl Given for Called {
+impl Output for Called {
     fn facts(&self) -> &ResultFacts {
         match self {
             Self::Result(result) => &result.facts,
@@ -117,9 +120,9 @@ impl Given for Called {
     }
 }
 
-impl Work for ToolCall {
-    type Target = Arc<Tool>;
-    type Given = Called;
+impl Operation for ToolCall {
+    type Resource = Arc<Tool>;
+    type Output = Called;
 
     const UNKNOWN: &'static str = "unknown_tool";
 
@@ -127,15 +130,16 @@ impl Work for ToolCall {
         "tools/call"
     }
 
-    fn arrives(&self, call_id: CallId, asker: &Asker) -> (CallFacts, Span) {
+    fn describe_arrival(&self, call_id: CallId, context: &RequestContext) -> (CallFacts, Span) {
         let span = tracing::info_span!(
             "tools/call",
             { names::CALL_ID } = %call_id,
-            { names::CALLER } = asker.caller.subject(),
+            { names::CALLER } = context.caller.subject(),
             { names::TOOL } = tracing::field::Empty,
         );
-        let (ip, name, arguments) = (asker.client_ip.clone(), &self.name, &self.arguments);
-        let facts = CallFacts::arriving(call_id, &asker.caller, ip, self.protocol, name, arguments);
+        let (ip, name, arguments) = (context.client_ip.clone(), &self.name, &self.arguments);
+        let facts =
+            CallFacts::arriving(call_id, &context.caller, ip, self.protocol, name, arguments);
         (facts, span)
     }
 
@@ -143,103 +147,110 @@ impl Work for ToolCall {
         self.agent_refusal
     }
 
-    fn find(&self, catalogue: &Index, view: &View) -> Option<Arc<Tool>> {
+    fn find_resource(&self, catalogue: &CatalogueIndex, view: &View) -> Option<Arc<Tool>> {
         view.tool(catalogue, &self.name).cloned()
     }
 
-    fn check(&self, tool: &Arc<Tool>, client: &Dialogue) -> Result<(), Stop> {
+    fn check_request(&self, tool: &Arc<Tool>, client: &ClientInteraction) -> Result<(), Rejection> {
         if !tool.is_for_client(client.capabilities().as_deref()) {
             return Err(if client.is_legacy() {
-                Stop::NotForClient
+                Rejection::NotForClient
             } else {
-                Stop::Undeclared(tool.required_capabilities.to_json().into())
+                Rejection::MissingCapability(tool.required_capabilities.to_json().into())
             });
         }
         let Some(headers) = &self.repeated else {
             return Ok(());
         };
-        check_repeated(&tool.repeated, &self.arguments, headers).map_err(Stop::Misrepeated)
+        check_repeated(&tool.repeated, &self.arguments, headers).map_err(Rejection::HeaderMismatch)
     }
 
-    fn arguments(&self, _target: &Arc<Tool>) -> Bytes {
+    fn policy_arguments(&self, _target: &Arc<Tool>) -> Bytes {
         self.arguments.clone()
     }
 
-    fn matter(&self) -> Option<(&'static str, &str, &[u8])> {
-        (self.dialect == Dialect::Mcp).then_some((self.method(), &self.name, &self.arguments))
+    fn request_binding(&self) -> Option<RequestBinding<'_>> {
+        (self.dialect == Dialect::Mcp).then_some(RequestBinding {
+            method: self.method(),
+            name: &self.name,
+            arguments: &self.arguments,
+        })
     }
 
     async fn run(
-        story: &mut Story<Self>,
+        call: &mut GovernedCall<Self>,
         tool: &Arc<Tool>,
         grant: &Grant,
         resumption: Option<Resumption>,
-    ) -> Result<End<Called>, Ran> {
+    ) -> Result<RunOutcome<Called>, RunError> {
         // Where it waited for its user alone, it begins anew.
         let resumption = match resumption {
             Some(Resumption {
                 state, responses, ..
             }) if state.is_empty() => {
                 if let Some(words) = connect::declined(&responses) {
-                    return Ok(End::Given(not_connected(words)));
+                    return Ok(RunOutcome::Output(not_connected(words)));
                 }
                 None
             }
             resumption => resumption,
         };
-        let (call, gateway) = (&story.work, &story.gateway);
-        let capabilities = story.dialogue.capabilities();
+        let (tool_call, gateway) = (&call.operation, &call.gateway);
+        let capabilities = call.client.capabilities();
         let called = gateway.runner().call_tool(CallTool {
-            call_id: story.facts.call_id,
-            caller: &story.asker.caller,
+            call_id: call.facts.call_id,
+            caller: &call.context.caller,
             tool: &tool.facts.name,
-            arguments: call.arguments.clone(),
+            arguments: tool_call.arguments.clone(),
             permit: &grant.permit,
-            idempotency_key: call.idempotency_key.as_deref(),
+            idempotency_key: tool_call.idempotency_key.as_deref(),
             interaction: Interaction {
                 capabilities: capabilities.as_deref(),
-                log_level: story.dialogue.log_level(),
+                log_level: call.client.log_level(),
                 resumption,
-                besides: story.dialogue.besides(),
-                is_legacy: story.dialogue.is_legacy(),
+                besides: call.client.besides(),
+                is_legacy: call.client.is_legacy(),
             },
-            caller_token: story.asker.caller.token_for_source(tool.needs_caller_token),
+            caller_token: call
+                .context
+                .caller
+                .token_for_source(tool.needs_caller_token),
             // The tool-runner ends the work at the limit itself; this catches one that does not answer.
             limit: tool.time_limit + Duration::from_secs(1),
         });
-        let events = story.dialogue.unless_cancelled(Box::pin(called)).await?;
-        let mut events = pin!(events.map_err(|error| refused(&story.gateway, &error, tool))?);
-        while let Some(event) = story.dialogue.unless_cancelled(events.next()).await? {
-            let event = event.map_err(|error| refused(&story.gateway, &error, tool))?;
-            if let Some(notice) = story.dialogue.notice(&event) {
-                story.say(&notice).await?;
+        let events = call.client.unless_cancelled(Box::pin(called)).await?;
+        let mut events = pin!(events.map_err(|error| refused(&call.gateway, &error, tool))?);
+        while let Some(event) = call.client.unless_cancelled(events.next()).await? {
+            let event = event.map_err(|error| refused(&call.gateway, &error, tool))?;
+            if let Some(notice) = call.client.notice(&event) {
+                call.send_notification(&notice).await?;
             }
             match event {
                 CallEvent::Result(mut result) => {
-                    result.content = story.asker.view.content(result.content);
-                    return Ok(End::Given(Called::Result(result)));
+                    result.content = call.context.view.content(result.content);
+                    return Ok(RunOutcome::Output(Called::Result(result)));
                 }
                 CallEvent::Task(task) => {
-                    let begun = Begun::of(story, *task).await;
+                    let begun = Begun::of(call, *task).await;
                     let begun = begun.ok_or_else(|| not_handed_out(tool))?;
-                    return Ok(End::Given(Called::Task(begun)));
+                    return Ok(RunOutcome::Output(Called::Task(begun)));
                 }
-                CallEvent::InputRequired(waits) => return Ok(asked(story, waits)),
+                CallEvent::InputRequired(waits) => return Ok(asked(call, waits)),
                 CallEvent::Progress(_) | CallEvent::Log(_) | CallEvent::Completed(_) => {}
             }
         }
         Err(lost(tool).into())
     }
 
-    fn pack(&self) -> Option<Packed> {
-        Some(Packed::Call(PackedCall {
+    fn to_sealed(&self) -> Option<SealedOperation> {
+        Some(SealedOperation::Call(SealedToolCall {
             name: self.name.clone(),
             arguments: String::from_utf8(self.arguments.to_vec()).ok()?,
             idempotency_key: self.idempotency_key.clone(),
         }))
     }
 
-    fn report(&self, outcome: &Outcome, is_hidden: bool) {
+    fn report_outcome(&self, outcome: &Outcome, is_hidden: bool) {
         measures::ended(outcome, is_hidden);
         tracing::info!(
             status = outcome.status.as_str(),
@@ -250,23 +261,23 @@ impl Work for ToolCall {
         );
     }
 
-    fn release(story: &Story<Self>, recorded: Recorded, called: &Called) -> Answer {
-        let (id, call_id) = (&story.asker.id, story.facts.call_id);
+    fn release(call: &GovernedCall<Self>, recorded: Recorded, called: &Called) -> Answer {
+        let (id, call_id) = (&call.context.id, call.facts.call_id);
         let result = match called {
             Called::Result(result) => result,
-            Called::Task(begun) => return begun.release(story, recorded),
+            Called::Task(begun) => return begun.release(call, recorded),
         };
         if result.facts.error_kind == RATE_LIMITED {
             let wait = result.facts.retry_after.unwrap_or_default();
             let error = RpcError::rate_limited(wait).of_call(call_id, recorded.receipt());
             return Answer::error(Some(id), &error);
         }
-        let capabilities = story.dialogue.capabilities();
+        let capabilities = call.client.capabilities();
         let is_declared = |required: &str| {
             let required = RequiredCapabilities::read(required.as_bytes());
             required.is_some_and(|required| required.are_declared(capabilities.as_deref()))
         };
-        if story.asker.version.is_modern()
+        if call.context.version.is_modern()
             && let Some(required) = undeclared(&result.facts.error_kind)
             // For another reason they were not offered.
             && !is_declared(required)
@@ -274,8 +285,8 @@ impl Work for ToolCall {
             let error = RpcError::missing_capability(required);
             return Answer::error(Some(id), &error.of_call(call_id, recorded.receipt()));
         }
-        let version = story.asker.version;
-        match story.work.dialect {
+        let version = call.context.version;
+        match call.operation.dialect {
             Dialect::Mcp if !result.error.is_empty() => {
                 Answer::protocol_error(id, version, call_id, recorded, &result.error)
             }
@@ -284,12 +295,16 @@ impl Work for ToolCall {
         }
     }
 
-    fn stopped(story: &Story<Self>, recorded: Recorded, stop: &Stop) -> Option<Answer> {
-        let Asker { id, version, .. } = &story.asker;
-        let (version, call_id) = (*version, story.facts.call_id);
-        match stop {
-            _ if story.work.dialect == Dialect::Direct => None,
-            Stop::Denied {
+    fn write_rejection(
+        call: &GovernedCall<Self>,
+        recorded: Recorded,
+        rejection: &Rejection,
+    ) -> Option<Answer> {
+        let RequestContext { id, version, .. } = &call.context;
+        let (version, call_id) = (*version, call.facts.call_id);
+        match rejection {
+            _ if call.operation.dialect == Dialect::Direct => None,
+            Rejection::Denied {
                 reason,
                 decision,
                 visible: true,
@@ -298,7 +313,7 @@ impl Work for ToolCall {
                 Some(Answer::denied(id, version, call_id, recorded, denial))
             }
             // Older versions have no error for it, and the model may know another way.
-            Stop::Undeclared(_) | Stop::Unanswered(_) if !version.is_modern() => {
+            Rejection::MissingCapability(_) | Rejection::InputError(_) if !version.is_modern() => {
                 let words = "The tool asks for input that it cannot get here.";
                 Some(Answer::failed(id, version, call_id, recorded, words))
             }
@@ -306,7 +321,7 @@ impl Work for ToolCall {
         }
     }
 
-    fn not_there(&self, _version: Version) -> RpcError {
+    fn not_found_error(&self, _version: Version) -> RpcError {
         match self.dialect {
             Dialect::Direct => RpcError::forbidden(&self.name),
             Dialect::Mcp => RpcError::unknown_tool(&self.name),
@@ -315,21 +330,21 @@ impl Work for ToolCall {
 }
 
 /// What waits for the client; what waits for its user has the question put here.
-fn asked(story: &Story<ToolCall>, mut waits: Box<InputRequired>) -> End<Called> {
+fn asked(call: &GovernedCall<ToolCall>, mut waits: Box<InputRequired>) -> RunOutcome<Called> {
     let Some(connect) = &waits.connect else {
-        return End::InputRequired(waits);
+        return RunOutcome::InputRequired(waits);
     };
-    let capabilities = story.dialogue.capabilities();
-    let caller = &story.asker.caller;
-    match connect::ask(&story.gateway, caller, connect, capabilities.as_deref()) {
-        Asked::Requests(requests) if story.work.matter().is_some() => {
+    let capabilities = call.client.capabilities();
+    let caller = &call.context.caller;
+    match connect::ask(&call.gateway, caller, connect, capabilities.as_deref()) {
+        Asked::Requests(requests) if call.operation.request_binding().is_some() => {
             waits.requests = requests;
-            End::InputRequired(waits)
+            RunOutcome::InputRequired(waits)
         }
-        Asked::Requests(_) => End::Given(not_connected(
+        Asked::Requests(_) => RunOutcome::Output(not_connected(
             "The source acts in your name, and you have not allowed that yet.",
         )),
-        Asked::Words(words) => End::Given(not_connected(&words)),
+        Asked::Words(words) => RunOutcome::Output(not_connected(&words)),
     }
 }
 
@@ -358,24 +373,26 @@ fn not_connected(words: &str) -> Called {
 }
 
 /// It became a task that its client cannot be given.
-fn not_handed_out(tool: &Tool) -> Stop {
+fn not_handed_out(tool: &Tool) -> Rejection {
     if !tool.facts.read_only {
-        return Stop::Lost;
+        return Rejection::OutcomeUnknown;
     }
-    Stop::Failed {
+    Rejection::Failed {
         kind: "store_unavailable",
         message: "The task that it became cannot be handed out now. Try again later.",
     }
 }
 
-pub(crate) fn refused(gateway: &Gateway, error: &CallError, tool: &Tool) -> Ran {
+pub(crate) fn refused(gateway: &Gateway, error: &CallError, tool: &Tool) -> RunError {
     match error.reason() {
-        ErrorReason::PermitRefused => Ran::PermitRefused,
-        ErrorReason::Overloaded => Stop::NotTaken(gateway.neighbour_is_overloaded()).into(),
-        ErrorReason::DeadlineExceeded => Stop::Late(tool.time_limit).into(),
-        ErrorReason::NotDurable => Stop::NotRecorded.into(),
+        ErrorReason::PermitRefused => RunError::PermitRefused,
+        ErrorReason::Overloaded => {
+            Rejection::NotAttempted(gateway.neighbour_is_overloaded()).into()
+        }
+        ErrorReason::DeadlineExceeded => Rejection::TimedOut(tool.time_limit).into(),
+        ErrorReason::NotDurable => Rejection::NotRecorded.into(),
         // Removed or switched off since the catalogue was listed.
-        ErrorReason::UnknownTool => Stop::Unknown.into(),
+        ErrorReason::UnknownTool => Rejection::Unknown.into(),
         _ => {
             tracing::warn!(%error, "the tool-runner did not say how the call ended");
             lost(tool).into()
@@ -384,12 +401,12 @@ pub(crate) fn refused(gateway: &Gateway, error: &CallError, tool: &Tool) -> Ran 
 }
 
 /// Of a call whose end is not known.
-pub(crate) fn lost(tool: &Tool) -> Stop {
+pub(crate) fn lost(tool: &Tool) -> Rejection {
     // It may have been asked before it failed, and a write must not be repeated on a guess.
     if !tool.facts.read_only {
-        return Stop::Lost;
+        return Rejection::OutcomeUnknown;
     }
-    Stop::Failed {
+    Rejection::Failed {
         kind: "tool_runner_unavailable",
         message: "The tool could not be run. Try again later.",
     }

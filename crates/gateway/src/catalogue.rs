@@ -10,11 +10,11 @@ use futures::StreamExt;
 use tokio::sync::watch;
 use wardgate_domain::{RequiredCapabilities, ToolFacts, ToolSwitches};
 use wardgate_rpc::Readiness;
-use wardgate_rpc::client::{CallError, Catalogue as Listed, ToolRunnerClient};
+use wardgate_rpc::client::{CallError, Catalogue as ListedCatalogue, ToolRunnerClient};
 
 pub(crate) use wardgate_rpc::client::Source;
 
-use crate::content::Index as Content;
+use crate::content::ContentIndex;
 use crate::downgrade::{Definition, Kind};
 use crate::listen::Changes;
 use crate::mcp::Repeated;
@@ -59,17 +59,17 @@ pub(crate) const NOT_KNOWN: (&str, &str) = (
 
 /// Every tool, by the names it answers to.
 #[derive(Debug, Default)]
-pub(crate) struct Index {
+pub(crate) struct CatalogueIndex {
     tools: Vec<Arc<Tool>>,
     by_name: HashMap<String, Arc<Tool>>,
     sources: BTreeMap<String, Arc<Source>>,
     missing_upstreams: Vec<String>,
-    content: Content,
+    content: ContentIndex,
     /// The tool-runner's word for all of this that clients are shown.
     shown_version: Bytes,
 }
 
-impl Index {
+impl CatalogueIndex {
     /// The tool that answers to `name`, its own or an alias.
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<Tool>> {
         self.by_name.get(name)
@@ -90,7 +90,7 @@ impl Index {
     }
 
     /// Its prompts and resources.
-    pub(crate) fn content(&self) -> &Content {
+    pub(crate) fn content(&self) -> &ContentIndex {
         &self.content
     }
 
@@ -100,8 +100,8 @@ impl Index {
     }
 }
 
-impl From<Listed> for Index {
-    fn from(listed: Listed) -> Self {
+impl From<ListedCatalogue> for CatalogueIndex {
+    fn from(listed: ListedCatalogue) -> Self {
         let mut index = Self {
             missing_upstreams: listed.missing_upstreams,
             sources: listed
@@ -147,7 +147,7 @@ impl From<Listed> for Index {
 #[derive(Debug)]
 pub(crate) struct Catalogue {
     /// None before it was first heard of: not to know the tools is not to have none.
-    current: Arc<ArcSwapOption<Index>>,
+    current: Arc<ArcSwapOption<CatalogueIndex>>,
     readiness: watch::Receiver<Readiness>,
 }
 
@@ -166,12 +166,12 @@ impl Catalogue {
     }
 
     /// None while the tool-runner was never heard of.
-    pub(crate) fn current(&self) -> Option<Arc<Index>> {
+    pub(crate) fn current(&self) -> Option<Arc<CatalogueIndex>> {
         self.current.load_full()
     }
 
     /// The same, for whoever cannot answer without it.
-    pub(crate) fn known(&self) -> Result<Arc<Index>, RpcError> {
+    pub(crate) fn known(&self) -> Result<Arc<CatalogueIndex>, RpcError> {
         let (reason, message) = NOT_KNOWN;
         self.current()
             .ok_or_else(|| RpcError::internal(reason, message))
@@ -184,7 +184,7 @@ impl Catalogue {
 
 async fn follow(
     runner: &ToolRunnerClient,
-    target: &ArcSwapOption<Index>,
+    target: &ArcSwapOption<CatalogueIndex>,
     sender: &watch::Sender<Readiness>,
     changes: &Changes,
 ) {
@@ -198,7 +198,7 @@ async fn follow(
 
 async fn until_lost(
     runner: &ToolRunnerClient,
-    target: &ArcSwapOption<Index>,
+    target: &ArcSwapOption<CatalogueIndex>,
     sender: &watch::Sender<Readiness>,
     changes: &Changes,
 ) -> Result<(), CallError> {
@@ -209,8 +209,8 @@ async fn until_lost(
         let content = runner.list_content().await?;
         tracing::info!(tools = listed.tools.len(), "catalogue loaded");
         let shown = listed.shown_version.clone();
-        let index = Index {
-            content: Content::new(content),
+        let index = CatalogueIndex {
+            content: ContentIndex::new(content),
             ..listed.into()
         };
         let earlier = target.swap(Some(Arc::new(index)));

@@ -16,8 +16,8 @@ pub(crate) fn ended(outcome: &Outcome, is_hidden: bool) {
         histogram!(names::TOOL_CALL_SECONDS, "tool" => tool.clone()).record(outcome.duration);
         counter!(names::TOOL_CALLS, "tool" => tool, "status" => status).increment(1);
     } else {
-        let method = content::Method::named(&call.method);
-        let method = method.map_or(labels::OTHER, content::Method::as_str);
+        let method = content::ContentMethod::named(&call.method);
+        let method = method.map_or(labels::OTHER, content::ContentMethod::as_str);
         counter!(names::CONTENT_REQUESTS, "method" => method, "status" => status).increment(1);
     }
 }

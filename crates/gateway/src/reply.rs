@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use wardgate_domain::{CallId, DecisionId, Receipt};
 use wardgate_rpc::client::{DroppedColumns, ToolResult};
 
-use crate::dialogue::Questions;
+use crate::client_interaction::InputRequests;
 use crate::downgrade;
 use crate::mcp::Version;
 use crate::streamable;
@@ -156,14 +156,14 @@ impl Answer {
     /// What a modern client is asked, to come back with `state`.
     pub(crate) fn input_required(
         id: &RawValue,
-        questions: &Questions,
+        input_requests: &InputRequests,
         state: &str,
         meta: &str,
     ) -> Self {
-        let mut members = String::with_capacity(questions.as_json().len() + state.len() + 64);
-        if !questions.is_empty() {
+        let mut members = String::with_capacity(input_requests.as_json().len() + state.len() + 64);
+        if !input_requests.is_empty() {
             members.push_str(r#""inputRequests":"#);
-            members.push_str(questions.as_json());
+            members.push_str(input_requests.as_json());
             members.push(',');
         }
         members.push_str(r#""requestState":"#);

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use wardgate_domain::source_uri;
 use wardgate_rpc::client::{ContentSource, ServerCapabilities};
 
-use crate::catalogue::{Index, Source, Tool};
+use crate::catalogue::{CatalogueIndex, Source, Tool};
 use crate::mcp::Version;
 
 /// What a request sees.
@@ -59,7 +59,7 @@ impl View {
     }
 
     /// Of one server of `catalogue`.
-    pub(crate) fn of_upstream(source: Arc<Source>, catalogue: &Index) -> Self {
+    pub(crate) fn of_upstream(source: Arc<Source>, catalogue: &CatalogueIndex) -> Self {
         let names_resources = catalogue.content().has_resources(&source.name);
         Self::Upstream(Upstream {
             source,
@@ -90,7 +90,11 @@ impl View {
     }
 
     /// The tool that it calls `name`.
-    pub(crate) fn tool<'i>(&self, catalogue: &'i Index, name: &str) -> Option<&'i Arc<Tool>> {
+    pub(crate) fn tool<'i>(
+        &self,
+        catalogue: &'i CatalogueIndex,
+        name: &str,
+    ) -> Option<&'i Arc<Tool>> {
         match self {
             Self::Everything => catalogue.find(name),
             Self::Toolset(toolset) => catalogue.find(name).filter(|tool| tool.is_in(toolset)),
@@ -99,7 +103,7 @@ impl View {
     }
 
     /// Every tool in it.
-    pub(crate) fn tools<'i>(&'i self, catalogue: &'i Index) -> Vec<Seen<'i>> {
+    pub(crate) fn tools<'i>(&'i self, catalogue: &'i CatalogueIndex) -> Vec<Seen<'i>> {
         let all = |tool| Seen {
             tool,
             own_name: None,

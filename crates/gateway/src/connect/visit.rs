@@ -79,7 +79,7 @@ impl Ticket {
     }
 
     pub(super) fn open(sealer: &Sealer, text: &str) -> Option<Self> {
-        sealer.open_of_browser(Purpose::ConnectLink, text)
+        sealer.open_from_browser(Purpose::ConnectLink, text)
     }
 }
 
@@ -99,7 +99,7 @@ impl Visit {
             let (name, value) = pair.trim().split_once('=')?;
             (name == COOKIE).then_some(value)
         });
-        sealer.open_of_browser(Purpose::ConnectVisit, sealed?)
+        sealer.open_from_browser(Purpose::ConnectVisit, sealed?)
     }
 }
 

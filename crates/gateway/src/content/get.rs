@@ -14,19 +14,22 @@ use wardgate_rpc::client::{
 };
 use wardgate_telemetry::names;
 
-use super::Method;
+use super::ContentMethod;
+use super::content_request::{ContentName, ContentRequest, SealedContentRequest, named};
 use super::reader::Reader;
 use super::skill;
-use super::wish::{Named, PackedWish, Wish, named};
 use crate::Gateway;
 use crate::authority::Grant;
-use crate::catalogue::{Index, Source};
-use crate::dialogue::Terms;
+use crate::catalogue::{CatalogueIndex, Source};
+use crate::client_interaction::ClientChannel;
 use crate::downgrade;
+use crate::governed_call::{
+    self, GovernedCall, Operation, Output, Rejection, RequestBinding, RequestContext, Resource,
+    RunError, RunOutcome, SealedOperation,
+};
 use crate::mcp::{Meta, Post, Request, Version, inner};
 use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta, write_members};
-use crate::story::{self, Asker, End, Given, Packed, Ran, Stop, Story, Target, Work};
 use crate::trail::Recorded;
 use crate::view::View;
 
@@ -37,7 +40,7 @@ const LIMIT: Duration = Duration::from_secs(40);
 const UNKNOWN: &str = "unknown";
 
 /// What a wish was found to be of.
-pub(crate) struct Found {
+pub(crate) struct ContentResource {
     source: Arc<Source>,
     facts: ToolFacts,
     /// What the source calls it.
@@ -45,7 +48,7 @@ pub(crate) struct Found {
 }
 
 /// What was got: a result, or why there is none.
-pub(crate) struct Gotten {
+pub(crate) struct ContentOutput {
     given: Result<String, String>,
     /// The `_meta` of its server, a JSON object; empty: none.
     meta: Bytes,
@@ -57,25 +60,27 @@ pub(super) async fn get(
     gateway: &Arc<Gateway>,
     post: &Post,
     request: &Request<'_>,
-    asker: Asker,
-    wish: Wish,
+    context: RequestContext,
+    content_request: ContentRequest,
 ) -> Result<Answer, RpcError> {
-    let version = asker.version;
-    let terms = match wish.wanted {
-        Wanted::Completion { .. } | Wanted::Skill | Wanted::Directory(_) => Terms::deaf(version),
+    let version = context.version;
+    let channel = match content_request.wanted {
+        Wanted::Completion { .. } | Wanted::Skill | Wanted::Directory(_) => {
+            ClientChannel::response_only(version)
+        }
         Wanted::Prompt(_) | Wanted::Resource => {
-            Terms::of(gateway, post, request, &Meta::of(request)?, version)?
+            ClientChannel::for_request(gateway, post, request, &Meta::of(request)?, version)?
         }
     };
-    story::tell(gateway, request, (asker, terms), wish).await
+    governed_call::run(gateway, request, context, channel, content_request).await
 }
 
-impl Target for Found {
+impl Resource for ContentResource {
     fn facts(&self) -> &ToolFacts {
         &self.facts
     }
 
-    fn is_on(&self, caller: &Caller) -> bool {
+    fn is_enabled_for(&self, caller: &Caller) -> bool {
         self.source.switches.allow(caller)
     }
 
@@ -84,7 +89,7 @@ impl Target for Found {
     }
 }
 
-impl Given for Gotten {
+impl Output for ContentOutput {
     fn facts(&self) -> &ResultFacts {
         &self.facts
     }
@@ -95,9 +100,9 @@ impl Given for Gotten {
     }
 }
 
-impl Work for Wish {
-    type Target = Found;
-    type Given = Gotten;
+impl Operation for ContentRequest {
+    type Resource = ContentResource;
+    type Output = ContentOutput;
 
     const UNKNOWN: &'static str = UNKNOWN;
 
@@ -105,15 +110,17 @@ impl Work for Wish {
         self.method.as_str()
     }
 
-    fn arrives(&self, call_id: CallId, asker: &Asker) -> (CallFacts, Span) {
-        let Asker {
+    fn describe_arrival(&self, call_id: CallId, context: &RequestContext) -> (CallFacts, Span) {
+        let RequestContext {
             caller, client_ip, ..
-        } = asker;
+        } = context;
         let (ip, protocol, params) = (client_ip.clone(), self.protocol, self.params.as_bytes());
         let facts = match &self.of {
-            Named::Prompt(name) => CallFacts::arriving(call_id, caller, ip, protocol, name, params),
+            ContentName::Prompt(name) => {
+                CallFacts::arriving(call_id, caller, ip, protocol, name, params)
+            }
             // A URI can hold anything a person typed.
-            Named::Resource(_) | Named::Template(_) => {
+            ContentName::Resource(_) | ContentName::Template(_) => {
                 CallFacts::without_tool(call_id, caller, ip, protocol, params)
             }
         };
@@ -127,80 +134,88 @@ impl Work for Wish {
         (facts.by_method(method), span)
     }
 
-    fn find(&self, catalogue: &Index, view: &View) -> Option<Found> {
+    fn find_resource(&self, catalogue: &CatalogueIndex, view: &View) -> Option<ContentResource> {
         let found = self.of.find(catalogue.content(), view)?;
         let source = catalogue.content().source(&found.source);
         let is_there = source.is_some_and(|source| view.has(source));
         let source = catalogue.source(&found.source).filter(|_| is_there)?;
-        Some(Found {
+        Some(ContentResource {
             facts: source.facts.get(&self.of.kind())?.clone(),
             source: Arc::clone(source),
             own_name: found.own_name,
         })
     }
 
-    fn arguments(&self, found: &Found) -> Bytes {
+    fn policy_arguments(&self, found: &ContentResource) -> Bytes {
         named(self.of.kind(), &found.own_name)
     }
 
-    fn matter(&self) -> Option<(&'static str, &str, &[u8])> {
+    fn request_binding(&self) -> Option<RequestBinding<'_>> {
         let method = self.method.as_str();
-        match (&self.of, &self.wanted) {
-            (Named::Prompt(name), Wanted::Prompt(arguments)) => Some((method, name, arguments)),
-            (Named::Resource(uri), Wanted::Resource) => Some((method, uri, b"")),
-            _ => None,
-        }
+        let (name, arguments): (_, &[u8]) = match (&self.of, &self.wanted) {
+            (ContentName::Prompt(name), Wanted::Prompt(arguments)) => (name, arguments),
+            (ContentName::Resource(uri), Wanted::Resource) => (uri, b""),
+            _ => return None,
+        };
+        Some(RequestBinding {
+            method,
+            name,
+            arguments,
+        })
     }
 
-    fn pack(&self) -> Option<Packed> {
+    fn to_sealed(&self) -> Option<SealedOperation> {
         let is_packed = !matches!(self.wanted, Wanted::Skill | Wanted::Directory(_));
-        is_packed.then(|| Packed::Content(PackedWish::of(self)))
+        is_packed.then(|| SealedOperation::Content(SealedContentRequest::of(self)))
     }
 
     async fn run(
-        story: &mut Story<Self>,
-        found: &Found,
+        call: &mut GovernedCall<Self>,
+        found: &ContentResource,
         grant: &Grant,
         resumption: Option<Resumption>,
-    ) -> Result<End<Gotten>, Ran> {
-        let wish = &story.work;
-        let capabilities = story.dialogue.capabilities();
+    ) -> Result<RunOutcome<ContentOutput>, RunError> {
+        let content_request = &call.operation;
+        let capabilities = call.client.capabilities();
         let get = GetContent {
-            call_id: story.facts.call_id,
-            caller: &story.asker.caller,
+            call_id: call.facts.call_id,
+            caller: &call.context.caller,
             source: &found.source.name,
             permit: &grant.permit,
-            decided: wish.arguments(found),
-            wanted: wish.wanted.clone(),
-            caller_token: story
-                .asker
+            decided: content_request.policy_arguments(found),
+            wanted: content_request.wanted.clone(),
+            caller_token: call
+                .context
                 .caller
                 .token_for_source(found.source.needs_caller_token),
             interaction: Interaction {
                 capabilities: capabilities.as_deref(),
                 log_level: None,
                 resumption,
-                besides: story.dialogue.besides(),
-                is_legacy: story.dialogue.is_legacy(),
+                besides: call.client.besides(),
+                is_legacy: call.client.is_legacy(),
             },
         };
-        let getting = Box::pin(story.gateway.runner().get_content(get, LIMIT));
-        let got = story.dialogue.unless_cancelled(getting).await?;
+        let getting = Box::pin(call.gateway.runner().get_content(get, LIMIT));
+        let got = call.client.unless_cancelled(getting).await?;
         let ContentResult { given, meta, facts } =
-            got.map_err(|error| refused(&story.gateway, &error))?;
+            got.map_err(|error| refused(&call.gateway, &error))?;
         let given = match given {
-            Got::InputRequired(waits) => return Ok(End::InputRequired(Box::new(waits))),
-            Got::Nothing(_) if facts.error_kind == UNKNOWN => return Err(Stop::Unknown.into()),
+            Got::InputRequired(waits) => return Ok(RunOutcome::InputRequired(Box::new(waits))),
+            Got::Nothing(_) if facts.error_kind == UNKNOWN => return Err(Rejection::Unknown.into()),
             Got::Nothing(words) => Err(words),
             Got::Result(result) => {
-                let shown = shown(story, found, result).await;
-                Ok(story.asker.view.given(shown.map_err(Stop::NotTaken)?))
+                let shown = shown(call, found, result).await;
+                Ok(call
+                    .context
+                    .view
+                    .given(shown.map_err(Rejection::NotAttempted)?))
             }
         };
-        Ok(End::Given(Gotten { given, meta, facts }))
+        Ok(RunOutcome::Output(ContentOutput { given, meta, facts }))
     }
 
-    fn report(&self, outcome: &Outcome, is_hidden: bool) {
+    fn report_outcome(&self, outcome: &Outcome, is_hidden: bool) {
         measures::ended(outcome, is_hidden);
         tracing::info!(
             status = outcome.status.as_str(),
@@ -209,14 +224,14 @@ impl Work for Wish {
         );
     }
 
-    fn release(story: &Story<Self>, recorded: Recorded, got: &Gotten) -> Answer {
-        let (id, call_id, version) = (&story.asker.id, story.facts.call_id, story.asker.version);
+    fn release(call: &GovernedCall<Self>, recorded: Recorded, got: &ContentOutput) -> Answer {
+        let (id, call_id, version) = (&call.context.id, call.facts.call_id, call.context.version);
         let error = match &got.given {
             Ok(result) => {
                 let mut members = inner(&downgrade::given(result, version)).to_owned();
                 // It depends on the caller, and may be another the next time.
                 let is_kept = matches!(
-                    story.work.wanted,
+                    call.operation.wanted,
                     Wanted::Resource | Wanted::Skill | Wanted::Directory(_)
                 );
                 if version.is_modern() && is_kept {
@@ -237,13 +252,13 @@ impl Work for Wish {
         Answer::error(Some(id), &error.of_call(call_id, recorded.receipt()))
     }
 
-    fn not_there(&self, version: Version) -> RpcError {
+    fn not_found_error(&self, version: Version) -> RpcError {
         match &self.of {
-            Named::Prompt(name) => RpcError::unknown_prompt(name),
-            Named::Resource(uri) if self.method == Method::ReadResource => {
+            ContentName::Prompt(name) => RpcError::unknown_prompt(name),
+            ContentName::Resource(uri) if self.method == ContentMethod::ReadResource => {
                 RpcError::unknown_resource(version).about(uri)
             }
-            Named::Resource(_) | Named::Template(_) => {
+            ContentName::Resource(_) | ContentName::Template(_) => {
                 RpcError::invalid_params("Unknown resource template").because("unknown_resource")
             }
         }
@@ -251,37 +266,43 @@ impl Work for Wish {
 }
 
 /// What of a result its caller may know, beyond what the right to it says.
-async fn shown(story: &Story<Wish>, found: &Found, result: String) -> Result<String, RpcError> {
-    let asker = &story.asker;
+async fn shown(
+    call: &GovernedCall<ContentRequest>,
+    found: &ContentResource,
+    result: String,
+) -> Result<String, RpcError> {
+    let context = &call.context;
     let reader = Reader {
-        gateway: &story.gateway,
-        caller: &asker.caller,
-        client_ip: &asker.client_ip,
+        gateway: &call.gateway,
+        caller: &context.caller,
+        client_ip: &context.client_ip,
         facts: &found.facts,
     };
-    match (&story.work.wanted, &story.work.of) {
+    match (&call.operation.wanted, &call.operation.of) {
         (Wanted::Skill, _) => skill::got(&reader, result).await,
-        (Wanted::Directory(_), Named::Resource(uri)) => {
-            skill::directory(&reader, (&asker.view, uri), result).await
+        (Wanted::Directory(_), ContentName::Resource(uri)) => {
+            skill::directory(&reader, (&context.view, uri), result).await
         }
         _ => Ok(result),
     }
 }
 
-fn refused(gateway: &Gateway, error: &CallError) -> Ran {
+fn refused(gateway: &Gateway, error: &CallError) -> RunError {
     match error.reason() {
-        ErrorReason::PermitRefused => Ran::PermitRefused,
-        ErrorReason::Overloaded => Stop::NotTaken(gateway.neighbour_is_overloaded()).into(),
-        ErrorReason::NotDurable => Stop::NotRecorded.into(),
+        ErrorReason::PermitRefused => RunError::PermitRefused,
+        ErrorReason::Overloaded => {
+            Rejection::NotAttempted(gateway.neighbour_is_overloaded()).into()
+        }
+        ErrorReason::NotDurable => Rejection::NotRecorded.into(),
         // Removed or switched off since the lists were read.
-        ErrorReason::UnknownTool => Stop::Unknown.into(),
+        ErrorReason::UnknownTool => Rejection::Unknown.into(),
         _ => {
             tracing::warn!(%error, "the tool-runner did not give a prompt or resource");
-            let stop = Stop::Failed {
+            let rejection = Rejection::Failed {
                 kind: "tool_runner_unavailable",
                 message: "It could not be read. Try again later.",
             };
-            stop.into()
+            rejection.into()
         }
     }
 }

@@ -12,19 +12,19 @@ use crate::view::View;
 
 /// What the tool-runner last listed.
 #[derive(Debug, Default)]
-pub(crate) struct Index {
+pub(crate) struct ContentIndex {
     sources: BTreeMap<String, ContentSource>,
-    pub(super) prompts: Vec<Entry>,
-    pub(super) resources: Vec<Entry>,
-    pub(super) templates: Vec<Entry>,
-    pub(super) skills: Vec<Entry>,
+    pub(super) prompts: Vec<IndexEntry>,
+    pub(super) resources: Vec<IndexEntry>,
+    pub(super) templates: Vec<IndexEntry>,
+    pub(super) skills: Vec<IndexEntry>,
     /// Those of the catalogue's own file, each with its source. A URI of a server names the server itself.
     readable: Vec<(UriTemplate, String)>,
 }
 
 /// One entry of a list.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct IndexEntry {
     pub(super) source: String,
     /// What clients call it.
     pub(super) name: String,
@@ -35,18 +35,18 @@ pub(super) struct Entry {
 
 /// A prompt, resource or template of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct ContentLocation {
     pub(super) source: String,
     /// What the source calls it, and the policy decides on.
     pub(super) own_name: String,
 }
 
-impl Index {
+impl ContentIndex {
     pub(crate) fn new(listed: Content) -> Self {
-        let entries = |kind, entries: Vec<ContentEntry>| -> Vec<Entry> {
+        let entries = |kind, entries: Vec<ContentEntry>| -> Vec<IndexEntry> {
             let mut entries: Vec<_> = entries
                 .into_iter()
-                .filter_map(|entry| Entry::new(kind, entry))
+                .filter_map(|entry| IndexEntry::new(kind, entry))
                 .collect();
             // A page goes on behind a name.
             entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -58,7 +58,7 @@ impl Index {
             .into_iter()
             .map(|source| (source.name.clone(), source))
             .collect();
-        let of_file = |entry: &&Entry| {
+        let of_file = |entry: &&IndexEntry| {
             let source = sources.get(&entry.source);
             source.is_some_and(|source| !source.is_upstream)
         };
@@ -108,16 +108,16 @@ impl Index {
         self.sources.get(name)
     }
 
-    pub(super) fn prompt(&self, name: &str) -> Option<Found> {
+    pub(super) fn prompt(&self, name: &str) -> Option<ContentLocation> {
         find(&self.prompts, name)
     }
 
     /// The resource at `uri`: one that is listed, one of a template, or whatever the server has that it names.
-    pub(super) fn resource(&self, uri: &str) -> Option<Found> {
+    pub(super) fn resource(&self, uri: &str) -> Option<ContentLocation> {
         let by_template = || {
             let mut readable = self.readable.iter();
             let (_, source) = readable.find(|(template, _)| template.read(uri).is_some())?;
-            Some(Found {
+            Some(ContentLocation {
                 source: source.clone(),
                 own_name: uri.to_owned(),
             })
@@ -126,7 +126,7 @@ impl Index {
             let (source, own_name) = source_uri::inward(uri)?;
             let source = self.sources.get(source)?;
             let has_it = source.is_upstream && source.kinds.contains(&OfferKind::Resources);
-            has_it.then(|| Found {
+            has_it.then(|| ContentLocation {
                 source: source.name.clone(),
                 own_name,
             })
@@ -136,21 +136,21 @@ impl Index {
             .or_else(by_server)
     }
 
-    pub(super) fn template(&self, text: &str) -> Option<Found> {
+    pub(super) fn template(&self, text: &str) -> Option<ContentLocation> {
         find(&self.templates, text)
     }
 }
 
-fn find(entries: &[Entry], name: &str) -> Option<Found> {
+fn find(entries: &[IndexEntry], name: &str) -> Option<ContentLocation> {
     let at = entries.binary_search_by(|entry| entry.name.as_str().cmp(name));
     let entry = &entries[at.ok()?];
-    Some(Found {
+    Some(ContentLocation {
         source: entry.source.clone(),
         own_name: entry.own_name.clone(),
     })
 }
 
-impl Entry {
+impl IndexEntry {
     /// None when its definition is no JSON object.
     fn new(kind: Kind, listed: ContentEntry) -> Option<Self> {
         let definition = Definition::new(kind, &listed.name, &listed.definition_json);
@@ -182,14 +182,14 @@ impl Entry {
 mod tests {
     use super::*;
 
-    fn index() -> Index {
+    fn index() -> ContentIndex {
         let entry = |name: &str, definition: &str| ContentEntry {
             source: "guides".to_owned(),
             name: name.to_owned(),
             own_name: name.to_owned(),
             definition_json: definition.to_owned(),
         };
-        Index::new(Content {
+        ContentIndex::new(Content {
             resources: vec![
                 entry("guide://room/plan", r#"{"name":"plan","x":1.10}"#),
                 entry("guide://door", r#"{"title":"Door","name":"door"}"#),
@@ -232,7 +232,7 @@ mod tests {
             assert_eq!(index.resource(uri), None, "{uri}");
         }
         assert!(index.template("guide://room/{room}").is_some());
-        let of_server = Found {
+        let of_server = ContentLocation {
             source: "notes".to_owned(),
             own_name: "file:///a b?c".to_owned(),
         };

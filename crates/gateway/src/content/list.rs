@@ -9,11 +9,11 @@ use wardgate_domain::{MemoryMethod, OfferKind};
 use wardgate_rpc::client::ContentSource;
 
 use super::cursor::Cursor;
-use super::index::Entry;
+use super::index::IndexEntry;
 use super::reader::{self, Reader};
 use super::skill;
 use crate::Gateway;
-use crate::catalogue::Index as Catalogue;
+use crate::catalogue::CatalogueIndex as Catalogue;
 use crate::mcp::{MISSING_UPSTREAMS, Post, Request, Version, caching};
 use crate::memory;
 use crate::reply::{Answer, RpcError};
@@ -27,7 +27,7 @@ const PAGE_OF_SKILLS: usize = 20;
 
 /// What a page has before the first conversations are added to it.
 #[derive(Debug, Default)]
-pub(crate) struct Listed {
+pub(crate) struct ListedContent {
     /// Definitions as JSON texts.
     pub(crate) entries: Vec<String>,
     /// The members of `_meta`.
@@ -43,8 +43,9 @@ pub(super) async fn prompts(
     let cursor = after(request)?;
     let catalogue = gateway.catalogue().known()?;
     let entries = &catalogue.content().prompts;
-    let desk = Desk::of(gateway, post, &catalogue, (OfferKind::Prompts, |_| true)).await?;
-    let page = desk.page(entries, cursor, version).await?;
+    let lister =
+        ContentLister::of(gateway, post, &catalogue, (OfferKind::Prompts, |_| true)).await?;
+    let page = lister.page(entries, cursor, version).await?;
     Ok(page.answer(request, version, "prompts"))
 }
 
@@ -65,12 +66,13 @@ pub(super) async fn resources(
     };
     let catalogue = gateway.catalogue().known()?;
     let entries = &catalogue.content().resources;
-    let desk = Desk::of(gateway, post, &catalogue, (OfferKind::Resources, |_| true)).await?;
-    let page = desk.page(entries, after, version).await?;
+    let lister =
+        ContentLister::of(gateway, post, &catalogue, (OfferKind::Resources, |_| true)).await?;
+    let page = lister.page(entries, after, version).await?;
     if page.next.is_some() || !remembers {
         return Ok(page.answer(request, version, "resources"));
     }
-    let listed = Listed {
+    let listed = ListedContent {
         entries: page.entries,
         meta: page.meta,
     };
@@ -86,8 +88,9 @@ pub(super) async fn templates(
     let cursor = after(request)?;
     let catalogue = gateway.catalogue().known()?;
     let entries = &catalogue.content().templates;
-    let desk = Desk::of(gateway, post, &catalogue, (OfferKind::Resources, |_| true)).await?;
-    let mut page = desk.page_of_templates(entries, cursor.as_deref(), version);
+    let lister =
+        ContentLister::of(gateway, post, &catalogue, (OfferKind::Resources, |_| true)).await?;
+    let mut page = lister.page_of_templates(entries, cursor.as_deref(), version);
     if cursor.is_none() && super::offered(gateway, &post.view).conversations {
         page.entries.insert(0, memory::template().to_string());
     }
@@ -104,14 +107,14 @@ pub(super) async fn skills(
     let catalogue = gateway.catalogue().known()?;
     let entries = &catalogue.content().skills;
     let has_skills: fn(&ContentSource) -> bool = |source| source.skills.is_some();
-    let desk = Desk::of(
+    let lister = ContentLister::of(
         gateway,
         post,
         &catalogue,
         (OfferKind::Resources, has_skills),
     )
     .await?;
-    let page = desk
+    let page = lister
         .page_of_skills(entries, cursor.as_deref(), version)
         .await?;
     Ok(page.answer(request, version, "skills"))
@@ -131,7 +134,7 @@ fn unknown_cursor() -> RpcError {
 }
 
 /// Who lists what.
-struct Desk<'a> {
+struct ContentLister<'a> {
     gateway: &'a Gateway,
     post: &'a Post,
     catalogue: &'a Catalogue,
@@ -151,7 +154,7 @@ struct Page {
     hints: String,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> ContentLister<'a> {
     async fn of(
         gateway: &'a Gateway,
         post: &'a Post,
@@ -179,9 +182,9 @@ impl<'a> Desk<'a> {
     /// Those of `entries` behind `after` whose source the caller sees.
     fn candidates<'e>(
         &self,
-        entries: &'e [Entry],
+        entries: &'e [IndexEntry],
         after: Option<&str>,
-    ) -> impl Iterator<Item = &'e Entry> {
+    ) -> impl Iterator<Item = &'e IndexEntry> {
         let start = after.map_or(0, |after| {
             entries.partition_point(|entry| entry.name.as_str() <= after)
         });
@@ -194,7 +197,7 @@ impl<'a> Desk<'a> {
     /// a source, so most pages cost one.
     async fn page(
         &self,
-        entries: &[Entry],
+        entries: &[IndexEntry],
         after: Option<String>,
         version: Version,
     ) -> Result<Page, RpcError> {
@@ -203,7 +206,12 @@ impl<'a> Desk<'a> {
         Ok(self.made_of(allowed.await?, version))
     }
 
-    fn page_of_templates(&self, entries: &[Entry], after: Option<&str>, version: Version) -> Page {
+    fn page_of_templates(
+        &self,
+        entries: &[IndexEntry],
+        after: Option<&str>,
+        version: Version,
+    ) -> Page {
         let allowed = self.candidates(entries, after).take(PAGE + 1).collect();
         self.made_of(allowed, version)
     }
@@ -211,7 +219,7 @@ impl<'a> Desk<'a> {
     /// Each with those of its files that the caller may read.
     async fn page_of_skills(
         &self,
-        entries: &[Entry],
+        entries: &[IndexEntry],
         after: Option<&str>,
         version: Version,
     ) -> Result<Page, RpcError> {
@@ -236,7 +244,11 @@ impl<'a> Desk<'a> {
     }
 
     /// None where the caller may not read its SKILL.md, or not as it is.
-    async fn skill(&self, entry: &Entry, version: Version) -> Result<Option<String>, RpcError> {
+    async fn skill(
+        &self,
+        entry: &IndexEntry,
+        version: Version,
+    ) -> Result<Option<String>, RpcError> {
         let Some(reader) = self.reader(entry) else {
             return Ok(None);
         };
@@ -251,7 +263,7 @@ impl<'a> Desk<'a> {
     }
 
     /// The page of the first of `allowed`; there is another if that is not all.
-    fn made_of(&self, mut allowed: Vec<&Entry>, version: Version) -> Page {
+    fn made_of(&self, mut allowed: Vec<&IndexEntry>, version: Version) -> Page {
         let has_more = allowed.len() > PAGE;
         allowed.truncate(PAGE);
         let last = allowed.last().filter(|_| has_more);
@@ -266,7 +278,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    async fn may_have(&self, entry: &Entry) -> Result<bool, RpcError> {
+    async fn may_have(&self, entry: &IndexEntry) -> Result<bool, RpcError> {
         let Some(reader) = self.reader(entry) else {
             return Ok(false);
         };
@@ -274,7 +286,7 @@ impl<'a> Desk<'a> {
     }
 
     /// None where the source is there no more.
-    fn reader(&self, entry: &Entry) -> Option<Reader<'a>> {
+    fn reader(&self, entry: &IndexEntry) -> Option<Reader<'a>> {
         let facts = self
             .catalogue
             .source(&entry.source)?

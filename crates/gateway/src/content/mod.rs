@@ -12,6 +12,7 @@
 //!
 //! What a caller may not have is answered like what there is not.
 
+mod content_request;
 mod cursor;
 mod get;
 mod index;
@@ -19,7 +20,6 @@ mod list;
 mod reader;
 mod resource;
 mod skill;
-mod wish;
 
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ use wardgate_domain::{MemoryMethod, OfferKind};
 use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::Skills;
 
-pub(crate) use self::wish::PackedWish;
-use self::wish::Wish;
+use self::content_request::ContentRequest;
+pub(crate) use self::content_request::SealedContentRequest;
 use crate::Gateway;
 use crate::mcp::{Post, Request, Version};
 use crate::memory;
@@ -36,13 +36,13 @@ use crate::reply::{Answer, RpcError};
 use crate::view::View;
 
 pub(crate) use self::cursor::Cursor;
-pub(crate) use self::index::Index;
-pub(crate) use self::list::Listed;
+pub(crate) use self::index::ContentIndex;
+pub(crate) use self::list::ListedContent;
 pub(crate) use self::resource::{Resource, resource};
 
 /// The methods that are answered here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Method {
+pub(crate) enum ContentMethod {
     ListPrompts,
     GetPrompt,
     ListResources,
@@ -54,7 +54,7 @@ pub(crate) enum Method {
     ReadDirectory,
 }
 
-impl Method {
+impl ContentMethod {
     const ALL: [Self; 9] = [
         Self::ListPrompts,
         Self::GetPrompt,
@@ -91,7 +91,7 @@ impl Method {
 
 /// What there is in a view, whoever asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Offered {
+pub(crate) struct OfferedContent {
     pub(crate) prompts: bool,
     /// Of sources; conversations aside.
     pub(crate) resources: bool,
@@ -101,13 +101,13 @@ pub(crate) struct Offered {
 }
 
 /// What there is, as last heard.
-pub(crate) fn offered(gateway: &Gateway, view: &View) -> Offered {
+pub(crate) fn offered(gateway: &Gateway, view: &View) -> OfferedContent {
     let catalogue = gateway.catalogue().current();
     let offers = |kind| {
         let catalogue = catalogue.as_ref();
         catalogue.is_some_and(|catalogue| catalogue.content().offers(kind, view))
     };
-    Offered {
+    OfferedContent {
         prompts: offers(OfferKind::Prompts),
         resources: offers(OfferKind::Resources),
         conversations: gateway.memory().is_some() && view.has_conversations(),
@@ -120,54 +120,56 @@ pub(crate) async fn answer(
     gateway: &Arc<Gateway>,
     post: &Post,
     request: &Request<'_>,
-    (version, method): (Version, Method),
+    (version, method): (Version, ContentMethod),
     slot: &mut Option<Slot>,
 ) -> Result<Answer, RpcError> {
     let offered = offered(gateway, &post.view);
     let remembers = offered.conversations;
     let unknown = || RpcError::unknown_method(method.as_str(), version);
     match method {
-        Method::ListPrompts if offered.prompts => {
+        ContentMethod::ListPrompts if offered.prompts => {
             list::prompts(gateway, post, request, version).await
         }
-        Method::ListResources if offered.resources => {
+        ContentMethod::ListResources if offered.resources => {
             list::resources(gateway, post, request, version).await
         }
-        Method::ListResources if remembers => {
+        ContentMethod::ListResources if remembers => {
             memory::answer(gateway, post, request, version, MemoryMethod::List).await
         }
-        Method::ListTemplates if offered.resources || remembers => {
+        ContentMethod::ListTemplates if offered.resources || remembers => {
             list::templates(gateway, post, request, version).await
         }
-        Method::ReadResource
+        ContentMethod::ReadResource
             if remembers && (!offered.resources || memory::is_about(request.params.uri)) =>
         {
             memory::answer(gateway, post, request, version, MemoryMethod::Read).await
         }
-        Method::ListSkills | Method::GetSkill
+        ContentMethod::ListSkills | ContentMethod::GetSkill
             if offered.skills.is_none() || !version.is_modern() =>
         {
             Err(unknown())
         }
-        Method::ReadDirectory
+        ContentMethod::ReadDirectory
             if !offered.skills.is_some_and(|skills| skills.directories) || !version.is_modern() =>
         {
             Err(unknown())
         }
-        Method::ListSkills => list::skills(gateway, post, request, version).await,
-        Method::GetPrompt if !offered.prompts => Err(unknown()),
-        Method::ReadResource if !offered.resources => Err(unknown()),
-        Method::Complete if !(offered.prompts || offered.resources) => Err(unknown()),
-        Method::GetPrompt
-        | Method::ReadResource
-        | Method::Complete
-        | Method::GetSkill
-        | Method::ReadDirectory => {
-            let asker = post.asker(request, version, slot.take());
-            let wish =
-                Wish::read(method, request, post.protocol(version))?.going_on(gateway, &asker)?;
-            get::get(gateway, post, request, asker, wish).await
+        ContentMethod::ListSkills => list::skills(gateway, post, request, version).await,
+        ContentMethod::GetPrompt if !offered.prompts => Err(unknown()),
+        ContentMethod::ReadResource if !offered.resources => Err(unknown()),
+        ContentMethod::Complete if !(offered.prompts || offered.resources) => Err(unknown()),
+        ContentMethod::GetPrompt
+        | ContentMethod::ReadResource
+        | ContentMethod::Complete
+        | ContentMethod::GetSkill
+        | ContentMethod::ReadDirectory => {
+            let context = post.request_context(request, version, slot.take());
+            let content_request = ContentRequest::read(method, request, post.protocol(version))?
+                .going_on(gateway, &context)?;
+            get::get(gateway, post, request, context, content_request).await
         }
-        Method::ListPrompts | Method::ListResources | Method::ListTemplates => Err(unknown()),
+        ContentMethod::ListPrompts
+        | ContentMethod::ListResources
+        | ContentMethod::ListTemplates => Err(unknown()),
     }
 }

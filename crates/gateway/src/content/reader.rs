@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::join_all;
 use wardgate_domain::{Caller, ToolFacts};
 
-use super::wish::named;
+use super::content_request::named;
 use crate::Gateway;
 use crate::authority::{Authorization, Grant};
 use crate::reply::RpcError;

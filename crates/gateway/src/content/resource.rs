@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use wardgate_domain::{Caller, OfferKind, ToolFacts};
 
-use super::wish::{Named, named};
+use super::content_request::{ContentName, named};
 use crate::Gateway;
 use crate::view::View;
 
@@ -30,7 +30,7 @@ pub(crate) fn resource(
 ) -> Option<Resource> {
     let catalogue = gateway.catalogue().current()?;
     let content = catalogue.content();
-    let found = Named::Resource(uri.to_owned()).find(content, view)?;
+    let found = ContentName::Resource(uri.to_owned()).find(content, view)?;
     let is_seen = view.has(content.source(&found.source)?);
     let source = catalogue.source(&found.source).filter(|_| is_seen)?;
     let facts = source.facts.get(&OfferKind::Resources)?;

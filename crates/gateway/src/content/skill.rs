@@ -36,11 +36,11 @@ async fn readable<'r>(
 
 async fn may_read(reader: &Reader<'_>, resource: &RawValue) -> Result<bool, RpcError> {
     #[derive(Deserialize)]
-    struct Named<'a> {
+    struct UriMember<'a> {
         #[serde(borrow)]
         uri: &'a RawValue,
     }
-    let uri = object::<Named<'_>>(resource.get()).and_then(|named| text_of(named.uri));
+    let uri = object::<UriMember<'_>>(resource.get()).and_then(|named| text_of(named.uri));
     let Some((_, own_uri)) = uri.as_deref().and_then(source_uri::inward) else {
         return Ok(false);
     };
@@ -50,11 +50,11 @@ async fn may_read(reader: &Reader<'_>, resource: &RawValue) -> Result<bool, RpcE
 /// `entry`, a skill, with those of its files that may be read.
 pub(super) async fn shown(reader: &Reader<'_>, entry: String) -> Result<String, RpcError> {
     #[derive(Deserialize)]
-    struct Skill<'a> {
+    struct SkillFiles<'a> {
         #[serde(borrow)]
         resources: &'a RawValue,
     }
-    let Skill { resources } = object(&entry).ok_or_else(RpcError::not_decided)?;
+    let SkillFiles { resources } = object(&entry).ok_or_else(RpcError::not_decided)?;
     // What has no list of files says so in a word.
     let Ok(files) = serde_json::from_str::<Vec<&RawValue>>(resources.get()) else {
         return Ok(entry);
@@ -69,11 +69,11 @@ pub(super) async fn shown(reader: &Reader<'_>, entry: String) -> Result<String, 
 /// The result of `skills/get`, the same of the skill in it.
 pub(super) async fn got(reader: &Reader<'_>, result: String) -> Result<String, RpcError> {
     #[derive(Deserialize)]
-    struct Got<'a> {
+    struct SkillResult<'a> {
         #[serde(borrow)]
         skill: &'a RawValue,
     }
-    let Got { skill } = object(&result).ok_or_else(RpcError::not_decided)?;
+    let SkillResult { skill } = object(&result).ok_or_else(RpcError::not_decided)?;
     let shown = self::shown(reader, skill.get().to_owned()).await?;
     Ok(replace_part(&result, skill.get(), &shown))
 }
@@ -86,13 +86,13 @@ pub(super) async fn directory(
 ) -> Result<String, RpcError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Read<'a> {
+    struct DirectoryResult<'a> {
         #[serde(borrow)]
         resources: Vec<&'a RawValue>,
         #[serde(default)]
         next_cursor: Option<String>,
     }
-    let read = object::<Read<'_>>(&result).ok_or_else(RpcError::not_decided)?;
+    let read = object::<DirectoryResult<'_>>(&result).ok_or_else(RpcError::not_decided)?;
     let kept = list(&readable(reader, &read.resources).await?);
     let next = read.next_cursor.and_then(|own| {
         let sealer = reader.gateway.sealer();

@@ -11,7 +11,7 @@ use wardgate_domain::Digest;
 
 use super::following::{Wants, Words};
 use super::resources::Resources;
-use crate::content::Offered;
+use crate::content::OfferedContent;
 use crate::mcp::{Request, object};
 use crate::memory::{self, ConversationUri};
 use crate::reply::{RpcError, SERVER_INFO};
@@ -106,7 +106,7 @@ impl Subscription {
     }
 
     /// The resources that are no conversations.
-    pub(super) fn of_sources(&self, offered: Offered) -> BTreeSet<String> {
+    pub(super) fn of_sources(&self, offered: OfferedContent) -> BTreeSet<String> {
         let uris = self.wanted.resource_subscriptions.iter();
         let is_of_source = |uri: &&String| {
             let is_of_memory = offered.conversations && memory::is_uri(uri);
@@ -118,7 +118,7 @@ impl Subscription {
 
 impl Script {
     /// Of a GET before 2026-07-28, whose client subscribes to resources by requests of their own.
-    pub(crate) fn of_get(session: Option<Digest>, offered: Offered) -> Self {
+    pub(crate) fn of_get(session: Option<Digest>, offered: OfferedContent) -> Self {
         Self {
             // Says nothing, but shows whoever waits that the stream is there.
             first: Bytes::from_static(b":\n\n"),
@@ -158,7 +158,7 @@ impl Script {
     /// and those tasks that are heard of.
     pub(super) fn of_subscription(
         subscription: Subscription,
-        offered: Offered,
+        offered: OfferedContent,
         resources: Option<(Resources, BTreeSet<String>)>,
         tasks: Option<Followed>,
     ) -> Self {

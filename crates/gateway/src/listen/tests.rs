@@ -9,7 +9,7 @@ use tokio::time::{Instant, advance};
 use wardgate_domain::{Ambient, Caller, CallerClaims};
 
 use super::{Changes, KEEP_ALIVE, Listeners, PAUSE, SETTLE, Script, settled};
-use crate::content::Offered;
+use crate::content::OfferedContent;
 
 const CHANGED: &str = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
 const ALIVE: &str = ":\n\n";
@@ -34,7 +34,7 @@ async fn open(listeners: &Listeners, token: Duration) -> BodyDataStream {
     stream
 }
 
-const OFFERED: Offered = Offered {
+const OFFERED: OfferedContent = OfferedContent {
     prompts: false,
     resources: false,
     conversations: true,

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use crate::Gateway;
-use crate::catalogue::{Index, Source};
+use crate::catalogue::{CatalogueIndex, Source};
 use crate::view::View;
 use wardgate_domain::Caller;
 
@@ -27,7 +27,7 @@ pub(super) struct Instructions {
 pub(super) async fn instructions(gateway: &Gateway, caller: &Caller, view: &View) -> Instructions {
     let mut text = OWN.to_owned();
     let catalogue = gateway.catalogue().current();
-    let speaks = |catalogue: &Index| {
+    let speaks = |catalogue: &CatalogueIndex| {
         let mut sources = catalogue.sources();
         sources.any(|source| !source.instructions.is_empty())
     };
@@ -61,7 +61,7 @@ async fn heard<'c>(
     gateway: &Gateway,
     caller: &Caller,
     view: &View,
-    catalogue: &'c Index,
+    catalogue: &'c CatalogueIndex,
 ) -> Vec<&'c Source> {
     let speaking = catalogue.sources().filter(|it| !it.instructions.is_empty());
     let mut speaking: Vec<_> = speaking

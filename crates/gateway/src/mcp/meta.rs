@@ -14,7 +14,7 @@ use wardgate_domain::AgentRefusal;
 
 use super::Version;
 use super::envelope::{Request, is_id, object, text_of};
-use crate::dialogue::LogLevel;
+use crate::client_interaction::LogLevel;
 use crate::reply::RpcError;
 
 /// Every word of progress repeats its token; the gateway keeps none longer than this.

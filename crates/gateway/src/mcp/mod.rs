@@ -31,14 +31,14 @@ use wardgate_telemetry::names;
 use crate::Gateway;
 use crate::answer_pace;
 use crate::call_tool::ToolCall;
+use crate::client_interaction::{ClientChannel, LogLevel, answered};
 use crate::content;
-use crate::dialogue::{LogLevel, Terms, answered};
+use crate::governed_call::{self, RequestContext};
 use crate::listen;
 use crate::memory::{self, Subscribe};
 use crate::reply::{Answer, Dialect, RpcError};
 use crate::scopes::Access;
 use crate::sse;
-use crate::story::{self, Asker};
 use crate::streamable;
 use crate::tasks;
 use crate::view::View;
@@ -130,13 +130,13 @@ impl Post {
     }
 
     /// Who wants what `request` asks for.
-    pub(crate) fn asker(
+    pub(crate) fn request_context(
         &self,
         request: &Request<'_>,
         version: Version,
         slot: Option<Slot>,
-    ) -> Asker {
-        Asker {
+    ) -> RequestContext {
+        RequestContext {
             slot,
             id: request.id.to_owned(),
             version,
@@ -288,9 +288,10 @@ async fn dispatch(
         | "resources/subscribe"
         | "resources/unsubscribe") => known,
         other => {
-            let of_content = content::Method::named(other).map(content::Method::as_str);
+            let of_content =
+                content::ContentMethod::named(other).map(content::ContentMethod::as_str);
             let of_memory = || of_memory(other).map(MemoryMethod::as_str);
-            let of_tasks = || tasks::Method::named(other).map(tasks::Method::as_str);
+            let of_tasks = || tasks::TaskMethod::named(other).map(tasks::TaskMethod::as_str);
             let named = of_content.or_else(of_memory).or_else(of_tasks);
             named.unwrap_or("other")
         }
@@ -331,9 +332,9 @@ async fn in_turn(
 /// What takes its place among the others. The rest costs little, or only listens.
 fn is_work(method: &str) -> bool {
     matches!(method, "tools/call" | "tools/list" | "server/discover")
-        || content::Method::named(method).is_some()
+        || content::ContentMethod::named(method).is_some()
         || of_memory(method).is_some()
-        || tasks::Method::named(method).is_some()
+        || tasks::TaskMethod::named(method).is_some()
 }
 
 /// What comes of each method. A call takes `slot` with it: it may last longer than its client.
@@ -352,15 +353,15 @@ async fn answer_to(
                 .and_then(text_of)
                 .ok_or_else(|| RpcError::invalid_params("`params.name` must be a string"))?;
             let meta = Meta::of(request)?;
-            let mut terms = Terms::of(gateway, post, request, &meta, version)?;
+            let mut channel = ClientChannel::for_request(gateway, post, request, &meta, version)?;
             let call = tool_call(post, request, &meta, version, name.into_owned())?;
-            let asker = post.asker(request, version, slot.take());
+            let context = post.request_context(request, version, slot.take());
             let Some(session) = &post.session else {
-                return story::tell(gateway, request, (asker, terms), call).await;
+                return governed_call::run(gateway, request, context, channel, call).await;
             };
             let under_way = session.begin(request.id);
-            terms.cancel = under_way.cancel.clone();
-            let answer = story::tell(gateway, request, (asker, terms), call).await?;
+            channel.cancel = under_way.cancel.clone();
+            let answer = governed_call::run(gateway, request, context, channel, call).await?;
             // Whoever cancelled it waits for no answer.
             Ok(if under_way.cancel.is_cancelled() {
                 Answer::accepted()
@@ -388,7 +389,7 @@ async fn answer_to(
         SET_LEVEL if !version.is_modern() && post.door != Door::Message => {
             set_level(gateway, post, request).await
         }
-        method if let Some(of_content) = content::Method::named(method) => {
+        method if let Some(of_content) = content::ContentMethod::named(method) => {
             content::answer(gateway, post, request, (version, of_content), slot).await
         }
         // What it is about comes on a stream, which the plain endpoint has not.
@@ -406,7 +407,7 @@ async fn answer_to(
             memory::answer(gateway, post, request, version, of_memory).await
         }
         method
-            if let Some(of_tasks) = tasks::Method::named(method)
+            if let Some(of_tasks) = tasks::TaskMethod::named(method)
                 && version.is_modern() =>
         {
             tasks::answer(gateway, post, request, (version, of_tasks), slot).await
@@ -419,8 +420,15 @@ async fn answer_to(
                 ..call
             };
             let slot = gateway.enter(&post.caller).await?;
-            let asker = post.asker(request, version, Some(slot));
-            story::tell(gateway, request, (asker, Terms::deaf(version)), call).await
+            let context = post.request_context(request, version, Some(slot));
+            governed_call::run(
+                gateway,
+                request,
+                context,
+                ClientChannel::response_only(version),
+                call,
+            )
+            .await
         }
         method if method.starts_with("tasks/") && !version.is_modern() => {
             Err(RpcError::no_tasks_here(method, version))

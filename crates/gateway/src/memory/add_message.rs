@@ -10,7 +10,7 @@ use wardgate_domain::{
 use wardgate_rpc::client::Addition;
 
 use super::message::{FIELDS, Given, GivenCall};
-use super::{Desk, Done, Endpoint, Fields, Seen, Stop};
+use super::{Desk, Done, Endpoint, Fields, MemoryRejection, Seen};
 use crate::catalogue::{self, Tool};
 use crate::reply::RpcError;
 
@@ -51,7 +51,7 @@ impl Endpoint for AddMessage {
         })
     }
 
-    async fn run(&self, desk: &Desk<'_>) -> Result<Done, Stop> {
+    async fn run(&self, desk: &Desk<'_>) -> Result<Done, MemoryRejection> {
         let tools = tools(desk, &self.messages).await?;
         let addition = Addition {
             messages: self.messages.iter().zip(tools).map(complete).collect(),
@@ -111,7 +111,10 @@ fn answered(call: &GivenCall, tool: &ToolFacts) -> AnsweredCall {
 }
 
 /// The tool of each message that has one. One that the caller may not see is unknown.
-async fn tools(desk: &Desk<'_>, given: &[Given]) -> Result<Vec<Option<Arc<Tool>>>, Stop> {
+async fn tools(
+    desk: &Desk<'_>,
+    given: &[Given],
+) -> Result<Vec<Option<Arc<Tool>>>, MemoryRejection> {
     let mut tools = Vec::with_capacity(given.len());
     for message in given {
         tools.push(match &message.tool {
@@ -128,30 +131,38 @@ async fn tools(desk: &Desk<'_>, given: &[Given]) -> Result<Vec<Option<Arc<Tool>>
     let visible = authority.visible(caller, named().map(|tool| &tool.facts));
     let visible = visible
         .await
-        .map_err(|error| Stop::neighbour(desk.gateway.undecided(&error)))?;
+        .map_err(|error| MemoryRejection::neighbour(desk.gateway.undecided(&error)))?;
     for (message, tool) in given.iter().zip(&tools) {
         if let (Some(call), Some(tool)) = (&message.tool, tool)
             && !visible.iter().any(|name| *name == tool.facts.name.as_str())
         {
-            return Err(Stop::unknown_tool(Status::Denied, "hidden", &call.name));
+            return Err(MemoryRejection::unknown_tool(
+                Status::Denied,
+                "hidden",
+                &call.name,
+            ));
         }
     }
     Ok(tools)
 }
 
-fn find(desk: &Desk<'_>, name: &str) -> Result<Arc<Tool>, Stop> {
+fn find(desk: &Desk<'_>, name: &str) -> Result<Arc<Tool>, MemoryRejection> {
     let (reason, _) = catalogue::NOT_KNOWN;
     let catalogue = desk.gateway.catalogue().current();
-    let catalogue = catalogue.ok_or_else(|| Stop::unavailable(reason))?;
+    let catalogue = catalogue.ok_or_else(|| MemoryRejection::unavailable(reason))?;
     let Some(tool) = catalogue.find(name) else {
-        return Err(Stop::unknown_tool(
+        return Err(MemoryRejection::unknown_tool(
             Status::UnknownTool,
             "unknown_tool",
             name,
         ));
     };
     if !tool.switches.allow(desk.of.caller) {
-        return Err(Stop::unknown_tool(Status::Denied, "disabled", name));
+        return Err(MemoryRejection::unknown_tool(
+            Status::Denied,
+            "disabled",
+            name,
+        ));
     }
     Ok(Arc::clone(tool))
 }

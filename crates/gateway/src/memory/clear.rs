@@ -3,7 +3,7 @@
 use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod};
 
-use super::{Desk, Done, Endpoint, Fields, Stop};
+use super::{Desk, Done, Endpoint, Fields, MemoryRejection};
 use crate::reply::RpcError;
 
 pub(super) struct Clear {
@@ -20,7 +20,7 @@ impl Endpoint for Clear {
         })
     }
 
-    async fn run(&self, desk: &Desk<'_>) -> Result<Done, Stop> {
+    async fn run(&self, desk: &Desk<'_>) -> Result<Done, MemoryRejection> {
         let key = desk.memory.clear(desk.of, &self.id).await?;
         let result = json!({ "status": "success", "conversation_id": self.id.as_str() });
         Ok(Done::about(key, &result))

@@ -4,7 +4,7 @@ use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod};
 
 use super::message::Shown;
-use super::{Desk, Done, Endpoint, Fields, Seen, Stop};
+use super::{Desk, Done, Endpoint, Fields, MemoryRejection, Seen};
 use crate::reply::RpcError;
 
 /// The memory service gives no more at once.
@@ -29,7 +29,7 @@ impl Endpoint for GetContext {
         })
     }
 
-    async fn run(&self, desk: &Desk<'_>) -> Result<Done, Stop> {
+    async fn run(&self, desk: &Desk<'_>) -> Result<Done, MemoryRejection> {
         let window = desk
             .memory
             .get_context(desk.of, &self.id, self.max_messages, self.max_tokens)

@@ -3,7 +3,7 @@
 use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod};
 
-use super::{Desk, Done, Endpoint, Fields, Stop};
+use super::{Desk, Done, Endpoint, Fields, MemoryRejection};
 use crate::reply::RpcError;
 
 pub(super) struct GetOrCreate {
@@ -21,7 +21,7 @@ impl Endpoint for GetOrCreate {
         })
     }
 
-    async fn run(&self, desk: &Desk<'_>) -> Result<Done, Stop> {
+    async fn run(&self, desk: &Desk<'_>) -> Result<Done, MemoryRejection> {
         let (conversation, created) = desk.memory.get_or_create(desk.of, self.id.as_ref()).await?;
         let result = json!({ "conversation_id": conversation.id.as_str(), "created": created });
         Ok(Done::about(conversation.key, &result))

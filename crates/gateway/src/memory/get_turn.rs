@@ -4,7 +4,7 @@ use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod, TurnId};
 
 use super::message::Shown;
-use super::{Desk, Done, Endpoint, Fields, Seen, Stop};
+use super::{Desk, Done, Endpoint, Fields, MemoryRejection, Seen};
 use crate::reply::RpcError;
 
 pub(super) struct GetTurn {
@@ -23,7 +23,7 @@ impl Endpoint for GetTurn {
         })
     }
 
-    async fn run(&self, desk: &Desk<'_>) -> Result<Done, Stop> {
+    async fn run(&self, desk: &Desk<'_>) -> Result<Done, MemoryRejection> {
         let found = desk.memory.get_turn(desk.of, &self.id, &self.turn).await?;
         let Some(turn) = found else {
             return Ok(Done {

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use wardgate_domain::{Conversation, MemoryMethod};
 
 use super::uri::{ConversationUri, TEMPLATE};
-use super::{Desk, Done, Endpoint, Fields, Seen, Stop};
-use crate::content::{Cursor, Listed};
+use super::{Desk, Done, Endpoint, Fields, MemoryRejection, Seen};
+use crate::content::{Cursor, ListedContent};
 use crate::mcp::Version;
 use crate::reply::RpcError;
 
@@ -18,12 +18,12 @@ const NAMED: usize = 8;
 pub(super) struct ListResources {
     /// The memory's own; empty at the start.
     cursor: String,
-    before: Listed,
+    before: ListedContent,
 }
 
 impl ListResources {
     /// The first page, with what comes before it.
-    pub(super) fn behind(before: Listed) -> Self {
+    pub(super) fn behind(before: ListedContent) -> Self {
         Self {
             cursor: String::new(),
             before,
@@ -42,7 +42,7 @@ impl Endpoint for ListResources {
         };
         Ok(Self {
             cursor,
-            before: Listed::default(),
+            before: ListedContent::default(),
         })
     }
 
@@ -50,7 +50,7 @@ impl Endpoint for ListResources {
         Some(self.before.meta.as_str()).filter(|meta| !meta.is_empty())
     }
 
-    async fn run(&self, desk: &Desk<'_>) -> Result<Done, Stop> {
+    async fn run(&self, desk: &Desk<'_>) -> Result<Done, MemoryRejection> {
         let (conversations, next) = desk
             .memory
             .list_conversations(desk.of, PAGE, &self.cursor)

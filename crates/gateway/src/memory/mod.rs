@@ -19,8 +19,8 @@ mod get_turn;
 mod list_resources;
 mod message;
 mod read_resource;
+mod rejection;
 mod search;
-mod stop;
 mod subscribe;
 mod uri;
 
@@ -38,9 +38,9 @@ use wardgate_rpc::client::{MemoryClient, OnBehalfOf};
 use wardgate_telemetry::names;
 
 use self::fields::Fields;
-use self::stop::Stop;
+use self::rejection::MemoryRejection;
 use crate::Gateway;
-use crate::content::Listed;
+use crate::content::ListedContent;
 use crate::mcp::{Post, Request, Version, inner, text_of};
 use crate::reply::{Answer, RpcError, call_meta};
 use crate::stages::stage;
@@ -65,7 +65,7 @@ trait Endpoint: Sized + Send + Sync + 'static {
     }
 
     /// Asks the memory service.
-    fn run(&self, desk: &Desk<'_>) -> impl Future<Output = Result<Done, Stop>> + Send;
+    fn run(&self, desk: &Desk<'_>) -> impl Future<Output = Result<Done, MemoryRejection>> + Send;
 }
 
 /// What an endpoint has at hand.
@@ -144,7 +144,7 @@ pub(crate) async fn list_behind(
     post: &Post,
     request: &Request<'_>,
     version: Version,
-    before: Listed,
+    before: ListedContent,
 ) -> Result<Answer, RpcError> {
     let Some(memory) = gateway.memory().cloned() else {
         return Err(RpcError::unknown_method(&request.method, version));
@@ -261,8 +261,8 @@ impl Asked {
                 let members = inner(&done.result);
                 Answer::result_with_meta(&self.id, self.version, members, &meta)
             }
-            Err(stop) => {
-                let error = stop.error.of_call(self.call_id, recorded.receipt());
+            Err(rejection) => {
+                let error = rejection.error.of_call(self.call_id, recorded.receipt());
                 Answer::error(Some(&self.id), &error)
             }
         }
@@ -282,13 +282,13 @@ const NOT_RELEASED: &str =
 fn access(
     method: MemoryMethod,
     call: CallFacts,
-    ending: &Result<Done, Stop>,
+    ending: &Result<Done, MemoryRejection>,
     duration: Duration,
 ) -> MemoryAccess {
     let none = Seen::default();
     let (conversation, seen, status, reason) = match ending {
         Ok(done) => (done.conversation, &done.seen, Status::Ok, ""),
-        Err(stop) => (None, &none, stop.status, stop.reason),
+        Err(rejection) => (None, &none, rejection.status, rejection.reason),
     };
     MemoryAccess {
         call,

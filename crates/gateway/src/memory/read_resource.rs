@@ -8,7 +8,7 @@ use wardgate_rpc::client::Which;
 use super::list_resources::private;
 use super::message::Shown;
 use super::uri::ConversationUri;
-use super::{Desk, Done, Endpoint, Fields, Seen, Stop};
+use super::{Desk, Done, Endpoint, Fields, MemoryRejection, Seen};
 use crate::reply::RpcError;
 
 /// Messages at once.
@@ -27,13 +27,13 @@ impl Endpoint for ReadResource {
         })
     }
 
-    async fn run(&self, desk: &Desk<'_>) -> Result<Done, Stop> {
+    async fn run(&self, desk: &Desk<'_>) -> Result<Done, MemoryRejection> {
         let page = desk
             .memory
             .read_conversation(desk.of, Which::Own(&self.uri.id), self.uri.after, PAGE)
             .await
             .map_err(|error| match error.reason() {
-                ErrorReason::UnknownConversation => Stop::new(
+                ErrorReason::UnknownConversation => MemoryRejection::new(
                     Status::InvalidArguments,
                     "unknown_conversation",
                     RpcError::unknown_resource(desk.version),

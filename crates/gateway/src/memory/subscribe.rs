@@ -10,7 +10,7 @@ use std::sync::Arc;
 use wardgate_rpc::client::Session;
 
 use super::uri::{ConversationUri, TEMPLATE};
-use super::{Fields, Stop};
+use super::{Fields, MemoryRejection};
 use crate::Gateway;
 use crate::content;
 use crate::listen::{self, Listens, Subscriber};
@@ -72,7 +72,7 @@ impl Subscribe {
             Self::Begin => memory.subscribe(session, &id).await,
             Self::End => memory.unsubscribe(session, &id).await,
         };
-        done.map_err(|error| Stop::from(error).error)?;
+        done.map_err(|error| MemoryRejection::from(error).error)?;
         Ok(Answer::empty(request.id))
     }
 }

@@ -190,7 +190,7 @@ impl Sealer {
     }
 
     /// What was sealed for a browser, for the same purpose, unless that is too long ago.
-    pub(crate) fn open_of_browser<T: DeserializeOwned>(
+    pub(crate) fn open_from_browser<T: DeserializeOwned>(
         &self,
         purpose: Purpose,
         text: &str,
@@ -233,13 +233,23 @@ impl Sealer {
     }
 
     /// `plain` for the store, of `caller`'s; `within` says what and where it is. None does not happen: AES takes it.
-    pub(crate) fn keep(&self, caller: &Caller, within: &str, plain: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn seal_for_store(
+        &self,
+        caller: &Caller,
+        within: &str,
+        plain: &[u8],
+    ) -> Option<Vec<u8>> {
         let about = owned("wardgate kept 1", caller, within);
         self.at_rest.seal(&about, plain, &self.ambient).ok()
     }
 
     /// What was kept as the same.
-    pub(crate) fn kept(&self, caller: &Caller, within: &str, sealed: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn open_from_store(
+        &self,
+        caller: &Caller,
+        within: &str,
+        sealed: &[u8],
+    ) -> Option<Vec<u8>> {
         let about = owned("wardgate kept 1", caller, within);
         self.at_rest.open(&about, sealed.to_vec()).ok()
     }

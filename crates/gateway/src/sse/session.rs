@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::Digest;
 
-use crate::dialogue::LogLevel;
+use crate::client_interaction::LogLevel;
 use crate::mcp::{Request, Version, negotiate_on_stream, spelt_alike};
 use crate::reply::RpcError;
 use crate::streamable::Declared;

@@ -10,11 +10,11 @@ use wardgate_domain::Caller;
 
 use super::Session;
 use crate::Gateway;
-use crate::dialogue::event;
+use crate::client_interaction::format_event;
+use crate::governed_call::ReplayGrant;
 use crate::reply::RpcError;
 use crate::session::Purpose;
 use crate::store::StreamId;
-use crate::story::Basis;
 
 /// Names the last event that a client heard.
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -79,7 +79,9 @@ pub(super) fn seal_event(
     message: &str,
 ) -> Option<Vec<u8>> {
     let within = within(session, stream, position);
-    gateway.sealer().keep(caller, &within, message.as_bytes())
+    gateway
+        .sealer()
+        .seal_for_store(caller, &within, message.as_bytes())
 }
 
 pub(super) fn open_event(
@@ -90,7 +92,7 @@ pub(super) fn open_event(
     sealed: &[u8],
 ) -> Option<String> {
     let within = within(session, stream, position);
-    let message = gateway.sealer().kept(caller, &within, sealed)?;
+    let message = gateway.sealer().open_from_store(caller, &within, sealed)?;
     String::from_utf8(message).ok()
 }
 
@@ -125,7 +127,7 @@ pub(super) fn seal_story(
     story: &[u8],
 ) -> Option<Vec<u8>> {
     let within = within(session, stream, WAITING);
-    gateway.sealer().keep(caller, &within, story)
+    gateway.sealer().seal_for_store(caller, &within, story)
 }
 
 pub(super) fn open_story(
@@ -136,7 +138,7 @@ pub(super) fn open_story(
     sealed: &[u8],
 ) -> Option<Vec<u8>> {
     let within = within(session, stream, WAITING);
-    gateway.sealer().kept(caller, &within, sealed)
+    gateway.sealer().open_from_store(caller, &within, sealed)
 }
 
 /// On what the answer of a stream is given, as the store keeps it.
@@ -145,11 +147,11 @@ pub(super) fn seal_basis(
     caller: &Caller,
     session: &Session,
     stream: StreamId,
-    basis: &Basis,
+    basis: &ReplayGrant,
 ) -> Option<Vec<u8>> {
     let within = within(session, stream, BASIS);
     let basis = serde_json::to_vec(basis).ok()?;
-    gateway.sealer().keep(caller, &within, &basis)
+    gateway.sealer().seal_for_store(caller, &within, &basis)
 }
 
 pub(super) fn open_basis(
@@ -158,9 +160,9 @@ pub(super) fn open_basis(
     session: &Session,
     stream: StreamId,
     sealed: &[u8],
-) -> Option<Basis> {
+) -> Option<ReplayGrant> {
     let within = within(session, stream, BASIS);
-    let basis = gateway.sealer().kept(caller, &within, sealed)?;
+    let basis = gateway.sealer().open_from_store(caller, &within, sealed)?;
     serde_json::from_slice(&basis).ok()
 }
 
@@ -175,5 +177,5 @@ fn within(session: &Session, stream: StreamId, position: i64) -> String {
 
 /// The event that a stream begins with.
 pub(super) fn primer(id: &str) -> Bytes {
-    event(Some(id), Some(RETRY), "")
+    format_event(Some(id), Some(RETRY), "")
 }

@@ -18,12 +18,12 @@ use super::resuming::resume;
 use super::{Session, enter};
 use crate::Gateway;
 use crate::content;
+use crate::governed_call::ResumingClient;
 use crate::listen::{Listens, Script};
 use crate::memory::ConversationUri;
 use crate::reply::{Answer, RpcError};
 use crate::scopes::Access;
 use crate::store::StreamId;
-use crate::story::Comer;
 use crate::view::View;
 
 /// Answers a GET of a client of an older version.
@@ -51,7 +51,7 @@ pub(crate) async fn listen(
         }
         Some(Place::Answer(stream, after)) => {
             let place = (StreamId(stream), after);
-            let comer = Comer {
+            let comer = ResumingClient {
                 caller: Arc::clone(caller),
                 access: access.clone(),
                 client_ip: client_ip.to_owned(),

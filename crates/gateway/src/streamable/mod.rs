@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use wardgate_domain::{Caller, Digest};
 
 use crate::Gateway;
-use crate::dialogue::LogLevel;
+use crate::client_interaction::LogLevel;
 use crate::mcp::{Request, Version, named_version};
 use crate::reply::RpcError;
 use crate::session::Purpose;

@@ -22,11 +22,11 @@ use super::events::{Place, open_basis, open_event, open_request, open_story, sea
 use super::heart::Beating;
 use super::writing::Writer;
 use crate::Gateway;
-use crate::dialogue::event;
+use crate::client_interaction::format_event;
+use crate::governed_call::{self, DecisionUnavailable, ReplayGrant, ResumingClient};
 use crate::listen::{self, KEEP_ALIVE};
 use crate::reply::{Answer, RpcError};
 use crate::store::{Kept, State, StoreError, StreamId};
-use crate::story::{self, Basis, Comer, Undecided};
 
 /// How often the store is asked for more.
 const LOOK: Duration = Duration::from_millis(250);
@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// Answers a GET with what followed `after` in the stream `id`.
 pub(super) async fn resume(
     gateway: &Arc<Gateway>,
-    comer: Comer,
+    client: ResumingClient,
     session: &Arc<Session>,
     (id, after): (StreamId, i64),
 ) -> Result<Answer, RpcError> {
@@ -42,16 +42,16 @@ pub(super) async fn resume(
     let is_there = store.read_stream(id, session.id, after).await;
     let is_there = is_there.map_err(|_| RpcError::store_away())?;
     is_there.ok_or_else(RpcError::unknown_event)?;
-    let caller = Arc::clone(&comer.caller);
+    let caller = Arc::clone(&client.caller);
     let basis = store.basis_of_stream(id, session.id).await;
     let basis = basis.map_err(|_| RpcError::store_away())?;
     let basis = basis.and_then(|sealed| open_basis(gateway, &caller, session, id, &sealed));
     // What cannot be decided on is not given.
     let basis = basis.ok_or_else(RpcError::unknown_event)?;
-    match basis.holds(gateway, &comer, session.version).await {
+    match basis.holds(gateway, &client, session.version).await {
         Ok(true) => {}
         Ok(false) => return Err(RpcError::unknown_event()),
-        Err(Undecided) => return Err(RpcError::undecided()),
+        Err(DecisionUnavailable) => return Err(RpcError::undecided()),
     }
     let place = gateway.listeners().place(caller.subject());
     let rest = Rest {
@@ -62,7 +62,7 @@ pub(super) async fn resume(
         draining: gateway.listeners().draining(),
         token_ends: Instant::now() + caller.expires_at().since(gateway.ambient().now()),
         caller,
-        comer,
+        client,
         basis,
         silent_since: None,
         _place: place.ok_or_else(RpcError::too_many_streams)?,
@@ -78,9 +78,9 @@ struct Rest {
     caller: Arc<Caller>,
     session: Arc<Session>,
     /// Whoever came for the rest, as what goes on needs to know.
-    comer: Comer,
+    client: ResumingClient,
     /// On what the answer is given, whatever was decided when it began.
-    basis: Basis,
+    basis: ReplayGrant,
     id: StreamId,
     /// What the client heard already.
     after: i64,
@@ -148,7 +148,7 @@ impl Rest {
     async fn still_holds(&self) -> bool {
         let holds = self
             .basis
-            .holds(&self.gateway, &self.comer, self.session.version);
+            .holds(&self.gateway, &self.client, self.session.version);
         holds.await.unwrap_or(false)
     }
 
@@ -163,7 +163,7 @@ impl Rest {
                 continue;
             };
             let id = Place::in_answer(self.id, *position).seal(gateway, caller, session);
-            said.extend_from_slice(&event(id.as_deref(), None, &message));
+            said.extend_from_slice(&format_event(id.as_deref(), None, &message));
             self.after = *position;
         }
         (!said.is_empty()).then(|| said.into())
@@ -172,7 +172,7 @@ impl Rest {
     /// That the rest is not known, as the answer to the request.
     fn lost(&self, kept: &Kept) -> Bytes {
         let message = self.error(kept, "stream_not_kept", NOT_KEPT);
-        event(None, None, &message)
+        format_event(None, None, &message)
     }
 
     /// Ends a stream whose gateway is gone.
@@ -211,7 +211,7 @@ impl Rest {
         };
         let stream = (id, position);
         let writer = Writer::take_over(gateway, (caller, session), &request, stream, beating);
-        story::go_on(gateway, &self.comer, (writer, request), &story)
+        governed_call::resume_suspended(gateway, &self.client, (writer, request), &story)
     }
 
     fn error(&self, kept: &Kept, reason: &'static str, message: &str) -> String {

@@ -14,10 +14,10 @@ use super::Session;
 use super::events::{Place, primer, seal_basis, seal_event, seal_request, seal_story};
 use super::heart::Beating;
 use crate::Gateway;
-use crate::dialogue::event;
+use crate::client_interaction::format_event;
+use crate::governed_call::ReplayGrant;
 use crate::mcp::Version;
 use crate::store::{StreamId, Written};
-use crate::story::Basis;
 
 /// Bytes of one stream that are kept; what follows is said, and cannot be asked for again.
 const MOST_BYTES: usize = 16 << 20;
@@ -41,7 +41,7 @@ pub(crate) struct Writer {
     /// The id of the request that the stream answers.
     request: Box<RawValue>,
     /// On what it is answered; none before the first word.
-    basis: Option<Basis>,
+    basis: Option<ReplayGrant>,
     stream: Stream,
 }
 
@@ -94,7 +94,7 @@ impl Writer {
     }
 
     /// On what the answer is given. What begins without that is said, and cannot be heard again.
-    pub(crate) fn stands_on(&mut self, basis: Option<Basis>) {
+    pub(crate) fn set_replay_grant(&mut self, basis: Option<ReplayGrant>) {
         self.basis = basis;
     }
 
@@ -227,7 +227,7 @@ impl Writer {
         if is_last && is_kept {
             self.stream = Stream::Ended;
         }
-        event(id.as_deref(), None, message)
+        format_event(id.as_deref(), None, message)
     }
 
     async fn write(&mut self, message: &str, is_last: bool) -> Option<()> {

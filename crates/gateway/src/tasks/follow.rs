@@ -24,14 +24,14 @@ use wardgate_rpc::client::TaskStep;
 
 use super::held::Held;
 use super::look::{Look, UNKNOWN};
-use super::{Method, NEEDED, are_declared};
+use super::{NEEDED, TaskMethod, are_declared};
 use crate::Gateway;
 use crate::asked::Away;
-use crate::dialogue::Terms;
+use crate::client_interaction::ClientChannel;
+use crate::governed_call::{self, RequestContext};
 use crate::mcp::{Meta, Post, Request, Version, inner, object};
 use crate::reply::RpcError;
 use crate::scopes::Access;
-use crate::story::{self, Asker};
 use crate::view::View;
 
 /// How often a task is looked after whose server does not say.
@@ -108,7 +108,7 @@ pub(crate) async fn follow(
         };
         match held.arguments(gateway, &post.caller).await {
             Ok(Some(arguments)) => looks.push(Look {
-                method: Method(TaskStep::Get),
+                method: TaskMethod(TaskStep::Get),
                 held,
                 arguments,
                 responses: bytes::Bytes::new(),
@@ -222,7 +222,7 @@ impl Who {
         let Ok(slot) = self.gateway.wait_for_slot(&self.caller).await else {
             return Seen::Unseen;
         };
-        let asker = Asker {
+        let context = RequestContext {
             slot: Some(slot),
             id: self.id.clone(),
             version: self.version,
@@ -231,8 +231,8 @@ impl Who {
             view: self.view.clone(),
             access: self.access.clone(),
         };
-        let terms = Terms::told_later(self.version, self.capabilities.clone());
-        let answer = story::tell_unasked(&self.gateway, (asker, terms), look).await;
+        let channel = ClientChannel::response_only_with(self.version, self.capabilities.clone());
+        let answer = governed_call::run_unrequested(&self.gateway, context, channel, look).await;
         answer
             .into_text()
             .and_then(|answer| seen(&answer))

@@ -15,10 +15,10 @@ use wardgate_rpc::client::{ResultFacts, Task};
 use crate::Gateway;
 use crate::asked::{Asked, Away};
 use crate::call_tool::ToolCall;
+use crate::governed_call::{GovernedCall, RequestContext};
 use crate::mcp::{Post, inner, object};
 use crate::reply::{Answer, call_meta};
 use crate::session::Purpose;
-use crate::story::{Asker, Story};
 use crate::trail::Recorded;
 
 /// What a `taskId` stands for. It opens for the same caller, on the same path alone.
@@ -95,17 +95,17 @@ impl Held {
 
 impl Begun {
     /// The task that the call of `story` became; none where it cannot be handed out.
-    pub(crate) async fn of(story: &Story<ToolCall>, task: Task) -> Option<Self> {
-        let (gateway, call) = (&story.gateway, &story.work);
-        let Asker { caller, view, .. } = &story.asker;
-        let asked = match Asked::inline(&call.arguments) {
+    pub(crate) async fn of(call: &GovernedCall<ToolCall>, task: Task) -> Option<Self> {
+        let (gateway, tool_call) = (&call.gateway, &call.operation);
+        let RequestContext { caller, view, .. } = &call.context;
+        let asked = match Asked::inline(&tool_call.arguments) {
             Some(asked) => asked,
-            None => Asked::store(gateway, caller, story.facts.call_id, &call.arguments)
+            None => Asked::store(gateway, caller, call.facts.call_id, &tool_call.arguments)
                 .await
                 .ok()?,
         };
         let mut held = Held {
-            tool: call.name.clone(),
+            tool: tool_call.name.clone(),
             asked,
             state: URL_SAFE_NO_PAD.encode(&task.state),
             sealed: String::new(),
@@ -124,9 +124,9 @@ impl Begun {
     }
 
     /// The answer to the call.
-    pub(crate) fn release(&self, story: &Story<ToolCall>, recorded: Recorded) -> Answer {
-        let meta = call_meta(story.facts.call_id, recorded);
-        Answer::task(&story.asker.id, &self.members, &meta)
+    pub(crate) fn release(&self, call: &GovernedCall<ToolCall>, recorded: Recorded) -> Answer {
+        let meta = call_meta(call.facts.call_id, recorded);
+        Answer::task(&call.context.id, &self.members, &meta)
     }
 }
 

@@ -15,15 +15,18 @@ use wardgate_rpc::client::{
 use wardgate_telemetry::names;
 
 use super::held::Held;
-use super::{Method, unknown};
+use super::{TaskMethod, unknown};
 use crate::authority::Grant;
 use crate::call_tool::{self, ToolCall};
-use crate::catalogue::{Index, Tool};
-use crate::dialogue::{Audience, Questions};
+use crate::catalogue::{CatalogueIndex, Tool};
+use crate::client_interaction::{InputRecipient, InputRequests};
+use crate::governed_call::{
+    GovernedCall, Operation, Output, Rejection, RequestBinding, RequestContext, Resource, RunError,
+    RunOutcome, SealedOperation,
+};
 use crate::mcp::Version;
 use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta, task_result_members, write_dropped};
-use crate::story::{Asker, End, Given, Packed, Ran, Stop, Story, Target, Work};
 use crate::trail::Recorded;
 use crate::view::View;
 
@@ -36,7 +39,7 @@ const NOT_WAITING: &str = "not_waiting";
 /// One look, read but undecided.
 #[derive(Clone)]
 pub(super) struct Look {
-    pub(super) method: Method,
+    pub(super) method: TaskMethod,
     pub(super) held: Held,
     /// Of the call that became the task.
     pub(super) arguments: Bytes,
@@ -51,7 +54,7 @@ pub(super) struct Looked {
     facts: ResultFacts,
 }
 
-impl Given for Looked {
+impl Output for Looked {
     fn facts(&self) -> &ResultFacts {
         &self.facts
     }
@@ -62,9 +65,9 @@ impl Given for Looked {
     }
 }
 
-impl Work for Look {
-    type Target = <ToolCall as Work>::Target;
-    type Given = Looked;
+impl Operation for Look {
+    type Resource = <ToolCall as Operation>::Resource;
+    type Output = Looked;
 
     const UNKNOWN: &'static str = UNKNOWN;
 
@@ -72,26 +75,26 @@ impl Work for Look {
         self.method.as_str()
     }
 
-    fn arrives(&self, call_id: CallId, asker: &Asker) -> (CallFacts, Span) {
+    fn describe_arrival(&self, call_id: CallId, context: &RequestContext) -> (CallFacts, Span) {
         let method = self.method.as_str();
         let span = tracing::info_span!(
             "tasks",
             method,
             { names::CALL_ID } = %call_id,
-            { names::CALLER } = asker.caller.subject(),
+            { names::CALLER } = context.caller.subject(),
             { names::TOOL } = tracing::field::Empty,
         );
-        let (caller, ip) = (&asker.caller, asker.client_ip.clone());
+        let (caller, ip) = (&context.caller, context.client_ip.clone());
         let (tool, arguments) = (&self.held.tool, &self.arguments);
         let facts = CallFacts::arriving(call_id, caller, ip, self.protocol, tool, arguments);
         (facts.by_method(method), span)
     }
 
-    fn find(&self, catalogue: &Index, view: &View) -> Option<Self::Target> {
+    fn find_resource(&self, catalogue: &CatalogueIndex, view: &View) -> Option<Self::Resource> {
         view.tool(catalogue, &self.held.tool).cloned()
     }
 
-    fn arguments(&self, _tool: &Self::Target) -> Bytes {
+    fn policy_arguments(&self, _tool: &Self::Resource) -> Bytes {
         self.arguments.clone()
     }
 
@@ -100,21 +103,21 @@ impl Work for Look {
     }
 
     /// It asks by its result, and takes answers as what they are.
-    fn matter(&self) -> Option<(&'static str, &str, &[u8])> {
+    fn request_binding(&self) -> Option<RequestBinding<'_>> {
         None
     }
 
     async fn run(
-        story: &mut Story<Self>,
-        tool: &Self::Target,
+        call: &mut GovernedCall<Self>,
+        tool: &Self::Resource,
         grant: &Grant,
         _resumption: Option<Resumption>,
-    ) -> Result<End<Looked>, Ran> {
-        let (look, gateway) = (&story.work, &story.gateway);
-        let capabilities = story.dialogue.capabilities();
+    ) -> Result<RunOutcome<Looked>, RunError> {
+        let (look, gateway) = (&call.operation, &call.gateway);
+        let capabilities = call.client.capabilities();
         let looked = gateway.runner().call_tool(CallTool {
-            call_id: story.facts.call_id,
-            caller: &story.asker.caller,
+            call_id: call.facts.call_id,
+            caller: &call.context.caller,
             tool: &tool.facts.name,
             arguments: look.arguments.clone(),
             permit: &grant.permit,
@@ -129,20 +132,23 @@ impl Work for Look {
                 }),
                 besides: Besides {
                     unasked: Bytes::new(),
-                    ..story.dialogue.besides()
+                    ..call.client.besides()
                 },
-                is_legacy: story.dialogue.is_legacy(),
+                is_legacy: call.client.is_legacy(),
             },
-            caller_token: story.asker.caller.token_for_source(tool.needs_caller_token),
+            caller_token: call
+                .context
+                .caller
+                .token_for_source(tool.needs_caller_token),
             limit: tool.time_limit + Duration::from_secs(1),
         });
-        let events = story.dialogue.unless_cancelled(Box::pin(looked)).await?;
-        let refused = |error| call_tool::refused(&story.gateway, &error, tool);
+        let events = call.client.unless_cancelled(Box::pin(looked)).await?;
+        let refused = |error| call_tool::refused(&call.gateway, &error, tool);
         let mut events = pin!(events.map_err(refused)?);
-        while let Some(event) = story.dialogue.unless_cancelled(events.next()).await? {
+        while let Some(event) = call.client.unless_cancelled(events.next()).await? {
             match event.map_err(refused)? {
-                CallEvent::Task(task) => return Ok(End::Given(told(story, tool, *task)?)),
-                CallEvent::Result(result) => return failed(&result).map(End::Given),
+                CallEvent::Task(task) => return Ok(RunOutcome::Output(told(call, tool, *task)?)),
+                CallEvent::Result(result) => return failed(&result).map(RunOutcome::Output),
                 CallEvent::InputRequired(waits) => {
                     let words = "The source acts in your name, and you have not allowed that. Call the tool again.";
                     let facts = ResultFacts {
@@ -150,7 +156,7 @@ impl Work for Look {
                         error_kind: "not_connected".to_owned(),
                         ..waits.facts
                     };
-                    return Ok(End::Given(Looked {
+                    return Ok(RunOutcome::Output(Looked {
                         given: Err(words.to_owned()),
                         facts,
                     }));
@@ -162,11 +168,11 @@ impl Work for Look {
         Err(call_tool::lost(tool).into())
     }
 
-    fn pack(&self) -> Option<Packed> {
+    fn to_sealed(&self) -> Option<SealedOperation> {
         None
     }
 
-    fn report(&self, outcome: &Outcome, is_hidden: bool) {
+    fn report_outcome(&self, outcome: &Outcome, is_hidden: bool) {
         measures::ended(outcome, is_hidden);
         tracing::info!(
             status = outcome.status.as_str(),
@@ -175,9 +181,9 @@ impl Work for Look {
         );
     }
 
-    fn release(story: &Story<Self>, recorded: Recorded, looked: &Looked) -> Answer {
-        let Asker { id, version, .. } = &story.asker;
-        let call_id = story.facts.call_id;
+    fn release(call: &GovernedCall<Self>, recorded: Recorded, looked: &Looked) -> Answer {
+        let RequestContext { id, version, .. } = &call.context;
+        let call_id = call.facts.call_id;
         match &looked.given {
             Ok(members) => {
                 let mut meta = call_meta(call_id, recorded);
@@ -191,32 +197,32 @@ impl Work for Look {
         }
     }
 
-    fn not_there(&self, _version: Version) -> RpcError {
+    fn not_found_error(&self, _version: Version) -> RpcError {
         unknown()
     }
 }
 
 /// How the task stands, as the client may have it.
-fn told(story: &Story<Look>, tool: &Arc<Tool>, task: Task) -> Result<Looked, Stop> {
-    let Asker { version, view, .. } = &story.asker;
+fn told(call: &GovernedCall<Look>, tool: &Arc<Tool>, task: Task) -> Result<Looked, Rejection> {
+    let RequestContext { version, view, .. } = &call.context;
     if task.about.is_empty() {
         return Ok(Looked {
             given: Ok(String::new()),
             facts: task.facts,
         });
     }
-    let mut members = story.work.held.members(&task.about);
+    let mut members = call.operation.held.members(&task.about);
     if !task.requests.is_empty() {
-        let capabilities = story.dialogue.capabilities();
-        let audience = Audience {
+        let capabilities = call.client.capabilities();
+        let audience = InputRecipient {
             version: *version,
             capabilities: capabilities.as_deref(),
             label: Some(tool.label()).filter(|_| !view.has_own_names()),
-            ambient: story.gateway.ambient(),
+            ambient: call.gateway.ambient(),
         };
-        let questions = Questions::read(&task.requests, audience)?;
+        let input_requests = InputRequests::read(&task.requests, audience)?;
         members += r#","inputRequests":"#;
-        members += questions.as_json();
+        members += input_requests.as_json();
     }
     if let Some(mut result) = task.result {
         result.content = view.content(result.content);
@@ -235,9 +241,9 @@ fn told(story: &Story<Look>, tool: &Arc<Tool>, task: Task) -> Result<Looked, Sto
 }
 
 /// Nobody could say how it stands.
-fn failed(result: &ToolResult) -> Result<Looked, Ran> {
+fn failed(result: &ToolResult) -> Result<Looked, RunError> {
     if result.facts.error_kind == NOT_WAITING {
-        return Err(Stop::Unknown.into());
+        return Err(Rejection::Unknown.into());
     }
     let content: Vec<Value> = serde_json::from_slice(&result.content).unwrap_or_default();
     let words = content.first().and_then(|block| block["text"].as_str());

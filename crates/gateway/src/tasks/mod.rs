@@ -25,10 +25,10 @@ use wardgate_rpc::client::TaskStep;
 
 use crate::Gateway;
 use crate::asked::Away;
-use crate::dialogue::Terms;
+use crate::client_interaction::ClientChannel;
+use crate::governed_call;
 use crate::mcp::{Meta, Post, Request, Version, object, text_of};
 use crate::reply::{Answer, RpcError};
-use crate::story;
 use crate::view::View;
 
 pub(crate) use self::follow::{Followed, Told, follow};
@@ -44,9 +44,9 @@ pub(crate) const NEEDED: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks
 
 /// The methods that are answered here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Method(TaskStep);
+pub(crate) struct TaskMethod(TaskStep);
 
-impl Method {
+impl TaskMethod {
     const ALL: [Self; 3] = [
         Self(TaskStep::Get),
         Self(TaskStep::Update),
@@ -99,7 +99,7 @@ pub(crate) async fn answer(
     gateway: &Arc<Gateway>,
     post: &Post,
     request: &Request<'_>,
-    (version, method): (Version, Method),
+    (version, method): (Version, TaskMethod),
     slot: &mut Option<Slot>,
 ) -> Result<Answer, RpcError> {
     let meta = Meta::of(request)?;
@@ -128,9 +128,9 @@ pub(crate) async fn answer(
         responses,
         protocol: post.protocol(version),
     };
-    let terms = Terms::of(gateway, post, request, &meta, version)?;
-    let asker = post.asker(request, version, slot.take());
-    story::tell(gateway, request, (asker, terms), look).await
+    let channel = ClientChannel::for_request(gateway, post, request, &meta, version)?;
+    let context = post.request_context(request, version, slot.take());
+    governed_call::run(gateway, request, context, channel, look).await
 }
 
 /// What the client answered, as it wrote it.

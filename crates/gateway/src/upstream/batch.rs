@@ -27,7 +27,7 @@ use super::{Knock, Visit, carry, decline, errand, may_connect, refuse};
 use crate::Gateway;
 use crate::answer_pace;
 use crate::catalogue::Source;
-use crate::dialogue::{self, Out};
+use crate::client_interaction::{self, ResponseSender};
 use crate::mcp::{BATCH, named_version};
 use crate::reply::{Answer, RpcError};
 
@@ -59,7 +59,7 @@ pub(super) async fn run(
     if let Err(error) = may_connect(gateway, &source, &visit).await {
         return refuse(gateway, &visit, None, &error);
     }
-    let (out, response) = dialogue::channel();
+    let (out, response) = client_interaction::response_channel();
     let told = Told {
         gateway: Arc::clone(gateway),
         source,
@@ -135,7 +135,7 @@ struct Told {
     gateway: Arc<Gateway>,
     source: Arc<Source>,
     visit: Visit,
-    out: Out<Response>,
+    out: ResponseSender<Response>,
     session: Option<HeaderValue>,
     /// Not yet handed out.
     answers: Vec<String>,
@@ -155,7 +155,7 @@ impl Told {
             }
             self.one(id, response).await;
         }
-        let is_silent = matches!(self.out, Out::Silent(_));
+        let is_silent = matches!(self.out, ResponseSender::Silent(_));
         let first = self.unanswered.first().map(|(_, status)| *status);
         if let Some(status) = first.filter(|_| is_silent && self.answers.is_empty()) {
             return self.end(status.into_response());
@@ -166,7 +166,7 @@ impl Told {
             let answer = Answer::error(Some(&id), &error).into_text();
             self.answer(answer.unwrap_or_default()).await;
         }
-        if is_silent && matches!(self.out, Out::Silent(_)) {
+        if is_silent && matches!(self.out, ResponseSender::Silent(_)) {
             let response = match &*self.answers {
                 [] => StatusCode::ACCEPTED.into_response(),
                 answers => {
@@ -206,8 +206,11 @@ impl Told {
 
     /// Holds an answer back, or passes it on.
     async fn answer(&mut self, answer: String) {
-        if !matches!(self.out, Out::Silent(_)) {
-            return self.out.say(dialogue::event(None, None, &answer)).await;
+        if !matches!(self.out, ResponseSender::Silent(_)) {
+            return self
+                .out
+                .say(client_interaction::format_event(None, None, &answer))
+                .await;
         }
         self.held += answer.len();
         self.answers.push(answer);
@@ -218,7 +221,7 @@ impl Told {
 
     /// Begins the stream, with what was held back.
     async fn begin(&mut self) {
-        if !matches!(self.out, Out::Silent(_)) {
+        if !matches!(self.out, ResponseSender::Silent(_)) {
             return;
         }
         let head = RelayHead {
@@ -231,7 +234,9 @@ impl Told {
         self.out
             .begin(|events| answer::stream(&head, session, events));
         for answer in std::mem::take(&mut self.answers) {
-            self.out.say(dialogue::event(None, None, &answer)).await;
+            self.out
+                .say(client_interaction::format_event(None, None, &answer))
+                .await;
         }
     }
 

@@ -9,16 +9,16 @@ use wardgate_telemetry::names;
 
 use super::Left;
 use super::errand::Subject;
+use super::exchange::UpstreamExchange;
 use super::right::{NoRight, Right};
-use super::story::Story;
 use crate::call_tool::RATE_LIMITED;
-use crate::dialogue::Out;
+use crate::client_interaction::ResponseSender;
 use crate::edit::Inlet;
 use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta, write_dropped};
 use crate::trail::Recorded;
 
-impl Story {
+impl UpstreamExchange {
     pub(super) fn owed(&self, right: Option<&Right>) -> Option<Box<CallFacts>> {
         let (requested, arguments) = match (&self.errand.subject, right) {
             (Subject::Tool { name, arguments }, _) => (name.as_str(), arguments.clone()),
@@ -216,12 +216,12 @@ impl Story {
     /// where none was ever to come.
     async fn say_error(&mut self, error: &RpcError) {
         let id = match (&self.out, self.awaited.take()) {
-            (Out::Speaking(_), None) => return,
-            (Out::Speaking(_), Some(awaited)) => RawValue::from_string(awaited.id).ok(),
-            (Out::Silent(_) | Out::Over, _) => self.errand.id.clone(),
+            (ResponseSender::Speaking(_), None) => return,
+            (ResponseSender::Speaking(_), Some(awaited)) => RawValue::from_string(awaited.id).ok(),
+            (ResponseSender::Silent(_) | ResponseSender::Over, _) => self.errand.id.clone(),
         };
         let answer = Answer::error(id.as_deref(), error);
-        if self.is_left && matches!(self.out, Out::Silent(_)) {
+        if self.is_left && matches!(self.out, ResponseSender::Silent(_)) {
             // Whoever answers instead takes a place of its own.
             self.slot = None;
             let mut response = Response::from(answer);

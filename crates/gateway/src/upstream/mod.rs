@@ -18,10 +18,10 @@ mod answer;
 mod batch;
 mod endings;
 mod errand;
+mod exchange;
 mod handles;
 mod lists;
 mod right;
-mod story;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -234,7 +234,7 @@ async fn carry(
             } else {
                 None
             };
-            story::run(gateway, source, visit, errand, slot).await
+            exchange::run(gateway, source, visit, errand, slot).await
         }
         Err((id, error)) => decline(gateway, &source, &visit, id.as_deref(), &error),
     }

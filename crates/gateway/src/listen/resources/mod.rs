@@ -24,7 +24,7 @@ use wardgate_domain::{Caller, Digest, ToolFacts};
 use self::sources::Sources;
 use super::PAUSE;
 use crate::Gateway;
-use crate::content::Offered;
+use crate::content::OfferedContent;
 use crate::mcp::Post;
 use crate::reply::RpcError;
 use crate::scopes::Access;
@@ -55,7 +55,7 @@ impl Listens {
     pub(crate) fn subscribed(
         self,
         session: Option<Digest>,
-        offered: Offered,
+        offered: OfferedContent,
         was_away: bool,
     ) -> Option<Resources> {
         let subscriber = Subscriber {

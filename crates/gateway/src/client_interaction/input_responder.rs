@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 use tokio::time::timeout;
 use wardgate_domain::{About, Caller};
 
-use super::Unanswered;
+use super::InputError;
 use crate::Gateway;
 use crate::mcp::{Response, object, text_of};
 use crate::session::Purpose;
@@ -31,14 +31,14 @@ use crate::store::LetterId;
 const LEG: Duration = Duration::from_mins(10);
 
 /// One client of a session.
-pub(super) struct Respondent {
+pub(super) struct InputResponder {
     gateway: Arc<Gateway>,
     caller: Arc<Caller>,
     /// Names the session.
     session: String,
 }
 
-impl fmt::Debug for Respondent {
+impl fmt::Debug for InputResponder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Respondent")
             .field("session", &self.session)
@@ -48,12 +48,12 @@ impl fmt::Debug for Respondent {
 
 /// What a client was asked at once: the keys under which answers are wanted, and what the ids hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Asked(Vec<(String, Nonce)>);
+pub(crate) struct PendingInput(Vec<(String, Nonce)>);
 
 type Nonce = [u8; 16];
 
 #[derive(Deserialize)]
-struct Request<'a> {
+struct InputRequest<'a> {
     method: String,
     #[serde(borrow, default)]
     params: Option<&'a RawValue>,
@@ -61,12 +61,12 @@ struct Request<'a> {
 
 /// What a client answered, as it is kept.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredResponse {
     /// None for an error.
     result: Option<Box<RawValue>>,
 }
 
-impl Respondent {
+impl InputResponder {
     pub(super) fn new(gateway: &Arc<Gateway>, caller: &Arc<Caller>, session: String) -> Self {
         Self {
             gateway: Arc::clone(gateway),
@@ -76,11 +76,11 @@ impl Respondent {
     }
 
     /// Requests to say for `input_requests`, an MCP object of that name, and how to know the answers to them.
-    pub(super) fn requests(&self, input_requests: &str) -> Option<(Asked, Vec<String>)> {
-        let requests: BTreeMap<String, Request<'_>> = object(input_requests)?;
+    pub(super) fn requests(&self, input_requests: &str) -> Option<(PendingInput, Vec<String>)> {
+        let requests: BTreeMap<String, InputRequest<'_>> = object(input_requests)?;
         let (gateway, caller) = (&self.gateway, &self.caller);
         let (mut asked, mut messages) = (Vec::new(), Vec::new());
-        for (key, Request { method, params }) in requests {
+        for (key, InputRequest { method, params }) in requests {
             let nonce: Nonce = gateway.ambient().random();
             let sealer = gateway.sealer();
             let id = sealer.seal(Purpose::Question, caller, &self.session, &nonce)?;
@@ -92,7 +92,7 @@ impl Respondent {
             ));
             asked.push((key, nonce));
         }
-        Some((Asked(asked), messages))
+        Some((PendingInput(asked), messages))
     }
 
     /// Waits until this gateway is told to stop.
@@ -101,26 +101,32 @@ impl Respondent {
     }
 
     /// Waits for every answer: MCP `inputResponses`.
-    pub(super) async fn answers(&self, asked: &Asked) -> Result<Bytes, Unanswered> {
+    pub(super) async fn answers(&self, asked: &PendingInput) -> Result<Bytes, InputError> {
         let answers = asked.0.iter().map(|(key, nonce)| async move {
             let result = self.answer(*nonce).await?;
             Ok((key.clone(), result))
         });
         let answers = timeout(LEG, try_join_all(answers)).await;
-        let answers = answers.map_err(|_| Unanswered::Late)??;
+        let answers = answers.map_err(|_| InputError::Late)??;
         let answers: BTreeMap<String, Box<RawValue>> = answers.into_iter().collect();
-        let answers = serde_json::to_vec(&answers).map_err(|_| Unanswered::Refused)?;
+        let answers = serde_json::to_vec(&answers).map_err(|_| InputError::Refused)?;
         Ok(answers.into())
     }
 
-    async fn answer(&self, nonce: Nonce) -> Result<Box<RawValue>, Unanswered> {
+    async fn answer(&self, nonce: Nonce) -> Result<Box<RawValue>, InputError> {
         let mailbox = self.gateway.mailbox();
         let expected = mailbox.expect(letter(nonce));
         let sealed = mailbox.receive(&expected).await;
         let within = within(&self.session, nonce);
-        let kept = self.gateway.sealer().kept(&self.caller, &within, &sealed);
-        let kept: Option<Kept> = kept.and_then(|text| serde_json::from_slice(&text).ok());
-        kept.and_then(|kept| kept.result).ok_or(Unanswered::Refused)
+        let stored = self
+            .gateway
+            .sealer()
+            .open_from_store(&self.caller, &within, &sealed);
+        let stored: Option<StoredResponse> =
+            stored.and_then(|text| serde_json::from_slice(&text).ok());
+        stored
+            .and_then(|stored| stored.result)
+            .ok_or(InputError::Refused)
     }
 }
 
@@ -137,11 +143,11 @@ pub(crate) async fn answered(
         return;
     };
     let result = response.result.filter(|raw| raw.get().starts_with('{'));
-    let kept = Kept {
+    let stored = StoredResponse {
         result: result.map(ToOwned::to_owned),
     };
-    let text = serde_json::to_vec(&kept).unwrap_or_default();
-    if let Some(sealed) = sealer.keep(caller, &within(session, nonce), &text) {
+    let text = serde_json::to_vec(&stored).unwrap_or_default();
+    if let Some(sealed) = sealer.seal_for_store(caller, &within(session, nonce), &text) {
         // A failure is told where it happens; the client is asked no second time.
         let _ = gateway.mailbox().deliver(letter(nonce), sealed).await;
     }

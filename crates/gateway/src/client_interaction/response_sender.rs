@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Whoever tells a story speaks to the client through this; `T` is what begins a response.
 #[derive(Debug)]
-pub(crate) enum Out<T> {
+pub(crate) enum ResponseSender<T> {
     /// Nothing was said yet.
     Silent(oneshot::Sender<T>),
     Speaking(mpsc::Sender<Bytes>),
@@ -30,12 +30,12 @@ pub(crate) enum Out<T> {
 }
 
 /// The way out, and what comes of it.
-pub(crate) fn channel<T>() -> (Out<T>, oneshot::Receiver<T>) {
+pub(crate) fn response_channel<T>() -> (ResponseSender<T>, oneshot::Receiver<T>) {
     let (sender, receiver) = oneshot::channel();
-    (Out::Silent(sender), receiver)
+    (ResponseSender::Silent(sender), receiver)
 }
 
-impl<T: From<Answer>> Out<T> {
+impl<T: From<Answer>> ResponseSender<T> {
     /// Gives the whole answer. Whether anyone is there to take it makes no difference.
     pub(crate) fn answer(&mut self, response: T) {
         if let Self::Silent(sender) = std::mem::replace(self, Self::Over) {
@@ -73,7 +73,7 @@ impl<T: From<Answer>> Out<T> {
         match self {
             Self::Speaking(_) => {
                 let message = answer.into_text().unwrap_or_default();
-                self.end(event(None, None, &message)).await;
+                self.end(format_event(None, None, &message)).await;
             }
             Self::Silent(_) | Self::Over => self.answer(answer.into()),
         }
@@ -96,7 +96,7 @@ impl<T: From<Answer>> Out<T> {
 }
 
 /// One event as text, under the id that the client may come back with.
-pub(crate) fn event(id: Option<&str>, retry: Option<Duration>, message: &str) -> Bytes {
+pub(crate) fn format_event(id: Option<&str>, retry: Option<Duration>, message: &str) -> Bytes {
     let mut text = String::with_capacity(message.len() + 64);
     // Writing to a string cannot fail.
     if let Some(id) = id {
@@ -125,8 +125,8 @@ mod tests {
     use super::*;
 
     /// A stream that began, and its body.
-    fn begun() -> (Out<Answer>, Body) {
-        let (mut out, mut answer) = channel();
+    fn begun() -> (ResponseSender<Answer>, Body) {
+        let (mut out, mut answer) = response_channel();
         let mut body = None;
         out.begin(|stream| {
             body = Some(stream);
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_message_is_one_event_whatever_ends_its_lines() {
-        let told = event(Some("i"), None, "{\r\"a\":\r\n1,\n\"b\":\"\u{2028}\"}");
+        let told = format_event(Some("i"), None, "{\r\"a\":\r\n1,\n\"b\":\"\u{2028}\"}");
         let told = std::str::from_utf8(&told).unwrap();
         assert!(told.starts_with("id: i\nevent: message\n"), "{told}");
         let lines: Vec<_> = told.trim_end().split(['\n', '\r']).skip(2).collect();
@@ -152,10 +152,10 @@ mod tests {
     async fn a_client_that_reads_nothing_holds_nothing_up() {
         let (mut out, _unread) = begun();
         for _ in 0..=AHEAD {
-            assert!(matches!(out, Out::Speaking(_)));
+            assert!(matches!(out, ResponseSender::Speaking(_)));
             out.say(Bytes::from_static(b"data:\n\n")).await;
         }
-        assert!(matches!(out, Out::Over));
+        assert!(matches!(out, ResponseSender::Over));
         out.gone().await;
     }
 
@@ -164,7 +164,7 @@ mod tests {
         let (mut out, body) = begun();
         let mut heard = body.into_data_stream();
         assert_eq!(heard.next().await.unwrap().unwrap(), ":\n\n");
-        out.say(event(None, None, "1")).await;
+        out.say(format_event(None, None, "1")).await;
         assert_eq!(
             heard.next().await.unwrap().unwrap(),
             "event: message\ndata: 1\n\n"
@@ -176,7 +176,7 @@ mod tests {
         let (mut out, body) = begun();
         let id = serde_json::value::to_raw_value(&7).unwrap();
         out.finish(Answer::empty(&id)).await;
-        out.say(event(None, None, "late")).await;
+        out.say(format_event(None, None, "late")).await;
         let heard = to_bytes(body, 1_000).await.unwrap();
         let heard = std::str::from_utf8(&heard).unwrap();
         assert!(heard.contains(r#""result":{}"#) && !heard.contains("late"));

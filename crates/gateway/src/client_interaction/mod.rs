@@ -1,18 +1,18 @@
 //! What a client hears and is asked while something of its runs.
 //!
 //! ```text
-//!  story ──say──▶ Dialogue ──▶ nothing was said: one JSON answer
-//!        ──ask──▶   Voice  ──▶ something was: a stream of events, whose last is the answer
+//!  story ──say──▶ ClientInteraction ──▶ nothing was said: one JSON answer
+//!        ──ask──▶   ResponseMode  ──▶ something was: a stream of events, whose last is the answer
 //! ```
 //!
 //! A client hears only what it asked to hear, and a call that says nothing costs no stream. A modern client is never
 //! asked here: the answer itself asks it.
 
-mod asking;
 mod elicitation;
+mod input_requests;
+mod input_responder;
 mod log_level;
-mod out;
-mod questions;
+mod response_sender;
 
 use std::fmt::Write;
 use std::panic::AssertUnwindSafe;
@@ -29,23 +29,23 @@ use wardgate_domain::Caller;
 use wardgate_rpc::client::{Besides, CallEvent, LogMessage, Progress};
 
 use crate::Gateway;
+use crate::governed_call::ReplayGrant;
 use crate::listen::takes_events;
 use crate::mcp::{Door, Meta, Post, Request, Version};
 use crate::reply::{Answer, RpcError};
 use crate::sse;
-use crate::story::Basis;
 use crate::streamable::{Expected, Writer};
 
-use self::asking::Respondent;
+use self::input_responder::InputResponder;
 
-pub(crate) use self::asking::{Asked, answered};
+pub(crate) use self::input_requests::{InputRecipient, InputRequestError, InputRequests};
+pub(crate) use self::input_responder::{PendingInput, answered};
 pub(crate) use self::log_level::LogLevel;
-pub(crate) use self::out::{Out, channel, event};
-pub(crate) use self::questions::{Audience, Questions, Unaskable};
+pub(crate) use self::response_sender::{ResponseSender, format_event, response_channel};
 
 /// How a client takes part in what runs for it.
 #[derive(Debug)]
-pub(crate) struct Terms {
+pub(crate) struct ClientChannel {
     pub(crate) version: Version,
     /// MCP `ClientCapabilities`, an object with members.
     capabilities: Option<Arc<str>>,
@@ -53,20 +53,20 @@ pub(crate) struct Terms {
     /// As the client wrote it.
     progress_token: Option<Box<RawValue>>,
     besides: Besides,
-    voice: Voice,
+    response_mode: ResponseMode,
     /// The client wants no result any more.
     pub(crate) cancel: CancellationToken,
     /// The trace that the client is in, where it says so in the message alone; as headers.
     pub(crate) trace: HeaderMap,
     /// In a session, it can be asked something.
-    respondent: Option<Respondent>,
+    responder: Option<InputResponder>,
     /// In a session, it can say so at any gateway while this is kept.
     _cancellable: Option<Expected>,
 }
 
 /// Where a client hears what is said before its answer.
 #[derive(Debug)]
-enum Voice {
+enum ResponseMode {
     /// On the answer to its POST, which becomes a stream.
     Answer,
     /// The same, in a session, where it is kept for whoever loses it.
@@ -77,9 +77,9 @@ enum Voice {
     Nowhere,
 }
 
-impl Terms {
+impl ClientChannel {
     /// Those of the client of one request.
-    pub(crate) fn of(
+    pub(crate) fn for_request(
         gateway: &Arc<Gateway>,
         post: &Post,
         request: &Request<'_>,
@@ -87,28 +87,28 @@ impl Terms {
         version: Version,
     ) -> Result<Self, RpcError> {
         let can_stream = post.door == Door::Mcp && takes_events(&post.headers) && !post.is_batch();
-        let voice = match (&post.session, &post.streamable) {
-            (Some(session), _) => Voice::Stream(Arc::clone(session)),
+        let response_mode = match (&post.session, &post.streamable) {
+            (Some(session), _) => ResponseMode::Stream(Arc::clone(session)),
             (None, Some(session)) if can_stream => {
                 let writer = Writer::new(gateway, &post.caller, session, request.id);
-                Voice::Kept(Box::new(writer))
+                ResponseMode::Kept(Box::new(writer))
             }
-            (None, None) if can_stream => Voice::Answer,
-            (None, _) => Voice::Nowhere,
+            (None, None) if can_stream => ResponseMode::Answer,
+            (None, _) => ResponseMode::Nowhere,
         };
         // Where nothing is heard, nothing can be asked of an older client.
-        let can_be_asked = version.is_modern() || !matches!(voice, Voice::Nowhere);
+        let can_be_asked = version.is_modern() || !matches!(response_mode, ResponseMode::Nowhere);
         let capabilities = post.client_capabilities(meta, version);
         let capabilities = capabilities.filter(|_| can_be_asked);
         let log_level = match (&post.streamable, &post.session) {
             _ if version.is_modern() => meta.log_level()?,
-            _ if matches!(voice, Voice::Nowhere) => None,
+            _ if matches!(response_mode, ResponseMode::Nowhere) => None,
             (Some(session), _) => session.log_level,
             (None, Some(session)) => session.log_level(),
             (None, None) => None,
         };
         let name = post.session_name().filter(|_| !version.is_modern());
-        let respondent = name.map(|name| Respondent::new(gateway, &post.caller, name));
+        let responder = name.map(|name| InputResponder::new(gateway, &post.caller, name));
         let session = post.streamable.as_ref();
         let cancellable = session.map(|session| gateway.mailbox().begin(session, request.id));
         let cancel = cancellable.as_ref().map(|call| call.is_there.clone());
@@ -118,20 +118,20 @@ impl Terms {
             log_level,
             progress_token: meta.progress_token()?.map(ToOwned::to_owned),
             besides: besides(post, request, version),
-            voice,
+            response_mode,
             cancel: cancel.unwrap_or_default(),
             trace: if post.headers.contains_key("traceparent") {
                 HeaderMap::new()
             } else {
                 meta.trace_context()
             },
-            respondent,
+            responder,
             _cancellable: cancellable,
         })
     }
 
     /// Those of an answer that another gateway began as a stream.
-    pub(crate) fn of_stream(
+    pub(crate) fn for_resumed_stream(
         gateway: &Arc<Gateway>,
         caller: &Arc<Caller>,
         writer: Writer,
@@ -145,32 +145,32 @@ impl Terms {
             log_level: session.log_level,
             progress_token: None,
             besides: Besides::default(),
-            voice: Voice::Kept(Box::new(writer)),
+            response_mode: ResponseMode::Kept(Box::new(writer)),
             cancel: cancellable.is_there.clone(),
             // The request that named one came to the gateway that is gone.
             trace: HeaderMap::new(),
-            respondent: Some(Respondent::new(gateway, caller, session.name())),
+            responder: Some(InputResponder::new(gateway, caller, session.name())),
             _cancellable: Some(cancellable),
         }
     }
 
     /// Those of a client that gets an answer and nothing else.
-    pub(crate) fn deaf(version: Version) -> Self {
-        Self::told_later(version, None)
+    pub(crate) fn response_only(version: Version) -> Self {
+        Self::response_only_with(version, None)
     }
 
     /// Those of a client with such `capabilities` that listens, and is told of the answer when it is there.
-    pub(crate) fn told_later(version: Version, capabilities: Option<Arc<str>>) -> Self {
+    pub(crate) fn response_only_with(version: Version, capabilities: Option<Arc<str>>) -> Self {
         Self {
             version,
             capabilities,
             log_level: None,
             progress_token: None,
             besides: Besides::default(),
-            voice: Voice::Nowhere,
+            response_mode: ResponseMode::Nowhere,
             cancel: CancellationToken::new(),
             trace: HeaderMap::new(),
-            respondent: None,
+            responder: None,
             _cancellable: None,
         }
     }
@@ -193,7 +193,7 @@ fn besides(post: &Post, request: &Request<'_>, version: Version) -> Besides {
 
 /// Why a client did not answer what it was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unanswered {
+pub(crate) enum InputError {
     /// There is no stream to ask it on.
     NoWay,
     /// It took too long.
@@ -208,7 +208,7 @@ pub(crate) enum Unanswered {
     Stopping,
 }
 
-impl Unanswered {
+impl InputError {
     /// As records spell it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -236,46 +236,46 @@ impl Unanswered {
 
 /// Why something did not come to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Interrupted {
+pub(crate) enum Interruption {
     Cancelled,
     Panicked,
 }
 
 /// One client, while something of its runs.
 #[derive(Debug)]
-pub(crate) struct Dialogue {
-    terms: Terms,
-    out: Out<Answer>,
+pub(crate) struct ClientInteraction {
+    channel: ClientChannel,
+    out: ResponseSender<Answer>,
     /// The last progress it heard of.
     progress: f64,
 }
 
-impl Dialogue {
+impl ClientInteraction {
     /// What the client can be asked for, as MCP `ClientCapabilities`; none: nothing.
     pub(crate) fn capabilities(&self) -> Option<Arc<str>> {
-        self.terms.capabilities.clone()
+        self.channel.capabilities.clone()
     }
 
     /// Whether the client speaks a version before 2026-07-28.
     pub(crate) fn is_legacy(&self) -> bool {
-        !self.terms.version.is_modern()
+        !self.channel.version.is_modern()
     }
 
     /// What its request says besides.
     pub(crate) fn besides(&self) -> Besides {
-        self.terms.besides.clone()
+        self.channel.besides.clone()
     }
 
     /// The MCP level from which on it hears log messages.
     pub(crate) fn log_level(&self) -> Option<&'static str> {
-        let heard = !matches!(self.terms.voice, Voice::Nowhere);
-        let level = self.terms.log_level.filter(|_| heard);
+        let heard = !matches!(self.channel.response_mode, ResponseMode::Nowhere);
+        let level = self.channel.log_level.filter(|_| heard);
         level.map(LogLevel::as_str)
     }
 
     /// What there is to say of `event`; nothing where the client did not ask to hear of it.
     pub(crate) fn notice(&mut self, event: &CallEvent) -> Option<String> {
-        if matches!(self.terms.voice, Voice::Nowhere) {
+        if matches!(self.channel.response_mode, ResponseMode::Nowhere) {
             return None;
         }
         match event {
@@ -288,7 +288,7 @@ impl Dialogue {
 
     /// Progress under the client's own token. It only rises (MCP, basic/utilities/progress).
     fn of_progress(&mut self, progress: &Progress) -> Option<String> {
-        let token = self.terms.progress_token.as_ref()?;
+        let token = self.channel.progress_token.as_ref()?;
         let done = progress.done;
         if !done.is_finite() || done <= self.progress {
             return None;
@@ -301,7 +301,7 @@ impl Dialogue {
         if let Some(total) = progress.total.filter(|total| total.is_finite()) {
             let _ = write!(text, r#","total":{total}"#);
         }
-        if !progress.message.is_empty() && self.terms.version.has_progress_messages() {
+        if !progress.message.is_empty() && self.channel.version.has_progress_messages() {
             let message = Value::from(progress.message.as_str());
             let _ = write!(text, r#","message":{message}"#);
         }
@@ -311,7 +311,7 @@ impl Dialogue {
 
     fn of_log(&self, log: &LogMessage) -> Option<String> {
         let level = LogLevel::named(&log.level)?;
-        if level < self.terms.log_level? {
+        if level < self.channel.log_level? {
             return None;
         }
         let mut text = format!(
@@ -327,7 +327,7 @@ impl Dialogue {
 
     /// That an elicitation is over, to the versions that know of that.
     fn of_elicitation(&self, id: &str) -> Option<String> {
-        let version = self.terms.version;
+        let version = self.channel.version;
         let knows = version.has_url_elicitation() && !version.is_modern();
         knows.then(|| {
             let id = Value::from(id);
@@ -338,18 +338,18 @@ impl Dialogue {
     }
 
     /// On what the answer is given, if anything is kept of it; asked once, before the first word.
-    pub(crate) fn stands_on(&mut self, basis: impl FnOnce() -> Option<Basis>) {
-        if let Voice::Kept(writer) = &mut self.terms.voice
+    pub(crate) fn set_replay_grant(&mut self, basis: impl FnOnce() -> Option<ReplayGrant>) {
+        if let ResponseMode::Kept(writer) = &mut self.channel.response_mode
             && !writer.has_begun()
         {
-            writer.stands_on(basis());
+            writer.set_replay_grant(basis());
         }
     }
 
     /// Says `notification`, a JSON-RPC message.
     pub(crate) async fn say(&mut self, notification: &str) {
-        match &mut self.terms.voice {
-            Voice::Kept(writer) => {
+        match &mut self.channel.response_mode {
+            ResponseMode::Kept(writer) => {
                 if !writer.has_begun() {
                     let first = writer.begin().await;
                     self.out.begin(Answer::events);
@@ -360,14 +360,14 @@ impl Dialogue {
                 let event = writer.keep(notification, false).await;
                 self.out.say(event).await;
             }
-            Voice::Answer => {
-                if let Out::Silent(_) = self.out {
+            ResponseMode::Answer => {
+                if let ResponseSender::Silent(_) = self.out {
                     self.out.begin(Answer::events);
                 }
-                self.out.say(event(None, None, notification)).await;
+                self.out.say(format_event(None, None, notification)).await;
             }
-            Voice::Stream(session) => session.say(notification).await,
-            Voice::Nowhere => {}
+            ResponseMode::Stream(session) => session.say(notification).await,
+            ResponseMode::Nowhere => {}
         }
     }
 
@@ -378,18 +378,21 @@ impl Dialogue {
     pub(crate) async fn ask(
         &mut self,
         input_requests: &str,
-        onward: impl FnOnce(&Asked) -> Option<Vec<u8>>,
-    ) -> Result<Bytes, Unanswered> {
-        if matches!(self.terms.voice, Voice::Answer | Voice::Nowhere) {
-            return Err(Unanswered::NoWay);
+        onward: impl FnOnce(&PendingInput) -> Option<Vec<u8>>,
+    ) -> Result<Bytes, InputError> {
+        if matches!(
+            self.channel.response_mode,
+            ResponseMode::Answer | ResponseMode::Nowhere
+        ) {
+            return Err(InputError::NoWay);
         }
-        let respondent = self.terms.respondent.as_ref();
-        let requests = respondent.and_then(|client| client.requests(input_requests));
-        let (asked, messages) = requests.ok_or(Unanswered::NoWay)?;
+        let responder = self.channel.responder.as_ref();
+        let requests = responder.and_then(|client| client.requests(input_requests));
+        let (asked, messages) = requests.ok_or(InputError::NoWay)?;
         for message in messages {
             self.say(&message).await;
         }
-        if let Voice::Kept(writer) = &mut self.terms.voice
+        if let ResponseMode::Kept(writer) = &mut self.channel.response_mode
             && let Some(story) = onward(&asked)
         {
             writer.wait(&story).await;
@@ -398,28 +401,28 @@ impl Dialogue {
     }
 
     /// Waits for the answers to what the client was asked, here or at a gateway that is gone.
-    pub(crate) async fn answers(&mut self, asked: &Asked) -> Result<Bytes, Unanswered> {
-        let Terms {
-            respondent,
-            voice,
+    pub(crate) async fn answers(&mut self, asked: &PendingInput) -> Result<Bytes, InputError> {
+        let ClientChannel {
+            responder,
+            response_mode,
             cancel,
             ..
-        } = &mut self.terms;
-        let respondent = respondent.as_ref().ok_or(Unanswered::NoWay)?;
+        } = &mut self.channel;
+        let responder = responder.as_ref().ok_or(InputError::NoWay)?;
         let answers = tokio::select! {
             biased;
-            () = cancel.cancelled() => Err(Unanswered::Cancelled),
-            answers = respondent.answers(asked) => answers,
-            () = respondent.stopping() => Err(Unanswered::Stopping),
+            () = cancel.cancelled() => Err(InputError::Cancelled),
+            answers = responder.answers(asked) => answers,
+            () = responder.stopping() => Err(InputError::Stopping),
         };
-        let Voice::Kept(writer) = voice else {
+        let ResponseMode::Kept(writer) = response_mode else {
             return answers;
         };
         match answers {
-            Err(Unanswered::Stopping) if writer.hand_over().await => Err(Unanswered::HandedOver),
+            Err(InputError::Stopping) if writer.hand_over().await => Err(InputError::HandedOver),
             // Whoever goes on must be the only one.
             answers if writer.go_on().await => answers,
-            _ => Err(Unanswered::HandedOver),
+            _ => Err(InputError::HandedOver),
         }
     }
 
@@ -428,30 +431,30 @@ impl Dialogue {
     pub(crate) async fn unless_cancelled<T>(
         &mut self,
         doing: impl Future<Output = T>,
-    ) -> Result<T, Interrupted> {
+    ) -> Result<T, Interruption> {
         tokio::select! {
             // First, so that nothing is started for a client that is already gone.
             biased;
-            () = self.cancelled() => Err(Interrupted::Cancelled),
-            done = AssertUnwindSafe(doing).catch_unwind() => done.map_err(|_| Interrupted::Panicked),
+            () = self.cancelled() => Err(Interruption::Cancelled),
+            done = AssertUnwindSafe(doing).catch_unwind() => done.map_err(|_| Interruption::Panicked),
         }
     }
 
     /// Waits until the client wants no result any more. Of the older ones none says so by hanging up.
     async fn cancelled(&mut self) {
-        let Self { terms, out, .. } = self;
+        let Self { channel, out, .. } = self;
         tokio::select! {
-            () = terms.cancel.cancelled() => {}
-            () = out.gone(), if terms.version.cancels_on_disconnect() => {}
+            () = channel.cancel.cancelled() => {}
+            () = out.gone(), if channel.version.cancels_on_disconnect() => {}
         }
     }
 
     /// Gives the answer; nothing follows it.
     pub(crate) async fn answer(mut self, answer: Answer) {
-        match &mut self.terms.voice {
+        match &mut self.channel.response_mode {
             // The stream has no end here; its client comes for the rest of it.
-            Voice::Kept(writer) if writer.is_handed_over() => {}
-            Voice::Kept(writer) if writer.has_begun() => {
+            ResponseMode::Kept(writer) if writer.is_handed_over() => {}
+            ResponseMode::Kept(writer) if writer.has_begun() => {
                 let message = answer.into_text().unwrap_or_default();
                 let event = writer.keep(&message, true).await;
                 self.out.end(event).await;
@@ -462,19 +465,19 @@ impl Dialogue {
 }
 
 /// A dialogue whose client hears what is kept of it.
-pub(crate) fn go_on(terms: Terms) -> Dialogue {
-    Dialogue {
-        terms,
-        out: Out::Over,
+pub(crate) fn resume(channel: ClientChannel) -> ClientInteraction {
+    ClientInteraction {
+        channel,
+        out: ResponseSender::Over,
         progress: f64::NEG_INFINITY,
     }
 }
 
 /// A dialogue on these terms, and what its client gets first: all of it where nothing is said before the answer.
-pub(crate) fn open(terms: Terms) -> (Dialogue, oneshot::Receiver<Answer>) {
-    let (out, answer) = channel();
-    let dialogue = Dialogue {
-        terms,
+pub(crate) fn open(channel: ClientChannel) -> (ClientInteraction, oneshot::Receiver<Answer>) {
+    let (out, answer) = response_channel();
+    let dialogue = ClientInteraction {
+        channel,
         out,
         progress: f64::NEG_INFINITY,
     };

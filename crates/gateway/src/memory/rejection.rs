@@ -9,13 +9,13 @@ use crate::reply::RpcError;
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) struct Stop {
+pub(super) struct MemoryRejection {
     pub(super) status: Status,
     pub(super) reason: &'static str,
     pub(super) error: RpcError,
 }
 
-impl Stop {
+impl MemoryRejection {
     pub(super) fn new(status: Status, reason: &'static str, error: RpcError) -> Self {
         Self {
             status,
@@ -41,7 +41,7 @@ impl Stop {
     }
 }
 
-impl From<CallError> for Stop {
+impl From<CallError> for MemoryRejection {
     fn from(error: CallError) -> Self {
         let refused = |status, reason| {
             // A client tells by it what to do: what it may not have, and what it may try anew.
@@ -103,8 +103,8 @@ mod tests {
             (ErrorReason::TokenRefused, "token_refused"),
             (ErrorReason::Unavailable, "memory_unavailable"),
         ] {
-            let stop = Stop::from(CallError::from(status(&Refusal(reason))));
-            assert_eq!((stop.reason, stop.error.reason()), (word, word));
+            let rejection = MemoryRejection::from(CallError::from(status(&Refusal(reason))));
+            assert_eq!((rejection.reason, rejection.error.reason()), (word, word));
         }
     }
 }

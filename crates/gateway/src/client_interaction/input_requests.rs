@@ -26,14 +26,14 @@ const MOST_BYTES: usize = 1 << 20;
 
 /// Requests to one client, by key.
 #[derive(Debug)]
-pub(crate) struct Questions {
+pub(crate) struct InputRequests {
     keys: Vec<String>,
     json: String,
 }
 
 /// Who is asked, and by whom.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Audience<'a> {
+pub(crate) struct InputRecipient<'a> {
     pub(crate) version: Version,
     /// MCP `ClientCapabilities`.
     pub(crate) capabilities: Option<&'a str>,
@@ -44,17 +44,17 @@ pub(crate) struct Audience<'a> {
 
 /// Why a client is not asked.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Unaskable {
+pub(crate) enum InputRequestError {
     /// It is none of the requests that there are, or too much of them.
     Malformed,
     /// The client would need these capabilities, a JSON object.
     Undeclared(&'static str),
 }
 
-use Unaskable::{Malformed, Undeclared};
+use InputRequestError::{Malformed, Undeclared};
 
 #[derive(Deserialize)]
-struct Asked<'a> {
+struct RawInputRequest<'a> {
     #[serde(borrow)]
     method: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -64,7 +64,7 @@ struct Asked<'a> {
 /// What is read of the parameters of any of them.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Params<'a> {
+struct InputRequestParams<'a> {
     #[serde(borrow, default)]
     mode: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
@@ -77,17 +77,17 @@ struct Params<'a> {
 
 /// What a client can do; members it does not have are absent or null.
 #[derive(Default, Deserialize)]
-struct Capabilities<'a> {
+struct DeclaredRequests<'a> {
     #[serde(borrow, default)]
-    elicitation: Option<Modes<'a>>,
+    elicitation: Option<ElicitationModes<'a>>,
     #[serde(borrow, default)]
-    sampling: Option<Sampling<'a>>,
+    sampling: Option<SamplingFeatures<'a>>,
     #[serde(borrow, default)]
     roots: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct Modes<'a> {
+struct ElicitationModes<'a> {
     #[serde(borrow, default)]
     form: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -95,24 +95,27 @@ struct Modes<'a> {
 }
 
 #[derive(Deserialize)]
-struct Sampling<'a> {
+struct SamplingFeatures<'a> {
     #[serde(borrow, default)]
     tools: Option<&'a RawValue>,
 }
 
-impl Questions {
+impl InputRequests {
     /// Those of `requests`, an MCP object `inputRequests`.
-    pub(crate) fn read(requests: &str, audience: Audience<'_>) -> Result<Self, Unaskable> {
+    pub(crate) fn read(
+        requests: &str,
+        audience: InputRecipient<'_>,
+    ) -> Result<Self, InputRequestError> {
         if requests.len() > MOST_BYTES {
             return Err(Malformed);
         }
-        let asked: BTreeMap<String, &RawValue> = object(requests).ok_or(Malformed)?;
-        if asked.len() > MOST || asked.keys().any(|key| key.len() > KEY_BYTES) {
+        let requested: BTreeMap<String, &RawValue> = object(requests).ok_or(Malformed)?;
+        if requested.len() > MOST || requested.keys().any(|key| key.len() > KEY_BYTES) {
             return Err(Malformed);
         }
         let capabilities = audience.capabilities.and_then(object).unwrap_or_default();
         let mut by_key = BTreeMap::new();
-        for (key, request) in asked {
+        for (key, request) in requested {
             let request = one(request.get(), &capabilities, audience)?;
             let request = RawValue::from_string(request).map_err(|_| Malformed)?;
             by_key.insert(key, request);
@@ -140,21 +143,21 @@ impl Questions {
 /// One request, as the client may have it.
 fn one(
     request: &str,
-    capabilities: &Capabilities<'_>,
-    audience: Audience<'_>,
-) -> Result<String, Unaskable> {
-    let Audience {
+    capabilities: &DeclaredRequests<'_>,
+    audience: InputRecipient<'_>,
+) -> Result<String, InputRequestError> {
+    let InputRecipient {
         version,
         label,
         ambient,
         ..
     } = audience;
-    let asked: Asked<'_> = object(request).ok_or(Malformed)?;
-    let params: Option<Params<'_>> = match asked.params {
+    let requested: RawInputRequest<'_> = object(request).ok_or(Malformed)?;
+    let params: Option<InputRequestParams<'_>> = match requested.params {
         Some(params) => Some(object(params.get()).ok_or(Malformed)?),
         None => None,
     };
-    match (&*asked.method, &params) {
+    match (&*requested.method, &params) {
         ("roots/list", _) => {
             let can = capabilities.roots.is_some();
             can.then(|| request.to_owned())
@@ -191,10 +194,10 @@ const FORM: &str = r#"{"elicitation":{"form":{}}}"#;
 const URL: &str = r#"{"elicitation":{"url":{}}}"#;
 
 fn can_elicit(
-    capabilities: &Capabilities<'_>,
+    capabilities: &DeclaredRequests<'_>,
     mode: Option<&str>,
     version: Version,
-) -> Result<(), Unaskable> {
+) -> Result<(), InputRequestError> {
     let modes = capabilities.elicitation.as_ref();
     let modes = modes.filter(|_| version.has_elicitation());
     match mode {
@@ -224,17 +227,21 @@ mod tests {
         r#"{"method":"sampling/createMessage","params":{"tools":[],"maxTokens":1}}"#;
     const ROOTS: &str = r#"{"method":"roots/list"}"#;
 
-    fn read_all(requests: &str, able: &str, version: Version) -> Result<Questions, Unaskable> {
-        let audience = Audience {
+    fn read_all(
+        requests: &str,
+        able: &str,
+        version: Version,
+    ) -> Result<InputRequests, InputRequestError> {
+        let audience = InputRecipient {
             version,
             capabilities: Some(able),
             label: Some("files"),
             ambient: &Ambient::system(),
         };
-        Questions::read(requests, audience)
+        InputRequests::read(requests, audience)
     }
 
-    fn read(request: &str, able: &str) -> Result<String, Unaskable> {
+    fn read(request: &str, able: &str) -> Result<String, InputRequestError> {
         let read = read_all(&format!(r#"{{"a":{request}}}"#), able, MODERN)?;
         assert_eq!(read.keys(), ["a"]);
         Ok(read.as_json().to_owned())

@@ -27,7 +27,7 @@ use crate::Gateway;
 use crate::asked::{Asked, Away};
 use crate::authority::Grant;
 use crate::catalogue::Source;
-use crate::dialogue::{self, Out};
+use crate::client_interaction::{self, ResponseSender};
 use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
 use crate::session::Purpose;
@@ -53,8 +53,8 @@ pub(super) async fn run(
         { names::CALLER } = visit.caller.subject(),
         { names::TOOL } = tracing::field::Empty,
     );
-    let (out, response) = dialogue::channel();
-    let story = Story {
+    let (out, response) = client_interaction::response_channel();
+    let story = UpstreamExchange {
         gateway: Arc::clone(gateway),
         source,
         awaited: errand.awaited(),
@@ -76,13 +76,13 @@ pub(super) async fn run(
 }
 
 /// An errand on its way.
-pub(super) struct Story {
+pub(super) struct UpstreamExchange {
     pub(super) gateway: Arc<Gateway>,
     pub(super) source: Arc<Source>,
     pub(super) visit: Visit,
     pub(super) errand: Errand,
     pub(super) call_id: CallId,
-    pub(super) out: Out<Response>,
+    pub(super) out: ResponseSender<Response>,
     pub(super) started: Instant,
     /// What the record is still to hear of, up to its outcome; none of what only keeps a session or lists.
     pub(super) owed: Option<Box<CallFacts>>,
@@ -94,7 +94,7 @@ pub(super) struct Story {
     pub(super) is_left: bool,
 }
 
-impl Story {
+impl UpstreamExchange {
     async fn tell(mut self) {
         if let Err(error) = may_connect(&self.gateway, &self.source, &self.visit).await {
             return self.refuse(&error).await;
@@ -490,7 +490,7 @@ impl Story {
             let sealer = self.gateway.sealer();
             sealer.seal(Purpose::UpstreamEvent, &self.visit.caller, &within, &place)
         });
-        let said = dialogue::event(id.as_deref(), event.retry, &text);
+        let said = client_interaction::format_event(id.as_deref(), event.retry, &text);
         self.out.say(said).await;
         true
     }

@@ -10,45 +10,45 @@ use serde_json::value::RawValue;
 use wardgate_domain::OfferKind;
 use wardgate_rpc::client::Wanted;
 
-use super::Method;
-use super::index::{Found, Index};
+use super::ContentMethod;
+use super::index::{ContentIndex, ContentLocation};
 use super::skill;
 use crate::Gateway;
+use crate::governed_call::RequestContext;
 use crate::mcp::{Message, Request, Version, object, text_of};
 use crate::reply::RpcError;
-use crate::story::Asker;
 use crate::view::View;
 
 /// Of what, by the name the client knows, and what of it.
 #[derive(Debug)]
-pub(crate) struct Wish {
-    pub(super) method: Method,
+pub(crate) struct ContentRequest {
+    pub(super) method: ContentMethod,
     /// The version, for the record.
     pub(super) protocol: &'static str,
     /// All of MCP `params`, one JSON object.
     pub(super) params: String,
-    pub(super) of: Named,
+    pub(super) of: ContentName,
     pub(super) wanted: Wanted,
 }
 
 /// A wish, so written that any gateway can read it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct PackedWish {
+pub(crate) struct SealedContentRequest {
     method: String,
     params: String,
 }
 
-impl PackedWish {
-    pub(super) fn of(wish: &Wish) -> Self {
+impl SealedContentRequest {
+    pub(super) fn of(content_request: &ContentRequest) -> Self {
         Self {
-            method: wish.method.as_str().to_owned(),
-            params: wish.params.clone(),
+            method: content_request.method.as_str().to_owned(),
+            params: content_request.params.clone(),
         }
     }
 
     /// The wish; none where it was written by a gateway that knows more than this.
-    pub(crate) fn unpack(&self, version: Version) -> Option<Wish> {
-        let method = Method::named(&self.method)?;
+    pub(crate) fn unseal(&self, version: Version) -> Option<ContentRequest> {
+        let method = ContentMethod::named(&self.method)?;
         let Self {
             method: name,
             params,
@@ -57,19 +57,19 @@ impl PackedWish {
         let Ok(Message::Request(request)) = Message::read(&text) else {
             return None;
         };
-        Wish::read(method, &request, version.as_str()).ok()
+        ContentRequest::read(method, &request, version.as_str()).ok()
     }
 }
 
 /// A prompt, resource or template.
 #[derive(Debug)]
-pub(crate) enum Named {
+pub(crate) enum ContentName {
     Prompt(String),
     Resource(String),
     Template(String),
 }
 
-impl Named {
+impl ContentName {
     /// The right that it takes.
     pub(super) fn kind(&self) -> OfferKind {
         match self {
@@ -79,7 +79,7 @@ impl Named {
     }
 
     /// What it is in the catalogue.
-    pub(super) fn find(&self, index: &Index, view: &View) -> Option<Found> {
+    pub(super) fn find(&self, index: &ContentIndex, view: &View) -> Option<ContentLocation> {
         match self {
             Self::Prompt(name) => index.prompt(&view.prompt(name)),
             Self::Resource(uri) => index.resource(&view.uri(uri)?),
@@ -99,7 +99,7 @@ pub(super) fn named(kind: OfferKind, own_name: &str) -> Bytes {
 }
 
 #[derive(Deserialize)]
-struct Completing<'a> {
+struct CompletionParams<'a> {
     #[serde(borrow, rename = "ref")]
     reference: &'a RawValue,
     #[serde(borrow)]
@@ -109,7 +109,7 @@ struct Completing<'a> {
 }
 
 #[derive(Deserialize)]
-struct Reference<'a> {
+struct CompletionReference<'a> {
     #[serde(borrow, rename = "type")]
     kind: Cow<'a, str>,
     #[serde(default)]
@@ -119,20 +119,20 @@ struct Reference<'a> {
 }
 
 #[derive(Deserialize)]
-struct Argument {
+struct CompletionArgument {
     name: String,
     value: String,
 }
 
 #[derive(Deserialize)]
-struct Context<'a> {
+struct CompletionContext<'a> {
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
 }
 
-impl Wish {
+impl ContentRequest {
     pub(super) fn read(
-        method: Method,
+        method: ContentMethod,
         request: &Request<'_>,
         protocol: &'static str,
     ) -> Result<Self, RpcError> {
@@ -144,16 +144,25 @@ impl Wish {
         };
         let params = &request.params;
         let (of, wanted) = match method {
-            Method::GetPrompt => (
-                Named::Prompt(text(params.name, "name")?),
+            ContentMethod::GetPrompt => (
+                ContentName::Prompt(text(params.name, "name")?),
                 Wanted::Prompt(texts(params.arguments, "params.arguments")?),
             ),
-            Method::ReadResource => (Named::Resource(text(params.uri, "uri")?), Wanted::Resource),
-            Method::GetSkill => (Named::Resource(text(params.uri, "uri")?), Wanted::Skill),
-            Method::ReadDirectory => {
+            ContentMethod::ReadResource => (
+                ContentName::Resource(text(params.uri, "uri")?),
+                Wanted::Resource,
+            ),
+            ContentMethod::GetSkill => (
+                ContentName::Resource(text(params.uri, "uri")?),
+                Wanted::Skill,
+            ),
+            ContentMethod::ReadDirectory => {
                 let cursor = params.cursor.map(|_| text(params.cursor, "cursor"));
                 let uri = text(params.uri, "uri")?;
-                (Named::Resource(uri), Wanted::Directory(cursor.transpose()?))
+                (
+                    ContentName::Resource(uri),
+                    Wanted::Directory(cursor.transpose()?),
+                )
             }
             _ => completion(request.raw_params())?,
         };
@@ -167,14 +176,18 @@ impl Wish {
     }
 }
 
-impl Wish {
+impl ContentRequest {
     /// The same, with the source's own cursor in the place of what its client was given.
-    pub(super) fn going_on(self, gateway: &Gateway, asker: &Asker) -> Result<Self, RpcError> {
-        let (Wanted::Directory(Some(given)), Named::Resource(uri)) = (&self.wanted, &self.of)
+    pub(super) fn going_on(
+        self,
+        gateway: &Gateway,
+        context: &RequestContext,
+    ) -> Result<Self, RpcError> {
+        let (Wanted::Directory(Some(given)), ContentName::Resource(uri)) = (&self.wanted, &self.of)
         else {
             return Ok(self);
         };
-        let own = skill::cursor(gateway, &asker.caller, (&asker.view, uri), given);
+        let own = skill::cursor(gateway, &context.caller, (&context.view, uri), given);
         let own = own.ok_or_else(|| {
             RpcError::invalid_params(
                 "`params.cursor` is unknown: use the `nextCursor` of this directory, or none",
@@ -187,14 +200,15 @@ impl Wish {
     }
 }
 
-fn completion(params: Option<&RawValue>) -> Result<(Named, Wanted), RpcError> {
-    let params: Completing<'_> = params.and_then(|raw| object(raw.get())).ok_or_else(|| {
-        RpcError::invalid_params("`params.ref` and `params.argument` must be objects")
-    })?;
-    let reference = object::<Reference<'_>>(params.reference.get());
+fn completion(params: Option<&RawValue>) -> Result<(ContentName, Wanted), RpcError> {
+    let params: CompletionParams<'_> =
+        params.and_then(|raw| object(raw.get())).ok_or_else(|| {
+            RpcError::invalid_params("`params.ref` and `params.argument` must be objects")
+        })?;
+    let reference = object::<CompletionReference<'_>>(params.reference.get());
     let of = reference.and_then(|reference| match &*reference.kind {
-        "ref/prompt" => reference.name.map(Named::Prompt),
-        "ref/resource" => reference.uri.map(Named::Template),
+        "ref/prompt" => reference.name.map(ContentName::Prompt),
+        "ref/resource" => reference.uri.map(ContentName::Template),
         _ => None,
     });
     let of = of.ok_or_else(|| {
@@ -202,13 +216,13 @@ fn completion(params: Option<&RawValue>) -> Result<(Named, Wanted), RpcError> {
             "`params.ref` must be {\"type\":\"ref/prompt\",\"name\":…} or {\"type\":\"ref/resource\",\"uri\":…}",
         )
     })?;
-    let argument: Argument = object(params.argument.get()).ok_or_else(|| {
+    let argument: CompletionArgument = object(params.argument.get()).ok_or_else(|| {
         RpcError::invalid_params("`params.argument` must have a `name` and a `value`, both strings")
     })?;
     let context = match params.context {
         None => None,
         Some(raw) => {
-            object::<Context<'_>>(raw.get())
+            object::<CompletionContext<'_>>(raw.get())
                 .ok_or_else(|| RpcError::invalid_params("`params.context` must be an object"))?
                 .arguments
         }
@@ -239,27 +253,27 @@ fn texts(raw: Option<&RawValue>, field: &str) -> Result<Bytes, RpcError> {
 mod tests {
     use super::*;
 
-    fn read(method: Method, params: &str) -> Result<Wish, RpcError> {
+    fn read(method: ContentMethod, params: &str) -> Result<ContentRequest, RpcError> {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{params}}}"#);
         let Ok(Message::Request(request)) = Message::read(&text) else {
             panic!("{text}")
         };
-        Wish::read(method, &request, "2025-11-25")
+        ContentRequest::read(method, &request, "2025-11-25")
     }
 
     #[test]
     fn a_completion_is_of_a_prompt_or_a_template() {
-        let wish = read(
-            Method::Complete,
+        let content_request = read(
+            ContentMethod::Complete,
             r#"{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"tone","value":"w"},"context":{"arguments":{"who":"you"}}}"#,
         );
-        let wish = wish.unwrap();
-        assert_eq!(wish.of.kind(), OfferKind::Prompts);
+        let content_request = content_request.unwrap();
+        assert_eq!(content_request.of.kind(), OfferKind::Prompts);
         let Wanted::Completion {
             argument,
             value,
             known,
-        } = wish.wanted
+        } = content_request.wanted
         else {
             panic!("no completion")
         };
@@ -267,53 +281,53 @@ mod tests {
         assert_eq!(known, r#"{"who":"you"}"#);
         let template =
             r#"{"ref":{"type":"ref/resource","uri":"x://{a}"},"argument":{"name":"a","value":""}}"#;
-        let wish = read(Method::Complete, template).unwrap();
-        assert_eq!(wish.of.kind(), OfferKind::Resources);
+        let content_request = read(ContentMethod::Complete, template).unwrap();
+        assert_eq!(content_request.of.kind(), OfferKind::Resources);
     }
 
     #[test]
     fn what_does_not_fit_is_refused_by_its_field() {
         let reference = r#""ref":{"type":"ref/prompt","name":"a"}"#;
         let cases = [
-            (Method::GetPrompt, "{}".to_owned(), "`params.name`"),
+            (ContentMethod::GetPrompt, "{}".to_owned(), "`params.name`"),
             (
-                Method::GetPrompt,
+                ContentMethod::GetPrompt,
                 r#"{"name":7}"#.to_owned(),
                 "`params.name`",
             ),
             (
-                Method::GetPrompt,
+                ContentMethod::GetPrompt,
                 r#"{"name":"a","arguments":[]}"#.to_owned(),
                 "`params.arguments`",
             ),
             (
-                Method::GetPrompt,
+                ContentMethod::GetPrompt,
                 r#"{"name":"a","arguments":{"b":1}}"#.to_owned(),
                 "`params.arguments`",
             ),
             (
-                Method::ReadResource,
+                ContentMethod::ReadResource,
                 r#"{"uri":null}"#.to_owned(),
                 "`params.uri`",
             ),
-            (Method::Complete, "{}".to_owned(), "`params.ref`"),
+            (ContentMethod::Complete, "{}".to_owned(), "`params.ref`"),
             (
-                Method::Complete,
+                ContentMethod::Complete,
                 r#"{"ref":{"type":"ref/tool","name":"a"},"argument":{}}"#.to_owned(),
                 "`params.ref`",
             ),
             (
-                Method::Complete,
+                ContentMethod::Complete,
                 r#"{"ref":{"type":"ref/resource","name":"a"},"argument":{}}"#.to_owned(),
                 "`params.ref`",
             ),
             (
-                Method::Complete,
+                ContentMethod::Complete,
                 format!(r#"{{{reference},"argument":{{"name":"a"}}}}"#),
                 "`params.argument`",
             ),
             (
-                Method::Complete,
+                ContentMethod::Complete,
                 format!(
                     r#"{{{reference},"argument":{{"name":"a","value":""}},"context":{{"arguments":[]}}}}"#
                 ),

@@ -1,0 +1,172 @@
+//! The reasons for which a call has no output.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use wardgate_domain::{AgentRefusal, DecisionId, DenialReason, Status};
+
+use crate::client_interaction::{InputError, InputRequestError, Interruption};
+use crate::reply::RpcError;
+
+/// The reason for which a call has no output.
+#[derive(Debug)]
+pub(crate) enum Rejection {
+    /// No source offers the resource.
+    Unknown,
+    /// The resource is switched off for the caller.
+    Disabled,
+    /// The policy denied the call.
+    Denied {
+        reason: DenialReason,
+        decision: DecisionId,
+        /// Whether the caller may know that the resource exists.
+        visible: bool,
+    },
+    /// The agent that sends the call refuses it itself.
+    RefusedByAgent(AgentRefusal),
+    /// The caller has the right, but the token lacks a scope.
+    Scope(RpcError),
+    /// A mirrored header differs from the argument in the body.
+    HeaderMismatch(RpcError),
+    /// A neighbouring service turned the call away before anything ran: it was overloaded, or did not decide.
+    NotAttempted(RpcError),
+    /// The tool-runner, or what it ran, failed.
+    Failed {
+        kind: &'static str,
+        message: &'static str,
+    },
+    /// The tool-runner failed, and an operation that may write has possibly run.
+    OutcomeUnknown,
+    /// The time limit passed.
+    TimedOut(Duration),
+    /// The client went away.
+    Cancelled,
+    /// A record that the call requires could not be made durable.
+    NotRecorded,
+    /// The `requestState` has been used before.
+    StateAlreadyUsed,
+    /// The client lacks these capabilities, a JSON object.
+    MissingCapability(Cow<'static, str>),
+    /// The server shows the tool only to clients with more capabilities, which for an older client is an unknown tool.
+    NotForClient,
+    /// The client did not give the input that was requested.
+    InputError(InputError),
+}
+
+impl Rejection {
+    /// The server requests input in a form that cannot be passed on to a client.
+    pub(super) const BAD_INPUT_REQUESTS: Self = Self::Failed {
+        kind: "bad_input_requests",
+        message: "It asks for input in a way that cannot be passed on.",
+    };
+
+    /// Whether the existence of the resource is hidden from the caller.
+    pub(super) fn is_hidden(&self) -> bool {
+        matches!(
+            self,
+            Self::Unknown | Self::Disabled | Self::Denied { visible: false, .. }
+        )
+    }
+
+    /// The status and the reason for the record. [`Operation::UNKNOWN`](super::Operation::UNKNOWN) replaces the reason of
+    /// [`Self::Unknown`].
+    pub(super) fn record_status(&self) -> (Status, &'static str) {
+        match self {
+            Self::Unknown => (Status::UnknownTool, "unknown"),
+            Self::Disabled => (Status::Denied, "disabled"),
+            Self::Denied { reason, .. } => (Status::Denied, reason.as_str()),
+            Self::RefusedByAgent(refusal) => (refusal.status(), refusal.as_str()),
+            Self::Scope(error) => (Status::Denied, error.reason()),
+            Self::HeaderMismatch(_) => (Status::InvalidArguments, "header_mismatch"),
+            Self::NotAttempted(error) => (Status::Error, error.reason()),
+            Self::Failed { kind, .. } => (Status::Error, *kind),
+            Self::OutcomeUnknown => (Status::Unknown, "tool_runner_unavailable"),
+            Self::TimedOut(_) => (Status::Timeout, "timeout"),
+            Self::Cancelled => (Status::Cancelled, "cancelled"),
+            Self::NotRecorded => (Status::Error, "not_durable"),
+            Self::StateAlreadyUsed => (Status::InvalidArguments, "unknown_state"),
+            Self::MissingCapability(_) | Self::NotForClient => {
+                (Status::Error, "missing_capability")
+            }
+            Self::InputError(error) => (Status::Error, error.as_str()),
+        }
+    }
+
+    /// The error for the client; `not_found_error` for a resource that is unknown or hidden.
+    pub(super) fn error(&self, not_found_error: impl FnOnce() -> RpcError) -> RpcError {
+        let (_, kind) = self.record_status();
+        match self {
+            // One error for all, so that a hidden resource cannot be told from an unknown one.
+            Self::Unknown | Self::Disabled | Self::Denied { .. } | Self::NotForClient => {
+                not_found_error()
+            }
+            Self::RefusedByAgent(_) => RpcError::refused_by_agent(),
+            Self::Scope(error) | Self::HeaderMismatch(error) | Self::NotAttempted(error) => {
+                error.clone()
+            }
+            Self::Failed { message, .. } => RpcError::internal(kind, *message),
+            Self::OutcomeUnknown => RpcError::internal(
+                "unknown",
+                "It is not known whether the tool ran; check before you repeat the call.",
+            ),
+            Self::TimedOut(limit) => {
+                RpcError::internal(kind, format!("Timeout after {}s", limit.as_secs_f64()))
+            }
+            Self::Cancelled => RpcError::internal(kind, "The call was cancelled."),
+            Self::NotRecorded => RpcError::internal(
+                kind,
+                "The call cannot be recorded durably, so nothing is released. Try again later.",
+            ),
+            Self::StateAlreadyUsed => RpcError::unknown_state(),
+            Self::MissingCapability(required) => RpcError::missing_capability(required.clone()),
+            Self::InputError(error) => RpcError::internal(kind, error.in_words()),
+        }
+    }
+}
+
+impl From<InputRequestError> for Rejection {
+    fn from(error: InputRequestError) -> Self {
+        match error {
+            InputRequestError::Malformed => Self::BAD_INPUT_REQUESTS,
+            InputRequestError::Undeclared(required) => Self::MissingCapability(required.into()),
+        }
+    }
+}
+
+/// The reason for which a run has no output.
+#[derive(Debug)]
+pub(crate) enum RunError {
+    /// The tool-runner refused the permit; the call is authorized again, once.
+    PermitRefused,
+    Rejected(Rejection),
+}
+
+impl From<Rejection> for RunError {
+    fn from(rejection: Rejection) -> Self {
+        Self::Rejected(rejection)
+    }
+}
+
+impl From<Interruption> for RunError {
+    fn from(interruption: Interruption) -> Self {
+        Self::Rejected(match interruption {
+            Interruption::Cancelled => Rejection::Cancelled,
+            Interruption::Panicked => Rejection::Failed {
+                kind: "panic",
+                message: "Internal error.",
+            },
+        })
+    }
+}
+
+impl From<RunError> for Rejection {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::PermitRefused => Self::Failed {
+                kind: "permit_refused",
+                message: "The tool-runner refused the call's permit. Try again.",
+            },
+            RunError::Rejected(rejection) => rejection,
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The decision that a stored answer was given under, so that a client that resumes the stream is decided on again.
+//!
+//! Stored events were redacted under the permit of that time. They are replayed only while the policy still allows the
+//! operation and shows the same rows and columns of its result.
+
+use serde::{Deserialize, Serialize};
+use wardgate_domain::Digest;
+
+use super::operation::{Operation, Resource, SealedOperation};
+use super::suspended_call::ResumingClient;
+use crate::Gateway;
+use crate::authority::{Authorization, Grant};
+use crate::mcp::Version;
+
+/// The grant of a stored stream, kept with its events.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ReplayGrant {
+    #[serde(rename = "wanted")]
+    operation: SealedOperation,
+    /// The digest of the definition, the row rule and the column tiers of the permit.
+    #[serde(rename = "sight")]
+    visibility: String,
+}
+
+/// The policy service, or the catalogue, is unavailable.
+#[derive(Debug)]
+pub(crate) struct DecisionUnavailable;
+
+impl ReplayGrant {
+    pub(super) fn new(operation: SealedOperation, grant: &Grant) -> Option<Self> {
+        Some(Self {
+            operation,
+            visibility: visibility_digest(grant)?,
+        })
+    }
+
+    /// Whether `client` may still have the stored answer.
+    pub(crate) async fn holds(
+        &self,
+        gateway: &Gateway,
+        client: &ResumingClient,
+        version: Version,
+    ) -> Result<bool, DecisionUnavailable> {
+        let visibility = match self.operation.clone() {
+            SealedOperation::Call(call) => {
+                current_visibility(gateway, client, &call.unseal(version)).await?
+            }
+            SealedOperation::Content(content_request) => match content_request.unseal(version) {
+                Some(content_request) => {
+                    current_visibility(gateway, client, &content_request).await?
+                }
+                None => None,
+            },
+        };
+        Ok(visibility.is_some_and(|visibility| visibility == self.visibility))
+    }
+}
+
+/// The visibility digest that `client` gets of `operation` now. None if it is denied.
+async fn current_visibility<O: Operation>(
+    gateway: &Gateway,
+    client: &ResumingClient,
+    operation: &O,
+) -> Result<Option<String>, DecisionUnavailable> {
+    let catalogue = gateway.catalogue().current().ok_or(DecisionUnavailable)?;
+    let resource = operation.find_resource(&catalogue, &client.view);
+    let Some(resource) = resource.filter(|resource| resource.is_enabled_for(&client.caller)) else {
+        return Ok(None);
+    };
+    let (facts, arguments) = (resource.facts(), operation.policy_arguments(&resource));
+    let authority = gateway.authority();
+    let decision = authority.authorize(&client.caller, facts, &arguments, &client.client_ip);
+    let grant = match decision.await {
+        Ok(Authorization::Allowed(grant)) => grant,
+        Ok(Authorization::Denied { .. }) => return Ok(None),
+        Err(error) => {
+            tracing::warn!(%error, "the policy service did not decide");
+            return Err(DecisionUnavailable);
+        }
+    };
+    let applied = client.access.apply(gateway, operation.method(), facts);
+    Ok(applied.ok().and_then(|()| visibility_digest(&grant)))
+}
+
+/// The digest of what the permit shows: the definition, the row rule and the column tiers.
+fn visibility_digest(grant: &Grant) -> Option<String> {
+    let terms = grant.permit.unverified_terms().ok()?;
+    let of = (
+        &terms.definition_digest,
+        &terms.row_rule,
+        &terms.column_tiers,
+    );
+    // Only compared with its like: if another version formats it differently, one replay is refused.
+    Some(Digest::of(format!("{of:?}").as_bytes()).to_string())
+}

@@ -1,0 +1,165 @@
+//! The `requestState` of a call that waits for its client's input (MCP 2026-07-28, multi-round-trip requests).
+//!
+//! It opens for the same caller and the same request alone, for ten minutes, and once over all replicas. Every invalid one
+//! gets the same error.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use wardgate_domain::Digest;
+use wardgate_rpc::client::Resumption;
+
+use super::{Rejection, RequestBinding, RequestContext};
+use crate::Gateway;
+use crate::client_interaction::PendingInput;
+use crate::mcp::{Request, object, text_of};
+use crate::reply::RpcError;
+use crate::session::Purpose;
+
+/// The content of a `requestState`, which the client holds sealed.
+#[derive(Serialize, Deserialize)]
+pub(super) struct RequestState {
+    /// The id by which the state is used once.
+    #[serde(rename = "i")]
+    id: [u8; 16],
+    /// The number of rounds so far.
+    #[serde(rename = "r")]
+    rounds: usize,
+    /// The keys of the input requests of this round.
+    #[serde(rename = "k")]
+    keys: Vec<String>,
+    /// The tool-runner's own state, in base64.
+    #[serde(rename = "s")]
+    state: String,
+}
+
+/// The point at which a request continues an earlier call; by default it begins a new one.
+#[derive(Debug, Default)]
+pub(super) struct ResumePoint {
+    /// The id of a state that is not used up yet.
+    id: Option<[u8; 16]>,
+    /// The input that the call still waits for.
+    pub(super) awaited: Option<AwaitedInput>,
+    /// The state and the responses to continue with. None for a new call.
+    pub(super) resumption: Option<Resumption>,
+    pub(super) rounds: usize,
+}
+
+/// Input that a replica which is gone requested of an older client.
+#[derive(Debug)]
+pub(super) struct AwaitedInput {
+    pub(super) pending: PendingInput,
+    /// The state of the tool-runner.
+    pub(super) state: Bytes,
+}
+
+impl RequestState {
+    pub(super) fn new(gateway: &Gateway, keys: &[String], state: &[u8], rounds: usize) -> Self {
+        Self {
+            id: gateway.ambient().random(),
+            rounds,
+            keys: keys.to_vec(),
+            state: URL_SAFE_NO_PAD.encode(state),
+        }
+    }
+
+    /// The state as the client holds it. None if it is too long.
+    pub(super) fn seal(
+        &self,
+        gateway: &Gateway,
+        context: &RequestContext,
+        binding: RequestBinding<'_>,
+    ) -> Option<String> {
+        let (within, sealer) = (seal_context(context, binding), gateway.sealer());
+        sealer.seal(Purpose::PendingCall, &context.caller, &within, self)
+    }
+}
+
+impl ResumePoint {
+    /// Continues once the client answers `awaited`.
+    pub(super) fn awaiting(awaited: AwaitedInput, rounds: usize) -> Self {
+        Self {
+            awaited: Some(awaited),
+            rounds,
+            ..Self::default()
+        }
+    }
+
+    /// The point that the `requestState` of `request` names.
+    pub(super) fn from_request(
+        gateway: &Gateway,
+        context: &RequestContext,
+        binding: RequestBinding<'_>,
+        request: &Request<'_>,
+    ) -> Result<Self, RpcError> {
+        let responses = request.params.input_responses;
+        // Without a state the responses are to nothing that was asked here: the call begins, and a server that knows
+        // them by their keys gets them.
+        let Some(state) = request.params.request_state else {
+            return Ok(Self::default());
+        };
+        let within = seal_context(context, binding);
+        let sealed = text_of(state).unwrap_or_default();
+        let sealer = gateway.sealer();
+        let pending = sealer.open(Purpose::PendingCall, &context.caller, &within, &sealed);
+        let pending: RequestState = pending.ok_or_else(RpcError::unknown_state)?;
+        let state = URL_SAFE_NO_PAD.decode(&pending.state);
+        Ok(Self {
+            id: Some(pending.id),
+            awaited: None,
+            resumption: Some(Resumption {
+                state: state.map_err(|_| RpcError::unknown_state())?.into(),
+                responses: select_responses(responses, &pending.keys)?,
+                task_step: None,
+            }),
+            rounds: pending.rounds,
+        })
+    }
+
+    /// Uses up the state, so that no other request continues from it.
+    pub(super) async fn use_up(&mut self, gateway: &Gateway) -> Result<(), Rejection> {
+        let Some(id) = self.id.take() else {
+            return Ok(());
+        };
+        // The state was sealed before now, so it has expired by then.
+        let until = gateway.ambient().now().plus(Purpose::PendingCall.lasts());
+        match gateway.store().once(id, until).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Rejection::StateAlreadyUsed),
+            Err(_) => Err(Rejection::Failed {
+                kind: "store_unavailable",
+                message: "It cannot be made sure now that this goes on only once. Try again later.",
+            }),
+        }
+    }
+}
+
+/// Those of `responses` whose key was asked for, each byte for byte.
+fn select_responses(responses: Option<&RawValue>, keys: &[String]) -> Result<Bytes, RpcError> {
+    let Some(responses) = responses else {
+        return Ok(Bytes::from_static(b"{}"));
+    };
+    let wrong = || RpcError::invalid_params("`params.inputResponses` must be an object");
+    let mut responses: BTreeMap<Cow<'_, str>, &RawValue> =
+        object(responses.get()).ok_or_else(wrong)?;
+    responses.retain(|key, _| keys.iter().any(|asked| asked == key));
+    let responses = serde_json::to_vec(&responses).map_err(|_| wrong())?;
+    Ok(responses.into())
+}
+
+/// The context that a state is sealed in: the view and the request.
+fn seal_context(context: &RequestContext, binding: RequestBinding<'_>) -> String {
+    let RequestBinding {
+        method,
+        name,
+        arguments,
+    } = binding;
+    let digest = Digest::of(arguments);
+    // `Debug` keeps the path apart from what follows it.
+    format!("{method} {digest} {:?} {name}", context.view.path())
+}

@@ -1,0 +1,129 @@
+//! A call that waits for input of an older client, stored so that another replica can resume it when this one is gone.
+//!
+//! While it waits nothing runs at the server, so a resumed call continues like one that never left. It is authorized
+//! again with the token of the client that resumes the stream, and has a record of its own.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tracing::Instrument;
+use wardgate_domain::Caller;
+
+use super::operation::{Operation, SealedOperation};
+use super::request_state::{AwaitedInput, ResumePoint};
+use super::{GovernedCall, RequestContext};
+use crate::Gateway;
+use crate::client_interaction::{self, ClientChannel, PendingInput};
+use crate::scopes::Access;
+use crate::streamable::Writer;
+use crate::view::View;
+
+/// The state of the call that another replica needs.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SuspendedCall {
+    #[serde(rename = "work")]
+    pub(super) operation: SealedOperation,
+    #[serde(rename = "asked")]
+    pub(super) pending: PendingInput,
+    /// The tool-runner's own state, in base64.
+    pub(super) state: String,
+    pub(super) rounds: usize,
+}
+
+impl SuspendedCall {
+    pub(super) fn new(
+        operation: SealedOperation,
+        pending: &PendingInput,
+        state: &[u8],
+        rounds: usize,
+    ) -> Self {
+        Self {
+            operation,
+            pending: pending.clone(),
+            state: URL_SAFE_NO_PAD.encode(state),
+            rounds,
+        }
+    }
+}
+
+/// The client that resumes a stream.
+#[derive(Clone)]
+pub(crate) struct ResumingClient {
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) access: Access,
+    pub(crate) client_ip: String,
+    pub(crate) view: View,
+}
+
+/// Resumes the call `stored`, which a replica that is gone left in the stream of `writer`. False if it cannot be resumed.
+pub(crate) fn resume_suspended(
+    gateway: &Arc<Gateway>,
+    client: &ResumingClient,
+    stream: (Writer, Box<RawValue>),
+    stored: &[u8],
+) -> bool {
+    let Ok(suspended) = serde_json::from_slice::<SuspendedCall>(stored) else {
+        return false;
+    };
+    let Ok(state) = URL_SAFE_NO_PAD.decode(&suspended.state) else {
+        return false;
+    };
+    let awaited = AwaitedInput {
+        pending: suspended.pending,
+        state: state.into(),
+    };
+    let resume_point = ResumePoint::awaiting(awaited, suspended.rounds);
+    let version = stream.0.version();
+    match suspended.operation {
+        SealedOperation::Call(call) => {
+            let call = call.unseal(version);
+            resume(gateway, client, stream, call, resume_point);
+        }
+        SealedOperation::Content(content_request) => match content_request.unseal(version) {
+            Some(content_request) => resume(gateway, client, stream, content_request, resume_point),
+            None => return false,
+        },
+    }
+    true
+}
+
+/// Runs the rest of `operation` in a task of its own.
+fn resume<O: Operation>(
+    gateway: &Arc<Gateway>,
+    client: &ResumingClient,
+    (writer, request): (Writer, Box<RawValue>),
+    operation: O,
+    resume_point: ResumePoint,
+) {
+    let ResumingClient {
+        caller,
+        access,
+        client_ip,
+        view,
+        ..
+    } = client.clone();
+    let version = writer.version();
+    let channel = ClientChannel::for_resumed_stream(gateway, &caller, writer, &request);
+    let context = RequestContext {
+        slot: Some(gateway.take_over(&caller)),
+        id: request,
+        version,
+        caller,
+        client_ip,
+        view,
+        access,
+    };
+    let (call, span) = GovernedCall::new(
+        gateway,
+        context,
+        operation,
+        client_interaction::resume(channel),
+        resume_point,
+    );
+    gateway
+        .stories
+        .spawn(call.run_to_completion().instrument(span));
+}
