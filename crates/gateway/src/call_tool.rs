@@ -24,12 +24,12 @@ use crate::Gateway;
 use crate::authority::Grant;
 use crate::catalogue::{CatalogueIndex, Tool};
 use crate::client_interaction::ClientInteraction;
-use crate::connect::{self, Asked};
+use crate::connect::{self, ConnectPrompt};
 use crate::governed_call::{
     GovernedCall, Operation, Output, Rejection, RequestBinding, RequestContext, Resource, RunError,
     RunOutcome, SealedOperation,
 };
-use crate::mcp::{Version, check_repeated};
+use crate::mcp::{Version, check_mirrored_headers};
 use crate::measures;
 use crate::reply::{Answer, Dialect, RpcError};
 use crate::tasks::{self, Begun};
@@ -45,7 +45,7 @@ pub(crate) struct ToolCall {
     /// Why the agent that sends it does not make it. Such a call is put on record and never runs.
     pub(crate) agent_refusal: Option<AgentRefusal>,
     /// The headers that repeat arguments; none where there are no such.
-    pub(crate) repeated: Option<HeaderMap>,
+    pub(crate) mirrored_headers: Option<HeaderMap>,
     /// The name the client asked for.
     pub(crate) name: String,
     /// The arguments, byte for byte as they came.
@@ -70,7 +70,7 @@ impl SealedToolCall {
             idempotency_key: self.idempotency_key,
             // A call that waits for its client was to run.
             agent_refusal: None,
-            repeated: None,
+            mirrored_headers: None,
             name: self.name,
             arguments: self.arguments.into(),
             dialect: Dialect::Mcp,
@@ -159,10 +159,11 @@ impl Operation for ToolCall {
                 Rejection::MissingCapability(tool.required_capabilities.to_json().into())
             });
         }
-        let Some(headers) = &self.repeated else {
+        let Some(headers) = &self.mirrored_headers else {
             return Ok(());
         };
-        check_repeated(&tool.repeated, &self.arguments, headers).map_err(Rejection::HeaderMismatch)
+        check_mirrored_headers(&tool.mirrored_headers, &self.arguments, headers)
+            .map_err(Rejection::HeaderMismatch)
     }
 
     fn policy_arguments(&self, _target: &Arc<Tool>) -> Bytes {
@@ -336,15 +337,15 @@ fn asked(call: &GovernedCall<ToolCall>, mut waits: Box<InputRequired>) -> RunOut
     };
     let capabilities = call.client.capabilities();
     let caller = &call.context.caller;
-    match connect::ask(&call.gateway, caller, connect, capabilities.as_deref()) {
-        Asked::Requests(requests) if call.operation.request_binding().is_some() => {
+    match connect::prompt_to_connect(&call.gateway, caller, connect, capabilities.as_deref()) {
+        ConnectPrompt::InputRequests(requests) if call.operation.request_binding().is_some() => {
             waits.requests = requests;
             RunOutcome::InputRequired(waits)
         }
-        Asked::Requests(_) => RunOutcome::Output(not_connected(
+        ConnectPrompt::InputRequests(_) => RunOutcome::Output(not_connected(
             "The source acts in your name, and you have not allowed that yet.",
         )),
-        Asked::Words(words) => RunOutcome::Output(not_connected(&words)),
+        ConnectPrompt::Message(words) => RunOutcome::Output(not_connected(&words)),
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) use wardgate_rpc::client::Source;
 use crate::content::ContentIndex;
 use crate::downgrade::{Definition, Kind};
 use crate::listen::Changes;
-use crate::mcp::Repeated;
+use crate::mcp::MirroredHeader;
 use crate::reply::RpcError;
 
 /// One tool.
@@ -26,7 +26,7 @@ pub(crate) struct Tool {
     pub(crate) facts: ToolFacts,
     pub(crate) definition: Definition,
     /// The arguments that modern clients repeat as headers.
-    pub(crate) repeated: Vec<Repeated>,
+    pub(crate) mirrored_headers: Vec<MirroredHeader>,
     pub(crate) time_limit: Duration,
     /// Its source exchanges the caller's token, so a call must bring it.
     pub(crate) needs_caller_token: bool,
@@ -120,7 +120,7 @@ impl From<ListedCatalogue> for CatalogueIndex {
                 continue;
             };
             let entry = Arc::new(Tool {
-                repeated: Repeated::of_tool(&tool.definition_json),
+                mirrored_headers: MirroredHeader::of_tool(&tool.definition_json),
                 definition,
                 facts: tool.facts,
                 time_limit: tool.time_limit,

@@ -15,7 +15,6 @@
 //! moment.
 
 mod answer_pace;
-mod asked;
 mod authority;
 mod call_tool;
 mod catalogue;
@@ -39,6 +38,7 @@ mod session;
 mod sse;
 mod stages;
 mod store;
+mod stored_arguments;
 mod streamable;
 mod tasks;
 mod trail;

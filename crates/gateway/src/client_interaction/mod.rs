@@ -31,7 +31,7 @@ use wardgate_rpc::client::{Besides, CallEvent, LogMessage, Progress};
 use crate::Gateway;
 use crate::governed_call::ReplayGrant;
 use crate::listen::takes_events;
-use crate::mcp::{Door, Meta, Post, Request, Version};
+use crate::mcp::{Meta, Post, Request, Transport, Version};
 use crate::reply::{Answer, RpcError};
 use crate::sse;
 use crate::streamable::{Expected, Writer};
@@ -86,7 +86,8 @@ impl ClientChannel {
         meta: &Meta<'_>,
         version: Version,
     ) -> Result<Self, RpcError> {
-        let can_stream = post.door == Door::Mcp && takes_events(&post.headers) && !post.is_batch();
+        let can_stream =
+            post.transport == Transport::Mcp && takes_events(&post.headers) && !post.is_batch();
         let response_mode = match (&post.session, &post.streamable) {
             (Some(session), _) => ResponseMode::Stream(Arc::clone(session)),
             (None, Some(session)) if can_stream => {

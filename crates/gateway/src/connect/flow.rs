@@ -15,24 +15,24 @@ use wardgate_domain::Digest;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{FinishConnection, StartConnection};
 
-use super::pages::{self, Problem};
-use super::sign_in::{NotSignedIn, Question, SignIn};
-use super::visit::{Ticket, Visit, no_cookie, random};
+use super::consent_flow::{ConnectTicket, ConsentFlow, no_cookie, random};
+use super::pages::{self, ConnectProblem};
+use super::sign_in::{AuthorizationRequest, SignIn, SignInError};
 use super::{CALLBACK, CLIENT, CONSENT, SIGNED_IN};
 use crate::Gateway;
 use crate::session::Purpose;
 
-pub(super) type Answering = BoxFuture<'static, Response>;
+pub(super) type ResponseFuture = BoxFuture<'static, Response>;
 
 /// `GET /connect/{link}`: nothing is done yet but sent on, so a link that was only looked at is as good as new.
 pub(super) async fn enter(gateway: Arc<Gateway>, link: String, parts: Parts) -> Response {
     let entered = async {
         let sign_in = ours(&gateway, &parts)?;
-        let ticket = Ticket::open(gateway.sealer(), &link).ok_or(Problem::Lapsed)?;
+        let ticket = ConnectTicket::open(gateway.sealer(), &link).ok_or(ConnectProblem::Lapsed)?;
         let ambient = gateway.ambient();
         let [state, nonce, verifier] = [(); 3].map(|()| random(ambient));
         let redirect_uri = format!("{}{SIGNED_IN}", gateway.public_url());
-        let question = Question {
+        let question = AuthorizationRequest {
             redirect_uri: &redirect_uri,
             state: &state,
             nonce: &nonce,
@@ -42,13 +42,13 @@ pub(super) async fn enter(gateway: Arc<Gateway>, link: String, parts: Parts) -> 
             .question(&question)
             .await
             .map_err(|error| not_signed_in(&error))?;
-        let visit = Visit::SigningIn {
+        let consent = ConsentFlow::SigningIn {
             ticket,
             state,
             nonce,
             verifier,
         };
-        Ok(with(&gateway, &visit, redirect(url.as_str())))
+        Ok(with(&gateway, &consent, redirect(url.as_str())))
     };
     answered(entered.await)
 }
@@ -57,20 +57,20 @@ pub(super) async fn enter(gateway: Arc<Gateway>, link: String, parts: Parts) -> 
 pub(super) async fn signed_in(gateway: Arc<Gateway>, parts: Parts) -> Response {
     let signed_in = async {
         let sign_in = ours(&gateway, &parts)?;
-        let Some(Visit::SigningIn {
+        let Some(ConsentFlow::SigningIn {
             ticket,
             state,
             nonce,
             verifier,
-        }) = Visit::of(gateway.sealer(), &parts.headers)
+        }) = ConsentFlow::of(gateway.sealer(), &parts.headers)
         else {
-            return Err(Problem::Lapsed);
+            return Err(ConnectProblem::Lapsed);
         };
         let query = query(&parts);
         came_back(&gateway, &query, &state).await?;
-        let code = query.get("code").ok_or(Problem::NotSignedIn)?;
+        let code = query.get("code").ok_or(ConnectProblem::NotSignedIn)?;
         let redirect_uri = format!("{}{SIGNED_IN}", gateway.public_url());
-        let question = Question {
+        let question = AuthorizationRequest {
             redirect_uri: &redirect_uri,
             state: &state,
             nonce: &nonce,
@@ -81,11 +81,11 @@ pub(super) async fn signed_in(gateway: Arc<Gateway>, parts: Parts) -> Response {
         let user = user.map_err(|error| not_signed_in(&error))?;
         let person = ticket.person();
         if (user.issuer(), user.subject()) != (&*person.issuer, &*person.subject) {
-            return Err(Problem::SomebodyElse);
+            return Err(ConnectProblem::SomebodyElse);
         }
         let token = random(gateway.ambient());
-        let visit = Visit::Asked { ticket, token };
-        Ok(with(&gateway, &visit, redirect(CONSENT)))
+        let consent = ConsentFlow::Consenting { ticket, token };
+        Ok(with(&gateway, &consent, redirect(CONSENT)))
     };
     answered(signed_in.await)
 }
@@ -94,16 +94,17 @@ pub(super) async fn signed_in(gateway: Arc<Gateway>, parts: Parts) -> Response {
 pub(super) async fn consent(gateway: Arc<Gateway>, parts: Parts) -> Response {
     let asked = async {
         ours(&gateway, &parts)?;
-        let Some(Visit::Asked { ticket, token }) = Visit::of(gateway.sealer(), &parts.headers)
+        let Some(ConsentFlow::Consenting { ticket, token }) =
+            ConsentFlow::of(gateway.sealer(), &parts.headers)
         else {
-            return Err(Problem::Lapsed);
+            return Err(ConnectProblem::Lapsed);
         };
         let (person, connect) = (ticket.person(), ticket.connect());
         let described = gateway.runner().describe_connection(&person, &connect);
         let described = described.await;
         let described = described.map_err(|error| {
             warn!(source = connect.source, %error, "a source cannot be connected");
-            Problem::Unavailable
+            ConnectProblem::Unavailable
         })?;
         Ok(pages::consent(&connect.source, &described, &token))
     };
@@ -115,14 +116,15 @@ pub(super) async fn decide(gateway: Arc<Gateway>, request: Request) -> Response 
     let (parts, body) = request.into_parts();
     let decided = async {
         ours(&gateway, &parts)?;
-        let Some(Visit::Asked { ticket, token }) = Visit::of(gateway.sealer(), &parts.headers)
+        let Some(ConsentFlow::Consenting { ticket, token }) =
+            ConsentFlow::of(gateway.sealer(), &parts.headers)
         else {
-            return Err(Problem::Lapsed);
+            return Err(ConnectProblem::Lapsed);
         };
         let limits = gateway.limits().body();
         let mut body = body;
         let body = wardgate_edge::read(&mut body, limits).await;
-        let body = body.map_err(|_| Problem::Foreign)?;
+        let body = body.map_err(|_| ConnectProblem::Foreign)?;
         let form: HashMap<String, String> =
             url::form_urlencoded::parse(&body).into_owned().collect();
         let is_from_our_page = parts
@@ -130,7 +132,7 @@ pub(super) async fn decide(gateway: Arc<Gateway>, request: Request) -> Response 
             .get(header::ORIGIN)
             .is_none_or(|origin| origin.as_bytes() == origin_of(gateway.public_url()).as_bytes());
         if !is_from_our_page || !is_same(form.get("token"), &token) {
-            return Err(Problem::Foreign);
+            return Err(ConnectProblem::Foreign);
         }
         once(&gateway, ticket.id, Purpose::ConnectLink).await?;
         if form.get("decision").map(String::as_str) != Some("allow") {
@@ -142,7 +144,7 @@ pub(super) async fn decide(gateway: Arc<Gateway>, request: Request) -> Response 
 }
 
 /// Sends the person to the source's own server.
-async fn away(gateway: &Gateway, ticket: Ticket) -> Result<Response, Problem> {
+async fn away(gateway: &Gateway, ticket: ConnectTicket) -> Result<Response, ConnectProblem> {
     let (person, connect) = (ticket.person(), ticket.connect());
     let state = random(gateway.ambient());
     let redirect_uri = format!("{}{CALLBACK}", gateway.public_url());
@@ -157,16 +159,16 @@ async fn away(gateway: &Gateway, ticket: Ticket) -> Result<Response, Problem> {
     });
     let started = started.await.map_err(|error| {
         warn!(source = connect.source, %error, "a source cannot be connected");
-        Problem::Unavailable
+        ConnectProblem::Unavailable
     })?;
-    let visit = Visit::Away {
+    let consent = ConsentFlow::AtSource {
         ticket,
         state,
         pending: URL_SAFE_NO_PAD.encode(&started.pending),
     };
     Ok(with(
         gateway,
-        &visit,
+        &consent,
         pages::leave(&started.authorization_url),
     ))
 }
@@ -175,19 +177,19 @@ async fn away(gateway: &Gateway, ticket: Ticket) -> Result<Response, Problem> {
 pub(super) async fn callback(gateway: Arc<Gateway>, parts: Parts) -> Response {
     let finished = async {
         ours(&gateway, &parts)?;
-        let Some(Visit::Away {
+        let Some(ConsentFlow::AtSource {
             ticket,
             state,
             pending,
-        }) = Visit::of(gateway.sealer(), &parts.headers)
+        }) = ConsentFlow::of(gateway.sealer(), &parts.headers)
         else {
-            return Err(Problem::Lapsed);
+            return Err(ConnectProblem::Lapsed);
         };
         let query = query(&parts);
         came_back(&gateway, &query, &state).await?;
-        let code = query.get("code").ok_or(Problem::NotGranted)?;
+        let code = query.get("code").ok_or(ConnectProblem::NotGranted)?;
         let pending = URL_SAFE_NO_PAD.decode(pending);
-        let pending = pending.map_err(|_| Problem::Lapsed)?;
+        let pending = pending.map_err(|_| ConnectProblem::Lapsed)?;
         let (person, source) = (ticket.person(), ticket.connect().source);
         let finish = gateway.runner().finish_connection(FinishConnection {
             person: &person,
@@ -199,8 +201,8 @@ pub(super) async fn callback(gateway: Arc<Gateway>, parts: Parts) -> Response {
         finish.await.map_err(|error| {
             warn!(source, %error, "a source was not connected");
             match error.reason() {
-                ErrorReason::Conflict | ErrorReason::Denied => Problem::NotGranted,
-                _ => Problem::Unavailable,
+                ErrorReason::Conflict | ErrorReason::Denied => ConnectProblem::NotGranted,
+                _ => ConnectProblem::Unavailable,
             }
         })?;
         info!(source, "a source may act in the name of a caller");
@@ -227,7 +229,7 @@ pub(super) fn client(gateway: &Gateway) -> Response {
 }
 
 /// A request to a host of ours, where people can be signed in.
-fn ours<'a>(gateway: &'a Gateway, parts: &Parts) -> Result<&'a SignIn, Problem> {
+fn ours<'a>(gateway: &'a Gateway, parts: &Parts) -> Result<&'a SignIn, ConnectProblem> {
     // Where a page came from says nothing here: each step has what only its browser knows.
     let hosts = parts.headers.get_all(header::HOST).iter();
     let mut headers = HeaderMap::new();
@@ -237,8 +239,8 @@ fn ours<'a>(gateway: &'a Gateway, parts: &Parts) -> Result<&'a SignIn, Problem> 
     gateway
         .origins
         .check(&parts.uri, &headers)
-        .map_err(|_| Problem::Foreign)?;
-    gateway.sign_in().ok_or(Problem::Lapsed)
+        .map_err(|_| ConnectProblem::Foreign)?;
+    gateway.sign_in().ok_or(ConnectProblem::Lapsed)
 }
 
 fn query(parts: &Parts) -> HashMap<String, String> {
@@ -253,22 +255,22 @@ async fn came_back(
     gateway: &Gateway,
     query: &HashMap<String, String>,
     state: &str,
-) -> Result<(), Problem> {
+) -> Result<(), ConnectProblem> {
     if !is_same(query.get("state"), state) {
-        return Err(Problem::Lapsed);
+        return Err(ConnectProblem::Lapsed);
     }
     let digest = Digest::of(state.as_bytes());
     let (id, _) = digest.as_bytes().split_at(16);
-    let id = id.try_into().map_err(|_| Problem::Lapsed)?;
+    let id = id.try_into().map_err(|_| ConnectProblem::Lapsed)?;
     once(gateway, id, Purpose::ConnectVisit).await
 }
 
-async fn once(gateway: &Gateway, id: [u8; 16], purpose: Purpose) -> Result<(), Problem> {
+async fn once(gateway: &Gateway, id: [u8; 16], purpose: Purpose) -> Result<(), ConnectProblem> {
     let until = gateway.ambient().now().plus(purpose.lasts());
     match gateway.store().once(id, until).await {
         Ok(true) => Ok(()),
-        Ok(false) => Err(Problem::Used),
-        Err(_) => Err(Problem::Unavailable),
+        Ok(false) => Err(ConnectProblem::Used),
+        Err(_) => Err(ConnectProblem::Unavailable),
     }
 }
 
@@ -297,13 +299,13 @@ fn redirect(url: &str) -> Response {
     response
 }
 
-fn with(gateway: &Gateway, visit: &Visit, mut response: Response) -> Response {
-    match visit.cookie(gateway.sealer()) {
+fn with(gateway: &Gateway, consent: &ConsentFlow, mut response: Response) -> Response {
+    match consent.cookie(gateway.sealer()) {
         Some(cookie) => {
             response.headers_mut().append(header::SET_COOKIE, cookie);
             response
         }
-        None => pages::problem(Problem::Unavailable),
+        None => pages::problem(ConnectProblem::Unavailable),
     }
 }
 
@@ -314,14 +316,14 @@ fn without_cookie(mut response: Response) -> Response {
     response
 }
 
-fn not_signed_in(error: &NotSignedIn) -> Problem {
+fn not_signed_in(error: &SignInError) -> ConnectProblem {
     warn!(%error, "somebody could not be signed in");
     match error {
-        NotSignedIn::Issuer(_) => Problem::Unavailable,
-        NotSignedIn::Foreign => Problem::NotSignedIn,
+        SignInError::Issuer(_) => ConnectProblem::Unavailable,
+        SignInError::Foreign => ConnectProblem::NotSignedIn,
     }
 }
 
-fn answered(outcome: Result<Response, Problem>) -> Response {
+fn answered(outcome: Result<Response, ConnectProblem>) -> Response {
     outcome.unwrap_or_else(pages::problem)
 }

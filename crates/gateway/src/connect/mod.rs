@@ -12,11 +12,11 @@
 //! is good once is so over all replicas. Nothing here is decided by the link alone: whoever else opens it learns the
 //! name of a source and nothing more.
 
-mod ask;
+mod consent_flow;
 mod flow;
 mod pages;
+mod prompt;
 mod sign_in;
-mod visit;
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use serde::Deserialize;
 
 use crate::Gateway;
 
-pub(crate) use ask::{Asked, ask, declined};
+pub(crate) use prompt::{ConnectPrompt, declined, prompt_to_connect};
 pub(crate) use sign_in::SignIn;
 
 /// Whom browsers are signed in by, for grants of callers to sources.
@@ -59,7 +59,7 @@ const CLIENT: &str = "/connect/client.json";
 /// The paths that browsers open.
 pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
     let link = Arc::clone(gateway);
-    let page = |handler: fn(Arc<Gateway>, Parts) -> flow::Answering| {
+    let page = |handler: fn(Arc<Gateway>, Parts) -> flow::ResponseFuture| {
         let gateway = Arc::clone(gateway);
         get(move |parts: Parts| handler(gateway, parts))
     };

@@ -11,7 +11,7 @@ const STYLE: &str = "body{font:1.1rem/1.5 system-ui,sans-serif;max-width:34rem;m
 
 /// What is wrong, for the person who reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Problem {
+pub(super) enum ConnectProblem {
     /// The link or the cookie is none of ours, or too old.
     Lapsed,
     /// The link was used.
@@ -28,7 +28,7 @@ pub(super) enum Problem {
     Unavailable,
 }
 
-impl Problem {
+impl ConnectProblem {
     fn status(self) -> StatusCode {
         match self {
             Self::Lapsed | Self::Used => StatusCode::GONE,
@@ -58,7 +58,7 @@ impl Problem {
     }
 }
 
-pub(super) fn problem(problem: Problem) -> Response {
+pub(super) fn problem(problem: ConnectProblem) -> Response {
     page(
         problem.status(),
         "Not connected",

@@ -29,8 +29,8 @@ pub(crate) struct SignIn {
     issuer: String,
     client_id: String,
     secret: Option<String>,
-    configured: Option<Endpoints>,
-    found: OnceCell<Endpoints>,
+    configured: Option<IssuerEndpoints>,
+    found: OnceCell<IssuerEndpoints>,
     http: Client,
     /// Verifies identity tokens: of the issuer, for us.
     identities: Authenticator,
@@ -38,7 +38,7 @@ pub(crate) struct SignIn {
 
 /// Where the issuer is talked to.
 #[derive(Clone)]
-struct Endpoints {
+struct IssuerEndpoints {
     authorization: Url,
     token: Url,
     /// It says who it is when it sends somebody back (RFC 9207).
@@ -47,7 +47,7 @@ struct Endpoints {
 
 /// Why somebody is not signed in. Nothing of what was sent is in it.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotSignedIn {
+pub(super) enum SignInError {
     #[error("the issuer cannot be reached or used now: {0}")]
     Issuer(&'static str),
     #[error("the answer is not the issuer's for this visit")]
@@ -55,7 +55,7 @@ pub(super) enum NotSignedIn {
 }
 
 /// What the issuer is asked with.
-pub(super) struct Question<'a> {
+pub(super) struct AuthorizationRequest<'a> {
     pub(super) redirect_uri: &'a str,
     pub(super) state: &'a str,
     pub(super) nonce: &'a str,
@@ -63,7 +63,7 @@ pub(super) struct Question<'a> {
 }
 
 #[derive(Deserialize)]
-struct Metadata {
+struct IssuerMetadata {
     issuer: String,
     authorization_endpoint: String,
     token_endpoint: String,
@@ -72,7 +72,7 @@ struct Metadata {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct TokenResponse {
     id_token: String,
 }
 
@@ -107,7 +107,7 @@ impl SignIn {
         };
         let configured = match (&config.authorization_url, &config.token_url) {
             (None, None) => None,
-            (Some(authorization), Some(token)) => Some(Endpoints {
+            (Some(authorization), Some(token)) => Some(IssuerEndpoints {
                 authorization: url(authorization, "authorization_url")?,
                 token: url(token, "token_url")?,
                 names_itself: false,
@@ -149,7 +149,10 @@ impl SignIn {
     }
 
     /// Where the browser goes.
-    pub(super) async fn question(&self, question: &Question<'_>) -> Result<Url, NotSignedIn> {
+    pub(super) async fn question(
+        &self,
+        question: &AuthorizationRequest<'_>,
+    ) -> Result<Url, SignInError> {
         let mut url = self.endpoints().await?.authorization.clone();
         let challenge = Digest::of(question.verifier.as_bytes());
         url.query_pairs_mut()
@@ -170,37 +173,37 @@ impl SignIn {
     /// Who signed in, by the code they came back with and what `said_issuer` says of who sent them.
     pub(super) async fn answer(
         &self,
-        question: &Question<'_>,
+        question: &AuthorizationRequest<'_>,
         code: &str,
         said_issuer: Option<&str>,
-    ) -> Result<Arc<Caller>, NotSignedIn> {
+    ) -> Result<Arc<Caller>, SignInError> {
         let endpoints = self.endpoints().await?;
         let is_issuer = match said_issuer {
             Some(said) => said == self.issuer,
             None => !endpoints.names_itself,
         };
         if !is_issuer {
-            return Err(NotSignedIn::Foreign);
+            return Err(SignInError::Foreign);
         }
-        let answer: Answer = self
+        let answer: TokenResponse = self
             .json(self.redemption(endpoints, question, code))
             .await?;
         let bearer = HeaderValue::from_str(&format!("Bearer {}", answer.id_token));
-        let bearer = bearer.map_err(|_| NotSignedIn::Foreign)?;
+        let bearer = bearer.map_err(|_| SignInError::Foreign)?;
         let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer)]);
         let verified = self.identities.verify_request(&headers, &[]).await;
-        let caller = verified.map_err(|_| NotSignedIn::Foreign)?.caller;
+        let caller = verified.map_err(|_| SignInError::Foreign)?.caller;
         let nonce = caller.attributes().get("nonce");
         if nonce != Some(&AttributeValue::Text(question.nonce.to_owned())) {
-            return Err(NotSignedIn::Foreign);
+            return Err(SignInError::Foreign);
         }
         Ok(caller)
     }
 
     fn redemption(
         &self,
-        endpoints: &Endpoints,
-        question: &Question<'_>,
+        endpoints: &IssuerEndpoints,
+        question: &AuthorizationRequest<'_>,
         code: &str,
     ) -> reqwest::RequestBuilder {
         let mut form = url::form_urlencoded::Serializer::new(String::new());
@@ -223,27 +226,27 @@ impl SignIn {
         request.body(form.finish())
     }
 
-    async fn endpoints(&self) -> Result<&Endpoints, NotSignedIn> {
+    async fn endpoints(&self) -> Result<&IssuerEndpoints, SignInError> {
         match &self.configured {
             Some(configured) => Ok(configured),
             None => self.found.get_or_try_init(|| self.look()).await,
         }
     }
 
-    async fn look(&self) -> Result<Endpoints, NotSignedIn> {
+    async fn look(&self) -> Result<IssuerEndpoints, SignInError> {
         let issuer = self.issuer.trim_end_matches('/');
         let place = format!("{issuer}/.well-known/openid-configuration");
-        let metadata: Metadata = self.json(self.http.get(place)).await?;
+        let metadata: IssuerMetadata = self.json(self.http.get(place)).await?;
         if metadata.issuer != self.issuer {
-            return Err(NotSignedIn::Issuer("its metadata names another issuer"));
+            return Err(SignInError::Issuer("its metadata names another issuer"));
         }
         let is_plain = self.issuer.starts_with("http://");
         let url = |text: &str| {
             let url = Url::parse(text).ok();
             url.filter(|url| url.scheme() == "https" || is_plain)
-                .ok_or(NotSignedIn::Issuer("its metadata has no https URLs"))
+                .ok_or(SignInError::Issuer("its metadata has no https URLs"))
         };
-        Ok(Endpoints {
+        Ok(IssuerEndpoints {
             authorization: url(&metadata.authorization_endpoint)?,
             token: url(&metadata.token_endpoint)?,
             names_itself: metadata.authorization_response_iss_parameter_supported,
@@ -253,22 +256,22 @@ impl SignIn {
     async fn json<T: serde::de::DeserializeOwned>(
         &self,
         request: reqwest::RequestBuilder,
-    ) -> Result<T, NotSignedIn> {
+    ) -> Result<T, SignInError> {
         let sent = request.send().await;
-        let mut response = sent.map_err(|_| NotSignedIn::Issuer("it does not answer"))?;
+        let mut response = sent.map_err(|_| SignInError::Issuer("it does not answer"))?;
         if !response.status().is_success() {
-            return Err(NotSignedIn::Issuer("it refuses"));
+            return Err(SignInError::Issuer("it refuses"));
         }
         let mut body = Vec::new();
         loop {
             let chunk = response.chunk().await;
-            match chunk.map_err(|_| NotSignedIn::Issuer("it broke off"))? {
+            match chunk.map_err(|_| SignInError::Issuer("it broke off"))? {
                 Some(chunk) if body.len() + chunk.len() <= MAX_ANSWER => body.extend(chunk),
-                Some(_) => return Err(NotSignedIn::Issuer("its answer is too large")),
+                Some(_) => return Err(SignInError::Issuer("its answer is too large")),
                 None => break,
             }
         }
-        serde_json::from_slice(&body).map_err(|_| NotSignedIn::Issuer("its answer cannot be read"))
+        serde_json::from_slice(&body).map_err(|_| SignInError::Issuer("its answer cannot be read"))
     }
 }
 

@@ -245,15 +245,19 @@ mod tests {
         let index = index();
         let (modern, oldest) = (Version::V2026_07_28, Version::V2025_03_26);
         let all = View::Everything;
-        let [door, plan] = &index.resources[..] else {
+        let [transport, plan] = &index.resources[..] else {
             panic!("not two")
         };
         let text = r#"{"uri":"guide://room/plan","name":"plan","x":1.10}"#;
         assert_eq!(plan.definition(&all, modern), text);
         assert_eq!(
-            door.definition(&all, oldest),
+            transport.definition(&all, oldest),
             r#"{"uri":"guide://door","name":"door"}"#
         );
-        assert!(door.definition(&all, modern).contains(r#""title":"Door""#));
+        assert!(
+            transport
+                .definition(&all, modern)
+                .contains(r#""title":"Door""#)
+        );
     }
 }

@@ -14,7 +14,7 @@ use wardgate_edge::Grants;
 
 use crate::Gateway;
 use crate::connect;
-use crate::mcp::Door;
+use crate::mcp::Transport;
 use crate::reply::{Answer, RpcError};
 
 /// Methods, request headers and response headers of MCP.
@@ -28,9 +28,9 @@ const GRANTS: Grants = Grants {
 
 /// What a path leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Entrance {
+enum Endpoint {
     /// What the gateway itself answers.
-    Messages(Door),
+    Messages(Transport),
     /// Where a stream of HTTP+SSE begins.
     Sse,
     /// The route of one upstream, which the path names.
@@ -38,19 +38,19 @@ enum Entrance {
 }
 
 /// Every path that takes tokens, and nothing else.
-const ENTRANCES: [(&str, Entrance); 7] = [
-    ("/mcp", Entrance::Messages(Door::Mcp)),
-    ("/mcp/{toolset}", Entrance::Messages(Door::Mcp)),
-    ("/mcp/upstream/{source}", Entrance::Upstream),
-    ("/message", Entrance::Messages(Door::Message)),
-    ("/sse", Entrance::Sse),
-    ("/messages/", Entrance::Messages(Door::Sse)),
-    ("/messages", Entrance::Messages(Door::Sse)),
+const ENDPOINTS: [(&str, Endpoint); 7] = [
+    ("/mcp", Endpoint::Messages(Transport::Mcp)),
+    ("/mcp/{toolset}", Endpoint::Messages(Transport::Mcp)),
+    ("/mcp/upstream/{source}", Endpoint::Upstream),
+    ("/message", Endpoint::Messages(Transport::Message)),
+    ("/sse", Endpoint::Sse),
+    ("/messages/", Endpoint::Messages(Transport::Sse)),
+    ("/messages", Endpoint::Messages(Transport::Sse)),
 ];
 
 /// Every path for clients.
 pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
-    let door = |entrance: Entrance| {
+    let route = |endpoint: Endpoint| {
         let gateway = Arc::clone(gateway);
         let preflight = {
             let gateway = Arc::clone(&gateway);
@@ -60,7 +60,7 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
                     .unwrap_or_else(|what| problem(StatusCode::FORBIDDEN, "origin_refused", &what))
             }
         };
-        any(move |request| post::handle(gateway, entrance, request)).options(preflight)
+        any(move |request| post::handle(gateway, endpoint, request)).options(preflight)
     };
     let metadata = {
         let gateway = Arc::clone(gateway);
@@ -76,10 +76,10 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
         get(move || async move { metadata::authorization_server(&gateway) })
             .options(|| async { metadata::preflight() })
     };
-    let entrances = ENTRANCES.into_iter();
-    entrances
-        .fold(Router::new(), |router, (path, entrance)| {
-            router.route(path, door(entrance))
+    let endpoints = ENDPOINTS.into_iter();
+    endpoints
+        .fold(Router::new(), |router, (path, endpoint)| {
+            router.route(path, route(endpoint))
         })
         .route(metadata::WELL_KNOWN, metadata.clone())
         .route("/.well-known/oauth-protected-resource/{*path}", metadata)

@@ -1,4 +1,4 @@
-//! What a message passes, in this order, before anyone reads it.
+//! RequestKind a message passes, in this order, before anyone reads it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use tracing::Instrument;
 use wardgate_domain::Caller;
 use wardgate_telemetry::trace_context;
 
-use super::{Entrance, GRANTS, metadata, problem};
+use super::{Endpoint, GRANTS, metadata, problem};
 use crate::Gateway;
 use crate::config::Limits;
 use crate::listen;
-use crate::mcp::{self, Door, Post};
+use crate::mcp::{self, Post, Transport};
 use crate::reply::Answer;
 use crate::scopes::Access;
 use crate::sse;
 use crate::streamable;
-use crate::upstream::{self, Knock, Visit, Way};
+use crate::upstream::{self, HttpVerb, RouteRequest, Routing};
 use crate::view::View;
 
 /// A request refused before its body was read.
-struct Refusal {
+struct HttpRefusal {
     reason: &'static str,
     /// The verified caller; empty when the token itself was refused, or not reached.
     subject: String,
@@ -34,7 +34,7 @@ struct Refusal {
     response: Box<Response>,
 }
 
-impl Refusal {
+impl HttpRefusal {
     fn new(status: StatusCode, reason: &'static str, description: &str) -> Self {
         Self {
             reason,
@@ -47,7 +47,7 @@ impl Refusal {
 /// Answers one request to a JSON-RPC path.
 pub(super) async fn handle(
     gateway: Arc<Gateway>,
-    entrance: Entrance,
+    endpoint: Endpoint,
     request: Request,
 ) -> Response {
     let client_ip = request
@@ -60,7 +60,7 @@ pub(super) async fn handle(
     trace_context::adopt(&span, request.headers());
     let (parts, mut body) = request.into_parts();
     let origin = gateway.origins.welcome(&parts);
-    let admitted = admit(&gateway, entrance, &parts, &mut body)
+    let admitted = admit(&gateway, endpoint, &parts, &mut body)
         .instrument(span.clone())
         .await;
     let mut response = match admitted {
@@ -68,7 +68,7 @@ pub(super) async fn handle(
             let going_on = go_on(&gateway, admitted, parts, client_ip);
             going_on.instrument(span).await
         }
-        Err(Refusal {
+        Err(HttpRefusal {
             reason,
             subject,
             response,
@@ -85,35 +85,35 @@ pub(super) async fn handle(
 /// Answers what was let in.
 async fn go_on(
     gateway: &Arc<Gateway>,
-    admitted: Admitted,
+    admitted: AdmittedRequest,
     parts: Parts,
     client_ip: String,
 ) -> Response {
-    let Admitted {
+    let AdmittedRequest {
         caller,
         access,
         what,
     } = admitted;
     let path = parts.uri.path();
     match what {
-        What::Visit(knock) => {
+        RequestKind::Upstream(verb) => {
             let source = path.strip_prefix("/mcp/upstream/").unwrap_or_default();
-            let visit = Visit {
+            let route_request = RouteRequest {
                 source: source.to_owned(),
                 caller,
                 access,
                 client_ip,
                 headers: parts.headers,
-                knock,
+                verb,
             };
-            match upstream::enter(gateway, visit).await {
-                Way::Answered(response) => response,
-                Way::Viewed(view, visit) => viewed(gateway, view, visit).await,
+            match upstream::enter(gateway, route_request).await {
+                Routing::Answered(response) => response,
+                Routing::Viewed(view, route_request) => viewed(gateway, view, route_request).await,
             }
         }
-        What::Message { door, body } => {
+        RequestKind::Message { transport, body } => {
             let post = Post {
-                door,
+                transport,
                 view: View::of_path(path),
                 caller,
                 access,
@@ -123,24 +123,24 @@ async fn go_on(
                 session: None,
                 streamable: None,
             };
-            if door == Door::Sse {
+            if transport == Transport::Sse {
                 sse::take(gateway, post, parts.uri.query()).await
             } else {
                 message(gateway, post).await
             }
         }
-        What::Stream => {
+        RequestKind::SseStream => {
             let opened = sse::open(gateway, (&caller, &access), &client_ip);
             let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
             gateway.count(&answer, &client_ip, &caller);
             answer.into_response()
         }
-        What::Listener => {
+        RequestKind::Listen => {
             let view = View::of_path(path);
             let who = (&caller, &access);
             listener(gateway, &view, who, &client_ip, &parts.headers).await
         }
-        What::End => {
+        RequestKind::EndSession => {
             let view = View::of_path(path);
             end(gateway, &view, &caller, &client_ip, &parts.headers).await
         }
@@ -148,19 +148,19 @@ async fn go_on(
 }
 
 /// Answers what came to the route of a server and is not carried to it.
-async fn viewed(gateway: &Arc<Gateway>, view: View, visit: Visit) -> Response {
-    let Visit {
+async fn viewed(gateway: &Arc<Gateway>, view: View, route_request: RouteRequest) -> Response {
+    let RouteRequest {
         caller,
         access,
         client_ip,
         headers,
-        knock,
+        verb,
         ..
-    } = visit;
-    match knock {
-        Knock::Post(body) => {
+    } = route_request;
+    match verb {
+        HttpVerb::Post(body) => {
             let post = Post {
-                door: Door::Mcp,
+                transport: Transport::Mcp,
                 view,
                 caller,
                 access,
@@ -172,8 +172,8 @@ async fn viewed(gateway: &Arc<Gateway>, view: View, visit: Visit) -> Response {
             };
             message(gateway, post).await
         }
-        Knock::Get => listener(gateway, &view, (&caller, &access), &client_ip, &headers).await,
-        Knock::Delete => end(gateway, &view, &caller, &client_ip, &headers).await,
+        HttpVerb::Get => listener(gateway, &view, (&caller, &access), &client_ip, &headers).await,
+        HttpVerb::Delete => end(gateway, &view, &caller, &client_ip, &headers).await,
     }
 }
 
@@ -216,47 +216,47 @@ async fn end(
 }
 
 /// A request that may be read.
-struct Admitted {
+struct AdmittedRequest {
     caller: Arc<Caller>,
     access: Access,
-    what: What,
+    what: RequestKind,
 }
 
-/// What it wants.
-enum What {
+/// RequestKind it wants.
+enum RequestKind {
     Message {
-        door: Door,
+        transport: Transport,
         body: Bytes,
     },
     /// It goes on to an upstream.
-    Visit(Knock),
+    Upstream(HttpVerb),
     /// There is nothing to read: it wants to hear of changes.
-    Listener,
+    Listen,
     /// It ends a session.
-    End,
+    EndSession,
     /// The same, and wants its answers there.
-    Stream,
+    SseStream,
 }
 
 /// The ordered list. Each step costs more than the one before, and trusts what that one checked.
 async fn admit(
     gateway: &Gateway,
-    entrance: Entrance,
+    endpoint: Endpoint,
     request: &Parts,
     body: &mut Body,
-) -> Result<Admitted, Refusal> {
+) -> Result<AdmittedRequest, HttpRefusal> {
     let headers = &request.headers;
     // 1. Host and Origin: a web page that rebinds a name to this address gets no further.
     gateway
         .origins
         .check(&request.uri, headers)
-        .map_err(|what| Refusal::new(StatusCode::FORBIDDEN, "origin_refused", &what))?;
+        .map_err(|what| HttpRefusal::new(StatusCode::FORBIDDEN, "origin_refused", &what))?;
     // 2. The token: nobody is anonymous, whatever the method or the path.
     let verified = gateway
         .auth
         .verify_request(headers, &metadata::audiences(request))
         .await
-        .map_err(|refused| Refusal {
+        .map_err(|refused| HttpRefusal {
             reason: refused.reason(),
             subject: String::new(),
             response: Box::new(metadata::unauthorized(gateway, &refused, request)),
@@ -264,14 +264,14 @@ async fn admit(
     let caller = verified.caller;
     let metadata = metadata::url(gateway, metadata::resource_of(request));
     let access = Access::new(verified.scopes, metadata);
-    let wanted = wanted(gateway, entrance, request, body, &access).await;
+    let wanted = wanted(gateway, endpoint, request, body, &access).await;
     match wanted {
-        Ok(what) => Ok(Admitted {
+        Ok(what) => Ok(AdmittedRequest {
             caller,
             access,
             what,
         }),
-        Err(refusal) => Err(Refusal {
+        Err(refusal) => Err(HttpRefusal {
             subject: caller.subject().to_owned(),
             ..refusal
         }),
@@ -281,68 +281,68 @@ async fn admit(
 /// The rest of the list, by a known caller.
 async fn wanted(
     gateway: &Gateway,
-    entrance: Entrance,
+    endpoint: Endpoint,
     request: &Parts,
     body: &mut Body,
     access: &Access,
-) -> Result<What, Refusal> {
+) -> Result<RequestKind, HttpRefusal> {
     let headers = &request.headers;
-    // 3. What every token must have been given.
+    // 3. RequestKind every token must have been given.
     access
         .enter(&gateway.config.scopes)
-        .map_err(|error| Refusal {
+        .map_err(|error| HttpRefusal {
             reason: error.reason(),
             subject: String::new(),
             response: Box::new(Answer::error(None, &error).into_response()),
         })?;
     // 4. The method: messages come by POST; GET listens, DELETE ends a session.
     let listens = request.method == Method::GET && listen::is_asked_for(headers);
-    match entrance {
-        Entrance::Messages(Door::Mcp) if listens => return Ok(What::Listener),
-        Entrance::Messages(Door::Mcp) if request.method == Method::DELETE => {
-            return Ok(What::End);
+    match endpoint {
+        Endpoint::Messages(Transport::Mcp) if listens => return Ok(RequestKind::Listen),
+        Endpoint::Messages(Transport::Mcp) if request.method == Method::DELETE => {
+            return Ok(RequestKind::EndSession);
         }
         // Not every client of that time says what it accepts.
-        Entrance::Sse if request.method == Method::GET => return Ok(What::Stream),
-        Entrance::Upstream if listens => return Ok(What::Visit(Knock::Get)),
-        Entrance::Upstream if request.method == Method::DELETE => {
-            return Ok(What::Visit(Knock::Delete));
+        Endpoint::Sse if request.method == Method::GET => return Ok(RequestKind::SseStream),
+        Endpoint::Upstream if listens => return Ok(RequestKind::Upstream(HttpVerb::Get)),
+        Endpoint::Upstream if request.method == Method::DELETE => {
+            return Ok(RequestKind::Upstream(HttpVerb::Delete));
         }
-        _ if request.method != Method::POST => return Err(not_a_post(entrance)),
+        _ if request.method != Method::POST => return Err(not_a_post(endpoint)),
         _ => {}
     }
     // 5. The media types: what is not JSON is not read as JSON.
     media_types(headers)?;
     // 6. The body: bounded in size and time.
     let body = read(body, gateway.limits()).await?;
-    match entrance {
-        Entrance::Messages(door) => Ok(What::Message { door, body }),
-        Entrance::Upstream => Ok(What::Visit(Knock::Post(body))),
-        Entrance::Sse => Err(not_a_post(entrance)),
+    match endpoint {
+        Endpoint::Messages(transport) => Ok(RequestKind::Message { transport, body }),
+        Endpoint::Upstream => Ok(RequestKind::Upstream(HttpVerb::Post(body))),
+        Endpoint::Sse => Err(not_a_post(endpoint)),
     }
 }
 
-fn not_a_post(entrance: Entrance) -> Refusal {
-    let (allowed, description) = match entrance {
-        Entrance::Upstream => (
+fn not_a_post(endpoint: Endpoint) -> HttpRefusal {
+    let (allowed, description) = match endpoint {
+        Endpoint::Upstream => (
             "GET, POST, DELETE",
             "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream listens and DELETE ends a session.",
         ),
-        Entrance::Messages(Door::Mcp) => (
+        Endpoint::Messages(Transport::Mcp) => (
             "GET, POST, DELETE",
             "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream opens a stream of changes, and DELETE ends a session.",
         ),
-        Entrance::Messages(Door::Message) => ("POST", "Send messages by POST."),
-        Entrance::Messages(Door::Sse) => (
+        Endpoint::Messages(Transport::Message) => ("POST", "Send messages by POST."),
+        Endpoint::Messages(Transport::Sse) => (
             "POST",
             "Send messages by POST; the stream of GET /sse says where to.",
         ),
-        Entrance::Sse => (
+        Endpoint::Sse => (
             "GET",
             "Open a stream by GET; messages go by POST to the address that its first event names.",
         ),
     };
-    let mut refusal = Refusal::new(
+    let mut refusal = HttpRefusal::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method_not_allowed",
         description,
@@ -354,9 +354,9 @@ fn not_a_post(entrance: Entrance) -> Refusal {
     refusal
 }
 
-fn media_types(headers: &HeaderMap) -> Result<(), Refusal> {
+fn media_types(headers: &HeaderMap) -> Result<(), HttpRefusal> {
     if !wardgate_edge::is_json(headers) {
-        return Err(Refusal::new(
+        return Err(HttpRefusal::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "unsupported_media_type",
             "Send Content-Type: application/json.",
@@ -374,7 +374,7 @@ fn media_types(headers: &HeaderMap) -> Result<(), Refusal> {
             .any(|json| range.eq_ignore_ascii_case(json))
     };
     if ranges.peek().is_some() && !ranges.any(takes_json) {
-        return Err(Refusal::new(
+        return Err(HttpRefusal::new(
             StatusCode::NOT_ACCEPTABLE,
             "not_acceptable",
             "Send Accept: application/json, text/event-stream.",
@@ -383,8 +383,10 @@ fn media_types(headers: &HeaderMap) -> Result<(), Refusal> {
     Ok(())
 }
 
-async fn read(body: &mut Body, limits: Limits) -> Result<Bytes, Refusal> {
+async fn read(body: &mut Body, limits: Limits) -> Result<Bytes, HttpRefusal> {
     wardgate_edge::read(body, limits.body())
         .await
-        .map_err(|refused| Refusal::new(refused.status(), refused.reason(), &refused.description()))
+        .map_err(|refused| {
+            HttpRefusal::new(refused.status(), refused.reason(), &refused.description())
+        })
 }

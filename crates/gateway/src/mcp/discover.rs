@@ -5,7 +5,7 @@ use wardgate_rpc::client::ServerCapabilities;
 
 use super::envelope::Request;
 use super::instructions::instructions;
-use super::{Door, Post, Version};
+use super::{Post, Transport, Version};
 use crate::Gateway;
 use crate::content;
 use crate::reply::Answer;
@@ -65,7 +65,7 @@ pub(super) async fn discover(
         .map(|version| version.as_str())
         .collect();
     let instructions = instructions(gateway, &post.caller, &post.view).await;
-    let hears = post.door != Door::Message;
+    let hears = post.transport != Transport::Message;
     let capabilities = with_extensions(gateway, &post.view, hears);
     let result = json!({
         "supportedVersions": supported,

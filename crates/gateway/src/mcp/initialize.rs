@@ -4,7 +4,7 @@
 use super::discover::{capabilities, inner};
 use super::envelope::{Request, text_of};
 use super::instructions::instructions;
-use super::{Door, Post, Version};
+use super::{Post, Transport, Version};
 use crate::Gateway;
 use crate::reply::{Answer, RpcError, server_info};
 
@@ -36,7 +36,7 @@ pub(super) async fn initialize(
     request: &Request<'_>,
     version: Version,
 ) -> Answer {
-    let mut capabilities = capabilities(gateway, &post.view, post.door != Door::Message);
+    let mut capabilities = capabilities(gateway, &post.view, post.transport != Transport::Message);
     if !version.has_audio()
         && let Some(capabilities) = capabilities.as_object_mut()
     {

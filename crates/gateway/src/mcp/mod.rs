@@ -15,7 +15,7 @@ mod initialize;
 mod instructions;
 mod list_tools;
 mod meta;
-mod repeated;
+mod mirrored_headers;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -50,7 +50,7 @@ pub(crate) use self::envelope::{
 pub(crate) use self::initialize::negotiate_on_stream;
 pub(crate) use self::list_tools::MISSING_UPSTREAMS;
 pub(crate) use self::meta::Meta;
-pub(crate) use self::repeated::{Repeated, check as check_repeated};
+pub(crate) use self::mirrored_headers::{MirroredHeader, check as check_mirrored_headers};
 pub(crate) use wardgate_mcp::Version;
 
 /// Messages one batch may hold.
@@ -58,7 +58,7 @@ pub(crate) const BATCH: usize = 50;
 
 /// Which path a message came in by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum Transport {
     /// `/mcp`: the specification and nothing else.
     Mcp,
     /// `/message`: one POST, one answer, no transport headers.
@@ -70,7 +70,7 @@ pub(crate) enum Door {
 /// One POST, authenticated but unread.
 #[derive(Debug)]
 pub(crate) struct Post {
-    pub(crate) door: Door,
+    pub(crate) transport: Transport,
     pub(crate) view: View,
     pub(crate) caller: Arc<Caller>,
     /// What the token is good for.
@@ -87,9 +87,9 @@ pub(crate) struct Post {
 impl Post {
     /// What it speaks, for the record: the version, or the name of the plain endpoint.
     pub(crate) fn protocol(&self, version: Version) -> &'static str {
-        match self.door {
-            Door::Mcp | Door::Sse => version.as_str(),
-            Door::Message => "jsonrpc",
+        match self.transport {
+            Transport::Mcp | Transport::Sse => version.as_str(),
+            Transport::Message => "jsonrpc",
         }
     }
 
@@ -111,7 +111,7 @@ impl Post {
 
     /// Looks up the session it names.
     pub(crate) async fn enter(&mut self, gateway: &Gateway) -> Result<(), RpcError> {
-        if self.door == Door::Mcp {
+        if self.transport == Transport::Mcp {
             self.streamable =
                 streamable::enter(gateway, &self.view, &self.caller, &self.headers).await?;
         }
@@ -180,7 +180,7 @@ pub(crate) async fn answer(gateway: &Arc<Gateway>, post: &Post) -> Answer {
 async fn batch(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
     let has_batches = match post.version() {
         Ok(Some(version)) => version.has_batches(),
-        Ok(None) => post.door == Door::Mcp,
+        Ok(None) => post.transport == Transport::Mcp,
         Err(_) => false,
     };
     if !has_batches {
@@ -242,19 +242,19 @@ fn version_of(post: &Post, request: &Request<'_>) -> Result<Version, RpcError> {
         return session.speaks(request);
     }
     // The plain endpoint promises no transport headers, so it compares none.
-    let headers = (post.door == Door::Mcp).then_some(&post.headers);
+    let headers = (post.transport == Transport::Mcp).then_some(&post.headers);
     if let Some(meta) = Meta::of_modern(request)? {
         return meta.version(request, headers);
     }
     if request.method == "initialize" {
         return initialize::negotiate(request);
     }
-    match (post.version()?, post.door) {
+    match (post.version()?, post.transport) {
         (Some(version), _) if version.is_modern() => Err(RpcError::without_meta(version)),
         (Some(version), _) => Ok(version),
         // "If the server does not receive the header … it SHOULD assume 2025-03-26."
-        (None, Door::Mcp) => Ok(Version::V2025_03_26),
-        (None, Door::Message | Door::Sse) => Ok(Version::NEWEST_LEGACY),
+        (None, Transport::Mcp) => Ok(Version::V2025_03_26),
+        (None, Transport::Message | Transport::Sse) => Ok(Version::NEWEST_LEGACY),
     }
 }
 
@@ -374,19 +374,19 @@ async fn answer_to(
             Ok(discover::discover(gateway, post, request, version).await)
         }
         // The plain endpoint has one answer to one POST.
-        LISTEN if version.is_modern() && post.door == Door::Mcp => {
+        LISTEN if version.is_modern() && post.transport == Transport::Mcp => {
             Box::pin(listen::listen(gateway, post, request)).await
         }
         "initialize" if !version.is_modern() => {
             let answer = initialize::initialize(gateway, post, request, version).await;
-            if post.door != Door::Mcp || post.is_batch() {
+            if post.transport != Transport::Mcp || post.is_batch() {
                 return Ok(answer);
             }
             let begun = streamable::begin(gateway, &post.view, &post.caller, request, version);
             Ok(answer.in_session(begun.await))
         }
         "ping" if !version.is_modern() => Ok(Answer::empty(request.id)),
-        SET_LEVEL if !version.is_modern() && post.door != Door::Message => {
+        SET_LEVEL if !version.is_modern() && post.transport != Transport::Message => {
             set_level(gateway, post, request).await
         }
         method if let Some(of_content) = content::ContentMethod::named(method) => {
@@ -396,7 +396,7 @@ async fn answer_to(
         method
             if let Some(subscribe) = Subscribe::named(method)
                 && !version.is_modern()
-                && post.door != Door::Message =>
+                && post.transport != Transport::Message =>
         {
             Box::pin(subscribe.answer(gateway, post, request, version)).await
         }
@@ -412,7 +412,7 @@ async fn answer_to(
         {
             tasks::answer(gateway, post, request, (version, of_tasks), slot).await
         }
-        method if post.door == Door::Message && gateway.takes_direct_methods() => {
+        method if post.transport == Transport::Message && gateway.takes_direct_methods() => {
             let meta = Meta::of(request)?;
             let call = tool_call(post, request, &meta, version, method.to_owned())?;
             let call = ToolCall {
@@ -462,7 +462,7 @@ async fn set_level(
         (Some(session), _) => session.set_log_level(level),
         (None, Some(session)) => {
             let set = gateway.store().set_log_level(session.id, level.as_str());
-            set.await.map_err(|_| RpcError::store_away())?;
+            set.await.map_err(|_| RpcError::store_unavailable())?;
         }
         (None, None) => {
             return Err(RpcError::invalid_request(
@@ -502,8 +502,8 @@ fn tool_call(
         idempotency_key: idempotency::key_of(meta, &post.headers)?,
         agent_refusal: meta.agent_refusal()?,
         // Only there are transport headers.
-        repeated: (version.is_modern() && post.door == Door::Mcp)
-            .then(|| repeated::of_request(&post.headers)),
+        mirrored_headers: (version.is_modern() && post.transport == Transport::Mcp)
+            .then(|| mirrored_headers::of_request(&post.headers)),
         name,
         arguments,
         dialect: Dialect::Mcp,

@@ -9,20 +9,20 @@ use wardgate_domain::{
 };
 use wardgate_rpc::client::Addition;
 
-use super::message::{FIELDS, Given, GivenCall};
-use super::{Desk, Done, Endpoint, Fields, MemoryRejection, Seen};
+use super::message::{FIELDS, SubmittedMessage, SubmittedToolCall};
+use super::{Fields, MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
 use crate::catalogue::{self, Tool};
 use crate::reply::RpcError;
 
 pub(super) struct AddMessage {
     id: ConversationId,
     turn: Option<(TurnId, TurnState)>,
-    messages: Vec<Given>,
+    messages: Vec<SubmittedMessage>,
     /// It came by itself, not in a list, and is answered so.
     alone: bool,
 }
 
-impl Endpoint for AddMessage {
+impl MemoryOperation for AddMessage {
     const METHOD: MemoryMethod = MemoryMethod::AddMessage;
 
     fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
@@ -36,12 +36,12 @@ impl Endpoint for AddMessage {
             }
             let given = |fields: &Fields<'_>| {
                 fields.only(&FIELDS)?;
-                Given::read(fields)
+                SubmittedMessage::read(fields)
             };
             list.iter().map(given).collect::<Result<_, _>>()?
         } else {
             params.only(&[&of_list, &FIELDS[..]].concat())?;
-            vec![Given::read(params)?]
+            vec![SubmittedMessage::read(params)?]
         };
         Ok(Self {
             id: params.required("conversation_id")?,
@@ -51,15 +51,15 @@ impl Endpoint for AddMessage {
         })
     }
 
-    async fn run(&self, desk: &Desk<'_>) -> Result<Done, MemoryRejection> {
-        let tools = tools(desk, &self.messages).await?;
+    async fn run(&self, handler: &MemoryHandler<'_>) -> Result<MemoryOutput, MemoryRejection> {
+        let tools = tools(handler, &self.messages).await?;
         let addition = Addition {
             messages: self.messages.iter().zip(tools).map(complete).collect(),
             turn: self.turn.clone(),
         };
-        let added = desk
+        let added = handler
             .memory
-            .add_messages(desk.of, &self.id, &addition)
+            .add_messages(handler.of, &self.id, &addition)
             .await?;
         let mut result = json!({ "status": "success", "conversation_id": self.id.as_str() });
         match added.messages.as_slice() {
@@ -69,12 +69,12 @@ impl Endpoint for AddMessage {
             }
             messages => result["messages"] = messages.iter().map(place).collect(),
         }
-        Ok(Done {
+        Ok(MemoryOutput {
             result: result.to_string(),
             conversation: Some(added.key),
-            seen: Seen {
+            seen: MessageCounts {
                 phi: false,
-                ..Seen::of(&added.messages)
+                ..MessageCounts::of(&added.messages)
             },
         })
     }
@@ -93,7 +93,7 @@ fn place(message: &Message) -> Value {
 }
 
 /// The message with what the catalogue says of its tool.
-fn complete((given, tool): (&Given, Option<Arc<Tool>>)) -> NewMessage {
+fn complete((given, tool): (&SubmittedMessage, Option<Arc<Tool>>)) -> NewMessage {
     let mut message = given.message.clone();
     if let (Some(call), Some(tool)) = (&given.tool, tool) {
         message.author = tool.facts.name.to_string();
@@ -102,7 +102,7 @@ fn complete((given, tool): (&Given, Option<Arc<Tool>>)) -> NewMessage {
     message
 }
 
-fn answered(call: &GivenCall, tool: &ToolFacts) -> AnsweredCall {
+fn answered(call: &SubmittedToolCall, tool: &ToolFacts) -> AnsweredCall {
     AnsweredCall {
         call_id: call.call_id.clone(),
         tool: tool.clone(),
@@ -112,13 +112,13 @@ fn answered(call: &GivenCall, tool: &ToolFacts) -> AnsweredCall {
 
 /// The tool of each message that has one. One that the caller may not see is unknown.
 async fn tools(
-    desk: &Desk<'_>,
-    given: &[Given],
+    handler: &MemoryHandler<'_>,
+    given: &[SubmittedMessage],
 ) -> Result<Vec<Option<Arc<Tool>>>, MemoryRejection> {
     let mut tools = Vec::with_capacity(given.len());
     for message in given {
         tools.push(match &message.tool {
-            Some(call) => Some(find(desk, &call.name)?),
+            Some(call) => Some(find(handler, &call.name)?),
             None => None,
         });
     }
@@ -126,12 +126,12 @@ async fn tools(
     if named().next().is_none() {
         return Ok(tools);
     }
-    let caller = desk.of.caller;
-    let authority = desk.gateway.authority();
+    let caller = handler.of.caller;
+    let authority = handler.gateway.authority();
     let visible = authority.visible(caller, named().map(|tool| &tool.facts));
     let visible = visible
         .await
-        .map_err(|error| MemoryRejection::neighbour(desk.gateway.undecided(&error)))?;
+        .map_err(|error| MemoryRejection::neighbour(handler.gateway.undecided(&error)))?;
     for (message, tool) in given.iter().zip(&tools) {
         if let (Some(call), Some(tool)) = (&message.tool, tool)
             && !visible.iter().any(|name| *name == tool.facts.name.as_str())
@@ -146,9 +146,9 @@ async fn tools(
     Ok(tools)
 }
 
-fn find(desk: &Desk<'_>, name: &str) -> Result<Arc<Tool>, MemoryRejection> {
+fn find(handler: &MemoryHandler<'_>, name: &str) -> Result<Arc<Tool>, MemoryRejection> {
     let (reason, _) = catalogue::NOT_KNOWN;
-    let catalogue = desk.gateway.catalogue().current();
+    let catalogue = handler.gateway.catalogue().current();
     let catalogue = catalogue.ok_or_else(|| MemoryRejection::unavailable(reason))?;
     let Some(tool) = catalogue.find(name) else {
         return Err(MemoryRejection::unknown_tool(
@@ -157,7 +157,7 @@ fn find(desk: &Desk<'_>, name: &str) -> Result<Arc<Tool>, MemoryRejection> {
             name,
         ));
     };
-    if !tool.switches.allow(desk.of.caller) {
+    if !tool.switches.allow(handler.of.caller) {
         return Err(MemoryRejection::unknown_tool(
             Status::Denied,
             "disabled",

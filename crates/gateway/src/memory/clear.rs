@@ -3,14 +3,14 @@
 use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod};
 
-use super::{Desk, Done, Endpoint, Fields, MemoryRejection};
+use super::{Fields, MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection};
 use crate::reply::RpcError;
 
-pub(super) struct Clear {
+pub(super) struct ClearConversation {
     id: ConversationId,
 }
 
-impl Endpoint for Clear {
+impl MemoryOperation for ClearConversation {
     const METHOD: MemoryMethod = MemoryMethod::Clear;
 
     fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
@@ -20,9 +20,9 @@ impl Endpoint for Clear {
         })
     }
 
-    async fn run(&self, desk: &Desk<'_>) -> Result<Done, MemoryRejection> {
-        let key = desk.memory.clear(desk.of, &self.id).await?;
+    async fn run(&self, handler: &MemoryHandler<'_>) -> Result<MemoryOutput, MemoryRejection> {
+        let key = handler.memory.clear(handler.of, &self.id).await?;
         let result = json!({ "status": "success", "conversation_id": self.id.as_str() });
-        Ok(Done::about(key, &result))
+        Ok(MemoryOutput::about(key, &result))
     }
 }

@@ -3,14 +3,14 @@
 use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod};
 
-use super::{Desk, Done, Endpoint, Fields, MemoryRejection};
+use super::{Fields, MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection};
 use crate::reply::RpcError;
 
-pub(super) struct Delete {
+pub(super) struct DeleteConversation {
     id: ConversationId,
 }
 
-impl Endpoint for Delete {
+impl MemoryOperation for DeleteConversation {
     const METHOD: MemoryMethod = MemoryMethod::Delete;
 
     fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
@@ -20,9 +20,9 @@ impl Endpoint for Delete {
         })
     }
 
-    async fn run(&self, desk: &Desk<'_>) -> Result<Done, MemoryRejection> {
-        let key = desk.memory.delete(desk.of, &self.id).await?;
+    async fn run(&self, handler: &MemoryHandler<'_>) -> Result<MemoryOutput, MemoryRejection> {
+        let key = handler.memory.delete(handler.of, &self.id).await?;
         let result = json!({ "status": "success", "conversation_id": self.id.as_str() });
-        Ok(Done::about(key, &result))
+        Ok(MemoryOutput::about(key, &result))
     }
 }

@@ -3,8 +3,8 @@
 use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod};
 
-use super::message::Shown;
-use super::{Desk, Done, Endpoint, Fields, MemoryRejection, Seen};
+use super::message::MessageView;
+use super::{Fields, MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
 use crate::reply::RpcError;
 
 /// The memory service gives no more at once.
@@ -17,7 +17,7 @@ pub(super) struct GetContext {
     max_tokens: u32,
 }
 
-impl Endpoint for GetContext {
+impl MemoryOperation for GetContext {
     const METHOD: MemoryMethod = MemoryMethod::GetContext;
 
     fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
@@ -29,13 +29,13 @@ impl Endpoint for GetContext {
         })
     }
 
-    async fn run(&self, desk: &Desk<'_>) -> Result<Done, MemoryRejection> {
-        let window = desk
+    async fn run(&self, handler: &MemoryHandler<'_>) -> Result<MemoryOutput, MemoryRejection> {
+        let window = handler
             .memory
-            .get_context(desk.of, &self.id, self.max_messages, self.max_tokens)
+            .get_context(handler.of, &self.id, self.max_messages, self.max_tokens)
             .await?;
         let mut result = json!({
-            "messages": Shown::all(&window.messages),
+            "messages": MessageView::all(&window.messages),
             "uncovered": window.uncovered,
         });
         if let Some(summary) = &window.summary {
@@ -45,10 +45,10 @@ impl Endpoint for GetContext {
                 "withheld": summary.withheld,
             });
         }
-        Ok(Done {
+        Ok(MemoryOutput {
             result: result.to_string(),
             conversation: window.key,
-            seen: Seen::of(window.messages.iter().chain(&window.summary)),
+            seen: MessageCounts::of(window.messages.iter().chain(&window.summary)),
         })
     }
 }

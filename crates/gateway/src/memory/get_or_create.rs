@@ -3,7 +3,7 @@
 use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod};
 
-use super::{Desk, Done, Endpoint, Fields, MemoryRejection};
+use super::{Fields, MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection};
 use crate::reply::RpcError;
 
 pub(super) struct GetOrCreate {
@@ -11,7 +11,7 @@ pub(super) struct GetOrCreate {
     id: Option<ConversationId>,
 }
 
-impl Endpoint for GetOrCreate {
+impl MemoryOperation for GetOrCreate {
     const METHOD: MemoryMethod = MemoryMethod::GetOrCreate;
 
     fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
@@ -21,9 +21,12 @@ impl Endpoint for GetOrCreate {
         })
     }
 
-    async fn run(&self, desk: &Desk<'_>) -> Result<Done, MemoryRejection> {
-        let (conversation, created) = desk.memory.get_or_create(desk.of, self.id.as_ref()).await?;
+    async fn run(&self, handler: &MemoryHandler<'_>) -> Result<MemoryOutput, MemoryRejection> {
+        let (conversation, created) = handler
+            .memory
+            .get_or_create(handler.of, self.id.as_ref())
+            .await?;
         let result = json!({ "conversation_id": conversation.id.as_str(), "created": created });
-        Ok(Done::about(conversation.key, &result))
+        Ok(MemoryOutput::about(conversation.key, &result))
     }
 }

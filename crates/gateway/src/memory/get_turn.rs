@@ -3,8 +3,8 @@
 use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod, TurnId};
 
-use super::message::Shown;
-use super::{Desk, Done, Endpoint, Fields, MemoryRejection, Seen};
+use super::message::MessageView;
+use super::{Fields, MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
 use crate::reply::RpcError;
 
 pub(super) struct GetTurn {
@@ -12,7 +12,7 @@ pub(super) struct GetTurn {
     turn: TurnId,
 }
 
-impl Endpoint for GetTurn {
+impl MemoryOperation for GetTurn {
     const METHOD: MemoryMethod = MemoryMethod::GetTurn;
 
     fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
@@ -23,23 +23,26 @@ impl Endpoint for GetTurn {
         })
     }
 
-    async fn run(&self, desk: &Desk<'_>) -> Result<Done, MemoryRejection> {
-        let found = desk.memory.get_turn(desk.of, &self.id, &self.turn).await?;
+    async fn run(&self, handler: &MemoryHandler<'_>) -> Result<MemoryOutput, MemoryRejection> {
+        let found = handler
+            .memory
+            .get_turn(handler.of, &self.id, &self.turn)
+            .await?;
         let Some(turn) = found else {
-            return Ok(Done {
+            return Ok(MemoryOutput {
                 result: json!({ "state": "none", "messages": [] }).to_string(),
                 conversation: None,
-                seen: Seen::default(),
+                seen: MessageCounts::default(),
             });
         };
-        Ok(Done {
+        Ok(MemoryOutput {
             result: json!({
                 "state": turn.state.as_str().to_string(),
-                "messages": Shown::all(&turn.messages),
+                "messages": MessageView::all(&turn.messages),
             })
             .to_string(),
             conversation: Some(turn.key),
-            seen: Seen::of(&turn.messages),
+            seen: MessageCounts::of(&turn.messages),
         })
     }
 }

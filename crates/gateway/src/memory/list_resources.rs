@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use wardgate_domain::{Conversation, MemoryMethod};
 
 use super::uri::{ConversationUri, TEMPLATE};
-use super::{Desk, Done, Endpoint, Fields, MemoryRejection, Seen};
+use super::{Fields, MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
 use crate::content::{Cursor, ListedContent};
 use crate::mcp::Version;
 use crate::reply::RpcError;
@@ -31,7 +31,7 @@ impl ListResources {
     }
 }
 
-impl Endpoint for ListResources {
+impl MemoryOperation for ListResources {
     const METHOD: MemoryMethod = MemoryMethod::List;
 
     fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
@@ -50,10 +50,10 @@ impl Endpoint for ListResources {
         Some(self.before.meta.as_str()).filter(|meta| !meta.is_empty())
     }
 
-    async fn run(&self, desk: &Desk<'_>) -> Result<Done, MemoryRejection> {
-        let (conversations, next) = desk
+    async fn run(&self, handler: &MemoryHandler<'_>) -> Result<MemoryOutput, MemoryRejection> {
+        let (conversations, next) = handler
             .memory
-            .list_conversations(desk.of, PAGE, &self.cursor)
+            .list_conversations(handler.of, PAGE, &self.cursor)
             .await?;
         let before = self.before.entries.iter().cloned();
         let own = conversations.iter().map(|it| resource(it).to_string());
@@ -62,16 +62,16 @@ impl Endpoint for ListResources {
         if let Some(next) = next {
             others["nextCursor"] = Cursor::Memory(next).write().into();
         }
-        private(&mut others, desk.version);
+        private(&mut others, handler.version);
         let mut result = format!(r#"{{"resources":[{}]"#, resources.join(","));
         for (name, value) in others.as_object().into_iter().flatten() {
             result += &format!(r#","{name}":{value}"#);
         }
         result.push('}');
-        Ok(Done {
+        Ok(MemoryOutput {
             result,
             conversation: None,
-            seen: Seen::default(),
+            seen: MessageCounts::default(),
         })
     }
 }

@@ -10,20 +10,20 @@ use crate::reply::RpcError;
 
 /// A message as a client gave it: of a tool's result only the name is known yet.
 #[derive(Debug)]
-pub(super) struct Given {
+pub(super) struct SubmittedMessage {
     pub(super) message: NewMessage,
-    pub(super) tool: Option<GivenCall>,
+    pub(super) tool: Option<SubmittedToolCall>,
 }
 
 /// The call that a tool's result answers, as a client names it.
-pub(super) struct GivenCall {
+pub(super) struct SubmittedToolCall {
     pub(super) call_id: String,
     /// The tool's name or an alias.
     pub(super) name: String,
     pub(super) arguments: Bytes,
 }
 
-impl std::fmt::Debug for GivenCall {
+impl std::fmt::Debug for SubmittedToolCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("GivenCall(…)")
     }
@@ -41,7 +41,7 @@ pub(super) const FIELDS: [&str; 8] = [
     "covers_to",
 ];
 
-impl Given {
+impl SubmittedMessage {
     pub(super) fn read(fields: &Fields<'_>) -> Result<Self, RpcError> {
         let role = fields.required_word("role", Role::ALL, Role::as_str)?;
         let source = fields.word("source", Source::ALL, Source::as_str)?;
@@ -78,12 +78,12 @@ impl Given {
                 covers_to,
                 ..NewMessage::text(role, source, fields.required_text("content")?)
             },
-            tool: tool.as_ref().map(GivenCall::read).transpose()?,
+            tool: tool.as_ref().map(SubmittedToolCall::read).transpose()?,
         })
     }
 }
 
-impl GivenCall {
+impl SubmittedToolCall {
     fn read(fields: &Fields<'_>) -> Result<Self, RpcError> {
         fields.only(&["call_id", "name", "arguments", "is_error"])?;
         Ok(Self {
@@ -133,7 +133,7 @@ fn calls(fields: &Fields<'_>) -> Result<Bytes, RpcError> {
 
 /// A message as a client reads it. What a message does not have is left out.
 #[derive(Debug, Serialize)]
-pub(super) struct Shown<'a> {
+pub(super) struct MessageView<'a> {
     role: &'static str,
     content: &'a str,
     message_id: &'a str,
@@ -160,7 +160,7 @@ pub(super) struct Shown<'a> {
     time: String,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> MessageView<'a> {
     pub(super) fn of(message: &'a Message) -> Self {
         let call = message.call.as_ref();
         Self {

@@ -53,7 +53,7 @@ pub(crate) use self::uri::ConversationUri;
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 
 /// One method.
-trait Endpoint: Sized + Send + Sync + 'static {
+trait MemoryOperation: Sized + Send + Sync + 'static {
     const METHOD: MemoryMethod;
 
     /// What the client asks for; an error names the field.
@@ -65,11 +65,14 @@ trait Endpoint: Sized + Send + Sync + 'static {
     }
 
     /// Asks the memory service.
-    fn run(&self, desk: &Desk<'_>) -> impl Future<Output = Result<Done, MemoryRejection>> + Send;
+    fn run(
+        &self,
+        handler: &MemoryHandler<'_>,
+    ) -> impl Future<Output = Result<MemoryOutput, MemoryRejection>> + Send;
 }
 
 /// What an endpoint has at hand.
-struct Desk<'a> {
+struct MemoryHandler<'a> {
     gateway: &'a Gateway,
     memory: &'a MemoryClient,
     of: OnBehalfOf<'a>,
@@ -77,33 +80,33 @@ struct Desk<'a> {
 }
 
 /// An answer that is not out yet.
-struct Done {
+struct MemoryOutput {
     /// A JSON object, as text.
     result: String,
     conversation: Option<ConversationKey>,
-    seen: Seen,
+    seen: MessageCounts,
 }
 
-impl Done {
+impl MemoryOutput {
     /// An answer about one conversation, without messages.
     fn about(conversation: ConversationKey, result: &Value) -> Self {
         Self {
             result: result.to_string(),
             conversation: Some(conversation),
-            seen: Seen::default(),
+            seen: MessageCounts::default(),
         }
     }
 }
 
 /// What the record says of messages.
 #[derive(Debug, Default)]
-struct Seen {
+struct MessageCounts {
     messages: u64,
     withheld: u64,
     phi: bool,
 }
 
-impl Seen {
+impl MessageCounts {
     fn of<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Self {
         let mut seen = Self::default();
         for message in messages {
@@ -124,17 +127,49 @@ pub(crate) async fn answer(
     version: Version,
     method: MemoryMethod,
 ) -> Result<Answer, RpcError> {
-    let asked = Asked::of(gateway, post, request, version);
+    let memory_request = MemoryRequest::of(gateway, post, request, version);
     match method {
-        MemoryMethod::GetOrCreate => asked.answer::<get_or_create::GetOrCreate>(request).await,
-        MemoryMethod::GetContext => asked.answer::<get_context::GetContext>(request).await,
-        MemoryMethod::AddMessage => asked.answer::<add_message::AddMessage>(request).await,
-        MemoryMethod::GetTurn => asked.answer::<get_turn::GetTurn>(request).await,
-        MemoryMethod::Clear => asked.answer::<clear::Clear>(request).await,
-        MemoryMethod::Delete => asked.answer::<delete::Delete>(request).await,
-        MemoryMethod::Search => asked.answer::<search::Search>(request).await,
-        MemoryMethod::List => asked.answer::<list_resources::ListResources>(request).await,
-        MemoryMethod::Read => asked.answer::<read_resource::ReadResource>(request).await,
+        MemoryMethod::GetOrCreate => {
+            memory_request
+                .answer::<get_or_create::GetOrCreate>(request)
+                .await
+        }
+        MemoryMethod::GetContext => {
+            memory_request
+                .answer::<get_context::GetContext>(request)
+                .await
+        }
+        MemoryMethod::AddMessage => {
+            memory_request
+                .answer::<add_message::AddMessage>(request)
+                .await
+        }
+        MemoryMethod::GetTurn => memory_request.answer::<get_turn::GetTurn>(request).await,
+        MemoryMethod::Clear => {
+            memory_request
+                .answer::<clear::ClearConversation>(request)
+                .await
+        }
+        MemoryMethod::Delete => {
+            memory_request
+                .answer::<delete::DeleteConversation>(request)
+                .await
+        }
+        MemoryMethod::Search => {
+            memory_request
+                .answer::<search::SearchMessages>(request)
+                .await
+        }
+        MemoryMethod::List => {
+            memory_request
+                .answer::<list_resources::ListResources>(request)
+                .await
+        }
+        MemoryMethod::Read => {
+            memory_request
+                .answer::<read_resource::ReadResource>(request)
+                .await
+        }
     }
 }
 
@@ -149,9 +184,9 @@ pub(crate) async fn list_behind(
     let Some(memory) = gateway.memory().cloned() else {
         return Err(RpcError::unknown_method(&request.method, version));
     };
-    let asked = Asked::of(gateway, post, request, version);
-    let endpoint = list_resources::ListResources::behind(before);
-    Ok(asked.carry_out(endpoint, memory).await)
+    let memory_request = MemoryRequest::of(gateway, post, request, version);
+    let operation = list_resources::ListResources::behind(before);
+    Ok(memory_request.run_recorded(operation, memory).await)
 }
 
 /// Whether a URI is in the scheme of conversations.
@@ -166,7 +201,7 @@ pub(crate) fn is_uri(uri: &str) -> bool {
 }
 
 /// One request, read but for its parameters.
-struct Asked {
+struct MemoryRequest {
     gateway: Arc<Gateway>,
     id: Box<RawValue>,
     version: Version,
@@ -176,7 +211,7 @@ struct Asked {
     client_ip: String,
 }
 
-impl Asked {
+impl MemoryRequest {
     fn of(gateway: &Arc<Gateway>, post: &Post, request: &Request<'_>, version: Version) -> Self {
         let call_id = CallId::new(gateway.ambient());
         let params = request.raw_params().map_or("{}", RawValue::get);
@@ -197,16 +232,16 @@ impl Asked {
         }
     }
 
-    async fn answer<E: Endpoint>(self, request: &Request<'_>) -> Result<Answer, RpcError> {
+    async fn answer<E: MemoryOperation>(self, request: &Request<'_>) -> Result<Answer, RpcError> {
         let Some(memory) = self.gateway.memory().cloned() else {
             return Err(RpcError::unknown_method(E::METHOD.as_str(), self.version));
         };
-        let endpoint = E::read(&Fields::of_params(request.raw_params())?)?;
-        Ok(self.carry_out(endpoint, memory).await)
+        let operation = E::read(&Fields::of_params(request.raw_params())?)?;
+        Ok(self.run_recorded(operation, memory).await)
     }
 
     /// Asks what `endpoint` asks, to the recorded end.
-    async fn carry_out<E: Endpoint>(self, endpoint: E, memory: MemoryClient) -> Answer {
+    async fn run_recorded<E: MemoryOperation>(self, operation: E, memory: MemoryClient) -> Answer {
         let (id, call_id) = (self.id.clone(), self.call_id);
         let span = tracing::info_span!(
             "memory",
@@ -216,7 +251,7 @@ impl Asked {
         );
         let stories = self.gateway.stories.clone();
         // Its own task: whoever hangs up, the record is written.
-        let story = stories.spawn(self.tell(endpoint, memory).instrument(span));
+        let story = stories.spawn(self.run(operation, memory).instrument(span));
         story.await.unwrap_or_else(|_| {
             let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
             Answer::error(Some(&id), &error)
@@ -224,13 +259,13 @@ impl Asked {
     }
 
     /// The story, top to bottom.
-    async fn tell<E: Endpoint>(self, endpoint: E, memory: MemoryClient) -> Answer {
+    async fn run<E: MemoryOperation>(self, operation: E, memory: MemoryClient) -> Answer {
         let started = Instant::now();
         // What cannot be recorded is not even begun.
         if !self.gateway.trail().is_ready() {
             return self.not_recorded();
         }
-        let desk = Desk {
+        let handler = MemoryHandler {
             gateway: &self.gateway,
             memory: &memory,
             of: OnBehalfOf {
@@ -239,7 +274,7 @@ impl Asked {
             },
             version: self.version,
         };
-        let ending = endpoint.run(&desk).await;
+        let ending = operation.run(&handler).await;
         stage("memory", started.elapsed());
         let access = access(E::METHOD, self.facts.clone(), &ending, started.elapsed());
         tracing::info!(
@@ -255,7 +290,7 @@ impl Asked {
         match ending {
             Ok(done) => {
                 let mut meta = call_meta(self.call_id, recorded);
-                if let Some(more) = endpoint.meta() {
+                if let Some(more) = operation.meta() {
                     meta = format!("{meta},{more}");
                 }
                 let members = inner(&done.result);
@@ -282,10 +317,10 @@ const NOT_RELEASED: &str =
 fn access(
     method: MemoryMethod,
     call: CallFacts,
-    ending: &Result<Done, MemoryRejection>,
+    ending: &Result<MemoryOutput, MemoryRejection>,
     duration: Duration,
 ) -> MemoryAccess {
-    let none = Seen::default();
+    let none = MessageCounts::default();
     let (conversation, seen, status, reason) = match ending {
         Ok(done) => (done.conversation, &done.seen, Status::Ok, ""),
         Err(rejection) => (None, &none, rejection.status, rejection.reason),

@@ -6,9 +6,9 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::Which;
 
 use super::list_resources::private;
-use super::message::Shown;
+use super::message::MessageView;
 use super::uri::ConversationUri;
-use super::{Desk, Done, Endpoint, Fields, MemoryRejection, Seen};
+use super::{Fields, MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
 use crate::reply::RpcError;
 
 /// Messages at once.
@@ -18,7 +18,7 @@ pub(super) struct ReadResource {
     uri: ConversationUri,
 }
 
-impl Endpoint for ReadResource {
+impl MemoryOperation for ReadResource {
     const METHOD: MemoryMethod = MemoryMethod::Read;
 
     fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
@@ -27,16 +27,16 @@ impl Endpoint for ReadResource {
         })
     }
 
-    async fn run(&self, desk: &Desk<'_>) -> Result<Done, MemoryRejection> {
-        let page = desk
+    async fn run(&self, handler: &MemoryHandler<'_>) -> Result<MemoryOutput, MemoryRejection> {
+        let page = handler
             .memory
-            .read_conversation(desk.of, Which::Own(&self.uri.id), self.uri.after, PAGE)
+            .read_conversation(handler.of, Which::Own(&self.uri.id), self.uri.after, PAGE)
             .await
             .map_err(|error| match error.reason() {
                 ErrorReason::UnknownConversation => MemoryRejection::new(
                     Status::InvalidArguments,
                     "unknown_conversation",
-                    RpcError::unknown_resource(desk.version),
+                    RpcError::unknown_resource(handler.version),
                 ),
                 _ => error.into(),
             })?;
@@ -48,7 +48,7 @@ impl Endpoint for ReadResource {
             "updated_at": conversation.updated_at.to_string(),
             "shared": conversation.shared,
             "held": conversation.held,
-            "messages": Shown::all(&page.messages),
+            "messages": MessageView::all(&page.messages),
         });
         if let Some(last) = page.messages.last().filter(|_| page.more) {
             let next = ConversationUri {
@@ -64,11 +64,11 @@ impl Endpoint for ReadResource {
                 "text": text.to_string(),
             }],
         });
-        private(&mut result, desk.version);
-        Ok(Done {
+        private(&mut result, handler.version);
+        Ok(MemoryOutput {
             result: result.to_string(),
             conversation: Some(conversation.key),
-            seen: Seen::of(&page.messages),
+            seen: MessageCounts::of(&page.messages),
         })
     }
 }

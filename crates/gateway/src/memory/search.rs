@@ -3,21 +3,21 @@
 use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod};
 
-use super::message::Shown;
-use super::{Desk, Done, Endpoint, Fields, MemoryRejection, Seen};
+use super::message::MessageView;
+use super::{Fields, MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
 use crate::reply::RpcError;
 
 /// The memory service gives no more at once.
 const MAX_HITS: u32 = 100;
 
-pub(super) struct Search {
+pub(super) struct SearchMessages {
     query: String,
     /// Only in this one.
     id: Option<ConversationId>,
     limit: u32,
 }
 
-impl Endpoint for Search {
+impl MemoryOperation for SearchMessages {
     const METHOD: MemoryMethod = MemoryMethod::Search;
 
     fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
@@ -29,24 +29,24 @@ impl Endpoint for Search {
         })
     }
 
-    async fn run(&self, desk: &Desk<'_>) -> Result<Done, MemoryRejection> {
-        let hits = desk
+    async fn run(&self, handler: &MemoryHandler<'_>) -> Result<MemoryOutput, MemoryRejection> {
+        let hits = handler
             .memory
-            .search(desk.of, &self.query, self.id.as_ref(), self.limit)
+            .search(handler.of, &self.query, self.id.as_ref(), self.limit)
             .await?;
         let shown: Vec<_> = hits
             .iter()
             .map(|hit| {
                 json!({
                     "conversation_id": hit.conversation_id.as_str(),
-                    "message": Shown::of(&hit.message),
+                    "message": MessageView::of(&hit.message),
                 })
             })
             .collect();
-        Ok(Done {
+        Ok(MemoryOutput {
             result: json!({ "hits": shown }).to_string(),
             conversation: None,
-            seen: Seen::of(hits.iter().map(|hit| &hit.message)),
+            seen: MessageCounts::of(hits.iter().map(|hit| &hit.message)),
         })
     }
 }

@@ -278,7 +278,7 @@ impl RpcError {
     }
 
     /// What must be kept cannot be kept now.
-    pub(crate) fn store_away() -> Self {
+    pub(crate) fn store_unavailable() -> Self {
         let message = "The gateway's store cannot be reached; try again later.";
         Self::unread(
             StatusCode::SERVICE_UNAVAILABLE,

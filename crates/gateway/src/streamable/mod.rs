@@ -157,6 +157,6 @@ pub(crate) async fn end(
         RpcError::invalid_request("name the session to end in the header Mcp-Session-Id")
     })?;
     let ended = gateway.store().end_session(session.id).await;
-    ended.map_err(|_| RpcError::store_away())?;
+    ended.map_err(|_| RpcError::store_unavailable())?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -40,11 +40,11 @@ pub(super) async fn resume(
 ) -> Result<Answer, RpcError> {
     let store = gateway.store();
     let is_there = store.read_stream(id, session.id, after).await;
-    let is_there = is_there.map_err(|_| RpcError::store_away())?;
+    let is_there = is_there.map_err(|_| RpcError::store_unavailable())?;
     is_there.ok_or_else(RpcError::unknown_event)?;
     let caller = Arc::clone(&client.caller);
     let basis = store.basis_of_stream(id, session.id).await;
-    let basis = basis.map_err(|_| RpcError::store_away())?;
+    let basis = basis.map_err(|_| RpcError::store_unavailable())?;
     let basis = basis.and_then(|sealed| open_basis(gateway, &caller, session, id, &sealed));
     // What cannot be decided on is not given.
     let basis = basis.ok_or_else(RpcError::unknown_event)?;

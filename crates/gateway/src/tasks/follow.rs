@@ -26,12 +26,12 @@ use super::held::Held;
 use super::look::{Look, UNKNOWN};
 use super::{NEEDED, TaskMethod, are_declared};
 use crate::Gateway;
-use crate::asked::Away;
 use crate::client_interaction::ClientChannel;
 use crate::governed_call::{self, RequestContext};
 use crate::mcp::{Meta, Post, Request, Version, inner, object};
 use crate::reply::RpcError;
 use crate::scopes::Access;
+use crate::stored_arguments::StoreUnavailable;
 use crate::view::View;
 
 /// How often a task is looked after whose server does not say.
@@ -115,7 +115,7 @@ pub(crate) async fn follow(
                 protocol: post.protocol(who.version),
             }),
             Ok(None) => {}
-            Err(Away) => return Err(RpcError::store_away()),
+            Err(StoreUnavailable) => return Err(RpcError::store_unavailable()),
         }
     }
     let ids = looks.iter().map(|look| look.held.sealed.clone()).collect();

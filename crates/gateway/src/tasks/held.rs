@@ -13,12 +13,12 @@ use wardgate_json::replace_part;
 use wardgate_rpc::client::{ResultFacts, Task};
 
 use crate::Gateway;
-use crate::asked::{Asked, Away};
 use crate::call_tool::ToolCall;
 use crate::governed_call::{GovernedCall, RequestContext};
 use crate::mcp::{Post, inner, object};
 use crate::reply::{Answer, call_meta};
 use crate::session::Purpose;
+use crate::stored_arguments::{StoreUnavailable, StoredArguments};
 use crate::trail::Recorded;
 
 /// What a `taskId` stands for. It opens for the same caller, on the same path alone.
@@ -29,7 +29,7 @@ pub(super) struct Held {
     pub(super) tool: String,
     /// What it was called with: looking at the task is decided on that.
     #[serde(rename = "g")]
-    asked: Asked,
+    asked: StoredArguments,
     /// The tool-runner's own, in base64.
     #[serde(rename = "s")]
     state: String,
@@ -63,7 +63,7 @@ impl Held {
         &self,
         gateway: &Gateway,
         caller: &Caller,
-    ) -> Result<Option<Bytes>, Away> {
+    ) -> Result<Option<Bytes>, StoreUnavailable> {
         self.asked.find(gateway, caller).await
     }
 
@@ -87,8 +87,8 @@ impl Held {
     /// How long the id is good.
     fn lasts(&self) -> Duration {
         match self.asked {
-            Asked::Here(_) => Purpose::Task.lasts(),
-            Asked::Stored(_) => Purpose::UpstreamArguments.lasts(),
+            StoredArguments::Inline(_) => Purpose::Task.lasts(),
+            StoredArguments::Stored(_) => Purpose::UpstreamArguments.lasts(),
         }
     }
 }
@@ -98,11 +98,13 @@ impl Begun {
     pub(crate) async fn of(call: &GovernedCall<ToolCall>, task: Task) -> Option<Self> {
         let (gateway, tool_call) = (&call.gateway, &call.operation);
         let RequestContext { caller, view, .. } = &call.context;
-        let asked = match Asked::inline(&tool_call.arguments) {
+        let asked = match StoredArguments::inline(&tool_call.arguments) {
             Some(asked) => asked,
-            None => Asked::store(gateway, caller, call.facts.call_id, &tool_call.arguments)
-                .await
-                .ok()?,
+            None => {
+                StoredArguments::store(gateway, caller, call.facts.call_id, &tool_call.arguments)
+                    .await
+                    .ok()?
+            }
         };
         let mut held = Held {
             tool: tool_call.name.clone(),

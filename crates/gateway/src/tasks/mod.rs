@@ -24,11 +24,11 @@ use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::TaskStep;
 
 use crate::Gateway;
-use crate::asked::Away;
 use crate::client_interaction::ClientChannel;
 use crate::governed_call;
 use crate::mcp::{Meta, Post, Request, Version, object, text_of};
 use crate::reply::{Answer, RpcError};
+use crate::stored_arguments::StoreUnavailable;
 use crate::view::View;
 
 pub(crate) use self::follow::{Followed, Told, follow};
@@ -119,7 +119,7 @@ pub(crate) async fn answer(
     };
     let arguments = match held.arguments(gateway, &post.caller).await {
         Ok(arguments) => arguments.ok_or_else(unknown)?,
-        Err(Away) => return Err(RpcError::store_away()),
+        Err(StoreUnavailable) => return Err(RpcError::store_unavailable()),
     };
     let look = Look {
         method,

@@ -23,7 +23,7 @@ use wardgate_json::scan;
 use wardgate_rpc::client::{RelayContent, RelayHead};
 
 use super::answer::{self, SESSION};
-use super::{Knock, Visit, carry, decline, errand, may_connect, refuse};
+use super::{HttpVerb, RouteRequest, carry, decline, may_connect, refuse, upstream_request};
 use crate::Gateway;
 use crate::answer_pace;
 use crate::catalogue::Source;
@@ -35,7 +35,7 @@ use crate::reply::{Answer, RpcError};
 const HELD: usize = 1 << 20;
 
 /// One message, and the id that its answer has to have.
-pub(super) struct Entry {
+pub(super) struct BatchEntry {
     message: Bytes,
     id: Option<Box<RawValue>>,
 }
@@ -49,21 +49,21 @@ pub(super) fn is_one(body: &[u8]) -> bool {
 pub(super) async fn run(
     gateway: &Arc<Gateway>,
     source: Arc<Source>,
-    visit: Visit,
+    route_request: RouteRequest,
     body: &Bytes,
 ) -> Response {
-    let entries = match entries(gateway, &visit, body) {
+    let entries = match entries(gateway, &route_request, body) {
         Ok(entries) => entries,
-        Err(error) => return decline(gateway, &source, &visit, None, &error),
+        Err(error) => return decline(gateway, &source, &route_request, None, &error),
     };
-    if let Err(error) = may_connect(gateway, &source, &visit).await {
-        return refuse(gateway, &visit, None, &error);
+    if let Err(error) = may_connect(gateway, &source, &route_request).await {
+        return refuse(gateway, &route_request, None, &error);
     }
     let (out, response) = client_interaction::response_channel();
-    let told = Told {
+    let batch_run = BatchRun {
         gateway: Arc::clone(gateway),
         source,
-        visit,
+        route_request,
         out,
         session: None,
         answers: Vec::new(),
@@ -71,7 +71,7 @@ pub(super) async fn run(
         unanswered: Vec::new(),
     };
     // Its own task: whoever hangs up, what was asked for is done.
-    gateway.stories.spawn(told.all(entries));
+    gateway.stories.spawn(batch_run.all(entries));
     response.await.unwrap_or_else(|_| {
         let error = RpcError::internal("panic", "Internal error.");
         Answer::error(None, &error).into_response()
@@ -81,11 +81,11 @@ pub(super) async fn run(
 /// The messages of a batch that may be run.
 pub(super) fn entries(
     gateway: &Gateway,
-    visit: &Visit,
+    route_request: &RouteRequest,
     body: &Bytes,
-) -> Result<Vec<Entry>, RpcError> {
+) -> Result<Vec<BatchEntry>, RpcError> {
     #[derive(Deserialize)]
-    struct Head<'a> {
+    struct EntryHead<'a> {
         #[serde(borrow, default)]
         id: Option<&'a RawValue>,
         #[serde(borrow, default)]
@@ -93,7 +93,7 @@ pub(super) fn entries(
     }
     let text = scan(body, gateway.limits().depth)
         .map_err(|error| RpcError::parse(error.reason(), error.to_string()))?;
-    let version = named_version(&visit.headers)?;
+    let version = named_version(&route_request.headers)?;
     // Clients of that version do not name it.
     if version.is_some_and(|version| !version.has_batches()) {
         let why = "batches exist only in protocol version 2025-03-26";
@@ -106,12 +106,12 @@ pub(super) fn entries(
         return Err(RpcError::invalid_request(why));
     }
     // One that is over is over for all of them.
-    errand::session(gateway, visit, version)?;
+    upstream_request::session(gateway, route_request, version)?;
     let mut ids = HashSet::new();
     let mut entries = Vec::with_capacity(messages.len());
     for message in messages {
         let text = message.get();
-        let head = serde_json::from_str::<Head<'_>>(text).ok();
+        let head = serde_json::from_str::<EntryHead<'_>>(text).ok();
         let method = head.as_ref().and_then(|head| head.method);
         if method.is_some_and(|method| method.get() == r#""initialize""#) {
             let why = "`initialize` must not be part of a batch";
@@ -122,7 +122,7 @@ pub(super) fn entries(
             let why = "two requests of the batch have the same `id`";
             return Err(RpcError::invalid_request(why));
         }
-        entries.push(Entry {
+        entries.push(BatchEntry {
             message: body.slice_ref(text.as_bytes()),
             id: id.map(ToOwned::to_owned),
         });
@@ -131,10 +131,10 @@ pub(super) fn entries(
 }
 
 /// What has been told so far.
-struct Told {
+struct BatchRun {
     gateway: Arc<Gateway>,
     source: Arc<Source>,
-    visit: Visit,
+    route_request: RouteRequest,
     out: ResponseSender<Response>,
     session: Option<HeaderValue>,
     /// Not yet handed out.
@@ -144,12 +144,13 @@ struct Told {
     unanswered: Vec<(Box<RawValue>, StatusCode)>,
 }
 
-impl Told {
-    async fn all(mut self, entries: Vec<Entry>) {
-        for Entry { message, id } in entries {
-            let visit = self.visit.with(Knock::Post(message));
+impl BatchRun {
+    async fn all(mut self, entries: Vec<BatchEntry>) {
+        for BatchEntry { message, id } in entries {
+            let route_request = self.route_request.with(HttpVerb::Post(message));
             let arrived = Instant::now();
-            let response = carry(&self.gateway, Arc::clone(&self.source), visit, true).await;
+            let response =
+                carry(&self.gateway, Arc::clone(&self.source), route_request, true).await;
             if answer_pace::has_to_wait(&response) {
                 answer_pace::wait_for_step(arrived).await;
             }

@@ -17,20 +17,22 @@ use wardgate_rpc::client::{
 use wardgate_telemetry::names;
 
 use super::answer;
-use super::endings::CUT;
-use super::errand::{Awaited, Errand, Place, Subject, no_arguments, within};
-use super::handles::{self, Unsealed};
-use super::lists::{self, Unlisted};
-use super::right::{NoRight, Right};
-use super::{Visit, may_connect};
+use super::handles::{self, HandleError};
+use super::lists::{self, ListError};
+use super::outcomes::CUT;
+use super::right::{AccessError, AccessRight};
+use super::upstream_request::{
+    AwaitedResponse, RequestSubject, StreamPosition, UpstreamRequest, no_arguments, within,
+};
+use super::{RouteRequest, may_connect};
 use crate::Gateway;
-use crate::asked::{Asked, Away};
 use crate::authority::Grant;
 use crate::catalogue::Source;
 use crate::client_interaction::{self, ResponseSender};
 use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
 use crate::session::Purpose;
+use crate::stored_arguments::{StoreUnavailable, StoredArguments};
 
 const FORGOTTEN: &str = "What was asked for cannot be looked up now. Come back later.";
 
@@ -41,8 +43,8 @@ const STREAM_LIFE: Duration = Duration::from_mins(15);
 pub(super) async fn run(
     gateway: &Arc<Gateway>,
     source: Arc<Source>,
-    visit: Visit,
-    errand: Errand,
+    route_request: RouteRequest,
+    upstream_request: UpstreamRequest,
     slot: Option<Slot>,
 ) -> Response {
     let call_id = CallId::new(gateway.ambient());
@@ -50,22 +52,22 @@ pub(super) async fn run(
         "upstream",
         source = source.name,
         { names::CALL_ID } = %call_id,
-        { names::CALLER } = visit.caller.subject(),
+        { names::CALLER } = route_request.caller.subject(),
         { names::TOOL } = tracing::field::Empty,
     );
     let (out, response) = client_interaction::response_channel();
     let story = UpstreamExchange {
         gateway: Arc::clone(gateway),
         source,
-        awaited: errand.awaited(),
+        awaited: upstream_request.awaited(),
         slot,
-        visit,
-        errand,
+        route_request,
+        upstream_request,
         call_id,
         out,
         started: Instant::now(),
         owed: None,
-        is_left: false,
+        not_forwarded: false,
     };
     // Its own task: whoever hangs up, the record is written.
     gateway.stories.spawn(story.tell().instrument(span));
@@ -79,24 +81,24 @@ pub(super) async fn run(
 pub(super) struct UpstreamExchange {
     pub(super) gateway: Arc<Gateway>,
     pub(super) source: Arc<Source>,
-    pub(super) visit: Visit,
-    pub(super) errand: Errand,
+    pub(super) route_request: RouteRequest,
+    pub(super) upstream_request: UpstreamRequest,
     pub(super) call_id: CallId,
     pub(super) out: ResponseSender<Response>,
     pub(super) started: Instant,
     /// What the record is still to hear of, up to its outcome; none of what only keeps a session or lists.
     pub(super) owed: Option<Box<CallFacts>>,
     /// The request whose answer is still to come.
-    pub(super) awaited: Option<Awaited>,
+    pub(super) awaited: Option<AwaitedResponse>,
     /// Its place among what is worked on.
     pub(super) slot: Option<Slot>,
     /// It was not carried, and the gateway can answer it itself.
-    pub(super) is_left: bool,
+    pub(super) not_forwarded: bool,
 }
 
 impl UpstreamExchange {
     async fn tell(mut self) {
-        if let Err(error) = may_connect(&self.gateway, &self.source, &self.visit).await {
+        if let Err(error) = may_connect(&self.gateway, &self.source, &self.route_request).await {
             return self.refuse(&error).await;
         }
         if self.recall().await.is_err() {
@@ -104,7 +106,12 @@ impl UpstreamExchange {
                 .refuse(&RpcError::internal("store_unavailable", FORGOTTEN))
                 .await;
         }
-        let right = Right::of(&self.gateway, &self.source, &self.visit, &self.errand);
+        let right = AccessRight::of(
+            &self.gateway,
+            &self.source,
+            &self.route_request,
+            &self.upstream_request,
+        );
         self.owed = self.owed(right.as_ref());
         // What cannot be recorded is not even begun.
         if self.owed.is_some() && !self.gateway.trail().is_ready() {
@@ -118,14 +125,14 @@ impl UpstreamExchange {
         };
         let grant = match self.decide(&right).await {
             Ok(grant) => grant,
-            Err(no_right) => return self.denied(no_right).await,
+            Err(access_error) => return self.denied(access_error).await,
         };
         if let Err(error) = self.may_listen().await {
             return self.refuse(&error).await;
         }
         let tools = match self.may_use_tasks().await {
             Ok(tools) => tools,
-            Err(no_right) => return self.denied(no_right).await,
+            Err(access_error) => return self.denied(access_error).await,
         };
         if let Err(error) = self.may_by_token(&right, &tools) {
             return self
@@ -134,7 +141,8 @@ impl UpstreamExchange {
         }
         // What an upstream says in the middle of a call leaves before the outcome is on record, and what nobody knows may
         // write.
-        let may_write = right.tool.is_some() || matches!(self.errand.subject, Subject::Foreign);
+        let may_write = right.tool.is_some()
+            || matches!(self.upstream_request.subject, RequestSubject::Foreign);
         if let Some(owed) = self.owed.as_ref().filter(|_| may_write) {
             let intent = Event::Intent(CallFacts::clone(owed));
             if self.gateway.trail().append(intent).await.is_err() {
@@ -145,44 +153,46 @@ impl UpstreamExchange {
     }
 
     /// What the request asked for whose stream is taken up again.
-    async fn recall(&mut self) -> Result<(), Away> {
+    async fn recall(&mut self) -> Result<(), StoreUnavailable> {
         let awaited = self
-            .errand
+            .upstream_request
             .resumes
             .as_ref()
             .and_then(|place| place.awaited.as_ref());
-        if let Subject::Tool { arguments, .. } = &mut self.errand.subject
+        if let RequestSubject::Tool { arguments, .. } = &mut self.upstream_request.subject
             && let Some(asked) = awaited.and_then(|awaited| awaited.asked.as_ref())
         {
-            *arguments = asked.fetch(&self.gateway, &self.visit.caller).await?;
+            *arguments = asked
+                .fetch(&self.gateway, &self.route_request.caller)
+                .await?;
         }
         Ok(())
     }
 
     /// Keeps what was asked, where it has no room in the ids of events. Where it cannot be kept, they have none.
     async fn remember(&mut self) -> bool {
-        let Subject::Tool { arguments, .. } = &self.errand.subject else {
+        let RequestSubject::Tool { arguments, .. } = &self.upstream_request.subject else {
             return true;
         };
         let Some(awaited) = self.awaited.as_mut().filter(|it| it.asked.is_none()) else {
             return true;
         };
-        let caller = &self.visit.caller;
-        let stored = Asked::store(&self.gateway, caller, self.call_id, arguments).await;
+        let caller = &self.route_request.caller;
+        let stored = StoredArguments::store(&self.gateway, caller, self.call_id, arguments).await;
         awaited.asked = stored.ok();
         awaited.asked.is_some()
     }
 
-    async fn decide(&mut self, right: &Right) -> Result<Arc<Grant>, NoRight> {
-        let decided = right.decide(&self.gateway, &self.visit).await;
+    async fn decide(&mut self, right: &AccessRight) -> Result<Arc<Grant>, AccessError> {
+        let decided = right.decide(&self.gateway, &self.route_request).await;
         if let Some(facts) = self.owed.as_deref_mut() {
             match &decided {
                 Ok(grant) => {
                     facts.decided(&grant.decision);
                     facts.permit_id = Some(grant.permit_id);
                 }
-                Err(NoRight::Denied { decision, .. }) => facts.decided(decision),
-                Err(NoRight::Undecided(_) | NoRight::Gone) => {}
+                Err(AccessError::Denied { decision, .. }) => facts.decided(decision),
+                Err(AccessError::Undecided(_) | AccessError::Gone) => {}
             }
         }
         decided
@@ -190,52 +200,53 @@ impl UpstreamExchange {
 
     /// Whoever may not read a resource does not hear of its changes either.
     async fn may_listen(&self) -> Result<(), RpcError> {
-        let Subject::Listen { uris } = &self.errand.subject else {
+        let RequestSubject::Listen { uris } = &self.upstream_request.subject else {
             return Ok(());
         };
-        let version = self.errand.spoken();
+        let version = self.upstream_request.spoken();
         let unknown = || RpcError::unknown_resource(version);
         for uri in uris {
-            let right = Right::of_kind(&self.source, OfferKind::Resources, uri);
+            let right = AccessRight::of_kind(&self.source, OfferKind::Resources, uri);
             let right = right.ok_or_else(unknown)?;
-            match right.decide(&self.gateway, &self.visit).await {
+            match right.decide(&self.gateway, &self.route_request).await {
                 Ok(_) => {}
-                Err(NoRight::Denied { .. } | NoRight::Gone) => return Err(unknown()),
-                Err(NoRight::Undecided(error)) => return Err(error),
+                Err(AccessError::Denied { .. } | AccessError::Gone) => return Err(unknown()),
+                Err(AccessError::Undecided(error)) => return Err(error),
             }
         }
         Ok(())
     }
 
     /// Whoever may not call a tool has nothing of what it does meanwhile either. Gives those tools.
-    async fn may_use_tasks(&self) -> Result<Vec<ToolFacts>, NoRight> {
-        let mut tools = Vec::with_capacity(self.errand.tasks.len());
-        for task in &self.errand.tasks {
+    async fn may_use_tasks(&self) -> Result<Vec<ToolFacts>, AccessError> {
+        let mut tools = Vec::with_capacity(self.upstream_request.tasks.len());
+        for task in &self.upstream_request.tasks {
             let arguments = match &task.asked {
-                Some(Asked::Here(arguments)) => arguments.get().to_owned().into(),
-                Some(Asked::Stored(_)) | None => no_arguments(),
+                Some(StoredArguments::Inline(arguments)) => arguments.get().to_owned().into(),
+                Some(StoredArguments::Stored(_)) | None => no_arguments(),
             };
-            let (gateway, visit) = (&self.gateway, &self.visit);
-            match Right::of_tool(gateway, &self.source, visit, &task.tool, arguments) {
+            let (gateway, route_request) = (&self.gateway, &self.route_request);
+            match AccessRight::of_tool(gateway, &self.source, route_request, &task.tool, arguments)
+            {
                 Some(right) => {
-                    right.decide(gateway, visit).await?;
+                    right.decide(gateway, route_request).await?;
                     tools.push(right.facts);
                 }
-                None => return Err(NoRight::Gone),
+                None => return Err(AccessError::Gone),
             }
         }
         Ok(tools)
     }
 
     /// What the caller may do, the token must have been given for too.
-    fn may_by_token(&self, right: &Right, tools: &[ToolFacts]) -> Result<(), RpcError> {
-        let heard = match &self.errand.subject {
-            Subject::Listen { uris } if !uris.is_empty() => {
+    fn may_by_token(&self, right: &AccessRight, tools: &[ToolFacts]) -> Result<(), RpcError> {
+        let heard = match &self.upstream_request.subject {
+            RequestSubject::Listen { uris } if !uris.is_empty() => {
                 self.source.facts.get(&OfferKind::Resources)
             }
             _ => None,
         };
-        let (access, method) = (&self.visit.access, &self.errand.method);
+        let (access, method) = (&self.route_request.access, &self.upstream_request.method);
         [&right.facts]
             .into_iter()
             .chain(tools)
@@ -244,14 +255,14 @@ impl UpstreamExchange {
     }
 
     /// Hands the errand over, and what comes back to the client.
-    async fn carry(&mut self, right: &Right, grant: &Grant) {
-        let subject = self.visit.caller.subject();
-        let (place, none_left) = if self.errand.is_open_ended() {
+    async fn carry(&mut self, right: &AccessRight, grant: &Grant) {
+        let subject = self.route_request.caller.subject();
+        let (place, none_left) = if self.upstream_request.is_open_ended() {
             let place = self.gateway.listeners().place(subject);
             (place, RpcError::too_many_streams())
         } else {
             // The upstream has only so many places for all of its callers.
-            let places = if self.errand.is_prompt() {
+            let places = if self.upstream_request.is_prompt() {
                 &self.gateway.replies
             } else {
                 &self.gateway.visits
@@ -263,7 +274,7 @@ impl UpstreamExchange {
             return self.close(Status::Error, "too_many", none_left).await;
         };
         // Whatever comes of it: another use could do again what was done.
-        if let Some(used) = &self.errand.used
+        if let Some(used) = &self.upstream_request.used
             && let Err((status, reason, error)) = used.up(&self.gateway).await
         {
             return self.close(status, reason, error).await;
@@ -274,10 +285,10 @@ impl UpstreamExchange {
         {
             // The definitions or the keys changed since the permit was kept: decide anew, once.
             let authority = self.gateway.authority();
-            authority.forget(&self.visit.caller, &right.facts);
+            authority.forget(&self.route_request.caller, &right.facts);
             relayed = match self.decide(right).await {
                 Ok(grant) => self.relay(right, &grant).await,
-                Err(no_right) => return self.denied(no_right).await,
+                Err(access_error) => return self.denied(access_error).await,
             };
         }
         match relayed {
@@ -288,31 +299,34 @@ impl UpstreamExchange {
 
     async fn relay(
         &self,
-        right: &Right,
+        right: &AccessRight,
         grant: &Grant,
     ) -> Result<impl Stream<Item = Result<Relayed, CallError>> + use<>, CallError> {
-        let errand = &self.errand;
-        let resumes = errand.resumes.as_ref();
+        let upstream_request = &self.upstream_request;
+        let resumes = upstream_request.resumes.as_ref();
         let awaited = self.awaited.as_ref().filter(|_| resumes.is_some());
-        let arguments = match (&errand.subject, &errand.exchange) {
-            (Subject::Tool { .. }, Exchange::Post(_)) => Bytes::new(),
+        let arguments = match (&upstream_request.subject, &upstream_request.exchange) {
+            (RequestSubject::Tool { .. }, Exchange::Post(_)) => Bytes::new(),
             _ => right.arguments.clone(),
         };
         let carried = self.gateway.runner().relay(Relay {
             call_id: self.call_id,
-            caller: &self.visit.caller,
+            caller: &self.route_request.caller,
             source: &self.source.name,
             offer: right.offer(),
             permit: &grant.permit,
             arguments,
-            exchange: errand.exchange.clone(),
-            protocol_version: errand.version.map(Version::as_str),
-            session: errand.session.as_ref().map(|session| session.own.as_str()),
+            exchange: upstream_request.exchange.clone(),
+            protocol_version: upstream_request.version.map(Version::as_str),
+            session: upstream_request
+                .session
+                .as_ref()
+                .map(|session| session.own.as_str()),
             last_event_id: resumes.map(|place| place.event.as_str()),
-            headers: &errand.repeated,
+            headers: &upstream_request.mirrored_headers,
             governed_id: awaited.map(|awaited| awaited.id.as_str()),
             caller_token: self
-                .visit
+                .route_request
                 .caller
                 .token_for_source(self.source.needs_caller_token),
         });
@@ -323,7 +337,10 @@ impl UpstreamExchange {
     async fn pass(&mut self, mut parts: impl Stream<Item = Result<Relayed, CallError>> + Unpin) {
         let mut end = Box::pin(self.end());
         let draining = self.gateway.listeners().draining();
-        let (cancels, open_ended) = (self.errand.is_modern(), self.errand.is_open_ended());
+        let (cancels, open_ended) = (
+            self.upstream_request.is_modern(),
+            self.upstream_request.is_open_ended(),
+        );
         loop {
             let part = tokio::select! {
                 biased;
@@ -377,7 +394,7 @@ impl UpstreamExchange {
                     return self.failed(Status::Unknown, kind, CUT).await;
                 }
                 // Nobody can come back for it.
-                None if self.errand.is_of_batch && !is_answered => {
+                None if self.upstream_request.is_of_batch && !is_answered => {
                     return self.failed(Status::Unknown, "stream_ended", CUT).await;
                 }
                 // A legacy server may hang up and have its client come back for the answer: that is on record as an
@@ -389,22 +406,28 @@ impl UpstreamExchange {
 
     /// Whether the answer that somebody waited for has passed.
     fn is_answered(&self) -> bool {
-        self.awaited.is_none() && self.errand.awaited().is_some()
+        self.awaited.is_none() && self.upstream_request.awaited().is_some()
     }
 
     /// When a stream of changes ends: with the token at the latest.
     fn end(&self) -> Sleep {
         let now = self.gateway.ambient().now();
-        sleep(self.visit.caller.expires_at().since(now).min(STREAM_LIFE))
+        sleep(
+            self.route_request
+                .caller
+                .expires_at()
+                .since(now)
+                .min(STREAM_LIFE),
+        )
     }
 
     /// The session that begins with this head, as the client may hold it.
     fn session(&self, head: &RelayHead) -> Option<String> {
         let own = head.session.as_ref()?;
         let sealer = self.gateway.sealer();
-        let (purpose, caller) = (Purpose::UpstreamSession, &self.visit.caller);
+        let (purpose, caller) = (Purpose::UpstreamSession, &self.route_request.caller);
         // With every answer of a session the same id, so that no client takes it for another.
-        match &self.errand.session {
+        match &self.upstream_request.session {
             Some(session) if session.own == *own => Some(session.sealed.clone()),
             _ => sealer.seal(purpose, caller, &self.source.name, own),
         }
@@ -439,8 +462,8 @@ impl UpstreamExchange {
 
     /// It is done, but for the record: how long it took tells how much there is to do.
     fn done(&mut self) -> Option<RecordingSlot> {
-        let kind = match &self.errand.subject {
-            Subject::Tool { name, .. } => name,
+        let kind = match &self.upstream_request.subject {
+            RequestSubject::Tool { name, .. } => name,
             _ => &self.source.name,
         };
         Some(self.slot.take()?.done(kind))
@@ -450,8 +473,8 @@ impl UpstreamExchange {
     async fn event(&mut self, mut event: RelayEvent) -> bool {
         let message = match self.sealed(std::mem::take(&mut event.message)) {
             Ok(message) => message,
-            Err(Unsealed::Withheld) => String::new(),
-            Err(Unsealed::Misfit) => {
+            Err(HandleError::Withheld) => String::new(),
+            Err(HandleError::Misfit) => {
                 self.failed(Status::Error, "bad_result", CUT).await;
                 return false;
             }
@@ -479,16 +502,22 @@ impl UpstreamExchange {
         }
         // What speaks before its answer may wait for a person, and nobody here knows.
         self.slot = None;
-        let has_place = event.id.is_some() && !self.errand.is_of_batch && self.remember().await;
+        let has_place =
+            event.id.is_some() && !self.upstream_request.is_of_batch && self.remember().await;
         let awaited = self.awaited.clone();
         let id = event.id.as_ref().filter(|_| has_place).and_then(|own| {
-            let place = Place {
+            let place = StreamPosition {
                 event: own.clone(),
                 awaited,
             };
-            let within = within(&self.visit, self.errand.session.as_ref());
+            let within = within(&self.route_request, self.upstream_request.session.as_ref());
             let sealer = self.gateway.sealer();
-            sealer.seal(Purpose::UpstreamEvent, &self.visit.caller, &within, &place)
+            sealer.seal(
+                Purpose::UpstreamEvent,
+                &self.route_request.caller,
+                &within,
+                &place,
+            )
         });
         let said = client_interaction::format_event(id.as_deref(), event.retry, &text);
         self.out.say(said).await;
@@ -496,28 +525,34 @@ impl UpstreamExchange {
     }
 
     /// A message of the upstream's, with the handles that the client may hold.
-    fn sealed(&self, message: Vec<u8>) -> Result<String, Unsealed> {
-        let message = String::from_utf8(message).map_err(|_| Unsealed::Misfit)?;
-        if self.errand.method == "initialize" {
+    fn sealed(&self, message: Vec<u8>) -> Result<String, HandleError> {
+        let message = String::from_utf8(message).map_err(|_| HandleError::Misfit)?;
+        if self.upstream_request.method == "initialize" {
             return Ok(handles::without_list(message));
         }
-        let Errand { subject, tasks, .. } = &self.errand;
-        handles::sealed(&self.gateway, &self.visit, subject, tasks, message)
+        let UpstreamRequest { subject, tasks, .. } = &self.upstream_request;
+        handles::sealed(&self.gateway, &self.route_request, subject, tasks, message)
     }
 
     /// A message that is not on the record, as the client may have it.
     async fn unrecorded(&self, message: String) -> Result<String, RpcError> {
-        let Subject::List(list) = self.errand.subject else {
+        let RequestSubject::List(list) = self.upstream_request.subject else {
             return Ok(message);
         };
         // An event that only has an id.
         if message.is_empty() {
             return Ok(message);
         }
-        let listed = lists::filtered(&self.gateway, &self.source, &self.visit, list, message);
+        let listed = lists::filtered(
+            &self.gateway,
+            &self.source,
+            &self.route_request,
+            list,
+            message,
+        );
         listed.await.map_err(|unlisted| match unlisted {
-            Unlisted::Misfit => RpcError::internal("bad_result", CUT),
-            Unlisted::Undecided(error) => error,
+            ListError::Misfit => RpcError::internal("bad_result", CUT),
+            ListError::Undecided(error) => error,
         })
     }
 }

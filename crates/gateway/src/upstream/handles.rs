@@ -12,14 +12,14 @@ use serde_json::value::RawValue;
 use wardgate_domain::{Digest, Status};
 use wardgate_json::replace_parts;
 
-use super::Visit;
-use super::errand::Subject;
+use super::RouteRequest;
+use super::upstream_request::RequestSubject;
 use crate::Gateway;
-use crate::asked::Asked;
 use crate::edit::Reply;
 use crate::mcp::{Request, object, text_of};
 use crate::reply::RpcError;
 use crate::session::Purpose;
+use crate::stored_arguments::StoredArguments;
 
 /// Where 2025-11-25 says which task a message belongs to.
 const RELATED: &str = "io.modelcontextprotocol/related-task";
@@ -32,7 +32,7 @@ const NOBODYS: &str = "unknown to this caller";
 
 /// What an id of a task stands for.
 #[derive(Clone, Serialize, Deserialize)]
-pub(super) struct Task {
+pub(super) struct UpstreamTask {
     /// The upstream's own id.
     #[serde(rename = "i")]
     pub(super) own: String,
@@ -41,7 +41,7 @@ pub(super) struct Task {
     pub(super) tool: String,
     /// What it was called with, where that is short: looking at the task is decided on it.
     #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
-    pub(super) asked: Option<Asked>,
+    pub(super) asked: Option<StoredArguments>,
     /// What the client holds: it shall always be told the same.
     #[serde(skip)]
     pub(super) sealed: String,
@@ -49,17 +49,17 @@ pub(super) struct Task {
 
 /// A request with the upstream's own handles.
 #[derive(Default)]
-pub(super) struct Opened {
+pub(super) struct OpenedHandles {
     /// None where it held none.
     pub(super) message: Option<String>,
-    pub(super) tasks: Vec<Task>,
-    pub(super) used: Option<Used>,
+    pub(super) tasks: Vec<UpstreamTask>,
+    pub(super) used: Option<UsedState>,
 }
 
 /// A state that was handed back. A second use of it could do again what was done.
-pub(super) struct Used([u8; 16]);
+pub(super) struct UsedState([u8; 16]);
 
-impl Used {
+impl UsedState {
     fn of(sealed: &str) -> Self {
         let mut id = [0; 16];
         let digest = Digest::of(sealed.as_bytes());
@@ -91,7 +91,7 @@ impl Used {
 }
 
 /// What of the upstream's is not handed out.
-pub(super) enum Unsealed {
+pub(super) enum HandleError {
     /// Nobody needs it.
     Withheld,
     /// It cannot be left out either.
@@ -100,7 +100,7 @@ pub(super) enum Unsealed {
 
 /// The members of a message of the upstream's, or of an answer to one, that are handles.
 #[derive(Deserialize)]
-struct Given<'a> {
+struct HandleMembers<'a> {
     #[serde(borrow, default, rename = "requestState")]
     state: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "taskId")]
@@ -112,7 +112,7 @@ struct Given<'a> {
     meta: Option<&'a RawValue>,
 }
 
-impl<'a> Given<'a> {
+impl<'a> HandleMembers<'a> {
     /// The task that it belongs to, before 2026-07-28.
     fn related(&self) -> Option<&'a RawValue> {
         let meta: BTreeMap<String, &RawValue> = object(self.meta?.get())?;
@@ -122,15 +122,15 @@ impl<'a> Given<'a> {
 
 fn task_of(task: &RawValue) -> Option<&RawValue> {
     #[derive(Deserialize)]
-    struct Named<'a> {
+    struct TaskMember<'a> {
         #[serde(borrow, rename = "taskId")]
         id: &'a RawValue,
     }
-    object::<Named<'_>>(task.get()).map(|task| task.id)
+    object::<TaskMember<'_>>(task.get()).map(|task| task.id)
 }
 
 #[derive(Deserialize)]
-struct Followed<'a> {
+struct FollowedTaskIds<'a> {
     #[serde(borrow, default, rename = "taskIds")]
     tasks: Vec<&'a RawValue>,
 }
@@ -138,28 +138,28 @@ struct Followed<'a> {
 /// Opens what `request`, which was read from `text`, holds.
 pub(super) fn opened(
     gateway: &Gateway,
-    visit: &Visit,
+    route_request: &RouteRequest,
     request: &Request<'_>,
-    subject: &Subject,
+    subject: &RequestSubject,
     text: &str,
-) -> Result<Opened, RpcError> {
+) -> Result<OpenedHandles, RpcError> {
     let params = &request.params;
-    let followed: Option<Followed<'_>> = match params.notifications {
+    let followed: Option<FollowedTaskIds<'_>> = match params.notifications {
         None => None,
         Some(wanted) => Some(object(wanted.get()).ok_or_else(|| {
             let why = "`params.notifications` must be an object, its `taskIds` a list";
             RpcError::invalid_params(why)
         })?),
     };
-    let (sealer, caller) = (gateway.sealer(), &visit.caller);
+    let (sealer, caller) = (gateway.sealer(), &route_request.caller);
     let mut new = Vec::new();
     let mut used = None;
     if let Some(state) = params.request_state {
-        let within = belonging(visit, &request.method, subject);
+        let within = belonging(route_request, &request.method, subject);
         let sealed = text_of(state).unwrap_or_default();
         let own = sealer.open::<String>(Purpose::RequestState, caller, &within, &sealed);
         let own = own.ok_or_else(RpcError::unknown_state)?;
-        used = Some(Used::of(&sealed));
+        used = Some(UsedState::of(&sealed));
         new.push((state.get(), Value::from(own).to_string()));
     }
     let followed = followed.map(|wanted| wanted.tasks).unwrap_or_default();
@@ -170,16 +170,16 @@ pub(super) fn opened(
     let mut tasks = Vec::new();
     for raw in params.task_id.into_iter().chain(followed) {
         let sealed = text_of(raw).map(Cow::into_owned).unwrap_or_default();
-        match sealer.open::<Task>(Purpose::Task, caller, &visit.source, &sealed) {
+        match sealer.open::<UpstreamTask>(Purpose::Task, caller, &route_request.source, &sealed) {
             Some(task) => {
                 new.push((raw.get(), Value::from(task.own.as_str()).to_string()));
-                tasks.push(Task { sealed, ..task });
+                tasks.push(UpstreamTask { sealed, ..task });
             }
             // What to say of it depends on more than the id, and the upstream knows.
             None => new.push((raw.get(), Value::from(NOBODYS).to_string())),
         }
     }
-    Ok(Opened {
+    Ok(OpenedHandles {
         message: (!new.is_empty()).then(|| replace_parts(text, new)),
         tasks,
         used,
@@ -188,22 +188,27 @@ pub(super) fn opened(
 
 /// `text`, an answer or a notice of the client's, with the upstream's own id of the task it belongs to; none where it
 /// belongs to none of the upstream's. Of tasks of its own the client says what it likes.
-pub(super) fn related(gateway: &Gateway, visit: &Visit, text: &str) -> Option<String> {
+pub(super) fn related(
+    gateway: &Gateway,
+    route_request: &RouteRequest,
+    text: &str,
+) -> Option<String> {
     #[derive(Deserialize)]
-    struct Said<'a> {
+    struct MessageMembers<'a> {
         #[serde(borrow)]
         result: Option<&'a RawValue>,
         #[serde(borrow)]
         params: Option<&'a RawValue>,
     }
-    let said: Said<'_> = object(text)?;
-    let given: Given<'_> = object(said.result.or(said.params)?.get())?;
+    let said: MessageMembers<'_> = object(text)?;
+    let given: HandleMembers<'_> = object(said.result.or(said.params)?.get())?;
     let related = given.related()?;
     let sealed = text_of(related)?;
-    let caller = &visit.caller;
-    let task: Task = gateway
-        .sealer()
-        .open(Purpose::Task, caller, &visit.source, &sealed)?;
+    let caller = &route_request.caller;
+    let task: UpstreamTask =
+        gateway
+            .sealer()
+            .open(Purpose::Task, caller, &route_request.source, &sealed)?;
     let own = Value::from(task.own).to_string();
     Some(replace_parts(text, vec![(related.get(), own)]))
 }
@@ -212,17 +217,17 @@ pub(super) fn related(gateway: &Gateway, visit: &Visit, text: &str) -> Option<St
 /// hold everybody's.
 pub(super) fn without_list(message: String) -> String {
     #[derive(Deserialize)]
-    struct Server<'a> {
+    struct InitializeResult<'a> {
         #[serde(borrow)]
-        capabilities: Capabilities<'a>,
+        capabilities: TaskCapabilities<'a>,
     }
     #[derive(Deserialize)]
-    struct Capabilities<'a> {
+    struct TaskCapabilities<'a> {
         #[serde(borrow)]
         tasks: &'a RawValue,
     }
     let result = Reply::read(&message).and_then(|reply| reply.result);
-    let server = result.and_then(|result| object::<Server<'_>>(result.get()));
+    let server = result.and_then(|result| object::<InitializeResult<'_>>(result.get()));
     let Some(tasks) = server.map(|server| server.capabilities.tasks) else {
         return message;
     };
@@ -240,13 +245,13 @@ pub(super) fn without_list(message: String) -> String {
 /// `message` of the upstream's, as the client may hold what is in it.
 pub(super) fn sealed(
     gateway: &Gateway,
-    visit: &Visit,
-    subject: &Subject,
-    tasks: &[Task],
+    route_request: &RouteRequest,
+    subject: &RequestSubject,
+    tasks: &[UpstreamTask],
     message: String,
-) -> Result<String, Unsealed> {
+) -> Result<String, HandleError> {
     #[derive(Deserialize)]
-    struct Said<'a> {
+    struct MessageMembers<'a> {
         #[serde(borrow, default)]
         id: Option<&'a RawValue>,
         #[serde(borrow)]
@@ -256,14 +261,14 @@ pub(super) fn sealed(
         return Ok(message);
     }
     let result = Reply::read(&message).and_then(|reply| reply.result);
-    let said = object::<Said<'_>>(&message);
+    let said = object::<MessageMembers<'_>>(&message);
     let given = result.or(said.as_ref().map(|said| said.params));
-    let Some(given) = given.and_then(|given| object::<Given<'_>>(given.get())) else {
+    let Some(given) = given.and_then(|given| object::<HandleMembers<'_>>(given.get())) else {
         return Ok(message);
     };
     // What it asks of its client is about tasks of the client's own.
     let is_request = result.is_none() && said.is_some_and(|said| said.id.is_some());
-    let (sealer, caller) = (gateway.sealer(), &visit.caller);
+    let (sealer, caller) = (gateway.sealer(), &route_request.caller);
     let known = |raw: &RawValue| {
         let own = text_of(raw)?;
         tasks.iter().find(|task| task.own == own)
@@ -274,34 +279,33 @@ pub(super) fn sealed(
             .method()
             .zip(text_of(state))
             .and_then(|(method, own)| {
-                let within = belonging(visit, method, subject);
+                let within = belonging(route_request, method, subject);
                 sealer.seal(Purpose::RequestState, caller, &within, &own)
             });
-        let sealed = sealed.ok_or(Unsealed::Misfit)?;
+        let sealed = sealed.ok_or(HandleError::Misfit)?;
         new.push((state.get(), Value::from(sealed).to_string()));
     }
     let begun = given.task.filter(|_| result.is_some()).and_then(task_of);
     for raw in given.id.filter(|_| !is_request).into_iter().chain(begun) {
         let sealed = match (known(raw), subject) {
             (Some(task), _) => Some(task.sealed.clone()),
-            (None, Subject::Tool { name, arguments }) if result.is_some() => {
-                text_of(raw).and_then(|own| {
-                    let task = Task {
+            (None, RequestSubject::Tool { name, arguments }) if result.is_some() => text_of(raw)
+                .and_then(|own| {
+                    let task = UpstreamTask {
                         own: own.into_owned(),
                         tool: name.clone(),
-                        asked: Asked::inline(arguments),
+                        asked: StoredArguments::inline(arguments),
                         sealed: String::new(),
                     };
-                    sealer.seal(Purpose::Task, caller, &visit.source, &task)
-                })
-            }
+                    sealer.seal(Purpose::Task, caller, &route_request.source, &task)
+                }),
             (None, _) => None,
         };
         match sealed {
             Some(sealed) => new.push((raw.get(), Value::from(sealed).to_string())),
-            None if result.is_some() => return Err(Unsealed::Misfit),
+            None if result.is_some() => return Err(HandleError::Misfit),
             // Its client knows the task by another id, and how it stands from asking.
-            None => return Err(Unsealed::Withheld),
+            None => return Err(HandleError::Withheld),
         }
     }
     if let Some(raw) = given.related()
@@ -324,19 +328,19 @@ fn may_hold(text: &str) -> bool {
 }
 
 /// What a state belongs to: the source, the method and all that the request is about.
-fn belonging(visit: &Visit, method: &str, subject: &Subject) -> String {
+fn belonging(route_request: &RouteRequest, method: &str, subject: &RequestSubject) -> String {
     let (which, arguments) = match subject {
-        Subject::Tool { name, arguments } | Subject::Prompt { name, arguments } => {
+        RequestSubject::Tool { name, arguments } | RequestSubject::Prompt { name, arguments } => {
             (name.as_str(), arguments.as_ref())
         }
-        Subject::Resource { uri } => (uri.as_str(), b"".as_slice()),
+        RequestSubject::Resource { uri } => (uri.as_str(), b"".as_slice()),
         _ => ("", b"".as_slice()),
     };
     let digest = Digest::of(arguments);
-    format!("{} {method} {digest} {which}", visit.source)
+    format!("{} {method} {digest} {which}", route_request.source)
 }
 
-impl Subject {
+impl RequestSubject {
     /// Of the requests that an upstream can leave unfinished.
     fn method(&self) -> Option<&'static str> {
         match self {

@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 use wardgate_domain::{OfferKind, ToolName};
 use wardgate_json::{replace_part, scan};
 
-use super::Visit;
-use super::errand::List;
-use super::right::{NoRight, Right};
+use super::RouteRequest;
+use super::right::{AccessError, AccessRight};
+use super::upstream_request::ListKind;
 use crate::Gateway;
 use crate::catalogue::Source;
 use crate::edit::Reply;
@@ -27,7 +27,7 @@ const MAX_ENTRIES: usize = 10_000;
 const OF_OLDER: &str = "execution";
 
 /// A list that cannot be shown.
-pub(super) enum Unlisted {
+pub(super) enum ListError {
     /// It is no list, or an endless one.
     Misfit,
     /// Nobody can say what of it is for the caller; what the client hears.
@@ -39,27 +39,27 @@ pub(super) enum Unlisted {
 pub(super) async fn filtered(
     gateway: &Gateway,
     source: &Source,
-    visit: &Visit,
-    list: List,
+    route_request: &RouteRequest,
+    list: ListKind,
     message: String,
-) -> Result<String, Unlisted> {
+) -> Result<String, ListError> {
     // What readers of JSON take for different lists is none.
     let depth = gateway.limits().depth;
-    scan(message.as_bytes(), depth).map_err(|_| Unlisted::Misfit)?;
-    let result = Reply::read(&message).ok_or(Unlisted::Misfit)?.result;
+    scan(message.as_bytes(), depth).map_err(|_| ListError::Misfit)?;
+    let result = Reply::read(&message).ok_or(ListError::Misfit)?.result;
     let Some(result) = result else {
         return Ok(message);
     };
-    let members: BTreeMap<String, &RawValue> = object(result.get()).ok_or(Unlisted::Misfit)?;
-    let entries = members.get(list.member()).ok_or(Unlisted::Misfit)?.get();
-    let each: Vec<&RawValue> = serde_json::from_str(entries).map_err(|_| Unlisted::Misfit)?;
+    let members: BTreeMap<String, &RawValue> = object(result.get()).ok_or(ListError::Misfit)?;
+    let entries = members.get(list.member()).ok_or(ListError::Misfit)?.get();
+    let each: Vec<&RawValue> = serde_json::from_str(entries).map_err(|_| ListError::Misfit)?;
     if each.len() > MAX_ENTRIES {
-        return Err(Unlisted::Misfit);
+        return Err(ListError::Misfit);
     }
     let mut kept = Vec::with_capacity(each.len());
     match list {
-        List::Tools => {
-            let visible = visible_tools(gateway, source, visit).await?;
+        ListKind::Tools => {
+            let visible = visible_tools(gateway, source, route_request).await?;
             kept.extend(each.iter().filter(|entry| {
                 name(entry, "name").is_some_and(|name| {
                     let pinned = visible.get(&*name);
@@ -67,9 +67,9 @@ pub(super) async fn filtered(
                 })
             }));
         }
-        List::Resources | List::Templates | List::Prompts => {
+        ListKind::Resources | ListKind::Templates | ListKind::Prompts => {
             for entry in &each {
-                if may_use(gateway, source, visit, list, entry).await? {
+                if may_use(gateway, source, route_request, list, entry).await? {
                     kept.push(entry);
                 }
             }
@@ -90,18 +90,21 @@ pub(super) async fn filtered(
 async fn visible_tools(
     gateway: &Gateway,
     source: &Source,
-    visit: &Visit,
-) -> Result<BTreeMap<String, Value>, Unlisted> {
-    let undecided = || Unlisted::Undecided(RpcError::not_decided());
+    route_request: &RouteRequest,
+) -> Result<BTreeMap<String, Value>, ListError> {
+    let undecided = || ListError::Undecided(RpcError::not_decided());
     let catalogue = gateway.catalogue().current().ok_or_else(undecided)?;
     let source = catalogue.source(&source.name).ok_or_else(undecided)?;
     // Its definitions are its own, names and URIs too.
     let view = View::of_upstream(Arc::clone(source), &catalogue);
     let mut tools = view.tools(&catalogue);
-    tools.retain(|seen| seen.tool.switches.allow(&visit.caller));
+    tools.retain(|seen| seen.tool.switches.allow(&route_request.caller));
     let facts = tools.iter().map(|seen| &seen.tool.facts);
-    let visible = gateway.authority().visible(&visit.caller, facts).await;
-    let visible = visible.map_err(|error| Unlisted::Undecided(gateway.undecided(&error)))?;
+    let visible = gateway
+        .authority()
+        .visible(&route_request.caller, facts)
+        .await;
+    let visible = visible.map_err(|error| ListError::Undecided(gateway.undecided(&error)))?;
     let is_visible = |name: &ToolName| visible.iter().any(|visible| *visible == name.as_str());
     let tools = tools.into_iter();
     let tools = tools.filter(|seen| is_visible(&seen.tool.facts.name));
@@ -128,25 +131,25 @@ fn is_as_pinned(entry: &RawValue, pinned: &Value) -> bool {
 async fn may_use(
     gateway: &Gateway,
     source: &Source,
-    visit: &Visit,
-    list: List,
+    route_request: &RouteRequest,
+    list: ListKind,
     entry: &RawValue,
-) -> Result<bool, Unlisted> {
+) -> Result<bool, ListError> {
     let (kind, member) = match list {
-        List::Prompts => (OfferKind::Prompts, "name"),
-        List::Templates => (OfferKind::Resources, "uriTemplate"),
-        List::Resources | List::Tools => (OfferKind::Resources, "uri"),
+        ListKind::Prompts => (OfferKind::Prompts, "name"),
+        ListKind::Templates => (OfferKind::Resources, "uriTemplate"),
+        ListKind::Resources | ListKind::Tools => (OfferKind::Resources, "uri"),
     };
     let Some(name) = name(entry, member) else {
         return Ok(false);
     };
-    let Some(right) = Right::of_kind(source, kind, &name) else {
+    let Some(right) = AccessRight::of_kind(source, kind, &name) else {
         return Ok(false);
     };
-    match right.decide(gateway, visit).await {
+    match right.decide(gateway, route_request).await {
         Ok(_) => Ok(true),
-        Err(NoRight::Denied { .. } | NoRight::Gone) => Ok(false),
-        Err(NoRight::Undecided(error)) => Err(Unlisted::Undecided(error)),
+        Err(AccessError::Denied { .. } | AccessError::Gone) => Ok(false),
+        Err(AccessError::Undecided(error)) => Err(ListError::Undecided(error)),
     }
 }
 
@@ -154,12 +157,12 @@ async fn may_use(
 fn name(entry: &RawValue, member: &str) -> Option<String> {
     #[derive(Deserialize)]
     #[serde(transparent)]
-    struct Entry<'a>(#[serde(borrow)] BTreeMap<String, &'a RawValue>);
-    let entry: Entry<'_> = object(entry.get())?;
+    struct EntryMembers<'a>(#[serde(borrow)] BTreeMap<String, &'a RawValue>);
+    let entry: EntryMembers<'_> = object(entry.get())?;
     text_of(entry.0.get(member)?).map(std::borrow::Cow::into_owned)
 }
 
-impl List {
+impl ListKind {
     /// The member of the result that holds the entries.
     fn member(self) -> &'static str {
         match self {

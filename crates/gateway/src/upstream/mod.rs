@@ -9,19 +9,19 @@
 //!
 //! Where messages of this client cannot be carried to that server, as they are of another era or it has no URL, the
 //! gateway answers itself as it does on `/mcp`: see [`View`]. Which of the two it is, [`is_carried`] says. Where the tool-runner
-//! has the last word ([`may_be_left`]), the gateway goes on with what it began: see [`Left`].
+//! has the last word ([`may_be_left`]), the gateway goes on with what it began: see [`NotForwarded`].
 //!
 //! Where a session or an event has an id of the upstream's, the client gets it sealed: nothing is kept here, so any
 //! replica serves any request, and nobody can use what was handed to another.
 
 mod answer;
 mod batch;
-mod endings;
-mod errand;
 mod exchange;
 mod handles;
 mod lists;
+mod outcomes;
 mod right;
+mod upstream_request;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -41,85 +41,85 @@ use crate::reply::{Answer, RpcError};
 use crate::scopes::Access;
 use crate::view::View;
 
-use self::errand::Errand;
-use self::right::{NoRight, Right};
+use self::right::{AccessError, AccessRight};
+use self::upstream_request::UpstreamRequest;
 
 /// One request to the route, authenticated but unread.
-pub(crate) struct Visit {
+pub(crate) struct RouteRequest {
     pub(crate) source: String,
     pub(crate) caller: Arc<Caller>,
     /// What the token is good for.
     pub(crate) access: Access,
     pub(crate) client_ip: String,
     pub(crate) headers: HeaderMap,
-    pub(crate) knock: Knock,
+    pub(crate) verb: HttpVerb,
 }
 
-impl Visit {
+impl RouteRequest {
     /// The same, knocking in another way.
-    fn with(&self, knock: Knock) -> Self {
+    fn with(&self, verb: HttpVerb) -> Self {
         Self {
             source: self.source.clone(),
             caller: Arc::clone(&self.caller),
             access: self.access.clone(),
             client_ip: self.client_ip.clone(),
             headers: self.headers.clone(),
-            knock,
+            verb,
         }
     }
 }
 
 /// How it came.
 #[derive(Clone)]
-pub(crate) enum Knock {
+pub(crate) enum HttpVerb {
     Post(Bytes),
     Get,
     Delete,
 }
 
 /// What becomes of a request to the route.
-pub(crate) enum Way {
+pub(crate) enum Routing {
     /// The server's answer, or a refusal.
     Answered(Response),
     /// The gateway answers itself, as on `/mcp`, of that view.
-    Viewed(View, Visit),
+    Viewed(View, RouteRequest),
 }
 
 /// Sends one request on its way.
-pub(crate) async fn enter(gateway: &Arc<Gateway>, visit: Visit) -> Way {
+pub(crate) async fn enter(gateway: &Arc<Gateway>, route_request: RouteRequest) -> Routing {
     let arrived = Instant::now();
-    let way = find_way(gateway, visit).await;
-    if matches!(&way, Way::Answered(response) if answer_pace::has_to_wait(response)) {
+    let way = find_way(gateway, route_request).await;
+    if matches!(&way, Routing::Answered(response) if answer_pace::has_to_wait(response)) {
         answer_pace::wait_for_step(arrived).await;
     }
     way
 }
 
-async fn find_way(gateway: &Arc<Gateway>, visit: Visit) -> Way {
-    match way(gateway, &visit).await {
-        Ok((source, None)) if may_be_left(&source, &visit.headers) => {
-            let again = visit.with(visit.knock.clone());
-            let response = begin(gateway, Arc::clone(&source), visit).await;
-            match response.extensions().get::<Left>() {
-                Some(Left) => instead(gateway, source, again).await,
-                None => Way::Answered(response),
+async fn find_way(gateway: &Arc<Gateway>, route_request: RouteRequest) -> Routing {
+    match way(gateway, &route_request).await {
+        Ok((source, None)) if may_be_left(&source, &route_request.headers) => {
+            let again = route_request.with(route_request.verb.clone());
+            let response = begin(gateway, Arc::clone(&source), route_request).await;
+            match response.extensions().get::<NotForwarded>() {
+                Some(NotForwarded) => instead(gateway, source, again).await,
+                None => Routing::Answered(response),
             }
         }
-        Ok((source, None)) => Way::Answered(begin(gateway, source, visit).await),
-        Ok((_, Some(view))) => Way::Viewed(view, visit),
+        Ok((source, None)) => Routing::Answered(begin(gateway, source, route_request).await),
+        Ok((_, Some(view))) => Routing::Viewed(view, route_request),
         // Read all the same: what is wrong with it is wrong wherever it goes, and tells nobody which sources there are.
         Err(error) => {
-            let (id, error) = match &visit.knock {
-                Knock::Post(body) if batch::is_one(body) => {
-                    let misread = batch::entries(gateway, &visit, body).err();
+            let (id, error) = match &route_request.verb {
+                HttpVerb::Post(body) if batch::is_one(body) => {
+                    let misread = batch::entries(gateway, &route_request, body).err();
                     (None, misread.unwrap_or(error))
                 }
-                _ => match Errand::of(gateway, &visit) {
-                    Ok(errand) => (errand.id, error),
+                _ => match UpstreamRequest::of(gateway, &route_request) {
+                    Ok(upstream_request) => (upstream_request.id, error),
                     Err(misread) => misread,
                 },
             };
-            Way::Answered(refuse(gateway, &visit, id.as_deref(), &error))
+            Routing::Answered(refuse(gateway, &route_request, id.as_deref(), &error))
         }
     }
 }
@@ -132,56 +132,63 @@ fn may_be_left(source: &Source, headers: &HeaderMap) -> bool {
 
 /// Marks the answer to what was not carried, and what the gateway can answer itself.
 #[derive(Clone, Copy)]
-struct Left;
+struct NotForwarded;
 
 /// Has the gateway answer itself what was not carried.
-async fn instead(gateway: &Gateway, source: Arc<Source>, visit: Visit) -> Way {
+async fn instead(gateway: &Gateway, source: Arc<Source>, route_request: RouteRequest) -> Routing {
     let view = async {
-        may_connect(gateway, &source, &visit).await?;
+        may_connect(gateway, &source, &route_request).await?;
         let catalogue = gateway.catalogue().known()?;
         Ok(View::of_upstream(Arc::clone(&source), &catalogue))
     };
     match view.await {
-        Ok(view) => Way::Viewed(view, visit),
-        Err(error) => Way::Answered(refuse(gateway, &visit, None, &error)),
+        Ok(view) => Routing::Viewed(view, route_request),
+        Err(error) => Routing::Answered(refuse(gateway, &route_request, None, &error)),
     }
 }
 
 /// The source, and the view where its messages are not carried.
-async fn way(gateway: &Gateway, visit: &Visit) -> Result<(Arc<Source>, Option<View>), RpcError> {
+async fn way(
+    gateway: &Gateway,
+    route_request: &RouteRequest,
+) -> Result<(Arc<Source>, Option<View>), RpcError> {
     let catalogue = gateway.catalogue().known()?;
-    let source = catalogue.source(&visit.source);
+    let source = catalogue.source(&route_request.source);
     // Whether the policy lets the caller use it is decided with every errand.
     let source = source
         .filter(|source| source.facts.contains_key(&OfferKind::Connect))
-        .filter(|source| source.switches.allow(&visit.caller));
+        .filter(|source| source.switches.allow(&route_request.caller));
     let Some(source) = source.map(Arc::clone) else {
-        return Err(no_such(gateway, visit).await);
+        return Err(no_such(gateway, route_request).await);
     };
-    if is_carried(source.carriage, &visit.headers) {
+    if is_carried(source.carriage, &route_request.headers) {
         return Ok((source, None));
     }
-    may_connect(gateway, &source, visit).await?;
+    may_connect(gateway, &source, route_request).await?;
     let view = View::of_upstream(Arc::clone(&source), &catalogue);
     Ok((source, Some(view)))
 }
 
 /// A source that there is not is answered as one whose rights cannot be decided, while none can be.
-async fn no_such(gateway: &Gateway, visit: &Visit) -> RpcError {
-    match gateway.authority().visible(&visit.caller, []).await {
+async fn no_such(gateway: &Gateway, route_request: &RouteRequest) -> RpcError {
+    match gateway.authority().visible(&route_request.caller, []).await {
         Ok(_) => RpcError::unknown_route(),
         Err(error) => gateway.undecided(&error),
     }
 }
 
 /// To whoever may not connect, the source is one that there is not.
-async fn may_connect(gateway: &Gateway, source: &Source, visit: &Visit) -> Result<(), RpcError> {
-    let right = Right::of_kind(source, OfferKind::Connect, "");
+async fn may_connect(
+    gateway: &Gateway,
+    source: &Source,
+    route_request: &RouteRequest,
+) -> Result<(), RpcError> {
+    let right = AccessRight::of_kind(source, OfferKind::Connect, "");
     let right = right.ok_or_else(RpcError::unknown_route)?;
-    match right.decide(gateway, visit).await {
+    match right.decide(gateway, route_request).await {
         Ok(_) => Ok(()),
-        Err(NoRight::Denied { .. } | NoRight::Gone) => Err(RpcError::unknown_route()),
-        Err(NoRight::Undecided(error)) => Err(error),
+        Err(AccessError::Denied { .. } | AccessError::Gone) => Err(RpcError::unknown_route()),
+        Err(AccessError::Undecided(error)) => Err(error),
     }
 }
 
@@ -203,40 +210,51 @@ fn is_modern(headers: &HeaderMap) -> bool {
 }
 
 /// Carries one message, or what needs none; or each message of a batch.
-async fn begin(gateway: &Arc<Gateway>, source: Arc<Source>, visit: Visit) -> Response {
-    match &visit.knock {
-        Knock::Post(body) if batch::is_one(body) => {
+async fn begin(
+    gateway: &Arc<Gateway>,
+    source: Arc<Source>,
+    route_request: RouteRequest,
+) -> Response {
+    match &route_request.verb {
+        HttpVerb::Post(body) if batch::is_one(body) => {
             let body = body.clone();
-            batch::run(gateway, source, visit, &body).await
+            batch::run(gateway, source, route_request, &body).await
         }
-        _ => carry(gateway, source, visit, false).await,
+        _ => carry(gateway, source, route_request, false).await,
     }
 }
 
 async fn carry(
     gateway: &Arc<Gateway>,
     source: Arc<Source>,
-    visit: Visit,
+    route_request: RouteRequest,
     is_of_batch: bool,
 ) -> Response {
-    match Errand::of(gateway, &visit) {
-        Ok(errand) => {
-            let errand = Errand {
+    match UpstreamRequest::of(gateway, &route_request) {
+        Ok(upstream_request) => {
+            let upstream_request = UpstreamRequest {
                 is_of_batch,
-                ..errand
+                ..upstream_request
             };
             // Cancellations, answers of the client and streams that only listen pass.
-            let slot = if errand.id.is_some() && !errand.is_open_ended() {
-                match gateway.enter(&visit.caller).await {
+            let slot = if upstream_request.id.is_some() && !upstream_request.is_open_ended() {
+                match gateway.enter(&route_request.caller).await {
                     Ok(slot) => Some(slot),
-                    Err(error) => return refuse(gateway, &visit, errand.id.as_deref(), &error),
+                    Err(error) => {
+                        return refuse(
+                            gateway,
+                            &route_request,
+                            upstream_request.id.as_deref(),
+                            &error,
+                        );
+                    }
                 }
             } else {
                 None
             };
-            exchange::run(gateway, source, visit, errand, slot).await
+            exchange::run(gateway, source, route_request, upstream_request, slot).await
         }
-        Err((id, error)) => decline(gateway, &source, &visit, id.as_deref(), &error),
+        Err((id, error)) => decline(gateway, &source, &route_request, id.as_deref(), &error),
     }
 }
 
@@ -245,20 +263,25 @@ async fn carry(
 fn decline(
     gateway: &Gateway,
     source: &Source,
-    visit: &Visit,
+    route_request: &RouteRequest,
     id: Option<&RawValue>,
     error: &RpcError,
 ) -> Response {
     if source.acts_for_caller && error.is_of_unknown_handle() {
         let mut response = Answer::error(id, error).into_response();
-        response.extensions_mut().insert(Left);
+        response.extensions_mut().insert(NotForwarded);
         return response;
     }
-    refuse(gateway, visit, id, error)
+    refuse(gateway, route_request, id, error)
 }
 
-fn refuse(gateway: &Gateway, visit: &Visit, id: Option<&RawValue>, error: &RpcError) -> Response {
+fn refuse(
+    gateway: &Gateway,
+    route_request: &RouteRequest,
+    id: Option<&RawValue>,
+    error: &RpcError,
+) -> Response {
     let answer = Answer::error(id, error);
-    gateway.count(&answer, &visit.client_ip, &visit.caller);
+    gateway.count(&answer, &route_request.client_ip, &route_request.caller);
     answer.into_response()
 }

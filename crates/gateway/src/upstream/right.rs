@@ -7,15 +7,15 @@ use serde_json::json;
 use wardgate_domain::{Decision, DenialReason, OfferKind, ToolFacts};
 use wardgate_rpc::client::Offer;
 
-use super::Visit;
-use super::errand::{Errand, Subject};
+use super::RouteRequest;
+use super::upstream_request::{RequestSubject, UpstreamRequest};
 use crate::Gateway;
 use crate::authority::{Authorization, Grant};
 use crate::catalogue::{Source, Tool};
 use crate::reply::RpcError;
 
 /// What is asked of the policy, and what the permit is for.
-pub(super) struct Right {
+pub(super) struct AccessRight {
     pub(super) facts: ToolFacts,
     pub(super) arguments: Bytes,
     /// A use of it is an event of its own, and on the record.
@@ -25,7 +25,7 @@ pub(super) struct Right {
 }
 
 /// Why there is none.
-pub(super) enum NoRight {
+pub(super) enum AccessError {
     Denied {
         decision: Decision,
         reason: DenialReason,
@@ -37,20 +37,20 @@ pub(super) enum NoRight {
     Undecided(RpcError),
 }
 
-impl Right {
+impl AccessRight {
     /// The right that `errand` needs; none where the source has no such thing, or it is off for the caller.
     pub(super) fn of(
         gateway: &Gateway,
         source: &Source,
-        visit: &Visit,
-        errand: &Errand,
+        route_request: &RouteRequest,
+        upstream_request: &UpstreamRequest,
     ) -> Option<Self> {
-        match &errand.subject {
-            Subject::Tool { name, arguments } => {
-                Self::of_tool(gateway, source, visit, name, arguments.clone())
+        match &upstream_request.subject {
+            RequestSubject::Tool { name, arguments } => {
+                Self::of_tool(gateway, source, route_request, name, arguments.clone())
             }
-            Subject::Resource { uri } => Self::of_kind(source, OfferKind::Resources, uri),
-            Subject::Prompt { name, .. } => Self::of_kind(source, OfferKind::Prompts, name),
+            RequestSubject::Resource { uri } => Self::of_kind(source, OfferKind::Resources, uri),
+            RequestSubject::Prompt { name, .. } => Self::of_kind(source, OfferKind::Prompts, name),
             _ => Self::of_kind(source, OfferKind::Connect, ""),
         }
     }
@@ -59,14 +59,14 @@ impl Right {
     pub(super) fn of_tool(
         gateway: &Gateway,
         source: &Source,
-        visit: &Visit,
+        route_request: &RouteRequest,
         own_name: &str,
         arguments: Bytes,
     ) -> Option<Self> {
         let catalogue = gateway.catalogue().current()?;
         let tool = catalogue.find(source.tools.get(own_name)?.as_str())?;
         let tool = Arc::clone(tool);
-        tool.switches.allow(&visit.caller).then(|| Self {
+        tool.switches.allow(&route_request.caller).then(|| Self {
             facts: tool.facts.clone(),
             arguments,
             recorded: true,
@@ -102,14 +102,14 @@ impl Right {
     pub(super) async fn decide(
         &self,
         gateway: &Gateway,
-        visit: &Visit,
-    ) -> Result<Arc<Grant>, NoRight> {
+        route_request: &RouteRequest,
+    ) -> Result<Arc<Grant>, AccessError> {
         let authority = gateway.authority();
         let asked = authority.authorize(
-            &visit.caller,
+            &route_request.caller,
             &self.facts,
             &self.arguments,
-            &visit.client_ip,
+            &route_request.client_ip,
         );
         match asked.await {
             Ok(Authorization::Allowed(grant)) => Ok(grant),
@@ -117,12 +117,12 @@ impl Right {
                 decision,
                 reason,
                 visible,
-            }) => Err(NoRight::Denied {
+            }) => Err(AccessError::Denied {
                 decision,
                 reason,
                 visible,
             }),
-            Err(error) => Err(NoRight::Undecided(gateway.undecided(&error))),
+            Err(error) => Err(AccessError::Undecided(gateway.undecided(&error))),
         }
     }
 }

@@ -114,7 +114,7 @@ impl Subscriptions {
 
     async fn read(&self, sealer: &Sealer, of: &Subscriber) -> Result<Stored, RpcError> {
         let read = self.store.read_subscriptions(of.id()).await;
-        let read = read.map_err(|_| store_away())?;
+        let read = read.map_err(|_| store_unavailable())?;
         let Some((sealed, revision)) = read else {
             return Ok(Stored {
                 uris: BTreeSet::new(),
@@ -148,11 +148,11 @@ impl Subscriptions {
                 .store
                 .write_subscriptions(of.id(), owner, sealed.into_bytes(), revision)
                 .await;
-            if let Some(revision) = written.map_err(|_| store_away())? {
+            if let Some(revision) = written.map_err(|_| store_unavailable())? {
                 return Ok(revision);
             }
         }
-        Err(store_away())
+        Err(store_unavailable())
     }
 
     /// Tells the streams here, and waits until they follow.
@@ -340,7 +340,7 @@ async fn look(subscriptions: Weak<Subscriptions>) {
     }
 }
 
-fn store_away() -> RpcError {
+fn store_unavailable() -> RpcError {
     RpcError::internal(
         "store_unavailable",
         "Subscriptions cannot be kept now. Try again later.",

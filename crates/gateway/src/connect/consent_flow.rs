@@ -15,7 +15,7 @@ const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Lax";
 
 /// For whom a link is, and for what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Ticket {
+pub(super) struct ConnectTicket {
     /// What is good once.
     pub(super) id: [u8; 16],
     tenant: String,
@@ -27,26 +27,31 @@ pub(super) struct Ticket {
 
 /// Where the visit stands.
 #[derive(Serialize, Deserialize)]
-pub(super) enum Visit {
+pub(super) enum ConsentFlow {
     /// The person is with their issuer.
     SigningIn {
-        ticket: Ticket,
+        ticket: ConnectTicket,
         state: String,
         nonce: String,
         verifier: String,
     },
     /// They are who they have to be, and look at what is asked.
-    Asked { ticket: Ticket, token: String },
+    #[serde(rename = "Asked")]
+    Consenting {
+        ticket: ConnectTicket,
+        token: String,
+    },
     /// They are with the source's own server.
-    Away {
-        ticket: Ticket,
+    #[serde(rename = "Away")]
+    AtSource {
+        ticket: ConnectTicket,
         state: String,
         /// What the tool-runner gave, in Base64: a cookie has no room for JSON's way with bytes.
         pending: String,
     },
 }
 
-impl Ticket {
+impl ConnectTicket {
     pub(super) fn new(person: &Person, connect: &Connect, ambient: &Ambient) -> Self {
         Self {
             id: ambient.random(),
@@ -83,7 +88,7 @@ impl Ticket {
     }
 }
 
-impl Visit {
+impl ConsentFlow {
     /// The cookie that has it.
     pub(super) fn cookie(&self, sealer: &Sealer) -> Option<HeaderValue> {
         let sealed = sealer.seal_for_browser(Purpose::ConnectVisit, self)?;

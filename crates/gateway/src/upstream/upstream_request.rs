@@ -10,16 +10,16 @@ use wardgate_domain::AgentRefusal;
 use wardgate_json::scan;
 use wardgate_rpc::client::Exchange;
 
-use super::handles::{self, Task, Used};
-use super::{Knock, Visit};
+use super::handles::{self, UpstreamTask, UsedState};
+use super::{HttpVerb, RouteRequest};
 use crate::Gateway;
-use crate::asked::Asked;
 use crate::mcp::{Message, Meta, Request, Version, named_version, object, text_of};
 use crate::reply::RpcError;
 use crate::session::Purpose;
+use crate::stored_arguments::StoredArguments;
 
 /// One errand.
-pub(super) struct Errand {
+pub(super) struct UpstreamRequest {
     pub(super) exchange: Exchange,
     /// Of a request, as written.
     pub(super) id: Option<Box<RawValue>>,
@@ -27,22 +27,22 @@ pub(super) struct Errand {
     pub(super) method: String,
     /// The protocol version it names: none of `initialize`, and of the oldest clients.
     pub(super) version: Option<Version>,
-    pub(super) session: Option<Session>,
+    pub(super) session: Option<UpstreamSession>,
     /// Where a broken stream is taken up again.
-    pub(super) resumes: Option<Place>,
-    pub(super) subject: Subject,
+    pub(super) resumes: Option<StreamPosition>,
+    pub(super) subject: RequestSubject,
     /// The tasks it is about.
-    pub(super) tasks: Vec<Task>,
+    pub(super) tasks: Vec<UpstreamTask>,
     /// What it hands back may be handed back once.
-    pub(super) used: Option<Used>,
+    pub(super) used: Option<UsedState>,
     /// It is one of several, and its stream cannot be taken up again.
     pub(super) is_of_batch: bool,
     /// Arguments repeated as headers, which the upstream compares.
-    pub(super) repeated: Vec<(String, String)>,
+    pub(super) mirrored_headers: Vec<(String, String)>,
 }
 
 /// A session of a legacy client.
-pub(super) struct Session {
+pub(super) struct UpstreamSession {
     /// What the client holds.
     pub(super) sealed: String,
     /// The upstream's own id.
@@ -51,36 +51,36 @@ pub(super) struct Session {
 
 /// A place in a stream of the upstream's.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct StreamPosition {
     /// The upstream's own id of the event.
     #[serde(rename = "e")]
     pub(super) event: String,
     /// The request whose answer is still to come on this stream.
     #[serde(rename = "a", default, skip_serializing_if = "Option::is_none")]
-    pub(super) awaited: Option<Awaited>,
+    pub(super) awaited: Option<AwaitedResponse>,
 }
 
 /// A request that was made and whose answer is still to come: it is for nobody who may not make it.
 #[derive(Clone, Serialize, Deserialize)]
-pub(super) struct Awaited {
+pub(super) struct AwaitedResponse {
     #[serde(rename = "i")]
     pub(super) id: String,
     #[serde(rename = "m", default)]
     pub(super) method: String,
     #[serde(rename = "s")]
-    pub(super) subject: Subject,
+    pub(super) subject: RequestSubject,
     /// Of a call of a tool: the answer is decided on what was asked.
     #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
-    pub(super) asked: Option<Asked>,
+    pub(super) asked: Option<StoredArguments>,
 }
 
 /// What it is about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Subject {
+pub(super) enum RequestSubject {
     /// A call of a tool, by the upstream's own name.
     Tool {
         name: String,
-        /// They go apart: see [`Asked`].
+        /// They go apart: see [`StoredArguments`].
         #[serde(skip, default = "no_arguments")]
         arguments: Bytes,
     },
@@ -94,7 +94,7 @@ pub(super) enum Subject {
     /// A task that a call of a tool began.
     Task { tool: String },
     /// Each entry of the result is shown to whom it concerns.
-    List(List),
+    List(ListKind),
     /// A stream of changes, among them of these resources.
     Listen { uris: Vec<String> },
     /// The session, or whatever else needs no right of its own.
@@ -105,7 +105,7 @@ pub(super) enum Subject {
 
 /// A list of what there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum List {
+pub(super) enum ListKind {
     Tools,
     Resources,
     Templates,
@@ -117,28 +117,33 @@ pub(super) fn no_arguments() -> Bytes {
 }
 
 /// With the id, so that the answer can carry it.
-type Refused = (Option<Box<RawValue>>, RpcError);
+type UnreadableRequest = (Option<Box<RawValue>>, RpcError);
 
-impl Errand {
-    pub(super) fn of(gateway: &Gateway, visit: &Visit) -> Result<Self, Refused> {
-        match &visit.knock {
-            Knock::Post(body) => post(gateway, visit, body),
-            Knock::Get => without_message(gateway, visit, Exchange::Get).map_err(no_id),
-            Knock::Delete => without_message(gateway, visit, Exchange::Delete).map_err(no_id),
+impl UpstreamRequest {
+    pub(super) fn of(
+        gateway: &Gateway,
+        route_request: &RouteRequest,
+    ) -> Result<Self, UnreadableRequest> {
+        match &route_request.verb {
+            HttpVerb::Post(body) => post(gateway, route_request, body),
+            HttpVerb::Get => without_message(gateway, route_request, Exchange::Get).map_err(no_id),
+            HttpVerb::Delete => {
+                without_message(gateway, route_request, Exchange::Delete).map_err(no_id)
+            }
         }
     }
 
     /// The request whose answer is to come: this one, or the one on whose stream it goes on.
-    pub(super) fn awaited(&self) -> Option<Awaited> {
+    pub(super) fn awaited(&self) -> Option<AwaitedResponse> {
         if let Some(place) = &self.resumes {
             return place.awaited.clone();
         }
-        Some(Awaited {
+        Some(AwaitedResponse {
             id: self.id.as_ref()?.get().to_owned(),
             method: self.method.clone(),
             subject: self.subject.clone(),
             asked: match &self.subject {
-                Subject::Tool { arguments, .. } => Asked::inline(arguments),
+                RequestSubject::Tool { arguments, .. } => StoredArguments::inline(arguments),
                 _ => None,
             },
         })
@@ -164,7 +169,8 @@ impl Errand {
 
     /// It stays open until somebody ends it.
     pub(super) fn is_open_ended(&self) -> bool {
-        matches!(self.exchange, Exchange::Get) || matches!(self.subject, Subject::Listen { .. })
+        matches!(self.exchange, Exchange::Get)
+            || matches!(self.subject, RequestSubject::Listen { .. })
     }
 }
 
@@ -173,98 +179,104 @@ fn spoken(version: Option<Version>) -> Version {
     version.unwrap_or(Version::NEWEST_LEGACY)
 }
 
-fn no_id(error: RpcError) -> Refused {
+fn no_id(error: RpcError) -> UnreadableRequest {
     (None, error)
 }
 
-fn post(gateway: &Gateway, visit: &Visit, body: &Bytes) -> Result<Errand, Refused> {
+fn post(
+    gateway: &Gateway,
+    route_request: &RouteRequest,
+    body: &Bytes,
+) -> Result<UpstreamRequest, UnreadableRequest> {
     let text = scan(body, gateway.limits().depth)
         .map_err(|error| no_id(RpcError::parse(error.reason(), error.to_string())))?;
     let message = Message::read(text).map_err(|(id, error)| (id.map(ToOwned::to_owned), error))?;
-    let mut errand = Errand {
+    let mut upstream_request = UpstreamRequest {
         exchange: Exchange::Post(body.clone()),
         id: None,
         method: String::new(),
         version: None,
         session: None,
         resumes: None,
-        subject: Subject::Route,
+        subject: RequestSubject::Route,
         tasks: Vec::new(),
         used: None,
         is_of_batch: false,
-        repeated: repeated(&visit.headers),
+        mirrored_headers: mirrored_headers(&route_request.headers),
     };
     match message {
         Message::Request(request) => {
             let id = request.id.to_owned();
-            let read = of_request(gateway, visit, &request, body);
+            let read = of_request(gateway, route_request, &request, body);
             let refused = |error| (Some(id.clone()), error);
             let (version, session, subject) = read.map_err(refused)?;
-            let held = handles::opened(gateway, visit, &request, &subject, text);
-            let handles::Opened {
+            let held = handles::opened(gateway, route_request, &request, &subject, text);
+            let handles::OpenedHandles {
                 message,
                 tasks,
                 used,
             } = held.map_err(refused)?;
             if let Some(message) = message {
-                errand.exchange = Exchange::Post(message.into());
+                upstream_request.exchange = Exchange::Post(message.into());
             }
-            errand.subject = match (subject, tasks.first()) {
-                (Subject::Route, Some(task)) => Subject::Task {
+            upstream_request.subject = match (subject, tasks.first()) {
+                (RequestSubject::Route, Some(task)) => RequestSubject::Task {
                     tool: task.tool.clone(),
                 },
                 (subject, _) => subject,
             };
-            errand.used = used;
-            errand.id = Some(id);
-            errand.method = request.method.into_owned();
-            errand.version = version;
-            errand.session = session;
-            errand.tasks = tasks;
+            upstream_request.used = used;
+            upstream_request.id = Some(id);
+            upstream_request.method = request.method.into_owned();
+            upstream_request.version = version;
+            upstream_request.session = session;
+            upstream_request.tasks = tasks;
         }
         Message::Notification if !is_notice(text) => {
             let why = "`id` is missing: of messages without one only `notifications/` are taken";
             return Err(no_id(RpcError::invalid_request(why)));
         }
         Message::Notification | Message::Response(_) => {
-            if let Some(message) = handles::related(gateway, visit, text) {
-                errand.exchange = Exchange::Post(message.into());
+            if let Some(message) = handles::related(gateway, route_request, text) {
+                upstream_request.exchange = Exchange::Post(message.into());
             }
-            errand.version = named_version(&visit.headers).map_err(no_id)?;
-            errand.session = session(gateway, visit, errand.version).map_err(no_id)?;
+            upstream_request.version = named_version(&route_request.headers).map_err(no_id)?;
+            upstream_request.session =
+                session(gateway, route_request, upstream_request.version).map_err(no_id)?;
         }
     }
-    Ok(errand)
+    Ok(upstream_request)
 }
 
 /// Whether a message without id is one that MCP has without. Some servers run any other as if it had one, and nobody
 /// would have decided on it.
 fn is_notice(text: &str) -> bool {
     #[derive(Deserialize)]
-    struct Notice<'a> {
+    struct NotificationMethod<'a> {
         #[serde(borrow)]
         method: Cow<'a, str>,
     }
-    object::<Notice<'_>>(text).is_some_and(|notice| notice.method.starts_with("notifications/"))
+    object::<NotificationMethod<'_>>(text)
+        .is_some_and(|notice| notice.method.starts_with("notifications/"))
 }
 
-type Read = (Option<Version>, Option<Session>, Subject);
+type ParsedRequest = (Option<Version>, Option<UpstreamSession>, RequestSubject);
 
 fn of_request(
     gateway: &Gateway,
-    visit: &Visit,
+    route_request: &RouteRequest,
     request: &Request<'_>,
     body: &Bytes,
-) -> Result<Read, RpcError> {
+) -> Result<ParsedRequest, RpcError> {
     let meta = Meta::of(request)?;
     if meta.agent_refusal()?.is_some() {
         let why = format!("`_meta` {} is taken on /mcp alone", AgentRefusal::META);
         return Err(RpcError::invalid_params(why));
     }
     let version = match meta.if_modern() {
-        Some(meta) => Some(meta.version(request, Some(&visit.headers))?),
+        Some(meta) => Some(meta.version(request, Some(&route_request.headers))?),
         None if request.method == "initialize" => None,
-        None => match named_version(&visit.headers)? {
+        None => match named_version(&route_request.headers)? {
             Some(version) if version.is_modern() => {
                 return Err(RpcError::without_meta(version));
             }
@@ -283,7 +295,7 @@ fn of_request(
     // It begins one.
     let session = match &*request.method {
         "initialize" => None,
-        _ => session(gateway, visit, version)?,
+        _ => session(gateway, route_request, version)?,
     };
     Ok((version, session, subject))
 }
@@ -299,7 +311,7 @@ fn is_missing(method: &str, version: Version) -> bool {
     }
 }
 
-fn subject(request: &Request<'_>, body: &Bytes) -> Result<Subject, RpcError> {
+fn subject(request: &Request<'_>, body: &Bytes) -> Result<RequestSubject, RpcError> {
     let text = |member: Option<&RawValue>, name| {
         member
             .and_then(text_of)
@@ -308,7 +320,7 @@ fn subject(request: &Request<'_>, body: &Bytes) -> Result<Subject, RpcError> {
     };
     let params = &request.params;
     Ok(match &*request.method {
-        "tools/call" => Subject::Tool {
+        "tools/call" => RequestSubject::Tool {
             name: text(params.name, "name")?,
             arguments: match params.arguments {
                 None => no_arguments(),
@@ -319,46 +331,48 @@ fn subject(request: &Request<'_>, body: &Bytes) -> Result<Subject, RpcError> {
                 }
             },
         },
-        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => Subject::Resource {
-            uri: text(params.uri, "uri")?,
-        },
-        "prompts/get" => Subject::Prompt {
+        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
+            RequestSubject::Resource {
+                uri: text(params.uri, "uri")?,
+            }
+        }
+        "prompts/get" => RequestSubject::Prompt {
             name: text(params.name, "name")?,
             arguments: params
                 .arguments
                 .map_or_else(Bytes::new, |raw| body.slice_ref(raw.get().as_bytes())),
         },
         "completion/complete" => completed(request)?,
-        "tools/list" => Subject::List(List::Tools),
-        "resources/list" => Subject::List(List::Resources),
-        "resources/templates/list" => Subject::List(List::Templates),
-        "prompts/list" => Subject::List(List::Prompts),
-        "subscriptions/listen" => Subject::Listen {
+        "tools/list" => RequestSubject::List(ListKind::Tools),
+        "resources/list" => RequestSubject::List(ListKind::Resources),
+        "resources/templates/list" => RequestSubject::List(ListKind::Templates),
+        "prompts/list" => RequestSubject::List(ListKind::Prompts),
+        "subscriptions/listen" => RequestSubject::Listen {
             uris: listened(request)?,
         },
         "initialize" | "ping" | "server/discover" | "logging/setLevel" | "tasks/get"
-        | "tasks/result" | "tasks/update" | "tasks/cancel" => Subject::Route,
-        _ => Subject::Foreign,
+        | "tasks/result" | "tasks/update" | "tasks/cancel" => RequestSubject::Route,
+        _ => RequestSubject::Foreign,
     })
 }
 
 /// What a completion is of: whoever may not use it learns nothing of its arguments either.
-fn completed(request: &Request<'_>) -> Result<Subject, RpcError> {
+fn completed(request: &Request<'_>) -> Result<RequestSubject, RpcError> {
     #[derive(Deserialize)]
     #[serde(tag = "type")]
-    enum Reference {
+    enum CompletionReference {
         #[serde(rename = "ref/prompt")]
         Prompt { name: String },
         #[serde(rename = "ref/resource")]
         Resource { uri: String },
     }
     let reference = request.params.reference;
-    match reference.and_then(|raw| object::<Reference>(raw.get())) {
-        Some(Reference::Prompt { name }) => Ok(Subject::Prompt {
+    match reference.and_then(|raw| object::<CompletionReference>(raw.get())) {
+        Some(CompletionReference::Prompt { name }) => Ok(RequestSubject::Prompt {
             name,
             arguments: Bytes::new(),
         }),
-        Some(Reference::Resource { uri }) => Ok(Subject::Resource { uri }),
+        Some(CompletionReference::Resource { uri }) => Ok(RequestSubject::Resource { uri }),
         None => Err(RpcError::invalid_params(
             "`params.ref` must be a ref/prompt with a name or a ref/resource with a URI",
         )),
@@ -368,12 +382,12 @@ fn completed(request: &Request<'_>) -> Result<Subject, RpcError> {
 /// The resources whose changes are asked for.
 fn listened(request: &Request<'_>) -> Result<Vec<String>, RpcError> {
     #[derive(Deserialize)]
-    struct Wanted {
+    struct ListenFilter {
         #[serde(default, rename = "resourceSubscriptions")]
         uris: Vec<String>,
     }
     let wanted = request.params.notifications;
-    let wanted = wanted.and_then(|raw| object::<Wanted>(raw.get()));
+    let wanted = wanted.and_then(|raw| object::<ListenFilter>(raw.get()));
     let uris = wanted.map(|wanted| wanted.uris);
     uris.filter(|uris| uris.len() <= MAX_LISTENED).ok_or_else(|| {
         RpcError::invalid_params(format!(
@@ -388,15 +402,15 @@ const MAX_LISTENED: usize = 100;
 /// A GET or DELETE: of a session, or of none.
 fn without_message(
     gateway: &Gateway,
-    visit: &Visit,
+    route_request: &RouteRequest,
     exchange: Exchange,
-) -> Result<Errand, RpcError> {
-    let version = named_version(&visit.headers)?;
-    let session = session(gateway, visit, version)?;
-    let within = within(visit, session.as_ref());
-    let resumes: Option<Place> = match header(&visit.headers, "last-event-id") {
+) -> Result<UpstreamRequest, RpcError> {
+    let version = named_version(&route_request.headers)?;
+    let session = session(gateway, route_request, version)?;
+    let within = within(route_request, session.as_ref());
+    let resumes: Option<StreamPosition> = match header(&route_request.headers, "last-event-id") {
         Some(place) if matches!(exchange, Exchange::Get) => {
-            let caller = &visit.caller;
+            let caller = &route_request.caller;
             let sealer = gateway.sealer();
             let opened = sealer.open(Purpose::UpstreamEvent, caller, &within, place);
             Some(opened.ok_or_else(RpcError::unknown_event)?)
@@ -404,9 +418,9 @@ fn without_message(
         _ => None,
     };
     let awaited = resumes.as_ref().and_then(|place| place.awaited.as_ref());
-    let subject = awaited.map_or(Subject::Route, |awaited| awaited.subject.clone());
+    let subject = awaited.map_or(RequestSubject::Route, |awaited| awaited.subject.clone());
     let method = awaited.map_or_else(String::new, |awaited| awaited.method.clone());
-    Ok(Errand {
+    Ok(UpstreamRequest {
         exchange,
         id: None,
         method,
@@ -417,36 +431,41 @@ fn without_message(
         tasks: Vec::new(),
         used: None,
         is_of_batch: false,
-        repeated: Vec::new(),
+        mirrored_headers: Vec::new(),
     })
 }
 
 /// The session that the header names. One of another caller's, of another upstream's and one that never was are alike.
 pub(super) fn session(
     gateway: &Gateway,
-    visit: &Visit,
+    route_request: &RouteRequest,
     version: Option<Version>,
-) -> Result<Option<Session>, RpcError> {
+) -> Result<Option<UpstreamSession>, RpcError> {
     if version.is_some_and(Version::is_modern) {
         return Ok(None);
     }
-    let Some(sealed) = header(&visit.headers, "mcp-session-id") else {
+    let Some(sealed) = header(&route_request.headers, "mcp-session-id") else {
         return Ok(None);
     };
     let purpose = Purpose::UpstreamSession;
     let sealer = gateway.sealer();
-    let own = sealer.open(purpose, &visit.caller, &visit.source, sealed);
+    let own = sealer.open(
+        purpose,
+        &route_request.caller,
+        &route_request.source,
+        sealed,
+    );
     let own: String = own.ok_or_else(RpcError::unknown_session)?;
-    Ok(Some(Session {
+    Ok(Some(UpstreamSession {
         sealed: sealed.to_owned(),
         own,
     }))
 }
 
 /// What an event belongs to: the ids of one session mean nothing in another.
-pub(super) fn within(visit: &Visit, session: Option<&Session>) -> String {
+pub(super) fn within(route_request: &RouteRequest, session: Option<&UpstreamSession>) -> String {
     let own = session.map_or("", |session| &session.own);
-    format!("{} {own}", visit.source)
+    format!("{} {own}", route_request.source)
 }
 
 fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
@@ -455,7 +474,7 @@ fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
         .map(|value| value.to_str().unwrap_or_default())
 }
 
-fn repeated(headers: &HeaderMap) -> Vec<(String, String)> {
+fn mirrored_headers(headers: &HeaderMap) -> Vec<(String, String)> {
     headers
         .iter()
         .filter(|(name, _)| name.as_str().starts_with("mcp-param-"))
@@ -472,25 +491,27 @@ mod tests {
         let long = format!(r#"{{"a":"{}"}}"#, "x".repeat(2_000));
         for (arguments, is_inline) in [(r#"{ "n" : 1.10 }"#, true), (&*long, false)] {
             let arguments = Bytes::copy_from_slice(arguments.as_bytes());
-            let subject = Subject::Tool {
+            let subject = RequestSubject::Tool {
                 name: "read".to_owned(),
                 arguments: arguments.clone(),
             };
-            let place = Place {
+            let place = StreamPosition {
                 event: "e-1".to_owned(),
-                awaited: Some(Awaited {
+                awaited: Some(AwaitedResponse {
                     id: "7".to_owned(),
                     method: "tools/call".to_owned(),
                     subject,
-                    asked: Asked::inline(&arguments),
+                    asked: StoredArguments::inline(&arguments),
                 }),
             };
             let text = serde_json::to_vec(&place).unwrap();
-            let again: Place = serde_json::from_slice(&text).unwrap();
+            let again: StreamPosition = serde_json::from_slice(&text).unwrap();
             let awaited = again.awaited.unwrap();
             assert_eq!(awaited.method, "tools/call");
             match awaited.asked {
-                Some(Asked::Here(asked)) => assert!(is_inline && asked.get() == arguments),
+                Some(StoredArguments::Inline(asked)) => {
+                    assert!(is_inline && asked.get() == arguments)
+                }
                 _ => assert!(!is_inline && text.len() < 200),
             }
         }

@@ -7,10 +7,10 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, RelayFailure, ResultFacts};
 use wardgate_telemetry::names;
 
-use super::Left;
-use super::errand::Subject;
+use super::NotForwarded;
 use super::exchange::UpstreamExchange;
-use super::right::{NoRight, Right};
+use super::right::{AccessError, AccessRight};
+use super::upstream_request::RequestSubject;
 use crate::call_tool::RATE_LIMITED;
 use crate::client_interaction::ResponseSender;
 use crate::edit::Inlet;
@@ -19,30 +19,34 @@ use crate::reply::{Answer, RpcError, call_meta, write_dropped};
 use crate::trail::Recorded;
 
 impl UpstreamExchange {
-    pub(super) fn owed(&self, right: Option<&Right>) -> Option<Box<CallFacts>> {
-        let (requested, arguments) = match (&self.errand.subject, right) {
-            (Subject::Tool { name, arguments }, _) => (name.as_str(), arguments.clone()),
+    pub(super) fn owed(&self, right: Option<&AccessRight>) -> Option<Box<CallFacts>> {
+        let (requested, arguments) = match (&self.upstream_request.subject, right) {
+            (RequestSubject::Tool { name, arguments }, _) => (name.as_str(), arguments.clone()),
             // Nobody knows what it does.
-            (Subject::Foreign, Some(right)) => ("", right.arguments.clone()),
-            (Subject::Task { tool }, Some(right)) => (tool.as_str(), right.arguments.clone()),
-            (Subject::Prompt { name, .. }, Some(right)) => (name.as_str(), right.arguments.clone()),
+            (RequestSubject::Foreign, Some(right)) => ("", right.arguments.clone()),
+            (RequestSubject::Task { tool }, Some(right)) => {
+                (tool.as_str(), right.arguments.clone())
+            }
+            (RequestSubject::Prompt { name, .. }, Some(right)) => {
+                (name.as_str(), right.arguments.clone())
+            }
             // A URI can hold anything a person typed.
             (_, Some(right)) if right.recorded => ("", right.arguments.clone()),
             _ => return None,
         };
         let (id, caller, ip) = (
             self.call_id,
-            &self.visit.caller,
-            self.visit.client_ip.clone(),
+            &self.route_request.caller,
+            self.route_request.client_ip.clone(),
         );
-        let protocol = self.errand.spoken().as_str();
+        let protocol = self.upstream_request.spoken().as_str();
         let mut facts = if requested.is_empty() {
             CallFacts::without_tool(id, caller, ip, protocol, &arguments)
         } else {
             CallFacts::arriving(id, caller, ip, protocol, requested, &arguments)
         };
-        if !matches!(self.errand.subject, Subject::Tool { .. }) {
-            let method = self.errand.method.as_str();
+        if !matches!(self.upstream_request.subject, RequestSubject::Tool { .. }) {
+            let method = self.upstream_request.method.as_str();
             let is_name = method.len() <= MAX_METHOD
                 && method
                     .bytes()
@@ -50,10 +54,10 @@ impl UpstreamExchange {
             // A client can write anything there.
             facts = facts.by_method(if is_name { method } else { NO_METHOD });
         }
-        let of_task = match &self.errand.subject {
-            Subject::Task { tool } => {
-                let (gateway, visit) = (&self.gateway, &self.visit);
-                Right::of_tool(gateway, &self.source, visit, tool, arguments)
+        let of_task = match &self.upstream_request.subject {
+            RequestSubject::Task { tool } => {
+                let (gateway, route_request) = (&self.gateway, &self.route_request);
+                AccessRight::of_tool(gateway, &self.source, route_request, tool, arguments)
             }
             _ => None,
         };
@@ -166,7 +170,7 @@ impl UpstreamExchange {
 
     /// The upstream did not answer.
     pub(super) async fn failure(&mut self, failure: &RelayFailure) {
-        self.is_left = failure.uncarried;
+        self.not_forwarded = failure.uncarried;
         let facts = &failure.facts;
         let error = match facts.retry_after {
             Some(wait) if facts.error_kind == RATE_LIMITED => RpcError::rate_limited(wait),
@@ -218,38 +222,40 @@ impl UpstreamExchange {
         let id = match (&self.out, self.awaited.take()) {
             (ResponseSender::Speaking(_), None) => return,
             (ResponseSender::Speaking(_), Some(awaited)) => RawValue::from_string(awaited.id).ok(),
-            (ResponseSender::Silent(_) | ResponseSender::Over, _) => self.errand.id.clone(),
+            (ResponseSender::Silent(_) | ResponseSender::Over, _) => {
+                self.upstream_request.id.clone()
+            }
         };
         let answer = Answer::error(id.as_deref(), error);
-        if self.is_left && matches!(self.out, ResponseSender::Silent(_)) {
+        if self.not_forwarded && matches!(self.out, ResponseSender::Silent(_)) {
             // Whoever answers instead takes a place of its own.
             self.slot = None;
             let mut response = Response::from(answer);
-            response.extensions_mut().insert(Left);
+            response.extensions_mut().insert(NotForwarded);
             return self.out.answer(response);
         }
         self.out.finish(answer).await;
     }
 
-    pub(super) async fn denied(&mut self, no_right: NoRight) {
-        let (decision, reason, visible) = match no_right {
-            NoRight::Denied {
+    pub(super) async fn denied(&mut self, access_error: AccessError) {
+        let (decision, reason, visible) = match access_error {
+            AccessError::Denied {
                 decision,
                 reason,
                 visible,
             } => (decision, reason, visible),
-            NoRight::Gone => {
+            AccessError::Gone => {
                 let error = self.not_there();
                 return self
                     .refuse_call(Status::UnknownTool, "unknown_tool", error)
                     .await;
             }
-            NoRight::Undecided(error) => {
+            AccessError::Undecided(error) => {
                 return self.refuse_call(Status::Error, error.reason(), error).await;
             }
         };
-        let is_tool = matches!(self.errand.subject, Subject::Tool { .. });
-        let (true, Some(id)) = (visible && is_tool, self.errand.id.clone()) else {
+        let is_tool = matches!(self.upstream_request.subject, RequestSubject::Tool { .. });
+        let (true, Some(id)) = (visible && is_tool, self.upstream_request.id.clone()) else {
             let error = self.not_there();
             return self
                 .refuse_call(Status::Denied, reason.as_str(), error)
@@ -257,7 +263,7 @@ impl UpstreamExchange {
         };
         let Some(owed) = self.owed.take() else { return };
         let outcome = self.without_result(*owed, Status::Denied, reason.as_str());
-        let version = self.errand.spoken();
+        let version = self.upstream_request.spoken();
         let answer = match self.record(outcome, false).await {
             Ok(recorded) => {
                 let denial = (reason.as_str(), decision.id);
@@ -270,26 +276,31 @@ impl UpstreamExchange {
 
     /// What may not be known of is answered like what there is not.
     pub(super) fn not_there(&self) -> RpcError {
-        if self.errand.resumes.is_some() {
+        if self.upstream_request.resumes.is_some() {
             return RpcError::unknown_route();
         }
-        let version = self.errand.spoken();
-        match &self.errand.subject {
-            Subject::Tool { name, .. } => RpcError::unknown_tool(name),
-            Subject::Resource { uri } => RpcError::unknown_resource(version).about(uri),
-            Subject::Prompt { .. } => RpcError::invalid_params("Unknown prompt").of_unknown(),
-            Subject::Task { .. } => RpcError::invalid_params("unknown `taskId`").of_unknown(),
-            Subject::List(_) | Subject::Listen { .. } | Subject::Route | Subject::Foreign => {
-                RpcError::unknown_route()
+        let version = self.upstream_request.spoken();
+        match &self.upstream_request.subject {
+            RequestSubject::Tool { name, .. } => RpcError::unknown_tool(name),
+            RequestSubject::Resource { uri } => RpcError::unknown_resource(version).about(uri),
+            RequestSubject::Prompt { .. } => {
+                RpcError::invalid_params("Unknown prompt").of_unknown()
             }
+            RequestSubject::Task { .. } => {
+                RpcError::invalid_params("unknown `taskId`").of_unknown()
+            }
+            RequestSubject::List(_)
+            | RequestSubject::Listen { .. }
+            | RequestSubject::Route
+            | RequestSubject::Foreign => RpcError::unknown_route(),
         }
     }
 
     /// Refuses what never became a call.
     pub(super) async fn refuse(&mut self, error: &RpcError) {
         let answer = Answer::error(None, error);
-        let (gateway, visit) = (&self.gateway, &self.visit);
-        gateway.count(&answer, &visit.client_ip, &visit.caller);
+        let (gateway, route_request) = (&self.gateway, &self.route_request);
+        gateway.count(&answer, &route_request.client_ip, &route_request.caller);
         self.say_error(error).await;
     }
 

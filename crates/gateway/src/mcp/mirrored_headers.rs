@@ -15,13 +15,13 @@ const PREFIX: &str = "mcp-param-";
 
 /// One such argument.
 #[derive(Debug)]
-pub(crate) struct Repeated {
+pub(crate) struct MirroredHeader {
     header: HeaderName,
     /// The members that lead to it.
     path: Vec<String>,
 }
 
-impl Repeated {
+impl MirroredHeader {
     /// Those of a tool with this definition.
     pub(crate) fn of_tool(definition: &str) -> Vec<Self> {
         let mut found = Vec::new();
@@ -72,15 +72,15 @@ impl Repeated {
 
 /// Requires that `headers` repeat of `arguments`, one JSON object, what is to be repeated.
 pub(crate) fn check(
-    repeated: &[Repeated],
+    mirrored_headers: &[MirroredHeader],
     arguments: &[u8],
     headers: &HeaderMap,
 ) -> Result<(), RpcError> {
-    if repeated.is_empty() {
+    if mirrored_headers.is_empty() {
         return Ok(());
     }
     let arguments = serde_json::from_slice(arguments).unwrap_or_default();
-    let mut all = repeated.iter();
+    let mut all = mirrored_headers.iter();
     all.try_for_each(|one| one.check(&arguments, headers))
 }
 
@@ -112,10 +112,10 @@ fn is_same_number(number: &Number, said: &str) -> bool {
 }
 
 /// Marks count where only `properties` lead to them.
-fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Repeated>) {
+fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<MirroredHeader>) {
     let mark = schema[MARK].as_str();
     if let Some(header) = mark.and_then(|mark| format!("{PREFIX}{mark}").try_into().ok()) {
-        found.push(Repeated {
+        found.push(MirroredHeader {
             header,
             path: path.clone(),
         });
@@ -143,8 +143,8 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        let repeated = Repeated::of_tool(&format!(r#"{{"inputSchema":{SCHEMA}}}"#));
-        let checked = check(&repeated, arguments.as_bytes(), &map);
+        let mirrored_headers = MirroredHeader::of_tool(&format!(r#"{{"inputSchema":{SCHEMA}}}"#));
+        let checked = check(&mirrored_headers, arguments.as_bytes(), &map);
         if let Err(error) = &checked {
             assert_eq!(error.reason(), "header_mismatch");
         }

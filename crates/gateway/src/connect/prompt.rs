@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use wardgate_domain::Caller;
 use wardgate_rpc::client::{Connect, Person};
 
-use super::visit::Ticket;
+use super::consent_flow::ConnectTicket;
 use crate::Gateway;
 
 /// The key of the one request.
@@ -13,23 +13,23 @@ const KEY: &str = "connect";
 
 /// How a client gets its user to the page.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum ConnectPrompt {
     /// MCP `inputRequests`.
-    Requests(String),
+    InputRequests(String),
     /// It can show its user no page, so this is what the call ends with.
-    Words(String),
+    Message(String),
 }
 
 /// `capabilities` are the client's, one JSON object.
-pub(crate) fn ask(
+pub(crate) fn prompt_to_connect(
     gateway: &Gateway,
     caller: &Caller,
     connect: &Connect,
     capabilities: Option<&str>,
-) -> Asked {
+) -> ConnectPrompt {
     let source = &connect.source;
     if gateway.sign_in().is_none() {
-        return Asked::Words(format!(
+        return ConnectPrompt::Message(format!(
             "`{source}` acts in the name of its users, and this gateway cannot sign them in: ask its operator to set gateway.sign_in."
         ));
     }
@@ -38,13 +38,13 @@ pub(crate) fn ask(
         issuer: caller.issuer().to_owned(),
         subject: caller.subject().to_owned(),
     };
-    let ticket = Ticket::new(&person, connect, gateway.ambient());
+    let ticket = ConnectTicket::new(&person, connect, gateway.ambient());
     let Some(link) = ticket.seal(gateway.sealer()) else {
-        return Asked::Words(format!("`{source}` cannot be connected here."));
+        return ConnectPrompt::Message(format!("`{source}` cannot be connected here."));
     };
     let url = format!("{}/connect/{link}", gateway.public_url());
     if !shows_pages(capabilities) {
-        return Asked::Words(format!(
+        return ConnectPrompt::Message(format!(
             "`{source}` acts in your name, and you have not allowed that yet. Open {url} in your browser within 15 minutes, allow it, and call the tool again."
         ));
     }
@@ -55,7 +55,7 @@ pub(crate) fn ask(
         "method": "elicitation/create",
         "params": { "mode": "url", "message": message, "url": url },
     });
-    Asked::Requests(json!({ KEY: request }).to_string())
+    ConnectPrompt::InputRequests(json!({ KEY: request }).to_string())
 }
 
 /// What a call ends with whose client came back with another answer than that the page was opened.

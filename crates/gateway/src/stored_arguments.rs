@@ -20,9 +20,9 @@ const SHORT: usize = 1_024;
 
 /// Where the arguments are.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) enum Asked {
+pub(crate) enum StoredArguments {
     #[serde(rename = "h")]
-    Here(Box<RawValue>),
+    Inline(Box<RawValue>),
     /// In the store, under the id of the call.
     #[serde(rename = "s")]
     Stored(String),
@@ -30,14 +30,14 @@ pub(crate) enum Asked {
 
 /// They cannot be had, or kept, now.
 #[derive(Debug)]
-pub(crate) struct Away;
+pub(crate) struct StoreUnavailable;
 
-impl Asked {
+impl StoredArguments {
     /// Arguments that need no store.
     pub(crate) fn inline(arguments: &Bytes) -> Option<Self> {
         let text = str::from_utf8(arguments).ok()?;
         let text = (text.len() <= SHORT).then(|| text.to_owned())?;
-        RawValue::from_string(text).ok().map(Self::Here)
+        RawValue::from_string(text).ok().map(Self::Inline)
     }
 
     /// Keeps those that do.
@@ -46,21 +46,25 @@ impl Asked {
         caller: &Caller,
         call: CallId,
         arguments: &Bytes,
-    ) -> Result<Self, Away> {
+    ) -> Result<Self, StoreUnavailable> {
         let call = call.to_string();
-        let text = str::from_utf8(arguments).map_err(|_| Away)?;
+        let text = str::from_utf8(arguments).map_err(|_| StoreUnavailable)?;
         let purpose = Purpose::UpstreamArguments;
         let sealed = gateway.sealer().seal(purpose, caller, &call, &text);
-        let sealed = sealed.ok_or(Away)?.into_bytes();
+        let sealed = sealed.ok_or(StoreUnavailable)?.into_bytes();
         let kept = gateway.store().post_letter(letter(&call), sealed).await;
-        kept.map_err(|_| Away)?;
+        kept.map_err(|_| StoreUnavailable)?;
         Ok(Self::Stored(call))
     }
 
     /// The arguments again, byte for byte.
-    pub(crate) async fn fetch(&self, gateway: &Gateway, caller: &Caller) -> Result<Bytes, Away> {
+    pub(crate) async fn fetch(
+        &self,
+        gateway: &Gateway,
+        caller: &Caller,
+    ) -> Result<Bytes, StoreUnavailable> {
         let found = self.find(gateway, caller).await?;
-        found.ok_or(Away)
+        found.ok_or(StoreUnavailable)
     }
 
     /// The same; none where they are kept no more.
@@ -68,13 +72,13 @@ impl Asked {
         &self,
         gateway: &Gateway,
         caller: &Caller,
-    ) -> Result<Option<Bytes>, Away> {
+    ) -> Result<Option<Bytes>, StoreUnavailable> {
         let call = match self {
-            Self::Here(arguments) => return Ok(Some(arguments.get().to_owned().into())),
+            Self::Inline(arguments) => return Ok(Some(arguments.get().to_owned().into())),
             Self::Stored(call) => call,
         };
         let kept = gateway.store().fetch_letter(letter(call)).await;
-        let sealed = kept.map_err(|_| Away)?.map(String::from_utf8);
+        let sealed = kept.map_err(|_| StoreUnavailable)?.map(String::from_utf8);
         let purpose = Purpose::UpstreamArguments;
         let text = sealed.and_then(|sealed| {
             let sealer = gateway.sealer();
