@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use axum::response::Response;
 use tokio::time::sleep_until;
 
-use crate::reply::UnknownThing;
+use crate::reply::NotFoundMarker;
 
 /// Such an answer leaves a multiple of this after its request came. Longer than such a request takes, apart from what an
 /// overloaded service adds to all of them.
@@ -20,7 +20,7 @@ pub(crate) async fn wait_for_step(arrived: Instant) {
 
 /// Whether `response` says that there is no such thing, so that it has to wait.
 pub(crate) fn has_to_wait(response: &Response) -> bool {
-    response.extensions().get::<UnknownThing>().is_some()
+    response.extensions().get::<NotFoundMarker>().is_some()
 }
 
 /// The first multiple of [`STEP`] after `elapsed`.

@@ -14,7 +14,7 @@ use wardgate_domain::{
 };
 use wardgate_rpc::client::{CallError, PolicyClient};
 
-use crate::listen::Changes;
+use crate::listen::ChangeCounter;
 
 /// Permits kept at most.
 const KEPT: usize = 10_000;
@@ -56,7 +56,7 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
-    pub(crate) fn new(policy: PolicyClient, ambient: Ambient, changes: Changes) -> Self {
+    pub(crate) fn new(policy: PolicyClient, ambient: Ambient, changes: ChangeCounter) -> Self {
         let version = Arc::new(ArcSwapOption::empty());
         let watcher = tokio::spawn(watch(policy.clone(), Arc::clone(&version), changes));
         Self {
@@ -146,7 +146,7 @@ impl Authority {
 
 /// Follows the policy version. While the stream is down the version is unknown: a revoked right must not
 /// live on in a kept permit.
-async fn watch(policy: PolicyClient, version: Arc<ArcSwapOption<Digest>>, changes: Changes) {
+async fn watch(policy: PolicyClient, version: Arc<ArcSwapOption<Digest>>, changes: ChangeCounter) {
     let mut last_known = None;
     loop {
         if let Ok(mut versions) = policy.watch_version().await {

@@ -21,6 +21,7 @@ use wardgate_rpc::client::{
 use wardgate_telemetry::names;
 
 use crate::Gateway;
+use crate::audit_log::RecordStatus;
 use crate::authority::Grant;
 use crate::catalogue::{CatalogueIndex, Tool};
 use crate::client_interaction::ClientInteraction;
@@ -32,8 +33,7 @@ use crate::governed_call::{
 use crate::mcp::{Version, check_mirrored_headers};
 use crate::measures;
 use crate::reply::{Answer, Dialect, RpcError};
-use crate::tasks::{self, Begun};
-use crate::trail::Recorded;
+use crate::tasks::{self, StartedTask};
 use crate::view::View;
 
 /// One call, read but undecided.
@@ -95,13 +95,13 @@ impl Resource for Arc<Tool> {
 }
 
 /// What a call comes to.
-pub(crate) enum Called {
+pub(crate) enum ToolCallOutput {
     Result(Box<ToolResult>),
     /// It goes on as a task.
-    Task(Begun),
+    Task(StartedTask),
 }
 
-impl Output for Called {
+impl Output for ToolCallOutput {
     fn facts(&self) -> &ResultFacts {
         match self {
             Self::Result(result) => &result.facts,
@@ -122,7 +122,7 @@ impl Output for Called {
 
 impl Operation for ToolCall {
     type Resource = Arc<Tool>;
-    type Output = Called;
+    type Output = ToolCallOutput;
 
     const UNKNOWN: &'static str = "unknown_tool";
 
@@ -183,7 +183,7 @@ impl Operation for ToolCall {
         tool: &Arc<Tool>,
         grant: &Grant,
         resumption: Option<Resumption>,
-    ) -> Result<RunOutcome<Called>, RunError> {
+    ) -> Result<RunOutcome<ToolCallOutput>, RunError> {
         // Where it waited for its user alone, it begins anew.
         let resumption = match resumption {
             Some(Resumption {
@@ -229,12 +229,12 @@ impl Operation for ToolCall {
             match event {
                 CallEvent::Result(mut result) => {
                     result.content = call.context.view.content(result.content);
-                    return Ok(RunOutcome::Output(Called::Result(result)));
+                    return Ok(RunOutcome::Output(ToolCallOutput::Result(result)));
                 }
                 CallEvent::Task(task) => {
-                    let begun = Begun::of(call, *task).await;
+                    let begun = StartedTask::of(call, *task).await;
                     let begun = begun.ok_or_else(|| not_handed_out(tool))?;
-                    return Ok(RunOutcome::Output(Called::Task(begun)));
+                    return Ok(RunOutcome::Output(ToolCallOutput::Task(begun)));
                 }
                 CallEvent::InputRequired(waits) => return Ok(asked(call, waits)),
                 CallEvent::Progress(_) | CallEvent::Log(_) | CallEvent::Completed(_) => {}
@@ -262,11 +262,15 @@ impl Operation for ToolCall {
         );
     }
 
-    fn release(call: &GovernedCall<Self>, recorded: Recorded, called: &Called) -> Answer {
+    fn release(
+        call: &GovernedCall<Self>,
+        recorded: RecordStatus,
+        called: &ToolCallOutput,
+    ) -> Answer {
         let (id, call_id) = (&call.context.id, call.facts.call_id);
         let result = match called {
-            Called::Result(result) => result,
-            Called::Task(begun) => return begun.release(call, recorded),
+            ToolCallOutput::Result(result) => result,
+            ToolCallOutput::Task(begun) => return begun.release(call, recorded),
         };
         if result.facts.error_kind == RATE_LIMITED {
             let wait = result.facts.retry_after.unwrap_or_default();
@@ -298,7 +302,7 @@ impl Operation for ToolCall {
 
     fn write_rejection(
         call: &GovernedCall<Self>,
-        recorded: Recorded,
+        recorded: RecordStatus,
         rejection: &Rejection,
     ) -> Option<Answer> {
         let RequestContext { id, version, .. } = &call.context;
@@ -331,7 +335,10 @@ impl Operation for ToolCall {
 }
 
 /// What waits for the client; what waits for its user has the question put here.
-fn asked(call: &GovernedCall<ToolCall>, mut waits: Box<InputRequired>) -> RunOutcome<Called> {
+fn asked(
+    call: &GovernedCall<ToolCall>,
+    mut waits: Box<InputRequired>,
+) -> RunOutcome<ToolCallOutput> {
     let Some(connect) = &waits.connect else {
         return RunOutcome::InputRequired(waits);
     };
@@ -350,9 +357,9 @@ fn asked(call: &GovernedCall<ToolCall>, mut waits: Box<InputRequired>) -> RunOut
 }
 
 /// Nothing ran for want of the user's word.
-fn not_connected(words: &str) -> Called {
+fn not_connected(words: &str) -> ToolCallOutput {
     let content = serde_json::json!([{ "type": "text", "text": words }]);
-    Called::Result(Box::new(ToolResult {
+    ToolCallOutput::Result(Box::new(ToolResult {
         content: content.to_string().into(),
         structured_content: Bytes::new(),
         is_error: true,

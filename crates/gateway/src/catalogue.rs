@@ -16,7 +16,7 @@ pub(crate) use wardgate_rpc::client::Source;
 
 use crate::content::ContentIndex;
 use crate::downgrade::{Definition, Kind};
-use crate::listen::Changes;
+use crate::listen::ChangeCounter;
 use crate::mcp::MirroredHeader;
 use crate::reply::RpcError;
 
@@ -152,7 +152,7 @@ pub(crate) struct Catalogue {
 }
 
 impl Catalogue {
-    pub(crate) fn follow(runner: ToolRunnerClient, changes: Changes) -> Self {
+    pub(crate) fn follow(runner: ToolRunnerClient, changes: ChangeCounter) -> Self {
         let current = Arc::new(ArcSwapOption::empty());
         let (sender, readiness) = watch::channel(Readiness::NotReady("not listed yet".to_owned()));
         let target = Arc::clone(&current);
@@ -186,7 +186,7 @@ async fn follow(
     runner: &ToolRunnerClient,
     target: &ArcSwapOption<CatalogueIndex>,
     sender: &watch::Sender<Readiness>,
-    changes: &Changes,
+    changes: &ChangeCounter,
 ) {
     loop {
         if let Err(error) = until_lost(runner, target, sender, changes).await {
@@ -200,7 +200,7 @@ async fn until_lost(
     runner: &ToolRunnerClient,
     target: &ArcSwapOption<CatalogueIndex>,
     sender: &watch::Sender<Readiness>,
-    changes: &Changes,
+    changes: &ChangeCounter,
 ) -> Result<(), CallError> {
     let mut versions = runner.watch_catalogue().await?;
     while let Some(version) = versions.next().await {

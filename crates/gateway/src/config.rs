@@ -10,8 +10,8 @@ use wardgate_resilience::concurrency::Config as Concurrency;
 use wardgate_rpc::client::LONGEST_APPEND;
 use wardgate_store::DatabaseSettings;
 
+use crate::audit_log::APPEND_LIMIT;
 use crate::connect::SignInConfig;
-use crate::trail::APPEND_LIMIT;
 use crate::{Error, ScopesConfig};
 
 /// The gateway's configuration.

@@ -14,12 +14,12 @@ use crate::mcp::object;
 
 /// What is read of an answer.
 #[derive(Deserialize)]
-pub(crate) struct Reply<'a> {
+pub(crate) struct ResponseResult<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     pub(crate) result: Option<&'a RawValue>,
 }
 
-impl<'a> Reply<'a> {
+impl<'a> ResponseResult<'a> {
     pub(crate) fn read(message: &'a str) -> Option<Self> {
         object(message)
     }
@@ -29,7 +29,7 @@ impl<'a> Reply<'a> {
 const OWN: &str = "dev.wardgate/";
 
 /// Where members go into the `_meta` of an answer's result, found in one pass over it.
-pub(crate) enum Inlet {
+pub(crate) enum MetaInsertion {
     /// There is no place for them.
     None,
     /// Here, as a `_meta` of their own.
@@ -40,33 +40,35 @@ pub(crate) enum Inlet {
 
 /// The result has two `_meta`, and one of them could say what only the gateway says.
 #[derive(Debug)]
-pub(crate) struct TwoMetas;
+pub(crate) struct DuplicateMeta;
 
-impl Inlet {
-    pub(crate) fn of(message: &str) -> Result<Self, TwoMetas> {
+impl MetaInsertion {
+    pub(crate) fn of(message: &str) -> Result<Self, DuplicateMeta> {
         #[derive(Deserialize)]
-        struct Answer<'a> {
+        struct ResponseOutline<'a> {
             #[serde(borrow, default)]
-            result: Option<Outline<'a>>,
+            result: Option<ResultOutline<'a>>,
         }
-        let answer: Option<Answer<'_>> = object(message);
+        let answer: Option<ResponseOutline<'_>> = object(message);
         let Some(outline) = answer.and_then(|answer| answer.result) else {
             return Ok(Self::None);
         };
         Ok(match outline {
-            Outline { metas: 2.., .. } => return Err(TwoMetas),
-            Outline {
+            ResultOutline { metas: 2.., .. } => return Err(DuplicateMeta),
+            ResultOutline {
                 meta: Some(meta), ..
             } if meta.get().starts_with('{') => Self::Into(range_of(message, meta.get())),
-            Outline { meta: Some(_), .. } => Self::None,
-            Outline {
+            ResultOutline { meta: Some(_), .. } => Self::None,
+            ResultOutline {
                 last: Some(last), ..
             } => Self::New(range_of(message, last.get()).end),
             // An empty one.
-            Outline { .. } => match Reply::read(message).and_then(|reply| reply.result) {
-                Some(result) => Self::New(range_of(message, result.get()).start + 1),
-                None => Self::None,
-            },
+            ResultOutline { .. } => {
+                match ResponseResult::read(message).and_then(|reply| reply.result) {
+                    Some(result) => Self::New(range_of(message, result.get()).start + 1),
+                    None => Self::None,
+                }
+            }
         })
     }
 
@@ -112,18 +114,18 @@ fn without_own(meta: &str) -> Option<String> {
 
 /// The members of a result, as far as a place among them is looked for.
 #[derive(Default)]
-struct Outline<'a> {
+struct ResultOutline<'a> {
     last: Option<&'a RawValue>,
     meta: Option<&'a RawValue>,
     metas: usize,
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Outline<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for ResultOutline<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Reader;
 
         impl<'de> Visitor<'de> for Reader {
-            type Value = Outline<'de>;
+            type Value = ResultOutline<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a JSON object")
@@ -132,7 +134,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Outline<'a> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 #[derive(Deserialize)]
                 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
-                let mut outline = Outline::default();
+                let mut outline = ResultOutline::default();
                 while let Some((Name(name), value)) = map.next_entry()? {
                     outline.last = Some(value);
                     if name == "_meta" {
@@ -153,9 +155,9 @@ mod tests {
     use super::*;
 
     fn with_meta(message: &str) -> String {
-        let inlet = Inlet::of(message).unwrap();
+        let insertion = MetaInsertion::of(message).unwrap();
         let mut message = message.to_owned();
-        inlet.put(&mut message, r#""k":1"#);
+        insertion.put(&mut message, r#""k":1"#);
         message
     }
 
@@ -204,6 +206,6 @@ mod tests {
             assert_eq!(with_meta(message), message);
         }
         let twice = r#"{"id":1,"result":{"_meta":{"dev.wardgate/a":1},"_m\u0065ta":{}}}"#;
-        assert!(Inlet::of(twice).is_err());
+        assert!(MetaInsertion::of(twice).is_err());
     }
 }

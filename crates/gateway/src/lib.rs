@@ -14,7 +14,9 @@
 //! or in the store that all replicas share, and the rest (verified tokens, permits, the catalogue) can be lost at any
 //! moment.
 
+mod admission;
 mod answer_pace;
+mod audit_log;
 mod authority;
 mod call_tool;
 mod catalogue;
@@ -22,7 +24,6 @@ mod client_interaction;
 mod config;
 mod connect;
 mod content;
-mod crowd;
 mod downgrade;
 mod edit;
 mod governed_call;
@@ -41,7 +42,6 @@ mod store;
 mod stored_arguments;
 mod streamable;
 mod tasks;
-mod trail;
 mod upstream;
 mod view;
 
@@ -66,17 +66,17 @@ pub use scopes::ScopesConfig;
 pub use session::SessionKey;
 pub use store::LAYOUT;
 
+use audit_log::{AuditLog, RecordStatus};
 use authority::Authority;
 use catalogue::Catalogue;
 use connect::SignIn;
-use listen::{Changes, Conversations, Listeners, Places, Subscriptions};
+use listen::{ChangeCounter, ConversationWatcher, Listeners, ResourceSubscriptions, StreamQuota};
 use refusals::Refusals;
 use reply::Answer;
 use session::Sealer;
 use sse::{Relay, Streams};
 use store::Store;
-use streamable::{Heart, Mailbox};
-use trail::{Recorded, Trail};
+use streamable::{Heartbeat, ReplicaInbox};
 
 /// How often a start that waits says what for.
 const TELL: Duration = Duration::from_secs(5);
@@ -124,18 +124,18 @@ pub struct Gateway {
     catalogue: Catalogue,
     listeners: Listeners,
     /// What clients before 2026-07-28 are subscribed to.
-    subscriptions: Arc<Subscriptions>,
+    subscriptions: Arc<ResourceSubscriptions>,
     sealer: Sealer,
     store: Arc<Store>,
-    mailbox: Mailbox,
-    heart: Arc<Heart>,
+    replica_inbox: ReplicaInbox,
+    heartbeat: Arc<Heartbeat>,
     /// Sessions of HTTP+SSE whose streams are here.
     streams: Streams,
     relay: Relay,
     runner: ToolRunnerClient,
     /// Not among the parts that must be ready: tools are of use without it.
     memory: Option<MemoryClient>,
-    trail: Arc<Trail>,
+    audit_log: Arc<AuditLog>,
     refusals: Arc<Refusals>,
     /// Requests that each caller may still make.
     request_rates: RateLimiter,
@@ -145,10 +145,10 @@ pub struct Gateway {
     /// Calls under way, whether or not their client still waits.
     stories: TaskTracker,
     /// Requests to upstreams that are under way.
-    visits: Places,
+    visits: StreamQuota,
     /// Messages to upstreams that nobody waits for: answers to what a server asks, cancellations, pings. They have places
     /// of their own, since what holds the others may be waiting for them.
-    replies: Places,
+    replies: StreamQuota,
     parts: Vec<Part>,
     /// Whether it goes on: the part of its readiness that is its own.
     goes_on: watch::Sender<Readiness>,
@@ -187,7 +187,7 @@ impl Gateway {
         };
         let runner = ToolRunnerClient::new(neighbours.tool_runner.link, NEIGHBOUR_LIMIT);
         let policy = PolicyClient::new(neighbours.policy.link, NEIGHBOUR_LIMIT);
-        let changes = Changes::default();
+        let changes = ChangeCounter::default();
         let catalogue = Catalogue::follow(runner.clone(), changes.clone());
         let memory = neighbours
             .memory
@@ -202,29 +202,33 @@ impl Gateway {
             ("audit", neighbours.audit.readiness.clone()),
         ];
         let limiter = Limiter::new("gateway", config.concurrency);
-        let trail = Trail::new(
+        let audit_log = AuditLog::new(
             neighbours.audit,
             config.append_limit,
             limiter.clone(),
             ambient.clone(),
         );
-        let trail = Arc::new(trail);
+        let audit_log = Arc::new(audit_log);
         let refusals = Arc::new(Refusals::default());
-        let recorder = refusals::record(Arc::clone(&refusals), Arc::clone(&trail), ambient.clone());
+        let recorder = refusals::record(
+            Arc::clone(&refusals),
+            Arc::clone(&audit_log),
+            ambient.clone(),
+        );
         Ok(Arc::new(Self {
             authority: Authority::new(policy, ambient.clone(), changes.clone()),
             listeners: Listeners::new(
                 changes,
-                memory.clone().map(Conversations::follow),
+                memory.clone().map(ConversationWatcher::follow),
                 config.limits.streams(),
             ),
             sealer: Sealer::new(key, ambient.clone()),
-            subscriptions: Subscriptions::new(Arc::clone(&store)),
-            mailbox: Mailbox::new(&store),
-            heart: Heart::new(&store, &ambient),
+            subscriptions: ResourceSubscriptions::new(Arc::clone(&store)),
+            replica_inbox: ReplicaInbox::new(&store),
+            heartbeat: Heartbeat::new(&store, &ambient),
             store,
-            visits: Places::of_each(config.limits.connections, EACH_VISITS),
-            replies: Places::of_each(config.limits.connections, EACH_VISITS),
+            visits: StreamQuota::of_each(config.limits.connections, EACH_VISITS),
+            replies: StreamQuota::of_each(config.limits.connections, EACH_VISITS),
             streams: Streams::default(),
             relay: Relay::new()?,
             _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),
@@ -239,7 +243,7 @@ impl Gateway {
             catalogue,
             runner,
             memory,
-            trail,
+            audit_log,
             refusals,
             limiter,
             stories: TaskTracker::new(),
@@ -294,7 +298,7 @@ impl Gateway {
         };
         let serving = bound.serve(router, limits, shutdown, self.finish());
         tokio::join!(ending, serving);
-        self.refusals.flush(&self.trail, &self.ambient).await;
+        self.refusals.flush(&self.audit_log, &self.ambient).await;
     }
 
     /// Puts on record how a call ended, and counts a refusal instead where its caller had many of late. A call whose intent
@@ -303,21 +307,21 @@ impl Gateway {
         &self,
         outcome: Outcome,
         has_intent: bool,
-    ) -> Result<Recorded, CallError> {
+    ) -> Result<RecordStatus, CallError> {
         if !has_intent && self.refusals.folds(&outcome.call, outcome.status) {
-            return Ok(Recorded::InSummary);
+            return Ok(RecordStatus::InSummary);
         }
-        let appended = self.trail.append(Event::Outcome(outcome)).await;
-        appended.map(Recorded::ByItself)
+        let appended = self.audit_log.append(Event::Outcome(outcome)).await;
+        appended.map(RecordStatus::ByItself)
     }
 
     /// The same of a use of the memory, which has no intent.
-    async fn record_access(&self, access: MemoryAccess) -> Result<Recorded, CallError> {
+    async fn record_access(&self, access: MemoryAccess) -> Result<RecordStatus, CallError> {
         if self.refusals.folds(&access.call, access.status) {
-            return Ok(Recorded::InSummary);
+            return Ok(RecordStatus::InSummary);
         }
-        let appended = self.trail.append(Event::MemoryAccess(access)).await;
-        appended.map(Recorded::ByItself)
+        let appended = self.audit_log.append(Event::MemoryAccess(access)).await;
+        appended.map(RecordStatus::ByItself)
     }
 
     /// Waits for the calls under way, those included whose client is gone.
@@ -380,7 +384,7 @@ impl Gateway {
         &self.listeners
     }
 
-    fn subscriptions(&self) -> &Arc<Subscriptions> {
+    fn subscriptions(&self) -> &Arc<ResourceSubscriptions> {
         &self.subscriptions
     }
 
@@ -392,12 +396,12 @@ impl Gateway {
         &self.store
     }
 
-    fn mailbox(&self) -> &Mailbox {
-        &self.mailbox
+    fn replica_inbox(&self) -> &ReplicaInbox {
+        &self.replica_inbox
     }
 
-    fn heart(&self) -> &Arc<Heart> {
-        &self.heart
+    fn heartbeat(&self) -> &Arc<Heartbeat> {
+        &self.heartbeat
     }
 
     fn runner(&self) -> &ToolRunnerClient {
@@ -412,7 +416,7 @@ impl Gateway {
         &self.limiter
     }
 
-    fn trail(&self) -> &Trail {
-        &self.trail
+    fn audit_log(&self) -> &AuditLog {
+        &self.audit_log
     }
 }

@@ -15,7 +15,7 @@ use wardgate_domain::{
 use wardgate_resilience::{Rate, RateLimiter};
 use wardgate_telemetry::names;
 
-use crate::trail::Trail;
+use crate::audit_log::AuditLog;
 
 /// Kinds counted apart in one window; what comes on top is counted together.
 const KINDS: usize = 256;
@@ -85,7 +85,7 @@ impl Refusals {
     }
 
     /// Records what was counted since the last time. What cannot be recorded now stays counted.
-    pub(crate) async fn flush(&self, trail: &Trail, ambient: &Ambient) {
+    pub(crate) async fn flush(&self, audit_log: &AuditLog, ambient: &Ambient) {
         let counts = std::mem::take(&mut *self.counts());
         if counts.by_kind.is_empty() {
             return;
@@ -108,7 +108,7 @@ impl Refusals {
                     })
                     .collect(),
             };
-            if trail.append(Event::Refusals(window)).await.is_err() {
+            if audit_log.append(Event::Refusals(window)).await.is_err() {
                 let mut current = self.counts();
                 current.since = Some(window_start);
                 for (kind, count) in some.into_iter().chain(rest) {
@@ -127,11 +127,11 @@ const KINDS_A_RECORD: usize = 64;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Records the counts every second, for as long as the gateway runs.
-pub(crate) async fn record(refusals: Arc<Refusals>, trail: Arc<Trail>, ambient: Ambient) {
+pub(crate) async fn record(refusals: Arc<Refusals>, audit_log: Arc<AuditLog>, ambient: Ambient) {
     let mut ticks = tokio::time::interval(INTERVAL);
     loop {
         ticks.tick().await;
-        refusals.flush(&trail, &ambient).await;
+        refusals.flush(&audit_log, &ambient).await;
     }
 }
 

@@ -12,11 +12,11 @@ use serde_json::value::RawValue;
 use wardgate_domain::{CallId, DecisionId, Receipt};
 use wardgate_rpc::client::{DroppedColumns, ToolResult};
 
+use crate::audit_log::RecordStatus;
 use crate::client_interaction::InputRequests;
 use crate::downgrade;
 use crate::mcp::Version;
 use crate::streamable;
-use crate::trail::Recorded;
 
 use self::rpc_error::Remedy;
 
@@ -80,7 +80,7 @@ pub(crate) struct Answer {
 
 /// Marks a response that says that there is no such thing.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct UnknownThing;
+pub(crate) struct NotFoundMarker;
 
 /// What it consists of.
 #[derive(Debug)]
@@ -235,7 +235,7 @@ impl Answer {
         id: &RawValue,
         version: Version,
         call_id: CallId,
-        recorded: Recorded,
+        recorded: RecordStatus,
         result: &ToolResult,
     ) -> Self {
         let mut body = String::with_capacity(result.content.len() + 512);
@@ -264,7 +264,7 @@ impl Answer {
         id: &RawValue,
         version: Version,
         call_id: CallId,
-        recorded: Recorded,
+        recorded: RecordStatus,
         error: &[u8],
     ) -> Self {
         #[derive(serde::Deserialize)]
@@ -305,7 +305,7 @@ impl Answer {
     pub(crate) fn direct(
         id: &RawValue,
         call_id: CallId,
-        recorded: Recorded,
+        recorded: RecordStatus,
         result: &ToolResult,
     ) -> Self {
         if result.is_error {
@@ -340,7 +340,7 @@ impl Answer {
         id: &RawValue,
         version: Version,
         call_id: CallId,
-        recorded: Recorded,
+        recorded: RecordStatus,
         denial: (&'static str, DecisionId),
     ) -> Self {
         let (reason, decision) = denial;
@@ -355,7 +355,7 @@ impl Answer {
         id: &RawValue,
         version: Version,
         call_id: CallId,
-        recorded: Recorded,
+        recorded: RecordStatus,
         words: &str,
     ) -> Self {
         Self::call_failed(id, version, words, |meta| {
@@ -463,7 +463,7 @@ impl IntoResponse for Answer {
             }
         };
         if self.is_of_unknown {
-            response.extensions_mut().insert(UnknownThing);
+            response.extensions_mut().insert(NotFoundMarker);
         }
         if let Some(session) = self.session {
             response.headers_mut().insert(streamable::HEADER, session);
@@ -535,7 +535,7 @@ fn open(body: &mut String, id: Option<&RawValue>) {
 }
 
 /// The members of `_meta` that say which call it was, and that it is on record.
-pub(crate) fn call_meta(call_id: CallId, recorded: Recorded) -> String {
+pub(crate) fn call_meta(call_id: CallId, recorded: RecordStatus) -> String {
     let mut meta = String::new();
     write_call(&mut meta, call_id, recorded.receipt(), None);
     meta

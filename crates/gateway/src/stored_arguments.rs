@@ -13,7 +13,7 @@ use wardgate_domain::{CallId, Caller, Digest};
 
 use crate::Gateway;
 use crate::session::Purpose;
-use crate::store::LetterId;
+use crate::store::ReplicaMessageId;
 
 /// Arguments that an id of the client's has room for, in bytes.
 const SHORT: usize = 1_024;
@@ -52,7 +52,10 @@ impl StoredArguments {
         let purpose = Purpose::UpstreamArguments;
         let sealed = gateway.sealer().seal(purpose, caller, &call, &text);
         let sealed = sealed.ok_or(StoreUnavailable)?.into_bytes();
-        let kept = gateway.store().post_letter(letter(&call), sealed).await;
+        let kept = gateway
+            .store()
+            .post_replica_message(replica_message(&call), sealed)
+            .await;
         kept.map_err(|_| StoreUnavailable)?;
         Ok(Self::Stored(call))
     }
@@ -77,7 +80,10 @@ impl StoredArguments {
             Self::Inline(arguments) => return Ok(Some(arguments.get().to_owned().into())),
             Self::Stored(call) => call,
         };
-        let kept = gateway.store().fetch_letter(letter(call)).await;
+        let kept = gateway
+            .store()
+            .fetch_replica_message(replica_message(call))
+            .await;
         let sealed = kept.map_err(|_| StoreUnavailable)?.map(String::from_utf8);
         let purpose = Purpose::UpstreamArguments;
         let text = sealed.and_then(|sealed| {
@@ -88,7 +94,7 @@ impl StoredArguments {
     }
 }
 
-fn letter(call: &str) -> LetterId {
+fn replica_message(call: &str) -> ReplicaMessageId {
     let parts = ["upstream arguments".as_bytes(), call.as_bytes()];
-    LetterId(Digest::of_parts(parts))
+    ReplicaMessageId(Digest::of_parts(parts))
 }

@@ -38,13 +38,13 @@ pub(crate) struct Upstream {
 
 /// A tool that is seen.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seen<'i> {
+pub(crate) struct VisibleTool<'i> {
     pub(crate) tool: &'i Tool,
     /// What the view calls it, where that is not its name.
     own_name: Option<&'i str>,
 }
 
-impl<'i> Seen<'i> {
+impl<'i> VisibleTool<'i> {
     /// What the view calls it.
     pub(crate) fn name(&self) -> &'i str {
         self.own_name.unwrap_or(self.tool.facts.name.as_str())
@@ -103,8 +103,8 @@ impl View {
     }
 
     /// Every tool in it.
-    pub(crate) fn tools<'i>(&'i self, catalogue: &'i CatalogueIndex) -> Vec<Seen<'i>> {
-        let all = |tool| Seen {
+    pub(crate) fn tools<'i>(&'i self, catalogue: &'i CatalogueIndex) -> Vec<VisibleTool<'i>> {
+        let all = |tool| VisibleTool {
             tool,
             own_name: None,
         };
@@ -118,7 +118,7 @@ impl View {
                 let own = of.source.tools.iter();
                 own.filter_map(|(own, name)| {
                     let tool = catalogue.find(name.as_str())?;
-                    Some(Seen {
+                    Some(VisibleTool {
                         tool,
                         own_name: Some(own),
                     })
@@ -129,7 +129,7 @@ impl View {
     }
 
     /// The definition of a tool in it.
-    pub(crate) fn definition<'i>(&self, seen: Seen<'i>, version: Version) -> Cow<'i, str> {
+    pub(crate) fn definition<'i>(&self, seen: VisibleTool<'i>, version: Version) -> Cow<'i, str> {
         let definition = &seen.tool.definition;
         let (Self::Upstream(of), Some(own_name)) = (self, seen.own_name) else {
             return definition.of_version(version).into();
@@ -144,7 +144,7 @@ impl View {
     }
 
     /// The whole definition of a tool in it, as it was approved; but for its name, its source's own.
-    pub(crate) fn approved<'i>(&self, seen: Seen<'i>) -> Cow<'i, str> {
+    pub(crate) fn approved<'i>(&self, seen: VisibleTool<'i>) -> Cow<'i, str> {
         let whole = seen.tool.definition.whole();
         match self {
             Self::Upstream(of) if of.names_resources => {

@@ -25,7 +25,7 @@ use super::InputError;
 use crate::Gateway;
 use crate::mcp::{Response, object, text_of};
 use crate::session::Purpose;
-use crate::store::LetterId;
+use crate::store::ReplicaMessageId;
 
 /// How long a client may take to answer what it is asked at once.
 const LEG: Duration = Duration::from_mins(10);
@@ -114,9 +114,9 @@ impl InputResponder {
     }
 
     async fn answer(&self, nonce: Nonce) -> Result<Box<RawValue>, InputError> {
-        let mailbox = self.gateway.mailbox();
-        let expected = mailbox.expect(letter(nonce));
-        let sealed = mailbox.receive(&expected).await;
+        let replica_inbox = self.gateway.replica_inbox();
+        let expected = replica_inbox.expect(replica_message(nonce));
+        let sealed = replica_inbox.receive(&expected).await;
         let within = within(&self.session, nonce);
         let stored = self
             .gateway
@@ -149,12 +149,15 @@ pub(crate) async fn answered(
     let text = serde_json::to_vec(&stored).unwrap_or_default();
     if let Some(sealed) = sealer.seal_for_store(caller, &within(session, nonce), &text) {
         // A failure is told where it happens; the client is asked no second time.
-        let _ = gateway.mailbox().deliver(letter(nonce), sealed).await;
+        let _ = gateway
+            .replica_inbox()
+            .deliver(replica_message(nonce), sealed)
+            .await;
     }
 }
 
-fn letter(nonce: Nonce) -> LetterId {
-    LetterId(About::new("answer").and(&nonce).digest())
+fn replica_message(nonce: Nonce) -> ReplicaMessageId {
+    ReplicaMessageId(About::new("answer").and(&nonce).digest())
 }
 
 fn within(session: &str, nonce: Nonce) -> String {

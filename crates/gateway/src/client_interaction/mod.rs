@@ -34,7 +34,7 @@ use crate::listen::takes_events;
 use crate::mcp::{Meta, Post, Request, Transport, Version};
 use crate::reply::{Answer, RpcError};
 use crate::sse;
-use crate::streamable::{Expected, Writer};
+use crate::streamable::{ExpectedMessage, StreamWriter};
 
 use self::input_responder::InputResponder;
 
@@ -61,7 +61,7 @@ pub(crate) struct ClientChannel {
     /// In a session, it can be asked something.
     responder: Option<InputResponder>,
     /// In a session, it can say so at any gateway while this is kept.
-    _cancellable: Option<Expected>,
+    _cancellable: Option<ExpectedMessage>,
 }
 
 /// Where a client hears what is said before its answer.
@@ -70,9 +70,9 @@ enum ResponseMode {
     /// On the answer to its POST, which becomes a stream.
     Answer,
     /// The same, in a session, where it is kept for whoever loses it.
-    Kept(Box<Writer>),
+    Kept(Box<StreamWriter>),
     /// On the stream of its session of HTTP+SSE.
-    Stream(Arc<sse::Session>),
+    Stream(Arc<sse::SseSession>),
     /// Nowhere: one request has one answer.
     Nowhere,
 }
@@ -91,7 +91,7 @@ impl ClientChannel {
         let response_mode = match (&post.session, &post.streamable) {
             (Some(session), _) => ResponseMode::Stream(Arc::clone(session)),
             (None, Some(session)) if can_stream => {
-                let writer = Writer::new(gateway, &post.caller, session, request.id);
+                let writer = StreamWriter::new(gateway, &post.caller, session, request.id);
                 ResponseMode::Kept(Box::new(writer))
             }
             (None, None) if can_stream => ResponseMode::Answer,
@@ -111,7 +111,7 @@ impl ClientChannel {
         let name = post.session_name().filter(|_| !version.is_modern());
         let responder = name.map(|name| InputResponder::new(gateway, &post.caller, name));
         let session = post.streamable.as_ref();
-        let cancellable = session.map(|session| gateway.mailbox().begin(session, request.id));
+        let cancellable = session.map(|session| gateway.replica_inbox().begin(session, request.id));
         let cancel = cancellable.as_ref().map(|call| call.is_there.clone());
         Ok(Self {
             version,
@@ -135,11 +135,11 @@ impl ClientChannel {
     pub(crate) fn for_resumed_stream(
         gateway: &Arc<Gateway>,
         caller: &Arc<Caller>,
-        writer: Writer,
+        writer: StreamWriter,
         request: &RawValue,
     ) -> Self {
         let session = Arc::clone(writer.session());
-        let cancellable = gateway.mailbox().begin(&session, request);
+        let cancellable = gateway.replica_inbox().begin(&session, request);
         Self {
             version: session.version,
             capabilities: session.declared.to_json().map(Into::into),

@@ -19,6 +19,7 @@ use super::content_request::{ContentName, ContentRequest, SealedContentRequest, 
 use super::reader::Reader;
 use super::skill;
 use crate::Gateway;
+use crate::audit_log::RecordStatus;
 use crate::authority::Grant;
 use crate::catalogue::{CatalogueIndex, Source};
 use crate::client_interaction::ClientChannel;
@@ -30,7 +31,6 @@ use crate::governed_call::{
 use crate::mcp::{Meta, Post, Request, Version, inner};
 use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta, write_members};
-use crate::trail::Recorded;
 use crate::view::View;
 
 /// The tool-runner ends what takes longer than its time limit itself; this catches one that does not answer.
@@ -224,7 +224,7 @@ impl Operation for ContentRequest {
         );
     }
 
-    fn release(call: &GovernedCall<Self>, recorded: Recorded, got: &ContentOutput) -> Answer {
+    fn release(call: &GovernedCall<Self>, recorded: RecordStatus, got: &ContentOutput) -> Answer {
         let (id, call_id, version) = (&call.context.id, call.facts.call_id, call.context.version);
         let error = match &got.given {
             Ok(result) => {

@@ -52,19 +52,19 @@ pub(crate) fn tool_content<'c>(
 /// The result of a prompt or resource, a JSON object.
 pub(crate) fn given(result: &str, version: Version) -> Cow<'_, str> {
     #[derive(Deserialize)]
-    struct Given<'a> {
+    struct PromptResult<'a> {
         #[serde(borrow, default)]
-        messages: Vec<Message<'a>>,
+        messages: Vec<PromptMessage<'a>>,
     }
     #[derive(Deserialize)]
-    struct Message<'a> {
+    struct PromptMessage<'a> {
         #[serde(borrow, default)]
         content: Option<&'a RawValue>,
     }
     if knows_all(result, version) {
         return result.into();
     }
-    let Some(given) = object::<Given<'_>>(result) else {
+    let Some(given) = object::<PromptResult<'_>>(result) else {
         return result.into();
     };
     let contents = given.messages.iter().filter_map(|message| message.content);

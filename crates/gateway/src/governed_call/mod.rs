@@ -32,6 +32,7 @@ use wardgate_rpc::client::{CallError, InputRequired, ResultFacts, Resumption};
 use wardgate_telemetry::{names, trace_context};
 
 use crate::Gateway;
+use crate::audit_log::RecordStatus;
 use crate::authority::{Authorization, Grant};
 use crate::catalogue;
 use crate::client_interaction::{
@@ -42,7 +43,6 @@ use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta};
 use crate::scopes::Access;
 use crate::stages::stage;
-use crate::trail::Recorded;
 use crate::view::View;
 
 use self::request_state::{RequestState, ResumePoint};
@@ -200,7 +200,7 @@ impl<O: Operation> GovernedCall<O> {
     async fn run_pipeline(&mut self) -> Answer {
         let started = Instant::now();
         // A call that cannot be recorded is not begun.
-        if !self.gateway.trail().is_ready() {
+        if !self.gateway.audit_log().is_ready() {
             return self.not_recorded(&Rejection::NotRecorded, false);
         }
         let decided = match self.find_and_authorize().await {
@@ -384,7 +384,7 @@ impl<O: Operation> GovernedCall<O> {
     async fn record_intent(&mut self) -> Result<(), Rejection> {
         if !self.intent_recorded {
             let intent = Event::Intent(self.facts.clone());
-            let appended = self.gateway.trail().append(intent).await;
+            let appended = self.gateway.audit_log().append(intent).await;
             appended.map_err(|_| Rejection::NotRecorded)?;
             self.intent_recorded = true;
         }
@@ -558,7 +558,7 @@ impl<O: Operation> GovernedCall<O> {
     /// The answer of a call whose outcome is on record.
     fn release(
         &self,
-        recorded: Recorded,
+        recorded: RecordStatus,
         disposition: Result<Disposition<O::Output>, Rejection>,
     ) -> Answer {
         let (id, call_id) = (&self.context.id, self.facts.call_id);

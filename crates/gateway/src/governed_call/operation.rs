@@ -7,6 +7,7 @@ use wardgate_domain::{AgentRefusal, CallFacts, CallId, Caller, Digest, Outcome, 
 use wardgate_rpc::client::{InputRequired, ResultFacts, Resumption};
 
 use super::{GovernedCall, Rejection, RequestContext, RunError};
+use crate::audit_log::RecordStatus;
 use crate::authority::Grant;
 use crate::call_tool::SealedToolCall;
 use crate::catalogue::CatalogueIndex;
@@ -14,7 +15,6 @@ use crate::client_interaction::ClientInteraction;
 use crate::content::SealedContentRequest;
 use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
-use crate::trail::Recorded;
 use crate::view::View;
 
 /// One kind of request that is decided on, run and recorded: a tool call, the use of a prompt or resource, a step of a
@@ -79,12 +79,12 @@ pub(crate) trait Operation: Send + Sync + Sized + 'static {
     fn report_outcome(&self, outcome: &Outcome, is_hidden: bool);
 
     /// Writes the answer of a completed run. It takes `recorded`, since nothing is released that is not on record.
-    fn release(call: &GovernedCall<Self>, recorded: Recorded, output: &Self::Output) -> Answer;
+    fn release(call: &GovernedCall<Self>, recorded: RecordStatus, output: &Self::Output) -> Answer;
 
     /// Writes the answer for a rejection that this operation words itself. None for the common error.
     fn write_rejection(
         _call: &GovernedCall<Self>,
-        _recorded: Recorded,
+        _recorded: RecordStatus,
         _rejection: &Rejection,
     ) -> Option<Answer> {
         None

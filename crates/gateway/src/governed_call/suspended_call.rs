@@ -18,7 +18,7 @@ use super::{GovernedCall, RequestContext};
 use crate::Gateway;
 use crate::client_interaction::{self, ClientChannel, PendingInput};
 use crate::scopes::Access;
-use crate::streamable::Writer;
+use crate::streamable::StreamWriter;
 use crate::view::View;
 
 /// The state of the call that another replica needs.
@@ -62,7 +62,7 @@ pub(crate) struct ResumingClient {
 pub(crate) fn resume_suspended(
     gateway: &Arc<Gateway>,
     client: &ResumingClient,
-    stream: (Writer, Box<RawValue>),
+    stream: (StreamWriter, Box<RawValue>),
     stored: &[u8],
 ) -> bool {
     let Ok(suspended) = serde_json::from_slice::<SuspendedCall>(stored) else {
@@ -94,7 +94,7 @@ pub(crate) fn resume_suspended(
 fn resume<O: Operation>(
     gateway: &Arc<Gateway>,
     client: &ResumingClient,
-    (writer, request): (Writer, Box<RawValue>),
+    (writer, request): (StreamWriter, Box<RawValue>),
     operation: O,
     resume_point: ResumePoint,
 ) {

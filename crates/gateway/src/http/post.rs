@@ -1,4 +1,4 @@
-//! RequestKind a message passes, in this order, before anyone reads it.
+//! What a message passes, in this order, before anyone reads it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -222,7 +222,7 @@ struct AdmittedRequest {
     what: RequestKind,
 }
 
-/// RequestKind it wants.
+/// The kind of an admitted request.
 enum RequestKind {
     Message {
         transport: Transport,
@@ -287,7 +287,7 @@ async fn wanted(
     access: &Access,
 ) -> Result<RequestKind, HttpRefusal> {
     let headers = &request.headers;
-    // 3. RequestKind every token must have been given.
+    // 3. What every token must have been given.
     access
         .enter(&gateway.config.scopes)
         .map_err(|error| HttpRefusal {

@@ -6,9 +6,9 @@ use tokio::sync::watch;
 
 /// How often anything changed what callers see.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Changes(Arc<watch::Sender<u64>>);
+pub(crate) struct ChangeCounter(Arc<watch::Sender<u64>>);
 
-impl Changes {
+impl ChangeCounter {
     /// Something did.
     pub(crate) fn announce(&self) {
         self.0.send_modify(|count| *count += 1);

@@ -24,16 +24,16 @@ const MOST_WAITING: usize = 1_000;
 
 /// The conversations of everyone, as far as they change.
 #[derive(Debug)]
-pub(crate) struct Conversations {
+pub(crate) struct ConversationWatcher {
     memory: MemoryClient,
-    inboxes: Inboxes,
+    inboxes: UpdateInboxes,
     _watch: AbortOnDropHandle<()>,
 }
 
-impl Conversations {
+impl ConversationWatcher {
     /// Follows the memory service; while it is away nothing is heard, and then that something may have changed.
     pub(crate) fn follow(memory: MemoryClient) -> Self {
-        let inboxes = Inboxes::default();
+        let inboxes = UpdateInboxes::default();
         let watch = tokio::spawn(watch(memory.clone(), inboxes.clone()));
         Self {
             memory,
@@ -47,14 +47,14 @@ impl Conversations {
     }
 
     /// Hears of what changes from now on in the conversations of `owner`, and of nobody else's.
-    pub(super) fn listen(&self, owner: Digest) -> Ear {
+    pub(super) fn listen(&self, owner: Digest) -> UpdateReceiver {
         self.inboxes.open(owner)
     }
 }
 
 /// What was heard and not yet told.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct ConversationUpdates {
     /// Conversations were made or erased.
     pub(super) list: bool,
     changed: HashSet<ConversationId>,
@@ -64,7 +64,7 @@ pub(super) struct Heard {
     subscriptions: u64,
 }
 
-impl Heard {
+impl ConversationUpdates {
     pub(super) fn is_changed(&self, id: &ConversationId) -> bool {
         self.every || self.changed.contains(id)
     }
@@ -94,13 +94,13 @@ impl Heard {
     }
 }
 
-type Inbox = Arc<watch::Sender<Heard>>;
+type Inbox = Arc<watch::Sender<ConversationUpdates>>;
 
 /// An inbox per stream; cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Inboxes(Arc<Mutex<HashMap<Digest, Vec<Inbox>>>>);
+pub(super) struct UpdateInboxes(Arc<Mutex<HashMap<Digest, Vec<Inbox>>>>);
 
-impl Inboxes {
+impl UpdateInboxes {
     fn by_owner(&self) -> MutexGuard<'_, HashMap<Digest, Vec<Inbox>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,12 +110,12 @@ impl Inboxes {
         self.by_owner().is_empty()
     }
 
-    pub(super) fn open(&self, owner: Digest) -> Ear {
+    pub(super) fn open(&self, owner: Digest) -> UpdateReceiver {
         let inbox = Inbox::default();
         let heard = inbox.subscribe();
         let mut by_owner = self.by_owner();
         by_owner.entry(owner).or_default().push(inbox.clone());
-        Ear {
+        UpdateReceiver {
             inboxes: self.clone(),
             owner,
             inbox,
@@ -144,14 +144,14 @@ impl Inboxes {
 
 /// The inbox of one stream, which ends with it.
 #[derive(Debug)]
-pub(super) struct Ear {
-    inboxes: Inboxes,
+pub(super) struct UpdateReceiver {
+    inboxes: UpdateInboxes,
     owner: Digest,
     inbox: Inbox,
-    heard: watch::Receiver<Heard>,
+    heard: watch::Receiver<ConversationUpdates>,
 }
 
-impl Ear {
+impl UpdateReceiver {
     /// Waits until there is something to tell.
     pub(super) async fn hears(&mut self) {
         // The sender is held here, so waiting cannot fail.
@@ -164,13 +164,13 @@ impl Ear {
     }
 
     /// What there is to tell; none when the subscriptions changed since that count of them.
-    pub(super) fn take(&self, subscriptions: Option<u64>) -> Option<Heard> {
+    pub(super) fn take(&self, subscriptions: Option<u64>) -> Option<ConversationUpdates> {
         let mut taken = None;
         self.inbox.send_modify(|heard| {
             if subscriptions.is_none_or(|count| count == heard.subscriptions) {
-                let rest = Heard {
+                let rest = ConversationUpdates {
                     subscriptions: heard.subscriptions,
-                    ..Heard::default()
+                    ..ConversationUpdates::default()
                 };
                 taken = Some(std::mem::replace(heard, rest));
             }
@@ -179,7 +179,7 @@ impl Ear {
     }
 }
 
-impl Drop for Ear {
+impl Drop for UpdateReceiver {
     fn drop(&mut self) {
         let mut by_owner = self.inboxes.by_owner();
         if let Some(own) = by_owner.get_mut(&self.owner) {
@@ -192,7 +192,7 @@ impl Drop for Ear {
 }
 
 /// Opens the watch again and again. Each begins with the word that what was before went unseen.
-async fn watch(memory: MemoryClient, inboxes: Inboxes) {
+async fn watch(memory: MemoryClient, inboxes: UpdateInboxes) {
     let mut is_away = false;
     loop {
         let watched = follow(&memory, &inboxes, &mut is_away).await;
@@ -210,7 +210,7 @@ async fn watch(memory: MemoryClient, inboxes: Inboxes) {
 
 async fn follow(
     memory: &MemoryClient,
-    inboxes: &Inboxes,
+    inboxes: &UpdateInboxes,
     is_away: &mut bool,
 ) -> Result<(), CallError> {
     let mut changes = memory.watch_conversations().await?;

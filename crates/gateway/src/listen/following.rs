@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use wardgate_domain::{Caller, ConversationId, Digest};
 use wardgate_rpc::client::{MemoryClient, Session};
 
-use super::conversations::{Conversations, Ear};
+use super::conversations::{ConversationWatcher, UpdateReceiver};
 use crate::memory::ConversationUri;
 
 /// Between two words about one subscription.
@@ -22,7 +22,7 @@ const READ_AGAIN: Duration = Duration::from_hours(6);
 /// What a client wants to hear of conversations. Whether it owns such conversations is not looked at: of one that
 /// does not exist, or is somebody else's, nothing is ever heard.
 #[derive(Debug)]
-pub(crate) enum Wants {
+pub(crate) enum ConversationSelection {
     /// What it named when it opened the stream.
     Chosen {
         list: bool,
@@ -35,24 +35,24 @@ pub(crate) enum Wants {
 
 /// What there is to say.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Words {
+pub(super) struct ResourceUpdates {
     pub(super) list: bool,
     /// Of conversations that changed.
     pub(super) uris: Vec<String>,
 }
 
 /// One stream's part.
-pub(super) struct Following {
-    ear: Ear,
+pub(super) struct ConversationFeed {
+    receiver: UpdateReceiver,
     list: bool,
     conversations: Vec<(ConversationId, String)>,
-    subscriptions: Option<Subscriptions>,
+    subscriptions: Option<SessionSubscriptions>,
     /// A word at most every [`PAUSE`].
     silent_until: Instant,
 }
 
 /// What a session is subscribed to, which can change.
-struct Subscriptions {
+struct SessionSubscriptions {
     caller: Arc<Caller>,
     session: Option<Digest>,
     memory: MemoryClient,
@@ -60,29 +60,37 @@ struct Subscriptions {
     read: Option<(u64, Instant)>,
 }
 
-impl Following {
-    pub(super) fn new(wants: Wants, caller: &Arc<Caller>, conversations: &Conversations) -> Self {
-        let ear = conversations.listen(caller.person());
+impl ConversationFeed {
+    pub(super) fn new(
+        wants: ConversationSelection,
+        caller: &Arc<Caller>,
+        conversations: &ConversationWatcher,
+    ) -> Self {
+        let receiver = conversations.listen(caller.person());
         match wants {
-            Wants::Chosen {
+            ConversationSelection::Chosen {
                 list,
                 conversations,
-            } => Self::chosen(ear, list, conversations),
-            Wants::Subscribed { session } => Self {
-                subscriptions: Some(Subscriptions {
+            } => Self::chosen(receiver, list, conversations),
+            ConversationSelection::Subscribed { session } => Self {
+                subscriptions: Some(SessionSubscriptions {
                     caller: Arc::clone(caller),
                     session,
                     memory: conversations.memory().clone(),
                     read: None,
                 }),
-                ..Self::chosen(ear, true, Vec::new())
+                ..Self::chosen(receiver, true, Vec::new())
             },
         }
     }
 
-    fn chosen(ear: Ear, list: bool, conversations: Vec<(ConversationId, String)>) -> Self {
+    fn chosen(
+        receiver: UpdateReceiver,
+        list: bool,
+        conversations: Vec<(ConversationId, String)>,
+    ) -> Self {
         Self {
-            ear,
+            receiver,
             list,
             conversations,
             subscriptions: None,
@@ -91,19 +99,19 @@ impl Following {
     }
 
     /// What to say next. Given up before its end, nothing is lost.
-    pub(super) async fn next(&mut self) -> Words {
+    pub(super) async fn next(&mut self) -> ResourceUpdates {
         loop {
             self.read_subscriptions().await;
-            self.ear.hears().await;
+            self.receiver.hears().await;
             sleep_until(self.silent_until).await;
             let read = self.subscriptions.as_ref().and_then(|own| own.read);
             // What changed after somebody subscribed to it is told only by those who know of that.
-            let Some(heard) = self.ear.take(read.map(|(count, _)| count)) else {
+            let Some(heard) = self.receiver.take(read.map(|(count, _)| count)) else {
                 continue;
             };
             let changed = self.conversations.iter();
             let changed = changed.filter(|(id, _)| heard.is_changed(id));
-            let words = Words {
+            let words = ResourceUpdates {
                 list: heard.list && self.list,
                 uris: changed.map(|(_, uri)| uri.clone()).collect(),
             };
@@ -116,7 +124,7 @@ impl Following {
 
     /// Whether the subscriptions are to be read.
     fn is_outdated(&self) -> bool {
-        let changes = self.ear.subscriptions();
+        let changes = self.receiver.subscriptions();
         let is_read = |(after, at): (u64, Instant)| after == changes && at.elapsed() < READ_AGAIN;
         let subscriptions = self.subscriptions.as_ref();
         subscriptions.is_some_and(|own| !own.read.is_some_and(is_read))
@@ -124,7 +132,7 @@ impl Following {
 
     async fn read_subscriptions(&mut self) {
         while self.is_outdated() {
-            let changes = self.ear.subscriptions();
+            let changes = self.receiver.subscriptions();
             let Some(own) = &mut self.subscriptions else {
                 return;
             };

@@ -19,9 +19,9 @@
 mod changes;
 mod conversations;
 mod following;
-mod places;
 mod resources;
 mod script;
+mod stream_quota;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -37,22 +37,23 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::{Ambient, Caller};
 
-use self::following::{Following, Words};
+use self::following::{ConversationFeed, ResourceUpdates};
 use crate::Gateway;
 use crate::content;
 use crate::mcp::{LISTEN, Post, Request, Version};
 use crate::reply::{Answer, RpcError};
-use crate::tasks::{self, Followed, Told};
+use crate::tasks::{self, FollowedTasks, TaskUpdate};
 
-pub(crate) use self::changes::Changes;
-pub(crate) use self::conversations::Conversations;
-pub(crate) use self::places::{Place, Places};
+pub(crate) use self::changes::ChangeCounter;
+pub(crate) use self::conversations::ConversationWatcher;
 use self::resources::watches;
 pub(crate) use self::resources::{
-    Listens, Resources, SUBSCRIBE, Subscriber, Subscriptions, subscribe, unsubscribe,
+    ListeningClient, ResourceChanges, ResourceSubscriptions, SUBSCRIBE, Subscriber, subscribe,
+    unsubscribe,
 };
-pub(crate) use self::script::Script;
-use self::script::Subscription;
+use self::script::ListenRequest;
+pub(crate) use self::script::StreamScript;
+pub(crate) use self::stream_quota::{Lease, StreamQuota};
 
 /// From a change to the word of it. What changes with it needs no second word, and the other replicas know of it by
 /// then.
@@ -84,26 +85,26 @@ pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
 /// Everyone who listens.
 #[derive(Debug)]
 pub(crate) struct Listeners {
-    changes: Changes,
+    changes: ChangeCounter,
     /// None without a memory service.
-    conversations: Option<Conversations>,
-    watches: Places,
-    places: Places,
+    conversations: Option<ConversationWatcher>,
+    watches: StreamQuota,
+    places: StreamQuota,
     draining: CancellationToken,
 }
 
 impl Listeners {
     /// No more than `streams` at a time.
     pub(crate) fn new(
-        changes: Changes,
-        conversations: Option<Conversations>,
+        changes: ChangeCounter,
+        conversations: Option<ConversationWatcher>,
         streams: usize,
     ) -> Self {
         Self {
             changes,
             conversations,
             watches: watches(),
-            places: Places::new(streams),
+            places: StreamQuota::new(streams),
             draining: CancellationToken::new(),
         }
     }
@@ -112,7 +113,7 @@ impl Listeners {
     pub(crate) fn open(
         &self,
         caller: &Arc<Caller>,
-        script: Script,
+        script: StreamScript,
         ambient: &Ambient,
     ) -> Result<Answer, RpcError> {
         let events = self.listen(caller, script, ambient)?;
@@ -124,7 +125,7 @@ impl Listeners {
     pub(crate) fn listen(
         &self,
         caller: &Arc<Caller>,
-        mut script: Script,
+        mut script: StreamScript,
         ambient: &Ambient,
     ) -> Result<BoxStream<'static, Bytes>, RpcError> {
         let place = self
@@ -139,7 +140,7 @@ impl Listeners {
         let wants = script.conversations.take();
         let following = wants.zip(self.conversations.as_ref());
         let listener = Listener {
-            following: following.map(|(wants, all)| Following::new(wants, caller, all)),
+            following: following.map(|(wants, all)| ConversationFeed::new(wants, caller, all)),
             resources,
             tasks,
             changes,
@@ -160,12 +161,12 @@ impl Listeners {
         self.changes.follow()
     }
 
-    fn watches(&self) -> &Places {
+    fn watches(&self) -> &StreamQuota {
         &self.watches
     }
 
     /// The place of a stream of `subject`'s, if one is left.
-    pub(crate) fn place(&self, subject: &str) -> Option<Place> {
+    pub(crate) fn place(&self, subject: &str) -> Option<Lease> {
         self.places.take(subject)
     }
 
@@ -182,7 +183,7 @@ impl Listeners {
 
 /// One stream.
 struct Listener {
-    script: Script,
+    script: StreamScript,
     changes: watch::Receiver<u64>,
     /// The last change it was told of.
     told: u64,
@@ -190,12 +191,12 @@ struct Listener {
     due: Option<Instant>,
     /// And not before.
     silent_until: Instant,
-    following: Option<Following>,
-    resources: Option<Resources>,
-    tasks: Option<Followed>,
+    following: Option<ConversationFeed>,
+    resources: Option<ResourceChanges>,
+    tasks: Option<FollowedTasks>,
     draining: CancellationToken,
     token_ends: Pin<Box<Sleep>>,
-    _place: Place,
+    _place: Lease,
 }
 
 impl Listener {
@@ -215,7 +216,7 @@ impl Listener {
                 Some((self.script.resources_changed(&words), Some(self)))
             }
             uris = heard_of_resources(&mut self.resources) => {
-                let words = Words { list: false, uris };
+                let words = ResourceUpdates { list: false, uris };
                 Some((self.script.resources_changed(&words), Some(self)))
             }
             told = heard_of_tasks(&mut self.tasks) => {
@@ -241,7 +242,7 @@ async fn settled(
 }
 
 /// What there is to say of conversations; nothing ever to whoever does not follow them.
-async fn heard(following: &mut Option<Following>) -> Words {
+async fn heard(following: &mut Option<ConversationFeed>) -> ResourceUpdates {
     match following {
         Some(following) => following.next().await,
         None => std::future::pending().await,
@@ -249,7 +250,7 @@ async fn heard(following: &mut Option<Following>) -> Words {
 }
 
 /// The same of resources of sources.
-async fn heard_of_resources(resources: &mut Option<Resources>) -> Vec<String> {
+async fn heard_of_resources(resources: &mut Option<ResourceChanges>) -> Vec<String> {
     match resources {
         Some(resources) => resources.next().await,
         None => std::future::pending().await,
@@ -257,7 +258,7 @@ async fn heard_of_resources(resources: &mut Option<Resources>) -> Vec<String> {
 }
 
 /// The same of tasks.
-async fn heard_of_tasks(tasks: &mut Option<Followed>) -> Told {
+async fn heard_of_tasks(tasks: &mut Option<FollowedTasks>) -> TaskUpdate {
     match tasks {
         Some(tasks) => tasks.next().await,
         None => std::future::pending().await,
@@ -271,7 +272,7 @@ pub(crate) async fn listen(
     request: &Request<'_>,
 ) -> Result<Answer, RpcError> {
     let offered = content::offered(gateway, &post.view);
-    let subscription = Subscription::read(request)?;
+    let subscription = ListenRequest::read(request)?;
     let listeners = gateway.listeners();
     let uris = subscription.of_sources(offered);
     let resources = if uris.is_empty() {
@@ -280,10 +281,10 @@ pub(crate) async fn listen(
         // Nobody makes sources work for streams that there is no place for.
         let place = listeners.place(post.caller.subject());
         let _place = place.ok_or_else(RpcError::too_many_streams)?;
-        Some(Resources::chosen(Listens::of(gateway, post, LISTEN), uris).await)
+        Some(ResourceChanges::chosen(ListeningClient::of(gateway, post, LISTEN), uris).await)
     };
     let tasks = tasks::follow(gateway, post, request, subscription.tasks()).await?;
-    let script = Script::of_subscription(subscription, offered, resources, tasks);
+    let script = StreamScript::of_subscription(subscription, offered, resources, tasks);
     listeners.open(&post.caller, script, gateway.ambient())
 }
 

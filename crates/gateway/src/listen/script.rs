@@ -9,13 +9,13 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use wardgate_domain::Digest;
 
-use super::following::{Wants, Words};
-use super::resources::Resources;
+use super::following::{ConversationSelection, ResourceUpdates};
+use super::resources::ResourceChanges;
 use crate::content::OfferedContent;
 use crate::mcp::{Request, object};
 use crate::memory::{self, ConversationUri};
 use crate::reply::{RpcError, SERVER_INFO};
-use crate::tasks::{Followed, Told};
+use crate::tasks::{FollowedTasks, TaskUpdate};
 
 /// Every message of a subscription repeats its id; the gateway keeps none longer than this.
 const ID_BYTES: usize = 256;
@@ -28,17 +28,17 @@ const MOST_TASKS: usize = 32;
 
 /// The messages of one stream, each a whole event.
 #[derive(Debug)]
-pub(crate) struct Script {
+pub(crate) struct StreamScript {
     /// At once.
     pub(super) first: Bytes,
     /// The lists of the catalogue whose changes the client asked to hear of.
     pub(super) lists: Vec<&'static str>,
     /// What it asked to hear of conversations.
-    pub(super) conversations: Option<Wants>,
+    pub(super) conversations: Option<ConversationSelection>,
     /// What there is to hear of the resources of sources.
-    pub(super) resources: Option<Resources>,
+    pub(super) resources: Option<ResourceChanges>,
     /// What there is to hear of tasks.
-    pub(super) tasks: Option<Followed>,
+    pub(super) tasks: Option<FollowedTasks>,
     /// When the gateway ends the stream.
     pub(super) last: Option<Bytes>,
     /// What every message repeats: the members of its `_meta`, of which older versions have none.
@@ -46,16 +46,16 @@ pub(crate) struct Script {
 }
 
 /// What a client asks for with `subscriptions/listen`.
-pub(crate) struct Subscription {
+pub(crate) struct ListenRequest {
     /// As it wrote it.
     id: Box<RawValue>,
-    wanted: Wanted,
+    wanted: ListenFilter,
 }
 
 /// Of what there is to hear, the gateway has this.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Wanted {
+struct ListenFilter {
     #[serde(default)]
     tools_list_changed: bool,
     #[serde(default)]
@@ -68,14 +68,14 @@ struct Wanted {
     task_ids: Vec<String>,
 }
 
-impl Subscription {
+impl ListenRequest {
     pub(super) fn read(request: &Request<'_>) -> Result<Self, RpcError> {
         if request.id.get().len() > ID_BYTES {
             return Err(RpcError::invalid_params(format!(
                 "the `id` of a subscription has at most {ID_BYTES} bytes"
             )));
         }
-        let wanted: Wanted = request
+        let wanted: ListenFilter = request
             .params
             .notifications
             .and_then(|wanted| object(wanted.get()))
@@ -116,7 +116,7 @@ impl Subscription {
     }
 }
 
-impl Script {
+impl StreamScript {
     /// Of a GET before 2026-07-28, whose client subscribes to resources by requests of their own.
     pub(crate) fn of_get(session: Option<Digest>, offered: OfferedContent) -> Self {
         Self {
@@ -125,7 +125,7 @@ impl Script {
             lists: lists([true, offered.prompts, offered.resources]),
             conversations: offered
                 .conversations
-                .then_some(Wants::Subscribed { session }),
+                .then_some(ConversationSelection::Subscribed { session }),
             resources: None,
             tasks: None,
             last: None,
@@ -136,7 +136,7 @@ impl Script {
     /// The same for a client that did not listen for a while: everything may have changed, the resources at `uris`
     /// too, which it is subscribed to.
     pub(crate) fn after_absence(mut self, uris: &[String]) -> Self {
-        let words = Words {
+        let words = ResourceUpdates {
             list: true,
             uris: uris.to_vec(),
         };
@@ -150,19 +150,19 @@ impl Script {
     }
 
     /// The same with what there is to hear of the resources of sources.
-    pub(crate) fn hearing(self, resources: Option<Resources>) -> Self {
+    pub(crate) fn hearing(self, resources: Option<ResourceChanges>) -> Self {
         Self { resources, ..self }
     }
 
     /// Of `subscriptions/listen`; there is nothing to hear but of what is `offered`, and of those resources of sources
     /// and those tasks that are heard of.
     pub(super) fn of_subscription(
-        subscription: Subscription,
+        subscription: ListenRequest,
         offered: OfferedContent,
-        resources: Option<(Resources, BTreeSet<String>)>,
-        tasks: Option<Followed>,
+        resources: Option<(ResourceChanges, BTreeSet<String>)>,
+        tasks: Option<FollowedTasks>,
     ) -> Self {
-        let Subscription { id, wanted } = subscription;
+        let ListenRequest { id, wanted } = subscription;
         let id = id.get();
         let mut accepted = json!({});
         if wanted.tools_list_changed {
@@ -202,7 +202,7 @@ impl Script {
                 r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"_meta":{{{meta}}},"notifications":{accepted}}}}}"#
             )),
             lists: lists([wanted.tools_list_changed, prompts, list_of_sources]),
-            conversations: wants.then_some(Wants::Chosen {
+            conversations: wants.then_some(ConversationSelection::Chosen {
                 list,
                 conversations,
             }),
@@ -223,7 +223,7 @@ impl Script {
     }
 
     /// Resources changed, or the list of them.
-    pub(super) fn resources_changed(&self, words: &Words) -> Bytes {
+    pub(super) fn resources_changed(&self, words: &ResourceUpdates) -> Bytes {
         let list = words
             .list
             .then(|| self.notification("resources/list_changed", None));
@@ -234,7 +234,7 @@ impl Script {
     }
 
     /// How a task stands by now.
-    pub(super) fn task_told(&self, told: &Told) -> Bytes {
+    pub(super) fn task_told(&self, told: &TaskUpdate) -> Bytes {
         let own = self.meta.as_deref().unwrap_or_default();
         let (meta, members) = (told.meta(), told.members());
         event(&format!(

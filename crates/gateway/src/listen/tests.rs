@@ -8,7 +8,7 @@ use futures::StreamExt;
 use tokio::time::{Instant, advance};
 use wardgate_domain::{Ambient, Caller, CallerClaims};
 
-use super::{Changes, KEEP_ALIVE, Listeners, PAUSE, SETTLE, Script, settled};
+use super::{ChangeCounter, KEEP_ALIVE, Listeners, PAUSE, SETTLE, StreamScript, settled};
 use crate::content::OfferedContent;
 
 const CHANGED: &str = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
@@ -27,7 +27,7 @@ async fn open(listeners: &Listeners, token: Duration) -> BodyDataStream {
         expires_at: ambient.now().plus(token),
     }));
     let answer = listeners
-        .open(&caller, Script::of_get(None, OFFERED), &ambient)
+        .open(&caller, StreamScript::of_get(None, OFFERED), &ambient)
         .unwrap();
     let mut stream = answer.into_response().into_body().into_data_stream();
     assert_eq!(stream.next().await.unwrap().unwrap(), ALIVE);
@@ -44,7 +44,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 #[tokio::test(start_paused = true)]
 async fn a_change_is_told_at_once_and_those_that_come_with_it_are_the_same_word() {
-    let changes = Changes::default();
+    let changes = ChangeCounter::default();
     let listeners = Listeners::new(changes.clone(), None, 1);
     let mut stream = open(&listeners, HOUR).await;
     let began = Instant::now();
@@ -61,7 +61,7 @@ async fn a_change_is_told_at_once_and_those_that_come_with_it_are_the_same_word(
 
 #[tokio::test(start_paused = true)]
 async fn changes_without_end_are_told_of_twice_a_second() {
-    let changes = Changes::default();
+    let changes = ChangeCounter::default();
     let listeners = Listeners::new(changes.clone(), None, 1);
     let mut stream = open(&listeners, HOUR).await;
     tokio::spawn(async move {
@@ -79,7 +79,7 @@ async fn changes_without_end_are_told_of_twice_a_second() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_before_the_stream_is_none_for_it() {
-    let changes = Changes::default();
+    let changes = ChangeCounter::default();
     changes.announce();
     let listeners = Listeners::new(changes, None, 1);
     let mut stream = open(&listeners, HOUR).await;
@@ -92,7 +92,7 @@ async fn a_change_before_the_stream_is_none_for_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_in_the_moment_of_a_sign_of_life_is_not_lost() {
-    let changes = Changes::default();
+    let changes = ChangeCounter::default();
     let listeners = Listeners::new(changes.clone(), None, 1);
     let mut stream = open(&listeners, HOUR).await;
     let later = changes.clone();
@@ -106,7 +106,7 @@ async fn a_change_in_the_moment_of_a_sign_of_life_is_not_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn the_stream_ends_with_the_token_or_the_gateway_and_its_place_is_free() {
-    let listeners = Listeners::new(Changes::default(), None, 1);
+    let listeners = Listeners::new(ChangeCounter::default(), None, 1);
     let mut stream = open(&listeners, Duration::from_secs(20)).await;
     assert_eq!(stream.next().await.unwrap().unwrap(), ALIVE);
     assert!(stream.next().await.is_none());
@@ -118,7 +118,7 @@ async fn the_stream_ends_with_the_token_or_the_gateway_and_its_place_is_free() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_has_much_else_to_say_says_this_no_later() {
-    let changes = Changes::default();
+    let changes = ChangeCounter::default();
     let (mut follows, mut due, began) = (changes.follow(), None, Instant::now());
     changes.announce();
     for _ in 0..2 {

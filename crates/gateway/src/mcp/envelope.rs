@@ -49,11 +49,11 @@ impl<'a> Request<'a> {
     /// All of `params`, an object as written: for the few methods that take more of them than [`Params`] has.
     pub(crate) fn raw_params(&self) -> Option<&'a RawValue> {
         #[derive(Deserialize)]
-        struct Whole<'a> {
+        struct ParamsOnly<'a> {
             #[serde(borrow)]
             params: Option<&'a RawValue>,
         }
-        object::<Whole<'_>>(self.text)?.params
+        object::<ParamsOnly<'_>>(self.text)?.params
     }
 }
 
@@ -113,7 +113,7 @@ struct Envelope<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     method: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    params: Given<'a>,
+    params: ParamsMember<'a>,
     #[serde(borrow, default, deserialize_with = "present")]
     result: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -122,19 +122,19 @@ struct Envelope<'a> {
 
 /// The member `params`, read in the same pass as what stands around it: arguments can be large.
 #[derive(Default)]
-enum Given<'a> {
+enum ParamsMember<'a> {
     #[default]
     Nothing,
     Object(Params<'a>),
     Other,
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Given<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for ParamsMember<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Reader;
 
         impl<'de> Visitor<'de> for Reader {
-            type Value = Given<'de>;
+            type Value = ParamsMember<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("any JSON value")
@@ -143,40 +143,40 @@ impl<'de: 'a, 'a> Deserialize<'de> for Given<'a> {
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
                 Params::deserialize(MapAccessDeserializer::new(map)).map(|params| {
                     if params.is_number {
-                        Given::Other
+                        ParamsMember::Other
                     } else {
-                        Given::Object(params)
+                        ParamsMember::Object(params)
                     }
                 })
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
                 while items.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Given::Other)
+                Ok(ParamsMember::Other)
             }
 
             fn visit_unit<E>(self) -> Result<Self::Value, E> {
-                Ok(Given::Other)
+                Ok(ParamsMember::Other)
             }
 
             fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-                Ok(Given::Other)
+                Ok(ParamsMember::Other)
             }
 
             fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-                Ok(Given::Other)
+                Ok(ParamsMember::Other)
             }
 
             fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-                Ok(Given::Other)
+                Ok(ParamsMember::Other)
             }
 
             fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-                Ok(Given::Other)
+                Ok(ParamsMember::Other)
             }
 
             fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
-                Ok(Given::Other)
+                Ok(ParamsMember::Other)
             }
         }
 
@@ -220,9 +220,9 @@ impl<'a> Message<'a> {
             return Ok(Self::Notification);
         };
         let params = match envelope.params {
-            Given::Nothing => Params::default(),
-            Given::Object(params) => params,
-            Given::Other => {
+            ParamsMember::Nothing => Params::default(),
+            ParamsMember::Object(params) => params,
+            ParamsMember::Other => {
                 return Err(wrong(RpcError::invalid_params(
                     "`params` must be an object",
                 )));
@@ -246,7 +246,7 @@ pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
 /// The id, as written, of the request that `text` cancels.
 pub(crate) fn cancelled(text: &str) -> Option<&str> {
     #[derive(Deserialize)]
-    struct Cancelled<'a> {
+    struct CancelledNotification<'a> {
         method: Cow<'a, str>,
         #[serde(borrow)]
         params: &'a RawValue,
@@ -257,7 +257,7 @@ pub(crate) fn cancelled(text: &str) -> Option<&str> {
         #[serde(borrow)]
         request_id: &'a RawValue,
     }
-    let message: Cancelled<'_> = object(text)?;
+    let message: CancelledNotification<'_> = object(text)?;
     let params: Params<'_> = object(message.params.get())?;
     (message.method == "notifications/cancelled").then_some(params.request_id.get())
 }

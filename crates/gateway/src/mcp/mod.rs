@@ -79,9 +79,9 @@ pub(crate) struct Post {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     /// With a stream of HTTP+SSE.
-    pub(crate) session: Option<Arc<sse::Session>>,
+    pub(crate) session: Option<Arc<sse::SseSession>>,
     /// In a session of Streamable HTTP.
-    pub(crate) streamable: Option<Arc<streamable::Session>>,
+    pub(crate) streamable: Option<Arc<streamable::StreamableSession>>,
 }
 
 impl Post {
@@ -216,7 +216,7 @@ async fn answer_message(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answ
         Ok(Message::Request(request)) => request,
         Ok(message @ (Message::Notification | Message::Response(_))) => {
             if let (Some(session), Some(id)) = (&post.streamable, cancelled(text)) {
-                gateway.mailbox().cancel(session, id).await;
+                gateway.replica_inbox().cancel(session, id).await;
             }
             if let (Some(session), Message::Response(response)) = (post.session_name(), message) {
                 answered(gateway, &post.caller, &session, &response).await;

@@ -262,7 +262,7 @@ impl MemoryRequest {
     async fn run<E: MemoryOperation>(self, operation: E, memory: MemoryClient) -> Answer {
         let started = Instant::now();
         // What cannot be recorded is not even begun.
-        if !self.gateway.trail().is_ready() {
+        if !self.gateway.audit_log().is_ready() {
             return self.not_recorded();
         }
         let handler = MemoryHandler {

@@ -4,7 +4,7 @@ use wardgate_domain::Status;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::CallError;
 
-use crate::crowd::NEIGHBOUR_PAUSE;
+use crate::admission::NEIGHBOUR_PAUSE;
 use crate::reply::RpcError;
 
 /// Why there is no answer.

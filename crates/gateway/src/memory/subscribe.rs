@@ -13,7 +13,7 @@ use super::uri::{ConversationUri, TEMPLATE};
 use super::{Fields, MemoryRejection};
 use crate::Gateway;
 use crate::content;
-use crate::listen::{self, Listens, Subscriber};
+use crate::listen::{self, ListeningClient, Subscriber};
 use crate::mcp::{Post, Request, Version};
 use crate::reply::{Answer, RpcError};
 
@@ -50,7 +50,7 @@ impl Subscribe {
         let memory = gateway.memory().filter(|_| offered.conversations);
         let is_of_memory = !offered.resources || super::is_uri(&uri);
         let Some(memory) = memory.filter(|_| is_of_memory) else {
-            let who = Listens::of(gateway, post, listen::SUBSCRIBE);
+            let who = ListeningClient::of(gateway, post, listen::SUBSCRIBE);
             let subscriber = Subscriber::of(post);
             match self {
                 Self::Begin => listen::subscribe(&who, &subscriber, uri, version).await?,

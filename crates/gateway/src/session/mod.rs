@@ -142,7 +142,7 @@ pub(crate) struct Sealer {
 const AT_REST: &[u8] = b"wardgate gateway store: what clients hear and say v1";
 
 #[derive(Serialize, Deserialize)]
-struct Dated<T> {
+struct SealedWithExpiry<T> {
     #[serde(rename = "t")]
     since_micros: i64,
     #[serde(rename = "v")]
@@ -205,7 +205,7 @@ impl Sealer {
         value: &T,
     ) -> Option<String> {
         let since_micros = self.ambient.now().as_micros();
-        let text = serde_json::to_vec(&Dated {
+        let text = serde_json::to_vec(&SealedWithExpiry {
             since_micros,
             value,
         });
@@ -224,7 +224,7 @@ impl Sealer {
         }
         let sealed = URL_SAFE_NO_PAD.decode(text).ok()?;
         let text = self.key.open(about, sealed).ok()?;
-        let dated: Dated<T> = serde_json::from_slice(&text).ok()?;
+        let dated: SealedWithExpiry<T> = serde_json::from_slice(&text).ok()?;
         let age = self
             .ambient
             .now()

@@ -31,7 +31,7 @@ use wardgate_json::scan;
 
 use crate::Gateway;
 use crate::content;
-use crate::listen::{Listens, Script};
+use crate::listen::{ListeningClient, StreamScript};
 use crate::mcp::{self, Post, cancelled};
 use crate::reply::{Answer, RpcError};
 use crate::scopes::Access;
@@ -39,14 +39,14 @@ use crate::session::Purpose;
 use crate::view::View;
 
 pub(crate) use self::relay::Relay;
-pub(crate) use self::session::{Session, Streams};
+pub(crate) use self::session::{SseSession, Streams};
 
 /// How long a message waits until fewer of its session are under way.
 const TURN: Duration = Duration::from_secs(30);
 
 /// What a session id holds.
 #[derive(Debug, Serialize, Deserialize)]
-struct Place {
+struct StreamLocation {
     /// Which stream of its replica.
     #[serde(rename = "s")]
     stream: u64,
@@ -63,14 +63,15 @@ pub(crate) fn open(
 ) -> Result<Answer, RpcError> {
     let (caller, _) = who;
     let number = u64::from_be_bytes(gateway.ambient().random());
-    let who = Listens::follower(gateway, who, client_ip, &View::Everything);
+    let who = ListeningClient::follower(gateway, who, client_ip, &View::Everything);
     let session = Some(digest(number));
     let offered = content::offered(gateway, &who.view);
-    let script = Script::of_get(session, offered).hearing(who.subscribed(session, offered, false));
+    let script =
+        StreamScript::of_get(session, offered).hearing(who.subscribed(session, offered, false));
     let listening = gateway
         .listeners()
         .listen(caller, script, gateway.ambient())?;
-    let place = Place {
+    let place = StreamLocation {
         stream: number,
         replica: gateway.config.advertise.clone(),
     };
@@ -94,9 +95,10 @@ fn digest(stream: u64) -> Digest {
 /// Takes one message for the session that `query` names.
 pub(crate) async fn take(gateway: &Arc<Gateway>, mut post: Post, query: Option<&str>) -> Response {
     let Some((id, place)) = session_id(query).and_then(|id| {
-        let opened = gateway
-            .sealer()
-            .open::<Place>(Purpose::SseStream, &post.caller, "", id);
+        let opened =
+            gateway
+                .sealer()
+                .open::<StreamLocation>(Purpose::SseStream, &post.caller, "", id);
         Some((id, opened?))
     }) else {
         return refuse(gateway, &post, &unknown());

@@ -14,7 +14,7 @@ use wardgate_domain::Digest;
 use crate::client_interaction::LogLevel;
 use crate::mcp::{Request, Version, negotiate_on_stream, spelt_alike};
 use crate::reply::RpcError;
-use crate::streamable::Declared;
+use crate::streamable::DeclaredCapabilities;
 
 /// Messages of one session that may be under way.
 const AT_A_TIME: usize = 32;
@@ -27,25 +27,25 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One client with its stream.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct SseSession {
     number: u64,
     out: mpsc::Sender<Bytes>,
     /// Agreed on by `initialize`.
     version: Mutex<Version>,
     /// What the client can be asked for, by the same.
-    declared: Mutex<Declared>,
+    declared: Mutex<DeclaredCapabilities>,
     log_level: Mutex<Option<LogLevel>>,
     turns: Arc<Semaphore>,
     calls: Mutex<HashMap<String, CancellationToken>>,
 }
 
-impl Session {
+impl SseSession {
     /// Which version this request speaks: `initialize` says it for those that follow.
     pub(crate) fn speaks(&self, request: &Request<'_>) -> Result<Version, RpcError> {
         if request.method == "initialize" {
             let version = negotiate_on_stream(request)?;
             *lock(&self.version) = version;
-            *lock(&self.declared) = Declared::of(request, version);
+            *lock(&self.declared) = DeclaredCapabilities::of(request, version);
         }
         Ok(self.version())
     }
@@ -55,7 +55,7 @@ impl Session {
     }
 
     /// What its client can be asked for.
-    pub(crate) fn declared(&self) -> Declared {
+    pub(crate) fn declared(&self) -> DeclaredCapabilities {
         lock(&self.declared).clone()
     }
 
@@ -113,7 +113,7 @@ impl Session {
 
 /// A call of a session.
 pub(crate) struct UnderWay {
-    session: Arc<Session>,
+    session: Arc<SseSession>,
     id: String,
     pub(crate) cancel: CancellationToken,
 }
@@ -126,13 +126,13 @@ impl Drop for UnderWay {
 
 /// Those of this replica, by number.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Streams(Arc<Mutex<HashMap<u64, Arc<Session>>>>);
+pub(crate) struct Streams(Arc<Mutex<HashMap<u64, Arc<SseSession>>>>);
 
 impl Streams {
     /// A session that can be found while what this returns is kept, and what is said on its stream.
     pub(super) fn open(&self, number: u64) -> (Open, mpsc::Receiver<Bytes>) {
         let (out, messages) = mpsc::channel(AHEAD);
-        let session = Session {
+        let session = SseSession {
             number,
             out,
             version: Mutex::new(Version::V2024_11_05),
@@ -149,7 +149,7 @@ impl Streams {
         (open, messages)
     }
 
-    pub(super) fn find(&self, number: u64) -> Option<Arc<Session>> {
+    pub(super) fn find(&self, number: u64) -> Option<Arc<SseSession>> {
         lock(&self.0).get(&number).cloned()
     }
 }

@@ -12,7 +12,7 @@
 //! What fails here ends no call by itself: a gateway without its store has no sessions, and lets nothing be used that
 //! may be used once.
 
-mod letters;
+mod replica_messages;
 mod sessions;
 mod streams;
 mod subscriptions;
@@ -32,9 +32,9 @@ use wardgate_store::{
 };
 use wardgate_telemetry::names;
 
-pub(crate) use letters::LetterId;
-pub(crate) use sessions::{Held, SessionId};
-pub(crate) use streams::{Kept, ReplicaId, State, StreamId, Written};
+pub(crate) use replica_messages::ReplicaMessageId;
+pub(crate) use sessions::{SessionId, SessionSettings};
+pub(crate) use streams::{ReplicaId, StreamId, StreamPage, StreamState, WriteResult};
 pub(crate) use subscriptions::SubscriptionsId;
 
 /// How long one operation may take.
@@ -206,7 +206,7 @@ impl Store {
             sessions::SWEEP,
             streams::SWEEP,
             streams::SWEEP_REPLICAS,
-            letters::SWEEP,
+            replica_messages::SWEEP,
             subscriptions::SWEEP,
         ] {
             let bounds = [now.as_micros().into(), SWEEP.into()];

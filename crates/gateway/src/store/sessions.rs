@@ -49,7 +49,7 @@ pub(crate) struct SessionId(pub(crate) [u8; 16]);
 
 /// What is known of a session besides what its client carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct SessionSettings {
     /// None until the client sets one.
     pub(crate) log_level: Option<String>,
 }
@@ -79,7 +79,7 @@ impl Store {
         &self,
         id: SessionId,
         owner: Digest,
-    ) -> Result<Option<Held>, StoreError> {
+    ) -> Result<Option<SessionSettings>, StoreError> {
         let now = self.now();
         let values = [
             id.0[..].into(),
@@ -91,7 +91,7 @@ impl Store {
             return Ok(None);
         };
         self.touch(id, touched_at, now).await?;
-        Ok(Some(Held { log_level }))
+        Ok(Some(SessionSettings { log_level }))
     }
 
     /// Ends it, with its streams.

@@ -91,25 +91,25 @@ pub(crate) struct ReplicaId(pub(crate) [u8; 16]);
 
 /// What became of events that were to be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Written {
-    Kept,
+pub(crate) enum WriteResult {
+    Stored,
     /// The stream is not this replica's any more, or has ended with its session.
     Gone,
 }
 
 /// Some of a stream.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct StreamPage {
     /// By position; if there are none, there are none yet.
     pub(crate) events: Vec<(i64, Vec<u8>)>,
-    pub(crate) state: State,
+    pub(crate) state: StreamState,
     /// What the stream answers, sealed.
     pub(crate) request: Vec<u8>,
 }
 
 /// How it is about a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum StreamState {
     /// More may come.
     GoesOn,
     /// More would come, had the gateway that writes it not gone.
@@ -122,7 +122,7 @@ pub(crate) enum State {
 
 /// A stream that now is this replica's to end.
 #[derive(Debug)]
-pub(crate) struct TakenOver {
+pub(crate) struct TakenOverStream {
     /// What goes on when the client answers, sealed; none when something may be running that nobody waits for.
     pub(crate) waiting: Option<Vec<u8>>,
     /// Of its last event.
@@ -175,7 +175,7 @@ impl Store {
         after: i64,
         events: &[Vec<u8>],
         is_last: bool,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteResult, StoreError> {
         let bytes: usize = events.iter().map(Vec::len).sum();
         let database = self.database().await?;
         let written = async {
@@ -188,14 +188,14 @@ impl Store {
                 self.expiry().into(),
             ];
             if transaction.execute(WRITE, stream).await? == 0 {
-                return Ok::<_, StoreError>(Written::Gone);
+                return Ok::<_, StoreError>(WriteResult::Gone);
             }
             for (position, sealed) in (after + 1..).zip(events) {
                 let event = [id.0[..].into(), position.into(), sealed.as_slice().into()];
                 transaction.execute(EVENT, event).await?;
             }
             transaction.commit().await?;
-            Ok(Written::Kept)
+            Ok(WriteResult::Stored)
         };
         self.told(within(written.boxed()).await)
     }
@@ -213,7 +213,7 @@ impl Store {
         id: StreamId,
         replica: ReplicaId,
         story: Option<&[u8]>,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteResult, StoreError> {
         let values = [
             id.0[..].into(),
             replica.0[..].into(),
@@ -221,8 +221,8 @@ impl Store {
             self.expiry().into(),
         ];
         Ok(match self.execute(WAIT, values).await? {
-            0 => Written::Gone,
-            _ => Written::Kept,
+            0 => WriteResult::Gone,
+            _ => WriteResult::Stored,
         })
     }
 
@@ -244,7 +244,7 @@ impl Store {
         id: StreamId,
         session: SessionId,
         after: i64,
-    ) -> Result<Option<Kept>, StoreError> {
+    ) -> Result<Option<StreamPage>, StoreError> {
         let now = self.now().as_micros();
         // Its state first: an event that is written in between is no reason to believe that none follows.
         let look = [id.0[..].into(), session.0[..].into(), now.into()];
@@ -257,13 +257,15 @@ impl Store {
             .await?;
         let state = match ended {
             // A full page may not be all.
-            _ if i64::try_from(events.len()).is_ok_and(|count| count == PAGE) => State::GoesOn,
-            0 if alive_until > now => State::GoesOn,
-            0 => State::Orphaned,
-            1 => State::Ended,
-            _ => State::Broken,
+            _ if i64::try_from(events.len()).is_ok_and(|count| count == PAGE) => {
+                StreamState::GoesOn
+            }
+            0 if alive_until > now => StreamState::GoesOn,
+            0 => StreamState::Orphaned,
+            1 => StreamState::Ended,
+            _ => StreamState::Broken,
         };
-        Ok(Some(Kept {
+        Ok(Some(StreamPage {
             events,
             state,
             request,
@@ -286,7 +288,7 @@ impl Store {
         &self,
         id: StreamId,
         replica: ReplicaId,
-    ) -> Result<Option<TakenOver>, StoreError> {
+    ) -> Result<Option<TakenOverStream>, StoreError> {
         let values = [
             id.0[..].into(),
             replica.0[..].into(),
@@ -295,7 +297,7 @@ impl Store {
         ];
         let taken: Vec<(Option<Vec<u8>>, i64)> = self.rows(TAKE_OVER, values).await?;
         let taken = taken.into_iter().next();
-        Ok(taken.map(|(waiting, position)| TakenOver { waiting, position }))
+        Ok(taken.map(|(waiting, position)| TakenOverStream { waiting, position }))
     }
 
     fn expiry(&self) -> i64 {

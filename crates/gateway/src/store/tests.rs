@@ -123,21 +123,21 @@ impl Clock for SetClock {
 }
 
 /// Two gateways' views of one store, and the clock they share.
-struct Two {
+struct TwoReplicas {
     one: Arc<Store>,
     other: Arc<Store>,
     clock: Arc<SetClock>,
     database: TestDatabase,
 }
 
-async fn each() -> Vec<Two> {
+async fn each() -> Vec<TwoReplicas> {
     let mut all = Vec::new();
     for database in TestDatabase::each().await {
         let clock = Arc::new(SetClock(1_800_000_000_000_000.into()));
         let ambient = Ambient::new(clock.clone(), Arc::new(SystemEntropy));
         let url = database.url();
         let (one, other) = tokio::join!(open(&url, ambient.clone()), open(&url, ambient.clone()));
-        all.push(Two {
+        all.push(TwoReplicas {
             one: one.unwrap(),
             other: other.unwrap(),
             clock,
@@ -156,7 +156,7 @@ fn owner() -> Digest {
     Digest::of(b"owner")
 }
 
-fn texts(kept: &Kept) -> Vec<&[u8]> {
+fn texts(kept: &StreamPage) -> Vec<&[u8]> {
     kept.events.iter().map(|(_, text)| &text[..]).collect()
 }
 
@@ -170,7 +170,7 @@ async fn streaming(store: &Store) {
     assert!(opened.unwrap());
 }
 
-async fn read(store: &Store, after: i64) -> Kept {
+async fn read(store: &Store, after: i64) -> StreamPage {
     let kept = store.read_stream(STREAM, SESSION, after).await.unwrap();
     kept.expect("there is such a stream")
 }
@@ -259,7 +259,7 @@ async fn a_session_is_known_to_every_replica_but_to_its_owner_alone_until_it_end
     for two in each().await {
         two.one.begin_session(SESSION, owner()).await.unwrap();
         let held = two.other.visit_session(SESSION, owner()).await.unwrap();
-        assert_eq!(held, Some(Held { log_level: None }));
+        assert_eq!(held, Some(SessionSettings { log_level: None }));
         let stranger = Digest::of(b"stranger");
         let found = two.other.visit_session(SESSION, stranger).await.unwrap();
         assert_eq!(found, None);
@@ -340,12 +340,12 @@ async fn what_a_replica_wrote_another_reads_to_the_end() {
         streaming(&two.one).await;
         let events = [b"1".to_vec(), b"2".to_vec()];
         let written = two.one.write_stream(STREAM, MINE, 0, &events, false).await;
-        assert_eq!(written.unwrap(), Written::Kept);
+        assert_eq!(written.unwrap(), WriteResult::Stored);
         let kept = read(&two.other, 1).await;
         assert_eq!(texts(&kept), [b"2"]);
         assert_eq!(
             (kept.state, &kept.request[..]),
-            (State::GoesOn, &b"request"[..])
+            (StreamState::GoesOn, &b"request"[..])
         );
         let basis = async |session| {
             let basis = two.other.basis_of_stream(STREAM, session);
@@ -360,9 +360,9 @@ async fn what_a_replica_wrote_another_reads_to_the_end() {
             .unwrap();
         let kept = read(&two.other, 0).await;
         assert_eq!(texts(&kept), [b"1", b"2", b"3"]);
-        assert_eq!(kept.state, State::Ended);
+        assert_eq!(kept.state, StreamState::Ended);
         let more = two.one.write_stream(STREAM, MINE, 3, &last, true).await;
-        assert_eq!(more.unwrap(), Written::Gone);
+        assert_eq!(more.unwrap(), WriteResult::Gone);
         let other_session = SessionId([9; 16]);
         let kept = two.other.read_stream(STREAM, other_session, 0).await;
         assert!(kept.unwrap().is_none());
@@ -383,10 +383,10 @@ async fn a_long_stream_is_read_page_by_page() {
             let kept = read(&two.other, after).await;
             after = kept.events.last().map_or(after, |(position, _)| *position);
             pages += 1;
-            if kept.state == State::Ended {
+            if kept.state == StreamState::Ended {
                 break;
             }
-            assert_eq!(kept.state, State::GoesOn);
+            assert_eq!(kept.state, StreamState::GoesOn);
         }
         assert_eq!((after, pages), (40, 3));
     }
@@ -397,13 +397,13 @@ async fn a_stream_of_a_replica_that_is_gone_goes_to_one_of_the_others() {
     for two in each().await {
         streaming(&two.one).await;
         let stories = two.one.wait_in_stream(STREAM, MINE, Some(b"story")).await;
-        assert_eq!(stories.unwrap(), Written::Kept);
+        assert_eq!(stories.unwrap(), WriteResult::Stored);
         two.other.beat(OTHERS).await.unwrap();
         let early = two.other.take_over_stream(STREAM, OTHERS).await.unwrap();
         assert!(early.is_none(), "{early:?}");
         two.clock.advance(ALIVE + Duration::from_secs(1));
         two.other.beat(OTHERS).await.unwrap();
-        assert_eq!(read(&two.other, 0).await.state, State::Orphaned);
+        assert_eq!(read(&two.other, 0).await.state, StreamState::Orphaned);
         let third = ReplicaId([5; 16]);
         let (one, other) = tokio::join!(
             two.other.take_over_stream(STREAM, OTHERS),
@@ -417,9 +417,9 @@ async fn a_stream_of_a_replica_that_is_gone_goes_to_one_of_the_others() {
         );
         let late = [b"late".to_vec()];
         let written = two.one.write_stream(STREAM, MINE, 0, &late, true).await;
-        assert_eq!(written.unwrap(), Written::Gone);
+        assert_eq!(written.unwrap(), WriteResult::Gone);
         let waits = two.one.wait_in_stream(STREAM, MINE, None).await;
-        assert_eq!(waits.unwrap(), Written::Gone);
+        assert_eq!(waits.unwrap(), WriteResult::Gone);
     }
 }
 
@@ -428,7 +428,7 @@ async fn what_is_not_kept_any_more_is_told_from_what_ended() {
     for two in each().await {
         streaming(&two.one).await;
         two.one.give_up_stream(STREAM).await.unwrap();
-        assert_eq!(read(&two.other, 0).await.state, State::Broken);
+        assert_eq!(read(&two.other, 0).await.state, StreamState::Broken);
         two.clock.advance(Duration::from_hours(2));
         let kept = two.other.read_stream(STREAM, SESSION, 0).await.unwrap();
         assert!(kept.is_none());
@@ -476,21 +476,46 @@ async fn streams_end_with_their_session_and_the_oldest_go_for_the_newest() {
 #[tokio::test]
 async fn the_first_letter_of_an_id_stays_and_is_found_at_every_replica() {
     for two in each().await {
-        let id = LetterId(Digest::of(b"letter"));
-        assert_eq!(two.other.fetch_letter(id).await.unwrap(), None);
-        assert!(two.one.post_letter(id, b"first".to_vec()).await.unwrap());
-        assert!(!two.other.post_letter(id, b"second".to_vec()).await.unwrap());
-        let found = two.other.fetch_letter(id).await.unwrap();
+        let id = ReplicaMessageId(Digest::of(b"letter"));
+        assert_eq!(two.other.fetch_replica_message(id).await.unwrap(), None);
+        assert!(
+            two.one
+                .post_replica_message(id, b"first".to_vec())
+                .await
+                .unwrap()
+        );
+        assert!(
+            !two.other
+                .post_replica_message(id, b"second".to_vec())
+                .await
+                .unwrap()
+        );
+        let found = two.other.fetch_replica_message(id).await.unwrap();
         assert_eq!(found.as_deref(), Some(&b"first"[..]));
         let recent = Duration::from_secs(10);
-        let mut waited: Vec<_> = (0..100_u8).map(|n| LetterId(Digest::of(&[n]))).collect();
+        let mut waited: Vec<_> = (0..100_u8)
+            .map(|n| ReplicaMessageId(Digest::of(&[n])))
+            .collect();
         waited.push(id);
-        let there = two.other.letters_among(&waited, recent).await.unwrap();
+        let there = two
+            .other
+            .replica_messages_among(&waited, recent)
+            .await
+            .unwrap();
         assert_eq!(there, [id]);
-        let other = two.other.letters_among(&waited[..100], recent).await;
+        let other = two
+            .other
+            .replica_messages_among(&waited[..100], recent)
+            .await;
         assert_eq!(other.unwrap(), []);
         two.clock.advance(Duration::from_secs(11));
-        assert_eq!(two.other.letters_among(&waited, recent).await.unwrap(), []);
+        assert_eq!(
+            two.other
+                .replica_messages_among(&waited, recent)
+                .await
+                .unwrap(),
+            []
+        );
     }
 }
 

@@ -8,17 +8,17 @@ use crate::mcp::{Request, Version, object};
 
 /// The client's own capabilities, normalised: a session id that carries them stays short whatever a client sends.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Declared {
+pub(crate) struct DeclaredCapabilities {
     #[serde(default, rename = "r", skip_serializing_if = "is_false")]
     pub(crate) roots: bool,
     #[serde(default, rename = "s", skip_serializing_if = "Option::is_none")]
-    pub(crate) sampling: Option<Sampling>,
+    pub(crate) sampling: Option<SamplingCapability>,
     #[serde(default, rename = "e", skip_serializing_if = "Option::is_none")]
-    pub(crate) elicitation: Option<Elicitation>,
+    pub(crate) elicitation: Option<ElicitationCapability>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Sampling {
+pub(crate) struct SamplingCapability {
     #[serde(default, rename = "t", skip_serializing_if = "is_false")]
     pub(crate) tools: bool,
     #[serde(default, rename = "c", skip_serializing_if = "is_false")]
@@ -26,7 +26,7 @@ pub(crate) struct Sampling {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Elicitation {
+pub(crate) struct ElicitationCapability {
     #[serde(default, rename = "f", skip_serializing_if = "is_false")]
     pub(crate) form: bool,
     #[serde(default, rename = "u", skip_serializing_if = "is_false")]
@@ -39,16 +39,16 @@ fn is_false(flag: &bool) -> bool {
 }
 
 #[derive(Deserialize)]
-struct Params<'a> {
+struct InitializeParams<'a> {
     #[serde(borrow)]
     capabilities: &'a RawValue,
 }
 
-impl Declared {
+impl DeclaredCapabilities {
     /// Of `initialize`, in the version that was agreed on.
     pub(crate) fn of(initialize: &Request<'_>, version: Version) -> Self {
         let params = initialize.raw_params();
-        let params = params.and_then(|params| object::<Params<'_>>(params.get()));
+        let params = params.and_then(|params| object::<InitializeParams<'_>>(params.get()));
         let capabilities = params.and_then(|params| object(params.capabilities.get()));
         let capabilities: Map<String, Value> = capabilities.unwrap_or_default();
         let member = |name: &str| capabilities.get(name).and_then(Value::as_object);
@@ -57,13 +57,13 @@ impl Declared {
         let elicitation = member("elicitation").filter(|_| version >= Version::V2025_06_18);
         Self {
             roots: member("roots").is_some(),
-            sampling: member("sampling").map(|sampling| Sampling {
+            sampling: member("sampling").map(|sampling| SamplingCapability {
                 tools: is_newest && has(sampling, "tools"),
                 context: is_newest && has(sampling, "context"),
             }),
             elicitation: elicitation.map(|elicitation| {
                 let url = is_newest && has(elicitation, "url");
-                Elicitation {
+                ElicitationCapability {
                     // Without a mode, it means forms.
                     form: !url || has(elicitation, "form"),
                     url,
@@ -80,14 +80,14 @@ impl Declared {
             let set = set.map(|(name, _)| ((*name).to_owned(), json!({})));
             Value::Object(set.collect())
         };
-        if let Some(Elicitation { form, url }) = self.elicitation {
+        if let Some(ElicitationCapability { form, url }) = self.elicitation {
             let modes = flags(&[("form", form), ("url", url)]);
             capabilities.insert("elicitation".to_owned(), modes);
         }
         if self.roots {
             capabilities.insert("roots".to_owned(), json!({}));
         }
-        if let Some(Sampling { tools, context }) = self.sampling {
+        if let Some(SamplingCapability { tools, context }) = self.sampling {
             let parts = flags(&[("tools", tools), ("context", context)]);
             capabilities.insert("sampling".to_owned(), parts);
         }
@@ -107,7 +107,7 @@ mod tests {
         let Ok(Message::Request(request)) = Message::read(&text) else {
             panic!("{text}")
         };
-        Declared::of(&request, version).to_json()
+        DeclaredCapabilities::of(&request, version).to_json()
     }
 
     const ALL: &str = r#"{"experimental":{"x":{}},"roots":{"listChanged":true},"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}}}"#;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wardgate_domain::Caller;
 
-use super::Session;
+use super::StreamableSession;
 use crate::Gateway;
 use crate::client_interaction::format_event;
 use crate::governed_call::ReplayGrant;
@@ -24,7 +24,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Where a client was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Place {
+pub(super) enum EventPosition {
     /// In a stream of changes.
     #[serde(rename = "l")]
     Listening,
@@ -33,7 +33,7 @@ pub(super) enum Place {
     Answer([u8; 16], i64),
 }
 
-impl Place {
+impl EventPosition {
     pub(super) fn in_answer(stream: StreamId, position: i64) -> Self {
         Self::Answer(stream.0, position)
     }
@@ -43,7 +43,7 @@ impl Place {
         self,
         gateway: &Gateway,
         caller: &Caller,
-        session: &Session,
+        session: &StreamableSession,
     ) -> Option<String> {
         let within = session.name();
         gateway
@@ -55,7 +55,7 @@ impl Place {
     pub(super) fn of_headers(
         gateway: &Gateway,
         caller: &Caller,
-        session: &Session,
+        session: &StreamableSession,
         headers: &HeaderMap,
     ) -> Result<Option<Self>, RpcError> {
         let Some(named) = headers.get(LAST_EVENT_ID) else {
@@ -74,7 +74,7 @@ impl Place {
 pub(super) fn seal_event(
     gateway: &Gateway,
     caller: &Caller,
-    session: &Session,
+    session: &StreamableSession,
     (stream, position): (StreamId, i64),
     message: &str,
 ) -> Option<Vec<u8>> {
@@ -87,7 +87,7 @@ pub(super) fn seal_event(
 pub(super) fn open_event(
     gateway: &Gateway,
     caller: &Caller,
-    session: &Session,
+    session: &StreamableSession,
     (stream, position): (StreamId, i64),
     sealed: &[u8],
 ) -> Option<String> {
@@ -100,7 +100,7 @@ pub(super) fn open_event(
 pub(super) fn seal_request(
     gateway: &Gateway,
     caller: &Caller,
-    session: &Session,
+    session: &StreamableSession,
     stream: StreamId,
     id: &RawValue,
 ) -> Option<Vec<u8>> {
@@ -110,7 +110,7 @@ pub(super) fn seal_request(
 pub(super) fn open_request(
     gateway: &Gateway,
     caller: &Caller,
-    session: &Session,
+    session: &StreamableSession,
     stream: StreamId,
     sealed: &[u8],
 ) -> Option<Box<RawValue>> {
@@ -122,7 +122,7 @@ pub(super) fn open_request(
 pub(super) fn seal_story(
     gateway: &Gateway,
     caller: &Caller,
-    session: &Session,
+    session: &StreamableSession,
     stream: StreamId,
     story: &[u8],
 ) -> Option<Vec<u8>> {
@@ -133,7 +133,7 @@ pub(super) fn seal_story(
 pub(super) fn open_story(
     gateway: &Gateway,
     caller: &Caller,
-    session: &Session,
+    session: &StreamableSession,
     stream: StreamId,
     sealed: &[u8],
 ) -> Option<Vec<u8>> {
@@ -145,7 +145,7 @@ pub(super) fn open_story(
 pub(super) fn seal_basis(
     gateway: &Gateway,
     caller: &Caller,
-    session: &Session,
+    session: &StreamableSession,
     stream: StreamId,
     basis: &ReplayGrant,
 ) -> Option<Vec<u8>> {
@@ -157,7 +157,7 @@ pub(super) fn seal_basis(
 pub(super) fn open_basis(
     gateway: &Gateway,
     caller: &Caller,
-    session: &Session,
+    session: &StreamableSession,
     stream: StreamId,
     sealed: &[u8],
 ) -> Option<ReplayGrant> {
@@ -170,7 +170,7 @@ pub(super) fn open_basis(
 const WAITING: i64 = -1;
 const BASIS: i64 = -2;
 
-fn within(session: &Session, stream: StreamId, position: i64) -> String {
+fn within(session: &StreamableSession, stream: StreamId, position: i64) -> String {
     let stream = u128::from_be_bytes(stream.0);
     format!("{}/{stream:032x}/{position}", session.name())
 }

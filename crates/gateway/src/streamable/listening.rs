@@ -13,13 +13,13 @@ use futures::{StreamExt, stream};
 use wardgate_domain::Caller;
 use wardgate_rpc::client::Session as OfMemory;
 
-use super::events::{Place, primer};
+use super::events::{EventPosition, primer};
 use super::resuming::resume;
-use super::{Session, enter};
+use super::{StreamableSession, enter};
 use crate::Gateway;
 use crate::content;
 use crate::governed_call::ResumingClient;
-use crate::listen::{Listens, Script};
+use crate::listen::{ListeningClient, StreamScript};
 use crate::memory::ConversationUri;
 use crate::reply::{Answer, RpcError};
 use crate::scopes::Access;
@@ -35,21 +35,22 @@ pub(crate) async fn listen(
     headers: &HeaderMap,
 ) -> Result<Answer, RpcError> {
     let offered = content::offered(gateway, view);
-    let who = Listens::follower(gateway, (caller, access), client_ip, view);
+    let who = ListeningClient::follower(gateway, (caller, access), client_ip, view);
     let Some(session) = enter(gateway, view, caller, headers).await? else {
-        let script = Script::of_get(None, offered).hearing(who.subscribed(None, offered, false));
+        let script =
+            StreamScript::of_get(None, offered).hearing(who.subscribed(None, offered, false));
         return gateway.listeners().open(caller, script, gateway.ambient());
     };
-    let place = Place::of_headers(gateway, caller, &session, headers)?;
+    let place = EventPosition::of_headers(gateway, caller, &session, headers)?;
     let id = Some(session.digest());
-    let was_away = place == Some(Place::Listening);
-    let mut script = Script::of_get(id, offered);
+    let was_away = place == Some(EventPosition::Listening);
+    let mut script = StreamScript::of_get(id, offered);
     match place {
         None => {}
-        Some(Place::Listening) => {
+        Some(EventPosition::Listening) => {
             script = script.after_absence(&subscribed(gateway, caller, &session).await);
         }
-        Some(Place::Answer(stream, after)) => {
+        Some(EventPosition::Answer(stream, after)) => {
             let place = (StreamId(stream), after);
             let comer = ResumingClient {
                 caller: Arc::clone(caller),
@@ -61,7 +62,7 @@ pub(crate) async fn listen(
         }
     }
     let script = script.hearing(who.subscribed(id, offered, was_away));
-    let listener = Listener {
+    let listener = SessionListener {
         gateway: Arc::clone(gateway),
         caller: Arc::clone(caller),
         number: gateway.ambient().random(),
@@ -85,7 +86,11 @@ pub(crate) async fn listen(
 }
 
 /// What the session is subscribed to; nothing where that cannot be known.
-async fn subscribed(gateway: &Gateway, caller: &Caller, session: &Session) -> Vec<String> {
+async fn subscribed(
+    gateway: &Gateway,
+    caller: &Caller,
+    session: &StreamableSession,
+) -> Vec<String> {
     let Some(memory) = gateway.memory() else {
         return Vec::new();
     };
@@ -99,17 +104,17 @@ async fn subscribed(gateway: &Gateway, caller: &Caller, session: &Session) -> Ve
 }
 
 /// One stream.
-struct Listener {
+struct SessionListener {
     gateway: Arc<Gateway>,
     caller: Arc<Caller>,
-    session: Arc<Session>,
+    session: Arc<StreamableSession>,
     /// Tells it from the others of its session.
     number: [u8; 16],
 }
 
-impl Listener {
+impl SessionListener {
     fn id(&self) -> Option<String> {
-        Place::Listening.seal(&self.gateway, &self.caller, &self.session)
+        EventPosition::Listening.seal(&self.gateway, &self.caller, &self.session)
     }
 
     fn primer(&self) -> Option<Bytes> {

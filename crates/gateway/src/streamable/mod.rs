@@ -14,9 +14,9 @@
 
 mod declared;
 mod events;
-mod heart;
+mod heartbeat;
 mod listening;
-mod mailbox;
+mod replica_inbox;
 mod resuming;
 mod writing;
 
@@ -32,41 +32,41 @@ use crate::client_interaction::LogLevel;
 use crate::mcp::{Request, Version, named_version};
 use crate::reply::RpcError;
 use crate::session::Purpose;
-use crate::store::{Held, SessionId};
+use crate::store::{SessionId, SessionSettings};
 use crate::view::View;
 
-pub(crate) use self::declared::Declared;
-pub(crate) use self::heart::Heart;
+pub(crate) use self::declared::DeclaredCapabilities;
+pub(crate) use self::heartbeat::Heartbeat;
 pub(crate) use self::listening::listen;
-pub(crate) use self::mailbox::{Expected, Mailbox};
-pub(crate) use self::writing::Writer;
+pub(crate) use self::replica_inbox::{ExpectedMessage, ReplicaInbox};
+pub(crate) use self::writing::StreamWriter;
 
 /// Names a session, in requests and in the answer to `initialize`.
 pub(crate) const HEADER: &str = "mcp-session-id";
 
 /// One session, as one request of its client finds it.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct StreamableSession {
     pub(crate) id: SessionId,
     pub(crate) version: Version,
     /// What its client can be asked for.
-    pub(crate) declared: Declared,
+    pub(crate) declared: DeclaredCapabilities,
     /// From which level on it wants log messages.
     pub(crate) log_level: Option<LogLevel>,
 }
 
 /// What a session id holds.
 #[derive(Serialize, Deserialize)]
-struct Sealed {
+struct SealedSession {
     #[serde(rename = "i")]
     id: String,
     #[serde(rename = "v")]
     version: String,
     #[serde(rename = "c")]
-    declared: Declared,
+    declared: DeclaredCapabilities,
 }
 
-impl Session {
+impl StreamableSession {
     /// What is sealed within it is of use nowhere else.
     pub(crate) fn name(&self) -> String {
         hex(self.id)
@@ -92,10 +92,10 @@ pub(crate) async fn begin(
     version: Version,
 ) -> Option<HeaderValue> {
     let id = SessionId(gateway.ambient().random());
-    let sealed = Sealed {
+    let sealed = SealedSession {
         id: hex(id),
         version: version.as_str().to_owned(),
-        declared: Declared::of(initialize, version),
+        declared: DeclaredCapabilities::of(initialize, version),
     };
     let text = gateway
         .sealer()
@@ -111,7 +111,7 @@ pub(crate) async fn enter(
     view: &View,
     caller: &Caller,
     headers: &HeaderMap,
-) -> Result<Option<Arc<Session>>, RpcError> {
+) -> Result<Option<Arc<StreamableSession>>, RpcError> {
     let Some(named) = headers.get(HEADER) else {
         return Ok(None);
     };
@@ -123,7 +123,7 @@ pub(crate) async fn enter(
     let opened = named.to_str().ok().and_then(|text| {
         gateway
             .sealer()
-            .open::<Sealed>(Purpose::Session, caller, &view.path(), text)
+            .open::<SealedSession>(Purpose::Session, caller, &view.path(), text)
     });
     let sealed = opened.ok_or_else(RpcError::unknown_session)?;
     let id = u128::from_str_radix(&sealed.id, 16).map_err(|_| RpcError::unknown_session())?;
@@ -135,9 +135,9 @@ pub(crate) async fn enter(
         .map_err(|_| RpcError::unknown_session())?;
     // A store that is away ends no session: what the id says of itself is enough.
     let visited = gateway.store().visit_session(id, caller.person()).await;
-    let held = visited.unwrap_or(Some(Held { log_level: None }));
+    let held = visited.unwrap_or(Some(SessionSettings { log_level: None }));
     let held = held.ok_or_else(RpcError::unknown_session)?;
-    Ok(Some(Arc::new(Session {
+    Ok(Some(Arc::new(StreamableSession {
         id,
         version: agreed,
         declared: sealed.declared,

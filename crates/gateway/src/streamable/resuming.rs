@@ -17,16 +17,16 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::Caller;
 
-use super::Session;
-use super::events::{Place, open_basis, open_event, open_request, open_story, seal_event};
-use super::heart::Beating;
-use super::writing::Writer;
+use super::StreamableSession;
+use super::events::{EventPosition, open_basis, open_event, open_request, open_story, seal_event};
+use super::heartbeat::HeartbeatGuard;
+use super::writing::StreamWriter;
 use crate::Gateway;
 use crate::client_interaction::format_event;
 use crate::governed_call::{self, DecisionUnavailable, ReplayGrant, ResumingClient};
 use crate::listen::{self, KEEP_ALIVE};
 use crate::reply::{Answer, RpcError};
-use crate::store::{Kept, State, StoreError, StreamId};
+use crate::store::{StoreError, StreamId, StreamPage, StreamState};
 
 /// How often the store is asked for more.
 const LOOK: Duration = Duration::from_millis(250);
@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(250);
 pub(super) async fn resume(
     gateway: &Arc<Gateway>,
     client: ResumingClient,
-    session: &Arc<Session>,
+    session: &Arc<StreamableSession>,
     (id, after): (StreamId, i64),
 ) -> Result<Answer, RpcError> {
     let store = gateway.store();
@@ -54,7 +54,7 @@ pub(super) async fn resume(
         Err(DecisionUnavailable) => return Err(RpcError::undecided()),
     }
     let place = gateway.listeners().place(caller.subject());
-    let rest = Rest {
+    let rest = ResumedStream {
         gateway: Arc::clone(gateway),
         session: Arc::clone(session),
         id,
@@ -73,10 +73,10 @@ pub(super) async fn resume(
 }
 
 /// What is left of one stream.
-struct Rest {
+struct ResumedStream {
     gateway: Arc<Gateway>,
     caller: Arc<Caller>,
-    session: Arc<Session>,
+    session: Arc<StreamableSession>,
     /// Whoever came for the rest, as what goes on needs to know.
     client: ResumingClient,
     /// On what the answer is given, whatever was decided when it began.
@@ -88,10 +88,10 @@ struct Rest {
     token_ends: Instant,
     /// None before the first sign of life.
     silent_since: Option<Instant>,
-    _place: listen::Place,
+    _place: listen::Lease,
 }
 
-impl Rest {
+impl ResumedStream {
     /// What to say next, and who says what follows, if anything does.
     async fn next(mut self) -> Option<(Bytes, Option<Self>)> {
         if self.silent_since.is_none() {
@@ -104,15 +104,15 @@ impl Rest {
                 }
                 Ok(Some(kept)) => {
                     if let Some(said) = self.say(&kept) {
-                        let goes_on = kept.state != State::Ended;
+                        let goes_on = kept.state != StreamState::Ended;
                         self.silent_since = Some(Instant::now());
                         return Some((said, goes_on.then_some(self)));
                     }
                     match kept.state {
-                        State::Ended => return None,
-                        State::Broken => return Some((self.lost(&kept), None)),
-                        State::Orphaned => self.take_over(&kept).await,
-                        State::GoesOn => {}
+                        StreamState::Ended => return None,
+                        StreamState::Broken => return Some((self.lost(&kept), None)),
+                        StreamState::Orphaned => self.take_over(&kept).await,
+                        StreamState::GoesOn => {}
                     }
                 }
                 // It expired, or its session ended, meanwhile.
@@ -137,7 +137,7 @@ impl Rest {
         (Bytes::from_static(b":\n\n"), Some(self))
     }
 
-    async fn look(&self) -> Result<Option<Kept>, StoreError> {
+    async fn look(&self) -> Result<Option<StreamPage>, StoreError> {
         let store = self.gateway.store();
         store
             .read_stream(self.id, self.session.id, self.after)
@@ -153,7 +153,7 @@ impl Rest {
     }
 
     /// The events of `kept`, if there are any.
-    fn say(&mut self, kept: &Kept) -> Option<Bytes> {
+    fn say(&mut self, kept: &StreamPage) -> Option<Bytes> {
         let (gateway, caller, session) = (&self.gateway, &self.caller, &self.session);
         let mut said = Vec::new();
         for (position, sealed) in &kept.events {
@@ -162,7 +162,7 @@ impl Rest {
                 tracing::error!("an event of the gateway's store cannot be opened with its key");
                 continue;
             };
-            let id = Place::in_answer(self.id, *position).seal(gateway, caller, session);
+            let id = EventPosition::in_answer(self.id, *position).seal(gateway, caller, session);
             said.extend_from_slice(&format_event(id.as_deref(), None, &message));
             self.after = *position;
         }
@@ -170,24 +170,24 @@ impl Rest {
     }
 
     /// That the rest is not known, as the answer to the request.
-    fn lost(&self, kept: &Kept) -> Bytes {
+    fn lost(&self, kept: &StreamPage) -> Bytes {
         let message = self.error(kept, "stream_not_kept", NOT_KEPT);
         format_event(None, None, &message)
     }
 
     /// Ends a stream whose gateway is gone.
-    async fn take_over(&self, kept: &Kept) {
+    async fn take_over(&self, kept: &StreamPage) {
         let Self { gateway, id, .. } = self;
         // A failure is told where it happens, and whoever looks next tries again.
-        let Ok(beating) = gateway.heart().beat().await else {
+        let Ok(heartbeat_guard) = gateway.heartbeat().beat().await else {
             return;
         };
-        let (store, replica) = (gateway.store(), gateway.heart().id());
+        let (store, replica) = (gateway.store(), gateway.heartbeat().id());
         let Ok(Some(taken)) = store.take_over_stream(*id, replica).await else {
             return;
         };
         if let Some(waiting) = &taken.waiting
-            && self.go_on(kept, waiting, (taken.position, beating))
+            && self.go_on(kept, waiting, (taken.position, heartbeat_guard))
         {
             return;
         }
@@ -202,7 +202,12 @@ impl Rest {
     }
 
     /// Goes on with the story that waits in a stream.
-    fn go_on(&self, kept: &Kept, waiting: &[u8], (position, beating): (i64, Beating)) -> bool {
+    fn go_on(
+        &self,
+        kept: &StreamPage,
+        waiting: &[u8],
+        (position, heartbeat_guard): (i64, HeartbeatGuard),
+    ) -> bool {
         let (gateway, caller, session, id) = (&self.gateway, &self.caller, &self.session, self.id);
         let story = open_story(gateway, caller, session, id, waiting);
         let request = open_request(gateway, caller, session, id, &kept.request);
@@ -210,11 +215,17 @@ impl Rest {
             return false;
         };
         let stream = (id, position);
-        let writer = Writer::take_over(gateway, (caller, session), &request, stream, beating);
+        let writer = StreamWriter::take_over(
+            gateway,
+            (caller, session),
+            &request,
+            stream,
+            heartbeat_guard,
+        );
         governed_call::resume_suspended(gateway, &self.client, (writer, request), &story)
     }
 
-    fn error(&self, kept: &Kept, reason: &'static str, message: &str) -> String {
+    fn error(&self, kept: &StreamPage, reason: &'static str, message: &str) -> String {
         let request = open_request(
             &self.gateway,
             &self.caller,

@@ -10,14 +10,14 @@ use serde_json::value::RawValue;
 use tokio::time::sleep;
 use wardgate_domain::Caller;
 
-use super::Session;
-use super::events::{Place, primer, seal_basis, seal_event, seal_request, seal_story};
-use super::heart::Beating;
+use super::StreamableSession;
+use super::events::{EventPosition, primer, seal_basis, seal_event, seal_request, seal_story};
+use super::heartbeat::HeartbeatGuard;
 use crate::Gateway;
 use crate::client_interaction::format_event;
 use crate::governed_call::ReplayGrant;
 use crate::mcp::Version;
-use crate::store::{StreamId, Written};
+use crate::store::{StreamId, WriteResult};
 
 /// Bytes of one stream that are kept; what follows is said, and cannot be asked for again.
 const MOST_BYTES: usize = 16 << 20;
@@ -28,27 +28,27 @@ const TRY_AGAIN: Duration = Duration::from_secs(2);
 
 /// How a stream leaves this gateway before its end.
 #[derive(Clone, Copy)]
-enum LetGo {
+enum ReleaseReason {
     Broken,
     ToAnother,
 }
 
 /// Writes one stream.
-pub(crate) struct Writer {
+pub(crate) struct StreamWriter {
     pub(super) gateway: Arc<Gateway>,
     pub(super) caller: Arc<Caller>,
-    pub(super) session: Arc<Session>,
+    pub(super) session: Arc<StreamableSession>,
     /// The id of the request that the stream answers.
     request: Box<RawValue>,
     /// On what it is answered; none before the first word.
     basis: Option<ReplayGrant>,
-    stream: Stream,
+    stream: StreamStatus,
 }
 
-enum Stream {
+enum StreamStatus {
     /// Nothing was said yet, and nothing is kept.
     Silent,
-    Kept(Kept),
+    Stored(StoredStream),
     /// It is said, but no longer kept.
     Unkept,
     /// The last event is kept.
@@ -57,17 +57,17 @@ enum Stream {
     HandedOver,
 }
 
-struct Kept {
+struct StoredStream {
     id: StreamId,
     /// Of the last event.
     position: i64,
     bytes: usize,
     /// Another gateway could go on with it.
     waits: bool,
-    _beating: Beating,
+    _beating: HeartbeatGuard,
 }
 
-impl fmt::Debug for Writer {
+impl fmt::Debug for StreamWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Writer")
             .field("session", &self.session)
@@ -75,12 +75,12 @@ impl fmt::Debug for Writer {
     }
 }
 
-impl Writer {
+impl StreamWriter {
     /// Of the stream that may answer `request`.
     pub(crate) fn new(
         gateway: &Arc<Gateway>,
         caller: &Arc<Caller>,
-        session: &Arc<Session>,
+        session: &Arc<StreamableSession>,
         request: &RawValue,
     ) -> Self {
         Self {
@@ -89,7 +89,7 @@ impl Writer {
             session: Arc::clone(session),
             request: request.to_owned(),
             basis: None,
-            stream: Stream::Silent,
+            stream: StreamStatus::Silent,
         }
     }
 
@@ -101,20 +101,20 @@ impl Writer {
     /// Of a stream that another gateway began, whose story waits.
     pub(super) fn take_over(
         gateway: &Arc<Gateway>,
-        (caller, session): (&Arc<Caller>, &Arc<Session>),
+        (caller, session): (&Arc<Caller>, &Arc<StreamableSession>),
         request: &RawValue,
         (id, position): (StreamId, i64),
-        beating: Beating,
+        heartbeat_guard: HeartbeatGuard,
     ) -> Self {
-        let kept = Kept {
+        let kept = StoredStream {
             id,
             position,
             bytes: 0,
             waits: true,
-            _beating: beating,
+            _beating: heartbeat_guard,
         };
         let mut writer = Self::new(gateway, caller, session, request);
-        writer.stream = Stream::Kept(kept);
+        writer.stream = StreamStatus::Stored(kept);
         writer
     }
 
@@ -122,73 +122,75 @@ impl Writer {
         self.session.version
     }
 
-    pub(crate) fn session(&self) -> &Arc<Session> {
+    pub(crate) fn session(&self) -> &Arc<StreamableSession> {
         &self.session
     }
 
     /// The story waits for its client, and another gateway could go on with what is in `story`.
     pub(crate) async fn wait(&mut self, story: &[u8]) {
-        let Stream::Kept(kept) = &mut self.stream else {
+        let StreamStatus::Stored(kept) = &mut self.stream else {
             return;
         };
         let (gateway, caller, session) = (&self.gateway, &self.caller, &self.session);
         let Some(story) = seal_story(gateway, caller, session, kept.id, story) else {
             return;
         };
-        let replica = gateway.heart().id();
+        let replica = gateway.heartbeat().id();
         let waits = gateway
             .store()
             .wait_in_stream(kept.id, replica, Some(&story));
         // What failed may have been written all the same: another gateway could go on with it then too.
-        kept.waits = !matches!(waits.await, Ok(Written::Gone));
+        kept.waits = !matches!(waits.await, Ok(WriteResult::Gone));
     }
 
     /// It waits no longer, and goes on here. False when another gateway goes on with it, or that is not known.
     pub(crate) async fn go_on(&mut self) -> bool {
-        let Stream::Kept(kept) = &mut self.stream else {
+        let StreamStatus::Stored(kept) = &mut self.stream else {
             return true;
         };
         if !kept.waits {
             return true;
         }
-        let (store, replica) = (self.gateway.store(), self.gateway.heart().id());
-        if let Ok(Written::Kept) = store.wait_in_stream(kept.id, replica, None).await {
+        let (store, replica) = (self.gateway.store(), self.gateway.heartbeat().id());
+        if let Ok(WriteResult::Stored) = store.wait_in_stream(kept.id, replica, None).await {
             kept.waits = false;
             return true;
         }
-        if let Stream::Kept(kept) = std::mem::replace(&mut self.stream, Stream::HandedOver) {
-            self.let_go(kept, LetGo::ToAnother);
+        if let StreamStatus::Stored(kept) =
+            std::mem::replace(&mut self.stream, StreamStatus::HandedOver)
+        {
+            self.let_go(kept, ReleaseReason::ToAnother);
         }
         false
     }
 
     /// Lets another gateway go on with it at once. False where none can.
     pub(crate) async fn hand_over(&mut self) -> bool {
-        let Stream::Kept(kept) = &self.stream else {
+        let StreamStatus::Stored(kept) = &self.stream else {
             return false;
         };
-        let (store, replica) = (self.gateway.store(), self.gateway.heart().id());
+        let (store, replica) = (self.gateway.store(), self.gateway.heartbeat().id());
         if !kept.waits || store.leave_stream(kept.id, replica).await.is_err() {
             return false;
         }
-        self.stream = Stream::HandedOver;
+        self.stream = StreamStatus::HandedOver;
         true
     }
 
     pub(crate) fn is_handed_over(&self) -> bool {
-        matches!(self.stream, Stream::HandedOver)
+        matches!(self.stream, StreamStatus::HandedOver)
     }
 
     /// Whether anything was said.
     pub(crate) fn has_begun(&self) -> bool {
-        !matches!(self.stream, Stream::Silent)
+        !matches!(self.stream, StreamStatus::Silent)
     }
 
     /// Begins the stream, and gives what it begins with, if anything.
     pub(crate) async fn begin(&mut self) -> Option<Bytes> {
         self.stream = match self.open().await {
-            Some(kept) => Stream::Kept(kept),
-            None => Stream::Unkept,
+            Some(kept) => StreamStatus::Stored(kept),
+            None => StreamStatus::Unkept,
         };
         if !self.session.version.primes_streams() {
             return None;
@@ -196,24 +198,24 @@ impl Writer {
         Some(primer(&self.place()?))
     }
 
-    async fn open(&self) -> Option<Kept> {
+    async fn open(&self) -> Option<StoredStream> {
         let Self {
             gateway, session, ..
         } = self;
-        let beating = gateway.heart().beat().await.ok()?;
+        let heartbeat_guard = gateway.heartbeat().beat().await.ok()?;
         let id = StreamId(gateway.ambient().random());
         let request = seal_request(gateway, &self.caller, session, id, &self.request)?;
         let basis = self.basis.as_ref();
         let basis = basis.and_then(|basis| seal_basis(gateway, &self.caller, session, id, basis));
         let store = gateway.store();
-        let replica = gateway.heart().id();
+        let replica = gateway.heartbeat().id();
         let opened = store.open_stream(id, session.id, replica, &request, basis.as_deref());
-        opened.await.ok()?.then_some(Kept {
+        opened.await.ok()?.then_some(StoredStream {
             id,
             position: 0,
             bytes: 0,
             waits: false,
-            _beating: beating,
+            _beating: heartbeat_guard,
         })
     }
 
@@ -225,13 +227,13 @@ impl Writer {
         }
         let id = self.place();
         if is_last && is_kept {
-            self.stream = Stream::Ended;
+            self.stream = StreamStatus::Ended;
         }
         format_event(id.as_deref(), None, message)
     }
 
     async fn write(&mut self, message: &str, is_last: bool) -> Option<()> {
-        let Stream::Kept(kept) = &mut self.stream else {
+        let StreamStatus::Stored(kept) = &mut self.stream else {
             return None;
         };
         kept.bytes += message.len();
@@ -246,35 +248,44 @@ impl Writer {
             place,
             message,
         )?];
-        let (store, replica) = (self.gateway.store(), self.gateway.heart().id());
+        let (store, replica) = (self.gateway.store(), self.gateway.heartbeat().id());
         let written = store.write_stream(kept.id, replica, kept.position, &sealed, is_last);
-        (written.await.ok()? == Written::Kept).then(|| kept.position += 1)
+        (written.await.ok()? == WriteResult::Stored).then(|| kept.position += 1)
     }
 
     /// The id of the last event.
     fn place(&self) -> Option<String> {
-        let Stream::Kept(kept) = &self.stream else {
+        let StreamStatus::Stored(kept) = &self.stream else {
             return None;
         };
-        Place::in_answer(kept.id, kept.position).seal(&self.gateway, &self.caller, &self.session)
+        EventPosition::in_answer(kept.id, kept.position).seal(
+            &self.gateway,
+            &self.caller,
+            &self.session,
+        )
     }
 
     /// From here on nothing is kept, and whoever comes back hears so.
     fn give_up(&mut self) {
-        if let Stream::Kept(kept) = std::mem::replace(&mut self.stream, Stream::Unkept) {
-            self.let_go(kept, LetGo::Broken);
+        if let StreamStatus::Stored(kept) =
+            std::mem::replace(&mut self.stream, StreamStatus::Unkept)
+        {
+            self.let_go(kept, ReleaseReason::Broken);
         }
     }
 
     /// Tells the store, as soon as that is there, that nothing follows from here.
-    fn let_go(&self, kept: Kept, how: LetGo) {
-        let (store, replica) = (Arc::clone(self.gateway.store()), self.gateway.heart().id());
+    fn let_go(&self, kept: StoredStream, how: ReleaseReason) {
+        let (store, replica) = (
+            Arc::clone(self.gateway.store()),
+            self.gateway.heartbeat().id(),
+        );
         tokio::spawn(async move {
             let kept = kept;
             for _ in 0..TRIES {
                 let told = match how {
-                    LetGo::Broken => store.give_up_stream(kept.id).await,
-                    LetGo::ToAnother => store.leave_stream(kept.id, replica).await,
+                    ReleaseReason::Broken => store.give_up_stream(kept.id).await,
+                    ReleaseReason::ToAnother => store.leave_stream(kept.id, replica).await,
                 };
                 // A failure is told where it happens.
                 if told.is_ok() {
@@ -286,7 +297,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for StreamWriter {
     fn drop(&mut self) {
         // Of a story that never came to its end.
         self.give_up();

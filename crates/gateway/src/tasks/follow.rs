@@ -22,8 +22,8 @@ use tokio_util::task::AbortOnDropHandle;
 use wardgate_domain::Caller;
 use wardgate_rpc::client::TaskStep;
 
-use super::held::Held;
-use super::look::{Look, UNKNOWN};
+use super::handle::TaskHandle;
+use super::task_request::{TaskRequest, UNKNOWN};
 use super::{NEEDED, TaskMethod, are_declared};
 use crate::Gateway;
 use crate::client_interaction::ClientChannel;
@@ -46,27 +46,27 @@ const WAITING: usize = 4;
 
 /// The tasks of one stream, as long as it is open.
 #[derive(Debug)]
-pub(crate) struct Followed {
+pub(crate) struct FollowedTasks {
     ids: Vec<String>,
-    told: mpsc::Receiver<Told>,
+    told: mpsc::Receiver<TaskUpdate>,
     _task: AbortOnDropHandle<()>,
 }
 
 /// How one task stands by now.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct TaskUpdate {
     members: String,
     meta: String,
 }
 
-impl Followed {
+impl FollowedTasks {
     /// Those that are heard of.
     pub(crate) fn ids(&self) -> &[String] {
         &self.ids
     }
 
     /// The next word. None comes once all are over.
-    pub(crate) async fn next(&mut self) -> Told {
+    pub(crate) async fn next(&mut self) -> TaskUpdate {
         match self.told.recv().await {
             Some(told) => told,
             None => std::future::pending().await,
@@ -74,7 +74,7 @@ impl Followed {
     }
 }
 
-impl Told {
+impl TaskUpdate {
     /// MCP `DetailedTask`: the members of an object.
     pub(crate) fn members(&self) -> &str {
         &self.members
@@ -92,7 +92,7 @@ pub(crate) async fn follow(
     post: &Post,
     request: &Request<'_>,
     ids: &[String],
-) -> Result<Option<Followed>, RpcError> {
+) -> Result<Option<FollowedTasks>, RpcError> {
     if ids.is_empty() {
         return Ok(None);
     }
@@ -100,16 +100,16 @@ pub(crate) async fn follow(
     if !are_declared(meta.capabilities()) {
         return Err(RpcError::missing_capability(NEEDED));
     }
-    let who = Who::of(gateway, post, request, &meta)?;
+    let who = TaskFollower::of(gateway, post, request, &meta)?;
     let mut looks = Vec::with_capacity(ids.len());
     for id in ids {
-        let Some(held) = Held::open(gateway, post, id) else {
+        let Some(handle) = TaskHandle::open(gateway, post, id) else {
             continue;
         };
-        match held.arguments(gateway, &post.caller).await {
-            Ok(Some(arguments)) => looks.push(Look {
+        match handle.arguments(gateway, &post.caller).await {
+            Ok(Some(arguments)) => looks.push(TaskRequest {
                 method: TaskMethod(TaskStep::Get),
-                held,
+                handle,
                 arguments,
                 responses: bytes::Bytes::new(),
                 protocol: post.protocol(who.version),
@@ -118,10 +118,13 @@ pub(crate) async fn follow(
             Err(StoreUnavailable) => return Err(RpcError::store_unavailable()),
         }
     }
-    let ids = looks.iter().map(|look| look.held.sealed.clone()).collect();
+    let ids = looks
+        .iter()
+        .map(|task_request| task_request.handle.sealed.clone())
+        .collect();
     let (sender, told) = mpsc::channel(WAITING);
     let task = tokio::spawn(who.look_after(looks, sender));
-    Ok(Some(Followed {
+    Ok(Some(FollowedTasks {
         ids,
         told,
         _task: AbortOnDropHandle::new(task),
@@ -129,7 +132,7 @@ pub(crate) async fn follow(
 }
 
 /// Who listens.
-struct Who {
+struct TaskFollower {
     gateway: Arc<Gateway>,
     caller: Arc<Caller>,
     access: Access,
@@ -142,17 +145,17 @@ struct Who {
 }
 
 /// A task, and when its turn is.
-struct Turn {
+struct ScheduledPoll {
     at: Instant,
-    look: Look,
+    task_request: TaskRequest,
     /// What was told of it.
     told: Option<String>,
 }
 
 /// What came of one look.
-enum Seen {
+enum PollResult {
     Stands {
-        told: Told,
+        told: TaskUpdate,
         pace: Duration,
         is_over: bool,
     },
@@ -162,7 +165,7 @@ enum Seen {
     Unseen,
 }
 
-impl Who {
+impl TaskFollower {
     fn of(
         gateway: &Arc<Gateway>,
         post: &Post,
@@ -182,19 +185,19 @@ impl Who {
     }
 
     /// One after the other, whichever is due, until all are over or nobody hears of them.
-    async fn look_after(self, looks: Vec<Look>, sender: mpsc::Sender<Told>) {
-        let turn = |look| Turn {
+    async fn look_after(self, looks: Vec<TaskRequest>, sender: mpsc::Sender<TaskUpdate>) {
+        let turn = |task_request| ScheduledPoll {
             at: Instant::now(),
-            look,
+            task_request,
             told: None,
         };
-        let mut turns: Vec<Turn> = looks.into_iter().map(turn).collect();
+        let mut turns: Vec<ScheduledPoll> = looks.into_iter().map(turn).collect();
         while let Some(next) = turns.iter().enumerate().min_by_key(|(_, turn)| turn.at) {
             let (next, at) = (next.0, next.1.at);
             sleep_until(at).await;
             let turn = &mut turns[next];
-            match self.look(turn.look.clone()).await {
-                Seen::Stands {
+            match self.task_request(turn.task_request.clone()).await {
+                PollResult::Stands {
                     told,
                     pace,
                     is_over,
@@ -210,17 +213,17 @@ impl Who {
                         turns.swap_remove(next);
                     }
                 }
-                Seen::Unknown => {
+                PollResult::Unknown => {
                     turns.swap_remove(next);
                 }
-                Seen::Unseen => turn.at = Instant::now() + PACE,
+                PollResult::Unseen => turn.at = Instant::now() + PACE,
             }
         }
     }
 
-    async fn look(&self, look: Look) -> Seen {
+    async fn task_request(&self, task_request: TaskRequest) -> PollResult {
         let Ok(slot) = self.gateway.wait_for_slot(&self.caller).await else {
-            return Seen::Unseen;
+            return PollResult::Unseen;
         };
         let context = RequestContext {
             slot: Some(slot),
@@ -232,34 +235,35 @@ impl Who {
             access: self.access.clone(),
         };
         let channel = ClientChannel::response_only_with(self.version, self.capabilities.clone());
-        let answer = governed_call::run_unrequested(&self.gateway, context, channel, look).await;
+        let answer =
+            governed_call::run_unrequested(&self.gateway, context, channel, task_request).await;
         answer
             .into_text()
             .and_then(|answer| seen(&answer))
-            .unwrap_or(Seen::Unseen)
+            .unwrap_or(PollResult::Unseen)
     }
 }
 
 /// What `answer` to a `tasks/get` says.
-fn seen(answer: &str) -> Option<Seen> {
+fn seen(answer: &str) -> Option<PollResult> {
     #[derive(Deserialize)]
-    struct Answer<'a> {
+    struct PollAnswer<'a> {
         #[serde(borrow)]
         result: Option<&'a RawValue>,
-        error: Option<Refusal>,
+        error: Option<PollError>,
     }
     #[derive(Deserialize)]
-    struct Refusal {
-        data: Option<Data>,
+    struct PollError {
+        data: Option<PollErrorData>,
     }
     #[derive(Deserialize)]
-    struct Data {
+    struct PollErrorData {
         reason: Option<String>,
     }
-    let answer: Answer<'_> = object(answer)?;
+    let answer: PollAnswer<'_> = object(answer)?;
     if let Some(refusal) = answer.error {
         let reason = refusal.data?.reason?;
-        return (reason == UNKNOWN).then_some(Seen::Unknown);
+        return (reason == UNKNOWN).then_some(PollResult::Unknown);
     }
     // A server may have written names with escapes.
     let mut members: BTreeMap<String, &RawValue> = object(answer.result?.get())?;
@@ -272,8 +276,8 @@ fn seen(answer: &str) -> Option<Seen> {
         r#""completed""# | r#""failed""# | r#""cancelled""#
     );
     let members = serde_json::to_string(&members).ok()?;
-    Some(Seen::Stands {
-        told: Told {
+    Some(PollResult::Stands {
+        told: TaskUpdate {
             members: inner(&members).to_owned(),
             meta: inner(meta.get()).to_owned(),
         },

@@ -12,8 +12,8 @@
 //! with, by the rights of now; to others it is one that never was.
 
 mod follow;
-mod held;
-mod look;
+mod handle;
+mod task_request;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,10 +31,10 @@ use crate::reply::{Answer, RpcError};
 use crate::stored_arguments::StoreUnavailable;
 use crate::view::View;
 
-pub(crate) use self::follow::{Followed, Told, follow};
-pub(crate) use self::held::Begun;
-use self::held::Held;
-use self::look::Look;
+pub(crate) use self::follow::{FollowedTasks, TaskUpdate, follow};
+pub(crate) use self::handle::StartedTask;
+use self::handle::TaskHandle;
+use self::task_request::TaskRequest;
 
 /// The name of the extension.
 pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
@@ -91,7 +91,7 @@ pub(crate) fn are_offered(gateway: &Gateway, view: &View) -> bool {
 
 /// A task that opens for nobody, or that is over, or not for this caller any more: all alike.
 fn unknown() -> RpcError {
-    RpcError::invalid_params("unknown `taskId`").because(look::UNKNOWN)
+    RpcError::invalid_params("unknown `taskId`").because(task_request::UNKNOWN)
 }
 
 /// Answers `request`, a modern one.
@@ -103,34 +103,34 @@ pub(crate) async fn answer(
     slot: &mut Option<Slot>,
 ) -> Result<Answer, RpcError> {
     let meta = Meta::of(request)?;
-    let held = request.params.task_id.and_then(text_of);
-    let held = held.and_then(|id| Held::open(gateway, post, &id));
+    let handle = request.params.task_id.and_then(text_of);
+    let handle = handle.and_then(|id| TaskHandle::open(gateway, post, &id));
     // Where there were tasks a moment ago they can still be asked for.
-    if held.is_none() && !are_offered(gateway, &post.view) {
+    if handle.is_none() && !are_offered(gateway, &post.view) {
         return Err(RpcError::unknown_method(method.as_str(), version));
     }
     if !are_declared(meta.capabilities()) {
         return Err(RpcError::missing_capability(NEEDED));
     }
-    let held = held.ok_or_else(unknown)?;
+    let handle = handle.ok_or_else(unknown)?;
     let responses = match method.0 {
         TaskStep::Update => responses(post, request)?,
         TaskStep::Get | TaskStep::Cancel => Bytes::new(),
     };
-    let arguments = match held.arguments(gateway, &post.caller).await {
+    let arguments = match handle.arguments(gateway, &post.caller).await {
         Ok(arguments) => arguments.ok_or_else(unknown)?,
         Err(StoreUnavailable) => return Err(RpcError::store_unavailable()),
     };
-    let look = Look {
+    let task_request = TaskRequest {
         method,
-        held,
+        handle,
         arguments,
         responses,
         protocol: post.protocol(version),
     };
     let channel = ClientChannel::for_request(gateway, post, request, &meta, version)?;
     let context = post.request_context(request, version, slot.take());
-    governed_call::run(gateway, request, context, channel, look).await
+    governed_call::run(gateway, request, context, channel, task_request).await
 }
 
 /// What the client answered, as it wrote it.

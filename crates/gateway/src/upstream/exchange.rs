@@ -114,7 +114,7 @@ impl UpstreamExchange {
         );
         self.owed = self.owed(right.as_ref());
         // What cannot be recorded is not even begun.
-        if self.owed.is_some() && !self.gateway.trail().is_ready() {
+        if self.owed.is_some() && !self.gateway.audit_log().is_ready() {
             return self.not_recorded().await;
         }
         let Some(right) = right else {
@@ -145,7 +145,7 @@ impl UpstreamExchange {
             || matches!(self.upstream_request.subject, RequestSubject::Foreign);
         if let Some(owed) = self.owed.as_ref().filter(|_| may_write) {
             let intent = Event::Intent(CallFacts::clone(owed));
-            if self.gateway.trail().append(intent).await.is_err() {
+            if self.gateway.audit_log().append(intent).await.is_err() {
                 return self.not_recorded().await;
             }
         }

@@ -15,7 +15,7 @@ use wardgate_json::replace_parts;
 use super::RouteRequest;
 use super::upstream_request::RequestSubject;
 use crate::Gateway;
-use crate::edit::Reply;
+use crate::edit::ResponseResult;
 use crate::mcp::{Request, object, text_of};
 use crate::reply::RpcError;
 use crate::session::Purpose;
@@ -226,7 +226,7 @@ pub(super) fn without_list(message: String) -> String {
         #[serde(borrow)]
         tasks: &'a RawValue,
     }
-    let result = Reply::read(&message).and_then(|reply| reply.result);
+    let result = ResponseResult::read(&message).and_then(|reply| reply.result);
     let server = result.and_then(|result| object::<InitializeResult<'_>>(result.get()));
     let Some(tasks) = server.map(|server| server.capabilities.tasks) else {
         return message;
@@ -260,7 +260,7 @@ pub(super) fn sealed(
     if !may_hold(&message) {
         return Ok(message);
     }
-    let result = Reply::read(&message).and_then(|reply| reply.result);
+    let result = ResponseResult::read(&message).and_then(|reply| reply.result);
     let said = object::<MessageMembers<'_>>(&message);
     let given = result.or(said.as_ref().map(|said| said.params));
     let Some(given) = given.and_then(|given| object::<HandleMembers<'_>>(given.get())) else {

@@ -14,7 +14,7 @@ use super::right::{AccessError, AccessRight};
 use super::upstream_request::ListKind;
 use crate::Gateway;
 use crate::catalogue::Source;
-use crate::edit::Reply;
+use crate::edit::ResponseResult;
 use crate::mcp::{object, text_of};
 use crate::reply::RpcError;
 use crate::view::View;
@@ -46,7 +46,9 @@ pub(super) async fn filtered(
     // What readers of JSON take for different lists is none.
     let depth = gateway.limits().depth;
     scan(message.as_bytes(), depth).map_err(|_| ListError::Misfit)?;
-    let result = Reply::read(&message).ok_or(ListError::Misfit)?.result;
+    let result = ResponseResult::read(&message)
+        .ok_or(ListError::Misfit)?
+        .result;
     let Some(result) = result else {
         return Ok(message);
     };

@@ -11,12 +11,12 @@ use super::NotForwarded;
 use super::exchange::UpstreamExchange;
 use super::right::{AccessError, AccessRight};
 use super::upstream_request::RequestSubject;
+use crate::audit_log::RecordStatus;
 use crate::call_tool::RATE_LIMITED;
 use crate::client_interaction::ResponseSender;
-use crate::edit::Inlet;
+use crate::edit::MetaInsertion;
 use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta, write_dropped};
-use crate::trail::Recorded;
 
 impl UpstreamExchange {
     pub(super) fn owed(&self, right: Option<&AccessRight>) -> Option<Box<CallFacts>> {
@@ -101,9 +101,9 @@ impl UpstreamExchange {
         mut message: String,
         result: Option<&ResultFacts>,
     ) -> Result<String, RpcError> {
-        let inlet = Inlet::of(&message);
+        let insertion = MetaInsertion::of(&message);
         let (status, reason) = match result {
-            _ if inlet.is_err() => (Status::Error, "bad_result"),
+            _ if insertion.is_err() => (Status::Error, "bad_result"),
             Some(facts) => (facts.status, facts.error_kind.as_str()),
             // An error that does not say to which request.
             None => (Status::Error, "upstream_error"),
@@ -117,7 +117,7 @@ impl UpstreamExchange {
             ..self.without_result(owed, status, reason)
         };
         let recorded = self.record(outcome, true).await?;
-        let inlet = inlet.map_err(|_| {
+        let insertion = insertion.map_err(|_| {
             RpcError::internal("bad_result", CUT).of_call(self.call_id, recorded.receipt())
         })?;
         let mut meta = call_meta(self.call_id, recorded);
@@ -127,11 +127,11 @@ impl UpstreamExchange {
                 .map(|facts| facts.dropped_columns)
                 .unwrap_or_default(),
         );
-        inlet.put(&mut message, &meta);
+        insertion.put(&mut message, &meta);
         Ok(message)
     }
 
-    async fn record(&self, outcome: Outcome, has_intent: bool) -> Result<Recorded, RpcError> {
+    async fn record(&self, outcome: Outcome, has_intent: bool) -> Result<RecordStatus, RpcError> {
         // Its source is named only where the caller has a right to it.
         measures::ended(&outcome, false);
         tracing::info!(

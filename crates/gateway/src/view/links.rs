@@ -14,7 +14,7 @@ use crate::mcp::{object, text_of};
 
 /// A block of content: a link to a resource, or a resource that stands in it.
 #[derive(Default, Deserialize)]
-struct Block<'a> {
+struct ContentBlock<'a> {
     #[serde(borrow, default)]
     uri: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -23,9 +23,9 @@ struct Block<'a> {
 
 /// The result of a prompt or resource.
 #[derive(Deserialize)]
-struct Given<'a> {
+struct ContentResultMembers<'a> {
     #[serde(borrow, default)]
-    messages: Vec<Message<'a>>,
+    messages: Vec<PromptMessageMembers<'a>>,
     #[serde(borrow, default)]
     contents: Vec<&'a RawValue>,
     /// What lies in a directory.
@@ -37,7 +37,7 @@ struct Given<'a> {
 
 /// A skill; in the place of its files can be a word.
 #[derive(Deserialize)]
-struct Skill<'a> {
+struct SkillMembers<'a> {
     #[serde(borrow)]
     uri: &'a RawValue,
     #[serde(borrow)]
@@ -45,7 +45,7 @@ struct Skill<'a> {
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct PromptMessageMembers<'a> {
     #[serde(borrow, default)]
     content: Option<&'a RawValue>,
 }
@@ -58,13 +58,14 @@ pub(super) fn in_content<'t>(source: &str, blocks: &'t str) -> Cow<'t, str> {
 
 /// In the result of a prompt or resource.
 pub(super) fn in_result<'t>(source: &str, result: &'t str) -> Cow<'t, str> {
-    let Some(given) = object::<Given<'_>>(result) else {
+    let Some(given) = object::<ContentResultMembers<'_>>(result) else {
         return result.into();
     };
     let of_messages = given.messages.into_iter();
     let of_messages = of_messages.filter_map(|message| uri_of_block(message.content?));
     let of_contents = given.contents.into_iter().chain(given.resources);
-    let of_contents = of_contents.filter_map(|contents| object::<Block<'_>>(contents.get())?.uri);
+    let of_contents =
+        of_contents.filter_map(|contents| object::<ContentBlock<'_>>(contents.get())?.uri);
     let of_skill = given.skill.map(|skill| uris_of_skill(skill.get()));
     let of_skill = of_skill.into_iter().flatten();
     own(
@@ -80,12 +81,12 @@ pub(super) fn in_skill<'t>(source: &str, entry: &'t str) -> Cow<'t, str> {
 }
 
 fn uris_of_skill(entry: &str) -> Vec<&RawValue> {
-    let Some(Skill { uri, resources }) = object(entry) else {
+    let Some(SkillMembers { uri, resources }) = object(entry) else {
         return Vec::new();
     };
     let files: Vec<&RawValue> = serde_json::from_str(resources.get()).unwrap_or_default();
     let files = files.into_iter();
-    let of_files = files.filter_map(|file| object::<Block<'_>>(file.get())?.uri);
+    let of_files = files.filter_map(|file| object::<ContentBlock<'_>>(file.get())?.uri);
     [uri].into_iter().chain(of_files).collect()
 }
 
@@ -97,10 +98,10 @@ pub(super) fn in_definition<'t>(source: &str, definition: &'t str) -> Cow<'t, st
 
 /// Where a block names a resource. What is redacted has no link any more.
 fn uri_of_block(block: &RawValue) -> Option<&RawValue> {
-    let block: Block<'_> = object(block.get())?;
+    let block: ContentBlock<'_> = object(block.get())?;
     let of_resource = block
         .resource
-        .and_then(|resource| object::<Block<'_>>(resource.get())?.uri);
+        .and_then(|resource| object::<ContentBlock<'_>>(resource.get())?.uri);
     of_resource.or(block.uri)
 }
 

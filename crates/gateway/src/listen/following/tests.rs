@@ -1,7 +1,7 @@
 use wardgate_domain::{Changed, ConversationChange, ConversationChanges};
 
 use super::*;
-use crate::listen::conversations::Inboxes;
+use crate::listen::conversations::UpdateInboxes;
 
 fn id(text: &str) -> ConversationId {
     text.parse().unwrap()
@@ -12,39 +12,39 @@ fn ada() -> Digest {
 }
 
 /// A stream of Ada's that chose `a` and `b`.
-fn following(inboxes: &Inboxes, list: bool) -> Following {
+fn following(inboxes: &UpdateInboxes, list: bool) -> ConversationFeed {
     let chosen = ["a", "b"].map(|name| (id(name), format!("uri of {name}")));
-    Following::chosen(inboxes.open(ada()), list, chosen.to_vec())
+    ConversationFeed::chosen(inboxes.open(ada()), list, chosen.to_vec())
 }
 
-fn deliver(inboxes: &Inboxes, owner: Digest, what: Changed) {
+fn deliver(inboxes: &UpdateInboxes, owner: Digest, what: Changed) {
     inboxes.deliver(&ConversationChanges {
         unseen: false,
         changes: vec![ConversationChange { owner, what }],
     });
 }
 
-fn said(inboxes: &Inboxes, name: &str) {
+fn said(inboxes: &UpdateInboxes, name: &str) {
     deliver(inboxes, ada(), Changed::Messages(id(name)));
 }
 
-fn words(list: bool, names: &[&str]) -> Words {
+fn words(list: bool, names: &[&str]) -> ResourceUpdates {
     let uris = names.iter().map(|name| format!("uri of {name}"));
-    Words {
+    ResourceUpdates {
         list,
         uris: uris.collect(),
     }
 }
 
 /// Whether it says nothing for an hour.
-async fn is_silent(following: &mut Following) -> bool {
+async fn is_silent(following: &mut ConversationFeed) -> bool {
     let hour = Duration::from_hours(1);
     tokio::time::timeout(hour, following.next()).await.is_err()
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_what_was_chosen_is_told_and_only_to_whom_it_belongs() {
-    let inboxes = Inboxes::default();
+    let inboxes = UpdateInboxes::default();
     let (mut without_list, mut with_list) = (following(&inboxes, false), following(&inboxes, true));
     said(&inboxes, "other");
     deliver(&inboxes, Digest::of(b"mallory"), Changed::Messages(id("a")));
@@ -61,7 +61,7 @@ async fn only_what_was_chosen_is_told_and_only_to_whom_it_belongs() {
 
 #[tokio::test(start_paused = true)]
 async fn the_first_word_comes_at_once_and_the_next_no_sooner_than_a_second_later() {
-    let inboxes = Inboxes::default();
+    let inboxes = UpdateInboxes::default();
     let mut following = following(&inboxes, false);
     let began = Instant::now();
     said(&inboxes, "a");
@@ -81,7 +81,7 @@ async fn the_first_word_comes_at_once_and_the_next_no_sooner_than_a_second_later
 
 #[tokio::test(start_paused = true)]
 async fn what_went_unseen_counts_as_changed() {
-    let inboxes = Inboxes::default();
+    let inboxes = UpdateInboxes::default();
     let mut following = following(&inboxes, true);
     inboxes.deliver(&ConversationChanges {
         unseen: true,
@@ -94,7 +94,7 @@ async fn what_went_unseen_counts_as_changed() {
 
 #[tokio::test(start_paused = true)]
 async fn an_inbox_holds_only_so_much_and_ends_with_its_stream() {
-    let inboxes = Inboxes::default();
+    let inboxes = UpdateInboxes::default();
     let mut following = following(&inboxes, false);
     for n in 0..2_000 {
         said(&inboxes, &format!("other{n}"));

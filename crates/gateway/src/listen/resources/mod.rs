@@ -31,14 +31,14 @@ use crate::scopes::Access;
 use crate::view::View;
 
 pub(super) use self::source::watches;
-pub(crate) use self::subscribed::{Subscriber, Subscriptions, subscribe, unsubscribe};
+pub(crate) use self::subscribed::{ResourceSubscriptions, Subscriber, subscribe, unsubscribe};
 
 /// By which clients before 2026-07-28 choose what they hear of.
 pub(crate) const SUBSCRIBE: &str = "resources/subscribe";
 
 /// Who listens, and to what view of the catalogue.
 #[derive(Clone)]
-pub(crate) struct Listens {
+pub(crate) struct ListeningClient {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) caller: Arc<Caller>,
     /// What the token is good for.
@@ -49,7 +49,7 @@ pub(crate) struct Listens {
     pub(crate) view: View,
 }
 
-impl Listens {
+impl ListeningClient {
     /// What a stream hears that follows the subscriptions of that session; nothing where there are no resources. To a
     /// client that was away everything counts as changed.
     pub(crate) fn subscribed(
@@ -57,14 +57,14 @@ impl Listens {
         session: Option<Digest>,
         offered: OfferedContent,
         was_away: bool,
-    ) -> Option<Resources> {
+    ) -> Option<ResourceChanges> {
         let subscriber = Subscriber {
             caller: Arc::clone(&self.caller),
             session,
         };
         offered
             .resources
-            .then(|| Resources::subscribed(self, subscriber, was_away))
+            .then(|| ResourceChanges::subscribed(self, subscriber, was_away))
     }
 
     /// Whoever follows subscriptions on a stream of an older client's.
@@ -103,9 +103,9 @@ impl Listens {
 
 /// URIs, as the client has them, of what changed and was not told yet.
 #[derive(Debug, Clone, Default)]
-struct Heard(Arc<watch::Sender<BTreeSet<String>>>);
+struct ChangedUris(Arc<watch::Sender<BTreeSet<String>>>);
 
-impl Heard {
+impl ChangedUris {
     fn add(&self, uris: impl IntoIterator<Item = String>) {
         self.0.send_if_modified(|heard| {
             let before = heard.len();
@@ -116,47 +116,50 @@ impl Heard {
 }
 
 /// One stream's part.
-pub(crate) struct Resources {
-    heard: Heard,
+pub(crate) struct ResourceChanges {
+    heard: ChangedUris,
     news: watch::Receiver<BTreeSet<String>>,
-    _kept: Kept,
+    _kept: WatchTask,
     /// A word at most every [`PAUSE`].
     silent_until: Instant,
 }
 
 /// What keeps on listening for the stream.
-enum Kept {
+enum WatchTask {
     Chosen { _sources: Sources },
     Subscribed { _task: AbortOnDropHandle<()> },
 }
 
-impl std::fmt::Debug for Resources {
+impl std::fmt::Debug for ResourceChanges {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Resources")
     }
 }
 
-impl Resources {
+impl ResourceChanges {
     /// Listens to the resources at `uris`, and says which of them it hears of.
-    pub(crate) async fn chosen(who: Listens, uris: BTreeSet<String>) -> (Self, BTreeSet<String>) {
-        let heard = Heard::default();
+    pub(crate) async fn chosen(
+        who: ListeningClient,
+        uris: BTreeSet<String>,
+    ) -> (Self, BTreeSet<String>) {
+        let heard = ChangedUris::default();
         let mut sources = Sources::new(who, heard.clone());
         let accepted = sources.set(uris, &BTreeSet::new()).await;
         // What was not promised is not told later either.
         sources.set(accepted.clone(), &BTreeSet::new()).await;
-        let kept = Kept::Chosen { _sources: sources };
+        let kept = WatchTask::Chosen { _sources: sources };
         (Self::kept(heard, kept), accepted)
     }
 
     /// Listens to what the session of `subscriber` is subscribed to, now and later.
-    fn subscribed(who: Listens, subscriber: Subscriber, was_away: bool) -> Self {
-        let heard = Heard::default();
+    fn subscribed(who: ListeningClient, subscriber: Subscriber, was_away: bool) -> Self {
+        let heard = ChangedUris::default();
         let task = subscribed::keep(who, subscriber, was_away, heard.clone());
         let task = AbortOnDropHandle::new(tokio::spawn(task));
-        Self::kept(heard, Kept::Subscribed { _task: task })
+        Self::kept(heard, WatchTask::Subscribed { _task: task })
     }
 
-    fn kept(heard: Heard, kept: Kept) -> Self {
+    fn kept(heard: ChangedUris, kept: WatchTask) -> Self {
         Self {
             news: heard.0.subscribe(),
             heard,

@@ -21,10 +21,10 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, WatchResources};
 
-use super::{Heard, Listens};
+use super::{ChangedUris, ListeningClient};
 use crate::authority::{Authorization, Grant};
 use crate::content::{self, Resource};
-use crate::listen::Places;
+use crate::listen::StreamQuota;
 
 /// Watches of all streams together. A link carries only so many requests at a time.
 const MOST_WATCHES: usize = 512;
@@ -57,13 +57,13 @@ const REMAINS_DENIED: Duration = Duration::from_secs(40);
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// The places for watches.
-pub(in crate::listen) fn watches() -> Places {
-    Places::of_each(MOST_WATCHES, MOST_WATCHES_EACH)
+pub(in crate::listen) fn watches() -> StreamQuota {
+    StreamQuota::of_each(MOST_WATCHES, MOST_WATCHES_EACH)
 }
 
 /// What is wanted of a source, by the URIs that the client has.
 #[derive(Debug, Clone)]
-pub(super) struct Wanted {
+pub(super) struct ResourceSelection {
     /// Counts the wishes.
     pub(super) round: u64,
     pub(super) uris: BTreeSet<String>,
@@ -72,28 +72,28 @@ pub(super) struct Wanted {
 }
 
 /// A resource that the caller may read, with the client's URI.
-struct Granted {
+struct ReadableResource {
     uri: String,
     resource: Resource,
     grant: Arc<Grant>,
 }
 
-type Told = BoxStream<'static, Result<Vec<String>, CallError>>;
+type ChangeStream = BoxStream<'static, Result<Vec<String>, CallError>>;
 
 /// A watch under way.
-struct Open {
-    told: Told,
+struct OpenWatch {
+    told: ChangeStream,
     /// The client's URIs by the source's own.
     watched: BTreeMap<String, String>,
 }
 
 /// Follows the source until nobody wants anything of it. `settled` is told what is watched, after each round.
 pub(super) async fn follow(
-    who: Listens,
+    who: ListeningClient,
     source: String,
-    mut wanted: watch::Receiver<Wanted>,
+    mut wanted: watch::Receiver<ResourceSelection>,
     settled: watch::Sender<(u64, BTreeSet<String>)>,
-    heard: Heard,
+    heard: ChangedUris,
 ) {
     let places = who.gateway.listeners().watches();
     let Some(_place) = places.take(who.caller.subject()) else {
@@ -103,7 +103,7 @@ pub(super) async fn follow(
         return;
     };
     let mut changes = who.gateway.listeners().changes();
-    let mut follower = Follower {
+    let mut follower = SourceFollower {
         who,
         source,
         heard,
@@ -138,15 +138,15 @@ pub(super) async fn follow(
     }
 }
 
-impl Listens {
+impl ListeningClient {
     /// Those of `wish`, resources of `source`, that the caller may read. With `afresh`, by no permit that is kept.
     async fn decide(
         &self,
         source: &str,
-        wish: &Wanted,
+        wish: &ResourceSelection,
         afresh: bool,
-    ) -> Result<Vec<Granted>, CallError> {
-        let Listens {
+    ) -> Result<Vec<ReadableResource>, CallError> {
+        let ListeningClient {
             gateway,
             caller,
             client_ip,
@@ -171,11 +171,13 @@ impl Listens {
                 let Resource { facts, decided, .. } = &resource;
                 let asked = authority.authorize(caller, facts, decided, client_ip);
                 Ok(match asked.await? {
-                    Authorization::Allowed(grant) if self.apply(facts).is_ok() => Some(Granted {
-                        uri,
-                        resource,
-                        grant,
-                    }),
+                    Authorization::Allowed(grant) if self.apply(facts).is_ok() => {
+                        Some(ReadableResource {
+                            uri,
+                            resource,
+                            grant,
+                        })
+                    }
                     Authorization::Allowed(_) | Authorization::Denied { .. } => None,
                 })
             });
@@ -189,11 +191,11 @@ impl Listens {
     }
 }
 
-struct Follower {
-    who: Listens,
+struct SourceFollower {
+    who: ListeningClient,
     source: String,
-    heard: Heard,
-    open: Option<Open>,
+    heard: ChangedUris,
+    open: Option<OpenWatch>,
     /// What was watched at any time, by the client's URIs.
     known: BTreeSet<String>,
     /// Those of them that are not heard of now.
@@ -202,11 +204,11 @@ struct Follower {
     served: u64,
 }
 
-impl Follower {
+impl SourceFollower {
     /// Decides what may be read, and watches that instead of what was watched. Gives when to decide again.
     async fn decide_and_watch(
         &mut self,
-        wish: &Wanted,
+        wish: &ResourceSelection,
         afresh: bool,
     ) -> Result<Instant, CallError> {
         let granted = self.who.decide(&self.source, wish, afresh).await?;
@@ -236,7 +238,10 @@ impl Follower {
     }
 
     /// Watches these, and a little longer what was watched before.
-    async fn watch(&mut self, granted: Vec<Granted>) -> Result<Option<Open>, CallError> {
+    async fn watch(
+        &mut self,
+        granted: Vec<ReadableResource>,
+    ) -> Result<Option<OpenWatch>, CallError> {
         if granted.is_empty() {
             return Ok(None);
         }
@@ -250,7 +255,7 @@ impl Follower {
             caller_token: self.who.caller.token_for_source(needs_token),
         };
         let told = self.who.gateway.runner().watch_resources(watch).await?;
-        let mut told: Told = told.boxed();
+        let mut told: ChangeStream = told.boxed();
         let first = timeout(PATIENCE, told.next()).await;
         let first: BTreeSet<String> = match first {
             Ok(Some(first)) => first?.into_iter().collect(),
@@ -263,7 +268,7 @@ impl Follower {
             let last_words = last_words.filter(|told| ready(told.is_ok()));
             told = stream::select(told, last_words).boxed();
         }
-        Ok(Some(Open {
+        Ok(Some(OpenWatch {
             told,
             watched: watched.map(|it| (it.resource.own_uri, it.uri)).collect(),
         }))

@@ -8,29 +8,29 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::source::{Wanted, follow};
-use super::{Heard, Listens};
+use super::source::{ResourceSelection, follow};
+use super::{ChangedUris, ListeningClient};
 use crate::content;
 
 /// How long sources may take to say what they tell of; those that take longer are waited for no more.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 pub(super) struct Sources {
-    who: Listens,
-    heard: Heard,
-    followed: BTreeMap<String, Followed>,
+    who: ListeningClient,
+    heard: ChangedUris,
+    followed: BTreeMap<String, FollowedSource>,
 }
 
 /// One source, and what is done about it.
-struct Followed {
-    wanted: watch::Sender<Wanted>,
+struct FollowedSource {
+    wanted: watch::Sender<ResourceSelection>,
     /// What was wanted and is watched, after that round.
     watched: watch::Receiver<(u64, BTreeSet<String>)>,
     _task: AbortOnDropHandle<()>,
 }
 
 impl Sources {
-    pub(super) fn new(who: Listens, heard: Heard) -> Self {
+    pub(super) fn new(who: ListeningClient, heard: ChangedUris) -> Self {
         Self {
             who,
             heard,
@@ -47,7 +47,7 @@ impl Sources {
     ) -> BTreeSet<String> {
         let mut by_source: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for uri in uris {
-            let Listens {
+            let ListeningClient {
                 gateway,
                 caller,
                 view,
@@ -64,24 +64,24 @@ impl Sources {
             if let Some(followed) = self.followed.get(&source) {
                 followed.wants(uris, late);
             } else {
-                let followed = Followed::begin(&self.who, &self.heard, &source, uris, late);
+                let followed = FollowedSource::begin(&self.who, &self.heard, &source, uris, late);
                 self.followed.insert(source, followed);
             }
         }
-        let settled = self.followed.values().map(Followed::settled);
+        let settled = self.followed.values().map(FollowedSource::settled);
         join_all(settled).await.into_iter().flatten().collect()
     }
 }
 
-impl Followed {
+impl FollowedSource {
     fn begin(
-        who: &Listens,
-        heard: &Heard,
+        who: &ListeningClient,
+        heard: &ChangedUris,
         source: &str,
         uris: BTreeSet<String>,
         late: BTreeSet<String>,
     ) -> Self {
-        let wanted = watch::Sender::new(Wanted {
+        let wanted = watch::Sender::new(ResourceSelection {
             round: 1,
             uris,
             late,
@@ -105,7 +105,7 @@ impl Followed {
         self.wanted.send_if_modified(|wanted| {
             let is_other = wanted.uris != uris || !late.is_empty();
             if is_other {
-                *wanted = Wanted {
+                *wanted = ResourceSelection {
                     round: wanted.round + 1,
                     uris,
                     late,

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use wardgate_domain::{Caller, Digest};
 
 use super::sources::Sources;
-use super::{Heard, Listens};
+use super::{ChangedUris, ListeningClient};
 use crate::authority::Authorization;
 use crate::content;
 use crate::mcp::{Post, Version};
@@ -66,35 +66,35 @@ impl Subscriber {
 }
 
 /// Those of everyone, and the streams here that follow them.
-pub(crate) struct Subscriptions {
+pub(crate) struct ResourceSubscriptions {
     store: Arc<Store>,
-    streams: Mutex<HashMap<SubscriptionsId, Vec<Arc<Stream>>>>,
+    streams: Mutex<HashMap<SubscriptionsId, Vec<Arc<SubscribedStream>>>>,
 }
 
 /// A stream that follows the subscriptions of its session.
 #[derive(Debug, Default)]
-struct Stream {
-    news: watch::Sender<News>,
+struct SubscribedStream {
+    news: watch::Sender<RevisionNotice>,
     /// The revision that it follows.
     followed: watch::Sender<i64>,
 }
 
 /// What is known of the newest subscriptions.
 #[derive(Debug, Clone, Copy, Default)]
-struct News {
+struct RevisionNotice {
     revision: i64,
     /// Some of it was written by another replica, a while ago.
     is_late: bool,
 }
 
 /// What a session is subscribed to, as stored.
-struct Stored {
+struct StoredSubscriptions {
     uris: BTreeSet<String>,
     /// None where nothing was stored yet.
     revision: Option<i64>,
 }
 
-impl Subscriptions {
+impl ResourceSubscriptions {
     pub(crate) fn new(store: Arc<Store>) -> Arc<Self> {
         let subscriptions = Arc::new(Self {
             store,
@@ -104,19 +104,23 @@ impl Subscriptions {
         subscriptions
     }
 
-    fn streams(&self) -> MutexGuard<'_, HashMap<SubscriptionsId, Vec<Arc<Stream>>>> {
+    fn streams(&self) -> MutexGuard<'_, HashMap<SubscriptionsId, Vec<Arc<SubscribedStream>>>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn streams_of(&self, id: SubscriptionsId) -> Vec<Arc<Stream>> {
+    fn streams_of(&self, id: SubscriptionsId) -> Vec<Arc<SubscribedStream>> {
         self.streams().get(&id).cloned().unwrap_or_default()
     }
 
-    async fn read(&self, sealer: &Sealer, of: &Subscriber) -> Result<Stored, RpcError> {
+    async fn read(
+        &self,
+        sealer: &Sealer,
+        of: &Subscriber,
+    ) -> Result<StoredSubscriptions, RpcError> {
         let read = self.store.read_subscriptions(of.id()).await;
         let read = read.map_err(|_| store_unavailable())?;
         let Some((sealed, revision)) = read else {
-            return Ok(Stored {
+            return Ok(StoredSubscriptions {
                 uris: BTreeSet::new(),
                 revision: None,
             });
@@ -124,7 +128,7 @@ impl Subscriptions {
         let sealed = String::from_utf8(sealed).unwrap_or_default();
         // What cannot be opened any more is too old.
         let uris = sealer.open(Purpose::Subscriptions, &of.caller, "", &sealed);
-        Ok(Stored {
+        Ok(StoredSubscriptions {
             uris: uris.unwrap_or_default(),
             revision: Some(revision),
         })
@@ -138,7 +142,7 @@ impl Subscriptions {
         change: impl Fn(&mut BTreeSet<String>),
     ) -> Result<i64, RpcError> {
         for _ in 0..ATTEMPTS {
-            let Stored { mut uris, revision } = self.read(sealer, of).await?;
+            let StoredSubscriptions { mut uris, revision } = self.read(sealer, of).await?;
             change(&mut uris);
             let fits = uris.len() <= MOST;
             let sealed = sealer.seal(Purpose::Subscriptions, &of.caller, "", &uris);
@@ -175,12 +179,12 @@ impl Subscriptions {
 
 /// Subscribes the session to the resource at `uri`, if the caller may read it and its source tells of changes.
 pub(crate) async fn subscribe(
-    who: &Listens,
+    who: &ListeningClient,
     subscriber: &Subscriber,
     uri: String,
     version: Version,
 ) -> Result<(), RpcError> {
-    let Listens {
+    let ListeningClient {
         gateway,
         caller,
         client_ip,
@@ -197,7 +201,7 @@ pub(crate) async fn subscribe(
         Err(error) => return Err(gateway.undecided(&error)),
     }
     // Listened to from here on, so that its source is asked but once.
-    let mut trial = Sources::new(who.clone(), Heard::default());
+    let mut trial = Sources::new(who.clone(), ChangedUris::default());
     let accepted = trial.set([uri.clone()].into(), &BTreeSet::new()).await;
     if !accepted.contains(&uri) {
         let error = RpcError::invalid_params(
@@ -218,7 +222,7 @@ pub(crate) async fn subscribe(
 
 /// Ends that; to be subscribed to it is not needed.
 pub(crate) async fn unsubscribe(
-    who: &Listens,
+    who: &ListeningClient,
     subscriber: &Subscriber,
     uri: &str,
 ) -> Result<(), RpcError> {
@@ -235,9 +239,14 @@ pub(crate) async fn unsubscribe(
 }
 
 /// Listens to what a session is subscribed to, as long as its stream is open.
-pub(super) async fn keep(who: Listens, subscriber: Subscriber, was_away: bool, heard: Heard) {
+pub(super) async fn keep(
+    who: ListeningClient,
+    subscriber: Subscriber,
+    was_away: bool,
+    heard: ChangedUris,
+) {
     let gateway = Arc::clone(&who.gateway);
-    let following = Following::begin(gateway.subscriptions(), &subscriber);
+    let following = StreamRegistration::begin(gateway.subscriptions(), &subscriber);
     let mut news = following.stream.news.subscribe();
     let mut changes = gateway.listeners().changes();
     let mut sources = Sources::new(who, heard);
@@ -251,7 +260,7 @@ pub(super) async fn keep(who: Listens, subscriber: Subscriber, was_away: bool, h
             false
         });
         let read = gateway.subscriptions().read(gateway.sealer(), &subscriber);
-        let Ok(Stored { uris, revision }) = read.await else {
+        let Ok(StoredSubscriptions { uris, revision }) = read.await else {
             sleep(LOOK).await;
             continue;
         };
@@ -279,15 +288,15 @@ pub(super) async fn keep(who: Listens, subscriber: Subscriber, was_away: bool, h
 }
 
 /// A stream among those that are told, until dropped.
-struct Following {
-    subscriptions: Arc<Subscriptions>,
+struct StreamRegistration {
+    subscriptions: Arc<ResourceSubscriptions>,
     id: SubscriptionsId,
-    stream: Arc<Stream>,
+    stream: Arc<SubscribedStream>,
 }
 
-impl Following {
-    fn begin(subscriptions: &Arc<Subscriptions>, of: &Subscriber) -> Self {
-        let stream = Arc::new(Stream::default());
+impl StreamRegistration {
+    fn begin(subscriptions: &Arc<ResourceSubscriptions>, of: &Subscriber) -> Self {
+        let stream = Arc::new(SubscribedStream::default());
         let mut streams = subscriptions.streams();
         let own = streams.entry(of.id()).or_default();
         own.push(Arc::clone(&stream));
@@ -299,7 +308,7 @@ impl Following {
     }
 }
 
-impl Drop for Following {
+impl Drop for StreamRegistration {
     fn drop(&mut self) {
         let mut streams = self.subscriptions.streams();
         if let Some(own) = streams.get_mut(&self.id) {
@@ -312,7 +321,7 @@ impl Drop for Following {
 }
 
 /// Looks what other replicas wrote, as long as anyone here may care.
-async fn look(subscriptions: Weak<Subscriptions>) {
+async fn look(subscriptions: Weak<ResourceSubscriptions>) {
     loop {
         sleep(LOOK).await;
         let Some(subscriptions) = subscriptions.upgrade() else {
@@ -328,7 +337,7 @@ async fn look(subscriptions: Weak<Subscriptions>) {
                 stream.news.send_if_modified(|news| {
                     let is_new = revision > news.revision;
                     if is_new {
-                        *news = News {
+                        *news = RevisionNotice {
                             revision,
                             is_late: true,
                         };

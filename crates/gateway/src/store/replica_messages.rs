@@ -33,13 +33,13 @@ pub(super) const SWEEP: &str = "
 
 /// The name of a letter, for whoever writes and whoever waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct LetterId(pub(crate) Digest);
+pub(crate) struct ReplicaMessageId(pub(crate) Digest);
 
 impl Store {
     /// Leaves a letter; false where there is one of this id, which stays.
-    pub(crate) async fn post_letter(
+    pub(crate) async fn post_replica_message(
         &self,
-        id: LetterId,
+        id: ReplicaMessageId,
         sealed: Vec<u8>,
     ) -> Result<bool, StoreError> {
         let now = self.now();
@@ -53,17 +53,20 @@ impl Store {
     }
 
     /// The letter of this id.
-    pub(crate) async fn fetch_letter(&self, id: LetterId) -> Result<Option<Vec<u8>>, StoreError> {
+    pub(crate) async fn fetch_replica_message(
+        &self,
+        id: ReplicaMessageId,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
         let found = self.rows(FETCH, [id.0.as_bytes()[..].into()]).await?;
         Ok(found.into_iter().next().map(|(sealed,)| sealed))
     }
 
     /// Those of `waited` that were left in the last `age`. Nothing else is looked at, however much there is.
-    pub(crate) async fn letters_among(
+    pub(crate) async fn replica_messages_among(
         &self,
-        waited: &[LetterId],
+        waited: &[ReplicaMessageId],
         age: Duration,
-    ) -> Result<Vec<LetterId>, StoreError> {
+    ) -> Result<Vec<ReplicaMessageId>, StoreError> {
         let since = self.now().minus(age).as_micros();
         let mut there = Vec::new();
         for some in waited.chunks(AT_ONCE) {
@@ -75,7 +78,7 @@ impl Store {
             let found: Vec<(Vec<u8>,)> = self.rows(&AMONG, values).await?;
             there.extend(found.into_iter().filter_map(|(id,)| {
                 let bytes: [u8; 32] = id.try_into().ok()?;
-                Some(LetterId(Digest::from_bytes(bytes)))
+                Some(ReplicaMessageId(Digest::from_bytes(bytes)))
             }));
         }
         Ok(there)

@@ -8,18 +8,18 @@ const EACH: usize = 32;
 
 /// Places, of which a subject takes only so many.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct StreamQuota {
     all: usize,
     /// Of one subject.
     each: usize,
-    taken: Arc<Taken>,
+    taken: Arc<LeasesBySubject>,
 }
 
 /// Subjects with how many they have; who has none is not in it.
 #[derive(Debug, Default)]
-struct Taken(Mutex<HashMap<String, usize>>);
+struct LeasesBySubject(Mutex<HashMap<String, usize>>);
 
-impl Taken {
+impl LeasesBySubject {
     fn by_subject(&self) -> MutexGuard<'_, HashMap<String, usize>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -27,12 +27,12 @@ impl Taken {
 
 /// One of the places; free again when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Lease {
     subject: String,
-    taken: Arc<Taken>,
+    taken: Arc<LeasesBySubject>,
 }
 
-impl Places {
+impl StreamQuota {
     pub(crate) fn new(all: usize) -> Self {
         Self::of_each(all, EACH)
     }
@@ -47,21 +47,21 @@ impl Places {
     }
 
     /// A place, if one is left for this subject.
-    pub(crate) fn take(&self, subject: &str) -> Option<Place> {
+    pub(crate) fn take(&self, subject: &str) -> Option<Lease> {
         let mut by_subject = self.taken.by_subject();
         let own = by_subject.get(subject).copied().unwrap_or_default();
         if own >= self.each || by_subject.values().sum::<usize>() >= self.all {
             return None;
         }
         by_subject.insert(subject.to_owned(), own + 1);
-        Some(Place {
+        Some(Lease {
             subject: subject.to_owned(),
             taken: Arc::clone(&self.taken),
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for Lease {
     fn drop(&mut self) {
         let mut by_subject = self.taken.by_subject();
         if let Some(own) = by_subject.get_mut(&self.subject) {
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_subject_has_so_many_places_and_another_has_its_own() {
-        let places = Places::new(100);
+        let places = StreamQuota::new(100);
         let mut own: Vec<_> = (0..EACH).map(|_| places.take("a").unwrap()).collect();
         assert!(places.take("a").is_none());
         assert!(places.take("b").is_some());
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn there_are_so_many_places_for_all_together() {
-        let places = Places::new(2);
+        let places = StreamQuota::new(2);
         let one = places.take("a").unwrap();
         let _other = places.take("b").unwrap();
         assert!(places.take("c").is_none());

@@ -21,14 +21,14 @@ const _: () =
 
 /// How a call stands on the record, so that its answer may leave.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Recorded {
+pub(crate) enum RecordStatus {
     /// By a record of its own.
     ByItself(Receipt),
     /// A refusal that is counted with others of its caller, and on record within a second.
     InSummary,
 }
 
-impl Recorded {
+impl RecordStatus {
     /// The receipt of a record of its own.
     pub(crate) fn receipt(self) -> Option<Receipt> {
         match self {
@@ -40,7 +40,7 @@ impl Recorded {
 
 /// Appends to the record.
 #[derive(Debug)]
-pub(crate) struct Trail {
+pub(crate) struct AuditLog {
     audit: AuditClient,
     readiness: watch::Receiver<Readiness>,
     /// What the record can take is part of what the gateway can.
@@ -48,7 +48,7 @@ pub(crate) struct Trail {
     ambient: Ambient,
 }
 
-impl Trail {
+impl AuditLog {
     pub(crate) fn new(
         audit: Neighbour,
         limit: Duration,

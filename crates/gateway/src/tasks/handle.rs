@@ -13,17 +13,17 @@ use wardgate_json::replace_part;
 use wardgate_rpc::client::{ResultFacts, Task};
 
 use crate::Gateway;
+use crate::audit_log::RecordStatus;
 use crate::call_tool::ToolCall;
 use crate::governed_call::{GovernedCall, RequestContext};
 use crate::mcp::{Post, inner, object};
 use crate::reply::{Answer, call_meta};
 use crate::session::Purpose;
 use crate::stored_arguments::{StoreUnavailable, StoredArguments};
-use crate::trail::Recorded;
 
 /// What a `taskId` stands for. It opens for the same caller, on the same path alone.
 #[derive(Clone, Serialize, Deserialize)]
-pub(super) struct Held {
+pub(super) struct TaskHandle {
     /// What the view calls the tool.
     #[serde(rename = "n")]
     pub(super) tool: String,
@@ -39,22 +39,22 @@ pub(super) struct Held {
 }
 
 /// A task that a call became.
-pub(crate) struct Begun {
+pub(crate) struct StartedTask {
     /// Of the result: what the server says of it, under the id that the client holds.
     members: String,
     pub(crate) facts: ResultFacts,
 }
 
-impl Held {
+impl TaskHandle {
     /// What `sealed` stands for, if it was handed to whoever sent `post`.
     pub(super) fn open(gateway: &Gateway, post: &Post, sealed: &str) -> Option<Self> {
         let (caller, within) = (&post.caller, post.view.path());
-        let held = gateway
+        let handle = gateway
             .sealer()
             .open(Purpose::Task, caller, &within, sealed);
-        held.map(|held| Self {
+        handle.map(|handle| Self {
             sealed: sealed.to_owned(),
-            ..held
+            ..handle
         })
     }
 
@@ -93,7 +93,7 @@ impl Held {
     }
 }
 
-impl Begun {
+impl StartedTask {
     /// The task that the call of `story` became; none where it cannot be handed out.
     pub(crate) async fn of(call: &GovernedCall<ToolCall>, task: Task) -> Option<Self> {
         let (gateway, tool_call) = (&call.gateway, &call.operation);
@@ -106,16 +106,16 @@ impl Begun {
                     .ok()?
             }
         };
-        let mut held = Held {
+        let mut handle = TaskHandle {
             tool: tool_call.name.clone(),
             asked,
             state: URL_SAFE_NO_PAD.encode(&task.state),
             sealed: String::new(),
         };
         let (sealer, within) = (gateway.sealer(), view.path());
-        held.sealed = sealer.seal(Purpose::Task, caller, &within, &held)?;
+        handle.sealed = sealer.seal(Purpose::Task, caller, &within, &handle)?;
         Some(Self {
-            members: held.members(&task.about),
+            members: handle.members(&task.about),
             facts: task.facts,
         })
     }
@@ -126,7 +126,7 @@ impl Begun {
     }
 
     /// The answer to the call.
-    pub(crate) fn release(&self, call: &GovernedCall<ToolCall>, recorded: Recorded) -> Answer {
+    pub(crate) fn release(&self, call: &GovernedCall<ToolCall>, recorded: RecordStatus) -> Answer {
         let meta = call_meta(call.facts.call_id, recorded);
         Answer::task(&call.context.id, &self.members, &meta)
     }
@@ -135,12 +135,12 @@ impl Begun {
 /// `about`, with a time to live of at most `longest`: so long the id of the client's is good.
 fn no_longer(about: &str, longest: Duration) -> String {
     #[derive(Deserialize)]
-    struct Lives<'a> {
+    struct TtlMember<'a> {
         #[serde(borrow, rename = "ttlMs")]
         ttl: &'a RawValue,
     }
     let longest = longest.as_millis();
-    let ttl = object::<Lives<'_>>(about).map(|lives| lives.ttl.get());
+    let ttl = object::<TtlMember<'_>>(about).map(|lives| lives.ttl.get());
     match ttl {
         Some(ttl) if !ttl.parse().is_ok_and(|ttl: u128| ttl <= longest) => {
             replace_part(about, ttl, &longest.to_string())

@@ -14,9 +14,9 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::About;
 
-use super::Session;
+use super::StreamableSession;
 use crate::mcp::spelt_alike;
-use crate::store::{LetterId, SessionId, Store, StoreError};
+use crate::store::{ReplicaMessageId, SessionId, Store, StoreError};
 
 /// How often the store is asked for what other gateways left there.
 const LOOK: Duration = Duration::from_millis(500);
@@ -33,21 +33,21 @@ const CANCELLED_IN: Duration = Duration::from_mins(1);
 
 /// What is waited for here, and the store where it comes from.
 #[derive(Clone)]
-pub(crate) struct Mailbox {
+pub(crate) struct ReplicaInbox {
     store: Arc<Store>,
-    waiting: Arc<Waiting>,
-    cancelled: Arc<Cancelled>,
+    waiting: Arc<WaitingMessages>,
+    cancelled: Arc<CancellationQuota>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting(Mutex<HashMap<LetterId, CancellationToken>>);
+struct WaitingMessages(Mutex<HashMap<ReplicaMessageId, CancellationToken>>);
 
-impl Waiting {
-    fn lock(&self) -> MutexGuard<'_, HashMap<LetterId, CancellationToken>> {
+impl WaitingMessages {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ReplicaMessageId, CancellationToken>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ring(&self, id: LetterId) -> bool {
+    fn ring(&self, id: ReplicaMessageId) -> bool {
         let waits = self.lock().get(&id).cloned();
         waits.inspect(CancellationToken::cancel).is_some()
     }
@@ -55,9 +55,9 @@ impl Waiting {
 
 /// How many cancellations each session left for other gateways, since when.
 #[derive(Debug, Default)]
-struct Cancelled(Mutex<Option<(Instant, HashMap<SessionId, u32>)>>);
+struct CancellationQuota(Mutex<Option<(Instant, HashMap<SessionId, u32>)>>);
 
-impl Cancelled {
+impl CancellationQuota {
     /// Counts one more of the session's, if it may leave it.
     fn may_post(&self, session: SessionId) -> bool {
         let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,20 +73,20 @@ impl Cancelled {
 
 /// A letter is waited for while this is kept.
 #[derive(Debug)]
-pub(crate) struct Expected {
-    id: LetterId,
-    waiting: Arc<Waiting>,
+pub(crate) struct ExpectedMessage {
+    id: ReplicaMessageId,
+    waiting: Arc<WaitingMessages>,
     /// Is cancelled when the letter is there.
     pub(crate) is_there: CancellationToken,
 }
 
-impl Drop for Expected {
+impl Drop for ExpectedMessage {
     fn drop(&mut self) {
         self.waiting.lock().remove(&self.id);
     }
 }
 
-impl Mailbox {
+impl ReplicaInbox {
     pub(crate) fn new(store: &Arc<Store>) -> Self {
         let waiting = Arc::default();
         tokio::spawn(look(Arc::downgrade(store), Arc::downgrade(&waiting)));
@@ -98,10 +98,10 @@ impl Mailbox {
     }
 
     /// From now on the letter of this id is waited for.
-    pub(crate) fn expect(&self, id: LetterId) -> Expected {
+    pub(crate) fn expect(&self, id: ReplicaMessageId) -> ExpectedMessage {
         let is_there = CancellationToken::new();
         self.waiting.lock().insert(id, is_there.clone());
-        Expected {
+        ExpectedMessage {
             id,
             waiting: Arc::clone(&self.waiting),
             is_there,
@@ -109,17 +109,21 @@ impl Mailbox {
     }
 
     /// Leaves a letter for whoever waits for it; a second one of the same id changes nothing.
-    pub(crate) async fn deliver(&self, id: LetterId, sealed: Vec<u8>) -> Result<(), StoreError> {
-        self.store.post_letter(id, sealed).await?;
+    pub(crate) async fn deliver(
+        &self,
+        id: ReplicaMessageId,
+        sealed: Vec<u8>,
+    ) -> Result<(), StoreError> {
+        self.store.post_replica_message(id, sealed).await?;
         self.waiting.ring(id);
         Ok(())
     }
 
     /// The letter, when it comes. A store that is away is asked again.
-    pub(crate) async fn receive(&self, expected: &Expected) -> Vec<u8> {
+    pub(crate) async fn receive(&self, expected: &ExpectedMessage) -> Vec<u8> {
         loop {
-            if let Ok(Some(letter)) = self.store.fetch_letter(expected.id).await {
-                return letter;
+            if let Ok(Some(replica_message)) = self.store.fetch_replica_message(expected.id).await {
+                return replica_message;
             }
             if expected.is_there.is_cancelled() {
                 sleep(LOOK).await;
@@ -130,38 +134,38 @@ impl Mailbox {
     }
 
     /// A call of a session begins, which can be cancelled while what this returns is kept.
-    pub(crate) fn begin(&self, session: &Session, request: &RawValue) -> Expected {
+    pub(crate) fn begin(&self, session: &StreamableSession, request: &RawValue) -> ExpectedMessage {
         self.expect(cancellation(session, request.get()))
     }
 
     /// Cancels the call of this id, wherever it runs, if it does.
-    pub(crate) async fn cancel(&self, session: &Session, request: &str) {
+    pub(crate) async fn cancel(&self, session: &StreamableSession, request: &str) {
         let id = cancellation(session, request);
         if !self.waiting.ring(id) && self.cancelled.may_post(session.id) {
             // A failure is told where it happens; the call then runs to its end.
-            let _ = self.store.post_letter(id, Vec::new()).await;
+            let _ = self.store.post_replica_message(id, Vec::new()).await;
         }
     }
 }
 
 /// Under what gateways tell each other that a call is cancelled.
-fn cancellation(session: &Session, request: &str) -> LetterId {
+fn cancellation(session: &StreamableSession, request: &str) -> ReplicaMessageId {
     let request = spelt_alike(request);
     let about = About::new("cancelled")
         .and(&session.id.0)
         .and(request.as_bytes());
-    LetterId(about.digest())
+    ReplicaMessageId(about.digest())
 }
 
 /// Looks again and again, as long as there is a gateway.
-async fn look(store: Weak<Store>, waiting: Weak<Waiting>) {
+async fn look(store: Weak<Store>, waiting: Weak<WaitingMessages>) {
     loop {
         sleep(LOOK).await;
         let (Some(store), Some(waiting)) = (store.upgrade(), waiting.upgrade()) else {
             return;
         };
-        let waited: Vec<LetterId> = waiting.lock().keys().copied().collect();
-        let there = store.letters_among(&waited, RECENT).await;
+        let waited: Vec<ReplicaMessageId> = waiting.lock().keys().copied().collect();
+        let there = store.replica_messages_among(&waited, RECENT).await;
         for id in there.unwrap_or_default() {
             waiting.ring(id);
         }
@@ -174,7 +178,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_session_leaves_so_many_cancellations_a_minute_and_another_has_its_own() {
-        let cancelled = Cancelled::default();
+        let cancelled = CancellationQuota::default();
         let (one, other) = (SessionId([1; 16]), SessionId([2; 16]));
         let left = (0..1_000).filter(|_| cancelled.may_post(one)).count();
         assert_eq!(left, 60);

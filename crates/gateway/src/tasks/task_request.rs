@@ -14,8 +14,9 @@ use wardgate_rpc::client::{
 };
 use wardgate_telemetry::names;
 
-use super::held::Held;
+use super::handle::TaskHandle;
 use super::{TaskMethod, unknown};
+use crate::audit_log::RecordStatus;
 use crate::authority::Grant;
 use crate::call_tool::{self, ToolCall};
 use crate::catalogue::{CatalogueIndex, Tool};
@@ -27,7 +28,6 @@ use crate::governed_call::{
 use crate::mcp::Version;
 use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta, task_result_members, write_dropped};
-use crate::trail::Recorded;
 use crate::view::View;
 
 /// How records say that there is no such task.
@@ -38,9 +38,9 @@ const NOT_WAITING: &str = "not_waiting";
 
 /// One look, read but undecided.
 #[derive(Clone)]
-pub(super) struct Look {
+pub(super) struct TaskRequest {
     pub(super) method: TaskMethod,
-    pub(super) held: Held,
+    pub(super) handle: TaskHandle,
     /// Of the call that became the task.
     pub(super) arguments: Bytes,
     /// What the client answered; empty where it was not asked.
@@ -49,12 +49,12 @@ pub(super) struct Look {
 }
 
 /// What came of it: members of the result, or why there is none, in words.
-pub(super) struct Looked {
+pub(super) struct TaskOutput {
     given: Result<String, String>,
     facts: ResultFacts,
 }
 
-impl Output for Looked {
+impl Output for TaskOutput {
     fn facts(&self) -> &ResultFacts {
         &self.facts
     }
@@ -65,9 +65,9 @@ impl Output for Looked {
     }
 }
 
-impl Operation for Look {
+impl Operation for TaskRequest {
     type Resource = <ToolCall as Operation>::Resource;
-    type Output = Looked;
+    type Output = TaskOutput;
 
     const UNKNOWN: &'static str = UNKNOWN;
 
@@ -85,13 +85,13 @@ impl Operation for Look {
             { names::TOOL } = tracing::field::Empty,
         );
         let (caller, ip) = (&context.caller, context.client_ip.clone());
-        let (tool, arguments) = (&self.held.tool, &self.arguments);
+        let (tool, arguments) = (&self.handle.tool, &self.arguments);
         let facts = CallFacts::arriving(call_id, caller, ip, self.protocol, tool, arguments);
         (facts.by_method(method), span)
     }
 
     fn find_resource(&self, catalogue: &CatalogueIndex, view: &View) -> Option<Self::Resource> {
-        view.tool(catalogue, &self.held.tool).cloned()
+        view.tool(catalogue, &self.handle.tool).cloned()
     }
 
     fn policy_arguments(&self, _tool: &Self::Resource) -> Bytes {
@@ -112,23 +112,23 @@ impl Operation for Look {
         tool: &Self::Resource,
         grant: &Grant,
         _resumption: Option<Resumption>,
-    ) -> Result<RunOutcome<Looked>, RunError> {
-        let (look, gateway) = (&call.operation, &call.gateway);
+    ) -> Result<RunOutcome<TaskOutput>, RunError> {
+        let (task_request, gateway) = (&call.operation, &call.gateway);
         let capabilities = call.client.capabilities();
-        let looked = gateway.runner().call_tool(CallTool {
+        let task_output = gateway.runner().call_tool(CallTool {
             call_id: call.facts.call_id,
             caller: &call.context.caller,
             tool: &tool.facts.name,
-            arguments: look.arguments.clone(),
+            arguments: task_request.arguments.clone(),
             permit: &grant.permit,
             idempotency_key: None,
             interaction: Interaction {
                 capabilities: capabilities.as_deref(),
                 log_level: None,
                 resumption: Some(Resumption {
-                    state: look.held.state(),
-                    responses: look.responses.clone(),
-                    task_step: Some(look.method.0),
+                    state: task_request.handle.state(),
+                    responses: task_request.responses.clone(),
+                    task_step: Some(task_request.method.0),
                 }),
                 besides: Besides {
                     unasked: Bytes::new(),
@@ -142,7 +142,7 @@ impl Operation for Look {
                 .token_for_source(tool.needs_caller_token),
             limit: tool.time_limit + Duration::from_secs(1),
         });
-        let events = call.client.unless_cancelled(Box::pin(looked)).await?;
+        let events = call.client.unless_cancelled(Box::pin(task_output)).await?;
         let refused = |error| call_tool::refused(&call.gateway, &error, tool);
         let mut events = pin!(events.map_err(refused)?);
         while let Some(event) = call.client.unless_cancelled(events.next()).await? {
@@ -156,7 +156,7 @@ impl Operation for Look {
                         error_kind: "not_connected".to_owned(),
                         ..waits.facts
                     };
-                    return Ok(RunOutcome::Output(Looked {
+                    return Ok(RunOutcome::Output(TaskOutput {
                         given: Err(words.to_owned()),
                         facts,
                     }));
@@ -181,13 +181,17 @@ impl Operation for Look {
         );
     }
 
-    fn release(call: &GovernedCall<Self>, recorded: Recorded, looked: &Looked) -> Answer {
+    fn release(
+        call: &GovernedCall<Self>,
+        recorded: RecordStatus,
+        task_output: &TaskOutput,
+    ) -> Answer {
         let RequestContext { id, version, .. } = &call.context;
         let call_id = call.facts.call_id;
-        match &looked.given {
+        match &task_output.given {
             Ok(members) => {
                 let mut meta = call_meta(call_id, recorded);
-                write_dropped(&mut meta, looked.facts.dropped_columns);
+                write_dropped(&mut meta, task_output.facts.dropped_columns);
                 Answer::result_with_meta(id, *version, members, &meta)
             }
             Err(words) => {
@@ -203,15 +207,19 @@ impl Operation for Look {
 }
 
 /// How the task stands, as the client may have it.
-fn told(call: &GovernedCall<Look>, tool: &Arc<Tool>, task: Task) -> Result<Looked, Rejection> {
+fn told(
+    call: &GovernedCall<TaskRequest>,
+    tool: &Arc<Tool>,
+    task: Task,
+) -> Result<TaskOutput, Rejection> {
     let RequestContext { version, view, .. } = &call.context;
     if task.about.is_empty() {
-        return Ok(Looked {
+        return Ok(TaskOutput {
             given: Ok(String::new()),
             facts: task.facts,
         });
     }
-    let mut members = call.operation.held.members(&task.about);
+    let mut members = call.operation.handle.members(&task.about);
     if !task.requests.is_empty() {
         let capabilities = call.client.capabilities();
         let audience = InputRecipient {
@@ -234,20 +242,20 @@ fn told(call: &GovernedCall<Look>, tool: &Arc<Tool>, task: Task) -> Result<Looke
         members += r#","error":"#;
         members += &task.error;
     }
-    Ok(Looked {
+    Ok(TaskOutput {
         given: Ok(members),
         facts: task.facts,
     })
 }
 
 /// Nobody could say how it stands.
-fn failed(result: &ToolResult) -> Result<Looked, RunError> {
+fn failed(result: &ToolResult) -> Result<TaskOutput, RunError> {
     if result.facts.error_kind == NOT_WAITING {
         return Err(Rejection::Unknown.into());
     }
     let content: Vec<Value> = serde_json::from_slice(&result.content).unwrap_or_default();
     let words = content.first().and_then(|block| block["text"].as_str());
-    Ok(Looked {
+    Ok(TaskOutput {
         given: Err(words
             .unwrap_or("The task cannot be looked after.")
             .to_owned()),

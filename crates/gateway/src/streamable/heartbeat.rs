@@ -15,7 +15,7 @@ use crate::store::{ReplicaId, Store, StoreError};
 const BEAT: Duration = Duration::from_secs(5);
 
 /// One gateway, for as long as it runs.
-pub(crate) struct Heart {
+pub(crate) struct Heartbeat {
     id: ReplicaId,
     store: Arc<Store>,
     streams: AtomicUsize,
@@ -23,24 +23,24 @@ pub(crate) struct Heart {
 }
 
 /// It goes on beating while this is kept.
-pub(super) struct Beating(Arc<Heart>);
+pub(super) struct HeartbeatGuard(Arc<Heartbeat>);
 
-impl Drop for Beating {
+impl Drop for HeartbeatGuard {
     fn drop(&mut self) {
         self.0.streams.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl Heart {
+impl Heartbeat {
     pub(crate) fn new(store: &Arc<Store>, ambient: &Ambient) -> Arc<Self> {
-        let heart = Arc::new(Self {
+        let heartbeat = Arc::new(Self {
             id: ReplicaId(ambient.random()),
             store: Arc::clone(store),
             streams: AtomicUsize::new(0),
             beaten: Mutex::new(None),
         });
-        tokio::spawn(go_on(Arc::downgrade(&heart)));
-        heart
+        tokio::spawn(go_on(Arc::downgrade(&heartbeat)));
+        heartbeat
     }
 
     /// Under what this gateway writes streams.
@@ -49,11 +49,11 @@ impl Heart {
     }
 
     /// From now on the others know that it is alive.
-    pub(super) async fn beat(self: &Arc<Self>) -> Result<Beating, StoreError> {
+    pub(super) async fn beat(self: &Arc<Self>) -> Result<HeartbeatGuard, StoreError> {
         self.streams.fetch_add(1, Ordering::SeqCst);
-        let beating = Beating(Arc::clone(self));
+        let heartbeat_guard = HeartbeatGuard(Arc::clone(self));
         self.tell().await?;
-        Ok(beating)
+        Ok(heartbeat_guard)
     }
 
     async fn tell(&self) -> Result<(), StoreError> {
@@ -67,16 +67,16 @@ impl Heart {
     }
 }
 
-async fn go_on(heart: Weak<Heart>) {
+async fn go_on(heartbeat: Weak<Heartbeat>) {
     loop {
         // More often than it says so: what it says is never much older than [`BEAT`].
         sleep(BEAT / 5).await;
-        let Some(heart) = heart.upgrade() else {
+        let Some(heartbeat) = heartbeat.upgrade() else {
             return;
         };
-        if heart.streams.load(Ordering::SeqCst) > 0 {
+        if heartbeat.streams.load(Ordering::SeqCst) > 0 {
             // A failure is told where it happens, and the next beat comes.
-            let _ = heart.tell().await;
+            let _ = heartbeat.tell().await;
         }
     }
 }
