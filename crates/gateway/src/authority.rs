@@ -42,14 +42,14 @@ pub(crate) enum Authorization {
 }
 
 /// The caller's rights, the tool, and the tool's definition.
-type Key = (Digest, ToolName, Digest);
+type PermitCacheKey = (Digest, ToolName, Digest);
 
 /// The policy service, with the reusable permits it gave.
 #[derive(Debug)]
 pub(crate) struct Authority {
     policy: PolicyClient,
     ambient: Ambient,
-    kept: Cache<Key, Arc<Grant>>,
+    kept: Cache<PermitCacheKey, Arc<Grant>>,
     /// The policy version in force; none while it is not known, and then nothing is reused.
     version: Arc<ArcSwapOption<Digest>>,
     _watcher: AbortOnDropHandle<()>,

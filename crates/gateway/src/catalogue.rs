@@ -15,7 +15,7 @@ use wardgate_rpc::client::{CallError, Catalogue as ListedCatalogue, ToolRunnerCl
 pub(crate) use wardgate_rpc::client::Source;
 
 use crate::content::ContentIndex;
-use crate::downgrade::{Definition, Kind};
+use crate::downgrade::{Definition, DefinitionKind};
 use crate::listen::ChangeCounter;
 use crate::mcp::MirroredHeader;
 use crate::reply::RpcError;
@@ -113,9 +113,11 @@ impl From<ListedCatalogue> for CatalogueIndex {
             ..Self::default()
         };
         for tool in listed.tools {
-            let Some(definition) =
-                Definition::new(Kind::Tool, tool.facts.name.as_str(), &tool.definition_json)
-            else {
+            let Some(definition) = Definition::new(
+                DefinitionKind::Tool,
+                tool.facts.name.as_str(),
+                &tool.definition_json,
+            ) else {
                 tracing::error!(tool.name = %tool.facts.name, "a tool's definition is not a JSON object; it is left out");
                 continue;
             };

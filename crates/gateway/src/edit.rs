@@ -122,9 +122,9 @@ struct ResultOutline<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for ResultOutline<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
+        struct ResultVisitor;
 
-        impl<'de> Visitor<'de> for Reader {
+        impl<'de> Visitor<'de> for ResultVisitor {
             type Value = ResultOutline<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -133,9 +133,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for ResultOutline<'a> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 #[derive(Deserialize)]
-                struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+                struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
                 let mut outline = ResultOutline::default();
-                while let Some((Name(name), value)) = map.next_entry()? {
+                while let Some((MemberName(name), value)) = map.next_entry()? {
                     outline.last = Some(value);
                     if name == "_meta" {
                         outline.meta = Some(value);
@@ -146,7 +146,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for ResultOutline<'a> {
             }
         }
 
-        deserializer.deserialize_map(Reader)
+        deserializer.deserialize_map(ResultVisitor)
     }
 }
 

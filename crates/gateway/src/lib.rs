@@ -74,7 +74,7 @@ use listen::{ChangeCounter, ConversationWatcher, Listeners, ResourceSubscription
 use refusals::Refusals;
 use reply::Answer;
 use session::Sealer;
-use sse::{Relay, Streams};
+use sse::{MessageRelay, SseStreams};
 use store::Store;
 use streamable::{Heartbeat, ReplicaInbox};
 
@@ -130,8 +130,8 @@ pub struct Gateway {
     replica_inbox: ReplicaInbox,
     heartbeat: Arc<Heartbeat>,
     /// Sessions of HTTP+SSE whose streams are here.
-    streams: Streams,
-    relay: Relay,
+    streams: SseStreams,
+    relay: MessageRelay,
     runner: ToolRunnerClient,
     /// Not among the parts that must be ready: tools are of use without it.
     memory: Option<MemoryClient>,
@@ -229,8 +229,8 @@ impl Gateway {
             store,
             visits: StreamQuota::of_each(config.limits.connections, EACH_VISITS),
             replies: StreamQuota::of_each(config.limits.connections, EACH_VISITS),
-            streams: Streams::default(),
-            relay: Relay::new()?,
+            streams: SseStreams::default(),
+            relay: MessageRelay::new()?,
             _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),
             public_url,
             request_rates: RateLimiter::default(),

@@ -21,7 +21,7 @@ use crate::audit_log::AuditLog;
 const KINDS: usize = 256;
 
 /// Reason, address, subject.
-type Kind = (&'static str, String, String);
+type RefusalKey = (&'static str, String, String);
 
 /// Refused calls of one caller that have records of their own, at once and in each minute.
 const RECORDED_PER_MINUTE: u32 = 60;
@@ -29,19 +29,19 @@ const RECORDED_PER_MINUTE: u32 = 60;
 /// Counts refused requests.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
-    counts: Mutex<Counts>,
+    counts: Mutex<RefusalCounts>,
     record_rates: RateLimiter,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
-    by_kind: BTreeMap<Kind, u64>,
+struct RefusalCounts {
+    by_kind: BTreeMap<RefusalKey, u64>,
     /// Start of the first window that could not be recorded; none when all were.
     since: Option<Timestamp>,
 }
 
-impl Counts {
-    fn add(&mut self, kind: Kind, count: u64) {
+impl RefusalCounts {
+    fn add(&mut self, kind: RefusalKey, count: u64) {
         let full = self.by_kind.len() >= KINDS && !self.by_kind.contains_key(&kind);
         let kind = if full {
             (kind.0, String::new(), String::new())
@@ -80,7 +80,7 @@ impl Refusals {
         is_spent
     }
 
-    fn counts(&self) -> MutexGuard<'_, Counts> {
+    fn counts(&self) -> MutexGuard<'_, RefusalCounts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

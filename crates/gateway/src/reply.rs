@@ -67,7 +67,7 @@ pub(crate) enum Dialect {
 #[derive(Debug)]
 pub(crate) struct Answer {
     http: StatusCode,
-    body: Content,
+    body: AnswerBody,
     /// Why the message, or messages of the batch, never became a call.
     refused: Vec<&'static str>,
     /// Some have a header for it.
@@ -84,7 +84,7 @@ pub(crate) struct NotFoundMarker;
 
 /// What it consists of.
 #[derive(Debug)]
-enum Content {
+enum AnswerBody {
     /// For messages that want no answer.
     Nothing,
     Json(String),
@@ -97,7 +97,7 @@ impl Answer {
     pub(crate) fn accepted() -> Self {
         Self {
             http: StatusCode::ACCEPTED,
-            body: Content::Nothing,
+            body: AnswerBody::Nothing,
             refused: Vec::new(),
             remedy: None,
             session: None,
@@ -109,7 +109,7 @@ impl Answer {
     fn ok(body: String) -> Self {
         Self {
             http: StatusCode::OK,
-            body: Content::Json(body),
+            body: AnswerBody::Json(body),
             refused: Vec::new(),
             remedy: None,
             session: None,
@@ -120,7 +120,7 @@ impl Answer {
     /// 200 with a stream of messages.
     pub(crate) fn events(stream: Body) -> Self {
         Self {
-            body: Content::Events(stream),
+            body: AnswerBody::Events(stream),
             ..Self::ok(String::new())
         }
     }
@@ -218,7 +218,7 @@ impl Answer {
         body.push_str("}}");
         Self {
             http: error.http,
-            body: Content::Json(body),
+            body: AnswerBody::Json(body),
             refused: if error.of_call {
                 Vec::new()
             } else {
@@ -268,14 +268,14 @@ impl Answer {
         error: &[u8],
     ) -> Self {
         #[derive(serde::Deserialize)]
-        struct Said<'a> {
+        struct UpstreamErrorMembers<'a> {
             code: i64,
             #[serde(borrow)]
             message: &'a RawValue,
             #[serde(borrow, default)]
             data: Option<&'a RawValue>,
         }
-        let Ok(said) = serde_json::from_slice::<Said<'_>>(error) else {
+        let Ok(said) = serde_json::from_slice::<UpstreamErrorMembers<'_>>(error) else {
             let error = RpcError::internal("tool_error", "The tool reported an error.");
             return Self::error(Some(id), &error.of_call(call_id, recorded.receipt()));
         };
@@ -396,9 +396,9 @@ impl Answer {
         let bodies: Vec<String> = answers
             .into_iter()
             .filter_map(|answer| match answer.body {
-                Content::Json(body) => Some(body),
+                AnswerBody::Json(body) => Some(body),
                 // No version with batches has methods that answer with a stream.
-                Content::Nothing | Content::Events(_) => None,
+                AnswerBody::Nothing | AnswerBody::Events(_) => None,
             })
             .collect();
         if bodies.is_empty() {
@@ -406,7 +406,7 @@ impl Answer {
         }
         Self {
             http: StatusCode::OK,
-            body: Content::Json(format!("[{}]", bodies.join(","))),
+            body: AnswerBody::Json(format!("[{}]", bodies.join(","))),
             refused,
             remedy: None,
             session: None,
@@ -422,8 +422,8 @@ impl Answer {
     /// Its text, where it is one message.
     pub(crate) fn into_text(self) -> Option<String> {
         match self.body {
-            Content::Json(body) => Some(body),
-            Content::Nothing | Content::Events(_) => None,
+            AnswerBody::Json(body) => Some(body),
+            AnswerBody::Nothing | AnswerBody::Events(_) => None,
         }
     }
 
@@ -447,12 +447,12 @@ impl From<Answer> for Response {
 impl IntoResponse for Answer {
     fn into_response(self) -> Response {
         let mut response = match self.body {
-            Content::Nothing => return self.http.into_response(),
-            Content::Json(body) => {
+            AnswerBody::Nothing => return self.http.into_response(),
+            AnswerBody::Json(body) => {
                 let json = HeaderValue::from_static("application/json");
                 (self.http, [(header::CONTENT_TYPE, json)], body).into_response()
             }
-            Content::Events(stream) => {
+            AnswerBody::Events(stream) => {
                 let headers = [
                     (header::CONTENT_TYPE, "text/event-stream"),
                     (header::CACHE_CONTROL, "no-store"),

@@ -56,13 +56,13 @@ impl ScopesConfig {
 
 /// What the token of a request is good for, and at which resource.
 #[derive(Debug, Clone)]
-pub(crate) struct Access {
+pub(crate) struct TokenAccess {
     scopes: Arc<Scopes>,
     /// The URL of the resource's metadata.
     metadata: Arc<str>,
 }
 
-impl Access {
+impl TokenAccess {
     pub(crate) fn new(scopes: Arc<Scopes>, metadata: String) -> Self {
         Self {
             scopes,
@@ -123,9 +123,9 @@ mod tests {
         serde_json::from_value(written).unwrap()
     }
 
-    fn holding(scopes: &str) -> Access {
+    fn holding(scopes: &str) -> TokenAccess {
         let scopes = scopes.split(' ').map(ToOwned::to_owned).collect();
-        Access::new(Arc::new(scopes), "https://mcp.example/metadata".to_owned())
+        TokenAccess::new(Arc::new(scopes), "https://mcp.example/metadata".to_owned())
     }
 
     #[test]

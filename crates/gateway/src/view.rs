@@ -25,12 +25,12 @@ use crate::mcp::Version;
 pub(crate) enum View {
     Everything,
     Toolset(String),
-    Upstream(Upstream),
+    Upstream(UpstreamView),
 }
 
 /// One MCP server and nothing else, by its own names and URIs.
 #[derive(Debug, Clone)]
-pub(crate) struct Upstream {
+pub(crate) struct UpstreamView {
     source: Arc<Source>,
     /// Results of its tools name its resources as the catalogue does.
     names_resources: bool,
@@ -61,7 +61,7 @@ impl View {
     /// Of one server of `catalogue`.
     pub(crate) fn of_upstream(source: Arc<Source>, catalogue: &CatalogueIndex) -> Self {
         let names_resources = catalogue.content().has_resources(&source.name);
-        Self::Upstream(Upstream {
+        Self::Upstream(UpstreamView {
             source,
             names_resources,
         })

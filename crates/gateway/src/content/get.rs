@@ -16,7 +16,7 @@ use wardgate_telemetry::names;
 
 use super::ContentMethod;
 use super::content_request::{ContentName, ContentRequest, SealedContentRequest, named};
-use super::reader::Reader;
+use super::reader::ContentReader;
 use super::skill;
 use crate::Gateway;
 use crate::audit_log::RecordStatus;
@@ -272,7 +272,7 @@ async fn shown(
     result: String,
 ) -> Result<String, RpcError> {
     let context = &call.context;
-    let reader = Reader {
+    let reader = ContentReader {
         gateway: &call.gateway,
         caller: &context.caller,
         client_ip: &context.client_ip,

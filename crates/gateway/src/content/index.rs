@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use wardgate_domain::{OfferKind, UriTemplate, source_uri};
 use wardgate_rpc::client::{Content, ContentEntry, ContentSource, Skills};
 
-use crate::downgrade::{Definition, Kind};
+use crate::downgrade::{Definition, DefinitionKind};
 use crate::mcp::Version;
 use crate::view::View;
 
@@ -52,7 +52,7 @@ impl ContentIndex {
             entries.sort_by(|a, b| a.name.cmp(&b.name));
             entries
         };
-        let templates = entries(Kind::Template, listed.templates);
+        let templates = entries(DefinitionKind::Template, listed.templates);
         let sources: BTreeMap<_, _> = listed
             .sources
             .into_iter()
@@ -69,9 +69,9 @@ impl ContentIndex {
         Self {
             readable: readable.collect(),
             templates,
-            prompts: entries(Kind::Prompt, listed.prompts),
-            resources: entries(Kind::Resource, listed.resources),
-            skills: entries(Kind::Skill, listed.skills),
+            prompts: entries(DefinitionKind::Prompt, listed.prompts),
+            resources: entries(DefinitionKind::Resource, listed.resources),
+            skills: entries(DefinitionKind::Skill, listed.skills),
             sources,
         }
     }
@@ -152,7 +152,7 @@ fn find(entries: &[IndexEntry], name: &str) -> Option<ContentLocation> {
 
 impl IndexEntry {
     /// None when its definition is no JSON object.
-    fn new(kind: Kind, listed: ContentEntry) -> Option<Self> {
+    fn new(kind: DefinitionKind, listed: ContentEntry) -> Option<Self> {
         let definition = Definition::new(kind, &listed.name, &listed.definition_json);
         if definition.is_none() {
             tracing::error!(

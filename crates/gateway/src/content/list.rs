@@ -10,7 +10,7 @@ use wardgate_rpc::client::ContentSource;
 
 use super::cursor::Cursor;
 use super::index::IndexEntry;
-use super::reader::{self, Reader};
+use super::reader::{self, ContentReader};
 use super::skill;
 use crate::Gateway;
 use crate::catalogue::CatalogueIndex as Catalogue;
@@ -146,7 +146,7 @@ struct ContentLister<'a> {
 }
 
 /// One page.
-struct Page {
+struct ListPage {
     entries: Vec<String>,
     next: Option<Cursor>,
     meta: String,
@@ -200,7 +200,7 @@ impl<'a> ContentLister<'a> {
         entries: &[IndexEntry],
         after: Option<String>,
         version: Version,
-    ) -> Result<Page, RpcError> {
+    ) -> Result<ListPage, RpcError> {
         let candidates: Vec<_> = self.candidates(entries, after.as_deref()).collect();
         let allowed = reader::allowed(&candidates, PAGE, |entry| self.may_have(entry));
         Ok(self.made_of(allowed.await?, version))
@@ -211,7 +211,7 @@ impl<'a> ContentLister<'a> {
         entries: &[IndexEntry],
         after: Option<&str>,
         version: Version,
-    ) -> Page {
+    ) -> ListPage {
         let allowed = self.candidates(entries, after).take(PAGE + 1).collect();
         self.made_of(allowed, version)
     }
@@ -222,7 +222,7 @@ impl<'a> ContentLister<'a> {
         entries: &[IndexEntry],
         after: Option<&str>,
         version: Version,
-    ) -> Result<Page, RpcError> {
+    ) -> Result<ListPage, RpcError> {
         let (mut shown, mut last, mut next) = (Vec::new(), None, None);
         for entry in self.candidates(entries, after) {
             let Some(skill) = self.skill(entry, version).await? else {
@@ -235,7 +235,7 @@ impl<'a> ContentLister<'a> {
             last = Some(entry.name.clone());
             shown.push(skill);
         }
-        Ok(Page {
+        Ok(ListPage {
             entries: shown,
             next,
             meta: self.missing(),
@@ -263,11 +263,11 @@ impl<'a> ContentLister<'a> {
     }
 
     /// The page of the first of `allowed`; there is another if that is not all.
-    fn made_of(&self, mut allowed: Vec<&IndexEntry>, version: Version) -> Page {
+    fn made_of(&self, mut allowed: Vec<&IndexEntry>, version: Version) -> ListPage {
         let has_more = allowed.len() > PAGE;
         allowed.truncate(PAGE);
         let last = allowed.last().filter(|_| has_more);
-        Page {
+        ListPage {
             next: last.map(|entry| Cursor::After(entry.name.clone())),
             meta: self.missing(),
             hints: self.hints(),
@@ -286,13 +286,13 @@ impl<'a> ContentLister<'a> {
     }
 
     /// None where the source is there no more.
-    fn reader(&self, entry: &IndexEntry) -> Option<Reader<'a>> {
+    fn reader(&self, entry: &IndexEntry) -> Option<ContentReader<'a>> {
         let facts = self
             .catalogue
             .source(&entry.source)?
             .facts
             .get(&self.kind)?;
-        Some(Reader {
+        Some(ContentReader {
             gateway: self.gateway,
             caller: &self.post.caller,
             client_ip: &self.post.client_ip,
@@ -321,7 +321,7 @@ impl<'a> ContentLister<'a> {
     }
 }
 
-impl Page {
+impl ListPage {
     fn answer(self, request: &Request<'_>, version: Version, list: &str) -> Answer {
         let mut members = format!(r#""{list}":[{}]"#, self.entries.join(","));
         if let Some(next) = self.next {

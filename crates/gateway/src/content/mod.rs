@@ -38,7 +38,7 @@ use crate::view::View;
 pub(crate) use self::cursor::Cursor;
 pub(crate) use self::index::ContentIndex;
 pub(crate) use self::list::ListedContent;
-pub(crate) use self::resource::{Resource, resource};
+pub(crate) use self::resource::{ResolvedResource, resolve_resource};
 
 /// The methods that are answered here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

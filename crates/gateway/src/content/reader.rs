@@ -15,14 +15,14 @@ const AT_ONCE: usize = 8;
 
 /// Who asks, and what the policy knows of one kind of what the source offers.
 #[derive(Clone, Copy)]
-pub(super) struct Reader<'a> {
+pub(super) struct ContentReader<'a> {
     pub(super) gateway: &'a Gateway,
     pub(super) caller: &'a Caller,
     pub(super) client_ip: &'a str,
     pub(super) facts: &'a ToolFacts,
 }
 
-impl Reader<'_> {
+impl ContentReader<'_> {
     /// The right to what its source calls so, if there is one.
     pub(super) async fn right(&self, own_name: &str) -> Result<Option<Arc<Grant>>, RpcError> {
         let asked = named(self.facts.kind, own_name);

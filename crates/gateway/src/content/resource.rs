@@ -9,7 +9,7 @@ use crate::view::View;
 
 /// What there is to decide on, for whoever wants to read it.
 #[derive(Debug)]
-pub(crate) struct Resource {
+pub(crate) struct ResolvedResource {
     /// Name of the source.
     pub(crate) source: String,
     /// What the source calls it.
@@ -22,19 +22,19 @@ pub(crate) struct Resource {
 }
 
 /// The resource at `uri` in `view`, unless its source is off for `caller`.
-pub(crate) fn resource(
+pub(crate) fn resolve_resource(
     gateway: &Gateway,
     caller: &Caller,
     view: &View,
     uri: &str,
-) -> Option<Resource> {
+) -> Option<ResolvedResource> {
     let catalogue = gateway.catalogue().current()?;
     let content = catalogue.content();
     let found = ContentName::Resource(uri.to_owned()).find(content, view)?;
     let is_seen = view.has(content.source(&found.source)?);
     let source = catalogue.source(&found.source).filter(|_| is_seen)?;
     let facts = source.facts.get(&OfferKind::Resources)?;
-    source.switches.allow(caller).then(|| Resource {
+    source.switches.allow(caller).then(|| ResolvedResource {
         decided: named(OfferKind::Resources, &found.own_name),
         source: found.source,
         own_uri: found.own_name,

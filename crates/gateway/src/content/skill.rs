@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use wardgate_domain::{Caller, ColumnTier, ToolFacts, source_uri};
 use wardgate_json::replace_part;
 
-use super::reader::{self, Reader};
+use super::reader::{self, ContentReader};
 use crate::Gateway;
 use crate::authority::Grant;
 use crate::mcp::{object, text_of};
@@ -27,14 +27,14 @@ pub(super) fn sees_all(grant: &Grant, facts: &ToolFacts) -> bool {
 
 /// Those of `resources`, objects with the URIs that clients know, that may be read.
 async fn readable<'r>(
-    reader: &Reader<'_>,
+    reader: &ContentReader<'_>,
     resources: &[&'r RawValue],
 ) -> Result<Vec<&'r RawValue>, RpcError> {
     let may_read = |resource| may_read(reader, resource);
     reader::allowed(resources, resources.len(), may_read).await
 }
 
-async fn may_read(reader: &Reader<'_>, resource: &RawValue) -> Result<bool, RpcError> {
+async fn may_read(reader: &ContentReader<'_>, resource: &RawValue) -> Result<bool, RpcError> {
     #[derive(Deserialize)]
     struct UriMember<'a> {
         #[serde(borrow)]
@@ -48,7 +48,7 @@ async fn may_read(reader: &Reader<'_>, resource: &RawValue) -> Result<bool, RpcE
 }
 
 /// `entry`, a skill, with those of its files that may be read.
-pub(super) async fn shown(reader: &Reader<'_>, entry: String) -> Result<String, RpcError> {
+pub(super) async fn shown(reader: &ContentReader<'_>, entry: String) -> Result<String, RpcError> {
     #[derive(Deserialize)]
     struct SkillFiles<'a> {
         #[serde(borrow)]
@@ -67,7 +67,7 @@ pub(super) async fn shown(reader: &Reader<'_>, entry: String) -> Result<String, 
 }
 
 /// The result of `skills/get`, the same of the skill in it.
-pub(super) async fn got(reader: &Reader<'_>, result: String) -> Result<String, RpcError> {
+pub(super) async fn got(reader: &ContentReader<'_>, result: String) -> Result<String, RpcError> {
     #[derive(Deserialize)]
     struct SkillResult<'a> {
         #[serde(borrow)]
@@ -80,7 +80,7 @@ pub(super) async fn got(reader: &Reader<'_>, result: String) -> Result<String, R
 
 /// The result of `resources/directory/read`, with what of it may be read. It goes on at a place for this caller alone.
 pub(super) async fn directory(
-    reader: &Reader<'_>,
+    reader: &ContentReader<'_>,
     (view, uri): (&View, &str),
     result: String,
 ) -> Result<String, RpcError> {

@@ -12,7 +12,7 @@ use crate::mcp::{Version, object};
 
 /// What is read of one content.
 #[derive(Deserialize)]
-struct Content<'a> {
+struct ContentMembers<'a> {
     #[serde(borrow, rename = "type")]
     kind: Cow<'a, str>,
     #[serde(default, rename = "mimeType")]
@@ -125,13 +125,13 @@ fn has_text(contents: &str) -> bool {
     if contents.starts_with(r#"[{"type":"text""#) {
         return true;
     }
-    let all: Vec<Content<'_>> = serde_json::from_str(contents).unwrap_or_default();
+    let all: Vec<ContentMembers<'_>> = serde_json::from_str(contents).unwrap_or_default();
     all.iter().any(|content| content.kind == "text")
 }
 
 /// The text that stands for a content; none for one that the version knows.
 fn as_text(content: &str, version: Version) -> Option<String> {
-    let content: Content<'_> = serde_json::from_str(content).ok()?;
+    let content: ContentMembers<'_> = serde_json::from_str(content).ok()?;
     match &*content.kind {
         "resource_link" if !version.has_resource_links() => {
             let uri = content.uri.unwrap_or_default();

@@ -12,7 +12,7 @@ use crate::mcp::{Version, object};
 
 /// What is defined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum DefinitionKind {
     Tool,
     Prompt,
     Resource,
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     Skill,
 }
 
-impl Kind {
+impl DefinitionKind {
     /// The member that names it.
     fn named_by(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl Kind {
 /// A definition as each version wants it: JSON text, its members byte for byte as they are configured.
 #[derive(Debug)]
 pub(crate) struct Definition {
-    kind: Kind,
+    kind: DefinitionKind,
     /// Bytes of each text up to the end of the name.
     named: usize,
     whole: Arc<str>,
@@ -44,7 +44,7 @@ pub(crate) struct Definition {
 
 impl Definition {
     /// From the definition without its name; none when it is no JSON object.
-    pub(crate) fn new(kind: Kind, name: &str, definition: &str) -> Option<Self> {
+    pub(crate) fn new(kind: DefinitionKind, name: &str, definition: &str) -> Option<Self> {
         let members: BTreeMap<String, &RawValue> = object(definition)?;
         let named = begun(kind, name);
         let write = |in_version: &dyn Fn(&str, &RawValue) -> Option<String>| {
@@ -93,25 +93,25 @@ impl Definition {
     }
 }
 
-fn begun(kind: Kind, name: &str) -> String {
+fn begun(kind: DefinitionKind, name: &str) -> String {
     format!(r#"{{"{}":{}"#, kind.named_by(), json!(name))
 }
 
 /// A member as `version` has it; none where it has no such.
 fn in_version<'v>(
-    kind: Kind,
+    kind: DefinitionKind,
     member: &str,
     value: &'v str,
     version: Version,
 ) -> Option<Cow<'v, str>> {
     let stays = match member {
         // Nobody runs those tasks here.
-        "execution" if kind == Kind::Tool => false,
-        "outputSchema" if kind == Kind::Tool => {
+        "execution" if kind == DefinitionKind::Tool => false,
+        "outputSchema" if kind == DefinitionKind::Tool => {
             version.is_modern() || (version.has_structured_content() && is_schema_of_object(value))
         }
-        "annotations" if kind == Kind::Tool => version.has_tool_annotations(),
-        "arguments" if kind == Kind::Prompt && !version.has_titles() => {
+        "annotations" if kind == DefinitionKind::Tool => version.has_tool_annotations(),
+        "arguments" if kind == DefinitionKind::Prompt && !version.has_titles() => {
             return Some(untitled(value));
         }
         "icons" => version.has_icons(),
@@ -124,11 +124,11 @@ fn in_version<'v>(
 /// Whether the root of a JSON Schema is `type: object`.
 fn is_schema_of_object(schema: &str) -> bool {
     #[derive(Deserialize)]
-    struct Root<'a> {
+    struct SchemaRoot<'a> {
         #[serde(borrow, rename = "type")]
         kind: Cow<'a, str>,
     }
-    object(schema).is_some_and(|root: Root<'_>| root.kind == "object")
+    object(schema).is_some_and(|root: SchemaRoot<'_>| root.kind == "object")
 }
 
 /// Arguments of a prompt, without titles.
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     /// The members that each version has, oldest first.
-    fn kept(kind: Kind, member: &str, value: &str) -> [Option<Value>; 5] {
+    fn kept(kind: DefinitionKind, member: &str, value: &str) -> [Option<Value>; 5] {
         let text = format!(r#"{{"{member}":{value}}}"#);
         let definition = Definition::new(kind, "n", &text).unwrap();
         Version::EVERY.map(|version| {
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_member_is_in_the_versions_that_know_it() {
-        use Kind::{Prompt, Resource, Template, Tool};
+        use DefinitionKind::{Prompt, Resource, Template, Tool};
         let object = r#"{"type":"object"}"#;
         for (kind, member, value, versions) in [
             (Tool, "inputSchema", object, [true, true, true, true, true]),
@@ -235,20 +235,21 @@ mod tests {
     #[test]
     fn arguments_of_a_prompt_lose_their_titles_alone() {
         let arguments = r#"[{"name":"a","title":"A","required":true}]"#;
-        let [_, oldest, later, ..] = kept(Kind::Prompt, "arguments", arguments);
+        let [_, oldest, later, ..] = kept(DefinitionKind::Prompt, "arguments", arguments);
         assert_eq!(oldest, Some(json!([{ "name": "a", "required": true }])));
         assert_eq!(later, Some(all_of(arguments)));
     }
 
     #[test]
     fn what_stays_stays_as_it_is_written_and_is_kept_once() {
-        let definition = Definition::new(Kind::Resource, "a\"b", r#"{"x" : 1.10 }"#).unwrap();
+        let definition =
+            Definition::new(DefinitionKind::Resource, "a\"b", r#"{"x" : 1.10 }"#).unwrap();
         assert_eq!(definition.whole(), r#"{"uri":"a\"b","x":1.10}"#);
         for text in &definition.texts {
             assert!(Arc::ptr_eq(text, &definition.whole));
         }
         let renamed = definition.renamed(Version::V2025_06_18, "c");
         assert_eq!(renamed, r#"{"uri":"c","x":1.10}"#);
-        assert!(Definition::new(Kind::Tool, "n", "[]").is_none());
+        assert!(Definition::new(DefinitionKind::Tool, "n", "[]").is_none());
     }
 }

@@ -15,4 +15,4 @@ mod contents;
 mod definition;
 
 pub(crate) use self::contents::{given, tool_content, tool_structured};
-pub(crate) use self::definition::{Definition, Kind};
+pub(crate) use self::definition::{Definition, DefinitionKind};

@@ -41,7 +41,7 @@ use crate::client_interaction::{
 use crate::mcp::{Request, Version};
 use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta};
-use crate::scopes::Access;
+use crate::scopes::TokenAccess;
 use crate::stages::stage;
 use crate::view::View;
 
@@ -77,7 +77,7 @@ pub(crate) struct RequestContext {
     /// The part of the catalogue that the path shows.
     pub(crate) view: View,
     /// The scopes of the token.
-    pub(crate) access: Access,
+    pub(crate) access: TokenAccess,
 }
 
 /// The end of a call that was not rejected.

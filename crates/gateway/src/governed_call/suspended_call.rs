@@ -17,7 +17,7 @@ use super::request_state::{AwaitedInput, ResumePoint};
 use super::{GovernedCall, RequestContext};
 use crate::Gateway;
 use crate::client_interaction::{self, ClientChannel, PendingInput};
-use crate::scopes::Access;
+use crate::scopes::TokenAccess;
 use crate::streamable::StreamWriter;
 use crate::view::View;
 
@@ -53,7 +53,7 @@ impl SuspendedCall {
 #[derive(Clone)]
 pub(crate) struct ResumingClient {
     pub(crate) caller: Arc<Caller>,
-    pub(crate) access: Access,
+    pub(crate) access: TokenAccess,
     pub(crate) client_ip: String,
     pub(crate) view: View,
 }

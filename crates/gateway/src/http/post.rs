@@ -19,7 +19,7 @@ use crate::config::Limits;
 use crate::listen;
 use crate::mcp::{self, Post, Transport};
 use crate::reply::Answer;
-use crate::scopes::Access;
+use crate::scopes::TokenAccess;
 use crate::sse;
 use crate::streamable;
 use crate::upstream::{self, HttpVerb, RouteRequest, Routing};
@@ -189,7 +189,7 @@ async fn message(gateway: &Arc<Gateway>, mut post: Post) -> Response {
 async fn listener(
     gateway: &Arc<Gateway>,
     view: &View,
-    (caller, access): (&Arc<Caller>, &Access),
+    (caller, access): (&Arc<Caller>, &TokenAccess),
     client_ip: &str,
     headers: &HeaderMap,
 ) -> Response {
@@ -218,7 +218,7 @@ async fn end(
 /// A request that may be read.
 struct AdmittedRequest {
     caller: Arc<Caller>,
-    access: Access,
+    access: TokenAccess,
     what: RequestKind,
 }
 
@@ -263,7 +263,7 @@ async fn admit(
         })?;
     let caller = verified.caller;
     let metadata = metadata::url(gateway, metadata::resource_of(request));
-    let access = Access::new(verified.scopes, metadata);
+    let access = TokenAccess::new(verified.scopes, metadata);
     let wanted = wanted(gateway, endpoint, request, body, &access).await;
     match wanted {
         Ok(what) => Ok(AdmittedRequest {
@@ -284,7 +284,7 @@ async fn wanted(
     endpoint: Endpoint,
     request: &Parts,
     body: &mut Body,
-    access: &Access,
+    access: &TokenAccess,
 ) -> Result<RequestKind, HttpRefusal> {
     let headers = &request.headers;
     // 3. What every token must have been given.

@@ -131,9 +131,9 @@ enum ParamsMember<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for ParamsMember<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
+        struct ParamsVisitor;
 
-        impl<'de> Visitor<'de> for Reader {
+        impl<'de> Visitor<'de> for ParamsVisitor {
             type Value = ParamsMember<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -180,7 +180,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for ParamsMember<'a> {
             }
         }
 
-        deserializer.deserialize_any(Reader)
+        deserializer.deserialize_any(ParamsVisitor)
     }
 }
 

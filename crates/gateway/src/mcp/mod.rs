@@ -35,9 +35,9 @@ use crate::client_interaction::{ClientChannel, LogLevel, answered};
 use crate::content;
 use crate::governed_call::{self, RequestContext};
 use crate::listen;
-use crate::memory::{self, Subscribe};
+use crate::memory::{self, SubscriptionMethod};
 use crate::reply::{Answer, Dialect, RpcError};
-use crate::scopes::Access;
+use crate::scopes::TokenAccess;
 use crate::sse;
 use crate::streamable;
 use crate::tasks;
@@ -74,7 +74,7 @@ pub(crate) struct Post {
     pub(crate) view: View,
     pub(crate) caller: Arc<Caller>,
     /// What the token is good for.
-    pub(crate) access: Access,
+    pub(crate) access: TokenAccess,
     pub(crate) client_ip: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -394,7 +394,7 @@ async fn answer_to(
         }
         // What it is about comes on a stream, which the plain endpoint has not.
         method
-            if let Some(subscribe) = Subscribe::named(method)
+            if let Some(subscribe) = SubscriptionMethod::named(method)
                 && !version.is_modern()
                 && post.transport != Transport::Message =>
         {
@@ -446,12 +446,12 @@ async fn set_level(
     request: &Request<'_>,
 ) -> Result<Answer, RpcError> {
     #[derive(serde::Deserialize)]
-    struct Params<'a> {
+    struct SetLevelParams<'a> {
         #[serde(borrow)]
         level: std::borrow::Cow<'a, str>,
     }
     let params = request.raw_params();
-    let params = params.and_then(|params| object::<Params<'_>>(params.get()));
+    let params = params.and_then(|params| object::<SetLevelParams<'_>>(params.get()));
     let level = params.and_then(|params| LogLevel::named(&params.level));
     let level = level.ok_or_else(|| {
         RpcError::invalid_params(

@@ -46,7 +46,7 @@ use crate::reply::{Answer, RpcError, call_meta};
 use crate::stages::stage;
 
 pub(crate) use self::list_resources::template;
-pub(crate) use self::subscribe::Subscribe;
+pub(crate) use self::subscribe::SubscriptionMethod;
 pub(crate) use self::uri::ConversationUri;
 
 /// No answer of the memory service takes longer.

@@ -84,9 +84,9 @@ mod tests {
 
     #[derive(Debug, thiserror::Error)]
     #[error("refused")]
-    struct Refusal(ErrorReason);
+    struct TestRefusal(ErrorReason);
 
-    impl ServiceError for Refusal {
+    impl ServiceError for TestRefusal {
         fn reason(&self) -> ErrorReason {
             self.0
         }
@@ -103,7 +103,7 @@ mod tests {
             (ErrorReason::TokenRefused, "token_refused"),
             (ErrorReason::Unavailable, "memory_unavailable"),
         ] {
-            let rejection = MemoryRejection::from(CallError::from(status(&Refusal(reason))));
+            let rejection = MemoryRejection::from(CallError::from(status(&TestRefusal(reason))));
             assert_eq!((rejection.reason, rejection.error.reason()), (word, word));
         }
     }

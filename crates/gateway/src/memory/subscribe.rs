@@ -19,12 +19,12 @@ use crate::reply::{Answer, RpcError};
 
 /// One of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Subscribe {
+pub(crate) enum SubscriptionMethod {
     Begin,
     End,
 }
 
-impl Subscribe {
+impl SubscriptionMethod {
     /// The method of that name.
     pub(crate) fn named(method: &str) -> Option<Self> {
         match method {

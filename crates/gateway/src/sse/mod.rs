@@ -34,12 +34,12 @@ use crate::content;
 use crate::listen::{ListeningClient, StreamScript};
 use crate::mcp::{self, Post, cancelled};
 use crate::reply::{Answer, RpcError};
-use crate::scopes::Access;
+use crate::scopes::TokenAccess;
 use crate::session::Purpose;
 use crate::view::View;
 
-pub(crate) use self::relay::Relay;
-pub(crate) use self::session::{SseSession, Streams};
+pub(crate) use self::relay::MessageRelay;
+pub(crate) use self::session::{SseSession, SseStreams};
 
 /// How long a message waits until fewer of its session are under way.
 const TURN: Duration = Duration::from_secs(30);
@@ -58,7 +58,7 @@ struct StreamLocation {
 /// Opens a stream for `caller`, whose first event says where its messages go.
 pub(crate) fn open(
     gateway: &Arc<Gateway>,
-    who: (&Arc<Caller>, &Access),
+    who: (&Arc<Caller>, &TokenAccess),
     client_ip: &str,
 ) -> Result<Answer, RpcError> {
     let (caller, _) = who;
@@ -81,7 +81,7 @@ pub(crate) fn open(
     let id = id.ok_or_else(|| RpcError::internal("sealing_failed", "Internal error."))?;
     let path = gateway.public_path();
     let first = format!("event: endpoint\ndata: {path}/messages/?session_id={id}\n\n");
-    let rest = stream::Stream::new(listening, gateway.streams.open(number));
+    let rest = stream::EventStream::new(listening, gateway.streams.open(number));
     let events = streams::iter([Bytes::from(first)]).chain(rest);
     let events = events.map(Ok::<_, std::convert::Infallible>);
     Ok(Answer::events(Body::from_stream(events)))

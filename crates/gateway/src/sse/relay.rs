@@ -37,9 +37,9 @@ const MAX_REFUSAL: usize = 64 << 10;
 
 /// The way to the other replicas.
 #[derive(Debug)]
-pub(crate) struct Relay(Client);
+pub(crate) struct MessageRelay(Client);
 
-impl Relay {
+impl MessageRelay {
     pub(crate) fn new() -> Result<Self, Error> {
         // A caller's token goes to the replica and nowhere else.
         let client = Client::builder()

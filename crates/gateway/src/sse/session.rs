@@ -79,11 +79,11 @@ impl SseSession {
     }
 
     /// A call begins that can be cancelled while what this returns is kept.
-    pub(crate) fn begin(self: &Arc<Self>, id: &RawValue) -> UnderWay {
+    pub(crate) fn begin(self: &Arc<Self>, id: &RawValue) -> ActiveCall {
         let id = spelt_alike(id.get());
         let cancel = CancellationToken::new();
         lock(&self.calls).insert(id.clone(), cancel.clone());
-        UnderWay {
+        ActiveCall {
             session: Arc::clone(self),
             id,
             cancel,
@@ -112,13 +112,13 @@ impl SseSession {
 }
 
 /// A call of a session.
-pub(crate) struct UnderWay {
+pub(crate) struct ActiveCall {
     session: Arc<SseSession>,
     id: String,
     pub(crate) cancel: CancellationToken,
 }
 
-impl Drop for UnderWay {
+impl Drop for ActiveCall {
     fn drop(&mut self) {
         lock(&self.session.calls).remove(&self.id);
     }
@@ -126,11 +126,11 @@ impl Drop for UnderWay {
 
 /// Those of this replica, by number.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Streams(Arc<Mutex<HashMap<u64, Arc<SseSession>>>>);
+pub(crate) struct SseStreams(Arc<Mutex<HashMap<u64, Arc<SseSession>>>>);
 
-impl Streams {
+impl SseStreams {
     /// A session that can be found while what this returns is kept, and what is said on its stream.
-    pub(super) fn open(&self, number: u64) -> (Open, mpsc::Receiver<Bytes>) {
+    pub(super) fn open(&self, number: u64) -> (OpenStream, mpsc::Receiver<Bytes>) {
         let (out, messages) = mpsc::channel(AHEAD);
         let session = SseSession {
             number,
@@ -142,7 +142,7 @@ impl Streams {
             calls: Mutex::default(),
         };
         lock(&self.0).insert(number, Arc::new(session));
-        let open = Open {
+        let open = OpenStream {
             streams: self.clone(),
             number,
         };
@@ -155,12 +155,12 @@ impl Streams {
 }
 
 /// A session takes messages while this lives.
-pub(super) struct Open {
-    streams: Streams,
+pub(super) struct OpenStream {
+    streams: SseStreams,
     number: u64,
 }
 
-impl Drop for Open {
+impl Drop for OpenStream {
     fn drop(&mut self) {
         lock(&self.streams.0).remove(&self.number);
     }

@@ -8,20 +8,20 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio::sync::mpsc;
 
-use super::session::Open;
+use super::session::OpenStream;
 
 /// One stream. When listening ends, with the token or the gateway, it takes no further message, but answers those
 /// that are under way.
-pub(super) struct Stream {
+pub(super) struct EventStream {
     /// None when it has ended.
-    listening: Option<(BoxStream<'static, Bytes>, Open)>,
+    listening: Option<(BoxStream<'static, Bytes>, OpenStream)>,
     messages: mpsc::Receiver<Bytes>,
 }
 
-impl Stream {
+impl EventStream {
     pub(super) fn new(
         listening: BoxStream<'static, Bytes>,
-        (open, messages): (Open, mpsc::Receiver<Bytes>),
+        (open, messages): (OpenStream, mpsc::Receiver<Bytes>),
     ) -> Self {
         Self {
             listening: Some((listening, open)),
@@ -30,7 +30,7 @@ impl Stream {
     }
 }
 
-impl futures::Stream for Stream {
+impl futures::Stream for EventStream {
     type Item = Bytes;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {

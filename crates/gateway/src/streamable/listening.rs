@@ -22,7 +22,7 @@ use crate::governed_call::ResumingClient;
 use crate::listen::{ListeningClient, StreamScript};
 use crate::memory::ConversationUri;
 use crate::reply::{Answer, RpcError};
-use crate::scopes::Access;
+use crate::scopes::TokenAccess;
 use crate::store::StreamId;
 use crate::view::View;
 
@@ -30,7 +30,7 @@ use crate::view::View;
 pub(crate) async fn listen(
     gateway: &Arc<Gateway>,
     view: &View,
-    (caller, access): (&Arc<Caller>, &Access),
+    (caller, access): (&Arc<Caller>, &TokenAccess),
     client_ip: &str,
     headers: &HeaderMap,
 ) -> Result<Answer, RpcError> {

@@ -30,7 +30,7 @@ use crate::client_interaction::ClientChannel;
 use crate::governed_call::{self, RequestContext};
 use crate::mcp::{Meta, Post, Request, Version, inner, object};
 use crate::reply::RpcError;
-use crate::scopes::Access;
+use crate::scopes::TokenAccess;
 use crate::stored_arguments::StoreUnavailable;
 use crate::view::View;
 
@@ -135,7 +135,7 @@ pub(crate) async fn follow(
 struct TaskFollower {
     gateway: Arc<Gateway>,
     caller: Arc<Caller>,
-    access: Access,
+    access: TokenAccess,
     client_ip: String,
     view: View,
     version: Version,

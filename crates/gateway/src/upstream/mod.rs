@@ -38,7 +38,7 @@ use crate::answer_pace;
 use crate::catalogue::Source;
 use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
-use crate::scopes::Access;
+use crate::scopes::TokenAccess;
 use crate::view::View;
 
 use self::right::{AccessError, AccessRight};
@@ -49,7 +49,7 @@ pub(crate) struct RouteRequest {
     pub(crate) source: String,
     pub(crate) caller: Arc<Caller>,
     /// What the token is good for.
-    pub(crate) access: Access,
+    pub(crate) access: TokenAccess,
     pub(crate) client_ip: String,
     pub(crate) headers: HeaderMap,
     pub(crate) verb: HttpVerb,

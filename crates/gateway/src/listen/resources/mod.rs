@@ -27,7 +27,7 @@ use crate::Gateway;
 use crate::content::OfferedContent;
 use crate::mcp::Post;
 use crate::reply::RpcError;
-use crate::scopes::Access;
+use crate::scopes::TokenAccess;
 use crate::view::View;
 
 pub(super) use self::source::watches;
@@ -42,7 +42,7 @@ pub(crate) struct ListeningClient {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) caller: Arc<Caller>,
     /// What the token is good for.
-    pub(crate) access: Access,
+    pub(crate) access: TokenAccess,
     /// By which the client chooses what it hears of.
     pub(crate) method: &'static str,
     pub(crate) client_ip: String,
@@ -70,7 +70,7 @@ impl ListeningClient {
     /// Whoever follows subscriptions on a stream of an older client's.
     pub(crate) fn follower(
         gateway: &Arc<Gateway>,
-        (caller, access): (&Arc<Caller>, &Access),
+        (caller, access): (&Arc<Caller>, &TokenAccess),
         client_ip: &str,
         view: &View,
     ) -> Self {

@@ -23,7 +23,7 @@ use wardgate_rpc::client::{CallError, WatchResources};
 
 use super::{ChangedUris, ListeningClient};
 use crate::authority::{Authorization, Grant};
-use crate::content::{self, Resource};
+use crate::content::{self, ResolvedResource};
 use crate::listen::StreamQuota;
 
 /// Watches of all streams together. A link carries only so many requests at a time.
@@ -74,7 +74,7 @@ pub(super) struct ResourceSelection {
 /// A resource that the caller may read, with the client's URI.
 struct ReadableResource {
     uri: String,
-    resource: Resource,
+    resource: ResolvedResource,
     grant: Arc<Grant>,
 }
 
@@ -154,7 +154,7 @@ impl ListeningClient {
             ..
         } = self;
         let found = wish.uris.iter().filter_map(|uri| {
-            let resource = content::resource(gateway, caller, view, uri)?;
+            let resource = content::resolve_resource(gateway, caller, view, uri)?;
             (resource.source == source).then(|| (uri.clone(), resource))
         });
         let found: Vec<_> = found.take(MOST_RESOURCES).collect();
@@ -168,7 +168,7 @@ impl ListeningClient {
         let mut some: Vec<_> = rest.by_ref().take(1).collect();
         while !some.is_empty() {
             let decided = some.into_iter().map(async |(uri, resource)| {
-                let Resource { facts, decided, .. } = &resource;
+                let ResolvedResource { facts, decided, .. } = &resource;
                 let asked = authority.authorize(caller, facts, decided, client_ip);
                 Ok(match asked.await? {
                     Authorization::Allowed(grant) if self.apply(facts).is_ok() => {

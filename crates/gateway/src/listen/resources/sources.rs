@@ -53,7 +53,7 @@ impl Sources {
                 view,
                 ..
             } = &self.who;
-            if let Some(resource) = content::resource(gateway, caller, view, &uri) {
+            if let Some(resource) = content::resolve_resource(gateway, caller, view, &uri) {
                 by_source.entry(resource.source).or_default().insert(uri);
             }
         }

@@ -192,7 +192,7 @@ pub(crate) async fn subscribe(
         ..
     } = who;
     let unknown = || RpcError::unknown_resource(version);
-    let resource = content::resource(gateway, caller, view, &uri).ok_or_else(unknown)?;
+    let resource = content::resolve_resource(gateway, caller, view, &uri).ok_or_else(unknown)?;
     let authority = gateway.authority();
     let asked = authority.authorize(caller, &resource.facts, &resource.decided, client_ip);
     match asked.await {
