@@ -18,7 +18,7 @@ pub(crate) const NEIGHBOUR_PAUSE: Duration = Duration::from_secs(1);
 
 impl Gateway {
     /// A place for a request of `caller`, after a short wait at most, if the caller may make one more now.
-    pub(crate) async fn enter(&self, caller: &Caller) -> Result<Slot, RpcError> {
+    pub(crate) async fn admit(&self, caller: &Caller) -> Result<Slot, RpcError> {
         let spent = self.request_rates.take(caller.person(), self.request_rate);
         spent.map_err(RpcError::too_many_requests)?;
         self.wait_for_slot(caller).await
@@ -33,12 +33,12 @@ impl Gateway {
     }
 
     /// A place for what another gateway let in.
-    pub(crate) fn take_over(&self, caller: &Caller) -> Slot {
+    pub(crate) fn admit_resumed(&self, caller: &Caller) -> Slot {
         self.limiter().take(caller.tenant(), caller.subject())
     }
 
     /// A neighbour turned a request away.
-    pub(crate) fn neighbour_is_overloaded(&self) -> RpcError {
+    pub(crate) fn neighbour_overloaded(&self) -> RpcError {
         self.limiter().turned_away();
         RpcError::overloaded(false, NEIGHBOUR_PAUSE)
     }
@@ -46,7 +46,7 @@ impl Gateway {
     /// The policy service did not decide, on a call or on what of a list is to be seen.
     pub(crate) fn undecided(&self, error: &CallError) -> RpcError {
         match error.reason() {
-            ErrorReason::Overloaded => self.neighbour_is_overloaded(),
+            ErrorReason::Overloaded => self.neighbour_overloaded(),
             ErrorReason::TokenRefused => RpcError::token_refused(),
             _ => {
                 tracing::warn!(%error, "the policy service did not decide");

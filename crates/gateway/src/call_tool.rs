@@ -1,4 +1,5 @@
-//! One `tools/call`: which tool it is of, how it runs, and what the client gets of it. How it is told, `story` says.
+//! The operation `tools/call`: which tool it uses, how it runs, and how its result is written. The pipeline around it is
+//! `governed_call`.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -36,25 +37,25 @@ use crate::reply::{Answer, Dialect, RpcError};
 use crate::tasks::{self, StartedTask};
 use crate::view::View;
 
-/// One call, read but undecided.
+/// One tool call, parsed but not yet decided on.
 #[derive(Debug)]
 pub(crate) struct ToolCall {
-    /// The version, or the name of the plain endpoint, for the record.
+    /// The protocol version, or the name of the plain endpoint, for the record.
     pub(crate) protocol: &'static str,
     pub(crate) idempotency_key: Option<String>,
-    /// Why the agent that sends it does not make it. Such a call is put on record and never runs.
+    /// The reason for which the agent itself refuses the call. Such a call is recorded and never run.
     pub(crate) agent_refusal: Option<AgentRefusal>,
-    /// The headers that repeat arguments; none where there are no such.
+    /// The headers that mirror arguments. None where the transport has no such headers.
     pub(crate) mirrored_headers: Option<HeaderMap>,
-    /// The name the client asked for.
+    /// The requested name: the tool's own, or an alias.
     pub(crate) name: String,
-    /// The arguments, byte for byte as they came.
+    /// The arguments, byte for byte as the client sent them.
     pub(crate) arguments: Bytes,
-    /// How the client wants the result.
+    /// The form of the result.
     pub(crate) dialect: Dialect,
 }
 
-/// A call, so written that any gateway can read it.
+/// A tool call in a form that any replica can read.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SealedToolCall {
     name: String,
@@ -63,12 +64,12 @@ pub(crate) struct SealedToolCall {
 }
 
 impl SealedToolCall {
-    /// The call.
+    /// The call, in the version of the client that resumes it.
     pub(crate) fn unseal(self, version: Version) -> ToolCall {
         ToolCall {
             protocol: version.as_str(),
             idempotency_key: self.idempotency_key,
-            // A call that waits for its client was to run.
+            // A call that waits for its client was not refused.
             agent_refusal: None,
             mirrored_headers: None,
             name: self.name,
@@ -94,10 +95,10 @@ impl Resource for Arc<Tool> {
     }
 }
 
-/// What a call comes to.
+/// The output of a tool call.
 pub(crate) enum ToolCallOutput {
     Result(Box<ToolResult>),
-    /// It goes on as a task.
+    /// The call became a task.
     Task(StartedTask),
 }
 
@@ -105,7 +106,7 @@ impl Output for ToolCallOutput {
     fn facts(&self) -> &ResultFacts {
         match self {
             Self::Result(result) => &result.facts,
-            Self::Task(begun) => &begun.facts,
+            Self::Task(task) => &task.facts,
         }
     }
 
@@ -115,7 +116,7 @@ impl Output for ToolCallOutput {
                 let parts = [&result.content, &result.structured_content, &result.error];
                 Digest::of_parts(parts.map(AsRef::as_ref))
             }
-            Self::Task(begun) => begun.digest(),
+            Self::Task(task) => task.digest(),
         })
     }
 }
@@ -166,7 +167,7 @@ impl Operation for ToolCall {
             .map_err(Rejection::HeaderMismatch)
     }
 
-    fn policy_arguments(&self, _target: &Arc<Tool>) -> Bytes {
+    fn policy_arguments(&self, _tool: &Arc<Tool>) -> Bytes {
         self.arguments.clone()
     }
 
@@ -184,13 +185,13 @@ impl Operation for ToolCall {
         grant: &Grant,
         resumption: Option<Resumption>,
     ) -> Result<RunOutcome<ToolCallOutput>, RunError> {
-        // Where it waited for its user alone, it begins anew.
+        // A call that only waited for its user to connect the source begins anew.
         let resumption = match resumption {
             Some(Resumption {
                 state, responses, ..
             }) if state.is_empty() => {
-                if let Some(words) = connect::declined(&responses) {
-                    return Ok(RunOutcome::Output(not_connected(words)));
+                if let Some(message) = connect::declined(&responses) {
+                    return Ok(RunOutcome::Output(not_connected(message)));
                 }
                 None
             }
@@ -198,7 +199,7 @@ impl Operation for ToolCall {
         };
         let (tool_call, gateway) = (&call.operation, &call.gateway);
         let capabilities = call.client.capabilities();
-        let called = gateway.runner().call_tool(CallTool {
+        let output = gateway.runner().call_tool(CallTool {
             call_id: call.facts.call_id,
             caller: &call.context.caller,
             tool: &tool.facts.name,
@@ -216,15 +217,15 @@ impl Operation for ToolCall {
                 .context
                 .caller
                 .token_for_source(tool.needs_caller_token),
-            // The tool-runner ends the work at the limit itself; this catches one that does not answer.
+            // The tool-runner enforces the time limit itself; this one catches a tool-runner that does not answer.
             limit: tool.time_limit + Duration::from_secs(1),
         });
-        let events = call.client.unless_cancelled(Box::pin(called)).await?;
-        let mut events = pin!(events.map_err(|error| refused(&call.gateway, &error, tool))?);
+        let events = call.client.unless_cancelled(Box::pin(output)).await?;
+        let mut events = pin!(events.map_err(|error| run_error(&call.gateway, &error, tool))?);
         while let Some(event) = call.client.unless_cancelled(events.next()).await? {
-            let event = event.map_err(|error| refused(&call.gateway, &error, tool))?;
-            if let Some(notice) = call.client.notice(&event) {
-                call.send_notification(&notice).await?;
+            let event = event.map_err(|error| run_error(&call.gateway, &error, tool))?;
+            if let Some(notification) = call.client.notification_for(&event) {
+                call.send_notification(&notification).await?;
             }
             match event {
                 CallEvent::Result(mut result) => {
@@ -232,15 +233,17 @@ impl Operation for ToolCall {
                     return Ok(RunOutcome::Output(ToolCallOutput::Result(result)));
                 }
                 CallEvent::Task(task) => {
-                    let begun = StartedTask::of(call, *task).await;
-                    let begun = begun.ok_or_else(|| not_handed_out(tool))?;
-                    return Ok(RunOutcome::Output(ToolCallOutput::Task(begun)));
+                    let task = StartedTask::hand_out(call, *task).await;
+                    let task = task.ok_or_else(|| task_not_handed_out(tool))?;
+                    return Ok(RunOutcome::Output(ToolCallOutput::Task(task)));
                 }
-                CallEvent::InputRequired(waits) => return Ok(asked(call, waits)),
+                CallEvent::InputRequired(input_required) => {
+                    return Ok(input_outcome(call, input_required));
+                }
                 CallEvent::Progress(_) | CallEvent::Log(_) | CallEvent::Completed(_) => {}
             }
         }
-        Err(lost(tool).into())
+        Err(lost_call(tool).into())
     }
 
     fn to_sealed(&self) -> Option<SealedOperation> {
@@ -265,12 +268,12 @@ impl Operation for ToolCall {
     fn release(
         call: &GovernedCall<Self>,
         recorded: RecordStatus,
-        called: &ToolCallOutput,
+        output: &ToolCallOutput,
     ) -> Answer {
         let (id, call_id) = (&call.context.id, call.facts.call_id);
-        let result = match called {
+        let result = match output {
             ToolCallOutput::Result(result) => result,
-            ToolCallOutput::Task(begun) => return begun.release(call, recorded),
+            ToolCallOutput::Task(task) => return task.release(call, recorded),
         };
         if result.facts.error_kind == RATE_LIMITED {
             let wait = result.facts.retry_after.unwrap_or_default();
@@ -283,8 +286,8 @@ impl Operation for ToolCall {
             required.is_some_and(|required| required.are_declared(capabilities.as_deref()))
         };
         if call.context.version.is_modern()
-            && let Some(required) = undeclared(&result.facts.error_kind)
-            // For another reason they were not offered.
+            && let Some(required) = required_capability(&result.facts.error_kind)
+            // A declared capability was withheld for another reason.
             && !is_declared(required)
         {
             let error = RpcError::missing_capability(required);
@@ -317,10 +320,10 @@ impl Operation for ToolCall {
                 let denial = (reason.as_str(), *decision);
                 Some(Answer::denied(id, version, call_id, recorded, denial))
             }
-            // Older versions have no error for it, and the model may know another way.
+            // Older versions have no error code for it, and the model may know another way.
             Rejection::MissingCapability(_) | Rejection::InputError(_) if !version.is_modern() => {
-                let words = "The tool asks for input that it cannot get here.";
-                Some(Answer::failed(id, version, call_id, recorded, words))
+                let message = "The tool asks for input that it cannot get here.";
+                Some(Answer::failed(id, version, call_id, recorded, message))
             }
             _ => None,
         }
@@ -334,31 +337,31 @@ impl Operation for ToolCall {
     }
 }
 
-/// What waits for the client; what waits for its user has the question put here.
-fn asked(
+/// The outcome of a call that needs input: of the client, or of its user, who has to connect the source first.
+fn input_outcome(
     call: &GovernedCall<ToolCall>,
-    mut waits: Box<InputRequired>,
+    mut input_required: Box<InputRequired>,
 ) -> RunOutcome<ToolCallOutput> {
-    let Some(connect) = &waits.connect else {
-        return RunOutcome::InputRequired(waits);
+    let Some(connect) = &input_required.connect else {
+        return RunOutcome::InputRequired(input_required);
     };
     let capabilities = call.client.capabilities();
     let caller = &call.context.caller;
     match connect::prompt_to_connect(&call.gateway, caller, connect, capabilities.as_deref()) {
         ConnectPrompt::InputRequests(requests) if call.operation.request_binding().is_some() => {
-            waits.requests = requests;
-            RunOutcome::InputRequired(waits)
+            input_required.requests = requests;
+            RunOutcome::InputRequired(input_required)
         }
         ConnectPrompt::InputRequests(_) => RunOutcome::Output(not_connected(
             "The source acts in your name, and you have not allowed that yet.",
         )),
-        ConnectPrompt::Message(words) => RunOutcome::Output(not_connected(&words)),
+        ConnectPrompt::Message(message) => RunOutcome::Output(not_connected(&message)),
     }
 }
 
-/// Nothing ran for want of the user's word.
-fn not_connected(words: &str) -> ToolCallOutput {
-    let content = serde_json::json!([{ "type": "text", "text": words }]);
+/// The output of a call whose user has not connected the source. Nothing ran.
+fn not_connected(message: &str) -> ToolCallOutput {
+    let content = serde_json::json!([{ "type": "text", "text": message }]);
     ToolCallOutput::Result(Box::new(ToolResult {
         content: content.to_string().into(),
         structured_content: Bytes::new(),
@@ -380,8 +383,8 @@ fn not_connected(words: &str) -> ToolCallOutput {
     }))
 }
 
-/// It became a task that its client cannot be given.
-fn not_handed_out(tool: &Tool) -> Rejection {
+/// The rejection of a call that became a task whose id cannot be handed out.
+fn task_not_handed_out(tool: &Tool) -> Rejection {
     if !tool.facts.read_only {
         return Rejection::OutcomeUnknown;
     }
@@ -391,26 +394,25 @@ fn not_handed_out(tool: &Tool) -> Rejection {
     }
 }
 
-pub(crate) fn refused(gateway: &Gateway, error: &CallError, tool: &Tool) -> RunError {
+/// The run error for an error of the tool-runner.
+pub(crate) fn run_error(gateway: &Gateway, error: &CallError, tool: &Tool) -> RunError {
     match error.reason() {
         ErrorReason::PermitRefused => RunError::PermitRefused,
-        ErrorReason::Overloaded => {
-            Rejection::NotAttempted(gateway.neighbour_is_overloaded()).into()
-        }
+        ErrorReason::Overloaded => Rejection::NotAttempted(gateway.neighbour_overloaded()).into(),
         ErrorReason::DeadlineExceeded => Rejection::TimedOut(tool.time_limit).into(),
         ErrorReason::NotDurable => Rejection::NotRecorded.into(),
         // Removed or switched off since the catalogue was listed.
         ErrorReason::UnknownTool => Rejection::Unknown.into(),
         _ => {
             tracing::warn!(%error, "the tool-runner did not say how the call ended");
-            lost(tool).into()
+            lost_call(tool).into()
         }
     }
 }
 
-/// Of a call whose end is not known.
-pub(crate) fn lost(tool: &Tool) -> Rejection {
-    // It may have been asked before it failed, and a write must not be repeated on a guess.
+/// The rejection of a call whose outcome is unknown.
+pub(crate) fn lost_call(tool: &Tool) -> Rejection {
+    // The tool may have run, and a write must not be repeated on a guess.
     if !tool.facts.read_only {
         return Rejection::OutcomeUnknown;
     }
@@ -420,8 +422,8 @@ pub(crate) fn lost(tool: &Tool) -> Rejection {
     }
 }
 
-/// What a server needs its client to declare, a JSON object, where the tool-runner says that this is why it refused.
-fn undeclared(error_kind: &str) -> Option<&'static str> {
+/// The capabilities that a server requires of its client, a JSON object, where the tool-runner gives that as the reason.
+fn required_capability(error_kind: &str) -> Option<&'static str> {
     match error_kind {
         "needs_sampling" => Some(r#"{"sampling":{}}"#),
         "needs_elicitation" => Some(r#"{"elicitation":{}}"#),
@@ -431,5 +433,5 @@ fn undeclared(error_kind: &str) -> Option<&'static str> {
     }
 }
 
-/// How the tool-runner says that a caller used a tool too often.
+/// The error kind of the tool-runner for a caller that used a tool too often.
 pub(crate) const RATE_LIMITED: &str = "rate_limited";

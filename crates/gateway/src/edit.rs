@@ -20,7 +20,7 @@ pub(crate) struct ResponseResult<'a> {
 }
 
 impl<'a> ResponseResult<'a> {
-    pub(crate) fn read(message: &'a str) -> Option<Self> {
+    pub(crate) fn parse(message: &'a str) -> Option<Self> {
         object(message)
     }
 }
@@ -43,7 +43,7 @@ pub(crate) enum MetaInsertion {
 pub(crate) struct DuplicateMeta;
 
 impl MetaInsertion {
-    pub(crate) fn of(message: &str) -> Result<Self, DuplicateMeta> {
+    pub(crate) fn find(message: &str) -> Result<Self, DuplicateMeta> {
         #[derive(Deserialize)]
         struct ResponseOutline<'a> {
             #[serde(borrow, default)]
@@ -64,7 +64,7 @@ impl MetaInsertion {
             } => Self::New(range_of(message, last.get()).end),
             // An empty one.
             ResultOutline { .. } => {
-                match ResponseResult::read(message).and_then(|reply| reply.result) {
+                match ResponseResult::parse(message).and_then(|reply| reply.result) {
                     Some(result) => Self::New(range_of(message, result.get()).start + 1),
                     None => Self::None,
                 }
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     fn with_meta(message: &str) -> String {
-        let insertion = MetaInsertion::of(message).unwrap();
+        let insertion = MetaInsertion::find(message).unwrap();
         let mut message = message.to_owned();
         insertion.put(&mut message, r#""k":1"#);
         message
@@ -206,6 +206,6 @@ mod tests {
             assert_eq!(with_meta(message), message);
         }
         let twice = r#"{"id":1,"result":{"_meta":{"dev.wardgate/a":1},"_m\u0065ta":{}}}"#;
-        assert!(MetaInsertion::of(twice).is_err());
+        assert!(MetaInsertion::find(twice).is_err());
     }
 }

@@ -1,15 +1,15 @@
 //! MCP in, governed calls out.
 //!
 //! ```text
-//!  client ──▶ http ──▶ mcp ────▶ story ────▶ reply ──▶ client
+//!  client ──▶ http ──▶ mcp ────▶ governed_call ────▶ reply ──▶ client
 //!             edge:    version,    │  ▲
 //!             origin,  method      │  │ receipt
 //!             Caller               ▼  │
-//!               │        authority (policy) · runner (tool-runner) · trail (audit)
-//!               └────▶ upstream: one server as it is, by the same rights
+//!               │        authority (policy) · runner (tool-runner) · audit_log (audit)
+//!               └────▶ upstream: the route of one server, under the same rights
 //! ```
 //!
-//! One job: let a verified caller's call through the story in `story`, in whichever protocol version
+//! One job: run a verified caller's request through the pipeline in `governed_call`, in whichever protocol version
 //! it came. It holds no tool and, but for open streams, no session: what outlives a request is sealed with its client
 //! or in the store that all replicas share, and the rest (verified tokens, permits, the catalogue) can be lost at any
 //! moment.
@@ -82,7 +82,7 @@ use streamable::{Heartbeat, ReplicaInbox};
 const TELL: Duration = Duration::from_secs(5);
 
 /// Requests of one caller to upstreams that are under way at the same time. A call that waits for a person is one of them.
-const EACH_VISITS: usize = 64;
+const MAX_UPSTREAM_REQUESTS_EACH: usize = 64;
 
 /// No answer of the policy service, and no list of the tool-runner, takes longer.
 const NEIGHBOUR_LIMIT: Duration = Duration::from_millis(900);
@@ -143,15 +143,15 @@ pub struct Gateway {
     /// Lets requests in, as many as can be worked on.
     limiter: Limiter,
     /// Calls under way, whether or not their client still waits.
-    stories: TaskTracker,
+    calls: TaskTracker,
     /// Requests to upstreams that are under way.
-    visits: StreamQuota,
+    upstream_quota: StreamQuota,
     /// Messages to upstreams that nobody waits for: answers to what a server asks, cancellations, pings. They have places
     /// of their own, since what holds the others may be waiting for them.
-    replies: StreamQuota,
+    reply_quota: StreamQuota,
     parts: Vec<Part>,
     /// Whether it goes on: the part of its readiness that is its own.
-    goes_on: watch::Sender<Readiness>,
+    own_readiness: watch::Sender<Readiness>,
     _recorder: AbortOnDropHandle<()>,
 }
 
@@ -192,7 +192,7 @@ impl Gateway {
         let memory = neighbours
             .memory
             .map(|memory| MemoryClient::new(memory.link, memory::LIMIT));
-        let (goes_on, own) = watch::channel(Readiness::Ready);
+        let (own_readiness, own) = watch::channel(Readiness::Ready);
         let parts = vec![
             ("gateway", own),
             ("keys", auth.readiness()),
@@ -227,8 +227,14 @@ impl Gateway {
             replica_inbox: ReplicaInbox::new(&store),
             heartbeat: Heartbeat::new(&store, &ambient),
             store,
-            visits: StreamQuota::of_each(config.limits.connections, EACH_VISITS),
-            replies: StreamQuota::of_each(config.limits.connections, EACH_VISITS),
+            upstream_quota: StreamQuota::of_each(
+                config.limits.connections,
+                MAX_UPSTREAM_REQUESTS_EACH,
+            ),
+            reply_quota: StreamQuota::of_each(
+                config.limits.connections,
+                MAX_UPSTREAM_REQUESTS_EACH,
+            ),
             streams: SseStreams::default(),
             relay: MessageRelay::new()?,
             _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),
@@ -246,9 +252,9 @@ impl Gateway {
             audit_log,
             refusals,
             limiter,
-            stories: TaskTracker::new(),
+            calls: TaskTracker::new(),
             parts,
-            goes_on,
+            own_readiness,
         }))
     }
 
@@ -291,7 +297,7 @@ impl Gateway {
         let ending = async {
             told.await;
             let stops = Readiness::NotReady("it was told to stop".to_owned());
-            self.goes_on.send_replace(stops);
+            self.own_readiness.send_replace(stops);
             closes.await;
             // Whoever listens does so elsewhere from now on.
             self.listeners.drain();
@@ -326,8 +332,8 @@ impl Gateway {
 
     /// Waits for the calls under way, those included whose client is gone.
     async fn finish(&self) {
-        self.stories.close();
-        self.stories.wait().await;
+        self.calls.close();
+        self.calls.wait().await;
     }
 
     /// How clients reach the gateway.

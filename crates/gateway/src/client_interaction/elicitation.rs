@@ -66,7 +66,7 @@ mod tests {
         super::for_version(request, version, &Ambient::system())
     }
 
-    fn asked(fields: &Value) -> String {
+    fn pending(fields: &Value) -> String {
         let params = json!({
             "mode": "form", "message": "m",
             "requestedSchema": { "type": "object", "properties": fields },
@@ -82,9 +82,12 @@ mod tests {
             "c": { "type": "integer", "minimum": 1, "default": 2 },
             "d": { "type": "string", "enum": ["x"] },
         });
-        let asked = asked(&fields);
-        assert_eq!(for_version(&asked, Version::V2025_11_25).unwrap(), asked);
-        let older = for_version(&asked, Version::V2025_06_18).unwrap();
+        let pending = pending(&fields);
+        assert_eq!(
+            for_version(&pending, Version::V2025_11_25).unwrap(),
+            pending
+        );
+        let older = for_version(&pending, Version::V2025_06_18).unwrap();
         let older: Value = serde_json::from_str(&older).unwrap();
         assert!(older["params"].get("mode").is_none());
         assert_eq!(
@@ -118,7 +121,7 @@ mod tests {
     #[test]
     fn several_choices_in_one_field_are_beyond_older_versions() {
         let many = json!({ "a": { "type": "array", "items": { "enum": ["x"] } } });
-        assert_eq!(for_version(&asked(&many), Version::V2025_06_18), None);
-        assert!(for_version(&asked(&many), Version::V2025_11_25).is_some());
+        assert_eq!(for_version(&pending(&many), Version::V2025_06_18), None);
+        assert!(for_version(&pending(&many), Version::V2025_11_25).is_some());
     }
 }

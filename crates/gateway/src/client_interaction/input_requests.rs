@@ -1,7 +1,7 @@
-//! What an upstream asks of a client, as this client may be asked it.
+//! The requests for input that a server makes, in the form in which they are passed on to a client.
 //!
-//! Only requests of kinds, and elicitations of modes, that the client said it can answer; an elicitation says whose it
-//! is, so that nobody answers one server what was meant for another.
+//! Only requests that the client declared capabilities for are passed on. An elicitation is labelled with its server, so
+//! that nobody gives one server what was meant for another.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,13 +15,13 @@ use wardgate_json::replace_part;
 use super::elicitation;
 use crate::mcp::{Version, object};
 
-/// Requests of one round.
+/// The most requests of one round.
 const MOST: usize = 16;
 
-/// Bytes of one key.
+/// The most bytes of one key.
 const KEY_BYTES: usize = 256;
 
-/// Bytes of one round.
+/// The most bytes of one round.
 const MOST_BYTES: usize = 1 << 20;
 
 /// Requests to one client, by key.
@@ -31,23 +31,23 @@ pub(crate) struct InputRequests {
     json: String,
 }
 
-/// Who is asked, and by whom.
+/// The client that is asked for input.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InputRecipient<'a> {
     pub(crate) version: Version,
     /// MCP `ClientCapabilities`.
     pub(crate) capabilities: Option<&'a str>,
-    /// Names who asks, where that is not plain.
+    /// The name of the server that asks. None in a view of one server.
     pub(crate) label: Option<&'a str>,
     pub(crate) ambient: &'a Ambient,
 }
 
-/// Why a client is not asked.
+/// The reason for which a client is not asked.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum InputRequestError {
-    /// It is none of the requests that there are, or too much of them.
+    /// The requests are unknown or malformed, or exceed a limit.
     Malformed,
-    /// The client would need these capabilities, a JSON object.
+    /// The client lacks these capabilities, a JSON object.
     Undeclared(&'static str),
 }
 
@@ -61,7 +61,7 @@ struct RawInputRequest<'a> {
     params: Option<&'a RawValue>,
 }
 
-/// What is read of the parameters of any of them.
+/// The parameters that are read of any of the requests.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct InputRequestParams<'a> {
@@ -75,7 +75,7 @@ struct InputRequestParams<'a> {
     tool_choice: Option<&'a RawValue>,
 }
 
-/// What a client can do; members it does not have are absent or null.
+/// The capabilities of a client for input; undeclared members are absent or null.
 #[derive(Default, Deserialize)]
 struct DeclaredRequests<'a> {
     #[serde(borrow, default)]
@@ -101,10 +101,10 @@ struct SamplingFeatures<'a> {
 }
 
 impl InputRequests {
-    /// Those of `requests`, an MCP object `inputRequests`.
-    pub(crate) fn read(
+    /// Parses `requests`, an MCP object `inputRequests`, and adapts each request to `recipient`.
+    pub(crate) fn parse(
         requests: &str,
-        audience: InputRecipient<'_>,
+        recipient: InputRecipient<'_>,
     ) -> Result<Self, InputRequestError> {
         if requests.len() > MOST_BYTES {
             return Err(Malformed);
@@ -113,10 +113,10 @@ impl InputRequests {
         if requested.len() > MOST || requested.keys().any(|key| key.len() > KEY_BYTES) {
             return Err(Malformed);
         }
-        let capabilities = audience.capabilities.and_then(object).unwrap_or_default();
+        let capabilities = recipient.capabilities.and_then(object).unwrap_or_default();
         let mut by_key = BTreeMap::new();
         for (key, request) in requested {
-            let request = one(request.get(), &capabilities, audience)?;
+            let request = parse_request(request.get(), &capabilities, recipient)?;
             let request = RawValue::from_string(request).map_err(|_| Malformed)?;
             by_key.insert(key, request);
         }
@@ -125,7 +125,7 @@ impl InputRequests {
         Ok(Self { keys, json })
     }
 
-    /// It only wants to be called again.
+    /// Whether nothing is requested, but the call to be repeated.
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -134,24 +134,24 @@ impl InputRequests {
         &self.keys
     }
 
-    /// An MCP object `inputRequests`.
+    /// The requests as an MCP object `inputRequests`.
     pub(crate) fn as_json(&self) -> &str {
         &self.json
     }
 }
 
-/// One request, as the client may have it.
-fn one(
+/// One request, adapted to `recipient`.
+fn parse_request(
     request: &str,
     capabilities: &DeclaredRequests<'_>,
-    audience: InputRecipient<'_>,
+    recipient: InputRecipient<'_>,
 ) -> Result<String, InputRequestError> {
     let InputRecipient {
         version,
         label,
         ambient,
         ..
-    } = audience;
+    } = recipient;
     let requested: RawInputRequest<'_> = object(request).ok_or(Malformed)?;
     let params: Option<InputRequestParams<'_>> = match requested.params {
         Some(params) => Some(object(params.get()).ok_or(Malformed)?),
@@ -232,16 +232,16 @@ mod tests {
         able: &str,
         version: Version,
     ) -> Result<InputRequests, InputRequestError> {
-        let audience = InputRecipient {
+        let recipient = InputRecipient {
             version,
             capabilities: Some(able),
             label: Some("files"),
             ambient: &Ambient::system(),
         };
-        InputRequests::read(requests, audience)
+        InputRequests::parse(requests, recipient)
     }
 
-    fn read(request: &str, able: &str) -> Result<String, InputRequestError> {
+    fn parse(request: &str, able: &str) -> Result<String, InputRequestError> {
         let read = read_all(&format!(r#"{{"a":{request}}}"#), able, MODERN)?;
         assert_eq!(read.keys(), ["a"]);
         Ok(read.as_json().to_owned())
@@ -251,9 +251,9 @@ mod tests {
     fn what_the_client_can_answer_passes_as_it_is_but_for_the_name_of_who_asks() {
         let labelled = ASK.replace(r#""Who?""#, r#""[files] Who?""#);
         for able in [r#"{"elicitation":{}}"#, r#"{"elicitation":{"form":{}}}"#] {
-            assert_eq!(read(ASK, able).unwrap(), format!(r#"{{"a":{labelled}}}"#));
+            assert_eq!(parse(ASK, able).unwrap(), format!(r#"{{"a":{labelled}}}"#));
         }
-        let visited = read(VISIT, r#"{"elicitation":{"url":{}}}"#).unwrap();
+        let visited = parse(VISIT, r#"{"elicitation":{"url":{}}}"#).unwrap();
         assert!(
             visited.contains(r#""message":"[files] Sign in""#),
             "{visited}"
@@ -264,7 +264,7 @@ mod tests {
             (ROOTS, r#"{"roots":{"listChanged":true}}"#),
         ] {
             assert_eq!(
-                read(request, able).unwrap(),
+                parse(request, able).unwrap(),
                 format!(r#"{{"a":{request}}}"#)
             );
         }
@@ -286,7 +286,7 @@ mod tests {
             (ROOTS, r#"{"roots":null}"#, r#"{"roots":{}}"#),
         ] {
             assert_eq!(
-                read(request, able).unwrap_err(),
+                parse(request, able).unwrap_err(),
                 Undeclared(needed),
                 "{request}"
             );
@@ -309,7 +309,7 @@ mod tests {
             r#"{"method":"elicitation/create","params":{"message":"a","m\u0065ssage":"b"}}"#,
             r#"{"method":"sampling/createMessage"}"#,
         ] {
-            assert_eq!(read(request, all).unwrap_err(), Malformed, "{request}");
+            assert_eq!(parse(request, all).unwrap_err(), Malformed, "{request}");
         }
         let many: Vec<_> = (0..=MOST).map(|n| format!(r#""{n}":{ROOTS}"#)).collect();
         let long = format!(r#"{{"{}":{ROOTS}}}"#, "k".repeat(KEY_BYTES + 1));

@@ -1,12 +1,12 @@
-//! How a client of an older version is asked, and its answers find the story that waits for them.
+//! Requests for input to an older client, and the way of its responses to the call that waits for them.
 //!
 //! ```text
-//!  story ─▶ request, with an id sealed for the session ─▶ client
-//!    ▲                                                      │ response, to any gateway
-//!    └── the mailbox, under what the id holds ◀── answered ─┘
+//!  call ─▶ request, with an id sealed for the session ─▶ client
+//!    ▲                                                     │ response, to any replica
+//!    └── replica inbox ◀── deliver_client_response ◀───────┘
 //! ```
 //!
-//! A response whose id opens for another session or caller is nobody's, and the second to one request changes nothing.
+//! A response whose id belongs to another session or caller is ignored, and so is the second one to a request.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,14 +27,14 @@ use crate::mcp::{Response, object, text_of};
 use crate::session::Purpose;
 use crate::store::ReplicaMessageId;
 
-/// How long a client may take to answer what it is asked at once.
-const LEG: Duration = Duration::from_mins(10);
+/// The time that a client may take to respond to the requests of one round.
+const INPUT_LIMIT: Duration = Duration::from_mins(10);
 
-/// One client of a session.
+/// The client of a session, who can be asked for input.
 pub(super) struct InputResponder {
     gateway: Arc<Gateway>,
     caller: Arc<Caller>,
-    /// Names the session.
+    /// The name of the session.
     session: String,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Debug for InputResponder {
     }
 }
 
-/// What a client was asked at once: the keys under which answers are wanted, and what the ids hold.
+/// The requests of one round: their keys, and the nonces in their ids.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PendingInput(Vec<(String, Nonce)>);
 
@@ -59,10 +59,10 @@ struct InputRequest<'a> {
     params: Option<&'a RawValue>,
 }
 
-/// What a client answered, as it is kept.
+/// The response of a client, as it is stored.
 #[derive(Serialize, Deserialize)]
 struct StoredResponse {
-    /// None for an error.
+    /// The result. None for an error.
     result: Option<Box<RawValue>>,
 }
 
@@ -75,11 +75,14 @@ impl InputResponder {
         }
     }
 
-    /// Requests to say for `input_requests`, an MCP object of that name, and how to know the answers to them.
-    pub(super) fn requests(&self, input_requests: &str) -> Option<(PendingInput, Vec<String>)> {
+    /// The JSON-RPC requests for `input_requests`, an MCP object of that name, and what identifies their responses.
+    pub(super) fn build_requests(
+        &self,
+        input_requests: &str,
+    ) -> Option<(PendingInput, Vec<String>)> {
         let requests: BTreeMap<String, InputRequest<'_>> = object(input_requests)?;
         let (gateway, caller) = (&self.gateway, &self.caller);
-        let (mut asked, mut messages) = (Vec::new(), Vec::new());
+        let (mut pending, mut messages) = (Vec::new(), Vec::new());
         for (key, InputRequest { method, params }) in requests {
             let nonce: Nonce = gateway.ambient().random();
             let sealer = gateway.sealer();
@@ -90,32 +93,35 @@ impl InputResponder {
             messages.push(format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"method":{method}{params}}}"#
             ));
-            asked.push((key, nonce));
+            pending.push((key, nonce));
         }
-        Some((PendingInput(asked), messages))
+        Some((PendingInput(pending), messages))
     }
 
-    /// Waits until this gateway is told to stop.
-    pub(super) async fn stopping(&self) {
+    /// Waits until this replica shuts down.
+    pub(super) async fn shutting_down(&self) {
         self.gateway.listeners().draining().cancelled().await;
     }
 
-    /// Waits for every answer: MCP `inputResponses`.
-    pub(super) async fn answers(&self, asked: &PendingInput) -> Result<Bytes, InputError> {
-        let answers = asked.0.iter().map(|(key, nonce)| async move {
-            let result = self.answer(*nonce).await?;
+    /// Waits for every response, and returns them as MCP `inputResponses`.
+    pub(super) async fn await_responses(
+        &self,
+        pending: &PendingInput,
+    ) -> Result<Bytes, InputError> {
+        let answers = pending.0.iter().map(|(key, nonce)| async move {
+            let result = self.await_response(*nonce).await?;
             Ok((key.clone(), result))
         });
-        let answers = timeout(LEG, try_join_all(answers)).await;
-        let answers = answers.map_err(|_| InputError::Late)??;
+        let answers = timeout(INPUT_LIMIT, try_join_all(answers)).await;
+        let answers = answers.map_err(|_| InputError::TimedOut)??;
         let answers: BTreeMap<String, Box<RawValue>> = answers.into_iter().collect();
         let answers = serde_json::to_vec(&answers).map_err(|_| InputError::Refused)?;
         Ok(answers.into())
     }
 
-    async fn answer(&self, nonce: Nonce) -> Result<Box<RawValue>, InputError> {
+    async fn await_response(&self, nonce: Nonce) -> Result<Box<RawValue>, InputError> {
         let replica_inbox = self.gateway.replica_inbox();
-        let expected = replica_inbox.expect(replica_message(nonce));
+        let expected = replica_inbox.expect(message_id(nonce));
         let sealed = replica_inbox.receive(&expected).await;
         let within = within(&self.session, nonce);
         let stored = self
@@ -130,8 +136,8 @@ impl InputResponder {
     }
 }
 
-/// A client answered something: whoever waits for it hears of it, wherever that is.
-pub(crate) async fn answered(
+/// Delivers the response of a client to the call that waits for it, at whichever replica.
+pub(crate) async fn deliver_client_response(
     gateway: &Gateway,
     caller: &Caller,
     session: &str,
@@ -148,15 +154,15 @@ pub(crate) async fn answered(
     };
     let text = serde_json::to_vec(&stored).unwrap_or_default();
     if let Some(sealed) = sealer.seal_for_store(caller, &within(session, nonce), &text) {
-        // A failure is told where it happens; the client is asked no second time.
+        // The store logs a failure; the client is not asked again.
         let _ = gateway
             .replica_inbox()
-            .deliver(replica_message(nonce), sealed)
+            .deliver(message_id(nonce), sealed)
             .await;
     }
 }
 
-fn replica_message(nonce: Nonce) -> ReplicaMessageId {
+fn message_id(nonce: Nonce) -> ReplicaMessageId {
     ReplicaMessageId(About::new("answer").and(&nonce).digest())
 }
 

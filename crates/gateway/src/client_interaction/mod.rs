@@ -1,12 +1,12 @@
-//! What a client hears and is asked while something of its runs.
+//! What the client of a running call is sent and asked: notifications, requests for input, and the answer.
 //!
 //! ```text
-//!  story ──say──▶ ClientInteraction ──▶ nothing was said: one JSON answer
-//!        ──ask──▶   ResponseMode  ──▶ something was: a stream of events, whose last is the answer
+//!  governed_call ──send_message──▶ ClientInteraction ──▶ no message before the answer: one JSON response
+//!                ──request_input─▶   ResponseMode    ──▶ otherwise: a stream of events, whose last is the answer
 //! ```
 //!
-//! A client hears only what it asked to hear, and a call that says nothing costs no stream. A modern client is never
-//! asked here: the answer itself asks it.
+//! A client gets only the notifications that it asked for. A modern client gets requests for input in the answer
+//! (`input_required`); older clients get them on the stream.
 
 mod elicitation;
 mod input_requests;
@@ -39,46 +39,46 @@ use crate::streamable::{ExpectedMessage, StreamWriter};
 use self::input_responder::InputResponder;
 
 pub(crate) use self::input_requests::{InputRecipient, InputRequestError, InputRequests};
-pub(crate) use self::input_responder::{PendingInput, answered};
+pub(crate) use self::input_responder::{PendingInput, deliver_client_response};
 pub(crate) use self::log_level::LogLevel;
 pub(crate) use self::response_sender::{ResponseSender, format_event, response_channel};
 
-/// How a client takes part in what runs for it.
+/// The way to the client of one call: its version, its capabilities, and how it is sent what comes before the answer.
 #[derive(Debug)]
 pub(crate) struct ClientChannel {
     pub(crate) version: Version,
     /// MCP `ClientCapabilities`, an object with members.
     capabilities: Option<Arc<str>>,
     log_level: Option<LogLevel>,
-    /// As the client wrote it.
+    /// The progress token, as the client wrote it.
     progress_token: Option<Box<RawValue>>,
     besides: Besides,
     response_mode: ResponseMode,
-    /// The client wants no result any more.
+    /// Cancelled when the client cancels the call.
     pub(crate) cancel: CancellationToken,
-    /// The trace that the client is in, where it says so in the message alone; as headers.
+    /// The trace context of the message, as headers, where the HTTP request has none.
     pub(crate) trace: HeaderMap,
-    /// In a session, it can be asked something.
+    /// The way to request input of an older client. None outside a session.
     responder: Option<InputResponder>,
-    /// In a session, it can say so at any gateway while this is kept.
+    /// Receives the cancellation from any replica while it is held.
     _cancellable: Option<ExpectedMessage>,
 }
 
-/// Where a client hears what is said before its answer.
+/// How a client is sent messages before the answer.
 #[derive(Debug)]
 enum ResponseMode {
-    /// On the answer to its POST, which becomes a stream.
-    Answer,
-    /// The same, in a session, where it is kept for whoever loses it.
-    Kept(Box<StreamWriter>),
-    /// On the stream of its session of HTTP+SSE.
-    Stream(Arc<sse::SseSession>),
-    /// Nowhere: one request has one answer.
-    Nowhere,
+    /// On the response to its POST, which becomes a stream.
+    Streamable,
+    /// On the response to its POST in a session, whose events are stored so that the stream can be resumed.
+    Resumable(Box<StreamWriter>),
+    /// On the stream of its HTTP+SSE session.
+    SseStream(Arc<sse::SseSession>),
+    /// Not at all: the request has one answer.
+    ResponseOnly,
 }
 
 impl ClientChannel {
-    /// Those of the client of one request.
+    /// The channel to the client of `request`.
     pub(crate) fn for_request(
         gateway: &Arc<Gateway>,
         post: &Post,
@@ -89,21 +89,22 @@ impl ClientChannel {
         let can_stream =
             post.transport == Transport::Mcp && takes_events(&post.headers) && !post.is_batch();
         let response_mode = match (&post.session, &post.streamable) {
-            (Some(session), _) => ResponseMode::Stream(Arc::clone(session)),
+            (Some(session), _) => ResponseMode::SseStream(Arc::clone(session)),
             (None, Some(session)) if can_stream => {
                 let writer = StreamWriter::new(gateway, &post.caller, session, request.id);
-                ResponseMode::Kept(Box::new(writer))
+                ResponseMode::Resumable(Box::new(writer))
             }
-            (None, None) if can_stream => ResponseMode::Answer,
-            (None, _) => ResponseMode::Nowhere,
+            (None, None) if can_stream => ResponseMode::Streamable,
+            (None, _) => ResponseMode::ResponseOnly,
         };
-        // Where nothing is heard, nothing can be asked of an older client.
-        let can_be_asked = version.is_modern() || !matches!(response_mode, ResponseMode::Nowhere);
+        // An older client without a stream cannot be asked for input.
+        let can_be_asked =
+            version.is_modern() || !matches!(response_mode, ResponseMode::ResponseOnly);
         let capabilities = post.client_capabilities(meta, version);
         let capabilities = capabilities.filter(|_| can_be_asked);
         let log_level = match (&post.streamable, &post.session) {
             _ if version.is_modern() => meta.log_level()?,
-            _ if matches!(response_mode, ResponseMode::Nowhere) => None,
+            _ if matches!(response_mode, ResponseMode::ResponseOnly) => None,
             (Some(session), _) => session.log_level,
             (None, Some(session)) => session.log_level(),
             (None, None) => None,
@@ -118,7 +119,7 @@ impl ClientChannel {
             capabilities: capabilities.map(Into::into),
             log_level,
             progress_token: meta.progress_token()?.map(ToOwned::to_owned),
-            besides: besides(post, request, version),
+            besides: passthrough_meta(post, request, version),
             response_mode,
             cancel: cancel.unwrap_or_default(),
             trace: if post.headers.contains_key("traceparent") {
@@ -131,7 +132,7 @@ impl ClientChannel {
         })
     }
 
-    /// Those of an answer that another gateway began as a stream.
+    /// The channel to a client that resumes a stream which another replica began.
     pub(crate) fn for_resumed_stream(
         gateway: &Arc<Gateway>,
         caller: &Arc<Caller>,
@@ -146,21 +147,21 @@ impl ClientChannel {
             log_level: session.log_level,
             progress_token: None,
             besides: Besides::default(),
-            response_mode: ResponseMode::Kept(Box::new(writer)),
+            response_mode: ResponseMode::Resumable(Box::new(writer)),
             cancel: cancellable.is_there.clone(),
-            // The request that named one came to the gateway that is gone.
+            // The request with the trace context went to the replica that is gone.
             trace: HeaderMap::new(),
             responder: Some(InputResponder::new(gateway, caller, session.name())),
             _cancellable: Some(cancellable),
         }
     }
 
-    /// Those of a client that gets an answer and nothing else.
+    /// The channel to a client that gets the answer and nothing before it.
     pub(crate) fn response_only(version: Version) -> Self {
         Self::response_only_with(version, None)
     }
 
-    /// Those of a client with such `capabilities` that listens, and is told of the answer when it is there.
+    /// The same for a client with `capabilities`.
     pub(crate) fn response_only_with(version: Version, capabilities: Option<Arc<str>>) -> Self {
         Self {
             version,
@@ -168,7 +169,7 @@ impl ClientChannel {
             log_level: None,
             progress_token: None,
             besides: Besides::default(),
-            response_mode: ResponseMode::Nowhere,
+            response_mode: ResponseMode::ResponseOnly,
             cancel: CancellationToken::new(),
             trace: HeaderMap::new(),
             responder: None,
@@ -177,13 +178,13 @@ impl ClientChannel {
     }
 }
 
-/// What `request` says besides what it asks for, still as it was written.
-fn besides(post: &Post, request: &Request<'_>, version: Version) -> Besides {
+/// The `_meta` and the unrequested input responses of `request` that the server gets as the client wrote them.
+fn passthrough_meta(post: &Post, request: &Request<'_>, version: Version) -> Besides {
     let of_body = |raw: Option<&RawValue>| {
         let object = raw.filter(|raw| raw.get().starts_with('{'));
         object.map_or_else(Bytes::new, |raw| post.body.slice_ref(raw.get().as_bytes()))
     };
-    // With a state they are answers to what was asked here.
+    // With a `requestState` the responses are to requests of this gateway.
     let responses = request.params.input_responses;
     let can_be_unasked = version.is_modern() && request.params.request_state.is_none();
     Besides {
@@ -192,67 +193,67 @@ fn besides(post: &Post, request: &Request<'_>, version: Version) -> Besides {
     }
 }
 
-/// Why a client did not answer what it was asked.
+/// The reason for which a client gave no input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InputError {
-    /// There is no stream to ask it on.
-    NoWay,
-    /// It took too long.
-    Late,
-    /// It answered with an error, or with something that is no answer.
+    /// There is no stream to send the request on.
+    NoStream,
+    /// The client did not respond in time.
+    TimedOut,
+    /// The client responded with an error, or with an invalid result.
     Refused,
-    /// It wants no result any more.
+    /// The client cancelled the call.
     Cancelled,
-    /// Another gateway waits for it now.
+    /// Another replica waits for the input now.
     HandedOver,
-    /// This gateway stops, and no other can wait for it.
-    Stopping,
+    /// This replica shuts down, and no other can wait for the input.
+    ShuttingDown,
 }
 
 impl InputError {
-    /// As records spell it.
+    /// The reason on record.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Self::NoWay => "client_cannot_be_asked",
-            Self::Late => "client_did_not_answer",
+            Self::NoStream => "client_cannot_be_asked",
+            Self::TimedOut => "client_did_not_answer",
             Self::Refused => "client_refused",
             Self::Cancelled => "cancelled",
             Self::HandedOver => "handed_over",
-            Self::Stopping => "gateway_stopping",
+            Self::ShuttingDown => "gateway_stopping",
         }
     }
 
-    /// As the client is told.
+    /// The message for the client.
     pub(crate) fn in_words(self) -> &'static str {
         match self {
-            Self::NoWay => "It asks for input, and there is no stream to ask the client on.",
-            Self::Late => "It asked for input, and the client did not answer in time.",
+            Self::NoStream => "It asks for input, and there is no stream to ask the client on.",
+            Self::TimedOut => "It asked for input, and the client did not answer in time.",
             Self::Refused => "It asked for input, and the client answered with an error.",
             Self::Cancelled => "The call was cancelled.",
             Self::HandedOver => "It goes on at another gateway.",
-            Self::Stopping => "It asked for input, and the gateway stops. Call again.",
+            Self::ShuttingDown => "It asked for input, and the gateway stops. Call again.",
         }
     }
 }
 
-/// Why something did not come to its end.
+/// The reason for which a run was interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interruption {
     Cancelled,
     Panicked,
 }
 
-/// One client, while something of its runs.
+/// The exchange with the client of one running call.
 #[derive(Debug)]
 pub(crate) struct ClientInteraction {
     channel: ClientChannel,
     out: ResponseSender<Answer>,
-    /// The last progress it heard of.
+    /// The last progress that was sent.
     progress: f64,
 }
 
 impl ClientInteraction {
-    /// What the client can be asked for, as MCP `ClientCapabilities`; none: nothing.
+    /// The MCP `ClientCapabilities` of the client. None if it declared nothing.
     pub(crate) fn capabilities(&self) -> Option<Arc<str>> {
         self.channel.capabilities.clone()
     }
@@ -262,33 +263,33 @@ impl ClientInteraction {
         !self.channel.version.is_modern()
     }
 
-    /// What its request says besides.
+    /// The parts of the request that the server gets unchanged.
     pub(crate) fn besides(&self) -> Besides {
         self.channel.besides.clone()
     }
 
-    /// The MCP level from which on it hears log messages.
+    /// The lowest MCP level of the log messages that the client gets. None if it gets none.
     pub(crate) fn log_level(&self) -> Option<&'static str> {
-        let heard = !matches!(self.channel.response_mode, ResponseMode::Nowhere);
+        let heard = !matches!(self.channel.response_mode, ResponseMode::ResponseOnly);
         let level = self.channel.log_level.filter(|_| heard);
         level.map(LogLevel::as_str)
     }
 
-    /// What there is to say of `event`; nothing where the client did not ask to hear of it.
-    pub(crate) fn notice(&mut self, event: &CallEvent) -> Option<String> {
-        if matches!(self.channel.response_mode, ResponseMode::Nowhere) {
+    /// The notification for `event`. None if the client did not ask for it.
+    pub(crate) fn notification_for(&mut self, event: &CallEvent) -> Option<String> {
+        if matches!(self.channel.response_mode, ResponseMode::ResponseOnly) {
             return None;
         }
         match event {
-            CallEvent::Progress(progress) => self.of_progress(progress),
-            CallEvent::Log(log) => self.of_log(log),
-            CallEvent::Completed(elicitation) => self.of_elicitation(elicitation),
+            CallEvent::Progress(progress) => self.progress_notification(progress),
+            CallEvent::Log(log) => self.log_notification(log),
+            CallEvent::Completed(elicitation) => self.elicitation_notification(elicitation),
             CallEvent::Result(_) | CallEvent::InputRequired(_) | CallEvent::Task(_) => None,
         }
     }
 
-    /// Progress under the client's own token. It only rises (MCP, basic/utilities/progress).
-    fn of_progress(&mut self, progress: &Progress) -> Option<String> {
+    /// Progress under the client's own token. Its values only rise (MCP, basic/utilities/progress).
+    fn progress_notification(&mut self, progress: &Progress) -> Option<String> {
         let token = self.channel.progress_token.as_ref()?;
         let done = progress.done;
         if !done.is_finite() || done <= self.progress {
@@ -310,7 +311,7 @@ impl ClientInteraction {
         Some(text)
     }
 
-    fn of_log(&self, log: &LogMessage) -> Option<String> {
+    fn log_notification(&self, log: &LogMessage) -> Option<String> {
         let level = LogLevel::named(&log.level)?;
         if level < self.channel.log_level? {
             return None;
@@ -326,8 +327,8 @@ impl ClientInteraction {
         Some(text)
     }
 
-    /// That an elicitation is over, to the versions that know of that.
-    fn of_elicitation(&self, id: &str) -> Option<String> {
+    /// The completion of an elicitation, in the versions that have such a notification.
+    fn elicitation_notification(&self, id: &str) -> Option<String> {
         let version = self.channel.version;
         let knows = version.has_url_elicitation() && !version.is_modern();
         knows.then(|| {
@@ -338,149 +339,155 @@ impl ClientInteraction {
         })
     }
 
-    /// On what the answer is given, if anything is kept of it; asked once, before the first word.
-    pub(crate) fn set_replay_grant(&mut self, basis: impl FnOnce() -> Option<ReplayGrant>) {
-        if let ResponseMode::Kept(writer) = &mut self.channel.response_mode
+    /// Sets the grant that a resumed stream is decided on by. `replay_grant` is called once, before the first message.
+    pub(crate) fn set_replay_grant(&mut self, replay_grant: impl FnOnce() -> Option<ReplayGrant>) {
+        if let ResponseMode::Resumable(writer) = &mut self.channel.response_mode
             && !writer.has_begun()
         {
-            writer.set_replay_grant(basis());
+            writer.set_replay_grant(replay_grant());
         }
     }
 
-    /// Says `notification`, a JSON-RPC message.
-    pub(crate) async fn say(&mut self, notification: &str) {
+    /// Sends `notification`, a JSON-RPC message, and begins the stream if it is the first.
+    pub(crate) async fn send_message(&mut self, notification: &str) {
         match &mut self.channel.response_mode {
-            ResponseMode::Kept(writer) => {
+            ResponseMode::Resumable(writer) => {
                 if !writer.has_begun() {
                     let first = writer.begin().await;
-                    self.out.begin(Answer::events);
+                    self.out.start_stream(Answer::events);
                     if let Some(first) = first {
-                        self.out.say(first).await;
+                        self.out.send_event(first).await;
                     }
                 }
-                let event = writer.keep(notification, false).await;
-                self.out.say(event).await;
+                let event = writer.store_event(notification, false).await;
+                self.out.send_event(event).await;
             }
-            ResponseMode::Answer => {
-                if let ResponseSender::Silent(_) = self.out {
-                    self.out.begin(Answer::events);
+            ResponseMode::Streamable => {
+                if let ResponseSender::Unsent(_) = self.out {
+                    self.out.start_stream(Answer::events);
                 }
-                self.out.say(format_event(None, None, notification)).await;
+                self.out
+                    .send_event(format_event(None, None, notification))
+                    .await;
             }
-            ResponseMode::Stream(session) => session.say(notification).await,
-            ResponseMode::Nowhere => {}
+            ResponseMode::SseStream(session) => session.send_message(notification).await,
+            ResponseMode::ResponseOnly => {}
         }
     }
 
-    /// Asks a client of an older version `input_requests`, an MCP object of that name, and gives what it answered by
+    /// Requests the input `input_requests`, an MCP object of that name, of an older client, and returns its responses by
     /// the same keys.
     ///
-    /// `onward` is what another gateway needs to wait for the answers in its place.
-    pub(crate) async fn ask(
+    /// `suspended` is the state with which another replica can wait for the responses instead.
+    pub(crate) async fn request_input(
         &mut self,
         input_requests: &str,
-        onward: impl FnOnce(&PendingInput) -> Option<Vec<u8>>,
+        suspended: impl FnOnce(&PendingInput) -> Option<Vec<u8>>,
     ) -> Result<Bytes, InputError> {
         if matches!(
             self.channel.response_mode,
-            ResponseMode::Answer | ResponseMode::Nowhere
+            ResponseMode::Streamable | ResponseMode::ResponseOnly
         ) {
-            return Err(InputError::NoWay);
+            return Err(InputError::NoStream);
         }
         let responder = self.channel.responder.as_ref();
-        let requests = responder.and_then(|client| client.requests(input_requests));
-        let (asked, messages) = requests.ok_or(InputError::NoWay)?;
+        let requests = responder.and_then(|client| client.build_requests(input_requests));
+        let (pending, messages) = requests.ok_or(InputError::NoStream)?;
         for message in messages {
-            self.say(&message).await;
+            self.send_message(&message).await;
         }
-        if let ResponseMode::Kept(writer) = &mut self.channel.response_mode
-            && let Some(story) = onward(&asked)
+        if let ResponseMode::Resumable(writer) = &mut self.channel.response_mode
+            && let Some(story) = suspended(&pending)
         {
-            writer.wait(&story).await;
+            writer.store_suspended_call(&story).await;
         }
-        self.answers(&asked).await
+        self.await_input(&pending).await
     }
 
-    /// Waits for the answers to what the client was asked, here or at a gateway that is gone.
-    pub(crate) async fn answers(&mut self, asked: &PendingInput) -> Result<Bytes, InputError> {
+    /// Waits for the responses to requests that were sent here or by a replica that is gone.
+    pub(crate) async fn await_input(
+        &mut self,
+        pending: &PendingInput,
+    ) -> Result<Bytes, InputError> {
         let ClientChannel {
             responder,
             response_mode,
             cancel,
             ..
         } = &mut self.channel;
-        let responder = responder.as_ref().ok_or(InputError::NoWay)?;
+        let responder = responder.as_ref().ok_or(InputError::NoStream)?;
         let answers = tokio::select! {
             biased;
             () = cancel.cancelled() => Err(InputError::Cancelled),
-            answers = responder.answers(asked) => answers,
-            () = responder.stopping() => Err(InputError::Stopping),
+            answers = responder.await_responses(pending) => answers,
+            () = responder.shutting_down() => Err(InputError::ShuttingDown),
         };
-        let ResponseMode::Kept(writer) = response_mode else {
+        let ResponseMode::Resumable(writer) = response_mode else {
             return answers;
         };
         match answers {
-            Err(InputError::Stopping) if writer.hand_over().await => Err(InputError::HandedOver),
-            // Whoever goes on must be the only one.
-            answers if writer.go_on().await => answers,
+            Err(InputError::ShuttingDown) if writer.hand_over().await => {
+                Err(InputError::HandedOver)
+            }
+            // Only one replica may continue.
+            answers if writer.continue_here().await => answers,
             _ => Err(InputError::HandedOver),
         }
     }
 
-    /// Waits for `doing`, unless the client wants no result any more, or what is done in this process panics: that ends
-    /// the call, not its record.
+    /// Waits for `doing`, unless the client cancels the call or `doing` panics. A panic ends the call, not its record.
     pub(crate) async fn unless_cancelled<T>(
         &mut self,
         doing: impl Future<Output = T>,
     ) -> Result<T, Interruption> {
         tokio::select! {
-            // First, so that nothing is started for a client that is already gone.
+            // First, so that nothing is started for a client that is gone.
             biased;
             () = self.cancelled() => Err(Interruption::Cancelled),
             done = AssertUnwindSafe(doing).catch_unwind() => done.map_err(|_| Interruption::Panicked),
         }
     }
 
-    /// Waits until the client wants no result any more. Of the older ones none says so by hanging up.
+    /// Waits until the client cancels the call. Older clients do not cancel by disconnecting.
     async fn cancelled(&mut self) {
         let Self { channel, out, .. } = self;
         tokio::select! {
             () = channel.cancel.cancelled() => {}
-            () = out.gone(), if channel.version.cancels_on_disconnect() => {}
+            () = out.disconnected(), if channel.version.cancels_on_disconnect() => {}
         }
     }
 
-    /// Gives the answer; nothing follows it.
-    pub(crate) async fn answer(mut self, answer: Answer) {
+    /// Sends the answer, which nothing follows.
+    pub(crate) async fn send_answer(mut self, answer: Answer) {
         match &mut self.channel.response_mode {
-            // The stream has no end here; its client comes for the rest of it.
-            ResponseMode::Kept(writer) if writer.is_handed_over() => {}
-            ResponseMode::Kept(writer) if writer.has_begun() => {
+            // The stream does not end here; its client resumes it at the other replica.
+            ResponseMode::Resumable(writer) if writer.is_handed_over() => {}
+            ResponseMode::Resumable(writer) if writer.has_begun() => {
                 let message = answer.into_text().unwrap_or_default();
-                let event = writer.keep(&message, true).await;
-                self.out.end(event).await;
+                let event = writer.store_event(&message, true).await;
+                self.out.send_last_event(event).await;
             }
-            _ => self.out.finish(answer).await,
+            _ => self.out.send_answer(answer).await,
         }
     }
 }
 
-/// A dialogue whose client hears what is kept of it.
+/// The interaction with a client that reads the stored events of the stream.
 pub(crate) fn resume(channel: ClientChannel) -> ClientInteraction {
     ClientInteraction {
         channel,
-        out: ResponseSender::Over,
+        out: ResponseSender::Closed,
         progress: f64::NEG_INFINITY,
     }
 }
 
-/// A dialogue on these terms, and what its client gets first: all of it where nothing is said before the answer.
+/// The interaction over `channel`, and the response that it begins: all of it if nothing is sent before the answer.
 pub(crate) fn open(channel: ClientChannel) -> (ClientInteraction, oneshot::Receiver<Answer>) {
     let (out, answer) = response_channel();
-    let dialogue = ClientInteraction {
+    let interaction = ClientInteraction {
         channel,
         out,
         progress: f64::NEG_INFINITY,
     };
-    (dialogue, answer)
+    (interaction, answer)
 }

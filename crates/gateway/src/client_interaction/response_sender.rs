@@ -1,4 +1,4 @@
-//! The way back to the client: one answer, or the beginning of a stream and its events.
+//! The HTTP response of a call: one answer, or the beginning of a stream and its events.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -13,38 +13,38 @@ use tokio::time::timeout;
 use crate::listen::KEEP_ALIVE;
 use crate::reply::Answer;
 
-/// Events that wait for a slow client before whoever speaks has to.
+/// Events that are buffered for a slow client before the sender has to wait.
 const AHEAD: usize = 16;
 
-/// How long an event waits for a client that reads nothing.
+/// The time that an event waits for a client that does not read.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Whoever tells a story speaks to the client through this; `T` is what begins a response.
+/// The sending end of a response; `T` is the type of its beginning.
 #[derive(Debug)]
 pub(crate) enum ResponseSender<T> {
-    /// Nothing was said yet.
-    Silent(oneshot::Sender<T>),
-    Speaking(mpsc::Sender<Bytes>),
-    /// All was said, or nobody listens.
-    Over,
+    /// Nothing has been sent.
+    Unsent(oneshot::Sender<T>),
+    Streaming(mpsc::Sender<Bytes>),
+    /// The response is complete, or the client is gone.
+    Closed,
 }
 
-/// The way out, and what comes of it.
+/// A sender, and the receiver of the response that it begins.
 pub(crate) fn response_channel<T>() -> (ResponseSender<T>, oneshot::Receiver<T>) {
     let (sender, receiver) = oneshot::channel();
-    (ResponseSender::Silent(sender), receiver)
+    (ResponseSender::Unsent(sender), receiver)
 }
 
 impl<T: From<Answer>> ResponseSender<T> {
-    /// Gives the whole answer. Whether anyone is there to take it makes no difference.
-    pub(crate) fn answer(&mut self, response: T) {
-        if let Self::Silent(sender) = std::mem::replace(self, Self::Over) {
+    /// Sends the whole response, if none was sent. A receiver that is gone makes no difference.
+    pub(crate) fn send_response(&mut self, response: T) {
+        if let Self::Unsent(sender) = std::mem::replace(self, Self::Closed) {
             let _ = sender.send(response);
         }
     }
 
     /// Begins a stream.
-    pub(crate) fn begin(&mut self, response: impl FnOnce(Body) -> T) {
+    pub(crate) fn start_stream(&mut self, response: impl FnOnce(Body) -> T) {
         let (sender, receiver) = mpsc::channel(AHEAD);
         let events = stream::unfold(receiver, async |mut receiver| {
             let event = match timeout(KEEP_ALIVE, receiver.recv()).await {
@@ -54,48 +54,48 @@ impl<T: From<Answer>> ResponseSender<T> {
             };
             Some((Ok::<_, Infallible>(event), receiver))
         });
-        self.answer(response(Body::from_stream(events)));
-        *self = Self::Speaking(sender);
+        self.send_response(response(Body::from_stream(events)));
+        *self = Self::Streaming(sender);
     }
 
-    /// Says `event`. To a client that is gone, or has read nothing for a while, it says nothing: the story has to go
-    /// on to its end.
-    pub(crate) async fn say(&mut self, event: Bytes) {
-        if let Self::Speaking(sender) = self
+    /// Sends `event`. A client that is gone, or does not read for a while, gets nothing more: the call goes on to its end.
+    pub(crate) async fn send_event(&mut self, event: Bytes) {
+        if let Self::Streaming(sender) = self
             && sender.send_timeout(event, PATIENCE).await.is_err()
         {
-            *self = Self::Over;
+            *self = Self::Closed;
         }
     }
 
-    /// Says the last word, in the way that is left.
-    pub(crate) async fn finish(&mut self, answer: Answer) {
+    /// Sends `answer`: as the response, or as the last event of the stream.
+    pub(crate) async fn send_answer(&mut self, answer: Answer) {
         match self {
-            Self::Speaking(_) => {
+            Self::Streaming(_) => {
                 let message = answer.into_text().unwrap_or_default();
-                self.end(format_event(None, None, &message)).await;
+                self.send_last_event(format_event(None, None, &message))
+                    .await;
             }
-            Self::Silent(_) | Self::Over => self.answer(answer.into()),
+            Self::Unsent(_) | Self::Closed => self.send_response(answer.into()),
         }
     }
 
-    /// Says `event`, which nothing follows.
-    pub(crate) async fn end(&mut self, event: Bytes) {
-        self.say(event).await;
-        *self = Self::Over;
+    /// Sends `event`, which nothing follows.
+    pub(crate) async fn send_last_event(&mut self, event: Bytes) {
+        self.send_event(event).await;
+        *self = Self::Closed;
     }
 
-    /// Waits until the client hangs up.
-    pub(crate) async fn gone(&mut self) {
+    /// Waits until the client disconnects.
+    pub(crate) async fn disconnected(&mut self) {
         match self {
-            Self::Silent(sender) => sender.closed().await,
-            Self::Speaking(sender) => sender.closed().await,
-            Self::Over => {}
+            Self::Unsent(sender) => sender.closed().await,
+            Self::Streaming(sender) => sender.closed().await,
+            Self::Closed => {}
         }
     }
 }
 
-/// One event as text, under the id that the client may come back with.
+/// One event of the stream as text; `id` is the one that the client may resume from.
 pub(crate) fn format_event(id: Option<&str>, retry: Option<Duration>, message: &str) -> Bytes {
     let mut text = String::with_capacity(message.len() + 64);
     // Writing to a string cannot fail.
@@ -128,7 +128,7 @@ mod tests {
     fn begun() -> (ResponseSender<Answer>, Body) {
         let (mut out, mut answer) = response_channel();
         let mut body = None;
-        out.begin(|stream| {
+        out.start_stream(|stream| {
             body = Some(stream);
             Answer::accepted()
         });
@@ -152,11 +152,11 @@ mod tests {
     async fn a_client_that_reads_nothing_holds_nothing_up() {
         let (mut out, _unread) = begun();
         for _ in 0..=AHEAD {
-            assert!(matches!(out, ResponseSender::Speaking(_)));
-            out.say(Bytes::from_static(b"data:\n\n")).await;
+            assert!(matches!(out, ResponseSender::Streaming(_)));
+            out.send_event(Bytes::from_static(b"data:\n\n")).await;
         }
-        assert!(matches!(out, ResponseSender::Over));
-        out.gone().await;
+        assert!(matches!(out, ResponseSender::Closed));
+        out.disconnected().await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -164,7 +164,7 @@ mod tests {
         let (mut out, body) = begun();
         let mut heard = body.into_data_stream();
         assert_eq!(heard.next().await.unwrap().unwrap(), ":\n\n");
-        out.say(format_event(None, None, "1")).await;
+        out.send_event(format_event(None, None, "1")).await;
         assert_eq!(
             heard.next().await.unwrap().unwrap(),
             "event: message\ndata: 1\n\n"
@@ -175,8 +175,8 @@ mod tests {
     async fn nothing_follows_the_last_word() {
         let (mut out, body) = begun();
         let id = serde_json::value::to_raw_value(&7).unwrap();
-        out.finish(Answer::empty(&id)).await;
-        out.say(format_event(None, None, "late")).await;
+        out.send_answer(Answer::empty(&id)).await;
+        out.send_event(format_event(None, None, "late")).await;
         let heard = to_bytes(body, 1_000).await.unwrap();
         let heard = std::str::from_utf8(&heard).unwrap();
         assert!(heard.contains(r#""result":{}"#) && !heard.contains("late"));

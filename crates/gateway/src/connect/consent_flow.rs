@@ -96,7 +96,7 @@ impl ConsentFlow {
     }
 
     /// The visit of the browser that sent these headers.
-    pub(super) fn of(sealer: &Sealer, headers: &HeaderMap) -> Option<Self> {
+    pub(super) fn from_cookie(sealer: &Sealer, headers: &HeaderMap) -> Option<Self> {
         let cookies = headers.get_all(header::COOKIE).iter();
         let texts = cookies.filter_map(|value| value.to_str().ok());
         let mut pairs = texts.flat_map(|text| text.split(';'));

@@ -62,7 +62,7 @@ pub(super) async fn signed_in(gateway: Arc<Gateway>, parts: Parts) -> Response {
             state,
             nonce,
             verifier,
-        }) = ConsentFlow::of(gateway.sealer(), &parts.headers)
+        }) = ConsentFlow::from_cookie(gateway.sealer(), &parts.headers)
         else {
             return Err(ConnectProblem::Lapsed);
         };
@@ -95,7 +95,7 @@ pub(super) async fn consent(gateway: Arc<Gateway>, parts: Parts) -> Response {
     let asked = async {
         ours(&gateway, &parts)?;
         let Some(ConsentFlow::Consenting { ticket, token }) =
-            ConsentFlow::of(gateway.sealer(), &parts.headers)
+            ConsentFlow::from_cookie(gateway.sealer(), &parts.headers)
         else {
             return Err(ConnectProblem::Lapsed);
         };
@@ -117,7 +117,7 @@ pub(super) async fn decide(gateway: Arc<Gateway>, request: Request) -> Response 
     let decided = async {
         ours(&gateway, &parts)?;
         let Some(ConsentFlow::Consenting { ticket, token }) =
-            ConsentFlow::of(gateway.sealer(), &parts.headers)
+            ConsentFlow::from_cookie(gateway.sealer(), &parts.headers)
         else {
             return Err(ConnectProblem::Lapsed);
         };
@@ -181,7 +181,7 @@ pub(super) async fn callback(gateway: Arc<Gateway>, parts: Parts) -> Response {
             ticket,
             state,
             pending,
-        }) = ConsentFlow::of(gateway.sealer(), &parts.headers)
+        }) = ConsentFlow::from_cookie(gateway.sealer(), &parts.headers)
         else {
             return Err(ConnectProblem::Lapsed);
         };
@@ -267,7 +267,7 @@ async fn came_back(
 
 async fn once(gateway: &Gateway, id: [u8; 16], purpose: Purpose) -> Result<(), ConnectProblem> {
     let until = gateway.ambient().now().plus(purpose.lasts());
-    match gateway.store().once(id, until).await {
+    match gateway.store().use_id_once(id, until).await {
         Ok(true) => Ok(()),
         Ok(false) => Err(ConnectProblem::Used),
         Err(_) => Err(ConnectProblem::Unavailable),

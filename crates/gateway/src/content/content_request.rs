@@ -1,4 +1,4 @@
-//! What a client wants of a prompt, resource or template.
+//! The request for a prompt, resource, skill or completion, as parsed from the client's message.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,11 +19,11 @@ use crate::mcp::{Message, Request, Version, object, text_of};
 use crate::reply::RpcError;
 use crate::view::View;
 
-/// Of what, by the name the client knows, and what of it.
+/// The request for one prompt, resource or template, by the name that the client knows.
 #[derive(Debug)]
 pub(crate) struct ContentRequest {
     pub(super) method: ContentMethod,
-    /// The version, for the record.
+    /// The protocol version, for the record.
     pub(super) protocol: &'static str,
     /// All of MCP `params`, one JSON object.
     pub(super) params: String,
@@ -31,7 +31,7 @@ pub(crate) struct ContentRequest {
     pub(super) wanted: Wanted,
 }
 
-/// A wish, so written that any gateway can read it.
+/// A content request in a form that any replica can read.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SealedContentRequest {
     method: String,
@@ -39,14 +39,14 @@ pub(crate) struct SealedContentRequest {
 }
 
 impl SealedContentRequest {
-    pub(super) fn of(content_request: &ContentRequest) -> Self {
+    pub(super) fn new(content_request: &ContentRequest) -> Self {
         Self {
             method: content_request.method.as_str().to_owned(),
             params: content_request.params.clone(),
         }
     }
 
-    /// The wish; none where it was written by a gateway that knows more than this.
+    /// The request. None if a newer gateway wrote a method that this one does not know.
     pub(crate) fn unseal(&self, version: Version) -> Option<ContentRequest> {
         let method = ContentMethod::named(&self.method)?;
         let Self {
@@ -54,10 +54,10 @@ impl SealedContentRequest {
             params,
         } = self;
         let text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"{name}","params":{params}}}"#);
-        let Ok(Message::Request(request)) = Message::read(&text) else {
+        let Ok(Message::Request(request)) = Message::parse(&text) else {
             return None;
         };
-        ContentRequest::read(method, &request, version.as_str()).ok()
+        ContentRequest::from_request(method, &request, version.as_str()).ok()
     }
 }
 
@@ -89,8 +89,8 @@ impl ContentName {
     }
 }
 
-/// What the policy decides on: one JSON object, as the tool-runner wants it back.
-pub(super) fn named(kind: OfferKind, own_name: &str) -> Bytes {
+/// The arguments that the policy decides on: one JSON object, which the tool-runner compares with the permit.
+pub(super) fn policy_arguments(kind: OfferKind, own_name: &str) -> Bytes {
     let named = match kind {
         OfferKind::Prompts => json!({ "name": own_name }),
         _ => json!({ "uri": own_name }),
@@ -131,7 +131,7 @@ struct CompletionContext<'a> {
 }
 
 impl ContentRequest {
-    pub(super) fn read(
+    pub(super) fn from_request(
         method: ContentMethod,
         request: &Request<'_>,
         protocol: &'static str,
@@ -177,8 +177,8 @@ impl ContentRequest {
 }
 
 impl ContentRequest {
-    /// The same, with the source's own cursor in the place of what its client was given.
-    pub(super) fn going_on(
+    /// The same request, with the source's own cursor in place of the sealed one.
+    pub(super) fn with_source_cursor(
         self,
         gateway: &Gateway,
         context: &RequestContext,
@@ -255,10 +255,10 @@ mod tests {
 
     fn read(method: ContentMethod, params: &str) -> Result<ContentRequest, RpcError> {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{params}}}"#);
-        let Ok(Message::Request(request)) = Message::read(&text) else {
+        let Ok(Message::Request(request)) = Message::parse(&text) else {
             panic!("{text}")
         };
-        ContentRequest::read(method, &request, "2025-11-25")
+        ContentRequest::from_request(method, &request, "2025-11-25")
     }
 
     #[test]

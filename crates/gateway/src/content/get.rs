@@ -1,5 +1,5 @@
-//! One prompt, resource or completion: which source it is of, and what the client gets of it. How it is told, `story`
-//! says.
+//! The operation on one prompt, resource, skill or completion: which source it uses, how it runs, and how its result is
+//! written. The pipeline around it is `governed_call`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use wardgate_rpc::client::{
 use wardgate_telemetry::names;
 
 use super::ContentMethod;
-use super::content_request::{ContentName, ContentRequest, SealedContentRequest, named};
+use super::content_request::{self, ContentName, ContentRequest, SealedContentRequest};
 use super::reader::ContentReader;
 use super::skill;
 use crate::Gateway;
@@ -33,29 +33,29 @@ use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta, write_members};
 use crate::view::View;
 
-/// The tool-runner ends what takes longer than its time limit itself; this catches one that does not answer.
+/// The time limit for a tool-runner that does not answer; it enforces its own, shorter one itself.
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// How the tool-runner says that a source has nothing of that name.
+/// The error kind of the tool-runner for a name or URI that the source does not know.
 const UNKNOWN: &str = "unknown";
 
-/// What a wish was found to be of.
+/// The prompt or resource in the catalogue, and its source.
 pub(crate) struct ContentResource {
     source: Arc<Source>,
     facts: ToolFacts,
-    /// What the source calls it.
+    /// The name or URI at the source.
     own_name: String,
 }
 
-/// What was got: a result, or why there is none.
+/// The result, or the message of an error.
 pub(crate) struct ContentOutput {
-    given: Result<String, String>,
-    /// The `_meta` of its server, a JSON object; empty: none.
+    result: Result<String, String>,
+    /// The `_meta` of the server's result, a JSON object. Empty if it had none.
     meta: Bytes,
     facts: ResultFacts,
 }
 
-/// Carries out `wish`, to its recorded end.
+/// Runs `content_request` through the pipeline.
 pub(super) async fn get(
     gateway: &Arc<Gateway>,
     post: &Post,
@@ -68,9 +68,13 @@ pub(super) async fn get(
         Wanted::Completion { .. } | Wanted::Skill | Wanted::Directory(_) => {
             ClientChannel::response_only(version)
         }
-        Wanted::Prompt(_) | Wanted::Resource => {
-            ClientChannel::for_request(gateway, post, request, &Meta::of(request)?, version)?
-        }
+        Wanted::Prompt(_) | Wanted::Resource => ClientChannel::for_request(
+            gateway,
+            post,
+            request,
+            &Meta::from_request(request)?,
+            version,
+        )?,
     };
     governed_call::run(gateway, request, context, channel, content_request).await
 }
@@ -95,7 +99,7 @@ impl Output for ContentOutput {
     }
 
     fn digest(&self) -> Option<Digest> {
-        let result = self.given.as_ref().ok()?;
+        let result = self.result.as_ref().ok()?;
         Some(Digest::of(result.as_bytes()))
     }
 }
@@ -135,19 +139,19 @@ impl Operation for ContentRequest {
     }
 
     fn find_resource(&self, catalogue: &CatalogueIndex, view: &View) -> Option<ContentResource> {
-        let found = self.of.find(catalogue.content(), view)?;
-        let source = catalogue.content().source(&found.source);
+        let resource = self.of.find(catalogue.content(), view)?;
+        let source = catalogue.content().source(&resource.source);
         let is_there = source.is_some_and(|source| view.has(source));
-        let source = catalogue.source(&found.source).filter(|_| is_there)?;
+        let source = catalogue.source(&resource.source).filter(|_| is_there)?;
         Some(ContentResource {
             facts: source.facts.get(&self.of.kind())?.clone(),
             source: Arc::clone(source),
-            own_name: found.own_name,
+            own_name: resource.own_name,
         })
     }
 
-    fn policy_arguments(&self, found: &ContentResource) -> Bytes {
-        named(self.of.kind(), &found.own_name)
+    fn policy_arguments(&self, resource: &ContentResource) -> Bytes {
+        content_request::policy_arguments(self.of.kind(), &resource.own_name)
     }
 
     fn request_binding(&self) -> Option<RequestBinding<'_>> {
@@ -165,13 +169,13 @@ impl Operation for ContentRequest {
     }
 
     fn to_sealed(&self) -> Option<SealedOperation> {
-        let is_packed = !matches!(self.wanted, Wanted::Skill | Wanted::Directory(_));
-        is_packed.then(|| SealedOperation::Content(SealedContentRequest::of(self)))
+        let can_resume = !matches!(self.wanted, Wanted::Skill | Wanted::Directory(_));
+        can_resume.then(|| SealedOperation::Content(SealedContentRequest::new(self)))
     }
 
     async fn run(
         call: &mut GovernedCall<Self>,
-        found: &ContentResource,
+        resource: &ContentResource,
         grant: &Grant,
         resumption: Option<Resumption>,
     ) -> Result<RunOutcome<ContentOutput>, RunError> {
@@ -180,14 +184,14 @@ impl Operation for ContentRequest {
         let get = GetContent {
             call_id: call.facts.call_id,
             caller: &call.context.caller,
-            source: &found.source.name,
+            source: &resource.source.name,
             permit: &grant.permit,
-            decided: content_request.policy_arguments(found),
+            decided: content_request.policy_arguments(resource),
             wanted: content_request.wanted.clone(),
             caller_token: call
                 .context
                 .caller
-                .token_for_source(found.source.needs_caller_token),
+                .token_for_source(resource.source.needs_caller_token),
             interaction: Interaction {
                 capabilities: capabilities.as_deref(),
                 log_level: None,
@@ -197,22 +201,28 @@ impl Operation for ContentRequest {
             },
         };
         let getting = Box::pin(call.gateway.runner().get_content(get, LIMIT));
-        let got = call.client.unless_cancelled(getting).await?;
+        let output = call.client.unless_cancelled(getting).await?;
         let ContentResult { given, meta, facts } =
-            got.map_err(|error| refused(&call.gateway, &error))?;
-        let given = match given {
-            Got::InputRequired(waits) => return Ok(RunOutcome::InputRequired(Box::new(waits))),
+            output.map_err(|error| run_error(&call.gateway, &error))?;
+        let result = match given {
+            Got::InputRequired(input_required) => {
+                return Ok(RunOutcome::InputRequired(Box::new(input_required)));
+            }
             Got::Nothing(_) if facts.error_kind == UNKNOWN => return Err(Rejection::Unknown.into()),
             Got::Nothing(words) => Err(words),
             Got::Result(result) => {
-                let shown = shown(call, found, result).await;
+                let shown = filter_result(call, resource, result).await;
                 Ok(call
                     .context
                     .view
                     .given(shown.map_err(Rejection::NotAttempted)?))
             }
         };
-        Ok(RunOutcome::Output(ContentOutput { given, meta, facts }))
+        Ok(RunOutcome::Output(ContentOutput {
+            result,
+            meta,
+            facts,
+        }))
     }
 
     fn report_outcome(&self, outcome: &Outcome, is_hidden: bool) {
@@ -224,12 +234,16 @@ impl Operation for ContentRequest {
         );
     }
 
-    fn release(call: &GovernedCall<Self>, recorded: RecordStatus, got: &ContentOutput) -> Answer {
+    fn release(
+        call: &GovernedCall<Self>,
+        recorded: RecordStatus,
+        output: &ContentOutput,
+    ) -> Answer {
         let (id, call_id, version) = (&call.context.id, call.facts.call_id, call.context.version);
-        let error = match &got.given {
+        let error = match &output.result {
             Ok(result) => {
                 let mut members = inner(&downgrade::given(result, version)).to_owned();
-                // It depends on the caller, and may be another the next time.
+                // The result depends on the caller and may change at any time.
                 let is_kept = matches!(
                     call.operation.wanted,
                     Wanted::Resource | Wanted::Skill | Wanted::Directory(_)
@@ -238,10 +252,10 @@ impl Operation for ContentRequest {
                     members += r#","ttlMs":0,"cacheScope":"private""#;
                 }
                 let mut meta = call_meta(call_id, recorded);
-                write_members(&mut meta, &got.meta);
+                write_members(&mut meta, &output.meta);
                 return Answer::result_with_meta(id, version, &members, &meta);
             }
-            Err(words) => match got.facts.status {
+            Err(words) => match output.facts.status {
                 Status::InvalidArguments => {
                     RpcError::invalid_params(words).because("invalid_arguments")
                 }
@@ -265,10 +279,10 @@ impl Operation for ContentRequest {
     }
 }
 
-/// What of a result its caller may know, beyond what the right to it says.
-async fn shown(
+/// The result without the files that the caller may not read.
+async fn filter_result(
     call: &GovernedCall<ContentRequest>,
-    found: &ContentResource,
+    resource: &ContentResource,
     result: String,
 ) -> Result<String, RpcError> {
     let context = &call.context;
@@ -276,23 +290,21 @@ async fn shown(
         gateway: &call.gateway,
         caller: &context.caller,
         client_ip: &context.client_ip,
-        facts: &found.facts,
+        facts: &resource.facts,
     };
     match (&call.operation.wanted, &call.operation.of) {
-        (Wanted::Skill, _) => skill::got(&reader, result).await,
+        (Wanted::Skill, _) => skill::filter_skill(&reader, result).await,
         (Wanted::Directory(_), ContentName::Resource(uri)) => {
-            skill::directory(&reader, (&context.view, uri), result).await
+            skill::filter_directory(&reader, (&context.view, uri), result).await
         }
         _ => Ok(result),
     }
 }
 
-fn refused(gateway: &Gateway, error: &CallError) -> RunError {
+fn run_error(gateway: &Gateway, error: &CallError) -> RunError {
     match error.reason() {
         ErrorReason::PermitRefused => RunError::PermitRefused,
-        ErrorReason::Overloaded => {
-            Rejection::NotAttempted(gateway.neighbour_is_overloaded()).into()
-        }
+        ErrorReason::Overloaded => Rejection::NotAttempted(gateway.neighbour_overloaded()).into(),
         ErrorReason::NotDurable => Rejection::NotRecorded.into(),
         // Removed or switched off since the lists were read.
         ErrorReason::UnknownTool => Rejection::Unknown.into(),

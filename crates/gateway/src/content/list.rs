@@ -44,7 +44,7 @@ pub(super) async fn prompts(
     let catalogue = gateway.catalogue().known()?;
     let entries = &catalogue.content().prompts;
     let lister =
-        ContentLister::of(gateway, post, &catalogue, (OfferKind::Prompts, |_| true)).await?;
+        ContentLister::new(gateway, post, &catalogue, (OfferKind::Prompts, |_| true)).await?;
     let page = lister.page(entries, cursor, version).await?;
     Ok(page.answer(request, version, "prompts"))
 }
@@ -56,7 +56,7 @@ pub(super) async fn resources(
     version: Version,
 ) -> Result<Answer, RpcError> {
     let remembers = super::offered(gateway, &post.view).conversations;
-    let after = match Cursor::of(request)? {
+    let after = match Cursor::from_request(request)? {
         None => None,
         Some(Cursor::After(name)) => Some(name),
         Some(Cursor::Memory(_)) if remembers => {
@@ -67,7 +67,7 @@ pub(super) async fn resources(
     let catalogue = gateway.catalogue().known()?;
     let entries = &catalogue.content().resources;
     let lister =
-        ContentLister::of(gateway, post, &catalogue, (OfferKind::Resources, |_| true)).await?;
+        ContentLister::new(gateway, post, &catalogue, (OfferKind::Resources, |_| true)).await?;
     let page = lister.page(entries, after, version).await?;
     if page.next.is_some() || !remembers {
         return Ok(page.answer(request, version, "resources"));
@@ -89,7 +89,7 @@ pub(super) async fn templates(
     let catalogue = gateway.catalogue().known()?;
     let entries = &catalogue.content().templates;
     let lister =
-        ContentLister::of(gateway, post, &catalogue, (OfferKind::Resources, |_| true)).await?;
+        ContentLister::new(gateway, post, &catalogue, (OfferKind::Resources, |_| true)).await?;
     let mut page = lister.page_of_templates(entries, cursor.as_deref(), version);
     if cursor.is_none() && super::offered(gateway, &post.view).conversations {
         page.entries.insert(0, memory::template().to_string());
@@ -107,7 +107,7 @@ pub(super) async fn skills(
     let catalogue = gateway.catalogue().known()?;
     let entries = &catalogue.content().skills;
     let has_skills: fn(&ContentSource) -> bool = |source| source.skills.is_some();
-    let lister = ContentLister::of(
+    let lister = ContentLister::new(
         gateway,
         post,
         &catalogue,
@@ -122,7 +122,7 @@ pub(super) async fn skills(
 
 /// Behind which entry the list goes on, where there are no conversations in it.
 fn after(request: &Request<'_>) -> Result<Option<String>, RpcError> {
-    match Cursor::of(request)? {
+    match Cursor::from_request(request)? {
         None => Ok(None),
         Some(Cursor::After(name)) => Ok(Some(name)),
         Some(Cursor::Memory(_)) => Err(unknown_cursor()),
@@ -155,7 +155,7 @@ struct ListPage {
 }
 
 impl<'a> ContentLister<'a> {
-    async fn of(
+    async fn new(
         gateway: &'a Gateway,
         post: &'a Post,
         catalogue: &'a Catalogue,
@@ -258,7 +258,7 @@ impl<'a> ContentLister<'a> {
         }
         // Files are decided on by the names that all views have in common.
         let whole = entry.definition(&View::Everything, version).into_owned();
-        let shown = skill::shown(&reader, whole).await?;
+        let shown = skill::filter_files(&reader, whole).await?;
         Ok(Some(self.post.view.skill(shown)))
     }
 

@@ -164,8 +164,9 @@ pub(crate) async fn answer(
         | ContentMethod::GetSkill
         | ContentMethod::ReadDirectory => {
             let context = post.request_context(request, version, slot.take());
-            let content_request = ContentRequest::read(method, request, post.protocol(version))?
-                .going_on(gateway, &context)?;
+            let content_request =
+                ContentRequest::from_request(method, request, post.protocol(version))?
+                    .with_source_cursor(gateway, &context)?;
             get::get(gateway, post, request, context, content_request).await
         }
         ContentMethod::ListPrompts

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::join_all;
 use wardgate_domain::{Caller, ToolFacts};
 
-use super::content_request::named;
+use super::content_request;
 use crate::Gateway;
 use crate::authority::{Authorization, Grant};
 use crate::reply::RpcError;
@@ -25,7 +25,7 @@ pub(super) struct ContentReader<'a> {
 impl ContentReader<'_> {
     /// The right to what its source calls so, if there is one.
     pub(super) async fn right(&self, own_name: &str) -> Result<Option<Arc<Grant>>, RpcError> {
-        let asked = named(self.facts.kind, own_name);
+        let asked = content_request::policy_arguments(self.facts.kind, own_name);
         let authority = self.gateway.authority();
         let asked = authority.authorize(self.caller, self.facts, &asked, self.client_ip);
         match asked.await {

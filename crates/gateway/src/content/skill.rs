@@ -48,7 +48,10 @@ async fn may_read(reader: &ContentReader<'_>, resource: &RawValue) -> Result<boo
 }
 
 /// `entry`, a skill, with those of its files that may be read.
-pub(super) async fn shown(reader: &ContentReader<'_>, entry: String) -> Result<String, RpcError> {
+pub(super) async fn filter_files(
+    reader: &ContentReader<'_>,
+    entry: String,
+) -> Result<String, RpcError> {
     #[derive(Deserialize)]
     struct SkillFiles<'a> {
         #[serde(borrow)]
@@ -67,19 +70,22 @@ pub(super) async fn shown(reader: &ContentReader<'_>, entry: String) -> Result<S
 }
 
 /// The result of `skills/get`, the same of the skill in it.
-pub(super) async fn got(reader: &ContentReader<'_>, result: String) -> Result<String, RpcError> {
+pub(super) async fn filter_skill(
+    reader: &ContentReader<'_>,
+    result: String,
+) -> Result<String, RpcError> {
     #[derive(Deserialize)]
     struct SkillResult<'a> {
         #[serde(borrow)]
         skill: &'a RawValue,
     }
     let SkillResult { skill } = object(&result).ok_or_else(RpcError::not_decided)?;
-    let shown = self::shown(reader, skill.get().to_owned()).await?;
+    let shown = self::filter_files(reader, skill.get().to_owned()).await?;
     Ok(replace_part(&result, skill.get(), &shown))
 }
 
 /// The result of `resources/directory/read`, with what of it may be read. It goes on at a place for this caller alone.
-pub(super) async fn directory(
+pub(super) async fn filter_directory(
     reader: &ContentReader<'_>,
     (view, uri): (&View, &str),
     result: String,

@@ -8,7 +8,7 @@
 //! | 2024-11-05 | annotations of tools; a sound is a text |
 //! | any | `execution` of tools, which is about tasks of 2025-11-25 |
 //!
-//! What a client is asked, `dialogue::questions` words for its version, and progress `dialogue` itself. Everything that
+//! Requests for input are adapted in `client_interaction::input_requests`, progress in `client_interaction` itself. Everything that
 //! a version knows stays byte for byte.
 
 mod contents;

@@ -151,7 +151,7 @@ async fn spawn_call<O: Operation>(
     trace_context::adopt(&span, &trace);
     let call_id = call.facts.call_id;
     gateway
-        .stories
+        .calls
         .spawn(call.run_to_completion().instrument(span));
     answer.await.unwrap_or_else(|_| {
         let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
@@ -193,7 +193,7 @@ impl<O: Operation> GovernedCall<O> {
     async fn run_to_completion(mut self) {
         let answer = self.run_pipeline().await;
         self.release_slot();
-        self.client.answer(answer).await;
+        self.client.send_answer(answer).await;
     }
 
     /// The pipeline, top to bottom.
@@ -366,7 +366,7 @@ impl<O: Operation> GovernedCall<O> {
     /// Sends a notification to the client before the outcome is on record.
     pub(crate) async fn send_notification(&mut self, notification: &str) -> Result<(), Rejection> {
         self.before_first_message().await?;
-        self.client.say(notification).await;
+        self.client.send_message(notification).await;
         Ok(())
     }
 
@@ -404,7 +404,7 @@ impl<O: Operation> GovernedCall<O> {
             ..
         } = std::mem::take(&mut self.resume_point);
         if let Some(awaited) = awaited {
-            let answers = self.client.answers(&awaited.pending);
+            let answers = self.client.await_input(&awaited.pending);
             let responses = Self::wait_without_slot(&mut self.context.slot, answers).await;
             resumption = Some(Resumption {
                 state: awaited.state,
@@ -432,7 +432,7 @@ impl<O: Operation> GovernedCall<O> {
                 label: Some(resource.label()).filter(|_| !self.context.view.has_own_names()),
                 ambient: self.gateway.ambient(),
             };
-            let input_requests = InputRequests::read(&input_required.requests, recipient)?;
+            let input_requests = InputRequests::parse(&input_required.requests, recipient)?;
             if version.is_modern() {
                 return self.require_input(input_requests, input_required, round);
             }
@@ -448,7 +448,9 @@ impl<O: Operation> GovernedCall<O> {
                         SuspendedCall::new(operation?, pending, &input_required.state, round);
                     serde_json::to_vec(&suspended).ok()
                 };
-                let input = self.client.ask(input_requests.as_json(), suspended);
+                let input = self
+                    .client
+                    .request_input(input_requests.as_json(), suspended);
                 let responses = Self::wait_without_slot(&mut self.context.slot, input).await;
                 responses.map_err(input_rejection)?
             };

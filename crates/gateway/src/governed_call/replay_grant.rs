@@ -35,7 +35,7 @@ impl ReplayGrant {
     }
 
     /// Whether `client` may still have the stored answer.
-    pub(crate) async fn holds(
+    pub(crate) async fn allows_replay(
         &self,
         gateway: &Gateway,
         client: &ResumingClient,

@@ -128,7 +128,7 @@ impl ResumePoint {
         };
         // The state was sealed before now, so it has expired by then.
         let until = gateway.ambient().now().plus(Purpose::PendingCall.lasts());
-        match gateway.store().once(id, until).await {
+        match gateway.store().use_id_once(id, until).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(Rejection::StateAlreadyUsed),
             Err(_) => Err(Rejection::Failed {

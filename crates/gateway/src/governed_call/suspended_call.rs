@@ -108,7 +108,7 @@ fn resume<O: Operation>(
     let version = writer.version();
     let channel = ClientChannel::for_resumed_stream(gateway, &caller, writer, &request);
     let context = RequestContext {
-        slot: Some(gateway.take_over(&caller)),
+        slot: Some(gateway.admit_resumed(&caller)),
         id: request,
         version,
         caller,
@@ -124,6 +124,6 @@ fn resume<O: Operation>(
         resume_point,
     );
     gateway
-        .stories
+        .calls
         .spawn(call.run_to_completion().instrument(span));
 }

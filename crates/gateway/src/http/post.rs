@@ -65,8 +65,8 @@ pub(super) async fn handle(
         .await;
     let mut response = match admitted {
         Ok(admitted) => {
-            let going_on = go_on(&gateway, admitted, parts, client_ip);
-            going_on.instrument(span).await
+            let answering = answer_admitted(&gateway, admitted, parts, client_ip);
+            answering.instrument(span).await
         }
         Err(HttpRefusal {
             reason,
@@ -83,7 +83,7 @@ pub(super) async fn handle(
 }
 
 /// Answers what was let in.
-async fn go_on(
+async fn answer_admitted(
     gateway: &Arc<Gateway>,
     admitted: AdmittedRequest,
     parts: Parts,
@@ -92,10 +92,10 @@ async fn go_on(
     let AdmittedRequest {
         caller,
         access,
-        what,
+        kind,
     } = admitted;
     let path = parts.uri.path();
-    match what {
+    match kind {
         RequestKind::Upstream(verb) => {
             let source = path.strip_prefix("/mcp/upstream/").unwrap_or_default();
             let route_request = RouteRequest {
@@ -106,9 +106,11 @@ async fn go_on(
                 headers: parts.headers,
                 verb,
             };
-            match upstream::enter(gateway, route_request).await {
+            match upstream::route(gateway, route_request).await {
                 Routing::Answered(response) => response,
-                Routing::Viewed(view, route_request) => viewed(gateway, view, route_request).await,
+                Routing::AnswerHere(view, route_request) => {
+                    answer_in_view(gateway, view, route_request).await
+                }
             }
         }
         RequestKind::Message { transport, body } => {
@@ -124,13 +126,13 @@ async fn go_on(
                 streamable: None,
             };
             if transport == Transport::Sse {
-                sse::take(gateway, post, parts.uri.query()).await
+                sse::accept_message(gateway, post, parts.uri.query()).await
             } else {
-                message(gateway, post).await
+                answer_message(gateway, post).await
             }
         }
         RequestKind::SseStream => {
-            let opened = sse::open(gateway, (&caller, &access), &client_ip);
+            let opened = sse::open_stream(gateway, (&caller, &access), &client_ip);
             let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
             gateway.count(&answer, &client_ip, &caller);
             answer.into_response()
@@ -138,17 +140,21 @@ async fn go_on(
         RequestKind::Listen => {
             let view = View::of_path(path);
             let who = (&caller, &access);
-            listener(gateway, &view, who, &client_ip, &parts.headers).await
+            open_listener(gateway, &view, who, &client_ip, &parts.headers).await
         }
         RequestKind::EndSession => {
             let view = View::of_path(path);
-            end(gateway, &view, &caller, &client_ip, &parts.headers).await
+            end_session(gateway, &view, &caller, &client_ip, &parts.headers).await
         }
     }
 }
 
 /// Answers what came to the route of a server and is not carried to it.
-async fn viewed(gateway: &Arc<Gateway>, view: View, route_request: RouteRequest) -> Response {
+async fn answer_in_view(
+    gateway: &Arc<Gateway>,
+    view: View,
+    route_request: RouteRequest,
+) -> Response {
     let RouteRequest {
         caller,
         access,
@@ -170,23 +176,25 @@ async fn viewed(gateway: &Arc<Gateway>, view: View, route_request: RouteRequest)
                 session: None,
                 streamable: None,
             };
-            message(gateway, post).await
+            answer_message(gateway, post).await
         }
-        HttpVerb::Get => listener(gateway, &view, (&caller, &access), &client_ip, &headers).await,
-        HttpVerb::Delete => end(gateway, &view, &caller, &client_ip, &headers).await,
+        HttpVerb::Get => {
+            open_listener(gateway, &view, (&caller, &access), &client_ip, &headers).await
+        }
+        HttpVerb::Delete => end_session(gateway, &view, &caller, &client_ip, &headers).await,
     }
 }
 
-async fn message(gateway: &Arc<Gateway>, mut post: Post) -> Response {
-    let answer = match post.enter(gateway).await {
-        Ok(()) => mcp::answer(gateway, &post).await,
+async fn answer_message(gateway: &Arc<Gateway>, mut post: Post) -> Response {
+    let answer = match post.attach_session(gateway).await {
+        Ok(()) => mcp::answer_post(gateway, &post).await,
         Err(error) => Answer::error(None, &error),
     };
     gateway.count(&answer, &post.client_ip, &post.caller);
     answer.into_response()
 }
 
-async fn listener(
+async fn open_listener(
     gateway: &Arc<Gateway>,
     view: &View,
     (caller, access): (&Arc<Caller>, &TokenAccess),
@@ -200,14 +208,14 @@ async fn listener(
     answer.into_response()
 }
 
-async fn end(
+async fn end_session(
     gateway: &Gateway,
     view: &View,
     caller: &Caller,
     client_ip: &str,
     headers: &HeaderMap,
 ) -> Response {
-    let ended = streamable::end(gateway, view, caller, headers).await;
+    let ended = streamable::end_session(gateway, view, caller, headers).await;
     ended.unwrap_or_else(|error| {
         let answer = Answer::error(None, &error);
         gateway.count(&answer, client_ip, caller);
@@ -219,7 +227,7 @@ async fn end(
 struct AdmittedRequest {
     caller: Arc<Caller>,
     access: TokenAccess,
-    what: RequestKind,
+    kind: RequestKind,
 }
 
 /// The kind of an admitted request.
@@ -250,7 +258,7 @@ async fn admit(
     gateway
         .origins
         .check(&request.uri, headers)
-        .map_err(|what| HttpRefusal::new(StatusCode::FORBIDDEN, "origin_refused", &what))?;
+        .map_err(|kind| HttpRefusal::new(StatusCode::FORBIDDEN, "origin_refused", &kind))?;
     // 2. The token: nobody is anonymous, whatever the method or the path.
     let verified = gateway
         .auth
@@ -264,12 +272,12 @@ async fn admit(
     let caller = verified.caller;
     let metadata = metadata::url(gateway, metadata::resource_of(request));
     let access = TokenAccess::new(verified.scopes, metadata);
-    let wanted = wanted(gateway, endpoint, request, body, &access).await;
-    match wanted {
-        Ok(what) => Ok(AdmittedRequest {
+    let kind = classify_request(gateway, endpoint, request, body, &access).await;
+    match kind {
+        Ok(kind) => Ok(AdmittedRequest {
             caller,
             access,
-            what,
+            kind,
         }),
         Err(refusal) => Err(HttpRefusal {
             subject: caller.subject().to_owned(),
@@ -279,7 +287,7 @@ async fn admit(
 }
 
 /// The rest of the list, by a known caller.
-async fn wanted(
+async fn classify_request(
     gateway: &Gateway,
     endpoint: Endpoint,
     request: &Parts,
@@ -314,7 +322,7 @@ async fn wanted(
     // 5. The media types: what is not JSON is not read as JSON.
     media_types(headers)?;
     // 6. The body: bounded in size and time.
-    let body = read(body, gateway.limits()).await?;
+    let body = read_body(body, gateway.limits()).await?;
     match endpoint {
         Endpoint::Messages(transport) => Ok(RequestKind::Message { transport, body }),
         Endpoint::Upstream => Ok(RequestKind::Upstream(HttpVerb::Post(body))),
@@ -383,7 +391,7 @@ fn media_types(headers: &HeaderMap) -> Result<(), HttpRefusal> {
     Ok(())
 }
 
-async fn read(body: &mut Body, limits: Limits) -> Result<Bytes, HttpRefusal> {
+async fn read_body(body: &mut Body, limits: Limits) -> Result<Bytes, HttpRefusal> {
     wardgate_edge::read(body, limits.body())
         .await
         .map_err(|refused| {

@@ -153,7 +153,7 @@ pub(super) struct UpdateReceiver {
 
 impl UpdateReceiver {
     /// Waits until there is something to tell.
-    pub(super) async fn hears(&mut self) {
+    pub(super) async fn wait_for_updates(&mut self) {
         // The sender is held here, so waiting cannot fail.
         let _ = self.heard.wait_for(|heard| !heard.is_empty()).await;
     }
@@ -164,7 +164,7 @@ impl UpdateReceiver {
     }
 
     /// What there is to tell; none when the subscriptions changed since that count of them.
-    pub(super) fn take(&self, subscriptions: Option<u64>) -> Option<ConversationUpdates> {
+    pub(super) fn take_updates(&self, subscriptions: Option<u64>) -> Option<ConversationUpdates> {
         let mut taken = None;
         self.inbox.send_modify(|heard| {
             if subscriptions.is_none_or(|count| count == heard.subscriptions) {

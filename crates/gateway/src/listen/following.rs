@@ -102,11 +102,11 @@ impl ConversationFeed {
     pub(super) async fn next(&mut self) -> ResourceUpdates {
         loop {
             self.read_subscriptions().await;
-            self.receiver.hears().await;
+            self.receiver.wait_for_updates().await;
             sleep_until(self.silent_until).await;
             let read = self.subscriptions.as_ref().and_then(|own| own.read);
             // What changed after somebody subscribed to it is told only by those who know of that.
-            let Some(heard) = self.receiver.take(read.map(|(count, _)| count)) else {
+            let Some(heard) = self.receiver.take_updates(read.map(|(count, _)| count)) else {
                 continue;
             };
             let changed = self.conversations.iter();

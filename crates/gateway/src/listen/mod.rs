@@ -207,19 +207,19 @@ impl Listener {
             () = self.draining.cancelled() => self.script.last.map(|last| (last, None)),
             // Without a farewell: the client comes again, with the next token.
             () = &mut self.token_ends => None,
-            change = settled(&mut self.changes, self.told, &mut self.due, self.silent_until), if !self.script.lists.is_empty() => {
+            change = next_settled_change(&mut self.changes, self.told, &mut self.due, self.silent_until), if !self.script.lists.is_empty() => {
                 self.told = change?;
                 self.silent_until = Instant::now() + PAUSE;
                 Some((self.script.lists_changed(), Some(self)))
             }
-            words = heard(&mut self.following) => {
+            words = next_conversation_updates(&mut self.following) => {
                 Some((self.script.resources_changed(&words), Some(self)))
             }
-            uris = heard_of_resources(&mut self.resources) => {
+            uris = next_resource_updates(&mut self.resources) => {
                 let words = ResourceUpdates { list: false, uris };
                 Some((self.script.resources_changed(&words), Some(self)))
             }
-            told = heard_of_tasks(&mut self.tasks) => {
+            told = next_task_update(&mut self.tasks) => {
                 Some((self.script.task_told(&told), Some(self)))
             }
             () = sleep(KEEP_ALIVE) => Some((Bytes::from_static(b":\n\n"), Some(self))),
@@ -229,7 +229,7 @@ impl Listener {
 
 /// The first change after `told`, with those that came soon after it, but nothing before `silent_until`. Whoever is
 /// disturbed in waiting asks again, and waits no longer for that.
-async fn settled(
+async fn next_settled_change(
     changes: &mut watch::Receiver<u64>,
     told: u64,
     due: &mut Option<Instant>,
@@ -242,7 +242,7 @@ async fn settled(
 }
 
 /// What there is to say of conversations; nothing ever to whoever does not follow them.
-async fn heard(following: &mut Option<ConversationFeed>) -> ResourceUpdates {
+async fn next_conversation_updates(following: &mut Option<ConversationFeed>) -> ResourceUpdates {
     match following {
         Some(following) => following.next().await,
         None => std::future::pending().await,
@@ -250,7 +250,7 @@ async fn heard(following: &mut Option<ConversationFeed>) -> ResourceUpdates {
 }
 
 /// The same of resources of sources.
-async fn heard_of_resources(resources: &mut Option<ResourceChanges>) -> Vec<String> {
+async fn next_resource_updates(resources: &mut Option<ResourceChanges>) -> Vec<String> {
     match resources {
         Some(resources) => resources.next().await,
         None => std::future::pending().await,
@@ -258,7 +258,7 @@ async fn heard_of_resources(resources: &mut Option<ResourceChanges>) -> Vec<Stri
 }
 
 /// The same of tasks.
-async fn heard_of_tasks(tasks: &mut Option<FollowedTasks>) -> TaskUpdate {
+async fn next_task_update(tasks: &mut Option<FollowedTasks>) -> TaskUpdate {
     match tasks {
         Some(tasks) => tasks.next().await,
         None => std::future::pending().await,
@@ -272,7 +272,7 @@ pub(crate) async fn listen(
     request: &Request<'_>,
 ) -> Result<Answer, RpcError> {
     let offered = content::offered(gateway, &post.view);
-    let subscription = ListenRequest::read(request)?;
+    let subscription = ListenRequest::parse(request)?;
     let listeners = gateway.listeners();
     let uris = subscription.of_sources(offered);
     let resources = if uris.is_empty() {
@@ -281,7 +281,7 @@ pub(crate) async fn listen(
         // Nobody makes sources work for streams that there is no place for.
         let place = listeners.place(post.caller.subject());
         let _place = place.ok_or_else(RpcError::too_many_streams)?;
-        Some(ResourceChanges::chosen(ListeningClient::of(gateway, post, LISTEN), uris).await)
+        Some(ResourceChanges::chosen(ListeningClient::for_post(gateway, post, LISTEN), uris).await)
     };
     let tasks = tasks::follow(gateway, post, request, subscription.tasks()).await?;
     let script = StreamScript::of_subscription(subscription, offered, resources, tasks);

@@ -69,7 +69,7 @@ struct ListenFilter {
 }
 
 impl ListenRequest {
-    pub(super) fn read(request: &Request<'_>) -> Result<Self, RpcError> {
+    pub(super) fn parse(request: &Request<'_>) -> Result<Self, RpcError> {
         if request.id.get().len() > ID_BYTES {
             return Err(RpcError::invalid_params(format!(
                 "the `id` of a subscription has at most {ID_BYTES} bytes"

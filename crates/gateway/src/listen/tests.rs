@@ -8,7 +8,9 @@ use futures::StreamExt;
 use tokio::time::{Instant, advance};
 use wardgate_domain::{Ambient, Caller, CallerClaims};
 
-use super::{ChangeCounter, KEEP_ALIVE, Listeners, PAUSE, SETTLE, StreamScript, settled};
+use super::{
+    ChangeCounter, KEEP_ALIVE, Listeners, PAUSE, SETTLE, StreamScript, next_settled_change,
+};
 use crate::content::OfferedContent;
 
 const CHANGED: &str = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
@@ -122,11 +124,11 @@ async fn whoever_has_much_else_to_say_says_this_no_later() {
     let (mut follows, mut due, began) = (changes.follow(), None, Instant::now());
     changes.announce();
     for _ in 0..2 {
-        let waiting = settled(&mut follows, 0, &mut due, began);
+        let waiting = next_settled_change(&mut follows, 0, &mut due, began);
         let early = tokio::time::timeout(SETTLE / 3, waiting).await;
         assert!(early.is_err());
     }
-    let told = settled(&mut follows, 0, &mut due, began).await;
+    let told = next_settled_change(&mut follows, 0, &mut due, began).await;
     assert_eq!(told, Some(1));
     assert_eq!(began.elapsed(), SETTLE);
 }

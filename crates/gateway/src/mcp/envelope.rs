@@ -192,7 +192,7 @@ fn is_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Err
 impl<'a> Message<'a> {
     /// Reads a scanned body. On an error the id comes along when it is usable, so that the answer can
     /// carry it.
-    pub(crate) fn read(text: &'a str) -> Result<Self, (Option<&'a RawValue>, RpcError)> {
+    pub(crate) fn parse(text: &'a str) -> Result<Self, (Option<&'a RawValue>, RpcError)> {
         let no_id = |what: &str| (None, RpcError::invalid_request(what));
         let envelope: Envelope<'a> =
             object(text).ok_or_else(|| no_id("a message is a JSON object"))?;
@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     fn request(text: &str) -> Request<'_> {
-        match Message::read(text) {
+        match Message::parse(text) {
             Ok(Message::Request(request)) => request,
             other => panic!("{other:?}"),
         }
@@ -362,7 +362,7 @@ mod tests {
             ),
         ];
         for (text, expected) in cases {
-            let (_, error) = Message::read(text).unwrap_err();
+            let (_, error) = Message::parse(text).unwrap_err();
             assert!(
                 error.message().contains(expected),
                 "{text}: {}",
@@ -375,12 +375,12 @@ mod tests {
     fn notifications_and_responses_are_told_apart() {
         let notification = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
         assert!(matches!(
-            Message::read(notification),
+            Message::parse(notification),
             Ok(Message::Notification)
         ));
         let response = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
         assert!(matches!(
-            Message::read(response),
+            Message::parse(response),
             Ok(Message::Response(Response {
                 result: Some(_),
                 ..

@@ -29,7 +29,7 @@ pub(super) async fn list_tools(
     let catalogue = gateway.catalogue().known()?;
     let mut enabled = post.view.tools(&catalogue);
     enabled.retain(|seen| seen.tool.switches.allow(caller));
-    let meta = Meta::of(request)?;
+    let meta = Meta::from_request(request)?;
     let capabilities = post.client_capabilities(&meta, version);
     enabled.retain(|seen| seen.tool.is_for_client(capabilities.as_deref()));
     let visible = gateway

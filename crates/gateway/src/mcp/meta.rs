@@ -43,7 +43,7 @@ pub(crate) struct Meta<'a> {
 
 impl<'a> Meta<'a> {
     /// The `_meta` of a request; an empty one where it has none.
-    pub(crate) fn of(request: &Request<'a>) -> Result<Self, RpcError> {
+    pub(crate) fn from_request(request: &Request<'a>) -> Result<Self, RpcError> {
         let Some(raw) = request.params.meta else {
             return Ok(Self::default());
         };
@@ -51,8 +51,8 @@ impl<'a> Meta<'a> {
     }
 
     /// The `_meta` of a modern request; none when the request is of an older version.
-    pub(crate) fn of_modern(request: &Request<'a>) -> Result<Option<Self>, RpcError> {
-        Ok(Self::of(request)?.if_modern())
+    pub(crate) fn from_modern_request(request: &Request<'a>) -> Result<Option<Self>, RpcError> {
+        Ok(Self::from_request(request)?.if_modern())
     }
 
     /// The same `_meta`; none when the request is of an older version.
@@ -205,10 +205,10 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        let Ok(Message::Request(request)) = Message::read(body) else {
+        let Ok(Message::Request(request)) = Message::parse(body) else {
             panic!("{body}")
         };
-        Meta::of_modern(&request)?
+        Meta::from_modern_request(&request)?
             .unwrap()
             .version(&request, Some(&map))
     }
@@ -251,10 +251,10 @@ mod tests {
     fn a_trace_context_is_read_as_the_headers_it_stands_for() {
         let context = |members: &str| {
             let body = BODY.replace(r#""_meta":{"#, &format!(r#""_meta":{{{members},"#));
-            let Ok(Message::Request(request)) = Message::read(&body) else {
+            let Ok(Message::Request(request)) = Message::parse(&body) else {
                 panic!("{body}")
             };
-            Meta::of(&request).unwrap().trace_context()
+            Meta::from_request(&request).unwrap().trace_context()
         };
         let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let both = context(&format!(

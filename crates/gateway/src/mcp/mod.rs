@@ -31,7 +31,7 @@ use wardgate_telemetry::names;
 use crate::Gateway;
 use crate::answer_pace;
 use crate::call_tool::ToolCall;
-use crate::client_interaction::{ClientChannel, LogLevel, answered};
+use crate::client_interaction::{ClientChannel, LogLevel, deliver_client_response};
 use crate::content;
 use crate::governed_call::{self, RequestContext};
 use crate::listen;
@@ -110,10 +110,10 @@ impl Post {
     }
 
     /// Looks up the session it names.
-    pub(crate) async fn enter(&mut self, gateway: &Gateway) -> Result<(), RpcError> {
+    pub(crate) async fn attach_session(&mut self, gateway: &Gateway) -> Result<(), RpcError> {
         if self.transport == Transport::Mcp {
             self.streamable =
-                streamable::enter(gateway, &self.view, &self.caller, &self.headers).await?;
+                streamable::find_session(gateway, &self.view, &self.caller, &self.headers).await?;
         }
         Ok(())
     }
@@ -163,7 +163,7 @@ impl Post {
 }
 
 /// Answers one POST.
-pub(crate) async fn answer(gateway: &Arc<Gateway>, post: &Post) -> Answer {
+pub(crate) async fn answer_post(gateway: &Arc<Gateway>, post: &Post) -> Answer {
     let text = match scan(&post.body, gateway.limits().depth) {
         Ok(text) => text,
         Err(error) => {
@@ -173,7 +173,7 @@ pub(crate) async fn answer(gateway: &Arc<Gateway>, post: &Post) -> Answer {
     if post.is_batch() {
         return batch(gateway, post, text).await;
     }
-    one(gateway, post, text).await
+    answer_in_step(gateway, post, text).await
 }
 
 /// A batch: 2025-03-26 has them, later versions removed them.
@@ -197,12 +197,12 @@ async fn batch(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
     }
     let mut answers = Vec::with_capacity(messages.len());
     for message in messages {
-        answers.push(one(gateway, post, message.get()).await);
+        answers.push(answer_in_step(gateway, post, message.get()).await);
     }
     Answer::batch(answers)
 }
 
-async fn one(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
+async fn answer_in_step(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
     let arrived = Instant::now();
     let answer = answer_message(gateway, post, text).await;
     if answer.is_of_unknown() {
@@ -212,14 +212,14 @@ async fn one(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
 }
 
 async fn answer_message(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
-    let request = match Message::read(text) {
+    let request = match Message::parse(text) {
         Ok(Message::Request(request)) => request,
         Ok(message @ (Message::Notification | Message::Response(_))) => {
             if let (Some(session), Some(id)) = (&post.streamable, cancelled(text)) {
                 gateway.replica_inbox().cancel(session, id).await;
             }
             if let (Some(session), Message::Response(response)) = (post.session_name(), message) {
-                answered(gateway, &post.caller, &session, &response).await;
+                deliver_client_response(gateway, &post.caller, &session, &response).await;
             }
             return match post.version() {
                 Ok(_) => Answer::accepted(),
@@ -243,7 +243,7 @@ fn version_of(post: &Post, request: &Request<'_>) -> Result<Version, RpcError> {
     }
     // The plain endpoint promises no transport headers, so it compares none.
     let headers = (post.transport == Transport::Mcp).then_some(&post.headers);
-    if let Some(meta) = Meta::of_modern(request)? {
+    if let Some(meta) = Meta::from_modern_request(request)? {
         return meta.version(request, headers);
     }
     if request.method == "initialize" {
@@ -318,7 +318,7 @@ async fn in_turn(
 ) -> Result<Answer, RpcError> {
     post.access.ask(gateway, &request.method)?;
     let mut slot = if is_work(&request.method) {
-        Some(gateway.enter(&post.caller).await?)
+        Some(gateway.admit(&post.caller).await?)
     } else {
         None
     };
@@ -352,7 +352,7 @@ async fn answer_to(
                 .name
                 .and_then(text_of)
                 .ok_or_else(|| RpcError::invalid_params("`params.name` must be a string"))?;
-            let meta = Meta::of(request)?;
+            let meta = Meta::from_request(request)?;
             let mut channel = ClientChannel::for_request(gateway, post, request, &meta, version)?;
             let call = tool_call(post, request, &meta, version, name.into_owned())?;
             let context = post.request_context(request, version, slot.take());
@@ -382,7 +382,8 @@ async fn answer_to(
             if post.transport != Transport::Mcp || post.is_batch() {
                 return Ok(answer);
             }
-            let begun = streamable::begin(gateway, &post.view, &post.caller, request, version);
+            let begun =
+                streamable::begin_session(gateway, &post.view, &post.caller, request, version);
             Ok(answer.in_session(begun.await))
         }
         "ping" if !version.is_modern() => Ok(Answer::empty(request.id)),
@@ -413,13 +414,13 @@ async fn answer_to(
             tasks::answer(gateway, post, request, (version, of_tasks), slot).await
         }
         method if post.transport == Transport::Message && gateway.takes_direct_methods() => {
-            let meta = Meta::of(request)?;
+            let meta = Meta::from_request(request)?;
             let call = tool_call(post, request, &meta, version, method.to_owned())?;
             let call = ToolCall {
                 dialect: Dialect::Direct,
                 ..call
             };
-            let slot = gateway.enter(&post.caller).await?;
+            let slot = gateway.admit(&post.caller).await?;
             let context = post.request_context(request, version, Some(slot));
             governed_call::run(
                 gateway,

@@ -25,7 +25,7 @@ pub(super) struct AddMessage {
 impl MemoryOperation for AddMessage {
     const METHOD: MemoryMethod = MemoryMethod::AddMessage;
 
-    fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
+    fn parse(params: &Fields<'_>) -> Result<Self, RpcError> {
         let turn = params.object("turn")?.as_ref().map(turn).transpose()?;
         let of_list = ["conversation_id", "turn", "messages"];
         let list = params.objects("messages")?;
@@ -36,12 +36,12 @@ impl MemoryOperation for AddMessage {
             }
             let given = |fields: &Fields<'_>| {
                 fields.only(&FIELDS)?;
-                SubmittedMessage::read(fields)
+                SubmittedMessage::parse(fields)
             };
             list.iter().map(given).collect::<Result<_, _>>()?
         } else {
             params.only(&[&of_list, &FIELDS[..]].concat())?;
-            vec![SubmittedMessage::read(params)?]
+            vec![SubmittedMessage::parse(params)?]
         };
         Ok(Self {
             id: params.required("conversation_id")?,
@@ -74,7 +74,7 @@ impl MemoryOperation for AddMessage {
             conversation: Some(added.key),
             seen: MessageCounts {
                 phi: false,
-                ..MessageCounts::of(&added.messages)
+                ..MessageCounts::count(&added.messages)
             },
         })
     }
@@ -97,12 +97,12 @@ fn complete((given, tool): (&SubmittedMessage, Option<Arc<Tool>>)) -> NewMessage
     let mut message = given.message.clone();
     if let (Some(call), Some(tool)) = (&given.tool, tool) {
         message.author = tool.facts.name.to_string();
-        message.call = Some(answered(call, &tool.facts));
+        message.call = Some(answered_call(call, &tool.facts));
     }
     message
 }
 
-fn answered(call: &SubmittedToolCall, tool: &ToolFacts) -> AnsweredCall {
+fn answered_call(call: &SubmittedToolCall, tool: &ToolFacts) -> AnsweredCall {
     AnsweredCall {
         call_id: call.call_id.clone(),
         tool: tool.clone(),

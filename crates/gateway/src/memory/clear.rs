@@ -13,7 +13,7 @@ pub(super) struct ClearConversation {
 impl MemoryOperation for ClearConversation {
     const METHOD: MemoryMethod = MemoryMethod::Clear;
 
-    fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
+    fn parse(params: &Fields<'_>) -> Result<Self, RpcError> {
         params.only(&["conversation_id"])?;
         Ok(Self {
             id: params.required("conversation_id")?,

@@ -13,7 +13,7 @@ pub(super) struct DeleteConversation {
 impl MemoryOperation for DeleteConversation {
     const METHOD: MemoryMethod = MemoryMethod::Delete;
 
-    fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
+    fn parse(params: &Fields<'_>) -> Result<Self, RpcError> {
         params.only(&["conversation_id"])?;
         Ok(Self {
             id: params.required("conversation_id")?,

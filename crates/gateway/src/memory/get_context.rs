@@ -20,7 +20,7 @@ pub(super) struct GetContext {
 impl MemoryOperation for GetContext {
     const METHOD: MemoryMethod = MemoryMethod::GetContext;
 
-    fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
+    fn parse(params: &Fields<'_>) -> Result<Self, RpcError> {
         params.only(&["conversation_id", "max_messages", "max_tokens"])?;
         Ok(Self {
             id: params.required("conversation_id")?,
@@ -35,7 +35,7 @@ impl MemoryOperation for GetContext {
             .get_context(handler.of, &self.id, self.max_messages, self.max_tokens)
             .await?;
         let mut result = json!({
-            "messages": MessageView::all(&window.messages),
+            "messages": MessageView::list(&window.messages),
             "uncovered": window.uncovered,
         });
         if let Some(summary) = &window.summary {
@@ -48,7 +48,7 @@ impl MemoryOperation for GetContext {
         Ok(MemoryOutput {
             result: result.to_string(),
             conversation: window.key,
-            seen: MessageCounts::of(window.messages.iter().chain(&window.summary)),
+            seen: MessageCounts::count(window.messages.iter().chain(&window.summary)),
         })
     }
 }

@@ -14,7 +14,7 @@ pub(super) struct GetOrCreate {
 impl MemoryOperation for GetOrCreate {
     const METHOD: MemoryMethod = MemoryMethod::GetOrCreate;
 
-    fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
+    fn parse(params: &Fields<'_>) -> Result<Self, RpcError> {
         params.only(&["conversation_id"])?;
         Ok(Self {
             id: params.parsed("conversation_id")?,

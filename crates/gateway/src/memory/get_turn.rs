@@ -15,7 +15,7 @@ pub(super) struct GetTurn {
 impl MemoryOperation for GetTurn {
     const METHOD: MemoryMethod = MemoryMethod::GetTurn;
 
-    fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
+    fn parse(params: &Fields<'_>) -> Result<Self, RpcError> {
         params.only(&["conversation_id", "turn_id"])?;
         Ok(Self {
             id: params.required("conversation_id")?,
@@ -38,11 +38,11 @@ impl MemoryOperation for GetTurn {
         Ok(MemoryOutput {
             result: json!({
                 "state": turn.state.as_str().to_string(),
-                "messages": MessageView::all(&turn.messages),
+                "messages": MessageView::list(&turn.messages),
             })
             .to_string(),
             conversation: Some(turn.key),
-            seen: MessageCounts::of(&turn.messages),
+            seen: MessageCounts::count(&turn.messages),
         })
     }
 }

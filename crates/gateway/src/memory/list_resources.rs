@@ -34,7 +34,7 @@ impl ListResources {
 impl MemoryOperation for ListResources {
     const METHOD: MemoryMethod = MemoryMethod::List;
 
-    fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
+    fn parse(params: &Fields<'_>) -> Result<Self, RpcError> {
         let cursor = match params.parsed("cursor")? {
             Some(Cursor::Memory(cursor)) => cursor,
             // What was listed before conversations may be gone by now.

@@ -42,7 +42,7 @@ pub(super) const FIELDS: [&str; 8] = [
 ];
 
 impl SubmittedMessage {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Self, RpcError> {
+    pub(super) fn parse(fields: &Fields<'_>) -> Result<Self, RpcError> {
         let role = fields.required_word("role", Role::ALL, Role::as_str)?;
         let source = fields.word("source", Source::ALL, Source::as_str)?;
         let covers_to = fields.position("covers_to")?.unwrap_or(0);
@@ -78,13 +78,13 @@ impl SubmittedMessage {
                 covers_to,
                 ..NewMessage::text(role, source, fields.required_text("content")?)
             },
-            tool: tool.as_ref().map(SubmittedToolCall::read).transpose()?,
+            tool: tool.as_ref().map(SubmittedToolCall::parse).transpose()?,
         })
     }
 }
 
 impl SubmittedToolCall {
-    fn read(fields: &Fields<'_>) -> Result<Self, RpcError> {
+    fn parse(fields: &Fields<'_>) -> Result<Self, RpcError> {
         fields.only(&["call_id", "name", "arguments", "is_error"])?;
         Ok(Self {
             call_id: fields.required_text("call_id")?,
@@ -161,7 +161,7 @@ pub(super) struct MessageView<'a> {
 }
 
 impl<'a> MessageView<'a> {
-    pub(super) fn of(message: &'a Message) -> Self {
+    pub(super) fn new(message: &'a Message) -> Self {
         let call = message.call.as_ref();
         Self {
             role: message.role.as_str(),
@@ -182,8 +182,8 @@ impl<'a> MessageView<'a> {
         }
     }
 
-    pub(super) fn all(messages: &'a [Message]) -> Vec<Self> {
-        messages.iter().map(Self::of).collect()
+    pub(super) fn list(messages: &'a [Message]) -> Vec<Self> {
+        messages.iter().map(Self::new).collect()
     }
 }
 

@@ -57,7 +57,7 @@ trait MemoryOperation: Sized + Send + Sync + 'static {
     const METHOD: MemoryMethod;
 
     /// What the client asks for; an error names the field.
-    fn read(params: &Fields<'_>) -> Result<Self, RpcError>;
+    fn parse(params: &Fields<'_>) -> Result<Self, RpcError>;
 
     /// Further members of the `_meta` of its answer.
     fn meta(&self) -> Option<&str> {
@@ -107,7 +107,7 @@ struct MessageCounts {
 }
 
 impl MessageCounts {
-    fn of<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Self {
+    fn count<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Self {
         let mut seen = Self::default();
         for message in messages {
             seen.messages += 1;
@@ -127,7 +127,7 @@ pub(crate) async fn answer(
     version: Version,
     method: MemoryMethod,
 ) -> Result<Answer, RpcError> {
-    let memory_request = MemoryRequest::of(gateway, post, request, version);
+    let memory_request = MemoryRequest::new(gateway, post, request, version);
     match method {
         MemoryMethod::GetOrCreate => {
             memory_request
@@ -184,7 +184,7 @@ pub(crate) async fn list_behind(
     let Some(memory) = gateway.memory().cloned() else {
         return Err(RpcError::unknown_method(&request.method, version));
     };
-    let memory_request = MemoryRequest::of(gateway, post, request, version);
+    let memory_request = MemoryRequest::new(gateway, post, request, version);
     let operation = list_resources::ListResources::behind(before);
     Ok(memory_request.run_recorded(operation, memory).await)
 }
@@ -212,7 +212,7 @@ struct MemoryRequest {
 }
 
 impl MemoryRequest {
-    fn of(gateway: &Arc<Gateway>, post: &Post, request: &Request<'_>, version: Version) -> Self {
+    fn new(gateway: &Arc<Gateway>, post: &Post, request: &Request<'_>, version: Version) -> Self {
         let call_id = CallId::new(gateway.ambient());
         let params = request.raw_params().map_or("{}", RawValue::get);
         Self {
@@ -236,7 +236,7 @@ impl MemoryRequest {
         let Some(memory) = self.gateway.memory().cloned() else {
             return Err(RpcError::unknown_method(E::METHOD.as_str(), self.version));
         };
-        let operation = E::read(&Fields::of_params(request.raw_params())?)?;
+        let operation = E::parse(&Fields::of_params(request.raw_params())?)?;
         Ok(self.run_recorded(operation, memory).await)
     }
 
@@ -249,9 +249,9 @@ impl MemoryRequest {
             { names::CALL_ID } = %call_id,
             { names::CALLER } = self.caller.subject(),
         );
-        let stories = self.gateway.stories.clone();
+        let calls = self.gateway.calls.clone();
         // Its own task: whoever hangs up, the record is written.
-        let story = stories.spawn(self.run(operation, memory).instrument(span));
+        let story = calls.spawn(self.run(operation, memory).instrument(span));
         story.await.unwrap_or_else(|_| {
             let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
             Answer::error(Some(&id), &error)

@@ -21,7 +21,7 @@ pub(super) struct ReadResource {
 impl MemoryOperation for ReadResource {
     const METHOD: MemoryMethod = MemoryMethod::Read;
 
-    fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
+    fn parse(params: &Fields<'_>) -> Result<Self, RpcError> {
         Ok(Self {
             uri: params.required("uri")?,
         })
@@ -48,7 +48,7 @@ impl MemoryOperation for ReadResource {
             "updated_at": conversation.updated_at.to_string(),
             "shared": conversation.shared,
             "held": conversation.held,
-            "messages": MessageView::all(&page.messages),
+            "messages": MessageView::list(&page.messages),
         });
         if let Some(last) = page.messages.last().filter(|_| page.more) {
             let next = ConversationUri {
@@ -68,7 +68,7 @@ impl MemoryOperation for ReadResource {
         Ok(MemoryOutput {
             result: result.to_string(),
             conversation: Some(conversation.key),
-            seen: MessageCounts::of(&page.messages),
+            seen: MessageCounts::count(&page.messages),
         })
     }
 }

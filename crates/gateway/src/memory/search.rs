@@ -20,7 +20,7 @@ pub(super) struct SearchMessages {
 impl MemoryOperation for SearchMessages {
     const METHOD: MemoryMethod = MemoryMethod::Search;
 
-    fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
+    fn parse(params: &Fields<'_>) -> Result<Self, RpcError> {
         params.only(&["query", "conversation_id", "limit"])?;
         Ok(Self {
             query: params.required_text("query")?,
@@ -39,14 +39,14 @@ impl MemoryOperation for SearchMessages {
             .map(|hit| {
                 json!({
                     "conversation_id": hit.conversation_id.as_str(),
-                    "message": MessageView::of(&hit.message),
+                    "message": MessageView::new(&hit.message),
                 })
             })
             .collect();
         Ok(MemoryOutput {
             result: json!({ "hits": shown }).to_string(),
             conversation: None,
-            seen: MessageCounts::of(hits.iter().map(|hit| &hit.message)),
+            seen: MessageCounts::count(hits.iter().map(|hit| &hit.message)),
         })
     }
 }

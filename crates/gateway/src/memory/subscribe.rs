@@ -50,8 +50,8 @@ impl SubscriptionMethod {
         let memory = gateway.memory().filter(|_| offered.conversations);
         let is_of_memory = !offered.resources || super::is_uri(&uri);
         let Some(memory) = memory.filter(|_| is_of_memory) else {
-            let who = ListeningClient::of(gateway, post, listen::SUBSCRIBE);
-            let subscriber = Subscriber::of(post);
+            let who = ListeningClient::for_post(gateway, post, listen::SUBSCRIBE);
+            let subscriber = Subscriber::for_post(post);
             match self {
                 Self::Begin => listen::subscribe(&who, &subscriber, uri, version).await?,
                 Self::End => listen::unsubscribe(&who, &subscriber, &uri).await?,

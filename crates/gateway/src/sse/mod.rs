@@ -56,7 +56,7 @@ struct StreamLocation {
 }
 
 /// Opens a stream for `caller`, whose first event says where its messages go.
-pub(crate) fn open(
+pub(crate) fn open_stream(
     gateway: &Arc<Gateway>,
     who: (&Arc<Caller>, &TokenAccess),
     client_ip: &str,
@@ -93,7 +93,11 @@ fn digest(stream: u64) -> Digest {
 }
 
 /// Takes one message for the session that `query` names.
-pub(crate) async fn take(gateway: &Arc<Gateway>, mut post: Post, query: Option<&str>) -> Response {
+pub(crate) async fn accept_message(
+    gateway: &Arc<Gateway>,
+    mut post: Post,
+    query: Option<&str>,
+) -> Response {
     let Some((id, place)) = session_id(query).and_then(|id| {
         let opened =
             gateway
@@ -129,18 +133,18 @@ pub(crate) async fn take(gateway: &Arc<Gateway>, mut post: Post, query: Option<&
         return refuse(gateway, &post, &RpcError::too_many_messages());
     };
     post.session = Some(Arc::clone(&session));
-    let stories = gateway.stories.clone();
+    let calls = gateway.calls.clone();
     let gateway = Arc::clone(gateway);
     let story = async move {
-        let answer = mcp::answer(&gateway, &post).await;
+        let answer = mcp::answer_post(&gateway, &post).await;
         gateway.count(&answer, &post.client_ip, &post.caller);
         if let Some(message) = answer.into_text() {
-            session.say(&message).await;
+            session.send_message(&message).await;
         }
         drop(turn);
     };
     // Among the stories, so that a gateway that stops waits for the answer too.
-    stories.spawn(story.in_current_span());
+    calls.spawn(story.in_current_span());
     Answer::accepted().into_response()
 }
 

@@ -45,7 +45,7 @@ impl SseSession {
         if request.method == "initialize" {
             let version = negotiate_on_stream(request)?;
             *lock(&self.version) = version;
-            *lock(&self.declared) = DeclaredCapabilities::of(request, version);
+            *lock(&self.declared) = DeclaredCapabilities::from_initialize(request, version);
         }
         Ok(self.version())
     }
@@ -103,7 +103,7 @@ impl SseSession {
     }
 
     /// Says a message on the stream. If that is lost, or nobody reads it, so is the message.
-    pub(crate) async fn say(&self, message: &str) {
+    pub(crate) async fn send_message(&self, message: &str) {
         // A line end inside JSON is white space, and would end the event's line.
         let message = message.replace(['\n', '\r'], " ");
         let event = format!("event: message\ndata: {message}\n\n");

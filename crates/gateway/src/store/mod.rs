@@ -137,7 +137,11 @@ impl Store {
     }
 
     /// True exactly once for each id, over all replicas, and forgotten after `until`.
-    pub(crate) async fn once(&self, id: [u8; 16], until: Timestamp) -> Result<bool, StoreError> {
+    pub(crate) async fn use_id_once(
+        &self,
+        id: [u8; 16],
+        until: Timestamp,
+    ) -> Result<bool, StoreError> {
         let values = [id[..].into(), until.as_micros().into()];
         Ok(self.execute(USE, values).await? == 1)
     }
@@ -159,9 +163,9 @@ impl Store {
     /// The database, once it has a schema this program works with.
     async fn database(&self) -> Result<&Database, StoreError> {
         let prepared = self.prepared.get_or_try_init(|| async {
-            let prepared = within(self.database.prepare().boxed()).await;
+            let prepared = within_limit(self.database.prepare().boxed()).await;
             if let Err(error) = &prepared {
-                self.tell(error);
+                self.log_failure(error);
             }
             prepared
         });
@@ -175,7 +179,7 @@ impl Store {
         values: [Value; N],
     ) -> Result<u64, StoreError> {
         let database = self.database().await?;
-        self.told(within(database.execute(statement, values).boxed()).await)
+        self.log_failure_of(within_limit(database.execute(statement, values).boxed()).await)
     }
 
     async fn rows<T: Row, const N: usize>(
@@ -184,14 +188,14 @@ impl Store {
         values: [Value; N],
     ) -> Result<Vec<T>, StoreError> {
         let database = self.database().await?;
-        self.told(within(database.rows(statement, values).boxed()).await)
+        self.log_failure_of(within_limit(database.rows(statement, values).boxed()).await)
     }
 
-    fn told<T>(&self, done: Result<T, StoreError>) -> Result<T, StoreError> {
-        done.inspect_err(|error| self.tell(error))
+    fn log_failure_of<T>(&self, done: Result<T, StoreError>) -> Result<T, StoreError> {
+        done.inspect_err(|error| self.log_failure(error))
     }
 
-    fn tell(&self, error: &StoreError) {
+    fn log_failure(&self, error: &StoreError) {
         counter!(names::GATEWAY_STORE_FAILURES).increment(1);
         let cause = error as &dyn std::error::Error;
         tracing::warn!(store = %self.address, cause, "the gateway's store cannot be used");
@@ -221,7 +225,7 @@ impl Store {
 }
 
 /// Waits at most [`LIMIT`], whatever the database does.
-async fn within<T, E: Into<StoreError>>(
+async fn within_limit<T, E: Into<StoreError>>(
     work: BoxFuture<'_, Result<T, E>>,
 ) -> Result<T, StoreError> {
     match tokio::time::timeout(LIMIT, work).await {

@@ -75,7 +75,7 @@ impl Store {
     }
 
     /// The session, if there is such a one of `owner`'s; it is in use.
-    pub(crate) async fn visit_session(
+    pub(crate) async fn find_session(
         &self,
         id: SessionId,
         owner: Digest,

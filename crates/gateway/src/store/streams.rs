@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::FutureExt;
 
 use super::sessions::SessionId;
-use super::{Store, StoreError, within};
+use super::{Store, StoreError, within_limit};
 
 /// How long the events of a stream are kept after the last of them.
 const KEPT: Duration = Duration::from_hours(1);
@@ -197,7 +197,7 @@ impl Store {
             transaction.commit().await?;
             Ok(WriteResult::Stored)
         };
-        self.told(within(written.boxed()).await)
+        self.log_failure_of(within_limit(written.boxed()).await)
     }
 
     /// From here on nothing of it is kept.
@@ -208,7 +208,7 @@ impl Store {
 
     /// The story of a stream waits for its client, and could go on elsewhere with what is in `story`; with none it
     /// waits no longer. Gone means that it goes on elsewhere already.
-    pub(crate) async fn wait_in_stream(
+    pub(crate) async fn set_suspended_call(
         &self,
         id: StreamId,
         replica: ReplicaId,
@@ -273,7 +273,7 @@ impl Store {
     }
 
     /// On what the answer of a stream of that session's is given, sealed; none where that is not known.
-    pub(crate) async fn basis_of_stream(
+    pub(crate) async fn replay_grant_of_stream(
         &self,
         id: StreamId,
         session: SessionId,

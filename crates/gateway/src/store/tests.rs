@@ -229,7 +229,7 @@ async fn a_server_that_never_answers_is_given_up_in_time() {
     let began = std::time::Instant::now();
     assert!(
         store
-            .once([1; 16], Timestamp::from_seconds(1))
+            .use_id_once([1; 16], Timestamp::from_seconds(1))
             .await
             .is_err()
     );
@@ -247,7 +247,7 @@ async fn of_all_who_use_an_id_at_all_replicas_one_is_the_first() {
         let until = two.one.now().plus(Duration::from_secs(60));
         for round in 0..5 {
             let used = [&two.one, &two.other].into_iter().cycle().take(16);
-            let used = join_all(used.map(|store| store.once([round; 16], until))).await;
+            let used = join_all(used.map(|store| store.use_id_once([round; 16], until))).await;
             let first = used.into_iter().filter(|used| *used.as_ref().unwrap());
             assert_eq!(first.count(), 1);
         }
@@ -258,16 +258,16 @@ async fn of_all_who_use_an_id_at_all_replicas_one_is_the_first() {
 async fn a_session_is_known_to_every_replica_but_to_its_owner_alone_until_it_ends() {
     for two in each().await {
         two.one.begin_session(SESSION, owner()).await.unwrap();
-        let held = two.other.visit_session(SESSION, owner()).await.unwrap();
+        let held = two.other.find_session(SESSION, owner()).await.unwrap();
         assert_eq!(held, Some(SessionSettings { log_level: None }));
         let stranger = Digest::of(b"stranger");
-        let found = two.other.visit_session(SESSION, stranger).await.unwrap();
+        let found = two.other.find_session(SESSION, stranger).await.unwrap();
         assert_eq!(found, None);
         two.other.set_log_level(SESSION, "error").await.unwrap();
-        let held = two.one.visit_session(SESSION, owner()).await.unwrap();
+        let held = two.one.find_session(SESSION, owner()).await.unwrap();
         assert_eq!(held.unwrap().log_level.as_deref(), Some("error"));
         two.other.end_session(SESSION).await.unwrap();
-        let held = two.one.visit_session(SESSION, owner()).await.unwrap();
+        let held = two.one.find_session(SESSION, owner()).await.unwrap();
         assert_eq!(held, None);
     }
 }
@@ -279,11 +279,11 @@ async fn a_session_lasts_while_it_is_used_and_an_hour_longer() {
         for _ in 0..3 {
             two.clock
                 .advance(IDLE.saturating_sub(Duration::from_secs(1)));
-            let held = two.other.visit_session(SESSION, owner()).await.unwrap();
+            let held = two.other.find_session(SESSION, owner()).await.unwrap();
             assert!(held.is_some());
         }
         two.clock.advance(IDLE);
-        let held = two.one.visit_session(SESSION, owner()).await.unwrap();
+        let held = two.one.find_session(SESSION, owner()).await.unwrap();
         assert_eq!(held, None);
         two.one.sweep().await.unwrap();
         let left = two.database.number("SELECT count(*) FROM gateway.session");
@@ -305,16 +305,16 @@ async fn with_too_many_sessions_of_an_owner_the_one_unused_for_longest_ends() {
             two.one.begin_session(id(number), owner()).await.unwrap();
         }
         two.clock.advance(Duration::from_mins(2));
-        let first = two.one.visit_session(id(0), owner()).await.unwrap();
+        let first = two.one.find_session(id(0), owner()).await.unwrap();
         assert!(first.is_some());
         two.one.begin_session(id(EACH), owner()).await.unwrap();
         let count = "SELECT count(*) FROM gateway.session";
         assert_eq!(two.database.number(count).await, EACH + 1);
         for still in [id(0), id(EACH)] {
-            let held = two.one.visit_session(still, owner()).await.unwrap();
+            let held = two.one.find_session(still, owner()).await.unwrap();
             assert!(held.is_some());
         }
-        let held = two.one.visit_session(SESSION, others).await.unwrap();
+        let held = two.one.find_session(SESSION, others).await.unwrap();
         assert!(held.is_some());
     }
 }
@@ -348,7 +348,7 @@ async fn what_a_replica_wrote_another_reads_to_the_end() {
             (StreamState::GoesOn, &b"request"[..])
         );
         let basis = async |session| {
-            let basis = two.other.basis_of_stream(STREAM, session);
+            let basis = two.other.replay_grant_of_stream(STREAM, session);
             basis.await.unwrap()
         };
         assert_eq!(basis(SESSION).await.as_deref(), Some(&b"basis"[..]));
@@ -396,8 +396,11 @@ async fn a_long_stream_is_read_page_by_page() {
 async fn a_stream_of_a_replica_that_is_gone_goes_to_one_of_the_others() {
     for two in each().await {
         streaming(&two.one).await;
-        let stories = two.one.wait_in_stream(STREAM, MINE, Some(b"story")).await;
-        assert_eq!(stories.unwrap(), WriteResult::Stored);
+        let calls = two
+            .one
+            .set_suspended_call(STREAM, MINE, Some(b"story"))
+            .await;
+        assert_eq!(calls.unwrap(), WriteResult::Stored);
         two.other.beat(OTHERS).await.unwrap();
         let early = two.other.take_over_stream(STREAM, OTHERS).await.unwrap();
         assert!(early.is_none(), "{early:?}");
@@ -418,7 +421,7 @@ async fn a_stream_of_a_replica_that_is_gone_goes_to_one_of_the_others() {
         let late = [b"late".to_vec()];
         let written = two.one.write_stream(STREAM, MINE, 0, &late, true).await;
         assert_eq!(written.unwrap(), WriteResult::Gone);
-        let waits = two.one.wait_in_stream(STREAM, MINE, None).await;
+        let waits = two.one.set_suspended_call(STREAM, MINE, None).await;
         assert_eq!(waits.unwrap(), WriteResult::Gone);
     }
 }
@@ -526,10 +529,10 @@ async fn what_expired_is_swept_a_bounded_number_at_once() {
         for number in 0..SWEEP + 10 {
             let mut id = [0; 16];
             id[..8].copy_from_slice(&number.to_be_bytes());
-            two.one.once(id, until).await.unwrap();
+            two.one.use_id_once(id, until).await.unwrap();
         }
         let later = until.plus(Duration::from_secs(1));
-        two.one.once([0xff; 16], later).await.unwrap();
+        two.one.use_id_once([0xff; 16], later).await.unwrap();
         assert!(two.one.sweep().await.unwrap());
         assert!(!two.one.sweep().await.unwrap());
         let left = two.database.number("SELECT count(*) FROM gateway.used");

@@ -46,7 +46,7 @@ struct InitializeParams<'a> {
 
 impl DeclaredCapabilities {
     /// Of `initialize`, in the version that was agreed on.
-    pub(crate) fn of(initialize: &Request<'_>, version: Version) -> Self {
+    pub(crate) fn from_initialize(initialize: &Request<'_>, version: Version) -> Self {
         let params = initialize.raw_params();
         let params = params.and_then(|params| object::<InitializeParams<'_>>(params.get()));
         let capabilities = params.and_then(|params| object(params.capabilities.get()));
@@ -104,10 +104,10 @@ mod tests {
         let text = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"capabilities":{capabilities}}}}}"#
         );
-        let Ok(Message::Request(request)) = Message::read(&text) else {
+        let Ok(Message::Request(request)) = Message::parse(&text) else {
             panic!("{text}")
         };
-        DeclaredCapabilities::of(&request, version).to_json()
+        DeclaredCapabilities::from_initialize(&request, version).to_json()
     }
 
     const ALL: &str = r#"{"experimental":{"x":{}},"roots":{"listChanged":true},"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}}}"#;

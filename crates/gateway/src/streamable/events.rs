@@ -119,56 +119,60 @@ pub(super) fn open_request(
 }
 
 /// What a story waits for, as the store keeps it.
-pub(super) fn seal_story(
+pub(super) fn seal_suspended_call(
     gateway: &Gateway,
     caller: &Caller,
     session: &StreamableSession,
     stream: StreamId,
-    story: &[u8],
+    suspended_call: &[u8],
 ) -> Option<Vec<u8>> {
-    let within = within(session, stream, WAITING);
-    gateway.sealer().seal_for_store(caller, &within, story)
+    let within = within(session, stream, SUSPENDED_CALL);
+    gateway
+        .sealer()
+        .seal_for_store(caller, &within, suspended_call)
 }
 
-pub(super) fn open_story(
+pub(super) fn open_suspended_call(
     gateway: &Gateway,
     caller: &Caller,
     session: &StreamableSession,
     stream: StreamId,
     sealed: &[u8],
 ) -> Option<Vec<u8>> {
-    let within = within(session, stream, WAITING);
+    let within = within(session, stream, SUSPENDED_CALL);
     gateway.sealer().open_from_store(caller, &within, sealed)
 }
 
 /// On what the answer of a stream is given, as the store keeps it.
-pub(super) fn seal_basis(
+pub(super) fn seal_replay_grant(
     gateway: &Gateway,
     caller: &Caller,
     session: &StreamableSession,
     stream: StreamId,
-    basis: &ReplayGrant,
+    replay_grant: &ReplayGrant,
 ) -> Option<Vec<u8>> {
-    let within = within(session, stream, BASIS);
-    let basis = serde_json::to_vec(basis).ok()?;
-    gateway.sealer().seal_for_store(caller, &within, &basis)
+    let within = within(session, stream, REPLAY_GRANT);
+    let replay_grant = serde_json::to_vec(replay_grant).ok()?;
+    gateway
+        .sealer()
+        .seal_for_store(caller, &within, &replay_grant)
 }
 
-pub(super) fn open_basis(
+pub(super) fn open_replay_grant(
     gateway: &Gateway,
     caller: &Caller,
     session: &StreamableSession,
     stream: StreamId,
     sealed: &[u8],
 ) -> Option<ReplayGrant> {
-    let within = within(session, stream, BASIS);
-    let basis = gateway.sealer().open_from_store(caller, &within, sealed)?;
-    serde_json::from_slice(&basis).ok()
+    let within = within(session, stream, REPLAY_GRANT);
+    let replay_grant = gateway.sealer().open_from_store(caller, &within, sealed)?;
+    serde_json::from_slice(&replay_grant).ok()
 }
 
 /// The places of what is no event: what a story waits for, and its basis.
-const WAITING: i64 = -1;
-const BASIS: i64 = -2;
+const SUSPENDED_CALL: i64 = -1;
+const REPLAY_GRANT: i64 = -2;
 
 fn within(session: &StreamableSession, stream: StreamId, position: i64) -> String {
     let stream = u128::from_be_bytes(stream.0);

@@ -39,7 +39,7 @@ impl Heartbeat {
             streams: AtomicUsize::new(0),
             beaten: Mutex::new(None),
         });
-        tokio::spawn(go_on(Arc::downgrade(&heartbeat)));
+        tokio::spawn(beat_periodically(Arc::downgrade(&heartbeat)));
         heartbeat
     }
 
@@ -52,11 +52,11 @@ impl Heartbeat {
     pub(super) async fn beat(self: &Arc<Self>) -> Result<HeartbeatGuard, StoreError> {
         self.streams.fetch_add(1, Ordering::SeqCst);
         let heartbeat_guard = HeartbeatGuard(Arc::clone(self));
-        self.tell().await?;
+        self.send_beat().await?;
         Ok(heartbeat_guard)
     }
 
-    async fn tell(&self) -> Result<(), StoreError> {
+    async fn send_beat(&self) -> Result<(), StoreError> {
         let mut beaten = self.beaten.lock().await;
         if beaten.is_none_or(|at| at.elapsed() >= BEAT) {
             let now = Instant::now();
@@ -67,7 +67,7 @@ impl Heartbeat {
     }
 }
 
-async fn go_on(heartbeat: Weak<Heartbeat>) {
+async fn beat_periodically(heartbeat: Weak<Heartbeat>) {
     loop {
         // More often than it says so: what it says is never much older than [`BEAT`].
         sleep(BEAT / 5).await;
@@ -76,7 +76,7 @@ async fn go_on(heartbeat: Weak<Heartbeat>) {
         };
         if heartbeat.streams.load(Ordering::SeqCst) > 0 {
             // A failure is told where it happens, and the next beat comes.
-            let _ = heartbeat.tell().await;
+            let _ = heartbeat.send_beat().await;
         }
     }
 }

@@ -15,7 +15,7 @@ use wardgate_rpc::client::Session as OfMemory;
 
 use super::events::{EventPosition, primer};
 use super::resuming::resume;
-use super::{StreamableSession, enter};
+use super::{StreamableSession, find_session};
 use crate::Gateway;
 use crate::content;
 use crate::governed_call::ResumingClient;
@@ -36,7 +36,7 @@ pub(crate) async fn listen(
 ) -> Result<Answer, RpcError> {
     let offered = content::offered(gateway, view);
     let who = ListeningClient::follower(gateway, (caller, access), client_ip, view);
-    let Some(session) = enter(gateway, view, caller, headers).await? else {
+    let Some(session) = find_session(gateway, view, caller, headers).await? else {
         let script =
             StreamScript::of_get(None, offered).hearing(who.subscribed(None, offered, false));
         return gateway.listeners().open(caller, script, gateway.ambient());

@@ -84,7 +84,7 @@ fn hex(id: SessionId) -> String {
 
 /// Begins a session of the client that asked to `initialize`. None when that cannot be kept: its requests are then
 /// answered without one.
-pub(crate) async fn begin(
+pub(crate) async fn begin_session(
     gateway: &Gateway,
     view: &View,
     caller: &Caller,
@@ -95,7 +95,7 @@ pub(crate) async fn begin(
     let sealed = SealedSession {
         id: hex(id),
         version: version.as_str().to_owned(),
-        declared: DeclaredCapabilities::of(initialize, version),
+        declared: DeclaredCapabilities::from_initialize(initialize, version),
     };
     let text = gateway
         .sealer()
@@ -106,7 +106,7 @@ pub(crate) async fn begin(
 }
 
 /// The session that a request of an older version names; none if it names none.
-pub(crate) async fn enter(
+pub(crate) async fn find_session(
     gateway: &Gateway,
     view: &View,
     caller: &Caller,
@@ -134,7 +134,7 @@ pub(crate) async fn enter(
         .parse()
         .map_err(|_| RpcError::unknown_session())?;
     // A store that is away ends no session: what the id says of itself is enough.
-    let visited = gateway.store().visit_session(id, caller.person()).await;
+    let visited = gateway.store().find_session(id, caller.person()).await;
     let held = visited.unwrap_or(Some(SessionSettings { log_level: None }));
     let held = held.ok_or_else(RpcError::unknown_session)?;
     Ok(Some(Arc::new(StreamableSession {
@@ -146,13 +146,13 @@ pub(crate) async fn enter(
 }
 
 /// Ends the session that a DELETE names.
-pub(crate) async fn end(
+pub(crate) async fn end_session(
     gateway: &Gateway,
     view: &View,
     caller: &Caller,
     headers: &HeaderMap,
 ) -> Result<Response, RpcError> {
-    let session = enter(gateway, view, caller, headers).await?;
+    let session = find_session(gateway, view, caller, headers).await?;
     let session = session.ok_or_else(|| {
         RpcError::invalid_request("name the session to end in the header Mcp-Session-Id")
     })?;

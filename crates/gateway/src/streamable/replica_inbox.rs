@@ -47,7 +47,7 @@ impl WaitingMessages {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ring(&self, id: ReplicaMessageId) -> bool {
+    fn notify(&self, id: ReplicaMessageId) -> bool {
         let waits = self.lock().get(&id).cloned();
         waits.inspect(CancellationToken::cancel).is_some()
     }
@@ -89,7 +89,7 @@ impl Drop for ExpectedMessage {
 impl ReplicaInbox {
     pub(crate) fn new(store: &Arc<Store>) -> Self {
         let waiting = Arc::default();
-        tokio::spawn(look(Arc::downgrade(store), Arc::downgrade(&waiting)));
+        tokio::spawn(poll_store(Arc::downgrade(store), Arc::downgrade(&waiting)));
         Self {
             store: Arc::clone(store),
             waiting,
@@ -115,7 +115,7 @@ impl ReplicaInbox {
         sealed: Vec<u8>,
     ) -> Result<(), StoreError> {
         self.store.post_replica_message(id, sealed).await?;
-        self.waiting.ring(id);
+        self.waiting.notify(id);
         Ok(())
     }
 
@@ -141,7 +141,7 @@ impl ReplicaInbox {
     /// Cancels the call of this id, wherever it runs, if it does.
     pub(crate) async fn cancel(&self, session: &StreamableSession, request: &str) {
         let id = cancellation(session, request);
-        if !self.waiting.ring(id) && self.cancelled.may_post(session.id) {
+        if !self.waiting.notify(id) && self.cancelled.may_post(session.id) {
             // A failure is told where it happens; the call then runs to its end.
             let _ = self.store.post_replica_message(id, Vec::new()).await;
         }
@@ -158,7 +158,7 @@ fn cancellation(session: &StreamableSession, request: &str) -> ReplicaMessageId 
 }
 
 /// Looks again and again, as long as there is a gateway.
-async fn look(store: Weak<Store>, waiting: Weak<WaitingMessages>) {
+async fn poll_store(store: Weak<Store>, waiting: Weak<WaitingMessages>) {
     loop {
         sleep(LOOK).await;
         let (Some(store), Some(waiting)) = (store.upgrade(), waiting.upgrade()) else {
@@ -167,7 +167,7 @@ async fn look(store: Weak<Store>, waiting: Weak<WaitingMessages>) {
         let waited: Vec<ReplicaMessageId> = waiting.lock().keys().copied().collect();
         let there = store.replica_messages_among(&waited, RECENT).await;
         for id in there.unwrap_or_default() {
-            waiting.ring(id);
+            waiting.notify(id);
         }
     }
 }

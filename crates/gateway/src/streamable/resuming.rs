@@ -18,7 +18,9 @@ use tokio_util::sync::CancellationToken;
 use wardgate_domain::Caller;
 
 use super::StreamableSession;
-use super::events::{EventPosition, open_basis, open_event, open_request, open_story, seal_event};
+use super::events::{
+    EventPosition, open_event, open_replay_grant, open_request, open_suspended_call, seal_event,
+};
 use super::heartbeat::HeartbeatGuard;
 use super::writing::StreamWriter;
 use crate::Gateway;
@@ -43,18 +45,22 @@ pub(super) async fn resume(
     let is_there = is_there.map_err(|_| RpcError::store_unavailable())?;
     is_there.ok_or_else(RpcError::unknown_event)?;
     let caller = Arc::clone(&client.caller);
-    let basis = store.basis_of_stream(id, session.id).await;
-    let basis = basis.map_err(|_| RpcError::store_unavailable())?;
-    let basis = basis.and_then(|sealed| open_basis(gateway, &caller, session, id, &sealed));
+    let replay_grant = store.replay_grant_of_stream(id, session.id).await;
+    let replay_grant = replay_grant.map_err(|_| RpcError::store_unavailable())?;
+    let replay_grant =
+        replay_grant.and_then(|sealed| open_replay_grant(gateway, &caller, session, id, &sealed));
     // What cannot be decided on is not given.
-    let basis = basis.ok_or_else(RpcError::unknown_event)?;
-    match basis.holds(gateway, &client, session.version).await {
+    let replay_grant = replay_grant.ok_or_else(RpcError::unknown_event)?;
+    match replay_grant
+        .allows_replay(gateway, &client, session.version)
+        .await
+    {
         Ok(true) => {}
         Ok(false) => return Err(RpcError::unknown_event()),
         Err(DecisionUnavailable) => return Err(RpcError::undecided()),
     }
     let place = gateway.listeners().place(caller.subject());
-    let rest = ResumedStream {
+    let stream = ResumedStream {
         gateway: Arc::clone(gateway),
         session: Arc::clone(session),
         id,
@@ -63,11 +69,11 @@ pub(super) async fn resume(
         token_ends: Instant::now() + caller.expires_at().since(gateway.ambient().now()),
         caller,
         client,
-        basis,
+        replay_grant,
         silent_since: None,
         _place: place.ok_or_else(RpcError::too_many_streams)?,
     };
-    let events = stream::unfold(Some(rest), async |rest| rest?.next().await);
+    let events = stream::unfold(Some(stream), async |stream| stream?.next().await);
     let events = futures::StreamExt::map(events, Ok::<_, Infallible>);
     Ok(Answer::events(Body::from_stream(events)))
 }
@@ -80,7 +86,7 @@ struct ResumedStream {
     /// Whoever came for the rest, as what goes on needs to know.
     client: ResumingClient,
     /// On what the answer is given, whatever was decided when it began.
-    basis: ReplayGrant,
+    replay_grant: ReplayGrant,
     id: StreamId,
     /// What the client heard already.
     after: i64,
@@ -95,23 +101,23 @@ impl ResumedStream {
     /// What to say next, and who says what follows, if anything does.
     async fn next(mut self) -> Option<(Bytes, Option<Self>)> {
         if self.silent_since.is_none() {
-            return Some(self.lives());
+            return Some(self.keep_alive());
         }
         loop {
-            match self.look().await {
-                Ok(Some(kept)) if !kept.events.is_empty() && !self.still_holds().await => {
+            match self.read_page().await {
+                Ok(Some(page)) if !page.events.is_empty() && !self.may_still_replay().await => {
                     return None;
                 }
-                Ok(Some(kept)) => {
-                    if let Some(said) = self.say(&kept) {
-                        let goes_on = kept.state != StreamState::Ended;
+                Ok(Some(page)) => {
+                    if let Some(events) = self.page_events(&page) {
+                        let goes_on = page.state != StreamState::Ended;
                         self.silent_since = Some(Instant::now());
-                        return Some((said, goes_on.then_some(self)));
+                        return Some((events, goes_on.then_some(self)));
                     }
-                    match kept.state {
+                    match page.state {
                         StreamState::Ended => return None,
-                        StreamState::Broken => return Some((self.lost(&kept), None)),
-                        StreamState::Orphaned => self.take_over(&kept).await,
+                        StreamState::Broken => return Some((self.lost_event(&page), None)),
+                        StreamState::Orphaned => self.take_over(&page).await,
                         StreamState::GoesOn => {}
                     }
                 }
@@ -125,19 +131,19 @@ impl ResumedStream {
                 // Without a farewell: the client comes again, with the next token, or to the next gateway.
                 () = self.draining.cancelled() => return None,
                 () = sleep_until(self.token_ends) => return None,
-                () = sleep_until(silent_until) => return Some(self.lives()),
+                () = sleep_until(silent_until) => return Some(self.keep_alive()),
                 () = sleep(LOOK) => {}
             }
         }
     }
 
     /// A sign of life, which is no event.
-    fn lives(mut self) -> (Bytes, Option<Self>) {
+    fn keep_alive(mut self) -> (Bytes, Option<Self>) {
         self.silent_since = Some(Instant::now());
         (Bytes::from_static(b":\n\n"), Some(self))
     }
 
-    async fn look(&self) -> Result<Option<StreamPage>, StoreError> {
+    async fn read_page(&self) -> Result<Option<StreamPage>, StoreError> {
         let store = self.gateway.store();
         store
             .read_stream(self.id, self.session.id, self.after)
@@ -145,38 +151,38 @@ impl ResumedStream {
     }
 
     /// Whether the client may hear more, as things are now. It comes again, and hears why, where that is not known.
-    async fn still_holds(&self) -> bool {
-        let holds = self
-            .basis
-            .holds(&self.gateway, &self.client, self.session.version);
+    async fn may_still_replay(&self) -> bool {
+        let holds =
+            self.replay_grant
+                .allows_replay(&self.gateway, &self.client, self.session.version);
         holds.await.unwrap_or(false)
     }
 
     /// The events of `kept`, if there are any.
-    fn say(&mut self, kept: &StreamPage) -> Option<Bytes> {
+    fn page_events(&mut self, page: &StreamPage) -> Option<Bytes> {
         let (gateway, caller, session) = (&self.gateway, &self.caller, &self.session);
-        let mut said = Vec::new();
-        for (position, sealed) in &kept.events {
+        let mut events = Vec::new();
+        for (position, sealed) in &page.events {
             let place = (self.id, *position);
             let Some(message) = open_event(gateway, caller, session, place, sealed) else {
                 tracing::error!("an event of the gateway's store cannot be opened with its key");
                 continue;
             };
             let id = EventPosition::in_answer(self.id, *position).seal(gateway, caller, session);
-            said.extend_from_slice(&format_event(id.as_deref(), None, &message));
+            events.extend_from_slice(&format_event(id.as_deref(), None, &message));
             self.after = *position;
         }
-        (!said.is_empty()).then(|| said.into())
+        (!events.is_empty()).then(|| events.into())
     }
 
     /// That the rest is not known, as the answer to the request.
-    fn lost(&self, kept: &StreamPage) -> Bytes {
-        let message = self.error(kept, "stream_not_kept", NOT_KEPT);
+    fn lost_event(&self, page: &StreamPage) -> Bytes {
+        let message = self.error(page, "stream_not_kept", NOT_KEPT);
         format_event(None, None, &message)
     }
 
     /// Ends a stream whose gateway is gone.
-    async fn take_over(&self, kept: &StreamPage) {
+    async fn take_over(&self, page: &StreamPage) {
         let Self { gateway, id, .. } = self;
         // A failure is told where it happens, and whoever looks next tries again.
         let Ok(heartbeat_guard) = gateway.heartbeat().beat().await else {
@@ -187,11 +193,11 @@ impl ResumedStream {
             return;
         };
         if let Some(waiting) = &taken.waiting
-            && self.go_on(kept, waiting, (taken.position, heartbeat_guard))
+            && self.resume_call(page, waiting, (taken.position, heartbeat_guard))
         {
             return;
         }
-        let message = self.error(kept, "gateway_gone", POSSIBLY_RAN);
+        let message = self.error(page, "gateway_gone", POSSIBLY_RAN);
         let place = (*id, taken.position + 1);
         let sealed = seal_event(gateway, &self.caller, &self.session, place, &message);
         if let Some(sealed) = sealed {
@@ -202,16 +208,16 @@ impl ResumedStream {
     }
 
     /// Goes on with the story that waits in a stream.
-    fn go_on(
+    fn resume_call(
         &self,
-        kept: &StreamPage,
+        page: &StreamPage,
         waiting: &[u8],
         (position, heartbeat_guard): (i64, HeartbeatGuard),
     ) -> bool {
         let (gateway, caller, session, id) = (&self.gateway, &self.caller, &self.session, self.id);
-        let story = open_story(gateway, caller, session, id, waiting);
-        let request = open_request(gateway, caller, session, id, &kept.request);
-        let (Some(story), Some(request)) = (story, request) else {
+        let suspended_call = open_suspended_call(gateway, caller, session, id, waiting);
+        let request = open_request(gateway, caller, session, id, &page.request);
+        let (Some(suspended_call), Some(request)) = (suspended_call, request) else {
             return false;
         };
         let stream = (id, position);
@@ -222,16 +228,16 @@ impl ResumedStream {
             stream,
             heartbeat_guard,
         );
-        governed_call::resume_suspended(gateway, &self.client, (writer, request), &story)
+        governed_call::resume_suspended(gateway, &self.client, (writer, request), &suspended_call)
     }
 
-    fn error(&self, kept: &StreamPage, reason: &'static str, message: &str) -> String {
+    fn error(&self, page: &StreamPage, reason: &'static str, message: &str) -> String {
         let request = open_request(
             &self.gateway,
             &self.caller,
             &self.session,
             self.id,
-            &kept.request,
+            &page.request,
         );
         let error = RpcError::internal(reason, message).with_reason();
         let answer = Answer::error(request.as_deref(), &error);

@@ -11,7 +11,9 @@ use tokio::time::sleep;
 use wardgate_domain::Caller;
 
 use super::StreamableSession;
-use super::events::{EventPosition, primer, seal_basis, seal_event, seal_request, seal_story};
+use super::events::{
+    EventPosition, primer, seal_event, seal_replay_grant, seal_request, seal_suspended_call,
+};
 use super::heartbeat::HeartbeatGuard;
 use crate::Gateway;
 use crate::client_interaction::format_event;
@@ -41,7 +43,7 @@ pub(crate) struct StreamWriter {
     /// The id of the request that the stream answers.
     request: Box<RawValue>,
     /// On what it is answered; none before the first word.
-    basis: Option<ReplayGrant>,
+    replay_grant: Option<ReplayGrant>,
     stream: StreamStatus,
 }
 
@@ -88,14 +90,14 @@ impl StreamWriter {
             caller: Arc::clone(caller),
             session: Arc::clone(session),
             request: request.to_owned(),
-            basis: None,
+            replay_grant: None,
             stream: StreamStatus::Silent,
         }
     }
 
     /// On what the answer is given. What begins without that is said, and cannot be heard again.
-    pub(crate) fn set_replay_grant(&mut self, basis: Option<ReplayGrant>) {
-        self.basis = basis;
+    pub(crate) fn set_replay_grant(&mut self, replay_grant: Option<ReplayGrant>) {
+        self.replay_grant = replay_grant;
     }
 
     /// Of a stream that another gateway began, whose story waits.
@@ -106,7 +108,7 @@ impl StreamWriter {
         (id, position): (StreamId, i64),
         heartbeat_guard: HeartbeatGuard,
     ) -> Self {
-        let kept = StoredStream {
+        let stored = StoredStream {
             id,
             position,
             bytes: 0,
@@ -114,7 +116,7 @@ impl StreamWriter {
             _beating: heartbeat_guard,
         };
         let mut writer = Self::new(gateway, caller, session, request);
-        writer.stream = StreamStatus::Stored(kept);
+        writer.stream = StreamStatus::Stored(stored);
         writer
     }
 
@@ -127,50 +129,52 @@ impl StreamWriter {
     }
 
     /// The story waits for its client, and another gateway could go on with what is in `story`.
-    pub(crate) async fn wait(&mut self, story: &[u8]) {
-        let StreamStatus::Stored(kept) = &mut self.stream else {
+    pub(crate) async fn store_suspended_call(&mut self, suspended_call: &[u8]) {
+        let StreamStatus::Stored(stored) = &mut self.stream else {
             return;
         };
         let (gateway, caller, session) = (&self.gateway, &self.caller, &self.session);
-        let Some(story) = seal_story(gateway, caller, session, kept.id, story) else {
+        let Some(suspended_call) =
+            seal_suspended_call(gateway, caller, session, stored.id, suspended_call)
+        else {
             return;
         };
         let replica = gateway.heartbeat().id();
         let waits = gateway
             .store()
-            .wait_in_stream(kept.id, replica, Some(&story));
+            .set_suspended_call(stored.id, replica, Some(&suspended_call));
         // What failed may have been written all the same: another gateway could go on with it then too.
-        kept.waits = !matches!(waits.await, Ok(WriteResult::Gone));
+        stored.waits = !matches!(waits.await, Ok(WriteResult::Gone));
     }
 
     /// It waits no longer, and goes on here. False when another gateway goes on with it, or that is not known.
-    pub(crate) async fn go_on(&mut self) -> bool {
-        let StreamStatus::Stored(kept) = &mut self.stream else {
+    pub(crate) async fn continue_here(&mut self) -> bool {
+        let StreamStatus::Stored(stored) = &mut self.stream else {
             return true;
         };
-        if !kept.waits {
+        if !stored.waits {
             return true;
         }
         let (store, replica) = (self.gateway.store(), self.gateway.heartbeat().id());
-        if let Ok(WriteResult::Stored) = store.wait_in_stream(kept.id, replica, None).await {
-            kept.waits = false;
+        if let Ok(WriteResult::Stored) = store.set_suspended_call(stored.id, replica, None).await {
+            stored.waits = false;
             return true;
         }
-        if let StreamStatus::Stored(kept) =
+        if let StreamStatus::Stored(stored) =
             std::mem::replace(&mut self.stream, StreamStatus::HandedOver)
         {
-            self.let_go(kept, ReleaseReason::ToAnother);
+            self.release_stream(stored, ReleaseReason::ToAnother);
         }
         false
     }
 
     /// Lets another gateway go on with it at once. False where none can.
     pub(crate) async fn hand_over(&mut self) -> bool {
-        let StreamStatus::Stored(kept) = &self.stream else {
+        let StreamStatus::Stored(stored) = &self.stream else {
             return false;
         };
         let (store, replica) = (self.gateway.store(), self.gateway.heartbeat().id());
-        if !kept.waits || store.leave_stream(kept.id, replica).await.is_err() {
+        if !stored.waits || store.leave_stream(stored.id, replica).await.is_err() {
             return false;
         }
         self.stream = StreamStatus::HandedOver;
@@ -189,13 +193,13 @@ impl StreamWriter {
     /// Begins the stream, and gives what it begins with, if anything.
     pub(crate) async fn begin(&mut self) -> Option<Bytes> {
         self.stream = match self.open().await {
-            Some(kept) => StreamStatus::Stored(kept),
+            Some(stored) => StreamStatus::Stored(stored),
             None => StreamStatus::Unkept,
         };
         if !self.session.version.primes_streams() {
             return None;
         }
-        Some(primer(&self.place()?))
+        Some(primer(&self.last_event_id()?))
     }
 
     async fn open(&self) -> Option<StoredStream> {
@@ -205,11 +209,13 @@ impl StreamWriter {
         let heartbeat_guard = gateway.heartbeat().beat().await.ok()?;
         let id = StreamId(gateway.ambient().random());
         let request = seal_request(gateway, &self.caller, session, id, &self.request)?;
-        let basis = self.basis.as_ref();
-        let basis = basis.and_then(|basis| seal_basis(gateway, &self.caller, session, id, basis));
+        let replay_grant = self.replay_grant.as_ref();
+        let replay_grant = replay_grant.and_then(|replay_grant| {
+            seal_replay_grant(gateway, &self.caller, session, id, replay_grant)
+        });
         let store = gateway.store();
         let replica = gateway.heartbeat().id();
-        let opened = store.open_stream(id, session.id, replica, &request, basis.as_deref());
+        let opened = store.open_stream(id, session.id, replica, &request, replay_grant.as_deref());
         opened.await.ok()?.then_some(StoredStream {
             id,
             position: 0,
@@ -220,12 +226,12 @@ impl StreamWriter {
     }
 
     /// `message` as an event, which is kept if that is possible.
-    pub(crate) async fn keep(&mut self, message: &str, is_last: bool) -> Bytes {
+    pub(crate) async fn store_event(&mut self, message: &str, is_last: bool) -> Bytes {
         let is_kept = self.write(message, is_last).await.is_some();
         if !is_kept {
             self.give_up();
         }
-        let id = self.place();
+        let id = self.last_event_id();
         if is_last && is_kept {
             self.stream = StreamStatus::Ended;
         }
@@ -233,14 +239,14 @@ impl StreamWriter {
     }
 
     async fn write(&mut self, message: &str, is_last: bool) -> Option<()> {
-        let StreamStatus::Stored(kept) = &mut self.stream else {
+        let StreamStatus::Stored(stored) = &mut self.stream else {
             return None;
         };
-        kept.bytes += message.len();
-        if kept.bytes > MOST_BYTES {
+        stored.bytes += message.len();
+        if stored.bytes > MOST_BYTES {
             return None;
         }
-        let place = (kept.id, kept.position + 1);
+        let place = (stored.id, stored.position + 1);
         let sealed = [seal_event(
             &self.gateway,
             &self.caller,
@@ -249,16 +255,16 @@ impl StreamWriter {
             message,
         )?];
         let (store, replica) = (self.gateway.store(), self.gateway.heartbeat().id());
-        let written = store.write_stream(kept.id, replica, kept.position, &sealed, is_last);
-        (written.await.ok()? == WriteResult::Stored).then(|| kept.position += 1)
+        let written = store.write_stream(stored.id, replica, stored.position, &sealed, is_last);
+        (written.await.ok()? == WriteResult::Stored).then(|| stored.position += 1)
     }
 
     /// The id of the last event.
-    fn place(&self) -> Option<String> {
-        let StreamStatus::Stored(kept) = &self.stream else {
+    fn last_event_id(&self) -> Option<String> {
+        let StreamStatus::Stored(stored) = &self.stream else {
             return None;
         };
-        EventPosition::in_answer(kept.id, kept.position).seal(
+        EventPosition::in_answer(stored.id, stored.position).seal(
             &self.gateway,
             &self.caller,
             &self.session,
@@ -267,25 +273,25 @@ impl StreamWriter {
 
     /// From here on nothing is kept, and whoever comes back hears so.
     fn give_up(&mut self) {
-        if let StreamStatus::Stored(kept) =
+        if let StreamStatus::Stored(stored) =
             std::mem::replace(&mut self.stream, StreamStatus::Unkept)
         {
-            self.let_go(kept, ReleaseReason::Broken);
+            self.release_stream(stored, ReleaseReason::Broken);
         }
     }
 
     /// Tells the store, as soon as that is there, that nothing follows from here.
-    fn let_go(&self, kept: StoredStream, how: ReleaseReason) {
+    fn release_stream(&self, stored: StoredStream, how: ReleaseReason) {
         let (store, replica) = (
             Arc::clone(self.gateway.store()),
             self.gateway.heartbeat().id(),
         );
         tokio::spawn(async move {
-            let kept = kept;
+            let stored = stored;
             for _ in 0..TRIES {
                 let told = match how {
-                    ReleaseReason::Broken => store.give_up_stream(kept.id).await,
-                    ReleaseReason::ToAnother => store.leave_stream(kept.id, replica).await,
+                    ReleaseReason::Broken => store.give_up_stream(stored.id).await,
+                    ReleaseReason::ToAnother => store.leave_stream(stored.id, replica).await,
                 };
                 // A failure is told where it happens.
                 if told.is_ok() {

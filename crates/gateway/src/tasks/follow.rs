@@ -1,14 +1,13 @@
-//! Tasks that a client listens to: each is looked after at the pace that its server asks for, and told of where it stands
-//! otherwise than before.
+//! Tasks that a client follows: each is polled at the interval that its server asks for, and a change of its state is sent.
 //!
 //! ```text
-//!   taskIds ─▶ Held, Held, …  ─▶ the one that is due ─▶ story (decided anew, on record) ─▶ another than before? ─▶ Told
+//!   taskIds ─▶ TaskHandle, …  ─▶ the next one due ─▶ governed_call (authorized, recorded) ─▶ changed? ─▶ TaskUpdate
 //!                    ▲                                        │
 //!                    └──── its pollIntervalMs later ──────────┘ until it is over
 //! ```
 //!
-//! So it is with servers that tell of their tasks themselves and with those that do not, and nothing is told that a
-//! `tasks/get` of the same caller would not get at that moment.
+//! All servers are polled, whether or not they send notifications of tasks, and nothing is sent that a `tasks/get` of the
+//! same caller would not return at that moment.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,17 +33,17 @@ use crate::scopes::TokenAccess;
 use crate::stored_arguments::StoreUnavailable;
 use crate::view::View;
 
-/// How often a task is looked after whose server does not say.
+/// The poll interval of a task whose server gives none.
 const PACE: Duration = Duration::from_secs(5);
 
-/// No task is looked after more often, whatever its server says, and none more rarely.
+/// The bounds of the poll interval, whatever the server says.
 const FASTEST: Duration = Duration::from_secs(1);
 const SLOWEST: Duration = Duration::from_mins(1);
 
-/// Words that wait for the stream to take them.
+/// Updates that are buffered for the stream.
 const WAITING: usize = 4;
 
-/// The tasks of one stream, as long as it is open.
+/// The tasks that one open stream follows.
 #[derive(Debug)]
 pub(crate) struct FollowedTasks {
     ids: Vec<String>,
@@ -52,7 +51,7 @@ pub(crate) struct FollowedTasks {
     _task: AbortOnDropHandle<()>,
 }
 
-/// How one task stands by now.
+/// The new state of one task.
 #[derive(Debug)]
 pub(crate) struct TaskUpdate {
     members: String,
@@ -60,12 +59,12 @@ pub(crate) struct TaskUpdate {
 }
 
 impl FollowedTasks {
-    /// Those that are heard of.
+    /// The ids of the tasks that are followed.
     pub(crate) fn ids(&self) -> &[String] {
         &self.ids
     }
 
-    /// The next word. None comes once all are over.
+    /// The next update. It never returns once all tasks are over.
     pub(crate) async fn next(&mut self) -> TaskUpdate {
         match self.told.recv().await {
             Some(told) => told,
@@ -80,13 +79,13 @@ impl TaskUpdate {
         &self.members
     }
 
-    /// Of its `_meta`, likewise: which call told it, and the receipt.
+    /// The members of its `_meta`: the id of the call that polled it, and the receipt.
     pub(crate) fn meta(&self) -> &str {
         &self.meta
     }
 }
 
-/// Follows those of the tasks `ids` that are this caller's; none where nobody asks for any.
+/// Follows those of the tasks `ids` that belong to the caller. None if no ids are given.
 pub(crate) async fn follow(
     gateway: &Arc<Gateway>,
     post: &Post,
@@ -96,11 +95,11 @@ pub(crate) async fn follow(
     if ids.is_empty() {
         return Ok(None);
     }
-    let meta = Meta::of(request)?;
+    let meta = Meta::from_request(request)?;
     if !are_declared(meta.capabilities()) {
         return Err(RpcError::missing_capability(NEEDED));
     }
-    let who = TaskFollower::of(gateway, post, request, &meta)?;
+    let who = TaskFollower::new(gateway, post, request, &meta)?;
     let mut looks = Vec::with_capacity(ids.len());
     for id in ids {
         let Some(handle) = TaskHandle::open(gateway, post, id) else {
@@ -131,7 +130,7 @@ pub(crate) async fn follow(
     }))
 }
 
-/// Who listens.
+/// The client that follows the tasks.
 struct TaskFollower {
     gateway: Arc<Gateway>,
     caller: Arc<Caller>,
@@ -140,33 +139,33 @@ struct TaskFollower {
     view: View,
     version: Version,
     capabilities: Option<Arc<str>>,
-    /// Of its subscription.
+    /// The JSON-RPC id of its subscription.
     id: Box<RawValue>,
 }
 
-/// A task, and when its turn is.
+/// A task, and the time of its next poll.
 struct ScheduledPoll {
     at: Instant,
     task_request: TaskRequest,
-    /// What was told of it.
+    /// The state that was sent last.
     told: Option<String>,
 }
 
-/// What came of one look.
+/// The result of one poll.
 enum PollResult {
     Stands {
         told: TaskUpdate,
         pace: Duration,
         is_over: bool,
     },
-    /// It is not the caller's any more, or nobody knows it.
+    /// The task is unknown, or the caller may not use it any more.
     Unknown,
-    /// That cannot be said now.
+    /// The state could not be read; the task is polled again.
     Unseen,
 }
 
 impl TaskFollower {
-    fn of(
+    fn new(
         gateway: &Arc<Gateway>,
         post: &Post,
         request: &Request<'_>,
@@ -184,7 +183,7 @@ impl TaskFollower {
         })
     }
 
-    /// One after the other, whichever is due, until all are over or nobody hears of them.
+    /// Polls the tasks one at a time as they become due, until all are over or the stream is closed.
     async fn look_after(self, looks: Vec<TaskRequest>, sender: mpsc::Sender<TaskUpdate>) {
         let turn = |task_request| ScheduledPoll {
             at: Instant::now(),
@@ -239,13 +238,13 @@ impl TaskFollower {
             governed_call::run_unrequested(&self.gateway, context, channel, task_request).await;
         answer
             .into_text()
-            .and_then(|answer| seen(&answer))
+            .and_then(|answer| parse_poll_result(&answer))
             .unwrap_or(PollResult::Unseen)
     }
 }
 
-/// What `answer` to a `tasks/get` says.
-fn seen(answer: &str) -> Option<PollResult> {
+/// The result of the poll that got `answer` to its `tasks/get`.
+fn parse_poll_result(answer: &str) -> Option<PollResult> {
     #[derive(Deserialize)]
     struct PollAnswer<'a> {
         #[serde(borrow)]

@@ -1,4 +1,4 @@
-//! A task as its client holds it: sealed, so that nobody else has it, and any replica can look after it.
+//! The handle of a task that its client holds as `taskId`: sealed, so that any replica can serve it, and for its caller alone.
 
 use std::time::Duration;
 
@@ -21,32 +21,32 @@ use crate::reply::{Answer, call_meta};
 use crate::session::Purpose;
 use crate::stored_arguments::{StoreUnavailable, StoredArguments};
 
-/// What a `taskId` stands for. It opens for the same caller, on the same path alone.
+/// The content of a `taskId`. It opens for the same caller, on the same path alone.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct TaskHandle {
-    /// What the view calls the tool.
+    /// The name of the tool in the view.
     #[serde(rename = "n")]
     pub(super) tool: String,
-    /// What it was called with: looking at the task is decided on that.
+    /// The arguments of the call, which every request about the task is decided on.
     #[serde(rename = "g")]
     asked: StoredArguments,
-    /// The tool-runner's own, in base64.
+    /// The tool-runner's own state, in base64.
     #[serde(rename = "s")]
     state: String,
-    /// What the client holds: it shall always be told the same.
+    /// The sealed handle, which stays the same for the client.
     #[serde(skip)]
     pub(super) sealed: String,
 }
 
-/// A task that a call became.
+/// A task that a call has become.
 pub(crate) struct StartedTask {
-    /// Of the result: what the server says of it, under the id that the client holds.
+    /// The members of the result: what the server says of the task, under the id that the client holds.
     members: String,
     pub(crate) facts: ResultFacts,
 }
 
 impl TaskHandle {
-    /// What `sealed` stands for, if it was handed to whoever sent `post`.
+    /// Opens `sealed`. None if it was not handed to the caller of `post`.
     pub(super) fn open(gateway: &Gateway, post: &Post, sealed: &str) -> Option<Self> {
         let (caller, within) = (&post.caller, post.view.path());
         let handle = gateway
@@ -58,7 +58,7 @@ impl TaskHandle {
         })
     }
 
-    /// The arguments of the call; none where they are kept no more.
+    /// The arguments of the call. None if they have expired.
     pub(super) async fn arguments(
         &self,
         gateway: &Gateway,
@@ -74,7 +74,7 @@ impl TaskHandle {
             .into()
     }
 
-    /// `about`, which a server said of the task, under the id that the client holds: members of a result.
+    /// The members of a result: `about`, which the server said of the task, under the id that the client holds.
     pub(super) fn members(&self, about: &str) -> String {
         let about = no_longer(about, self.lasts());
         format!(
@@ -84,7 +84,7 @@ impl TaskHandle {
         )
     }
 
-    /// How long the id is good.
+    /// The lifetime of the id.
     fn lasts(&self) -> Duration {
         match self.asked {
             StoredArguments::Inline(_) => Purpose::Task.lasts(),
@@ -94,8 +94,8 @@ impl TaskHandle {
 }
 
 impl StartedTask {
-    /// The task that the call of `story` became; none where it cannot be handed out.
-    pub(crate) async fn of(call: &GovernedCall<ToolCall>, task: Task) -> Option<Self> {
+    /// The task that `call` became. None if its id cannot be handed out.
+    pub(crate) async fn hand_out(call: &GovernedCall<ToolCall>, task: Task) -> Option<Self> {
         let (gateway, tool_call) = (&call.gateway, &call.operation);
         let RequestContext { caller, view, .. } = &call.context;
         let asked = match StoredArguments::inline(&tool_call.arguments) {
@@ -120,7 +120,7 @@ impl StartedTask {
         })
     }
 
-    /// Of what is released.
+    /// The digest of what is released.
     pub(crate) fn digest(&self) -> Digest {
         Digest::of(self.members.as_bytes())
     }
@@ -132,7 +132,7 @@ impl StartedTask {
     }
 }
 
-/// `about`, with a time to live of at most `longest`: so long the id of the client's is good.
+/// `about` with a time to live of at most `longest`, the lifetime of the id.
 fn no_longer(about: &str, longest: Duration) -> String {
     #[derive(Deserialize)]
     struct TtlMember<'a> {

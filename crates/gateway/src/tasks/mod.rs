@@ -2,10 +2,10 @@
 //! have been answered, on `/mcp` and wherever else the gateway answers itself.
 //!
 //! ```text
-//!   tools/call ─▶ call_tool ─▶ the server makes a task of it ─▶ Held ─seal─▶ the `taskId` of the client's
-//!   tasks/get, tasks/update, tasks/cancel ─▶ Held ◀─open─ its `taskId`
-//!                                             └▶ story: decided anew ─▶ the step ─▶ outcome on record ─▶ answer
-//!   subscriptions/listen with `taskIds` ─▶ follow ┘   again and again, told where it is another than before
+//!   tools/call ─▶ call_tool ─▶ the server makes a task of it ─▶ TaskHandle ─seal─▶ `taskId` for the client
+//!   tasks/get, tasks/update, tasks/cancel ─▶ TaskHandle ◀─open─ `taskId`
+//!                                             └▶ governed_call: authorize ─▶ step ─▶ outcome record ─▶ answer
+//!   subscriptions/listen with `taskIds` ─▶ follow ┘   polled; each change is sent
 //! ```
 //!
 //! Nothing of a task is kept here, so any replica serves it. It is there for whoever may make the call that it began
@@ -102,7 +102,7 @@ pub(crate) async fn answer(
     (version, method): (Version, TaskMethod),
     slot: &mut Option<Slot>,
 ) -> Result<Answer, RpcError> {
-    let meta = Meta::of(request)?;
+    let meta = Meta::from_request(request)?;
     let handle = request.params.task_id.and_then(text_of);
     let handle = handle.and_then(|id| TaskHandle::open(gateway, post, &id));
     // Where there were tasks a moment ago they can still be asked for.

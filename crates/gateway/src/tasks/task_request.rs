@@ -1,4 +1,4 @@
-//! One look after a task: which call it is of, what is done, and what the client gets of it. How it is told, `story` says.
+//! The operation on one task: `tasks/get`, `tasks/update` or `tasks/cancel`. The pipeline around it is `governed_call`.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -30,27 +30,27 @@ use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta, task_result_members, write_dropped};
 use crate::view::View;
 
-/// How records say that there is no such task.
+/// The reason on record for an unknown task.
 pub(super) const UNKNOWN: &str = "unknown_task";
 
-/// How the tool-runner says so.
+/// The error kind of the tool-runner for a task that it does not know.
 const NOT_WAITING: &str = "not_waiting";
 
-/// One look, read but undecided.
+/// One request about a task, parsed but not yet decided on.
 #[derive(Clone)]
 pub(super) struct TaskRequest {
     pub(super) method: TaskMethod,
     pub(super) handle: TaskHandle,
-    /// Of the call that became the task.
+    /// The arguments of the call that became the task.
     pub(super) arguments: Bytes,
-    /// What the client answered; empty where it was not asked.
+    /// The input responses of the client. Empty if it sent none.
     pub(super) responses: Bytes,
     pub(super) protocol: &'static str,
 }
 
-/// What came of it: members of the result, or why there is none, in words.
+/// The members of the result, or the message of an error.
 pub(super) struct TaskOutput {
-    given: Result<String, String>,
+    result: Result<String, String>,
     facts: ResultFacts,
 }
 
@@ -60,8 +60,8 @@ impl Output for TaskOutput {
     }
 
     fn digest(&self) -> Option<Digest> {
-        let given = self.given.as_ref().ok()?;
-        Some(Digest::of(given.as_bytes()))
+        let result = self.result.as_ref().ok()?;
+        Some(Digest::of(result.as_bytes()))
     }
 }
 
@@ -102,7 +102,7 @@ impl Operation for TaskRequest {
         self.method.0 != TaskStep::Get && !facts.read_only
     }
 
-    /// It asks by its result, and takes answers as what they are.
+    /// None: a task requests input by its result.
     fn request_binding(&self) -> Option<RequestBinding<'_>> {
         None
     }
@@ -115,7 +115,7 @@ impl Operation for TaskRequest {
     ) -> Result<RunOutcome<TaskOutput>, RunError> {
         let (task_request, gateway) = (&call.operation, &call.gateway);
         let capabilities = call.client.capabilities();
-        let task_output = gateway.runner().call_tool(CallTool {
+        let stream = gateway.runner().call_tool(CallTool {
             call_id: call.facts.call_id,
             caller: &call.context.caller,
             tool: &tool.facts.name,
@@ -142,30 +142,32 @@ impl Operation for TaskRequest {
                 .token_for_source(tool.needs_caller_token),
             limit: tool.time_limit + Duration::from_secs(1),
         });
-        let events = call.client.unless_cancelled(Box::pin(task_output)).await?;
-        let refused = |error| call_tool::refused(&call.gateway, &error, tool);
+        let events = call.client.unless_cancelled(Box::pin(stream)).await?;
+        let refused = |error| call_tool::run_error(&call.gateway, &error, tool);
         let mut events = pin!(events.map_err(refused)?);
         while let Some(event) = call.client.unless_cancelled(events.next()).await? {
             match event.map_err(refused)? {
-                CallEvent::Task(task) => return Ok(RunOutcome::Output(told(call, tool, *task)?)),
-                CallEvent::Result(result) => return failed(&result).map(RunOutcome::Output),
-                CallEvent::InputRequired(waits) => {
-                    let words = "The source acts in your name, and you have not allowed that. Call the tool again.";
+                CallEvent::Task(task) => {
+                    return Ok(RunOutcome::Output(output_of_task(call, tool, *task)?));
+                }
+                CallEvent::Result(result) => return failed_output(&result).map(RunOutcome::Output),
+                CallEvent::InputRequired(input_required) => {
+                    let message = "The source acts in your name, and you have not allowed that. Call the tool again.";
                     let facts = ResultFacts {
                         status: Status::Error,
                         error_kind: "not_connected".to_owned(),
-                        ..waits.facts
+                        ..input_required.facts
                     };
                     return Ok(RunOutcome::Output(TaskOutput {
-                        given: Err(words.to_owned()),
+                        result: Err(message.to_owned()),
                         facts,
                     }));
                 }
-                // A task says nothing but how it stands.
+                // A task sends nothing but its state.
                 CallEvent::Progress(_) | CallEvent::Log(_) | CallEvent::Completed(_) => {}
             }
         }
-        Err(call_tool::lost(tool).into())
+        Err(call_tool::lost_call(tool).into())
     }
 
     fn to_sealed(&self) -> Option<SealedOperation> {
@@ -181,21 +183,17 @@ impl Operation for TaskRequest {
         );
     }
 
-    fn release(
-        call: &GovernedCall<Self>,
-        recorded: RecordStatus,
-        task_output: &TaskOutput,
-    ) -> Answer {
+    fn release(call: &GovernedCall<Self>, recorded: RecordStatus, output: &TaskOutput) -> Answer {
         let RequestContext { id, version, .. } = &call.context;
         let call_id = call.facts.call_id;
-        match &task_output.given {
+        match &output.result {
             Ok(members) => {
                 let mut meta = call_meta(call_id, recorded);
-                write_dropped(&mut meta, task_output.facts.dropped_columns);
+                write_dropped(&mut meta, output.facts.dropped_columns);
                 Answer::result_with_meta(id, *version, members, &meta)
             }
-            Err(words) => {
-                let error = RpcError::internal("task_failed", words);
+            Err(message) => {
+                let error = RpcError::internal("task_failed", message);
                 Answer::error(Some(id), &error.of_call(call_id, recorded.receipt()))
             }
         }
@@ -206,8 +204,8 @@ impl Operation for TaskRequest {
     }
 }
 
-/// How the task stands, as the client may have it.
-fn told(
+/// The state of the task, in the form for the client.
+fn output_of_task(
     call: &GovernedCall<TaskRequest>,
     tool: &Arc<Tool>,
     task: Task,
@@ -215,20 +213,20 @@ fn told(
     let RequestContext { version, view, .. } = &call.context;
     if task.about.is_empty() {
         return Ok(TaskOutput {
-            given: Ok(String::new()),
+            result: Ok(String::new()),
             facts: task.facts,
         });
     }
     let mut members = call.operation.handle.members(&task.about);
     if !task.requests.is_empty() {
         let capabilities = call.client.capabilities();
-        let audience = InputRecipient {
+        let recipient = InputRecipient {
             version: *version,
             capabilities: capabilities.as_deref(),
             label: Some(tool.label()).filter(|_| !view.has_own_names()),
             ambient: call.gateway.ambient(),
         };
-        let input_requests = InputRequests::read(&task.requests, audience)?;
+        let input_requests = InputRequests::parse(&task.requests, recipient)?;
         members += r#","inputRequests":"#;
         members += input_requests.as_json();
     }
@@ -243,20 +241,20 @@ fn told(
         members += &task.error;
     }
     Ok(TaskOutput {
-        given: Ok(members),
+        result: Ok(members),
         facts: task.facts,
     })
 }
 
-/// Nobody could say how it stands.
-fn failed(result: &ToolResult) -> Result<TaskOutput, RunError> {
+/// The output where the state of the task could not be read.
+fn failed_output(result: &ToolResult) -> Result<TaskOutput, RunError> {
     if result.facts.error_kind == NOT_WAITING {
         return Err(Rejection::Unknown.into());
     }
     let content: Vec<Value> = serde_json::from_slice(&result.content).unwrap_or_default();
-    let words = content.first().and_then(|block| block["text"].as_str());
+    let message = content.first().and_then(|block| block["text"].as_str());
     Ok(TaskOutput {
-        given: Err(words
+        result: Err(message
             .unwrap_or("The task cannot be looked after.")
             .to_owned()),
         facts: result.facts.clone(),

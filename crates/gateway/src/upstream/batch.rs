@@ -23,7 +23,10 @@ use wardgate_json::scan;
 use wardgate_rpc::client::{RelayContent, RelayHead};
 
 use super::answer::{self, SESSION};
-use super::{HttpVerb, RouteRequest, carry, decline, may_connect, refuse, upstream_request};
+use super::{
+    HttpVerb, RouteRequest, forward_message, may_connect, refuse, refuse_unreadable,
+    upstream_request,
+};
 use crate::Gateway;
 use crate::answer_pace;
 use crate::catalogue::Source;
@@ -41,7 +44,7 @@ pub(super) struct BatchEntry {
 }
 
 /// Whether `body` is a batch.
-pub(super) fn is_one(body: &[u8]) -> bool {
+pub(super) fn is_batch(body: &[u8]) -> bool {
     body.trim_ascii_start().starts_with(b"[")
 }
 
@@ -54,7 +57,7 @@ pub(super) async fn run(
 ) -> Response {
     let entries = match entries(gateway, &route_request, body) {
         Ok(entries) => entries,
-        Err(error) => return decline(gateway, &source, &route_request, None, &error),
+        Err(error) => return refuse_unreadable(gateway, &source, &route_request, None, &error),
     };
     if let Err(error) = may_connect(gateway, &source, &route_request).await {
         return refuse(gateway, &route_request, None, &error);
@@ -71,7 +74,7 @@ pub(super) async fn run(
         unanswered: Vec::new(),
     };
     // Its own task: whoever hangs up, what was asked for is done.
-    gateway.stories.spawn(batch_run.all(entries));
+    gateway.calls.spawn(batch_run.all(entries));
     response.await.unwrap_or_else(|_| {
         let error = RpcError::internal("panic", "Internal error.");
         Answer::error(None, &error).into_response()
@@ -147,16 +150,16 @@ struct BatchRun {
 impl BatchRun {
     async fn all(mut self, entries: Vec<BatchEntry>) {
         for BatchEntry { message, id } in entries {
-            let route_request = self.route_request.with(HttpVerb::Post(message));
+            let route_request = self.route_request.with_verb(HttpVerb::Post(message));
             let arrived = Instant::now();
             let response =
-                carry(&self.gateway, Arc::clone(&self.source), route_request, true).await;
+                forward_message(&self.gateway, Arc::clone(&self.source), route_request, true).await;
             if answer_pace::has_to_wait(&response) {
                 answer_pace::wait_for_step(arrived).await;
             }
             self.one(id, response).await;
         }
-        let is_silent = matches!(self.out, ResponseSender::Silent(_));
+        let is_silent = matches!(self.out, ResponseSender::Unsent(_));
         let first = self.unanswered.first().map(|(_, status)| *status);
         if let Some(status) = first.filter(|_| is_silent && self.answers.is_empty()) {
             return self.end(status.into_response());
@@ -167,7 +170,7 @@ impl BatchRun {
             let answer = Answer::error(Some(&id), &error).into_text();
             self.answer(answer.unwrap_or_default()).await;
         }
-        if is_silent && matches!(self.out, ResponseSender::Silent(_)) {
+        if is_silent && matches!(self.out, ResponseSender::Unsent(_)) {
             let response = match &*self.answers {
                 [] => StatusCode::ACCEPTED.into_response(),
                 answers => {
@@ -191,7 +194,7 @@ impl BatchRun {
             self.begin().await;
             let mut events = body.into_data_stream();
             while let Some(Ok(event)) = events.next().await {
-                self.out.say(event).await;
+                self.out.send_event(event).await;
             }
             return;
         }
@@ -207,10 +210,10 @@ impl BatchRun {
 
     /// Holds an answer back, or passes it on.
     async fn answer(&mut self, answer: String) {
-        if !matches!(self.out, ResponseSender::Silent(_)) {
+        if !matches!(self.out, ResponseSender::Unsent(_)) {
             return self
                 .out
-                .say(client_interaction::format_event(None, None, &answer))
+                .send_event(client_interaction::format_event(None, None, &answer))
                 .await;
         }
         self.held += answer.len();
@@ -222,7 +225,7 @@ impl BatchRun {
 
     /// Begins the stream, with what was held back.
     async fn begin(&mut self) {
-        if !matches!(self.out, ResponseSender::Silent(_)) {
+        if !matches!(self.out, ResponseSender::Unsent(_)) {
             return;
         }
         let head = RelayHead {
@@ -233,10 +236,10 @@ impl BatchRun {
         };
         let session = self.session.as_ref().and_then(|id| id.to_str().ok());
         self.out
-            .begin(|events| answer::stream(&head, session, events));
+            .start_stream(|events| answer::stream(&head, session, events));
         for answer in std::mem::take(&mut self.answers) {
             self.out
-                .say(client_interaction::format_event(None, None, &answer))
+                .send_event(client_interaction::format_event(None, None, &answer))
                 .await;
         }
     }
@@ -245,6 +248,6 @@ impl BatchRun {
         if let Some(session) = self.session.take() {
             response.headers_mut().insert(SESSION, session);
         }
-        self.out.answer(response);
+        self.out.send_response(response);
     }
 }

@@ -56,7 +56,7 @@ pub(super) async fn run(
         { names::TOOL } = tracing::field::Empty,
     );
     let (out, response) = client_interaction::response_channel();
-    let story = UpstreamExchange {
+    let exchange = UpstreamExchange {
         gateway: Arc::clone(gateway),
         source,
         awaited: upstream_request.awaited(),
@@ -66,11 +66,11 @@ pub(super) async fn run(
         call_id,
         out,
         started: Instant::now(),
-        owed: None,
+        unrecorded: None,
         not_forwarded: false,
     };
     // Its own task: whoever hangs up, the record is written.
-    gateway.stories.spawn(story.tell().instrument(span));
+    gateway.calls.spawn(exchange.run().instrument(span));
     response.await.unwrap_or_else(|_| {
         let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
         Answer::error(None, &error).into()
@@ -87,7 +87,7 @@ pub(super) struct UpstreamExchange {
     pub(super) out: ResponseSender<Response>,
     pub(super) started: Instant,
     /// What the record is still to hear of, up to its outcome; none of what only keeps a session or lists.
-    pub(super) owed: Option<Box<CallFacts>>,
+    pub(super) unrecorded: Option<Box<CallFacts>>,
     /// The request whose answer is still to come.
     pub(super) awaited: Option<AwaitedResponse>,
     /// Its place among what is worked on.
@@ -97,24 +97,24 @@ pub(super) struct UpstreamExchange {
 }
 
 impl UpstreamExchange {
-    async fn tell(mut self) {
+    async fn run(mut self) {
         if let Err(error) = may_connect(&self.gateway, &self.source, &self.route_request).await {
             return self.refuse(&error).await;
         }
-        if self.recall().await.is_err() {
+        if self.load_arguments().await.is_err() {
             return self
                 .refuse(&RpcError::internal("store_unavailable", FORGOTTEN))
                 .await;
         }
-        let right = AccessRight::of(
+        let right = AccessRight::for_request(
             &self.gateway,
             &self.source,
             &self.route_request,
             &self.upstream_request,
         );
-        self.owed = self.owed(right.as_ref());
+        self.unrecorded = self.facts_for_record(right.as_ref());
         // What cannot be recorded is not even begun.
-        if self.owed.is_some() && !self.gateway.audit_log().is_ready() {
+        if self.unrecorded.is_some() && !self.gateway.audit_log().is_ready() {
             return self.not_recorded().await;
         }
         let Some(right) = right else {
@@ -143,17 +143,17 @@ impl UpstreamExchange {
         // write.
         let may_write = right.tool.is_some()
             || matches!(self.upstream_request.subject, RequestSubject::Foreign);
-        if let Some(owed) = self.owed.as_ref().filter(|_| may_write) {
-            let intent = Event::Intent(CallFacts::clone(owed));
+        if let Some(unrecorded) = self.unrecorded.as_ref().filter(|_| may_write) {
+            let intent = Event::Intent(CallFacts::clone(unrecorded));
             if self.gateway.audit_log().append(intent).await.is_err() {
                 return self.not_recorded().await;
             }
         }
-        self.carry(&right, &grant).await;
+        self.forward(&right, &grant).await;
     }
 
     /// What the request asked for whose stream is taken up again.
-    async fn recall(&mut self) -> Result<(), StoreUnavailable> {
+    async fn load_arguments(&mut self) -> Result<(), StoreUnavailable> {
         let awaited = self
             .upstream_request
             .resumes
@@ -170,7 +170,7 @@ impl UpstreamExchange {
     }
 
     /// Keeps what was asked, where it has no room in the ids of events. Where it cannot be kept, they have none.
-    async fn remember(&mut self) -> bool {
+    async fn store_arguments(&mut self) -> bool {
         let RequestSubject::Tool { arguments, .. } = &self.upstream_request.subject else {
             return true;
         };
@@ -185,7 +185,7 @@ impl UpstreamExchange {
 
     async fn decide(&mut self, right: &AccessRight) -> Result<Arc<Grant>, AccessError> {
         let decided = right.decide(&self.gateway, &self.route_request).await;
-        if let Some(facts) = self.owed.as_deref_mut() {
+        if let Some(facts) = self.unrecorded.as_deref_mut() {
             match &decided {
                 Ok(grant) => {
                     facts.decided(&grant.decision);
@@ -206,7 +206,7 @@ impl UpstreamExchange {
         let version = self.upstream_request.spoken();
         let unknown = || RpcError::unknown_resource(version);
         for uri in uris {
-            let right = AccessRight::of_kind(&self.source, OfferKind::Resources, uri);
+            let right = AccessRight::for_offer(&self.source, OfferKind::Resources, uri);
             let right = right.ok_or_else(unknown)?;
             match right.decide(&self.gateway, &self.route_request).await {
                 Ok(_) => {}
@@ -226,7 +226,7 @@ impl UpstreamExchange {
                 Some(StoredArguments::Stored(_)) | None => no_arguments(),
             };
             let (gateway, route_request) = (&self.gateway, &self.route_request);
-            match AccessRight::of_tool(gateway, &self.source, route_request, &task.tool, arguments)
+            match AccessRight::for_tool(gateway, &self.source, route_request, &task.tool, arguments)
             {
                 Some(right) => {
                     right.decide(gateway, route_request).await?;
@@ -255,7 +255,7 @@ impl UpstreamExchange {
     }
 
     /// Hands the errand over, and what comes back to the client.
-    async fn carry(&mut self, right: &AccessRight, grant: &Grant) {
+    async fn forward(&mut self, right: &AccessRight, grant: &Grant) {
         let subject = self.route_request.caller.subject();
         let (place, none_left) = if self.upstream_request.is_open_ended() {
             let place = self.gateway.listeners().place(subject);
@@ -263,9 +263,9 @@ impl UpstreamExchange {
         } else {
             // The upstream has only so many places for all of its callers.
             let places = if self.upstream_request.is_prompt() {
-                &self.gateway.replies
+                &self.gateway.reply_quota
             } else {
-                &self.gateway.visits
+                &self.gateway.upstream_quota
             };
             let place = places.take(subject);
             (place, RpcError::too_many_visits())
@@ -275,7 +275,7 @@ impl UpstreamExchange {
         };
         // Whatever comes of it: another use could do again what was done.
         if let Some(used) = &self.upstream_request.used
-            && let Err((status, reason, error)) = used.up(&self.gateway).await
+            && let Err((status, reason, error)) = used.use_up(&self.gateway).await
         {
             return self.close(status, reason, error).await;
         }
@@ -293,7 +293,7 @@ impl UpstreamExchange {
         }
         match relayed {
             Ok(parts) => self.pass(Box::pin(parts)).await,
-            Err(error) => self.not_carried(&error).await,
+            Err(error) => self.relay_failed(&error).await,
         }
     }
 
@@ -335,7 +335,7 @@ impl UpstreamExchange {
 
     /// Passes on what comes back, part by part.
     async fn pass(&mut self, mut parts: impl Stream<Item = Result<Relayed, CallError>> + Unpin) {
-        let mut end = Box::pin(self.end());
+        let mut end = Box::pin(self.expiry_timer());
         let draining = self.gateway.listeners().draining();
         let (cancels, open_ended) = (
             self.upstream_request.is_modern(),
@@ -345,7 +345,7 @@ impl UpstreamExchange {
             let part = tokio::select! {
                 biased;
                 // Only modern clients cancel by hanging up; nobody misses a stream of changes.
-                () = self.out.gone(), if cancels || open_ended => {
+                () = self.out.disconnected(), if cancels || open_ended => {
                     return self.ended(Status::Cancelled, "cancelled").await;
                 }
                 () = draining.cancelled(), if open_ended => {
@@ -366,12 +366,13 @@ impl UpstreamExchange {
                     match head.content {
                         RelayContent::Nothing => {
                             self.out
-                                .answer(answer::whole(&head, session.as_deref(), None));
+                                .send_response(answer::whole(&head, session.as_deref(), None));
                             return self.ended(Status::Error, "no_answer").await;
                         }
                         RelayContent::Events => {
                             let session = session.as_deref();
-                            self.out.begin(|body| answer::stream(&head, session, body));
+                            self.out
+                                .start_stream(|body| answer::stream(&head, session, body));
                         }
                         RelayContent::Json => {
                             return self.body(&mut parts, &head, session.as_deref()).await;
@@ -410,7 +411,7 @@ impl UpstreamExchange {
     }
 
     /// When a stream of changes ends: with the token at the latest.
-    fn end(&self) -> Sleep {
+    fn expiry_timer(&self) -> Sleep {
         let now = self.gateway.ambient().now();
         sleep(
             self.route_request
@@ -448,20 +449,25 @@ impl UpstreamExchange {
         let Ok(message) = self.sealed(body.message) else {
             return self.failed(Status::Error, "bad_result", CUT).await;
         };
-        let recording_slot = self.done();
-        let text = match self.owed.take() {
-            Some(owed) => self.release(*owed, message, body.result.as_ref()).await,
+        let recording_slot = self.begin_recording();
+        let text = match self.unrecorded.take() {
+            Some(unrecorded) => {
+                self.release(*unrecorded, message, body.result.as_ref())
+                    .await
+            }
             None => self.unrecorded(message).await,
         };
         drop(recording_slot);
         match text {
-            Ok(text) => self.out.answer(answer::whole(head, session, Some(text))),
+            Ok(text) => self
+                .out
+                .send_response(answer::whole(head, session, Some(text))),
             Err(error) => self.refuse(&error).await,
         }
     }
 
     /// It is done, but for the record: how long it took tells how much there is to do.
-    fn done(&mut self) -> Option<RecordingSlot> {
+    fn begin_recording(&mut self) -> Option<RecordingSlot> {
         let kind = match &self.upstream_request.subject {
             RequestSubject::Tool { name, .. } => name,
             _ => &self.source.name,
@@ -482,10 +488,13 @@ impl UpstreamExchange {
         if message.is_empty() && event.id.is_none() && event.retry.is_none() {
             return true;
         }
-        let owed = self.owed.take_if(|_| event.result.is_some());
-        let recording_slot = event.result.as_ref().and_then(|_| self.done());
-        let text = match owed {
-            Some(owed) => self.release(*owed, message, event.result.as_ref()).await,
+        let unrecorded = self.unrecorded.take_if(|_| event.result.is_some());
+        let recording_slot = event.result.as_ref().and_then(|_| self.begin_recording());
+        let text = match unrecorded {
+            Some(unrecorded) => {
+                self.release(*unrecorded, message, event.result.as_ref())
+                    .await
+            }
             None => self.unrecorded(message).await,
         };
         // A client that reads slowly keeps nobody waiting.
@@ -502,8 +511,9 @@ impl UpstreamExchange {
         }
         // What speaks before its answer may wait for a person, and nobody here knows.
         self.slot = None;
-        let has_place =
-            event.id.is_some() && !self.upstream_request.is_of_batch && self.remember().await;
+        let has_place = event.id.is_some()
+            && !self.upstream_request.is_of_batch
+            && self.store_arguments().await;
         let awaited = self.awaited.clone();
         let id = event.id.as_ref().filter(|_| has_place).and_then(|own| {
             let place = StreamPosition {
@@ -520,7 +530,7 @@ impl UpstreamExchange {
             )
         });
         let said = client_interaction::format_event(id.as_deref(), event.retry, &text);
-        self.out.say(said).await;
+        self.out.send_event(said).await;
         true
     }
 
@@ -531,7 +541,7 @@ impl UpstreamExchange {
             return Ok(handles::without_list(message));
         }
         let UpstreamRequest { subject, tasks, .. } = &self.upstream_request;
-        handles::sealed(&self.gateway, &self.route_request, subject, tasks, message)
+        handles::seal_handles(&self.gateway, &self.route_request, subject, tasks, message)
     }
 
     /// A message that is not on the record, as the client may have it.
@@ -543,7 +553,7 @@ impl UpstreamExchange {
         if message.is_empty() {
             return Ok(message);
         }
-        let listed = lists::filtered(
+        let listed = lists::filter_list(
             &self.gateway,
             &self.source,
             &self.route_request,

@@ -60,7 +60,7 @@ pub(super) struct OpenedHandles {
 pub(super) struct UsedState([u8; 16]);
 
 impl UsedState {
-    fn of(sealed: &str) -> Self {
+    fn new(sealed: &str) -> Self {
         let mut id = [0; 16];
         let digest = Digest::of(sealed.as_bytes());
         id.copy_from_slice(&digest.as_bytes()[..16]);
@@ -68,12 +68,12 @@ impl UsedState {
     }
 
     /// Uses it up, if that was not done before.
-    pub(super) async fn up(
+    pub(super) async fn use_up(
         &self,
         gateway: &Gateway,
     ) -> Result<(), (Status, &'static str, RpcError)> {
         let until = gateway.ambient().now().plus(Purpose::RequestState.lasts());
-        match gateway.store().once(self.0, until).await {
+        match gateway.store().use_id_once(self.0, until).await {
             Ok(true) => Ok(()),
             Ok(false) => Err((
                 Status::InvalidArguments,
@@ -136,7 +136,7 @@ struct FollowedTaskIds<'a> {
 }
 
 /// Opens what `request`, which was read from `text`, holds.
-pub(super) fn opened(
+pub(super) fn open_handles(
     gateway: &Gateway,
     route_request: &RouteRequest,
     request: &Request<'_>,
@@ -155,11 +155,11 @@ pub(super) fn opened(
     let mut new = Vec::new();
     let mut used = None;
     if let Some(state) = params.request_state {
-        let within = belonging(route_request, &request.method, subject);
+        let within = seal_context(route_request, &request.method, subject);
         let sealed = text_of(state).unwrap_or_default();
         let own = sealer.open::<String>(Purpose::RequestState, caller, &within, &sealed);
         let own = own.ok_or_else(RpcError::unknown_state)?;
-        used = Some(UsedState::of(&sealed));
+        used = Some(UsedState::new(&sealed));
         new.push((state.get(), Value::from(own).to_string()));
     }
     let followed = followed.map(|wanted| wanted.tasks).unwrap_or_default();
@@ -188,7 +188,7 @@ pub(super) fn opened(
 
 /// `text`, an answer or a notice of the client's, with the upstream's own id of the task it belongs to; none where it
 /// belongs to none of the upstream's. Of tasks of its own the client says what it likes.
-pub(super) fn related(
+pub(super) fn open_related_task(
     gateway: &Gateway,
     route_request: &RouteRequest,
     text: &str,
@@ -226,7 +226,7 @@ pub(super) fn without_list(message: String) -> String {
         #[serde(borrow)]
         tasks: &'a RawValue,
     }
-    let result = ResponseResult::read(&message).and_then(|reply| reply.result);
+    let result = ResponseResult::parse(&message).and_then(|reply| reply.result);
     let server = result.and_then(|result| object::<InitializeResult<'_>>(result.get()));
     let Some(tasks) = server.map(|server| server.capabilities.tasks) else {
         return message;
@@ -243,7 +243,7 @@ pub(super) fn without_list(message: String) -> String {
 }
 
 /// `message` of the upstream's, as the client may hold what is in it.
-pub(super) fn sealed(
+pub(super) fn seal_handles(
     gateway: &Gateway,
     route_request: &RouteRequest,
     subject: &RequestSubject,
@@ -260,7 +260,7 @@ pub(super) fn sealed(
     if !may_hold(&message) {
         return Ok(message);
     }
-    let result = ResponseResult::read(&message).and_then(|reply| reply.result);
+    let result = ResponseResult::parse(&message).and_then(|reply| reply.result);
     let said = object::<MessageMembers<'_>>(&message);
     let given = result.or(said.as_ref().map(|said| said.params));
     let Some(given) = given.and_then(|given| object::<HandleMembers<'_>>(given.get())) else {
@@ -279,7 +279,7 @@ pub(super) fn sealed(
             .method()
             .zip(text_of(state))
             .and_then(|(method, own)| {
-                let within = belonging(route_request, method, subject);
+                let within = seal_context(route_request, method, subject);
                 sealer.seal(Purpose::RequestState, caller, &within, &own)
             });
         let sealed = sealed.ok_or(HandleError::Misfit)?;
@@ -328,7 +328,7 @@ fn may_hold(text: &str) -> bool {
 }
 
 /// What a state belongs to: the source, the method and all that the request is about.
-fn belonging(route_request: &RouteRequest, method: &str, subject: &RequestSubject) -> String {
+fn seal_context(route_request: &RouteRequest, method: &str, subject: &RequestSubject) -> String {
     let (which, arguments) = match subject {
         RequestSubject::Tool { name, arguments } | RequestSubject::Prompt { name, arguments } => {
             (name.as_str(), arguments.as_ref())

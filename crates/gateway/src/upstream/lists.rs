@@ -36,7 +36,7 @@ pub(super) enum ListError {
 
 /// `message`, said in answer to a list request, without what is not for the caller; what is no result stays as it is.
 /// Whose result it says it is does not matter: ids can be written in more than one way.
-pub(super) async fn filtered(
+pub(super) async fn filter_list(
     gateway: &Gateway,
     source: &Source,
     route_request: &RouteRequest,
@@ -46,7 +46,7 @@ pub(super) async fn filtered(
     // What readers of JSON take for different lists is none.
     let depth = gateway.limits().depth;
     scan(message.as_bytes(), depth).map_err(|_| ListError::Misfit)?;
-    let result = ResponseResult::read(&message)
+    let result = ResponseResult::parse(&message)
         .ok_or(ListError::Misfit)?
         .result;
     let Some(result) = result else {
@@ -145,7 +145,7 @@ async fn may_use(
     let Some(name) = name(entry, member) else {
         return Ok(false);
     };
-    let Some(right) = AccessRight::of_kind(source, kind, &name) else {
+    let Some(right) = AccessRight::for_offer(source, kind, &name) else {
         return Ok(false);
     };
     match right.decide(gateway, route_request).await {

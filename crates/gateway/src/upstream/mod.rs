@@ -57,7 +57,7 @@ pub(crate) struct RouteRequest {
 
 impl RouteRequest {
     /// The same, knocking in another way.
-    fn with(&self, verb: HttpVerb) -> Self {
+    fn with_verb(&self, verb: HttpVerb) -> Self {
         Self {
             source: self.source.clone(),
             caller: Arc::clone(&self.caller),
@@ -82,39 +82,41 @@ pub(crate) enum Routing {
     /// The server's answer, or a refusal.
     Answered(Response),
     /// The gateway answers itself, as on `/mcp`, of that view.
-    Viewed(View, RouteRequest),
+    AnswerHere(View, RouteRequest),
 }
 
 /// Sends one request on its way.
-pub(crate) async fn enter(gateway: &Arc<Gateway>, route_request: RouteRequest) -> Routing {
+pub(crate) async fn route(gateway: &Arc<Gateway>, route_request: RouteRequest) -> Routing {
     let arrived = Instant::now();
-    let way = find_way(gateway, route_request).await;
-    if matches!(&way, Routing::Answered(response) if answer_pace::has_to_wait(response)) {
+    let routing = resolve_routing(gateway, route_request).await;
+    if matches!(&routing, Routing::Answered(response) if answer_pace::has_to_wait(response)) {
         answer_pace::wait_for_step(arrived).await;
     }
-    way
+    routing
 }
 
-async fn find_way(gateway: &Arc<Gateway>, route_request: RouteRequest) -> Routing {
-    match way(gateway, &route_request).await {
-        Ok((source, None)) if may_be_left(&source, &route_request.headers) => {
-            let again = route_request.with(route_request.verb.clone());
-            let response = begin(gateway, Arc::clone(&source), route_request).await;
+async fn resolve_routing(gateway: &Arc<Gateway>, route_request: RouteRequest) -> Routing {
+    match resolve_source(gateway, &route_request).await {
+        Ok((source, None)) if may_be_answered_here(&source, &route_request.headers) => {
+            let again = route_request.with_verb(route_request.verb.clone());
+            let response = forward_request(gateway, Arc::clone(&source), route_request).await;
             match response.extensions().get::<NotForwarded>() {
-                Some(NotForwarded) => instead(gateway, source, again).await,
+                Some(NotForwarded) => answer_here(gateway, source, again).await,
                 None => Routing::Answered(response),
             }
         }
-        Ok((source, None)) => Routing::Answered(begin(gateway, source, route_request).await),
-        Ok((_, Some(view))) => Routing::Viewed(view, route_request),
+        Ok((source, None)) => {
+            Routing::Answered(forward_request(gateway, source, route_request).await)
+        }
+        Ok((_, Some(view))) => Routing::AnswerHere(view, route_request),
         // Read all the same: what is wrong with it is wrong wherever it goes, and tells nobody which sources there are.
         Err(error) => {
             let (id, error) = match &route_request.verb {
-                HttpVerb::Post(body) if batch::is_one(body) => {
+                HttpVerb::Post(body) if batch::is_batch(body) => {
                     let misread = batch::entries(gateway, &route_request, body).err();
                     (None, misread.unwrap_or(error))
                 }
-                _ => match UpstreamRequest::of(gateway, &route_request) {
+                _ => match UpstreamRequest::from_route_request(gateway, &route_request) {
                     Ok(upstream_request) => (upstream_request.id, error),
                     Err(misread) => misread,
                 },
@@ -126,7 +128,7 @@ async fn find_way(gateway: &Arc<Gateway>, route_request: RouteRequest) -> Routin
 
 /// Whether the tool-runner has the last word on whether a message is carried: the caller of a server that acts in its callers'
 /// names may have to connect it first, and whether a server of 2026-07-28 takes older messages the first one shows.
-fn may_be_left(source: &Source, headers: &HeaderMap) -> bool {
+fn may_be_answered_here(source: &Source, headers: &HeaderMap) -> bool {
     source.acts_for_caller || source.carriage == Carriage::All && !is_modern(headers)
 }
 
@@ -135,20 +137,24 @@ fn may_be_left(source: &Source, headers: &HeaderMap) -> bool {
 struct NotForwarded;
 
 /// Has the gateway answer itself what was not carried.
-async fn instead(gateway: &Gateway, source: Arc<Source>, route_request: RouteRequest) -> Routing {
+async fn answer_here(
+    gateway: &Gateway,
+    source: Arc<Source>,
+    route_request: RouteRequest,
+) -> Routing {
     let view = async {
         may_connect(gateway, &source, &route_request).await?;
         let catalogue = gateway.catalogue().known()?;
         Ok(View::of_upstream(Arc::clone(&source), &catalogue))
     };
     match view.await {
-        Ok(view) => Routing::Viewed(view, route_request),
+        Ok(view) => Routing::AnswerHere(view, route_request),
         Err(error) => Routing::Answered(refuse(gateway, &route_request, None, &error)),
     }
 }
 
 /// The source, and the view where its messages are not carried.
-async fn way(
+async fn resolve_source(
     gateway: &Gateway,
     route_request: &RouteRequest,
 ) -> Result<(Arc<Source>, Option<View>), RpcError> {
@@ -159,9 +165,9 @@ async fn way(
         .filter(|source| source.facts.contains_key(&OfferKind::Connect))
         .filter(|source| source.switches.allow(&route_request.caller));
     let Some(source) = source.map(Arc::clone) else {
-        return Err(no_such(gateway, route_request).await);
+        return Err(unknown_route_error(gateway, route_request).await);
     };
-    if is_carried(source.carriage, &route_request.headers) {
+    if is_forwarded(source.carriage, &route_request.headers) {
         return Ok((source, None));
     }
     may_connect(gateway, &source, route_request).await?;
@@ -170,7 +176,7 @@ async fn way(
 }
 
 /// A source that there is not is answered as one whose rights cannot be decided, while none can be.
-async fn no_such(gateway: &Gateway, route_request: &RouteRequest) -> RpcError {
+async fn unknown_route_error(gateway: &Gateway, route_request: &RouteRequest) -> RpcError {
     match gateway.authority().visible(&route_request.caller, []).await {
         Ok(_) => RpcError::unknown_route(),
         Err(error) => gateway.undecided(&error),
@@ -183,7 +189,7 @@ async fn may_connect(
     source: &Source,
     route_request: &RouteRequest,
 ) -> Result<(), RpcError> {
-    let right = AccessRight::of_kind(source, OfferKind::Connect, "");
+    let right = AccessRight::for_offer(source, OfferKind::Connect, "");
     let right = right.ok_or_else(RpcError::unknown_route)?;
     match right.decide(gateway, route_request).await {
         Ok(_) => Ok(()),
@@ -194,7 +200,7 @@ async fn may_connect(
 
 /// Whether a request with these headers goes to the server as it is. A client of 2026-07-28 says so in a header, or is
 /// refused either way.
-fn is_carried(carriage: Carriage, headers: &HeaderMap) -> bool {
+fn is_forwarded(carriage: Carriage, headers: &HeaderMap) -> bool {
     match carriage {
         Carriage::All => true,
         Carriage::Modern => is_modern(headers),
@@ -210,27 +216,27 @@ fn is_modern(headers: &HeaderMap) -> bool {
 }
 
 /// Carries one message, or what needs none; or each message of a batch.
-async fn begin(
+async fn forward_request(
     gateway: &Arc<Gateway>,
     source: Arc<Source>,
     route_request: RouteRequest,
 ) -> Response {
     match &route_request.verb {
-        HttpVerb::Post(body) if batch::is_one(body) => {
+        HttpVerb::Post(body) if batch::is_batch(body) => {
             let body = body.clone();
             batch::run(gateway, source, route_request, &body).await
         }
-        _ => carry(gateway, source, route_request, false).await,
+        _ => forward_message(gateway, source, route_request, false).await,
     }
 }
 
-async fn carry(
+async fn forward_message(
     gateway: &Arc<Gateway>,
     source: Arc<Source>,
     route_request: RouteRequest,
     is_of_batch: bool,
 ) -> Response {
-    match UpstreamRequest::of(gateway, &route_request) {
+    match UpstreamRequest::from_route_request(gateway, &route_request) {
         Ok(upstream_request) => {
             let upstream_request = UpstreamRequest {
                 is_of_batch,
@@ -238,7 +244,7 @@ async fn carry(
             };
             // Cancellations, answers of the client and streams that only listen pass.
             let slot = if upstream_request.id.is_some() && !upstream_request.is_open_ended() {
-                match gateway.enter(&route_request.caller).await {
+                match gateway.admit(&route_request.caller).await {
                     Ok(slot) => Some(slot),
                     Err(error) => {
                         return refuse(
@@ -254,13 +260,15 @@ async fn carry(
             };
             exchange::run(gateway, source, route_request, upstream_request, slot).await
         }
-        Err((id, error)) => decline(gateway, &source, &route_request, id.as_deref(), &error),
+        Err((id, error)) => {
+            refuse_unreadable(gateway, &source, &route_request, id.as_deref(), &error)
+        }
     }
 }
 
 /// Refuses what cannot be read. What goes on with something that was not begun with the server may have been begun with
 /// the gateway.
-fn decline(
+fn refuse_unreadable(
     gateway: &Gateway,
     source: &Source,
     route_request: &RouteRequest,

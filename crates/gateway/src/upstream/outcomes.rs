@@ -19,7 +19,7 @@ use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta, write_dropped};
 
 impl UpstreamExchange {
-    pub(super) fn owed(&self, right: Option<&AccessRight>) -> Option<Box<CallFacts>> {
+    pub(super) fn facts_for_record(&self, right: Option<&AccessRight>) -> Option<Box<CallFacts>> {
         let (requested, arguments) = match (&self.upstream_request.subject, right) {
             (RequestSubject::Tool { name, arguments }, _) => (name.as_str(), arguments.clone()),
             // Nobody knows what it does.
@@ -57,7 +57,7 @@ impl UpstreamExchange {
         let of_task = match &self.upstream_request.subject {
             RequestSubject::Task { tool } => {
                 let (gateway, route_request) = (&self.gateway, &self.route_request);
-                AccessRight::of_tool(gateway, &self.source, route_request, tool, arguments)
+                AccessRight::for_tool(gateway, &self.source, route_request, tool, arguments)
             }
             _ => None,
         };
@@ -70,7 +70,7 @@ impl UpstreamExchange {
     }
 
     /// Says why it was not carried, and what to mend where the client can.
-    pub(super) async fn not_carried(&mut self, error: &CallError) {
+    pub(super) async fn relay_failed(&mut self, error: &CallError) {
         tracing::warn!(%error, "the tool-runner did not carry an errand");
         let (status, reason, error) = match error.reason() {
             ErrorReason::InvalidMessage => {
@@ -83,7 +83,7 @@ impl UpstreamExchange {
             }
             ErrorReason::UnknownTool => (Status::UnknownTool, "unknown_tool", self.not_there()),
             ErrorReason::Overloaded => {
-                let error = self.gateway.neighbour_is_overloaded();
+                let error = self.gateway.neighbour_overloaded();
                 (Status::Error, error.reason(), error)
             }
             _ => {
@@ -97,11 +97,11 @@ impl UpstreamExchange {
     /// Puts the outcome on record, and only then gives the message free.
     pub(super) async fn release(
         &self,
-        owed: CallFacts,
+        unrecorded: CallFacts,
         mut message: String,
         result: Option<&ResultFacts>,
     ) -> Result<String, RpcError> {
-        let insertion = MetaInsertion::of(&message);
+        let insertion = MetaInsertion::find(&message);
         let (status, reason) = match result {
             _ if insertion.is_err() => (Status::Error, "bad_result"),
             Some(facts) => (facts.status, facts.error_kind.as_str()),
@@ -114,7 +114,7 @@ impl UpstreamExchange {
             fields_redacted: result.map_or(0, |facts| facts.fields_redacted),
             phi: result.is_some_and(|facts| facts.phi),
             result_digest: Some(Digest::of(message.as_bytes())),
-            ..self.without_result(owed, status, reason)
+            ..self.without_result(unrecorded, status, reason)
         };
         let recorded = self.record(outcome, true).await?;
         let insertion = insertion.map_err(|_| {
@@ -147,16 +147,16 @@ impl UpstreamExchange {
 
     /// Nothing more comes. What is on record by now stays as it is.
     pub(super) async fn ended(&mut self, status: Status, reason: &'static str) {
-        if let Some(owed) = self.owed.take() {
+        if let Some(unrecorded) = self.unrecorded.take() {
             // The client is not told either way.
-            let outcome = self.without_result(*owed, status, reason);
+            let outcome = self.without_result(*unrecorded, status, reason);
             let _ = self.record(outcome, true).await;
         }
     }
 
-    fn without_result(&self, owed: CallFacts, status: Status, reason: &str) -> Outcome {
+    fn without_result(&self, unrecorded: CallFacts, status: Status, reason: &str) -> Outcome {
         Outcome {
-            call: owed,
+            call: unrecorded,
             status,
             reason: reason.to_owned(),
             rows: 0,
@@ -206,8 +206,8 @@ impl UpstreamExchange {
         mut error: RpcError,
         has_intent: bool,
     ) {
-        if let Some(owed) = self.owed.take() {
-            let outcome = self.without_result(*owed, status, reason);
+        if let Some(unrecorded) = self.unrecorded.take() {
+            let outcome = self.without_result(*unrecorded, status, reason);
             error = match self.record(outcome, has_intent).await {
                 Ok(recorded) => error.of_call(self.call_id, recorded.receipt()),
                 Err(error) => error,
@@ -220,21 +220,21 @@ impl UpstreamExchange {
     /// where none was ever to come.
     async fn say_error(&mut self, error: &RpcError) {
         let id = match (&self.out, self.awaited.take()) {
-            (ResponseSender::Speaking(_), None) => return,
-            (ResponseSender::Speaking(_), Some(awaited)) => RawValue::from_string(awaited.id).ok(),
-            (ResponseSender::Silent(_) | ResponseSender::Over, _) => {
+            (ResponseSender::Streaming(_), None) => return,
+            (ResponseSender::Streaming(_), Some(awaited)) => RawValue::from_string(awaited.id).ok(),
+            (ResponseSender::Unsent(_) | ResponseSender::Closed, _) => {
                 self.upstream_request.id.clone()
             }
         };
         let answer = Answer::error(id.as_deref(), error);
-        if self.not_forwarded && matches!(self.out, ResponseSender::Silent(_)) {
+        if self.not_forwarded && matches!(self.out, ResponseSender::Unsent(_)) {
             // Whoever answers instead takes a place of its own.
             self.slot = None;
             let mut response = Response::from(answer);
             response.extensions_mut().insert(NotForwarded);
-            return self.out.answer(response);
+            return self.out.send_response(response);
         }
-        self.out.finish(answer).await;
+        self.out.send_answer(answer).await;
     }
 
     pub(super) async fn denied(&mut self, access_error: AccessError) {
@@ -261,8 +261,10 @@ impl UpstreamExchange {
                 .refuse_call(Status::Denied, reason.as_str(), error)
                 .await;
         };
-        let Some(owed) = self.owed.take() else { return };
-        let outcome = self.without_result(*owed, Status::Denied, reason.as_str());
+        let Some(unrecorded) = self.unrecorded.take() else {
+            return;
+        };
+        let outcome = self.without_result(*unrecorded, Status::Denied, reason.as_str());
         let version = self.upstream_request.spoken();
         let answer = match self.record(outcome, false).await {
             Ok(recorded) => {
@@ -271,7 +273,7 @@ impl UpstreamExchange {
             }
             Err(error) => Answer::error(Some(&id), &error),
         };
-        self.out.finish(answer).await;
+        self.out.send_answer(answer).await;
     }
 
     /// What may not be known of is answered like what there is not.

@@ -39,7 +39,7 @@ pub(super) enum AccessError {
 
 impl AccessRight {
     /// The right that `errand` needs; none where the source has no such thing, or it is off for the caller.
-    pub(super) fn of(
+    pub(super) fn for_request(
         gateway: &Gateway,
         source: &Source,
         route_request: &RouteRequest,
@@ -47,16 +47,18 @@ impl AccessRight {
     ) -> Option<Self> {
         match &upstream_request.subject {
             RequestSubject::Tool { name, arguments } => {
-                Self::of_tool(gateway, source, route_request, name, arguments.clone())
+                Self::for_tool(gateway, source, route_request, name, arguments.clone())
             }
-            RequestSubject::Resource { uri } => Self::of_kind(source, OfferKind::Resources, uri),
-            RequestSubject::Prompt { name, .. } => Self::of_kind(source, OfferKind::Prompts, name),
-            _ => Self::of_kind(source, OfferKind::Connect, ""),
+            RequestSubject::Resource { uri } => Self::for_offer(source, OfferKind::Resources, uri),
+            RequestSubject::Prompt { name, .. } => {
+                Self::for_offer(source, OfferKind::Prompts, name)
+            }
+            _ => Self::for_offer(source, OfferKind::Connect, ""),
         }
     }
 
     /// The right to call the tool that the source has under this name.
-    pub(super) fn of_tool(
+    pub(super) fn for_tool(
         gateway: &Gateway,
         source: &Source,
         route_request: &RouteRequest,
@@ -75,7 +77,7 @@ impl AccessRight {
     }
 
     /// The right to something of the source that is no tool.
-    pub(super) fn of_kind(source: &Source, kind: OfferKind, which: &str) -> Option<Self> {
+    pub(super) fn for_offer(source: &Source, kind: OfferKind, which: &str) -> Option<Self> {
         let arguments = match kind {
             OfferKind::Resources => json!({ "uri": which }),
             OfferKind::Prompts => json!({ "name": which }),

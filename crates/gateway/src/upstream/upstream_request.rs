@@ -120,7 +120,7 @@ pub(super) fn no_arguments() -> Bytes {
 type UnreadableRequest = (Option<Box<RawValue>>, RpcError);
 
 impl UpstreamRequest {
-    pub(super) fn of(
+    pub(super) fn from_route_request(
         gateway: &Gateway,
         route_request: &RouteRequest,
     ) -> Result<Self, UnreadableRequest> {
@@ -190,7 +190,7 @@ fn post(
 ) -> Result<UpstreamRequest, UnreadableRequest> {
     let text = scan(body, gateway.limits().depth)
         .map_err(|error| no_id(RpcError::parse(error.reason(), error.to_string())))?;
-    let message = Message::read(text).map_err(|(id, error)| (id.map(ToOwned::to_owned), error))?;
+    let message = Message::parse(text).map_err(|(id, error)| (id.map(ToOwned::to_owned), error))?;
     let mut upstream_request = UpstreamRequest {
         exchange: Exchange::Post(body.clone()),
         id: None,
@@ -210,7 +210,7 @@ fn post(
             let read = of_request(gateway, route_request, &request, body);
             let refused = |error| (Some(id.clone()), error);
             let (version, session, subject) = read.map_err(refused)?;
-            let held = handles::opened(gateway, route_request, &request, &subject, text);
+            let held = handles::open_handles(gateway, route_request, &request, &subject, text);
             let handles::OpenedHandles {
                 message,
                 tasks,
@@ -237,7 +237,7 @@ fn post(
             return Err(no_id(RpcError::invalid_request(why)));
         }
         Message::Notification | Message::Response(_) => {
-            if let Some(message) = handles::related(gateway, route_request, text) {
+            if let Some(message) = handles::open_related_task(gateway, route_request, text) {
                 upstream_request.exchange = Exchange::Post(message.into());
             }
             upstream_request.version = named_version(&route_request.headers).map_err(no_id)?;
@@ -268,7 +268,7 @@ fn of_request(
     request: &Request<'_>,
     body: &Bytes,
 ) -> Result<ParsedRequest, RpcError> {
-    let meta = Meta::of(request)?;
+    let meta = Meta::from_request(request)?;
     if meta.agent_refusal()?.is_some() {
         let why = format!("`_meta` {} is taken on /mcp alone", AgentRefusal::META);
         return Err(RpcError::invalid_params(why));

@@ -84,7 +84,7 @@ impl ListeningClient {
         }
     }
 
-    pub(crate) fn of(gateway: &Arc<Gateway>, post: &Post, method: &'static str) -> Self {
+    pub(crate) fn for_post(gateway: &Arc<Gateway>, post: &Post, method: &'static str) -> Self {
         Self {
             gateway: Arc::clone(gateway),
             caller: Arc::clone(&post.caller),
@@ -154,7 +154,7 @@ impl ResourceChanges {
     /// Listens to what the session of `subscriber` is subscribed to, now and later.
     fn subscribed(who: ListeningClient, subscriber: Subscriber, was_away: bool) -> Self {
         let heard = ChangedUris::default();
-        let task = subscribed::keep(who, subscriber, was_away, heard.clone());
+        let task = subscribed::follow_subscriptions(who, subscriber, was_away, heard.clone());
         let task = AbortOnDropHandle::new(tokio::spawn(task));
         Self::kept(heard, WatchTask::Subscribed { _task: task })
     }

@@ -133,14 +133,14 @@ pub(super) async fn follow(
             },
             _ = changes.changed() => sleep(SETTLE).await,
             () = sleep_until(next) => afresh = true,
-            () = follower.hear() => sleep(SETTLE).await,
+            () = follower.receive_changes() => sleep(SETTLE).await,
         }
     }
 }
 
 impl ListeningClient {
     /// Those of `wish`, resources of `source`, that the caller may read. With `afresh`, by no permit that is kept.
-    async fn decide(
+    async fn readable_resources(
         &self,
         source: &str,
         wish: &ResourceSelection,
@@ -211,7 +211,10 @@ impl SourceFollower {
         wish: &ResourceSelection,
         afresh: bool,
     ) -> Result<Instant, CallError> {
-        let granted = self.who.decide(&self.source, wish, afresh).await?;
+        let granted = self
+            .who
+            .readable_resources(&self.source, wish, afresh)
+            .await?;
         let now = self.who.gateway.ambient().now();
         let left = granted.iter().map(|it| it.grant.expires_at.since(now));
         let left = left.min().unwrap_or(REMAINS_DENIED);
@@ -275,7 +278,7 @@ impl SourceFollower {
     }
 
     /// Hears until the watch ends.
-    async fn hear(&mut self) {
+    async fn receive_changes(&mut self) {
         while let Some(open) = &mut self.open {
             let Some(Ok(uris)) = open.told.next().await else {
                 self.open = None;

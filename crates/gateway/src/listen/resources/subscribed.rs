@@ -48,7 +48,7 @@ pub(crate) struct Subscriber {
 }
 
 impl Subscriber {
-    pub(crate) fn of(post: &Post) -> Self {
+    pub(crate) fn for_post(post: &Post) -> Self {
         Self {
             caller: Arc::clone(&post.caller),
             session: post.session_digest(),
@@ -100,7 +100,7 @@ impl ResourceSubscriptions {
             store,
             streams: Mutex::default(),
         });
-        tokio::spawn(look(Arc::downgrade(&subscriptions)));
+        tokio::spawn(poll_store(Arc::downgrade(&subscriptions)));
         subscriptions
     }
 
@@ -239,7 +239,7 @@ pub(crate) async fn unsubscribe(
 }
 
 /// Listens to what a session is subscribed to, as long as its stream is open.
-pub(super) async fn keep(
+pub(super) async fn follow_subscriptions(
     who: ListeningClient,
     subscriber: Subscriber,
     was_away: bool,
@@ -321,7 +321,7 @@ impl Drop for StreamRegistration {
 }
 
 /// Looks what other replicas wrote, as long as anyone here may care.
-async fn look(subscriptions: Weak<ResourceSubscriptions>) {
+async fn poll_store(subscriptions: Weak<ResourceSubscriptions>) {
     loop {
         sleep(LOOK).await;
         let Some(subscriptions) = subscriptions.upgrade() else {
