@@ -1,7 +1,6 @@
-//! Where a request that is work finds its place among the others, or hears to come back later: before anything of it is
-//! begun or on record.
+//! Admission of requests: each gets a place, or is told to come back later, before anything of it is begun or recorded.
 //!
-//! Probes, sessions, cancellations, answers of clients and streams that only listen are no such work: they pass.
+//! Probes, sessions, cancellations, responses of clients and streams of changes need no place.
 
 use std::time::Duration;
 
@@ -13,18 +12,18 @@ use wardgate_rpc::client::CallError;
 use crate::Gateway;
 use crate::reply::RpcError;
 
-/// When to come back where a neighbour had too much to do.
+/// The `Retry-After` where a neighbouring service is overloaded.
 pub(crate) const NEIGHBOUR_PAUSE: Duration = Duration::from_secs(1);
 
 impl Gateway {
-    /// A place for a request of `caller`, after a short wait at most, if the caller may make one more now.
+    /// A place for a request of `caller`, within the rate limit of the caller, after a short wait at most.
     pub(crate) async fn admit(&self, caller: &Caller) -> Result<Slot, RpcError> {
         let spent = self.request_rates.take(caller.person(), self.request_rate);
         spent.map_err(RpcError::too_many_requests)?;
         self.wait_for_slot(caller).await
     }
 
-    /// A place for what the gateway does for `caller` by itself, after a short wait at most.
+    /// A place for work of the gateway on behalf of `caller`, outside the rate limit, after a short wait at most.
     pub(crate) async fn wait_for_slot(&self, caller: &Caller) -> Result<Slot, RpcError> {
         let entered = self.limiter().enter(caller.tenant(), caller.subject());
         entered
@@ -32,18 +31,18 @@ impl Gateway {
             .map_err(|refused| RpcError::overloaded(refused.is_over_share, refused.retry_after))
     }
 
-    /// A place for what another gateway let in.
+    /// A place for a call that another replica admitted.
     pub(crate) fn admit_resumed(&self, caller: &Caller) -> Slot {
         self.limiter().take(caller.tenant(), caller.subject())
     }
 
-    /// A neighbour turned a request away.
+    /// The error where a neighbouring service turned a request away.
     pub(crate) fn neighbour_overloaded(&self) -> RpcError {
         self.limiter().turned_away();
         RpcError::overloaded(false, NEIGHBOUR_PAUSE)
     }
 
-    /// The policy service did not decide, on a call or on what of a list is to be seen.
+    /// The error where the policy service did not decide.
     pub(crate) fn undecided(&self, error: &CallError) -> RpcError {
         match error.reason() {
             ErrorReason::Overloaded => self.neighbour_overloaded(),

@@ -1,4 +1,4 @@
-//! The gateway's end of the record: no answer without a receipt.
+//! The client of the audit log: no answer without a receipt.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_millis(400);
 const _: () =
     assert!(SOON.as_millis() < APPEND_LIMIT.as_millis() && APPEND_LIMIT.as_millis() < 1_000);
 
-/// How a call stands on the record, so that its answer may leave.
+/// The form in which a call is on record, which its answer needs to be released.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RecordStatus {
     /// By a record of its own.
@@ -38,12 +38,12 @@ impl RecordStatus {
     }
 }
 
-/// Appends to the record.
+/// Appends records to the audit log.
 #[derive(Debug)]
 pub(crate) struct AuditLog {
     audit: AuditClient,
     readiness: watch::Receiver<Readiness>,
-    /// What the record can take is part of what the gateway can.
+    /// The limiter learns from the latency of the audit log.
     limiter: Limiter,
     ambient: Ambient,
 }

@@ -25,7 +25,7 @@ use crate::reply::RpcError;
 pub(crate) struct Tool {
     pub(crate) facts: ToolFacts,
     pub(crate) definition: Definition,
-    /// The arguments that modern clients repeat as headers.
+    /// The arguments that modern clients mirror as headers.
     pub(crate) mirrored_headers: Vec<MirroredHeader>,
     pub(crate) time_limit: Duration,
     /// Its source exchanges the caller's token, so a call must bring it.

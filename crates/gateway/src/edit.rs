@@ -12,7 +12,7 @@ use wardgate_json::{present, range_of};
 
 use crate::mcp::object;
 
-/// What is read of an answer.
+/// The result of a JSON-RPC response.
 #[derive(Deserialize)]
 pub(crate) struct ResponseResult<'a> {
     #[serde(borrow, default, deserialize_with = "present")]

@@ -1,8 +1,8 @@
-//! What was asked of a tool, kept until its answer has come: whoever takes up a broken stream, or looks after a task, gets
-//! what was decided on that, and not on nothing.
+//! The arguments of a tool call, kept until its answer has come: a resumed stream, or a request about a task, is decided on
+//! them again.
 //!
 //! ```text
-//!   short   with the id of the event, or of the task, sealed like it
+//!   short   inline, sealed with the id of the event or task
 //!   long    in the store, sealed
 //! ```
 
@@ -15,10 +15,10 @@ use crate::Gateway;
 use crate::session::Purpose;
 use crate::store::ReplicaMessageId;
 
-/// Arguments that an id of the client's has room for, in bytes.
+/// The longest arguments that are kept inline, in bytes.
 const SHORT: usize = 1_024;
 
-/// Where the arguments are.
+/// The arguments, or the place where they are stored.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum StoredArguments {
     #[serde(rename = "h")]
@@ -28,19 +28,19 @@ pub(crate) enum StoredArguments {
     Stored(String),
 }
 
-/// They cannot be had, or kept, now.
+/// The store is unavailable, so the arguments can be neither read nor stored.
 #[derive(Debug)]
 pub(crate) struct StoreUnavailable;
 
 impl StoredArguments {
-    /// Arguments that need no store.
+    /// Keeps short arguments inline. None if they are too long.
     pub(crate) fn inline(arguments: &Bytes) -> Option<Self> {
         let text = str::from_utf8(arguments).ok()?;
         let text = (text.len() <= SHORT).then(|| text.to_owned())?;
         RawValue::from_string(text).ok().map(Self::Inline)
     }
 
-    /// Keeps those that do.
+    /// Keeps long arguments in the store.
     pub(crate) async fn store(
         gateway: &Gateway,
         caller: &Caller,
@@ -60,7 +60,7 @@ impl StoredArguments {
         Ok(Self::Stored(call))
     }
 
-    /// The arguments again, byte for byte.
+    /// The arguments, byte for byte. An error if they have expired.
     pub(crate) async fn fetch(
         &self,
         gateway: &Gateway,
@@ -70,7 +70,7 @@ impl StoredArguments {
         found.ok_or(StoreUnavailable)
     }
 
-    /// The same; none where they are kept no more.
+    /// The arguments, byte for byte. None if they have expired.
     pub(crate) async fn find(
         &self,
         gateway: &Gateway,

@@ -36,7 +36,7 @@ pub(crate) struct UpstreamView {
     names_resources: bool,
 }
 
-/// A tool that is seen.
+/// A tool of the view, under the name that the view gives it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct VisibleTool<'i> {
     pub(crate) tool: &'i Tool,

@@ -1,4 +1,4 @@
-//! What is known of a browser's visit, sealed: in the link it came by, and in its one cookie.
+//! The state of a browser's consent flow, sealed: in the link that it begins with, and in its one cookie.
 
 use axum::http::{HeaderMap, HeaderValue, header};
 use base64::Engine as _;
@@ -13,7 +13,7 @@ use crate::session::{Purpose, Sealer};
 const COOKIE: &str = "__Host-wardgate-connect";
 const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Lax";
 
-/// For whom a link is, and for what.
+/// The content of a link: the person it is for, and the source to connect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ConnectTicket {
     /// What is good once.
@@ -25,7 +25,7 @@ pub(super) struct ConnectTicket {
     scope: Option<String>,
 }
 
-/// Where the visit stands.
+/// The step that the flow is at.
 #[derive(Serialize, Deserialize)]
 pub(super) enum ConsentFlow {
     /// The person is with their issuer.
@@ -95,7 +95,7 @@ impl ConsentFlow {
         HeaderValue::from_str(&format!("{COOKIE}={sealed}; {ATTRIBUTES}")).ok()
     }
 
-    /// The visit of the browser that sent these headers.
+    /// The flow of the browser that sent `headers`.
     pub(super) fn from_cookie(sealer: &Sealer, headers: &HeaderMap) -> Option<Self> {
         let cookies = headers.get_all(header::COOKIE).iter();
         let texts = cookies.filter_map(|value| value.to_str().ok());

@@ -1,4 +1,4 @@
-//! The requests of a visit, in their order.
+//! The requests of a consent flow, in their order.
 
 use std::collections::HashMap;
 use std::sync::Arc;

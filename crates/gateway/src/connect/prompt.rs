@@ -1,4 +1,4 @@
-//! What a client is asked, or told, whose user has not let a source act in their name yet.
+//! The prompt to a client whose user has not connected a source yet.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::Gateway;
 /// The key of the one request.
 const KEY: &str = "connect";
 
-/// How a client gets its user to the page.
+/// The way in which a client leads its user to the page.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ConnectPrompt {
     /// MCP `inputRequests`.
@@ -20,7 +20,7 @@ pub(crate) enum ConnectPrompt {
     Message(String),
 }
 
-/// `capabilities` are the client's, one JSON object.
+/// The prompt to connect a source; `capabilities` are those of the client, one JSON object.
 pub(crate) fn prompt_to_connect(
     gateway: &Gateway,
     caller: &Caller,

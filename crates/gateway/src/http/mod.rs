@@ -21,19 +21,19 @@ use crate::reply::{Answer, RpcError};
 const GRANTS: Grants = Grants {
     methods: "GET, POST, DELETE",
     request_headers: "authorization, content-type, accept, mcp-protocol-version, mcp-method, mcp-name, mcp-session-id, last-event-id, idempotency-key",
-    // Arguments repeated as headers; which there are each tool says.
+    // Mirrored headers; each tool says which it has.
     request_prefix: Some("mcp-param-"),
     response_headers: "www-authenticate, mcp-session-id, retry-after",
 };
 
-/// What a path leads to.
+/// The kind of endpoint that a path leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Endpoint {
-    /// What the gateway itself answers.
+    /// Messages that the gateway answers itself.
     Messages(Transport),
-    /// Where a stream of HTTP+SSE begins.
+    /// The beginning of an HTTP+SSE stream.
     Sse,
-    /// The route of one upstream, which the path names.
+    /// The route of the upstream that the path names.
     Upstream,
 }
 

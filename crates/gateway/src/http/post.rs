@@ -1,4 +1,4 @@
-//! What a message passes, in this order, before anyone reads it.
+//! The checks that a request passes, in this order, before its message is parsed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ pub(super) async fn handle(
     response
 }
 
-/// Answers what was let in.
+/// Answers an admitted request.
 async fn answer_admitted(
     gateway: &Arc<Gateway>,
     admitted: AdmittedRequest,
@@ -149,7 +149,7 @@ async fn answer_admitted(
     }
 }
 
-/// Answers what came to the route of a server and is not carried to it.
+/// Answers a request to the route of a server that is not forwarded to it.
 async fn answer_in_view(
     gateway: &Arc<Gateway>,
     view: View,
@@ -223,7 +223,7 @@ async fn end_session(
     })
 }
 
-/// A request that may be read.
+/// A request that passed all checks.
 struct AdmittedRequest {
     caller: Arc<Caller>,
     access: TokenAccess,
@@ -236,17 +236,17 @@ enum RequestKind {
         transport: Transport,
         body: Bytes,
     },
-    /// It goes on to an upstream.
+    /// A request to the route of an upstream.
     Upstream(HttpVerb),
-    /// There is nothing to read: it wants to hear of changes.
+    /// A GET for a stream of changes.
     Listen,
-    /// It ends a session.
+    /// A DELETE of a session.
     EndSession,
-    /// The same, and wants its answers there.
+    /// A GET for an HTTP+SSE stream, which also carries the answers.
     SseStream,
 }
 
-/// The ordered list. Each step costs more than the one before, and trusts what that one checked.
+/// The checks in order. Each costs more than the one before, and relies on it.
 async fn admit(
     gateway: &Gateway,
     endpoint: Endpoint,
@@ -286,7 +286,7 @@ async fn admit(
     }
 }
 
-/// The rest of the list, by a known caller.
+/// The rest of the checks, for a known caller.
 async fn classify_request(
     gateway: &Gateway,
     endpoint: Endpoint,

@@ -1,7 +1,7 @@
 //! What changes in conversations, for everyone who listens: one watch of the memory service feeds every stream.
 //!
 //! ```text
-//!   memory ──▶ one watch ──▶ inboxes, by owner ──▶ Ear of a stream
+//!   memory ──▶ one watch ──▶ inboxes, by owner ──▶ UpdateReceiver of a stream
 //! ```
 //!
 //! One, because a link carries only so many requests at a time, and each would last as long as its stream.
@@ -52,7 +52,7 @@ impl ConversationWatcher {
     }
 }
 
-/// What was heard and not yet told.
+/// The updates that are not sent yet.
 #[derive(Debug, Default)]
 pub(super) struct ConversationUpdates {
     /// Conversations were made or erased.
@@ -142,7 +142,7 @@ impl UpdateInboxes {
     }
 }
 
-/// The inbox of one stream, which ends with it.
+/// The receiver of one stream, whose inbox ends with it.
 #[derive(Debug)]
 pub(super) struct UpdateReceiver {
     inboxes: UpdateInboxes,

@@ -1,15 +1,15 @@
 //! Streams on which connected clients hear that their tools, prompts, resources or conversations may have changed.
 //!
 //! ```text
-//!  catalogue ──┐                                  ┌──▶ POST subscriptions/listen, from 2026-07-28
-//!  (switches)  ├──▶ Changes ───────┐              │
-//!  policy ─────┘    a number       ├▶ one stream ─┤
-//!  memory ────────▶ Conversations ─┤  per client  └──▶ GET /mcp, before
-//!                   by owner       │
-//!  sources ───────▶ Resources ─────┤
-//!                   by permits     │
-//!  calls ─────────▶ Followed ──────┘
-//!                   by story
+//!  catalogue ──┐                                        ┌──▶ POST subscriptions/listen, from 2026-07-28
+//!  (switches)  ├──▶ ChangeCounter ───────┐              │
+//!  policy ─────┘    a number             ├▶ one stream ─┤
+//!  memory ────────▶ ConversationWatcher ─┤  per client  └──▶ GET /mcp, before
+//!                   by owner             │
+//!  sources ───────▶ ResourceChanges ─────┤
+//!                   by permits           │
+//!  calls ─────────▶ FollowedTasks ───────┘
+//!                   by polling
 //! ```
 //!
 //! A stream says that something changed, never what, so it tells nobody of tools they may not see, and of
@@ -165,7 +165,7 @@ impl Listeners {
         &self.watches
     }
 
-    /// The place of a stream of `subject`'s, if one is left.
+    /// A lease for a stream of `subject`. None if the quota is used up.
     pub(crate) fn place(&self, subject: &str) -> Option<Lease> {
         self.places.take(subject)
     }

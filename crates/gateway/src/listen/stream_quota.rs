@@ -1,12 +1,12 @@
-//! How many streams, or watches, there may be.
+//! The quota of streams, watches or requests to upstreams.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Streams of one subject.
+/// The most streams of one subject.
 const EACH: usize = 32;
 
-/// Places, of which a subject takes only so many.
+/// A quota over all subjects, of which each subject may take only a part.
 #[derive(Debug)]
 pub(crate) struct StreamQuota {
     all: usize,
@@ -15,7 +15,7 @@ pub(crate) struct StreamQuota {
     taken: Arc<LeasesBySubject>,
 }
 
-/// Subjects with how many they have; who has none is not in it.
+/// The number of leases of each subject that has any.
 #[derive(Debug, Default)]
 struct LeasesBySubject(Mutex<HashMap<String, usize>>);
 
@@ -25,7 +25,7 @@ impl LeasesBySubject {
     }
 }
 
-/// One of the places; free again when it is dropped.
+/// A part of the quota in use, given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Lease {
     subject: String,
@@ -37,7 +37,7 @@ impl StreamQuota {
         Self::of_each(all, EACH)
     }
 
-    /// Of which a subject takes no more than `each`.
+    /// A quota of `all`, of which one subject takes no more than `each`.
     pub(crate) fn of_each(all: usize, each: usize) -> Self {
         Self {
             all,
@@ -46,7 +46,7 @@ impl StreamQuota {
         }
     }
 
-    /// A place, if one is left for this subject.
+    /// A lease for `subject`. None if the quota is used up.
     pub(crate) fn take(&self, subject: &str) -> Option<Lease> {
         let mut by_subject = self.taken.by_subject();
         let own = by_subject.get(subject).copied().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Arguments that a modern client repeats as headers, because the tool's schema marks them with `x-mcp-header`
-//! (MCP 2026-07-28, SEP-2243). As with every header: it must say what the body says.
+//! Arguments that a modern client mirrors as headers, because the tool's schema marks them with `x-mcp-header`
+//! (MCP 2026-07-28, SEP-2243). Each header must equal the argument in the body.
 
 use axum::http::{HeaderMap, HeaderName};
 use serde_json::{Number, Value};
@@ -10,19 +10,19 @@ use crate::reply::RpcError;
 /// The mark in a schema.
 const MARK: &str = "x-mcp-header";
 
-/// How the headers begin.
+/// The prefix of the headers.
 const PREFIX: &str = "mcp-param-";
 
-/// One such argument.
+/// An argument that is mirrored as a header.
 #[derive(Debug)]
 pub(crate) struct MirroredHeader {
     header: HeaderName,
-    /// The members that lead to it.
+    /// The path of members to the argument.
     path: Vec<String>,
 }
 
 impl MirroredHeader {
-    /// Those of a tool with this definition.
+    /// The mirrored headers of the tool with this definition.
     pub(crate) fn of_tool(definition: &str) -> Vec<Self> {
         let mut found = Vec::new();
         // Almost no tool has any.
@@ -33,7 +33,7 @@ impl MirroredHeader {
         found
     }
 
-    /// Compares it with its header.
+    /// Compares the argument with its header.
     fn check(&self, arguments: &Value, headers: &HeaderMap) -> Result<(), RpcError> {
         let differs = |how: &str| {
             let name = self.header.as_str();
@@ -70,7 +70,7 @@ impl MirroredHeader {
     }
 }
 
-/// Requires that `headers` repeat of `arguments`, one JSON object, what is to be repeated.
+/// Requires that each of `mirrored_headers` equals its argument in `arguments`, one JSON object.
 pub(crate) fn check(
     mirrored_headers: &[MirroredHeader],
     arguments: &[u8],
@@ -84,7 +84,7 @@ pub(crate) fn check(
     all.try_for_each(|one| one.check(&arguments, headers))
 }
 
-/// Of the headers of a request those that repeat arguments.
+/// The headers of a request that mirror arguments.
 pub(super) fn of_request(headers: &HeaderMap) -> HeaderMap {
     let of_arguments = headers
         .iter()

@@ -56,7 +56,7 @@ pub(crate) use wardgate_mcp::Version;
 /// Messages one batch may hold.
 pub(crate) const BATCH: usize = 50;
 
-/// Which path a message came in by.
+/// The transport that a message came by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
     /// `/mcp`: the specification and nothing else.
@@ -67,13 +67,13 @@ pub(crate) enum Transport {
     Sse,
 }
 
-/// One POST, authenticated but unread.
+/// One POST, authenticated but not yet parsed.
 #[derive(Debug)]
 pub(crate) struct Post {
     pub(crate) transport: Transport,
     pub(crate) view: View,
     pub(crate) caller: Arc<Caller>,
-    /// What the token is good for.
+    /// The scopes of the token.
     pub(crate) access: TokenAccess,
     pub(crate) client_ip: String,
     pub(crate) headers: HeaderMap,
@@ -129,7 +129,7 @@ impl Post {
         }
     }
 
-    /// Who wants what `request` asks for.
+    /// The context of `request` for the pipeline.
     pub(crate) fn request_context(
         &self,
         request: &Request<'_>,
@@ -329,7 +329,7 @@ async fn in_turn(
     answer
 }
 
-/// What takes its place among the others. The rest costs little, or only listens.
+/// Whether a method needs a place. The others cost little, or only listen.
 fn is_work(method: &str) -> bool {
     matches!(method, "tools/call" | "tools/list" | "server/discover")
         || content::ContentMethod::named(method).is_some()
@@ -502,7 +502,7 @@ fn tool_call(
         protocol: post.protocol(version),
         idempotency_key: idempotency::key_of(meta, &post.headers)?,
         agent_refusal: meta.agent_refusal()?,
-        // Only there are transport headers.
+        // Only this transport has headers.
         mirrored_headers: (version.is_modern() && post.transport == Transport::Mcp)
             .then(|| mirrored_headers::of_request(&post.headers)),
         name,

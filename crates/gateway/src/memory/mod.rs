@@ -1,13 +1,13 @@
 //! Remembered conversations: a caller's method goes through the memory service and onto the record, then its answer out.
 //!
 //! ```text
-//!  method ──▶ fields ──▶ endpoint ──▶ memory service
+//!  method ──▶ fields ──▶ operation ─▶ memory service
 //!             (strict)      │  ▲ messages, with what the caller may no longer read withheld
 //!                           ▼
 //!                        the record ──receipt──▶ answer
 //! ```
 //!
-//! Each endpoint is a file: what it takes, what it asks, what it gives. The story they share is [`answer`].
+//! Each operation is a file: its parameters, its request to the memory service, its result. All go through [`answer`].
 
 mod add_message;
 mod clear;
@@ -52,7 +52,7 @@ pub(crate) use self::uri::ConversationUri;
 /// No answer of the memory service takes longer.
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 
-/// One method.
+/// One method of the memory.
 trait MemoryOperation: Sized + Send + Sync + 'static {
     const METHOD: MemoryMethod;
 
@@ -71,7 +71,7 @@ trait MemoryOperation: Sized + Send + Sync + 'static {
     ) -> impl Future<Output = Result<MemoryOutput, MemoryRejection>> + Send;
 }
 
-/// What an endpoint has at hand.
+/// The context of a memory operation.
 struct MemoryHandler<'a> {
     gateway: &'a Gateway,
     memory: &'a MemoryClient,
@@ -79,7 +79,7 @@ struct MemoryHandler<'a> {
     version: Version,
 }
 
-/// An answer that is not out yet.
+/// The result of a memory operation, before it is released.
 struct MemoryOutput {
     /// A JSON object, as text.
     result: String,
@@ -98,7 +98,7 @@ impl MemoryOutput {
     }
 }
 
-/// What the record says of messages.
+/// The counts of messages for the record.
 #[derive(Debug, Default)]
 struct MessageCounts {
     messages: u64,
@@ -200,7 +200,7 @@ pub(crate) fn is_uri(uri: &str) -> bool {
     uri.starts_with(uri::SCHEME)
 }
 
-/// One request, read but for its parameters.
+/// One request to the memory, before its parameters are parsed.
 struct MemoryRequest {
     gateway: Arc<Gateway>,
     id: Box<RawValue>,
@@ -240,7 +240,7 @@ impl MemoryRequest {
         Ok(self.run_recorded(operation, memory).await)
     }
 
-    /// Asks what `endpoint` asks, to the recorded end.
+    /// Runs `operation` in a task of its own, so that it is recorded even if the client hangs up.
     async fn run_recorded<E: MemoryOperation>(self, operation: E, memory: MemoryClient) -> Answer {
         let (id, call_id) = (self.id.clone(), self.call_id);
         let span = tracing::info_span!(
@@ -258,7 +258,7 @@ impl MemoryRequest {
         })
     }
 
-    /// The story, top to bottom.
+    /// Runs `operation`, records the access, and writes the answer.
     async fn run<E: MemoryOperation>(self, operation: E, memory: MemoryClient) -> Answer {
         let started = Instant::now();
         // What cannot be recorded is not even begun.

@@ -1,4 +1,4 @@
-//! Why the memory gave nothing: what the record says of it, and what the client hears.
+//! The reasons for which the memory gave no result: the status for the record, and the error for the client.
 
 use wardgate_domain::Status;
 use wardgate_proto::common::v1::ErrorReason;
@@ -7,7 +7,7 @@ use wardgate_rpc::client::CallError;
 use crate::admission::NEIGHBOUR_PAUSE;
 use crate::reply::RpcError;
 
-/// Why there is no answer.
+/// The reason for which a memory operation has no result.
 #[derive(Debug)]
 pub(super) struct MemoryRejection {
     pub(super) status: Status,

@@ -143,7 +143,7 @@ pub(crate) async fn accept_message(
         }
         drop(turn);
     };
-    // Among the stories, so that a gateway that stops waits for the answer too.
+    // Among the calls, so that a gateway that stops waits for the answer too.
     calls.spawn(story.in_current_span());
     Answer::accepted().into_response()
 }

@@ -4,7 +4,7 @@
 //!   used ids      what may be used once                        true exactly once, over all replicas
 //!   sessions      of clients before 2026-07-28                 gone when they end or lie idle
 //!   streams       answers as events, for Last-Event-ID         gone after an hour, or for newer ones
-//!   letters       what one replica learnt and another awaits   gone after an hour
+//!   messages      from one replica to another                  gone after an hour
 //!   subscriptions of clients before 2026-07-28                 gone when unused for a day
 //! ```
 //!

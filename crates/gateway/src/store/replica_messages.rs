@@ -1,6 +1,6 @@
-//! What one gateway learnt that another may wait for: a client's answer to what it was asked, a cancellation.
+//! Messages from one replica to another: the response of a client to a request for input, a cancellation.
 //!
-//! Whoever knows the id of a letter can fetch it; ids are random or keyed, and what is in a letter is sealed.
+//! Whoever knows the id of a message can fetch it; ids are random or keyed, and the content is sealed.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use super::{Store, StoreError};
 use wardgate_domain::Digest;
 use wardgate_store::Value;
 
-/// How long a letter waits to be fetched.
+/// The time that a message is stored.
 const KEPT: Duration = Duration::from_hours(1);
 
-/// Letters looked for at once.
+/// The messages that one query looks for.
 const AT_ONCE: usize = 64;
 
 const POST: &str = "
@@ -31,12 +31,12 @@ pub(super) const SWEEP: &str = "
     DELETE FROM gateway.letter WHERE id IN
         (SELECT id FROM gateway.letter WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 
-/// The name of a letter, for whoever writes and whoever waits for it.
+/// The id of a message, which sender and receiver know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ReplicaMessageId(pub(crate) Digest);
 
 impl Store {
-    /// Leaves a letter; false where there is one of this id, which stays.
+    /// Stores a message. False if there is one with this id, which stays.
     pub(crate) async fn post_replica_message(
         &self,
         id: ReplicaMessageId,
@@ -52,7 +52,7 @@ impl Store {
         Ok(self.execute(POST, values).await? == 1)
     }
 
-    /// The letter of this id.
+    /// The message `id`. None if there is none.
     pub(crate) async fn fetch_replica_message(
         &self,
         id: ReplicaMessageId,
@@ -61,7 +61,7 @@ impl Store {
         Ok(found.into_iter().next().map(|(sealed,)| sealed))
     }
 
-    /// Those of `waited` that were left in the last `age`. Nothing else is looked at, however much there is.
+    /// Those of `waited` that were stored in the last `age`.
     pub(crate) async fn replica_messages_among(
         &self,
         waited: &[ReplicaMessageId],

@@ -1,9 +1,9 @@
-//! Answers that came as events, so that whoever lost one hears the rest of it at any replica.
+//! Streams of events, so that a client that lost one can resume it at any replica.
 //!
 //! ```text
 //!   open ─▶ write … write(last) ─▶ ended
-//!     │       └─ too much, or no store ──▶ give up: what followed is not kept
-//!     └─ its replica is gone ─▶ take over, by one of those that see it: the story goes on, or ends in an error
+//!     │       └─ too much, or no store ──▶ give up: later events are not stored
+//!     └─ its replica is gone ─▶ another takes it over: the suspended call is resumed, or the stream ends in an error
 //! ```
 
 use std::time::Duration;
@@ -89,7 +89,7 @@ pub(crate) struct StreamId(pub(crate) [u8; 16]);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReplicaId(pub(crate) [u8; 16]);
 
-/// What became of events that were to be kept.
+/// The result of a write to a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteResult {
     Stored,
@@ -97,7 +97,7 @@ pub(crate) enum WriteResult {
     Gone,
 }
 
-/// Some of a stream.
+/// A page of a stored stream.
 #[derive(Debug)]
 pub(crate) struct StreamPage {
     /// By position; if there are none, there are none yet.
@@ -107,7 +107,7 @@ pub(crate) struct StreamPage {
     pub(crate) request: Vec<u8>,
 }
 
-/// How it is about a stream.
+/// The state of a stored stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StreamState {
     /// More may come.
@@ -120,10 +120,10 @@ pub(crate) enum StreamState {
     Broken,
 }
 
-/// A stream that now is this replica's to end.
+/// A stream that this replica has taken over.
 #[derive(Debug)]
 pub(crate) struct TakenOverStream {
-    /// What goes on when the client answers, sealed; none when something may be running that nobody waits for.
+    /// The suspended call, sealed. None if a call may be running that nobody waits for.
     pub(crate) waiting: Option<Vec<u8>>,
     /// Of its last event.
     pub(crate) position: i64,
@@ -138,7 +138,7 @@ impl Store {
         Ok(())
     }
 
-    /// Begins a stream of that session's, whose answer is given on `basis`; false where the session has ended.
+    /// Begins a stream of the session with the replay grant `basis`. False if the session has ended.
     pub(crate) async fn open_stream(
         &self,
         id: StreamId,
@@ -206,8 +206,8 @@ impl Store {
         Ok(())
     }
 
-    /// The story of a stream waits for its client, and could go on elsewhere with what is in `story`; with none it
-    /// waits no longer. Gone means that it goes on elsewhere already.
+    /// Stores the suspended call of a stream, so that another replica can resume it; None removes it. `Gone` means that
+    /// another replica has taken the stream over.
     pub(crate) async fn set_suspended_call(
         &self,
         id: StreamId,
@@ -272,7 +272,7 @@ impl Store {
         }))
     }
 
-    /// On what the answer of a stream of that session's is given, sealed; none where that is not known.
+    /// The replay grant of a stream of the session, sealed. None if there is none.
     pub(crate) async fn replay_grant_of_stream(
         &self,
         id: StreamId,

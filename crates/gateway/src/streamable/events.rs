@@ -1,4 +1,4 @@
-//! The ids of events: each says, to gateways alone, which event of which stream of which session it is.
+//! The ids of events: each names, readable for gateways alone, an event of a stream of a session.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
 /// How long a client that lost its stream waits before it asks for the rest.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Where a client was.
+/// The position of an event, which its id holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum EventPosition {
     /// In a stream of changes.
@@ -38,7 +38,7 @@ impl EventPosition {
         Self::Answer(stream.0, position)
     }
 
-    /// As an event id. None does not happen: it is short.
+    /// The position as an event id.
     pub(super) fn seal(
         self,
         gateway: &Gateway,
@@ -51,7 +51,7 @@ impl EventPosition {
             .seal(Purpose::Event, caller, &within, &self)
     }
 
-    /// Where the client says it was, if it says so.
+    /// The position in the header `Last-Event-ID`. None if the request has none.
     pub(super) fn of_headers(
         gateway: &Gateway,
         caller: &Caller,
@@ -70,7 +70,7 @@ impl EventPosition {
     }
 }
 
-/// An event as the store keeps it.
+/// An event, sealed for the store.
 pub(super) fn seal_event(
     gateway: &Gateway,
     caller: &Caller,
@@ -96,7 +96,7 @@ pub(super) fn open_event(
     String::from_utf8(message).ok()
 }
 
-/// The id of the request that a stream answers, as the store keeps it.
+/// The id of the request that a stream answers, sealed for the store.
 pub(super) fn seal_request(
     gateway: &Gateway,
     caller: &Caller,
@@ -118,7 +118,7 @@ pub(super) fn open_request(
     RawValue::from_string(id).ok()
 }
 
-/// What a story waits for, as the store keeps it.
+/// A suspended call, sealed for the store.
 pub(super) fn seal_suspended_call(
     gateway: &Gateway,
     caller: &Caller,
@@ -143,7 +143,7 @@ pub(super) fn open_suspended_call(
     gateway.sealer().open_from_store(caller, &within, sealed)
 }
 
-/// On what the answer of a stream is given, as the store keeps it.
+/// The replay grant of a stream, sealed for the store.
 pub(super) fn seal_replay_grant(
     gateway: &Gateway,
     caller: &Caller,
@@ -170,7 +170,7 @@ pub(super) fn open_replay_grant(
     serde_json::from_slice(&replay_grant).ok()
 }
 
-/// The places of what is no event: what a story waits for, and its basis.
+/// The positions of the sealed texts that are not events: the suspended call and the replay grant.
 const SUSPENDED_CALL: i64 = -1;
 const REPLAY_GRANT: i64 = -2;
 

@@ -1,5 +1,5 @@
-//! That this gateway is alive, told to the others for as long as there are streams that it writes: whoever is to go on
-//! with one of those must know that nobody else does.
+//! The sign in the store that this replica is alive, for as long as it writes streams: another replica takes a stream over
+//! only when it is missing.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -11,10 +11,10 @@ use wardgate_domain::Ambient;
 
 use crate::store::{ReplicaId, Store, StoreError};
 
-/// A third of the time after which others believe it gone.
+/// The interval: a third of the time after which others take the replica for gone.
 const BEAT: Duration = Duration::from_secs(5);
 
-/// One gateway, for as long as it runs.
+/// The heartbeat of this replica.
 pub(crate) struct Heartbeat {
     id: ReplicaId,
     store: Arc<Store>,
@@ -22,7 +22,7 @@ pub(crate) struct Heartbeat {
     beaten: Mutex<Option<Instant>>,
 }
 
-/// It goes on beating while this is kept.
+/// The heartbeat goes on while a guard is held.
 pub(super) struct HeartbeatGuard(Arc<Heartbeat>);
 
 impl Drop for HeartbeatGuard {
@@ -43,12 +43,12 @@ impl Heartbeat {
         heartbeat
     }
 
-    /// Under what this gateway writes streams.
+    /// The id under which this replica writes streams.
     pub(super) fn id(&self) -> ReplicaId {
         self.id
     }
 
-    /// From now on the others know that it is alive.
+    /// Starts the heartbeat, and sends the first one if the last is too old.
     pub(super) async fn beat(self: &Arc<Self>) -> Result<HeartbeatGuard, StoreError> {
         self.streams.fetch_add(1, Ordering::SeqCst);
         let heartbeat_guard = HeartbeatGuard(Arc::clone(self));
@@ -69,13 +69,13 @@ impl Heartbeat {
 
 async fn beat_periodically(heartbeat: Weak<Heartbeat>) {
     loop {
-        // More often than it says so: what it says is never much older than [`BEAT`].
+        // Checked more often than it is sent, so that the last one is never much older than [`BEAT`].
         sleep(BEAT / 5).await;
         let Some(heartbeat) = heartbeat.upgrade() else {
             return;
         };
         if heartbeat.streams.load(Ordering::SeqCst) > 0 {
-            // A failure is told where it happens, and the next beat comes.
+            // The store logs a failure, and the next heartbeat follows.
             let _ = heartbeat.send_beat().await;
         }
     }

@@ -1,8 +1,8 @@
-//! What one gateway learns and another waits for: that a call is cancelled, what a client answered.
+//! Messages between replicas: the cancellation of a call, the response of a client.
 //!
 //! ```text
-//!  deliver(id) ─▶ the store, once for each id ─▶ every gateway looks, twice a second, while anything waits
-//!          └────▶ whoever waits at this gateway, at once
+//!  deliver(id) ─▶ the store, once for each id ─▶ each replica polls it, twice a second, while it expects messages
+//!          └────▶ the receiver at this replica, at once
 //! ```
 
 use std::collections::HashMap;
@@ -18,20 +18,20 @@ use super::StreamableSession;
 use crate::mcp::spelt_alike;
 use crate::store::{ReplicaMessageId, SessionId, Store, StoreError};
 
-/// How often the store is asked for what other gateways left there.
+/// The interval at which the store is polled for messages of other replicas.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How old a letter may be that is still looked for: longer than any two clocks differ.
+/// The age of the oldest message that is polled for: more than any two clocks differ.
 const RECENT: Duration = Duration::from_mins(1);
 
-/// How often whoever waits for a letter asks for it, in case it was not found so.
+/// The interval at which a receiver fetches its message itself, in case polling missed it.
 const ASK: Duration = Duration::from_secs(2);
 
-/// Cancellations that one session leaves for other gateways in so long; what it cancels beyond runs to its end.
+/// The cancellations that one session may send to other replicas in [`CANCELLED_IN`]; further calls run to their end.
 const MOST_CANCELLED: u32 = 60;
 const CANCELLED_IN: Duration = Duration::from_mins(1);
 
-/// What is waited for here, and the store where it comes from.
+/// The messages that this replica expects, and the store that they come from.
 #[derive(Clone)]
 pub(crate) struct ReplicaInbox {
     store: Arc<Store>,
@@ -53,12 +53,12 @@ impl WaitingMessages {
     }
 }
 
-/// How many cancellations each session left for other gateways, since when.
+/// The number of cancellations that each session sent to other replicas, and since when.
 #[derive(Debug, Default)]
 struct CancellationQuota(Mutex<Option<(Instant, HashMap<SessionId, u32>)>>);
 
 impl CancellationQuota {
-    /// Counts one more of the session's, if it may leave it.
+    /// Counts one more cancellation, and returns whether it may be sent.
     fn may_post(&self, session: SessionId) -> bool {
         let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, by_session) = match &mut *counted {
@@ -71,12 +71,12 @@ impl CancellationQuota {
     }
 }
 
-/// A letter is waited for while this is kept.
+/// A message that is expected while this is held.
 #[derive(Debug)]
 pub(crate) struct ExpectedMessage {
     id: ReplicaMessageId,
     waiting: Arc<WaitingMessages>,
-    /// Is cancelled when the letter is there.
+    /// Cancelled when the message has arrived.
     pub(crate) is_there: CancellationToken,
 }
 
@@ -97,7 +97,7 @@ impl ReplicaInbox {
         }
     }
 
-    /// From now on the letter of this id is waited for.
+    /// Expects the message `id` from now on.
     pub(crate) fn expect(&self, id: ReplicaMessageId) -> ExpectedMessage {
         let is_there = CancellationToken::new();
         self.waiting.lock().insert(id, is_there.clone());
@@ -108,7 +108,7 @@ impl ReplicaInbox {
         }
     }
 
-    /// Leaves a letter for whoever waits for it; a second one of the same id changes nothing.
+    /// Sends a message to its receiver, wherever it is. A second one with the same id changes nothing.
     pub(crate) async fn deliver(
         &self,
         id: ReplicaMessageId,
@@ -119,7 +119,7 @@ impl ReplicaInbox {
         Ok(())
     }
 
-    /// The letter, when it comes. A store that is away is asked again.
+    /// Waits for the message. A store that is unavailable is asked again.
     pub(crate) async fn receive(&self, expected: &ExpectedMessage) -> Vec<u8> {
         loop {
             if let Ok(Some(replica_message)) = self.store.fetch_replica_message(expected.id).await {
@@ -133,22 +133,22 @@ impl ReplicaInbox {
         }
     }
 
-    /// A call of a session begins, which can be cancelled while what this returns is kept.
+    /// Expects the cancellation of a call of a session.
     pub(crate) fn begin(&self, session: &StreamableSession, request: &RawValue) -> ExpectedMessage {
         self.expect(cancellation(session, request.get()))
     }
 
-    /// Cancels the call of this id, wherever it runs, if it does.
+    /// Cancels the call `request`, at whichever replica it runs.
     pub(crate) async fn cancel(&self, session: &StreamableSession, request: &str) {
         let id = cancellation(session, request);
         if !self.waiting.notify(id) && self.cancelled.may_post(session.id) {
-            // A failure is told where it happens; the call then runs to its end.
+            // The store logs a failure; the call then runs to its end.
             let _ = self.store.post_replica_message(id, Vec::new()).await;
         }
     }
 }
 
-/// Under what gateways tell each other that a call is cancelled.
+/// The id of the message that a call is cancelled.
 fn cancellation(session: &StreamableSession, request: &str) -> ReplicaMessageId {
     let request = spelt_alike(request);
     let about = About::new("cancelled")
@@ -157,7 +157,7 @@ fn cancellation(session: &StreamableSession, request: &str) -> ReplicaMessageId 
     ReplicaMessageId(about.digest())
 }
 
-/// Looks again and again, as long as there is a gateway.
+/// Polls the store for as long as the replica runs.
 async fn poll_store(store: Weak<Store>, waiting: Weak<WaitingMessages>) {
     loop {
         sleep(LOOK).await;

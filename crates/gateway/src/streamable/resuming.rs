@@ -1,9 +1,8 @@
-//! The rest of an answer, for a client that lost the stream of it. Nothing of it is given but what the policy allows by
-//! then.
+//! The rest of an answer for a client that lost its stream, as far as the policy still allows it.
 //!
 //! ```text
-//!  GET, Last-Event-ID ─▶ decided anew ─▶ what followed, from the store ─▶ goes on: look again ─▶ ended
-//!                                                                      └─▶ its gateway is gone: take it over, say so
+//!  GET, Last-Event-ID ─▶ authorize again ─▶ stored events ─▶ stream goes on: poll ─▶ ended
+//!                                                         └─▶ its replica is gone: take it over, resume or end it
 //! ```
 
 use std::convert::Infallible;
@@ -30,7 +29,7 @@ use crate::listen::{self, KEEP_ALIVE};
 use crate::reply::{Answer, RpcError};
 use crate::store::{StoreError, StreamId, StreamPage, StreamState};
 
-/// How often the store is asked for more.
+/// The interval at which the store is polled for more events.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Answers a GET with what followed `after` in the stream `id`.
@@ -78,17 +77,17 @@ pub(super) async fn resume(
     Ok(Answer::events(Body::from_stream(events)))
 }
 
-/// What is left of one stream.
+/// A stream that is resumed.
 struct ResumedStream {
     gateway: Arc<Gateway>,
     caller: Arc<Caller>,
     session: Arc<StreamableSession>,
-    /// Whoever came for the rest, as what goes on needs to know.
+    /// The client that resumes it.
     client: ResumingClient,
-    /// On what the answer is given, whatever was decided when it began.
+    /// The grant that each further page is decided on by.
     replay_grant: ReplayGrant,
     id: StreamId,
-    /// What the client heard already.
+    /// The position of the last event that the client has.
     after: i64,
     draining: CancellationToken,
     token_ends: Instant,
@@ -158,7 +157,7 @@ impl ResumedStream {
         holds.await.unwrap_or(false)
     }
 
-    /// The events of `kept`, if there are any.
+    /// The events of `page` as bytes. None if there are none.
     fn page_events(&mut self, page: &StreamPage) -> Option<Bytes> {
         let (gateway, caller, session) = (&self.gateway, &self.caller, &self.session);
         let mut events = Vec::new();
@@ -175,13 +174,13 @@ impl ResumedStream {
         (!events.is_empty()).then(|| events.into())
     }
 
-    /// That the rest is not known, as the answer to the request.
+    /// The error event that says that the rest is not stored.
     fn lost_event(&self, page: &StreamPage) -> Bytes {
         let message = self.error(page, "stream_not_kept", NOT_KEPT);
         format_event(None, None, &message)
     }
 
-    /// Ends a stream whose gateway is gone.
+    /// Takes over a stream whose replica is gone: resumes the suspended call, or ends the stream with an error.
     async fn take_over(&self, page: &StreamPage) {
         let Self { gateway, id, .. } = self;
         // A failure is told where it happens, and whoever looks next tries again.
@@ -207,7 +206,7 @@ impl ResumedStream {
         }
     }
 
-    /// Goes on with the story that waits in a stream.
+    /// Resumes the call that is suspended in the stream.
     fn resume_call(
         &self,
         page: &StreamPage,

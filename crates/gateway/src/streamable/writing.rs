@@ -1,5 +1,5 @@
-//! The stream that answers a POST of a session: every event is kept before it is said, so that a client that lost it
-//! hears the rest at any gateway.
+//! The stream that answers a POST of a session: every event is stored before it is sent, so that a client can resume it at
+//! any replica.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::governed_call::ReplayGrant;
 use crate::mcp::Version;
 use crate::store::{StreamId, WriteResult};
 
-/// Bytes of one stream that are kept; what follows is said, and cannot be asked for again.
+/// The most bytes of one stream that are stored; later events are sent, but cannot be resumed.
 const MOST_BYTES: usize = 16 << 20;
 
 /// How often the store is told that a stream has no more of this gateway.
 const TRIES: u32 = 30;
 const TRY_AGAIN: Duration = Duration::from_secs(2);
 
-/// How a stream leaves this gateway before its end.
+/// The reason for which this replica gives up a stream before its end.
 #[derive(Clone, Copy)]
 enum ReleaseReason {
     Broken,
@@ -42,20 +42,20 @@ pub(crate) struct StreamWriter {
     pub(super) session: Arc<StreamableSession>,
     /// The id of the request that the stream answers.
     request: Box<RawValue>,
-    /// On what it is answered; none before the first word.
+    /// The grant that a resumed stream is decided on by. None before the first message.
     replay_grant: Option<ReplayGrant>,
     stream: StreamStatus,
 }
 
 enum StreamStatus {
-    /// Nothing was said yet, and nothing is kept.
+    /// Nothing has been sent or stored.
     Silent,
     Stored(StoredStream),
-    /// It is said, but no longer kept.
+    /// Events are sent, but no longer stored.
     Unkept,
-    /// The last event is kept.
+    /// The last event is stored.
     Ended,
-    /// Another gateway goes on with it.
+    /// Another replica continues the stream.
     HandedOver,
 }
 
@@ -64,7 +64,7 @@ struct StoredStream {
     /// Of the last event.
     position: i64,
     bytes: usize,
-    /// Another gateway could go on with it.
+    /// Whether another replica could take the stream over.
     waits: bool,
     _beating: HeartbeatGuard,
 }
@@ -78,7 +78,7 @@ impl fmt::Debug for StreamWriter {
 }
 
 impl StreamWriter {
-    /// Of the stream that may answer `request`.
+    /// The writer of the stream that answers `request`.
     pub(crate) fn new(
         gateway: &Arc<Gateway>,
         caller: &Arc<Caller>,
@@ -95,12 +95,12 @@ impl StreamWriter {
         }
     }
 
-    /// On what the answer is given. What begins without that is said, and cannot be heard again.
+    /// Sets the grant that a resumed stream is decided on by. A stream without one cannot be resumed.
     pub(crate) fn set_replay_grant(&mut self, replay_grant: Option<ReplayGrant>) {
         self.replay_grant = replay_grant;
     }
 
-    /// Of a stream that another gateway began, whose story waits.
+    /// The writer of a stream that another replica began, and whose call is suspended.
     pub(super) fn take_over(
         gateway: &Arc<Gateway>,
         (caller, session): (&Arc<Caller>, &Arc<StreamableSession>),
@@ -128,7 +128,7 @@ impl StreamWriter {
         &self.session
     }
 
-    /// The story waits for its client, and another gateway could go on with what is in `story`.
+    /// Stores the suspended call, so that another replica can resume it.
     pub(crate) async fn store_suspended_call(&mut self, suspended_call: &[u8]) {
         let StreamStatus::Stored(stored) = &mut self.stream else {
             return;
@@ -147,7 +147,7 @@ impl StreamWriter {
         stored.waits = !matches!(waits.await, Ok(WriteResult::Gone));
     }
 
-    /// It waits no longer, and goes on here. False when another gateway goes on with it, or that is not known.
+    /// Continues the call here. False if another replica has taken it over, or that is not known.
     pub(crate) async fn continue_here(&mut self) -> bool {
         let StreamStatus::Stored(stored) = &mut self.stream else {
             return true;
@@ -168,7 +168,7 @@ impl StreamWriter {
         false
     }
 
-    /// Lets another gateway go on with it at once. False where none can.
+    /// Hands the stream to another replica at once. False if none can take it over.
     pub(crate) async fn hand_over(&mut self) -> bool {
         let StreamStatus::Stored(stored) = &self.stream else {
             return false;
@@ -185,12 +185,12 @@ impl StreamWriter {
         matches!(self.stream, StreamStatus::HandedOver)
     }
 
-    /// Whether anything was said.
+    /// Whether anything was sent.
     pub(crate) fn has_begun(&self) -> bool {
         !matches!(self.stream, StreamStatus::Silent)
     }
 
-    /// Begins the stream, and gives what it begins with, if anything.
+    /// Begins the stream, and returns the first event, if the version has one.
     pub(crate) async fn begin(&mut self) -> Option<Bytes> {
         self.stream = match self.open().await {
             Some(stored) => StreamStatus::Stored(stored),
@@ -225,7 +225,7 @@ impl StreamWriter {
         })
     }
 
-    /// `message` as an event, which is kept if that is possible.
+    /// Stores `message`, if that is possible, and returns it as an event.
     pub(crate) async fn store_event(&mut self, message: &str, is_last: bool) -> Bytes {
         let is_kept = self.write(message, is_last).await.is_some();
         if !is_kept {
@@ -271,7 +271,7 @@ impl StreamWriter {
         )
     }
 
-    /// From here on nothing is kept, and whoever comes back hears so.
+    /// Stops storing events; a client that resumes the stream gets an error.
     fn give_up(&mut self) {
         if let StreamStatus::Stored(stored) =
             std::mem::replace(&mut self.stream, StreamStatus::Unkept)
@@ -280,7 +280,7 @@ impl StreamWriter {
         }
     }
 
-    /// Tells the store, as soon as that is there, that nothing follows from here.
+    /// Marks the stream in the store as given up, as soon as the store is available.
     fn release_stream(&self, stored: StoredStream, how: ReleaseReason) {
         let (store, replica) = (
             Arc::clone(self.gateway.store()),
@@ -305,7 +305,7 @@ impl StreamWriter {
 
 impl Drop for StreamWriter {
     fn drop(&mut self) {
-        // Of a story that never came to its end.
+        // The call was dropped before its end.
         self.give_up();
     }
 }

@@ -1,4 +1,4 @@
-//! Batches of 2025-03-26: each message is an errand of its own, under its own right and with its own record.
+//! Batches of 2025-03-26: each message is a request of its own, under its own right and with its own record.
 //!
 //! ```text
 //!   [a, b, c] ─▶ a ─▶ answer ┐
@@ -34,7 +34,7 @@ use crate::client_interaction::{self, ResponseSender};
 use crate::mcp::{BATCH, named_version};
 use crate::reply::{Answer, RpcError};
 
-/// Bytes of answers that are held back for one array.
+/// The most bytes of answers that are held for one array.
 const HELD: usize = 1 << 20;
 
 /// One message, and the id that its answer has to have.
@@ -73,7 +73,7 @@ pub(super) async fn run(
         held: 0,
         unanswered: Vec::new(),
     };
-    // Its own task: whoever hangs up, what was asked for is done.
+    // In a task of its own, so that all messages are carried out even if the client hangs up.
     gateway.calls.spawn(batch_run.all(entries));
     response.await.unwrap_or_else(|_| {
         let error = RpcError::internal("panic", "Internal error.");
@@ -133,14 +133,14 @@ pub(super) fn entries(
     Ok(entries)
 }
 
-/// What has been told so far.
+/// The progress of one batch.
 struct BatchRun {
     gateway: Arc<Gateway>,
     source: Arc<Source>,
     route_request: RouteRequest,
     out: ResponseSender<Response>,
     session: Option<HeaderValue>,
-    /// Not yet handed out.
+    /// Answers that are not sent yet.
     answers: Vec<String>,
     held: usize,
     /// Requests to which the server said a status and no more.
@@ -183,7 +183,7 @@ impl BatchRun {
         }
     }
 
-    /// What came of one message.
+    /// Adds the response to one message.
     async fn one(&mut self, id: Option<Box<RawValue>>, response: Response) {
         let (head, body) = response.into_parts();
         if self.session.is_none() {
@@ -198,7 +198,7 @@ impl BatchRun {
             }
             return;
         }
-        // The story holds no longer answer than the tool-runner takes.
+        // The tool-runner bounds the length of an answer.
         let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
         let message = String::from_utf8(body.into()).unwrap_or_default();
         match id {
@@ -208,7 +208,7 @@ impl BatchRun {
         }
     }
 
-    /// Holds an answer back, or passes it on.
+    /// Holds an answer for the array, or sends it on the stream.
     async fn answer(&mut self, answer: String) {
         if !matches!(self.out, ResponseSender::Unsent(_)) {
             return self
@@ -223,7 +223,7 @@ impl BatchRun {
         }
     }
 
-    /// Begins the stream, with what was held back.
+    /// Begins the stream with the answers held so far.
     async fn begin(&mut self) {
         if !matches!(self.out, ResponseSender::Unsent(_)) {
             return;

@@ -1,4 +1,4 @@
-//! The story of one errand: the route's right, its own right, intent, relay, outcome, release.
+//! The forwarding of one upstream request: the route's right, its own right, intent record, relay, outcome record, release.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,10 +36,10 @@ use crate::stored_arguments::{StoreUnavailable, StoredArguments};
 
 const FORGOTTEN: &str = "What was asked for cannot be looked up now. Come back later.";
 
-/// A stream of changes is opened anew after so long, and decided on again.
+/// The longest life of a stream of changes; after it the client opens another one, which is decided on again.
 const STREAM_LIFE: Duration = Duration::from_mins(15);
 
-/// Runs one errand to its recorded end.
+/// Forwards one request, and records it.
 pub(super) async fn run(
     gateway: &Arc<Gateway>,
     source: Arc<Source>,
@@ -69,7 +69,7 @@ pub(super) async fn run(
         unrecorded: None,
         not_forwarded: false,
     };
-    // Its own task: whoever hangs up, the record is written.
+    // In a task of its own, so that it is recorded even if its client hangs up.
     gateway.calls.spawn(exchange.run().instrument(span));
     response.await.unwrap_or_else(|_| {
         let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
@@ -77,7 +77,7 @@ pub(super) async fn run(
     })
 }
 
-/// An errand on its way.
+/// One upstream request, from its arrival to its answer.
 pub(super) struct UpstreamExchange {
     pub(super) gateway: Arc<Gateway>,
     pub(super) source: Arc<Source>,
@@ -86,13 +86,13 @@ pub(super) struct UpstreamExchange {
     pub(super) call_id: CallId,
     pub(super) out: ResponseSender<Response>,
     pub(super) started: Instant,
-    /// What the record is still to hear of, up to its outcome; none of what only keeps a session or lists.
+    /// The facts of a call whose outcome is not on record yet. None for requests that are not recorded, such as lists.
     pub(super) unrecorded: Option<Box<CallFacts>>,
-    /// The request whose answer is still to come.
+    /// The request whose answer is outstanding.
     pub(super) awaited: Option<AwaitedResponse>,
-    /// Its place among what is worked on.
+    /// The place among the requests that are worked on.
     pub(super) slot: Option<Slot>,
-    /// It was not carried, and the gateway can answer it itself.
+    /// Whether the tool-runner declined to forward it, and the gateway can answer it itself.
     pub(super) not_forwarded: bool,
 }
 
@@ -113,7 +113,7 @@ impl UpstreamExchange {
             &self.upstream_request,
         );
         self.unrecorded = self.facts_for_record(right.as_ref());
-        // What cannot be recorded is not even begun.
+        // A call that cannot be recorded is not begun.
         if self.unrecorded.is_some() && !self.gateway.audit_log().is_ready() {
             return self.not_recorded().await;
         }
@@ -152,7 +152,7 @@ impl UpstreamExchange {
         self.forward(&right, &grant).await;
     }
 
-    /// What the request asked for whose stream is taken up again.
+    /// Loads the arguments of the request whose stream is resumed.
     async fn load_arguments(&mut self) -> Result<(), StoreUnavailable> {
         let awaited = self
             .upstream_request
@@ -169,7 +169,7 @@ impl UpstreamExchange {
         Ok(())
     }
 
-    /// Keeps what was asked, where it has no room in the ids of events. Where it cannot be kept, they have none.
+    /// Stores the arguments that are too long for the ids of events. False if that fails: then events have no ids.
     async fn store_arguments(&mut self) -> bool {
         let RequestSubject::Tool { arguments, .. } = &self.upstream_request.subject else {
             return true;
@@ -254,14 +254,14 @@ impl UpstreamExchange {
             .try_for_each(|facts| access.apply(&self.gateway, method, facts))
     }
 
-    /// Hands the errand over, and what comes back to the client.
+    /// Forwards the request to the tool-runner, and its answer to the client.
     async fn forward(&mut self, right: &AccessRight, grant: &Grant) {
         let subject = self.route_request.caller.subject();
         let (place, none_left) = if self.upstream_request.is_open_ended() {
             let place = self.gateway.listeners().place(subject);
             (place, RpcError::too_many_streams())
         } else {
-            // The upstream has only so many places for all of its callers.
+            // The quota bounds the requests of one caller to upstreams.
             let places = if self.upstream_request.is_prompt() {
                 &self.gateway.reply_quota
             } else {
@@ -283,7 +283,7 @@ impl UpstreamExchange {
         if let Err(error) = &relayed
             && error.reason() == ErrorReason::PermitRefused
         {
-            // The definitions or the keys changed since the permit was kept: decide anew, once.
+            // The definitions or the keys changed since the permit was cached.
             let authority = self.gateway.authority();
             authority.forget(&self.route_request.caller, &right.facts);
             relayed = match self.decide(right).await {
@@ -399,7 +399,7 @@ impl UpstreamExchange {
                     return self.failed(Status::Unknown, "stream_ended", CUT).await;
                 }
                 // A legacy server may hang up and have its client come back for the answer: that is on record as an
-                // errand of its own.
+                // request of its own.
                 None => return self.ended(Status::Unknown, "stream_ended").await,
             }
         }
@@ -466,7 +466,7 @@ impl UpstreamExchange {
         }
     }
 
-    /// It is done, but for the record: how long it took tells how much there is to do.
+    /// Gives the place to the next call while the outcome is recorded.
     fn begin_recording(&mut self) -> Option<RecordingSlot> {
         let kind = match &self.upstream_request.subject {
             RequestSubject::Tool { name, .. } => name,

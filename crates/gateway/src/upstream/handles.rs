@@ -1,4 +1,4 @@
-//! Handles of the upstream's that a client holds between two requests: ids of tasks, states of unfinished requests.
+//! Handles of an upstream that a client holds between two requests: task ids, and states of unfinished requests.
 //!
 //! To the upstream all callers are the gateway, so a handle alone would get it what was made for another. The client
 //! holds each one sealed: a task for its caller, a state for its caller and the very request it belongs to, once.
@@ -30,7 +30,7 @@ const MAX_LISTENED: usize = 100;
 /// Stands for an id of a task that opens for nobody, or not for this caller.
 const NOBODYS: &str = "unknown to this caller";
 
-/// What an id of a task stands for.
+/// The content of a sealed task id.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct UpstreamTask {
     /// The upstream's own id.
@@ -39,24 +39,24 @@ pub(super) struct UpstreamTask {
     /// The upstream's own name of the tool that was called.
     #[serde(rename = "n")]
     pub(super) tool: String,
-    /// What it was called with, where that is short: looking at the task is decided on it.
+    /// The arguments of the call, if they are short: requests about the task are decided on them.
     #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
     pub(super) asked: Option<StoredArguments>,
-    /// What the client holds: it shall always be told the same.
+    /// The sealed id, which stays the same for the client.
     #[serde(skip)]
     pub(super) sealed: String,
 }
 
-/// A request with the upstream's own handles.
+/// A request with the upstream's own handles in place of the sealed ones.
 #[derive(Default)]
 pub(super) struct OpenedHandles {
-    /// None where it held none.
+    /// The rewritten message. None if it held no handles.
     pub(super) message: Option<String>,
     pub(super) tasks: Vec<UpstreamTask>,
     pub(super) used: Option<UsedState>,
 }
 
-/// A state that was handed back. A second use of it could do again what was done.
+/// The id of a `requestState` in a request. It is used once, since a second use could repeat what was done.
 pub(super) struct UsedState([u8; 16]);
 
 impl UsedState {
@@ -67,7 +67,7 @@ impl UsedState {
         Self(id)
     }
 
-    /// Uses it up, if that was not done before.
+    /// Uses the state up, or fails if it was used before.
     pub(super) async fn use_up(
         &self,
         gateway: &Gateway,
@@ -90,11 +90,11 @@ impl UsedState {
     }
 }
 
-/// What of the upstream's is not handed out.
+/// The reason for which a message of the upstream is not passed on.
 pub(super) enum HandleError {
-    /// Nobody needs it.
+    /// The client does not need the message.
     Withheld,
-    /// It cannot be left out either.
+    /// A handle in the message cannot be sealed.
     Misfit,
 }
 

@@ -26,11 +26,11 @@ const MAX_ENTRIES: usize = 10_000;
 /// version without it when the tool was approved.
 const OF_OLDER: &str = "execution";
 
-/// A list that cannot be shown.
+/// The reason for which a list is not shown.
 pub(super) enum ListError {
-    /// It is no list, or an endless one.
+    /// The result is not a list, or too long.
     Misfit,
-    /// Nobody can say what of it is for the caller; what the client hears.
+    /// The policy service did not decide; the error for the client.
     Undecided(RpcError),
 }
 

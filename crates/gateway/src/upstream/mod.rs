@@ -1,15 +1,15 @@
 //! The route of one upstream server, `/mcp/upstream/{source}`: its own names and words, under the caller's rights.
 //!
 //! ```text
-//!  POST · GET · DELETE ─▶ errand ─▶ right ─▶ story ─────────▶ tool-runner ─▶ upstream
-//!                         what is   which    authorize, intent,   │ same era, same bytes
-//!                         asked     permit   outcome, release     ▼
+//!  POST · GET · DELETE ─▶ request ─▶ right ─▶ exchange ─────▶ tool-runner ─▶ upstream
+//!                         what is    which    authorize, intent,  │ same era, same bytes
+//!                         asked      permit   outcome, release    ▼
 //!  client ◀──────────── answer ◀── receipts, sealed ids, lists without what the caller may not use
 //! ```
 //!
 //! Where messages of this client cannot be carried to that server, as they are of another era or it has no URL, the
-//! gateway answers itself as it does on `/mcp`: see [`View`]. Which of the two it is, [`is_carried`] says. Where the tool-runner
-//! has the last word ([`may_be_left`]), the gateway goes on with what it began: see [`NotForwarded`].
+//! gateway answers itself as it does on `/mcp`: see [`View`]. Which of the two it is, [`is_forwarded`] says. Where the tool-runner
+//! has the last word ([`may_be_answered_here`]), the gateway goes on with what it began: see [`NotForwarded`].
 //!
 //! Where a session or an event has an id of the upstream's, the client gets it sealed: nothing is kept here, so any
 //! replica serves any request, and nobody can use what was handed to another.
@@ -56,7 +56,7 @@ pub(crate) struct RouteRequest {
 }
 
 impl RouteRequest {
-    /// The same, knocking in another way.
+    /// The same request with another verb.
     fn with_verb(&self, verb: HttpVerb) -> Self {
         Self {
             source: self.source.clone(),
@@ -160,7 +160,7 @@ async fn resolve_source(
 ) -> Result<(Arc<Source>, Option<View>), RpcError> {
     let catalogue = gateway.catalogue().known()?;
     let source = catalogue.source(&route_request.source);
-    // Whether the policy lets the caller use it is decided with every errand.
+    // The policy decides with every request whether the caller may use it.
     let source = source
         .filter(|source| source.facts.contains_key(&OfferKind::Connect))
         .filter(|source| source.switches.allow(&route_request.caller));

@@ -1,4 +1,4 @@
-//! How errands end: on record first, and then for the client.
+//! The outcomes of upstream requests: recorded first, then sent to the client.
 
 use axum::response::Response;
 use serde_json::value::RawValue;
@@ -69,7 +69,7 @@ impl UpstreamExchange {
         Some(Box::new(facts))
     }
 
-    /// Says why it was not carried, and what to mend where the client can.
+    /// Records and sends the error of a request that the tool-runner did not forward.
     pub(super) async fn relay_failed(&mut self, error: &CallError) {
         tracing::warn!(%error, "the tool-runner did not carry an errand");
         let (status, reason, error) = match error.reason() {
@@ -94,7 +94,7 @@ impl UpstreamExchange {
         self.close(status, reason, error).await;
     }
 
-    /// Puts the outcome on record, and only then gives the message free.
+    /// Records the outcome, and only then releases the message.
     pub(super) async fn release(
         &self,
         unrecorded: CallFacts,

@@ -1,4 +1,4 @@
-//! The right that an errand needs: of which kind, about what.
+//! The right that an upstream request needs: its kind, and what it is about.
 
 use std::sync::Arc;
 
@@ -14,31 +14,31 @@ use crate::authority::{Authorization, Grant};
 use crate::catalogue::{Source, Tool};
 use crate::reply::RpcError;
 
-/// What is asked of the policy, and what the permit is for.
+/// The right that the policy decides on and the permit is for.
 pub(super) struct AccessRight {
     pub(super) facts: ToolFacts,
     pub(super) arguments: Bytes,
-    /// A use of it is an event of its own, and on the record.
+    /// Whether each use is recorded.
     pub(super) recorded: bool,
-    /// Of a tool.
+    /// The tool. None for other rights.
     pub(super) tool: Option<Arc<Tool>>,
 }
 
-/// Why there is none.
+/// The reason for which the caller has no access.
 pub(super) enum AccessError {
     Denied {
         decision: Decision,
         reason: DenialReason,
         visible: bool,
     },
-    /// There is no such tool any more, or it is off for the caller.
+    /// The tool is gone, or switched off for the caller.
     Gone,
-    /// The policy service did not decide; what the client hears.
+    /// The policy service did not decide; the error for the client.
     Undecided(RpcError),
 }
 
 impl AccessRight {
-    /// The right that `errand` needs; none where the source has no such thing, or it is off for the caller.
+    /// The right that `upstream_request` needs. None if the source has no such tool, or it is off for the caller.
     pub(super) fn for_request(
         gateway: &Gateway,
         source: &Source,
@@ -100,7 +100,7 @@ impl AccessRight {
         }
     }
 
-    /// What the policy says.
+    /// Asks the policy.
     pub(super) async fn decide(
         &self,
         gateway: &Gateway,

@@ -1,4 +1,4 @@
-//! What a client asks of an upstream, and with which of the ids that were handed to it.
+//! The request that a client makes of an upstream, with the sealed ids in it opened.
 
 use std::borrow::Cow;
 
@@ -18,26 +18,26 @@ use crate::reply::RpcError;
 use crate::session::Purpose;
 use crate::stored_arguments::StoredArguments;
 
-/// One errand.
+/// One request to an upstream.
 pub(super) struct UpstreamRequest {
     pub(super) exchange: Exchange,
-    /// Of a request, as written.
+    /// The JSON-RPC id, as the client wrote it. None for notifications, responses, GET and DELETE.
     pub(super) id: Option<Box<RawValue>>,
-    /// Of a request.
+    /// The JSON-RPC method.
     pub(super) method: String,
-    /// The protocol version it names: none of `initialize`, and of the oldest clients.
+    /// The protocol version that it names. None for `initialize`, and for the oldest clients.
     pub(super) version: Option<Version>,
     pub(super) session: Option<UpstreamSession>,
-    /// Where a broken stream is taken up again.
+    /// The position from which a broken stream is resumed.
     pub(super) resumes: Option<StreamPosition>,
     pub(super) subject: RequestSubject,
     /// The tasks it is about.
     pub(super) tasks: Vec<UpstreamTask>,
-    /// What it hands back may be handed back once.
+    /// The `requestState` in it, which may be used once.
     pub(super) used: Option<UsedState>,
-    /// It is one of several, and its stream cannot be taken up again.
+    /// Whether it is part of a batch, whose stream cannot be resumed.
     pub(super) is_of_batch: bool,
-    /// Arguments repeated as headers, which the upstream compares.
+    /// The headers that mirror arguments, which the upstream compares.
     pub(super) mirrored_headers: Vec<(String, String)>,
 }
 
@@ -49,18 +49,18 @@ pub(super) struct UpstreamSession {
     pub(super) own: String,
 }
 
-/// A place in a stream of the upstream's.
+/// A position in a stream of the upstream.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StreamPosition {
     /// The upstream's own id of the event.
     #[serde(rename = "e")]
     pub(super) event: String,
-    /// The request whose answer is still to come on this stream.
+    /// The request whose answer is outstanding on this stream.
     #[serde(rename = "a", default, skip_serializing_if = "Option::is_none")]
     pub(super) awaited: Option<AwaitedResponse>,
 }
 
-/// A request that was made and whose answer is still to come: it is for nobody who may not make it.
+/// A request whose answer is outstanding. Only a caller who may make it gets the answer.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct AwaitedResponse {
     #[serde(rename = "i")]
@@ -69,18 +69,18 @@ pub(super) struct AwaitedResponse {
     pub(super) method: String,
     #[serde(rename = "s")]
     pub(super) subject: RequestSubject,
-    /// Of a call of a tool: the answer is decided on what was asked.
+    /// The arguments of a tool call, which the resumed answer is decided on.
     #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
     pub(super) asked: Option<StoredArguments>,
 }
 
-/// What it is about.
+/// The subject of a request, which determines the right that it needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum RequestSubject {
     /// A call of a tool, by the upstream's own name.
     Tool {
         name: String,
-        /// They go apart: see [`StoredArguments`].
+        /// The arguments; they are stored apart, as [`StoredArguments`].
         #[serde(skip, default = "no_arguments")]
         arguments: Bytes,
     },
@@ -99,11 +99,11 @@ pub(super) enum RequestSubject {
     Listen { uris: Vec<String> },
     /// The session, or whatever else needs no right of its own.
     Route,
-    /// Something that MCP does not know.
+    /// A method that MCP does not know.
     Foreign,
 }
 
-/// A list of what there is.
+/// A list method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum ListKind {
     Tools,
@@ -116,7 +116,7 @@ pub(super) fn no_arguments() -> Bytes {
     Bytes::from_static(b"{}")
 }
 
-/// With the id, so that the answer can carry it.
+/// The error, and the id for the answer if there is one.
 type UnreadableRequest = (Option<Box<RawValue>>, RpcError);
 
 impl UpstreamRequest {

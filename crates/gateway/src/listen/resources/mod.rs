@@ -1,9 +1,9 @@
-//! What one stream hears of the resources of sources.
+//! The changes of resources of sources that one stream is sent.
 //!
 //! ```text
 //!   chosen:      named when the stream was opened ───────┐               ┌─ source: decide ─▶ watch ─▶ decide anew …
 //!   subscribed:  by requests of their own, kept for the ─┴▶ Sources ─────┼─ source
-//!                session in the gateway's store                          └─ source ─▶ Heard ─▶ the stream
+//!                session in the gateway's store                          └─ source ─▶ ChangedUris ─▶ the stream
 //! ```
 //!
 //! Nothing is watched but under permits to read it, and these last for seconds: whoever may no longer read a resource

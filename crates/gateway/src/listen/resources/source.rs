@@ -3,7 +3,7 @@
 //! ```text
 //!   decide ─▶ permits ─▶ watch ─▶ changed, changed, … ─┐
 //!     ▲                                                │ three quarters of the shortest permit passed,
-//!     └────────────────────────────────────────────────┘ other rights or another catalogue, other wishes, the end
+//!     └────────────────────────────────────────────────┘ other rights, another catalogue or selection, the end
 //! ```
 //!
 //! The next watch is open before the last one ends, so that nothing is missed in between. Where it was not, what was
@@ -56,15 +56,15 @@ const REMAINS_DENIED: Duration = Duration::from_secs(40);
 /// How long the tool-runner may take to say what is watched.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// The places for watches.
+/// The quota of watches.
 pub(in crate::listen) fn watches() -> StreamQuota {
     StreamQuota::of_each(MOST_WATCHES, MOST_WATCHES_EACH)
 }
 
-/// What is wanted of a source, by the URIs that the client has.
+/// The resources of a source that a stream listens to, by the URIs that the client knows.
 #[derive(Debug, Clone)]
 pub(super) struct ResourceSelection {
-    /// Counts the wishes.
+    /// The number of the selection; each change of it counts one up.
     pub(super) round: u64,
     pub(super) uris: BTreeSet<String>,
     /// Of these something may have gone unheard.
@@ -115,10 +115,10 @@ pub(super) async fn follow(
     let mut afresh = false;
     loop {
         changes.mark_unchanged();
-        let wish = wanted.borrow_and_update().clone();
-        let next = match follower.decide_and_watch(&wish, afresh).await {
+        let selection = wanted.borrow_and_update().clone();
+        let next = match follower.decide_and_watch(&selection, afresh).await {
             Ok(next) => {
-                settled.send_replace((wish.round, follower.watched()));
+                settled.send_replace((selection.round, follower.watched()));
                 next
             }
             Err(error) => {
@@ -139,11 +139,11 @@ pub(super) async fn follow(
 }
 
 impl ListeningClient {
-    /// Those of `wish`, resources of `source`, that the caller may read. With `afresh`, by no permit that is kept.
+    /// The resources of `source` in the selection that the caller may read. With `afresh`, no cached permit is used.
     async fn readable_resources(
         &self,
         source: &str,
-        wish: &ResourceSelection,
+        selection: &ResourceSelection,
         afresh: bool,
     ) -> Result<Vec<ReadableResource>, CallError> {
         let ListeningClient {
@@ -153,7 +153,7 @@ impl ListeningClient {
             view,
             ..
         } = self;
-        let found = wish.uris.iter().filter_map(|uri| {
+        let found = selection.uris.iter().filter_map(|uri| {
             let resource = content::resolve_resource(gateway, caller, view, uri)?;
             (resource.source == source).then(|| (uri.clone(), resource))
         });
@@ -200,7 +200,7 @@ struct SourceFollower {
     known: BTreeSet<String>,
     /// Those of them that are not heard of now.
     unheard: BTreeSet<String>,
-    /// The last wish that was served.
+    /// The number of the last selection that was served.
     served: u64,
 }
 
@@ -208,12 +208,12 @@ impl SourceFollower {
     /// Decides what may be read, and watches that instead of what was watched. Gives when to decide again.
     async fn decide_and_watch(
         &mut self,
-        wish: &ResourceSelection,
+        selection: &ResourceSelection,
         afresh: bool,
     ) -> Result<Instant, CallError> {
         let granted = self
             .who
-            .readable_resources(&self.source, wish, afresh)
+            .readable_resources(&self.source, selection, afresh)
             .await?;
         let now = self.who.gateway.ambient().now();
         let left = granted.iter().map(|it| it.grant.expires_at.since(now));
@@ -229,14 +229,15 @@ impl SourceFollower {
             Err(error) => return Err(error),
         }
         let watched = self.watched();
-        self.known.retain(|uri| wish.uris.contains(uri));
-        let is_late = |uri: &&String| wish.round > self.served && wish.late.contains(*uri);
+        self.known.retain(|uri| selection.uris.contains(uri));
+        let is_late =
+            |uri: &&String| selection.round > self.served && selection.late.contains(*uri);
         let missed = watched.iter();
         let missed = missed.filter(|uri| self.unheard.contains(*uri) || is_late(uri));
         self.heard.add(missed.cloned());
         self.known.extend(watched.iter().cloned());
         self.unheard = self.known.difference(&watched).cloned().collect();
-        self.served = wish.round;
+        self.served = selection.round;
         Ok(Instant::now() + (left * 3 / 4).max(SHORTEST))
     }
 
