@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use wardgate_domain::{DenialReason, Status};
 
-use crate::fakes::{Say, tool};
+use crate::fakes::{PolicyAnswer, tool};
 use crate::world::{LEGACY, MODERN, OLDEST, PING, Reply, World, definition, until};
 
 const PUBLIC: &str = "https://mcp.hospital.example";
@@ -214,7 +214,7 @@ async fn a_tool_that_the_caller_may_not_see_asks_for_no_scope() {
     let world = world_of_steps().await;
     let token = with_scope(&world, "mcp call");
     for reason in [DenialReason::NotPermitted, DenialReason::Forbidden] {
-        world.policy.says(Say::Deny {
+        world.policy.says(PolicyAnswer::Deny {
             reason,
             visible: false,
         });
@@ -229,7 +229,7 @@ async fn a_tool_that_the_caller_may_not_see_asks_for_no_scope() {
         assert_eq!(one.replace("phi_writes", "phi_nothing"), other);
     }
     // Nor does anybody step up for arguments that are refused.
-    world.policy.says(Say::Deny {
+    world.policy.says(PolicyAnswer::Deny {
         reason: DenialReason::Forbidden,
         visible: true,
     });

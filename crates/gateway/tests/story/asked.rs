@@ -8,7 +8,7 @@ use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 use crate::content;
 use crate::dialogue::done;
 use crate::fakes::given_content;
-use crate::listen::Ear;
+use crate::listen::EventStreamClient;
 use crate::resumed::{back, call};
 use crate::sessions::{begin_with, within};
 use crate::sse::Client;
@@ -65,7 +65,7 @@ async fn a_client_is_asked_on_the_stream_of_its_call_and_answers_at_any_gateway(
         ] {
             world.tool_runner.live().unbounded_send(event).unwrap();
         }
-        let mut ear = Ear::on(call(&world, version, &session, "writes", 7)).await;
+        let mut ear = EventStreamClient::on(call(&world, version, &session, "writes", 7)).await;
         let (form, roots) = (ear.hears().await.unwrap(), ear.hears().await.unwrap());
         assert_eq!(form["method"], "elicitation/create");
         assert!(
@@ -112,7 +112,7 @@ async fn what_others_answer_or_is_answered_twice_changes_nothing() {
     for event in [asks(&json!({ "f": form() })), done()] {
         world.tool_runner.live().unbounded_send(event).unwrap();
     }
-    let mut ear = Ear::on(call(&world, LEGACY, &session, "reads", 7)).await;
+    let mut ear = EventStreamClient::on(call(&world, LEGACY, &session, "reads", 7)).await;
     let id = ear.hears().await.unwrap()["id"].clone();
     let wrong = response(&id, &json!({ "action": "wrong" }));
     let mallory = world.issuer.token("mallory", &["Doctor"]);
@@ -148,12 +148,12 @@ async fn a_client_that_lost_its_stream_is_asked_again_by_the_same_event() {
     for event in [asks(&json!({ "f": form() })), done()] {
         world.tool_runner.live().unbounded_send(event).unwrap();
     }
-    let mut ear = Ear::on(call(&world, LEGACY, &session, "reads", 7)).await;
+    let mut ear = EventStreamClient::on(call(&world, LEGACY, &session, "reads", 7)).await;
     ear.next_event().await.unwrap();
     let primed = ear.last_id.clone();
     let asked = ear.hears().await.unwrap();
     drop(ear);
-    let mut ear = Ear::on(back(&twin, LEGACY, &session, &primed)).await;
+    let mut ear = EventStreamClient::on(back(&twin, LEGACY, &session, &primed)).await;
     assert_eq!(ear.hears().await.unwrap(), asked);
     let answer = response(&asked["id"], &json!({ "action": "accept" }));
     assert_eq!(
@@ -180,7 +180,7 @@ async fn who_cannot_or_will_not_answer_gets_an_error_the_model_can_read() {
         .live()
         .unbounded_send(asks(&json!({ "f": form() })))
         .unwrap();
-    let mut ear = Ear::on(call(&world, LEGACY, &session, "reads", 7)).await;
+    let mut ear = EventStreamClient::on(call(&world, LEGACY, &session, "reads", 7)).await;
     let asked = ear.hears().await.unwrap();
     let refusal =
         json!({ "jsonrpc": "2.0", "id": asked["id"], "error": { "code": -1, "message": "no" } });
@@ -206,7 +206,7 @@ async fn a_call_that_waits_for_its_client_can_be_cancelled() {
         .live()
         .unbounded_send(asks(&json!({ "f": form() })))
         .unwrap();
-    let mut ear = Ear::on(call(&world, LEGACY, &session, "reads", 7)).await;
+    let mut ear = EventStreamClient::on(call(&world, LEGACY, &session, "reads", 7)).await;
     ear.hears().await.unwrap();
     let cancel = json!({
         "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 },
@@ -251,7 +251,7 @@ async fn a_call_that_waits_goes_on_at_another_gateway_when_its_own_is_told_to_st
         let asks = asks(&json!({ "f": form() }));
         going.tool_runner.live().unbounded_send(asks).unwrap();
         let before = twin.tool_runner.asked.count();
-        let mut ear = Ear::on(call(&going, LEGACY, &session, "writes", 7)).await;
+        let mut ear = EventStreamClient::on(call(&going, LEGACY, &session, "writes", 7)).await;
         let asked = ear.hears().await.unwrap();
         let last = ear.last_id.clone();
         let answer = response(&asked["id"], &json!({ "action": "accept" }));
@@ -264,7 +264,7 @@ async fn a_call_that_waits_goes_on_at_another_gateway_when_its_own_is_told_to_st
             let status = respond(&twin, LEGACY, &session, &world.token, &answer).await;
             assert_eq!(status, 202);
         }
-        let mut ear = Ear::on(back(&twin, LEGACY, &session, &last)).await;
+        let mut ear = EventStreamClient::on(back(&twin, LEGACY, &session, &last)).await;
         if !answered_first {
             let status = respond(&world, LEGACY, &session, &world.token, &answer).await;
             assert_eq!(status, 202);
@@ -303,11 +303,11 @@ async fn what_goes_on_elsewhere_is_decided_for_the_address_that_came_and_again_a
     let session = begin_with(&world, LEGACY, &able()).await;
     let asks = asks(&json!({ "f": form() }));
     world.tool_runner.live().unbounded_send(asks).unwrap();
-    let mut ear = Ear::on(call(&world, LEGACY, &session, "writes", 7)).await;
+    let mut ear = EventStreamClient::on(call(&world, LEGACY, &session, "writes", 7)).await;
     let asked = ear.hears().await.unwrap();
     let last = ear.last_id.clone();
     world.stop().await.unwrap();
-    let mut ear = Ear::on(back(&twin, LEGACY, &session, &last)).await;
+    let mut ear = EventStreamClient::on(back(&twin, LEGACY, &session, &last)).await;
     twin.policy.asked.reaches(2).await;
     let answer = response(&asked["id"], &json!({ "action": "accept" }));
     assert_eq!(
@@ -341,11 +341,11 @@ async fn a_prompt_or_resource_that_waits_goes_on_at_another_gateway_when_its_own
         let params = params.to_string();
         let members = &params[1..params.len() - 1];
         let request = going.message(LEGACY, method, members);
-        let mut ear = Ear::on(within(request, &session)).await;
+        let mut ear = EventStreamClient::on(within(request, &session)).await;
         let asked = ear.hears().await.unwrap();
         let last = ear.last_id.clone();
         going.stop().await.unwrap();
-        let mut ear = Ear::on(back(&twin, LEGACY, &session, &last)).await;
+        let mut ear = EventStreamClient::on(back(&twin, LEGACY, &session, &last)).await;
         let answer = response(&asked["id"], &json!({ "action": "decline" }));
         let status = respond(&world, LEGACY, &session, &world.token, &answer).await;
         assert_eq!(status, 202);

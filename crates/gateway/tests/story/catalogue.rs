@@ -4,7 +4,7 @@ use serde_json::json;
 use wardgate_domain::{Status, SwitchScope};
 use wardgate_proto::common::v1::ErrorReason;
 
-use crate::fakes::{Run, tool};
+use crate::fakes::{RunBehavior, tool};
 use crate::world::{LEGACY, MODERN, Reply, World, definition, until};
 
 async fn names(world: &World) -> Vec<String> {
@@ -149,7 +149,7 @@ async fn a_tool_that_the_tool_runner_no_longer_has_is_unknown() {
     for name in ["reads", "writes"] {
         world
             .tool_runner
-            .next([Run::Fail(ErrorReason::UnknownTool)]);
+            .next([RunBehavior::Fail(ErrorReason::UnknownTool)]);
         let reply = world.call(name).await;
         let unknown = world.call("no_such_tool").await;
         assert_eq!(reply.code(), unknown.code());

@@ -7,7 +7,7 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::Wanted;
 
-use crate::fakes::{Append, Say, given_content, tool};
+use crate::fakes::{AppendBehavior, PolicyAnswer, given_content, tool};
 use crate::memory::{ask, create};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition, until};
 
@@ -181,7 +181,7 @@ async fn a_list_shows_what_the_policy_allows_and_toolsets_what_is_theirs() {
     // A decision that holds for every URI is asked for once, or as often as it takes to hear the first answer.
     assert!(world.policy.asked.count() <= 2);
     world.policy.forbid("door/001");
-    world.policy.says(Say::AllowThese);
+    world.policy.says(PolicyAnswer::AllowThese);
     world.policy.change(b"others");
     until("the gateway knows the policies", async || {
         resources("/mcp").await == 1
@@ -424,7 +424,9 @@ async fn a_permit_of_an_earlier_definition_is_asked_for_anew() {
 #[tokio::test]
 async fn without_a_durable_record_nothing_is_given() {
     let world = world().await;
-    world.audit.next([Append::Fail, Append::Fail]);
+    world
+        .audit
+        .next([AppendBehavior::Fail, AppendBehavior::Fail]);
     let reply = read(&world, MODERN, "guide://door/000").await;
     assert_eq!(reply.at("/error/data/reason"), "not_durable", "{reply:?}");
     assert!(!reply.text.contains("secret"));
@@ -435,7 +437,8 @@ async fn who_listens_hears_of_the_lists_that_there_are() {
     let world = world().await;
     let wanted = json!({ "promptsListChanged": true, "resourcesListChanged": true });
     let params = format!(r#""notifications":{wanted}"#);
-    let mut ear = crate::listen::Ear::on(crate::listen::subscribe(&world, &params)).await;
+    let mut ear =
+        crate::listen::EventStreamClient::on(crate::listen::subscribe(&world, &params)).await;
     let acknowledged = ear.hears().await.unwrap();
     assert_eq!(acknowledged["params"]["notifications"], wanted);
     world.policy.change(b"others");

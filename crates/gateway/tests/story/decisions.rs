@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use wardgate_domain::{DenialReason, Digest, NOT_A_NAME, Status};
 use wardgate_proto::common::v1::{self as pb, ErrorReason};
 
-use crate::fakes::{Run, Say, caller_of, result};
+use crate::fakes::{PolicyAnswer, RunBehavior, caller_of, result};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
 
-const HIDDEN: Say = Say::Deny {
+const HIDDEN: PolicyAnswer = PolicyAnswer::Deny {
     reason: DenialReason::NotPermitted,
     visible: false,
 };
@@ -17,7 +17,7 @@ const HIDDEN: Say = Say::Deny {
 #[tokio::test]
 async fn policy_and_tool_get_the_arguments_byte_for_byte_as_sent() {
     let world = World::start().await;
-    world.policy.says(Say::AllowThese);
+    world.policy.says(PolicyAnswer::AllowThese);
     let sent = [
         "{}",
         r#"{ "n" :	1.10 }"#,
@@ -48,7 +48,7 @@ async fn a_result_leaves_byte_for_byte_as_the_tool_runner_gave_it() {
         let mut given = result("", &Value::Null);
         given.content_json = content.into();
         given.structured_content_json = structured.into();
-        world.tool_runner.next([Run::Give(Box::new(given))]);
+        world.tool_runner.next([RunBehavior::Give(Box::new(given))]);
         let reply = Reply::to(world.tools_call(version, "reads", "{}")).await;
         assert!(
             reply.text.contains(&format!(r#""content":{content},"#)),
@@ -147,7 +147,7 @@ async fn a_visible_denial_is_a_result_with_its_reason_and_the_decisions_id() {
         (DenialReason::Forbidden, "forbidden"),
         (DenialReason::PolicyError, "policy_error"),
     ] {
-        world.policy.says(Say::Deny {
+        world.policy.says(PolicyAnswer::Deny {
             reason,
             visible: true,
         });
@@ -197,7 +197,9 @@ async fn a_list_holds_what_the_caller_may_see() {
 #[tokio::test]
 async fn without_the_policy_nothing_is_listed() {
     let world = World::start().await;
-    world.policy.says(Say::Fail(ErrorReason::Unavailable));
+    world
+        .policy
+        .says(PolicyAnswer::Fail(ErrorReason::Unavailable));
     let reply = Reply::to(world.message(MODERN, "tools/list", "")).await;
     assert_eq!((reply.status, reply.code()), (200, -32603));
     assert!(!reply.text.contains("reads"), "{reply:?}");
@@ -218,7 +220,9 @@ async fn the_policy_is_asked_about_what_there_is_not_as_about_what_is_hidden() {
     world.call("none such").await;
     assert_eq!(world.policy.unknown.all(), ["nonesuch", "unknown"]);
     // While nobody decides, neither is answered.
-    world.policy.says(Say::Fail(ErrorReason::Unavailable));
+    world
+        .policy
+        .says(PolicyAnswer::Fail(ErrorReason::Unavailable));
     for tool in ["reads", "nonesuch"] {
         let reply = Reply::to(world.tools_call(MODERN, tool, "{}")).await;
         assert_eq!(
@@ -232,7 +236,9 @@ async fn the_policy_is_asked_about_what_there_is_not_as_about_what_is_hidden() {
 #[tokio::test]
 async fn a_token_that_ends_before_the_decision_is_a_401_and_a_denial_on_record() {
     let world = World::start().await;
-    world.policy.says(Say::Fail(ErrorReason::TokenRefused));
+    world
+        .policy
+        .says(PolicyAnswer::Fail(ErrorReason::TokenRefused));
     let reply = Reply::to(world.tools_call(MODERN, "reads", "{}")).await;
     assert_eq!(reply.status, 401);
     assert_eq!(reply.at("/error/data/reason"), "token_refused");

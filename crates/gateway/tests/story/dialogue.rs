@@ -7,8 +7,8 @@ use wardgate_domain::Status;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
-use crate::fakes::{Append, result};
-use crate::listen::Ear;
+use crate::fakes::{AppendBehavior, result};
+use crate::listen::EventStreamClient;
 use crate::sessions::{begin_with, within};
 use crate::sse::{self, Client};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
@@ -53,7 +53,7 @@ fn tells(world: &World, events: impl IntoIterator<Item = Event>) -> UnboundedSen
 }
 
 /// Everything on a stream, to its end.
-async fn all(mut ear: Ear) -> Vec<Value> {
+async fn all(mut ear: EventStreamClient) -> Vec<Value> {
     let mut heard = Vec::new();
     while let Some(message) = ear.hears().await {
         heard.push(message);
@@ -73,7 +73,7 @@ async fn progress_is_heard_as_it_comes_under_the_token_as_it_was_written() {
     ] {
         let tool = tells(&world, [progress(0.5, 2.0, "half\nway")]);
         let members = format!(r#""progressToken":{token}"#);
-        let mut ear = Ear::on(call_with(&world, version, "reads", &members)).await;
+        let mut ear = EventStreamClient::on(call_with(&world, version, "reads", &members)).await;
         assert_eq!(ear.header("cache-control"), "no-store");
         assert_eq!(ear.header("x-accel-buffering"), "no");
         let heard = ear.next_event().await.unwrap();
@@ -102,7 +102,7 @@ async fn progress_only_rises_and_what_is_no_number_is_not_said() {
     let steps = [1.0, 1.0, 0.5, f64::NAN, f64::INFINITY, 1.5, 1e18, 2.0];
     let steps = steps.map(|done| progress(done, f64::INFINITY, ""));
     let _tool = tells(&world, steps.into_iter().chain([done()]));
-    let heard = all(Ear::on(call_with(&world, MODERN, "reads", TOKEN)).await).await;
+    let heard = all(EventStreamClient::on(call_with(&world, MODERN, "reads", TOKEN)).await).await;
     let said: Vec<f64> = heard
         .iter()
         .filter_map(|message| message["params"]["progress"].as_f64())
@@ -162,7 +162,7 @@ async fn log_messages_are_heard_from_the_level_on_that_the_request_asks_for() {
     };
     let _tool = tells(&world, told());
     let level = r#""io.modelcontextprotocol/logLevel":"warning""#;
-    let mut ear = Ear::on(call_with(&world, MODERN, "reads", level)).await;
+    let mut ear = EventStreamClient::on(call_with(&world, MODERN, "reads", level)).await;
     let heard = ear.next_event().await.unwrap();
     let said = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"warning","logger":"db","data":{"n":1.10}}}"#;
     assert_eq!(heard, format!("event: message\ndata: {said}"));
@@ -214,7 +214,7 @@ async fn the_intent_is_on_record_before_the_first_word_whatever_the_tool() {
     let world = World::start().await;
     for (tool, before) in [("reads", 0), ("writes", 1)] {
         let says = tells(&world, [progress(1.0, 0.0, ""), progress(2.0, 0.0, "")]);
-        let mut ear = Ear::on(call_with(&world, MODERN, tool, TOKEN)).await;
+        let mut ear = EventStreamClient::on(call_with(&world, MODERN, tool, TOKEN)).await;
         ear.hears().await.unwrap();
         assert_eq!(world.audit.intents.count(), before + 1);
         says.unbounded_send(done()).unwrap();
@@ -230,7 +230,9 @@ async fn the_intent_is_on_record_before_the_first_word_whatever_the_tool() {
 #[tokio::test]
 async fn a_record_that_is_away_stops_the_first_word() {
     let world = World::start().await;
-    world.audit.next([Append::Fail, Append::Fail]);
+    world
+        .audit
+        .next([AppendBehavior::Fail, AppendBehavior::Fail]);
     let _tool = tells(&world, [progress(1.0, 0.0, "the secret"), done()]);
     let reply = Reply::to(call_with(&world, MODERN, "reads", TOKEN)).await;
     assert_eq!(reply.header("content-type"), "application/json");
@@ -245,9 +247,11 @@ async fn a_record_that_is_away_stops_the_first_word() {
 async fn an_outcome_that_cannot_be_recorded_ends_a_stream_without_the_result() {
     let world = World::start().await;
     let says = tells(&world, [progress(1.0, 0.0, "")]);
-    let mut ear = Ear::on(call_with(&world, MODERN, "reads", TOKEN)).await;
+    let mut ear = EventStreamClient::on(call_with(&world, MODERN, "reads", TOKEN)).await;
     ear.hears().await.unwrap();
-    world.audit.next([Append::Fail, Append::Fail]);
+    world
+        .audit
+        .next([AppendBehavior::Fail, AppendBehavior::Fail]);
     says.unbounded_send(done()).unwrap();
     let heard = all(ear).await;
     assert_eq!(heard.len(), 1);
@@ -261,14 +265,14 @@ async fn an_outcome_that_cannot_be_recorded_ends_a_stream_without_the_result() {
 async fn hanging_up_in_the_middle_of_a_stream_cancels_for_modern_clients_alone() {
     let world = World::start().await;
     let _modern = tells(&world, [progress(1.0, 0.0, "")]);
-    let mut ear = Ear::on(call_with(&world, MODERN, "reads", TOKEN)).await;
+    let mut ear = EventStreamClient::on(call_with(&world, MODERN, "reads", TOKEN)).await;
     ear.hears().await.unwrap();
     drop(ear);
     assert_eq!(world.audit.outcome().await.status, Status::Cancelled);
     assert_eq!(world.tool_runner.dropped.reaches(1).await.len(), 1);
 
     let legacy = tells(&world, [progress(1.0, 0.0, "")]);
-    let mut ear = Ear::on(call_with(&world, LEGACY, "reads", TOKEN)).await;
+    let mut ear = EventStreamClient::on(call_with(&world, LEGACY, "reads", TOKEN)).await;
     ear.hears().await.unwrap();
     drop(ear);
     for step in [progress(2.0, 0.0, ""), progress(3.0, 0.0, ""), done()] {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use wardgate_proto::toolrunner::v1 as pb;
 
 use crate::content;
-use crate::fakes::{Run, given_content, result, tool};
+use crate::fakes::{RunBehavior, given_content, result, tool};
 use crate::sse::Client;
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, until};
 
@@ -93,7 +93,9 @@ async fn a_result_holds_what_the_version_knows_and_says_the_rest_in_words() {
         &["audio", "resource_link"],
     ];
     for (version, expected) in EVERY.into_iter().zip(expected) {
-        world.tool_runner.next([Run::Give(Box::new(given()))]);
+        world
+            .tool_runner
+            .next([RunBehavior::Give(Box::new(given()))]);
         let called = asked(&world, version, "tools/call", json!({ "name": "reads" })).await;
         let contents = called["content"].as_array().unwrap();
         let kinds = contents.iter().map(|block| block["type"].as_str().unwrap());

@@ -7,7 +7,7 @@ use wardgate_domain::Status;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use crate::fakes::{PATIENCE, Run, Say, result};
+use crate::fakes::{PATIENCE, PolicyAnswer, RunBehavior, result};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
 
 /// The call must end in an error, with this outcome on record.
@@ -31,10 +31,10 @@ async fn ends(world: &World, tool: &str, status: Status, reason: &str) -> Reply 
 async fn a_policy_service_that_does_not_decide_is_an_error_on_record_and_nothing_runs() {
     let world = World::start().await;
     for say in [
-        Say::Fail(ErrorReason::Unavailable),
-        Say::Fail(ErrorReason::Internal),
-        Say::Panic,
-        Say::Hang,
+        PolicyAnswer::Fail(ErrorReason::Unavailable),
+        PolicyAnswer::Fail(ErrorReason::Internal),
+        PolicyAnswer::Panic,
+        PolicyAnswer::Hang,
     ] {
         world.policy.says(say);
         let started = Instant::now();
@@ -49,11 +49,11 @@ async fn a_policy_service_that_does_not_decide_is_an_error_on_record_and_nothing
 async fn a_tool_runner_that_fails_is_an_error_on_record() {
     let world = World::start().await;
     let failures = [
-        Run::Fail(ErrorReason::Unavailable),
-        Run::Fail(ErrorReason::InvalidMessage),
-        Run::Fail(ErrorReason::Internal),
-        Run::EndEarly,
-        Run::Panic,
+        RunBehavior::Fail(ErrorReason::Unavailable),
+        RunBehavior::Fail(ErrorReason::InvalidMessage),
+        RunBehavior::Fail(ErrorReason::Internal),
+        RunBehavior::EndEarly,
+        RunBehavior::Panic,
     ];
     let count = failures.len();
     world.tool_runner.next(failures);
@@ -66,7 +66,7 @@ async fn a_tool_runner_that_fails_is_an_error_on_record() {
 #[tokio::test]
 async fn a_panic_in_the_midst_of_a_run_is_an_error_on_record() {
     let world = World::start().await;
-    world.tool_runner.next([Run::PanicLater]);
+    world.tool_runner.next([RunBehavior::PanicLater]);
     ends(&world, "writes", Status::Error, "panic").await;
     assert!(world.call("writes").await.is_released());
 }
@@ -74,7 +74,7 @@ async fn a_panic_in_the_midst_of_a_run_is_an_error_on_record() {
 #[tokio::test]
 async fn a_tool_runner_that_never_answers_ends_a_second_after_the_tools_time_limit() {
     let world = World::start().await;
-    world.tool_runner.next([Run::Hang]);
+    world.tool_runner.next([RunBehavior::Hang]);
     let started = Instant::now();
     let reply = ends(&world, "slow", Status::Timeout, "timeout").await;
     let took = started.elapsed();
@@ -104,7 +104,9 @@ async fn a_failure_the_tool_tells_of_is_a_result_and_its_status_goes_on_record()
             error_kind: "kind".to_owned(),
             ..pb::ResultFacts::default()
         });
-        world.tool_runner.next([Run::Give(Box::new(failed))]);
+        world
+            .tool_runner
+            .next([RunBehavior::Give(Box::new(failed))]);
         let reply = world.call("reads").await;
         assert_eq!(reply.at("/result/isError"), true);
         assert_eq!(reply.at("/result/content/0/text"), "no such ward");
@@ -117,7 +119,7 @@ async fn a_failure_the_tool_tells_of_is_a_result_and_its_status_goes_on_record()
 async fn after_every_failure_the_next_call_succeeds() {
     let world = World::start().await;
     for version in [MODERN, LEGACY, OLDEST] {
-        world.tool_runner.next([Run::Panic]);
+        world.tool_runner.next([RunBehavior::Panic]);
         let failed = Reply::to(world.tools_call(version, "reads", "{}")).await;
         assert_eq!(failed.code(), -32603);
         let reply = Reply::to(world.tools_call(version, "reads", "{}")).await;

@@ -5,13 +5,13 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use wardgate_domain::Status;
 
-use crate::fakes::{Append, PATIENCE, Run};
+use crate::fakes::{AppendBehavior, PATIENCE, RunBehavior};
 use crate::world::{LEGACY, MODERN, OLDEST, World};
 
 #[tokio::test]
 async fn a_modern_client_that_hangs_up_cancels_its_call_and_the_record_says_so() {
     let world = World::start().await;
-    world.tool_runner.next([Run::Hang]);
+    world.tool_runner.next([RunBehavior::Hang]);
     let call = world.calling(MODERN, "writes");
     let ran = world.tool_runner.asked.reaches(1).await.swap_remove(0);
     call.abort();
@@ -29,7 +29,9 @@ async fn a_legacy_client_that_hangs_up_cancels_nothing() {
         let before = world.tool_runner.asked.count();
         let outcomes = world.audit.outcomes.count();
         let (release, held) = oneshot::channel();
-        world.tool_runner.next([Run::Hold(held), Run::Hang]);
+        world
+            .tool_runner
+            .next([RunBehavior::Hold(held), RunBehavior::Hang]);
         let legacy = world.calling(version, "reads");
         let ran = world.tool_runner.asked.reaches(before + 1).await;
         legacy.abort();
@@ -55,12 +57,12 @@ async fn a_legacy_client_that_hangs_up_cancels_nothing() {
 async fn a_modern_client_that_hangs_up_before_the_run_starts_nothing() {
     let world = World::start().await;
     let (release, held) = oneshot::channel();
-    world.audit.next([Append::Hold(held)]);
+    world.audit.next([AppendBehavior::Hold(held)]);
     let call = world.calling(MODERN, "writes");
     world.audit.attempts.reaches(1).await;
     call.abort();
     // A second client hangs up later; once that is noticed, the first one was as well.
-    world.tool_runner.next([Run::Hang]);
+    world.tool_runner.next([RunBehavior::Hang]);
     let later = world.calling(MODERN, "reads");
     world.tool_runner.asked.reaches(1).await;
     later.abort();
@@ -78,7 +80,7 @@ async fn a_modern_client_that_hangs_up_before_the_run_starts_nothing() {
 async fn a_gateway_that_is_told_to_stop_finishes_the_calls_it_began() {
     let world = World::start().await;
     let (release, held) = oneshot::channel();
-    world.tool_runner.next([Run::Hold(held)]);
+    world.tool_runner.next([RunBehavior::Hold(held)]);
     let call = world.calling(MODERN, "reads");
     world.tool_runner.asked.reaches(1).await;
     let stopped = world.stop();
@@ -94,7 +96,7 @@ async fn a_gateway_that_is_told_to_stop_finishes_the_calls_it_began() {
 async fn a_gateway_that_is_told_to_stop_waits_for_calls_whose_client_is_gone() {
     let world = World::start().await;
     let (release, held) = oneshot::channel();
-    world.tool_runner.next([Run::Hold(held)]);
+    world.tool_runner.next([RunBehavior::Hold(held)]);
     let call = world.calling(LEGACY, "writes");
     world.tool_runner.asked.reaches(1).await;
     call.abort();

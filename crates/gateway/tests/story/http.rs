@@ -90,9 +90,9 @@ async fn no_path_but_the_open_ones_answers_a_stranger() {
 #[test]
 fn every_path_of_the_router_is_tried() {
     let router = include_str!("../../src/http/mod.rs");
-    let (_, entrances) = router.split_once("const ENTRANCES").unwrap();
-    let (entrances, _) = entrances.split_once("];").unwrap();
-    let mut paths: Vec<&str> = entrances
+    let (_, endpoints) = router.split_once("const ENDPOINTS").unwrap();
+    let (endpoints, _) = endpoints.split_once("];").unwrap();
+    let mut paths: Vec<&str> = endpoints
         .split('"')
         .filter(|it| it.starts_with('/'))
         .collect();

@@ -10,7 +10,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
 use crate::content;
-use crate::fakes::{Run, Say, given_content};
+use crate::fakes::{PolicyAnswer, RunBehavior, given_content};
 use crate::world::{LEGACY, MODERN, Reply, World};
 
 const ASK: &str = r#"{"who":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"x":1.10}}}}"#;
@@ -220,16 +220,16 @@ async fn a_state_of_another_caller_tool_or_arguments_or_time_is_like_one_that_ne
 #[tokio::test]
 async fn what_goes_on_is_decided_anew_and_what_is_refused_uses_nothing_up() {
     let world = World::start().await;
-    world.policy.says(Say::AllowThese);
+    world.policy.says(PolicyAnswer::AllowThese);
     let more = goes_on(&asked(&world).await, "{}");
-    world.policy.says(Say::Deny {
+    world.policy.says(PolicyAnswer::Deny {
         reason: DenialReason::NotPermitted,
         visible: true,
     });
     let denied = call(&world, &more).await;
     assert_eq!(denied.at("/result/isError"), true, "{denied:?}");
     assert_eq!(world.tool_runner.asked.count(), 1);
-    world.policy.says(Say::AllowThese);
+    world.policy.says(PolicyAnswer::AllowThese);
     assert!(call(&world, &more).await.is_released());
 }
 
@@ -313,7 +313,9 @@ async fn the_intent_of_what_may_write_is_on_record_before_each_leg() {
     asks(&world, ASK);
     let first = Reply::to(calling(&world, "writes", "{}", "")).await;
     let more = goes_on(&state(&first), "{}");
-    world.tool_runner.next([Run::Fail(ErrorReason::Internal)]);
+    world
+        .tool_runner
+        .next([RunBehavior::Fail(ErrorReason::Internal)]);
     let second = Reply::to(calling(&world, "writes", "{}", &more)).await;
     assert_eq!(second.at("/error/data/reason"), "unknown");
     let intents = world.audit.intents.all();

@@ -12,14 +12,14 @@ pub(crate) const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 const ALL: &str = r#""notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["memory://conversation/a"]}"#;
 
 /// One open stream.
-pub(crate) struct Ear {
+pub(crate) struct EventStreamClient {
     response: Response,
     read: String,
     /// Of the last event that had one.
     pub(crate) last_id: String,
 }
 
-impl Ear {
+impl EventStreamClient {
     pub(crate) async fn on(request: RequestBuilder) -> Self {
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200);
@@ -97,7 +97,7 @@ fn changed_of(id: &Value) -> Value {
 #[tokio::test]
 async fn both_eras_hear_of_a_changed_catalogue_and_of_changed_policies() {
     let world = World::start().await;
-    let mut modern = Ear::on(subscribe(&world, ALL)).await;
+    let mut modern = EventStreamClient::on(subscribe(&world, ALL)).await;
     let acknowledged = modern.hears().await.unwrap();
     assert_eq!(
         acknowledged,
@@ -115,9 +115,9 @@ async fn both_eras_hear_of_a_changed_catalogue_and_of_changed_policies() {
     );
     let mut older = Vec::new();
     for version in [None, Some(LEGACY), Some(OLDEST)] {
-        older.push(Ear::on(get(&world, "/mcp", version)).await);
+        older.push(EventStreamClient::on(get(&world, "/mcp", version)).await);
     }
-    older.push(Ear::on(get(&world, "/mcp/ward", Some(LEGACY))).await);
+    older.push(EventStreamClient::on(get(&world, "/mcp/ward", Some(LEGACY))).await);
 
     world
         .tool_runner
@@ -137,10 +137,10 @@ async fn both_eras_hear_of_a_changed_catalogue_and_of_changed_policies() {
 async fn what_was_not_asked_for_is_neither_acknowledged_nor_told() {
     let world = World::start().await;
     let prompts = r#""notifications":{"promptsListChanged":true}"#;
-    let mut deaf = Ear::on(subscribe(&world, prompts)).await;
+    let mut deaf = EventStreamClient::on(subscribe(&world, prompts)).await;
     let accepted = deaf.hears().await.unwrap()["params"]["notifications"].take();
     assert_eq!(accepted, json!({}));
-    let mut other = Ear::on(get(&world, "/mcp", None)).await;
+    let mut other = EventStreamClient::on(get(&world, "/mcp", None)).await;
     world
         .tool_runner
         .configure(vec![tool("new", &definition())]);
@@ -154,7 +154,7 @@ async fn what_was_not_asked_for_is_neither_acknowledged_nor_told() {
 async fn a_tool_runner_that_comes_back_unchanged_is_no_change() {
     let world = World::start().await;
     let tools = || vec![tool("same", &definition())];
-    let mut ear = Ear::on(get(&world, "/mcp", None)).await;
+    let mut ear = EventStreamClient::on(get(&world, "/mcp", None)).await;
     world.tool_runner.configure(tools());
     assert_eq!(ear.hears().await, Some(changed()));
     world.tool_runner.withdraw_catalogue();
@@ -169,7 +169,7 @@ async fn a_tool_runner_that_comes_back_unchanged_is_no_change() {
 #[tokio::test]
 async fn what_no_client_is_shown_of_the_catalogue_is_no_change_for_them() {
     let world = World::start().await;
-    let mut ear = Ear::on(get(&world, "/mcp", None)).await;
+    let mut ear = EventStreamClient::on(get(&world, "/mcp", None)).await;
     let listed = world.tool_runner.listed.count();
     let mut slower = tool("same", &definition());
     world.tool_runner.configure(vec![slower.clone()]);
@@ -184,9 +184,9 @@ async fn what_no_client_is_shown_of_the_catalogue_is_no_change_for_them() {
 #[tokio::test]
 async fn a_gateway_that_is_told_to_stop_says_so_and_waits_for_no_listener() {
     let world = World::start().await;
-    let mut modern = Ear::on(subscribe(&world, ALL)).await;
+    let mut modern = EventStreamClient::on(subscribe(&world, ALL)).await;
     modern.hears().await.unwrap();
-    let mut older = Ear::on(get(&world, "/mcp", None)).await;
+    let mut older = EventStreamClient::on(get(&world, "/mcp", None)).await;
     let stopped = world.stop();
     let last = modern.hears().await.unwrap();
     assert_eq!(last["id"], 7);
@@ -206,7 +206,7 @@ async fn a_stream_ends_with_the_token_it_was_opened_with() {
     // Clocks may differ by 10 s, and this is the last of them.
     let token = world.issuer.token_until("dr.lee", &[], 1_800_000_000 - 9);
     let request = world.message_of(&token, MODERN, "subscriptions/listen", ALL);
-    let mut ear = Ear::on(request).await;
+    let mut ear = EventStreamClient::on(request).await;
     ear.hears().await.unwrap();
     assert_eq!(ear.hears().await, None);
 }
@@ -250,8 +250,8 @@ async fn a_subscription_that_says_not_what_for_is_refused() {
 #[tokio::test]
 async fn streams_are_bounded_and_one_that_is_closed_makes_room() {
     let world = World::start_with(json!({ "limits": { "streams": 2 } })).await;
-    let first = Ear::on(get(&world, "/mcp", None)).await;
-    let _second = Ear::on(subscribe(&world, ALL)).await;
+    let first = EventStreamClient::on(get(&world, "/mcp", None)).await;
+    let _second = EventStreamClient::on(subscribe(&world, ALL)).await;
     for request in [get(&world, "/mcp", None), subscribe(&world, ALL)] {
         let reply = Reply::to(request).await;
         assert_eq!((reply.status, reply.code()), (429, -32603));

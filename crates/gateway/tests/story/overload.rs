@@ -8,8 +8,8 @@ use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
 use crate::content;
 use crate::dialogue::done;
-use crate::fakes::{Run, Say};
-use crate::listen::{self, Ear};
+use crate::fakes::{PolicyAnswer, RunBehavior};
+use crate::listen::{self, EventStreamClient};
 use crate::resumed::call;
 use crate::sessions::{begin_with, within};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
@@ -23,7 +23,7 @@ async fn busy_at_once() -> World {
 /// The same, while it does.
 async fn busy() -> World {
     let world = busy_at_once().await;
-    world.tool_runner.next([Run::Hang]);
+    world.tool_runner.next([RunBehavior::Hang]);
     world.calling(MODERN, "reads");
     world.tool_runner.asked.reaches(1).await;
     world
@@ -85,7 +85,7 @@ async fn probes_sessions_streams_and_cancellations_always_pass() {
         assert!(matches!(reply.status, 200 | 202), "{body}: {reply:?}");
     }
     let stream = within(listen::get(&world, "/mcp", Some(LEGACY)), &session);
-    let _listens = Ear::on(stream).await;
+    let _listens = EventStreamClient::on(stream).await;
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn another_caller_gets_in_while_one_takes_every_place() {
     let other = world.issuer.token("nurse.joy", &["Nurse"]);
     let reply = Reply::to(world.tools_call_of(&other, MODERN, "reads", "{}")).await;
     assert!(reply.is_released());
-    world.tool_runner.next([Run::Hang]);
+    world.tool_runner.next([RunBehavior::Hang]);
     let hangs = world.tools_call_of(&other, MODERN, "reads", "{}");
     tokio::spawn(Reply::to(hangs));
     world.tool_runner.asked.reaches(3).await;
@@ -130,13 +130,13 @@ async fn a_call_that_waits_for_a_person_takes_no_place() {
         connect: None,
     });
     world.tool_runner.live().unbounded_send(asks).unwrap();
-    let mut ear = Ear::on(call(&world, LEGACY, &session, "reads", 7)).await;
+    let mut ear = EventStreamClient::on(call(&world, LEGACY, &session, "reads", 7)).await;
     let asked = ear.hears().await.unwrap();
     assert_eq!(asked["method"], "elicitation/create");
 
     assert!(world.call("reads").await.is_released());
     // What has begun is not turned away, however much there is to do meanwhile.
-    world.tool_runner.next([Run::Hang]);
+    world.tool_runner.next([RunBehavior::Hang]);
     world.calling(MODERN, "reads");
     world.tool_runner.asked.reaches(3).await;
     world.tool_runner.live().unbounded_send(done()).unwrap();
@@ -150,13 +150,17 @@ async fn a_call_that_waits_for_a_person_takes_no_place() {
 #[tokio::test]
 async fn what_a_neighbour_turns_away_may_be_tried_again_and_is_on_record() {
     let world = World::start().await;
-    world.policy.says(Say::Fail(ErrorReason::Overloaded));
+    world
+        .policy
+        .says(PolicyAnswer::Fail(ErrorReason::Overloaded));
     let reply = world.call("writes").await;
     assert!(is_turned_away(&reply), "{reply:?}");
     assert_eq!(world.audit.intents.count(), 0);
-    world.policy.says(Say::Allow);
+    world.policy.says(PolicyAnswer::Allow);
     // It did not run, and it is known that it did not.
-    world.tool_runner.next([Run::Fail(ErrorReason::Overloaded)]);
+    world
+        .tool_runner
+        .next([RunBehavior::Fail(ErrorReason::Overloaded)]);
     let reply = world.call("writes").await;
     assert!(is_turned_away(&reply), "{reply:?}");
     let outcomes = world.audit.outcomes.reaches(2).await;
@@ -169,7 +173,9 @@ async fn what_a_neighbour_turns_away_may_be_tried_again_and_is_on_record() {
 #[tokio::test]
 async fn a_list_that_nobody_has_time_to_decide_on_may_be_asked_for_again() {
     let world = content::world().await;
-    world.policy.says(Say::Fail(ErrorReason::Overloaded));
+    world
+        .policy
+        .says(PolicyAnswer::Fail(ErrorReason::Overloaded));
     for version in [MODERN, LEGACY] {
         for list in [
             "tools/list",

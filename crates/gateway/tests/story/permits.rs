@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wardgate_domain::Status;
 
-use crate::fakes::{Run, Say};
+use crate::fakes::{PolicyAnswer, RunBehavior};
 use crate::world::{MODERN, Reply, World, until};
 
 /// Calls `tool` and gives how often the policy was asked for it.
@@ -101,7 +101,7 @@ async fn a_permit_is_not_used_in_its_last_second() {
 async fn a_permit_bound_to_its_arguments_is_for_one_call() {
     let world = World::start().await;
     settle(&world).await;
-    world.policy.says(Say::AllowThese);
+    world.policy.says(PolicyAnswer::AllowThese);
     for _ in 0..3 {
         assert_eq!(asked(&world, "reads").await, 1);
     }
@@ -135,7 +135,7 @@ async fn a_kept_permit_that_is_refused_costs_one_new_decision_and_one_more_run()
     settle(&world).await;
     asked(&world, "writes").await;
     let (decisions, runs) = (world.policy.asked.count(), world.tool_runner.asked.count());
-    world.tool_runner.next([Run::RefusePermit]);
+    world.tool_runner.next([RunBehavior::RefusePermit]);
     let reply = world.call("writes").await;
     assert!(reply.is_released());
     assert_eq!(world.policy.asked.count() - decisions, 1);
@@ -164,7 +164,7 @@ async fn a_permit_refused_twice_ends_the_call_in_an_error() {
     let (decisions, runs) = (world.policy.asked.count(), world.tool_runner.asked.count());
     world
         .tool_runner
-        .next([Run::RefusePermit, Run::RefusePermit]);
+        .next([RunBehavior::RefusePermit, RunBehavior::RefusePermit]);
     let reply = world.call("reads").await;
     assert_eq!(reply.code(), -32603, "{reply:?}");
     assert_eq!(world.policy.asked.count() - decisions, 2);

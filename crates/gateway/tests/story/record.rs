@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 use wardgate_domain::{AgentRefusal, DenialReason, Digest, Event, NOT_A_NAME, Status};
 use wardgate_rpc::Readiness;
 
-use crate::fakes::{Append, Run, Say};
+use crate::fakes::{AppendBehavior, PolicyAnswer, RunBehavior};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
 
 /// The longest that a call without a durable record takes on any machine. Where nothing is slow it takes a second, which
@@ -21,7 +21,7 @@ async fn a_result_leaves_only_after_its_outcome_record_is_acknowledged() {
     for version in [MODERN, LEGACY, OLDEST] {
         let before = world.audit.attempts.count();
         let (release, held) = oneshot::channel();
-        world.audit.next([Append::Hold(held)]);
+        world.audit.next([AppendBehavior::Hold(held)]);
         let mut call = world.calling(version, "reads");
         world.audit.attempts.reaches(before + 1).await;
         let early = tokio::time::timeout(A_WHILE, &mut call).await;
@@ -102,7 +102,7 @@ async fn while_nothing_can_be_recorded_nobody_is_asked_anything() {
 async fn a_record_that_hangs_ends_the_call_in_time_and_no_result_leaves() {
     let world = World::start().await;
     for tool in ["reads", "nonesuch", "writes"] {
-        world.audit.next([Append::Hang]);
+        world.audit.next([AppendBehavior::Hang]);
         let started = Instant::now();
         let reply = world.call(tool).await;
         assert!(
@@ -122,8 +122,8 @@ async fn a_record_that_fails_late_and_then_hangs_ends_the_call_in_time_too() {
     let world = World::start().await;
     // The first failure comes soon enough for a second attempt, the second does not.
     for late in [80, 600] {
-        let late = Append::FailAfter(Duration::from_millis(late));
-        world.audit.next([late, Append::Hang]);
+        let late = AppendBehavior::FailAfter(Duration::from_millis(late));
+        world.audit.next([late, AppendBehavior::Hang]);
         let started = Instant::now();
         let reply = world.call("reads").await;
         assert!(started.elapsed() < IN_TIME, "{:?}", started.elapsed());
@@ -136,7 +136,7 @@ async fn a_record_that_fails_late_and_then_hangs_ends_the_call_in_time_too() {
 #[tokio::test]
 async fn an_append_that_failed_at_once_is_retried_as_such_and_the_result_released() {
     let world = World::start().await;
-    for first in [Append::Fail, Append::Panic] {
+    for first in [AppendBehavior::Fail, AppendBehavior::Panic] {
         world.audit.next([first]);
         assert!(world.call("reads").await.is_released());
     }
@@ -154,7 +154,9 @@ async fn an_append_that_failed_at_once_is_retried_as_such_and_the_result_release
 #[tokio::test]
 async fn a_result_whose_record_failed_twice_does_not_leave() {
     let world = World::start().await;
-    world.audit.next([Append::Fail, Append::Fail]);
+    world
+        .audit
+        .next([AppendBehavior::Fail, AppendBehavior::Fail]);
     let reply = world.call("reads").await;
     assert_eq!((reply.status, reply.code()), (200, -32603));
     assert!(!reply.is_released());
@@ -169,11 +171,13 @@ async fn a_result_whose_record_failed_twice_does_not_leave() {
 #[tokio::test]
 async fn a_denial_whose_record_failed_does_not_leave_either() {
     let world = World::start().await;
-    world.policy.says(Say::Deny {
+    world.policy.says(PolicyAnswer::Deny {
         reason: DenialReason::Forbidden,
         visible: true,
     });
-    world.audit.next([Append::Fail, Append::Fail]);
+    world
+        .audit
+        .next([AppendBehavior::Fail, AppendBehavior::Fail]);
     let reply = world.call("reads").await;
     assert_eq!(reply.code(), -32603, "{reply:?}");
     assert!(!reply.text.contains("forbidden"), "{reply:?}");
@@ -183,7 +187,7 @@ async fn a_denial_whose_record_failed_does_not_leave_either() {
 async fn a_tool_that_may_write_runs_only_once_its_intent_is_durable() {
     let world = World::start().await;
     let (release, held) = oneshot::channel();
-    world.audit.next([Append::Hold(held)]);
+    world.audit.next([AppendBehavior::Hold(held)]);
     let mut call = world.calling(MODERN, "writes");
     world.audit.attempts.reaches(1).await;
     assert!(tokio::time::timeout(A_WHILE, &mut call).await.is_err());
@@ -209,7 +213,9 @@ async fn a_read_only_tool_has_no_intent() {
 #[tokio::test]
 async fn a_tool_whose_intent_fails_never_runs() {
     let world = World::start().await;
-    world.audit.next([Append::Fail, Append::Fail]);
+    world
+        .audit
+        .next([AppendBehavior::Fail, AppendBehavior::Fail]);
     let reply = world.call("writes").await;
     assert_eq!((reply.status, reply.code()), (200, -32603));
     reply.failed_call();
@@ -226,7 +232,7 @@ async fn a_tool_whose_intent_fails_never_runs() {
 async fn a_record_lost_while_the_tool_runs_withholds_the_result() {
     let world = World::start().await;
     let (release, held) = oneshot::channel();
-    world.tool_runner.next([Run::Hold(held)]);
+    world.tool_runner.next([RunBehavior::Hold(held)]);
     let call = world.calling(MODERN, "writes");
     world.tool_runner.asked.reaches(1).await;
     world.audit.fails(Duration::ZERO);

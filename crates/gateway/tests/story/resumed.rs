@@ -8,8 +8,8 @@ use wardgate_domain::{ColumnTier, DenialReason};
 use wardgate_proto::common::v1::ErrorReason;
 
 use crate::dialogue::{done, progress};
-use crate::fakes::Say;
-use crate::listen::{Ear, get};
+use crate::fakes::PolicyAnswer;
+use crate::listen::{EventStreamClient, get};
 use crate::sessions::{begin, within};
 use crate::world::{LEGACY, OLDEST, Reply, World};
 
@@ -46,7 +46,7 @@ async fn every_event_of_an_answer_in_a_session_has_an_id_and_the_newest_version_
         let session = begin(&world, version).await;
         let tool = world.tool_runner.live();
         tool.unbounded_send(progress(1.0, 2.0, "")).unwrap();
-        let mut ear = Ear::on(call(&world, version, &session, "reads", 7)).await;
+        let mut ear = EventStreamClient::on(call(&world, version, &session, "reads", 7)).await;
         if version == LEGACY {
             let primer = ear.next_event().await.unwrap();
             assert!(
@@ -101,23 +101,23 @@ async fn what_a_client_missed_it_hears_at_any_gateway_and_nothing_twice() {
         let session = begin(&world, version).await;
         let (tool, other) = (world.tool_runner.live(), world.tool_runner.live());
         tool.unbounded_send(progress(1.0, 9.0, "")).unwrap();
-        let mut ear = Ear::on(call(&world, version, &session, "reads", 7)).await;
+        let mut ear = EventStreamClient::on(call(&world, version, &session, "reads", 7)).await;
         assert_eq!(steps(&ear.hears().await.unwrap()), "1");
         let last = ear.last_id.clone();
         // Another call of the session says something on a stream of its own.
         other.unbounded_send(progress(5.0, 9.0, "")).unwrap();
-        let mut others = Ear::on(call(&world, version, &session, "reads", 8)).await;
+        let mut others = EventStreamClient::on(call(&world, version, &session, "reads", 8)).await;
         assert_eq!(steps(&others.hears().await.unwrap()), "5");
         drop(ear);
         tool.unbounded_send(progress(2.0, 9.0, "")).unwrap();
-        let mut ear = Ear::on(back(&twin, version, &session, &last)).await;
+        let mut ear = EventStreamClient::on(back(&twin, version, &session, &last)).await;
         assert_eq!(steps(&ear.hears().await.unwrap()), "2");
         let last = ear.last_id.clone();
         drop(ear);
         tool.unbounded_send(progress(3.0, 9.0, "")).unwrap();
         tool.unbounded_send(done()).unwrap();
         for at in [&twin, &world] {
-            let mut ear = Ear::on(back(at, version, &session, &last)).await;
+            let mut ear = EventStreamClient::on(back(at, version, &session, &last)).await;
             assert_eq!(steps(&ear.hears().await.unwrap()), "3");
             let answer = ear.hears().await.unwrap();
             assert_eq!(answer["id"], 7);
@@ -138,7 +138,7 @@ async fn events_are_their_sessions_alone_and_are_not_kept_for_ever() {
     for event in [progress(1.0, 2.0, ""), done()] {
         tool.unbounded_send(event).unwrap();
     }
-    let mut ear = Ear::on(call(&world, LEGACY, &session, "reads", 7)).await;
+    let mut ear = EventStreamClient::on(call(&world, LEGACY, &session, "reads", 7)).await;
     ear.hears().await.unwrap();
     let last = ear.last_id.clone();
     let unknown = |reply: Reply| {
@@ -172,7 +172,7 @@ async fn nothing_a_client_heard_is_stored_in_clear() {
     for event in [progress(1.0, 2.0, "canary of progress"), done()] {
         tool.unbounded_send(event).unwrap();
     }
-    let mut ear = Ear::on(call(&world, LEGACY, &session, "reads", 7)).await;
+    let mut ear = EventStreamClient::on(call(&world, LEGACY, &session, "reads", 7)).await;
     ear.hears().await.unwrap();
     ear.hears().await.unwrap();
     let stored = world.stored();
@@ -192,7 +192,7 @@ async fn nothing_a_client_heard_is_stored_in_clear() {
 async fn broken_off(world: &World, session: &str) -> String {
     let tool = world.tool_runner.live();
     tool.unbounded_send(progress(1.0, 2.0, "")).unwrap();
-    let mut ear = Ear::on(call(world, LEGACY, session, "reads", 7)).await;
+    let mut ear = EventStreamClient::on(call(world, LEGACY, session, "reads", 7)).await;
     ear.hears().await.unwrap();
     let last = ear.last_id.clone();
     drop(ear);
@@ -201,7 +201,7 @@ async fn broken_off(world: &World, session: &str) -> String {
     last
 }
 
-const NO: Say = Say::Deny {
+const NO: PolicyAnswer = PolicyAnswer::Deny {
     reason: DenialReason::NotPermitted,
     visible: false,
 };
@@ -212,7 +212,7 @@ async fn what_was_held_back_is_given_only_while_the_policy_allows_it() {
     let session = begin(&world, LEGACY).await;
     let last = broken_off(&world, &session).await;
     let twin = world.twin().await;
-    let away = Say::Fail(ErrorReason::DeadlineExceeded);
+    let away = PolicyAnswer::Fail(ErrorReason::DeadlineExceeded);
     for (say, status, reason) in [
         (NO, 400, "unknown_event"),
         (away, 503, "policy_unavailable"),
@@ -226,8 +226,8 @@ async fn what_was_held_back_is_given_only_while_the_policy_allows_it() {
         );
         assert!(!reply.text.contains("secret"), "{reply:?}");
     }
-    twin.policy.says(Say::Allow);
-    let mut ear = Ear::on(back(&twin, LEGACY, &session, &last)).await;
+    twin.policy.says(PolicyAnswer::Allow);
+    let mut ear = EventStreamClient::on(back(&twin, LEGACY, &session, &last)).await;
     assert_eq!(ear.hears().await.unwrap()["id"], 7);
     let asked = twin.policy.asked.all().pop().unwrap();
     assert_eq!(
@@ -260,12 +260,12 @@ async fn who_may_no_longer_call_hears_nothing_more_of_a_call_that_goes_on() {
     let session = begin(&world, LEGACY).await;
     let tool = world.tool_runner.live();
     tool.unbounded_send(progress(1.0, 9.0, "")).unwrap();
-    let mut ear = Ear::on(call(&world, LEGACY, &session, "reads", 7)).await;
+    let mut ear = EventStreamClient::on(call(&world, LEGACY, &session, "reads", 7)).await;
     ear.hears().await.unwrap();
     let last = ear.last_id.clone();
     drop(ear);
     tool.unbounded_send(progress(2.0, 9.0, "")).unwrap();
-    let mut ear = Ear::on(back(&twin, LEGACY, &session, &last)).await;
+    let mut ear = EventStreamClient::on(back(&twin, LEGACY, &session, &last)).await;
     assert_eq!(steps(&ear.hears().await.unwrap()), "2");
     twin.policy.says(NO);
     tool.unbounded_send(done()).unwrap();

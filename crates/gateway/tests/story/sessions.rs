@@ -6,8 +6,8 @@ use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use wardgate_domain::Status;
 
-use crate::fakes::{Run, tool};
-use crate::listen::{Ear, get};
+use crate::fakes::{RunBehavior, tool};
+use crate::listen::{EventStreamClient, get};
 use crate::memory::{add, create};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition};
 
@@ -229,7 +229,7 @@ async fn a_call_of_a_session_is_cancelled_wherever_it_runs() {
             world.tool_runner.asked.count(),
             world.audit.outcomes.count(),
         );
-        world.tool_runner.next([Run::Hang]);
+        world.tool_runner.next([RunBehavior::Hang]);
         let call = within(world.tools_call(LEGACY, "writes", "{}"), &session);
         let call = tokio::spawn(Reply::to(call));
         world.tool_runner.asked.reaches(before.0 + 1).await;
@@ -264,13 +264,13 @@ async fn a_session_has_one_stream_of_changes_which_the_newest_is() {
     let world = World::start().await;
     let twin = world.twin().await;
     let session = begin(&world, LEGACY).await;
-    let mut old = Ear::on(within(get(&world, "/mcp", Some(LEGACY)), &session)).await;
+    let mut old = EventStreamClient::on(within(get(&world, "/mcp", Some(LEGACY)), &session)).await;
     let primer = old.next_event().await.unwrap();
     assert!(
         primer.starts_with("id: ") && primer.ends_with("\nretry: 1000\ndata:"),
         "{primer}"
     );
-    let mut new = Ear::on(within(get(&twin, "/mcp", Some(LEGACY)), &session)).await;
+    let mut new = EventStreamClient::on(within(get(&twin, "/mcp", Some(LEGACY)), &session)).await;
     for at in [&world, &twin] {
         at.tool_runner.configure(vec![tool("new", &definition())]);
     }
@@ -288,7 +288,8 @@ async fn whoever_comes_back_with_an_event_hears_that_all_may_have_changed() {
         let uri = r#""uri":"memory://conversation/a""#;
         let subscribe = within(twin.message(version, "resources/subscribe", uri), &session);
         assert_eq!(Reply::to(subscribe).await.code(), 0);
-        let mut ear = Ear::on(within(get(&world, "/mcp", Some(version)), &session)).await;
+        let mut ear =
+            EventStreamClient::on(within(get(&world, "/mcp", Some(version)), &session)).await;
         if version == LEGACY {
             ear.next_event().await.unwrap();
         } else {
@@ -300,7 +301,7 @@ async fn whoever_comes_back_with_an_event_hears_that_all_may_have_changed() {
         let id = std::mem::take(&mut ear.last_id);
         drop(ear);
         let back = within(get(&twin, "/mcp", Some(version)), &session);
-        let mut back = Ear::on(back.header("last-event-id", &id)).await;
+        let mut back = EventStreamClient::on(back.header("last-event-id", &id)).await;
         assert_eq!(back.hears().await, Some(changed("tools")));
         assert_eq!(back.hears().await, Some(changed("resources")));
         let updated = back.hears().await.unwrap();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use wardgate_domain::DenialReason;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use crate::fakes::{Run, Say, result, tool};
+use crate::fakes::{PolicyAnswer, RunBehavior, result, tool};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, until};
 
 /// A body with what differs from run to run named instead: ids, digests, our own version.
@@ -393,7 +393,7 @@ async fn tools_call() {
 #[tokio::test]
 async fn a_visible_denial() {
     let world = World::start().await;
-    world.policy.says(Say::Deny {
+    world.policy.says(PolicyAnswer::Deny {
         reason: DenialReason::Forbidden,
         visible: true,
     });
@@ -467,7 +467,7 @@ async fn what_else_a_server_says_in_a_result_goes_on_byte_for_byte() {
             meta_json: r#"{"fastmcp":{"wrap_result":true},"n":1E400}"#.into(),
             ..result("", &Value::Null)
         };
-        world.tool_runner.next([Run::Give(Box::new(given))]);
+        world.tool_runner.next([RunBehavior::Give(Box::new(given))]);
         let params = r#""name":"reads","arguments":{}"#;
         let mut request = world.message(version, "tools/call", params);
         if version == MODERN {
@@ -520,7 +520,9 @@ async fn a_json_rpc_error_of_an_upstream_is_one_for_the_client_too() {
             is_error: true,
             ..result("no", &Value::Null)
         };
-        world.tool_runner.next([Run::Give(Box::new(failed))]);
+        world
+            .tool_runner
+            .next([RunBehavior::Give(Box::new(failed))]);
         let reply = Reply::to(world.tools_call(version, "reads", "{}")).await;
         assert_eq!((reply.status, reply.code()), (200, told), "{reply:?}");
         assert_eq!(reply.at("/error/message"), "n\"o");

@@ -5,7 +5,7 @@ use wardgate_domain::{ColumnTier, Digest, OfferKind, ToolFacts};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::Wanted;
 
-use crate::fakes::{Append, Say, given_content, tool};
+use crate::fakes::{AppendBehavior, PolicyAnswer, given_content, tool};
 use crate::memory::ask;
 use crate::world::{LEGACY, MODERN, Reply, World, definition, until};
 
@@ -201,7 +201,7 @@ async fn a_caller_sees_no_skill_and_no_file_that_they_may_not_read() {
     let world = world().await;
     world.policy.forbid("secret.md");
     world.policy.forbid("s001/SKILL.md");
-    world.policy.says(Say::AllowThese);
+    world.policy.says(PolicyAnswer::AllowThese);
     world.policy.change(b"others");
     until("the gateway knows the policies", async || {
         list(&world).await.len() == 1
@@ -260,7 +260,9 @@ async fn one_skill_is_on_record_before_it_is_given() {
             outcome.call.call_id.to_string()
         );
     }
-    world.audit.next([Append::Fail, Append::Fail]);
+    world
+        .audit
+        .next([AppendBehavior::Fail, AppendBehavior::Fail]);
     let params = json!({ "uri": uri(false, "s000/SKILL.md") });
     let withheld = at(&world, "/mcp", "skills/get", &params).await;
     assert_eq!(withheld.code(), -32603, "{withheld:?}");
@@ -297,7 +299,7 @@ async fn a_long_list_of_skills_has_pages() {
 async fn a_directory_shows_what_may_be_read_and_goes_on_for_its_caller_alone() {
     let world = world().await;
     world.policy.forbid("secret.md");
-    world.policy.says(Say::AllowThese);
+    world.policy.says(PolicyAnswer::AllowThese);
     world.policy.change(b"others");
     let page = |own: bool| {
         json!({ "resources": [

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use wardgate_domain::Status;
 
-use crate::fakes::{PATIENCE, Run, tool};
-use crate::listen::Ear;
+use crate::fakes::{PATIENCE, RunBehavior, tool};
+use crate::listen::EventStreamClient;
 use crate::world::{Reply, World, definition, until};
 
 /// A client with its stream.
 pub(crate) struct Client {
-    pub(crate) ear: Ear,
+    pub(crate) ear: EventStreamClient,
     endpoint: String,
 }
 
@@ -34,7 +34,9 @@ impl Client {
 
     /// Opens a stream, and says nothing yet.
     async fn silent(world: &World) -> Self {
-        let mut ear = Ear::on(world.http.get(world.url("/sse")).bearer_auth(&world.token)).await;
+        let mut ear =
+            EventStreamClient::on(world.http.get(world.url("/sse")).bearer_auth(&world.token))
+                .await;
         let event = ear.next_event().await.unwrap();
         let endpoint = event.strip_prefix("event: endpoint\ndata: ").unwrap();
         assert!(endpoint.starts_with("/messages/?session_id="), "{endpoint}");
@@ -145,7 +147,7 @@ async fn changes_and_answers_share_the_stream() {
 async fn a_cancelled_call_is_ended_recorded_and_not_answered() {
     let world = World::start().await;
     let mut client = Client::of(&world, "2024-11-05").await;
-    world.tool_runner.next([Run::Hang]);
+    world.tool_runner.next([RunBehavior::Hang]);
     let call = request(3, "tools/call", &json!({ "name": "writes" }));
     client.say(&world, &call).await;
     world.tool_runner.asked.reaches(1).await;
@@ -167,7 +169,7 @@ async fn a_call_whose_stream_is_lost_goes_on_and_is_recorded() {
     let world = World::start().await;
     let client = Client::of(&world, "2024-11-05").await;
     let (release, held) = oneshot::channel();
-    world.tool_runner.next([Run::Hold(held)]);
+    world.tool_runner.next([RunBehavior::Hold(held)]);
     let call = request(3, "tools/call", &json!({ "name": "reads" }));
     client.say(&world, &call).await;
     world.tool_runner.asked.reaches(1).await;
@@ -257,7 +259,7 @@ async fn a_gateway_that_stops_answers_what_is_under_way_and_then_ends_the_stream
     let world = World::start().await;
     let mut client = Client::of(&world, "2024-11-05").await;
     let (release, held) = oneshot::channel();
-    world.tool_runner.next([Run::Hold(held)]);
+    world.tool_runner.next([RunBehavior::Hold(held)]);
     let call = request(3, "tools/call", &json!({ "name": "reads" }));
     client.say(&world, &call).await;
     world.tool_runner.asked.reaches(1).await;
@@ -340,7 +342,8 @@ async fn without_an_advertised_address_a_strange_stream_is_unknown_and_the_setti
 async fn behind_a_path_the_address_is_below_it() {
     let settings = json!({ "public_url": "https://hospital.example/ai/" });
     let world = World::start_with(settings).await;
-    let mut ear = Ear::on(world.http.get(world.url("/sse")).bearer_auth(&world.token)).await;
+    let mut ear =
+        EventStreamClient::on(world.http.get(world.url("/sse")).bearer_auth(&world.token)).await;
     let event = ear.next_event().await.unwrap();
     assert!(
         event.starts_with("event: endpoint\ndata: /ai/messages/?session_id="),

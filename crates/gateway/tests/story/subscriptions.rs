@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use wardgate_proto::common::v1::ErrorReason;
 
 use crate::fakes::tool;
-use crate::listen::{Ear, SUBSCRIPTION, get, subscribe};
+use crate::listen::{EventStreamClient, SUBSCRIPTION, get, subscribe};
 use crate::memory::{add, ask, ask_as, create, modern};
 use crate::sessions::begin;
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition};
@@ -32,9 +32,9 @@ fn of_subscription(mut message: Value) -> Value {
     message
 }
 
-async fn listens(world: &World, notifications: Value) -> (Ear, Value) {
+async fn listens(world: &World, notifications: Value) -> (EventStreamClient, Value) {
     let params = format!(r#""notifications":{notifications}"#);
-    let mut ear = Ear::on(subscribe(world, &params)).await;
+    let mut ear = EventStreamClient::on(subscribe(world, &params)).await;
     let acknowledged = ear.hears().await.unwrap();
     (ear, acknowledged["params"]["notifications"].clone())
 }
@@ -89,7 +89,7 @@ async fn nobody_hears_of_what_is_somebody_elses_or_was_not_asked_for() {
     let wanted = json!({ "resourceSubscriptions": [uri("a")] });
     let (mut ear, accepted) = listens(&world, wanted.clone()).await;
     assert_eq!(accepted, wanted);
-    let mut older_ear = Ear::on(get(&world, "/mcp", Some(LEGACY))).await;
+    let mut older_ear = EventStreamClient::on(get(&world, "/mcp", Some(LEGACY))).await;
     older(&world, METHODS[0], "", "a").await;
     let mallory = world.issuer.token("mallory", &["Doctor"]);
     for (method, params) in [
@@ -117,12 +117,12 @@ async fn an_older_client_subscribes_by_requests_of_their_own() {
     let world = World::start().await;
     create(&world, "a b").await;
     for version in [LEGACY, OLDEST] {
-        let mut ear = Ear::on(get(&world, "/mcp", Some(version))).await;
+        let mut ear = EventStreamClient::on(get(&world, "/mcp", Some(version))).await;
         older(&world, METHODS[0], "", "a%20b").await;
         add(&world, "a b", "user", "hello").await;
         assert_eq!(ear.hears().await, Some(updated(&uri("a%20b"))), "{version}");
         // Another stream of the same caller, perhaps on another replica, knows of it.
-        let mut later = Ear::on(get(&world, "/mcp", Some(version))).await;
+        let mut later = EventStreamClient::on(get(&world, "/mcp", Some(version))).await;
         add(&world, "a b", "user", "hello again").await;
         assert_eq!(later.hears().await, Some(updated(&uri("a%20b"))));
         assert_eq!(ear.hears().await, Some(updated(&uri("a%20b"))));
@@ -142,8 +142,8 @@ async fn each_session_has_its_own_subscriptions() {
     }
     let in_session = |id: &str| get(&world, "/mcp", Some(LEGACY)).header("mcp-session-id", id);
     let (first, second) = (begin(&world, LEGACY).await, begin(&world, LEGACY).await);
-    let mut one = Ear::on(in_session(&first)).await;
-    let mut two = Ear::on(in_session(&second)).await;
+    let mut one = EventStreamClient::on(in_session(&first)).await;
+    let mut two = EventStreamClient::on(in_session(&second)).await;
     older(&world, METHODS[0], &first, "a").await;
     older(&world, METHODS[0], &second, "b").await;
     add(&world, "a", "user", "hello").await;
@@ -160,7 +160,7 @@ async fn what_went_unheard_while_the_memory_was_away_counts_as_changed() {
     older(&world, METHODS[0], "", "a").await;
     // The stream cannot learn what it is about, and asks again.
     world.memory.fails([ErrorReason::Unavailable]);
-    let mut older_ear = Ear::on(get(&world, "/mcp", Some(LEGACY))).await;
+    let mut older_ear = EventStreamClient::on(get(&world, "/mcp", Some(LEGACY))).await;
     world
         .memory
         .asked
@@ -247,7 +247,7 @@ async fn without_a_memory_service_nothing_is_promised() {
         let reply = Reply::to(ask(&world, LEGACY, method, &json!({ "uri": uri("a") }))).await;
         assert_eq!((reply.status, reply.code()), (200, -32601), "{method}");
     }
-    let mut ear = Ear::on(get(&world, "/mcp", Some(LEGACY))).await;
+    let mut ear = EventStreamClient::on(get(&world, "/mcp", Some(LEGACY))).await;
     let early = tokio::time::timeout(Duration::from_millis(100), ear.hears()).await;
     assert!(early.is_err(), "{early:?}");
 }

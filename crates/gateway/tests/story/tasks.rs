@@ -8,8 +8,8 @@ use wardgate_domain::{DenialReason, Status};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
-use crate::fakes::{Say, result, tool};
-use crate::listen::{Ear, SUBSCRIPTION};
+use crate::fakes::{PolicyAnswer, result, tool};
+use crate::listen::{EventStreamClient, SUBSCRIPTION};
 use crate::world::{LEGACY, MODERN, Reply, World, definition, until};
 
 const ABOUT: &str = r#"{"status":"working","ttlMs":null, "x":1.10}"#;
@@ -214,11 +214,11 @@ async fn a_task_of_another_caller_or_path_or_of_long_ago_is_like_one_that_never_
 #[tokio::test]
 async fn whoever_may_no_longer_make_the_call_has_no_such_task() {
     let world = world().await;
-    world.policy.says(Say::AllowThese);
+    world.policy.says(PolicyAnswer::AllowThese);
     let id = begun(&world, "reads", r#"{"n":2}"#).await;
     let ran = world.tool_runner.asked.count();
     for visible in [true, false] {
-        world.policy.says(Say::Deny {
+        world.policy.says(PolicyAnswer::Deny {
             reason: DenialReason::NotPermitted,
             visible,
         });
@@ -241,7 +241,7 @@ async fn whoever_may_no_longer_make_the_call_has_no_such_task() {
     );
 
     // What is denied is these arguments alone.
-    world.policy.says(Say::AllowThese);
+    world.policy.says(PolicyAnswer::AllowThese);
     world.policy.forbid(r#""n":2"#);
     assert!(is_unknown(&ask(&world, "tasks/get", &id, "").await));
     let other = begun(&world, "reads", r#"{"n":3}"#).await;
@@ -422,7 +422,7 @@ async fn whoever_listens_to_a_task_is_told_once_how_it_stands_and_each_time_on_r
     };
     gives(&world, done);
     let wanted = format!(r#""taskIds":["{id}","nobody's","A{id}"]"#);
-    let mut ear = Ear::on(listening(&world, &wanted)).await;
+    let mut ear = EventStreamClient::on(listening(&world, &wanted)).await;
     let acknowledged = ear.hears().await.unwrap();
     let taken = &acknowledged["params"]["notifications"];
     assert_eq!(taken, &json!({ "taskIds": [id] }));
@@ -456,24 +456,24 @@ async fn whoever_listens_to_a_task_is_told_once_how_it_stands_and_each_time_on_r
 #[tokio::test]
 async fn whoever_may_no_longer_make_the_call_hears_no_more_of_its_task() {
     let world = world().await;
-    world.policy.says(Say::AllowThese);
+    world.policy.says(PolicyAnswer::AllowThese);
     let id = begun(&world, "reads", "{}").await;
     let working = r#"{"status":"working","pollIntervalMs":1}"#;
     gives(&world, task(working, "task_working"));
     let wanted = format!(r#""toolsListChanged":true,"taskIds":["{id}"]"#);
-    let mut ear = Ear::on(listening(&world, &wanted)).await;
+    let mut ear = EventStreamClient::on(listening(&world, &wanted)).await;
     ear.hears().await.unwrap();
     let told = ear.hears().await.unwrap();
     assert_eq!(told["params"]["status"], "working", "{told}");
     let ran = world.tool_runner.asked.count();
-    world.policy.says(Say::Deny {
+    world.policy.says(PolicyAnswer::Deny {
         reason: DenialReason::NotPermitted,
         visible: true,
     });
     let ended = world.audit.outcomes.reaches(3).await.pop().unwrap();
     assert_eq!(ended.status, Status::Denied);
     // To be allowed again brings nothing back on this stream.
-    world.policy.says(Say::AllowThese);
+    world.policy.says(PolicyAnswer::AllowThese);
     configure_others(&world);
     let told = ear.hears().await.unwrap();
     assert_eq!(told["method"], "notifications/tools/list_changed");

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use wardgate_domain::OfferKind;
 
 use crate::content::offer;
-use crate::listen::{Ear, SUBSCRIPTION, get, subscribe};
+use crate::listen::{EventStreamClient, SUBSCRIPTION, get, subscribe};
 use crate::memory::{ask, ask_as};
 use crate::sessions::begin;
 use crate::world::{LEGACY, OLDEST, Reply, World, until};
@@ -45,9 +45,9 @@ fn of_subscription(mut message: Value) -> Value {
     message
 }
 
-async fn listens(world: &World, uris: &[&str]) -> (Ear, Value) {
+async fn listens(world: &World, uris: &[&str]) -> (EventStreamClient, Value) {
     let notifications = json!({ "resourceSubscriptions": uris });
-    let mut ear = Ear::on(subscribe(
+    let mut ear = EventStreamClient::on(subscribe(
         world,
         &format!(r#""notifications":{notifications}"#),
     ))
@@ -59,7 +59,7 @@ async fn listens(world: &World, uris: &[&str]) -> (Ear, Value) {
 /// Longer than the pause between two messages about one resource.
 const A_WHILE: Duration = Duration::from_millis(1_500);
 
-async fn hears_nothing(ear: &mut Ear) {
+async fn hears_nothing(ear: &mut EventStreamClient) {
     let heard = timeout(A_WHILE, ear.hears()).await;
     assert!(heard.is_err(), "{heard:?}");
 }
@@ -161,7 +161,7 @@ async fn a_watch_that_broke_off_is_made_again_and_what_it_was_about_counts_as_ch
 async fn an_older_client_subscribes_by_requests_of_their_own() {
     let world = world().await;
     for version in [LEGACY, OLDEST] {
-        let mut ear = Ear::on(get(&world, "/mcp", Some(version))).await;
+        let mut ear = EventStreamClient::on(get(&world, "/mcp", Some(version))).await;
         let reply = older(&world, BEGIN, "", DOOR).await;
         assert_eq!(
             (reply.status, reply.at("/result")),
@@ -171,7 +171,7 @@ async fn an_older_client_subscribes_by_requests_of_their_own() {
         // The answer says that it is heard of from here on.
         world.touch(DOOR);
         assert_eq!(ear.hears().await, Some(updated(DOOR)), "{version}");
-        let mut later = Ear::on(get(&world, "/mcp", Some(version))).await;
+        let mut later = EventStreamClient::on(get(&world, "/mcp", Some(version))).await;
         // Nobody says from when on the later stream is served as well.
         let heard = loop {
             world.touch(DOOR);
@@ -195,9 +195,9 @@ async fn subscriptions_are_those_of_one_session_of_one_caller() {
     let world = world().await;
     let in_session = |id: &str| get(&world, "/mcp", Some(LEGACY)).header("mcp-session-id", id);
     let (first, second) = (begin(&world, LEGACY).await, begin(&world, LEGACY).await);
-    let mut one = Ear::on(in_session(&first)).await;
-    let mut two = Ear::on(in_session(&second)).await;
-    let mut none = Ear::on(get(&world, "/mcp", Some(LEGACY))).await;
+    let mut one = EventStreamClient::on(in_session(&first)).await;
+    let mut two = EventStreamClient::on(in_session(&second)).await;
+    let mut none = EventStreamClient::on(get(&world, "/mcp", Some(LEGACY))).await;
     let mallory = world.issuer.token("mallory", &["Doctor"]);
     let theirs = ask_as(&world, &mallory, LEGACY, BEGIN, &json!({ "uri": DOOR }));
     assert_eq!(Reply::to(theirs).await.at("/result"), json!({}));
@@ -250,7 +250,7 @@ async fn nobody_hears_of_a_resource_without_the_scopes_of_its_source() {
     assert_eq!(older(&world, BEGIN, "", DOOR).await.code(), 0);
     // The same caller's stream, with a token that lacks them.
     world.token = lacking;
-    let mut older = Ear::on(get(&world, "/mcp", None)).await;
+    let mut older = EventStreamClient::on(get(&world, "/mcp", None)).await;
     world.touch(DOOR);
     assert_eq!(ear.hears().await, Some(of_subscription(updated(DOOR))));
     hears_nothing(&mut older).await;

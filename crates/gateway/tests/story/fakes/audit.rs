@@ -18,7 +18,7 @@ use super::{Log, failure};
 
 /// What becomes of an append.
 #[derive(Debug)]
-pub(crate) enum Append {
+pub(crate) enum AppendBehavior {
     /// Stored and acknowledged.
     Keep,
     /// Stored and acknowledged, once released.
@@ -46,7 +46,7 @@ pub(crate) struct Audit {
     pub(crate) refusals: Log<Refusals>,
     pub(crate) accesses: Log<MemoryAccess>,
     pub(crate) readiness: watch::Sender<Readiness>,
-    next: Mutex<VecDeque<Append>>,
+    next: Mutex<VecDeque<AppendBehavior>>,
     /// Every append fails, after so long.
     down: Mutex<Option<Duration>>,
     sequence: Mutex<u64>,
@@ -69,7 +69,7 @@ impl Audit {
     }
 
     /// What becomes of the next intents and outcomes; later ones are kept.
-    pub(crate) fn next(&self, appends: impl IntoIterator<Item = Append>) {
+    pub(crate) fn next(&self, appends: impl IntoIterator<Item = AppendBehavior>) {
         self.next.lock().unwrap().extend(appends);
     }
 
@@ -119,24 +119,24 @@ impl AuditService for Audit {
         let record = attempt.record.clone();
         let append = if let Event::Refusals(_) = record.event {
             self.refusal_attempts.push(attempt);
-            Append::Keep
+            AppendBehavior::Keep
         } else {
             self.attempts.push(attempt);
             let next = self.next.lock().unwrap().pop_front();
-            next.unwrap_or(Append::Keep)
+            next.unwrap_or(AppendBehavior::Keep)
         };
         let down = *self.down.lock().unwrap();
-        let append = down.map_or(append, Append::FailAfter);
+        let append = down.map_or(append, AppendBehavior::FailAfter);
         match append {
-            Append::Keep => {}
-            Append::Hold(released) => released.await.unwrap(),
-            Append::Fail => return Err(failure(ErrorReason::NotDurable)),
-            Append::FailAfter(delay) => {
+            AppendBehavior::Keep => {}
+            AppendBehavior::Hold(released) => released.await.unwrap(),
+            AppendBehavior::Fail => return Err(failure(ErrorReason::NotDurable)),
+            AppendBehavior::FailAfter(delay) => {
                 tokio::time::sleep(delay).await;
                 return Err(failure(ErrorReason::NotDurable));
             }
-            Append::Hang => std::future::pending().await,
-            Append::Panic => panic!("as ordered"),
+            AppendBehavior::Hang => std::future::pending().await,
+            AppendBehavior::Panic => panic!("as ordered"),
         }
         Ok(Response::new(self.store(record)))
     }

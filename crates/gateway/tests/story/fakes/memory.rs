@@ -29,7 +29,7 @@ pub(crate) struct Memory {
     pub(crate) readiness: watch::Sender<Readiness>,
     next: Mutex<VecDeque<ErrorReason>>,
     withholds: Mutex<bool>,
-    kept: Mutex<BTreeMap<(String, String), Kept>>,
+    kept: Mutex<BTreeMap<(String, String), StoredConversation>>,
     /// By subject and session, which conversations.
     subscribed: Mutex<BTreeSet<(String, Vec<u8>, String)>>,
     changes: Mutex<broadcast::Sender<pb::WatchConversationsResponse>>,
@@ -37,7 +37,7 @@ pub(crate) struct Memory {
 }
 
 #[derive(Clone)]
-struct Kept {
+struct StoredConversation {
     key: String,
     messages: Vec<pb::Message>,
     turns: BTreeMap<String, i32>,
@@ -100,7 +100,7 @@ impl Memory {
         fails.map_or(Ok(()), |reason| Err(failure(reason)))
     }
 
-    fn find(&self, token: &str, id: &str) -> Result<Kept, Status> {
+    fn find(&self, token: &str, id: &str) -> Result<StoredConversation, Status> {
         let kept = self.kept.lock().unwrap();
         kept.get(&(subject(token), id.to_owned()))
             .cloned()
@@ -116,7 +116,7 @@ impl Memory {
         message
     }
 
-    fn conversation(&self, id: &str, kept: &Kept) -> pb::Conversation {
+    fn conversation(&self, id: &str, kept: &StoredConversation) -> pb::Conversation {
         let now = Some(self.ambient.now().into());
         pb::Conversation {
             conversation_id: id.to_owned(),
@@ -157,7 +157,7 @@ impl MemoryService for Memory {
             .entry((subject(&request.caller_token), id.clone()))
             .or_insert_with(|| {
                 created = true;
-                Kept {
+                StoredConversation {
                     key,
                     messages: Vec::new(),
                     turns: BTreeMap::new(),

@@ -21,10 +21,10 @@ use wardgate_domain::{BearerToken, Caller, CallerClaims, Timestamp};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::{ServiceError, status};
 
-pub(crate) use audit::{Append, Audit};
+pub(crate) use audit::{AppendBehavior, Audit};
 pub(crate) use memory::Memory;
-pub(crate) use policy::{Policy, Say};
-pub(crate) use tool_runner::{Run, ToolRunner, given_content, result, tool};
+pub(crate) use policy::{Policy, PolicyAnswer};
+pub(crate) use tool_runner::{RunBehavior, ToolRunner, given_content, result, tool};
 
 /// Longer than anything takes, on a machine that is busy building.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);

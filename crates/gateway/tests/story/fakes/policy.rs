@@ -21,7 +21,7 @@ use super::{Log, caller_of, failure, follow};
 
 /// What it says of a call.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Say {
+pub(crate) enum PolicyAnswer {
     /// Yes, whatever the arguments.
     Allow,
     /// Yes, to these arguments.
@@ -44,7 +44,7 @@ pub(crate) struct Policy {
     pub(crate) unknown: Log<String>,
     pub(crate) listed: Log<pb::ListVisibleRequest>,
     pub(crate) readiness: watch::Sender<Readiness>,
-    says: Mutex<Say>,
+    says: Mutex<PolicyAnswer>,
     /// Tools nobody may see.
     hidden: Mutex<Vec<String>>,
     /// Arguments with one of these in them are denied.
@@ -70,7 +70,7 @@ impl Policy {
             unknown: Log::default(),
             listed: Log::default(),
             readiness: watch::Sender::new(Readiness::Ready),
-            says: Mutex::new(Say::Allow),
+            says: Mutex::new(PolicyAnswer::Allow),
             hidden: Mutex::default(),
             forbidden: Mutex::default(),
             barred: Mutex::default(),
@@ -88,7 +88,7 @@ impl Policy {
     }
 
     /// From now on it says this of every call.
-    pub(crate) fn says(&self, say: Say) {
+    pub(crate) fn says(&self, say: PolicyAnswer) {
         *self.says.lock().unwrap() = say;
     }
 
@@ -173,7 +173,7 @@ impl PolicyService for Policy {
         let request = request.into_inner();
         if request.tool.is_none() {
             self.unknown.push(request.unknown_tool.clone());
-            if let Say::Fail(reason) = *self.says.lock().unwrap() {
+            if let PolicyAnswer::Fail(reason) = *self.says.lock().unwrap() {
                 return Err(failure(reason));
             }
             let denied = Verdict::Deny {
@@ -187,7 +187,7 @@ impl PolicyService for Policy {
         let arguments = String::from_utf8_lossy(&request.arguments_json);
         let forbidden = self.forbidden.lock().unwrap().clone();
         if forbidden.iter().any(|text| arguments.contains(text)) {
-            says = Say::Deny {
+            says = PolicyAnswer::Deny {
                 reason: DenialReason::Forbidden,
                 visible: true,
             };
@@ -195,18 +195,18 @@ impl PolicyService for Policy {
         let facts = request.tool.as_ref().unwrap();
         let barred = self.barred.lock().unwrap().clone();
         if barred.contains(&(facts.kind().into(), facts.name.clone())) {
-            says = Say::Deny {
+            says = PolicyAnswer::Deny {
                 reason: DenialReason::NotPermitted,
                 visible: false,
             };
         }
         let verdict = match says {
-            Say::Allow => Verdict::Allow(self.permit(&request, false)),
-            Say::AllowThese => Verdict::Allow(self.permit(&request, true)),
-            Say::Deny { reason, visible } => Verdict::Deny { reason, visible },
-            Say::Fail(reason) => return Err(failure(reason)),
-            Say::Hang => std::future::pending().await,
-            Say::Panic => panic!("as ordered"),
+            PolicyAnswer::Allow => Verdict::Allow(self.permit(&request, false)),
+            PolicyAnswer::AllowThese => Verdict::Allow(self.permit(&request, true)),
+            PolicyAnswer::Deny { reason, visible } => Verdict::Deny { reason, visible },
+            PolicyAnswer::Fail(reason) => return Err(failure(reason)),
+            PolicyAnswer::Hang => std::future::pending().await,
+            PolicyAnswer::Panic => panic!("as ordered"),
         };
         Ok(Response::new(self.decide(&request, verdict)))
     }
@@ -217,7 +217,7 @@ impl PolicyService for Policy {
     ) -> Result<Response<pb::ListVisibleResponse>, Status> {
         let request = request.into_inner();
         self.listed.push(request.clone());
-        if let Say::Fail(reason) = *self.says.lock().unwrap() {
+        if let PolicyAnswer::Fail(reason) = *self.says.lock().unwrap() {
             return Err(failure(reason));
         }
         let hidden = self.hidden.lock().unwrap();

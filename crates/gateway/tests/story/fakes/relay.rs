@@ -16,7 +16,7 @@ use super::{Log, failure};
 
 /// What comes of an exchange.
 #[derive(Debug)]
-pub(crate) enum Carry {
+pub(crate) enum RelayBehavior {
     /// These parts.
     Give(Vec<Part>),
     /// What the test sends, until it lets go.
@@ -32,16 +32,16 @@ pub(crate) struct Relays {
     pub(crate) asked: Log<pb::RelayRequest>,
     /// Those that were hung up on, or came to their end.
     pub(crate) over: Arc<Log<String>>,
-    next: Mutex<VecDeque<Carry>>,
+    next: Mutex<VecDeque<RelayBehavior>>,
 }
 
 /// Notes that nobody wants any more of an exchange.
-struct Watched {
+struct ExchangeDropGuard {
     call_id: String,
     over: Arc<Log<String>>,
 }
 
-impl Drop for Watched {
+impl Drop for ExchangeDropGuard {
     fn drop(&mut self) {
         self.over.push(std::mem::take(&mut self.call_id));
     }
@@ -49,14 +49,14 @@ impl Drop for Watched {
 
 impl Relays {
     /// What comes of the next ones; later ones are answered with an empty result.
-    pub(crate) fn next(&self, carries: impl IntoIterator<Item = Carry>) {
+    pub(crate) fn next(&self, carries: impl IntoIterator<Item = RelayBehavior>) {
         self.next.lock().unwrap().extend(carries);
     }
 
     /// What comes of the next one, as the test sends it.
     pub(crate) fn live(&self) -> mpsc::UnboundedSender<Part> {
         let (sender, parts) = mpsc::unbounded();
-        self.next([Carry::Live(parts)]);
+        self.next([RelayBehavior::Live(parts)]);
         sender
     }
 
@@ -65,7 +65,7 @@ impl Relays {
         request: &pb::RelayRequest,
     ) -> Result<BoxStream<'static, Result<pb::RelayResponse, Status>>, Status> {
         let next = self.next.lock().unwrap().pop_front();
-        let watched = Watched {
+        let watched = ExchangeDropGuard {
             call_id: request.call_id.clone(),
             over: Arc::clone(&self.over),
         };
@@ -77,14 +77,14 @@ impl Relays {
             parts.boxed()
         };
         Ok(
-            match next.unwrap_or_else(|| Carry::Give(ordinary(request))) {
-                Carry::Give(parts) => watch(stream::iter(parts).map(passed).boxed()),
-                Carry::Live(parts) => watch(parts.map(passed).boxed()),
-                Carry::Cut(parts) => {
+            match next.unwrap_or_else(|| RelayBehavior::Give(ordinary(request))) {
+                RelayBehavior::Give(parts) => watch(stream::iter(parts).map(passed).boxed()),
+                RelayBehavior::Live(parts) => watch(parts.map(passed).boxed()),
+                RelayBehavior::Cut(parts) => {
                     let cut = stream::iter([Err(failure(ErrorReason::Internal))]);
                     watch(stream::iter(parts).map(passed).chain(cut).boxed())
                 }
-                Carry::Fail(reason) => return Err(failure(reason)),
+                RelayBehavior::Fail(reason) => return Err(failure(reason)),
             },
         )
     }

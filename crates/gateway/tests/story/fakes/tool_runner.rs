@@ -25,7 +25,7 @@ use super::{Log, failure, follow};
 
 /// What becomes of a call.
 #[derive(Debug)]
-pub(crate) enum Run {
+pub(crate) enum RunBehavior {
     Give(Box<pb::ToolResult>),
     /// What the test says, until it lets go.
     Live(mpsc::UnboundedReceiver<Event>),
@@ -67,7 +67,7 @@ pub(crate) struct ToolRunner {
     /// Exchanges with upstream servers.
     pub(crate) relays: Relays,
     catalogue: watch::Sender<Option<Vec<pb::Tool>>>,
-    next: Mutex<VecDeque<Run>>,
+    next: Mutex<VecDeque<RunBehavior>>,
     verifier: PermitVerifier,
     ambient: Ambient,
 }
@@ -118,12 +118,12 @@ pub(crate) fn result(text: &str, structured: &Value) -> pb::ToolResult {
 }
 
 /// Notes that a stream was dropped before its end.
-struct Watched {
+struct CallDropGuard {
     call_id: String,
     dropped: Arc<Log<String>>,
 }
 
-impl Drop for Watched {
+impl Drop for CallDropGuard {
     fn drop(&mut self) {
         self.dropped.push(std::mem::take(&mut self.call_id));
     }
@@ -152,14 +152,14 @@ impl ToolRunner {
     }
 
     /// What becomes of the next calls; later ones get the ordinary result.
-    pub(crate) fn next(&self, runs: impl IntoIterator<Item = Run>) {
+    pub(crate) fn next(&self, runs: impl IntoIterator<Item = RunBehavior>) {
         self.next.lock().unwrap().extend(runs);
     }
 
     /// What the next call comes to, as the test says it.
     pub(crate) fn live(&self) -> mpsc::UnboundedSender<Event> {
         let (sender, events) = mpsc::unbounded();
-        self.next([Run::Live(events)]);
+        self.next([RunBehavior::Live(events)]);
         sender
     }
 
@@ -381,33 +381,35 @@ impl ToolRunnerService for ToolRunner {
         }
         let ordinary = result("the secret result", &serde_json::json!({ "rows": [1.10] }));
         let run = self.next.lock().unwrap().pop_front();
-        let watched = Watched {
+        let watched = CallDropGuard {
             call_id: request.call_id,
             dropped: Arc::clone(&self.dropped),
         };
-        let stream = match run.unwrap_or(Run::Give(Box::new(ordinary.clone()))) {
-            Run::Give(given) => events(*given),
-            Run::Live(told) => stream::unfold((told, watched), async |(mut told, watched)| {
-                Some((Ok(event(told.next().await?)), (told, watched)))
-            })
-            .boxed(),
-            Run::Hold(released) => stream::once(async move {
+        let stream = match run.unwrap_or(RunBehavior::Give(Box::new(ordinary.clone()))) {
+            RunBehavior::Give(given) => events(*given),
+            RunBehavior::Live(told) => {
+                stream::unfold((told, watched), async |(mut told, watched)| {
+                    Some((Ok(event(told.next().await?)), (told, watched)))
+                })
+                .boxed()
+            }
+            RunBehavior::Hold(released) => stream::once(async move {
                 let _watched = watched;
                 released.await.unwrap();
                 Ok::<_, Status>(events(ordinary))
             })
             .try_flatten()
             .boxed(),
-            Run::Hang => stream::once(async move {
+            RunBehavior::Hang => stream::once(async move {
                 let _watched = watched;
                 std::future::pending().await
             })
             .boxed(),
-            Run::RefusePermit => return Err(failure(ErrorReason::PermitRefused)),
-            Run::Fail(reason) => return Err(failure(reason)),
-            Run::Panic => panic!("as ordered"),
-            Run::PanicLater => stream::once(async { panic!("as ordered") }).boxed(),
-            Run::EndEarly => stream::empty().boxed(),
+            RunBehavior::RefusePermit => return Err(failure(ErrorReason::PermitRefused)),
+            RunBehavior::Fail(reason) => return Err(failure(reason)),
+            RunBehavior::Panic => panic!("as ordered"),
+            RunBehavior::PanicLater => stream::once(async { panic!("as ordered") }).boxed(),
+            RunBehavior::EndEarly => stream::empty().boxed(),
         };
         Ok(Response::new(stream))
     }

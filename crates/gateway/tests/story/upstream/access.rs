@@ -5,7 +5,7 @@ use serde_json::json;
 use wardgate_domain::{OfferKind, Status};
 
 use super::{OTHER, answer, call, carried, count, get, request, request_to, world_with};
-use crate::fakes::relay::{Carry, governed};
+use crate::fakes::relay::{RelayBehavior, governed};
 use crate::fakes::tool;
 use crate::world::{LEGACY, MODERN, Reply, World, definition, until};
 
@@ -100,7 +100,7 @@ async fn a_task_is_for_no_token_that_could_not_have_begun_it() {
     let mut world = world().await;
     world.token = with_scope(&world, "up records");
     let begun = r#"{"resultType":"task","taskId":"t-1","status":"working"}"#;
-    let given = || [Carry::Give(governed(200, &answer(begun)))];
+    let given = || [RelayBehavior::Give(governed(200, &answer(begun)))];
     world.tool_runner.relays.next(given());
     let begun = Reply::to(call(&world, MODERN, "read")).await;
     let id = begun.at("/result/taskId");

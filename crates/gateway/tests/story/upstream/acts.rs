@@ -6,8 +6,8 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::relay_response::Part;
 
 use super::{KINDS, UP, answer, call, carried, count, get, post, request, sessions, source};
-use crate::fakes::relay::{Carry, ungoverned};
-use crate::fakes::{Run, result, tool};
+use crate::fakes::relay::{RelayBehavior, ungoverned};
+use crate::fakes::{RunBehavior, result, tool};
 use crate::world::{LEGACY, MODERN, Reply, World, definition, until};
 
 /// A gateway in front of `up`, whose credentials stand for the caller.
@@ -45,7 +45,7 @@ fn refuses(world: &World, kind: &str) {
         }),
         uncarried: true,
     };
-    let refused = Carry::Give(vec![Part::Failure(failure)]);
+    let refused = RelayBehavior::Give(vec![Part::Failure(failure)]);
     world.tool_runner.relays.next([refused]);
 }
 
@@ -71,7 +71,10 @@ async fn only_a_source_that_exchanges_it_gets_the_callers_token() {
             Reply::to(asked.header("mcp-session-id", &session)).await;
             assert_eq!(carried(&world).caller_token, expected, "{method}");
         }
-        world.tool_runner.relays.next([Carry::Give(Vec::new())]);
+        world
+            .tool_runner
+            .relays
+            .next([RelayBehavior::Give(Vec::new())]);
         let listening = get(&world).header("mcp-session-id", &session);
         listening.send().await.unwrap();
         assert_eq!(carried(&world).caller_token, expected);
@@ -89,7 +92,7 @@ async fn what_the_caller_has_not_connected_the_gateway_answers_itself() {
     let (before, ran) = (count(&world), world.tool_runner.asked.count());
     refuses(&world, "not_connected");
     let given = result("by the gateway", &Value::Null);
-    world.tool_runner.next([Run::Give(Box::new(given))]);
+    world.tool_runner.next([RunBehavior::Give(Box::new(given))]);
     let called = Reply::to(call(&world, MODERN, "read")).await;
     assert_eq!(
         called.at("/result/content/0/text"),
@@ -118,7 +121,7 @@ async fn what_the_caller_has_not_connected_the_gateway_answers_itself() {
         }),
         uncarried: false,
     };
-    let away = Carry::Give(vec![Part::Failure(failure)]);
+    let away = RelayBehavior::Give(vec![Part::Failure(failure)]);
     world.tool_runner.relays.next([away]);
     let called = Reply::to(call(&world, MODERN, "read")).await;
     assert_eq!(called.code(), -32603, "{called:?}");
@@ -200,7 +203,7 @@ async fn a_session_that_the_gateway_began_stays_with_it() {
     world
         .tool_runner
         .relays
-        .next([Carry::Give(ungoverned(200, &own))]);
+        .next([RelayBehavior::Give(ungoverned(200, &own))]);
     let begun = Reply::to(post(&world, UP, hello.to_string())).await;
     assert_eq!(begun.text, own);
 }

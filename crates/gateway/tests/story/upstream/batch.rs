@@ -9,8 +9,8 @@ use wardgate_proto::toolrunner::v1 as pb;
 use super::sessions::begin;
 use super::streams::{hears, next};
 use super::{UP, count, get, post, world};
-use crate::fakes::relay::{Carry, event, governed, head, head_of, last_event, nothing};
-use crate::listen::Ear;
+use crate::fakes::relay::{RelayBehavior, event, governed, head, head_of, last_event, nothing};
+use crate::listen::EventStreamClient;
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
 
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
@@ -101,19 +101,19 @@ async fn once_a_server_answers_with_a_stream_all_are_events_of_one() {
     let session = begin(&world).await;
     let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":1}}"#;
     world.tool_runner.relays.next([
-        Carry::Give(governed(200, &answer(1, "{}"))),
-        Carry::Give(vec![
+        RelayBehavior::Give(governed(200, &answer(1, "{}"))),
+        RelayBehavior::Give(vec![
             head_of("the-upstreams-own", pb::RelayContent::Events),
             event("own/1", ""),
             event("own/2", progress),
             last_event("own/3", &answer(2, "{}")),
         ]),
         // It would have its client come back.
-        Carry::Give(vec![
+        RelayBehavior::Give(vec![
             head(200, pb::RelayContent::Events),
             event("own/4", progress),
         ]),
-        Carry::Give(nothing(503)),
+        RelayBehavior::Give(nothing(503)),
     ]);
     let calls = [
         call(1, "read"),
@@ -123,7 +123,7 @@ async fn once_a_server_answers_with_a_stream_all_are_events_of_one() {
     ];
     let messages: Vec<&str> = calls.iter().map(|call| &**call).collect();
     let request = batch(&world, &messages).header("mcp-session-id", &session);
-    let mut ear = Ear::on(request).await;
+    let mut ear = EventStreamClient::on(request).await;
     let mut told = Vec::new();
     while let Some(lines) = next(&mut ear).await {
         assert!(
@@ -155,10 +155,10 @@ async fn once_a_server_answers_with_a_stream_all_are_events_of_one() {
 #[tokio::test]
 async fn what_the_server_says_to_all_of_a_batch_is_the_batchs() {
     let world = world().await;
-    world
-        .tool_runner
-        .relays
-        .next([Carry::Give(nothing(404)), Carry::Give(nothing(404))]);
+    world.tool_runner.relays.next([
+        RelayBehavior::Give(nothing(404)),
+        RelayBehavior::Give(nothing(404)),
+    ]);
     let reply = Reply::to(batch(&world, &[&call(1, "read"), PING])).await;
     assert_eq!((reply.status, &*reply.text), (404, ""));
 }
@@ -167,11 +167,11 @@ async fn what_the_server_says_to_all_of_a_batch_is_the_batchs() {
 async fn long_answers_are_not_gathered() {
     let world = world().await;
     let long = format!(r#"{{"content":["{}"]}}"#, "x".repeat(700_000));
-    let given = [1, 2, 3].map(|id| Carry::Give(governed(200, &answer(id, &long))));
+    let given = [1, 2, 3].map(|id| RelayBehavior::Give(governed(200, &answer(id, &long))));
     world.tool_runner.relays.next(given);
     let calls = [call(1, "read"), call(2, "read"), call(3, "read")];
     let messages: Vec<&str> = calls.iter().map(|call| &**call).collect();
-    let mut ear = Ear::on(batch(&world, &messages)).await;
+    let mut ear = EventStreamClient::on(batch(&world, &messages)).await;
     for id in 1..=3 {
         assert_eq!(hears(&mut ear).await.unwrap()["id"], id);
     }

@@ -11,7 +11,7 @@ use super::streams::next;
 use super::{answer, call, count, get, request, world, world_with};
 use crate::fakes::PATIENCE;
 use crate::fakes::relay::{governed, head};
-use crate::listen::Ear;
+use crate::listen::EventStreamClient;
 use crate::world::{LEGACY, MODERN, Reply, World, until};
 
 const LISTENS: &str = r#""notifications":{"toolsListChanged":true}"#;
@@ -44,7 +44,7 @@ async fn a_modern_client_that_hangs_up_cancels_its_call_and_the_record_says_so()
     upstream
         .unbounded_send(head(200, pb::RelayContent::Events))
         .unwrap();
-    let ear = Ear::on(call(&world, MODERN, "write")).await;
+    let ear = EventStreamClient::on(call(&world, MODERN, "write")).await;
     drop(ear);
     let outcome = world.audit.outcomes.reaches(2).await.pop().unwrap();
     assert_eq!(outcome.status, Status::Cancelled);
@@ -83,7 +83,7 @@ async fn a_gateway_that_is_told_to_stop_ends_what_would_stay_open_and_finishes_c
     ] {
         let upstream = world.tool_runner.relays.live();
         upstream.unbounded_send(begins.clone()).unwrap();
-        ears.push(Ear::on(listens).await);
+        ears.push(EventStreamClient::on(listens).await);
         upstreams.push(upstream);
     }
     let upstream = world.tool_runner.relays.live();
@@ -124,7 +124,7 @@ async fn a_stream_of_changes_ends_with_the_token_it_was_opened_with() {
             .headers_mut()
             .insert("authorization", bearer.clone());
         let listens = reqwest::RequestBuilder::from_parts(world.http.clone(), listens);
-        let mut ear = Ear::on(listens).await;
+        let mut ear = EventStreamClient::on(listens).await;
         assert_eq!(next(&mut ear).await, None);
         until("the upstream is hung up on", async || upstream.is_closed()).await;
     }
@@ -136,7 +136,7 @@ async fn open_streams_take_places_among_all_others() {
     let upstream = world.tool_runner.relays.live();
     let begins = head(200, pb::RelayContent::Events);
     upstream.unbounded_send(begins).unwrap();
-    let first = Ear::on(get(&world)).await;
+    let first = EventStreamClient::on(get(&world)).await;
     let before = count(&world);
     for listens in [
         get(&world),

@@ -7,9 +7,9 @@ use wardgate_proto::toolrunner::v1 as pb;
 
 use super::streams::hears;
 use super::{UP, answer, call, carried, count, post, request, text, world};
-use crate::fakes::Append;
-use crate::fakes::relay::{Carry, event, governed, head, last_event};
-use crate::listen::Ear;
+use crate::fakes::AppendBehavior;
+use crate::fakes::relay::{RelayBehavior, event, governed, head, last_event};
+use crate::listen::EventStreamClient;
 use crate::world::{LEGACY, MODERN, Reply, World};
 
 const TASK: &str = r#"{"resultType":"task","taskId":"t-1","status":"working"}"#;
@@ -19,7 +19,7 @@ async fn begin(world: &World) -> String {
     world
         .tool_runner
         .relays
-        .next([Carry::Give(governed(200, &answer(TASK)))]);
+        .next([RelayBehavior::Give(governed(200, &answer(TASK)))]);
     let reply = Reply::to(call(world, MODERN, "read")).await;
     let id = reply.at("/result/taskId").as_str().unwrap().to_owned();
     assert!(!reply.text.contains("t-1"), "{reply:?}");
@@ -35,7 +35,7 @@ async fn a_task_is_found_by_who_began_it() {
     let world = world().await;
     let id = begin(&world).await;
     let given = governed(200, &answer(TASK));
-    world.tool_runner.relays.next([Carry::Give(given)]);
+    world.tool_runner.relays.next([RelayBehavior::Give(given)]);
     let reply = get(&world, &format!(r#""x":1.10,"taskId":"{id}""#)).await;
     assert_eq!(reply.at("/result/taskId"), id, "it has one name");
     let asked: Value = serde_json::from_slice(&carried(&world).message).unwrap();
@@ -107,7 +107,7 @@ async fn the_state_of_an_unfinished_request_belongs_to_that_request() {
     let world = world().await;
     let unfinished = r#"{"resultType":"input_required","requestState":"own","inputRequests":{}}"#;
     let given = governed(200, &answer(unfinished));
-    world.tool_runner.relays.next([Carry::Give(given)]);
+    world.tool_runner.relays.next([RelayBehavior::Give(given)]);
     let reply = Reply::to(call(&world, MODERN, "read")).await;
     let state = reply
         .at("/result/requestState")
@@ -150,7 +150,7 @@ async fn begin_old(world: &World) -> String {
     world
         .tool_runner
         .relays
-        .next([Carry::Give(governed(200, &answer(OLD_TASK)))]);
+        .next([RelayBehavior::Give(governed(200, &answer(OLD_TASK)))]);
     let params = r#""task":{"ttl":60000},"name":"read","arguments":{"n":1.10}"#;
     let reply = Reply::to(request(world, LEGACY, "tools/call", params)).await;
     let id = reply.at("/result/task/taskId").as_str().unwrap().to_owned();
@@ -176,7 +176,7 @@ async fn a_task_of_2025_11_25_is_found_by_who_began_it_and_decided_on_what_it_wa
         world
             .tool_runner
             .relays
-            .next([Carry::Give(governed(200, &answer(said)))]);
+            .next([RelayBehavior::Give(governed(200, &answer(said)))]);
         let asks = || request(&world, LEGACY, method, &format!(r#""taskId":"{id}""#));
         let reply = Reply::to(asks()).await;
         assert_eq!(reply.at(place), id, "{method} {reply:?}");
@@ -245,14 +245,14 @@ async fn what_belongs_to_a_task_says_so_in_the_ids_of_whoever_hears_it() {
         event("4", &stands("t-2")),
         last_event("5", &answer(r#"{"content":[]}"#)),
     ];
-    world.tool_runner.relays.next([Carry::Give(parts)]);
+    world.tool_runner.relays.next([RelayBehavior::Give(parts)]);
     let result = request(
         &world,
         LEGACY,
         "tasks/result",
         &format!(r#""taskId":"{id}""#),
     );
-    let mut ear = Ear::on(result).await;
+    let mut ear = EventStreamClient::on(result).await;
     let mut told = Vec::new();
     while let Some(message) = hears(&mut ear).await {
         told.push(message);
@@ -293,7 +293,7 @@ async fn a_server_that_lists_tasks_is_not_said_to() {
         ("7", "7"),
     ] {
         let given = governed(200, &capabilities(said));
-        world.tool_runner.relays.next([Carry::Give(given)]);
+        world.tool_runner.relays.next([RelayBehavior::Give(given)]);
         let params = r#""protocolVersion":"2025-11-25","capabilities":{}"#;
         let reply = Reply::to(post(&world, UP, text("", "initialize", params))).await;
         assert_eq!(reply.text, capabilities(told));
@@ -307,14 +307,14 @@ async fn what_became_of_a_task_leaves_once_it_is_on_record_on_a_stream_too() {
     let done = r#"{"resultType":"complete","taskId":"t-1","result":{"secret":1}}"#;
     let asks = format!(r#""taskId":"{id}""#);
     for (appends, leaves) in [
-        (vec![Append::Keep], true),
-        (vec![Append::Fail, Append::Fail], false),
+        (vec![AppendBehavior::Keep], true),
+        (vec![AppendBehavior::Fail, AppendBehavior::Fail], false),
     ] {
         let parts = vec![
             head(200, pb::RelayContent::Events),
             last_event("1", &answer(done)),
         ];
-        world.tool_runner.relays.next([Carry::Give(parts)]);
+        world.tool_runner.relays.next([RelayBehavior::Give(parts)]);
         world.audit.next(appends);
         let reply = get(&world, &asks).await;
         assert_eq!(reply.text.contains("secret"), leaves, "{reply:?}");

@@ -7,9 +7,9 @@ use wardgate_proto::toolrunner::v1 as pb;
 
 use super::streams::hears;
 use super::{answer, request};
-use crate::fakes::relay::{Carry, event, head, ungoverned};
-use crate::fakes::{Say, tool};
-use crate::listen::Ear;
+use crate::fakes::relay::{RelayBehavior, event, head, ungoverned};
+use crate::fakes::{PolicyAnswer, tool};
+use crate::listen::EventStreamClient;
 use crate::world::{LEGACY, MODERN, Reply, World, definition, until};
 
 /// The entry of a tool as it was approved.
@@ -61,7 +61,7 @@ async fn listed(world: &World, version: &str, method: &str, given: &str) -> Repl
     world
         .tool_runner
         .relays
-        .next([Carry::Give(ungoverned(200, given))]);
+        .next([RelayBehavior::Give(ungoverned(200, given))]);
     Reply::to(request(world, version, method, "")).await
 }
 
@@ -119,7 +119,7 @@ async fn tools_that_are_hidden_unknown_or_changed_are_left_out() {
 #[tokio::test]
 async fn resources_templates_and_prompts_are_listed_to_those_who_may_use_them() {
     let world = world().await;
-    world.policy.says(Say::AllowThese);
+    world.policy.says(PolicyAnswer::AllowThese);
     world.policy.forbid("secret");
     for (method, list, member) in [
         ("resources/list", "resources", "uri"),
@@ -162,8 +162,8 @@ async fn no_way_of_writing_an_answer_gets_a_list_past_that() {
             let reply = listed(&world, version, "tools/list", given).await;
             assert!(!reply.text.contains("vendor"), "{given}");
             let parts = vec![head(200, pb::RelayContent::Events), event("1", given)];
-            world.tool_runner.relays.next([Carry::Give(parts)]);
-            let mut ear = Ear::on(request(&world, version, "tools/list", "")).await;
+            world.tool_runner.relays.next([RelayBehavior::Give(parts)]);
+            let mut ear = EventStreamClient::on(request(&world, version, "tools/list", "")).await;
             let told = hears(&mut ear).await.unwrap();
             assert!(!told.to_string().contains("vendor"), "{given}");
         }
@@ -187,7 +187,9 @@ async fn what_is_no_list_is_not_shown_as_one_and_an_error_stays_as_it_is() {
         listed(&world, LEGACY, "prompts/list", error).await.text,
         error
     );
-    world.policy.says(Say::Fail(ErrorReason::Unavailable));
+    world
+        .policy
+        .says(PolicyAnswer::Fail(ErrorReason::Unavailable));
     let reply = listed(&world, LEGACY, "tools/list", &tools(&[entry("read")])).await;
     assert_eq!(reply.code(), -32603);
     assert!(!reply.text.contains("vendor"), "{reply:?}");

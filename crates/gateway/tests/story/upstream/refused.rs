@@ -7,8 +7,8 @@ use wardgate_domain::{DenialReason, Status};
 use wardgate_proto::common::v1::ErrorReason;
 
 use super::{UP, call, count, post, request, text, world, world_with};
-use crate::fakes::Say;
-use crate::fakes::relay::Carry;
+use crate::fakes::PolicyAnswer;
+use crate::fakes::relay::RelayBehavior;
 use crate::world::{LEGACY, META, MODERN, OLDEST, Reply};
 
 #[tokio::test]
@@ -193,7 +193,7 @@ async fn what_the_tool_runner_does_not_carry_is_told_by_its_reason() {
     .into_iter()
     .enumerate()
     {
-        let fails = || Carry::Fail(reason);
+        let fails = || RelayBehavior::Fail(reason);
         world.tool_runner.relays.next([fails(), fails()]);
         let called = Reply::to(call(&world, MODERN, "read")).await;
         let asked = Reply::to(request(&world, LEGACY, "ping", "")).await;
@@ -292,7 +292,7 @@ async fn an_answer_that_there_is_no_such_thing_leaves_at_a_step() {
     for path in ["/mcp/upstream/off", "/mcp/upstream/nonesuch"] {
         assert_eq!(timed(path, &read).await.status, 404);
     }
-    world.policy.says(Say::Deny {
+    world.policy.says(PolicyAnswer::Deny {
         reason: DenialReason::NotPermitted,
         visible: false,
     });

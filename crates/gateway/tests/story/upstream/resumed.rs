@@ -8,20 +8,20 @@ use wardgate_proto::toolrunner::v1 as pb;
 use super::sessions::begin;
 use super::streams::{hears, id, next};
 use super::{CALL_ID, answer, call, carried, count, get, request, world};
-use crate::fakes::relay::{Carry, event, head, last_event};
-use crate::listen::Ear;
+use crate::fakes::relay::{RelayBehavior, event, head, last_event};
+use crate::listen::EventStreamClient;
 use crate::world::{LEGACY, Reply, World};
 
 /// A stream that is lost after its first event.
-fn lost() -> Carry {
+fn lost() -> RelayBehavior {
     let priming = event("own/1", "");
-    Carry::Give(vec![head(200, pb::RelayContent::Events), priming])
+    RelayBehavior::Give(vec![head(200, pb::RelayContent::Events), priming])
 }
 
 /// The id of the first event of what `request` leads to.
 async fn first_id(world: &World, session: &str, request: reqwest::RequestBuilder) -> String {
     world.tool_runner.relays.next([lost()]);
-    let mut ear = Ear::on(request.header("mcp-session-id", session)).await;
+    let mut ear = EventStreamClient::on(request.header("mcp-session-id", session)).await;
     let id = id(&next(&mut ear).await.unwrap());
     assert_eq!(next(&mut ear).await, None);
     id
@@ -42,9 +42,9 @@ async fn the_call_that_was_awaited_is_carried_under_its_own_right_and_recorded()
         head(200, pb::RelayContent::Events),
         last_event("own/2", &answer(r#"{"content":[1.10]}"#)),
     ];
-    world.tool_runner.relays.next([Carry::Give(parts)]);
+    world.tool_runner.relays.next([RelayBehavior::Give(parts)]);
     let resumes = get(&world).header("mcp-session-id", &session);
-    let mut ear = Ear::on(resumes.header("last-event-id", &lost)).await;
+    let mut ear = EventStreamClient::on(resumes.header("last-event-id", &lost)).await;
     let told = hears(&mut ear).await.unwrap();
     let asked = carried(&world);
     assert_eq!(told.pointer(CALL_ID), Some(&json!(asked.call_id)));
@@ -131,7 +131,7 @@ async fn a_gateway_that_stops_ends_a_stream_that_was_taken_up_and_the_record_kno
     let begins = head(200, pb::RelayContent::Events);
     upstream.unbounded_send(begins).unwrap();
     let resumes = get(&world).header("mcp-session-id", &session);
-    let mut ear = Ear::on(resumes.header("last-event-id", &place)).await;
+    let mut ear = EventStreamClient::on(resumes.header("last-event-id", &place)).await;
     let asked = carried(&world);
     let (audit, over) = (
         std::sync::Arc::clone(&world.audit),
@@ -170,9 +170,9 @@ async fn what_was_asked_is_what_the_answer_is_decided_on_however_long_it_was() {
             event("own/2", ""),
             last_event("own/3", &answer(r#"{"content":[]}"#)),
         ];
-        world.tool_runner.relays.next([Carry::Give(parts)]);
+        world.tool_runner.relays.next([RelayBehavior::Give(parts)]);
         let resumes = get(&world).header("mcp-session-id", &session);
-        let mut ear = Ear::on(resumes.header("last-event-id", &place)).await;
+        let mut ear = EventStreamClient::on(resumes.header("last-event-id", &place)).await;
         let again = id(&next(&mut ear).await.unwrap());
         assert!(hears(&mut ear).await.unwrap()["result"].is_object());
         assert_eq!(carried(&world).arguments_json, arguments);

@@ -5,8 +5,8 @@ use wardgate_domain::{OfferKind, Status};
 use wardgate_proto::common::v1::ErrorReason;
 
 use super::{answer, call, carried, count, post, request, request_to, world};
-use crate::fakes::Say;
-use crate::fakes::relay::{Carry, governed};
+use crate::fakes::PolicyAnswer;
+use crate::fakes::relay::{RelayBehavior, governed};
 use crate::world::{LEGACY, MODERN, Reply};
 
 #[tokio::test]
@@ -123,7 +123,7 @@ async fn a_call_that_its_arguments_forbid_is_answered_with_the_decision() {
 #[tokio::test]
 async fn resources_and_prompts_that_are_not_for_the_caller_are_unknown() {
     let world = world().await;
-    world.policy.says(Say::AllowThese);
+    world.policy.says(PolicyAnswer::AllowThese);
     world.policy.forbid("secret");
     let before = count(&world);
     let completes = |of: Value| {
@@ -176,7 +176,7 @@ async fn resources_and_prompts_that_are_not_for_the_caller_are_unknown() {
 #[tokio::test]
 async fn nobody_listens_to_changes_of_what_they_may_not_read() {
     let world = world().await;
-    world.policy.says(Say::AllowThese);
+    world.policy.says(PolicyAnswer::AllowThese);
     world.policy.forbid("secret");
     let before = count(&world);
     let listen = |uris: &str| {
@@ -202,7 +202,9 @@ async fn nobody_listens_to_changes_of_what_they_may_not_read() {
 #[tokio::test]
 async fn what_the_policy_service_does_not_decide_is_not_carried() {
     let world = world().await;
-    world.policy.says(Say::Fail(ErrorReason::Unavailable));
+    world
+        .policy
+        .says(PolicyAnswer::Fail(ErrorReason::Unavailable));
     world.policy.stop_announcing();
     let before = count(&world);
     crate::world::until("no permit is kept", async || {
@@ -222,7 +224,9 @@ async fn what_the_policy_service_does_not_decide_is_not_carried() {
 #[tokio::test]
 async fn while_the_policy_is_away_a_source_is_like_one_that_there_is_not() {
     let world = world().await;
-    world.policy.says(Say::Fail(ErrorReason::Unavailable));
+    world
+        .policy
+        .says(PolicyAnswer::Fail(ErrorReason::Unavailable));
     for version in [MODERN, LEGACY] {
         let mut told = Vec::new();
         for path in ["none", "plain", "off", "other"] {
@@ -241,11 +245,11 @@ async fn a_permit_that_the_tool_runner_no_longer_takes_is_asked_for_anew_once() 
     assert_eq!(Reply::to(call(&world, MODERN, "read")).await.code(), 0);
     let decided = world.policy.asked.count();
     let given = governed(200, &answer(r#"{"content":[]}"#));
-    let refuses = || Carry::Fail(ErrorReason::PermitRefused);
+    let refuses = || RelayBehavior::Fail(ErrorReason::PermitRefused);
     world
         .tool_runner
         .relays
-        .next([refuses(), Carry::Give(given)]);
+        .next([refuses(), RelayBehavior::Give(given)]);
     let before = count(&world);
     assert_eq!(Reply::to(call(&world, MODERN, "read")).await.code(), 0);
     assert_eq!(world.policy.asked.count(), decided + 1);

@@ -5,7 +5,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::relay_response::Part;
 
 use super::{OTHER, UP, answer, carried, count, get, post, request_to, world};
-use crate::fakes::relay::{Carry, head_of, nothing};
+use crate::fakes::relay::{RelayBehavior, head_of, nothing};
 use crate::world::{LEGACY, MODERN, Reply, World};
 
 const OWN: &str = "the-upstreams-own";
@@ -19,7 +19,7 @@ pub(super) async fn begin(world: &World) -> String {
         more: 0,
     });
     let parts = vec![head_of(OWN, pb::RelayContent::Json), body];
-    world.tool_runner.relays.next([Carry::Give(parts)]);
+    world.tool_runner.relays.next([RelayBehavior::Give(parts)]);
     let hello = r#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}"#;
     let reply = Reply::to(post(world, UP, hello)).await;
     assert_eq!((reply.status, &*reply.text), (200, &*message));
@@ -108,12 +108,15 @@ async fn a_session_keeps_the_id_it_has_until_the_upstream_names_another() {
             more: 0,
         });
         let parts = vec![head_of(own, pb::RelayContent::Json), body];
-        world.tool_runner.relays.next([Carry::Give(parts)]);
+        world.tool_runner.relays.next([RelayBehavior::Give(parts)]);
         let reply = Reply::to(ping(&world, UP, &world.token, &session)).await;
         assert_eq!(reply.header("mcp-session-id") == session, is_same, "{own}");
     }
     // What an upstream has against it is passed on.
-    world.tool_runner.relays.next([Carry::Give(nothing(404))]);
+    world
+        .tool_runner
+        .relays
+        .next([RelayBehavior::Give(nothing(404))]);
     let reply = Reply::to(ping(&world, UP, &world.token, &session)).await;
     assert_eq!((reply.status, &*reply.text), (404, ""));
 }
@@ -131,7 +134,7 @@ async fn a_session_is_ended_at_the_upstream() {
         world
             .tool_runner
             .relays
-            .next([Carry::Give(nothing(status))]);
+            .next([RelayBehavior::Give(nothing(status))]);
         let reply = end(&session).await;
         assert_eq!((u32::from(reply.status), &*reply.text), (status, ""));
         let asked = carried(&world);
@@ -147,7 +150,10 @@ async fn a_session_is_ended_at_the_upstream() {
 #[tokio::test]
 async fn who_listens_without_a_session_hears_what_the_upstream_has_to_say_to_that() {
     let world = world().await;
-    world.tool_runner.relays.next([Carry::Give(nothing(400))]);
+    world
+        .tool_runner
+        .relays
+        .next([RelayBehavior::Give(nothing(400))]);
     let reply = Reply::to(get(&world)).await;
     assert_eq!(reply.status, 400);
     let asked = carried(&world);

@@ -7,22 +7,22 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::relay_response::Part;
 
 use super::{CALL_ID, UP, answer, call, carried, post, request, world};
-use crate::fakes::relay::{Carry, event, head, last_event};
-use crate::fakes::{Append, PATIENCE};
-use crate::listen::Ear;
+use crate::fakes::relay::{RelayBehavior, event, head, last_event};
+use crate::fakes::{AppendBehavior, PATIENCE};
+use crate::listen::EventStreamClient;
 use crate::world::{LEGACY, MODERN, Reply};
 
 const PROGRESS: &str = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1.10 ,"progressToken":"\u0061"}}"#;
 
 /// The next event, its lines.
-pub(super) async fn next(ear: &mut Ear) -> Option<Vec<String>> {
+pub(super) async fn next(ear: &mut EventStreamClient) -> Option<Vec<String>> {
     let heard = tokio::time::timeout(PATIENCE, ear.next_event());
     let heard = heard.await.unwrap()?;
     Some(heard.lines().map(str::to_owned).collect())
 }
 
 /// The next message.
-pub(super) async fn hears(ear: &mut Ear) -> Option<Value> {
+pub(super) async fn hears(ear: &mut EventStreamClient) -> Option<Value> {
     loop {
         let lines = next(ear).await?;
         let mut data = lines.iter().filter_map(|line| line.strip_prefix("data: "));
@@ -46,7 +46,7 @@ async fn events_pass_as_they_come_with_their_ids_sealed() {
         upstream
             .unbounded_send(head(200, pb::RelayContent::Events))
             .unwrap();
-        let mut ear = Ear::on(call(&world, version, "read")).await;
+        let mut ear = EventStreamClient::on(call(&world, version, "read")).await;
         assert_eq!(ear.header("cache-control"), "no-store");
         assert_eq!(ear.header("x-accel-buffering"), "no");
         // Each is heard before the next one is said.
@@ -96,7 +96,7 @@ async fn answers_cancellations_and_pings_pass_while_as_many_calls_wait_as_may() 
         for part in [head(200, pb::RelayContent::Events), event("1", asks)] {
             upstream.unbounded_send(part).unwrap();
         }
-        let mut ear = Ear::on(call(&world, LEGACY, "read")).await;
+        let mut ear = EventStreamClient::on(call(&world, LEGACY, "read")).await;
         assert_eq!(
             hears(&mut ear).await.unwrap()["method"],
             "elicitation/create"
@@ -121,23 +121,29 @@ async fn answers_cancellations_and_pings_pass_while_as_many_calls_wait_as_may() 
 async fn the_answer_on_a_stream_leaves_once_it_is_on_record_and_not_without() {
     let world = world().await;
     let (release, held) = oneshot::channel();
-    world.audit.next([Append::Keep, Append::Hold(held)]);
+    world
+        .audit
+        .next([AppendBehavior::Keep, AppendBehavior::Hold(held)]);
     let upstream = world.tool_runner.relays.live();
     let said = answer(r#"{"secret":1}"#);
     for part in [head(200, pb::RelayContent::Events), last_event("1", &said)] {
         upstream.unbounded_send(part).unwrap();
     }
-    let mut ear = Ear::on(call(&world, MODERN, "read")).await;
+    let mut ear = EventStreamClient::on(call(&world, MODERN, "read")).await;
     world.audit.attempts.reaches(2).await;
     assert_eq!(world.audit.outcomes.count(), 0);
     release.send(()).unwrap();
     assert!(next(&mut ear).await.unwrap()[2].contains("secret"));
 
     for version in [MODERN, LEGACY] {
-        world.audit.next([Append::Keep, Append::Fail, Append::Fail]);
+        world.audit.next([
+            AppendBehavior::Keep,
+            AppendBehavior::Fail,
+            AppendBehavior::Fail,
+        ]);
         let parts = vec![head(200, pb::RelayContent::Events), last_event("1", &said)];
-        world.tool_runner.relays.next([Carry::Give(parts)]);
-        let mut ear = Ear::on(call(&world, version, "read")).await;
+        world.tool_runner.relays.next([RelayBehavior::Give(parts)]);
+        let mut ear = EventStreamClient::on(call(&world, version, "read")).await;
         let told = hears(&mut ear).await.unwrap();
         assert_eq!(
             (&told["id"], &told["error"]["code"]),
@@ -169,7 +175,7 @@ async fn a_stream_that_breaks_ends_with_an_error_and_the_record_knows() {
     world
         .tool_runner
         .relays
-        .next([Carry::Give(fails), Carry::Cut(begins())]);
+        .next([RelayBehavior::Give(fails), RelayBehavior::Cut(begins())]);
     for (status, reason, words) in [
         (Status::Timeout, "timeout", "It is away."),
         (
@@ -178,7 +184,7 @@ async fn a_stream_that_breaks_ends_with_an_error_and_the_record_knows() {
             "cannot be passed on",
         ),
     ] {
-        let mut ear = Ear::on(call(&world, MODERN, "read")).await;
+        let mut ear = EventStreamClient::on(call(&world, MODERN, "read")).await;
         assert_eq!(
             hears(&mut ear).await.unwrap()["method"],
             "notifications/progress"
@@ -217,9 +223,9 @@ async fn a_failure_in_place_of_an_answer_is_told_in_its_words() {
     };
     let begun = vec![head(200, pb::RelayContent::Json), failure()];
     world.tool_runner.relays.next([
-        Carry::Give(vec![failure()]),
-        Carry::Give(begun),
-        Carry::Give(vec![failure()]),
+        RelayBehavior::Give(vec![failure()]),
+        RelayBehavior::Give(begun),
+        RelayBehavior::Give(vec![failure()]),
     ]);
     for request in [
         call(&world, MODERN, "read"),
@@ -261,11 +267,11 @@ async fn nothing_follows_an_answer_that_has_passed_and_nobody_who_listens_is_tol
             let mut parts = vec![begins(), last_event("1", &said)];
             world.tool_runner.relays.next([if ends_in_failure {
                 parts.push(broken());
-                Carry::Give(parts)
+                RelayBehavior::Give(parts)
             } else {
-                Carry::Cut(parts)
+                RelayBehavior::Cut(parts)
             }]);
-            let mut ear = Ear::on(asks).await;
+            let mut ear = EventStreamClient::on(asks).await;
             assert!(hears(&mut ear).await.unwrap()["result"].is_object());
             assert_eq!(hears(&mut ear).await, None);
         }
@@ -273,8 +279,8 @@ async fn nothing_follows_an_answer_that_has_passed_and_nobody_who_listens_is_tol
     world
         .tool_runner
         .relays
-        .next([Carry::Give(vec![begins(), broken()])]);
-    let mut ear = Ear::on(super::get(&world)).await;
+        .next([RelayBehavior::Give(vec![begins(), broken()])]);
+    let mut ear = EventStreamClient::on(super::get(&world)).await;
     assert_eq!(hears(&mut ear).await, None);
     let outcomes = world.audit.outcomes.reaches(2).await;
     assert!(outcomes.iter().all(|it| it.status == Status::Ok));
@@ -291,7 +297,7 @@ async fn two_requests_with_one_id_have_an_answer_each() {
     for (upstream, version) in upstreams.iter().zip([LEGACY, MODERN]) {
         let begins = head(200, pb::RelayContent::Events);
         upstream.unbounded_send(begins).unwrap();
-        ears.push(Ear::on(call(&world, version, "read")).await);
+        ears.push(EventStreamClient::on(call(&world, version, "read")).await);
     }
     // The modern client hangs up, and its own call alone is over.
     drop(ears.pop());

@@ -5,15 +5,15 @@ use wardgate_proto::common::v1::OfferKind;
 use wardgate_proto::toolrunner::v1 as pb;
 
 use super::{answer, carried, get, request, world};
-use crate::fakes::relay::{Carry, event, head, last_event};
-use crate::listen::Ear;
+use crate::fakes::relay::{RelayBehavior, event, head, last_event};
+use crate::listen::EventStreamClient;
 use crate::world::{LEGACY, World};
 
 /// The id under which a client takes up the stream of this request, which is lost before its answer.
 async fn lost(world: &World, method: &str, params: &str) -> String {
     let parts = vec![head(200, pb::RelayContent::Events), event("own/1", "")];
-    world.tool_runner.relays.next([Carry::Give(parts)]);
-    let mut ear = Ear::on(request(world, LEGACY, method, params)).await;
+    world.tool_runner.relays.next([RelayBehavior::Give(parts)]);
+    let mut ear = EventStreamClient::on(request(world, LEGACY, method, params)).await;
     let said = ear.next_event().await.unwrap();
     let id = said.lines().find_map(|line| line.strip_prefix("id: "));
     id.unwrap().to_owned()
@@ -29,8 +29,8 @@ async fn a_resource_is_read_under_its_own_right_and_on_record() {
         head(200, pb::RelayContent::Events),
         last_event("own/2", &read),
     ];
-    world.tool_runner.relays.next([Carry::Give(parts)]);
-    let mut ear = Ear::on(get(&world).header("last-event-id", &place)).await;
+    world.tool_runner.relays.next([RelayBehavior::Give(parts)]);
+    let mut ear = EventStreamClient::on(get(&world).header("last-event-id", &place)).await;
     assert!(ear.next_event().await.unwrap().contains("memo://one"));
     let asked = carried(&world);
     assert_eq!(asked.kind(), OfferKind::Resources);
@@ -51,8 +51,8 @@ async fn a_list_is_without_what_its_caller_may_not_use() {
         head(200, pb::RelayContent::Events),
         last_event("own/2", &list),
     ];
-    world.tool_runner.relays.next([Carry::Give(parts)]);
-    let mut ear = Ear::on(get(&world).header("last-event-id", &place)).await;
+    world.tool_runner.relays.next([RelayBehavior::Give(parts)]);
+    let mut ear = EventStreamClient::on(get(&world).header("last-event-id", &place)).await;
     let told = ear.next_event().await.unwrap();
     assert!(told.contains(r#""tools":[]"#), "{told}");
     assert_eq!(carried(&world).kind(), OfferKind::Connect);

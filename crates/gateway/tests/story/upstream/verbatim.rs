@@ -10,8 +10,8 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_rpc::Readiness;
 
 use super::{CALL_ID, UP, answer, call, carried, count, post, request, text, world};
-use crate::fakes::relay::{Carry, governed, nothing, ungoverned};
-use crate::fakes::{Append, Say};
+use crate::fakes::relay::{RelayBehavior, governed, nothing, ungoverned};
+use crate::fakes::{AppendBehavior, PolicyAnswer};
 use crate::world::{LEGACY, META, MODERN, OLDEST, Reply};
 
 /// What a careful gateway would like to write otherwise.
@@ -24,7 +24,7 @@ async fn an_answer_gets_its_call_and_receipt_and_every_other_byte_stays() {
         world
             .tool_runner
             .relays
-            .next([Carry::Give(governed(200, ODD))]);
+            .next([RelayBehavior::Give(governed(200, ODD))]);
         let reply = Reply::to(call(&world, version, "read")).await;
         assert_eq!(reply.status, 200);
         assert_eq!(reply.header("content-type"), "application/json");
@@ -105,7 +105,7 @@ async fn what_needs_only_the_route_is_carried_without_a_record() {
         world
             .tool_runner
             .relays
-            .next([Carry::Give(ungoverned(200, &odd))]);
+            .next([RelayBehavior::Give(ungoverned(200, &odd))]);
         let reply = Reply::to(request(&world, version, method, "")).await;
         assert_eq!(reply.text, odd, "{method}");
         assert_eq!(carried(&world).message, text(version, method, ""));
@@ -127,7 +127,10 @@ async fn errors_and_statuses_are_the_upstreams_own() {
     let error = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32021,"message":"no","data":{"requiredCapabilities":{}}}}"#;
     for status in [200, 400, 404, 500] {
         let given = [governed(status, error), ungoverned(status, error)];
-        world.tool_runner.relays.next(given.map(Carry::Give));
+        world
+            .tool_runner
+            .relays
+            .next(given.map(RelayBehavior::Give));
         let called = Reply::to(call(&world, MODERN, "read")).await;
         let asked = Reply::to(request(&world, LEGACY, "ping", "")).await;
         for reply in [called, asked] {
@@ -138,7 +141,7 @@ async fn errors_and_statuses_are_the_upstreams_own() {
         world
             .tool_runner
             .relays
-            .next([Carry::Give(nothing(status))]);
+            .next([RelayBehavior::Give(nothing(status))]);
         let reply = Reply::to(call(&world, MODERN, "read")).await;
         assert_eq!((u32::from(reply.status), &*reply.text), (status, ""));
     }
@@ -147,7 +150,7 @@ async fn errors_and_statuses_are_the_upstreams_own() {
         world
             .tool_runner
             .relays
-            .next([Carry::Give(nothing(status))]);
+            .next([RelayBehavior::Give(nothing(status))]);
         let reply = Reply::to(call(&world, MODERN, "read")).await;
         assert_eq!(reply.status, 502);
     }
@@ -166,7 +169,7 @@ async fn what_mcp_does_not_know_is_on_record_by_its_method_before_and_after() {
         world
             .tool_runner
             .relays
-            .next([Carry::Give(governed(200, &odd))]);
+            .next([RelayBehavior::Give(governed(200, &odd))]);
         let reply = Reply::to(request(&world, LEGACY, method, "")).await;
         assert!(reply.at(CALL_ID).is_string(), "{reply:?}");
         assert_eq!(carried(&world).message, text(LEGACY, method, ""));
@@ -182,7 +185,9 @@ async fn what_mcp_does_not_know_is_on_record_by_its_method_before_and_after() {
         assert_eq!((outcome.status, source.as_str()), (Status::Ok, "up"));
     }
     // Without a record it is not even asked for.
-    world.audit.next([Append::Fail, Append::Fail]);
+    world
+        .audit
+        .next([AppendBehavior::Fail, AppendBehavior::Fail]);
     let before = count(&world);
     let reply = Reply::to(request(&world, MODERN, "vendor/whatever", "")).await;
     assert_eq!(reply.code(), -32603);
@@ -197,7 +202,7 @@ async fn when_to_come_back_is_for_the_client_to_know() {
         if let pb::relay_response::Part::Head(head) = &mut parts[0] {
             head.retry_after = "17".to_owned();
         }
-        world.tool_runner.relays.next([Carry::Give(parts)]);
+        world.tool_runner.relays.next([RelayBehavior::Give(parts)]);
         let reply = Reply::to(call(&world, MODERN, "read")).await;
         assert_eq!((reply.status, reply.header("retry-after")), (status, "17"));
     }
@@ -213,7 +218,7 @@ async fn when_to_come_back_is_for_the_client_to_know() {
         ..pb::RelayFailure::default()
     };
     let parts = vec![pb::relay_response::Part::Failure(limited)];
-    world.tool_runner.relays.next([Carry::Give(parts)]);
+    world.tool_runner.relays.next([RelayBehavior::Give(parts)]);
     let reply = Reply::to(call(&world, MODERN, "read")).await;
     assert_eq!((reply.status, reply.header("retry-after")), (429, "2"));
 }
@@ -224,7 +229,7 @@ async fn a_call_or_a_receipt_that_an_upstream_made_up_is_no_ones() {
     let made_up = r#"{"_meta":{"dev.wardgate/receipt":{"sequence":1},"own":1.10,"dev.wardgate/callId":"c"},"content":[]}"#;
     for version in [MODERN, LEGACY] {
         let given = governed(200, &answer(made_up));
-        world.tool_runner.relays.next([Carry::Give(given)]);
+        world.tool_runner.relays.next([RelayBehavior::Give(given)]);
         let reply = Reply::to(call(&world, version, "read")).await;
         assert_eq!(
             reply.text.matches("dev.wardgate/callId").count(),
@@ -244,7 +249,7 @@ async fn nothing_is_carried_before_the_intent_and_released_before_the_outcome_is
     let (release_outcome, outcome) = oneshot::channel();
     world
         .audit
-        .next([Append::Hold(intent), Append::Hold(outcome)]);
+        .next([AppendBehavior::Hold(intent), AppendBehavior::Hold(outcome)]);
     let carried = count(&world);
     let waiting = tokio::spawn(Reply::to(call(&world, MODERN, "read")));
     world.audit.attempts.reaches(1).await;
@@ -263,12 +268,15 @@ async fn what_cannot_be_recorded_is_not_released_and_the_client_hears_it_in_time
     let secret = answer(r#"{"content":[],"secret":1}"#);
     let uri = r#""uri":"memo://one""#;
     for version in [MODERN, LEGACY] {
-        for appends in [vec![Append::Fail, Append::Fail], vec![Append::Hang]] {
+        for appends in [
+            vec![AppendBehavior::Fail, AppendBehavior::Fail],
+            vec![AppendBehavior::Hang],
+        ] {
             world
                 .tool_runner
                 .relays
-                .next([Carry::Give(governed(200, &secret))]);
-            world.audit.next([Append::Keep]);
+                .next([RelayBehavior::Give(governed(200, &secret))]);
+            world.audit.next([AppendBehavior::Keep]);
             world.audit.next(appends);
             let began = Instant::now();
             let reply = Reply::to(call(&world, version, "write")).await;
@@ -288,8 +296,10 @@ async fn what_cannot_be_recorded_is_not_released_and_the_client_hears_it_in_time
         world
             .tool_runner
             .relays
-            .next([Carry::Give(governed(200, &secret))]);
-        world.audit.next([Append::Fail, Append::Fail]);
+            .next([RelayBehavior::Give(governed(200, &secret))]);
+        world
+            .audit
+            .next([AppendBehavior::Fail, AppendBehavior::Fail]);
         let reply = Reply::to(request(&world, version, "resources/read", uri)).await;
         assert_eq!(reply.code(), -32603);
         assert!(!reply.text.contains("secret"), "{reply:?}");
@@ -300,7 +310,9 @@ async fn what_cannot_be_recorded_is_not_released_and_the_client_hears_it_in_time
 async fn without_an_intent_on_record_nothing_is_carried() {
     let world = world().await;
     let before = count(&world);
-    world.audit.next([Append::Fail, Append::Fail]);
+    world
+        .audit
+        .next([AppendBehavior::Fail, AppendBehavior::Fail]);
     let reply = Reply::to(call(&world, MODERN, "write")).await;
     assert_eq!((reply.code(), reply.at("/id")), (-32603, json!(7)));
     assert!(reply.text.contains("nothing is released"), "{reply:?}");
@@ -326,7 +338,7 @@ async fn without_an_intent_on_record_nothing_is_carried() {
 #[tokio::test]
 async fn resources_prompts_and_completions_are_carried_and_recorded_too() {
     let world = world().await;
-    world.policy.says(Say::AllowThese);
+    world.policy.says(PolicyAnswer::AllowThese);
     let uri = r#"{"uri":"memo://one"}"#;
     let name = r#"{"name":"greet"}"#;
     let completes = |of: &str| format!(r#""ref":{of},"argument":{{"name":"n","value":"v"}}"#);
@@ -354,7 +366,7 @@ async fn resources_prompts_and_completions_are_carried_and_recorded_too() {
             world
                 .tool_runner
                 .relays
-                .next([Carry::Give(governed(200, &given))]);
+                .next([RelayBehavior::Give(governed(200, &given))]);
             let reply = Reply::to(request(&world, version, method, params)).await;
             assert!(reply.text.contains(r#""contents":[1.10]"#), "{reply:?}");
             let asked = carried(&world);

@@ -8,7 +8,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::Wanted;
 
 use super::*;
-use crate::fakes::{Run, given_content, result};
+use crate::fakes::{RunBehavior, given_content, result};
 use crate::world::{LEGACY, OLDEST};
 
 /// A program without a URL, a server of either era, and a source of others.
@@ -179,7 +179,7 @@ async fn what_a_request_says_besides_goes_on_as_it_was_written() {
     for version in [MODERN, LEGACY] {
         world
             .tool_runner
-            .next([Run::Give(Box::new(result("", &Value::Null)))]);
+            .next([RunBehavior::Give(Box::new(result("", &Value::Null)))]);
         let called = ask(&world, version, "tools/call", &params).await;
         assert_eq!(called.status, 200, "{called:?}");
         let asked = world.tool_runner.asked.all().pop().unwrap();
@@ -202,7 +202,7 @@ async fn a_call_is_the_ordinary_one_and_its_links_are_the_servers_own() {
     for version in [MODERN, LEGACY] {
         let mut given = result("", &Value::Null);
         given.content_json = content.to_owned().into();
-        world.tool_runner.next([Run::Give(Box::new(given))]);
+        world.tool_runner.next([RunBehavior::Give(Box::new(given))]);
         let params = r#""name":"read","arguments":{"n":1.10}"#;
         let called = ask(&world, version, "tools/call", params).await;
         let own = content.replacen("program+memo:a", "memo:a", 1);
