@@ -119,10 +119,15 @@ const ARROWS: [(&str, &[&str]); 29] = [
 ];
 
 /// The same for tests alone.
-const TEST_ARROWS: [(&str, &[&str]); 5] = [
+const TEST_ARROWS: [(&str, &[&str]); 10] = [
+    ("agent", &["testkit"]),
+    ("audit", &["testkit"]),
     // Its tests play the policy and the record.
-    ("console", &["proto"]),
+    ("console", &["proto", "testkit"]),
+    ("edge", &["testkit"]),
     ("egress", &["testkit"]),
+    ("memory", &["testkit"]),
+    ("policy", &["testkit"]),
     ("resilience", &["testkit"]),
     // Servers for its tests.
     (

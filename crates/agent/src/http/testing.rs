@@ -12,8 +12,9 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
-use wardgate_domain::{Ambient, Clock, SystemEntropy, Timestamp};
+use wardgate_domain::Timestamp;
 use wardgate_edge::{Admission, AuthConfig, Authenticator, IssuerConfig, JwksSource, Origins};
+use wardgate_testkit::TestClock;
 
 use super::{Endpoints, HttpLimits};
 use crate::{
@@ -22,14 +23,6 @@ use crate::{
 
 /// 2025-11-11T13:50:00Z.
 pub(super) const NOW: i64 = 1_762_869_000;
-
-struct FixedClock;
-
-impl Clock for FixedClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_seconds(NOW)
-    }
-}
 
 /// The endpoints of an agent without assistants, and a token that they accept.
 pub(super) struct World {
@@ -57,7 +50,7 @@ impl World {
             encode(key.sign(message.as_bytes()).as_ref())
         );
 
-        let ambient = Ambient::new(Arc::new(FixedClock), Arc::new(SystemEntropy));
+        let ambient = TestClock::at(NOW).ambient();
         let jwks = JwksSource::File(keys.path().to_owned());
         let auth = AuthConfig {
             issuers: vec![IssuerConfig::new("https://id.example", "wardgate", jwks)],

@@ -11,7 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::timeout;
-use wardgate_domain::{Ambient, Clock, Entropy, Timestamp};
+use wardgate_domain::{Ambient, Entropy};
+use wardgate_testkit::TestClock;
 
 use super::answer::Answer;
 use super::calls::Ids;
@@ -21,14 +22,6 @@ use super::telemetry::Watch;
 use super::{Provider, ProviderKind, Reading};
 use crate::model::{FinishReason, FunctionCall, ModelError, ModelEvent, ModelRequest, ModelStream};
 
-struct Fixed;
-
-impl Clock for Fixed {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_seconds(1_000_000_000)
-    }
-}
-
 struct Always(u8);
 
 impl Entropy for Always {
@@ -37,14 +30,18 @@ impl Entropy for Always {
     }
 }
 
+fn ambient(entropy: Always) -> Ambient {
+    Ambient::new(Arc::new(TestClock::at(1_000_000_000)), Arc::new(entropy))
+}
+
 /// Every random wait is the shortest.
 pub(super) fn lowest_chance() -> Ambient {
-    Ambient::new(Arc::new(Fixed), Arc::new(Always(0)))
+    ambient(Always(0))
 }
 
 /// Every random wait is the longest.
 pub(super) fn highest_chance() -> Ambient {
-    Ambient::new(Arc::new(Fixed), Arc::new(Always(u8::MAX)))
+    ambient(Always(u8::MAX))
 }
 
 /// What `stream` gives, to its end.

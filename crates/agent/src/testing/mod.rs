@@ -6,31 +6,11 @@ mod model;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use wardgate_domain::{Caller, CallerClaims, Clock, Timestamp};
+use wardgate_domain::{Caller, CallerClaims, Timestamp};
 
 pub(crate) use gateway::{FakeGateway, FakeTool};
 pub(crate) use model::{Answer, ScriptedModel, call, says, words};
-
-/// A clock that stands until it is moved.
-#[derive(Default)]
-pub(crate) struct SetClock(AtomicU64);
-
-impl SetClock {
-    pub(crate) fn advance(&self, by: Duration) {
-        let micros = u64::try_from(by.as_micros()).unwrap();
-        self.0.fetch_add(micros, Ordering::SeqCst);
-    }
-}
-
-impl Clock for SetClock {
-    fn now(&self) -> Timestamp {
-        let since = Duration::from_micros(self.0.load(Ordering::SeqCst));
-        Timestamp::from_seconds(1_762_869_000).plus(since)
-    }
-}
 
 /// Somebody with these roles.
 pub(crate) fn caller(subject: &str, roles: &[&str]) -> Arc<Caller> {

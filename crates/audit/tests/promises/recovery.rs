@@ -6,10 +6,9 @@ use wardgate_audit::CallingProcesses;
 use wardgate_domain::{CallFacts, Status};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::StoredRecord;
+use wardgate_testkit::TestClock;
 
-use crate::support::{
-    StandingClock, TestService, TestStore, intent, json, on_both_stores, outcome, subject,
-};
+use crate::support::{NOW, TestService, TestStore, intent, json, on_both_stores, outcome, subject};
 
 on_both_stores! {
     every_abandoned_intent_has_an_outcome_before_readiness
@@ -28,7 +27,7 @@ fn closed(records: &[StoredRecord]) -> Vec<String> {
 }
 
 async fn every_abandoned_intent_has_an_outcome_before_readiness(store: &TestStore) {
-    let clock = StandingClock::new();
+    let clock = TestClock::at(NOW);
     let finished = subject();
     // More than one page of them.
     let abandoned: Vec<CallFacts> = (0..300).map(|_| subject()).collect();
@@ -101,7 +100,7 @@ async fn every_abandoned_intent_has_an_outcome_before_readiness(store: &TestStor
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_only_process_left_open_is_closed_before_readiness_whatever_its_age() {
     let store = TestStore::sqlite();
-    let clock = StandingClock::new();
+    let clock = TestClock::at(NOW);
     let start =
         async |callers| TestService::start_for(callers, &store.url, clock.ambient(), 600).await;
     let abandoned = subject();
@@ -124,7 +123,7 @@ async fn what_the_only_process_left_open_is_closed_before_readiness_whatever_its
 }
 
 async fn an_intent_that_becomes_too_old_is_closed_while_the_service_runs(store: &TestStore) {
-    let clock = StandingClock::new();
+    let clock = TestClock::at(NOW);
     let service = store.service_at(clock.ambient(), 1).await;
     let (abandoned, young) = (subject(), subject());
     service

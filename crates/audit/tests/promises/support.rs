@@ -1,7 +1,5 @@
 //! Stores that exist for one test, the service over them, and records to put in.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use futures::TryStreamExt;
@@ -10,8 +8,8 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use wardgate_audit::{CallingProcesses, Config, MacKey, Reader};
 use wardgate_domain::{
-    AdminChange, Ambient, CallFacts, CallId, Clock, ConversationKey, Digest, Event, MemoryAccess,
-    MemoryMethod, Outcome, Record, RefusalCount, Refusals, Status, SystemEntropy, Timestamp,
+    AdminChange, Ambient, CallFacts, CallId, ConversationKey, Digest, Event, MemoryAccess,
+    MemoryMethod, Outcome, Record, RefusalCount, Refusals, Status, Timestamp,
 };
 use wardgate_rpc::client::{AuditClient, AuditFilter, QueriedRecord, StoredRecord};
 use wardgate_rpc::link::{self, Link};
@@ -222,34 +220,12 @@ impl TestService {
     }
 }
 
-/// A clock that stands until it is moved.
-#[derive(Debug)]
-pub(crate) struct StandingClock(AtomicI64);
-
-impl StandingClock {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self(AtomicI64::new(start().as_micros())))
-    }
-
-    pub(crate) fn ambient(self: &Arc<Self>) -> Ambient {
-        Ambient::new(self.clone(), Arc::new(SystemEntropy))
-    }
-
-    pub(crate) fn advance(&self, by: Duration) {
-        self.0
-            .fetch_add(i64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
-    }
-}
-
-impl Clock for StandingClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
-    }
-}
+/// 2025-11-11T13:50:00Z.
+pub(crate) const NOW: i64 = 1_762_869_000;
 
 /// The time of every record below.
 pub(crate) fn start() -> Timestamp {
-    Timestamp::from_seconds(1_762_869_000)
+    Timestamp::from_seconds(NOW)
 }
 
 /// A call of its own.

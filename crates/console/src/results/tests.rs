@@ -1,23 +1,15 @@
 //! What is kept, for whom, and for how long: on SQLite, and on PostgreSQL where `WARDGATE_TEST_POSTGRES` names a server.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
-use wardgate_domain::{CallerClaims, Clock, SystemEntropy};
+use wardgate_domain::CallerClaims;
+use wardgate_testkit::TestClock;
 
 use super::*;
 
 /// 2027-01-15T08:00:00Z.
 const NOW: i64 = 1_800_000_000;
-
-struct FakeClock(AtomicI64);
-
-impl Clock for FakeClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_seconds(self.0.load(Ordering::SeqCst))
-    }
-}
 
 /// A database of one test's own.
 enum TestDatabase {
@@ -78,7 +70,7 @@ impl Drop for TestDatabase {
 
 /// Replicas with one database.
 struct Stage {
-    clock: Arc<FakeClock>,
+    clock: TestClock,
     database: TestDatabase,
 }
 
@@ -86,14 +78,13 @@ impl Stage {
     async fn each() -> impl Iterator<Item = Self> {
         let databases = TestDatabase::each().await.into_iter();
         databases.map(|database| Self {
-            clock: Arc::new(FakeClock(AtomicI64::new(NOW))),
+            clock: TestClock::at(NOW),
             database,
         })
     }
 
     async fn replica(&self, key: u8) -> Arc<ResultStore> {
-        let clock: Arc<dyn Clock> = Arc::<FakeClock>::clone(&self.clock);
-        let ambient = Ambient::new(clock, Arc::new(SystemEntropy));
+        let ambient = self.clock.ambient();
         let key = CookieKey::from_bytes(&[key; 32]);
         let settings = DatabaseSettings::default();
         let url = self.database.url();
@@ -102,8 +93,7 @@ impl Stage {
     }
 
     fn advance(&self, by: Duration) {
-        let seconds = i64::try_from(by.as_secs()).unwrap();
-        self.clock.0.fetch_add(seconds, Ordering::SeqCst);
+        self.clock.advance(by);
     }
 }
 

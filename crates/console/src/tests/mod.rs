@@ -7,7 +7,7 @@ mod sessions;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use axum::Router;
@@ -18,9 +18,9 @@ use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
-use wardgate_domain::{Ambient, Clock, SystemEntropy, Timestamp};
 use wardgate_edge::{Admission, Authenticator, Door, Origins};
 use wardgate_store::DatabaseSettings;
+use wardgate_testkit::TestClock;
 
 use crate::{Console, CookieKey, HttpLimits, Links, ResultStore};
 pub(crate) use fakes::{FakeGateway, FakeRecord};
@@ -28,20 +28,12 @@ pub(crate) use fakes::{FakeGateway, FakeRecord};
 /// 2027-01-15T08:00:00Z.
 const NOW: i64 = 1_800_000_000;
 
-struct FakeClock(AtomicI64);
-
-impl Clock for FakeClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_seconds(self.0.load(Ordering::SeqCst))
-    }
-}
-
 /// The console, and whoever may sign in to it.
 pub(crate) struct Stage {
     pub(crate) router: Router,
     pub(crate) gateway: FakeGateway,
     pub(crate) record: FakeRecord,
-    clock: Arc<FakeClock>,
+    clock: TestClock,
     pair: Ed25519KeyPair,
     _keys: tempfile::TempDir,
 }
@@ -97,9 +89,8 @@ impl Stage {
             issuer("https://issuer.example", None),
             issuer("https://tenants.example", Some("tenant")),
         ] });
-        let clock = Arc::new(FakeClock(AtomicI64::new(NOW)));
-        let shared: Arc<dyn Clock> = Arc::<FakeClock>::clone(&clock);
-        let ambient = Ambient::new(shared, Arc::new(SystemEntropy));
+        let clock = TestClock::at(NOW);
+        let ambient = clock.ambient();
         let auth = serde_json::from_value(auth).unwrap();
         let auth = Authenticator::new(auth, None, ambient.clone())
             .await
@@ -131,8 +122,8 @@ impl Stage {
         }
     }
 
-    pub(crate) fn advance(&self, seconds: i64) {
-        self.clock.0.fetch_add(seconds, Ordering::SeqCst);
+    pub(crate) fn advance(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
     }
 
     /// A token of an hour.

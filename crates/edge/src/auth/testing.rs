@@ -1,6 +1,5 @@
-//! A clock that stands still, keys that sign, and a small server of key sets.
+//! Keys that sign, and a small server of key sets.
 
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use aws_lc_rs::encoding::AsDer;
@@ -17,34 +16,9 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use wardgate_domain::{Ambient, Clock, SystemEntropy, Timestamp};
 
 /// 2027-01-15T08:00:00Z.
 pub(super) const NOW: i64 = 1_800_000_000;
-
-/// A clock that only moves when told to.
-pub(super) struct FakeClock(AtomicI64);
-
-impl FakeClock {
-    pub(super) fn at(seconds: i64) -> Arc<Self> {
-        Arc::new(Self(AtomicI64::new(seconds)))
-    }
-
-    pub(super) fn advance(&self, seconds: i64) {
-        self.0.fetch_add(seconds, Ordering::SeqCst);
-    }
-
-    pub(super) fn ambient(self: &Arc<Self>) -> Ambient {
-        let clock: Arc<dyn Clock> = Arc::<Self>::clone(self);
-        Ambient::new(clock, Arc::new(SystemEntropy))
-    }
-}
-
-impl Clock for FakeClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_seconds(self.0.load(Ordering::SeqCst))
-    }
-}
 
 /// A key pair of an issuer. Signs by aws-lc itself, not by the library that verifies.
 pub(super) enum TestKey {

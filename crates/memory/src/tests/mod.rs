@@ -16,18 +16,17 @@ mod watching;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use wardgate_domain::{
-    Ambient, AnsweredCall, BearerToken, Caller, CallerClaims, Clock, ConversationId, Digest,
-    Message, MessageId, NewMessage, OfferKind, Role, Source, SystemEntropy, Timestamp, ToolFacts,
-    TurnId, TurnState,
+    Ambient, AnsweredCall, BearerToken, Caller, CallerClaims, ConversationId, Digest, Message,
+    MessageId, NewMessage, OfferKind, Role, Source, Timestamp, ToolFacts, TurnId, TurnState,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{Addition, CallError, ContextWindow, MemoryClient, OnBehalfOf};
 use wardgate_rpc::{Peer, link};
+use wardgate_testkit::TestClock;
 
 use crate::keeping::Keeper;
 use crate::service::Memory;
@@ -42,22 +41,13 @@ struct Setup {
     database: Arc<Database>,
     policy: Policy,
     audit: Audit,
-    clock: Arc<AtomicI64>,
+    clock: TestClock,
     /// As the gateway reaches it.
     memory: MemoryClient,
     /// As an operator does.
     operator: MemoryClient,
     keeper: Arc<Keeper>,
     watching: Arc<Watching>,
-}
-
-struct At(Arc<AtomicI64>);
-
-impl Clock for At {
-    /// No two moments are the same.
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.fetch_add(1, Ordering::Relaxed))
-    }
 }
 
 impl Setup {
@@ -77,8 +67,8 @@ impl Setup {
 
     async fn over(database: Arc<Database>, config: Config) -> Self {
         let (policy, audit) = (Policy::default(), Audit::default());
-        let clock = Arc::new(AtomicI64::new(1_800_000_000_000_000));
-        let ambient = Ambient::new(Arc::new(At(clock.clone())), Arc::new(SystemEntropy));
+        let clock = TestClock::ticking_from(1_800_000_000);
+        let ambient = clock.ambient();
         let key = MasterKey::from_bytes(&[7; 32]);
         let memory = Memory::start(config, key, policy.clone(), audit.client(), ambient);
         let memory = memory.await.unwrap();
@@ -108,8 +98,7 @@ impl Setup {
     }
 
     fn pass(&self, time: Duration) {
-        let micros = i64::try_from(time.as_micros()).unwrap();
-        self.clock.fetch_add(micros, Ordering::Relaxed);
+        self.clock.advance(time);
     }
 
     /// The caller's conversation of that id, made.

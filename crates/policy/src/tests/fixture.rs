@@ -1,17 +1,16 @@
 //! A small deployment, a set clock, and sets made of texts.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::Ed25519KeyPair;
 use tempfile::TempDir;
 use wardgate_domain::{
-    Ambient, Caller, Clock, Decision, DenialReason, Digest, OfferKind, PermitSigner, PermitTerms,
-    PermitVerifier, SystemEntropy, Timestamp, ToolFacts, Verdict,
+    Caller, Decision, DenialReason, Digest, OfferKind, PermitSigner, PermitTerms, PermitVerifier,
+    Timestamp, ToolFacts, Verdict,
 };
+use wardgate_testkit::TestClock;
 
 use crate::PolicySet;
 use crate::store::PolicyStore;
@@ -44,9 +43,12 @@ action connect, read_resource, get_prompt appliesTo {
 };
 ";
 
+/// 2027-01-15T08:00:00Z.
+const NOW: i64 = 1_800_000_000;
+
 /// When every test starts.
 pub(crate) fn start() -> Timestamp {
-    Timestamp::from_seconds(1_800_000_000)
+    Timestamp::from_seconds(NOW)
 }
 
 /// The demo's policies, as shipped.
@@ -79,26 +81,10 @@ impl Dir {
     }
 }
 
-/// A clock that stands until it is moved.
-pub(crate) struct StandingClock(AtomicI64);
-
-impl StandingClock {
-    pub(crate) fn advance(&self, by: Duration) {
-        self.0
-            .fetch_add(i64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
-    }
-}
-
-impl Clock for StandingClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
-    }
-}
-
 /// A store with its clock, and the key that its permits verify under.
 pub(crate) struct Desk {
     pub(crate) store: PolicyStore,
-    pub(crate) clock: Arc<StandingClock>,
+    pub(crate) clock: TestClock,
     pub(crate) verifier: PermitVerifier,
 }
 
@@ -113,8 +99,8 @@ pub(crate) fn signer() -> PermitSigner {
 
 impl Desk {
     pub(crate) fn over(set: PolicySet) -> Self {
-        let clock = Arc::new(StandingClock(AtomicI64::new(start().as_micros())));
-        let ambient = Ambient::new(clock.clone(), Arc::new(SystemEntropy));
+        let clock = TestClock::at(NOW);
+        let ambient = clock.ambient();
         let signer = signer();
         let verifier = PermitVerifier::new([signer.public_key().try_into().unwrap()]);
         let store = PolicyStore::new(set, signer, ambient, Duration::from_secs(30));

@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use serde_json::{Value, json};
-use wardgate_domain::{Ambient, Clock, SystemEntropy};
+use wardgate_testkit::TestClock;
 
 use crate::agent::{Agent, EventStream};
 use crate::request::{ApprovalDecision, BearerToken, ChatRequest};
 use crate::seam::{GatewayClient, ModelClient};
-use crate::testing::{FakeGateway, ScriptedModel, SetClock, caller};
+use crate::testing::{FakeGateway, ScriptedModel, caller};
 use crate::{ApprovalKey, Config};
 
 pub(super) struct Fixture {
     pub(super) agent: Agent,
     pub(super) model: Arc<ScriptedModel>,
     pub(super) gateway: Arc<FakeGateway>,
-    pub(super) clock: Arc<SetClock>,
+    pub(super) clock: TestClock,
     _files: tempfile::TempDir,
 }
 
@@ -37,17 +37,14 @@ impl Fixture {
             ..Config::default()
         };
         let (model, gateway) = (Arc::new(model), Arc::new(gateway));
-        let clock = Arc::new(SetClock::default());
+        let clock = TestClock::at(1_762_869_000);
         let (client, door) = (Arc::clone(&model), Arc::clone(&gateway));
         let agent = Agent::with(
             &config,
             Arc::new(move |_, _| Ok(Arc::clone(&client) as Arc<dyn ModelClient>)),
             Arc::new(move |_| Arc::clone(&door) as Arc<dyn GatewayClient>),
             ApprovalKey::from_bytes(&[7; 32]),
-            Ambient::new(
-                Arc::clone(&clock) as Arc<dyn Clock>,
-                Arc::new(SystemEntropy),
-            ),
+            clock.ambient(),
         )
         .await
         .unwrap();

@@ -37,7 +37,7 @@ async fn issuer(path: &str, documents: &[(&str, Value)]) -> (TestKey, IssuerConf
 /// How a token of that issuer fares.
 async fn verdict(path: &str, documents: &[(&str, Value)]) -> &'static str {
     let (key, config, issuer) = issuer(path, documents).await;
-    let authenticator = authenticator(config, &FakeClock::at(NOW)).await.unwrap();
+    let authenticator = authenticator(config, &TestClock::at(NOW)).await.unwrap();
     let token = key.token(header("EdDSA", "k"), claims_with("iss", issuer));
     let verified = authenticator.caller(&token).await;
     verified.map_or_else(|refusal| refusal.reason(), |_| "accepted")

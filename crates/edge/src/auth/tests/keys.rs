@@ -20,7 +20,7 @@ async fn a_token_is_good_only_for_the_keys_of_its_own_issuer() {
     let config = AuthConfig {
         issuers: issuers.into(),
     };
-    let authenticator = Authenticator::new(config, None, FakeClock::at(NOW).ambient())
+    let authenticator = Authenticator::new(config, None, TestClock::at(NOW).ambient())
         .await
         .unwrap();
     let of_one = claims_with("iss", "https://one.example");
@@ -45,7 +45,7 @@ async fn a_token_without_kid_finds_the_only_key() {
     let key = TestKey::ed25519();
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, key_set(&[key.jwk("any")])).unwrap();
-    let authenticator = authenticator(file_issuer(file.path()), &FakeClock::at(NOW))
+    let authenticator = authenticator(file_issuer(file.path()), &TestClock::at(NOW))
         .await
         .unwrap();
     authenticator
@@ -56,7 +56,7 @@ async fn a_token_without_kid_finds_the_only_key() {
 
 #[tokio::test]
 async fn a_file_that_cannot_be_used_stops_the_start_with_its_name() {
-    let clock = FakeClock::at(NOW);
+    let clock = TestClock::at(NOW);
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().display().to_string();
     let symmetric = key_set(&[json!({ "kty": "oct", "k": "c2VjcmV0" })]);
@@ -94,7 +94,7 @@ async fn an_answer_that_is_too_large_or_points_elsewhere_is_not_a_key_set() {
     let set = key_set(&[key.jwk("k")]);
     let padded = |length: usize| format!("{set}{}", " ".repeat(length - set.len()));
     let server = KeyServer::start(StatusCode::OK, padded(1024 * 1024)).await;
-    let authenticator = authenticator(url_issuer(&server), &FakeClock::at(NOW))
+    let authenticator = authenticator(url_issuer(&server), &TestClock::at(NOW))
         .await
         .unwrap();
     authenticator.caller(&good(&key, "k")).await.unwrap();

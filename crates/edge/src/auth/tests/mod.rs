@@ -15,8 +15,9 @@ use aws_lc_rs::hmac;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION};
 use serde_json::{Value, json};
 use wardgate_domain::AttributeValue;
+use wardgate_testkit::TestClock;
 
-use super::testing::{FakeClock, KeyServer, NOW, TestKey, encode, key_set, message};
+use super::testing::{KeyServer, NOW, TestKey, encode, key_set, message};
 use super::*;
 
 const ISSUER: &str = "https://issuer.example";
@@ -62,7 +63,7 @@ struct Issuer {
     ed: TestKey,
     ec: TestKey,
     rsa: TestKey,
-    clock: Arc<FakeClock>,
+    clock: TestClock,
     authenticator: Authenticator,
     _keys: tempfile::NamedTempFile,
 }
@@ -84,7 +85,7 @@ impl Issuer {
         .unwrap();
         let mut config = file_issuer(file.path());
         change(&mut config);
-        let clock = FakeClock::at(NOW);
+        let clock = TestClock::at(NOW);
         let authenticator = authenticator(config, &clock).await.unwrap();
         Self {
             ed,
@@ -129,10 +130,7 @@ fn url_issuer(server: &KeyServer) -> IssuerConfig {
     IssuerConfig::new(ISSUER, AUDIENCE, JwksSource::Url(server.url.clone()))
 }
 
-async fn authenticator(
-    config: IssuerConfig,
-    clock: &Arc<FakeClock>,
-) -> Result<Authenticator, Error> {
+async fn authenticator(config: IssuerConfig, clock: &TestClock) -> Result<Authenticator, Error> {
     Authenticator::new(
         AuthConfig {
             issuers: vec![config],

@@ -20,7 +20,7 @@ async fn among_resources(
     let config = AuthConfig {
         issuers: vec![issuer],
     };
-    let ambient = FakeClock::at(NOW).ambient();
+    let ambient = TestClock::at(NOW).ambient();
     let authenticator = Authenticator::new(config, Some(PUBLIC), ambient).await;
     (key, authenticator, file)
 }
@@ -93,7 +93,7 @@ async fn without_resources_an_issuer_needs_an_audience() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut issuer = file_issuer(file.path());
     issuer.audience = None;
-    let refused = super::authenticator(issuer, &FakeClock::at(NOW))
+    let refused = super::authenticator(issuer, &TestClock::at(NOW))
         .await
         .err();
     let told = refused.unwrap().to_string();

@@ -6,7 +6,7 @@ use super::*;
 async fn a_new_key_is_read_with_its_first_token() {
     let (old, new) = (TestKey::ed25519(), TestKey::ed25519());
     let server = KeyServer::start(StatusCode::OK, key_set(&[old.jwk("old")])).await;
-    let authenticator = authenticator(url_issuer(&server), &FakeClock::at(NOW))
+    let authenticator = authenticator(url_issuer(&server), &TestClock::at(NOW))
         .await
         .unwrap();
     server.answer_with(StatusCode::OK, key_set(&[old.jwk("old"), new.jwk("new")]));
@@ -19,9 +19,10 @@ async fn a_new_key_is_read_with_its_first_token() {
 async fn unknown_keys_cause_at_most_one_reading_in_ten_seconds() {
     let key = TestKey::ed25519();
     let server = KeyServer::start(StatusCode::OK, key_set(&[key.jwk("k")])).await;
-    let clock = FakeClock::at(NOW);
+    let clock = TestClock::at(NOW);
     let authenticator = authenticator(url_issuer(&server), &clock).await.unwrap();
-    for (advance, requests) in [
+    let mut now = NOW;
+    for (later, requests) in [
         (0, 2),
         (0, 2),
         (9, 2),
@@ -31,16 +32,17 @@ async fn unknown_keys_cause_at_most_one_reading_in_ten_seconds() {
         (-3600, 5),
         (0, 5),
     ] {
-        clock.advance(advance);
+        now += later;
+        clock.set(now);
         let unknown = authenticator
             .caller(&good(&key, "unknown"))
             .await
             .unwrap_err();
         assert_eq!(unknown, TokenRefusal::KeyUnknown);
-        assert_eq!(server.requests(), requests, "{advance} s later");
+        assert_eq!(server.requests(), requests, "{later} s later");
     }
     let oversized = good(&key, &"k".repeat(257));
-    clock.advance(60);
+    clock.advance(Duration::from_secs(60));
     assert_eq!(
         authenticator.caller(&oversized).await.unwrap_err(),
         TokenRefusal::KeyUnknown
@@ -53,7 +55,7 @@ async fn many_unknown_keys_at_once_share_one_reading() {
     let (old, new) = (TestKey::ed25519(), TestKey::ed25519());
     let server = KeyServer::start(StatusCode::OK, key_set(&[old.jwk("old")])).await;
     let authenticator = Arc::new(
-        authenticator(url_issuer(&server), &FakeClock::at(NOW))
+        authenticator(url_issuer(&server), &TestClock::at(NOW))
             .await
             .unwrap(),
     );
@@ -82,7 +84,7 @@ async fn a_client_that_hangs_up_does_not_end_the_reading() {
     let (old, new) = (TestKey::ed25519(), TestKey::ed25519());
     let server = KeyServer::start(StatusCode::OK, key_set(&[old.jwk("old")])).await;
     let authenticator = Arc::new(
-        authenticator(url_issuer(&server), &FakeClock::at(NOW))
+        authenticator(url_issuer(&server), &TestClock::at(NOW))
             .await
             .unwrap(),
     );
@@ -102,7 +104,7 @@ async fn a_client_that_hangs_up_does_not_end_the_reading() {
 async fn the_last_good_keys_serve_until_their_time_to_live() {
     let key = TestKey::ed25519();
     let server = KeyServer::start(StatusCode::OK, key_set(&[key.jwk("k")])).await;
-    let clock = FakeClock::at(NOW);
+    let clock = TestClock::at(NOW);
     let mut config = url_issuer(&server);
     config.key_ttl_seconds = 300;
     let authenticator = authenticator(config, &clock).await.unwrap();
@@ -122,9 +124,9 @@ async fn the_last_good_keys_serve_until_their_time_to_live() {
         authenticator.caller(&token).await.unwrap();
         assert!(authenticator.readiness().borrow().is_ready());
     }
-    clock.advance(300);
+    clock.advance(Duration::from_secs(300));
     authenticator.caller(&token).await.unwrap();
-    clock.advance(1);
+    clock.advance(Duration::from_secs(1));
     assert_eq!(
         authenticator.caller(&token).await.unwrap_err(),
         TokenRefusal::KeysUnavailable,
@@ -134,7 +136,7 @@ async fn the_last_good_keys_serve_until_their_time_to_live() {
     assert_eq!(*authenticator.readiness().borrow(), not_ready);
 
     server.answer_with(StatusCode::OK, key_set(&[key.jwk("k")]));
-    clock.advance(10);
+    clock.advance(Duration::from_secs(10));
     authenticator.caller(&token).await.unwrap();
     assert!(authenticator.readiness().borrow().is_ready());
 }
@@ -143,7 +145,7 @@ async fn the_last_good_keys_serve_until_their_time_to_live() {
 async fn an_issuer_that_withdraws_its_only_key_is_believed() {
     let key = TestKey::ed25519();
     let server = KeyServer::start(StatusCode::OK, key_set(&[key.jwk("k")])).await;
-    let clock = FakeClock::at(NOW);
+    let clock = TestClock::at(NOW);
     let authenticator = authenticator(url_issuer(&server), &clock).await.unwrap();
     let token = good(&key, "k");
     authenticator.caller(&token).await.unwrap();
@@ -160,7 +162,7 @@ async fn an_issuer_that_withdraws_its_only_key_is_believed() {
 async fn a_url_that_is_down_at_start_is_tried_again() {
     let key = TestKey::ed25519();
     let server = KeyServer::start(StatusCode::SERVICE_UNAVAILABLE, "").await;
-    let authenticator = authenticator(url_issuer(&server), &FakeClock::at(NOW))
+    let authenticator = authenticator(url_issuer(&server), &TestClock::at(NOW))
         .await
         .unwrap();
     let mut readiness = authenticator.readiness();
@@ -181,7 +183,7 @@ async fn a_removed_key_is_refused_after_the_next_poll() {
     let server = KeyServer::start(StatusCode::OK, key_set(&[old.jwk("old"), new.jwk("new")])).await;
     let mut config = url_issuer(&server);
     config.refresh_seconds = 1;
-    let authenticator = authenticator(config, &FakeClock::at(NOW)).await.unwrap();
+    let authenticator = authenticator(config, &TestClock::at(NOW)).await.unwrap();
     let token = good(&old, "old");
     authenticator.caller(&token).await.unwrap();
     server.answer_with(StatusCode::OK, key_set(&[new.jwk("new")]));
@@ -198,7 +200,7 @@ async fn a_changed_file_is_read_again() {
     let (old, new) = (TestKey::ed25519(), TestKey::ed25519());
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, key_set(&[old.jwk("old")])).unwrap();
-    let authenticator = authenticator(file_issuer(file.path()), &FakeClock::at(NOW))
+    let authenticator = authenticator(file_issuer(file.path()), &TestClock::at(NOW))
         .await
         .unwrap();
     let by_old = good(&old, "old");
