@@ -17,18 +17,18 @@ use wardgate_domain::{Ambient, Caller};
 use wardgate_telemetry::names;
 
 use crate::approval::ApprovalKey;
-use crate::as_caller::AsCaller;
 use crate::assistant::{Assistant, Assistants, OpenProvider, parse, texts};
+use crate::caller_gateway::CallerGateway;
+use crate::clients::{GatewayClient, ModelClient};
 use crate::event::AgentEvent;
 use crate::gateway::Gateway;
 use crate::model::{ModelError, ModelRequest, ModelStream};
-use crate::patience::Patient;
-use crate::places::{Place, Places};
 use crate::provider::{Provider, ProviderSettings};
 use crate::reload::{self, Parse};
 use crate::request::{ApprovalDecision, BearerToken, ChatRequest, Model};
-use crate::seam::{GatewayClient, ModelClient};
-use crate::turn::{self, Failure, Setup};
+use crate::retrying_gateway::RetryingGateway;
+use crate::turn::{self, TurnFailure, TurnSetup};
+use crate::turn_slots::{TurnSlot, TurnSlots};
 use crate::{Config, Error, Telemetry};
 
 /// The events of one request. The last is always `done`; dropping the stream ends the work.
@@ -50,7 +50,7 @@ pub struct Agent {
     key: ApprovalKey,
     ambient: Ambient,
     summaries: Arc<Semaphore>,
-    places: Places,
+    turn_slots: TurnSlots,
 }
 
 impl Agent {
@@ -63,7 +63,8 @@ impl Agent {
         ambient: Ambient,
     ) -> Result<Self, Error> {
         let gateway = move |token| {
-            let client: Arc<dyn GatewayClient> = Arc::new(AsCaller::new(gateway.clone(), token));
+            let client: Arc<dyn GatewayClient> =
+                Arc::new(CallerGateway::new(gateway.clone(), token));
             client
         };
         let provider = open_provider(config.telemetry, ambient.clone());
@@ -101,7 +102,7 @@ impl Agent {
             key,
             ambient,
             summaries: Arc::new(Semaphore::new(SUMMARIES)),
-            places: Places::default(),
+            turn_slots: TurnSlots::default(),
         })
     }
 
@@ -115,7 +116,7 @@ impl Agent {
         let (out, events) = mpsc::channel(WAITING_EVENTS);
         let assistants = self.assistants.load();
         let found = assistants.find(request.model.as_deref()).cloned();
-        match self.placed(&caller, found.ok_or(Failure::UnknownModel)) {
+        match self.placed(&caller, found.ok_or(TurnFailure::UnknownModel)) {
             Ok((assistant, place)) => {
                 let span = invocation(&assistant, &caller);
                 let setup = self.setup(assistant, caller, token);
@@ -137,9 +138,9 @@ impl Agent {
         let (out, events) = mpsc::channel(WAITING_EVENTS);
         let opened = self.key.open(approval_id, &caller, self.ambient.now());
         let assistants = self.assistants.load();
-        let found = opened.map_err(Failure::from).and_then(|approval| {
+        let found = opened.map_err(TurnFailure::from).and_then(|approval| {
             let assistant = assistants.find(Some(&approval.assistant));
-            let assistant = assistant.cloned().ok_or(Failure::UnknownModel)?;
+            let assistant = assistant.cloned().ok_or(TurnFailure::UnknownModel)?;
             Ok((approval, assistant))
         });
         match self.placed(&caller, found) {
@@ -154,15 +155,22 @@ impl Agent {
     }
 
     /// What was found, with a place for the caller's turn.
-    fn placed<T>(&self, caller: &Caller, found: Result<T, Failure>) -> Result<(T, Place), Failure> {
+    fn placed<T>(
+        &self,
+        caller: &Caller,
+        found: Result<T, TurnFailure>,
+    ) -> Result<(T, TurnSlot), TurnFailure> {
         let found = found?;
-        let place = self.places.take(caller).ok_or(Failure::TooManyTurns)?;
+        let place = self
+            .turn_slots
+            .take(caller)
+            .ok_or(TurnFailure::TooManyTurns)?;
         Ok((found, place))
     }
 
     fn failed(
         &self,
-        failure: Failure,
+        failure: TurnFailure,
         out: mpsc::Sender<AgentEvent>,
         events: mpsc::Receiver<AgentEvent>,
     ) -> EventStream {
@@ -175,12 +183,17 @@ impl Agent {
         self.assistants.load().models()
     }
 
-    fn setup(&self, assistant: Arc<Assistant>, caller: Arc<Caller>, token: BearerToken) -> Setup {
+    fn setup(
+        &self,
+        assistant: Arc<Assistant>,
+        caller: Arc<Caller>,
+        token: BearerToken,
+    ) -> TurnSetup {
         let until = Instant::now() + Duration::from_secs(assistant.limits.seconds);
-        Setup {
+        TurnSetup {
             assistant,
             caller,
-            gateway: Arc::new(Patient::new((self.gateway)(token), until)),
+            gateway: Arc::new(RetryingGateway::new((self.gateway)(token), until)),
             key: self.key.clone(),
             ambient: self.ambient.clone(),
             summaries: Arc::clone(&self.summaries),
@@ -229,7 +242,7 @@ fn invocation(assistant: &Assistant, caller: &Caller) -> tracing::Span {
 /// What `turn` tells. It runs as the stream is read: a client that reads slowly slows it down, one that hangs up drops it.
 fn told(
     turn: impl Future<Output = ()> + Send + 'static,
-    place: Option<Place>,
+    place: Option<TurnSlot>,
     events: mpsc::Receiver<AgentEvent>,
 ) -> EventStream {
     let turn = async move {

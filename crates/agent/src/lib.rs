@@ -11,8 +11,9 @@
 
 mod agent;
 mod approval;
-mod as_caller;
 mod assistant;
+mod caller_gateway;
+mod clients;
 mod config;
 mod event;
 mod functions;
@@ -21,15 +22,14 @@ mod guardrail;
 mod http;
 mod memory;
 mod model;
-mod patience;
-mod places;
 mod provider;
 mod reload;
 mod request;
-mod seam;
+mod retrying_gateway;
 #[cfg(test)]
 mod testing;
 mod turn;
+mod turn_slots;
 
 pub use agent::{Agent, EventStream, check};
 pub use approval::ApprovalKey;

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use wardgate_json::parse_strict;
 
+use crate::clients::{GatewayClient, GatewayFailure};
 use crate::model::FunctionCall;
-use crate::seam::{GatewayClient, GatewayFailure};
 
 /// One conversation of the caller.
 #[derive(Clone)]
@@ -204,14 +204,15 @@ impl Conversation {
         id: Option<&str>,
     ) -> Result<Self, GatewayFailure> {
         #[derive(Deserialize)]
-        struct Created {
+        struct CreatedConversation {
             conversation_id: String,
         }
         let params = match id {
             Some(id) => json!({"conversation_id": id}),
             None => json!({}),
         };
-        let created: Created = read(gateway.memory("memory/get_or_create", params).await?)?;
+        let created: CreatedConversation =
+            read(gateway.memory("memory/get_or_create", params).await?)?;
         Ok(Self {
             gateway,
             id: created.conversation_id,

@@ -7,14 +7,14 @@ use serde_saphyr::Location;
 
 /// One fault. Shown as `FILE:LINE:COLUMN: problem`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct AssistantFault {
     file: PathBuf,
     line: u64,
     column: u64,
     problem: String,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for AssistantFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             file,
@@ -28,19 +28,19 @@ impl fmt::Display for Fault {
 
 /// The faults found so far; reading goes on after each, so that one run shows them all.
 #[derive(Debug, Default)]
-pub(crate) struct Faults {
+pub(crate) struct AssistantFaults {
     file: PathBuf,
-    found: Vec<Fault>,
+    found: Vec<AssistantFault>,
 }
 
-impl Faults {
+impl AssistantFaults {
     /// What is found from here on is in this file.
     pub(crate) fn in_file(&mut self, file: &Path) {
         file.clone_into(&mut self.file);
     }
 
     pub(crate) fn add(&mut self, at: Option<Location>, problem: impl Into<String>) {
-        self.found.push(Fault {
+        self.found.push(AssistantFault {
             file: self.file.clone(),
             line: at.map_or(1, |at| at.line().max(1)),
             column: at.map_or(1, |at| at.column().max(1)),

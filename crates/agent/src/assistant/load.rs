@@ -9,14 +9,14 @@ use serde_json::Value;
 use serde_saphyr::{Location, Spanned};
 
 use super::command::{Argument, Command, ConfiguredCall};
-use super::fault::{Faults, without_place};
+use super::fault::{AssistantFaults, without_place};
 use super::language::{ByLanguage, Language};
 use super::prompt::{Prompt, Template};
 use super::settings::{self, File, Texts};
 use super::variables::Variables;
-use super::{Assistant, Assistants, Check, Guardrail, ModelChoice, NotConfigured};
+use super::{Assistant, Assistants, Check, Guardrail, MissingVariables, ModelChoice};
 use crate::Error;
-use crate::seam::ModelClient;
+use crate::clients::ModelClient;
 use wardgate_tool_call_parser::{CallSyntax, Family};
 
 /// Opens a provider by its name and settings. The error says what is wrong with them.
@@ -72,10 +72,10 @@ impl Text {
     }
 }
 
-type Provider = Result<Arc<dyn ModelClient>, NotConfigured>;
+type Provider = Result<Arc<dyn ModelClient>, MissingVariables>;
 
 struct Reader<'a> {
-    faults: Faults,
+    faults: AssistantFaults,
     variables: &'a BTreeMap<String, String>,
     /// `None`: at fault, which is said already.
     providers: BTreeMap<String, Option<Provider>>,
@@ -89,7 +89,7 @@ pub(crate) fn parse(
     open: &OpenProvider,
 ) -> Result<Assistants, Error> {
     let mut reader = Reader {
-        faults: Faults::default(),
+        faults: AssistantFaults::default(),
         variables,
         providers: BTreeMap::new(),
         templates: texts.iter().filter(|text| text.is_template()).collect(),
@@ -162,7 +162,7 @@ impl Reader<'_> {
                     }
                 }
             } else {
-                Some(Err(NotConfigured(missing)))
+                Some(Err(MissingVariables(missing)))
             }
         };
         if self.providers.insert(name.to_owned(), provider).is_some() {
@@ -301,10 +301,10 @@ impl Reader<'_> {
         let mut missing = variables.missing();
         let client = match client? {
             Ok(client) if missing.is_empty() => Ok(client),
-            Ok(_) => Err(NotConfigured(missing)),
-            Err(NotConfigured(of_provider)) => {
+            Ok(_) => Err(MissingVariables(missing)),
+            Err(MissingVariables(of_provider)) => {
                 missing.extend(of_provider);
-                Err(NotConfigured(missing))
+                Err(MissingVariables(missing))
             }
         };
         Some(ModelChoice {

@@ -19,8 +19,8 @@ pub(crate) use load::{OpenProvider, Text, parse, texts};
 pub(crate) use prompt::{Prompt, PromptFacts, Template};
 pub(crate) use settings::{Answer, Approval, Calls, Context, Limits, Tools};
 
+use crate::clients::ModelClient;
 use crate::request::Model;
-use crate::seam::ModelClient;
 use wardgate_tool_call_parser::CallSyntax;
 
 /// All of them, in the order of their files.
@@ -53,7 +53,7 @@ pub(crate) struct Assistant {
 /// A model, and where it is asked.
 #[derive(Clone)]
 pub(crate) struct ModelChoice {
-    pub(crate) client: Result<Arc<dyn ModelClient>, NotConfigured>,
+    pub(crate) client: Result<Arc<dyn ModelClient>, MissingVariables>,
     /// As the provider calls it.
     pub(crate) model: String,
     pub(crate) temperature: Option<f64>,
@@ -70,7 +70,7 @@ impl std::fmt::Debug for ModelChoice {
 
 /// Variables without which there is no model. An example runs without one, and says so when it is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NotConfigured(pub(crate) BTreeSet<String>);
+pub(crate) struct MissingVariables(pub(crate) BTreeSet<String>);
 
 /// A question about every message.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl Assistant {
             description: self.description.clone(),
             missing: match &self.model.client {
                 Ok(_) => Vec::new(),
-                Err(NotConfigured(names)) => names.iter().cloned().collect(),
+                Err(MissingVariables(names)) => names.iter().cloned().collect(),
             },
         }
     }

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::{Assistants, Calls, Opening, Text, opening, parse, texts};
 use crate::Error;
+use crate::clients::ModelClient;
 use crate::provider::{Provider, ProviderSettings};
-use crate::seam::ModelClient;
 
 /// Opens providers as the service does.
 fn open(name: &str, settings: Value) -> Result<Arc<dyn ModelClient>, String> {

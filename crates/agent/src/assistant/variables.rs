@@ -15,7 +15,7 @@ pub(crate) struct Variables<'a> {
 
 /// A `${` that is never closed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Unclosed;
+pub(crate) struct UnclosedVariable;
 
 impl<'a> Variables<'a> {
     pub(crate) fn new(configured: &'a BTreeMap<String, String>) -> Self {
@@ -31,7 +31,7 @@ impl<'a> Variables<'a> {
     }
 
     /// Fills in every text of `value`.
-    pub(crate) fn fill(&mut self, value: &mut Value) -> Result<(), Unclosed> {
+    pub(crate) fn fill(&mut self, value: &mut Value) -> Result<(), UnclosedVariable> {
         match value {
             Value::String(text) => *text = self.text(text)?,
             Value::Array(items) => items.iter_mut().try_for_each(|item| self.fill(item))?,
@@ -46,7 +46,7 @@ impl<'a> Variables<'a> {
     }
 
     /// `text`, filled in.
-    pub(crate) fn text(&mut self, text: &str) -> Result<String, Unclosed> {
+    pub(crate) fn text(&mut self, text: &str) -> Result<String, UnclosedVariable> {
         let filled = variable::fill(text, |reference| {
             let value = variable::look_up(reference, self.configured);
             Ok::<_, Infallible>(value.unwrap_or_else(|name| {
@@ -55,7 +55,7 @@ impl<'a> Variables<'a> {
             }))
         });
         filled.map_err(|unfilled| match unfilled {
-            Unfilled::Unclosed => Unclosed,
+            Unfilled::Unclosed => UnclosedVariable,
             Unfilled::Reference(never) => match never {},
         })
     }
@@ -73,7 +73,7 @@ mod tests {
         let mut value = json!({"a": ["http://${HOST}/v1"], "b": "${NOT_SET_A:-x}${NOT_SET_B:-}", "c": "${NOT_SET_C}"});
         variables.fill(&mut value).unwrap();
         assert_eq!(value, json!({"a": ["http://h/v1"], "b": "x", "c": ""}));
-        assert_eq!(variables.text("${HOST"), Err(Unclosed));
+        assert_eq!(variables.text("${HOST"), Err(UnclosedVariable));
         assert_eq!(
             variables.missing(),
             BTreeSet::from(["NOT_SET_C".to_owned()])

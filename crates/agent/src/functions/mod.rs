@@ -16,10 +16,10 @@ use std::sync::Arc;
 use serde_json::Value;
 use wardgate_arguments::InputSchema;
 
+use crate::clients::GatewayTool;
 use crate::gateway::ListedTool;
 use crate::model::Function;
-use crate::seam::GatewayTool;
-use name::Names;
+use name::FunctionNames;
 
 pub(crate) use arguments::read_arguments;
 pub(crate) use result::result_text;
@@ -27,7 +27,7 @@ pub(crate) use result::result_text;
 /// The tools of a list that a model can be told of, in its order. One that no provider would take is left out alone:
 /// with it, the others would be refused too.
 pub(crate) fn offerable(tools: &[ListedTool]) -> Vec<GatewayTool> {
-    let mut names = Names::of(tools.iter().map(|tool| tool.name.as_str()));
+    let mut names = FunctionNames::of(tools.iter().map(|tool| tool.name.as_str()));
     let mut seen = HashSet::new();
     let mut offered = Vec::new();
     for tool in tools.iter().filter(|tool| !is_for_apps_only(tool)) {
@@ -48,7 +48,7 @@ pub(crate) fn offerable(tools: &[ListedTool]) -> Vec<GatewayTool> {
     offered
 }
 
-fn offer(tool: &ListedTool, names: &mut Names) -> Result<GatewayTool, String> {
+fn offer(tool: &ListedTool, names: &mut FunctionNames) -> Result<GatewayTool, String> {
     let parameters = schema::parameters(&tool.input_schema).map_err(|unfit| unfit.to_string())?;
     // The tool's own schema decides, not what providers take of it.
     let schema = InputSchema::open(&tool.input_schema).map_err(|unusable| unusable.to_string())?;

@@ -12,13 +12,13 @@ const DIGITS: [usize; 3] = [8, 16, 32];
 
 /// The models' names of the tools of one list: the same for the same list, and no two alike.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct FunctionNames {
     /// By the tool's own name.
     given: HashMap<String, String>,
     taken: HashSet<String>,
 }
 
-impl Names {
+impl FunctionNames {
     pub(super) fn of<'t>(tools: impl Iterator<Item = &'t str> + Clone) -> Self {
         let mut names = Self::default();
         // A name that can stay as it is, stays, whoever else would have got it.
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     fn names(tools: &[&str]) -> Vec<String> {
-        let mut names = Names::of(tools.iter().copied());
+        let mut names = FunctionNames::of(tools.iter().copied());
         tools.iter().map(|tool| names.name(tool)).collect()
     }
 

@@ -8,7 +8,7 @@ mod root;
 
 use serde_json::{Map, Value, json};
 
-use reference::References;
+use reference::SchemaReferences;
 
 /// Schemas inside schemas, in what is written.
 const MAX_DEPTH: usize = 40;
@@ -18,7 +18,7 @@ const MAX_VALUES: usize = 5_000;
 
 /// Why a model cannot be told of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unfit {
+pub(super) enum UnsupportedSchema {
     #[error("its input schema does not describe an object")]
     NotAnObject,
     #[error("its input schema has a part that is no schema")]
@@ -30,41 +30,45 @@ pub(super) enum Unfit {
 }
 
 /// `schema` as models are told of it: an object at its root, every reference replaced by what it stands for.
-pub(super) fn parameters(schema: &Value) -> Result<Value, Unfit> {
+pub(super) fn parameters(schema: &Value) -> Result<Value, UnsupportedSchema> {
     if !schema.is_object() {
-        return Err(Unfit::NotAnObject);
+        return Err(UnsupportedSchema::NotAnObject);
     }
-    let mut cleaner = Cleaner {
-        references: References::new(schema),
+    let mut cleaner = SchemaCleaner {
+        references: SchemaReferences::new(schema),
         values: 0,
     };
     match cleaner.schema(schema, 0)? {
         Some(Value::Object(members)) => root::object(members).map(Value::Object),
-        _ => Err(Unfit::NotAnObject),
+        _ => Err(UnsupportedSchema::NotAnObject),
     }
 }
 
-struct Cleaner<'s> {
-    references: References<'s>,
+struct SchemaCleaner<'s> {
+    references: SchemaReferences<'s>,
     values: usize,
 }
 
-impl<'s> Cleaner<'s> {
+impl<'s> SchemaCleaner<'s> {
     /// One schema; none for one that nothing fits.
-    fn schema(&mut self, schema: &'s Value, depth: usize) -> Result<Option<Value>, Unfit> {
+    fn schema(
+        &mut self,
+        schema: &'s Value,
+        depth: usize,
+    ) -> Result<Option<Value>, UnsupportedSchema> {
         self.count(1)?;
         if depth > MAX_DEPTH {
-            return Err(Unfit::TooLarge);
+            return Err(UnsupportedSchema::TooLarge);
         }
         let members = match schema {
             Value::Object(members) => members,
             Value::Bool(true) => return Ok(Some(json!({}))),
             Value::Bool(false) => return Ok(None),
-            _ => return Err(Unfit::NotASchema),
+            _ => return Err(UnsupportedSchema::NotASchema),
         };
         let mut cleaned = match members.get("$ref") {
             Some(Value::String(reference)) => self.referred(reference, depth)?,
-            Some(_) => return Err(Unfit::NotASchema),
+            Some(_) => return Err(UnsupportedSchema::NotASchema),
             None => Map::new(),
         };
         for (keyword, value) in members {
@@ -78,7 +82,11 @@ impl<'s> Cleaner<'s> {
     }
 
     /// What a reference stands for. One that leads into itself is followed once.
-    fn referred(&mut self, reference: &str, depth: usize) -> Result<Map<String, Value>, Unfit> {
+    fn referred(
+        &mut self,
+        reference: &str,
+        depth: usize,
+    ) -> Result<Map<String, Value>, UnsupportedSchema> {
         let target = self.references.follow(reference)?;
         if !self.references.enter(target) {
             let kept = |name: &&str| target.get(*name).is_some_and(Value::is_string);
@@ -90,7 +98,7 @@ impl<'s> Cleaner<'s> {
         self.references.leave();
         match cleaned? {
             Some(Value::Object(cleaned)) => Ok(cleaned),
-            _ => Err(Unfit::NotASchema),
+            _ => Err(UnsupportedSchema::NotASchema),
         }
     }
 
@@ -100,15 +108,15 @@ impl<'s> Cleaner<'s> {
         keyword: &str,
         value: &'s Value,
         depth: usize,
-    ) -> Result<Option<Value>, Unfit> {
+    ) -> Result<Option<Value>, UnsupportedSchema> {
         Ok(match keyword {
             // About the schema, not about the arguments; or of no use once references are gone.
             "$ref" | "$schema" | "$id" | "$comment" | "$defs" | "definitions" | "$anchor"
             | "$dynamicAnchor" | "$recursiveAnchor" | "$vocabulary" => None,
-            "$dynamicRef" | "$recursiveRef" => return Err(Unfit::Remote),
+            "$dynamicRef" | "$recursiveRef" => return Err(UnsupportedSchema::Remote),
             _ if keyword.starts_with("x-") => None,
             "properties" | "patternProperties" | "dependentSchemas" => {
-                let members = value.as_object().ok_or(Unfit::NotASchema)?;
+                let members = value.as_object().ok_or(UnsupportedSchema::NotASchema)?;
                 let mut cleaned = Map::new();
                 for (name, member) in members {
                     if let Some(member) = self.schema(member, depth + 1)? {
@@ -119,7 +127,7 @@ impl<'s> Cleaner<'s> {
             }
             "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
                 let mut cleaned = Vec::new();
-                for member in value.as_array().ok_or(Unfit::NotASchema)? {
+                for member in value.as_array().ok_or(UnsupportedSchema::NotASchema)? {
                     // Some write a branch that nothing fits as one that everything does not fit.
                     if *member != json!({ "not": {} }) {
                         cleaned.extend(self.schema(member, depth + 1)?);
@@ -159,10 +167,10 @@ impl<'s> Cleaner<'s> {
         })
     }
 
-    fn count(&mut self, values: usize) -> Result<(), Unfit> {
+    fn count(&mut self, values: usize) -> Result<(), UnsupportedSchema> {
         self.values += values;
         if self.values > MAX_VALUES {
-            return Err(Unfit::TooLarge);
+            return Err(UnsupportedSchema::TooLarge);
         }
         Ok(())
     }

@@ -11,9 +11,9 @@ use wardgate_edge::Door;
 use super::exchange::{Request, exchange};
 use super::fault::GatewayError;
 use super::{MCP_PATH, TIME_LIMIT};
+use crate::clients::GatewayTool;
 use crate::functions::offerable;
 use crate::request::BearerToken;
-use crate::seam::GatewayTool;
 
 /// A gateway with more is not listed further.
 const MAX_PAGES: usize = 100;

@@ -24,7 +24,7 @@ const SILENCE: Duration = Duration::from_secs(45);
 const MAX_STREAM: usize = 1024 * 1024;
 
 /// A stream that the gateway has acknowledged: what changes from here on is told.
-pub(super) struct Listening(BoxStream<'static, Notification>);
+pub(super) struct ToolChanges(BoxStream<'static, Notification>);
 
 /// A message of the stream, as far as it matters here.
 #[derive(Deserialize)]
@@ -38,24 +38,24 @@ struct Notification {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Params {
-    notifications: Accepted,
+    notifications: AcceptedNotifications,
 }
 
 /// What the gateway is going to tell.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Accepted {
+struct AcceptedNotifications {
     #[serde(rename = "toolsListChanged")]
     tools: bool,
 }
 
 /// Opens a stream, and waits until the gateway says that it listens.
-pub(super) async fn open(door: &Door, token: &BearerToken) -> Result<Listening, GatewayError> {
+pub(super) async fn open(door: &Door, token: &BearerToken) -> Result<ToolChanges, GatewayError> {
     let opened = tokio::time::timeout(TIME_LIMIT, acknowledged(door, token)).await;
     opened.unwrap_or(Err(GatewayError::Late))
 }
 
-async fn acknowledged(door: &Door, token: &BearerToken) -> Result<Listening, GatewayError> {
+async fn acknowledged(door: &Door, token: &BearerToken) -> Result<ToolChanges, GatewayError> {
     let mut params = Map::new();
     params.insert(
         "notifications".to_owned(),
@@ -82,7 +82,7 @@ async fn acknowledged(door: &Door, token: &BearerToken) -> Result<Listening, Gat
         if message.method == "notifications/subscriptions/acknowledged" {
             let accepted = message.params.notifications.tools;
             return if accepted {
-                Ok(Listening(messages))
+                Ok(ToolChanges(messages))
             } else {
                 Err(GatewayError::Unreadable)
             };
@@ -91,7 +91,7 @@ async fn acknowledged(door: &Door, token: &BearerToken) -> Result<Listening, Gat
     Err(GatewayError::Unreachable)
 }
 
-impl Listening {
+impl ToolChanges {
     /// Waits for a change; false when the stream is over, however it ended.
     pub(super) async fn changed(&mut self) -> bool {
         while let Some(message) = self.0.next().await {

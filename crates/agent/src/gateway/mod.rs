@@ -76,12 +76,12 @@ impl Gateway {
         token: &BearerToken,
         toolset: Option<&str>,
     ) -> Result<Arc<ToolList>, GatewayError> {
-        let asking = self.0.tools.asking(token, toolset);
-        if let Some(list) = self.0.tools.get(&asking) {
+        let lookup = self.0.tools.lookup(token, toolset);
+        if let Some(list) = self.0.tools.get(&lookup) {
             return Ok(list);
         }
         let list = Arc::new(list::fetch(&self.0.door, token, toolset).await?);
-        self.0.tools.put(&self.0.door, &asking, &list);
+        self.0.tools.put(&self.0.door, &lookup, &list);
         Ok(list)
     }
 

@@ -30,42 +30,42 @@ const TRY_AGAIN: Duration = Duration::from_secs(30);
 
 /// How far a stream has told. No two streams have one in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Mark(u64);
+pub(super) struct StreamPosition(u64);
 
 /// The streams, by the digest of their caller's token. They end with it.
 #[derive(Default)]
-pub(super) struct Streams {
-    by_caller: Mutex<HashMap<Digest, Stream>>,
-    marks: Arc<AtomicU64>,
+pub(super) struct ChangeStreams {
+    by_caller: Mutex<HashMap<Digest, ChangeStream>>,
+    positions: Arc<AtomicU64>,
 }
 
-struct Stream {
+struct ChangeStream {
     opened: Instant,
     /// When the caller last talked. Who follows ends once nobody tells it; once it ended, nobody hears this.
-    talked: watch::Sender<Instant>,
+    last_active: watch::Sender<Instant>,
     /// None until it is acknowledged.
-    mark: watch::Receiver<Option<Mark>>,
+    position: watch::Receiver<Option<StreamPosition>>,
 }
 
-impl Stream {
+impl ChangeStream {
     fn is_over(&self) -> bool {
-        self.talked.is_closed()
+        self.last_active.is_closed()
     }
 }
 
-impl Streams {
+impl ChangeStreams {
     /// Where the caller's stream stands; none when changes are not heard of.
-    pub(super) fn mark(&self, caller: &Digest) -> Option<Mark> {
+    pub(super) fn position(&self, caller: &Digest) -> Option<StreamPosition> {
         let streams = self.lock();
         let stream = streams.get(caller)?;
-        let mark = *stream.mark.borrow();
-        mark.filter(|_| !stream.is_over())
+        let position = *stream.position.borrow();
+        position.filter(|_| !stream.is_over())
     }
 
     /// The caller talks.
-    pub(super) fn talks(&self, caller: &Digest) {
+    pub(super) fn note_activity(&self, caller: &Digest) {
         if let Some(stream) = self.lock().get(caller) {
-            stream.talked.send_replace(Instant::now());
+            stream.last_active.send_replace(Instant::now());
         }
     }
 
@@ -80,31 +80,31 @@ impl Streams {
         }
         if streams.len() >= MAX_STREAMS {
             let last = streams.iter().min_by_key(|(_, stream)| {
-                let talked = *stream.talked.borrow();
-                (!stream.is_over(), talked)
+                let last_active = *stream.last_active.borrow();
+                (!stream.is_over(), last_active)
             });
             if let Some(last) = last.map(|(caller, _)| *caller) {
                 streams.remove(&last);
             }
         }
-        let (talked, talks) = watch::channel(now);
-        let (tell, mark) = watch::channel(None);
+        let (last_active, note_activity) = watch::channel(now);
+        let (tell, position) = watch::channel(None);
         tokio::spawn(follow(
             door.clone(),
             token.clone(),
-            talks,
+            note_activity,
             tell,
-            Arc::clone(&self.marks),
+            Arc::clone(&self.positions),
         ));
-        let stream = Stream {
+        let stream = ChangeStream {
             opened: now,
-            talked,
-            mark,
+            last_active,
+            position,
         };
         streams.insert(caller, stream);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Digest, Stream>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Digest, ChangeStream>> {
         self.by_caller
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -115,9 +115,9 @@ impl Streams {
 async fn follow(
     door: Door,
     token: BearerToken,
-    talks: watch::Receiver<Instant>,
-    tell: watch::Sender<Option<Mark>>,
-    marks: Arc<AtomicU64>,
+    note_activity: watch::Receiver<Instant>,
+    tell: watch::Sender<Option<StreamPosition>>,
+    positions: Arc<AtomicU64>,
 ) {
     let listening = async {
         let mut stream = match listen::open(&door, &token).await {
@@ -128,7 +128,9 @@ async fn follow(
             }
         };
         loop {
-            tell.send_replace(Some(Mark(marks.fetch_add(1, Ordering::Relaxed))));
+            tell.send_replace(Some(StreamPosition(
+                positions.fetch_add(1, Ordering::Relaxed),
+            )));
             if !stream.changed().await {
                 return;
             }
@@ -136,11 +138,11 @@ async fn follow(
     };
     tokio::select! {
         () = listening => {}
-        () = silence(talks) => {}
+        () = silence(note_activity) => {}
     }
 }
 
 /// Ends when the caller was silent for long.
-async fn silence(mut talks: watch::Receiver<Instant>) {
-    while let Ok(Ok(())) = tokio::time::timeout(IDLE, talks.changed()).await {}
+async fn silence(mut note_activity: watch::Receiver<Instant>) {
+    while let Ok(Ok(())) = tokio::time::timeout(IDLE, note_activity.changed()).await {}
 }

@@ -10,7 +10,7 @@ use wardgate_domain::Digest;
 use wardgate_edge::Door;
 
 use super::list::ToolList;
-use super::streams::{Mark, Streams};
+use super::streams::{ChangeStreams, StreamPosition};
 use crate::request::BearerToken;
 
 /// Lists that are kept at once.
@@ -20,98 +20,98 @@ const MAX_LISTS: usize = 1_000;
 const MAX_AGE: Duration = Duration::from_mins(5);
 
 /// Whose list, and of which toolset. A token is known by its digest; none: everybody's.
-type Key = (Option<Digest>, Option<String>);
+type ToolCacheKey = (Option<Digest>, Option<String>);
 
-struct Kept {
+struct CachedToolList {
     list: Arc<ToolList>,
     until: Instant,
     /// Where the caller's stream stood before the list was asked for.
-    mark: Option<Mark>,
+    position: Option<StreamPosition>,
 }
 
 #[derive(Default)]
 pub(super) struct ToolCache {
-    lists: Mutex<HashMap<Key, Kept>>,
-    streams: Streams,
+    lists: Mutex<HashMap<ToolCacheKey, CachedToolList>>,
+    streams: ChangeStreams,
 }
 
 /// A list that is going to be asked for.
-pub(super) struct Asking<'a> {
+pub(super) struct ToolListLookup<'a> {
     token: &'a BearerToken,
     toolset: Option<&'a str>,
     caller: Digest,
-    mark: Option<Mark>,
+    position: Option<StreamPosition>,
 }
 
 impl ToolCache {
     /// Who asks, and what was heard so far: to be taken before the gateway is asked.
-    pub(super) fn asking<'a>(
+    pub(super) fn lookup<'a>(
         &self,
         token: &'a BearerToken,
         toolset: Option<&'a str>,
-    ) -> Asking<'a> {
+    ) -> ToolListLookup<'a> {
         let caller = Digest::of(token.as_str().as_bytes());
-        self.streams.talks(&caller);
-        Asking {
+        self.streams.note_activity(&caller);
+        ToolListLookup {
             token,
             toolset,
             caller,
-            mark: self.streams.mark(&caller),
+            position: self.streams.position(&caller),
         }
     }
 
-    pub(super) fn get(&self, asking: &Asking<'_>) -> Option<Arc<ToolList>> {
+    pub(super) fn get(&self, lookup: &ToolListLookup<'_>) -> Option<Arc<ToolList>> {
         let lists = self.lists();
         let now = Instant::now();
-        [Some(asking.caller), None].into_iter().find_map(|whose| {
-            let key = (whose, asking.toolset.map(str::to_owned));
-            let kept = lists.get(&key)?;
-            self.is_good(&key, kept, now)
-                .then(|| Arc::clone(&kept.list))
+        [Some(lookup.caller), None].into_iter().find_map(|whose| {
+            let key = (whose, lookup.toolset.map(str::to_owned));
+            let cached = lists.get(&key)?;
+            self.is_good(&key, cached, now)
+                .then(|| Arc::clone(&cached.list))
         })
     }
 
     /// Keeps a list, and follows its caller's from now on.
-    pub(super) fn put(&self, door: &Door, asking: &Asking<'_>, list: &Arc<ToolList>) {
+    pub(super) fn put(&self, door: &Door, lookup: &ToolListLookup<'_>, list: &Arc<ToolList>) {
         if list.ttl.is_zero() {
             return;
         }
         // Everybody's list has no stream of its own.
-        let (whose, mark) = if list.is_public {
+        let (whose, position) = if list.is_public {
             (None, None)
         } else {
-            self.streams.follow(asking.caller, door, asking.token);
-            (Some(asking.caller), asking.mark)
+            self.streams.follow(lookup.caller, door, lookup.token);
+            (Some(lookup.caller), lookup.position)
         };
         let now = Instant::now();
-        let age = match mark {
+        let age = match position {
             Some(_) => MAX_AGE,
             None => list.ttl.min(MAX_AGE),
         };
         let mut lists = self.lists();
         if lists.len() >= MAX_LISTS {
-            lists.retain(|key, kept| self.is_good(key, kept, now));
+            lists.retain(|key, cached| self.is_good(key, cached, now));
         }
         if lists.len() >= MAX_LISTS {
             // All of them are in use; to ask again is only slower.
             return;
         }
         lists.insert(
-            (whose, asking.toolset.map(str::to_owned)),
-            Kept {
+            (whose, lookup.toolset.map(str::to_owned)),
+            CachedToolList {
                 list: Arc::clone(list),
                 until: now + age,
-                mark,
+                position,
             },
         );
     }
 
-    fn is_good(&self, (whose, _): &Key, kept: &Kept, now: Instant) -> bool {
-        let mark = whose.and_then(|caller| self.streams.mark(&caller));
-        now < kept.until && kept.mark == mark
+    fn is_good(&self, (whose, _): &ToolCacheKey, cached: &CachedToolList, now: Instant) -> bool {
+        let position = whose.and_then(|caller| self.streams.position(&caller));
+        now < cached.until && cached.position == position
     }
 
-    fn lists(&self) -> MutexGuard<'_, HashMap<Key, Kept>> {
+    fn lists(&self) -> MutexGuard<'_, HashMap<ToolCacheKey, CachedToolList>> {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

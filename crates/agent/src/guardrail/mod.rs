@@ -11,8 +11,8 @@ pub(crate) mod screening;
 use serde::Deserialize;
 
 use crate::assistant::{Assistant, Check, Guardrail, Language};
+use crate::clients::in_words;
 use crate::model::{FunctionChoice, ModelError, ModelMessage, ModelRequest};
-use crate::seam::in_words;
 
 /// The longest reply that is read; the verdict is its first word.
 const MAX_REPLY: usize = 4_096;
@@ -64,7 +64,7 @@ pub(crate) fn matched<'c>(checks: &'c [Check], text: &str) -> Option<&'c str> {
 
 /// Why there is no verdict.
 #[derive(Debug, thiserror::Error)]
-enum NoVerdict {
+enum VerdictError {
     #[error(transparent)]
     Model(#[from] ModelError),
     #[error("its model is not configured")]
@@ -76,15 +76,21 @@ enum NoVerdict {
 }
 
 impl Guardrail {
-    async fn verdict(&self, message: &str, language: Option<Language>) -> Result<bool, NoVerdict> {
+    async fn verdict(
+        &self,
+        message: &str,
+        language: Option<Language>,
+    ) -> Result<bool, VerdictError> {
         let client = self
             .model
             .client
             .as_ref()
-            .map_err(|_| NoVerdict::NotConfigured)?;
-        let question = self.questions.of(language).ok_or(NoVerdict::Question)?;
+            .map_err(|_| VerdictError::NotConfigured)?;
+        let question = self.questions.of(language).ok_or(VerdictError::Question)?;
         let values = std::collections::BTreeMap::from([("message", message)]);
-        let question = question.render(&values).map_err(|_| NoVerdict::Question)?;
+        let question = question
+            .render(&values)
+            .map_err(|_| VerdictError::Question)?;
         let request = ModelRequest {
             model: self.model.model.clone(),
             messages: vec![ModelMessage::User(question)],
@@ -94,18 +100,18 @@ impl Guardrail {
             max_output_tokens: self.model.max_output_tokens,
         };
         let reply = in_words(client.as_ref(), request, MAX_REPLY).await?;
-        yes_or_no(&reply).ok_or(NoVerdict::Reply)
+        yes_or_no(&reply).ok_or(VerdictError::Reply)
     }
 }
 
 /// The first word of the reply, or its member `verdict`.
 fn yes_or_no(reply: &str) -> Option<bool> {
     #[derive(Deserialize)]
-    struct Structured {
+    struct StructuredReply {
         verdict: String,
     }
     let reply = reply.trim();
-    let structured = serde_json::from_str(reply).map(|Structured { verdict }| verdict);
+    let structured = serde_json::from_str(reply).map(|StructuredReply { verdict }| verdict);
     let text = structured.unwrap_or_else(|_| reply.to_owned());
     let word = text
         .split(|c: char| !c.is_alphanumeric())

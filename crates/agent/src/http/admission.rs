@@ -19,7 +19,7 @@ use super::{Endpoints, GRANTS, Problem};
 use crate::BearerToken;
 
 /// A request that may be read.
-pub(super) struct Admitted {
+pub(super) struct AdmittedRequest {
     pub(super) caller: Arc<Caller>,
     pub(super) token: BearerToken,
     pub(super) parts: Parts,
@@ -30,7 +30,7 @@ pub(super) struct Admitted {
 /// A path that takes `method` and lets `work` answer.
 pub(super) fn endpoint<W, A>(here: &Arc<Endpoints>, method: Method, work: W) -> MethodRouter
 where
-    W: Fn(Arc<Endpoints>, Admitted) -> A + Clone + Send + Sync + 'static,
+    W: Fn(Arc<Endpoints>, AdmittedRequest) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Result<Response, Problem>> + Send + 'static,
 {
     let here = Arc::clone(here);
@@ -52,14 +52,14 @@ where
 
 async fn answer<W, A>(here: Arc<Endpoints>, method: Method, request: Request, work: W) -> Response
 where
-    W: Fn(Arc<Endpoints>, Admitted) -> A,
+    W: Fn(Arc<Endpoints>, AdmittedRequest) -> A,
     A: Future<Output = Result<Response, Problem>>,
 {
     let (parts, mut body) = request.into_parts();
     let origin = here.admission.origins.welcome(&parts);
     let mut response = match admit(&here, &method, &parts, &mut body).await {
         Ok((caller, token, body)) => {
-            let admitted = Admitted {
+            let admitted = AdmittedRequest {
                 caller,
                 token,
                 parts,

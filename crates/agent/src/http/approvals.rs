@@ -5,12 +5,15 @@ use std::sync::Arc;
 use axum::extract::{FromRequestParts, Path};
 use axum::response::Response;
 
-use super::admission::Admitted;
+use super::admission::AdmittedRequest;
 use super::fields::Fields;
 use super::{Endpoints, Problem, ndjson};
 use crate::ApprovalDecision;
 
-pub(super) async fn post(here: Arc<Endpoints>, mut request: Admitted) -> Result<Response, Problem> {
+pub(super) async fn post(
+    here: Arc<Endpoints>,
+    mut request: AdmittedRequest,
+) -> Result<Response, Problem> {
     let decision = read(&request.body)?;
     let Path(id) = Path::<String>::from_request_parts(&mut request.parts, &())
         .await

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use axum::response::Response;
 use http::HeaderMap;
 
-use super::admission::Admitted;
+use super::admission::AdmittedRequest;
 use super::fields::Fields;
 use super::{Endpoints, Problem, ndjson};
 use crate::ChatRequest;
 
-pub(super) async fn post(here: Arc<Endpoints>, request: Admitted) -> Result<Response, Problem> {
+pub(super) async fn post(
+    here: Arc<Endpoints>,
+    request: AdmittedRequest,
+) -> Result<Response, Problem> {
     let chat = read(&request.body, &request.parts.headers)?;
     Ok(ndjson::reply(here.agent.chat(
         request.caller,

@@ -15,8 +15,8 @@ mod fields;
 mod limits;
 mod models;
 mod ndjson;
-mod outflow;
 mod problem;
+mod response_body;
 
 #[cfg(test)]
 mod testing;

@@ -7,17 +7,23 @@ use axum::response::{IntoResponse, Response};
 use http::header;
 use serde_json::{Value, json};
 
-use super::admission::Admitted;
+use super::admission::AdmittedRequest;
 use super::{Endpoints, Problem};
 use crate::Model;
 
-pub(super) async fn list(here: Arc<Endpoints>, request: Admitted) -> Result<Response, Problem> {
+pub(super) async fn list(
+    here: Arc<Endpoints>,
+    request: AdmittedRequest,
+) -> Result<Response, Problem> {
     let models = here.agent.models(&request.caller);
     let data: Vec<Value> = models.iter().map(entry).collect();
     Ok(reply(&json!({ "object": "list", "data": data })))
 }
 
-pub(super) async fn one(here: Arc<Endpoints>, mut request: Admitted) -> Result<Response, Problem> {
+pub(super) async fn one(
+    here: Arc<Endpoints>,
+    mut request: AdmittedRequest,
+) -> Result<Response, Problem> {
     let unknown =
         || Problem::unknown_model("No assistant has this name; GET /v1/models lists them.");
     let Path(name) = Path::<String>::from_request_parts(&mut request.parts, &())

@@ -4,16 +4,20 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header;
 
-use super::outflow;
+use super::response_body;
 use crate::{AgentEvent, EventStream};
 
 pub(super) fn reply(events: EventStream) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "application/x-ndjson"),
         (header::CACHE_CONTROL, "no-store"),
-        outflow::UNBUFFERED,
+        response_body::UNBUFFERED,
     ];
-    (headers, outflow::body(events, "\n", |event| line(&event))).into_response()
+    (
+        headers,
+        response_body::body(events, "\n", |event| line(&event)),
+    )
+        .into_response()
 }
 
 fn line(event: &AgentEvent) -> Bytes {

@@ -25,13 +25,13 @@ use crate::{
 pub(super) const NOW: i64 = 1_762_869_000;
 
 /// The endpoints of an agent without assistants, and a token that they accept.
-pub(super) struct World {
+pub(super) struct TestEndpoints {
     router: Router,
     pub(super) token: String,
     _keys: tempfile::NamedTempFile,
 }
 
-impl World {
+impl TestEndpoints {
     pub(super) async fn start() -> Self {
         let key = Ed25519KeyPair::generate().unwrap();
         let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);

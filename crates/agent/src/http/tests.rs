@@ -7,8 +7,8 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::outflow;
-use super::testing::{World, an_answer, done, event, script, text, token};
+use super::response_body;
+use super::testing::{TestEndpoints, an_answer, done, event, script, text, token};
 use super::*;
 use crate::{AgentEvent, EventStream, FinishReason};
 
@@ -24,7 +24,7 @@ async fn error_of(response: http::Response<Body>) -> Value {
 
 #[tokio::test]
 async fn nobody_without_a_token_gets_anywhere() {
-    let world = World::start().await;
+    let world = TestEndpoints::start().await;
     for (method, path) in [
         ("POST", "/api/chat/message/"),
         ("POST", "/api/chat/message"),
@@ -62,7 +62,7 @@ async fn nobody_without_a_token_gets_anywhere() {
 
 #[tokio::test]
 async fn every_refusal_is_well_formed_and_names_what_to_do() {
-    let world = World::start().await;
+    let world = TestEndpoints::start().await;
     let refused = async |method, path, body, change: fn(&mut Request<Body>)| {
         let response = world.send(method, path, body, change).await;
         let status = response.status().as_u16();
@@ -120,7 +120,7 @@ async fn every_refusal_is_well_formed_and_names_what_to_do() {
 
 #[tokio::test]
 async fn an_unknown_assistant_ends_the_stream_well_formed() {
-    let world = World::start().await;
+    let world = TestEndpoints::start().await;
     let response = world
         .send("POST", "/api/chat/message/", MESSAGE, as_it_is)
         .await;
@@ -139,7 +139,7 @@ async fn an_unknown_assistant_ends_the_stream_well_formed() {
 
 #[tokio::test]
 async fn an_unknown_assistant_is_an_unknown_model() {
-    let world = World::start().await;
+    let world = TestEndpoints::start().await;
     let streamed = r#"{"messages":[{"role":"user","content":"hello"}],"stream":true}"#;
     for body in [COMPLETION, streamed] {
         let response = world
@@ -156,7 +156,7 @@ async fn an_unknown_assistant_is_an_unknown_model() {
 
 #[tokio::test]
 async fn a_page_of_a_welcome_origin_may_ask_and_read() {
-    let world = World::start().await;
+    let world = TestEndpoints::start().await;
     let origin = |request: &mut Request<Body>| {
         let origin = HeaderValue::from_static("http://localhost:3000");
         request.headers_mut().insert(header::ORIGIN, origin);
@@ -245,6 +245,6 @@ async fn hanging_up_drops_the_work() {
 
 #[tokio::test]
 async fn an_event_without_a_piece_sends_nothing() {
-    let body = outflow::body(script(an_answer()), "", |_| bytes::Bytes::new());
+    let body = response_body::body(script(an_answer()), "", |_| bytes::Bytes::new());
     assert_eq!(text(body).await, "");
 }

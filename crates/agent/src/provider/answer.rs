@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::calls::{Arguments, CallPiece, Calls, Ids};
+use super::calls::{ArgumentsPiece, CallIds, CallPiece, Calls};
 use crate::model::{FinishReason, ModelError, ModelEvent, TokenUsage};
 
 /// What a call costs of the room besides its texts.
@@ -13,7 +13,7 @@ const CALL_BYTES: usize = 64;
 pub(super) struct Answer {
     events: VecDeque<ModelEvent>,
     calls: Calls,
-    ids: Ids,
+    ids: CallIds,
     usage: Option<TokenUsage>,
     stopped: Option<FinishReason>,
     is_over: bool,
@@ -22,7 +22,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    pub(super) fn new(max_bytes: usize, ids: Ids) -> Self {
+    pub(super) fn new(max_bytes: usize, ids: CallIds) -> Self {
         Self {
             events: VecDeque::new(),
             calls: Calls::default(),
@@ -61,8 +61,8 @@ impl Answer {
     /// Calls come out at the end: only then is it sure that none was cut.
     pub(super) fn call(&mut self, piece: &CallPiece<'_>) -> Result<(), ModelError> {
         let arguments = match piece.arguments {
-            Some(Arguments::More(text)) => text.len(),
-            Some(Arguments::Whole(value)) => value.to_string().len(),
+            Some(ArgumentsPiece::More(text)) => text.len(),
+            Some(ArgumentsPiece::Whole(value)) => value.to_string().len(),
             None => 0,
         };
         let texts = piece.id.map_or(0, str::len) + piece.name.map_or(0, str::len);

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
-use super::calls::{Arguments, CallPiece};
+use super::calls::{ArgumentsPiece, CallPiece};
 use super::failure;
 use crate::model::{
     FinishReason, Function, FunctionCall, FunctionChoice, ModelError, ModelMessage, ModelRequest,
@@ -162,7 +162,7 @@ fn block(block: &Value, index: Option<u64>, answer: &mut Answer) -> Result<(), M
                 index,
                 id: text("id"),
                 name: text("name"),
-                arguments: whole.map(Arguments::Whole),
+                arguments: whole.map(ArgumentsPiece::Whole),
             })
         }
         _ => Ok(()),
@@ -176,7 +176,7 @@ fn delta(delta: &Value, index: Option<u64>, answer: &mut Answer) -> Result<(), M
         "thinking_delta" => answer.reasoning(text("thinking")),
         "input_json_delta" => answer.call(&CallPiece {
             index,
-            arguments: Some(Arguments::More(text("partial_json"))),
+            arguments: Some(ArgumentsPiece::More(text("partial_json"))),
             ..CallPiece::default()
         }),
         _ => Ok(()),

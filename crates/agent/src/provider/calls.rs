@@ -13,25 +13,25 @@ pub(super) struct CallPiece<'a> {
     pub(super) index: Option<u64>,
     pub(super) id: Option<&'a str>,
     pub(super) name: Option<&'a str>,
-    pub(super) arguments: Option<Arguments<'a>>,
+    pub(super) arguments: Option<ArgumentsPiece<'a>>,
 }
 
 /// Of a piece: some more of their text, or all of them.
 #[derive(Debug)]
-pub(super) enum Arguments<'a> {
+pub(super) enum ArgumentsPiece<'a> {
     More(&'a str),
     Whole(&'a Value),
 }
 
 #[derive(Debug, Default)]
-struct Part {
+struct PartialCall {
     index: Option<u64>,
     id: String,
     name: String,
     arguments: String,
 }
 
-impl Part {
+impl PartialCall {
     /// Whether nothing can follow. Empty arguments may be whole, or not yet begun.
     fn is_whole(&self) -> bool {
         serde_json::from_str::<Map<String, Value>>(&self.arguments).is_ok()
@@ -41,17 +41,17 @@ impl Part {
 /// The calls so far.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    parts: Vec<Part>,
+    parts: Vec<PartialCall>,
 }
 
 /// The answer ended before a call did.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unfinished;
+pub(super) struct UnfinishedCall;
 
 impl Calls {
     pub(super) fn push(&mut self, piece: &CallPiece<'_>) {
         let at = self.place_of(piece).unwrap_or_else(|| {
-            self.parts.push(Part::default());
+            self.parts.push(PartialCall::default());
             self.parts.len() - 1
         });
         let part = &mut self.parts[at];
@@ -67,8 +67,8 @@ impl Calls {
             part.name.push_str(name);
         }
         match piece.arguments {
-            Some(Arguments::More(text)) => part.arguments.push_str(text),
-            Some(Arguments::Whole(value)) => part.arguments = value.to_string(),
+            Some(ArgumentsPiece::More(text)) => part.arguments.push_str(text),
+            Some(ArgumentsPiece::Whole(value)) => part.arguments = value.to_string(),
             None => {}
         }
     }
@@ -86,21 +86,21 @@ impl Calls {
             .id
             .is_some_and(|id| !part.id.is_empty() && id != part.id);
         let another_name = piece.name.is_some_and(|name| {
-            let has_arguments = matches!(piece.arguments, Some(Arguments::Whole(_)))
-                || matches!(piece.arguments, Some(Arguments::More(text)) if !text.is_empty());
+            let has_arguments = matches!(piece.arguments, Some(ArgumentsPiece::Whole(_)))
+                || matches!(piece.arguments, Some(ArgumentsPiece::More(text)) if !text.is_empty());
             let differs = name != part.name && !part.arguments.is_empty();
             piece.id.is_none() && (differs || has_arguments && part.is_whole())
         });
         (!another_id && !another_name).then_some(at)
     }
 
-    fn last(&self, is_it: impl Fn(&Part) -> bool) -> Option<usize> {
+    fn last(&self, is_it: impl Fn(&PartialCall) -> bool) -> Option<usize> {
         self.parts.iter().rposition(is_it)
     }
 
     /// All calls of an answer that the model ended itself, whatever their names and arguments are: what is wrong with
     /// them is for the model to hear. One that the model gave no name is called `null`.
-    pub(super) fn ended(self, ids: &mut Ids) -> Vec<FunctionCall> {
+    pub(super) fn ended(self, ids: &mut CallIds) -> Vec<FunctionCall> {
         self.parts
             .into_iter()
             .map(|part| FunctionCall {
@@ -118,13 +118,16 @@ impl Calls {
     }
 
     /// The calls that are surely whole, of an answer that somebody else ended.
-    pub(super) fn whole(mut self, ids: &mut Ids) -> (Vec<FunctionCall>, Result<(), Unfinished>) {
+    pub(super) fn whole(
+        mut self,
+        ids: &mut CallIds,
+    ) -> (Vec<FunctionCall>, Result<(), UnfinishedCall>) {
         let before = self.parts.len();
-        self.parts.retain(Part::is_whole);
+        self.parts.retain(PartialCall::is_whole);
         let all = if self.parts.len() == before {
             Ok(())
         } else {
-            Err(Unfinished)
+            Err(UnfinishedCall)
         };
         (self.ended(ids), all)
     }
@@ -132,12 +135,12 @@ impl Calls {
 
 /// Gives every call of a turn an id of its own.
 #[derive(Debug)]
-pub(super) struct Ids {
+pub(super) struct CallIds {
     taken: HashSet<String>,
     ambient: Ambient,
 }
 
-impl Ids {
+impl CallIds {
     /// `taken` are those of calls before.
     pub(super) fn new(taken: HashSet<String>, ambient: Ambient) -> Self {
         Self { taken, ambient }
@@ -166,21 +169,21 @@ mod tests {
 
     use super::*;
 
-    type Raw<'a> = (
+    type RawPiece<'a> = (
         Option<u64>,
         Option<&'a str>,
         Option<&'a str>,
         Option<&'a str>,
     );
 
-    fn put_together(pieces: &[Raw<'_>]) -> Vec<(String, String, String)> {
+    fn put_together(pieces: &[RawPiece<'_>]) -> Vec<(String, String, String)> {
         let mut calls = Calls::default();
         for &(index, id, name, arguments) in pieces {
             calls.push(&CallPiece {
                 index,
                 id,
                 name,
-                arguments: arguments.map(Arguments::More),
+                arguments: arguments.map(ArgumentsPiece::More),
             });
         }
         calls
@@ -190,8 +193,8 @@ mod tests {
             .collect()
     }
 
-    fn ids() -> Ids {
-        Ids::new(HashSet::new(), Ambient::system())
+    fn ids() -> CallIds {
+        CallIds::new(HashSet::new(), Ambient::system())
     }
 
     fn triple(id: &str, name: &str, arguments: &str) -> (String, String, String) {
@@ -279,7 +282,7 @@ mod tests {
         let mut calls = Calls::default();
         calls.push(&CallPiece {
             name: Some("one"),
-            arguments: Some(Arguments::Whole(&json!({"x": 1}))),
+            arguments: Some(ArgumentsPiece::Whole(&json!({"x": 1}))),
             ..CallPiece::default()
         });
         let calls = calls.ended(&mut ids());
@@ -293,19 +296,19 @@ mod tests {
             calls.push(&CallPiece {
                 index: u64::try_from(index).ok(),
                 name: Some("one"),
-                arguments: Some(Arguments::More(arguments)),
+                arguments: Some(ArgumentsPiece::More(arguments)),
                 ..CallPiece::default()
             });
         }
         let (whole, all) = calls.whole(&mut ids());
-        assert_eq!((whole.len(), all), (1, Err(Unfinished)));
+        assert_eq!((whole.len(), all), (1, Err(UnfinishedCall)));
         assert_eq!(whole[0].arguments, "{\"x\":1}");
     }
 
     #[test]
     fn every_call_of_a_turn_has_an_id_of_its_own() {
         let taken = HashSet::from(["call_0".to_owned()]);
-        let mut ids = Ids::new(taken, Ambient::system());
+        let mut ids = CallIds::new(taken, Ambient::system());
         let given: Vec<_> = ["call_0", "x", "x", "", ""]
             .map(|id| ids.unique(id.to_owned()))
             .into();

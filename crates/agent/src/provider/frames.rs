@@ -29,15 +29,15 @@ impl Frames {
         let mut head = Vec::new();
         loop {
             match kind_of(&head) {
-                Some(Kind::Events) => {
+                Some(FrameKind::Events) => {
                     let body = with_head(head, body);
                     return Ok(Self::Events(Events::new(body, MAX_FRAME_BYTES)));
                 }
-                Some(Kind::Values) => {
+                Some(FrameKind::Values) => {
                     let body = with_head(head, body);
                     return Ok(Self::Values(Values::new(body, MAX_FRAME_BYTES)));
                 }
-                Some(Kind::Page) => return Err(ModelError::Unreadable),
+                Some(FrameKind::Page) => return Err(ModelError::Unreadable),
                 None if head.len() > MAX_FRAME_BYTES => return Err(ModelError::TooLarge),
                 None => {}
             }
@@ -57,20 +57,20 @@ impl Frames {
     }
 }
 
-enum Kind {
+enum FrameKind {
     Events,
     Values,
     /// Of a proxy or a wrong address.
     Page,
 }
 
-fn kind_of(head: &[u8]) -> Option<Kind> {
+fn kind_of(head: &[u8]) -> Option<FrameKind> {
     match start(head).first()? {
-        b'{' | b'[' => Some(Kind::Values),
-        b'<' => Some(Kind::Page),
+        b'{' | b'[' => Some(FrameKind::Values),
+        b'<' => Some(FrameKind::Page),
         // Perhaps the first bytes of a byte order mark.
         0xEF if start(head).len() < 3 => None,
-        _ => Some(Kind::Events),
+        _ => Some(FrameKind::Events),
     }
 }
 

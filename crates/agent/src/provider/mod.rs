@@ -43,11 +43,11 @@ use tracing::{Instrument, info, warn};
 use wardgate_domain::Ambient;
 
 use self::answer::Answer;
-use self::calls::Ids;
+use self::calls::CallIds;
 use self::frames::Frames;
 use self::http::{Http, Limits};
 pub(crate) use self::settings::{ProviderKind, ProviderSettings, SettingsError};
-use self::telemetry::Watch;
+use self::telemetry::AnswerTelemetry;
 use crate::model::{ModelError, ModelEvent, ModelMessage, ModelRequest, ModelStream};
 
 /// Once the model stopped, only counts may follow, and they are not waited for longer than this.
@@ -111,7 +111,7 @@ impl Provider {
 
     /// Asks for an answer and waits until it begins. Dropping the future or the stream ends the request.
     pub(crate) async fn stream(&self, request: &ModelRequest) -> Result<ModelStream, ModelError> {
-        let mut watch = Watch::start(self.kind, &request.model);
+        let mut watch = AnswerTelemetry::start(self.kind, &request.model);
         if self.has_contents {
             watch.release(request);
         }
@@ -129,7 +129,10 @@ impl Provider {
         }
     }
 
-    async fn begin(&self, request: &ModelRequest) -> Result<(ModelEvent, Reading), ModelError> {
+    async fn begin(
+        &self,
+        request: &ModelRequest,
+    ) -> Result<(ModelEvent, AnswerReader), ModelError> {
         let body = match self.kind {
             ProviderKind::OpenAi => openai::body(request, self.is_openai_itself),
             ProviderKind::Anthropic => anthropic::body(request),
@@ -160,10 +163,10 @@ impl Provider {
         body: Bytes,
         request: &ModelRequest,
         deadline: Instant,
-    ) -> Result<(ModelEvent, Reading), ModelError> {
+    ) -> Result<(ModelEvent, AnswerReader), ModelError> {
         let body = self.http.post(body, deadline, &self.ambient).await?;
-        let ids = Ids::new(call_ids(request), self.ambient.clone());
-        let mut reading = Reading {
+        let ids = CallIds::new(call_ids(request), self.ambient.clone());
+        let mut reading = AnswerReader {
             kind: self.kind,
             frames: Frames::open(body).await?,
             answer: Answer::new(self.max_answer_bytes, ids),
@@ -183,14 +186,14 @@ fn call_ids(request: &ModelRequest) -> HashSet<String> {
 }
 
 /// An answer being read.
-struct Reading {
+struct AnswerReader {
     kind: ProviderKind,
     frames: Frames,
     answer: Answer,
     is_done: bool,
 }
 
-impl Reading {
+impl AnswerReader {
     /// The next event; `None` after the last.
     async fn next(&mut self) -> Result<Option<ModelEvent>, ModelError> {
         loop {
@@ -235,7 +238,10 @@ impl Reading {
     }
 
     /// The rest of the events, each counted as it passes.
-    fn watched(self, watch: Watch) -> impl Stream<Item = Result<ModelEvent, ModelError>> + Send {
+    fn watched(
+        self,
+        watch: AnswerTelemetry,
+    ) -> impl Stream<Item = Result<ModelEvent, ModelError>> + Send {
         stream::try_unfold((self, watch), |(mut reading, mut watch)| async move {
             let next = reading.next().instrument(watch.span()).await;
             match &next {

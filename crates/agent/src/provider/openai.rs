@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
-use super::calls::{Arguments, CallPiece};
+use super::calls::{ArgumentsPiece, CallPiece};
 use super::failure;
 use crate::model::{
     FinishReason, Function, FunctionCall, FunctionChoice, ModelError, ModelMessage, ModelRequest,
@@ -157,9 +157,9 @@ fn read_said(said: &Map<String, Value>, answer: &mut Answer) -> Result<(), Model
 fn read_call(call: &Value, answer: &mut Answer) -> Result<(), ModelError> {
     let function = call.get("function");
     let arguments = match function.and_then(|function| function.get("arguments")) {
-        Some(Value::String(text)) => Some(Arguments::More(text)),
+        Some(Value::String(text)) => Some(ArgumentsPiece::More(text)),
         None | Some(Value::Null) => None,
-        Some(value) => Some(Arguments::Whole(value)),
+        Some(value) => Some(ArgumentsPiece::Whole(value)),
     };
     answer.call(&CallPiece {
         index: call.get("index").and_then(Value::as_u64),

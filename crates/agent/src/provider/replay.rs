@@ -38,7 +38,7 @@ const LINES: &str = "{\"response\":\"Grüße \",\"done\":false}\n{\"response\":\
 
 pub(super) const CASSETTES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/provider/cassettes");
 
-type Read = (Vec<ModelEvent>, Result<(), ModelError>);
+type ReplayedAnswer = (Vec<ModelEvent>, Result<(), ModelError>);
 
 fn cassettes() -> Vec<PathBuf> {
     let mut paths: Vec<_> = std::fs::read_dir(CASSETTES)
@@ -69,7 +69,7 @@ fn answers() -> Vec<(ProviderKind, Vec<u8>)> {
 }
 
 /// What is read of `bytes` when they arrive in pieces that end at `ends`.
-fn read(kind: ProviderKind, bytes: &[u8], ends: &[usize]) -> Read {
+fn read(kind: ProviderKind, bytes: &[u8], ends: &[usize]) -> ReplayedAnswer {
     let mut pieces = Vec::new();
     let mut start = 0;
     for &end in ends.iter().chain([&bytes.len()]) {
@@ -92,7 +92,7 @@ fn calls(events: &[ModelEvent]) -> Vec<&FunctionCall> {
 }
 
 /// Nothing that is cut gives a call, or ends well, that the whole does not.
-fn check_cut(kind: ProviderKind, bytes: &[u8], at: usize, whole: &Read) {
+fn check_cut(kind: ProviderKind, bytes: &[u8], at: usize, whole: &ReplayedAnswer) {
     let (events, end) = read(kind, &bytes[..at], &[]);
     if end == Ok(()) {
         assert_eq!(calls(&events), calls(&whole.0), "cut at {at}");

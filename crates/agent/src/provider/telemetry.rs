@@ -13,7 +13,7 @@ use crate::model::{ModelError, ModelEvent, ModelRequest, TokenUsage};
 const CHAT: &str = "chat";
 
 /// From the request to the end of its answer, whichever end that is.
-pub(super) struct Watch {
+pub(super) struct AnswerTelemetry {
     started: Instant,
     span: Span,
     labels: Vec<Label>,
@@ -24,7 +24,7 @@ pub(super) struct Watch {
     contents: Option<Contents>,
 }
 
-impl Watch {
+impl AnswerTelemetry {
     pub(super) fn start(kind: ProviderKind, model: &str) -> Self {
         let provider = kind.name();
         let span = info_span!(
@@ -98,7 +98,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for AnswerTelemetry {
     fn drop(&mut self) {
         if let Some(contents) = &self.contents {
             contents.end(&self.span);

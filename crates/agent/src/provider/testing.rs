@@ -15,33 +15,33 @@ use wardgate_domain::{Ambient, Entropy};
 use wardgate_testkit::TestClock;
 
 use super::answer::Answer;
-use super::calls::Ids;
+use super::calls::CallIds;
 use super::frames::{Body, Frames};
 use super::replay::CASSETTES;
-use super::telemetry::Watch;
-use super::{Provider, ProviderKind, Reading};
+use super::telemetry::AnswerTelemetry;
+use super::{AnswerReader, Provider, ProviderKind};
 use crate::model::{FinishReason, FunctionCall, ModelError, ModelEvent, ModelRequest, ModelStream};
 
-struct Always(u8);
+struct ConstantEntropy(u8);
 
-impl Entropy for Always {
+impl Entropy for ConstantEntropy {
     fn fill(&self, out: &mut [u8]) {
         out.fill(self.0);
     }
 }
 
-fn ambient(entropy: Always) -> Ambient {
+fn ambient(entropy: ConstantEntropy) -> Ambient {
     Ambient::new(Arc::new(TestClock::at(1_000_000_000)), Arc::new(entropy))
 }
 
 /// Every random wait is the shortest.
 pub(super) fn lowest_chance() -> Ambient {
-    ambient(Always(0))
+    ambient(ConstantEntropy(0))
 }
 
 /// Every random wait is the longest.
 pub(super) fn highest_chance() -> Ambient {
-    ambient(Always(u8::MAX))
+    ambient(ConstantEntropy(u8::MAX))
 }
 
 /// What `stream` gives, to its end.
@@ -91,7 +91,7 @@ pub(super) async fn read_pieces(
     let pieces = pieces.into_iter().map(|piece| Ok(Bytes::from(piece)));
     let body = stream::iter(pieces).boxed();
     let (events, end) = match reading(kind, body).await {
-        Ok(reading) => collect(reading.watched(Watch::start(kind, "m")).boxed()).await,
+        Ok(reading) => collect(reading.watched(AnswerTelemetry::start(kind, "m")).boxed()).await,
         Err(error) => (Vec::new(), Err(error)),
     };
     let mut joined: Vec<ModelEvent> = Vec::new();
@@ -113,18 +113,18 @@ pub(crate) async fn recorded(cassette: &str) -> Vec<ModelEvent> {
     events
 }
 
-pub(super) async fn reading(kind: ProviderKind, body: Body) -> Result<Reading, ModelError> {
-    Ok(Reading {
+pub(super) async fn reading(kind: ProviderKind, body: Body) -> Result<AnswerReader, ModelError> {
+    Ok(AnswerReader {
         kind,
         frames: Frames::open(body).await?,
-        answer: Answer::new(1 << 20, Ids::new(HashSet::new(), lowest_chance())),
+        answer: Answer::new(1 << 20, CallIds::new(HashSet::new(), lowest_chance())),
         is_done: false,
     })
 }
 
 /// How a scripted reply goes on after its bytes.
 #[derive(Debug, Clone, Copy)]
-enum Then {
+enum ReplyEnding {
     Close,
     /// Nothing more comes, and the connection stays.
     Hang,
@@ -136,7 +136,7 @@ enum Then {
 #[derive(Debug, Clone)]
 pub(super) struct Reply {
     bytes: Vec<u8>,
-    then: Then,
+    then: ReplyEnding,
 }
 
 impl Reply {
@@ -146,7 +146,7 @@ impl Reply {
         let head = [&[status, &length, "connection: close"], headers].concat();
         Self {
             bytes: format!("HTTP/1.1 {}\r\n\r\n{body}", head.join("\r\n")).into_bytes(),
-            then: Then::Close,
+            then: ReplyEnding::Close,
         }
     }
 
@@ -168,14 +168,14 @@ impl Reply {
         }
         Self {
             bytes: text.into_bytes(),
-            then: Then::Close,
+            then: ReplyEnding::Close,
         }
     }
 
     /// A success that says no more after these pieces, not even that it ends.
     pub(super) fn hanging(pieces: &[&str]) -> Self {
         Self {
-            then: Then::Hang,
+            then: ReplyEnding::Hang,
             ..Self::cut(pieces)
         }
     }
@@ -183,7 +183,7 @@ impl Reply {
     /// A success that says `piece` again and again.
     pub(super) fn endless(piece: &str) -> Self {
         Self {
-            then: Then::Repeat,
+            then: ReplyEnding::Repeat,
             ..Self::cut(&[piece])
         }
     }
@@ -192,7 +192,7 @@ impl Reply {
     pub(super) fn silence() -> Self {
         Self {
             bytes: Vec::new(),
-            then: Then::Hang,
+            then: ReplyEnding::Hang,
         }
     }
 
@@ -200,27 +200,27 @@ impl Reply {
     pub(super) fn closed() -> Self {
         Self {
             bytes: Vec::new(),
-            then: Then::Close,
+            then: ReplyEnding::Close,
         }
     }
 }
 
 /// A request as a scripted server got it.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct ReceivedRequest {
     /// Request line and headers, in lower case.
     pub(super) head: String,
     pub(super) body: Value,
 }
 
 /// A provider on loopback that replies as it was told, once to every connection, and notes what it was asked.
-pub(super) struct Scripted {
+pub(super) struct ScriptedProvider {
     pub(super) url: String,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
     closed: Arc<Notify>,
 }
 
-impl Scripted {
+impl ScriptedProvider {
     /// After the last reply it takes no connection.
     pub(super) async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -247,7 +247,7 @@ impl Scripted {
         server
     }
 
-    pub(super) fn seen(&self) -> Vec<Seen> {
+    pub(super) fn seen(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().unwrap().clone()
     }
 
@@ -259,7 +259,7 @@ impl Scripted {
     }
 }
 
-async fn read_request(connection: &mut TcpStream) -> Seen {
+async fn read_request(connection: &mut TcpStream) -> ReceivedRequest {
     let mut bytes = Vec::new();
     let head = loop {
         assert_ne!(connection.read_buf(&mut bytes).await.unwrap(), 0);
@@ -276,18 +276,18 @@ async fn read_request(connection: &mut TcpStream) -> Seen {
         assert_ne!(connection.read_buf(&mut bytes).await.unwrap(), 0);
     }
     let body = serde_json::from_slice(&bytes[start..]).unwrap();
-    Seen { head, body }
+    ReceivedRequest { head, body }
 }
 
 async fn play(reply: Reply, mut connection: TcpStream) {
     connection.write_all(&reply.bytes).await.unwrap();
     match reply.then {
-        Then::Close => {}
-        Then::Hang => {
+        ReplyEnding::Close => {}
+        ReplyEnding::Hang => {
             let mut byte = [0];
             let _closed = connection.read(&mut byte).await;
         }
-        Then::Repeat => {
+        ReplyEnding::Repeat => {
             let at = reply.bytes.windows(4).position(|four| four == b"\r\n\r\n");
             let piece = &reply.bytes[at.unwrap() + 4..];
             while connection.write_all(piece).await.is_ok() {}

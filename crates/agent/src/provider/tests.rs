@@ -6,7 +6,9 @@ use futures::StreamExt;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::{Value, json};
 
-use super::testing::{Completion, Reply, Scripted, collect, complete, lowest_chance, reading};
+use super::testing::{
+    Completion, Reply, ScriptedProvider, collect, complete, lowest_chance, reading,
+};
 use super::*;
 use crate::model::{FinishReason, Function, FunctionCall, FunctionChoice, TokenUsage};
 
@@ -18,7 +20,7 @@ const CALL: &str = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0
                     \"function\":{\"name\":\"one\",\"arguments\":\"{}\"}}]}}]}\n\n";
 const DONE: &str = "data: [DONE]\n\n";
 
-fn provider(server: &Scripted, changes: Value) -> Provider {
+fn provider(server: &ScriptedProvider, changes: Value) -> Provider {
     let mut settings =
         json!({"type": "openai", "base_url": format!("{}/v1", server.url), "api_key": "canary"});
     let Value::Object(changes) = changes else {
@@ -45,7 +47,7 @@ fn request() -> ModelRequest {
 }
 
 async fn run(replies: Vec<Reply>, changes: Value) -> (Result<Completion, ModelError>, usize) {
-    let server = Scripted::start(replies).await;
+    let server = ScriptedProvider::start(replies).await;
     let answer = complete(&provider(&server, changes), &request()).await;
     (answer, server.seen().len())
 }
@@ -60,7 +62,7 @@ fn said_hi() -> Completion {
 
 #[tokio::test]
 async fn an_answer_comes_piece_by_piece_and_whole() {
-    let server = Scripted::start([Reply::stream(&[HI, HI, CALL, STOP, USAGE, DONE])]).await;
+    let server = ScriptedProvider::start([Reply::stream(&[HI, HI, CALL, STOP, USAGE, DONE])]).await;
     let stream = provider(&server, json!({}))
         .stream(&request())
         .await
@@ -93,7 +95,7 @@ async fn an_answer_comes_piece_by_piece_and_whole() {
 
 #[tokio::test]
 async fn the_first_event_is_given_out_before_the_answer_ends() {
-    let server = Scripted::start([Reply::hanging(&[HI])]).await;
+    let server = ScriptedProvider::start([Reply::hanging(&[HI])]).await;
     let mut stream = provider(&server, json!({}))
         .stream(&request())
         .await
@@ -108,7 +110,7 @@ async fn the_first_event_is_given_out_before_the_answer_ends() {
 
 #[tokio::test]
 async fn dropping_the_wait_for_an_answer_ends_the_request() {
-    let server = Scripted::start([Reply::silence()]).await;
+    let server = ScriptedProvider::start([Reply::silence()]).await;
     let provider = provider(&server, json!({}));
     let request = request();
     let mut waiting = Box::pin(provider.stream(&request));
@@ -185,7 +187,7 @@ async fn an_answer_that_began_is_not_asked_for_again() {
         vec![Reply::cut(&[HI, CALL]); 2],
         vec![Reply::stream(&[HI, CALL]); 2],
     ] {
-        let server = Scripted::start(replies).await;
+        let server = ScriptedProvider::start(replies).await;
         let stream = provider(&server, json!({}))
             .stream(&request())
             .await
@@ -204,7 +206,7 @@ async fn a_connection_that_breaks_after_the_end_took_nothing() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_unreachable() {
-    let nobody = Scripted::start([]).await;
+    let nobody = ScriptedProvider::start([]).await;
     let answer = complete(&provider(&nobody, json!({})), &request()).await;
     assert_eq!(answer, Err(ModelError::Unreachable));
 }
@@ -245,7 +247,7 @@ async fn a_server_that_does_not_close_after_the_end_is_not_waited_for() {
     let started = Instant::now();
     let (events, end) = collect(
         reading
-            .watched(Watch::start(ProviderKind::OpenAi, "m"))
+            .watched(AnswerTelemetry::start(ProviderKind::OpenAi, "m"))
             .boxed(),
     )
     .await;
@@ -255,14 +257,14 @@ async fn a_server_that_does_not_close_after_the_end_is_not_waited_for() {
 
 #[tokio::test]
 async fn a_wire_without_functions_says_so() {
-    let server = Scripted::start([]).await;
+    let server = ScriptedProvider::start([]).await;
     assert!(provider(&server, json!({})).carries_calls());
     assert!(!provider(&server, json!({"type": "ollama"})).carries_calls());
 }
 
 #[tokio::test]
 async fn no_key_is_shown() {
-    let server = Scripted::start([]).await;
+    let server = ScriptedProvider::start([]).await;
     let provider = provider(&server, json!({"headers": {"x-account": "canary"}}));
     assert!(!format!("{provider:?}").contains("canary"));
 }
@@ -272,7 +274,7 @@ async fn answers_and_failures_are_counted_without_their_contents() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let _recording = metrics::set_default_local_recorder(&recorder);
     let refused = Reply::of("400 Bad Request", &[], "{\"error\":\"canary\"}");
-    let server = Scripted::start([
+    let server = ScriptedProvider::start([
         Reply::stream(&[HI, STOP, USAGE, DONE]),
         refused,
         Reply::hanging(&[HI]),

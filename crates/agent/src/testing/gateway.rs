@@ -14,8 +14,8 @@ use wardgate_arguments::InputSchema;
 use wardgate_domain::AgentRefusal;
 
 use super::memory::FakeMemory;
+use crate::clients::{GatewayClient, GatewayFailure, GatewayTool, ToolAnswer};
 use crate::model::Function;
-use crate::seam::{GatewayClient, GatewayFailure, GatewayTool, ToolAnswer};
 
 /// What a tool does with its arguments.
 type Run = dyn Fn(&Map<String, Value>) -> Result<ToolAnswer, GatewayFailure> + Send + Sync;
@@ -278,9 +278,9 @@ impl FakeGateway {
 }
 
 /// Counts a call that is dropped before it ends.
-struct Watch<'g>(&'g FakeGateway, bool);
+struct RunningCallGuard<'g>(&'g FakeGateway, bool);
 
-impl Drop for Watch<'_> {
+impl Drop for RunningCallGuard<'_> {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::SeqCst);
         if !self.1 {
@@ -318,7 +318,7 @@ impl GatewayClient for FakeGateway {
         async move {
             let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
             self.most_running.fetch_max(running, Ordering::SeqCst);
-            let mut watch = Watch(self, false);
+            let mut watch = RunningCallGuard(self, false);
             self.step().await;
             if self.hangs(tool) {
                 future::pending::<()>().await;

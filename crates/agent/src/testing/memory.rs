@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::seam::GatewayFailure;
+use crate::clients::GatewayFailure;
 
 #[derive(Default)]
 pub(super) struct FakeMemory {

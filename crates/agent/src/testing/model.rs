@@ -6,11 +6,11 @@ use std::sync::Mutex;
 use futures::future::{self, BoxFuture};
 use futures::{FutureExt, StreamExt, stream};
 
+use crate::clients::ModelClient;
 use crate::model::{
     FinishReason, FunctionCall, ModelError, ModelEvent, ModelMessage, ModelRequest, ModelStream,
     TokenUsage,
 };
-use crate::seam::ModelClient;
 
 pub(crate) type Answer = Vec<Result<ModelEvent, ModelError>>;
 

@@ -20,18 +20,18 @@ use wardgate_domain::{AgentRefusal, Digest};
 use wardgate_telemetry::names;
 
 use crate::approval::{Approval, InvalidApproval, Person};
+use crate::clients::{GatewayFailure, GatewayTool, ToolAnswer};
 use crate::event::{ErrorKind, EventBody};
 use crate::functions::read_arguments;
 use crate::model::FunctionCall;
-use crate::seam::{GatewayFailure, GatewayTool, ToolAnswer};
 
 use super::context::{WITHHELD, not_run};
-use super::failure::Failure;
+use super::failure::TurnFailure;
 use super::journal::Journal;
-use super::offer::Offer;
-use super::recited;
-use super::sink::{Sink, approval_id};
-use super::{Setup, Spent, unreadable};
+use super::offered_tools::OfferedTools;
+use super::quoted_calls;
+use super::sink::{EventSink, approval_id};
+use super::{TurnBudget, TurnSetup, unreadable};
 
 /// What the platform says of a call whose key is in use; nothing but its text tells it from a tool's own failure.
 const STILL_RUNNING: &str = "idempotency key is still running";
@@ -40,7 +40,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Whether the turn goes on.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Carried {
+pub(super) enum CallsOutcome {
     /// Every call has its result.
     Out,
     /// One waits for a person.
@@ -48,12 +48,12 @@ pub(super) enum Carried {
 }
 
 /// What is to become of a call.
-enum Plan<'t> {
+enum CallPlan<'t> {
     /// It ran, in this stream or an earlier one.
     Known(ToolAnswer),
     Refused(RefusedCall),
-    Asks(Ready<'t>),
-    Runs(Ready<'t>),
+    Asks(RunnableCall<'t>),
+    Runs(RunnableCall<'t>),
 }
 
 /// A call that never comes to its tool.
@@ -80,7 +80,7 @@ impl RefusedCall {
     }
 
     /// Counts it and puts it on record. The turn goes on where it cannot be recorded: nothing ran.
-    async fn record(&self, setup: &Setup, deadline: Instant) {
+    async fn record(&self, setup: &TurnSetup, deadline: Instant) {
         let reason = self.refusal.as_str();
         metrics::counter!(names::AGENT_REFUSED_CALLS, "reason" => reason).increment(1);
         tracing::warn!(
@@ -98,13 +98,13 @@ impl RefusedCall {
 }
 
 /// A call that could run.
-struct Ready<'t> {
+struct RunnableCall<'t> {
     tool: &'t GatewayTool,
     arguments: Map<String, Value>,
     terms: Digest,
 }
 
-impl Plan<'_> {
+impl CallPlan<'_> {
     /// Whether others may run at the same time.
     fn in_company(&self) -> bool {
         match self {
@@ -120,7 +120,7 @@ pub(super) async fn retell(
     journal: &Journal,
     round: usize,
     calls: &[FunctionCall],
-    sink: &mut Sink,
+    sink: &mut EventSink,
 ) -> Vec<ToolAnswer> {
     ask(round, calls, sink).await;
     let mut answers = Vec::new();
@@ -132,7 +132,7 @@ pub(super) async fn retell(
     answers
 }
 
-async fn ask(round: usize, calls: &[FunctionCall], sink: &mut Sink) {
+async fn ask(round: usize, calls: &[FunctionCall], sink: &mut EventSink) {
     for (index, call) in calls.iter().enumerate() {
         let body = EventBody::ToolCall {
             call_id: call.id.clone(),
@@ -145,40 +145,47 @@ async fn ask(round: usize, calls: &[FunctionCall], sink: &mut Sink) {
 
 /// Carries out the calls of a round as far as they go.
 pub(super) async fn carry_out(
-    setup: &Setup,
-    offer: &Offer,
+    setup: &TurnSetup,
+    offered_tools: &OfferedTools,
     journal: &mut Journal,
-    spent: &Spent,
+    budget: &TurnBudget,
     round: usize,
     calls: &[(FunctionCall, bool)],
-    sink: &mut Sink,
-) -> Result<(Carried, Vec<ToolAnswer>), Failure> {
+    sink: &mut EventSink,
+) -> Result<(CallsOutcome, Vec<ToolAnswer>), TurnFailure> {
     let asked: Vec<FunctionCall> = calls.iter().map(|(call, _)| call.clone()).collect();
     ask(round, &asked, sink).await;
-    let plans: Vec<Plan<'_>> = calls
+    let plans: Vec<CallPlan<'_>> = calls
         .iter()
-        .map(|(call, may)| plan(setup, offer, journal, call, *may))
+        .map(|(call, may)| plan(setup, offered_tools, journal, call, *may))
         .collect();
     let mut answers = Vec::new();
     let mut at = 0;
     while at < plans.len() {
-        if let Plan::Asks(ready) = &plans[at] {
+        if let CallPlan::Asks(ready) = &plans[at] {
             wait(setup, journal, round, at, &asked[at], ready, sink).await?;
-            return Ok((Carried::Waits, answers));
+            return Ok((CallsOutcome::Waits, answers));
         }
         let company = plans[at..].iter().take_while(|plan| plan.in_company());
         let end = at + company.count().max(1);
         let mut running = stream::iter(at..end)
             .map(|index| {
                 let (plan, call) = (&plans[index], &asked[index]);
-                run(setup, journal, spent.deadline(), (round, index), call, plan)
+                run(
+                    setup,
+                    journal,
+                    budget.deadline(),
+                    (round, index),
+                    call,
+                    plan,
+                )
             })
             .buffered(setup.assistant.limits.parallel);
         let mut fresh = Vec::new();
         while let Some(ran) = running.next().await {
             let (answer, kept) = ran?;
             let index = at + fresh.len();
-            if let Plan::Refused(refused) = &plans[index]
+            if let CallPlan::Refused(refused) = &plans[index]
                 && let Some(kind) = refused.error_kind()
             {
                 sink.call_error(round, index, kind, &refused.text).await;
@@ -195,30 +202,33 @@ pub(super) async fn carry_out(
         }
         at = end;
     }
-    Ok((Carried::Out, answers))
+    Ok((CallsOutcome::Out, answers))
 }
 
 fn plan<'t>(
-    setup: &Setup,
-    offer: &'t Offer,
+    setup: &TurnSetup,
+    offered_tools: &'t OfferedTools,
     journal: &Journal,
     call: &FunctionCall,
     may_repeat: bool,
-) -> Plan<'t> {
+) -> CallPlan<'t> {
     if let Some(answer) = journal.answer(call) {
-        return Plan::Known(answer.clone());
+        return CallPlan::Known(answer.clone());
     }
     // Calls that the gateway might let the caller make are known to it by their own names.
-    let tool = offer.find(&call.name);
+    let tool = offered_tools.find(&call.name);
     let refused = |refusal, text: String| {
-        Plan::Refused(RefusedCall {
+        CallPlan::Refused(RefusedCall {
             tool: tool.map_or(&call.name, |tool| &tool.name).clone(),
             refusal,
             text,
         })
     };
-    if recited::is_id(&call.id) {
-        return refused(AgentRefusal::InData, recited::STANDS_IN_DATA.to_owned());
+    if quoted_calls::is_id(&call.id) {
+        return refused(
+            AgentRefusal::InData,
+            quoted_calls::STANDS_IN_DATA.to_owned(),
+        );
     }
     // The gateway is not asked to run a name that was not offered: it might let the caller do what the assistant is
     // not made for.
@@ -240,22 +250,22 @@ fn plan<'t>(
         Err(invalid) => return refused(AgentRefusal::Arguments, invalid.to_string()),
     };
     let terms = terms(&tool.name, &arguments);
-    let ready = Ready {
+    let ready = RunnableCall {
         tool,
         arguments,
         terms,
     };
     let listed = |name: &String| *name == tool.name || *name == call.name;
     if !tool.needs_approval && !setup.assistant.approval.tools.iter().any(listed) {
-        return Plan::Runs(ready);
+        return CallPlan::Runs(ready);
     }
     match journal.decision(call) {
-        None => Plan::Asks(ready),
+        None => CallPlan::Asks(ready),
         Some(decision) if !decision.approved => {
             let text = "The person refused this call. Do not try it again.";
             refused(AgentRefusal::Declined, text.to_owned())
         }
-        Some(decision) if decision.terms == ready.terms.to_string() => Plan::Runs(ready),
+        Some(decision) if decision.terms == ready.terms.to_string() => CallPlan::Runs(ready),
         Some(_) => {
             let text = InvalidApproval::Changed.to_string();
             refused(AgentRefusal::ApprovalChanged, text)
@@ -274,14 +284,14 @@ fn terms(tool: &str, arguments: &Map<String, Value>) -> Digest {
 
 /// Asks for a person's decision.
 async fn wait(
-    setup: &Setup,
+    setup: &TurnSetup,
     journal: &Journal,
     round: usize,
     index: usize,
     call: &FunctionCall,
-    ready: &Ready<'_>,
-    sink: &mut Sink,
-) -> Result<(), Failure> {
+    ready: &RunnableCall<'_>,
+    sink: &mut EventSink,
+) -> Result<(), TurnFailure> {
     let expires_at = sink.now().plus(setup.assistant.approval.expires);
     let approval = Approval {
         person: Person::of(&setup.caller),
@@ -310,20 +320,20 @@ async fn wait(
 
 /// What the call gives, and whether the journal has it.
 async fn run(
-    setup: &Setup,
+    setup: &TurnSetup,
     journal: &Journal,
     deadline: Instant,
     place: (usize, usize),
     call: &FunctionCall,
-    plan: &Plan<'_>,
-) -> Result<(ToolAnswer, bool), Failure> {
+    plan: &CallPlan<'_>,
+) -> Result<(ToolAnswer, bool), TurnFailure> {
     let ready = match plan {
-        Plan::Known(answer) => return Ok((answer.clone(), true)),
-        Plan::Refused(refused) => {
+        CallPlan::Known(answer) => return Ok((answer.clone(), true)),
+        CallPlan::Refused(refused) => {
             refused.record(setup, deadline).await;
             return Ok((failed(refused.text.clone()), false));
         }
-        Plan::Runs(ready) | Plan::Asks(ready) => ready,
+        CallPlan::Runs(ready) | CallPlan::Asks(ready) => ready,
     };
     let tool = ready.tool.name.as_str();
     let span = tracing::info_span!(
@@ -368,7 +378,7 @@ async fn run(
 /// Calls a tool. Where the call of an interrupted turn still runs under the same key, its end is waited for. A tool
 /// that only reads keeps no key: who asked it again because of its words would let it say how often it is called.
 async fn called(
-    setup: &Setup,
+    setup: &TurnSetup,
     tool: &GatewayTool,
     arguments: &Map<String, Value>,
     key: &str,
@@ -387,7 +397,7 @@ fn idempotency_key(
     journal: &Journal,
     (round, index): (usize, usize),
     tool: &str,
-    ready: &Ready<'_>,
+    ready: &RunnableCall<'_>,
 ) -> String {
     let parts = Value::from(vec![
         Value::from(journal.conversation().id()),
@@ -412,7 +422,7 @@ async fn tell(
     index: usize,
     call: &FunctionCall,
     answer: &ToolAnswer,
-    sink: &mut Sink,
+    sink: &mut EventSink,
 ) {
     let body = EventBody::ToolResult {
         call_id: call.id.clone(),

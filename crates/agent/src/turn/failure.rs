@@ -1,20 +1,20 @@
 //! Why a stream ends without an answer.
 
 use crate::approval::InvalidApproval;
-use crate::assistant::NotConfigured;
+use crate::assistant::MissingVariables;
+use crate::clients::GatewayFailure;
 use crate::event::{Cap, ErrorKind};
 use crate::model::ModelError;
-use crate::seam::GatewayFailure;
 
 /// What ends it. The turn stays as far as its journal is, so that the same message id goes on.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum TurnFailure {
     #[error("{0}")]
     Request(String),
     #[error("there is no assistant of that name; ask for the list of models")]
     UnknownModel,
     #[error("assistant `{0}` has no model here: set {names}", names = .1.0.iter().map(String::as_str).collect::<Vec<_>>().join(", "))]
-    NotConfigured(String, NotConfigured),
+    NotConfigured(String, MissingVariables),
     #[error(transparent)]
     Model(#[from] ModelError),
     #[error("the model gave neither words nor a call")]
@@ -33,7 +33,7 @@ pub(crate) enum Failure {
     TooManyTurns,
 }
 
-impl Failure {
+impl TurnFailure {
     pub(crate) fn kind(&self) -> ErrorKind {
         match self {
             Self::Request(_) => ErrorKind::InvalidRequest,

@@ -18,14 +18,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::approval::InvalidApproval;
+use crate::clients::{GatewayFailure, ToolAnswer};
 use crate::event::{Cap, FinishReason};
 use crate::memory::{AnsweredCall, Conversation, Message, NewMessage, Role, Source, TurnState};
 use crate::model::FunctionCall;
 use crate::request::ApprovalDecision;
-use crate::seam::{GatewayFailure, ToolAnswer};
 
 use super::context::shown;
-use super::failure::Failure;
+use super::failure::TurnFailure;
 
 /// Why memory does not take the result of a tool that its reader may no longer call.
 const RIGHTS_ENDED: [&str; 2] = ["denied", "unknown_tool"];
@@ -42,7 +42,7 @@ pub(super) struct Journal {
     is_over: bool,
     rounds: Vec<Round>,
     answers: HashMap<String, ToolAnswer>,
-    decisions: HashMap<String, Decision>,
+    decisions: HashMap<String, RecordedDecision>,
 }
 
 /// What the model said and asked for, once.
@@ -51,19 +51,19 @@ pub(super) struct Round {
     pub(super) text: String,
     pub(super) calls: Vec<FunctionCall>,
     /// How the answer ended; of a round with calls it says nothing.
-    pub(super) ending: Ending,
+    pub(super) ending: AnswerEnding,
 }
 
 /// How an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum AnswerEnding {
     Stop,
     Length,
     Filtered,
     Capped(Cap),
 }
 
-impl Ending {
+impl AnswerEnding {
     const ALL: [Self; 8] = [
         Self::Stop,
         Self::Length,
@@ -107,7 +107,7 @@ impl Ending {
 
 /// What a person decided about a call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Decision {
+pub(super) struct RecordedDecision {
     pub(super) approved: bool,
     pub(super) call_id: String,
     /// The model's name for the tool.
@@ -118,7 +118,7 @@ pub(super) struct Decision {
     nonce: String,
 }
 
-impl Decision {
+impl RecordedDecision {
     pub(super) fn new(
         decision: ApprovalDecision,
         call: &FunctionCall,
@@ -161,26 +161,26 @@ impl Journal {
         conversation: Conversation,
         turn: &str,
         author: &str,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Option<Self>, TurnFailure> {
         let stored = conversation.turn(turn).await?;
         match stored.state {
             TurnState::None => return Ok(None),
             TurnState::Abandoned => {
                 let problem = "this turn was given up; send the message under another message_id";
-                return Err(Failure::Conflict(problem.to_owned()));
+                return Err(TurnFailure::Conflict(problem.to_owned()));
             }
             TurnState::Open | TurnState::Complete => {}
         }
         let is_others = |it: &Message| it.role == Role::Assistant && it.author != author;
         if stored.messages.iter().any(is_others) {
             let problem = "this turn is another assistant's; send the message to that one, or under another message_id";
-            return Err(Failure::Conflict(problem.to_owned()));
+            return Err(TurnFailure::Conflict(problem.to_owned()));
         }
         // What is withheld of a round says neither what it asked for nor whether it was the last.
         let is_lost = |it: &Message| it.withheld && it.role != Role::Tool;
         if stored.state == TurnState::Open && stored.messages.iter().any(is_lost) {
             let problem = "what this turn rests on may no longer be read; send the message under another message_id";
-            return Err(Failure::Conflict(problem.to_owned()));
+            return Err(TurnFailure::Conflict(problem.to_owned()));
         }
         let mut journal = Self::new(conversation, turn, author, "");
         journal.is_begun = true;
@@ -194,17 +194,17 @@ impl Journal {
     fn take(&mut self, message: Message) {
         match (message.role, message.source) {
             (_, Some(Source::Approval)) => {
-                if let Ok(decision) = serde_json::from_str::<Decision>(&message.content) {
+                if let Ok(decision) = serde_json::from_str::<RecordedDecision>(&message.content) {
                     self.decisions.insert(decision.call_id.clone(), decision);
                 }
             }
             (Role::User, _) => self.question = message.content,
             (Role::Assistant, _) => {
-                let ending = Ending::ALL
+                let ending = AnswerEnding::ALL
                     .into_iter()
                     .rev()
                     .find(|ending| message.id.ends_with(ending.word()))
-                    .unwrap_or(Ending::Stop);
+                    .unwrap_or(AnswerEnding::Stop);
                 self.rounds.push(Round {
                     text: shown(&message),
                     calls: message.tool_calls.into_iter().map(Into::into).collect(),
@@ -253,7 +253,7 @@ impl Journal {
         self.answers.get(&call.id)
     }
 
-    pub(super) fn decision(&self, call: &FunctionCall) -> Option<&Decision> {
+    pub(super) fn decision(&self, call: &FunctionCall) -> Option<&RecordedDecision> {
         self.decisions.get(&call.id)
     }
 
@@ -266,12 +266,12 @@ impl Journal {
     }
 
     /// Id of a round's message.
-    pub(super) fn round_id(&self, round: usize, ending: Ending) -> String {
+    pub(super) fn round_id(&self, round: usize, ending: AnswerEnding) -> String {
         format!("{}/{round}{}", self.turn, ending.word())
     }
 
     /// Notes a round before anything of it runs. One without calls is the answer, and completes the turn.
-    pub(super) async fn add_round(&mut self, round: Round) -> Result<(), Failure> {
+    pub(super) async fn add_round(&mut self, round: Round) -> Result<(), TurnFailure> {
         let id = self.round_id(self.rounds.len(), round.ending);
         let mut messages = Vec::new();
         if !self.is_begun {
@@ -309,7 +309,7 @@ impl Journal {
         tool: &str,
         arguments: &Map<String, Value>,
         answer: &ToolAnswer,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, TurnFailure> {
         let (round, index) = place;
         let id = format!("{}/{round}.{index}", self.turn);
         let message = NewMessage {
@@ -346,8 +346,8 @@ impl Journal {
         &mut self,
         round: usize,
         index: usize,
-        decision: Decision,
-    ) -> Result<(), Failure> {
+        decision: RecordedDecision,
+    ) -> Result<(), TurnFailure> {
         let id = format!("{}/{round}.{index}/approval", self.turn);
         let content = serde_json::to_string(&decision).map_err(|_| InvalidApproval::Unknown)?;
         let message = NewMessage::text(&id, Role::User, Source::Approval, &content);
@@ -357,19 +357,19 @@ impl Journal {
     }
 
     /// What is noted elsewhere under the same id is the work of another request.
-    async fn add(&self, messages: &[NewMessage], state: TurnState) -> Result<(), Failure> {
+    async fn add(&self, messages: &[NewMessage], state: TurnState) -> Result<(), TurnFailure> {
         let added = self.conversation.add(messages, &self.turn, state).await;
         added.map_err(not_taken)
     }
 }
 
-fn not_taken(failure: GatewayFailure) -> Failure {
+fn not_taken(failure: GatewayFailure) -> TurnFailure {
     match failure {
         GatewayFailure::Refused {
             code: -32602,
             message,
             ..
-        } => Failure::Conflict(format!(
+        } => TurnFailure::Conflict(format!(
             "the conversation does not take this step, perhaps because another request is at work on its turn: {message}"
         )),
         failure => failure.into(),

@@ -13,7 +13,7 @@ use crate::model::{FunctionCall, TokenUsage};
 
 /// What a turn has taken so far.
 #[derive(Debug)]
-pub(super) struct Spent {
+pub(super) struct TurnBudget {
     limits: Limits,
     deadline: Instant,
     usage: TokenUsage,
@@ -21,7 +21,7 @@ pub(super) struct Spent {
     repeated: bool,
 }
 
-impl Spent {
+impl TurnBudget {
     pub(super) fn nothing(limits: Limits) -> Self {
         Self {
             limits,
@@ -83,9 +83,9 @@ impl Spent {
     )]
     fn is_too_dear(&self) -> bool {
         self.limits.cost.is_some_and(|cost| {
-            let spent =
+            let budget =
                 self.usage.input as f64 * cost.input.0 + self.usage.output as f64 * cost.output.0;
-            spent / 1_000_000.0 >= cost.most.0
+            budget / 1_000_000.0 >= cost.most.0
         })
     }
 }
@@ -126,26 +126,26 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_same_call_is_the_same_however_it_is_written() {
-        let mut spent = Spent::nothing(Limits::default());
-        assert!(spent.may_call(&call(r#"{"a":1,"b":[2]}"#)));
-        assert!(spent.may_call(&call(r#"{ "b": [2], "a": 1 }"#)));
-        assert!(spent.may_call(&call(r#"{"a":2,"b":[2]}"#)));
-        assert_eq!(spent.cap(1), None);
-        assert!(!spent.may_call(&call(r#"{"b":[2],"a":1}"#)));
-        assert_eq!(spent.cap(1), Some(Cap::IdenticalCalls));
+        let mut budget = TurnBudget::nothing(Limits::default());
+        assert!(budget.may_call(&call(r#"{"a":1,"b":[2]}"#)));
+        assert!(budget.may_call(&call(r#"{ "b": [2], "a": 1 }"#)));
+        assert!(budget.may_call(&call(r#"{"a":2,"b":[2]}"#)));
+        assert_eq!(budget.cap(1), None);
+        assert!(!budget.may_call(&call(r#"{"b":[2],"a":1}"#)));
+        assert_eq!(budget.cap(1), Some(Cap::IdenticalCalls));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_spent_is_the_price_of_what_was_read_and_written() {
         let cost = json!({"most": 0.5, "input": 2, "output": 10});
-        let mut spent = Spent::nothing(Limits {
+        let mut budget = TurnBudget::nothing(Limits {
             cost: serde_json::from_value(cost).unwrap(),
             tokens: u64::MAX,
             ..Limits::default()
         });
         let mut add = |input, output| {
-            spent.add(TokenUsage { input, output });
-            spent.cap(1)
+            budget.add(TokenUsage { input, output });
+            budget.cap(1)
         };
         assert_eq!(add(9_999, 30_000), None);
         assert_eq!(add(1, 18_000), Some(Cap::Cost));
@@ -162,14 +162,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn rounds_tokens_and_time_come_to_their_limits() {
         let limits = Limits::default();
-        let mut spent = Spent::nothing(limits);
-        assert_eq!(spent.cap(limits.turns as usize), Some(Cap::Turns));
+        let mut budget = TurnBudget::nothing(limits);
+        assert_eq!(budget.cap(limits.turns as usize), Some(Cap::Turns));
         tokio::time::advance(Duration::from_secs(limits.seconds)).await;
-        assert_eq!(spent.cap(0), Some(Cap::Seconds));
-        spent.add(TokenUsage {
+        assert_eq!(budget.cap(0), Some(Cap::Seconds));
+        budget.add(TokenUsage {
             input: limits.tokens,
             output: 0,
         });
-        assert_eq!(spent.cap(0), Some(Cap::Tokens));
+        assert_eq!(budget.cap(0), Some(Cap::Tokens));
     }
 }

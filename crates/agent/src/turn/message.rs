@@ -2,7 +2,7 @@
 
 use crate::request::ChatRequest;
 
-use super::failure::Failure;
+use super::failure::TurnFailure;
 
 /// The longest message that is taken, in bytes.
 const MAX_MESSAGE: usize = 256 << 10;
@@ -12,8 +12,8 @@ const MAX_MESSAGE_ID: usize = 96;
 const MAX_CONVERSATION_ID: usize = 256;
 
 /// What cannot be a message, and how to mend it.
-pub(super) fn check(request: &ChatRequest) -> Result<(), Failure> {
-    let wrong = |what: &str| Err(Failure::Request(what.to_owned()));
+pub(super) fn check(request: &ChatRequest) -> Result<(), TurnFailure> {
+    let wrong = |what: &str| Err(TurnFailure::Request(what.to_owned()));
     let is_id = |id: &Option<String>, max: usize| {
         id.as_ref().is_none_or(|id| {
             !id.is_empty() && id.chars().count() <= max && !id.contains(char::is_control)

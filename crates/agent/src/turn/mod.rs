@@ -9,18 +9,18 @@
 //! Everything a turn does goes through its journal, and a turn that is begun again walks through the same steps: those
 //! the journal has are told, the first one it lacks is done. So resuming, replaying and beginning are one path.
 
+mod abandon_guard;
 mod calls;
 mod context;
 mod failure;
-mod hang_up;
 mod journal;
 mod limits;
 mod message;
-mod offer;
-mod prepared;
-mod recited;
+mod model_answer;
+mod model_input;
+mod offered_tools;
+mod quoted_calls;
 mod sink;
-mod speech;
 mod summary;
 mod unreadable;
 
@@ -32,29 +32,29 @@ use wardgate_domain::{Ambient, Caller};
 
 use crate::approval::{Approval, ApprovalKey, InvalidApproval};
 use crate::assistant::{Answer, Assistant, Calls, Opening, opening};
+use crate::clients::{GatewayClient, ToolAnswer};
 use crate::event::{AgentEvent, ErrorKind, FinishReason};
 use crate::guardrail;
 use crate::memory::{Conversation, storable};
 use crate::model::{FinishReason as ModelFinish, FunctionCall, ModelError, TokenUsage};
 use crate::request::{ApprovalDecision, ChatRequest, HistoryMessage};
-use crate::seam::{GatewayClient, ToolAnswer};
 
-use calls::Carried;
-use context::Said;
-pub(crate) use failure::Failure;
-use hang_up::HangUp;
-use journal::{Decision, Ending, Journal, Round};
-use limits::Spent;
-use prepared::Prepared;
-use recited::Data;
-use sink::{Done, Sink};
-use speech::{CallSource, Ear, Heard};
+use abandon_guard::AbandonGuard;
+use calls::CallsOutcome;
+use context::ConversationEntry;
+pub(crate) use failure::TurnFailure;
+use journal::{AnswerEnding, Journal, RecordedDecision, Round};
+use limits::TurnBudget;
+use model_answer::{CallSource, ModelCall, ReadOptions};
+use model_input::ModelInput;
+use quoted_calls::ToolData;
+use sink::{EventSink, TurnEnd};
 
 /// Most calls of one round.
 const MAX_CALLS: usize = 64;
 
 /// What every turn of a request needs.
-pub(crate) struct Setup {
+pub(crate) struct TurnSetup {
     pub(crate) assistant: Arc<Assistant>,
     pub(crate) caller: Arc<Caller>,
     pub(crate) gateway: Arc<dyn GatewayClient>,
@@ -65,10 +65,10 @@ pub(crate) struct Setup {
 }
 
 /// How a stream ends that did not fail.
-enum Ended {
+enum TurnOutcome {
     Answered {
         round: usize,
-        ending: Ending,
+        ending: AnswerEnding,
     },
     Waits,
     /// Something was said, and nothing kept.
@@ -76,21 +76,21 @@ enum Ended {
 }
 
 struct Turn {
-    setup: Arc<Setup>,
-    sink: Sink,
+    setup: Arc<TurnSetup>,
+    sink: EventSink,
     id: String,
     conversation_id: Option<String>,
-    spent: Spent,
-    hang_up: HangUp,
+    budget: TurnBudget,
+    abandon_guard: AbandonGuard,
 }
 
 /// Says something to an assistant. Every event goes to `out`; the last is `done`.
-pub(crate) async fn chat(setup: Setup, request: ChatRequest, out: mpsc::Sender<AgentEvent>) {
+pub(crate) async fn chat(setup: TurnSetup, request: ChatRequest, out: mpsc::Sender<AgentEvent>) {
     let turn_id = match &request.message_id {
         Some(id) => id.clone(),
         None => wardgate_domain::CallId::new(&setup.ambient).to_string(),
     };
-    let sink = Sink::new(out, setup.ambient.clone(), request.after);
+    let sink = EventSink::new(out, setup.ambient.clone(), request.after);
     let mut turn = Turn::new(setup, sink, turn_id);
     let told = turn.tell(request).await;
     turn.end(told).await;
@@ -98,12 +98,12 @@ pub(crate) async fn chat(setup: Setup, request: ChatRequest, out: mpsc::Sender<A
 
 /// Takes a decision about a call that waits, and goes on with its turn.
 pub(crate) async fn decide(
-    setup: Setup,
+    setup: TurnSetup,
     approval: Approval,
     decision: ApprovalDecision,
     out: mpsc::Sender<AgentEvent>,
 ) {
-    let sink = Sink::new_reply(out, setup.ambient.clone(), approval.event);
+    let sink = EventSink::new_reply(out, setup.ambient.clone(), approval.event);
     let mut turn = Turn::new(setup, sink, approval.turn.clone());
     turn.conversation_id = Some(approval.conversation.clone());
     let told = turn.decided(&approval, decision).await;
@@ -111,10 +111,10 @@ pub(crate) async fn decide(
 }
 
 /// A stream that says only what is wrong.
-pub(crate) async fn fail(failure: Failure, ambient: Ambient, out: mpsc::Sender<AgentEvent>) {
-    let mut sink = Sink::new(out, ambient, None);
+pub(crate) async fn fail(failure: TurnFailure, ambient: Ambient, out: mpsc::Sender<AgentEvent>) {
+    let mut sink = EventSink::new(out, ambient, None);
     sink.error(failure.kind(), &failure.to_string()).await;
-    sink.done(Done {
+    sink.done(TurnEnd {
         reason: FinishReason::Error,
         conversation_id: None,
         turn_id: String::new(),
@@ -125,20 +125,20 @@ pub(crate) async fn fail(failure: Failure, ambient: Ambient, out: mpsc::Sender<A
 }
 
 impl Turn {
-    fn new(setup: Setup, sink: Sink, id: String) -> Self {
+    fn new(setup: TurnSetup, sink: EventSink, id: String) -> Self {
         Self {
-            spent: Spent::nothing(setup.assistant.limits),
+            budget: TurnBudget::nothing(setup.assistant.limits),
             setup: Arc::new(setup),
             sink,
             id,
             conversation_id: None,
-            hang_up: HangUp::default(),
+            abandon_guard: AbandonGuard::default(),
         }
     }
 
     // === the story ===
 
-    async fn tell(&mut self, request: ChatRequest) -> Result<Ended, Failure> {
+    async fn tell(&mut self, request: ChatRequest) -> Result<TurnOutcome, TurnFailure> {
         message::check(&request)?;
         if let Some(journal) = self.resumed(&request).await? {
             return self.go_on(journal, Vec::new()).await;
@@ -147,7 +147,7 @@ impl Turn {
         self.has_model(&opening)?;
         if let Opening::Usage(usage) = opening {
             self.sink.whole_text(0, &usage).await;
-            return Ok(Ended::Unkept(FinishReason::Stop));
+            return Ok(TurnOutcome::Unkept(FinishReason::Stop));
         }
         if let Some(ended) = self.screen(&request.message, &opening).await {
             return Ok(ended);
@@ -158,7 +158,7 @@ impl Turn {
         self.conversation_id = Some(conversation.id().to_owned());
         if request.message_id.is_none() || id.is_none() {
             // Nobody could name the turn to go on with it.
-            self.hang_up = HangUp::watching(&conversation, &self.id);
+            self.abandon_guard = AbandonGuard::watching(&conversation, &self.id);
         }
         let author = &self.setup.assistant.name;
         let journal = Journal::new(conversation, &self.id, author, &request.message);
@@ -173,7 +173,7 @@ impl Turn {
         &mut self,
         approval: &Approval,
         decision: ApprovalDecision,
-    ) -> Result<Ended, Failure> {
+    ) -> Result<TurnOutcome, TurnFailure> {
         let gateway = Arc::clone(&self.setup.gateway);
         let conversation = Conversation::named(gateway, &approval.conversation);
         let author = &self.setup.assistant.name;
@@ -189,12 +189,12 @@ impl Turn {
             return Err(InvalidApproval::Used.into());
         }
         let nonce = self.setup.ambient.random();
-        let decision = Decision::new(decision, &call, &approval.terms, nonce);
+        let decision = RecordedDecision::new(decision, &call, &approval.terms, nonce);
         journal
             .add_decision(round, index, decision)
             .await
             .map_err(|failure| match failure {
-                Failure::Conflict(_) => InvalidApproval::Used.into(),
+                TurnFailure::Conflict(_) => InvalidApproval::Used.into(),
                 failure => failure,
             })?;
         self.go_on(journal, Vec::new()).await
@@ -205,59 +205,63 @@ impl Turn {
         &mut self,
         mut journal: Journal,
         history: Vec<HistoryMessage>,
-    ) -> Result<Ended, Failure> {
-        let mut prepared = None;
+    ) -> Result<TurnOutcome, TurnFailure> {
+        let mut model_input = None;
         let mut history = Some(history);
-        let mut said = Vec::new();
+        let mut entries = Vec::new();
         for round in 0.. {
             let known = journal.rounds().get(round).cloned();
-            if prepared.is_none() && (known.is_none() || journal.stops_at(round)) {
+            if model_input.is_none() && (known.is_none() || journal.stops_at(round)) {
                 let history = history.take().unwrap_or_default();
-                prepared = Some(Prepared::fetch(&self.setup, &journal, history).await?);
+                model_input = Some(ModelInput::fetch(&self.setup, &journal, history).await?);
             }
             let step = if let Some(step) = known {
                 self.sink.whole_text(round, &step.text).await;
                 step
             } else {
-                let prepared = prepared.as_ref();
-                self.step(round, &mut journal, prepared, &said).await?
+                let model_input = model_input.as_ref();
+                self.step(round, &mut journal, model_input, &entries)
+                    .await?
             };
             if step.calls.is_empty() {
-                self.sum_up(&journal, prepared.as_ref());
+                self.sum_up(&journal, model_input.as_ref());
                 let ending = step.ending;
-                return Ok(Ended::Answered { round, ending });
+                return Ok(TurnOutcome::Answered { round, ending });
             }
             let answers = if journal.stops_at(round) {
-                let prepared = prepared.as_ref();
-                match self.carry_out(round, &mut journal, prepared, &step).await? {
-                    (Carried::Out, answers) => answers,
-                    (Carried::Waits, _) => return Ok(Ended::Waits),
+                let model_input = model_input.as_ref();
+                match self
+                    .carry_out(round, &mut journal, model_input, &step)
+                    .await?
+                {
+                    (CallsOutcome::Out, answers) => answers,
+                    (CallsOutcome::Waits, _) => return Ok(TurnOutcome::Waits),
                 }
             } else {
                 for call in &step.calls {
-                    self.spent.may_call(call);
+                    self.budget.may_call(call);
                 }
                 calls::retell(&journal, round, &step.calls, &mut self.sink).await
             };
-            said.push(Said::Model {
+            entries.push(ConversationEntry::Model {
                 text: step.text,
                 calls: step.calls.into_iter().zip(answers).collect(),
             });
         }
-        Err(Failure::Empty)
+        Err(TurnFailure::Empty)
     }
 
-    async fn end(mut self, told: Result<Ended, Failure>) {
-        self.hang_up.disarm();
-        let usage = self.spent.usage();
+    async fn end(mut self, told: Result<TurnOutcome, TurnFailure>) {
+        self.abandon_guard.disarm();
+        let usage = self.budget.usage();
         let (reason, message_id, cap) = match told {
-            Ok(Ended::Answered { round, ending }) => {
+            Ok(TurnOutcome::Answered { round, ending }) => {
                 self.sink.answered(round);
                 let id = format!("{}/{round}{}", self.id, ending.word());
                 (ending.reason(), Some(id), ending.cap())
             }
-            Ok(Ended::Waits) => (FinishReason::ApprovalRequired, None, None),
-            Ok(Ended::Unkept(reason)) => (reason, None, None),
+            Ok(TurnOutcome::Waits) => (FinishReason::ApprovalRequired, None, None),
+            Ok(TurnOutcome::Unkept(reason)) => (reason, None, None),
             Err(failure) => {
                 tracing::warn!(
                     assistant = self.setup.assistant.name,
@@ -272,7 +276,7 @@ impl Turn {
             .increment(1);
         self.sink.usage(usage.input, usage.output).await;
         self.sink
-            .done(Done {
+            .done(TurnEnd {
                 reason,
                 conversation_id: self.conversation_id,
                 turn_id: self.id,
@@ -285,7 +289,7 @@ impl Turn {
     // === its parts ===
 
     /// The turn, if it has begun already.
-    async fn resumed(&mut self, request: &ChatRequest) -> Result<Option<Journal>, Failure> {
+    async fn resumed(&mut self, request: &ChatRequest) -> Result<Option<Journal>, TurnFailure> {
         let (Some(conversation), Some(message_id)) =
             (&request.conversation_id, &request.message_id)
         else {
@@ -300,7 +304,7 @@ impl Turn {
             if journal.question() != request.message {
                 let problem =
                     "this message_id is taken by another message; send this one under its own";
-                return Err(Failure::Conflict(problem.to_owned()));
+                return Err(TurnFailure::Conflict(problem.to_owned()));
             }
         }
         Ok(journal)
@@ -312,7 +316,7 @@ impl Turn {
     }
 
     /// A command that shows its result needs no model.
-    fn has_model(&self, opening: &Opening) -> Result<(), Failure> {
+    fn has_model(&self, opening: &Opening) -> Result<(), TurnFailure> {
         let needs_none = matches!(
             opening,
             Opening::Usage(_)
@@ -322,7 +326,7 @@ impl Turn {
                 }
         );
         match &self.setup.assistant.model.client {
-            Err(missing) if !needs_none => Err(Failure::NotConfigured(
+            Err(missing) if !needs_none => Err(TurnFailure::NotConfigured(
                 self.setup.assistant.name.clone(),
                 missing.clone(),
             )),
@@ -331,7 +335,7 @@ impl Turn {
     }
 
     /// What comes instead of a turn, where the message is not to be answered.
-    async fn screen(&mut self, message: &str, opening: &Opening) -> Option<Ended> {
+    async fn screen(&mut self, message: &str, opening: &Opening) -> Option<TurnOutcome> {
         let assistant = &self.setup.assistant;
         let language = assistant.language(message);
         let is_command = matches!(
@@ -352,7 +356,7 @@ impl Turn {
                 .await;
         }
         self.sink.whole_text(0, &refusal.text).await;
-        Some(Ended::Unkept(FinishReason::Refused))
+        Some(TurnOutcome::Unkept(FinishReason::Refused))
     }
 
     /// The next round: what the configuration asks for, what a command shows, or what the model says.
@@ -360,9 +364,9 @@ impl Turn {
         &mut self,
         round: usize,
         journal: &mut Journal,
-        prepared: Option<&Prepared>,
-        said: &[Said],
-    ) -> Result<Round, Failure> {
+        model_input: Option<&ModelInput>,
+        entries: &[ConversationEntry],
+    ) -> Result<Round, TurnFailure> {
         let step = match (round, self.opening(journal.question())) {
             (
                 0,
@@ -376,7 +380,7 @@ impl Turn {
                     name: tool,
                     arguments,
                 }],
-                ending: Ending::Stop,
+                ending: AnswerEnding::Stop,
             },
             (
                 1,
@@ -385,21 +389,21 @@ impl Turn {
                     ..
                 },
             ) => {
-                let text = result_of(said).unwrap_or_default();
+                let text = result_of(entries).unwrap_or_default();
                 self.sink.whole_text(round, &text).await;
                 Round {
                     text,
                     calls: Vec::new(),
-                    ending: Ending::Stop,
+                    ending: AnswerEnding::Stop,
                 }
             }
-            _ => match prepared {
-                Some(prepared) => self.ask(round, journal, prepared, said).await?,
-                None => return Err(Failure::Empty),
+            _ => match model_input {
+                Some(model_input) => self.ask(round, journal, model_input, entries).await?,
+                None => return Err(TurnFailure::Empty),
             },
         };
         journal.add_round(step.clone()).await?;
-        self.hang_up.arm(journal.is_open());
+        self.abandon_guard.arm(journal.is_open());
         Ok(step)
     }
 
@@ -408,74 +412,74 @@ impl Turn {
         &mut self,
         round: usize,
         journal: &Journal,
-        prepared: &Prepared,
-        said: &[Said],
-    ) -> Result<Round, Failure> {
+        model_input: &ModelInput,
+        entries: &[ConversationEntry],
+    ) -> Result<Round, TurnFailure> {
         let setup = Arc::clone(&self.setup);
         let assistant = &setup.assistant;
         let client = match &assistant.model.client {
             Ok(client) => client,
             Err(missing) => {
-                return Err(Failure::NotConfigured(
+                return Err(TurnFailure::NotConfigured(
                     assistant.name.clone(),
                     missing.clone(),
                 ));
             }
         };
-        let cap = self.spent.cap(round);
-        let request = prepared.request(&assistant.model, said, cap);
-        let asked = prepared::characters(&request);
+        let cap = self.budget.cap(round);
+        let request = model_input.request(&assistant.model, entries, cap);
+        let asked = model_input::characters(&request);
         self.sink.anew(round);
-        let until = self.spent.last_deadline();
+        let until = self.budget.last_deadline();
         let stream = timeout_at(until, client.stream(request))
             .await
             .map_err(|_| ModelError::Late)??;
         let is_checked = !assistant.output.is_empty();
-        let ear = Ear {
-            functions: &prepared.functions,
+        let options = ReadOptions {
+            functions: &model_input.functions,
             syntax: &assistant.syntax,
-            data: Data {
-                before: &prepared.before,
-                said,
+            data: ToolData {
+                before: &model_input.before,
+                entries,
             },
             takes_mentions: assistant.calls == Calls::Text,
             held: is_checked,
             round,
             until,
         };
-        let speech = speech::listen(&ear, stream, &mut self.sink).await?;
-        self.spent.add(speech.usage.unwrap_or(TokenUsage {
+        let model_answer = model_answer::read_answer(&options, stream, &mut self.sink).await?;
+        self.budget.add(model_answer.usage.unwrap_or(TokenUsage {
             input: limits::estimate(asked),
-            output: limits::estimate(speech.characters),
+            output: limits::estimate(model_answer.characters),
         }));
         let mut step = Round {
-            ending: match (cap, &speech.finish) {
-                (Some(cap), _) => Ending::Capped(cap),
-                (None, ModelFinish::Length) => Ending::Length,
-                (None, ModelFinish::Filtered) => Ending::Filtered,
-                (None, _) => Ending::Stop,
+            ending: match (cap, &model_answer.finish) {
+                (Some(cap), _) => AnswerEnding::Capped(cap),
+                (None, ModelFinish::Length) => AnswerEnding::Length,
+                (None, ModelFinish::Filtered) => AnswerEnding::Filtered,
+                (None, _) => AnswerEnding::Stop,
             },
-            text: speech.text,
+            text: model_answer.text,
             calls: if cap.is_some() {
                 Vec::new()
             } else {
-                named(speech.calls, round, journal)
+                named(model_answer.calls, round, journal)
             },
         };
         if let Some(refusal) = guardrail::matched(&assistant.output, &step.text) {
             step = Round {
                 text: refusal.to_owned(),
                 calls: Vec::new(),
-                ending: Ending::Filtered,
+                ending: AnswerEnding::Filtered,
             };
         }
         if is_checked {
             self.sink.whole_text(round, &step.text).await;
         }
         if !step.calls.is_empty() {
-            step.ending = Ending::Stop;
+            step.ending = AnswerEnding::Stop;
         } else if step.text.trim().is_empty() {
-            return Err(cap.map_or(Failure::Empty, Failure::Capped));
+            return Err(cap.map_or(TurnFailure::Empty, TurnFailure::Capped));
         }
         Ok(step)
     }
@@ -484,21 +488,30 @@ impl Turn {
         &mut self,
         round: usize,
         journal: &mut Journal,
-        prepared: Option<&Prepared>,
+        model_input: Option<&ModelInput>,
         step: &Round,
-    ) -> Result<(Carried, Vec<ToolAnswer>), Failure> {
-        let prepared = prepared.ok_or(Failure::Empty)?;
+    ) -> Result<(CallsOutcome, Vec<ToolAnswer>), TurnFailure> {
+        let model_input = model_input.ok_or(TurnFailure::Empty)?;
         let mut calls = Vec::new();
         for call in &step.calls {
-            calls.push((call.clone(), self.spent.may_call(call)));
+            calls.push((call.clone(), self.budget.may_call(call)));
         }
-        let (setup, offer) = (&self.setup, &prepared.offer);
+        let (setup, offered_tools) = (&self.setup, &model_input.offered_tools);
         let sink = &mut self.sink;
-        calls::carry_out(setup, offer, journal, &self.spent, round, &calls, sink).await
+        calls::carry_out(
+            setup,
+            offered_tools,
+            journal,
+            &self.budget,
+            round,
+            &calls,
+            sink,
+        )
+        .await
     }
 
-    fn sum_up(&self, journal: &Journal, prepared: Option<&Prepared>) {
-        let uncovered = prepared.map_or(0, |prepared| prepared.uncovered);
+    fn sum_up(&self, journal: &Journal, model_input: Option<&ModelInput>) {
+        let uncovered = model_input.map_or(0, |model_input| model_input.uncovered);
         if self.setup.assistant.context.summarise && uncovered > 0 {
             summary::write(&self.setup, journal.conversation());
         }
@@ -506,17 +519,17 @@ impl Turn {
 }
 
 /// The calls with ids that are unique in the turn, as memory gives them back: a decision is about one of them alone.
-fn named(calls: Vec<Heard>, round: usize, journal: &Journal) -> Vec<FunctionCall> {
+fn named(calls: Vec<ModelCall>, round: usize, journal: &Journal) -> Vec<FunctionCall> {
     let mut named: Vec<FunctionCall> = Vec::new();
-    for (index, Heard { call, source }) in calls.into_iter().take(MAX_CALLS).enumerate() {
+    for (index, ModelCall { call, source }) in calls.into_iter().take(MAX_CALLS).enumerate() {
         let id = storable(&call.id);
         let own = (index..).map(|number| match source {
             CallSource::Model => format!("call_{round}_{number}"),
-            CallSource::Data => recited::id(round, number),
+            CallSource::Data => quoted_calls::id(round, number),
             CallSource::Unreadable => unreadable::id(round, number),
         });
         let is_free = |id: &String| {
-            recited::is_id(id) == (source == CallSource::Data)
+            quoted_calls::is_id(id) == (source == CallSource::Data)
                 && unreadable::is_id(id) == (source == CallSource::Unreadable)
                 && !id.is_empty()
                 && !journal.knows_call(id)
@@ -532,10 +545,12 @@ fn named(calls: Vec<Heard>, round: usize, journal: &Journal) -> Vec<FunctionCall
 }
 
 /// What the last call gave.
-fn result_of(said: &[Said]) -> Option<String> {
-    match said.last()? {
-        Said::Model { calls, .. } => calls.last().map(|(_, answer)| answer.text.clone()),
-        Said::Person(_) => None,
+fn result_of(entries: &[ConversationEntry]) -> Option<String> {
+    match entries.last()? {
+        ConversationEntry::Model { calls, .. } => {
+            calls.last().map(|(_, answer)| answer.text.clone())
+        }
+        ConversationEntry::Person(_) => None,
     }
 }
 

@@ -20,7 +20,7 @@ const RESULTS: u64 = 9_100_000;
 const END: u64 = 9_900_000;
 
 /// Events on their way to the client. A slow client makes the turn wait.
-pub(super) struct Sink {
+pub(super) struct EventSink {
     out: mpsc::Sender<AgentEvent>,
     ambient: Ambient,
     /// What the client has already.
@@ -34,7 +34,7 @@ pub(super) struct Sink {
 
 /// What became of a call, in the order it is told.
 #[derive(Debug, Clone, Copy)]
-enum Step {
+enum CallStep {
     ApprovalRequired = 0,
     Error = 1,
     Result = 2,
@@ -42,7 +42,7 @@ enum Step {
 
 /// How a stream ends.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct TurnEnd {
     pub(super) reason: FinishReason,
     pub(super) conversation_id: Option<String>,
     pub(super) turn_id: String,
@@ -54,16 +54,16 @@ fn base(round: usize) -> u64 {
     (round as u64 + 1) * ROUND
 }
 
-fn of_call(round: usize, call: usize, step: Step) -> u64 {
+fn of_call(round: usize, call: usize, step: CallStep) -> u64 {
     base(round) + RESULTS + 4 * call as u64 + step as u64
 }
 
 /// Place of the event that asks for an approval.
 pub(super) fn approval_id(round: usize, call: usize) -> u64 {
-    of_call(round, call, Step::ApprovalRequired)
+    of_call(round, call, CallStep::ApprovalRequired)
 }
 
-impl Sink {
+impl EventSink {
     pub(super) fn new(out: mpsc::Sender<AgentEvent>, ambient: Ambient, after: Option<u64>) -> Self {
         let after = after.unwrap_or(0);
         Self {
@@ -143,12 +143,13 @@ impl Sink {
         message: &str,
     ) {
         let message = message.to_owned();
-        let id = of_call(round, call, Step::Error);
+        let id = of_call(round, call, CallStep::Error);
         self.send(id, EventBody::Error { kind, message }).await;
     }
 
     pub(super) async fn result(&mut self, round: usize, call: usize, body: EventBody) {
-        self.send(of_call(round, call, Step::Result), body).await;
+        self.send(of_call(round, call, CallStep::Result), body)
+            .await;
     }
 
     /// An error that ends the stream, or tells why it says so little.
@@ -174,7 +175,7 @@ impl Sink {
         self.last = base(round) + END;
     }
 
-    pub(super) async fn done(&mut self, done: Done) {
+    pub(super) async fn done(&mut self, done: TurnEnd) {
         let body = EventBody::Done {
             finish_reason: done.reason,
             conversation_id: done.conversation_id,

@@ -3,15 +3,15 @@
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-use super::Unfit;
+use super::UnsupportedSchema;
 
-pub(super) struct References<'s> {
+pub(super) struct SchemaReferences<'s> {
     root: &'s Value,
     /// What is being written, the outermost first.
     inside: Vec<&'s Value>,
 }
 
-impl<'s> References<'s> {
+impl<'s> SchemaReferences<'s> {
     pub(super) fn new(root: &'s Value) -> Self {
         Self {
             root,
@@ -20,11 +20,13 @@ impl<'s> References<'s> {
     }
 
     /// What a reference stands for; nothing is ever fetched.
-    pub(super) fn follow(&self, reference: &str) -> Result<&'s Value, Unfit> {
-        let fragment = reference.strip_prefix('#').ok_or(Unfit::Remote)?;
+    pub(super) fn follow(&self, reference: &str) -> Result<&'s Value, UnsupportedSchema> {
+        let fragment = reference
+            .strip_prefix('#')
+            .ok_or(UnsupportedSchema::Remote)?;
         let pointer = percent_decode_str(fragment).decode_utf8();
-        let pointer = pointer.map_err(|_| Unfit::Remote)?;
-        self.root.pointer(&pointer).ok_or(Unfit::Remote)
+        let pointer = pointer.map_err(|_| UnsupportedSchema::Remote)?;
+        self.root.pointer(&pointer).ok_or(UnsupportedSchema::Remote)
     }
 
     /// Begins to write `target`. False where that is under way already.

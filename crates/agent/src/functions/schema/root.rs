@@ -2,17 +2,19 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Unfit, is, tidy};
+use super::{UnsupportedSchema, is, tidy};
 
 /// Keywords that providers refuse at the root.
 const CONDITIONS: [&str; 7] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"];
 
 /// What the root says, the branches of its conditions taken together.
-pub(super) fn object(mut root: Map<String, Value>) -> Result<Map<String, Value>, Unfit> {
+pub(super) fn object(
+    mut root: Map<String, Value>,
+) -> Result<Map<String, Value>, UnsupportedSchema> {
     if !root.contains_key("type") || is(&root, "object") {
         root.insert("type".to_owned(), json!("object"));
     } else {
-        return Err(Unfit::NotAnObject);
+        return Err(UnsupportedSchema::NotAnObject);
     }
     let [all, any, one, ..] = CONDITIONS.map(|keyword| root.shift_remove(keyword));
     for keyword in ["enum", "const", "dependentSchemas"] {

@@ -43,7 +43,11 @@ fn the_root_is_an_object_with_properties() {
         json!({ "type": "string" }),
         json!(null),
     ] {
-        assert_eq!(parameters(&schema), Err(Unfit::NotAnObject), "{schema}");
+        assert_eq!(
+            parameters(&schema),
+            Err(UnsupportedSchema::NotAnObject),
+            "{schema}"
+        );
     }
 }
 
@@ -103,7 +107,7 @@ fn a_property_is_a_schema_of_its_own() {
     );
     assert_eq!(
         parameters(&json!({ "properties": { "x": "string" } })),
-        Err(Unfit::NotASchema)
+        Err(UnsupportedSchema::NotASchema)
     );
 }
 
@@ -159,7 +163,11 @@ fn nothing_outside_the_schema_is_referred_to() {
         "#/%ff",
     ] {
         let schema = json!({ "properties": { "x": { "$ref": reference } } });
-        assert_eq!(parameters(&schema), Err(Unfit::Remote), "{reference}");
+        assert_eq!(
+            parameters(&schema),
+            Err(UnsupportedSchema::Remote),
+            "{reference}"
+        );
     }
 }
 
@@ -172,7 +180,7 @@ fn little_that_would_become_much_is_refused() {
     }
     definitions.insert("s30".to_owned(), json!({}));
     let doubling = json!({ "$defs": definitions, "properties": { "x": { "$ref": "#/$defs/s0" } } });
-    assert_eq!(parameters(&doubling), Err(Unfit::TooLarge));
+    assert_eq!(parameters(&doubling), Err(UnsupportedSchema::TooLarge));
 
     let mut deep = json!({});
     for _ in 0..100 {
@@ -180,10 +188,10 @@ fn little_that_would_become_much_is_refused() {
     }
     assert_eq!(
         parameters(&json!({ "properties": { "x": deep } })),
-        Err(Unfit::TooLarge)
+        Err(UnsupportedSchema::TooLarge)
     );
     let wide = json!({ "properties": { "x": { "enum": (0..6_000).collect::<Vec<_>>() } } });
-    assert_eq!(parameters(&wide), Err(Unfit::TooLarge));
+    assert_eq!(parameters(&wide), Err(UnsupportedSchema::TooLarge));
 }
 
 #[test]

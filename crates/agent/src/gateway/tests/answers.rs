@@ -13,7 +13,7 @@ async fn memory(gateway: &Gateway) -> Result<Value, GatewayError> {
 
 #[tokio::test]
 async fn a_memory_method_gives_its_result_or_the_gateways_error() {
-    let script = Script::new(|seen| {
+    let script = ScriptedGateway::new(|seen| {
         if seen.body["params"]["conversation_id"] == "c" {
             seen.result(&json!({ "messages": [], "uncovered": 0 }))
         } else {
@@ -40,7 +40,7 @@ async fn a_memory_method_gives_its_result_or_the_gateways_error() {
 
 #[tokio::test]
 async fn an_answer_may_come_as_events_behind_notifications() {
-    let script = Script::new(|seen| {
+    let script = ScriptedGateway::new(|seen| {
         let note = json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": {} });
         let other = json!({ "jsonrpc": "2.0", "id": "other", "result": {} });
         let answer = json!({ "jsonrpc": "2.0", "id": seen.body["id"], "result": { "n": 1 } });
@@ -55,7 +55,7 @@ async fn an_answer_may_come_as_events_behind_notifications() {
 
 #[tokio::test]
 async fn events_end_with_the_answer_even_if_the_stream_does_not() {
-    let script = Script::new(|seen| {
+    let script = ScriptedGateway::new(|seen| {
         let answer = json!({ "jsonrpc": "2.0", "id": seen.body["id"], "result": 5 });
         let first = stream::iter([Ok::<_, std::io::Error>(format!("data: {answer}\n\n"))]);
         events(Body::from_stream(futures::StreamExt::chain(
@@ -71,7 +71,7 @@ async fn events_end_with_the_answer_even_if_the_stream_does_not() {
 #[tokio::test]
 async fn what_cannot_be_used_is_an_error_that_says_how() {
     use GatewayError::{TooLarge, Unauthorized, Unreachable, Unreadable};
-    type Answer = fn(&Seen) -> Response;
+    type Answer = fn(&ReceivedRequest) -> Response;
     let cases: [(&str, Answer, GatewayError); 10] = [
         ("no JSON", |_| json_text("<html>"), Unreadable),
         (
@@ -109,7 +109,7 @@ async fn what_cannot_be_used_is_an_error_that_says_how() {
         ),
     ];
     for (what, answer, error) in cases {
-        for gateway in Script::new(answer).doors().await {
+        for gateway in ScriptedGateway::new(answer).doors().await {
             assert_eq!(memory(&gateway).await, Err(error.clone()), "{what}");
         }
     }
@@ -121,7 +121,7 @@ fn json_text(text: &str) -> Response {
 
 #[tokio::test]
 async fn a_refusal_without_an_id_is_heard() {
-    let script = Script::new(|_| {
+    let script = ScriptedGateway::new(|_| {
         let error = json!({ "code": -32700, "message": "nested too deeply" });
         (
             StatusCode::BAD_REQUEST,
@@ -141,9 +141,9 @@ async fn a_gateway_that_is_away_is_told_from_one_that_is_slow() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_waits_for_ever() {
-    let silent = Script::slow(|_| Box::pin(std::future::pending()));
+    let silent = ScriptedGateway::slow(|_| Box::pin(std::future::pending()));
     assert_eq!(memory(&silent.in_process()).await, Err(GatewayError::Late));
-    let endless = Script::new(|_| {
+    let endless = ScriptedGateway::new(|_| {
         events(Body::from_stream(
             stream::pending::<std::io::Result<String>>(),
         ))
@@ -157,8 +157,9 @@ async fn nothing_waits_for_ever() {
 
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
-    let script =
-        Script::new(|_| (StatusCode::TEMPORARY_REDIRECT, [("location", "/other")]).into_response());
+    let script = ScriptedGateway::new(|_| {
+        (StatusCode::TEMPORARY_REDIRECT, [("location", "/other")]).into_response()
+    });
     for gateway in script.doors().await {
         assert_eq!(memory(&gateway).await, Err(GatewayError::Unreadable));
     }
@@ -184,7 +185,7 @@ fn a_url_that_cannot_be_right_is_refused_with_the_fix() {
 
 #[tokio::test]
 async fn a_token_shows_nowhere() {
-    let script = Script::new(|seen| seen.error(401, -32600, "expired", &json!({})));
+    let script = ScriptedGateway::new(|seen| seen.error(401, -32600, "expired", &json!({})));
     let secret = token("canary");
     for gateway in script.doors().await {
         let error = gateway.list_tools(&secret, None).await.unwrap_err();

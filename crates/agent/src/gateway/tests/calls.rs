@@ -10,8 +10,9 @@ const CALLED: &str =
 
 #[tokio::test]
 async fn a_call_goes_out_as_the_protocol_wants_it() {
-    let script =
-        Script::new(|seen| seen.result(&json!({ "resultType": "complete", "content": [] })));
+    let script = ScriptedGateway::new(|seen| {
+        seen.result(&json!({ "resultType": "complete", "content": [] }))
+    });
     for gateway in script.doors().await {
         let call = ToolCall {
             name: "naïve",
@@ -65,7 +66,7 @@ async fn a_result_comes_with_its_place_in_the_record() {
         "isError": false,
         "_meta": serde_json::from_str::<Value>(CALLED).unwrap(),
     });
-    let script = Script::new(move |seen| seen.result(&result));
+    let script = ScriptedGateway::new(move |seen| seen.result(&result));
     for gateway in script.doors().await {
         let outcome = call(&gateway, "get").await.unwrap();
         assert_eq!(outcome.call_id.as_deref(), Some("call-1"));
@@ -101,7 +102,7 @@ async fn a_tool_that_failed_is_a_result_and_a_denial_is_not() {
         },
     ];
     for (answer, ending) in answers.into_iter().zip(endings) {
-        let script = Script::new(move |seen| seen.result(&answer));
+        let script = ScriptedGateway::new(move |seen| seen.result(&answer));
         assert_eq!(
             call(&script.in_process(), "get").await.unwrap().ending,
             ending
@@ -142,7 +143,7 @@ async fn every_error_of_a_call_is_an_ending_of_its_own() {
     ];
     for (status, code, reason, ending) in cases {
         let data = serde_json::from_str(&CALLED.replace("REASON", reason)).unwrap();
-        let script = Script::new(move |seen| seen.error(status, code, &message(), &data));
+        let script = ScriptedGateway::new(move |seen| seen.error(status, code, &message(), &data));
         for gateway in script.doors().await {
             let outcome = call(&gateway, "get").await.unwrap();
             assert_eq!(outcome.ending, ending, "{reason}");
@@ -154,14 +155,15 @@ async fn every_error_of_a_call_is_an_ending_of_its_own() {
 
 #[tokio::test]
 async fn a_gateway_that_has_no_room_says_when_to_come_back() {
-    let by_data =
-        Script::new(|seen| seen.error(429, -32603, "busy", &json!({ "retryAfterSeconds": 7 })));
-    let by_header = Script::new(|seen| {
+    let by_data = ScriptedGateway::new(|seen| {
+        seen.error(429, -32603, "busy", &json!({ "retryAfterSeconds": 7 }))
+    });
+    let by_header = ScriptedGateway::new(|seen| {
         let mut response = seen.error(429, -32603, "busy", &json!(null));
         response.headers_mut().insert("retry-after", 7.into());
         response
     });
-    let shed = Script::new(|seen| {
+    let shed = ScriptedGateway::new(|seen| {
         let data = json!({ "reason": "overloaded", "retryAfterSeconds": 7 });
         seen.error(503, -32603, "busy", &data)
     });
@@ -178,7 +180,8 @@ async fn a_gateway_that_has_no_room_says_when_to_come_back() {
 
 #[tokio::test]
 async fn what_was_not_asked_for_is_no_result() {
-    let script = Script::new(|seen| seen.result(&json!({ "resultType": "input_required" })));
+    let script =
+        ScriptedGateway::new(|seen| seen.result(&json!({ "resultType": "input_required" })));
     assert_eq!(
         call(&script.in_process(), "get").await,
         Err(GatewayError::Unreadable)
@@ -186,9 +189,9 @@ async fn what_was_not_asked_for_is_no_result() {
 }
 
 /// Tells when it is dropped.
-struct Gone(Arc<Notify>);
+struct DropSignal(Arc<Notify>);
 
-impl Drop for Gone {
+impl Drop for DropSignal {
     fn drop(&mut self) {
         self.0.notify_one();
     }
@@ -199,8 +202,8 @@ async fn who_stops_waiting_hangs_up_and_so_does_who_cancels() {
     let (begun, gone) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let script = {
         let (begun, gone) = (Arc::clone(&begun), Arc::clone(&gone));
-        Script::slow(move |_| {
-            let (begun, gone) = (Arc::clone(&begun), Gone(Arc::clone(&gone)));
+        ScriptedGateway::slow(move |_| {
+            let (begun, gone) = (Arc::clone(&begun), DropSignal(Arc::clone(&gone)));
             Box::pin(async move {
                 begun.notify_one();
                 let _gone = gone;
@@ -244,7 +247,7 @@ async fn who_stops_waiting_hangs_up_and_so_does_who_cancels() {
 
 #[tokio::test]
 async fn nothing_is_sent_for_a_turn_that_is_already_over() {
-    let script = Script::new(|seen| seen.result(&json!({ "content": [] })));
+    let script = ScriptedGateway::new(|seen| seen.result(&json!({ "content": [] })));
     let cancel = CancellationToken::new();
     cancel.cancel();
     let call = ToolCall {
@@ -264,8 +267,9 @@ async fn nothing_is_sent_for_a_turn_that_is_already_over() {
 
 #[tokio::test]
 async fn a_gateway_in_the_same_process_hears_who_calls() {
-    let script =
-        Script::new(|seen| seen.result(&json!({ "resultType": "complete", "content": [] })));
+    let script = ScriptedGateway::new(|seen| {
+        seen.result(&json!({ "resultType": "complete", "content": [] }))
+    });
     let peer = "192.0.2.7:50000".parse().unwrap();
     let token = token("secret").of_peer(Some(peer));
     let params = json!({ "conversation_id": "c" });
@@ -277,7 +281,7 @@ async fn a_gateway_in_the_same_process_hears_who_calls() {
 
 #[tokio::test]
 async fn a_refused_call_is_put_on_record_without_its_arguments() {
-    let script = Script::new(|seen| {
+    let script = ScriptedGateway::new(|seen| {
         let data = json!({ "reason": "refused_by_agent", "dev.wardgate/callId": "call-1" });
         seen.error(200, -32602, "The agent refused this call.", &data)
     });
@@ -303,12 +307,13 @@ async fn a_refused_call_is_put_on_record_without_its_arguments() {
 async fn a_refused_call_that_the_gateway_did_not_record_is_an_error() {
     let token = token("t");
     let data = json!({ "reason": "not_durable" });
-    let script = Script::new(move |seen| seen.error(200, -32603, "Try again later.", &data));
+    let script =
+        ScriptedGateway::new(move |seen| seen.error(200, -32603, "Try again later.", &data));
     let gateway = script.in_process();
     let recorded = gateway.record_refused(&token, "wipe", AgentRefusal::InData);
     assert!(matches!(recorded.await, Err(GatewayError::Refused(_))));
     // Nor is a result of a tool a record of a refusal.
-    let script = Script::new(|seen| seen.result(&json!({ "content": [] })));
+    let script = ScriptedGateway::new(|seen| seen.result(&json!({ "content": [] })));
     let gateway = script.in_process();
     let recorded = gateway.record_refused(&token, "wipe", AgentRefusal::InData);
     assert_eq!(recorded.await, Err(GatewayError::Unreadable));

@@ -9,10 +9,10 @@ use super::*;
 const TTL: Duration = Duration::from_secs(5);
 
 /// One that lists what is in `tools`, to be kept for so long.
-fn listing(tools: &Arc<Mutex<Vec<&'static str>>>, ttl: Duration) -> Script {
+fn listing(tools: &Arc<Mutex<Vec<&'static str>>>, ttl: Duration) -> ScriptedGateway {
     let tools = Arc::clone(tools);
     let ttl = u64::try_from(ttl.as_millis()).unwrap();
-    Script::new(move |seen| {
+    ScriptedGateway::new(move |seen| {
         let tools: Vec<_> = tools.lock().unwrap().iter().map(|it| tool(it)).collect();
         seen.result(&json!({ "tools": tools, "ttlMs": ttl, "cacheScope": "private" }))
     })
@@ -43,7 +43,7 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 async fn a_list_is_kept_past_its_time_until_a_change_is_told() {
     let tools = Arc::new(Mutex::new(vec!["a", "b"]));
     let at_once = Duration::from_millis(1);
-    let script = listing(&tools, at_once).listening(Listening::Acknowledged);
+    let script = listing(&tools, at_once).listening(ListenerBehaviour::Acknowledged);
     for gateway in script.doors().await {
         *tools.lock().unwrap() = vec!["a", "b"];
         until("the list is kept past its time", async || {
@@ -75,7 +75,7 @@ async fn a_list_is_kept_past_its_time_until_a_change_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_is_asked_for_as_the_protocol_wants_it_and_with_the_callers_own_token() {
-    let script = personal(json!({ "ttlMs": 5_000 })).listening(Listening::Acknowledged);
+    let script = personal(json!({ "ttlMs": 5_000 })).listening(ListenerBehaviour::Acknowledged);
     let gateway = script.in_process();
     for toolset in [None, Some("a")] {
         gateway.list_tools(&token("t"), toolset).await.unwrap();
@@ -104,7 +104,7 @@ async fn a_stream_is_asked_for_as_the_protocol_wants_it_and_with_the_callers_own
 #[tokio::test(start_paused = true)]
 async fn what_was_listed_before_the_gateway_listened_is_dropped() {
     let tools = Arc::new(Mutex::new(vec!["a"]));
-    let script = listing(&tools, TTL).listening(Listening::Later);
+    let script = listing(&tools, TTL).listening(ListenerBehaviour::Later);
     let gateway = script.in_process();
     assert_eq!(list(&gateway, "t").await, ["a"]);
     settle().await;
@@ -122,7 +122,7 @@ async fn what_was_listed_before_the_gateway_listened_is_dropped() {
 async fn a_change_while_the_list_is_on_its_way_is_not_missed() {
     let changing = Arc::new(Mutex::new(None::<Listeners>));
     let at_answer = Arc::clone(&changing);
-    let script = Script::slow(move |seen| {
+    let script = ScriptedGateway::slow(move |seen| {
         let changing = at_answer.lock().unwrap().take();
         Box::pin(async move {
             let name = if changing.is_some() { "old" } else { "new" };
@@ -134,7 +134,7 @@ async fn a_change_while_the_list_is_on_its_way_is_not_missed() {
             seen.result(&result)
         })
     })
-    .listening(Listening::Acknowledged);
+    .listening(ListenerBehaviour::Acknowledged);
     let gateway = script.in_process();
     list(&gateway, "t").await;
     settle().await;
@@ -145,7 +145,7 @@ async fn a_change_while_the_list_is_on_its_way_is_not_missed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_is_followed_is_asked_for_again_within_minutes() {
-    let script = personal(json!({ "ttlMs": 5_000 })).listening(Listening::Acknowledged);
+    let script = personal(json!({ "ttlMs": 5_000 })).listening(ListenerBehaviour::Acknowledged);
     let gateway = script.in_process();
     list(&gateway, "t").await;
     settle().await;
@@ -158,7 +158,7 @@ async fn a_list_that_is_followed_is_asked_for_again_within_minutes() {
 
 #[tokio::test(start_paused = true)]
 async fn when_the_stream_ends_the_list_is_dropped_and_kept_by_its_time_again() {
-    let script = personal(json!({ "ttlMs": 5_000 })).listening(Listening::Acknowledged);
+    let script = personal(json!({ "ttlMs": 5_000 })).listening(ListenerBehaviour::Acknowledged);
     let gateway = script.in_process();
     list(&gateway, "t").await;
     settle().await;
@@ -181,10 +181,10 @@ async fn when_the_stream_ends_the_list_is_dropped_and_kept_by_its_time_again() {
 #[tokio::test(start_paused = true)]
 async fn where_there_is_no_stream_lists_are_kept_by_their_time() {
     for how in [
-        Listening::Unknown,
-        Listening::TooMany,
-        Listening::Declined,
-        Listening::Later,
+        ListenerBehaviour::Unknown,
+        ListenerBehaviour::TooMany,
+        ListenerBehaviour::Declined,
+        ListenerBehaviour::Later,
     ] {
         let script = personal(json!({ "ttlMs": 5_000 })).listening(how);
         let gateway = script.in_process();
@@ -204,7 +204,7 @@ async fn where_there_is_no_stream_lists_are_kept_by_their_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_without_a_sign_of_life_is_none() {
-    let script = personal(json!({ "ttlMs": 5_000 })).listening(Listening::Mute);
+    let script = personal(json!({ "ttlMs": 5_000 })).listening(ListenerBehaviour::Mute);
     let gateway = script.in_process();
     list(&gateway, "t").await;
     settle().await;
@@ -217,7 +217,7 @@ async fn a_stream_without_a_sign_of_life_is_none() {
 
 #[tokio::test(start_paused = true)]
 async fn who_has_not_talked_for_minutes_is_not_listened_for() {
-    let script = personal(json!({ "ttlMs": 5_000 })).listening(Listening::Acknowledged);
+    let script = personal(json!({ "ttlMs": 5_000 })).listening(ListenerBehaviour::Acknowledged);
     let gateway = script.in_process();
     list(&gateway, "t").await;
     for minutes in [4, 4] {
@@ -232,7 +232,7 @@ async fn who_has_not_talked_for_minutes_is_not_listened_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_for_one_caller_drops_no_list_of_another() {
-    let script = personal(json!({ "ttlMs": 5_000 })).listening(Listening::Acknowledged);
+    let script = personal(json!({ "ttlMs": 5_000 })).listening(ListenerBehaviour::Acknowledged);
     let gateway = script.in_process();
     for _ in 0..2 {
         for who in ["doctor", "nurse"] {
@@ -251,7 +251,7 @@ async fn a_change_for_one_caller_drops_no_list_of_another() {
 
 #[tokio::test(start_paused = true)]
 async fn streams_are_bounded_and_who_was_away_longest_loses_theirs() {
-    let script = personal(json!({ "ttlMs": 5_000 })).listening(Listening::Acknowledged);
+    let script = personal(json!({ "ttlMs": 5_000 })).listening(ListenerBehaviour::Acknowledged);
     let gateway = script.in_process();
     for caller in 0..256 {
         list(&gateway, &caller.to_string()).await;
@@ -272,7 +272,7 @@ async fn without_a_list_of_ones_own_to_keep_there_is_no_stream() {
         json!({ "ttlMs": 0 }),
         json!({ "ttlMs": 5_000, "cacheScope": "public" }),
     ] {
-        let script = personal(hints).listening(Listening::Acknowledged);
+        let script = personal(hints).listening(ListenerBehaviour::Acknowledged);
         list(&script.in_process(), "t").await;
         settle().await;
         assert!(script.listeners.asked().is_empty());

@@ -13,7 +13,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// What becomes of who asks for a stream.
 #[derive(Clone, Copy, Default)]
-pub(super) enum Listening {
+pub(super) enum ListenerBehaviour {
     /// There is no such method.
     #[default]
     Unknown,
@@ -32,8 +32,8 @@ pub(super) struct Listeners(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    how: Listening,
-    asked: Vec<Seen>,
+    how: ListenerBehaviour,
+    asked: Vec<ReceivedRequest>,
     lines: Vec<Line>,
 }
 
@@ -43,12 +43,12 @@ struct Line {
 }
 
 impl Listeners {
-    pub(super) fn set(&self, how: Listening) {
+    pub(super) fn set(&self, how: ListenerBehaviour) {
         self.0.lock().unwrap().how = how;
     }
 
     /// Who asked for a stream so far.
-    pub(super) fn asked(&self) -> Vec<Seen> {
+    pub(super) fn asked(&self) -> Vec<ReceivedRequest> {
         self.0.lock().unwrap().asked.clone()
     }
 
@@ -83,21 +83,25 @@ impl Listeners {
         }
     }
 
-    pub(super) fn open(&self, seen: &Seen) -> Response {
+    pub(super) fn open(&self, seen: &ReceivedRequest) -> Response {
         let mut state = self.0.lock().unwrap();
         state.asked.push(seen.clone());
         let first = match state.how {
-            Listening::Unknown => return seen.error(404, -32601, "Unknown method", &json!({})),
-            Listening::TooMany => return seen.error(429, -32603, "Too many streams", &json!({})),
-            Listening::Declined => event(&acknowledged(false)),
-            Listening::Acknowledged | Listening::Mute => event(&acknowledged(true)),
-            Listening::Later => ":\n\n".to_owned(),
+            ListenerBehaviour::Unknown => {
+                return seen.error(404, -32601, "Unknown method", &json!({}));
+            }
+            ListenerBehaviour::TooMany => {
+                return seen.error(429, -32603, "Too many streams", &json!({}));
+            }
+            ListenerBehaviour::Declined => event(&acknowledged(false)),
+            ListenerBehaviour::Acknowledged | ListenerBehaviour::Mute => event(&acknowledged(true)),
+            ListenerBehaviour::Later => ":\n\n".to_owned(),
         };
         let (tell, mut told) = mpsc::unbounded_channel();
         let _ = tell.send(first);
         let who = seen.header("authorization").replace("Bearer ", "");
         state.lines.push(Line { who, tell });
-        let is_mute = matches!(state.how, Listening::Mute);
+        let is_mute = matches!(state.how, ListenerBehaviour::Mute);
         let mut ticks = interval(KEEP_ALIVE);
         let words = stream::poll_fn(move |context| {
             let word = told.poll_recv(context);

@@ -11,8 +11,8 @@ pub(super) fn names(list: &ToolList) -> Vec<&str> {
 }
 
 /// One that lists a tool named after the token, with these cache hints.
-pub(super) fn personal(hints: Value) -> Script {
-    Script::new(move |seen| {
+pub(super) fn personal(hints: Value) -> ScriptedGateway {
+    ScriptedGateway::new(move |seen| {
         let who = seen.header("authorization").replace("Bearer ", "of_");
         let mut result = json!({ "tools": [tool(&who)] });
         result
@@ -25,7 +25,7 @@ pub(super) fn personal(hints: Value) -> Script {
 
 #[tokio::test]
 async fn every_page_is_listed_in_order() {
-    let script = Script::new(|seen| {
+    let script = ScriptedGateway::new(|seen| {
         let (tools, next) = match seen.body["params"]["cursor"].as_str() {
             None => (json!([tool("a"), tool("b")]), Some("2")),
             Some("2") => (json!([tool("c")]), Some("")),
@@ -46,11 +46,12 @@ async fn every_page_is_listed_in_order() {
 
 #[tokio::test]
 async fn pages_without_an_end_are_refused() {
-    let circle = Script::new(|seen| seen.result(&json!({ "tools": [], "nextCursor": "1" })));
+    let circle =
+        ScriptedGateway::new(|seen| seen.result(&json!({ "tools": [], "nextCursor": "1" })));
     let listed = circle.in_process().list_tools(&token("t"), None).await;
     assert_eq!(listed.unwrap_err(), GatewayError::Unreadable);
 
-    let endless = Script::new(|seen| {
+    let endless = ScriptedGateway::new(|seen| {
         let next = seen.body["id"].to_string();
         seen.result(&json!({ "tools": [], "nextCursor": next }))
     });
@@ -60,7 +61,7 @@ async fn pages_without_an_end_are_refused() {
 
 #[tokio::test]
 async fn what_a_tool_says_of_itself_is_read_and_an_unreadable_tool_left_out() {
-    let script = Script::new(|seen| {
+    let script = ScriptedGateway::new(|seen| {
         seen.result(&json!({ "tools": [
             {
                 "name": "look.up", "title": "Look up", "description": "Finds things.",
@@ -95,8 +96,8 @@ async fn a_toolset_is_asked_for_by_its_path() {
     let paths: Vec<_> = script.seen().iter().map(|seen| seen.path.clone()).collect();
     assert_eq!(paths, ["/mcp/a%2Fb%20c", "/mcp/a%2Fb%20c"]);
 
-    let bare = Script::new(|_| StatusCode::NOT_FOUND.into_response());
-    let told = Script::new(|seen| {
+    let bare = ScriptedGateway::new(|_| StatusCode::NOT_FOUND.into_response());
+    let told = ScriptedGateway::new(|seen| {
         seen.error(
             404,
             -32600,
@@ -131,7 +132,7 @@ async fn a_list_is_kept_as_long_as_the_gateway_says_and_no_longer() {
 
 #[tokio::test(start_paused = true)]
 async fn the_shortest_page_decides_and_rights_are_asked_again_within_minutes() {
-    let script = Script::new(|seen| {
+    let script = ScriptedGateway::new(|seen| {
         let next = seen.body["params"]["cursor"].is_null();
         let mut page = json!({ "tools": [], "ttlMs": if next { 3_600_000 } else { 1_000 } });
         if next {
@@ -192,7 +193,8 @@ async fn nobody_gets_the_list_of_another_unless_it_is_everybodys() {
 
 #[tokio::test]
 async fn an_error_is_not_kept() {
-    let script = Script::new(|seen| seen.error(200, -32603, "try again later", &json!({})));
+    let script =
+        ScriptedGateway::new(|seen| seen.error(200, -32603, "try again later", &json!({})));
     let gateway = script.in_process();
     for _ in 0..2 {
         let refused = gateway.list_tools(&token("t"), None).await.unwrap_err();

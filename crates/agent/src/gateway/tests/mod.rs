@@ -21,11 +21,11 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use listeners::{Listeners, Listening};
+use listeners::{ListenerBehaviour, Listeners};
 
 /// A request as the gateway got it.
 #[derive(Debug, Clone)]
-struct Seen {
+struct ReceivedRequest {
     path: String,
     headers: HeaderMap,
     /// Who calls, as the listener would say.
@@ -34,7 +34,7 @@ struct Seen {
     body: Value,
 }
 
-impl Seen {
+impl ReceivedRequest {
     fn header(&self, name: &str) -> &str {
         self.headers[name].to_str().unwrap()
     }
@@ -61,15 +61,15 @@ fn events(body: impl Into<Body>) -> Response {
 
 /// A gateway that answers as its script says, and remembers what it was asked.
 #[derive(Clone)]
-struct Script {
+struct ScriptedGateway {
     router: Router,
     /// Without what opens streams.
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
     listeners: Listeners,
 }
 
-impl Script {
-    fn new(answer: impl Fn(&Seen) -> Response + Send + Sync + 'static) -> Self {
+impl ScriptedGateway {
+    fn new(answer: impl Fn(&ReceivedRequest) -> Response + Send + Sync + 'static) -> Self {
         Self::slow(move |seen| {
             let answer = answer(&seen);
             Box::pin(async move { answer })
@@ -77,7 +77,9 @@ impl Script {
     }
 
     /// One that may take its time.
-    fn slow(answer: impl Fn(Seen) -> BoxFuture<'static, Response> + Send + Sync + 'static) -> Self {
+    fn slow(
+        answer: impl Fn(ReceivedRequest) -> BoxFuture<'static, Response> + Send + Sync + 'static,
+    ) -> Self {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let listeners = Listeners::default();
         let (remembered, streams) = (Arc::clone(&seen), listeners.clone());
@@ -89,7 +91,7 @@ impl Script {
                 let (head, body) = request.into_parts();
                 let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
                 let text = String::from_utf8(body.to_vec()).unwrap();
-                let request = Seen {
+                let request = ReceivedRequest {
                     path: head.uri.path().to_owned(),
                     peer: head.extensions.get().copied(),
                     headers: head.headers,
@@ -111,7 +113,7 @@ impl Script {
     }
 
     /// The same; whoever asks for a stream is answered so.
-    fn listening(self, how: Listening) -> Self {
+    fn listening(self, how: ListenerBehaviour) -> Self {
         self.listeners.set(how);
         self
     }
@@ -130,7 +132,7 @@ impl Script {
         [self.in_process(), over_http]
     }
 
-    fn seen(&self) -> Vec<Seen> {
+    fn seen(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().unwrap().clone()
     }
 }

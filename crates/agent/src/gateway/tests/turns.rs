@@ -3,16 +3,16 @@
 use serde_json::Map;
 
 use super::*;
-use crate::as_caller::AsCaller;
-use crate::seam::{GatewayClient, GatewayFailure, ToolAnswer};
+use crate::caller_gateway::CallerGateway;
+use crate::clients::{GatewayClient, GatewayFailure, ToolAnswer};
 
-fn caller(script: &Script) -> AsCaller {
-    AsCaller::new(script.in_process(), token("t"))
+fn caller(script: &ScriptedGateway) -> CallerGateway {
+    CallerGateway::new(script.in_process(), token("t"))
 }
 
 #[tokio::test]
 async fn tools_of_several_toolsets_come_once_each_and_in_order() {
-    let script = Script::new(|seen| {
+    let script = ScriptedGateway::new(|seen| {
         let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
         let tools = match seen.path.as_str() {
             "/mcp/a" => json!([tool("x"), tool("y.z")]),
@@ -32,7 +32,7 @@ async fn tools_of_several_toolsets_come_once_each_and_in_order() {
 
 #[tokio::test]
 async fn a_result_is_text_and_what_gave_none_is_a_refusal() {
-    let script = Script::new(|seen| match seen.body["params"]["name"].as_str() {
+    let script = ScriptedGateway::new(|seen| match seen.body["params"]["name"].as_str() {
         Some("fails") => seen.result(&json!({
             "content": [{ "type": "text", "text": "no such patient" }], "isError": true,
         })),
@@ -98,7 +98,7 @@ async fn a_result_is_text_and_what_gave_none_is_a_refusal() {
 
 #[tokio::test]
 async fn an_error_of_memory_keeps_its_code_its_reason_and_words() {
-    let script = Script::new(|seen| {
+    let script = ScriptedGateway::new(|seen| {
         let data = json!({ "reason": "unknown_conversation" });
         seen.error(200, -32602, "Unknown conversation", &data)
     });

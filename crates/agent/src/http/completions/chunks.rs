@@ -4,12 +4,12 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::super::Problem;
-use super::{Head, finish_reason, usage};
+use super::{CompletionHead, finish_reason, usage};
 use crate::{AgentEvent, EventBody, FinishReason};
 
 /// Makes chunks of events.
-pub(super) struct Chunks {
-    head: Head,
+pub(super) struct ChunkWriter {
+    head: CompletionHead,
     include_usage: bool,
     begun: bool,
     usage: (u64, u64),
@@ -17,8 +17,8 @@ pub(super) struct Chunks {
     failure: Option<EventBody>,
 }
 
-impl Chunks {
-    pub(super) fn new(head: Head, include_usage: bool) -> Self {
+impl ChunkWriter {
+    pub(super) fn new(head: CompletionHead, include_usage: bool) -> Self {
         Self {
             head,
             include_usage,

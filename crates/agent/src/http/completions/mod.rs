@@ -21,16 +21,19 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 use wardgate_domain::CallId;
 
-use super::admission::Admitted;
-use super::{Endpoints, Problem, outflow};
+use super::admission::AdmittedRequest;
+use super::{Endpoints, Problem, response_body};
 use crate::{AgentEvent, EventBody, EventStream, FinishReason};
-use chunks::Chunks;
+use chunks::ChunkWriter;
 use request::Completion;
 
 /// So long a stream waits for its first event, so that what fails at once fails with an HTTP status.
 const OPENING: Duration = Duration::from_secs(2);
 
-pub(super) async fn post(here: Arc<Endpoints>, request: Admitted) -> Result<Response, Problem> {
+pub(super) async fn post(
+    here: Arc<Endpoints>,
+    request: AdmittedRequest,
+) -> Result<Response, Problem> {
     let Completion {
         chat,
         stream,
@@ -40,7 +43,7 @@ pub(super) async fn post(here: Arc<Endpoints>, request: Admitted) -> Result<Resp
         let mut models = here.agent.models(&request.caller).into_iter();
         models.next().map(|model| model.name)
     });
-    let head = Head {
+    let head = CompletionHead {
         id: format!("chatcmpl-{}", CallId::new(&here.ambient)),
         created: here.ambient.now().as_seconds(),
         model: model.unwrap_or_default(),
@@ -57,7 +60,7 @@ pub(super) async fn post(here: Arc<Endpoints>, request: Admitted) -> Result<Resp
 }
 
 /// What every chunk, and a whole reply, begins with.
-struct Head {
+struct CompletionHead {
     id: String,
     created: i64,
     model: String,
@@ -66,18 +69,18 @@ struct Head {
 
 async fn streamed(
     mut events: EventStream,
-    head: Head,
+    head: CompletionHead,
     include_usage: bool,
 ) -> Result<Response, Problem> {
     let opening = opening(&mut events).await?;
     let events = stream::iter(opening).chain(events).boxed();
-    let mut chunks = Chunks::new(head, include_usage);
+    let mut chunks = ChunkWriter::new(head, include_usage);
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
-        outflow::UNBUFFERED,
+        response_body::UNBUFFERED,
     ];
-    let body = outflow::body(events, ": alive\n\n", move |event| chunks.render(&event));
+    let body = response_body::body(events, ": alive\n\n", move |event| chunks.render(&event));
     Ok((headers, body).into_response())
 }
 

@@ -4,8 +4,8 @@ use super::super::testing::{an_answer, data, done, script, text, token};
 use super::*;
 use crate::ErrorKind;
 
-fn head() -> Head {
-    Head {
+fn head() -> CompletionHead {
+    CompletionHead {
         id: "chatcmpl-1".to_owned(),
         created: 1_762_869_000,
         model: "clinic".to_owned(),

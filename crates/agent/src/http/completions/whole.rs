@@ -4,11 +4,11 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 
 use super::super::Problem;
-use super::{Head, finish_reason, usage};
+use super::{CompletionHead, finish_reason, usage};
 use crate::{AgentEvent, EventBody, EventStream, FinishReason};
 
 /// Waits for the end of the turn. Dropping it ends the work.
-pub(super) async fn reply(mut events: EventStream, head: Head) -> Result<Value, Problem> {
+pub(super) async fn reply(mut events: EventStream, head: CompletionHead) -> Result<Value, Problem> {
     let mut text = String::new();
     let mut tokens = (0, 0);
     let mut extension: Vec<AgentEvent> = Vec::new();

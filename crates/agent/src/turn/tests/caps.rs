@@ -5,9 +5,9 @@ use serde_json::json;
 
 use super::fixture::{Events, Fixture, PLAIN, named};
 use crate::model::{FunctionCall, FunctionChoice, ModelEvent, ModelMessage, TokenUsage};
-use crate::places::PLACES;
 use crate::request::{BearerToken, ChatRequest};
 use crate::testing::{FakeGateway, FakeTool, ScriptedModel, call, caller, says, words};
+use crate::turn_slots::MAX_TURNS;
 
 fn gateway() -> FakeGateway {
     FakeGateway::new([
@@ -149,10 +149,10 @@ async fn a_model_in_text_mode_is_no_longer_told_of_tools_and_its_call_is_not_sho
 #[tokio::test]
 async fn one_person_has_so_many_turns_at_a_time_and_takes_no_place_of_another() {
     let tool = FakeTool::gives("look", "free").hangs();
-    let looks = (0..PLACES).map(|_| says("", &[call("c1", "look", "{}")]));
+    let looks = (0..MAX_TURNS).map(|_| says("", &[call("c1", "look", "{}")]));
     let model = ScriptedModel::new(looks.chain([words("Yes."), words("Yes.")]));
     let fixture = Fixture::new(model, FakeGateway::new([tool]), PLAIN).await;
-    let mut streams: Vec<_> = (0..PLACES)
+    let mut streams: Vec<_> = (0..MAX_TURNS)
         .map(|number| {
             fixture.stream(ChatRequest {
                 message_id: Some(number.to_string()),

@@ -6,9 +6,9 @@ use futures::StreamExt;
 use serde_json::json;
 
 use super::fixture::{Fixture, PLAIN, named};
+use crate::clients::GatewayFailure;
 use crate::model::{FinishReason, ModelError, ModelEvent, ModelMessage};
 use crate::request::ChatRequest;
-use crate::seam::GatewayFailure;
 use crate::testing::{FakeGateway, FakeTool, ScriptedModel, call, says, words};
 
 fn clock() -> FakeGateway {
@@ -281,7 +281,7 @@ async fn a_call_that_still_runs_for_an_interrupted_turn_is_waited_for() {
     let asked = std::sync::atomic::AtomicUsize::new(0);
     let tool = FakeTool::runs("slow", move |_| {
         let is_running = asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < 3;
-        Ok(crate::seam::ToolAnswer {
+        Ok(crate::clients::ToolAnswer {
             text: if is_running {
                 "Tool execution failed: the call with its idempotency key is still running; ask again later"
             } else {
@@ -312,7 +312,7 @@ async fn whether_a_tool_with_effects_ran_is_not_left_to_the_model_to_guess() {
         let tool = FakeTool::runs("book", move |_| {
             match asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
                 0 => Err(loss.clone()),
-                _ => Ok(crate::seam::ToolAnswer {
+                _ => Ok(crate::clients::ToolAnswer {
                     text: "booked".to_owned(),
                     is_error: false,
                 }),
@@ -335,7 +335,7 @@ async fn whether_a_tool_with_effects_ran_is_not_left_to_the_model_to_guess() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_only_reads_cannot_have_itself_called_again() {
     let tool = FakeTool::runs("sly", |_| {
-        Ok(crate::seam::ToolAnswer {
+        Ok(crate::clients::ToolAnswer {
             text: "the call with its idempotency key is still running".to_owned(),
             is_error: true,
         })
@@ -354,7 +354,7 @@ async fn a_result_that_memory_cannot_take_now_is_told_to_nobody() {
     let gateway = std::sync::Arc::downgrade(&fixture.gateway);
     let book = FakeTool::runs("book", move |_| {
         gateway.upgrade().unwrap().lose_memory();
-        Ok(crate::seam::ToolAnswer {
+        Ok(crate::clients::ToolAnswer {
             text: "booked".to_owned(),
             is_error: false,
         })

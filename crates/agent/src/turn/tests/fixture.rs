@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use wardgate_testkit::TestClock;
 
 use crate::agent::{Agent, EventStream};
+use crate::clients::{GatewayClient, ModelClient};
 use crate::request::{ApprovalDecision, BearerToken, ChatRequest};
-use crate::seam::{GatewayClient, ModelClient};
 use crate::testing::{FakeGateway, ScriptedModel, caller};
 use crate::{ApprovalKey, Config};
 

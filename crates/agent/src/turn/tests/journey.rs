@@ -19,12 +19,12 @@ fn hospital() -> FakeGateway {
         ["overview", "admissions", "appointments", "records"].map(|name| {
             FakeTool::runs(name, |arguments| {
                 if arguments["patient_id"] == "NUGWI" {
-                    Ok(crate::seam::ToolAnswer {
+                    Ok(crate::clients::ToolAnswer {
                         text: RECORDS.to_owned(),
                         is_error: false,
                     })
                 } else {
-                    Ok(crate::seam::ToolAnswer {
+                    Ok(crate::clients::ToolAnswer {
                         text: "Invalid patient_id: NOGWI".to_owned(),
                         is_error: true,
                     })

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::fixture::{Events, Fixture, PLAIN};
-use crate::seam::{GatewayFailure, ToolAnswer};
+use crate::clients::{GatewayFailure, ToolAnswer};
 use crate::testing::{FakeGateway, FakeTool, ScriptedModel, call, says, words};
 
 /// How a turn ended whose tool is turned away `times` times and is to come back after `seconds`, how often it was

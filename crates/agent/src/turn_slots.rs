@@ -9,38 +9,42 @@ use wardgate_domain::Caller;
 use crate::approval::Person;
 
 /// Turns of one person at a time, in one process.
-pub(crate) const PLACES: usize = 32;
+pub(crate) const MAX_TURNS: usize = 32;
 
 /// Who has how many. Cheap to clone; clones count together.
 #[derive(Clone, Default)]
-pub(crate) struct Places(Arc<Mutex<HashMap<Person, usize>>>);
+pub(crate) struct TurnSlots(Arc<Mutex<HashMap<Person, usize>>>);
 
 /// One turn's, until it is dropped.
-pub(crate) struct Place {
-    places: Places,
+pub(crate) struct TurnSlot {
+    turn_slots: TurnSlots,
     person: Person,
 }
 
-impl Places {
+impl TurnSlots {
     /// A place for a turn of `caller`, while there is one.
-    pub(crate) fn take(&self, caller: &Caller) -> Option<Place> {
+    pub(crate) fn take(&self, caller: &Caller) -> Option<TurnSlot> {
         let person = Person::of(caller);
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = taken.entry(person.clone()).or_default();
-        if *count == PLACES {
+        if *count == MAX_TURNS {
             return None;
         }
         *count += 1;
-        Some(Place {
-            places: self.clone(),
+        Some(TurnSlot {
+            turn_slots: self.clone(),
             person,
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for TurnSlot {
     fn drop(&mut self) {
-        let mut taken = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self
+            .turn_slots
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Entry::Occupied(mut count) = taken.entry(self.person.clone()) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {

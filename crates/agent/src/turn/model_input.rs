@@ -5,30 +5,30 @@ use crate::event::Cap;
 use crate::model::{Function, FunctionChoice, ModelMessage, ModelRequest};
 use crate::request::HistoryMessage;
 
-use super::Setup;
-use super::context::{self, Dialect, Said};
-use super::failure::Failure;
+use super::TurnSetup;
+use super::context::{self, ConversationEntry, Dialect};
+use super::failure::TurnFailure;
 use super::journal::Journal;
-use super::offer::Offer;
+use super::offered_tools::OfferedTools;
 
 /// Fetched when it is first needed: a turn that is only told again needs none of it.
-pub(super) struct Prepared {
-    pub(super) offer: Offer,
+pub(super) struct ModelInput {
+    pub(super) offered_tools: OfferedTools,
     pub(super) functions: Vec<Function>,
     dialect: Dialect,
     prompt: String,
     summary: Option<String>,
-    pub(super) before: Vec<Said>,
+    pub(super) before: Vec<ConversationEntry>,
     pub(super) uncovered: u64,
 }
 
-impl Prepared {
+impl ModelInput {
     /// Fetches the caller's tools and what was said before.
     pub(super) async fn fetch(
-        setup: &Setup,
+        setup: &TurnSetup,
         journal: &Journal,
         history: Vec<HistoryMessage>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, TurnFailure> {
         let assistant = &setup.assistant;
         let window = assistant.context;
         let (tools, window) = futures::future::try_join(
@@ -41,10 +41,9 @@ impl Prepared {
         let language = assistant.language(journal.question());
         let summary = window.summary.as_ref().map(|it| it.content.clone());
         let summary = summary.filter(|text| !text.is_empty());
-        let template = assistant
-            .prompts
-            .of(language)
-            .ok_or(Failure::Request("the assistant has no prompt".to_owned()))?;
+        let template = assistant.prompts.of(language).ok_or(TurnFailure::Request(
+            "the assistant has no prompt".to_owned(),
+        ))?;
         let prompt = template
             .render(&PromptFacts {
                 caller: &setup.caller,
@@ -52,16 +51,16 @@ impl Prepared {
                 now: setup.ambient.now(),
                 language,
             })
-            .map_err(|why| Failure::Request(format!("the assistant's prompt: {why}")))?;
+            .map_err(|why| TurnFailure::Request(format!("the assistant's prompt: {why}")))?;
         let carries = matches!(&assistant.model.client, Ok(client) if client.carries_calls());
-        let offer = Offer::of(tools, &assistant.tools);
+        let offered_tools = OfferedTools::of(tools, &assistant.tools);
         let uncovered = window.uncovered;
-        let mut before = context::earlier(window);
-        before.extend(context::told(history));
+        let mut before = context::window_entries(window);
+        before.extend(context::history_entries(history));
         context::merge(&mut before, journal.question());
         Ok(Self {
-            functions: offer.functions(),
-            offer,
+            functions: offered_tools.functions(),
+            offered_tools,
             dialect: if carries && assistant.calls == Calls::Native {
                 Dialect::Native
             } else {
@@ -78,7 +77,7 @@ impl Prepared {
     pub(super) fn request(
         &self,
         model: &ModelChoice,
-        said: &[Said],
+        entries: &[ConversationEntry],
         cap: Option<Cap>,
     ) -> ModelRequest {
         let (dialect, functions) = (self.dialect, &self.functions);
@@ -90,7 +89,7 @@ impl Prepared {
         let summary = self.summary.as_deref();
         let mut messages = vec![context::system(&self.prompt, summary, described, dialect)];
         messages.extend(context::messages(&self.before, dialect));
-        messages.extend(context::messages(said, dialect));
+        messages.extend(context::messages(entries, dialect));
         let functions = match dialect {
             Dialect::Native => functions.clone(),
             Dialect::Text => Vec::new(),

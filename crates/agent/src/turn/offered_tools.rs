@@ -3,17 +3,17 @@
 use std::collections::HashSet;
 
 use crate::assistant::Tools;
+use crate::clients::GatewayTool;
 use crate::model::Function;
-use crate::seam::GatewayTool;
 
 /// Providers refuse a request with more.
 const MAX_FUNCTIONS: usize = 128;
 
 /// Tools under the model's names for them.
 #[derive(Debug, Default)]
-pub(super) struct Offer(Vec<GatewayTool>);
+pub(super) struct OfferedTools(Vec<GatewayTool>);
 
-impl Offer {
+impl OfferedTools {
     /// Of what the caller may use, what the assistant has. The order is the gateway's, which helps a provider's cache.
     pub(super) fn of(tools: Vec<GatewayTool>, settings: &Tools) -> Self {
         let mut offered = Vec::new();

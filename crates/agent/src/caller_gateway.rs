@@ -10,22 +10,22 @@ use tokio_util::sync::CancellationToken;
 use wardgate_domain::AgentRefusal;
 use wardgate_telemetry::names;
 
+use crate::clients::{GatewayClient, GatewayFailure, GatewayTool, ToolAnswer};
 use crate::functions::result_text;
 use crate::gateway::{CallEnding, Gateway, GatewayError, ToolCall};
 use crate::request::BearerToken;
-use crate::seam::{GatewayClient, GatewayFailure, GatewayTool, ToolAnswer};
 
 /// JSON-RPC's code for parameters that do not fit; also that of a tool that is not there for the caller.
 const INVALID_PARAMS: i64 = -32602;
 
 /// The gateway, asked on behalf of one caller.
 #[derive(Debug, Clone)]
-pub(crate) struct AsCaller {
+pub(crate) struct CallerGateway {
     gateway: Gateway,
     token: BearerToken,
 }
 
-impl AsCaller {
+impl CallerGateway {
     pub(crate) fn new(gateway: Gateway, token: BearerToken) -> Self {
         Self { gateway, token }
     }
@@ -98,7 +98,7 @@ impl AsCaller {
     }
 }
 
-impl GatewayClient for AsCaller {
+impl GatewayClient for CallerGateway {
     fn tools<'a>(
         &'a self,
         toolsets: &'a [String],

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::model::{Function, FunctionCall};
 use wardgate_tool_call_parser::{CallSyntax, Extractor, Piece, mentioned};
 
-use super::context::Said;
+use super::context::ConversationEntry;
 
 /// Whoever is told of such a call.
 pub(super) const STANDS_IN_DATA: &str =
@@ -31,15 +31,15 @@ pub(super) fn id(round: usize, number: usize) -> String {
 }
 
 /// What tools gave, of all that the model was shown.
-pub(super) struct Data<'a> {
-    pub(super) before: &'a [Said],
-    pub(super) said: &'a [Said],
+pub(super) struct ToolData<'a> {
+    pub(super) before: &'a [ConversationEntry],
+    pub(super) entries: &'a [ConversationEntry],
 }
 
-impl Data<'_> {
+impl ToolData<'_> {
     /// Which of these calls stand in data. Of tools that are only mentioned, a mention is looked for: a tool may well
     /// advise which one to use next, and a model that then writes the call means it.
-    pub(super) fn spells(
+    pub(super) fn quoted_calls(
         &self,
         calls: &[&FunctionCall],
         are_mentions: bool,
@@ -48,14 +48,14 @@ impl Data<'_> {
     ) -> Vec<bool> {
         let mut spelled = Vec::new();
         if !calls.is_empty() {
-            let mut reader = Reader {
+            let mut reader = ToolDataReader {
                 syntax,
                 functions,
                 are_mentions,
                 spelled: &mut spelled,
             };
-            for said in self.before.iter().chain(self.said) {
-                if let Said::Model { calls, .. } = said {
+            for entries in self.before.iter().chain(self.entries) {
+                if let ConversationEntry::Model { calls, .. } = entries {
                     for (_, answer) in calls {
                         reader.text(&answer.text);
                     }
@@ -71,14 +71,14 @@ impl Data<'_> {
     }
 }
 
-struct Reader<'a> {
+struct ToolDataReader<'a> {
     syntax: &'a CallSyntax,
     functions: &'a [Function],
     are_mentions: bool,
     spelled: &'a mut Vec<(String, Option<Value>)>,
 }
 
-impl Reader<'_> {
+impl ToolDataReader<'_> {
     fn text(&mut self, text: &str) {
         self.calls(text);
         if let Ok(value @ (Value::Object(_) | Value::Array(_) | Value::String(_))) =

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep};
 use wardgate_domain::AgentRefusal;
 
-use crate::seam::{GatewayClient, GatewayFailure, GatewayTool, ToolAnswer};
+use crate::clients::{GatewayClient, GatewayFailure, GatewayTool, ToolAnswer};
 
 /// How often it is asked for the same.
 const ATTEMPTS: u32 = 3;
@@ -19,13 +19,13 @@ const ATTEMPTS: u32 = 3;
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// A gateway, asked with patience.
-pub(crate) struct Patient {
+pub(crate) struct RetryingGateway {
     gateway: Arc<dyn GatewayClient>,
     /// Nobody waits beyond this.
     until: Instant,
 }
 
-impl Patient {
+impl RetryingGateway {
     pub(crate) fn new(gateway: Arc<dyn GatewayClient>, until: Instant) -> Self {
         Self { gateway, until }
     }
@@ -57,7 +57,7 @@ impl Patient {
     }
 }
 
-impl GatewayClient for Patient {
+impl GatewayClient for RetryingGateway {
     fn tools<'a>(
         &'a self,
         toolsets: &'a [String],

@@ -8,15 +8,15 @@ use crate::model::{
 };
 use wardgate_tool_call_parser::{CallSyntax, Extractor, Piece, UnreadableCall, mentioned};
 
-use super::failure::Failure;
-use super::recited::Data;
-use super::sink::Sink;
+use super::failure::TurnFailure;
+use super::quoted_calls::ToolData;
+use super::sink::EventSink;
 
 /// What a model said.
-pub(super) struct Speech {
+pub(super) struct ModelAnswer {
     pub(super) text: String,
     /// Those of the wire, or where there are none those in the text; ids may be empty or taken.
-    pub(super) calls: Vec<Heard>,
+    pub(super) calls: Vec<ModelCall>,
     pub(super) finish: FinishReason,
     pub(super) usage: Option<TokenUsage>,
     /// What was read of it, in characters.
@@ -24,7 +24,7 @@ pub(super) struct Speech {
 }
 
 /// A call that a model made.
-pub(super) struct Heard {
+pub(super) struct ModelCall {
     pub(super) call: FunctionCall,
     pub(super) source: CallSource,
 }
@@ -41,12 +41,12 @@ pub(super) enum CallSource {
 }
 
 /// How to listen.
-pub(super) struct Ear<'a> {
+pub(super) struct ReadOptions<'a> {
     /// What the model could call.
     pub(super) functions: &'a [Function],
     pub(super) syntax: &'a CallSyntax,
     /// What is no word of the model's own.
-    pub(super) data: Data<'a>,
+    pub(super) data: ToolData<'a>,
     /// A model that was told of tools in words may only say that it uses one.
     pub(super) takes_mentions: bool,
     /// Words are told once all are checked, not as they come.
@@ -56,18 +56,18 @@ pub(super) struct Ear<'a> {
 }
 
 /// Listens to the end. The text of a call is never told, nor what is said after it.
-pub(super) async fn listen(
-    ear: &Ear<'_>,
+pub(super) async fn read_answer(
+    options: &ReadOptions<'_>,
     mut stream: ModelStream,
-    sink: &mut Sink,
-) -> Result<Speech, Failure> {
-    let mut extractor = Extractor::new(ear.syntax.clone(), ear.functions);
-    let mut words = Words::default();
+    sink: &mut EventSink,
+) -> Result<ModelAnswer, TurnFailure> {
+    let mut extractor = Extractor::new(options.syntax.clone(), options.functions);
+    let mut words = AnswerText::default();
     let mut native = Vec::new();
     let mut in_text = TextCalls::default();
     let (mut finish, mut usage, mut characters) = (None, None, 0);
     loop {
-        let next = timeout_at(ear.until, stream.next()).await;
+        let next = timeout_at(options.until, stream.next()).await;
         let Some(event) = next.map_err(|_| ModelError::Late)? else {
             break;
         };
@@ -93,20 +93,20 @@ pub(super) async fn listen(
                 continue;
             }
         };
-        words.take(pieces, &mut in_text, ear, sink).await;
+        words.take(pieces, &mut in_text, options, sink).await;
     }
     // A stream that does not say that it is over was cut.
     let finish = finish.ok_or(ModelError::Cut)?;
     let pieces = extractor.finish();
-    words.take(pieces, &mut in_text, ear, sink).await;
+    words.take(pieces, &mut in_text, options, sink).await;
     let calls = if native.is_empty() {
-        in_text.heard(ear, &words.0)
+        in_text.heard(options, &words.0)
     } else {
         let source = CallSource::Model;
-        let heard = |call| Heard { call, source };
+        let heard = |call| ModelCall { call, source };
         native.into_iter().map(heard).collect()
     };
-    Ok(Speech {
+    Ok(ModelAnswer {
         text: words.0,
         calls,
         finish,
@@ -130,21 +130,26 @@ impl TextCalls {
     }
 
     /// All of them. Where there is none, and a mention is enough, the tools that `words` mention.
-    fn heard(mut self, ear: &Ear<'_>, words: &str) -> Vec<Heard> {
-        let are_mentions = self.0.is_empty() && ear.takes_mentions;
+    fn heard(mut self, options: &ReadOptions<'_>, words: &str) -> Vec<ModelCall> {
+        let are_mentions = self.0.is_empty() && options.takes_mentions;
         if are_mentions {
-            let names: Vec<&str> = ear.functions.iter().map(|it| it.name.as_str()).collect();
+            let names: Vec<&str> = options
+                .functions
+                .iter()
+                .map(|it| it.name.as_str())
+                .collect();
             for name in mentioned(words, &names) {
                 self.push(name.to_owned(), "{}".to_owned(), true);
             }
         }
         let calls: Vec<&FunctionCall> = self.0.iter().map(|(call, _)| call).collect();
-        let in_data = ear
-            .data
-            .spells(&calls, are_mentions, ear.syntax, ear.functions);
+        let in_data =
+            options
+                .data
+                .quoted_calls(&calls, are_mentions, options.syntax, options.functions);
         let heard = self.0.into_iter().zip(in_data);
         heard
-            .map(|((call, is_readable), in_data)| Heard {
+            .map(|((call, is_readable), in_data)| ModelCall {
                 call,
                 source: match (is_readable, in_data) {
                     (false, _) => CallSource::Unreadable,
@@ -158,15 +163,15 @@ impl TextCalls {
 
 /// The words so far, without white space in front.
 #[derive(Default)]
-struct Words(String);
+struct AnswerText(String);
 
-impl Words {
+impl AnswerText {
     async fn take(
         &mut self,
         pieces: Vec<Piece>,
         calls: &mut TextCalls,
-        ear: &Ear<'_>,
-        sink: &mut Sink,
+        options: &ReadOptions<'_>,
+        sink: &mut EventSink,
     ) {
         for piece in pieces {
             match piece {
@@ -179,8 +184,8 @@ impl Words {
                         &text
                     };
                     self.0.push_str(more);
-                    if !ear.held {
-                        sink.text(ear.round, self.0.len(), more).await;
+                    if !options.held {
+                        sink.text(options.round, self.0.len(), more).await;
                     }
                 }
                 Piece::Call { name, arguments } => calls.push(name, arguments, true),

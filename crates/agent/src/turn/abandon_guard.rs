@@ -13,12 +13,12 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 /// Gives a turn up when it is dropped while armed.
 #[derive(Default)]
-pub(super) struct HangUp {
+pub(super) struct AbandonGuard {
     turn: Option<(Conversation, String)>,
     is_armed: bool,
 }
 
-impl HangUp {
+impl AbandonGuard {
     pub(super) fn watching(conversation: &Conversation, turn: &str) -> Self {
         Self {
             turn: Some((conversation.clone(), turn.to_owned())),
@@ -37,7 +37,7 @@ impl HangUp {
     }
 }
 
-impl Drop for HangUp {
+impl Drop for AbandonGuard {
     fn drop(&mut self) {
         let Some((conversation, turn)) = self.turn.take().filter(|_| self.is_armed) else {
             return;
