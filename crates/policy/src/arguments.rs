@@ -18,7 +18,7 @@ pub(crate) fn read(json: &[u8]) -> Result<BTreeMap<String, String>, InvalidMessa
         )
     };
     let mut from = serde_json::Deserializer::from_slice(json);
-    let arguments = from.deserialize_map(Named).map_err(invalid)?;
+    let arguments = from.deserialize_map(ArgumentsVisitor).map_err(invalid)?;
     from.end().map_err(invalid)?;
     Ok(arguments)
 }
@@ -33,9 +33,9 @@ fn category(error: &serde_json::Error) -> String {
     )
 }
 
-struct Named;
+struct ArgumentsVisitor;
 
-impl<'de> Visitor<'de> for Named {
+impl<'de> Visitor<'de> for ArgumentsVisitor {
     type Value = BTreeMap<String, String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,12 +9,12 @@ use cedar_policy::{
 use wardgate_domain::{DenialReason, OfferKind, ToolFacts};
 
 use crate::entities::text;
-use crate::fault::Fault;
+use crate::fault::DecisionFault;
 use crate::set::PolicySet;
 use crate::vocabulary::uid;
 
 /// Whether a call is allowed: the ids of the policies that permit it, or the denial.
-pub(crate) type Answer = Result<Vec<String>, Denial>;
+pub(crate) type CallAnswer = Result<Vec<String>, Denial>;
 
 /// Why a call is denied, and the ids of the policies that decided or failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,11 +23,11 @@ pub(crate) struct Denial {
     pub(crate) policies: Vec<String>,
 }
 
-/// What is known before the arguments are.
+/// The access to a tool, as far as it is known before the arguments are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Access {
     /// The answer, whatever the arguments.
-    Settled(Answer),
+    Settled(CallAnswer),
     /// Some arguments could be allowed, others not.
     ByArguments,
 }
@@ -53,7 +53,7 @@ impl Denial {
 }
 
 /// What a decision and the policies that determined it mean.
-pub(crate) fn decided(decision: Decision, policies: Vec<String>) -> Answer {
+pub(crate) fn decided(decision: Decision, policies: Vec<String>) -> CallAnswer {
     match decision {
         Decision::Allow => Ok(policies),
         // Only a forbid can determine a denial; without one, nothing permitted.
@@ -89,7 +89,7 @@ impl PolicySet {
         principal: &EntityUid,
         tool: &ToolFacts,
         entities: &PartialEntities,
-    ) -> Result<Access, Fault> {
+    ) -> Result<Access, DecisionFault> {
         let words = &self.words;
         let Some((action, resource)) = words.question(tool.kind) else {
             return Ok(Access::Settled(decided(Decision::Deny, Vec::new())));
@@ -101,14 +101,16 @@ impl PolicySet {
             None,
             &words.schema,
         )
-        .map_err(|_| Fault::Refused("the question whether a tool may be called"))?;
+        .map_err(|_| DecisionFault::Refused("the question whether a tool may be called"))?;
         let policies = self.policies(tool.kind)?;
         let response = policies
             .tpe(&request, entities, &words.schema)
-            .map_err(|_| Fault::Refused("to evaluate in part whether a tool may be called"))?;
+            .map_err(|_| {
+                DecisionFault::Refused("to evaluate in part whether a tool may be called")
+            })?;
         let failing = ids(response.error_forbids().chain(response.error_permits()));
         if !failing.is_empty() {
-            return Err(Fault::Policies(failing));
+            return Err(DecisionFault::Policies(failing));
         }
         Ok(match (response.decision(), response.reason()) {
             (Some(decision), Some(reason)) => Access::Settled(decided(decision, ids(reason))),
@@ -124,9 +126,9 @@ impl PolicySet {
         entities: &Entities,
         arguments: &BTreeMap<String, String>,
         client_ip: &str,
-    ) -> Result<Answer, Fault> {
+    ) -> Result<CallAnswer, DecisionFault> {
         let words = &self.words;
-        let refused = || Fault::Refused("the arguments of a call");
+        let refused = || DecisionFault::Refused("the arguments of a call");
         let Some((action, resource)) = words.question(tool.kind) else {
             return Ok(decided(Decision::Deny, Vec::new()));
         };
@@ -158,7 +160,7 @@ impl PolicySet {
         let response = Authorizer::new().is_authorized(&request, policies, &entities);
         let failing = failing(response.diagnostics());
         if !failing.is_empty() {
-            return Err(Fault::Policies(failing));
+            return Err(DecisionFault::Policies(failing));
         }
         Ok(decided(
             response.decision(),
@@ -166,9 +168,9 @@ impl PolicySet {
         ))
     }
 
-    fn policies(&self, kind: OfferKind) -> Result<&cedar_policy::PolicySet, Fault> {
+    fn policies(&self, kind: OfferKind) -> Result<&cedar_policy::PolicySet, DecisionFault> {
         let policies = self.uses.get(&kind);
-        policies.ok_or(Fault::Refused(
+        policies.ok_or(DecisionFault::Refused(
             "a kind of thing that nobody has policies for",
         ))
     }

@@ -6,7 +6,7 @@ use cedar_policy::{Authorizer, Context, Decision, Entities, EntityUid, Request};
 use wardgate_domain::{ColumnClass, ColumnTier, ToolFacts};
 
 use crate::call::failing;
-use crate::fault::Fault;
+use crate::fault::DecisionFault;
 use crate::set::PolicySet;
 
 impl PolicySet {
@@ -16,7 +16,7 @@ impl PolicySet {
         principal: &EntityUid,
         tool: &ToolFacts,
         entities: &Entities,
-    ) -> Result<BTreeMap<ColumnClass, ColumnTier>, Fault> {
+    ) -> Result<BTreeMap<ColumnClass, ColumnTier>, DecisionFault> {
         let mut tiers = BTreeMap::new();
         for class in &tool.classes {
             if let Some(tier) = self.tier(principal, class, entities)? {
@@ -31,7 +31,7 @@ impl PolicySet {
         principal: &EntityUid,
         class: &ColumnClass,
         entities: &Entities,
-    ) -> Result<Option<ColumnTier>, Fault> {
+    ) -> Result<Option<ColumnTier>, DecisionFault> {
         let words = &self.words;
         for ((tier, action), policies) in words.show.iter().zip(&self.show) {
             let request = Request::new(
@@ -41,11 +41,11 @@ impl PolicySet {
                 Context::empty(),
                 Some(&words.schema),
             )
-            .map_err(|_| Fault::Refused("the question how a column may be shown"))?;
+            .map_err(|_| DecisionFault::Refused("the question how a column may be shown"))?;
             let response = Authorizer::new().is_authorized(&request, policies, entities);
             let failing = failing(response.diagnostics());
             if !failing.is_empty() {
-                return Err(Fault::Policies(failing));
+                return Err(DecisionFault::Policies(failing));
             }
             if response.decision() == Decision::Allow {
                 return Ok(Some(*tier));

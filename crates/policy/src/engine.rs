@@ -12,8 +12,8 @@ use wardgate_domain::{
 };
 
 use crate::arguments;
-use crate::call::{Access, Answer, Denial};
-use crate::fault::Fault;
+use crate::call::{Access, CallAnswer, Denial};
+use crate::fault::DecisionFault;
 use crate::set::PolicySet;
 
 /// Pairs of caller and tool to remember; at a few kilobytes each, tens of megabytes at most.
@@ -23,21 +23,22 @@ const REMEMBERED: usize = 4_096;
 #[derive(Debug)]
 pub(crate) struct Engine {
     set: PolicySet,
-    remembered: Cache<Key, Arc<Rights>>,
+    remembered: Cache<RightsKey, Arc<ToolRights>>,
     /// Tools that nobody may call, by name and definition, that were logged.
     unreachable: Cache<(ToolName, Digest), ()>,
 }
 
+/// The key of remembered rights.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Key {
+struct RightsKey {
     caller: Digest,
     tool: ToolName,
     definition: Digest,
 }
 
-/// What a caller may do with a tool, as far as that does not depend on arguments.
+/// The rights of a caller to a tool, as far as they do not depend on arguments.
 #[derive(Debug)]
-pub(crate) struct Rights {
+pub(crate) struct ToolRights {
     /// What they were worked out from.
     tool: ToolFacts,
     principal: EntityUid,
@@ -45,12 +46,12 @@ pub(crate) struct Rights {
     /// Empty when `access` is settled by a fault.
     entities: Entities,
     /// Worked out when a call is first allowed; listing does not need it.
-    view: OnceLock<Result<View, Denial>>,
+    view: OnceLock<Result<ResultView, Denial>>,
 }
 
-/// What a caller may see of a tool's result.
+/// The view that a caller has of a tool's result.
 #[derive(Debug)]
-pub(crate) struct View {
+pub(crate) struct ResultView {
     /// `None` where rows are not governed as entities.
     pub(crate) row_rule: Option<RowRule>,
     pub(crate) column_tiers: BTreeMap<ColumnClass, ColumnTier>,
@@ -59,10 +60,10 @@ pub(crate) struct View {
 /// The answer to one call.
 #[derive(Debug)]
 pub(crate) struct Ruling {
-    pub(crate) answer: Answer,
+    pub(crate) answer: CallAnswer,
     /// The answer holds for these arguments only.
     pub(crate) depends_on_arguments: bool,
-    pub(crate) rights: Arc<Rights>,
+    pub(crate) rights: Arc<ToolRights>,
 }
 
 impl Engine {
@@ -80,8 +81,8 @@ impl Engine {
     }
 
     /// What `caller` may do with `tool`, remembered from the last time if possible.
-    pub(crate) fn rights(&self, caller: &Caller, tool: &ToolFacts) -> Arc<Rights> {
-        let key = Key {
+    pub(crate) fn rights(&self, caller: &Caller, tool: &ToolFacts) -> Arc<ToolRights> {
+        let key = RightsKey {
             caller: caller.digest(),
             tool: tool.name.clone(),
             definition: tool.definition_digest,
@@ -143,7 +144,7 @@ impl Engine {
     }
 
     /// Rules on reading a conversation of somebody else.
-    pub(crate) fn recall(&self, caller: &Caller, conversation: &ConversationFacts) -> Answer {
+    pub(crate) fn recall(&self, caller: &Caller, conversation: &ConversationFacts) -> CallAnswer {
         let answer = self
             .set
             .words
@@ -156,7 +157,7 @@ impl Engine {
     }
 
     /// Rules on reading the record.
-    pub(crate) fn record(&self, caller: &Caller, scope: RecordScope) -> Answer {
+    pub(crate) fn record(&self, caller: &Caller, scope: RecordScope) -> CallAnswer {
         let caller = self.set.words.caller(caller);
         let answer = caller.and_then(|caller| self.set.record(caller, scope));
         answer.unwrap_or_else(|fault| {
@@ -167,7 +168,7 @@ impl Engine {
 
     /// What the caller may see of the result; when that cannot be worked out, the denial that takes the
     /// place of any permission to call.
-    pub(crate) fn view<'a>(&self, rights: &'a Rights) -> Result<&'a View, &'a Denial> {
+    pub(crate) fn view<'a>(&self, rights: &'a ToolRights) -> Result<&'a ResultView, &'a Denial> {
         let work_out = || {
             self.look(rights)
                 .map_err(|fault| denied_for(&fault, &rights.tool))
@@ -175,7 +176,7 @@ impl Engine {
         rights.view.get_or_init(work_out).as_ref()
     }
 
-    fn work_out(&self, caller: &Caller, tool: &ToolFacts) -> Arc<Rights> {
+    fn work_out(&self, caller: &Caller, tool: &ToolFacts) -> Arc<ToolRights> {
         let words = &self.set.words;
         let principal = words.user(caller.subject());
         let known = words.caller(caller).and_then(|caller| {
@@ -193,7 +194,7 @@ impl Engine {
         if !access.possible() {
             self.note_denial(tool);
         }
-        Arc::new(Rights {
+        Arc::new(ToolRights {
             tool: tool.clone(),
             principal,
             access,
@@ -214,7 +215,7 @@ impl Engine {
         }
     }
 
-    fn look(&self, rights: &Rights) -> Result<View, Fault> {
+    fn look(&self, rights: &ToolRights) -> Result<ResultView, DecisionFault> {
         let row_rule = match &rights.tool.entity {
             Some(entity) => {
                 let partial = self.partial(&rights.entities)?;
@@ -225,20 +226,20 @@ impl Engine {
         let column_tiers =
             self.set
                 .column_tiers(&rights.principal, &rights.tool, &rights.entities)?;
-        Ok(View {
+        Ok(ResultView {
             row_rule,
             column_tiers,
         })
     }
 
-    fn partial(&self, entities: &Entities) -> Result<PartialEntities, Fault> {
+    fn partial(&self, entities: &Entities) -> Result<PartialEntities, DecisionFault> {
         PartialEntities::from_concrete(entities.clone(), &self.set.words.schema)
-            .map_err(|_| Fault::Refused("the entities of a question in part"))
+            .map_err(|_| DecisionFault::Refused("the entities of a question in part"))
     }
 }
 
 /// The denial that a fault is, with the one log line that tells its cause.
-fn denied_for(fault: &Fault, tool: &ToolFacts) -> Denial {
+fn denied_for(fault: &DecisionFault, tool: &ToolFacts) -> Denial {
     tracing::warn!(tool.name = %tool.name, cause = %fault, "a call was denied because its policies cannot decide it");
     fault.denial()
 }

@@ -5,17 +5,21 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use cedar_policy::{Entities, Entity, EntityUid, RestrictedExpression};
 use wardgate_domain::{AttributeValue, Caller, ColumnClass, OfferKind, ToolFacts};
 
-use crate::fault::Fault;
+use crate::fault::DecisionFault;
 use crate::schema_shape::Type;
 use crate::vocabulary::{SUBJECT, TENANT, Vocabulary, uid};
 
 impl Vocabulary {
     /// The caller, the tool with its tags, and the tool's column classes: all that a question about this
     /// caller and this tool can refer to, except the arguments and a row.
-    pub(crate) fn entities(&self, caller: Entity, tool: &ToolFacts) -> Result<Entities, Fault> {
+    pub(crate) fn entities(
+        &self,
+        caller: Entity,
+        tool: &ToolFacts,
+    ) -> Result<Entities, DecisionFault> {
         let around = self.around(Some(tool), &tool.classes)?;
         Entities::from_entities([caller].into_iter().chain(around), Some(&self.schema))
-            .map_err(|_| Fault::Refused("the entities of a caller and a tool"))
+            .map_err(|_| DecisionFault::Refused("the entities of a caller and a tool"))
     }
 
     /// The same without a caller: a tool with its tags, and column classes with their families, each once.
@@ -23,7 +27,7 @@ impl Vocabulary {
         &self,
         tool: Option<&ToolFacts>,
         classes: &[ColumnClass],
-    ) -> Result<Vec<Entity>, Fault> {
+    ) -> Result<Vec<Entity>, DecisionFault> {
         let mut entities = BTreeMap::new();
         let mut add = |entity: Entity| {
             entities.entry(entity.uid()).or_insert(entity);
@@ -45,7 +49,7 @@ impl Vocabulary {
     }
 
     /// A caller: the attributes of the token that the schema declares, and the roles as parents.
-    pub(crate) fn caller(&self, caller: &Caller) -> Result<Entity, Fault> {
+    pub(crate) fn caller(&self, caller: &Caller) -> Result<Entity, DecisionFault> {
         let mut attributes = HashMap::from([
             (SUBJECT.to_owned(), text(caller.subject())),
             (TENANT.to_owned(), text(caller.tenant())),
@@ -59,7 +63,9 @@ impl Vocabulary {
                 Some(value) => {
                     attributes.insert(name.clone(), value);
                 }
-                None if declared.required => return Err(Fault::MissingAttribute(name.clone())),
+                None if declared.required => {
+                    return Err(DecisionFault::MissingAttribute(name.clone()));
+                }
                 None => {}
             }
         }
@@ -69,11 +75,11 @@ impl Vocabulary {
             .map(|role| uid(&self.role, role))
             .collect();
         Entity::new(self.user(caller.subject()), attributes, roles)
-            .map_err(|_| Fault::Refused("the attributes of a caller"))
+            .map_err(|_| DecisionFault::Refused("the attributes of a caller"))
     }
 
     /// The tool or source; none where the schema has no word for it.
-    fn offer(&self, offer: &ToolFacts) -> Result<Option<Entity>, Fault> {
+    fn offer(&self, offer: &ToolFacts) -> Result<Option<Entity>, DecisionFault> {
         let Some((_, kind)) = self.question(offer.kind) else {
             return Ok(None);
         };
@@ -87,7 +93,7 @@ impl Vocabulary {
         let tags = offer.tags.iter().map(|tag| uid(&self.tag, tag)).collect();
         Entity::new(uid(kind, offer.name.as_str()), attributes, tags)
             .map(Some)
-            .map_err(|_| Fault::Refused("the attributes of a tool"))
+            .map_err(|_| DecisionFault::Refused("the attributes of a tool"))
     }
 
     /// A class and the families it is in: `a.b.c` in `a.b` in `a`.

@@ -2,9 +2,9 @@
 
 use crate::call::Denial;
 
-/// Why a decision could not be reached: for the log, so it names rules and types and never a value.
+/// A fault for which no decision could be reached. It goes to the log, so it names rules and types and never a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Fault {
+pub(crate) enum DecisionFault {
     /// The schema makes an attribute of callers mandatory, and this caller has none that fits.
     #[error("the caller lacks the attribute `{0}`, which the schema makes mandatory")]
     MissingAttribute(String),
@@ -27,7 +27,7 @@ pub(crate) enum Fault {
     Refused(&'static str),
 }
 
-impl Fault {
+impl DecisionFault {
     /// The denial that it is.
     pub(crate) fn denial(&self) -> Denial {
         match self {

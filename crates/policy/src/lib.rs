@@ -16,6 +16,7 @@
 //! before they count, caller and tool as Cedar entities, and an answer that is a denial whenever
 //! anything at all went wrong.
 
+mod access_question;
 mod arguments;
 mod call;
 mod columns;
@@ -27,7 +28,6 @@ mod fault;
 mod files;
 mod limits;
 mod reach;
-mod reading;
 mod recall;
 mod record;
 mod reload;

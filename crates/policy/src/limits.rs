@@ -32,7 +32,7 @@ pub(crate) enum Dialect {
 
 /// A text that exceeds a limit.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Excess {
+pub(crate) struct LimitExcess {
     /// Byte offset of the first token too many.
     pub(crate) offset: usize,
     /// What is exceeded.
@@ -41,7 +41,7 @@ pub(crate) struct Excess {
 
 /// Checks `text` and gives the byte offset at which each statement starts. Comments and strings do not
 /// count; what is no Cedar at all is left to the parser.
-pub(crate) fn check(text: &str, dialect: Dialect) -> Result<Vec<usize>, Excess> {
+pub(crate) fn check(text: &str, dialect: Dialect) -> Result<Vec<usize>, LimitExcess> {
     let mut starts = Vec::new();
     let (mut depth, mut operators, mut types, mut in_statement) = (0_usize, 0, 0, false);
     for (offset, token) in (Tokens {
@@ -82,7 +82,7 @@ pub(crate) fn check(text: &str, dialect: Dialect) -> Result<Vec<usize>, Excess> 
             Token::Other => None,
         };
         if let Some(problem) = exceeded {
-            return Err(Excess { offset, problem });
+            return Err(LimitExcess { offset, problem });
         }
     }
     Ok(starts)

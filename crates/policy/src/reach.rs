@@ -11,7 +11,7 @@ use cedar_policy::{
 };
 use wardgate_domain::{ColumnClass, OfferKind, ToolFacts};
 
-use crate::fault::Fault;
+use crate::fault::DecisionFault;
 use crate::set::PolicySet;
 use crate::vocabulary::uid;
 
@@ -145,7 +145,7 @@ impl PolicySet {
         action: &EntityUid,
         (resource, context): (PartialEntityUid, Option<Context>),
         entities: Vec<Entity>,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, DecisionFault> {
         let schema = &self.words.schema;
         let request = PartialRequest::new(
             PartialEntityUid::new(self.words.user.clone(), None),
@@ -154,13 +154,13 @@ impl PolicySet {
             context,
             schema,
         )
-        .map_err(|_| Fault::Refused("a question about everyone"))?;
-        let refused = || Fault::Refused("the entities of a question about everyone");
+        .map_err(|_| DecisionFault::Refused("a question about everyone"))?;
+        let refused = || DecisionFault::Refused("the entities of a question about everyone");
         let entities = Entities::from_entities(entities, Some(schema)).map_err(|_| refused())?;
         let entities = PartialEntities::from_concrete(entities, schema).map_err(|_| refused())?;
         let response = policies
             .tpe(&request, &entities, schema)
-            .map_err(|_| Fault::Refused("to evaluate for everyone"))?;
+            .map_err(|_| DecisionFault::Refused("to evaluate for everyone"))?;
         Ok(response.decision() != Some(Decision::Deny))
     }
 }

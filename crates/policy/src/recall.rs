@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use cedar_policy::{Entity, RestrictedExpression};
 use wardgate_domain::ConversationFacts;
 
-use crate::call::Answer;
+use crate::access_question::{AccessQuestion, no_words};
+use crate::call::CallAnswer;
 use crate::entities::text;
-use crate::fault::Fault;
-use crate::reading::{Reading, no_words};
+use crate::fault::DecisionFault;
 use crate::set::PolicySet;
 use crate::vocabulary::{OWNER, TENANT, uid};
 
@@ -21,7 +21,7 @@ impl PolicySet {
         &self,
         caller: Entity,
         conversation: &ConversationFacts,
-    ) -> Result<Answer, Fault> {
+    ) -> Result<CallAnswer, DecisionFault> {
         let words = &self.words;
         let Some(sharing) = &words.sharing else {
             return Ok(no_words());
@@ -33,12 +33,12 @@ impl PolicySet {
             (TENANT.to_owned(), text(&conversation.tenant)),
         ]);
         let conversation = Entity::new(own, attributes, [].into());
-        let reading = Reading {
+        let access_question = AccessQuestion {
             action: &sharing.recall,
-            resource: conversation.map_err(|_| Fault::Refused(WHAT))?,
+            resource: conversation.map_err(|_| DecisionFault::Refused(WHAT))?,
             policies: &self.recall,
             what: WHAT,
         };
-        self.decide_reading(caller, reading)
+        self.decide_reading(caller, access_question)
     }
 }

@@ -3,9 +3,9 @@
 use cedar_policy::Entity;
 use wardgate_domain::RecordScope;
 
-use crate::call::Answer;
-use crate::fault::Fault;
-use crate::reading::{Reading, no_words};
+use crate::access_question::{AccessQuestion, no_words};
+use crate::call::CallAnswer;
+use crate::fault::DecisionFault;
 use crate::set::PolicySet;
 use crate::vocabulary::uid;
 
@@ -17,7 +17,11 @@ const WHAT: &str = "the question whether the record may be read";
 
 impl PolicySet {
     /// Decides for `caller`, an entity that knows its roles. Without words for it the answer is no.
-    pub(crate) fn record(&self, caller: Entity, scope: RecordScope) -> Result<Answer, Fault> {
+    pub(crate) fn record(
+        &self,
+        caller: Entity,
+        scope: RecordScope,
+    ) -> Result<CallAnswer, DecisionFault> {
         let Some(auditing) = &self.words.auditing else {
             return Ok(no_words());
         };
@@ -29,12 +33,12 @@ impl PolicySet {
             return Ok(no_words());
         };
         let record = Entity::new(uid(&auditing.audit, RECORD), [].into(), [].into());
-        let reading = Reading {
+        let access_question = AccessQuestion {
             action,
-            resource: record.map_err(|_| Fault::Refused(WHAT))?,
+            resource: record.map_err(|_| DecisionFault::Refused(WHAT))?,
             policies,
             what: WHAT,
         };
-        self.decide_reading(caller, reading)
+        self.decide_reading(caller, access_question)
     }
 }

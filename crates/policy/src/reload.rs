@@ -15,16 +15,16 @@ use crate::files::Files;
 use crate::set::PolicySet;
 use crate::store::PolicyStore;
 
-/// What the last look at the directory saw, so that a set is tried once and a fault is logged once.
+/// The state of the directory at the last reload, so that a set is tried once and a fault is logged once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum DirectoryState {
     Files(Digest),
     Unreadable(String),
 }
 
-/// What a look at the directory came to.
+/// The outcome of a reload.
 #[derive(Debug)]
-pub(crate) enum Look {
+pub(crate) enum ReloadOutcome {
     Unchanged,
     Swapped,
     /// The set in force stays.
@@ -32,42 +32,42 @@ pub(crate) enum Look {
 }
 
 /// Loads the policies of `dir` for the first time.
-pub(crate) fn first(dir: &Path) -> Result<(PolicySet, Seen), Error> {
+pub(crate) fn first(dir: &Path) -> Result<(PolicySet, DirectoryState), Error> {
     let files = Files::read(dir)?;
-    PolicySet::compile(&files).map(|set| (set, Seen::Files(files.hash())))
+    PolicySet::compile(&files).map(|set| (set, DirectoryState::Files(files.hash())))
 }
 
-impl Seen {
+impl DirectoryState {
     /// Looks at `dir`, and puts its policies in force if they changed and are usable as a whole.
-    pub(crate) fn look(&mut self, dir: &Path, store: &PolicyStore) -> Look {
+    pub(crate) fn look(&mut self, dir: &Path, store: &PolicyStore) -> ReloadOutcome {
         let files = match Files::read(dir) {
             Ok(files) => files,
             Err(error) => {
                 let now = Self::Unreadable(error.to_string());
                 return if *self == now {
-                    Look::Unchanged
+                    ReloadOutcome::Unchanged
                 } else {
                     *self = now;
-                    Look::Refused(error)
+                    ReloadOutcome::Refused(error)
                 };
             }
         };
         let now = Self::Files(files.hash());
         if *self == now {
-            return Look::Unchanged;
+            return ReloadOutcome::Unchanged;
         }
         let compiled = PolicySet::compile(&files);
         // Files that changed meanwhile may have been read half before and half after: look again later.
         if !Files::read(dir).is_ok_and(|again| again.hash() == files.hash()) {
-            return Look::Unchanged;
+            return ReloadOutcome::Unchanged;
         }
         *self = now;
         match compiled {
             Ok(set) => {
                 store.put_in_force(set);
-                Look::Swapped
+                ReloadOutcome::Swapped
             }
-            Err(error) => Look::Refused(error),
+            Err(error) => ReloadOutcome::Refused(error),
         }
     }
 }
@@ -76,7 +76,7 @@ impl Seen {
 pub(crate) fn watch(
     store: &Arc<PolicyStore>,
     dir: PathBuf,
-    seen: Seen,
+    seen: DirectoryState,
     interval: Duration,
     readiness: Sender<Readiness>,
 ) {
@@ -99,9 +99,9 @@ pub(crate) fn watch(
 async fn look_apart(
     store: &Weak<PolicyStore>,
     dir: &Path,
-    seen: Seen,
+    seen: DirectoryState,
     readiness: Sender<Readiness>,
-) -> Option<Seen> {
+) -> Option<DirectoryState> {
     let (store, dir, before) = (store.upgrade()?, dir.to_owned(), seen.clone());
     let looked = tokio::task::spawn_blocking(move || {
         let mut seen = seen;
@@ -112,17 +112,17 @@ async fn look_apart(
     Some(looked.await.unwrap_or(before))
 }
 
-fn tell(look: &Look, store: &PolicyStore, readiness: &Sender<Readiness>) {
+fn tell(look: &ReloadOutcome, store: &PolicyStore, readiness: &Sender<Readiness>) {
     let in_force = *store.version().borrow();
     match look {
-        Look::Unchanged => {}
-        Look::Swapped => {
+        ReloadOutcome::Unchanged => {}
+        ReloadOutcome::Swapped => {
             metrics::counter!(names::POLICY_RELOADS, "outcome" => "swapped").increment(1);
             metrics::gauge!(names::POLICY_STALE).set(0.0);
             readiness.send_replace(Readiness::Ready);
             tracing::info!(policy.hash = %in_force, "changed policies are in force");
         }
-        Look::Refused(error) => {
+        ReloadOutcome::Refused(error) => {
             metrics::counter!(names::POLICY_RELOADS, "outcome" => "refused").increment(1);
             metrics::gauge!(names::POLICY_STALE).set(1.0);
             readiness.send_replace(Readiness::Outdated(

@@ -3,7 +3,7 @@
 use cedar_policy::Policy;
 use serde_json::{Value, json};
 
-use crate::fault::Fault;
+use crate::fault::DecisionFault;
 use crate::set::depth;
 
 /// Deepest JSON of a rule, about 12 levels of expression once chains are balanced: Cedar reads it on an
@@ -11,8 +11,8 @@ use crate::set::depth;
 const MAX_JSON_DEPTH: usize = 28;
 
 /// A residual as JSON, when it can be decided by looking at the row alone.
-pub(crate) fn stand_alone(residual: &Policy) -> Result<String, Fault> {
-    let not_by_row = |problem| Fault::NotByRow {
+pub(crate) fn stand_alone(residual: &Policy) -> Result<String, DecisionFault> {
+    let not_by_row = |problem| DecisionFault::NotByRow {
         policy: residual.id().to_string(),
         problem,
     };

@@ -9,7 +9,7 @@ use serde_json::Value;
 use wardgate_domain::{AttributeType, RowRule};
 
 use crate::call::ids;
-use crate::fault::Fault;
+use crate::fault::DecisionFault;
 use crate::residual::stand_alone;
 use crate::schema_shape::{Record, Type};
 use crate::set::PolicySet;
@@ -18,10 +18,11 @@ use crate::set::PolicySet;
 fn mentioned(
     policies: &[String],
     declared: &Record,
-) -> Result<BTreeMap<String, AttributeType>, Fault> {
+) -> Result<BTreeMap<String, AttributeType>, DecisionFault> {
     let mut names = BTreeSet::new();
     for policy in policies {
-        let json = serde_json::from_str(policy).map_err(|_| Fault::Refused("a residual policy"))?;
+        let json = serde_json::from_str(policy)
+            .map_err(|_| DecisionFault::Refused("a residual policy"))?;
         collect(&json, &mut names);
     }
     let typed = names.into_iter().map(|name| {
@@ -31,7 +32,7 @@ fn mentioned(
             Some(Type::Integer) => AttributeType::Integer,
             Some(Type::Boolean) => AttributeType::Boolean,
             _ => {
-                return Err(Fault::Refused(
+                return Err(DecisionFault::Refused(
                     "an attribute of a row that is no text, number or truth value",
                 ));
             }
@@ -70,13 +71,13 @@ impl PolicySet {
         principal: &EntityUid,
         entity: &str,
         entities: &PartialEntities,
-    ) -> Result<RowRule, Fault> {
+    ) -> Result<RowRule, DecisionFault> {
         let words = &self.words;
         let (row_type, policies) = words
             .rows
             .get(entity)
             .zip(self.read.get(entity))
-            .ok_or_else(|| Fault::UnknownEntity(entity.to_owned()))?;
+            .ok_or_else(|| DecisionFault::UnknownEntity(entity.to_owned()))?;
         let request = PartialRequest::new(
             PartialEntityUid::from_concrete(principal.clone()),
             words.read.clone(),
@@ -84,13 +85,13 @@ impl PolicySet {
             Some(Context::empty()),
             &words.schema,
         )
-        .map_err(|_| Fault::Refused("the question whether a row may be read"))?;
+        .map_err(|_| DecisionFault::Refused("the question whether a row may be read"))?;
         let response = policies
             .tpe(&request, entities, &words.schema)
-            .map_err(|_| Fault::Refused("to evaluate `read` in part"))?;
+            .map_err(|_| DecisionFault::Refused("to evaluate `read` in part"))?;
         let failing = ids(response.error_forbids().chain(response.error_permits()));
         if !failing.is_empty() {
-            return Err(Fault::Policies(failing));
+            return Err(DecisionFault::Policies(failing));
         }
         let mut rule = RowRule {
             entity: entity.to_owned(),

@@ -56,7 +56,7 @@ pub async fn service(
         told.clone(),
     );
     let (readiness, following) = both_ready(auth.readiness(), policies);
-    let server = server::PolicyServiceServer::new(Policies {
+    let server = server::PolicyServiceServer::new(PolicyHandler {
         store,
         auth,
         _told: told,
@@ -94,7 +94,8 @@ fn both_ready(
     (readiness, AbortOnDropHandle::new(following))
 }
 
-struct Policies {
+/// The handler of the policy service's methods.
+struct PolicyHandler {
     store: Arc<PolicyStore>,
     auth: Authenticator,
     /// Held, so that the readiness keeps its last word for as long as the service lives.
@@ -102,7 +103,7 @@ struct Policies {
     _following: AbortOnDropHandle<()>,
 }
 
-impl Policies {
+impl PolicyHandler {
     /// Who asks, by their own token. The peer's word is not taken for it.
     async fn caller(&self, token: &str) -> Result<Arc<Caller>, Status> {
         let verified = self.auth.verify_token(token).await;
@@ -125,7 +126,7 @@ impl ServiceError for UnverifiedCaller {
 }
 
 #[tonic::async_trait]
-impl server::PolicyService for Policies {
+impl server::PolicyService for PolicyHandler {
     type WatchVersionStream =
         Pin<Box<dyn Stream<Item = Result<pb::WatchVersionResponse, Status>> + Send>>;
 

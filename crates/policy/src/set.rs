@@ -89,10 +89,10 @@ fn compile(files: &Files) -> Result<PolicySet, Findings> {
     if faults.is_empty() {
         return Ok(set);
     }
-    let finding = |fault: trial::Mishap| {
+    let finding = |fault: trial::TrialFinding| {
         let place = fault
             .policy
-            .and_then(|id| policies.places.get(&PolicyId::new(id)));
+            .and_then(|id| policies.positions.get(&PolicyId::new(id)));
         Finding {
             file: place
                 .map_or(&sources.schema, |place| place.source)
@@ -116,7 +116,7 @@ fn read_schema(source: &Source<'_>) -> Result<Vocabulary, Findings> {
     let json = fragment.to_json_value().map_err(|error| refused(&error))?;
     let declarations = Declarations::read(&json).unwrap_or_default();
     Vocabulary::of(schema, &declarations).map_err(|lacks| {
-        let finding = |lack: crate::vocabulary::Lack| Finding {
+        let finding = |lack: crate::vocabulary::MissingDeclaration| Finding {
             file: source.path.clone(),
             position: None,
             problem: lack.problem,
@@ -138,18 +138,19 @@ fn within_limits(source: &Source<'_>, dialect: Dialect) -> Result<Vec<usize>, Fi
 }
 
 /// Every policy under the id its author gave it, and where each begins.
-struct Policies<'a> {
+struct ParsedPolicies<'a> {
     set: cedar::PolicySet,
-    places: HashMap<PolicyId, Place<'a>>,
+    positions: HashMap<PolicyId, PolicyPosition<'a>>,
 }
 
+/// The position where a policy begins.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct PolicyPosition<'a> {
     source: &'a Source<'a>,
     start: usize,
 }
 
-impl Place<'_> {
+impl PolicyPosition<'_> {
     fn finding(&self, problem: String, fix: &str) -> Finding {
         Finding {
             file: self.source.path.clone(),
@@ -160,10 +161,10 @@ impl Place<'_> {
     }
 }
 
-fn read_policies<'a>(sources: &'a Sources<'a>) -> Result<Policies<'a>, Findings> {
-    let mut policies = Policies {
+fn read_policies<'a>(sources: &'a Sources<'a>) -> Result<ParsedPolicies<'a>, Findings> {
+    let mut policies = ParsedPolicies {
         set: cedar::PolicySet::new(),
-        places: HashMap::new(),
+        positions: HashMap::new(),
     };
     let mut found = Vec::new();
     for source in &sources.policies {
@@ -178,7 +179,7 @@ fn read_policies<'a>(sources: &'a Sources<'a>) -> Result<Policies<'a>, Findings>
     }
 }
 
-impl<'a> Policies<'a> {
+impl<'a> ParsedPolicies<'a> {
     fn add(&mut self, source: &'a Source<'a>) -> Result<(), Findings> {
         let starts = within_limits(source, Dialect::Policies)?;
         let parsed: cedar::PolicySet =
@@ -192,7 +193,7 @@ impl<'a> Policies<'a> {
             })?;
         let mut found = Vec::new();
         for (index, start) in starts.into_iter().enumerate() {
-            let place = Place { source, start };
+            let place = PolicyPosition { source, start };
             // Cedar numbers the policies of a text in its order.
             let number = PolicyId::new(format!("policy{index}"));
             match parsed.policy(&number) {
@@ -210,7 +211,7 @@ impl<'a> Policies<'a> {
         }
     }
 
-    fn add_one(&mut self, policy: &Policy, place: Place<'a>) -> Option<Finding> {
+    fn add_one(&mut self, policy: &Policy, place: PolicyPosition<'a>) -> Option<Finding> {
         let id = policy.annotation(ID).unwrap_or_default();
         if id.is_empty() || id.len() > MAX_ID_BYTES || id.chars().any(char::is_control) {
             let problem =
@@ -221,7 +222,7 @@ impl<'a> Policies<'a> {
             ));
         }
         let id = PolicyId::new(id);
-        if let Some(first) = self.places.get(&id) {
+        if let Some(first) = self.positions.get(&id) {
             let at = Position::of(first.source.text, first.start);
             let problem = format!(
                 "policy id `{id}` is taken by {}:{}",
@@ -244,7 +245,7 @@ impl<'a> Policies<'a> {
                 "give it another id",
             ));
         }
-        self.places.insert(id, place);
+        self.positions.insert(id, place);
         None
     }
 }
@@ -274,7 +275,7 @@ pub(crate) fn depth(json: &Value) -> usize {
     }
 }
 
-fn validate(schema: &Schema, policies: &Policies<'_>) -> Result<(), Findings> {
+fn validate(schema: &Schema, policies: &ParsedPolicies<'_>) -> Result<(), Findings> {
     let result = Validator::new(schema.clone()).validate_with_level(
         &policies.set,
         ValidationMode::Strict,
@@ -283,7 +284,7 @@ fn validate(schema: &Schema, policies: &Policies<'_>) -> Result<(), Findings> {
     let mut found = Vec::new();
     let mut told = HashSet::new();
     let mut add = |id: &PolicyId, error: &dyn miette::Diagnostic| {
-        let Some(place) = policies.places.get(id) else {
+        let Some(place) = policies.positions.get(id) else {
             return;
         };
         let mut of_cedar = findings(&place.source.path, place.source.text, error);

@@ -13,8 +13,8 @@ use wardgate_domain::{
 };
 use wardgate_telemetry::names;
 
-use crate::call::{Answer, Denial};
-use crate::engine::{Engine, Ruling, View};
+use crate::call::{CallAnswer, Denial};
+use crate::engine::{Engine, ResultView, Ruling};
 use crate::set::PolicySet;
 
 /// How much earlier than now a permit starts, since the clock that checks it may be behind.
@@ -166,7 +166,7 @@ impl PolicyStore {
 
     fn read_decision(
         &self,
-        answer: &Answer,
+        answer: &CallAnswer,
         policy_hash: Digest,
         started: Instant,
     ) -> ReadDecision {
@@ -198,7 +198,7 @@ impl PolicyStore {
         caller: &Caller,
         tool: &ToolFacts,
         arguments_digest: Option<Digest>,
-        view: &View,
+        view: &ResultView,
     ) -> SignedPermit {
         let now = self.ambient.now();
         self.signer.sign(&PermitTerms {

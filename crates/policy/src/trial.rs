@@ -13,7 +13,7 @@ use wardgate_domain::{
 
 use crate::call::{Access, failing};
 use crate::entities::text;
-use crate::fault::Fault;
+use crate::fault::DecisionFault;
 use crate::schema_shape::{Record, Type};
 use crate::set::PolicySet;
 use crate::vocabulary::{SUBJECT, TENANT, uid};
@@ -24,9 +24,9 @@ const TRIED_ALONE: usize = 64;
 /// Id of every made-up entity.
 const MADE_UP: &str = "self-check";
 
-/// Something that went wrong in the trial.
+/// A problem that the trial found.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Mishap {
+pub(crate) struct TrialFinding {
     /// The policy at fault, when it is one.
     pub(crate) policy: Option<String>,
     pub(crate) problem: String,
@@ -34,7 +34,7 @@ pub(crate) struct Mishap {
 }
 
 /// Asks everything of `set`, whose policies are `policies`.
-pub(crate) fn run(set: &PolicySet, policies: &cedar::PolicySet) -> Vec<Mishap> {
+pub(crate) fn run(set: &PolicySet, policies: &cedar::PolicySet) -> Vec<TrialFinding> {
     let literals: BTreeSet<_> = policies
         .policies()
         .flat_map(Policy::entity_literals)
@@ -56,7 +56,7 @@ pub(crate) fn run(set: &PolicySet, policies: &cedar::PolicySet) -> Vec<Mishap> {
 
     let mut trial = Trial {
         set,
-        mishaps: BTreeSet::new(),
+        findings: BTreeSet::new(),
     };
     for kind in OfferKind::ALL {
         let Some((_, entity)) = words.question(kind) else {
@@ -66,22 +66,22 @@ pub(crate) fn run(set: &PolicySet, policies: &cedar::PolicySet) -> Vec<Mishap> {
         let Ok(any) = MADE_UP.parse().map(offer) else {
             continue;
         };
-        trial.ask(&[], Extent::Least, &any);
-        trial.ask(&[], Extent::Most, &any);
-        trial.ask(&roles, Extent::Least, &any);
-        trial.ask(&roles, Extent::Most, &any);
+        trial.ask(&[], AttributeExtent::Least, &any);
+        trial.ask(&[], AttributeExtent::Most, &any);
+        trial.ask(&roles, AttributeExtent::Least, &any);
+        trial.ask(&roles, AttributeExtent::Most, &any);
         for role in roles.iter().take(TRIED_ALONE) {
-            trial.ask(std::slice::from_ref(role), Extent::Most, &any);
+            trial.ask(std::slice::from_ref(role), AttributeExtent::Most, &any);
         }
         for name in of_type(entity)
             .iter()
             .take(TRIED_ALONE)
             .filter_map(|name| name.parse().ok())
         {
-            trial.ask(&roles, Extent::Most, &offer(name));
+            trial.ask(&roles, AttributeExtent::Most, &offer(name));
         }
     }
-    trial.mishaps.into_iter().collect()
+    trial.findings.into_iter().collect()
 }
 
 fn made_up_offer(
@@ -106,61 +106,61 @@ fn made_up_offer(
     }
 }
 
-fn made_up_conversation() -> Result<ConversationFacts, Fault> {
+fn made_up_conversation() -> Result<ConversationFacts, DecisionFault> {
     Ok(ConversationFacts {
         key: "00000000-0000-0000-0000-000000000000"
             .parse()
-            .map_err(|_| Fault::Refused("a made-up conversation"))?,
+            .map_err(|_| DecisionFault::Refused("a made-up conversation"))?,
         owner: MADE_UP.to_owned(),
         tenant: MADE_UP.to_owned(),
     })
 }
 
-/// Which optional attributes a made-up entity has.
+/// The extent of the optional attributes that a made-up entity has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Extent {
+enum AttributeExtent {
     Least,
     Most,
 }
 
 struct Trial<'a> {
     set: &'a PolicySet,
-    mishaps: BTreeSet<Mishap>,
+    findings: BTreeSet<TrialFinding>,
 }
 
 impl Trial<'_> {
-    fn ask(&mut self, roles: &[String], extent: Extent, tool: &ToolFacts) {
+    fn ask(&mut self, roles: &[String], extent: AttributeExtent, tool: &ToolFacts) {
         if let Err(fault) = self.try_asking(roles, extent, tool) {
             self.note(&fault);
         }
     }
 
-    fn note(&mut self, fault: &Fault) {
+    fn note(&mut self, fault: &DecisionFault) {
         match fault {
-            Fault::Policies(ids) => {
-                let mishap = |id: &String| Mishap {
+            DecisionFault::Policies(ids) => {
+                let finding = |id: &String| TrialFinding {
                     policy: Some(id.clone()),
                     problem: format!("policy `{id}` fails to evaluate for a made-up caller"),
                     fix: Some(
                         "an error never allows, so it would deny every call it applies to; mind overflows",
                     ),
                 };
-                self.mishaps.extend(ids.iter().map(mishap));
+                self.findings.extend(ids.iter().map(finding));
             }
-            Fault::NotByRow { policy, problem } => {
+            DecisionFault::NotByRow { policy, problem } => {
                 let problem =
                     format!("policy `{policy}` cannot be decided by looking at one row: {problem}");
                 let fix = Some(
                     "compare attributes of the row with attributes of the principal, and nothing else",
                 );
-                self.mishaps.insert(Mishap {
+                self.findings.insert(TrialFinding {
                     policy: Some(policy.clone()),
                     problem,
                     fix,
                 });
             }
             other => {
-                self.mishaps.insert(Mishap {
+                self.findings.insert(TrialFinding {
                     policy: None,
                     problem: other.to_string(),
                     fix: None,
@@ -172,19 +172,19 @@ impl Trial<'_> {
     fn try_asking(
         &mut self,
         roles: &[String],
-        extent: Extent,
+        extent: AttributeExtent,
         tool: &ToolFacts,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DecisionFault> {
         let words = &self.set.words;
         let principal = words.user(MADE_UP);
         let parents = roles.iter().map(|role| uid(&words.role, role)).collect();
         let mut attributes = made_up_attributes(&words.caller_attributes, extent);
         attributes.extend([SUBJECT, TENANT].map(|name| (name.to_owned(), text(MADE_UP))));
         let caller = Entity::new(principal.clone(), attributes, parents)
-            .map_err(|_| Fault::Refused("a made-up caller"))?;
+            .map_err(|_| DecisionFault::Refused("a made-up caller"))?;
         let entities = words.entities(caller.clone(), tool)?;
         let partial = PartialEntities::from_concrete(entities.clone(), &words.schema)
-            .map_err(|_| Fault::Refused("made-up entities in part"))?;
+            .map_err(|_| DecisionFault::Refused("made-up entities in part"))?;
 
         if self.set.access(&principal, tool, &partial)? == Access::ByArguments {
             // Allowed or denied: what counts is that it was decided.
@@ -199,7 +199,7 @@ impl Trial<'_> {
         let _decided = self.set.recall(caller, &made_up_conversation()?)?;
         for name in words.rows.keys() {
             let rule = self.set.row_rule(&principal, name, &partial)?;
-            for extent in [Extent::Least, Extent::Most] {
+            for extent in [AttributeExtent::Least, AttributeExtent::Most] {
                 self.admit(&principal, &rule, extent)?;
             }
         }
@@ -207,8 +207,13 @@ impl Trial<'_> {
     }
 
     /// Applies a row rule the way its reader does.
-    fn admit(&self, principal: &EntityUid, rule: &RowRule, extent: Extent) -> Result<(), Fault> {
-        let refused = || Fault::Refused("a made-up row");
+    fn admit(
+        &self,
+        principal: &EntityUid,
+        rule: &RowRule,
+        extent: AttributeExtent,
+    ) -> Result<(), DecisionFault> {
+        let refused = || DecisionFault::Refused("a made-up row");
         let words = &self.set.words;
         let row_type = words.rows.get(&rule.entity).ok_or_else(refused)?;
         let row = uid(&row_type.name, MADE_UP);
@@ -242,14 +247,19 @@ impl Trial<'_> {
             let policy = left.policy(&PolicyId::new(id))?;
             policy.annotation("id").map(str::to_owned)
         };
-        Err(Fault::Policies(ids.iter().filter_map(named).collect()))
+        Err(DecisionFault::Policies(
+            ids.iter().filter_map(named).collect(),
+        ))
     }
 }
 
-fn made_up_attributes(declared: &Record, extent: Extent) -> HashMap<String, RestrictedExpression> {
+fn made_up_attributes(
+    declared: &Record,
+    extent: AttributeExtent,
+) -> HashMap<String, RestrictedExpression> {
     let mut attributes = HashMap::new();
     for (name, attribute) in declared {
-        if !attribute.required && extent == Extent::Least {
+        if !attribute.required && extent == AttributeExtent::Least {
             continue;
         }
         let value = match attribute.r#type {

@@ -26,32 +26,32 @@ pub(crate) struct Vocabulary {
     /// Row types by name.
     pub(crate) rows: BTreeMap<String, RowType>,
     /// Absent where the schema does not speak of conversations; they are then never shared.
-    pub(crate) sharing: Option<Sharing>,
+    pub(crate) sharing: Option<RecallVocabulary>,
     /// Absent where the schema does not speak of the record; nobody then reads it but an operator.
-    pub(crate) auditing: Option<Auditing>,
+    pub(crate) auditing: Option<AuditVocabulary>,
     /// Absent where the schema does not speak of sources; nothing of them but tools is then ever used.
-    pub(crate) using: Option<Using>,
+    pub(crate) using: Option<UsageVocabulary>,
 }
 
-/// The words for using what a source offers besides tools.
+/// The types and actions for using what a source offers besides tools.
 #[derive(Debug)]
-pub(crate) struct Using {
+pub(crate) struct UsageVocabulary {
     pub(crate) source: EntityTypeName,
     connect: EntityUid,
     read_resource: EntityUid,
     get_prompt: EntityUid,
 }
 
-/// The words for reading conversations of others.
+/// The types and actions for reading conversations of others.
 #[derive(Debug)]
-pub(crate) struct Sharing {
+pub(crate) struct RecallVocabulary {
     pub(crate) conversation: EntityTypeName,
     pub(crate) recall: EntityUid,
 }
 
-/// The words for reading the record.
+/// The types and actions for reading the record.
 #[derive(Debug)]
-pub(crate) struct Auditing {
+pub(crate) struct AuditVocabulary {
     pub(crate) audit: EntityTypeName,
     pub(crate) read_record: EntityUid,
     /// Absent where the schema does not offer it; then nobody reads what they did themselves by this alone.
@@ -65,17 +65,20 @@ pub(crate) struct RowType {
     pub(crate) attributes: Record,
 }
 
-/// What the schema lacks, and the declaration that mends it.
+/// A declaration that the schema lacks, and the problem that follows.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Lack {
+pub(crate) struct MissingDeclaration {
     pub(crate) problem: String,
     pub(crate) declare: String,
 }
 
 impl Vocabulary {
     /// The words of `schema`, whose declarations are `declared`.
-    pub(crate) fn of(schema: Schema, declared: &Declarations) -> Result<Self, Vec<Lack>> {
-        let mut lacks = Lacks {
+    pub(crate) fn of(
+        schema: Schema,
+        declared: &Declarations,
+    ) -> Result<Self, Vec<MissingDeclaration>> {
+        let mut lacks = DeclarationChecker {
             declared,
             found: Vec::new(),
         };
@@ -107,7 +110,7 @@ impl Vocabulary {
         let shares = lacks.sharing(&row_shapes);
         let audits = lacks.auditing(&row_shapes);
         let uses = lacks.using(&row_shapes, &context);
-        let spoken = Spoken {
+        let spoken = OptionalVocabulary {
             shares,
             audits,
             uses,
@@ -117,7 +120,7 @@ impl Vocabulary {
             return Err(lacks.found);
         }
         Self::name_them(schema, caller_attributes, row_shapes, &spoken).ok_or_else(|| {
-            vec![Lack {
+            vec![MissingDeclaration {
                 problem: "the schema declares its words in a namespace".to_owned(),
                 declare: "the entities and actions outside any namespace".to_owned(),
             }]
@@ -128,7 +131,7 @@ impl Vocabulary {
         schema: Schema,
         caller_attributes: Record,
         rows: BTreeMap<String, Record>,
-        spoken: &Spoken,
+        spoken: &OptionalVocabulary,
     ) -> Option<Self> {
         let entity = |name: &str| {
             let found = schema
@@ -173,7 +176,7 @@ impl Vocabulary {
                 })
                 .collect::<Option<_>>()?,
             sharing: if spoken.shares {
-                Some(Sharing {
+                Some(RecallVocabulary {
                     conversation: entity(CONVERSATION)?,
                     recall: action(RECALL)?,
                 })
@@ -181,7 +184,7 @@ impl Vocabulary {
                 None
             },
             auditing: if spoken.audits {
-                Some(Auditing {
+                Some(AuditVocabulary {
                     audit: entity(AUDIT)?,
                     read_record: action(READ_RECORD)?,
                     read_own_record: action(READ_OWN_RECORD),
@@ -190,7 +193,7 @@ impl Vocabulary {
                 None
             },
             using: if spoken.uses {
-                Some(Using {
+                Some(UsageVocabulary {
                     source: entity(SOURCE)?,
                     connect: action(CONNECT)?,
                     read_resource: action(READ_RESOURCE)?,
@@ -207,8 +210,9 @@ impl Vocabulary {
     /// the schema has no words for it.
     pub(crate) fn question(&self, kind: OfferKind) -> Option<(&EntityUid, &EntityTypeName)> {
         let using = self.using.as_ref();
-        let of_source =
-            |action: fn(&Using) -> &EntityUid| using.map(|using| (action(using), &using.source));
+        let of_source = |action: fn(&UsageVocabulary) -> &EntityUid| {
+            using.map(|using| (action(using), &using.source))
+        };
         match kind {
             OfferKind::Tool => Some((&self.call_tool, &self.tool)),
             OfferKind::Connect => of_source(|using| &using.connect),
@@ -265,21 +269,22 @@ const GET_PROMPT: &str = "get_prompt";
 /// Attributes that every conversation has, besides [`TENANT`].
 pub(crate) const OWNER: &str = "owner";
 
-/// Of which of the things that a schema may leave out it speaks.
-struct Spoken {
+/// The optional parts of the vocabulary, and which of them the schema declares.
+struct OptionalVocabulary {
     shares: bool,
     audits: bool,
     uses: bool,
 }
 
-struct Lacks<'a> {
+/// Collects the declarations that a schema lacks.
+struct DeclarationChecker<'a> {
     declared: &'a Declarations,
-    found: Vec<Lack>,
+    found: Vec<MissingDeclaration>,
 }
 
-impl Lacks<'_> {
+impl DeclarationChecker<'_> {
     fn add(&mut self, problem: String, declare: &str) {
-        self.found.push(Lack {
+        self.found.push(MissingDeclaration {
             problem,
             declare: format!("declare `{declare}`"),
         });

@@ -30,13 +30,13 @@ use issuer::Issuer;
 use samples::{Row, admits, caller, caller_with, row, text};
 
 /// The policy service over the demo's policies.
-struct Desk {
+struct HospitalPolicy {
     client: PolicyClient,
     issuer: Issuer,
     verifier: PermitVerifier,
 }
 
-impl Desk {
+impl HospitalPolicy {
     async fn open() -> Self {
         let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
         let signer = PermitSigner::from_pkcs8(key.as_ref()).unwrap();
@@ -158,7 +158,7 @@ const OWN: &str = r#"{"patient_id": "NUGWI"}"#;
 const FOREIGN: &str = r#"{"patient_id": "ABCDE"}"#;
 
 /// For each tool: A allowed, v denied but visible, - denied and invisible.
-async fn calls(desk: &Desk, caller: &Caller, arguments: &str) -> String {
+async fn calls(desk: &HospitalPolicy, caller: &Caller, arguments: &str) -> String {
     let mut calls = String::new();
     for (name, ..) in TOOLS {
         calls.push(
@@ -174,7 +174,7 @@ async fn calls(desk: &Desk, caller: &Caller, arguments: &str) -> String {
 
 #[tokio::test]
 async fn each_role_calls_its_tools_and_no_other() {
-    let desk = Desk::open().await;
+    let desk = HospitalPolicy::open().await;
     let table = [
         ("doctor", doctor(), FOREIGN, "AAAAA"),
         ("nurse", nurse(), FOREIGN, "AAAAA"),
@@ -205,7 +205,7 @@ async fn each_role_calls_its_tools_and_no_other() {
 
 #[tokio::test]
 async fn a_listing_shows_what_some_arguments_would_allow() {
-    let desk = Desk::open().await;
+    let desk = HospitalPolicy::open().await;
     let tools: Vec<_> = TOOLS.iter().map(|(name, ..)| tool(name)).collect();
     for (caller, expected) in [
         (doctor(), 5),
@@ -231,7 +231,7 @@ async fn a_listing_shows_what_some_arguments_would_allow() {
 
 #[tokio::test]
 async fn a_denial_says_its_kind_and_the_policies_that_decided() {
-    let desk = Desk::open().await;
+    let desk = HospitalPolicy::open().await;
     let records = tool("get_medical_records");
     assert_eq!(
         desk.denial(&billing(), &records, "{}").await,
@@ -256,7 +256,7 @@ async fn a_denial_says_its_kind_and_the_policies_that_decided() {
 }
 
 /// For each row: y admitted, . withheld.
-async fn reads(desk: &Desk, caller: &Caller, name: &str, rows: &[Row]) -> String {
+async fn reads(desk: &HospitalPolicy, caller: &Caller, name: &str, rows: &[Row]) -> String {
     let rule = desk
         .permit(caller, &tool(name), OWN)
         .await
@@ -277,7 +277,7 @@ const OTHER: &str = "dr.other";
 
 #[tokio::test]
 async fn each_role_reads_its_patients_and_admissions_and_no_other() {
-    let desk = Desk::open().await;
+    let desk = HospitalPolicy::open().await;
     let rows = [
         row([
             ("patient_id", "NUGWI"),
@@ -309,7 +309,7 @@ async fn each_role_reads_its_patients_and_admissions_and_no_other() {
 
 #[tokio::test]
 async fn each_role_reads_its_appointments_and_no_other() {
-    let desk = Desk::open().await;
+    let desk = HospitalPolicy::open().await;
     let appointment = |doctor, attending, ward, patient| {
         row([
             ("doctor", doctor),
@@ -340,7 +340,7 @@ async fn each_role_reads_its_appointments_and_no_other() {
 
 #[tokio::test]
 async fn a_sealed_record_is_read_by_the_assigned_doctor_alone() {
-    let desk = Desk::open().await;
+    let desk = HospitalPolicy::open().await;
     let record = |assigned, attending, sealed| {
         row([
             ("assigned_doctor", assigned),
@@ -383,7 +383,7 @@ async fn a_sealed_record_is_read_by_the_assigned_doctor_alone() {
 
 #[tokio::test]
 async fn staff_read_their_own_shifts_only() {
-    let desk = Desk::open().await;
+    let desk = HospitalPolicy::open().await;
     let shift = |staff| row([("staff", staff), ("ward", "W2")]);
     let rows = [shift(MINE), shift("nurse.okoro"), row([])];
     assert_eq!(reads(&desk, &doctor(), "get_shifts", &rows).await, "y..");
@@ -392,7 +392,7 @@ async fn staff_read_their_own_shifts_only() {
 
 #[tokio::test]
 async fn a_nurse_whose_token_names_no_ward_reads_no_patient() {
-    let desk = Desk::open().await;
+    let desk = HospitalPolicy::open().await;
     let rule = desk
         .permit(&caller("n", &["Nurse"]), &tool("get_admissions"), "{}")
         .await
@@ -403,7 +403,7 @@ async fn a_nurse_whose_token_names_no_ward_reads_no_patient() {
 
 #[tokio::test]
 async fn a_caller_with_two_roles_reads_the_rows_of_both() {
-    let desk = Desk::open().await;
+    let desk = HospitalPolicy::open().await;
     let both = caller_with("dr.yenji", &["Doctor", "Nurse"], [("ward", text("W2"))]);
     let rule = desk
         .permit(&both, &tool("get_admissions"), "{}")
@@ -421,7 +421,7 @@ async fn a_caller_with_two_roles_reads_the_rows_of_both() {
 
 #[tokio::test]
 async fn each_role_sees_each_column_class_in_its_tier() {
-    let desk = Desk::open().await;
+    let desk = HospitalPolicy::open().await;
     // One letter a class, in the order of CLASSES: Clear, Partial, pSeudonym, Generalised, - dropped.
     let table = [
         (doctor(), "CCCCCCCCCCC-"),
@@ -452,7 +452,7 @@ fn letters(tiers: &BTreeMap<ColumnClass, ColumnTier>) -> String {
 
 #[tokio::test]
 async fn only_a_patients_permit_is_bound_to_arguments() {
-    let desk = Desk::open().await;
+    let desk = HospitalPolicy::open().await;
     let records = tool("get_medical_records");
     assert_eq!(
         desk.permit(&patient(), &records, OWN)

@@ -6,7 +6,7 @@ use wardgate_domain::{
     AttributeValue, CallToRun, ColumnTier, DenialReason, Digest, PermitRefusal, Verdict,
 };
 
-use super::fixture::{Desk, Dir, SCHEMA, start, tool};
+use super::fixture::{Dir, SCHEMA, TestPolicy, start, tool};
 use super::samples::{admits, caller, caller_with, row, text, token_end};
 
 const ANYBODY: &str = r#"
@@ -18,7 +18,7 @@ const OVERFLOW: &str = "principal has level && principal.level + 922337203685477
 
 #[test]
 fn a_forbid_that_fails_denies() {
-    let desk = Desk::with(&format!(
+    let desk = TestPolicy::with(&format!(
         r#"{ANYBODY}
         @id("strict") forbid(principal, action == Action::"call_tool", resource) when {{ {OVERFLOW} }};"#
     ));
@@ -37,7 +37,7 @@ fn a_forbid_that_fails_denies() {
 
 #[test]
 fn a_forbid_that_fails_on_arguments_denies_too() {
-    let desk = Desk::with(&format!(
+    let desk = TestPolicy::with(&format!(
         r#"{ANYBODY}
         @id("strict") forbid(principal, action == Action::"call_tool", resource)
         when {{ context.arguments.hasTag("x") && {OVERFLOW} }};"#
@@ -54,7 +54,7 @@ fn a_forbid_that_fails_on_arguments_denies_too() {
 fn a_row_or_column_rule_that_fails_denies_the_call() {
     let senior = caller_with("s", &[], [("level", AttributeValue::Integer(1))]);
     for action in ["read", "show_clear"] {
-        let desk = Desk::with(&format!(
+        let desk = TestPolicy::with(&format!(
             r#"{ANYBODY}
             @id("strict") forbid(principal, action == Action::"{action}", resource) when {{ {OVERFLOW} }};"#
         ));
@@ -69,7 +69,7 @@ fn a_row_or_column_rule_that_fails_denies_the_call() {
 
 #[test]
 fn a_row_rule_that_fails_for_some_rows_only_denies_the_call() {
-    let desk = Desk::with(&format!(
+    let desk = TestPolicy::with(&format!(
         r#"{ANYBODY}
         @id("strict") forbid(principal, action == Action::"read", resource is Row)
         when {{ resource has owner && resource.owner == "x" && {OVERFLOW} }};
@@ -85,7 +85,7 @@ fn a_row_rule_that_fails_for_some_rows_only_denies_the_call() {
 #[test]
 fn a_row_rule_that_would_need_the_callers_roles_again_denies_the_call() {
     // Folds for the made-up callers of the trial, who have no ward "hidden".
-    let desk = Desk::with(&format!(
+    let desk = TestPolicy::with(&format!(
         r#"{ANYBODY}
         @id("tricky") forbid(principal, action == Action::"read", resource is Row)
         when {{ principal has ward && principal.ward == "hidden" &&
@@ -106,7 +106,7 @@ fn a_row_rule_that_would_need_the_callers_roles_again_denies_the_call() {
 
 #[test]
 fn rows_of_an_unknown_type_deny_the_call() {
-    let desk = Desk::with(ANYBODY);
+    let desk = TestPolicy::with(ANYBODY);
     let mut unknown = tool("t");
     unknown.entity = Some("Nowhere".to_owned());
     assert_eq!(
@@ -117,7 +117,7 @@ fn rows_of_an_unknown_type_deny_the_call() {
 
 #[test]
 fn rows_that_are_not_governed_have_no_rule() {
-    let desk = Desk::with(ANYBODY);
+    let desk = TestPolicy::with(ANYBODY);
     let mut free = tool("t");
     free.entity = None;
     assert_eq!(desk.permit(&caller("s", &[]), &free, "{}").row_rule, None);
@@ -125,7 +125,7 @@ fn rows_that_are_not_governed_have_no_rule() {
 
 #[test]
 fn a_permit_with_forbids_left_over_still_admits() {
-    let desk = Desk::with(&format!(
+    let desk = TestPolicy::with(&format!(
         r#"{ANYBODY}
         @id("all") permit(principal, action == Action::"read", resource is Row);
         @id("closed") forbid(principal, action == Action::"read", resource is Row)
@@ -148,7 +148,7 @@ fn a_caller_without_a_mandatory_attribute_is_denied_everything() {
         "s.cedarschema",
         &SCHEMA.replace("ward?: String", "ward: String"),
     );
-    let desk = Desk::over(dir.load().unwrap());
+    let desk = TestPolicy::over(dir.load().unwrap());
     assert_eq!(
         desk.denial(&caller("s", &[]), &tool("t"), "{}"),
         (DenialReason::PolicyError, false)
@@ -167,7 +167,7 @@ fn a_caller_without_a_mandatory_attribute_is_denied_everything() {
 
 #[test]
 fn only_declared_attributes_of_the_declared_type_reach_the_policies() {
-    let desk = Desk::with(
+    let desk = TestPolicy::with(
         r#"@id("w") permit(principal, action == Action::"call_tool", resource) when { principal has ward };
            @id("s") forbid(principal, action == Action::"call_tool", resource)
            when { principal.subject == "forged" || principal.tenant == "forged" };"#,
@@ -193,7 +193,7 @@ fn only_declared_attributes_of_the_declared_type_reach_the_policies() {
 
 #[test]
 fn a_decision_on_arguments_binds_its_permit_to_them() {
-    let desk = Desk::with(
+    let desk = TestPolicy::with(
         r#"@id("a") permit(principal, action == Action::"call_tool", resource)
            when { context.arguments.hasTag("n") && context.arguments.getTag("n") == "10" };"#,
     );
@@ -231,7 +231,7 @@ fn a_decision_on_arguments_binds_its_permit_to_them() {
 
 #[test]
 fn arguments_that_are_no_object_are_refused_where_they_matter() {
-    let desk = Desk::with(
+    let desk = TestPolicy::with(
         r#"@id("a") permit(principal, action == Action::"call_tool", resource)
            when { context.arguments.hasTag("n") };"#,
     );
@@ -245,7 +245,7 @@ fn arguments_that_are_no_object_are_refused_where_they_matter() {
 
 #[test]
 fn a_forbid_on_arguments_or_address_hides_nothing_but_denies() {
-    let desk = Desk::with(&format!(
+    let desk = TestPolicy::with(&format!(
         r#"{ANYBODY}
         @id("deep") forbid(principal, action == Action::"call_tool", resource)
         when {{ context.arguments.hasTag("path") && context.arguments.getTag("path") like "*..*" }};
@@ -276,7 +276,7 @@ fn a_forbid_on_arguments_or_address_hides_nothing_but_denies() {
 
 #[test]
 fn a_permit_says_who_what_and_until_when() {
-    let desk = Desk::with(ANYBODY);
+    let desk = TestPolicy::with(ANYBODY);
     let (caller, tool) = (caller("s", &["R"]), tool("t"));
     let decision = desk.authorize(&caller, &tool, "{}");
     let Verdict::Allow(signed) = &decision.verdict else {
@@ -301,7 +301,7 @@ fn a_permit_says_who_what_and_until_when() {
 
 #[test]
 fn a_permit_never_outlives_the_token() {
-    let desk = Desk::with(ANYBODY);
+    let desk = TestPolicy::with(ANYBODY);
     let (caller, tool) = (caller("s", &[]), tool("t"));
     let almost_at_the_end = token_end().minus(Duration::from_secs(10)).since(start());
     desk.clock.advance(almost_at_the_end);
@@ -311,7 +311,7 @@ fn a_permit_never_outlives_the_token() {
 #[test]
 fn a_tool_that_there_is_not_is_denied_like_a_hidden_one_whatever_the_policies_allow() {
     for policies in [ANYBODY, ""] {
-        let desk = Desk::with(policies);
+        let desk = TestPolicy::with(policies);
         let denied = desk.store.deny_unknown(
             &caller("s", &["R"]),
             "no_such_tool".parse().unwrap(),
@@ -330,7 +330,7 @@ fn a_tool_that_there_is_not_is_denied_like_a_hidden_one_whatever_the_policies_al
 
 #[test]
 fn the_mildest_tier_that_is_allowed_wins_and_families_count() {
-    let desk = Desk::with(&format!(
+    let desk = TestPolicy::with(&format!(
         r#"{ANYBODY}
         @id("1") permit(principal, action == Action::"show_generalised", resource in Class::"a");
         @id("2") permit(principal, action == Action::"show_pseudonym", resource in Class::"a.b");
@@ -357,7 +357,7 @@ fn the_mildest_tier_that_is_allowed_wins_and_families_count() {
 
 #[test]
 fn tags_and_the_read_only_hint_count() {
-    let desk = Desk::with(
+    let desk = TestPolicy::with(
         r#"@id("r") permit(principal, action == Action::"call_tool", resource in Tag::"safe")
            when { resource.read_only };"#,
     );
@@ -373,7 +373,7 @@ fn tags_and_the_read_only_hint_count() {
 
 #[test]
 fn what_is_remembered_of_one_caller_does_not_answer_for_another() {
-    let desk = Desk::with(
+    let desk = TestPolicy::with(
         r#"@id("r") permit(principal in Role::"R", action == Action::"call_tool", resource);
            @id("o") permit(principal, action == Action::"read", resource is Row)
            when { resource has owner && resource.owner == principal.subject };"#,
@@ -391,7 +391,7 @@ fn what_is_remembered_of_one_caller_does_not_answer_for_another() {
 
 #[test]
 fn names_that_look_like_code_are_only_names() {
-    let desk = Desk::with(
+    let desk = TestPolicy::with(
         r#"@id("o") permit(principal, action, resource) when { principal.subject == "\"; permit" };"#,
     );
     let strange = "\"; permit";

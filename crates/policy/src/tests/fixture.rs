@@ -82,7 +82,7 @@ impl Dir {
 }
 
 /// A store with its clock, and the key that its permits verify under.
-pub(crate) struct Desk {
+pub(crate) struct TestPolicy {
     pub(crate) store: PolicyStore,
     pub(crate) clock: TestClock,
     pub(crate) verifier: PermitVerifier,
@@ -97,7 +97,7 @@ pub(crate) fn signer() -> PermitSigner {
     .unwrap()
 }
 
-impl Desk {
+impl TestPolicy {
     pub(crate) fn over(set: PolicySet) -> Self {
         let clock = TestClock::at(NOW);
         let ambient = clock.ambient();

@@ -1,6 +1,6 @@
 //! A set that is not right as a whole is refused with the place to mend, and nothing ends the process.
 
-use super::fixture::{Desk, Dir, hospital, tool};
+use super::fixture::{Dir, TestPolicy, hospital, tool};
 use super::samples::{admits, caller, row};
 use crate::PolicySet;
 
@@ -217,7 +217,7 @@ fn the_deepest_policy_that_loads_decides_on_an_ordinary_stack() {
     );
     let small_stack = std::thread::Builder::new().stack_size(2 << 20);
     let decided = small_stack.spawn(move || {
-        let desk = Desk::with(&deepest);
+        let desk = TestPolicy::with(&deepest);
         let rule = desk
             .permit(&caller("s", &[]), &tool("t"), r#"{"x": "y"}"#)
             .row_rule
@@ -253,7 +253,7 @@ fn a_row_rule_as_deep_as_allowed_is_read_on_an_ordinary_stack() {
     );
     let small_stack = std::thread::Builder::new().stack_size(2 << 20);
     let decided = small_stack.spawn(move || {
-        let desk = Desk::with(&deepest);
+        let desk = TestPolicy::with(&deepest);
         let rule = desk
             .permit(&caller("s", &[]), &tool("t"), "{}")
             .row_rule

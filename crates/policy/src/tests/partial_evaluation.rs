@@ -11,7 +11,7 @@ use cedar_policy::{
 use proptest::prelude::*;
 use wardgate_domain::{AttributeValue, Caller, Digest, OfferKind, ToolFacts, Verdict};
 
-use super::fixture::{Desk, Dir, hospital};
+use super::fixture::{Dir, TestPolicy, hospital};
 use super::samples::{Row, admits, caller_with, row_entity};
 
 /// The demo once more, and next to it rules that mix forbids, arithmetic and sets.
@@ -35,13 +35,13 @@ when { context.arguments.hasTag("y") && !(principal has ward) };
 "#;
 
 struct Case {
-    desk: Desk,
+    desk: TestPolicy,
     policies: Policies,
     schema: Schema,
 }
 
 impl Case {
-    fn new(desk: Desk, texts: &[String], schema: &str) -> Self {
+    fn new(desk: TestPolicy, texts: &[String], schema: &str) -> Self {
         let policies = texts.concat().parse().unwrap();
         Self {
             desk,
@@ -151,11 +151,15 @@ static DEMO: LazyLock<Case> = LazyLock::new(|| {
     let policies = ["auditor", "billing", "doctor", "nurse", "patient"]
         .map(|name| read(&format!("{name}.cedar")));
     // Plain Cedar numbers policies itself, and files would clash only by these numbers.
-    Case::new(Desk::hospital(), &policies, &read("hospital.cedarschema"))
+    Case::new(
+        TestPolicy::hospital(),
+        &policies,
+        &read("hospital.cedarschema"),
+    )
 });
 
 static MIX: LazyLock<Case> = LazyLock::new(|| {
-    let desk = Desk::over(Dir::with(MIXED).load().unwrap());
+    let desk = TestPolicy::over(Dir::with(MIXED).load().unwrap());
     Case::new(desk, &[MIXED.to_owned()], super::fixture::SCHEMA)
 });
 

@@ -2,7 +2,7 @@
 
 use wardgate_domain::{AttributeValue, Caller, ConversationFacts};
 
-use super::fixture::{Desk, Dir, SCHEMA, SHARING};
+use super::fixture::{Dir, SCHEMA, SHARING, TestPolicy};
 use super::samples::{caller, caller_with};
 
 const OF_THE_TEAM: &str = r#"
@@ -11,10 +11,10 @@ when { resource.tenant == principal.tenant && resource.owner != User::"chief" };
 @id("never") forbid(principal == User::"mallory", action == Action::"recall", resource);
 "#;
 
-fn desk(policies: &str) -> Desk {
+fn desk(policies: &str) -> TestPolicy {
     let dir = Dir::with(policies);
     dir.write("s.cedarschema", &format!("{SCHEMA}{SHARING}"));
-    Desk::over(dir.load().unwrap())
+    TestPolicy::over(dir.load().unwrap())
 }
 
 fn conversation(owner: &str, tenant: &str) -> ConversationFacts {
@@ -25,7 +25,7 @@ fn conversation(owner: &str, tenant: &str) -> ConversationFacts {
     }
 }
 
-fn may(desk: &Desk, caller: &Caller, of: &ConversationFacts) -> bool {
+fn may(desk: &TestPolicy, caller: &Caller, of: &ConversationFacts) -> bool {
     desk.store.authorize_recall(caller, of).allowed
 }
 
@@ -55,8 +55,9 @@ fn a_decision_carries_the_version_it_was_made_under() {
 
 #[test]
 fn a_schema_without_the_words_shares_nothing() {
-    let desk =
-        Desk::with(r#"@id("all") permit(principal, action == Action::"call_tool", resource);"#);
+    let desk = TestPolicy::with(
+        r#"@id("all") permit(principal, action == Action::"call_tool", resource);"#,
+    );
     assert!(!may(
         &desk,
         &caller("l", &["Lead"]),

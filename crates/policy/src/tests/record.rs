@@ -2,7 +2,7 @@
 
 use wardgate_domain::{Caller, RecordScope};
 
-use super::fixture::{AUDITING, AUDITING_OWN, Desk, Dir, SCHEMA};
+use super::fixture::{AUDITING, AUDITING_OWN, Dir, SCHEMA, TestPolicy};
 use super::samples::caller;
 
 const BY_AUDITORS: &str = r#"
@@ -10,17 +10,17 @@ const BY_AUDITORS: &str = r#"
 @id("never") forbid(principal == User::"mallory", action == Action::"read_record", resource);
 "#;
 
-fn desk(policies: &str) -> Desk {
+fn desk(policies: &str) -> TestPolicy {
     let dir = Dir::with(policies);
     dir.write("s.cedarschema", &format!("{SCHEMA}{AUDITING}"));
-    Desk::over(dir.load().unwrap())
+    TestPolicy::over(dir.load().unwrap())
 }
 
-fn may(desk: &Desk, caller: &Caller) -> bool {
+fn may(desk: &TestPolicy, caller: &Caller) -> bool {
     may_read(desk, caller, RecordScope::All)
 }
 
-fn may_read(desk: &Desk, caller: &Caller, scope: RecordScope) -> bool {
+fn may_read(desk: &TestPolicy, caller: &Caller, scope: RecordScope) -> bool {
     desk.store.authorize_record(caller, scope).allowed
 }
 
@@ -35,7 +35,7 @@ fn what_callers_did_themselves_is_a_question_of_its_own() {
         "s.cedarschema",
         &format!("{SCHEMA}{AUDITING}{AUDITING_OWN}"),
     );
-    let desk = Desk::over(dir.load().unwrap());
+    let desk = TestPolicy::over(dir.load().unwrap());
     let doctor = caller("dr.yenji", &["Doctor"]);
     assert!(may_read(&desk, &doctor, RecordScope::Own));
     assert!(!may_read(&desk, &doctor, RecordScope::All));
@@ -61,8 +61,9 @@ fn the_record_is_read_by_whom_the_policies_name_and_no_one_else() {
 
 #[test]
 fn a_schema_without_the_words_opens_the_record_to_nobody() {
-    let desk =
-        Desk::with(r#"@id("all") permit(principal, action == Action::"call_tool", resource);"#);
+    let desk = TestPolicy::with(
+        r#"@id("all") permit(principal, action == Action::"call_tool", resource);"#,
+    );
     assert!(!may(&desk, &caller("lee", &["Auditor"])));
 }
 

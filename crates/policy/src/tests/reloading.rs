@@ -2,9 +2,9 @@
 
 use wardgate_domain::DenialReason;
 
-use super::fixture::{Desk, Dir, tool};
+use super::fixture::{Dir, TestPolicy, tool};
 use super::samples::caller;
-use crate::reload::{Look, first};
+use crate::reload::{ReloadOutcome, first};
 
 const ALLOW: &str = "@id(\"a\") permit(principal, action == Action::\"call_tool\", resource);";
 const REVOKED: &str = "// nothing is allowed any more";
@@ -13,18 +13,21 @@ const REVOKED: &str = "// nothing is allowed any more";
 fn a_usable_change_is_in_force_with_the_very_next_decision() {
     let dir = Dir::with(ALLOW);
     let (set, mut seen) = first(dir.path()).unwrap();
-    let desk = Desk::over(set);
+    let desk = TestPolicy::over(set);
     let mut version = desk.store.version();
     let (caller, tool) = (caller("s", &[]), tool("t"));
     let before = desk.permit(&caller, &tool, "{}");
     assert_eq!(before.policy_hash, *version.borrow_and_update());
     assert!(matches!(
         seen.look(dir.path(), &desk.store),
-        Look::Unchanged
+        ReloadOutcome::Unchanged
     ));
 
     dir.write("p.cedar", REVOKED);
-    assert!(matches!(seen.look(dir.path(), &desk.store), Look::Swapped));
+    assert!(matches!(
+        seen.look(dir.path(), &desk.store),
+        ReloadOutcome::Swapped
+    ));
 
     assert!(version.has_changed().unwrap());
     assert_ne!(before.policy_hash, *version.borrow_and_update());
@@ -34,7 +37,7 @@ fn a_usable_change_is_in_force_with_the_very_next_decision() {
     );
     assert!(matches!(
         seen.look(dir.path(), &desk.store),
-        Look::Unchanged
+        ReloadOutcome::Unchanged
     ));
 }
 
@@ -42,7 +45,7 @@ fn a_usable_change_is_in_force_with_the_very_next_decision() {
 fn an_unusable_change_leaves_the_old_set_in_force_and_is_told_once() {
     let dir = Dir::with(ALLOW);
     let (set, mut seen) = first(dir.path()).unwrap();
-    let desk = Desk::over(set);
+    let desk = TestPolicy::over(set);
     let version = desk.store.version();
     let (caller, tool) = (caller("s", &[]), tool("t"));
     let hash = desk.permit(&caller, &tool, "{}").policy_hash;
@@ -60,12 +63,12 @@ fn an_unusable_change_leaves_the_old_set_in_force_and_is_told_once() {
     ];
     for (file, text) in bad {
         dir.write(file, text);
-        let Look::Refused(error) = seen.look(dir.path(), &desk.store) else {
+        let ReloadOutcome::Refused(error) = seen.look(dir.path(), &desk.store) else {
             panic!("{text}")
         };
         assert!(error.to_string().contains(file), "{error}");
         assert!(
-            matches!(seen.look(dir.path(), &desk.store), Look::Unchanged),
+            matches!(seen.look(dir.path(), &desk.store), ReloadOutcome::Unchanged),
             "told once"
         );
         assert_eq!(desk.permit(&caller, &tool, "{}").policy_hash, hash);
@@ -76,7 +79,10 @@ fn an_unusable_change_leaves_the_old_set_in_force_and_is_told_once() {
     for file in ["p.cedar", "s.cedarschema"] {
         std::fs::copy(mended.path().join(file), dir.path().join(file)).unwrap();
     }
-    assert!(matches!(seen.look(dir.path(), &desk.store), Look::Swapped));
+    assert!(matches!(
+        seen.look(dir.path(), &desk.store),
+        ReloadOutcome::Swapped
+    ));
     desk.denial(&caller, &tool, "{}");
 }
 
@@ -85,9 +91,15 @@ fn a_directory_that_is_gone_leaves_the_old_set_in_force() {
     let dir = Dir::with(ALLOW);
     let path = dir.path().to_owned();
     let (set, mut seen) = first(&path).unwrap();
-    let desk = Desk::over(set);
+    let desk = TestPolicy::over(set);
     drop(dir);
-    assert!(matches!(seen.look(&path, &desk.store), Look::Refused(_)));
-    assert!(matches!(seen.look(&path, &desk.store), Look::Unchanged));
+    assert!(matches!(
+        seen.look(&path, &desk.store),
+        ReloadOutcome::Refused(_)
+    ));
+    assert!(matches!(
+        seen.look(&path, &desk.store),
+        ReloadOutcome::Unchanged
+    ));
     desk.permit(&caller("s", &[]), &tool("t"), "{}");
 }

@@ -2,7 +2,7 @@
 
 use wardgate_domain::{DenialReason, OfferKind, ToolFacts, Verdict};
 
-use super::fixture::{Desk, Dir, SCHEMA, USING, tool};
+use super::fixture::{Dir, SCHEMA, TestPolicy, USING, tool};
 use super::samples::caller;
 
 const RULES: &str = r#"
@@ -21,10 +21,10 @@ fn offer(kind: OfferKind, tags: &[&str]) -> ToolFacts {
     }
 }
 
-fn desk(schema: &str) -> Desk {
+fn desk(schema: &str) -> TestPolicy {
     let dir = Dir::with(RULES);
     dir.write("s.cedarschema", schema);
-    Desk::over(dir.load().unwrap())
+    TestPolicy::over(dir.load().unwrap())
 }
 
 #[test]
@@ -54,8 +54,9 @@ fn a_resource_is_decided_on_by_its_uri() {
 
 #[test]
 fn a_schema_without_the_words_permits_nothing_but_tools() {
-    let desk =
-        Desk::with(r#"@id("tools") permit(principal, action == Action::"call_tool", resource);"#);
+    let desk = TestPolicy::with(
+        r#"@id("tools") permit(principal, action == Action::"call_tool", resource);"#,
+    );
     for kind in [OfferKind::Connect, OfferKind::Resources, OfferKind::Prompts] {
         let denied = desk.denial(&caller("c", &["A"]), &offer(kind, &[]), "{}");
         assert_eq!(denied, (DenialReason::NotPermitted, false), "{kind:?}");

@@ -3,7 +3,7 @@
 use super::*;
 use crate::tests::fixture::{AUDITING, SCHEMA, SHARING, USING};
 
-fn lacks(schema: &str) -> Vec<Lack> {
+fn lacks(schema: &str) -> Vec<MissingDeclaration> {
     let (fragment, _) = cedar_policy::SchemaFragment::from_cedarschema_str(schema).unwrap();
     let declared = Declarations::read(&fragment.to_json_value().unwrap()).unwrap();
     let (schema, _) = Schema::from_cedarschema_str(schema).unwrap();
@@ -168,7 +168,7 @@ fn an_empty_schema_is_told_every_declaration_it_needs() {
         "read",
         "show_clear",
     ] {
-        let named = |lack: &Lack| {
+        let named = |lack: &MissingDeclaration| {
             lack.problem.contains(&format!("`{word}`")) && lack.declare.contains(word)
         };
         assert!(found.iter().any(named), "{word}");

@@ -3,12 +3,12 @@
 use cedar_policy::{Authorizer, Context, Entities, Entity, EntityUid, Request};
 use wardgate_domain::DenialReason;
 
-use crate::call::{Answer, Denial, decided, failing, ids};
-use crate::fault::Fault;
+use crate::call::{CallAnswer, Denial, decided, failing, ids};
+use crate::fault::DecisionFault;
 use crate::set::PolicySet;
 
-/// Such a question, in the words of the schema.
-pub(crate) struct Reading<'a> {
+/// The question whether a caller may read something, in the words of the schema.
+pub(crate) struct AccessQuestion<'a> {
     pub(crate) action: &'a EntityUid,
     pub(crate) resource: Entity,
     /// The policies that can apply.
@@ -18,7 +18,7 @@ pub(crate) struct Reading<'a> {
 }
 
 /// The answer where the schema has no words for the question.
-pub(crate) fn no_words() -> Answer {
+pub(crate) fn no_words() -> CallAnswer {
     Err(Denial {
         reason: DenialReason::NotPermitted,
         policies: Vec::new(),
@@ -30,15 +30,15 @@ impl PolicySet {
     pub(crate) fn decide_reading(
         &self,
         caller: Entity,
-        reading: Reading<'_>,
-    ) -> Result<Answer, Fault> {
-        let Reading {
+        access_question: AccessQuestion<'_>,
+    ) -> Result<CallAnswer, DecisionFault> {
+        let AccessQuestion {
             action,
             resource,
             policies,
             what,
-        } = reading;
-        let refused = || Fault::Refused(what);
+        } = access_question;
+        let refused = || DecisionFault::Refused(what);
         let schema = Some(&self.words.schema);
         let (principal, of) = (caller.uid(), resource.uid());
         let entities =
@@ -48,7 +48,7 @@ impl PolicySet {
         let response = Authorizer::new().is_authorized(&request, policies, &entities);
         let failing = failing(response.diagnostics());
         if !failing.is_empty() {
-            return Err(Fault::Policies(failing));
+            return Err(DecisionFault::Policies(failing));
         }
         Ok(decided(
             response.decision(),
