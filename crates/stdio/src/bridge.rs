@@ -13,13 +13,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::Error;
 use crate::events::Events;
-use crate::fault::Fault;
+use crate::fault::RequestFault;
 use crate::gateway::{self, EVENT_STREAM, Gateway, SILENCE};
 use crate::headers;
-use crate::inflight::{InFlight, Ticket};
+use crate::in_flight::{InFlight, RequestGuard};
 use crate::message::{Line, Message, Request};
+use crate::mirrored_headers::MirroredHeaders;
 use crate::pipes::Output;
-use crate::repeated::Repeated;
 use crate::session::Session;
 
 /// How long the gateway may take to take note of what has no answer.
@@ -44,21 +44,22 @@ pub(crate) struct Bridge {
     out: Output,
     /// Of a legacy client, the last one.
     session: Mutex<Option<Arc<Session>>>,
-    repeated: Repeated,
+    mirrored_headers: MirroredHeaders,
     in_flight: InFlight,
     requests: TaskTracker,
     /// The client, or the process, goes.
     closing: CancellationToken,
 }
 
-/// What a line of requests is carried as.
+/// The exchange with the gateway for one line of requests.
 struct Exchange {
     body: Bytes,
-    terms: Terms,
-    ticket: Ticket,
+    mode: RequestMode,
+    guard: RequestGuard,
 }
 
-enum Terms {
+/// The protocol era that a line is sent in.
+enum RequestMode {
     Modern {
         headers: HeaderMap,
         lists_tools: bool,
@@ -75,7 +76,7 @@ impl Bridge {
             gateway,
             out,
             session: Mutex::default(),
-            repeated: Repeated::default(),
+            mirrored_headers: MirroredHeaders::default(),
             in_flight: InFlight::new(),
             requests: TaskTracker::new(),
             closing: CancellationToken::new(),
@@ -117,7 +118,7 @@ impl Bridge {
 
     async fn take(self: &Arc<Self>, text: Bytes) {
         let Some(line) = Line::read(&text) else {
-            self.out.write(Fault::NotAMessage.answer(None)).await;
+            self.out.write(RequestFault::NotAMessage.answer(None)).await;
             return;
         };
         let requests: Vec<&Request> = line.messages().iter().filter_map(request).collect();
@@ -125,16 +126,16 @@ impl Bridge {
             self.note(&line, text).await;
             return;
         }
-        let terms = match &line {
-            Line::One(Message::Request(request)) => self.terms(request),
-            _ => Terms::Legacy(self.session()),
+        let mode = match &line {
+            Line::One(Message::Request(request)) => self.mode(request),
+            _ => RequestMode::Legacy(self.session()),
         };
         match self.in_flight.enter(&requests).await {
-            Ok(ticket) => {
+            Ok(guard) => {
                 let exchange = Exchange {
                     body: text,
-                    terms,
-                    ticket,
+                    mode,
+                    guard,
                 };
                 self.requests.spawn(Arc::clone(self).ask(exchange));
             }
@@ -146,20 +147,20 @@ impl Bridge {
         }
     }
 
-    fn terms(&self, request: &Request) -> Terms {
+    fn mode(&self, request: &Request) -> RequestMode {
         match &request.version {
             Some(version) => {
                 let mut headers = headers::of_modern(request, version);
                 if let (Some(tool), Some(arguments)) = (&request.subject, &request.arguments) {
-                    self.repeated.add(tool, arguments, &mut headers);
+                    self.mirrored_headers.add(tool, arguments, &mut headers);
                 }
-                Terms::Modern {
+                RequestMode::Modern {
                     headers,
                     lists_tools: request.method == "tools/list",
                 }
             }
-            None if request.method == "initialize" => Terms::Initialize,
-            None => Terms::Legacy(self.session()),
+            None if request.method == "initialize" => RequestMode::Initialize,
+            None => RequestMode::Legacy(self.session()),
         }
     }
 
@@ -176,7 +177,7 @@ impl Bridge {
         let session = self.session();
         let headers = session.as_deref().map(Session::headers).unwrap_or_default();
         let sent = timeout(NOTICE_LIMIT, self.gateway.post(text, headers)).await;
-        match sent.unwrap_or(Err(Fault::Lost)) {
+        match sent.unwrap_or(Err(RequestFault::Lost)) {
             Ok(_) => {
                 let begins = |message: &Message| matches!(message, Message::Notification { method, .. } if method == "notifications/initialized");
                 if let Some(session) = session
@@ -195,28 +196,28 @@ impl Bridge {
 
     /// Carries requests, and sees to it that each has an answer, unless the client wants none any more.
     async fn ask(self: Arc<Self>, mut exchange: Exchange) {
-        let cancelled = exchange.ticket.cancelled.clone();
+        let cancelled = exchange.guard.cancelled.clone();
         let outcome = tokio::select! {
             biased;
             () = cancelled.cancelled() => return,
-            () = self.closing.cancelled() => Err(Fault::Closing),
+            () = self.closing.cancelled() => Err(RequestFault::Closing),
             outcome = self.carry(&mut exchange) => outcome,
         };
         if let Err(fault) = outcome {
-            if let Terms::Legacy(session) = &exchange.terms {
+            if let RequestMode::Legacy(session) = &exchange.mode {
                 heed(session.as_deref(), &fault);
             }
-            for id in exchange.ticket.give_up() {
+            for id in exchange.guard.give_up() {
                 self.out.write(fault.answer(Some(&id))).await;
             }
         }
     }
 
-    async fn carry(&self, exchange: &mut Exchange) -> Result<(), Fault> {
-        let headers = match &exchange.terms {
-            Terms::Modern { headers, .. } => headers.clone(),
-            Terms::Legacy(Some(session)) => session.headers(),
-            Terms::Initialize | Terms::Legacy(None) => HeaderMap::new(),
+    async fn carry(&self, exchange: &mut Exchange) -> Result<(), RequestFault> {
+        let headers = match &exchange.mode {
+            RequestMode::Modern { headers, .. } => headers.clone(),
+            RequestMode::Legacy(Some(session)) => session.headers(),
+            RequestMode::Initialize | RequestMode::Legacy(None) => HeaderMap::new(),
         };
         let response = self.gateway.post(exchange.body.clone(), headers).await?;
         let headers = response.headers().clone();
@@ -226,10 +227,10 @@ impl Bridge {
         }
         let body = gateway::whole(response).await?;
         self.deliver(&body, exchange, &headers).await?;
-        if exchange.ticket.all_answered() {
+        if exchange.guard.all_answered() {
             Ok(())
         } else {
-            Err(Fault::NotMcp)
+            Err(RequestFault::NotMcp)
         }
     }
 
@@ -239,14 +240,14 @@ impl Bridge {
         mut events: Events,
         exchange: &mut Exchange,
         headers: &HeaderMap,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), RequestFault> {
         let mut heard = Instant::now();
         loop {
             let broken = match events.next().await {
                 Ok(Some(message)) => {
                     heard = Instant::now();
                     self.deliver(message.as_bytes(), exchange, headers).await?;
-                    if exchange.ticket.all_answered() {
+                    if exchange.guard.all_answered() {
                         // Only a stream that is read to its end leaves its connection to others.
                         let rest = self.pass_on(&mut events);
                         let _ = timeout(LAST_WORDS, rest).await;
@@ -254,13 +255,13 @@ impl Bridge {
                     }
                     continue;
                 }
-                Ok(None) => Fault::Lost,
-                Err(fault @ Fault::Lost) => fault,
+                Ok(None) => RequestFault::Lost,
+                Err(fault @ RequestFault::Lost) => fault,
                 Err(fault) => return Err(fault),
             };
             // A legacy gateway may hang up and have the client come back for the answer.
-            events = match &exchange.terms {
-                Terms::Legacy(Some(session)) if heard.elapsed() < SILENCE => {
+            events = match &exchange.mode {
+                RequestMode::Legacy(Some(session)) if heard.elapsed() < SILENCE => {
                     self.resume(session, events, broken).await?
                 }
                 _ => return Err(broken),
@@ -273,8 +274,8 @@ impl Bridge {
         &self,
         session: &Session,
         events: Events,
-        mut broken: Fault,
-    ) -> Result<Events, Fault> {
+        mut broken: RequestFault,
+    ) -> Result<Events, RequestFault> {
         let Some(last) = events.last_id else {
             return Err(broken);
         };
@@ -295,17 +296,17 @@ impl Bridge {
         text: &[u8],
         exchange: &mut Exchange,
         headers: &HeaderMap,
-    ) -> Result<(), Fault> {
-        let line = Line::read(text).ok_or(Fault::NotMcp)?;
+    ) -> Result<(), RequestFault> {
+        let line = Line::read(text).ok_or(RequestFault::NotMcp)?;
         for message in line.messages() {
             let Message::Response { id, error } = message else {
                 continue;
             };
             match id {
-                Some(id) => exchange.ticket.answered(id),
+                Some(id) => exchange.guard.answered(id),
                 // It says what is wrong with the request, but not with which.
                 None => {
-                    return Err(Fault::Refused {
+                    return Err(RequestFault::Refused {
                         status: StatusCode::OK,
                         reason: error.clone(),
                         advice: None,
@@ -313,27 +314,27 @@ impl Bridge {
                 }
             }
         }
-        if exchange.ticket.all_answered() {
-            self.learn(text, &exchange.terms, headers);
+        if exchange.guard.all_answered() {
+            self.learn(text, &exchange.mode, headers);
         }
         self.out.write(text).await;
         Ok(())
     }
 
     /// What an answer says about the requests that follow.
-    fn learn(&self, answer: &[u8], terms: &Terms, headers: &HeaderMap) {
-        match terms {
-            Terms::Initialize => {
+    fn learn(&self, answer: &[u8], mode: &RequestMode, headers: &HeaderMap) {
+        match mode {
+            RequestMode::Initialize => {
                 if let Some(session) = Session::opened(answer, headers)
                     && let Some(before) = self.last_session().replace(Arc::new(session))
                 {
                     before.over.cancel();
                 }
             }
-            Terms::Modern {
+            RequestMode::Modern {
                 lists_tools: true, ..
-            } => self.repeated.learn(answer),
-            Terms::Modern { .. } | Terms::Legacy(_) => {}
+            } => self.mirrored_headers.learn(answer),
+            RequestMode::Modern { .. } | RequestMode::Legacy(_) => {}
         }
     }
 
@@ -369,7 +370,7 @@ impl Bridge {
         session.over.run_until_cancelled(listening).await;
     }
 
-    async fn pass_on(&self, events: &mut Events) -> Result<(), Fault> {
+    async fn pass_on(&self, events: &mut Events) -> Result<(), RequestFault> {
         while let Some(message) = events.next().await? {
             if Line::read(message.as_bytes()).is_some() {
                 self.out.write(message).await;
@@ -388,8 +389,8 @@ impl Bridge {
 }
 
 /// A session that has ended is listened to no longer.
-fn heed(session: Option<&Session>, fault: &Fault) {
-    if let (Some(session), Fault::SessionEnded) = (session, fault) {
+fn heed(session: Option<&Session>, fault: &RequestFault) {
+    if let (Some(session), RequestFault::SessionEnded) = (session, fault) {
         session.over.cancel();
     }
 }

@@ -11,14 +11,14 @@ use reqwest::Response;
 use sse_stream::SseByteStream;
 
 use crate::MAX_MESSAGE_BYTES;
-use crate::fault::Fault;
+use crate::fault::RequestFault;
 
 /// The longest pause before a stream is taken up again that a gateway may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// One stream.
 pub(crate) struct Events {
-    stream: SseByteStream<BoxStream<'static, Result<Bytes, Fault>>>,
+    stream: SseByteStream<BoxStream<'static, Result<Bytes, RequestFault>>>,
     /// Bytes since the last event, counted where they go into the parser, which has no limit of its own.
     pending: Arc<AtomicUsize>,
     /// The last event, to go on from.
@@ -35,12 +35,12 @@ impl Events {
         let chunks = stream::try_unfold(response, move |mut response| {
             let counter = Arc::clone(&counter);
             async move {
-                let Some(chunk) = response.chunk().await.map_err(|_| Fault::Lost)? else {
+                let Some(chunk) = response.chunk().await.map_err(|_| RequestFault::Lost)? else {
                     return Ok(None);
                 };
                 let before = counter.fetch_add(chunk.len(), Ordering::Relaxed);
                 if before + chunk.len() > MAX_MESSAGE_BYTES {
-                    return Err(Fault::TooLarge);
+                    return Err(RequestFault::TooLarge);
                 }
                 Ok(Some((chunk, response)))
             }
@@ -54,7 +54,7 @@ impl Events {
     }
 
     /// The next message; none at the end.
-    pub(crate) async fn next(&mut self) -> Result<Option<String>, Fault> {
+    pub(crate) async fn next(&mut self) -> Result<Option<String>, RequestFault> {
         while let Some(event) = self.stream.try_next().await.map_err(fault)? {
             self.pending.store(0, Ordering::Relaxed);
             if let Some(id) = event.id {
@@ -72,11 +72,11 @@ impl Events {
     }
 }
 
-fn fault(error: sse_stream::Error) -> Fault {
+fn fault(error: sse_stream::Error) -> RequestFault {
     match error {
         sse_stream::Error::Body(error) => error
             .downcast()
-            .map_or(Fault::Lost, |error: Box<Fault>| *error),
-        _ => Fault::NotMcp,
+            .map_or(RequestFault::Lost, |error: Box<RequestFault>| *error),
+        _ => RequestFault::NotMcp,
     }
 }

@@ -12,9 +12,9 @@ use crate::message::Id;
 const PARSE_ERROR: i64 = -32700;
 const INTERNAL_ERROR: i64 = -32603;
 
-/// What ended a request.
+/// A fault that ended a request.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Fault {
+pub(crate) enum RequestFault {
     #[error("The line is not a JSON-RPC message.")]
     NotAMessage,
     #[error("The gateway at {0} cannot be reached.")]
@@ -51,14 +51,14 @@ pub(crate) enum Fault {
 
 /// An error as JSON-RPC has it.
 #[derive(Deserialize)]
-struct Reason {
+struct JsonRpcError {
     code: i64,
     message: String,
     #[serde(default)]
     data: Option<Box<RawValue>>,
 }
 
-impl Fault {
+impl RequestFault {
     /// Whether asking again would give the same.
     pub(crate) fn is_final(&self) -> bool {
         match self {
@@ -104,7 +104,7 @@ fn described(reason: &RawValue, advice: Option<&str>) -> String {
     let Some(advice) = advice else {
         return reason.get().to_owned();
     };
-    let Some(Reason {
+    let Some(JsonRpcError {
         code,
         message,
         data,

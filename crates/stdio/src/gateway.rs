@@ -6,7 +6,7 @@ use bytes::Bytes;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, Response, StatusCode, Url, redirect};
 
-use crate::fault::Fault;
+use crate::fault::RequestFault;
 use crate::message::{Line, Message};
 use crate::session::SESSION;
 use crate::token::TokenSource;
@@ -67,7 +67,11 @@ impl Gateway {
     }
 
     /// Sends a message, or several.
-    pub(crate) async fn post(&self, body: Bytes, headers: HeaderMap) -> Result<Response, Fault> {
+    pub(crate) async fn post(
+        &self,
+        body: Bytes,
+        headers: HeaderMap,
+    ) -> Result<Response, RequestFault> {
         let mut request = reqwest::Request::new(Method::POST, self.url.clone());
         *request.headers_mut() = headers;
         let json = HeaderValue::from_static("application/json");
@@ -83,7 +87,7 @@ impl Gateway {
         &self,
         headers: HeaderMap,
         last: Option<&str>,
-    ) -> Result<Response, Fault> {
+    ) -> Result<Response, RequestFault> {
         let mut request = reqwest::Request::new(Method::GET, self.url.clone());
         *request.headers_mut() = headers;
         let events = HeaderValue::from_static(EVENT_STREAM);
@@ -95,12 +99,12 @@ impl Gateway {
         if is(&response, EVENT_STREAM) {
             Ok(response)
         } else {
-            Err(Fault::NotMcp)
+            Err(RequestFault::NotMcp)
         }
     }
 
     /// Ends a session.
-    pub(crate) async fn delete(&self, headers: HeaderMap) -> Result<(), Fault> {
+    pub(crate) async fn delete(&self, headers: HeaderMap) -> Result<(), RequestFault> {
         let mut request = reqwest::Request::new(Method::DELETE, self.url.clone());
         *request.headers_mut() = headers;
         self.send(request).await.map(drop)
@@ -108,7 +112,7 @@ impl Gateway {
 
     /// Sends it, again if the token has changed since it was refused, and reads what an answer that says no
     /// gives as the reason.
-    async fn send(&self, request: reqwest::Request) -> Result<Response, Fault> {
+    async fn send(&self, request: reqwest::Request) -> Result<Response, RequestFault> {
         let in_session = request.headers().contains_key(SESSION);
         let token = self.token.read().await?;
         let again = request.try_clone();
@@ -126,14 +130,14 @@ impl Gateway {
             return Ok(response);
         }
         if status == StatusCode::NOT_FOUND && in_session {
-            return Err(Fault::SessionEnded);
+            return Err(RequestFault::SessionEnded);
         }
         let reason = match whole(response).await.as_deref().map(Line::read) {
             Ok(Some(Line::One(Message::Response { error, .. }))) => error,
             _ => None,
         };
         let advice = (status == StatusCode::UNAUTHORIZED).then(|| self.token.advice());
-        Err(Fault::Refused {
+        Err(RequestFault::Refused {
             status,
             reason,
             advice,
@@ -144,7 +148,7 @@ impl Gateway {
         &self,
         mut request: reqwest::Request,
         token: Option<&HeaderValue>,
-    ) -> Result<Response, Fault> {
+    ) -> Result<Response, RequestFault> {
         if let Some(token) = token {
             request.headers_mut().insert(AUTHORIZATION, token.clone());
         }
@@ -153,9 +157,9 @@ impl Gateway {
                 // Without its query, which may hold more than an address.
                 let mut url = self.url.clone();
                 url.set_query(None);
-                Fault::Unreachable(url.to_string())
+                RequestFault::Unreachable(url.to_string())
             } else {
-                Fault::Lost
+                RequestFault::Lost
             }
         })
     }
@@ -171,11 +175,11 @@ pub(crate) fn is(response: &Response, media_type: &str) -> bool {
 }
 
 /// The body, if it is no larger than a message may be.
-pub(crate) async fn whole(mut response: Response) -> Result<Vec<u8>, Fault> {
+pub(crate) async fn whole(mut response: Response) -> Result<Vec<u8>, RequestFault> {
     let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|_| Fault::Lost)? {
+    while let Some(chunk) = response.chunk().await.map_err(|_| RequestFault::Lost)? {
         if body.len() + chunk.len() > MAX_MESSAGE_BYTES {
-            return Err(Fault::TooLarge);
+            return Err(RequestFault::TooLarge);
         }
         body.extend_from_slice(&chunk);
     }

@@ -16,10 +16,10 @@ mod events;
 mod fault;
 mod gateway;
 mod headers;
-mod inflight;
+mod in_flight;
 mod message;
+mod mirrored_headers;
 mod pipes;
-mod repeated;
 mod session;
 mod token;
 

@@ -24,20 +24,20 @@ pub(crate) struct Session {
 }
 
 #[derive(Deserialize)]
-struct Answer {
-    result: Initialized,
+struct InitializeResponse {
+    result: InitializeResult,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Initialized {
+struct InitializeResult {
     protocol_version: String,
 }
 
 impl Session {
     /// The session that `answer`, with these headers, opens; none when it is an error.
     pub(crate) fn opened(answer: &[u8], headers: &HeaderMap) -> Option<Self> {
-        let Answer { result } = parse_object(std::str::from_utf8(answer).ok()?)?;
+        let InitializeResponse { result } = parse_object(std::str::from_utf8(answer).ok()?)?;
         let id = headers.get(SESSION).cloned().map(|mut id| {
             id.set_sensitive(true);
             id

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::client::{Client, legacy, notification};
-use super::server::{Arrived, Server, events, open_events, status};
+use super::server::{ReceivedRequest, Server, events, open_events, status};
 use crate::TokenSource;
 
 const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
@@ -16,7 +16,7 @@ const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_cha
 /// A gateway that keeps sessions; `other` answers what is none of its everyday work.
 async fn keeping<F>(version: &'static str, other: F) -> Server
 where
-    F: Fn(Arrived) -> BoxFuture<'static, Response> + Send + Sync + 'static,
+    F: Fn(ReceivedRequest) -> BoxFuture<'static, Response> + Send + Sync + 'static,
 {
     Server::start(move |arrived| match arrived.rpc_method() {
         "initialize" => {

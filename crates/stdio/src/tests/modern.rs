@@ -90,7 +90,7 @@ async fn a_cancelled_request_is_dropped_and_never_answered() {
                 return arrived.result("{}");
             }
             // Dropped with the connection.
-            let _gone = Gone(gone);
+            let _gone = DropSignal(gone);
             futures::future::pending().await
         }
         .boxed()
@@ -115,9 +115,10 @@ async fn a_cancelled_request_is_dropped_and_never_answered() {
     assert!(rest.is_empty(), "{rest:?}");
 }
 
-struct Gone(tokio::sync::mpsc::UnboundedSender<()>);
+/// Sends a signal when it is dropped.
+struct DropSignal(tokio::sync::mpsc::UnboundedSender<()>);
 
-impl Drop for Gone {
+impl Drop for DropSignal {
     fn drop(&mut self) {
         let _ = self.0.send(());
     }

@@ -15,16 +15,16 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::client::PATIENCE;
 
-/// What arrived.
+/// A request that the server received.
 #[derive(Debug, Clone)]
-pub(super) struct Arrived {
+pub(super) struct ReceivedRequest {
     pub(super) method: Method,
     pub(super) headers: HeaderMap,
     /// The body as JSON; null without one.
     pub(super) body: Value,
 }
 
-impl Arrived {
+impl ReceivedRequest {
     pub(super) fn header(&self, name: &str) -> &str {
         self.headers
             .get(name)
@@ -46,19 +46,19 @@ impl Arrived {
 
 pub(super) struct Server {
     pub(super) url: String,
-    arrivals: mpsc::UnboundedReceiver<Arrived>,
+    arrivals: mpsc::UnboundedReceiver<ReceivedRequest>,
     _serving: AbortOnDropHandle<()>,
 }
 
 impl Server {
     pub(super) async fn start<F>(script: F) -> Self
     where
-        F: Fn(Arrived) -> BoxFuture<'static, Response> + Send + Sync + 'static,
+        F: Fn(ReceivedRequest) -> BoxFuture<'static, Response> + Send + Sync + 'static,
     {
         let script = Arc::new(script);
         let (sender, arrivals) = mpsc::unbounded_channel();
         let handler = move |method: Method, headers: HeaderMap, body: Bytes| {
-            let arrived = Arrived {
+            let arrived = ReceivedRequest {
                 method,
                 headers,
                 body: serde_json::from_slice(&body).unwrap_or_default(),
@@ -78,13 +78,13 @@ impl Server {
     }
 
     /// The next that arrives.
-    pub(super) async fn arrival(&mut self) -> Arrived {
+    pub(super) async fn arrival(&mut self) -> ReceivedRequest {
         let arrived = tokio::time::timeout(PATIENCE, self.arrivals.recv()).await;
         arrived.expect("something arrives").unwrap()
     }
 
     /// The next of this HTTP method.
-    pub(super) async fn arrival_by(&mut self, method: &Method) -> Arrived {
+    pub(super) async fn arrival_by(&mut self, method: &Method) -> ReceivedRequest {
         loop {
             let arrived = self.arrival().await;
             if arrived.method == *method {

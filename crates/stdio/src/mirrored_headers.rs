@@ -12,40 +12,40 @@ use wardgate_mcp::header::encode_value;
 /// Tools whose arguments are remembered.
 const MOST: usize = 4_096;
 
-/// By tool.
+/// The mirrored headers, by tool.
 #[derive(Debug, Default)]
-pub(crate) struct Repeated(Mutex<HashMap<String, Vec<Mark>>>);
+pub(crate) struct MirroredHeaders(Mutex<HashMap<String, Vec<MirroredHeader>>>);
 
-/// One argument.
+/// A header that mirrors one argument.
 #[derive(Debug)]
-struct Mark {
+struct MirroredHeader {
     header: HeaderName,
     /// The members that lead to it.
     path: Vec<String>,
 }
 
 #[derive(Deserialize)]
-struct Answer {
-    result: List,
+struct ListToolsResponse {
+    result: ListToolsResult,
 }
 
 #[derive(Deserialize)]
-struct List {
-    tools: Vec<Tool>,
+struct ListToolsResult {
+    tools: Vec<ListedTool>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Tool {
+struct ListedTool {
     name: String,
     #[serde(default)]
     input_schema: Value,
 }
 
-impl Repeated {
+impl MirroredHeaders {
     /// Learns from the answer to `tools/list`.
     pub(crate) fn learn(&self, answer: &[u8]) {
-        let Ok(Answer { result }) = serde_json::from_slice(answer) else {
+        let Ok(ListToolsResponse { result }) = serde_json::from_slice(answer) else {
             return;
         };
         let mut by_tool = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,14 +83,14 @@ impl Repeated {
 }
 
 /// Looks for marks where a plain argument may have one. A tool that has others is the gateway's affair.
-fn collect(schema: &Value, path: &mut Vec<String>, marks: &mut Vec<Mark>) {
+fn collect(schema: &Value, path: &mut Vec<String>, marks: &mut Vec<MirroredHeader>) {
     let properties = schema.get("properties").and_then(Value::as_object);
     for (name, property) in properties.into_iter().flatten() {
         path.push(name.clone());
         let mark = property.get("x-mcp-header").and_then(Value::as_str);
         let header = mark.and_then(|mark| HeaderName::try_from(format!("mcp-param-{mark}")).ok());
         if let Some(header) = header {
-            marks.push(Mark {
+            marks.push(MirroredHeader {
                 header,
                 path: path.clone(),
             });
@@ -108,11 +108,11 @@ mod tests {
 
     #[test]
     fn marked_arguments_are_repeated_until_they_are_listed_without_the_mark() {
-        let repeated = Repeated::default();
+        let mirrored_headers = MirroredHeaders::default();
         let headers = |tool: &str, arguments: &str| {
             let mut headers = HeaderMap::new();
             let arguments = RawValue::from_string(arguments.to_owned()).unwrap();
-            repeated.add(tool, &arguments, &mut headers);
+            mirrored_headers.add(tool, &arguments, &mut headers);
             let mut headers: Vec<_> = headers
                 .iter()
                 .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
@@ -132,7 +132,7 @@ mod tests {
             let answer = json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": [
                 {"name": "t", "inputSchema": schema}, {"name": "plain"},
             ]}});
-            repeated.learn(answer.to_string().as_bytes());
+            mirrored_headers.learn(answer.to_string().as_bytes());
         };
         list(&schema);
         let arguments = r#"{"region":"Zürich","page":{"size":100,"last":false},"absent":null}"#;
@@ -145,7 +145,7 @@ mod tests {
             ]
         );
         assert!(headers("plain", arguments).is_empty());
-        repeated.learn(br#"{"id":1,"error":{"code":1,"message":""}}"#);
+        mirrored_headers.learn(br#"{"id":1,"error":{"code":1,"message":""}}"#);
         assert_eq!(headers("t", r#"{"region":"x"}"#), ["mcp-param-region: x"]);
         list(&json!({}));
         assert!(headers("t", arguments).is_empty());

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::fault::Fault;
+use crate::fault::RequestFault;
 use crate::message::{Id, Request};
 
 /// Lines at a time. Each may hold a whole message, and so may its answer.
@@ -23,12 +23,13 @@ const LISTEN: &str = "subscriptions/listen";
 /// Every request under way, by its id.
 #[derive(Debug)]
 pub(crate) struct InFlight {
-    places: Arc<Mutex<HashMap<Id, Place>>>,
+    pending: Arc<Mutex<HashMap<Id, PendingRequest>>>,
     turns: Arc<Semaphore>,
 }
 
+/// A request under way.
 #[derive(Debug)]
-struct Place {
+struct PendingRequest {
     /// HTTP cancels it by dropping it.
     is_modern: bool,
     listens: bool,
@@ -38,8 +39,8 @@ struct Place {
 /// The requests of one line. Each is under way until it is answered, or this is dropped: then its id can be used
 /// again.
 #[derive(Debug)]
-pub(crate) struct Ticket {
-    places: Arc<Mutex<HashMap<Id, Place>>>,
+pub(crate) struct RequestGuard {
+    pending: Arc<Mutex<HashMap<Id, PendingRequest>>>,
     /// Those without an answer.
     waiting: Vec<Id>,
     /// The client wants no answer any more.
@@ -50,35 +51,35 @@ pub(crate) struct Ticket {
 impl InFlight {
     pub(crate) fn new() -> Self {
         Self {
-            places: Arc::default(),
+            pending: Arc::default(),
             turns: Arc::new(Semaphore::new(MOST)),
         }
     }
 
     /// Lets the requests of a line in when it is their turn.
-    pub(crate) async fn enter(&self, requests: &[&Request]) -> Result<Ticket, Fault> {
+    pub(crate) async fn enter(&self, requests: &[&Request]) -> Result<RequestGuard, RequestFault> {
         let turn = timeout(TURN, Arc::clone(&self.turns).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else {
-            return Err(Fault::Busy);
+            return Err(RequestFault::Busy);
         };
         let cancelled = CancellationToken::new();
-        let mut places = lock(&self.places);
+        let mut pending = lock(&self.pending);
         if requests
             .iter()
-            .any(|request| places.contains_key(&request.id))
+            .any(|request| pending.contains_key(&request.id))
         {
-            return Err(Fault::IdInUse);
+            return Err(RequestFault::IdInUse);
         }
         for request in requests {
-            let place = Place {
+            let place = PendingRequest {
                 is_modern: request.version.is_some(),
                 listens: request.method == LISTEN,
                 cancelled: cancelled.clone(),
             };
-            places.insert(request.id.clone(), place);
+            pending.insert(request.id.clone(), place);
         }
-        Ok(Ticket {
-            places: Arc::clone(&self.places),
+        Ok(RequestGuard {
+            pending: Arc::clone(&self.pending),
             waiting: requests.iter().map(|request| request.id.clone()).collect(),
             cancelled,
             _turn: turn,
@@ -87,8 +88,8 @@ impl InFlight {
 
     /// Drops the modern request `id`. False when there is none: then the gateway must hear of it.
     pub(crate) fn drop_modern(&self, id: &Id) -> bool {
-        let places = lock(&self.places);
-        let place = places.get(id).filter(|place| place.is_modern);
+        let pending = lock(&self.pending);
+        let place = pending.get(id).filter(|place| place.is_modern);
         if let Some(place) = place {
             place.cancelled.cancel();
         }
@@ -97,19 +98,19 @@ impl InFlight {
 
     /// Drops those that would never end.
     pub(crate) fn drop_listeners(&self) {
-        let places = lock(&self.places);
-        for place in places.values().filter(|place| place.listens) {
+        let pending = lock(&self.pending);
+        for place in pending.values().filter(|place| place.listens) {
             place.cancelled.cancel();
         }
     }
 }
 
-impl Ticket {
+impl RequestGuard {
     /// The answer to `id` is there, if it is one of these.
     pub(crate) fn answered(&mut self, id: &Id) {
         if let Some(at) = self.waiting.iter().position(|waiting| waiting == id) {
             self.waiting.swap_remove(at);
-            lock(&self.places).remove(id);
+            lock(&self.pending).remove(id);
         }
     }
 
@@ -123,20 +124,22 @@ impl Ticket {
     }
 
     fn clear(&mut self) -> Vec<Id> {
-        let mut places = lock(&self.places);
+        let mut pending = lock(&self.pending);
         for id in &self.waiting {
-            places.remove(id);
+            pending.remove(id);
         }
         std::mem::take(&mut self.waiting)
     }
 }
 
-impl Drop for Ticket {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.clear();
     }
 }
 
-fn lock(places: &Mutex<HashMap<Id, Place>>) -> MutexGuard<'_, HashMap<Id, Place>> {
-    places.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(
+    pending: &Mutex<HashMap<Id, PendingRequest>>,
+) -> MutexGuard<'_, HashMap<Id, PendingRequest>> {
+    pending.lock().unwrap_or_else(PoisonError::into_inner)
 }
