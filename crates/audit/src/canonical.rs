@@ -14,7 +14,7 @@ use wardgate_domain::{
 };
 use wardgate_rpc::client::RecordDamage;
 
-use crate::store::Stored;
+use crate::store::StoredRow;
 use crate::{Error, MacKey};
 
 /// Version of the fields below.
@@ -216,7 +216,7 @@ pub(crate) struct OpenIntent {
 }
 
 impl OpenIntent {
-    pub(crate) fn read(stored: &Stored) -> Result<Self, Error> {
+    pub(crate) fn read(stored: &StoredRow) -> Result<Self, Error> {
         let sequence = stored.sequence;
         let damaged = |problem: String| Error::Damaged(RecordDamage { sequence, problem });
         let call: CallRecord<'static> = serde_json::from_slice(&stored.canonical)

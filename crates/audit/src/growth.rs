@@ -14,15 +14,15 @@ use crate::store::{Address, Reader};
 /// How often it is measured.
 const INTERVAL: Duration = Duration::from_mins(1);
 
-/// Measures the store of the record.
-pub(crate) struct Growth {
+/// The monitor of the size of the record's store.
+pub(crate) struct GrowthMonitor {
     pub(crate) reader: Reader,
     pub(crate) address: Address,
     /// The bytes that the store may take, where an operator says so.
     pub(crate) capacity: Option<u64>,
 }
 
-impl Growth {
+impl GrowthMonitor {
     /// Measures until it is dropped.
     pub(crate) async fn run(self) {
         let mut ticks = interval(INTERVAL);
@@ -84,7 +84,7 @@ mod tests {
         let address: Address = url.parse().unwrap();
         let settings = DatabaseSettings::default();
         store::prepare(&address, &settings).await.unwrap();
-        let growth = |capacity| Growth {
+        let growth = |capacity| GrowthMonitor {
             reader: Reader::new(&address, &settings),
             address: address.clone(),
             capacity,
@@ -94,7 +94,7 @@ mod tests {
         assert!(growth(None).free(bytes).is_some_and(|free| free > 0));
         assert_eq!(growth(Some(bytes + 7)).free(bytes), Some(7));
         assert_eq!(growth(Some(0)).free(bytes), Some(0));
-        let server = Growth {
+        let server = GrowthMonitor {
             address: "postgres://h/d".parse().unwrap(),
             ..growth(None)
         };

@@ -12,10 +12,10 @@
 //! one step in a dense sequence. A record holds ids, counts and keyed digests, never a value.
 
 mod canonical;
-mod closing;
 mod config;
 mod error;
 mod growth;
+mod intent_closer;
 mod mac;
 mod ownership;
 mod query;

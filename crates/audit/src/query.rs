@@ -112,7 +112,7 @@ pub(crate) fn run(
     reader: Reader,
     filter: Filter,
 ) -> impl Stream<Item = Result<QueriedRecord, Error>> + Send + 'static {
-    let pages = stream::try_unfold(None, move |rest: Option<Rest>| {
+    let pages = stream::try_unfold(None, move |rest: Option<RemainingQuery>| {
         let (reader, filter) = (reader.clone(), filter.clone());
         async move {
             let mut found = Vec::new();
@@ -123,7 +123,7 @@ pub(crate) fn run(
                     let gaps = reader.gaps().await?;
                     found.extend(gaps.into_iter().map(missing));
                 }
-                Rest::whole(&filter, reader.head().await?.size)
+                RemainingQuery::whole(&filter, reader.head().await?.size)
             };
             match rest.page(&filter) {
                 Some(page) => {
@@ -152,14 +152,14 @@ fn missing(range: Range<u64>) -> QueriedRecord {
     })
 }
 
-/// What a reading has still to look at.
-struct Rest {
+/// The part of a query that is still to be read.
+struct RemainingQuery {
     range: Range<u64>,
     after: Option<RecordPosition>,
     limit: u64,
 }
 
-impl Rest {
+impl RemainingQuery {
     fn whole(filter: &Filter, size: u64) -> Self {
         let (end, after) = match (filter.before_time, filter.before_sequence) {
             (Some(time), before) => {

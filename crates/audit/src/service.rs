@@ -13,8 +13,8 @@ use wardgate_rpc::Service;
 use wardgate_rpc::client::QueriedRecord;
 
 use crate::canonical::Entry;
-use crate::closing::Closing;
-use crate::growth::Growth;
+use crate::growth::GrowthMonitor;
+use crate::intent_closer::IntentCloser;
 use crate::ownership::{CallingProcesses, StoreLock};
 use crate::query::{self, Filter};
 use crate::store::{self, Address, Reader};
@@ -37,7 +37,7 @@ pub async fn service(
     let appends = writer::start(address.clone(), config.write_limit).await?;
     let readiness = appends.readiness();
 
-    let closing = Closing {
+    let closing = IntentCloser {
         reader: reader.clone(),
         appends: appends.clone(),
         ambient,
@@ -46,7 +46,7 @@ pub async fn service(
     let is_sole_owner = is_alone && callers == CallingProcesses::ThisProcess;
     closing.close_left_open(&address, is_sole_owner).await?;
     lock.share();
-    let growth = Growth {
+    let growth = GrowthMonitor {
         reader: reader.clone(),
         address,
         capacity: config.capacity_bytes,

@@ -24,7 +24,7 @@ use wardgate_telemetry::names;
 use crate::Error;
 use crate::canonical::Entry;
 use crate::store::{
-    Address, AppendError, Found, LONGEST_WRITE, MAX_BATCH, WRITE_LIMIT, Writer, open_error,
+    Address, AppendError, LONGEST_WRITE, MAX_BATCH, StoredEntry, WRITE_LIMIT, Writer, open_error,
 };
 
 /// Records that may wait; more are refused at once.
@@ -49,7 +49,7 @@ const PROBE_WHEN_IDLE: Duration = Duration::from_secs(5);
 /// The way to the writer; cheap to clone. The writer ends when the last one is gone.
 #[derive(Debug, Clone)]
 pub(crate) struct Appends {
-    queue: mpsc::Sender<Job>,
+    queue: mpsc::Sender<WriterJob>,
     readiness: watch::Receiver<Readiness>,
     write_limit: Arc<LatencyLimit>,
 }
@@ -62,13 +62,13 @@ impl Appends {
             return Err(Error::NotDurable);
         }
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting {
+        let waiting = PendingAppend {
             entry,
             retry,
             answer,
         };
         self.queue
-            .try_send(Job::Append(waiting))
+            .try_send(WriterJob::Append(waiting))
             .map_err(|_| Error::NotDurable)?;
         let limit = self.write_limit.current() + APPEND_MARGIN;
         match timeout(limit, answered).await {
@@ -80,7 +80,7 @@ impl Appends {
     /// Remembers that every intent below `sequence` has its outcome.
     pub(crate) async fn closed_below(&self, sequence: u64) {
         // A lost mark costs a second look at the same intents, nothing else.
-        drop(self.queue.send(Job::ClosedBelow(sequence)).await);
+        drop(self.queue.send(WriterJob::ClosedBelow(sequence)).await);
     }
 
     pub(crate) fn readiness(&self) -> watch::Receiver<Readiness> {
@@ -88,26 +88,28 @@ impl Appends {
     }
 }
 
+/// A job for the writer.
 #[derive(Debug)]
-enum Job {
-    Append(Waiting),
+enum WriterJob {
+    Append(PendingAppend),
     ClosedBelow(u64),
 }
 
+/// An append that is not yet durable.
 #[derive(Debug)]
-struct Waiting {
+struct PendingAppend {
     entry: Entry,
     retry: bool,
     answer: oneshot::Sender<Result<Receipt, Error>>,
 }
 
-impl Waiting {
+impl PendingAppend {
     fn answer(self, answer: Result<Receipt, Error>) {
         // Nobody listens any more when the append ran out of time.
         drop(self.answer.send(answer));
     }
 
-    fn answer_found(self, found: &Found) {
+    fn answer_found(self, found: &StoredEntry) {
         let answer = if found.holds(&self.entry) {
             Ok(Receipt::for_durable(found.sequence(), self.entry.leaf_hash))
         } else {
@@ -217,7 +219,7 @@ struct WriterTask {
 }
 
 impl WriterTask {
-    async fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+    async fn run(mut self, mut jobs: mpsc::Receiver<WriterJob>) {
         let mut probe = interval(PROBE_INTERVAL);
         probe.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last_use = Instant::now();
@@ -257,15 +259,15 @@ impl WriterTask {
         self.connection.is_some()
     }
 
-    async fn handle(&mut self, jobs: impl Iterator<Item = Job>) {
+    async fn handle(&mut self, jobs: impl Iterator<Item = WriterJob>) {
         let mut batch = Vec::with_capacity(jobs.size_hint().0);
         let mut closed_below = None;
         for job in jobs {
             match job {
                 // Whoever gave up waiting was told that the record is not durable.
-                Job::Append(waiting) if waiting.answer.is_closed() => {}
-                Job::Append(waiting) => batch.push(waiting),
-                Job::ClosedBelow(sequence) => closed_below = Some(sequence),
+                WriterJob::Append(waiting) if waiting.answer.is_closed() => {}
+                WriterJob::Append(waiting) => batch.push(waiting),
+                WriterJob::ClosedBelow(sequence) => closed_below = Some(sequence),
             }
         }
         if let Some(connection) = &mut self.connection {
@@ -303,7 +305,7 @@ impl WriterTask {
 }
 
 /// Stores `batch` and answers each of it; what is left in it after an error is not known to be stored.
-async fn store(connection: &mut Writer, batch: &mut Vec<Waiting>) -> Result<(), sqlx::Error> {
+async fn store(connection: &mut Writer, batch: &mut Vec<PendingAppend>) -> Result<(), sqlx::Error> {
     let mut collisions = 0;
     while !batch.is_empty() {
         if batch.iter().any(|waiting| waiting.retry) {
@@ -345,7 +347,7 @@ async fn store(connection: &mut Writer, batch: &mut Vec<Waiting>) -> Result<(), 
 /// Answers those of `batch` that ask for it and are stored already, and takes them out.
 async fn answer_stored(
     connection: &mut Writer,
-    batch: &mut Vec<Waiting>,
+    batch: &mut Vec<PendingAppend>,
 ) -> Result<(), sqlx::Error> {
     let asked: Vec<_> = batch
         .iter()
@@ -366,11 +368,11 @@ async fn answer_stored(
 }
 
 /// Takes out what `batch` holds for the second time, to be looked up once the first is stored.
-fn take_repeats(batch: &mut Vec<Waiting>) -> Vec<Waiting> {
+fn take_repeats(batch: &mut Vec<PendingAppend>) -> Vec<PendingAppend> {
     let mut seen = HashSet::with_capacity(batch.len());
     let repeated: Vec<_> = batch
         .iter()
-        .map(|Waiting { entry, .. }| match &entry.call_id {
+        .map(|PendingAppend { entry, .. }| match &entry.call_id {
             Some(call_id) => !seen.insert((call_id.as_str(), entry.event)),
             None => false,
         })

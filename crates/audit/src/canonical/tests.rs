@@ -310,7 +310,7 @@ fn an_unknown_outcome_says_who_and_nothing_of_what_followed() {
         &key(),
     )
     .unwrap();
-    let stored = Stored {
+    let stored = StoredRow {
         sequence: 0,
         leaf_hash: intent.leaf_hash,
         canonical: intent.canonical.clone(),

@@ -96,21 +96,21 @@ impl From<sqlx::Error> for AppendError {
 
 /// An entry that is stored already.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct StoredEntry {
     event: String,
     call_id: Option<String>,
     sequence: i64,
     leaf_hash: Vec<u8>,
 }
 
-wardgate_store::from_row!(Found {
+wardgate_store::from_row!(StoredEntry {
     event,
     call_id,
     sequence,
     leaf_hash
 });
 
-impl Found {
+impl StoredEntry {
     /// True when this is `entry`, or stands where it would have to stand.
     pub(crate) fn takes_the_place_of(&self, entry: &Entry) -> bool {
         match &entry.call_id {
@@ -152,7 +152,10 @@ impl Writer {
     }
 
     /// What is stored already of `entries`, or in the place of one.
-    pub(crate) async fn find(&mut self, entries: &[&Entry]) -> Result<Vec<Found>, sqlx::Error> {
+    pub(crate) async fn find(
+        &mut self,
+        entries: &[&Entry],
+    ) -> Result<Vec<StoredEntry>, sqlx::Error> {
         match self {
             Self::Sqlite(writer) => writer.find(entries).await,
             Self::Postgres(writer) => writer.find(entries).await,
@@ -204,14 +207,14 @@ impl From<(i64, i64)> for Head {
 
 /// One stored record.
 #[derive(Debug, Clone)]
-pub(crate) struct Stored {
+pub(crate) struct StoredRow {
     pub(crate) sequence: u64,
     pub(crate) leaf_hash: Digest,
     pub(crate) canonical: Vec<u8>,
 }
 
-impl From<Stored> for StoredRecord {
-    fn from(stored: Stored) -> Self {
+impl From<StoredRow> for StoredRecord {
+    fn from(stored: StoredRow) -> Self {
         Self {
             sequence: stored.sequence,
             leaf_hash: stored.leaf_hash,
@@ -244,7 +247,7 @@ impl Row {
     }
 
     /// The record, where nobody changed it since it was written.
-    fn verify(self) -> Result<Stored, RecordDamage> {
+    fn verify(self) -> Result<StoredRow, RecordDamage> {
         let sequence = unsigned(self.sequence);
         let leaf_hash = leaf_hash(&self.canonical);
         let problem = if leaf_hash.as_bytes() != self.leaf_hash.as_slice() {
@@ -253,7 +256,7 @@ impl Row {
         {
             "was changed: its columns do not say what its bytes say"
         } else {
-            return Ok(Stored {
+            return Ok(StoredRow {
                 sequence,
                 leaf_hash,
                 canonical: self.canonical,
@@ -267,7 +270,7 @@ impl Row {
 /// One page that was read.
 pub(crate) struct RecordPage {
     /// Each record, or why it is none.
-    pub(crate) records: Vec<Result<Stored, RecordDamage>>,
+    pub(crate) records: Vec<Result<StoredRow, RecordDamage>>,
     /// Where the last one stands.
     pub(crate) last: Option<RecordPosition>,
 }

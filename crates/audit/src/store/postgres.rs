@@ -5,7 +5,9 @@ use sqlx::{ConnectOptions, Connection, PgPool};
 use wardgate_store::postgres::{Rights, Schema, only_living};
 use wardgate_store::{DatabaseSettings, MigrationError};
 
-use super::{AppendError, Found, LONGEST_WRITE, READ_LIMIT, READ_WAIT, READERS, signed, unsigned};
+use super::{
+    AppendError, LONGEST_WRITE, READ_LIMIT, READ_WAIT, READERS, StoredEntry, signed, unsigned,
+};
 use crate::canonical::Entry;
 
 pub(super) const RECORD: &str = "audit.record";
@@ -123,7 +125,10 @@ impl Writer {
         Ok(unsigned(first))
     }
 
-    pub(super) async fn find(&mut self, entries: &[&Entry]) -> Result<Vec<Found>, sqlx::Error> {
+    pub(super) async fn find(
+        &mut self,
+        entries: &[&Entry],
+    ) -> Result<Vec<StoredEntry>, sqlx::Error> {
         let call_ids: Vec<_> = entries
             .iter()
             .filter_map(|entry| entry.call_id.as_deref())

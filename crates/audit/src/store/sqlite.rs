@@ -11,7 +11,9 @@ use sqlx::sqlite::{
 use sqlx::{ConnectOptions, Connection, Sqlite, SqlitePool};
 use wardgate_store::{DatabaseSettings, MigrationError};
 
-use super::{AppendError, Found, LONGEST_WRITE, MAX_BATCH, READ_WAIT, READERS, signed, unsigned};
+use super::{
+    AppendError, LONGEST_WRITE, MAX_BATCH, READ_WAIT, READERS, StoredEntry, signed, unsigned,
+};
 use crate::canonical::Entry;
 
 pub(super) const RECORD: &str = "record";
@@ -114,7 +116,10 @@ impl Writer {
         Ok(unsigned(last) + 1 - entries.len() as u64)
     }
 
-    pub(super) async fn find(&mut self, entries: &[&Entry]) -> Result<Vec<Found>, sqlx::Error> {
+    pub(super) async fn find(
+        &mut self,
+        entries: &[&Entry],
+    ) -> Result<Vec<StoredEntry>, sqlx::Error> {
         let call_ids: Vec<_> = entries
             .iter()
             .filter_map(|entry| entry.call_id.as_ref())

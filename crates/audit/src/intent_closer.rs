@@ -26,8 +26,8 @@ const SIDE_BY_SIDE: usize = 64;
 /// How often to look, at most and at least.
 const INTERVAL: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
-/// Closes what others leave open.
-pub(crate) struct Closing {
+/// Closes the intents that no process will finish.
+pub(crate) struct IntentCloser {
     pub(crate) reader: Reader,
     pub(crate) appends: Appends,
     pub(crate) ambient: Ambient,
@@ -35,7 +35,7 @@ pub(crate) struct Closing {
     pub(crate) after: Duration,
 }
 
-impl Closing {
+impl IntentCloser {
     /// Sweeps until it is dropped.
     pub(crate) async fn run(self) {
         let every = self.after.clamp(INTERVAL[0], INTERVAL[1]);
