@@ -163,7 +163,7 @@ impl Agent {
         let found = found?;
         let place = self
             .turn_slots
-            .take(caller)
+            .acquire(caller)
             .ok_or(TurnFailure::TooManyTurns)?;
         Ok((found, place))
     }

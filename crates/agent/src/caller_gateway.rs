@@ -1,4 +1,4 @@
-//! The gateway with one caller's token, in the words of a turn.
+//! The gateway with one caller's token, as a turn's `GatewayClient`.
 
 use std::collections::HashSet;
 

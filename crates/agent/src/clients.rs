@@ -1,4 +1,4 @@
-//! What a turn needs of others: a model to ask, and the gateway with the caller's token.
+//! The clients of a turn: that of a model, and that of the gateway with the caller's token.
 
 use std::fmt;
 use std::sync::Arc;

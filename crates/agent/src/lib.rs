@@ -47,5 +47,5 @@ pub enum Error {
     Assistants(String),
     /// The URL of the gateway that cannot be used.
     #[error("the gateway's URL cannot be used: {0}")]
-    GatewayUrl(#[from] wardgate_edge::UnfitUrl),
+    GatewayUrl(#[from] wardgate_edge::UnusableUrl),
 }

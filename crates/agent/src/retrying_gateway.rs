@@ -18,10 +18,10 @@ const ATTEMPTS: u32 = 3;
 /// A gateway that asks for more than this is not waited for: the model or the person is told instead.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// A gateway, asked with patience.
+/// A gateway whose busy answers are retried.
 pub(crate) struct RetryingGateway {
     gateway: Arc<dyn GatewayClient>,
-    /// Nobody waits beyond this.
+    /// The deadline of all waiting.
     until: Instant,
 }
 

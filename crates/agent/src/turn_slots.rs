@@ -1,4 +1,4 @@
-//! How many turns one person may have under way: each asks a model and holds a stream.
+//! The limit on the turns that one person may have under way: each asks a model and holds a stream.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,19 +11,19 @@ use crate::approval::Person;
 /// Turns of one person at a time, in one process.
 pub(crate) const MAX_TURNS: usize = 32;
 
-/// Who has how many. Cheap to clone; clones count together.
+/// The number of turns under way, by person. Cheap to clone; clones count together.
 #[derive(Clone, Default)]
 pub(crate) struct TurnSlots(Arc<Mutex<HashMap<Person, usize>>>);
 
-/// One turn's, until it is dropped.
+/// The slot of one turn, until it is dropped.
 pub(crate) struct TurnSlot {
     turn_slots: TurnSlots,
     person: Person,
 }
 
 impl TurnSlots {
-    /// A place for a turn of `caller`, while there is one.
-    pub(crate) fn take(&self, caller: &Caller) -> Option<TurnSlot> {
+    /// Takes a slot for a turn of `caller`; none when all are taken.
+    pub(crate) fn acquire(&self, caller: &Caller) -> Option<TurnSlot> {
         let person = Person::of(caller);
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = taken.entry(person.clone()).or_default();

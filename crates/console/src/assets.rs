@@ -7,7 +7,7 @@ use http::header;
 use wardgate_domain::Digest;
 
 use crate::http::protected;
-use crate::marking::with_character_classes;
+use crate::invisible_marks::with_character_classes;
 
 const STYLE: &str = include_str!("../assets/style.css");
 const ICON: &str = include_str!("../assets/icon.svg");

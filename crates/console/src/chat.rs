@@ -12,15 +12,15 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
 use wardgate_domain::{Caller, mark_invisible};
-use wardgate_edge::Door;
+use wardgate_edge::EdgeClient;
 use wardgate_telemetry::trace_context;
 
 use crate::Console;
-use crate::asked::Visit;
 use crate::fields::segment;
-use crate::http::{Answer, CONTENT_WITH_SCRIPT};
-use crate::layout::{self, Part};
+use crate::http::{CONTENT_WITH_SCRIPT, PageResult};
+use crate::layout::{self, Section};
 use crate::output::cut;
+use crate::page_request::SignedInRequest;
 use crate::session::Token;
 
 /// How long the agent may take to begin an answer; from then on it keeps the stream alive itself.
@@ -64,16 +64,16 @@ impl Model {
 }
 
 /// The page.
-pub(crate) async fn page(console: Arc<Console>, visit: Visit) -> Answer {
+pub(crate) async fn page(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
     let content = match &console.agent {
         None => nothing("This deployment has no agent, and so nobody to talk to."),
-        Some(agent) => match assistants(agent, &visit.token).await {
+        Some(agent) => match assistants(agent, &signed_in.token).await {
             Err(()) => nothing("The agent does not answer. Try again, or tell whoever runs it."),
             Ok(assistants) if assistants.is_empty() => nothing("The agent has no assistants."),
-            Ok(assistants) => conversation(&visit.viewer.caller, &assistants),
+            Ok(assistants) => conversation(&signed_in.viewer.caller, &assistants),
         },
     };
-    let mut response = layout::page_with_script(&visit.viewer, Part::Chat, "Chat", &content);
+    let mut response = layout::page_with_script(&signed_in.viewer, Section::Chat, "Chat", &content);
     let policy = HeaderValue::from_static(CONTENT_WITH_SCRIPT);
     response
         .headers_mut()
@@ -124,9 +124,9 @@ fn conversation(caller: &Caller, assistants: &[Model]) -> Markup {
     }
 }
 
-async fn assistants(agent: &Door, token: &Token) -> Result<Vec<Model>, ()> {
+async fn assistants(agent: &EdgeClient, token: &Token) -> Result<Vec<Model>, ()> {
     let request = to_agent(agent, token, http::Method::GET, "/v1/models", String::new());
-    let asked = async {
+    let page_request = async {
         let response = agent.send(request?).await.map_err(drop)?;
         if !response.status().is_success() {
             return Err(());
@@ -136,20 +136,22 @@ async fn assistants(agent: &Door, token: &Token) -> Result<Vec<Model>, ()> {
             serde_json::from_slice(&body.map_err(drop)?.to_bytes()).map_err(drop)?;
         Ok(models.data)
     };
-    tokio::time::timeout(LIMIT, asked).await.unwrap_or(Err(()))
+    tokio::time::timeout(LIMIT, page_request)
+        .await
+        .unwrap_or(Err(()))
 }
 
 /// A message on its way to an assistant, and the events of its answer on their way back.
-pub(crate) async fn message(console: Arc<Console>, visit: Visit) -> Answer {
-    Ok(passed(&console, &visit, "/api/chat/message/").await)
+pub(crate) async fn message(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
+    Ok(passed(&console, &signed_in, "/api/chat/message/").await)
 }
 
 /// A decision about a call that waits for one.
-pub(crate) async fn approval(console: Arc<Console>, mut visit: Visit) -> Answer {
-    let id = visit.asked.name().await?;
+pub(crate) async fn approval(console: Arc<Console>, mut signed_in: SignedInRequest) -> PageResult {
+    let id = signed_in.page_request.name().await?;
     Ok(passed(
         &console,
-        &visit,
+        &signed_in,
         &format!("/api/chat/approvals/{}", segment(&id)),
     )
     .await)
@@ -161,13 +163,13 @@ fn failed(status: StatusCode, message: &str) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-async fn passed(console: &Console, visit: &Visit, path: &str) -> Response {
+async fn passed(console: &Console, signed_in: &SignedInRequest, path: &str) -> Response {
     let Some(agent) = &console.agent else {
         return failed(StatusCode::NOT_FOUND, "This deployment has no agent.");
     };
-    let headers = &visit.asked.parts.headers;
+    let headers = &signed_in.page_request.parts.headers;
     let person = headers.get(PERSON).and_then(|value| value.to_str().ok());
-    if !visit.is_of_own_page(person) {
+    if !signed_in.is_of_own_page(person) {
         metrics::counter!(wardgate_telemetry::names::REFUSED_REQUESTS, "reason" => "form_of_another_person")
             .increment(1);
         return failed(
@@ -178,10 +180,10 @@ async fn passed(console: &Console, visit: &Visit, path: &str) -> Response {
     if !wardgate_edge::is_json(headers) {
         return failed(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Send application/json.");
     }
-    let Ok(body) = String::from_utf8(visit.asked.body.to_vec()) else {
+    let Ok(body) = String::from_utf8(signed_in.page_request.body.to_vec()) else {
         return failed(StatusCode::BAD_REQUEST, "Send UTF-8.");
     };
-    let Ok(request) = to_agent(agent, &visit.token, http::Method::POST, path, body) else {
+    let Ok(request) = to_agent(agent, &signed_in.token, http::Method::POST, path, body) else {
         return failed(StatusCode::BAD_REQUEST, "This cannot be sent to the agent.");
     };
     let sent = tokio::time::timeout(LIMIT, agent.send(request)).await;
@@ -202,7 +204,7 @@ async fn passed(console: &Console, visit: &Visit, path: &str) -> Response {
 }
 
 fn to_agent(
-    agent: &Door,
+    agent: &EdgeClient,
     token: &Token,
     method: http::Method,
     path: &str,

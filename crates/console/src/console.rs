@@ -6,22 +6,22 @@ use axum::Router;
 use axum::routing::get;
 use http::Method;
 use wardgate_domain::{Ambient, Caller};
-use wardgate_edge::{Admission, Door};
+use wardgate_edge::{Admission, EdgeClient};
 
 use crate::http::{open, signed_in};
 use crate::mcp::Gateway;
-use crate::places::Places;
+use crate::page_slots::PageSlots;
 use crate::record::{Record, RecordAccess, RecordLinks};
 use crate::results::ResultStore;
 use crate::session::CookieKey;
-use crate::{assets, chat, playground, problem, record_pages, sign_in, tools, yourself};
+use crate::{assets, chat, playground, problem, profile, record_pages, sign_in, tools};
 
 /// Whom the console calls.
 pub struct Links {
     /// Where tools are.
-    pub gateway: Door,
+    pub gateway: EdgeClient,
     /// Where assistants are. None: there is no chat.
-    pub agent: Option<Door>,
+    pub agent: Option<EdgeClient>,
     /// Where the record is. None: it is not shown.
     pub record: Option<RecordLinks>,
 }
@@ -29,13 +29,13 @@ pub struct Links {
 /// The pages.
 pub struct Console {
     pub(crate) gateway: Gateway,
-    pub(crate) agent: Option<Door>,
+    pub(crate) agent: Option<EdgeClient>,
     pub(crate) record: Option<Record>,
     pub(crate) admission: Admission,
     pub(crate) key: CookieKey,
     /// Where browsers reach it, where that is configured: `https://host`, without a path.
     pub(crate) origin: Option<String>,
-    pub(crate) places: Places,
+    pub(crate) page_slots: PageSlots,
     pub(crate) results: Arc<ResultStore>,
     pub(crate) ambient: Ambient,
 }
@@ -65,7 +65,7 @@ impl Console {
             admission,
             key,
             origin: origin.map(|url| url.origin().ascii_serialization()),
-            places: Places::default(),
+            page_slots: PageSlots::default(),
             results,
             ambient,
         })
@@ -116,7 +116,7 @@ impl Console {
             )
             .route(
                 "/console/policy",
-                signed_in(self, "policy", GET, yourself::page),
+                signed_in(self, "policy", GET, profile::page),
             )
             .route("/console/style.css", get(assets::style))
             .route("/console/chat.js", get(assets::script))

@@ -22,9 +22,9 @@ const MOST: usize = 60;
 /// Characters of a description.
 const IN_FORM: usize = 500;
 
-/// What an argument is filled in with.
+/// The kind of a field.
 #[derive(Debug, Clone, PartialEq)]
-enum Kind {
+enum FieldKind {
     Text,
     Integer,
     Number,
@@ -35,9 +35,9 @@ enum Kind {
 
 /// An argument of a tool.
 #[derive(Debug, Clone)]
-struct Argument {
+struct FormArgument {
     name: String,
-    kind: Kind,
+    kind: FieldKind,
     required: bool,
     description: String,
     default: Option<Value>,
@@ -47,13 +47,13 @@ struct Argument {
 
 /// The form of one tool.
 pub(crate) struct Form {
-    arguments: Vec<Argument>,
+    arguments: Vec<FormArgument>,
     /// Some arguments have no field.
     is_cut: bool,
 }
 
-/// What was filled in: arguments as JSON, or what is wrong with which field.
-pub(crate) type Filled = Result<Box<RawValue>, Vec<(String, String)>>;
+/// A form as it was filled in: its arguments as JSON, or the fields that are wrong and why.
+pub(crate) type FilledForm = Result<Box<RawValue>, Vec<(String, String)>>;
 
 impl Form {
     pub(crate) fn of(schema: &Value) -> Self {
@@ -66,7 +66,7 @@ impl Form {
         let properties = schema["properties"].as_object();
         let all = properties.map_or(0, serde_json::Map::len);
         let arguments = properties.into_iter().flatten().take(MOST);
-        let arguments = arguments.map(|(name, of)| Argument {
+        let arguments = arguments.map(|(name, of)| FormArgument {
             name: name.clone(),
             kind: kind(of),
             required: required.contains(&name.as_str()),
@@ -81,7 +81,7 @@ impl Form {
     }
 
     /// The arguments that the fields hold.
-    pub(crate) fn filled(&self, fields: &Fields) -> Filled {
+    pub(crate) fn filled(&self, fields: &Fields) -> FilledForm {
         if let Some(whole) = fields.filled(WHOLE) {
             let wrong = |what: &str| Err(vec![(WHOLE.to_owned(), what.to_owned())]);
             return match serde_json::from_str::<Value>(whole) {
@@ -140,10 +140,10 @@ impl Form {
     }
 }
 
-impl Argument {
+impl FormArgument {
     /// What is sent for `given`; nothing for what was left empty and need not be there.
     fn value(&self, given: &str) -> Result<Option<String>, &'static str> {
-        if given.trim().is_empty() && (!self.required || self.kind != Kind::Text) {
+        if given.trim().is_empty() && (!self.required || self.kind != FieldKind::Text) {
             return if self.required {
                 Err("has to be filled in")
             } else {
@@ -152,16 +152,16 @@ impl Argument {
         }
         let text = given.trim();
         match &self.kind {
-            Kind::Text | Kind::Choice(_) => Ok(Some(Value::from(given).to_string())),
-            Kind::Boolean if matches!(text, "true" | "false") => Ok(Some(text.to_owned())),
-            Kind::Boolean => Err("is neither true nor false"),
-            Kind::Integer if is_number(text) && !text.contains(['.', 'e', 'E']) => {
+            FieldKind::Text | FieldKind::Choice(_) => Ok(Some(Value::from(given).to_string())),
+            FieldKind::Boolean if matches!(text, "true" | "false") => Ok(Some(text.to_owned())),
+            FieldKind::Boolean => Err("is neither true nor false"),
+            FieldKind::Integer if is_number(text) && !text.contains(['.', 'e', 'E']) => {
                 Ok(Some(text.to_owned()))
             }
-            Kind::Integer => Err("is not a whole number"),
-            Kind::Number if is_number(text) => Ok(Some(text.to_owned())),
-            Kind::Number => Err("is not a number"),
-            Kind::Json => match json(text) {
+            FieldKind::Integer => Err("is not a whole number"),
+            FieldKind::Number if is_number(text) => Ok(Some(text.to_owned())),
+            FieldKind::Number => Err("is not a number"),
+            FieldKind::Json => match json(text) {
                 Some(value) => Ok(Some(value.get().to_owned())),
                 None => Err("is not JSON"),
             },
@@ -190,26 +190,26 @@ impl Argument {
                     @if self.required { span.required title="Has to be filled in" { " (required)" } }
                 }
                 @match &self.kind {
-                    Kind::Choice(options) => {
+                    FieldKind::Choice(options) => {
                         select #(id) name=(name) required[self.required] aria-describedby=(about) aria-invalid=[invalid] {
                             option value="" { "–" }
                             @for option in options { option value=(option) selected[*option == value] { (option) } }
                         }
                     }
-                    Kind::Boolean => {
+                    FieldKind::Boolean => {
                         select #(id) name=(name) required[self.required] aria-describedby=(about) aria-invalid=[invalid] {
                             @for option in ["", "true", "false"] {
                                 option value=(option) selected[option == value] { (if option.is_empty() { "–" } else { option }) }
                             }
                         }
                     }
-                    Kind::Json => {
+                    FieldKind::Json => {
                         textarea #(id) name=(name) rows="3" required[self.required] spellcheck="false"
                             aria-describedby=(about) aria-invalid=[invalid] { (value) }
                     }
                     kind => {
                         input #(id) type="text" name=(name) value=(value) required[self.required] autocomplete="off" spellcheck="false"
-                            inputmode=[(matches!(kind, Kind::Integer | Kind::Number)).then_some("decimal")]
+                            inputmode=[(matches!(kind, FieldKind::Integer | FieldKind::Number)).then_some("decimal")]
                             aria-describedby=(about) aria-invalid=[invalid];
                     }
                 }
@@ -225,7 +225,7 @@ impl Argument {
     }
 }
 
-fn kind(of: &Value) -> Kind {
+fn kind(of: &Value) -> FieldKind {
     let options = of["enum"].as_array();
     let words = options.and_then(|options| {
         let words = options
@@ -234,12 +234,12 @@ fn kind(of: &Value) -> Kind {
         words.collect::<Option<Vec<_>>>()
     });
     match (of["type"].as_str(), words) {
-        (Some("string") | None, Some(words)) => Kind::Choice(words),
-        (Some("string"), None) => Kind::Text,
-        (Some("integer"), _) => Kind::Integer,
-        (Some("number"), _) => Kind::Number,
-        (Some("boolean"), _) => Kind::Boolean,
-        _ => Kind::Json,
+        (Some("string") | None, Some(words)) => FieldKind::Choice(words),
+        (Some("string"), None) => FieldKind::Text,
+        (Some("integer"), _) => FieldKind::Integer,
+        (Some("number"), _) => FieldKind::Number,
+        (Some("boolean"), _) => FieldKind::Boolean,
+        _ => FieldKind::Json,
     }
 }
 
@@ -261,7 +261,7 @@ fn rules(of: &Value) -> Vec<String> {
             Some(format!("{words} {}", cut(&shown(value), 120)))
         })
         .collect();
-    if kind(of) == Kind::Json {
+    if kind(of) == FieldKind::Json {
         rules.insert(0, "JSON".to_owned());
     }
     rules

@@ -13,11 +13,11 @@ use tracing::Instrument;
 use wardgate_telemetry::{names, trace_context};
 
 use crate::Console;
-use crate::asked::{Asked, Viewer, Visit};
+use crate::page_request::{PageRequest, SignedInRequest, Viewer};
 use crate::problem::Problem;
 
-/// What a page answers with.
-pub(crate) type Answer = Result<Response, Problem>;
+/// The response of a page, or the problem for which there is none.
+pub(crate) type PageResult = Result<Response, Problem>;
 
 /// What pages may load: our own stylesheet and picture. No script but where a page says so itself.
 const CONTENT: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -62,8 +62,8 @@ pub(crate) fn open<W, A>(
     work: W,
 ) -> MethodRouter
 where
-    W: Fn(Arc<Console>, Asked) -> A + Clone + Send + Sync + 'static,
-    A: Future<Output = Answer> + Send + 'static,
+    W: Fn(Arc<Console>, PageRequest) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = PageResult> + Send + 'static,
 {
     served(console, page, methods, work)
 }
@@ -76,20 +76,20 @@ pub(crate) fn signed_in<W, A>(
     work: W,
 ) -> MethodRouter
 where
-    W: Fn(Arc<Console>, Visit) -> A + Clone + Send + Sync + 'static,
-    A: Future<Output = Answer> + Send + 'static,
+    W: Fn(Arc<Console>, SignedInRequest) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = PageResult> + Send + 'static,
 {
     served(
         console,
         page,
         methods,
-        move |console: Arc<Console>, asked: Asked| {
+        move |console: Arc<Console>, page_request: PageRequest| {
             let work = work.clone();
             async move {
-                let visit = asked.visit(&console).await?;
-                let place = console.places.take(&visit.viewer.caller);
+                let signed_in = page_request.signed_in(&console).await?;
+                let place = console.page_slots.acquire(&signed_in.viewer.caller);
                 let _place = place.ok_or(Problem::Busy)?;
-                work(Arc::clone(&console), visit).await
+                work(Arc::clone(&console), signed_in).await
             }
         },
     )
@@ -102,8 +102,8 @@ fn served<W, A>(
     work: W,
 ) -> MethodRouter
 where
-    W: Fn(Arc<Console>, Asked) -> A + Clone + Send + Sync + 'static,
-    A: Future<Output = Answer> + Send + 'static,
+    W: Fn(Arc<Console>, PageRequest) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = PageResult> + Send + 'static,
 {
     let console = Arc::clone(console);
     any(move |request: Request| {
@@ -112,9 +112,9 @@ where
         let headers = request.headers().clone();
         let peer = request.extensions().get::<SocketAddr>().copied();
         let answered = async move {
-            let asked = Asked::read(&console, methods, request).await;
-            let answer = match asked {
-                Ok(asked) => work(Arc::clone(&console), asked).await,
+            let page_request = PageRequest::read(&console, methods, request).await;
+            let answer = match page_request {
+                Ok(page_request) => work(Arc::clone(&console), page_request).await,
                 Err(problem) => Err(problem),
             };
             let response = match answer {

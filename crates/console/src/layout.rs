@@ -4,14 +4,14 @@ use axum::response::{Html, IntoResponse, Response};
 use http::StatusCode;
 use maud::{DOCTYPE, Markup, html};
 
-use crate::asked::Viewer;
 use crate::assets::{SCRIPT_URL, STYLE_URL};
-use crate::marking::mark_text_nodes;
+use crate::invisible_marks::mark_text_nodes;
+use crate::page_request::Viewer;
 use crate::record::RecordAccess;
 
-/// The parts of the console.
+/// The sections of the console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum Section {
     Tools,
     Chat,
     Record,
@@ -19,24 +19,24 @@ pub(crate) enum Part {
 }
 
 /// The parts that there are for this person, with their paths and names.
-fn parts(record: RecordAccess) -> impl Iterator<Item = (Part, &'static str, &'static str)> {
+fn parts(record: RecordAccess) -> impl Iterator<Item = (Section, &'static str, &'static str)> {
     let record = match record {
         RecordAccess::None => None,
-        RecordAccess::Own => Some((Part::Record, "/console/record", "Your calls")),
-        RecordAccess::All => Some((Part::Record, "/console/record", "Record")),
+        RecordAccess::Own => Some((Section::Record, "/console/record", "Your calls")),
+        RecordAccess::All => Some((Section::Record, "/console/record", "Record")),
     };
     [
-        Some((Part::Tools, "/console/tools", "Tools")),
-        Some((Part::Chat, "/console/chat", "Chat")),
+        Some((Section::Tools, "/console/tools", "Tools")),
+        Some((Section::Chat, "/console/chat", "Chat")),
         record,
-        Some((Part::Policy, "/console/policy", "Your rights")),
+        Some((Section::Policy, "/console/policy", "Your rights")),
     ]
     .into_iter()
     .flatten()
 }
 
 /// A page for somebody who is signed in.
-pub(crate) fn page(viewer: &Viewer, part: Part, title: &str, content: &Markup) -> Response {
+pub(crate) fn page(viewer: &Viewer, part: Section, title: &str, content: &Markup) -> Response {
     page_with_status(StatusCode::OK, viewer, part, title, content)
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn page(viewer: &Viewer, part: Part, title: &str, content: &Markup) -
 pub(crate) fn page_with_status(
     status: StatusCode,
     viewer: &Viewer,
-    part: Part,
+    part: Section,
     title: &str,
     content: &Markup,
 ) -> Response {
@@ -55,7 +55,7 @@ pub(crate) fn page_with_status(
 /// The same with our script.
 pub(crate) fn page_with_script(
     viewer: &Viewer,
-    part: Part,
+    part: Section,
     title: &str,
     content: &Markup,
 ) -> Response {
@@ -102,7 +102,7 @@ fn whole(
     (status, Html(mark_text_nodes(page.into_string()))).into_response()
 }
 
-fn header(viewer: Option<&Viewer>, here: Option<Part>) -> Markup {
+fn header(viewer: Option<&Viewer>, here: Option<Section>) -> Markup {
     html! {
         header.top {
             a.brand href="/console" { "Wardgate" }

@@ -11,7 +11,6 @@
 //! as by any other client. The record it may read itself, and asks the policy for every look who may see it. Whatever
 //! came from tools, models, people or the record is text, never markup.
 
-mod asked;
 mod assets;
 mod chat;
 mod config;
@@ -19,20 +18,21 @@ mod console;
 mod fields;
 mod form;
 mod http;
+mod invisible_marks;
 mod layout;
-mod marking;
 mod mcp;
 mod output;
-mod places;
+mod page_request;
+mod page_slots;
 mod playground;
 mod problem;
+mod profile;
 mod record;
 mod record_pages;
 mod results;
 mod session;
 mod sign_in;
 mod tools;
-mod yourself;
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use sse_stream::SseStream;
-use wardgate_edge::{Door, DoorError};
+use wardgate_edge::{EdgeClient, EdgeClientError};
 use wardgate_telemetry::trace_context;
 
 use crate::session::Token;
@@ -29,7 +29,7 @@ pub(crate) const CALL_LIMIT: Duration = Duration::from_secs(310);
 
 /// How the gateway is reached.
 #[derive(Debug, Clone)]
-pub(crate) struct Gateway(Door);
+pub(crate) struct Gateway(EdgeClient);
 
 /// A request that is not written yet.
 pub(crate) struct Request<'r> {
@@ -81,9 +81,9 @@ pub(crate) struct RpcError {
     pub(crate) data: Value,
 }
 
-/// Why there is no answer.
+/// A fault for which there is no answer of the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
-pub(crate) enum Fault {
+pub(crate) enum GatewayFault {
     #[error("the gateway cannot be reached")]
     Unreachable,
     #[error("the gateway did not answer in time")]
@@ -100,7 +100,7 @@ pub(crate) enum Fault {
     Busy,
 }
 
-impl Fault {
+impl GatewayFault {
     pub(crate) fn status(self) -> StatusCode {
         match self {
             Self::Unreachable | Self::TooLarge | Self::Unreadable => StatusCode::BAD_GATEWAY,
@@ -125,8 +125,8 @@ impl Fault {
     }
 }
 
-impl From<DoorError> for Fault {
-    fn from(_: DoorError) -> Self {
+impl From<EdgeClientError> for GatewayFault {
+    fn from(_: EdgeClientError) -> Self {
         Self::Unreachable
     }
 }
@@ -162,12 +162,16 @@ struct Message {
 const ID: u32 = 1;
 
 impl Gateway {
-    pub(crate) fn new(door: Door) -> Self {
-        Self(door)
+    pub(crate) fn new(edge: EdgeClient) -> Self {
+        Self(edge)
     }
 
     /// Sends `request` and waits for what comes of it. Dropping the future cancels it.
-    pub(crate) async fn ask(&self, token: &Token, request: Request<'_>) -> Result<Exchange, Fault> {
+    pub(crate) async fn ask(
+        &self,
+        token: &Token,
+        request: Request<'_>,
+    ) -> Result<Exchange, GatewayFault> {
         let limit = request.limit;
         let work = async {
             let post = self.write(token, request)?;
@@ -181,10 +185,14 @@ impl Gateway {
             })
         };
         let answered = tokio::time::timeout(limit, work).await;
-        answered.unwrap_or(Err(Fault::Late))
+        answered.unwrap_or(Err(GatewayFault::Late))
     }
 
-    fn write(&self, token: &Token, request: Request<'_>) -> Result<http::Request<String>, Fault> {
+    fn write(
+        &self,
+        token: &Token,
+        request: Request<'_>,
+    ) -> Result<http::Request<String>, GatewayFault> {
         let mut meta = Map::new();
         for (name, value) in [
             ("protocolVersion", json!(VERSION)),
@@ -209,16 +217,19 @@ impl Gateway {
                 _meta: meta,
             },
         })
-        .map_err(|_| Fault::Unreadable)?;
+        .map_err(|_| GatewayFault::Unreadable)?;
         let post = http::Request::post(self.0.uri("/mcp")?).body(body);
-        let mut post = post.map_err(|_| Fault::Unreachable)?;
+        let mut post = post.map_err(|_| GatewayFault::Unreachable)?;
         // As the listener says it of a client behind a socket; without one, this is the only way to tell.
         if let Some(peer) = token.peer() {
             post.extensions_mut().insert(peer);
         }
         let headers = post.headers_mut();
         trace_context::inject(headers);
-        headers.insert(AUTHORIZATION, token.header().ok_or(Fault::Unauthorized)?);
+        headers.insert(
+            AUTHORIZATION,
+            token.header().ok_or(GatewayFault::Unauthorized)?,
+        );
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let both = HeaderValue::from_static("application/json, text/event-stream");
         headers.insert(ACCEPT, both);
@@ -232,16 +243,18 @@ impl Gateway {
 }
 
 /// `text` as a header's value. Tools that the gateway lists have names that fit.
-fn plain(text: &str) -> Result<HeaderValue, Fault> {
-    HeaderValue::from_str(text).map_err(|_| Fault::Unreadable)
+fn plain(text: &str) -> Result<HeaderValue, GatewayFault> {
+    HeaderValue::from_str(text).map_err(|_| GatewayFault::Unreadable)
 }
 
 /// Waits for the answer, as it was written and as what it means.
-async fn read(response: Response<Body>) -> Result<(String, Result<Value, RpcError>), Fault> {
+async fn read(response: Response<Body>) -> Result<(String, Result<Value, RpcError>), GatewayFault> {
     let (head, body) = response.into_parts();
     match head.status {
-        StatusCode::UNAUTHORIZED => return Err(Fault::Unauthorized),
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => return Err(Fault::Busy),
+        StatusCode::UNAUTHORIZED => return Err(GatewayFault::Unauthorized),
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            return Err(GatewayFault::Busy);
+        }
         _ => {}
     }
     let body = Limited::new(body, MAX_ANSWER).map_err(broken);
@@ -249,10 +262,10 @@ async fn read(response: Response<Body>) -> Result<(String, Result<Value, RpcErro
         let mut events = SseStream::new(body);
         while let Some(event) = events.next().await {
             let event = event.map_err(|error| match error {
-                sse_stream::Error::Body(error) => {
-                    error.downcast().map_or(Fault::Unreachable, |fault| *fault)
-                }
-                _ => Fault::Unreadable,
+                sse_stream::Error::Body(error) => error
+                    .downcast()
+                    .map_or(GatewayFault::Unreachable, |fault| *fault),
+                _ => GatewayFault::Unreadable,
             })?;
             let data = event.data.unwrap_or_default();
             // What comes before it are notifications.
@@ -260,18 +273,18 @@ async fn read(response: Response<Body>) -> Result<(String, Result<Value, RpcErro
                 return Ok((data, outcome));
             }
         }
-        return Err(Fault::Unreachable);
+        return Err(GatewayFault::Unreachable);
     }
     let bytes = body.collect().await?.to_bytes();
-    let outcome = message(&bytes).ok_or(Fault::Unreadable)?;
-    let text = String::from_utf8(bytes.into()).map_err(|_| Fault::Unreadable)?;
+    let outcome = message(&bytes).ok_or(GatewayFault::Unreadable)?;
+    let text = String::from_utf8(bytes.into()).map_err(|_| GatewayFault::Unreadable)?;
     Ok((text, outcome))
 }
 
-fn broken(error: Box<dyn std::error::Error + Send + Sync>) -> Fault {
+fn broken(error: Box<dyn std::error::Error + Send + Sync>) -> GatewayFault {
     match error.downcast::<LengthLimitError>() {
-        Ok(_) => Fault::TooLarge,
-        Err(_) => Fault::Unreachable,
+        Ok(_) => GatewayFault::TooLarge,
+        Err(_) => GatewayFault::Unreachable,
     }
 }
 

@@ -9,13 +9,13 @@ use serde_json::{Map, Value, json};
 use wardgate_domain::{CallId, Timestamp};
 
 use crate::Console;
-use crate::asked::{Viewer, Visit};
 use crate::fields::{Fields, query};
 use crate::form::Form;
-use crate::http::Answer;
-use crate::layout::{self, Part};
-use crate::mcp::{CALL_LIMIT, Exchange, Fault, Request, RpcError};
+use crate::http::PageResult;
+use crate::layout::{self, Section};
+use crate::mcp::{CALL_LIMIT, Exchange, GatewayFault, Request, RpcError};
 use crate::output::{pretty, pretty_text, structured, text};
+use crate::page_request::{SignedInRequest, Viewer};
 use crate::problem::{Problem, see_other};
 use crate::record::RecordAccess;
 use crate::results::{CallOutcome, SubmittedCall, result_id};
@@ -31,50 +31,50 @@ const PERSON: &str = "person";
 const LOOK_AGAIN: HeaderValue = HeaderValue::from_static("2");
 
 /// The page with an empty form, and the call of its form.
-pub(crate) async fn page(console: Arc<Console>, mut visit: Visit) -> Answer {
-    let name = visit.asked.name().await?;
-    if visit.asked.is_post() {
-        return submit(&console, &visit, &name).await;
+pub(crate) async fn page(console: Arc<Console>, mut signed_in: SignedInRequest) -> PageResult {
+    let name = signed_in.page_request.name().await?;
+    if signed_in.page_request.is_post() {
+        return submit(&console, &signed_in, &name).await;
     }
-    let tool = tool(&console, &visit, &name).await?;
+    let tool = tool(&console, &signed_in, &name).await?;
     let content = whole(
         &console,
-        &visit.viewer,
+        &signed_in.viewer,
         &tool,
         &Form::of(&tool.input_schema).fields(None, &[]),
         None,
     );
     Ok(layout::page(
-        &visit.viewer,
-        Part::Tools,
+        &signed_in.viewer,
+        Section::Tools,
         &tool.name,
         &content,
     ))
 }
 
 /// The tool of this name. One that is not there and one that this person may not see are one and the same.
-async fn tool(console: &Console, visit: &Visit, name: &str) -> Result<Tool, Problem> {
-    let tools = tools::all(&console.gateway, &visit.token).await?;
+async fn tool(console: &Console, signed_in: &SignedInRequest, name: &str) -> Result<Tool, Problem> {
+    let tools = tools::all(&console.gateway, &signed_in.token).await?;
     let mut tools = tools.into_iter();
     tools.find(|tool| tool.name == name).ok_or(Problem::Unknown)
 }
 
 /// Calls the tool once for the form, and leads to the page of the call.
-async fn submit(console: &Console, visit: &Visit, name: &str) -> Answer {
-    let fields = visit.asked.form()?;
+async fn submit(console: &Console, signed_in: &SignedInRequest, name: &str) -> PageResult {
+    let fields = signed_in.page_request.form()?;
     let person = fields.filled(PERSON);
-    let is_own = visit.is_of_own_page(person);
+    let is_own = signed_in.is_of_own_page(person);
     // Somebody else's page may have a tool that is hidden from whoever is signed in now.
     if person.is_some() && !is_own {
         return Err(Problem::OtherPerson);
     }
-    let tool = &tool(console, visit, name).await?;
+    let tool = &tool(console, signed_in, name).await?;
     if !is_own {
         return Err(Problem::OtherPerson);
     }
-    let caller = &visit.viewer.caller;
+    let caller = &signed_in.viewer.caller;
     let key = own_key(&fields).unwrap_or_else(|| new_key(console));
-    let id = result_id(caller, &tool.name, &key, &visit.asked.body);
+    let id = result_id(caller, &tool.name, &key, &signed_in.page_request.body);
     let filled = Form::of(&tool.input_schema).filled(&fields);
     let call = SubmittedCall {
         tool: tool.name.clone(),
@@ -91,7 +91,7 @@ async fn submit(console: &Console, visit: &Visit, name: &str) -> Answer {
     let mut call: Option<CallId> = None;
     let outcome = match filled {
         Err(wrong) => CallOutcome::Invalid(wrong),
-        Ok(arguments) => match ask(console, visit, tool, &arguments, &id).await {
+        Ok(arguments) => match ask(console, signed_in, tool, &arguments, &id).await {
             Ok(exchange) => {
                 let id = exchange.meta()["dev.wardgate/callId"].as_str();
                 call = id.and_then(|id| id.parse().ok());
@@ -112,11 +112,11 @@ async fn submit(console: &Console, visit: &Visit, name: &str) -> Answer {
 /// Calls `tool`, which runs once for one key if it may write.
 async fn ask(
     console: &Console,
-    visit: &Visit,
+    signed_in: &SignedInRequest,
     tool: &Tool,
     arguments: &RawValue,
     key: &str,
-) -> Result<Exchange, Fault> {
+) -> Result<Exchange, GatewayFault> {
     let mut params = Map::new();
     params.insert("name".to_owned(), json!(tool.name));
     let request = Request {
@@ -127,18 +127,18 @@ async fn ask(
         meta: &[("dev.wardgate/idempotencyKey", key)],
         limit: CALL_LIMIT,
     };
-    console.gateway.ask(&visit.token, request).await
+    console.gateway.ask(&signed_in.token, request).await
 }
 
 /// The page of a call: what came of it, and its form for another one. It calls nothing, however often it is loaded.
-pub(crate) async fn call(console: Arc<Console>, mut visit: Visit) -> Answer {
-    let id = visit.asked.name().await?;
-    let stored = console.results.get(&id, &visit.viewer.caller).await;
+pub(crate) async fn call(console: Arc<Console>, mut signed_in: SignedInRequest) -> PageResult {
+    let id = signed_in.page_request.name().await?;
+    let stored = console.results.get(&id, &signed_in.viewer.caller).await;
     let Some(call) = stored.map_err(|_| Problem::NoStore)? else {
-        let call = visit.asked.query()?.get("call").map(str::parse);
+        let call = signed_in.page_request.query()?.get("call").map(str::parse);
         return Err(Problem::NoResult(call.and_then(Result::ok)));
     };
-    let tool = tool(&console, &visit, &call.tool).await?;
+    let tool = tool(&console, &signed_in, &call.tool).await?;
     let mut wrong: &[(String, String)] = &[];
     let mut status = StatusCode::OK;
     let shown = match &call.outcome {
@@ -148,8 +148,8 @@ pub(crate) async fn call(console: Arc<Console>, mut visit: Visit) -> Answer {
             invalid()
         }
         Some(CallOutcome::Answered { request, answer }) => {
-            let exchange = Exchange::reread(request, answer).ok_or(Fault::Unreadable)?;
-            result(&exchange, visit.viewer.record)
+            let exchange = Exchange::reread(request, answer).ok_or(GatewayFault::Unreadable)?;
+            result(&exchange, signed_in.viewer.record)
         }
         Some(CallOutcome::Failed(fault)) => failed(*fault),
         Some(CallOutcome::Interrupted) => interrupted(),
@@ -163,9 +163,14 @@ pub(crate) async fn call(console: Arc<Console>, mut visit: Visit) -> Answer {
         (shown)
     };
     let fields = Form::of(&tool.input_schema).fields(Some(&call.fields), wrong);
-    let content = whole(&console, &visit.viewer, &tool, &fields, Some(&shown));
-    let mut page =
-        layout::page_with_status(status, &visit.viewer, Part::Tools, &tool.name, &content);
+    let content = whole(&console, &signed_in.viewer, &tool, &fields, Some(&shown));
+    let mut page = layout::page_with_status(
+        status,
+        &signed_in.viewer,
+        Section::Tools,
+        &tool.name,
+        &content,
+    );
     if call.outcome.is_none() {
         page.headers_mut().insert(header::REFRESH, LOOK_AGAIN);
     }
@@ -180,7 +185,7 @@ fn invalid() -> Markup {
     html! { p.notice.bad #outcome role="status" { "Nothing was called: the form says what has to be mended." } }
 }
 
-fn failed(fault: Fault) -> Markup {
+fn failed(fault: GatewayFault) -> Markup {
     html! { p.notice.bad #outcome role="status" { "The gateway did not answer. " (fault.words()) } }
 }
 

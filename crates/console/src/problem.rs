@@ -9,12 +9,12 @@ use wardgate_domain::CallId;
 use wardgate_edge::{BodyRefusal, TokenRefusal};
 
 use crate::Console;
-use crate::asked::{Asked, Viewer};
 use crate::fields::query;
-use crate::http::Answer;
+use crate::http::PageResult;
 use crate::layout;
-use crate::mcp::Fault;
+use crate::mcp::GatewayFault;
 use crate::output::cut;
+use crate::page_request::{PageRequest, Viewer};
 use crate::record::RecordAccess;
 use crate::results::KEPT;
 
@@ -58,7 +58,7 @@ pub(crate) enum Problem {
     #[error("the gateway refused")]
     Refused(String),
     #[error("{0}")]
-    Gateway(#[from] Fault),
+    Gateway(#[from] GatewayFault),
     /// The policy does not let this person read the record.
     #[error("the record is not for this caller")]
     NotForYou,
@@ -246,6 +246,6 @@ pub(crate) fn see_other(path: &str) -> Response {
 }
 
 /// A path that nobody serves.
-pub(crate) async fn unknown(_: Arc<Console>, _: Asked) -> Answer {
+pub(crate) async fn unknown(_: Arc<Console>, _: PageRequest) -> PageResult {
     Err(Problem::Unknown)
 }

@@ -20,7 +20,7 @@ use wardgate_rpc::client::{
     AuditClient, AuditFilter, PolicyClient, QueriedRecord, RecordDamage, StoredRecord,
 };
 
-use crate::asked::Visit;
+use crate::page_request::SignedInRequest;
 use crate::problem::Problem;
 
 /// How a look at the record is named there.
@@ -50,16 +50,16 @@ pub(crate) struct Record {
     ambient: Ambient,
 }
 
-/// What is read at most.
+/// The limits of one reading of the record.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Most {
+pub(crate) struct ReadLimits {
     pub(crate) records: usize,
     pub(crate) bytes: usize,
 }
 
-/// What was read.
+/// The records that were read.
 #[derive(Debug, Default)]
-pub(crate) struct Read {
+pub(crate) struct RecordRows {
     pub(crate) records: Vec<StoredRecord>,
     /// What was changed or removed in the store.
     pub(crate) damaged: Vec<RecordDamage>,
@@ -139,16 +139,16 @@ impl Record {
         Ok(access)
     }
 
-    /// The newest records that match, for whom they may be shown. `asked` is what the look is for, as a digest keeps it.
+    /// The newest records that match, for whom they may be shown. `question` is what the look is for, as a digest keeps it.
     pub(crate) async fn read(
         &self,
-        visit: &Visit,
-        asked: &str,
+        signed_in: &SignedInRequest,
+        question: &str,
         filter: AuditFilter,
-        most: Most,
-    ) -> Result<Read, Problem> {
+        most: ReadLimits,
+    ) -> Result<RecordRows, Problem> {
         let started = Instant::now();
-        let caller = &visit.viewer.caller;
+        let caller = &signed_in.viewer.caller;
         let (access, decision) = self.authorize(caller).await?;
         let shown = match access {
             // No link led here, and nothing is read: there is nothing to put on record.
@@ -157,9 +157,9 @@ impl Record {
             RecordAccess::All if caller.tenant().is_empty() => RecordFilter::All,
             RecordAccess::All => RecordFilter::Tenant(caller.tenant()),
         };
-        let look = Look {
-            visit,
-            asked,
+        let look = PendingRead {
+            signed_in,
+            question,
             decision: &decision,
             started,
         };
@@ -198,8 +198,8 @@ impl Record {
         &self,
         shown: &RecordFilter<'_>,
         filter: AuditFilter,
-        most: Most,
-    ) -> Result<Read, Problem> {
+        most: ReadLimits,
+    ) -> Result<RecordRows, Problem> {
         let away = |error| {
             tracing::warn!(%error, "the record cannot be read");
             Problem::RecordAway
@@ -221,7 +221,7 @@ impl Record {
         let is_by_time = filter.since.is_some() || filter.until.is_some();
         let stream = self.links.audit.query(filter).await.map_err(away)?;
         pin_mut!(stream);
-        let mut read = Read::default();
+        let mut read = RecordRows::default();
         let (mut looked_at, mut bytes) = (0, 0);
         while let Some(stored) = stream.next().await {
             let stored = match stored.map_err(away)? {
@@ -283,24 +283,24 @@ fn owner_of(stored: &StoredRecord) -> Result<RecordOwner<'_>, Problem> {
     serde_json::from_slice(&stored.record).map_err(|_| Problem::RecordAway)
 }
 
-/// A look at the record, while it is under way.
-struct Look<'a> {
-    visit: &'a Visit,
-    asked: &'a str,
+/// A reading of the record that has not ended.
+struct PendingRead<'a> {
+    signed_in: &'a SignedInRequest,
+    question: &'a str,
     decision: &'a ReadDecision,
     started: Instant,
 }
 
-impl Look<'_> {
+impl PendingRead<'_> {
     fn ended(&self, rows: u64, ambient: &Ambient) -> Outcome {
-        let address = self.visit.token.peer();
+        let address = self.signed_in.token.peer();
         let address = address.map(|peer| peer.ip().to_canonical().to_string());
         let call = CallFacts::without_tool(
             CallId::new(ambient),
-            &self.visit.viewer.caller,
+            &self.signed_in.viewer.caller,
             address.unwrap_or_default(),
             PROTOCOL,
-            self.asked.as_bytes(),
+            self.question.as_bytes(),
         );
         Outcome {
             call: CallFacts {

@@ -12,28 +12,28 @@ use wardgate_domain::{CallId, Status, Timestamp};
 use wardgate_rpc::client::{AuditFilter, StoredRecord};
 
 use crate::Console;
-use crate::asked::Visit;
 use crate::fields::{Fields, query};
-use crate::http::Answer;
-use crate::layout::{self, Part};
+use crate::http::PageResult;
+use crate::layout::{self, Section};
 use crate::output::cut;
+use crate::page_request::SignedInRequest;
 use crate::problem::Problem;
-use crate::record::{Most, Read, Record, RecordAccess};
+use crate::record::{ReadLimits, Record, RecordAccess, RecordRows};
 
 /// One page.
-const ON_PAGE: Most = Most {
+const ON_PAGE: ReadLimits = ReadLimits {
     records: 50,
     bytes: 8 << 20,
 };
 
 /// One record.
-const ONE: Most = Most {
+const ONE: ReadLimits = ReadLimits {
     records: 1,
     bytes: 1 << 20,
 };
 
 /// One download.
-const IN_FILE: Most = Most {
+const IN_FILE: ReadLimits = ReadLimits {
     records: 5_000,
     bytes: 8 << 20,
 };
@@ -42,10 +42,10 @@ const IN_FILE: Most = Most {
 const FILTER: [&str; 6] = ["subject", "tool", "call_id", "status", "since", "until"];
 
 /// The list.
-pub(crate) async fn list(console: Arc<Console>, visit: Visit) -> Answer {
-    let fields = visit.asked.query()?;
+pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
+    let fields = signed_in.page_request.query()?;
     let record = record(&console)?;
-    let access = visit.viewer.record;
+    let access = signed_in.viewer.record;
     let filter = match filter(&fields) {
         Ok(filter) => filter,
         // Nothing is read; the form keeps what was filled in.
@@ -58,8 +58,8 @@ pub(crate) async fn list(console: Arc<Console>, visit: Visit) -> Answer {
             let (status, title) = (StatusCode::BAD_REQUEST, title(access));
             return Ok(layout::page_with_status(
                 status,
-                &visit.viewer,
-                Part::Record,
+                &signed_in.viewer,
+                Section::Record,
                 title,
                 &content,
             ));
@@ -67,7 +67,7 @@ pub(crate) async fn list(console: Arc<Console>, visit: Visit) -> Answer {
         Err(_) => return Err(Problem::NotForYou),
     };
     let read = record
-        .read(&visit, &asked(&fields), filter, ON_PAGE)
+        .read(&signed_in, &question(&fields), filter, ON_PAGE)
         .await?;
     let filter: Vec<_> = FILTER
         .iter()
@@ -98,8 +98,8 @@ pub(crate) async fn list(console: Arc<Console>, visit: Visit) -> Answer {
         }
     };
     Ok(layout::page(
-        &visit.viewer,
-        Part::Record,
+        &signed_in.viewer,
+        Section::Record,
         title(access),
         &content,
     ))
@@ -123,9 +123,9 @@ fn heading(access: RecordAccess) -> Markup {
 }
 
 /// All that one record holds.
-pub(crate) async fn entry(console: Arc<Console>, mut visit: Visit) -> Answer {
-    let sequence: u64 = visit
-        .asked
+pub(crate) async fn entry(console: Arc<Console>, mut signed_in: SignedInRequest) -> PageResult {
+    let sequence: u64 = signed_in
+        .page_request
         .name()
         .await?
         .parse()
@@ -135,21 +135,28 @@ pub(crate) async fn entry(console: Arc<Console>, mut visit: Visit) -> Answer {
         before_sequence: sequence.checked_add(1),
         ..AuditFilter::default()
     };
-    let asked = format!("sequence={sequence}");
-    let mut read = record(&console)?.read(&visit, &asked, filter, ONE).await?;
+    let question = format!("sequence={sequence}");
+    let mut read = record(&console)?
+        .read(&signed_in, &question, filter, ONE)
+        .await?;
     let Some(stored) = read.records.pop() else {
         if read.damaged.is_empty() {
             return Err(Problem::Unknown);
         }
         let title = format!("Record {sequence}");
         let content = html! { h1 { (title) } (damage(&read)) };
-        return Ok(layout::page(&visit.viewer, Part::Record, &title, &content));
+        return Ok(layout::page(
+            &signed_in.viewer,
+            Section::Record,
+            &title,
+            &content,
+        ));
     };
     let members = members(&stored)?;
     let call = members.get("call_id").and_then(Value::as_str);
     let title = format!("Record {sequence}");
     let content = html! {
-        p { a href="/console/record" { @match visit.viewer.record {
+        p { a href="/console/record" { @match signed_in.viewer.record {
             RecordAccess::All => "The whole record",
             RecordAccess::Own | RecordAccess::None => "All your calls",
         } } }
@@ -170,26 +177,31 @@ pub(crate) async fn entry(console: Arc<Console>, mut visit: Visit) -> Answer {
         }
         p.quiet { "The leaf hash is SHA-256 over a zero byte and the record as it is stored (RFC 6962)." }
     };
-    Ok(layout::page(&visit.viewer, Part::Record, &title, &content))
+    Ok(layout::page(
+        &signed_in.viewer,
+        Section::Record,
+        &title,
+        &content,
+    ))
 }
 
 /// One line of a download: the record's bytes as they are stored, so that the leaf hash can be checked.
 #[derive(Serialize)]
-struct Line<'a> {
+struct DownloadLine<'a> {
     sequence: u64,
     leaf_hash: String,
     record: &'a RawValue,
 }
 
 /// What the filter shows, as a file.
-pub(crate) async fn download(console: Arc<Console>, visit: Visit) -> Answer {
-    let fields = visit.asked.query()?;
+pub(crate) async fn download(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
+    let fields = signed_in.page_request.query()?;
     let filter = filter(&fields).map_err(|faults| {
         let fault = faults.into_iter().next();
         Problem::Input(fault.map_or_else(String::new, |fault| fault.problem.to_owned()))
     })?;
     let read = record(&console)?
-        .read(&visit, &asked(&fields), filter, IN_FILE)
+        .read(&signed_in, &question(&fields), filter, IN_FILE)
         .await?;
     let mut lines = String::new();
     for damage in &read.damaged {
@@ -199,7 +211,7 @@ pub(crate) async fn download(console: Arc<Console>, visit: Visit) -> Answer {
     }
     for stored in &read.records {
         let line = serde_json::from_slice(&stored.record).and_then(|record| {
-            serde_json::to_string(&Line {
+            serde_json::to_string(&DownloadLine {
                 sequence: stored.sequence,
                 leaf_hash: stored.leaf_hash.to_string(),
                 record,
@@ -223,7 +235,7 @@ fn record(console: &Console) -> Result<&Record, Problem> {
 }
 
 /// The filter as it was asked for, as the record of the look keeps its digest.
-fn asked(fields: &Fields) -> String {
+fn question(fields: &Fields) -> String {
     let names = FILTER.iter().chain(&["before"]);
     query(names.filter_map(|name| Some((*name, fields.filled(name)?))))
 }
@@ -309,7 +321,7 @@ fn page_position(text: &str) -> Option<(u64, Option<Timestamp>)> {
 }
 
 /// What was changed or removed in the store, by sequence number.
-fn damage(read: &Read) -> Markup {
+fn damage(read: &RecordRows) -> Markup {
     html! {
         @if !read.damaged.is_empty() {
             div.notice.bad role="alert" {
@@ -379,7 +391,7 @@ fn form(fields: &Fields, access: RecordAccess, faults: &[FilterFault]) -> Markup
     }
 }
 
-fn table(read: &Read, access: RecordAccess) -> Result<Markup, Problem> {
+fn table(read: &RecordRows, access: RecordAccess) -> Result<Markup, Problem> {
     let is_all = access == RecordAccess::All;
     let rows: Result<Vec<_>, _> = read
         .records

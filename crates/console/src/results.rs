@@ -22,7 +22,7 @@ use wardgate_store::{
 
 use crate::CookieKey;
 use crate::fields::Fields;
-use crate::mcp::{CALL_LIMIT, Fault};
+use crate::mcp::{CALL_LIMIT, GatewayFault};
 
 /// How long a result is kept.
 pub(crate) const KEPT: Duration = Duration::from_mins(15);
@@ -145,7 +145,7 @@ pub(crate) enum CallOutcome {
     /// The gateway answered; both as they were written.
     Answered { request: String, answer: String },
     /// The gateway did not.
-    Failed(Fault),
+    Failed(GatewayFault),
     /// The browser or the console went away before there was an answer, which cancelled the call.
     Interrupted,
 }

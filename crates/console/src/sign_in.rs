@@ -8,9 +8,9 @@ use http::{StatusCode, header};
 use maud::{Markup, html};
 
 use crate::Console;
-use crate::asked::Asked;
-use crate::http::Answer;
+use crate::http::PageResult;
 use crate::layout;
+use crate::page_request::PageRequest;
 use crate::problem::{Problem, see_other};
 use crate::session::{self, MAX_TOKEN, Token};
 
@@ -18,19 +18,19 @@ use crate::session::{self, MAX_TOKEN, Token};
 const HOME: &str = "/console/tools";
 
 /// Where `/console` leads.
-pub(crate) async fn home(_: Arc<Console>, _: Asked) -> Answer {
+pub(crate) async fn home(_: Arc<Console>, _: PageRequest) -> PageResult {
     Ok(see_other(HOME))
 }
 
 /// The form, and what becomes of it.
-pub(crate) async fn page(console: Arc<Console>, asked: Asked) -> Answer {
-    if !asked.is_post() {
-        let next = asked.query()?;
+pub(crate) async fn page(console: Arc<Console>, page_request: PageRequest) -> PageResult {
+    if !page_request.is_post() {
+        let next = page_request.query()?;
         return Ok(form(StatusCode::OK, own(next.get("next")), None));
     }
-    let fields = asked.form()?;
+    let fields = page_request.form()?;
     let next = own(fields.get("next"));
-    let peer = asked.parts.extensions.get::<SocketAddr>().copied();
+    let peer = page_request.parts.extensions.get::<SocketAddr>().copied();
     let token = Token::new(bare(fields.get("token").unwrap_or_default()), peer);
     let refused = match token.verify(&console.admission.auth).await {
         Ok(caller) => {
@@ -57,7 +57,7 @@ pub(crate) async fn page(console: Arc<Console>, asked: Asked) -> Answer {
 }
 
 /// Ends the session in this browser. The token itself lives as long as its issuer gave it.
-pub(crate) async fn sign_out(console: Arc<Console>, _: Asked) -> Answer {
+pub(crate) async fn sign_out(console: Arc<Console>, _: PageRequest) -> PageResult {
     let mut response = see_other("/console/sign-in");
     if let Some(cookie) = session::end(console.is_secure()) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);

@@ -8,12 +8,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::Console;
-use crate::asked::Visit;
 use crate::fields::{query, segment};
-use crate::http::Answer;
-use crate::layout::{self, Part};
-use crate::mcp::{ASK_LIMIT, Fault, Gateway, Request};
+use crate::http::PageResult;
+use crate::layout::{self, Section};
+use crate::mcp::{ASK_LIMIT, Gateway, GatewayFault, Request};
 use crate::output::cut;
+use crate::page_request::SignedInRequest;
 use crate::problem::Problem;
 use crate::record::RecordAccess;
 use crate::session::Token;
@@ -77,7 +77,7 @@ pub(crate) async fn all(gateway: &Gateway, token: &Token) -> Result<Vec<Tool>, P
         let result = exchange
             .outcome
             .map_err(|error| Problem::Refused(error.message))?;
-        let page: Page = serde_json::from_value(result).map_err(|_| Fault::Unreadable)?;
+        let page: Page = serde_json::from_value(result).map_err(|_| GatewayFault::Unreadable)?;
         // One that cannot be read is left out; the others can still be used.
         let readable = page.tools.into_iter();
         tools.extend(readable.filter_map(|tool| serde_json::from_value(tool).ok()));
@@ -87,7 +87,7 @@ pub(crate) async fn all(gateway: &Gateway, token: &Token) -> Result<Vec<Tool>, P
             next => cursor = next,
         }
     }
-    Err(Fault::TooLarge.into())
+    Err(GatewayFault::TooLarge.into())
 }
 
 impl Tool {
@@ -132,10 +132,10 @@ impl Tool {
 }
 
 /// The list, searched.
-pub(crate) async fn list(console: Arc<Console>, visit: Visit) -> Answer {
-    let fields = visit.asked.query()?;
+pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
+    let fields = signed_in.page_request.query()?;
     let sought = fields.filled("q").unwrap_or_default().to_owned();
-    let mut tools = all(&console.gateway, &visit.token).await?;
+    let mut tools = all(&console.gateway, &signed_in.token).await?;
     let of_all = tools.len();
     let wanted = sought.to_lowercase();
     tools.retain(|tool| tool.mentions(&wanted));
@@ -152,7 +152,7 @@ pub(crate) async fn list(console: Arc<Console>, visit: Visit) -> Answer {
     };
     let content = html! {
         h1 { "Tools" }
-        @if of_all == 0 { (without_tools(&console, visit.viewer.record)) }
+        @if of_all == 0 { (without_tools(&console, signed_in.viewer.record)) }
         @else {
             p.quiet { "What you may call. What you may not, you do not see." }
             form.search method="get" action="/console/tools" role="search" {
@@ -184,7 +184,12 @@ pub(crate) async fn list(console: Arc<Console>, visit: Visit) -> Answer {
             }
         }
     };
-    Ok(layout::page(&visit.viewer, Part::Tools, "Tools", &content))
+    Ok(layout::page(
+        &signed_in.viewer,
+        Section::Tools,
+        "Tools",
+        &content,
+    ))
 }
 
 /// What somebody who calls no tools can do here: an auditor, most of the time.

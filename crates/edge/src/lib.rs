@@ -14,18 +14,19 @@ mod admission;
 mod auth;
 mod body;
 mod cors;
-mod door;
+mod edge_client;
 mod error;
 mod listener;
 mod origins;
 
 pub use admission::Admission;
 pub use auth::{
-    AuthConfig, Authenticator, IssuerConfig, JwksSource, Scopes, TokenRefusal, TokenType, Verified,
+    AuthConfig, Authenticator, IssuerConfig, JwksSource, Scopes, TokenRefusal, TokenType,
+    VerifiedCaller,
 };
 pub use body::{BodyLimits, BodyRefusal, drain, is_json, read};
 pub use cors::Grants;
-pub use door::{Door, DoorError, UnfitUrl};
+pub use edge_client::{EdgeClient, EdgeClientError, UnusableUrl};
 pub use error::Error;
 pub use listener::{Bound, ConnectionLimits, ListenerLimits};
 pub use origins::Origins;

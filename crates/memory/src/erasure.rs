@@ -15,20 +15,20 @@ use wardgate_rpc::client::AuditClient;
 use wardgate_telemetry::names;
 
 use crate::Error;
-use crate::store::{Doomed, Store};
+use crate::store::{ErasureCandidate, Store};
 
 /// Rows of a long conversation that whoever erases it does not wait for go with the sweeper.
 const BATCHES: usize = 20;
 
-/// On whose word.
+/// The actor who has a conversation erased.
 #[derive(Debug, Clone)]
-pub(crate) enum By {
+pub(crate) enum ErasureActor {
     Owner(String),
     Operator(String),
     Retention,
 }
 
-impl By {
+impl ErasureActor {
     fn actor(&self) -> &str {
         match self {
             Self::Owner(name) | Self::Operator(name) => name,
@@ -66,7 +66,11 @@ impl Erasure {
     }
 
     /// Erases a conversation for ever.
-    pub(crate) async fn erase(self: &Arc<Self>, key: ConversationKey, by: By) -> Result<(), Error> {
+    pub(crate) async fn erase(
+        self: &Arc<Self>,
+        key: ConversationKey,
+        by: ErasureActor,
+    ) -> Result<(), Error> {
         let erasure = Arc::clone(self);
         // Its own task: whoever hangs up, what was recorded is done or recorded as failed.
         let erasing = tokio::spawn(async move {
@@ -78,7 +82,11 @@ impl Erasure {
         erasing.await.unwrap_or(Err(Error::Interrupted))
     }
 
-    pub(crate) async fn record_and_erase(&self, doomed: Doomed, by: &By) -> Result<(), Error> {
+    pub(crate) async fn record_and_erase(
+        &self,
+        doomed: ErasureCandidate,
+        by: &ErasureActor,
+    ) -> Result<(), Error> {
         let change = AdminChange {
             actor: by.actor().to_owned(),
             action: "conversation.erase".to_owned(),

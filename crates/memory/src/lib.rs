@@ -10,18 +10,18 @@
 //! today, and gone when it is erased.
 
 mod callers;
+mod change_feed;
 mod config;
-mod conversing;
+mod conversation_methods;
 mod erasure;
 mod error;
-mod keeping;
+mod maintenance;
 mod owner;
 mod rights;
 mod sealing;
 mod service;
 mod store;
-mod subscribing;
-mod watching;
+mod subscription_methods;
 mod words;
 
 pub use config::{Config, Limits, Retention};

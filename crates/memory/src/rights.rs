@@ -20,19 +20,19 @@ use wardgate_domain::{
 use wardgate_rpc::client::{CallError, PolicyClient};
 
 use crate::owner::Owner;
-use crate::store::{Ground, Reading, Standing, Stored};
+use crate::store::{CallRights, ConversationExcerpt, GroundingResult, StoredMessage};
 
 /// Questions asked side by side.
 const AT_ONCE: usize = 8;
 
-/// Who reads or writes.
+/// The caller of a request, and the address of their client.
 #[derive(Clone, Copy)]
-pub(crate) struct Asker<'a> {
+pub(crate) struct RequestContext<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) client_ip: &'a str,
 }
 
-/// Says who a caller is, and what they may do now.
+/// The rights of callers: who a caller is, and what they may do now.
 pub(crate) trait Rights: Clone + Send + Sync + 'static {
     /// Whose `token` is, verified.
     fn identify(
@@ -43,10 +43,10 @@ pub(crate) trait Rights: Clone + Send + Sync + 'static {
     /// What the caller would see of that call; none: the policy denies it.
     fn of_call(
         &self,
-        asker: Asker<'_>,
+        context: RequestContext<'_>,
         tool: &ToolFacts,
         arguments: Bytes,
-    ) -> impl Future<Output = Result<Option<Standing>, CallError>> + Send;
+    ) -> impl Future<Output = Result<Option<CallRights>, CallError>> + Send;
 
     /// Whether the caller may read a conversation of another owner.
     fn may_recall(
@@ -64,18 +64,18 @@ impl Rights for PolicyClient {
 
     async fn of_call(
         &self,
-        asker: Asker<'_>,
+        context: RequestContext<'_>,
         tool: &ToolFacts,
         arguments: Bytes,
-    ) -> Result<Option<Standing>, CallError> {
+    ) -> Result<Option<CallRights>, CallError> {
         let decision = self
-            .authorize(asker.caller, tool, arguments, asker.client_ip)
+            .authorize(context.caller, tool, arguments, context.client_ip)
             .await?;
         let Verdict::Allow(permit) = &decision.verdict else {
             return Ok(None);
         };
         let terms = permit.unverified_terms()?;
-        Ok(Some(Standing {
+        Ok(Some(CallRights {
             rights: digest_of(&terms),
             policy_hash: decision.policy_hash,
             by_arguments: terms.arguments_digest.is_some(),
@@ -153,36 +153,36 @@ pub(crate) fn facts(tool: &ToolFacts) -> Digest {
     about.digest()
 }
 
-/// What the policy says to one call.
+/// The policy's verdict on one call.
 #[derive(Clone, Copy)]
-enum Answer {
-    Allowed(Standing),
+enum CallVerdict {
+    Allowed(CallRights),
     Denied,
 }
 
-impl Answer {
-    fn standing(self) -> Option<Standing> {
+impl CallVerdict {
+    fn call_rights(self) -> Option<CallRights> {
         match self {
-            Self::Allowed(standing) => Some(standing),
+            Self::Allowed(call_rights) => Some(call_rights),
             Self::Denied => None,
         }
     }
 }
 
-/// What the policy says to the calls of one request, each question asked once.
-struct Answers {
+/// The policy's verdicts on the calls of one request; each question is asked once.
+struct CallVerdicts {
     /// By tool, where the arguments make no difference.
-    by_tool: HashMap<Digest, Answer>,
-    by_call: HashMap<(Digest, Bytes), Answer>,
+    by_tool: HashMap<Digest, CallVerdict>,
+    by_call: HashMap<(Digest, Bytes), CallVerdict>,
 }
 
-impl Answers {
+impl CallVerdicts {
     async fn ask<'a>(
         rights: &impl Rights,
-        asker: Asker<'_>,
+        context: RequestContext<'_>,
         calls: impl Iterator<Item = &'a AnsweredCall>,
     ) -> Result<Self, CallError> {
-        let mut answers = Self {
+        let mut verdicts = Self {
             by_tool: HashMap::new(),
             by_call: HashMap::new(),
         };
@@ -190,82 +190,84 @@ impl Answers {
         // One call of each tool first: often its answer is that of every call of the tool.
         let mut seen = HashSet::new();
         let first_of_tools = calls.iter().filter(|(tool, _)| seen.insert(*tool));
-        answers.add(rights, asker, first_of_tools).await?;
+        verdicts.add(rights, context, first_of_tools).await?;
         let mut seen = HashSet::new();
         let open: Vec<_> = calls
             .iter()
             .filter(|(tool, call)| {
-                answers.get(*tool, call).is_none() && seen.insert((*tool, &call.arguments))
+                verdicts.get(*tool, call).is_none() && seen.insert((*tool, &call.arguments))
             })
             .collect();
-        answers.add(rights, asker, open.into_iter()).await?;
-        Ok(answers)
+        verdicts.add(rights, context, open.into_iter()).await?;
+        Ok(verdicts)
     }
 
     async fn add<'a>(
         &mut self,
         rights: &impl Rights,
-        asker: Asker<'_>,
+        context: RequestContext<'_>,
         calls: impl Iterator<Item = &'a (Digest, &'a AnsweredCall)>,
     ) -> Result<(), CallError> {
         let questions: Vec<_> = calls
             .map(|(tool, call)| async move {
-                let answer = rights.of_call(asker, &call.tool, call.arguments.clone());
-                let answer = answer.await?.map_or(Answer::Denied, Answer::Allowed);
-                Ok::<_, CallError>(((*tool, call.arguments.clone()), answer))
+                let verdict = rights.of_call(context, &call.tool, call.arguments.clone());
+                let verdict = verdict
+                    .await?
+                    .map_or(CallVerdict::Denied, CallVerdict::Allowed);
+                Ok::<_, CallError>(((*tool, call.arguments.clone()), verdict))
             })
             .collect();
         let answered: Vec<_> = stream::iter(questions)
             .buffer_unordered(AT_ONCE)
             .try_collect()
             .await?;
-        for ((tool, arguments), answer) in answered {
-            if answer
-                .standing()
-                .is_some_and(|standing| !standing.by_arguments)
+        for ((tool, arguments), verdict) in answered {
+            if verdict
+                .call_rights()
+                .is_some_and(|call_rights| !call_rights.by_arguments)
             {
-                self.by_tool.insert(tool, answer);
+                self.by_tool.insert(tool, verdict);
             }
-            self.by_call.insert((tool, arguments), answer);
+            self.by_call.insert((tool, arguments), verdict);
         }
         Ok(())
     }
 
-    fn get(&self, tool: Digest, call: &AnsweredCall) -> Option<Answer> {
+    fn get(&self, tool: Digest, call: &AnsweredCall) -> Option<CallVerdict> {
         let by_call = || self.by_call.get(&(tool, call.arguments.clone()));
         self.by_tool.get(&tool).or_else(by_call).copied()
     }
 
     /// Whether the caller sees as much of that call as when its result was given.
     fn unchanged(&self, call: &AnsweredCall, given_under: Digest) -> bool {
-        let answer = self.get(facts(&call.tool), call);
-        let standing = answer.and_then(Answer::standing);
-        standing.is_some_and(|standing| standing.rights == given_under)
+        let verdict = self.get(facts(&call.tool), call);
+        let call_rights = verdict.and_then(CallVerdict::call_rights);
+        call_rights.is_some_and(|call_rights| call_rights.rights == given_under)
     }
 }
 
-/// What the policy says to each of `calls`, in the same order; none: denied.
-pub(crate) async fn standings(
+/// The caller's rights to each of `calls`, in the same order; none where the policy denies the call.
+pub(crate) async fn rights_of_calls(
     rights: &impl Rights,
-    asker: Asker<'_>,
+    context: RequestContext<'_>,
     calls: &[&AnsweredCall],
-) -> Result<Vec<Option<Standing>>, CallError> {
-    let answers = Answers::ask(rights, asker, calls.iter().copied()).await?;
-    let standing = |call: &&AnsweredCall| {
-        answers
+) -> Result<Vec<Option<CallRights>>, CallError> {
+    let verdicts = CallVerdicts::ask(rights, context, calls.iter().copied()).await?;
+    let call_rights = |call: &&AnsweredCall| {
+        verdicts
             .get(facts(&call.tool), call)
-            .and_then(Answer::standing)
+            .and_then(CallVerdict::call_rights)
     };
-    Ok(calls.iter().map(standing).collect())
+    Ok(calls.iter().map(call_rights).collect())
 }
 
-/// The messages of `reading` as `asker` may read them: what the policy no longer lets them see is empty.
+/// The messages of `reading` as `context` may read them: what the policy no longer lets them see is empty.
 pub(crate) async fn shown(
     rights: &impl Rights,
-    asker: Asker<'_>,
-    reading: Reading,
+    context: RequestContext<'_>,
+    reading: ConversationExcerpt,
 ) -> Vec<Message> {
-    let Reading {
+    let ConversationExcerpt {
         messages,
         grounds,
         unjudged_from,
@@ -275,21 +277,21 @@ pub(crate) async fn shown(
         .iter()
         .filter_map(|stored| stored.message.call.as_ref());
     let calls = own.chain(grounds.iter().map(|ground| &ground.call));
-    let answers = Answers::ask(rights, asker, calls).await;
+    let verdicts = CallVerdicts::ask(rights, context, calls).await;
     // Nobody can be asked: nothing that came of a tool is shown.
-    let answers = answers.inspect_err(|error| {
+    let verdicts = verdicts.inspect_err(|error| {
         tracing::warn!(%error, "the policy cannot be asked; results of tools are withheld");
     });
-    let judge = Judge {
-        answers: answers.ok(),
+    let filter = RightsFilter {
+        verdicts: verdicts.ok(),
     };
-    let first_withheld = judge.first_withheld(&messages, &grounds);
+    let first_withheld = filter.first_withheld(&messages, &grounds);
     // Kinds that are too many to ask about count as withheld.
     let tainted_from = [first_withheld, unjudged_from].into_iter().flatten().min();
     messages
         .into_iter()
         .map(|stored| {
-            let withheld = judge.withholds_result(&stored)
+            let withheld = filter.withholds_result(&stored)
                 || tainted_from.is_some_and(|from| from <= stored.rests_up_to());
             let message = stored.message;
             if withheld { emptied(message) } else { message }
@@ -297,24 +299,29 @@ pub(crate) async fn shown(
         .collect()
 }
 
-struct Judge {
-    answers: Option<Answers>,
+/// Decides which messages a reader may read. Without verdicts every result of a tool is withheld.
+struct RightsFilter {
+    verdicts: Option<CallVerdicts>,
 }
 
-impl Judge {
+impl RightsFilter {
     fn may_see(&self, call: Option<&AnsweredCall>, given_under: Option<Digest>) -> bool {
         let given = call.zip(given_under);
-        let answers = self.answers.as_ref();
-        let known = given.zip(answers);
-        known.is_some_and(|((call, rights), answers)| answers.unchanged(call, rights))
+        let verdicts = self.verdicts.as_ref();
+        let known = given.zip(verdicts);
+        known.is_some_and(|((call, rights), verdicts)| verdicts.unchanged(call, rights))
     }
 
-    fn withholds_result(&self, Stored { message, rights }: &Stored) -> bool {
+    fn withholds_result(&self, StoredMessage { message, rights }: &StoredMessage) -> bool {
         message.source == Source::Tool && !self.may_see(message.call.as_ref(), *rights)
     }
 
     /// The position of the first result that is withheld.
-    fn first_withheld(&self, messages: &[Stored], grounds: &[Ground]) -> Option<u64> {
+    fn first_withheld(
+        &self,
+        messages: &[StoredMessage],
+        grounds: &[GroundingResult],
+    ) -> Option<u64> {
         let results = messages
             .iter()
             .filter(|stored| self.withholds_result(stored))

@@ -16,13 +16,13 @@ use wardgate_rpc::{Service, ServiceError};
 use wardgate_telemetry::names;
 
 use crate::callers::CallerCache;
-use crate::conversing::{Conversing, at_most};
-use crate::erasure::{By, Erasure};
-use crate::keeping::Keeper;
+use crate::change_feed::ChangeFeed;
+use crate::conversation_methods::{ConversationMethods, at_most};
+use crate::erasure::{Erasure, ErasureActor};
+use crate::maintenance::StoreMaintenance;
 use crate::rights::Rights;
 use crate::store::{MAX_BATCH_BYTES, Store};
-use crate::subscribing::SubscriptionMethods;
-use crate::watching::Watching;
+use crate::subscription_methods::SubscriptionMethods;
 use crate::{Config, Error, MasterKey};
 
 /// Bytes of one request: the largest batch, and room for what is around the texts.
@@ -45,12 +45,12 @@ pub async fn service(
 }
 
 pub(crate) struct Memory<R> {
-    conversing: Conversing<R>,
-    subscribing: SubscriptionMethods<R>,
-    pub(crate) watching: Arc<Watching>,
+    conversation_methods: ConversationMethods<R>,
+    subscription_methods: SubscriptionMethods<R>,
+    pub(crate) change_feed: Arc<ChangeFeed>,
     store: Store,
     erasure: Arc<Erasure>,
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) maintenance: Arc<StoreMaintenance>,
 }
 
 impl<R: Rights> Memory<R> {
@@ -64,15 +64,17 @@ impl<R: Rights> Memory<R> {
         let store = Store::open(&config.store, &config.database, key, ambient.clone())?;
         let erasure = Erasure::new(store.clone(), record, ambient.clone());
         let limits = config.limits;
-        let keeper = Keeper::start(config, store.clone(), erasure.clone(), ambient.clone()).await?;
-        let watching = Watching::start(store.clone()).await;
+        let maintenance =
+            StoreMaintenance::start(config, store.clone(), erasure.clone(), ambient.clone())
+                .await?;
+        let change_feed = ChangeFeed::start(store.clone()).await;
         let callers = Arc::new(CallerCache::new(rights.clone(), ambient.clone()));
-        let subscribing = SubscriptionMethods {
+        let subscription_methods = SubscriptionMethods {
             callers: Arc::clone(&callers),
             store: store.clone(),
             ambient: ambient.clone(),
         };
-        let conversing = Conversing {
+        let conversation_methods = ConversationMethods {
             callers,
             store: store.clone(),
             erasure: erasure.clone(),
@@ -81,18 +83,18 @@ impl<R: Rights> Memory<R> {
             limits,
         };
         Ok(Self {
-            conversing,
-            subscribing,
-            watching,
+            conversation_methods,
+            subscription_methods,
+            change_feed,
             store,
             erasure,
-            keeper,
+            maintenance,
         })
     }
 
     pub(crate) fn serve(self) -> Service<MemoryServiceServer<Self>> {
         Service {
-            readiness: self.keeper.readiness(),
+            readiness: self.maintenance.readiness(),
             server: MemoryServiceServer::new(self).max_decoding_message_size(MAX_REQUEST),
         }
     }
@@ -111,7 +113,7 @@ impl<R: Rights> Memory<R> {
     async fn erase(&self, request: pb::EraseRequest) -> Result<pb::EraseResponse, Error> {
         let key: Result<ConversationKey, _> = request.key.parse();
         let key = key.map_err(|error| InvalidMessage::field("key", error.to_string()))?;
-        let by = By::Operator(operator(request.by)?);
+        let by = ErasureActor::Operator(operator(request.by)?);
         self.erasure.erase(key, by).await?;
         Ok(pb::EraseResponse {})
     }
@@ -186,7 +188,7 @@ macro_rules! methods {
                 &self,
                 _: Request<pb::WatchConversationsRequest>,
             ) -> Result<Response<Self::WatchConversationsStream>, Status> {
-                let watch = async { self.watching.watch() };
+                let watch = async { self.change_feed.watch() };
                 let changes = answer("watch_conversations", watch).await?;
                 Ok(changes.map(|changes| changes.map(|seen| Ok((&*seen).into())).boxed()))
             }
@@ -203,18 +205,18 @@ macro_rules! methods {
 }
 
 methods! {
-    get_or_create, GetOrCreateRequest, GetOrCreateResponse, memory.conversing;
-    get_context, GetContextRequest, GetContextResponse, memory.conversing;
-    add_messages, AddMessagesRequest, AddMessagesResponse, memory.conversing;
-    get_turn, GetTurnRequest, GetTurnResponse, memory.conversing;
-    clear, ClearRequest, ClearResponse, memory.conversing;
-    delete, DeleteRequest, DeleteResponse, memory.conversing;
-    list_conversations, ListConversationsRequest, ListConversationsResponse, memory.conversing;
-    read_conversation, ReadConversationRequest, ReadConversationResponse, memory.conversing;
-    search, SearchRequest, SearchResponse, memory.conversing;
-    subscribe, SubscribeRequest, SubscribeResponse, memory.subscribing;
-    unsubscribe, UnsubscribeRequest, UnsubscribeResponse, memory.subscribing;
-    list_subscriptions, ListSubscriptionsRequest, ListSubscriptionsResponse, memory.subscribing;
+    get_or_create, GetOrCreateRequest, GetOrCreateResponse, memory.conversation_methods;
+    get_context, GetContextRequest, GetContextResponse, memory.conversation_methods;
+    add_messages, AddMessagesRequest, AddMessagesResponse, memory.conversation_methods;
+    get_turn, GetTurnRequest, GetTurnResponse, memory.conversation_methods;
+    clear, ClearRequest, ClearResponse, memory.conversation_methods;
+    delete, DeleteRequest, DeleteResponse, memory.conversation_methods;
+    list_conversations, ListConversationsRequest, ListConversationsResponse, memory.conversation_methods;
+    read_conversation, ReadConversationRequest, ReadConversationResponse, memory.conversation_methods;
+    search, SearchRequest, SearchResponse, memory.conversation_methods;
+    subscribe, SubscribeRequest, SubscribeResponse, memory.subscription_methods;
+    unsubscribe, UnsubscribeRequest, UnsubscribeResponse, memory.subscription_methods;
+    list_subscriptions, ListSubscriptionsRequest, ListSubscriptionsResponse, memory.subscription_methods;
     survey, SurveyRequest, SurveyResponse, memory;
     erase, EraseRequest, EraseResponse, memory;
     set_hold, SetHoldRequest, SetHoldResponse, memory;

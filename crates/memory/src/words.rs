@@ -52,21 +52,21 @@ fn folded(word: &str) -> String {
                 'æ' => "ae",
                 'œ' => "oe",
                 'þ' => "th",
-                other => return Folded::Itself(std::iter::once(other)),
+                other => return FoldedChar::Itself(std::iter::once(other)),
             };
-            Folded::Letters(plain.chars())
+            FoldedChar::Letters(plain.chars())
         })
         .take(MAX_LENGTH)
         .collect()
 }
 
-/// One character, or the few that stand for it.
-enum Folded {
+/// A character after folding: one, or the few that stand for it.
+enum FoldedChar {
     Itself(std::iter::Once<char>),
     Letters(std::str::Chars<'static>),
 }
 
-impl Iterator for Folded {
+impl Iterator for FoldedChar {
     type Item = char;
 
     fn next(&mut self) -> Option<char> {

@@ -14,16 +14,16 @@ use tokio::time::{Sleep, sleep};
 use tonic::transport::server::{Connected, TcpConnectInfo};
 use wardgate_domain::Ambient;
 
-/// How old connections become.
+/// The age that connections reach.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Aging {
+pub(crate) struct ConnectionAge {
     /// Until the server says that it goes away.
     pub(crate) age: Duration,
     /// From then until the connection is closed.
     pub(crate) grace: Duration,
 }
 
-impl Aging {
+impl ConnectionAge {
     /// Half an hour, give or take a tenth, so that servers started together do not turn all their clients away together;
     /// and a quarter, which is longer than any call waits for a person.
     pub(crate) fn with_jitter(ambient: &Ambient) -> Self {
@@ -34,8 +34,8 @@ impl Aging {
         }
     }
 
-    pub(crate) fn begin(self, stream: TcpStream) -> Aged {
-        Aged {
+    pub(crate) fn begin(self, stream: TcpStream) -> AgedStream {
+        AgedStream {
             stream,
             end: Box::pin(sleep(self.age + self.grace)),
         }
@@ -44,12 +44,12 @@ impl Aging {
 
 /// A connection that ends when it is too old.
 #[derive(Debug)]
-pub(crate) struct Aged {
+pub(crate) struct AgedStream {
     stream: TcpStream,
     end: Pin<Box<Sleep>>,
 }
 
-impl Connected for Aged {
+impl Connected for AgedStream {
     type ConnectInfo = TcpConnectInfo;
 
     fn connect_info(&self) -> Self::ConnectInfo {
@@ -57,7 +57,7 @@ impl Connected for Aged {
     }
 }
 
-impl AsyncRead for Aged {
+impl AsyncRead for AgedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -70,7 +70,7 @@ impl AsyncRead for Aged {
     }
 }
 
-impl AsyncWrite for Aged {
+impl AsyncWrite for AgedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -42,19 +42,23 @@ pub(crate) async fn report(
     }
 }
 
-/// What is heard of a service.
+/// The health of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Heard {
-    /// What it says of itself.
-    Says(Readiness),
-    /// It said something before, and does not answer now.
-    Nothing,
+pub(crate) enum ServiceHealth {
+    /// The readiness that it reports.
+    Reported(Readiness),
+    /// It reported something before, and does not answer now.
+    Silent,
 }
 
 /// Tells what the service `name` behind `channel` says of itself, until it says no more; and why that ended.
 ///
 /// A stream on which nothing comes may be one of a service that hangs. So it is asked as well, again and again.
-pub(crate) async fn follow(channel: Channel, name: &str, mut told: impl FnMut(Heard)) -> String {
+pub(crate) async fn follow(
+    channel: Channel,
+    name: &str,
+    mut told: impl FnMut(ServiceHealth),
+) -> String {
     let request = HealthCheckRequest {
         service: name.to_owned(),
     };
@@ -73,7 +77,7 @@ pub(crate) async fn follow(channel: Channel, name: &str, mut told: impl FnMut(He
     };
     while let Some(status) = next {
         let says = readiness(status.status(), name);
-        told(Heard::Says(says.clone()));
+        told(ServiceHealth::Reported(says.clone()));
         let unless_silent = async {
             loop {
                 sleep(ASK_EVERY).await;
@@ -89,7 +93,7 @@ pub(crate) async fn follow(channel: Channel, name: &str, mut told: impl FnMut(He
         let message = tokio::select! {
             message = statuses.message() => message,
             () = unless_silent => {
-                told(Heard::Nothing);
+                told(ServiceHealth::Silent);
                 let answered = timeout(LOST_LIMIT, asking.check(request.clone()));
                 let answers_again = async { matches!(answered.await, Ok(Ok(_))) };
                 tokio::select! {

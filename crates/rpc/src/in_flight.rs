@@ -23,7 +23,7 @@ pub(crate) struct InFlight(watch::Sender<usize>);
 
 /// One call, until dropped.
 #[derive(Debug)]
-pub(crate) struct Call(Option<watch::Sender<usize>>);
+pub(crate) struct CallGuard(Option<watch::Sender<usize>>);
 
 impl InFlight {
     pub(crate) fn new() -> Self {
@@ -31,12 +31,12 @@ impl InFlight {
     }
 
     /// Counts a call of the method at `path`, unless it is a watch.
-    pub(crate) fn begin(&self, path: &str) -> Call {
+    pub(crate) fn begin(&self, path: &str) -> CallGuard {
         if is_watch(path) {
-            return Call(None);
+            return CallGuard(None);
         }
         self.0.send_modify(|count| *count += 1);
-        Call(Some(self.0.clone()))
+        CallGuard(Some(self.0.clone()))
     }
 
     /// Waits until no call is open.
@@ -52,7 +52,7 @@ pub(crate) fn is_watch(path: &str) -> bool {
     method.starts_with("Watch")
 }
 
-impl Drop for Call {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         if let Some(count) = &self.0 {
             count.send_modify(|count| *count -= 1);
@@ -60,7 +60,7 @@ impl Drop for Call {
     }
 }
 
-impl Call {
+impl CallGuard {
     /// Keeps the call open, and its place among those worked on, until the response is sent or given up.
     pub(crate) fn until_sent(
         self,
@@ -73,7 +73,7 @@ impl Call {
         // A failure takes as long as it takes to fail, which says nothing of how long the work takes.
         let has_failed = response.headers().contains_key("grpc-status");
         response.map(|body| {
-            Body::new(Counted {
+            Body::new(CountedBody {
                 body,
                 _call: self,
                 place: place.filter(|_| !has_failed),
@@ -82,14 +82,15 @@ impl Call {
     }
 }
 
-struct Counted {
+/// A body whose call counts until its end.
+struct CountedBody {
     body: Body,
-    _call: Call,
+    _call: CallGuard,
     /// With the kind of call it is.
     place: Option<(Slot, &'static str)>,
 }
 
-impl Drop for Counted {
+impl Drop for CountedBody {
     fn drop(&mut self) {
         if let Some((slot, kind)) = self.place.take() {
             slot.done(kind);
@@ -97,7 +98,7 @@ impl Drop for Counted {
     }
 }
 
-impl HttpBody for Counted {
+impl HttpBody for CountedBody {
     type Data = bytes::Bytes;
     type Error = tonic::Status;
 

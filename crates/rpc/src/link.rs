@@ -23,7 +23,7 @@ use tower::util::BoxCloneSyncService;
 use tower::{Service as TowerService, ServiceExt};
 use wardgate_domain::Ambient;
 
-use self::balance::Balanced;
+use self::balance::BalancedTransport;
 use self::pool::Pool;
 use crate::access::{Peer, Trust};
 use crate::readiness::{Readiness, Service};
@@ -162,7 +162,7 @@ pub fn connect(
         _ => return Err(address()),
     };
     let lookup = resolve::system(host, origin.port_u16().unwrap_or(port));
-    let dial = Dial { origin, tls };
+    let dial = ReplicaConnector { origin, tls };
     // What is wrong with the certificates shows at start.
     let unspecified = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     dial.endpoint(unspecified).map_err(|source| Error::Tls {
@@ -176,10 +176,10 @@ fn balanced(
     server_name: Peer,
     name: &'static str,
     lookup: resolve::Lookup,
-    dial: Dial,
+    dial: ReplicaConnector,
 ) -> Neighbour {
     let (pool, readiness) = Pool::open(server_name.as_str(), name, lookup, dial);
-    let calls = Balanced::new(pool, readiness.clone(), Ambient::system())
+    let calls = BalancedTransport::new(pool, readiness.clone(), Ambient::system())
         .map_err(|never: std::convert::Infallible| match never {});
     Neighbour {
         link: BoxCloneSyncService::new(calls),
@@ -191,15 +191,15 @@ fn balanced(
 /// lost without a word, with its node or its network, is noticed after twice this.
 const SILENT: Duration = Duration::from_secs(2);
 
-/// How the replica at an address is connected to.
+/// The connector to the replica at an address.
 #[derive(Debug)]
-struct Dial {
+struct ReplicaConnector {
     /// What the service is called, whatever its address.
     origin: http::Uri,
     tls: Option<ClientTlsConfig>,
 }
 
-impl Dial {
+impl ReplicaConnector {
     fn endpoint(&self, address: SocketAddr) -> Result<Endpoint, tonic::transport::Error> {
         let scheme = self.tls.as_ref().map_or("http", |_| "https");
         let mut endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))?;

@@ -12,41 +12,41 @@ pub(crate) struct Method {
     pub(crate) path: &'static str,
     /// Who may call it.
     pub(crate) callers: &'static [Peer],
-    pub(crate) answer: Answer,
-    pub(crate) repeat: Repeat,
+    pub(crate) answer: ResponseKind,
+    pub(crate) repeat: RetryPolicy,
 }
 
-/// What a method answers with.
+/// The kind of a method's response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum ResponseKind {
     /// One message.
     Whole,
     /// A stream: what has begun is not begun again.
     Stream,
 }
 
-/// Whether a call may be made twice when it is not known whether the first was carried out.
+/// The retry policy of a method: whether a call may be made twice when it is not known whether the first was carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repeat {
+pub(crate) enum RetryPolicy {
     /// Twice does no harm.
     Always,
-    /// Only if the request is marked as [`Repeatable`].
+    /// Only if the request is marked as [`IdempotentRequest`].
     IfMarked,
     /// Once.
     Never,
 }
 
-/// As an extension of a request: it has a key, or only reads, so that it may be made twice.
+/// An extension of a request that has a key, or only reads, and so may be made twice.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Repeatable;
+pub(crate) struct IdempotentRequest;
 
 macro_rules! methods {
     ($($service:literal { $($method:ident: $($caller:ident)|+, $answer:ident, $repeat:ident;)+ })+) => {
         &[$($(Method {
             path: concat!("/", $service, "/", stringify!($method)),
             callers: &[$(Peer::$caller),+],
-            answer: Answer::$answer,
-            repeat: Repeat::$repeat,
+            answer: ResponseKind::$answer,
+            repeat: RetryPolicy::$repeat,
         },)+)+]
     };
 }
@@ -144,7 +144,12 @@ mod tests {
         }
         let listed = TABLE.iter();
         let mut listed: Vec<_> = listed
-            .map(|method| (method.path.to_owned(), method.answer == Answer::Stream))
+            .map(|method| {
+                (
+                    method.path.to_owned(),
+                    method.answer == ResponseKind::Stream,
+                )
+            })
             .collect();
         declared.sort();
         listed.sort();

@@ -56,9 +56,9 @@ pub enum Error {
 
 /// The services an operator can reach.
 #[derive(Debug, Default, Clone)]
-pub struct Offered(Routes);
+pub struct OperatorServices(Routes);
 
-impl Offered {
+impl OperatorServices {
     /// Adds one.
     #[must_use]
     pub fn with<S>(self, service: Service<S>) -> Self
@@ -121,7 +121,7 @@ impl OperatorSocket {
     }
 
     /// Serves until dropped.
-    pub async fn serve(self, offered: Offered) -> Result<(), Error> {
+    pub async fn serve(self, operator_services: OperatorServices) -> Result<(), Error> {
         let Self { listener, file } = self;
         let owner = fs::metadata(&file.0).map(|file| file.uid());
         let owner = owner.map_err(|source| Error::Io {
@@ -140,7 +140,7 @@ impl OperatorSocket {
         });
         Server::builder()
             .max_concurrent_streams(64)
-            .add_routes(offered.0)
+            .add_routes(operator_services.0)
             .serve_with_incoming(own)
             .await?;
         Ok(())
@@ -164,7 +164,7 @@ mod tests {
         let socket = OperatorSocket::bind(&path).unwrap();
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        drop(socket.serve(Offered::default()));
+        drop(socket.serve(OperatorServices::default()));
         assert!(!path.exists());
     }
 

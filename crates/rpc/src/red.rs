@@ -17,12 +17,13 @@ use wardgate_telemetry::names;
 use crate::in_flight::{self, Endless};
 use crate::status::code_name;
 
-/// One call, measured when dropped.
+/// The measurement of one call, recorded when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Measured(Option<Call>);
+pub(crate) struct CallMeasurement(Option<MeasuredCall>);
 
+/// A call that is being measured.
 #[derive(Debug)]
-struct Call {
+struct MeasuredCall {
     method: &'static str,
     started: Instant,
     /// An exemplar leads to it.
@@ -31,10 +32,10 @@ struct Call {
     code: Code,
 }
 
-impl Measured {
+impl CallMeasurement {
     /// A call of `method`, named as in the table of methods, so that nobody makes names up.
     pub(crate) fn begin(method: &'static str, span: &Span) -> Self {
-        Self((!in_flight::is_watch(method)).then(|| Call {
+        Self((!in_flight::is_watch(method)).then(|| MeasuredCall {
             method: method.trim_start_matches('/'),
             started: Instant::now(),
             span: span.clone(),
@@ -52,7 +53,7 @@ impl Measured {
             return response;
         }
         response.map(|body| {
-            Body::new(Followed {
+            Body::new(MeasuredBody {
                 body,
                 measured: self,
             })
@@ -67,7 +68,7 @@ impl Measured {
     }
 }
 
-impl Drop for Measured {
+impl Drop for CallMeasurement {
     fn drop(&mut self) {
         if let Some(call) = &self.0 {
             call.span.in_scope(|| {
@@ -82,12 +83,13 @@ impl Drop for Measured {
     }
 }
 
-struct Followed {
+/// A body whose call is measured at its end.
+struct MeasuredBody {
     body: Body,
-    measured: Measured,
+    measured: CallMeasurement,
 }
 
-impl HttpBody for Followed {
+impl HttpBody for MeasuredBody {
     type Data = bytes::Bytes;
     type Error = tonic::Status;
 
@@ -142,8 +144,8 @@ mod tests {
         Response::new(Body::new(StreamBody::new(frames)))
     }
 
-    fn begin(method: &'static str) -> Measured {
-        Measured::begin(method, &Span::none())
+    fn begin(method: &'static str) -> CallMeasurement {
+        CallMeasurement::begin(method, &Span::none())
     }
 
     /// The counts by code after `calls`.

@@ -19,7 +19,7 @@ use wardgate_domain::Ambient;
 use wardgate_resilience::concurrency::Limiter;
 
 use crate::access::Trust;
-use crate::aging::Aging;
+use crate::aging::ConnectionAge;
 use crate::link::{Error as LinkError, TlsFiles};
 use crate::readiness::Service;
 use crate::shutdown::Shutdown;
@@ -77,7 +77,7 @@ pub enum Error {
 pub struct Bound {
     listener: TcpListener,
     tls: Option<ServerTlsConfig>,
-    pub(crate) aging: Aging,
+    pub(crate) aging: ConnectionAge,
     limiter: Option<Limiter>,
 }
 
@@ -103,7 +103,7 @@ impl Bound {
         Ok(Self {
             listener,
             tls,
-            aging: Aging::with_jitter(&Ambient::system()),
+            aging: ConnectionAge::with_jitter(&Ambient::system()),
             limiter: None,
         })
     }

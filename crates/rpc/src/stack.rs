@@ -19,7 +19,7 @@ use crate::access::{self, Trust};
 use crate::deadline;
 use crate::in_flight::{self, InFlight};
 use crate::methods::Method;
-use crate::red::Measured;
+use crate::red::CallMeasurement;
 use crate::status::{internal, overloaded};
 
 /// A generated server in its surroundings.
@@ -86,7 +86,7 @@ where
         let span = tracing::debug_span!("rpc", rpc.method = method.path.trim_start_matches('/'));
         trace_context::adopt(&span, request.headers());
         // 4. The measure within the span, so that an exemplar leads to it; all that is refused below counts as well.
-        let measured = Measured::begin(method.path, &span);
+        let measured = CallMeasurement::begin(method.path, &span);
         // 5. The deadline, because tonic enforces it only on a socket.
         let limit = deadline::of(request.headers());
         // 6. The limit: what is more than can be done is turned away before anything was done for it.

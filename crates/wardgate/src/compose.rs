@@ -8,12 +8,12 @@ use tokio::sync::watch;
 use wardgate_agent::{Agent, ApprovalKey, Endpoints};
 use wardgate_console::{Console, CookieKey, HttpLimits, RecordLinks, ResultStore};
 use wardgate_domain::{Ambient, PermitSigner, PermitVerifier};
-use wardgate_edge::{Admission, Authenticator, Door, Origins};
+use wardgate_edge::{Admission, Authenticator, EdgeClient, Origins};
 use wardgate_gateway::{Gateway, Neighbours};
 use wardgate_redact::PseudonymKey;
 use wardgate_rpc::client::{AuditClient, MemoryClient, PolicyClient};
 use wardgate_rpc::link::TlsFiles;
-use wardgate_rpc::operator::Offered;
+use wardgate_rpc::operator::OperatorServices;
 use wardgate_rpc::{Neighbour, Peer, Readiness, link};
 use wardgate_tool_runner::{Closing, SealingKey};
 
@@ -29,9 +29,9 @@ const CONVERSATIONS_LIMIT: Duration = Duration::from_secs(5);
 /// How long a change that is not a call waits for the record.
 const RECORD_LIMIT: Duration = Duration::from_secs(1);
 
-/// What the services of one process need.
+/// The configurations and keys of the services of one process.
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct ServiceConfigs {
     pub(crate) policy: wardgate_policy::Config,
     pub(crate) tool_runner: wardgate_tool_runner::Config,
     pub(crate) audit: wardgate_audit::Config,
@@ -44,20 +44,23 @@ pub(crate) struct Parts {
     pub(crate) memory_key: wardgate_memory::MasterKey,
 }
 
-/// Every service in this process.
-pub(crate) struct Local {
+/// The services of this process.
+pub(crate) struct LocalServices {
     /// For the gateway, each behind a local link.
     pub(crate) neighbours: Neighbours,
     /// For the console.
     pub(crate) record: RecordLinks,
     /// For the operator.
-    pub(crate) offered: Offered,
+    pub(crate) operator_services: OperatorServices,
     /// What ends what they started.
     pub(crate) closing: Closing,
 }
 
 /// Starts every service in this process.
-pub(crate) async fn local(parts: Parts, ambient: &Ambient) -> Result<Local, Failure> {
+pub(crate) async fn local(
+    parts: ServiceConfigs,
+    ambient: &Ambient,
+) -> Result<LocalServices, Failure> {
     let callers = wardgate_audit::CallingProcesses::ThisProcess;
     let audit = wardgate_audit::service(parts.audit, parts.mac_key, callers, ambient.clone());
     let audit = audit.await?;
@@ -86,7 +89,7 @@ pub(crate) async fn local(parts: Parts, ambient: &Ambient) -> Result<Local, Fail
         ambient.clone(),
     )
     .await?;
-    let offered = Offered::default()
+    let operator_services = OperatorServices::default()
         .with(policy.clone())
         .with(tool_runner.clone())
         .with(audit.clone())
@@ -101,10 +104,10 @@ pub(crate) async fn local(parts: Parts, ambient: &Ambient) -> Result<Local, Fail
         audit: link::local(audit, Peer::Gateway),
         memory: Some(link::local(memory, Peer::Gateway)),
     };
-    Ok(Local {
+    Ok(LocalServices {
         neighbours,
         record: shown,
-        offered,
+        operator_services,
         closing,
     })
 }
@@ -174,8 +177,8 @@ pub(crate) fn local_console(
     ambient: &Ambient,
 ) -> Arc<Console> {
     let links = wardgate_console::Links {
-        gateway: Door::router(gateway.router()),
-        agent: agent.map(Door::router),
+        gateway: EdgeClient::router(gateway.router()),
+        agent: agent.map(EdgeClient::router),
         record: Some(record),
     };
     let admission = Admission {
@@ -209,9 +212,13 @@ pub(crate) async fn remote_console(
             );
         }
     };
-    let agent = links.agent.as_ref().map(|url| Door::http(url, CONSOLE));
+    let agent = links
+        .agent
+        .as_ref()
+        .map(|url| EdgeClient::http(url, CONSOLE));
     let links = wardgate_console::Links {
-        gateway: Door::http(&links.gateway, CONSOLE).map_err(|error| unfit("gateway", error))?,
+        gateway: EdgeClient::http(&links.gateway, CONSOLE)
+            .map_err(|error| unfit("gateway", error))?,
         agent: agent.transpose().map_err(|error| unfit("agent", error))?,
         record: record_links,
     };

@@ -37,30 +37,30 @@ const HOSPITAL: [(&str, &str); 14] = [
     file!("policies/everyone.cedar"),
 ];
 
-/// A demo, unpacked.
+/// A demo whose files are unpacked.
 #[derive(Debug)]
-pub(crate) struct Unpacked {
+pub(crate) struct UnpackedDemo {
     /// Its configuration file.
     pub(crate) config: PathBuf,
     /// What its catalogue's variables stand for.
     pub(crate) variables: Vec<(String, String)>,
     /// Whom to show tokens for, and what to try first.
-    pub(crate) people: People,
+    pub(crate) people: DemoPeople,
 }
 
-/// Whom a demo knows.
+/// The people of a demo, and a first call.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct People {
+pub(crate) struct DemoPeople {
     /// Some of its people, the first of them for the first call.
-    pub(crate) people: Vec<Person>,
+    pub(crate) people: Vec<DemoPerson>,
     /// A call to begin with.
     pub(crate) first_call: FirstCall,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Person {
+pub(crate) struct DemoPerson {
     pub(crate) sub: String,
     pub(crate) role: String,
     #[serde(default)]
@@ -78,7 +78,7 @@ pub(crate) struct FirstCall {
 
 /// Unpacks `demo` into the data directory and makes its database, unless they are there: what a person
 /// changed stays changed.
-pub(crate) async fn unpack(demo: Demo, dir: &DataDir) -> Result<Unpacked, Failure> {
+pub(crate) async fn unpack(demo: Demo, dir: &DataDir) -> Result<UnpackedDemo, Failure> {
     let Demo::Hospital = demo;
     let target = dir.path().join("hospital");
     for (name, content) in HOSPITAL {
@@ -104,7 +104,7 @@ pub(crate) async fn unpack(demo: Demo, dir: &DataDir) -> Result<Unpacked, Failur
             format!("sqlite:{}", database.display()),
         )]
     };
-    Ok(Unpacked {
+    Ok(UnpackedDemo {
         config: target.join("wardgate.yaml"),
         variables,
         people,

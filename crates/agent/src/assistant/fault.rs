@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_saphyr::Location;
 
-/// One fault. Shown as `FILE:LINE:COLUMN: problem`.
+/// One fault of an assistants file, shown as `FILE:LINE:COLUMN: problem`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AssistantFault {
     file: PathBuf,

@@ -68,7 +68,8 @@ impl std::fmt::Debug for ModelChoice {
     }
 }
 
-/// Variables without which there is no model. An example runs without one, and says so when it is asked.
+/// Variables that are not set and without which there is no model. An example starts without them, and reports them when
+/// it is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MissingVariables(pub(crate) BTreeSet<String>);
 

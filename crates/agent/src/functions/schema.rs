@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 40;
 /// JSON values in what is written; references can make much of little.
 const MAX_VALUES: usize = 5_000;
 
-/// Why a model cannot be told of a tool.
+/// A reason why a tool's input schema cannot be offered to a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum UnsupportedSchema {
     #[error("its input schema does not describe an object")]

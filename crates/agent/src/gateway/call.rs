@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::AgentRefusal;
-use wardgate_edge::Door;
+use wardgate_edge::EdgeClient;
 
 use super::MCP_PATH;
 use super::exchange::{Request, exchange};
@@ -104,7 +104,7 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<V
 }
 
 pub(super) async fn call(
-    door: &Door,
+    edge: &EdgeClient,
     token: &BearerToken,
     call: &ToolCall<'_>,
 ) -> Result<CallOutcome, GatewayError> {
@@ -127,7 +127,7 @@ pub(super) async fn call(
             receipt: None,
             ending: CallEnding::Cancelled,
         }),
-        answer = exchange(door, token, request) => answer,
+        answer = exchange(edge, token, request) => answer,
     };
     match answer {
         Ok(result) => ended(&result),
@@ -145,7 +145,7 @@ const ON_RECORD: &str = "refused_by_agent";
 /// Puts on record that a call of `tool` is not made. Its arguments are not sent: nothing runs with them, and they may be
 /// no JSON.
 pub(super) async fn record_refused(
-    door: &Door,
+    edge: &EdgeClient,
     token: &BearerToken,
     tool: &str,
     refusal: AgentRefusal,
@@ -162,7 +162,7 @@ pub(super) async fn record_refused(
         meta: &[(AgentRefusal::META, refusal.as_str())],
         limit: super::TIME_LIMIT,
     };
-    match exchange(door, token, request).await {
+    match exchange(edge, token, request).await {
         Err(GatewayError::Refused(fault)) if fault.data.reason.as_deref() == Some(ON_RECORD) => {
             Ok(())
         }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use sse_stream::SseStream;
-use wardgate_edge::Door;
+use wardgate_edge::EdgeClient;
 use wardgate_telemetry::trace_context;
 
 use super::fault::{FaultData, GatewayError, RpcFault};
@@ -86,14 +86,14 @@ struct ErrorMember<'m> {
 
 /// Sends `request` and waits for its result, as the gateway wrote it.
 pub(super) async fn exchange(
-    door: &Door,
+    edge: &EdgeClient,
     token: &BearerToken,
     request: Request<'_>,
 ) -> Result<Box<RawValue>, GatewayError> {
     let limit = request.limit;
     let work = async {
         let id = next_id();
-        let response = door.send(write(door, token, request, id)?).await?;
+        let response = edge.send(write(edge, token, request, id)?).await?;
         read(response, id).await
     };
     let answered = tokio::time::timeout(limit, work).await;
@@ -108,7 +108,7 @@ pub(super) fn next_id() -> u64 {
 
 /// The request on its way out, as the protocol wants it.
 pub(super) fn write(
-    door: &Door,
+    edge: &EdgeClient,
     token: &BearerToken,
     request: Request<'_>,
     id: u64,
@@ -148,7 +148,7 @@ pub(super) fn write(
     })
     .map_err(|_| GatewayError::Unreadable)?;
 
-    let mut post = http::Request::post(door.uri(&request.path)?)
+    let mut post = http::Request::post(edge.uri(&request.path)?)
         .body(body)
         .map_err(|_| GatewayError::UnknownToolset)?;
     // As the listener says it of a client behind a socket; without one, this is the only way to tell.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
-use wardgate_edge::DoorError;
+use wardgate_edge::EdgeClientError;
 
 /// Why there is no answer. The texts are fit for people and models; nothing of a request or a token is in them.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -27,11 +27,11 @@ pub(crate) enum GatewayError {
     Refused(Box<RpcFault>),
 }
 
-impl From<DoorError> for GatewayError {
-    fn from(error: DoorError) -> Self {
+impl From<EdgeClientError> for GatewayError {
+    fn from(error: EdgeClientError) -> Self {
         match error {
-            DoorError::Path => Self::UnknownToolset,
-            DoorError::Unreachable => Self::Unreachable,
+            EdgeClientError::Path => Self::UnknownToolset,
+            EdgeClientError::Unreachable => Self::Unreachable,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use wardgate_edge::Door;
+use wardgate_edge::EdgeClient;
 
 use super::exchange::{Request, exchange};
 use super::fault::GatewayError;
@@ -76,7 +76,7 @@ struct Page<'p> {
 }
 
 pub(super) async fn fetch(
-    door: &Door,
+    edge: &EdgeClient,
     token: &BearerToken,
     toolset: Option<&str>,
 ) -> Result<ToolList, GatewayError> {
@@ -101,7 +101,7 @@ pub(super) async fn fetch(
             meta: &[],
             limit: TIME_LIMIT,
         };
-        let result = exchange(door, token, request).await?;
+        let result = exchange(edge, token, request).await?;
         let page: Page<'_> =
             serde_json::from_str(result.get()).map_err(|_| GatewayError::Unreadable)?;
         for tool in page.tools {

@@ -10,7 +10,7 @@ use http_body_util::Limited;
 use serde::Deserialize;
 use serde_json::{Map, json};
 use sse_stream::SseStream;
-use wardgate_edge::Door;
+use wardgate_edge::EdgeClient;
 
 use super::exchange::{self, Request};
 use super::fault::GatewayError;
@@ -23,7 +23,7 @@ const SILENCE: Duration = Duration::from_secs(45);
 /// Bytes of a stream. It ends there, and another may be opened: a word of change has about 200.
 const MAX_STREAM: usize = 1024 * 1024;
 
-/// A stream that the gateway has acknowledged: what changes from here on is told.
+/// The changes of a caller's list of tools, from the gateway's acknowledgement on.
 pub(super) struct ToolChanges(BoxStream<'static, Notification>);
 
 /// A message of the stream, as far as it matters here.
@@ -41,7 +41,7 @@ struct Params {
     notifications: AcceptedNotifications,
 }
 
-/// What the gateway is going to tell.
+/// The notifications that the gateway has agreed to send.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct AcceptedNotifications {
@@ -50,12 +50,15 @@ struct AcceptedNotifications {
 }
 
 /// Opens a stream, and waits until the gateway says that it listens.
-pub(super) async fn open(door: &Door, token: &BearerToken) -> Result<ToolChanges, GatewayError> {
-    let opened = tokio::time::timeout(TIME_LIMIT, acknowledged(door, token)).await;
+pub(super) async fn open(
+    edge: &EdgeClient,
+    token: &BearerToken,
+) -> Result<ToolChanges, GatewayError> {
+    let opened = tokio::time::timeout(TIME_LIMIT, acknowledged(edge, token)).await;
     opened.unwrap_or(Err(GatewayError::Late))
 }
 
-async fn acknowledged(door: &Door, token: &BearerToken) -> Result<ToolChanges, GatewayError> {
+async fn acknowledged(edge: &EdgeClient, token: &BearerToken) -> Result<ToolChanges, GatewayError> {
     let mut params = Map::new();
     params.insert(
         "notifications".to_owned(),
@@ -71,8 +74,8 @@ async fn acknowledged(door: &Door, token: &BearerToken) -> Result<ToolChanges, G
         limit: TIME_LIMIT,
     };
     let id = exchange::next_id();
-    let request = exchange::write(door, token, request, id)?;
-    let response = door.send(request).await?;
+    let request = exchange::write(edge, token, request, id)?;
+    let response = edge.send(request).await?;
     if !exchange::is_event_stream(response.headers()) {
         let refused = exchange::read(response, id).await.err();
         return Err(refused.unwrap_or(GatewayError::Unreadable));

@@ -25,7 +25,7 @@ use axum::Router;
 use serde_json::Value;
 use url::Url;
 use wardgate_domain::AgentRefusal;
-use wardgate_edge::Door;
+use wardgate_edge::EdgeClient;
 
 use crate::Error;
 use crate::request::BearerToken;
@@ -47,24 +47,24 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 pub struct Gateway(Arc<Inner>);
 
 struct Inner {
-    door: Door,
+    edge: EdgeClient,
     tools: ToolCache,
 }
 
 impl Gateway {
     /// A gateway in this process: its router is called without a socket.
     pub fn in_process(router: Router) -> Self {
-        Self::through(Door::router(router))
+        Self::through(EdgeClient::router(router))
     }
 
     /// A gateway elsewhere; `url` is where its paths begin, for example `https://mcp.example.org`.
     pub fn over_http(url: &Url) -> Result<Self, Error> {
-        Ok(Self::through(Door::http(url, "wardgate-agent")?))
+        Ok(Self::through(EdgeClient::http(url, "wardgate-agent")?))
     }
 
-    fn through(door: Door) -> Self {
+    fn through(edge: EdgeClient) -> Self {
         Self(Arc::new(Inner {
-            door,
+            edge,
             tools: ToolCache::default(),
         }))
     }
@@ -80,8 +80,8 @@ impl Gateway {
         if let Some(list) = self.0.tools.get(&lookup) {
             return Ok(list);
         }
-        let list = Arc::new(list::fetch(&self.0.door, token, toolset).await?);
-        self.0.tools.put(&self.0.door, &lookup, &list);
+        let list = Arc::new(list::fetch(&self.0.edge, token, toolset).await?);
+        self.0.tools.put(&self.0.edge, &lookup, &list);
         Ok(list)
     }
 
@@ -91,7 +91,7 @@ impl Gateway {
         token: &BearerToken,
         call: &ToolCall<'_>,
     ) -> Result<CallOutcome, GatewayError> {
-        call::call(&self.0.door, token, call).await
+        call::call(&self.0.edge, token, call).await
     }
 
     /// Puts on record that a call of `tool` which a model asked for is not made, and why.
@@ -101,7 +101,7 @@ impl Gateway {
         tool: &str,
         refusal: AgentRefusal,
     ) -> Result<(), GatewayError> {
-        call::record_refused(&self.0.door, token, tool, refusal).await
+        call::record_refused(&self.0.edge, token, tool, refusal).await
     }
 
     /// A `memory/…` method, and its result.
@@ -123,14 +123,14 @@ impl Gateway {
             meta: &[],
             limit: TIME_LIMIT,
         };
-        let result = exchange::exchange(&self.0.door, token, request).await?;
+        let result = exchange::exchange(&self.0.edge, token, request).await?;
         serde_json::from_str(result.get()).map_err(|_| GatewayError::Unreadable)
     }
 }
 
 impl fmt::Debug for Gateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Gateway").field(&self.0.door).finish()
+        f.debug_tuple("Gateway").field(&self.0.edge).finish()
     }
 }
 

@@ -1,10 +1,10 @@
-//! The callers whose lists are followed: one stream of changes for each, for as long as they talk.
+//! The streams of changes to the callers' lists of tools: one for each caller, while the caller is active.
 //!
 //! ```text
-//!   opened ──▶ acknowledged: mark 1 ──▶ a change: mark 2 ──▶ …  ──▶ ended: no mark
+//!   opened ──▶ acknowledged: position 1 ──▶ a change: position 2 ──▶ …  ──▶ ended: no position
 //! ```
 //!
-//! A list that was asked for under a mark is good while the caller's stream still stands at that mark.
+//! A list that was fetched at a position is valid while the caller's stream still has that position.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use wardgate_domain::Digest;
-use wardgate_edge::Door;
+use wardgate_edge::EdgeClient;
 
 use super::listen;
 use crate::request::BearerToken;
@@ -22,13 +22,13 @@ use crate::request::BearerToken;
 /// Streams that are open at once; for one more, the one whose caller was away longest ends.
 const MAX_STREAMS: usize = 256;
 
-/// A caller who has not talked for so long is not listened for.
+/// The stream of a caller who sent nothing for this long ends.
 const IDLE: Duration = Duration::from_mins(5);
 
 /// From one try to the next, for a caller whose stream ended or was refused.
 const TRY_AGAIN: Duration = Duration::from_secs(30);
 
-/// How far a stream has told. No two streams have one in common.
+/// The position of a stream: another one after each change. No two streams have one in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StreamPosition(u64);
 
@@ -41,7 +41,7 @@ pub(super) struct ChangeStreams {
 
 struct ChangeStream {
     opened: Instant,
-    /// When the caller last talked. Who follows ends once nobody tells it; once it ended, nobody hears this.
+    /// The time of the caller's last request. Closed once the stream has ended; dropping it ends the stream.
     last_active: watch::Sender<Instant>,
     /// None until it is acknowledged.
     position: watch::Receiver<Option<StreamPosition>>,
@@ -54,7 +54,7 @@ impl ChangeStream {
 }
 
 impl ChangeStreams {
-    /// Where the caller's stream stands; none when changes are not heard of.
+    /// The position of the caller's stream; none when no stream reports changes.
     pub(super) fn position(&self, caller: &Digest) -> Option<StreamPosition> {
         let streams = self.lock();
         let stream = streams.get(caller)?;
@@ -62,7 +62,7 @@ impl ChangeStreams {
         position.filter(|_| !stream.is_over())
     }
 
-    /// The caller talks.
+    /// Keeps the caller's stream open: the caller has just sent a request.
     pub(super) fn note_activity(&self, caller: &Digest) {
         if let Some(stream) = self.lock().get(caller) {
             stream.last_active.send_replace(Instant::now());
@@ -70,7 +70,7 @@ impl ChangeStreams {
     }
 
     /// Sees to it that the caller has a stream, or soon will. Nobody waits for it.
-    pub(super) fn follow(&self, caller: Digest, door: &Door, token: &BearerToken) {
+    pub(super) fn follow(&self, caller: Digest, edge: &EdgeClient, token: &BearerToken) {
         let mut streams = self.lock();
         let now = Instant::now();
         if let Some(stream) = streams.get(&caller)
@@ -87,12 +87,12 @@ impl ChangeStreams {
                 streams.remove(&last);
             }
         }
-        let (last_active, note_activity) = watch::channel(now);
+        let (last_active, activity) = watch::channel(now);
         let (tell, position) = watch::channel(None);
         tokio::spawn(follow(
-            door.clone(),
+            edge.clone(),
             token.clone(),
-            note_activity,
+            activity,
             tell,
             Arc::clone(&self.positions),
         ));
@@ -113,14 +113,14 @@ impl ChangeStreams {
 
 /// Listens until the stream ends, the caller has long been silent, or nobody wants to know.
 async fn follow(
-    door: Door,
+    edge: EdgeClient,
     token: BearerToken,
-    note_activity: watch::Receiver<Instant>,
+    activity: watch::Receiver<Instant>,
     tell: watch::Sender<Option<StreamPosition>>,
     positions: Arc<AtomicU64>,
 ) {
     let listening = async {
-        let mut stream = match listen::open(&door, &token).await {
+        let mut stream = match listen::open(&edge, &token).await {
             Ok(stream) => stream,
             Err(error) => {
                 tracing::debug!(%error, "changes of a caller's tools are not heard of");
@@ -138,11 +138,11 @@ async fn follow(
     };
     tokio::select! {
         () = listening => {}
-        () = silence(note_activity) => {}
+        () = silence(activity) => {}
     }
 }
 
 /// Ends when the caller was silent for long.
-async fn silence(mut note_activity: watch::Receiver<Instant>) {
-    while let Ok(Ok(())) = tokio::time::timeout(IDLE, note_activity.changed()).await {}
+async fn silence(mut activity: watch::Receiver<Instant>) {
+    while let Ok(Ok(())) = tokio::time::timeout(IDLE, activity.changed()).await {}
 }

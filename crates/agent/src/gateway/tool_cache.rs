@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use wardgate_domain::Digest;
-use wardgate_edge::Door;
+use wardgate_edge::EdgeClient;
 
 use super::list::ToolList;
 use super::streams::{ChangeStreams, StreamPosition};
@@ -22,20 +22,22 @@ const MAX_AGE: Duration = Duration::from_mins(5);
 /// Whose list, and of which toolset. A token is known by its digest; none: everybody's.
 type ToolCacheKey = (Option<Digest>, Option<String>);
 
+/// A list of tools, with what decides how long it is valid.
 struct CachedToolList {
     list: Arc<ToolList>,
     until: Instant,
-    /// Where the caller's stream stood before the list was asked for.
+    /// The position of the caller's stream before the list was fetched.
     position: Option<StreamPosition>,
 }
 
+/// The cached lists, and the streams that report changes to them.
 #[derive(Default)]
 pub(super) struct ToolCache {
     lists: Mutex<HashMap<ToolCacheKey, CachedToolList>>,
     streams: ChangeStreams,
 }
 
-/// A list that is going to be asked for.
+/// A lookup of a list, made before the list is fetched.
 pub(super) struct ToolListLookup<'a> {
     token: &'a BearerToken,
     toolset: Option<&'a str>,
@@ -44,7 +46,7 @@ pub(super) struct ToolListLookup<'a> {
 }
 
 impl ToolCache {
-    /// Who asks, and what was heard so far: to be taken before the gateway is asked.
+    /// Begins a lookup, with the position of the caller's stream as it is before the gateway is asked.
     pub(super) fn lookup<'a>(
         &self,
         token: &'a BearerToken,
@@ -72,7 +74,7 @@ impl ToolCache {
     }
 
     /// Keeps a list, and follows its caller's from now on.
-    pub(super) fn put(&self, door: &Door, lookup: &ToolListLookup<'_>, list: &Arc<ToolList>) {
+    pub(super) fn put(&self, edge: &EdgeClient, lookup: &ToolListLookup<'_>, list: &Arc<ToolList>) {
         if list.ttl.is_zero() {
             return;
         }
@@ -80,7 +82,7 @@ impl ToolCache {
         let (whose, position) = if list.is_public {
             (None, None)
         } else {
-            self.streams.follow(lookup.caller, door, lookup.token);
+            self.streams.follow(lookup.caller, edge, lookup.token);
             (Some(lookup.caller), lookup.position)
         };
         let now = Instant::now();

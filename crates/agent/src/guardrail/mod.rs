@@ -62,7 +62,7 @@ pub(crate) fn matched<'c>(checks: &'c [Check], text: &str) -> Option<&'c str> {
         .map(|check| check.refusal.as_str())
 }
 
-/// Why there is no verdict.
+/// An error for which a guardrail has no verdict.
 #[derive(Debug, thiserror::Error)]
 enum VerdictError {
     #[error(transparent)]

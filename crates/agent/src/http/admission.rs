@@ -18,7 +18,7 @@ use wardgate_telemetry::{names, trace_context};
 use super::{Endpoints, GRANTS, Problem};
 use crate::BearerToken;
 
-/// A request that may be read.
+/// A request that was admitted: caller, token, and the whole body.
 pub(super) struct AdmittedRequest {
     pub(super) caller: Arc<Caller>,
     pub(super) token: BearerToken,

@@ -16,13 +16,14 @@ pub(super) struct CallPiece<'a> {
     pub(super) arguments: Option<ArgumentsPiece<'a>>,
 }
 
-/// Of a piece: some more of their text, or all of them.
+/// The arguments of a piece: some more of their text, or all of them.
 #[derive(Debug)]
 pub(super) enum ArgumentsPiece<'a> {
     More(&'a str),
     Whole(&'a Value),
 }
 
+/// A call as far as its pieces have come.
 #[derive(Debug, Default)]
 struct PartialCall {
     index: Option<u64>,
@@ -44,7 +45,7 @@ pub(super) struct Calls {
     parts: Vec<PartialCall>,
 }
 
-/// The answer ended before a call did.
+/// A call whose end the answer lacks.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct UnfinishedCall;
 
@@ -133,7 +134,7 @@ impl Calls {
     }
 }
 
-/// Gives every call of a turn an id of its own.
+/// The ids of a turn's calls: each call has one of its own.
 #[derive(Debug)]
 pub(super) struct CallIds {
     taken: HashSet<String>,

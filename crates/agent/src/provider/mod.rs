@@ -185,7 +185,7 @@ fn call_ids(request: &ModelRequest) -> HashSet<String> {
     calls.map(|call| call.id.clone()).collect()
 }
 
-/// An answer being read.
+/// The reader of one answer.
 struct AnswerReader {
     kind: ProviderKind,
     frames: Frames,

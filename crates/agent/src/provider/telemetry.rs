@@ -12,7 +12,7 @@ use crate::model::{ModelError, ModelEvent, ModelRequest, TokenUsage};
 
 const CHAT: &str = "chat";
 
-/// From the request to the end of its answer, whichever end that is.
+/// The span and the metrics of one answer, from the request to its end, whichever end that is.
 pub(super) struct AnswerTelemetry {
     started: Instant,
     span: Span,

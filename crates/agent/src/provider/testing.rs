@@ -22,6 +22,7 @@ use super::telemetry::AnswerTelemetry;
 use super::{AnswerReader, Provider, ProviderKind};
 use crate::model::{FinishReason, FunctionCall, ModelError, ModelEvent, ModelRequest, ModelStream};
 
+/// Randomness of one repeated byte.
 struct ConstantEntropy(u8);
 
 impl Entropy for ConstantEntropy {
@@ -122,7 +123,7 @@ pub(super) async fn reading(kind: ProviderKind, body: Body) -> Result<AnswerRead
     })
 }
 
-/// How a scripted reply goes on after its bytes.
+/// What follows the bytes of a scripted reply.
 #[derive(Debug, Clone, Copy)]
 enum ReplyEnding {
     Close,
@@ -205,7 +206,7 @@ impl Reply {
     }
 }
 
-/// A request as a scripted server got it.
+/// A request as a scripted provider received it.
 #[derive(Debug, Clone)]
 pub(super) struct ReceivedRequest {
     /// Request line and headers, in lower case.
@@ -213,7 +214,7 @@ pub(super) struct ReceivedRequest {
     pub(super) body: Value,
 }
 
-/// A provider on loopback that replies as it was told, once to every connection, and notes what it was asked.
+/// A provider on loopback with scripted replies, one for each connection, which remembers the requests it received.
 pub(super) struct ScriptedProvider {
     pub(super) url: String,
     seen: Arc<Mutex<Vec<ReceivedRequest>>>,

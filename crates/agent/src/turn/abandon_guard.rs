@@ -1,6 +1,6 @@
-//! What becomes of a turn whose client is gone.
+//! Abandoning a turn whose client has disconnected.
 //!
-//! A turn that its client can name stays open: the same message id goes on with it. One that nobody can name is given up.
+//! A turn that its client can name stays open: the same message id resumes it. One that nobody can name is abandoned.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use tokio::runtime::Handle;
 
 use crate::memory::{Conversation, TurnState};
 
-/// How long giving up may take.
+/// How long abandoning a turn may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Gives a turn up when it is dropped while armed.
+/// Abandons a turn when it is dropped while armed.
 #[derive(Default)]
 pub(super) struct AbandonGuard {
     turn: Option<(Conversation, String)>,
@@ -26,7 +26,7 @@ impl AbandonGuard {
         }
     }
 
-    /// Only what is in memory and not complete has to be given up.
+    /// Only a turn that is in memory and not complete has to be abandoned.
     pub(super) fn arm(&mut self, is_open: bool) {
         self.is_armed = is_open;
     }

@@ -38,25 +38,26 @@ const STILL_RUNNING: &str = "idempotency key is still running";
 /// Between two looks at such a call.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Whether the turn goes on.
+/// The outcome of the calls of one round.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CallsOutcome {
     /// Every call has its result.
-    Out,
-    /// One waits for a person.
-    Waits,
+    Answered,
+    /// One needs a person's approval.
+    AwaitingApproval,
 }
 
-/// What is to become of a call.
+/// The plan for one call.
 enum CallPlan<'t> {
     /// It ran, in this stream or an earlier one.
     Known(ToolAnswer),
     Refused(RefusedCall),
-    Asks(RunnableCall<'t>),
-    Runs(RunnableCall<'t>),
+    /// It needs a person's approval first.
+    NeedsApproval(RunnableCall<'t>),
+    Run(RunnableCall<'t>),
 }
 
-/// A call that never comes to its tool.
+/// A call that is refused before it reaches its tool.
 struct RefusedCall {
     /// The gateway's name of the tool; the model's where it was not offered.
     tool: String,
@@ -97,7 +98,7 @@ impl RefusedCall {
     }
 }
 
-/// A call that could run.
+/// A call whose tool is offered and whose arguments are valid.
 struct RunnableCall<'t> {
     tool: &'t GatewayTool,
     arguments: Map<String, Value>,
@@ -109,8 +110,8 @@ impl CallPlan<'_> {
     fn in_company(&self) -> bool {
         match self {
             Self::Known(_) | Self::Refused(_) => true,
-            Self::Runs(ready) => ready.tool.read_only,
-            Self::Asks(_) => false,
+            Self::Run(ready) => ready.tool.read_only,
+            Self::NeedsApproval(_) => false,
         }
     }
 }
@@ -162,9 +163,9 @@ pub(super) async fn carry_out(
     let mut answers = Vec::new();
     let mut at = 0;
     while at < plans.len() {
-        if let CallPlan::Asks(ready) = &plans[at] {
+        if let CallPlan::NeedsApproval(ready) = &plans[at] {
             wait(setup, journal, round, at, &asked[at], ready, sink).await?;
-            return Ok((CallsOutcome::Waits, answers));
+            return Ok((CallsOutcome::AwaitingApproval, answers));
         }
         let company = plans[at..].iter().take_while(|plan| plan.in_company());
         let end = at + company.count().max(1);
@@ -202,7 +203,7 @@ pub(super) async fn carry_out(
         }
         at = end;
     }
-    Ok((CallsOutcome::Out, answers))
+    Ok((CallsOutcome::Answered, answers))
 }
 
 fn plan<'t>(
@@ -257,15 +258,15 @@ fn plan<'t>(
     };
     let listed = |name: &String| *name == tool.name || *name == call.name;
     if !tool.needs_approval && !setup.assistant.approval.tools.iter().any(listed) {
-        return CallPlan::Runs(ready);
+        return CallPlan::Run(ready);
     }
     match journal.decision(call) {
-        None => CallPlan::Asks(ready),
+        None => CallPlan::NeedsApproval(ready),
         Some(decision) if !decision.approved => {
             let text = "The person refused this call. Do not try it again.";
             refused(AgentRefusal::Declined, text.to_owned())
         }
-        Some(decision) if decision.terms == ready.terms.to_string() => CallPlan::Runs(ready),
+        Some(decision) if decision.terms == ready.terms.to_string() => CallPlan::Run(ready),
         Some(_) => {
             let text = InvalidApproval::Changed.to_string();
             refused(AgentRefusal::ApprovalChanged, text)
@@ -333,7 +334,7 @@ async fn run(
             refused.record(setup, deadline).await;
             return Ok((failed(refused.text.clone()), false));
         }
-        CallPlan::Runs(ready) | CallPlan::Asks(ready) => ready,
+        CallPlan::Run(ready) | CallPlan::NeedsApproval(ready) => ready,
     };
     let tool = ready.tool.name.as_str();
     let span = tracing::info_span!(

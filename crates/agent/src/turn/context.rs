@@ -20,7 +20,7 @@ const BEFORE: &str =
 /// In the place of a result that was never kept.
 pub(super) const NOT_RUN: &str = "This call gave no result.";
 
-/// How calls are written to a model.
+/// The notation of calls in messages to a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// As the provider's wire has them.
@@ -29,7 +29,7 @@ pub(super) enum Dialect {
     Text,
 }
 
-/// Something that was said.
+/// An entry of a conversation: a message of a person, or an answer of the model with its calls.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum ConversationEntry {
     Person(String),
@@ -40,7 +40,7 @@ pub(super) enum ConversationEntry {
     },
 }
 
-/// What was said before, one turn behind the other, however they came in between each other. A call and its result stay
+/// The entries of a window of the memory, turn by turn, however the turns overlapped. A call and its result stay
 /// together; one without the other is of no use to a model.
 pub(super) fn window_entries(window: Window) -> Vec<ConversationEntry> {
     let mut turns: Vec<Vec<Message>> = Vec::new();
@@ -108,7 +108,7 @@ pub(super) fn not_run() -> ToolAnswer {
     }
 }
 
-/// What a client says was said before.
+/// The entries of a history that the client sent.
 pub(super) fn history_entries(history: Vec<HistoryMessage>) -> Vec<ConversationEntry> {
     history
         .into_iter()
@@ -165,7 +165,7 @@ fn described(functions: &[Function]) -> String {
     text
 }
 
-/// What was said, as messages to a model.
+/// The entries as messages to a model.
 pub(super) fn messages(entries: &[ConversationEntry], dialect: Dialect) -> Vec<ModelMessage> {
     let mut messages = Vec::new();
     for entries in entries {

@@ -6,7 +6,7 @@ use crate::clients::GatewayFailure;
 use crate::event::{Cap, ErrorKind};
 use crate::model::ModelError;
 
-/// What ends it. The turn stays as far as its journal is, so that the same message id goes on.
+/// A failure that ends a turn's stream. The turn stays as far as its journal is, so that the same message id goes on.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TurnFailure {
     #[error("{0}")]

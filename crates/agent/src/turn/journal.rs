@@ -105,7 +105,7 @@ impl AnswerEnding {
     }
 }
 
-/// What a person decided about a call.
+/// A person's decision about a call, as the journal has it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct RecordedDecision {
     pub(super) approved: bool,

@@ -11,7 +11,7 @@ use crate::assistant::Limits;
 use crate::event::Cap;
 use crate::model::{FunctionCall, TokenUsage};
 
-/// What a turn has taken so far.
+/// The budget of a turn: its limits, and what it has used of them so far.
 #[derive(Debug)]
 pub(super) struct TurnBudget {
     limits: Limits,

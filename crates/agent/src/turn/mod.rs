@@ -53,7 +53,7 @@ use sink::{EventSink, TurnEnd};
 /// Most calls of one round.
 const MAX_CALLS: usize = 64;
 
-/// What every turn of a request needs.
+/// The assistant, the caller and the services of a turn.
 pub(crate) struct TurnSetup {
     pub(crate) assistant: Arc<Assistant>,
     pub(crate) caller: Arc<Caller>,
@@ -64,15 +64,16 @@ pub(crate) struct TurnSetup {
     pub(crate) summaries: Arc<Semaphore>,
 }
 
-/// How a stream ends that did not fail.
+/// The outcome of a turn that did not fail.
 enum TurnOutcome {
     Answered {
         round: usize,
         ending: AnswerEnding,
     },
-    Waits,
-    /// Something was said, and nothing kept.
-    Unkept(FinishReason),
+    /// A call needs a person's approval.
+    AwaitingApproval,
+    /// The message is refused; nothing of it is in memory.
+    Unrecorded(FinishReason),
 }
 
 struct Turn {
@@ -147,7 +148,7 @@ impl Turn {
         self.has_model(&opening)?;
         if let Opening::Usage(usage) = opening {
             self.sink.whole_text(0, &usage).await;
-            return Ok(TurnOutcome::Unkept(FinishReason::Stop));
+            return Ok(TurnOutcome::Unrecorded(FinishReason::Stop));
         }
         if let Some(ended) = self.screen(&request.message, &opening).await {
             return Ok(ended);
@@ -234,8 +235,10 @@ impl Turn {
                     .carry_out(round, &mut journal, model_input, &step)
                     .await?
                 {
-                    (CallsOutcome::Out, answers) => answers,
-                    (CallsOutcome::Waits, _) => return Ok(TurnOutcome::Waits),
+                    (CallsOutcome::Answered, answers) => answers,
+                    (CallsOutcome::AwaitingApproval, _) => {
+                        return Ok(TurnOutcome::AwaitingApproval);
+                    }
                 }
             } else {
                 for call in &step.calls {
@@ -260,8 +263,8 @@ impl Turn {
                 let id = format!("{}/{round}{}", self.id, ending.word());
                 (ending.reason(), Some(id), ending.cap())
             }
-            Ok(TurnOutcome::Waits) => (FinishReason::ApprovalRequired, None, None),
-            Ok(TurnOutcome::Unkept(reason)) => (reason, None, None),
+            Ok(TurnOutcome::AwaitingApproval) => (FinishReason::ApprovalRequired, None, None),
+            Ok(TurnOutcome::Unrecorded(reason)) => (reason, None, None),
             Err(failure) => {
                 tracing::warn!(
                     assistant = self.setup.assistant.name,
@@ -356,7 +359,7 @@ impl Turn {
                 .await;
         }
         self.sink.whole_text(0, &refusal.text).await;
-        Some(TurnOutcome::Unkept(FinishReason::Refused))
+        Some(TurnOutcome::Unrecorded(FinishReason::Refused))
     }
 
     /// The next round: what the configuration asks for, what a command shows, or what the model says.
@@ -443,7 +446,7 @@ impl Turn {
                 entries,
             },
             takes_mentions: assistant.calls == Calls::Text,
-            held: is_checked,
+            is_held: is_checked,
             round,
             until,
         };

@@ -1,4 +1,4 @@
-//! One answer of a model while it comes in: words for the person, calls for the gateway.
+//! One answer of a model while it comes in: text for the person, calls for the gateway.
 
 use futures::StreamExt;
 use tokio::time::{Instant, timeout_at};
@@ -12,7 +12,7 @@ use super::failure::TurnFailure;
 use super::quoted_calls::ToolData;
 use super::sink::EventSink;
 
-/// What a model said.
+/// A model's whole answer.
 pub(super) struct ModelAnswer {
     pub(super) text: String,
     /// Those of the wire, or where there are none those in the text; ids may be empty or taken.
@@ -40,22 +40,22 @@ pub(super) enum CallSource {
     Unreadable,
 }
 
-/// How to listen.
+/// The options of reading an answer.
 pub(super) struct ReadOptions<'a> {
-    /// What the model could call.
+    /// The functions that the model may call.
     pub(super) functions: &'a [Function],
     pub(super) syntax: &'a CallSyntax,
-    /// What is no word of the model's own.
+    /// The tools' results, which the model may only be repeating.
     pub(super) data: ToolData<'a>,
-    /// A model that was told of tools in words may only say that it uses one.
+    /// Whether a mention of a tool counts as a call, for a model that is told of tools in its prompt.
     pub(super) takes_mentions: bool,
-    /// Words are told once all are checked, not as they come.
-    pub(super) held: bool,
+    /// Whether the text is sent only after all of it is checked, not as it comes.
+    pub(super) is_held: bool,
     pub(super) round: usize,
     pub(super) until: Instant,
 }
 
-/// Listens to the end. The text of a call is never told, nor what is said after it.
+/// Reads an answer to its end. Neither the text of a call nor the text after it is sent.
 pub(super) async fn read_answer(
     options: &ReadOptions<'_>,
     mut stream: ModelStream,
@@ -100,7 +100,7 @@ pub(super) async fn read_answer(
     let pieces = extractor.finish();
     words.take(pieces, &mut in_text, options, sink).await;
     let calls = if native.is_empty() {
-        in_text.heard(options, &words.0)
+        in_text.into_calls(options, &words.0)
     } else {
         let source = CallSource::Model;
         let heard = |call| ModelCall { call, source };
@@ -130,7 +130,7 @@ impl TextCalls {
     }
 
     /// All of them. Where there is none, and a mention is enough, the tools that `words` mention.
-    fn heard(mut self, options: &ReadOptions<'_>, words: &str) -> Vec<ModelCall> {
+    fn into_calls(mut self, options: &ReadOptions<'_>, words: &str) -> Vec<ModelCall> {
         let are_mentions = self.0.is_empty() && options.takes_mentions;
         if are_mentions {
             let names: Vec<&str> = options
@@ -161,7 +161,7 @@ impl TextCalls {
     }
 }
 
-/// The words so far, without white space in front.
+/// The text so far, without white space in front.
 #[derive(Default)]
 struct AnswerText(String);
 
@@ -184,7 +184,7 @@ impl AnswerText {
                         &text
                     };
                     self.0.push_str(more);
-                    if !options.held {
+                    if !options.is_held {
                         sink.text(options.round, self.0.len(), more).await;
                     }
                 }

@@ -1,4 +1,4 @@
-//! What is needed to ask the model: the caller's tools, what was said before, the rules.
+//! The input of a model: the caller's tools, the conversation so far, the assistant's prompt.
 
 use crate::assistant::{Calls, ModelChoice, PromptFacts};
 use crate::event::Cap;
@@ -11,7 +11,7 @@ use super::failure::TurnFailure;
 use super::journal::Journal;
 use super::offered_tools::OfferedTools;
 
-/// Fetched when it is first needed: a turn that is only told again needs none of it.
+/// The input of a turn's model. It is fetched when it is first needed: replaying a turn from its journal needs none of it.
 pub(super) struct ModelInput {
     pub(super) offered_tools: OfferedTools,
     pub(super) functions: Vec<Function>,

@@ -32,7 +32,7 @@ pub(super) struct EventSink {
     spoken: Option<(usize, bool)>,
 }
 
-/// What became of a call, in the order it is told.
+/// The steps of a call, in the order of their events.
 #[derive(Debug, Clone, Copy)]
 enum CallStep {
     ApprovalRequired = 0,
@@ -40,7 +40,7 @@ enum CallStep {
     Result = 2,
 }
 
-/// How a stream ends.
+/// The end of a turn's stream.
 #[derive(Debug)]
 pub(super) struct TurnEnd {
     pub(super) reason: FinishReason,

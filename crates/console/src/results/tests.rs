@@ -69,12 +69,12 @@ impl Drop for TestDatabase {
 }
 
 /// Replicas with one database.
-struct Stage {
+struct TestReplicas {
     clock: TestClock,
     database: TestDatabase,
 }
 
-impl Stage {
+impl TestReplicas {
     async fn each() -> impl Iterator<Item = Self> {
         let databases = TestDatabase::each().await.into_iter();
         databases.map(|database| Self {
@@ -127,7 +127,7 @@ fn answer(bytes: usize) -> CallOutcome {
 
 #[tokio::test]
 async fn a_result_is_shown_at_any_replica_to_whom_it_was_given_with_the_rights_they_had() {
-    for stage in Stage::each().await {
+    for stage in TestReplicas::each().await {
         let (one, other) = (stage.replica(7).await, stage.replica(7).await);
         let doctor = caller("yenji", "Doctor");
         let running = one.begin("1".to_owned(), &doctor, call()).await.unwrap();
@@ -152,7 +152,7 @@ async fn a_result_is_shown_at_any_replica_to_whom_it_was_given_with_the_rights_t
 
 #[tokio::test]
 async fn a_form_begins_one_call_over_all_replicas() {
-    for stage in Stage::each().await {
+    for stage in TestReplicas::each().await {
         let (one, other) = (stage.replica(7).await, stage.replica(7).await);
         let doctor = caller("yenji", "Doctor");
         let running = one.begin("1".to_owned(), &doctor, call()).await.unwrap();
@@ -163,7 +163,7 @@ async fn a_form_begins_one_call_over_all_replicas() {
 
 #[tokio::test]
 async fn a_call_that_broke_off_says_so_also_where_its_process_ended() {
-    for stage in Stage::each().await {
+    for stage in TestReplicas::each().await {
         let store = stage.replica(7).await;
         let doctor = caller("yenji", "Doctor");
         let running = store.begin("1".to_owned(), &doctor, call()).await.unwrap();
@@ -194,7 +194,7 @@ async fn a_call_that_broke_off_says_so_also_where_its_process_ended() {
 
 #[tokio::test]
 async fn newer_results_take_the_place_of_older_ones_of_the_same_caller() {
-    for stage in Stage::each().await {
+    for stage in TestReplicas::each().await {
         let store = stage.replica(7).await;
         let (doctor, nurse) = (caller("yenji", "Doctor"), caller("joy", "Nurse"));
         let add = async |who: &Caller, id: &str, bytes: usize| {

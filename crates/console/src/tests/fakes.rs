@@ -28,14 +28,14 @@ use crate::RecordLinks;
 
 /// What the gateway gives, and what it was asked.
 #[derive(Clone, Default)]
-pub(crate) struct FakeGateway(Arc<Mutex<Gateway>>);
+pub(crate) struct FakeGateway(Arc<Mutex<FakeGatewayState>>);
 
 #[derive(Default)]
-struct Gateway {
+struct FakeGatewayState {
     tools: Vec<Value>,
     answer: Value,
     status: Option<StatusCode>,
-    asked: Vec<(HeaderMap, Value)>,
+    requests: Vec<(HeaderMap, Value)>,
     said: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ impl FakeGateway {
     pub(crate) fn calls(&self) -> Vec<(HeaderMap, Value)> {
         let gateway = self.0.lock().unwrap();
         let calls = gateway
-            .asked
+            .requests
             .iter()
             .filter(|(_, body)| body["method"] == "tools/call");
         calls.cloned().collect()
@@ -78,7 +78,7 @@ impl FakeGateway {
     fn answer(&self, headers: HeaderMap, body: &[u8]) -> Response {
         let body: Value = serde_json::from_slice(body).unwrap();
         let mut gateway = self.0.lock().unwrap();
-        gateway.asked.push((headers, body.clone()));
+        gateway.requests.push((headers, body.clone()));
         if let Some(status) = gateway.status {
             return status.into_response();
         }
@@ -113,10 +113,10 @@ impl FakeGateway {
 
 /// The record and who may read it, in one.
 #[derive(Clone, Default)]
-pub(crate) struct FakeRecord(Arc<Mutex<Record>>);
+pub(crate) struct FakeRecord(Arc<Mutex<FakeRecordState>>);
 
 #[derive(Default)]
-struct Record {
+struct FakeRecordState {
     /// Who may read it.
     readers: Vec<String>,
     /// Who may read what they did themselves.
@@ -167,7 +167,7 @@ impl FakeRecord {
     }
 }
 
-type Streamed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl AuditService for FakeRecord {
@@ -192,18 +192,18 @@ impl AuditService for FakeRecord {
         }))
     }
 
-    type QueryStream = Streamed<audit::QueryResponse>;
+    type QueryStream = ResponseStream<audit::QueryResponse>;
 
     /// Newest first, by sequence and subject alone.
     async fn query(
         &self,
         request: Request<audit::QueryRequest>,
     ) -> Result<Reply<Self::QueryStream>, Status> {
-        let asked = request.into_inner();
-        let before = if asked.before_sequence == 0 {
+        let query = request.into_inner();
+        let before = if query.before_sequence == 0 {
             u64::MAX
         } else {
-            asked.before_sequence
+            query.before_sequence
         };
         let record = self.0.lock().unwrap();
         let stored = record
@@ -213,11 +213,11 @@ impl AuditService for FakeRecord {
             .rev()
             .map(|(at, it)| (at as u64, it));
         let matching = stored
-            .filter(|(at, _)| (asked.from_sequence..before).contains(at))
+            .filter(|(at, _)| (query.from_sequence..before).contains(at))
             .filter(|(_, it)| {
-                asked.subject.is_empty() || it["caller"]["subject"] == json!(asked.subject)
+                query.subject.is_empty() || it["caller"]["subject"] == json!(query.subject)
             })
-            .take(usize::try_from(asked.limit).unwrap())
+            .take(usize::try_from(query.limit).unwrap())
             .map(|(sequence, record)| {
                 let record = record.to_string();
                 Ok(audit::QueryResponse {
@@ -291,7 +291,7 @@ impl PolicyService for FakeRecord {
         }))
     }
 
-    type WatchVersionStream = Streamed<policy::WatchVersionResponse>;
+    type WatchVersionStream = ResponseStream<policy::WatchVersionResponse>;
 
     async fn watch_version(
         &self,

@@ -18,7 +18,7 @@ use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
-use wardgate_edge::{Admission, Authenticator, Door, Origins};
+use wardgate_edge::{Admission, Authenticator, EdgeClient, Origins};
 use wardgate_store::DatabaseSettings;
 use wardgate_testkit::TestClock;
 
@@ -28,8 +28,8 @@ pub(crate) use fakes::{FakeGateway, FakeRecord};
 /// 2027-01-15T08:00:00Z.
 const NOW: i64 = 1_800_000_000;
 
-/// The console, and whoever may sign in to it.
-pub(crate) struct Stage {
+/// The console under test, with an issuer of tokens for it.
+pub(crate) struct TestConsole {
     pub(crate) router: Router,
     pub(crate) gateway: FakeGateway,
     pub(crate) record: FakeRecord,
@@ -67,7 +67,7 @@ impl Reply {
     }
 }
 
-impl Stage {
+impl TestConsole {
     pub(crate) async fn new() -> Self {
         Self::with(None, [7; 32]).await
     }
@@ -97,8 +97,8 @@ impl Stage {
             .unwrap();
         let (gateway, record) = (FakeGateway::default(), FakeRecord::default());
         let links = Links {
-            gateway: Door::router(gateway.router()),
-            agent: Some(Door::router(gateway.agent())),
+            gateway: EdgeClient::router(gateway.router()),
+            agent: Some(EdgeClient::router(gateway.agent())),
             record: Some(record.links()),
         };
         let admission = Admission {

@@ -3,7 +3,7 @@
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
 
-use super::Stage;
+use super::TestConsole;
 
 const HOSTILE: &str = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>\"'";
 
@@ -26,7 +26,7 @@ fn is_clean(page: &str) -> bool {
 
 #[tokio::test]
 async fn what_tools_say_is_text_on_every_page() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     stage.gateway.has(hostile_tool());
     let cookie = stage.sign_in("anna").await;
     let list = stage.get("/console/tools", &cookie).await;
@@ -66,7 +66,7 @@ fn answer() -> Value {
 
 #[tokio::test]
 async fn a_call_goes_out_in_the_persons_name_once_and_its_place_on_record_is_linked() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     stage.gateway.has(hostile_tool());
     stage.gateway.answers(answer());
     stage.record.lets_own("anna");
@@ -106,7 +106,7 @@ async fn a_call_goes_out_in_the_persons_name_once_and_its_place_on_record_is_lin
 
 #[tokio::test]
 async fn a_page_of_a_call_is_loaded_any_number_of_times_and_a_form_sent_twice_calls_once() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     stage.gateway.has(hostile_tool());
     stage.gateway.answers(answer());
     let cookie = stage.sign_in("anna").await;
@@ -148,7 +148,7 @@ async fn a_page_of_a_call_is_loaded_any_number_of_times_and_a_form_sent_twice_ca
 
 #[tokio::test]
 async fn a_form_or_message_written_by_another_person_is_not_sent_on() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     stage.gateway.has(hostile_tool());
     stage.gateway.answers(answer());
     let (anna, ben) = (stage.sign_in("anna").await, stage.sign_in("ben").await);
@@ -189,7 +189,7 @@ async fn a_form_or_message_written_by_another_person_is_not_sent_on() {
 async fn what_nobody_sees_is_marked_on_every_page() {
     const TRICK: &str = "give \u{202e}drazzah on\u{202c} now\u{200b}\u{e0041}";
     const MARKED: &str = "give ‹U+202E›drazzah on‹U+202C› now‹U+200B›‹U+E0041›";
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     stage.gateway.has(json!({
         "name": "look_up", "title": TRICK, "description": TRICK,
         "inputSchema": { "properties": { "code": { "type": "string", "description": TRICK, "default": TRICK } } },
@@ -234,7 +234,7 @@ async fn what_nobody_sees_is_marked_on_every_page() {
 
 #[tokio::test]
 async fn what_does_not_fit_is_kept_in_the_form_and_calls_nothing() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     stage.gateway.has(json!({ "name": "look_up", "inputSchema": { "properties": { "n": { "type": "integer" } } } }));
     let cookie = stage.sign_in("anna").await;
     let page = stage
@@ -250,7 +250,7 @@ async fn what_does_not_fit_is_kept_in_the_form_and_calls_nothing() {
 
 #[tokio::test]
 async fn who_calls_no_tools_is_shown_what_there_is_for_them() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     stage.record.lets("lee");
     stage.record.lets_own("joy");
     for (subject, shown, hidden) in [
@@ -277,7 +277,7 @@ async fn who_calls_no_tools_is_shown_what_there_is_for_them() {
 
 #[tokio::test]
 async fn pages_that_say_what_went_wrong_have_the_way_to_the_others() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     stage.record.lets_own("anna");
     let cookie = stage.sign_in("anna").await;
     for path in [
@@ -304,7 +304,7 @@ async fn pages_that_say_what_went_wrong_have_the_way_to_the_others() {
 
 #[tokio::test]
 async fn a_tool_that_is_hidden_and_one_that_is_not_there_are_the_same_page() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     stage.gateway.has(hostile_tool());
     let cookie = stage.sign_in("anna").await;
     let (hidden, unknown) = (
@@ -322,7 +322,7 @@ async fn a_tool_that_is_hidden_and_one_that_is_not_there_are_the_same_page() {
 
 #[tokio::test]
 async fn tools_are_found_by_what_they_are_called_and_say() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     for at in 0..95 {
         stage.gateway.has(json!({ "name": format!("tool_{at}"), "description": format!("Number {at}."), "inputSchema": {} }));
     }
@@ -345,7 +345,7 @@ async fn tools_are_found_by_what_they_are_called_and_say() {
 
 #[tokio::test]
 async fn a_gateway_that_fails_is_named_and_nothing_else_is() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     let cookie = stage.sign_in("anna").await;
     for (status, answered) in [
         (StatusCode::UNAUTHORIZED, StatusCode::UNAUTHORIZED),
@@ -368,7 +368,7 @@ async fn a_gateway_that_fails_is_named_and_nothing_else_is() {
 
 #[tokio::test]
 async fn chat_says_what_is_missing_and_passes_messages_and_events_and_no_more() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     let cookie = stage.sign_in("anna").await;
     let page = stage.get("/console/chat", &cookie).await.body;
     let (_, person) = page.split_once("data-person=\"").unwrap();

@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use wardgate_proto::audit::v1::Status;
 
-use super::Stage;
+use super::TestConsole;
 
 fn call(subject: &str, tenant: &str) -> Value {
     json!({
@@ -16,7 +16,7 @@ fn call(subject: &str, tenant: &str) -> Value {
 
 #[tokio::test]
 async fn whom_the_policy_does_not_let_sees_nothing_and_is_led_nowhere_near_it() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     stage.record.holds(call("canary", ""));
     let cookie = stage.sign_in("dr.yenji").await;
     for path in [
@@ -42,7 +42,7 @@ async fn whom_the_policy_does_not_let_sees_nothing_and_is_led_nowhere_near_it() 
 
 #[tokio::test]
 async fn people_see_what_they_did_themselves_where_the_policy_lets_them() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     let own = |more: &Value| {
         let mut record = call("dr.yenji", "");
         record["caller"]["issuer"] = json!("https://issuer.example");
@@ -106,7 +106,7 @@ async fn people_see_what_they_did_themselves_where_the_policy_lets_them() {
 
 #[tokio::test]
 async fn who_may_read_it_sees_it_newest_first_as_text_and_that_is_on_record() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     for at in 0..60 {
         stage.record.holds(call(&format!("person-{at}"), ""));
     }
@@ -143,7 +143,7 @@ async fn who_may_read_it_sees_it_newest_first_as_text_and_that_is_on_record() {
 
 #[tokio::test]
 async fn a_caller_of_a_tenant_is_shown_that_tenants_part() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     for at in 0..120 {
         stage.record.holds(call(
             &format!("person-{at}"),
@@ -185,7 +185,7 @@ async fn a_caller_of_a_tenant_is_shown_that_tenants_part() {
 
 #[tokio::test]
 async fn a_download_has_each_record_as_it_is_stored() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     stage.record.holds(call("anna", ""));
     stage.record.lets("lee");
     let cookie = stage.sign_in("lee").await;
@@ -205,7 +205,7 @@ async fn a_download_has_each_record_as_it_is_stored() {
 
 #[tokio::test]
 async fn what_cannot_be_put_on_record_is_not_shown() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     stage.record.holds(call("canary", ""));
     stage.record.lets("lee");
     stage.record.breaks();
@@ -217,7 +217,7 @@ async fn what_cannot_be_put_on_record_is_not_shown() {
 
 #[tokio::test]
 async fn a_filter_that_cannot_be_keeps_the_form_and_says_what_to_mend() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     stage.record.holds(call("canary", ""));
     stage.record.lets("lee");
     let cookie = stage.sign_in("lee").await;

@@ -3,11 +3,11 @@
 use http::{Request, StatusCode};
 use serde_json::json;
 
-use super::Stage;
+use super::TestConsole;
 
 #[tokio::test]
 async fn a_session_is_a_sealed_cookie_that_no_script_and_no_other_site_gets() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     let token = stage.token("nurse.joy", &json!({}));
     let reply = stage
         .post("/console/sign-in", "", &format!("token={token}"))
@@ -20,7 +20,7 @@ async fn a_session_is_a_sealed_cookie_that_no_script_and_no_other_site_gets() {
     assert_eq!(page.status, StatusCode::OK);
     assert!(page.body.contains("nurse.joy"), "{}", page.body);
 
-    let secure = Stage::with(Some("https://console.example"), [7; 32]).await;
+    let secure = TestConsole::with(Some("https://console.example"), [7; 32]).await;
     let token = secure.token("nurse.joy", &json!({}));
     let reply = secure
         .post("/console/sign-in", "", &format!("token={token}"))
@@ -30,7 +30,10 @@ async fn a_session_is_a_sealed_cookie_that_no_script_and_no_other_site_gets() {
 
 #[tokio::test]
 async fn a_cookie_of_another_key_a_changed_one_two_and_none_are_nobodys() {
-    let (stage, other) = (Stage::new().await, Stage::with(None, [8; 32]).await);
+    let (stage, other) = (
+        TestConsole::new().await,
+        TestConsole::with(None, [8; 32]).await,
+    );
     let (good, foreign) = (stage.sign_in("anna").await, other.sign_in("anna").await);
     let mut changed = good.clone();
     let last = if changed.pop() == Some('A') { 'B' } else { 'A' };
@@ -58,7 +61,7 @@ async fn a_cookie_of_another_key_a_changed_one_two_and_none_are_nobodys() {
 
 #[tokio::test]
 async fn a_session_ends_with_its_token() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     let cookie = stage.sign_in("anna").await;
     stage.advance(3_599);
     assert_eq!(
@@ -75,7 +78,7 @@ async fn a_session_ends_with_its_token() {
 
 #[tokio::test]
 async fn what_changes_anything_comes_from_a_page_of_the_console() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     stage
         .gateway
         .has(json!({ "name": "look_up", "inputSchema": {} }));
@@ -129,7 +132,7 @@ async fn what_changes_anything_comes_from_a_page_of_the_console() {
 
 #[tokio::test]
 async fn a_name_that_was_rebound_to_this_address_is_not_served() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     let cookie = stage.sign_in("anna").await;
     let request = Request::get("/console/tools")
         .header("host", "evil.example")
@@ -142,9 +145,9 @@ async fn a_name_that_was_rebound_to_this_address_is_not_served() {
 
 #[tokio::test]
 async fn a_token_that_nobody_may_use_says_why_and_is_shown_nowhere() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     let old = stage.token("canary", &json!({ "exp": 1 }));
-    let foreign = Stage::new().await.token("canary", &json!({}));
+    let foreign = TestConsole::new().await.token("canary", &json!({}));
     let long = stage.token("canary", &json!({ "x": "y".repeat(3_000) }));
     for (token, says) in [
         (old.as_str(), "expired"),
@@ -166,7 +169,7 @@ async fn a_token_that_nobody_may_use_says_why_and_is_shown_nowhere() {
 
 #[tokio::test]
 async fn signing_out_takes_the_cookie_away() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     let cookie = stage.sign_in("anna").await;
     let reply = stage.post("/console/sign-out", &cookie, "").await;
     assert!(
@@ -179,7 +182,7 @@ async fn signing_out_takes_the_cookie_away() {
 
 #[tokio::test]
 async fn a_form_is_bounded_and_of_its_kind() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     stage
         .gateway
         .has(json!({ "name": "look_up", "inputSchema": {} }));
@@ -202,7 +205,7 @@ async fn a_form_is_bounded_and_of_its_kind() {
 
 #[tokio::test]
 async fn every_response_says_that_nothing_may_be_loaded_framed_or_kept() {
-    let stage = Stage::new().await;
+    let stage = TestConsole::new().await;
     let cookie = stage.sign_in("anna").await;
     for (path, cookie) in [
         ("/console", ""),

@@ -11,18 +11,18 @@ use super::claims::{AcceptedTime, Audience};
 /// About 20 MB when full of tokens of 1 KiB. Only tokens that verified get in, so no stranger can push others out.
 const CAPACITY: usize = 10_000;
 
-/// What tokens said, by their digest.
-pub(super) struct VerifiedTokens(Cache<Digest, Entry>);
+/// The verified tokens, by their digest.
+pub(super) struct VerifiedTokens(Cache<Digest, CacheEntry>);
 
 #[derive(Clone)]
-struct Entry {
-    said: Arc<Said>,
+struct CacheEntry {
+    verified_token: Arc<VerifiedToken>,
     issuer: usize,
     key_set: Digest,
 }
 
-/// What a token that verified says.
-pub(super) struct Said {
+/// A token that was verified.
+pub(super) struct VerifiedToken {
     pub(super) accepted: AcceptedTime,
     pub(super) caller: Arc<Caller>,
     pub(super) scopes: Arc<Scopes>,
@@ -41,21 +41,29 @@ impl VerifiedTokens {
         token: Digest,
         now: Timestamp,
         key_set: impl FnOnce(usize) -> Option<Digest>,
-    ) -> Option<Arc<Said>> {
+    ) -> Option<Arc<VerifiedToken>> {
         let entry = self.0.get(&token)?;
-        if entry.said.accepted.check(now).is_ok() && key_set(entry.issuer) == Some(entry.key_set) {
-            return Some(entry.said);
+        if entry.verified_token.accepted.check(now).is_ok()
+            && key_set(entry.issuer) == Some(entry.key_set)
+        {
+            return Some(entry.verified_token);
         }
         self.0.remove(&token);
         None
     }
 
     /// Notes that a token verified with that version of its issuer's keys.
-    pub(super) fn insert(&self, token: Digest, said: Arc<Said>, issuer: usize, key_set: Digest) {
+    pub(super) fn insert(
+        &self,
+        token: Digest,
+        verified_token: Arc<VerifiedToken>,
+        issuer: usize,
+        key_set: Digest,
+    ) {
         self.0.insert(
             token,
-            Entry {
-                said,
+            CacheEntry {
+                verified_token,
                 issuer,
                 key_set,
             },

@@ -38,7 +38,7 @@ use wardgate_domain::{Ambient, BearerToken, Caller, Digest};
 use wardgate_rpc::Readiness;
 use wardgate_telemetry::names;
 
-use cache::{Said, VerifiedTokens};
+use cache::{VerifiedToken, VerifiedTokens};
 use claims::{AcceptedTime, Audience};
 use key_ring::KeyRing;
 use token::UnverifiedToken;
@@ -101,7 +101,7 @@ impl Authenticator {
         &self,
         headers: &HeaderMap,
         paths: &[&str],
-    ) -> Result<Verified, TokenRefusal> {
+    ) -> Result<VerifiedCaller, TokenRefusal> {
         let verified = self.verify(bearer::bearer(headers)?, paths).await?;
         crate::listener::credit_known_caller();
         Ok(verified)
@@ -111,28 +111,31 @@ impl Authenticator {
     /// token for any of them will do. A token that was verified before costs a digest, and is verified again once its
     /// issuer's keys change; it is never accepted after its end. Waits only for a key that is not there yet, 5 s at most.
     pub async fn verify_token(&self, token: &str) -> Result<Arc<Caller>, TokenRefusal> {
-        let (said, _) = self.verified(token).await?;
-        if said.audience.includes_nothing() {
+        let (verified_token, _) = self.verified(token).await?;
+        if verified_token.audience.includes_nothing() {
             return Err(TokenRefusal::AudienceRefused);
         }
-        Ok(Arc::clone(&said.caller))
+        Ok(Arc::clone(&verified_token.caller))
     }
 
     /// The same of a token for one of `paths`.
-    async fn verify(&self, token: &str, paths: &[&str]) -> Result<Verified, TokenRefusal> {
-        let (said, by) = self.verified(token).await?;
-        if !said.audience.includes(paths) {
+    async fn verify(&self, token: &str, paths: &[&str]) -> Result<VerifiedCaller, TokenRefusal> {
+        let (verified_token, by) = self.verified(token).await?;
+        if !verified_token.audience.includes(paths) {
             return Err(TokenRefusal::AudienceRefused);
         }
         metrics::counter!(names::TOKENS_ACCEPTED, "by" => by).increment(1);
-        Ok(Verified {
-            caller: Arc::clone(&said.caller),
-            scopes: Arc::clone(&said.scopes),
+        Ok(VerifiedCaller {
+            caller: Arc::clone(&verified_token.caller),
+            scopes: Arc::clone(&verified_token.scopes),
         })
     }
 
     /// What a good token says, and by what that is known.
-    async fn verified(&self, token: &str) -> Result<(Arc<Said>, &'static str), TokenRefusal> {
+    async fn verified(
+        &self,
+        token: &str,
+    ) -> Result<(Arc<VerifiedToken>, &'static str), TokenRefusal> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenRefusal::TokenTooLong);
         }
@@ -142,12 +145,12 @@ impl Authenticator {
             .verified
             .get(digest, now, |issuer| self.keys.version(issuer));
         match kept {
-            Some(said) => Ok((said, "cache")),
+            Some(verified_token) => Ok((verified_token, "cache")),
             None => Ok((self.check(token, digest).await?, "signature")),
         }
     }
 
-    async fn check(&self, text: &str, digest: Digest) -> Result<Arc<Said>, TokenRefusal> {
+    async fn check(&self, text: &str, digest: Digest) -> Result<Arc<VerifiedToken>, TokenRefusal> {
         let token = UnverifiedToken::parse(text)?;
         let issuer = token.issuer()?;
         let (index, rules) = self
@@ -163,7 +166,7 @@ impl Authenticator {
         let accepted = AcceptedTime::of(&claims, rules)?;
         accepted.check(self.ambient.now())?;
         let caller = claims::read(&claims, rules, digest, accepted)?;
-        let said = Arc::new(Said {
+        let verified_token = Arc::new(VerifiedToken {
             accepted,
             audience: Audience::of(
                 &claims,
@@ -174,17 +177,17 @@ impl Authenticator {
             caller: Arc::new(Caller::from_verified(caller).with_token(BearerToken::new(text))),
         });
         // What is for others is not worth a place.
-        if !said.audience.includes_nothing() {
+        if !verified_token.audience.includes_nothing() {
             self.verified
-                .insert(digest, Arc::clone(&said), index, keys.version());
+                .insert(digest, Arc::clone(&verified_token), index, keys.version());
         }
-        Ok(said)
+        Ok(verified_token)
     }
 }
 
-/// What a good token says.
+/// The caller of a verified token, and its scopes.
 #[derive(Debug, Clone)]
-pub struct Verified {
+pub struct VerifiedCaller {
     /// Whose it is.
     pub caller: Arc<Caller>,
     /// What its holder let the client ask for.

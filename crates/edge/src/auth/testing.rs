@@ -129,10 +129,11 @@ pub(super) fn key_set(keys: &[Value]) -> String {
 /// An HTTP server on loopback that answers every request as it was told.
 pub(super) struct KeyServer {
     pub(super) url: String,
-    told: Arc<Told>,
+    told: Arc<KeyServerState>,
 }
 
-struct Told {
+/// The answer of a key server, and the requests it received.
+struct KeyServerState {
     answer: Mutex<(StatusCode, String)>,
     requests: watch::Sender<usize>,
     open: watch::Sender<bool>,
@@ -140,7 +141,7 @@ struct Told {
 
 impl KeyServer {
     pub(super) async fn start(status: StatusCode, body: impl Into<String>) -> Self {
-        let told = Arc::new(Told {
+        let told = Arc::new(KeyServerState {
             answer: Mutex::new((status, body.into())),
             requests: watch::Sender::new(0),
             open: watch::Sender::new(true),
@@ -183,7 +184,7 @@ impl KeyServer {
     }
 }
 
-async fn answer(State(told): State<Arc<Told>>) -> Response<Body> {
+async fn answer(State(told): State<Arc<KeyServerState>>) -> Response<Body> {
     told.requests.send_modify(|requests| *requests += 1);
     told.open.subscribe().wait_for(|open| *open).await.unwrap();
     let (status, body) = told.answer.lock().unwrap().clone();

@@ -3,7 +3,7 @@
 //! hyper is lenient where proxies in front of it may read otherwise: a message with two lengths, a coding that it does not
 //! undo, a line that ends without CR. What is followed here is only the framing; everything else hyper reads.
 
-use super::refused::Fault;
+use super::refusals::FramingFault;
 
 /// The longest head that is looked at; hyper refuses a longer one.
 pub(super) const MAX_HEAD: usize = 64 * 1024;
@@ -12,28 +12,28 @@ const MAX_SIZE_DIGITS: u32 = 15;
 
 /// Follows what a client sends.
 #[derive(Debug, Default)]
-pub(super) struct MessageFollower(Part);
+pub(super) struct MessageFollower(MessagePart);
 
-/// Where in a message it is.
+/// The part of a message that the follower has reached.
 #[derive(Debug)]
-enum Part {
-    Head(Head),
+enum MessagePart {
+    Head(HeadProgress),
     /// A body of which so many bytes are left.
     Body(u64),
-    Chunked(Chunk),
+    Chunked(ChunkProgress),
     /// Too long a head came; hyper refuses it and reads no further.
     TooLong,
 }
 
-impl Default for Part {
+impl Default for MessagePart {
     fn default() -> Self {
-        Self::Head(Head::default())
+        Self::Head(HeadProgress::default())
     }
 }
 
-/// What the lines of a head say so far.
+/// The lines of a head as far as they were read.
 #[derive(Debug, Default)]
-struct Head {
+struct HeadProgress {
     /// Bytes of whole lines.
     read: usize,
     /// Whether the request line was among them.
@@ -48,9 +48,9 @@ enum TransferEncoding {
     Other,
 }
 
-/// Where in a chunked body it is (RFC 9112 §7.1).
+/// The position in a chunked body (RFC 9112 §7.1).
 #[derive(Debug)]
-enum Chunk {
+enum ChunkProgress {
     Size {
         digits: u32,
         size: u64,
@@ -78,8 +78,8 @@ enum SizeRest {
 
 /// A message that is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Refused {
-    pub(super) fault: Fault,
+pub(super) struct RefusedMessage {
+    pub(super) fault: FramingFault,
     /// Bytes before it that are fine.
     pub(super) at: usize,
 }
@@ -87,40 +87,40 @@ pub(super) struct Refused {
 impl MessageFollower {
     /// How many of `bytes` may be read on: all but the beginning of a head whose rest has not come. That beginning is
     /// given again with what comes next.
-    pub(super) fn follow(&mut self, bytes: &[u8]) -> Result<usize, Refused> {
+    pub(super) fn follow(&mut self, bytes: &[u8]) -> Result<usize, RefusedMessage> {
         let mut at = 0;
         loop {
             let rest = bytes.get(at..).unwrap_or_default();
             if rest.is_empty() {
                 return Ok(at);
             }
-            let refused = |fault| Refused { fault, at };
+            let refused = |fault| RefusedMessage { fault, at };
             let next = match &mut self.0 {
-                Part::TooLong => return Ok(bytes.len()),
-                Part::Head(head) => match head.read_lines(rest).map_err(refused)? {
+                MessagePart::TooLong => return Ok(bytes.len()),
+                MessagePart::Head(head) => match head.read_lines(rest).map_err(refused)? {
                     Some(part) => {
                         at += head.read;
                         part
                     }
-                    None if rest.len() > MAX_HEAD => Part::TooLong,
+                    None if rest.len() > MAX_HEAD => MessagePart::TooLong,
                     None => return Ok(at),
                 },
-                Part::Body(left) => {
+                MessagePart::Body(left) => {
                     let taken = usize::try_from(*left).unwrap_or(rest.len()).min(rest.len());
                     *left -= taken as u64;
                     at += taken;
                     if *left > 0 {
                         return Ok(at);
                     }
-                    Part::default()
+                    MessagePart::default()
                 }
-                Part::Chunked(chunk) => {
+                MessagePart::Chunked(chunk) => {
                     let (taken, is_whole) = chunk.read(rest).map_err(refused)?;
                     at += taken;
                     if !is_whole {
                         return Ok(at);
                     }
-                    Part::default()
+                    MessagePart::default()
                 }
             };
             self.0 = next;
@@ -128,14 +128,14 @@ impl MessageFollower {
     }
 }
 
-impl Head {
+impl HeadProgress {
     /// Reads the lines that are whole. What comes after the head, once that is.
-    fn read_lines(&mut self, bytes: &[u8]) -> Result<Option<Part>, Fault> {
+    fn read_lines(&mut self, bytes: &[u8]) -> Result<Option<MessagePart>, FramingFault> {
         while let Some(rest) = bytes.get(self.read..)
             && let Some(end) = rest.iter().position(|byte| *byte == b'\n')
         {
             let line = rest.get(..end).unwrap_or_default();
-            let line = line.strip_suffix(b"\r").ok_or(Fault::BareLineFeed)?;
+            let line = line.strip_suffix(b"\r").ok_or(FramingFault::BareLineFeed)?;
             self.read += end + 1;
             match (line, self.has_begun) {
                 // Empty lines before a request are passed over (RFC 9112 §2.2).
@@ -148,7 +148,7 @@ impl Head {
         Ok(None)
     }
 
-    fn read_field(&mut self, line: &[u8]) -> Result<(), Fault> {
+    fn read_field(&mut self, line: &[u8]) -> Result<(), FramingFault> {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else {
             // hyper refuses it.
             return Ok(());
@@ -156,9 +156,9 @@ impl Head {
         let (name, value) = line.split_at(colon);
         let value = value.get(1..).unwrap_or_default().trim_ascii();
         if name.eq_ignore_ascii_case(b"content-length") {
-            let length = decimal(value).ok_or(Fault::ContentLength)?;
+            let length = decimal(value).ok_or(FramingFault::ContentLength)?;
             if self.content_length.replace(length).is_some() {
-                return Err(Fault::ContentLength);
+                return Err(FramingFault::ContentLength);
             }
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             let coding = if value.eq_ignore_ascii_case(b"chunked") {
@@ -176,18 +176,20 @@ impl Head {
         Ok(())
     }
 
-    fn body(&self) -> Result<Part, Fault> {
+    fn body(&self) -> Result<MessagePart, FramingFault> {
         match (self.content_length, self.transfer_encoding) {
-            (Some(_), Some(_)) => Err(Fault::TwoLengths),
-            (None, Some(TransferEncoding::Other)) => Err(Fault::TransferEncoding),
-            (None, Some(TransferEncoding::Chunked)) => Ok(Part::Chunked(Chunk::first())),
-            (Some(length), None) if length > 0 => Ok(Part::Body(length)),
-            (_, None) => Ok(Part::default()),
+            (Some(_), Some(_)) => Err(FramingFault::TwoLengths),
+            (None, Some(TransferEncoding::Other)) => Err(FramingFault::TransferEncoding),
+            (None, Some(TransferEncoding::Chunked)) => {
+                Ok(MessagePart::Chunked(ChunkProgress::first()))
+            }
+            (Some(length), None) if length > 0 => Ok(MessagePart::Body(length)),
+            (_, None) => Ok(MessagePart::default()),
         }
     }
 }
 
-impl Chunk {
+impl ChunkProgress {
     fn first() -> Self {
         Self::Size {
             digits: 0,
@@ -197,7 +199,7 @@ impl Chunk {
     }
 
     /// Reads on; how many bytes, and whether the body ended with the last of them.
-    fn read(&mut self, bytes: &[u8]) -> Result<(usize, bool), Fault> {
+    fn read(&mut self, bytes: &[u8]) -> Result<(usize, bool), FramingFault> {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..)
             && let Some(first) = rest.first()
@@ -220,12 +222,12 @@ impl Chunk {
     }
 
     /// Reads a byte that is not of the data; whether the body ended with it.
-    fn read_byte(&mut self, byte: u8) -> Result<bool, Fault> {
+    fn read_byte(&mut self, byte: u8) -> Result<bool, FramingFault> {
         match self {
             Self::Size { digits, size, rest } => match (*rest, byte) {
                 (SizeRest::Digits, _) if byte.is_ascii_hexdigit() => {
                     if *digits == MAX_SIZE_DIGITS {
-                        return Err(Fault::Chunk);
+                        return Err(FramingFault::Chunk);
                     }
                     *digits += 1;
                     let digit = char::from(byte).to_digit(16).unwrap_or_default();
@@ -243,22 +245,22 @@ impl Chunk {
                         size => Self::Data(size),
                     };
                 }
-                (_, b'\n') => return Err(Fault::BareLineFeed),
+                (_, b'\n') => return Err(FramingFault::BareLineFeed),
                 (SizeRest::Digits, b';' | b' ' | b'\t') if *digits > 0 => {
                     *rest = SizeRest::Extension;
                 }
                 (SizeRest::Extension, _) => {}
-                _ => return Err(Fault::Chunk),
+                _ => return Err(FramingFault::Chunk),
             },
             Self::DataEnd { has_cr } => match (*has_cr, byte) {
                 (false, b'\r') => *has_cr = true,
                 (true, b'\n') => *self = Self::first(),
-                _ => return Err(Fault::Chunk),
+                _ => return Err(FramingFault::Chunk),
             },
             Self::Trailers { bytes, has_cr } => match (byte, *has_cr) {
                 (b'\n', true) if *bytes == 1 => return Ok(true),
                 (b'\n', true) => (*bytes, *has_cr) = (0, false),
-                (b'\n', false) => return Err(Fault::BareLineFeed),
+                (b'\n', false) => return Err(FramingFault::BareLineFeed),
                 (byte, _) => (*bytes, *has_cr) = (bytes.saturating_add(1), byte == b'\r'),
             },
             // Taken in whole pieces by `read`.
@@ -280,12 +282,12 @@ fn decimal(text: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn follow(text: &str) -> Result<usize, Refused> {
+    fn follow(text: &str) -> Result<usize, RefusedMessage> {
         MessageFollower::default().follow(text.as_bytes())
     }
 
     /// What is read on when the text comes in pieces, as the stream gives it.
-    fn follow_in_pieces(text: &str, piece: usize) -> Result<usize, Fault> {
+    fn follow_in_pieces(text: &str, piece: usize) -> Result<usize, FramingFault> {
         let mut follower = MessageFollower::default();
         let (mut passed, mut come) = (0, 0);
         for piece in text.as_bytes().chunks(piece) {
@@ -329,58 +331,67 @@ mod tests {
         for (fields, fault) in [
             (
                 "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-                Fault::TwoLengths,
+                FramingFault::TwoLengths,
             ),
             (
                 "Transfer-Encoding: chunked\r\ncontent-length: 3\r\n\r\n",
-                Fault::TwoLengths,
+                FramingFault::TwoLengths,
             ),
             (
                 "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-                Fault::TransferEncoding,
+                FramingFault::TransferEncoding,
             ),
             (
                 "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n",
-                Fault::TransferEncoding,
+                FramingFault::TransferEncoding,
             ),
             (
                 "Transfer-Encoding: identity\r\n\r\n",
-                Fault::TransferEncoding,
+                FramingFault::TransferEncoding,
             ),
             (
                 "Transfer-Encoding: chunked, chunked\r\n\r\n",
-                Fault::TransferEncoding,
+                FramingFault::TransferEncoding,
             ),
-            ("Transfer-Encoding:\r\n\r\n", Fault::TransferEncoding),
+            ("Transfer-Encoding:\r\n\r\n", FramingFault::TransferEncoding),
             (
                 "Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
-                Fault::ContentLength,
+                FramingFault::ContentLength,
             ),
-            ("Content-Length: 3, 3\r\n\r\nabc", Fault::ContentLength),
-            ("Content-Length: +3\r\n\r\nabc", Fault::ContentLength),
+            (
+                "Content-Length: 3, 3\r\n\r\nabc",
+                FramingFault::ContentLength,
+            ),
+            ("Content-Length: +3\r\n\r\nabc", FramingFault::ContentLength),
             (
                 "Content-Length: 99999999999999999999\r\n\r\n",
-                Fault::ContentLength,
+                FramingFault::ContentLength,
             ),
-            ("A: b\n\r\n", Fault::BareLineFeed),
-            ("A: b\r\n\n", Fault::BareLineFeed),
+            ("A: b\n\r\n", FramingFault::BareLineFeed),
+            ("A: b\r\n\n", FramingFault::BareLineFeed),
             (
                 "Transfer-Encoding: chunked\r\n\r\n1\na\r\n",
-                Fault::BareLineFeed,
+                FramingFault::BareLineFeed,
             ),
             (
                 "Transfer-Encoding: chunked\r\n\r\n0\r\nA: b\n\r\n",
-                Fault::BareLineFeed,
+                FramingFault::BareLineFeed,
             ),
             (
                 "Transfer-Encoding: chunked\r\n\r\n1\r\nab\r\n",
-                Fault::Chunk,
+                FramingFault::Chunk,
             ),
-            ("Transfer-Encoding: chunked\r\n\r\n-1\r\n", Fault::Chunk),
-            ("Transfer-Encoding: chunked\r\n\r\n\r\n", Fault::Chunk),
+            (
+                "Transfer-Encoding: chunked\r\n\r\n-1\r\n",
+                FramingFault::Chunk,
+            ),
+            (
+                "Transfer-Encoding: chunked\r\n\r\n\r\n",
+                FramingFault::Chunk,
+            ),
             (
                 "Transfer-Encoding: chunked\r\n\r\n10000000000000000\r\n",
-                Fault::Chunk,
+                FramingFault::Chunk,
             ),
         ] {
             let good = format!("{POST}Content-Length: 2\r\n\r\nab");
@@ -394,8 +405,8 @@ mod tests {
         }
         assert_eq!(
             follow("POST / HTTP/1.1\nHost: a\r\n\r\n"),
-            Err(Refused {
-                fault: Fault::BareLineFeed,
+            Err(RefusedMessage {
+                fault: FramingFault::BareLineFeed,
                 at: 0
             })
         );

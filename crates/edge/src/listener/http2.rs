@@ -87,8 +87,8 @@ impl FrameFollower {
             let wanted = (HEADER - self.header_bytes).min(bytes.len());
             let (taken, rest) = bytes.split_at(wanted);
             let end = self.header_bytes + wanted;
-            if let Some(place) = self.header.get_mut(self.header_bytes..end) {
-                place.copy_from_slice(taken);
+            if let Some(slot) = self.header.get_mut(self.header_bytes..end) {
+                slot.copy_from_slice(taken);
             }
             self.header_bytes = end;
             bytes = rest;

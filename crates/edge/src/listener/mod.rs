@@ -10,8 +10,8 @@ mod connection;
 mod http1;
 mod http2;
 mod limits;
-mod places;
-mod refused;
+mod refusals;
+mod slots;
 mod stream;
 mod token_bucket;
 
@@ -47,7 +47,7 @@ pub(crate) use connection::credit_known_caller;
 pub use limits::{ConnectionLimits, ListenerLimits};
 
 use connection::{AnswerBody, Connection};
-use places::{Place, Places, Use};
+use slots::{ConnectionSlot, ConnectionSlots, SlotUse};
 use stream::WatchedStream;
 
 /// How long an ended connection without a request in flight stays open, for its client to hear of it.
@@ -58,7 +58,8 @@ const REPLACED: Duration = Duration::from_millis(100);
 const PROBE: Duration = Duration::from_secs(5);
 
 /// A connection as hyper serves it.
-type Served<S> = auto::Connection<'static, TokioIo<WatchedStream<TcpStream>>, S, TokioExecutor>;
+type ServedConnection<S> =
+    auto::Connection<'static, TokioIo<WatchedStream<TcpStream>>, S, TokioExecutor>;
 
 /// A listener, not yet serving.
 #[derive(Debug)]
@@ -92,14 +93,14 @@ impl Bound {
         finish: impl Future<Output = ()>,
     ) {
         let limits = limits.within_open_files();
-        let places = Places::new(
+        let slots = ConnectionSlots::new(
             limits.connections,
             limits.per_address(),
             limits.listener.control_frames,
         );
         let server = Arc::new(Server {
             router,
-            places: Arc::clone(&places),
+            slots: Arc::clone(&slots),
             builder: builder(&limits),
             limits,
             shutdown: shutdown.clone(),
@@ -109,16 +110,16 @@ impl Bound {
         let mut closes = pin!(shutdown.clone().closes());
         loop {
             let accepted = tokio::select! {
-                accepted = self.accept(&places) => accepted,
+                accepted = self.accept(&slots) => accepted,
                 () = &mut closes => break,
             };
             let Some((stream, peer)) = accepted else {
                 continue;
             };
-            if let Some(place) = places.admit(peer) {
+            if let Some(slot) = slots.admit(peer) {
                 // An answer is one small write; waiting to fill a segment would only delay it.
                 let _ = stream.set_nodelay(true);
-                open.spawn(Arc::clone(&server).serve(stream, peer, place));
+                open.spawn(Arc::clone(&server).serve(stream, peer, slot));
             } else {
                 // Reset, so that nothing of it is left here.
                 let _ = stream.set_zero_linger();
@@ -139,13 +140,13 @@ impl Bound {
         }
     }
 
-    async fn accept(&self, places: &Places) -> Option<(TcpStream, SocketAddr)> {
+    async fn accept(&self, slots: &ConnectionSlots) -> Option<(TcpStream, SocketAddr)> {
         match self.listener.accept().await {
             Ok(accepted) => Some(accepted),
             Err(error) => {
                 // Out of descriptors, usually: let some connections end first.
                 tracing::warn!(%error, "a connection could not be accepted");
-                places.make_room();
+                slots.make_room();
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 None
             }
@@ -173,7 +174,7 @@ fn builder(limits: &ConnectionLimits) -> Builder<TokioExecutor> {
 /// What all connections of a listener share.
 struct Server {
     router: Router,
-    places: Arc<Places>,
+    slots: Arc<ConnectionSlots>,
     builder: Builder<TokioExecutor>,
     limits: ConnectionLimits,
     shutdown: Shutdown,
@@ -183,9 +184,9 @@ struct Server {
 
 impl Server {
     /// Serves one connection to its end.
-    async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, place: Place) {
-        let (connection, use_for) = (Arc::clone(&place.connection), place.use_for);
-        let stream = WatchedStream::new(stream, place, self.limits.listener.control_frames);
+    async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, slot: ConnectionSlot) {
+        let (connection, use_for) = (Arc::clone(&slot.connection), slot.use_for);
+        let stream = WatchedStream::new(stream, slot, self.limits.listener.control_frames);
         let (server, shared) = (Arc::clone(&self), Arc::clone(&connection));
         let service = service_fn(move |request: Request<Incoming>| {
             let (server, connection) = (Arc::clone(&server), Arc::clone(&shared));
@@ -196,8 +197,8 @@ impl Server {
             .serve_connection(TokioIo::new(stream), service)
             .into_owned();
         match use_for {
-            Use::Everything => self.drive(pin!(served), &connection).await,
-            Use::Probes => {
+            SlotUse::Everything => self.drive(pin!(served), &connection).await,
+            SlotUse::Probes => {
                 tokio::select! {
                     _ = served => {}
                     () = connection.replaced.cancelled() => {}
@@ -213,21 +214,21 @@ impl Server {
         mut request: Request<Incoming>,
         peer: SocketAddr,
         connection: Arc<Connection>,
-        use_for: Use,
+        use_for: SlotUse,
     ) -> Result<Response<AnswerBody>, Infallible> {
         let in_flight = connection.begin_request();
         let is_http1 = request.version() < Version::HTTP_2;
         let path = request.uri().path();
-        let mut response = match refused::answer_to_stand_in(request.method(), path) {
+        let mut response = match refusals::answer_to_stand_in(request.method(), path) {
             Some(refusal) => refusal,
-            None if use_for == Use::Probes && !probes::is_probe(path) => refused::no_place(),
+            None if use_for == SlotUse::Probes && !probes::is_probe(path) => refusals::no_place(),
             None => {
                 request.extensions_mut().insert(peer);
                 let answer = self.router.clone().oneshot(request.map(Body::new));
                 connection.scope(answer).await?
             }
         };
-        if is_http1 && (use_for == Use::Probes || self.shutdown.was_told()) {
+        if is_http1 && (use_for == SlotUse::Probes || self.shutdown.was_told()) {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
         }
@@ -239,7 +240,7 @@ impl Server {
 
     /// Lets a connection go on until it ends by itself or has to: without a request for too long, at its greatest age,
     /// when another one has its place, or when the process stops.
-    async fn drive<S>(&self, mut served: Pin<&mut Served<S>>, connection: &Connection)
+    async fn drive<S>(&self, mut served: Pin<&mut ServedConnection<S>>, connection: &Connection)
     where
         S: Service<Request<Incoming>, Response = Response<AnswerBody>, Error = Infallible>,
         S::Future: Send + 'static,
@@ -317,7 +318,7 @@ impl Server {
             .find_map(|cause| cause.downcast_ref::<h2::Error>())
             .is_some_and(|error| error.is_library() && error.is_go_away());
         if is_refused {
-            self.places.penalise(connection.network, "protocol_error");
+            self.slots.penalise(connection.network, "protocol_error");
         }
     }
 }

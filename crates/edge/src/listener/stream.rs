@@ -12,7 +12,7 @@ use tokio_util::io::poll_read_buf;
 
 use super::http1::MessageFollower;
 use super::http2::{EMPTY_SETTINGS, FrameBudget, FrameFollower, PREFACE, goaway};
-use super::places::{Place, Use};
+use super::slots::{ConnectionSlot, SlotUse};
 use super::token_bucket::BudgetExceeded;
 
 /// How long a connection that was ended for its frames is left open and unread, so that its client finds GOAWAY before
@@ -31,7 +31,7 @@ pub(super) struct WatchedStream<S> {
     held: BytesMut,
     /// How many of them may be.
     released: usize,
-    place: Place,
+    slot: ConnectionSlot,
     control_frames: u32,
 }
 
@@ -61,13 +61,13 @@ struct Http2 {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
-    pub(super) fn new(stream: S, place: Place, control_frames: u32) -> Self {
+    pub(super) fn new(stream: S, slot: ConnectionSlot, control_frames: u32) -> Self {
         Self {
             stream,
             protocol: Protocol::Unknown,
             held: BytesMut::new(),
             released: 0,
-            place,
+            slot,
             control_frames,
         }
     }
@@ -106,13 +106,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
         if length < PREFACE.len() {
             return Ok(());
         }
-        if self.place.use_for == Use::Probes {
+        if self.slot.use_for == SlotUse::Probes {
             let mut frames = EMPTY_SETTINGS.to_vec();
             frames.extend(goaway(0, b"too many connections"));
             self.try_write(context, &frames);
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        if let Some(end) = self.place.penalty() {
+        if let Some(end) = self.slot.penalty() {
             self.protocol = Protocol::Waiting(Box::pin(tokio::time::sleep_until(end)));
             return Ok(());
         }
@@ -140,7 +140,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
     /// Whether frames of that cost are within what the connection may send, and within what all connections of its
     /// client may where no caller of this one is known.
     fn is_within(&self, cost: Result<u64, BudgetExceeded>) -> bool {
-        let of_client = |cost| self.place.charge_client(cost);
+        let of_client = |cost| self.slot.charge_client(cost);
         cost.and_then(of_client).is_ok()
     }
 
@@ -180,7 +180,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
             return Poll::Ready(Ok(false));
         };
         let sent = std::mem::take(&mut http2.sent);
-        let credit = self.place.connection.take_credit();
+        let credit = self.slot.connection.take_credit();
         let cost = http2.budget.charge(new, sent, credit);
         http2.yields = cost.is_ok_and(|cost| cost >= FRAMES_OF_A_TURN);
         let is_exceeded = !self.is_within(cost);
@@ -202,7 +202,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
         }
         self.held.clear();
         self.released = 0;
-        self.place.penalise("control_frames");
+        self.slot.penalise("control_frames");
         self.try_write(context, &frames);
         self.protocol = Protocol::Lingering(Box::pin(tokio::time::sleep(LINGER)));
     }
@@ -330,14 +330,14 @@ mod tests {
     use futures::poll;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    use super::super::places::Places;
+    use super::super::slots::ConnectionSlots;
     use super::*;
 
     #[tokio::test]
     async fn after_a_read_of_many_control_frames_others_have_their_turn() {
         let (mut client, server) = tokio::io::duplex(64 * 1024);
-        let place = Places::new(1, 1, 1_000).admit(([192, 0, 2, 1], 1).into());
-        let mut stream = WatchedStream::new(server, place.unwrap(), 1_000);
+        let slot = ConnectionSlots::new(1, 1, 1_000).admit(([192, 0, 2, 1], 1).into());
+        let mut stream = WatchedStream::new(server, slot.unwrap(), 1_000);
         let many = EMPTY_SETTINGS.repeat(100);
         client.write_all(&[PREFACE, &many].concat()).await.unwrap();
         let mut first = vec![0; PREFACE.len() + many.len()];

@@ -20,7 +20,7 @@ const GET_HEALTH: &[u8] = b"\x82\x86\x44\x07/health\x41\x01a";
 /// `GET /pending`, which is not answered.
 const GET_PENDING: &[u8] = b"\x82\x86\x44\x08/pending\x41\x01a";
 
-struct Served {
+struct RunningListener {
     address: SocketAddr,
     stop: CancellationToken,
     serving: JoinHandle<()>,
@@ -34,7 +34,7 @@ fn limits() -> ConnectionLimits {
     }
 }
 
-async fn serve(limits: ConnectionLimits) -> Served {
+async fn serve(limits: ConnectionLimits) -> RunningListener {
     let bound = Bound::bind((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
     let address = bound.address();
     let router = Router::new()
@@ -45,7 +45,7 @@ async fn serve(limits: ConnectionLimits) -> Served {
     let told = stop.clone();
     let shutdown = Shutdown::at(async move { told.cancelled().await }, Drain::at_once());
     let serving = tokio::spawn(bound.serve(router, limits, shutdown, async {}));
-    Served {
+    RunningListener {
         address,
         stop,
         serving,

@@ -12,12 +12,13 @@ use wardgate_domain::{
     Timestamp, TurnId, TurnState,
 };
 
-use super::changes::{Kind, note};
+use super::changes::{ChangeKind, note};
 use super::conversations::owned_and_locked;
 use super::row::{
-    ConversationRow, MessageRow, Unlocked, message, role_number, source_number, state, state_number,
+    ConversationRow, MessageRow, UnlockedConversation, message, role_number, source_number, state,
+    state_number,
 };
-use super::{Standing, Store, signed, unsigned, within};
+use super::{CallRights, Store, signed, unsigned, within};
 use crate::Error;
 use crate::owner::Owner;
 use crate::sealing::WordKey;
@@ -76,21 +77,21 @@ const COUNT_UP: &str = "
     UPDATE memory.conversation SET positions = $2, messages = $3, updated_at = $4 WHERE number = $1";
 
 /// A message to add.
-pub(crate) struct Entry {
+pub(crate) struct MessageEntry {
     pub(crate) message: NewMessage,
     /// Of a tool's result, what it was given under.
-    pub(crate) standing: Option<Standing>,
+    pub(crate) call_rights: Option<CallRights>,
 }
 
 /// What to add, all or nothing.
 pub(crate) struct Addition {
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<MessageEntry>,
     /// The turn they are part of and what it is once they are added; none: each is one of its own.
     pub(crate) turn: Option<(TurnId, TurnState)>,
 }
 
-/// The turn as it stood.
-struct TurnSoFar {
+/// The turn before the addition.
+struct TurnProgress {
     state: TurnState,
     messages: i64,
     bytes: i64,
@@ -112,7 +113,7 @@ impl Store {
             let conversation = owned_and_locked(&mut transaction, owner, id.as_str()).await?;
             let key = conversation.key()?;
             let unlocked = conversation.unlock(self)?;
-            let mut adding = Adding {
+            let mut adding = AdditionTransaction {
                 store: self,
                 last: conversation.positions,
                 complete: conversation.messages,
@@ -133,22 +134,22 @@ impl Store {
     }
 }
 
-/// One addition under way, in its transaction.
-struct Adding<'a> {
+/// One addition, in its transaction.
+struct AdditionTransaction<'a> {
     store: &'a Store,
     transaction: Transaction,
     conversation: ConversationRow,
-    unlocked: Unlocked,
+    unlocked: UnlockedConversation,
     word_key: &'a WordKey,
     now: Timestamp,
     /// The last position given.
     last: i64,
     /// Complete messages.
     complete: i64,
-    turn: Option<TurnSoFar>,
+    turn: Option<TurnProgress>,
 }
 
-impl Adding<'_> {
+impl AdditionTransaction<'_> {
     async fn run(&mut self, addition: Addition) -> Result<Vec<Message>, Error> {
         let Addition { entries, turn } = addition;
         if let Some((id, _)) = &turn {
@@ -185,12 +186,12 @@ impl Adding<'_> {
         // Of an open turn nobody hears: nothing of it is there to read.
         if self.complete != self.conversation.messages {
             let number = self.conversation.number;
-            note(&mut self.transaction, number, Kind::Messages).await?;
+            note(&mut self.transaction, number, ChangeKind::Messages).await?;
         }
         Ok(stored.into_iter().map(without_texts).collect())
     }
 
-    async fn turn_so_far(&mut self, id: &TurnId) -> Result<Option<TurnSoFar>, Error> {
+    async fn turn_so_far(&mut self, id: &TurnId) -> Result<Option<TurnProgress>, Error> {
         let key = [
             self.conversation.number.into(),
             id.as_str().into(),
@@ -199,7 +200,7 @@ impl Adding<'_> {
         let found: Option<(i64, i64, i64)> = self.transaction.row(TURN, key).await?;
         found
             .map(|(number, messages, bytes)| {
-                Ok(TurnSoFar {
+                Ok(TurnProgress {
                     state: state(number)?,
                     messages,
                     bytes,
@@ -226,10 +227,13 @@ impl Adding<'_> {
 
     async fn insert(
         &mut self,
-        entry: Entry,
+        entry: MessageEntry,
         turn: Option<&(TurnId, TurnState)>,
     ) -> Result<Message, Error> {
-        let Entry { message, standing } = entry;
+        let MessageEntry {
+            message,
+            call_rights,
+        } = entry;
         if let Some(so_far) = &self.turn
             && so_far.state != TurnState::Open
         {
@@ -251,7 +255,7 @@ impl Adding<'_> {
             &message,
             (id.as_str(), position),
             turn.map(|(turn, _)| turn.as_str()),
-            standing.as_ref(),
+            call_rights.as_ref(),
             self.store,
         )?;
         let bytes = |digest: wardgate_domain::Digest| digest.as_bytes().to_vec();
@@ -267,8 +271,8 @@ impl Adding<'_> {
             signed(characters as u64).into(),
             size.into(),
             self.now.as_micros().into(),
-            standing.map(|given| bytes(given.policy_hash)).into(),
-            standing.map(|given| bytes(given.rights)).into(),
+            call_rights.map(|given| bytes(given.policy_hash)).into(),
+            call_rights.map(|given| bytes(given.rights)).into(),
             sealed.grounds.into(),
             sealed.call.into(),
             sealed.body.into(),
@@ -289,7 +293,7 @@ impl Adding<'_> {
             call: message.call,
             is_error: message.is_error,
             covers_to: message.covers_to,
-            policy_hash: standing.map(|given| given.policy_hash),
+            policy_hash: call_rights.map(|given| given.policy_hash),
             withheld: false,
         })
     }
@@ -302,7 +306,7 @@ impl Adding<'_> {
         if turn.is_none() {
             return Ok(());
         }
-        let so_far = self.turn.get_or_insert(TurnSoFar {
+        let so_far = self.turn.get_or_insert(TurnProgress {
             state: TurnState::Open,
             messages: 0,
             bytes: 0,

@@ -30,17 +30,17 @@ const FORGET: &str = "DELETE FROM memory.change WHERE number <= $1";
 /// Changes read at once.
 const PAGE: i64 = 500;
 
-/// What kind of change it is.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum ChangeKind {
     Messages = 0,
     List = 1,
     Subscriptions = 2,
 }
 
-/// A change with its place in the log.
+/// A change with its number in the log.
 #[derive(Debug)]
-pub(crate) struct Noted {
+pub(crate) struct LoggedChange {
     pub(crate) number: i64,
     /// None: the conversation was erased since, which has a note of its own.
     pub(crate) change: Option<ConversationChange>,
@@ -50,7 +50,7 @@ pub(crate) struct Noted {
 pub(super) async fn note(
     transaction: &mut Transaction,
     conversation: i64,
-    kind: Kind,
+    kind: ChangeKind,
 ) -> Result<(), Error> {
     let values = [conversation.into(), (kind as i64).into()];
     transaction.execute(NOTE, values).await?;
@@ -61,7 +61,7 @@ pub(super) async fn note(
 pub(super) async fn note_of_owner(
     transaction: &mut Transaction,
     owner: &[u8],
-    kind: Kind,
+    kind: ChangeKind,
 ) -> Result<(), Error> {
     let values = [owner.into(), (kind as i64).into()];
     transaction.execute(NOTE_OF_OWNER, values).await?;
@@ -86,7 +86,7 @@ impl Store {
     }
 
     /// Changes with a higher number, in order, a bounded count; none: there are no further ones.
-    pub(crate) async fn changes_after(&self, number: i64) -> Result<Vec<Noted>, Error> {
+    pub(crate) async fn changes_after(&self, number: i64) -> Result<Vec<LoggedChange>, Error> {
         within(async {
             let mut transaction = self.database.read().await?;
             let bounds = [number.into(), PAGE.into()];
@@ -109,7 +109,9 @@ impl Store {
     }
 }
 
-fn noted((number, owner, kind, id): (i64, Vec<u8>, i64, Option<String>)) -> Result<Noted, Error> {
+fn noted(
+    (number, owner, kind, id): (i64, Vec<u8>, i64, Option<String>),
+) -> Result<LoggedChange, Error> {
     let damaged = || Error::Damaged("change");
     let what = match (kind, id) {
         (0, None) => None,
@@ -120,7 +122,7 @@ fn noted((number, owner, kind, id): (i64, Vec<u8>, i64, Option<String>)) -> Resu
     };
     let owner = owner.try_into().map(Digest::from_bytes);
     let owner = owner.map_err(|_| damaged())?;
-    Ok(Noted {
+    Ok(LoggedChange {
         number,
         change: what.map(|what| ConversationChange { owner, what }),
     })

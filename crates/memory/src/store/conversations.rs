@@ -4,7 +4,7 @@ use wardgate_domain::{
     Conversation, ConversationId, ConversationKey, InvalidMessage, Skeleton, Timestamp,
 };
 
-use super::changes::{Kind, note};
+use super::changes::{ChangeKind, note};
 use super::row::{ConversationRow, conversation, held, owner_digest};
 use super::{Store, unsigned, within};
 use crate::Error;
@@ -128,7 +128,7 @@ impl Store {
                 if count.is_some_and(|(count,)| count > i64::from(most)) {
                     return Err(Error::TooManyConversations(most));
                 }
-                note(&mut transaction, found.number, Kind::List).await?;
+                note(&mut transaction, found.number, ChangeKind::List).await?;
             }
             transaction.commit().await?;
             Ok((found.shown()?, made))

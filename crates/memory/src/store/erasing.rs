@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use wardgate_domain::{ConversationId, ConversationKey, Digest, Timestamp};
 
-use super::changes::{Kind, note};
+use super::changes::{ChangeKind, note};
 use super::conversations::owned_and_locked;
 use super::row::{ConversationRow, conversation, held};
 use super::subscriptions::end_subscriptions;
@@ -86,9 +86,9 @@ const ABANDON: &str = "
         AND NOT EXISTS (SELECT 1 FROM memory.message y
             WHERE y.conversation = $1 AND y.turn = $2 AND y.at >= $3)";
 
-/// A conversation about to be erased.
+/// A conversation that is to be erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Doomed {
+pub(crate) struct ErasureCandidate {
     pub(crate) key: ConversationKey,
     /// Says which id it had, to whoever knows the id.
     pub(crate) id_digest: Digest,
@@ -96,7 +96,7 @@ pub(crate) struct Doomed {
     unchanged_since: Option<Timestamp>,
 }
 
-impl Doomed {
+impl ErasureCandidate {
     fn of(row: &ConversationRow, unchanged_since: Option<Timestamp>) -> Result<Self, Error> {
         let shown = row.shown()?;
         Ok(Self {
@@ -125,7 +125,7 @@ impl Store {
             let (_, wrapped) = self.key.new_data_key(key, &self.ambient)?;
             let values = [row.number.into(), wrapped.into(), now.as_micros().into()];
             transaction.execute(CLEAR, values).await?;
-            note(&mut transaction, row.number, Kind::Messages).await?;
+            note(&mut transaction, row.number, ChangeKind::Messages).await?;
             transaction.commit().await?;
             Ok(key)
         });
@@ -135,17 +135,21 @@ impl Store {
     }
 
     /// The conversation of that key, if it may be erased.
-    pub(crate) async fn doomed(&self, key: ConversationKey) -> Result<Doomed, Error> {
+    pub(crate) async fn doomed(&self, key: ConversationKey) -> Result<ErasureCandidate, Error> {
         within(async {
             let mut transaction = self.database.write().await?;
             let row = erasable(&mut transaction, key).await?;
-            Doomed::of(&row, None)
+            ErasureCandidate::of(&row, None)
         })
         .await
     }
 
     /// Destroys the key and the id of a conversation. Its rows go with [`Store::empty`].
-    pub(crate) async fn erase(&self, doomed: &Doomed, now: Timestamp) -> Result<(), Error> {
+    pub(crate) async fn erase(
+        &self,
+        doomed: &ErasureCandidate,
+        now: Timestamp,
+    ) -> Result<(), Error> {
         let erased = within(async {
             let mut transaction = self.database.write().await?;
             let row = erasable(&mut transaction, doomed.key).await?;
@@ -159,7 +163,7 @@ impl Store {
             let values = [row.number.into(), now.as_micros().into()];
             end_subscriptions(&mut transaction, row.number).await?;
             transaction.execute(ERASE, values).await?;
-            note(&mut transaction, row.number, Kind::List).await?;
+            note(&mut transaction, row.number, ChangeKind::List).await?;
             Ok(transaction.commit().await?)
         });
         erased.await?;
@@ -221,7 +225,7 @@ impl Store {
         &self,
         tenant: &str,
         unchanged_since: Timestamp,
-    ) -> Result<Vec<Doomed>, Error> {
+    ) -> Result<Vec<ErasureCandidate>, Error> {
         within(async {
             let mut transaction = self.database.read().await?;
             let bounds = [
@@ -233,7 +237,7 @@ impl Store {
             transaction.commit().await?;
             let doomed = rows.iter();
             doomed
-                .map(|row| Doomed::of(row, Some(unchanged_since)))
+                .map(|row| ErasureCandidate::of(row, Some(unchanged_since)))
                 .collect()
         })
         .await

@@ -65,12 +65,12 @@ impl Store {
 
     /// Every hold, in a fixed order.
     pub(crate) async fn holds(&self) -> Result<Vec<Hold>, Error> {
-        type Row = (String, String, String, String, i64);
+        type HoldRow = (String, String, String, String, i64);
         within(async {
             let mut transaction = self.database.read().await?;
-            let rows: Vec<Row> = transaction.rows(ALL, []).await?;
+            let rows: Vec<HoldRow> = transaction.rows(ALL, []).await?;
             transaction.commit().await?;
-            let hold = |(kind, tenant, name, set_by, set_at): Row| {
+            let hold = |(kind, tenant, name, set_by, set_at): HoldRow| {
                 let target = match kind.as_str() {
                     "conversation" => name.parse().ok().map(HoldTarget::Conversation),
                     "person" => Some(HoldTarget::Person {

@@ -35,9 +35,9 @@ use crate::Error;
 use crate::sealing::MasterKey;
 use database::Database;
 
-pub(crate) use adding::{Addition, Entry, MAX_BATCH_BYTES, MAX_MESSAGES, MAX_TEXT, size};
-pub(crate) use erasing::Doomed;
-pub(crate) use reading::{Pick, Reading};
+pub(crate) use adding::{Addition, MAX_BATCH_BYTES, MAX_MESSAGES, MAX_TEXT, MessageEntry, size};
+pub(crate) use erasing::ErasureCandidate;
+pub(crate) use reading::{ConversationExcerpt, ConversationSelector};
 
 /// How long one operation may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
@@ -49,9 +49,9 @@ pub const LAYOUT: Layout = Layout {
     limit: LIMIT,
 };
 
-/// The rights a tool's result was given under, and the policies that said so.
+/// The rights that a tool's result was given under, and the policies they follow from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct CallRights {
     /// Of everything the policy lets the caller see through the tool.
     pub(crate) rights: Digest,
     pub(crate) policy_hash: Digest,
@@ -61,13 +61,13 @@ pub(crate) struct Standing {
 
 /// A message with what decides whether its reader may read it.
 #[derive(Debug, Clone)]
-pub(crate) struct Stored {
+pub(crate) struct StoredMessage {
     pub(crate) message: Message,
     /// Of a tool's result, what it was given under.
     pub(crate) rights: Option<Digest>,
 }
 
-impl Stored {
+impl StoredMessage {
     /// The last position whose result this can have been written from; 0: it rests on none. Whoever writes has all of
     /// the conversation so far before its eyes, whichever turn it is of; only a summary outside of turns names its end.
     pub(crate) fn rests_up_to(&self) -> u64 {
@@ -79,9 +79,9 @@ impl Stored {
     }
 }
 
-/// A tool's result that something can have been written from.
+/// A tool's result that a message may be grounded in.
 #[derive(Debug, Clone)]
-pub(crate) struct Ground {
+pub(crate) struct GroundingResult {
     pub(crate) position: u64,
     pub(crate) call: AnsweredCall,
     pub(crate) rights: Digest,

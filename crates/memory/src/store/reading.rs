@@ -6,9 +6,10 @@ use wardgate_domain::{Conversation, ConversationId, ConversationKey, Role, TurnI
 
 use super::conversations::{BY_KEY, owned};
 use super::row::{
-    ConversationRow, GroundRow, MessageRow, Unlocked, ground, message, role_number, state,
+    ConversationRow, GroundingRow, MessageRow, UnlockedConversation, ground, message, role_number,
+    state,
 };
-use super::{Ground, Store, Stored, signed, unsigned, within};
+use super::{GroundingResult, Store, StoredMessage, signed, unsigned, within};
 use crate::Error;
 use crate::owner::Owner;
 use wardgate_store::{Transaction, Value};
@@ -74,23 +75,23 @@ pub(super) const GROUNDS: &str = concat!(
     ORDER BY t.position"
 );
 
-/// Which conversation.
+/// The selector of one conversation.
 #[derive(Clone, Copy)]
-pub(crate) enum Pick<'a> {
+pub(crate) enum ConversationSelector<'a> {
     /// The owner's of this id.
     Own(&'a Owner, &'a ConversationId),
     /// The one of this key, whoever owns it.
     Key(ConversationKey),
 }
 
-/// Messages of one conversation, and all that decides who may read them.
+/// An excerpt of one conversation: messages, and everything that decides who may read them.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct ConversationExcerpt {
     pub(crate) conversation: Conversation,
     /// Oldest first.
-    pub(crate) messages: Vec<Stored>,
+    pub(crate) messages: Vec<StoredMessage>,
     /// Tool results that the messages can have been written from, the first of each kind.
-    pub(crate) grounds: Vec<Ground>,
+    pub(crate) grounds: Vec<GroundingResult>,
     /// From this position on there are further kinds, too many to judge.
     pub(crate) unjudged_from: Option<u64>,
 }
@@ -99,13 +100,13 @@ pub(crate) struct Reading {
 #[derive(Debug)]
 pub(crate) struct Window {
     /// The messages and, where it covers something before them, first of them the summary.
-    pub(crate) reading: Reading,
+    pub(crate) reading: ConversationExcerpt,
     /// Messages before the window that no summary covers.
     pub(crate) uncovered: u64,
 }
 
-/// What decides whether a message fits.
-struct Outline {
+/// The outline of a message, which decides whether it fits.
+struct MessageOutline {
     position: i64,
     turn: Option<String>,
     role: i64,
@@ -113,7 +114,7 @@ struct Outline {
     size: i64,
 }
 
-wardgate_store::from_row!(Outline {
+wardgate_store::from_row!(MessageOutline {
     position,
     turn,
     role,
@@ -121,7 +122,7 @@ wardgate_store::from_row!(Outline {
     size
 });
 
-impl Outline {
+impl MessageOutline {
     /// A quarter of the characters, as is customary where the model's own tokens are not known.
     fn tokens(&self) -> i64 {
         unsigned(self.characters)
@@ -131,11 +132,11 @@ impl Outline {
     }
 }
 
-/// A conversation that is being read, as it is at one instant.
-struct Open {
+/// A snapshot of one conversation, open for reading.
+struct ConversationSnapshot {
     transaction: Transaction,
     row: ConversationRow,
-    unlocked: Unlocked,
+    unlocked: UnlockedConversation,
 }
 
 impl Store {
@@ -148,7 +149,7 @@ impl Store {
         max_tokens: u32,
     ) -> Result<Window, Error> {
         within(async {
-            let mut open = self.read(Pick::Own(owner, id)).await?;
+            let mut open = self.read(ConversationSelector::Own(owner, id)).await?;
             let window = open.window(max_messages, max_tokens).await?;
             open.transaction.commit().await?;
             Ok(window)
@@ -159,10 +160,10 @@ impl Store {
     /// Messages of complete turns after that position, oldest first, and whether there are further ones.
     pub(crate) async fn page(
         &self,
-        which: Pick<'_>,
+        which: ConversationSelector<'_>,
         after: u64,
         limit: u32,
-    ) -> Result<(Reading, bool), Error> {
+    ) -> Result<(ConversationExcerpt, bool), Error> {
         within(async {
             let mut open = self.read(which).await?;
             let page = open.page(after, limit).await?;
@@ -178,9 +179,9 @@ impl Store {
         owner: &Owner,
         id: &ConversationId,
         turn: &TurnId,
-    ) -> Result<Option<(TurnState, Reading)>, Error> {
+    ) -> Result<Option<(TurnState, ConversationExcerpt)>, Error> {
         within(async {
-            let mut open = self.read(Pick::Own(owner, id)).await?;
+            let mut open = self.read(ConversationSelector::Own(owner, id)).await?;
             let turn = open.turn(turn).await?;
             open.transaction.commit().await?;
             Ok(turn)
@@ -188,16 +189,18 @@ impl Store {
         .await
     }
 
-    async fn read(&self, which: Pick<'_>) -> Result<Open, Error> {
+    async fn read(&self, which: ConversationSelector<'_>) -> Result<ConversationSnapshot, Error> {
         let mut transaction = self.database.read().await?;
         let row = match which {
-            Pick::Own(owner, id) => owned(&mut transaction, owner, id.as_str()).await?,
-            Pick::Key(key) => {
+            ConversationSelector::Own(owner, id) => {
+                owned(&mut transaction, owner, id.as_str()).await?
+            }
+            ConversationSelector::Key(key) => {
                 let found = transaction.row(BY_KEY, [key.to_string().into()]).await?;
                 found.ok_or(Error::UnknownConversation)?
             }
         };
-        Ok(Open {
+        Ok(ConversationSnapshot {
             unlocked: row.unlock(self)?,
             transaction,
             row,
@@ -205,7 +208,7 @@ impl Store {
     }
 }
 
-impl Open {
+impl ConversationSnapshot {
     async fn window(&mut self, max_messages: u32, max_tokens: u32) -> Result<Window, Error> {
         let bounds = [
             self.row.number.into(),
@@ -213,7 +216,7 @@ impl Open {
             // One more tells what stands before the window.
             Value::Integer(i64::from(max_messages) + 1),
         ];
-        let newest_first: Vec<Outline> = self.transaction.rows(LAST, bounds).await?;
+        let newest_first: Vec<MessageOutline> = self.transaction.rows(LAST, bounds).await?;
         let fitting = window_of(&newest_first, max_messages, max_tokens);
         let (first, last) = match newest_first[..fitting] {
             [] => (i64::MAX, i64::MAX),
@@ -272,14 +275,14 @@ impl Open {
         Ok(count.map_or(0, |(count,)| count))
     }
 
-    async fn page(&mut self, after: u64, limit: u32) -> Result<(Reading, bool), Error> {
+    async fn page(&mut self, after: u64, limit: u32) -> Result<(ConversationExcerpt, bool), Error> {
         let after = signed(after).max(self.row.cleared_to);
         let bounds = [
             self.row.number.into(),
             after.into(),
             Value::Integer(i64::from(limit) + 1),
         ];
-        let outlines: Vec<Outline> = self.transaction.rows(NEXT, bounds).await?;
+        let outlines: Vec<MessageOutline> = self.transaction.rows(NEXT, bounds).await?;
         let fitting = fitting(&outlines, limit, 0);
         let more = outlines.len() > fitting;
         let (first, last) = match outlines[..fitting] {
@@ -291,7 +294,10 @@ impl Open {
         Ok((self.reading(rows).await?, more))
     }
 
-    async fn turn(&mut self, turn: &TurnId) -> Result<Option<(TurnState, Reading)>, Error> {
+    async fn turn(
+        &mut self,
+        turn: &TurnId,
+    ) -> Result<Option<(TurnState, ConversationExcerpt)>, Error> {
         let key = [
             self.row.number.into(),
             turn.as_str().into(),
@@ -309,7 +315,7 @@ impl Open {
         [self.row.number.into(), first.into(), last.into()]
     }
 
-    async fn reading(&mut self, rows: Vec<MessageRow>) -> Result<Reading, Error> {
+    async fn reading(&mut self, rows: Vec<MessageRow>) -> Result<ConversationExcerpt, Error> {
         let opened = rows.into_iter().map(|row| self.unlocked.open(row));
         let messages = opened.collect::<Result<_, _>>()?;
         reading(&mut self.transaction, &self.row, &self.unlocked, messages).await
@@ -320,21 +326,21 @@ impl Open {
 pub(super) async fn reading(
     transaction: &mut Transaction,
     row: &ConversationRow,
-    unlocked: &Unlocked,
-    messages: Vec<Stored>,
-) -> Result<Reading, Error> {
-    let rests_up_to = messages.iter().map(Stored::rests_up_to).max();
+    unlocked: &UnlockedConversation,
+    messages: Vec<StoredMessage>,
+) -> Result<ConversationExcerpt, Error> {
+    let rests_up_to = messages.iter().map(StoredMessage::rests_up_to).max();
     let bounds = [
         row.number.into(),
         row.cleared_to.into(),
         signed(rests_up_to.unwrap_or(0)).into(),
         (MAX_GROUNDS + 1).into(),
     ];
-    let mut grounds: Vec<GroundRow> = transaction.rows(GROUNDS, bounds).await?;
+    let mut grounds: Vec<GroundingRow> = transaction.rows(GROUNDS, bounds).await?;
     let too_many = signed(grounds.len() as u64) > MAX_GROUNDS;
     let beyond = too_many.then(|| grounds.pop()).flatten();
     let grounds = grounds.into_iter().map(|row| unlocked.open_ground(row));
-    Ok(Reading {
+    Ok(ConversationExcerpt {
         conversation: row.shown()?,
         messages,
         grounds: grounds.collect::<Result<_, _>>()?,
@@ -344,7 +350,7 @@ pub(super) async fn reading(
 
 /// How many of the newest messages make a window. It never begins with the results of calls that it leaves out: models
 /// refuse them.
-fn window_of(newest_first: &[Outline], max_messages: u32, max_tokens: u32) -> usize {
+fn window_of(newest_first: &[MessageOutline], max_messages: u32, max_tokens: u32) -> usize {
     let mut fitting = fitting(newest_first, max_messages, max_tokens);
     while let Some(before) = newest_first.get(fitting)
         && let Some(first) = fitting.checked_sub(1).map(|index| &newest_first[index])
@@ -358,10 +364,10 @@ fn window_of(newest_first: &[Outline], max_messages: u32, max_tokens: u32) -> us
 }
 
 /// How many of `outlines`, from the first on, fit into an answer.
-fn fitting(outlines: &[Outline], max_messages: u32, max_tokens: u32) -> usize {
+fn fitting(outlines: &[MessageOutline], max_messages: u32, max_tokens: u32) -> usize {
     let max_messages = usize::try_from(max_messages).unwrap_or(usize::MAX);
     let (mut tokens, mut bytes) = (0, 0);
-    let fits = |outline: &&Outline| {
+    let fits = |outline: &&MessageOutline| {
         tokens += outline.tokens();
         bytes += outline.size;
         (max_tokens == 0 || tokens <= i64::from(max_tokens)) && bytes <= MAX_ANSWER

@@ -11,7 +11,7 @@ use wardgate_domain::{
 };
 use wardgate_proto::memory::v1 as pb;
 
-use super::{Ground, Standing, Store, Stored, signed, unsigned};
+use super::{CallRights, GroundingResult, Store, StoredMessage, signed, unsigned};
 use crate::Error;
 use crate::owner::Owner;
 use crate::sealing::DataKey;
@@ -96,11 +96,11 @@ impl ConversationRow {
     }
 
     /// With its key, its messages can be read.
-    pub(super) fn unlock(&self, store: &Store) -> Result<Unlocked, Error> {
+    pub(super) fn unlock(&self, store: &Store) -> Result<UnlockedConversation, Error> {
         let key = self.key()?;
         let wrapped = self.data_key.clone();
         let wrapped = wrapped.ok_or(Error::Damaged("conversation"))?;
-        Ok(Unlocked {
+        Ok(UnlockedConversation {
             data_key: store.key.unwrap(key, wrapped)?,
             key,
         })
@@ -137,7 +137,7 @@ wardgate_store::from_row!(MessageRow {
     body
 });
 
-/// Columns of a [`GroundRow`], from `message t`.
+/// Columns of a [`GroundingRow`], from `message t`.
 macro_rules! ground {
     () => {
         "SELECT t.position, t.id, t.turn, t.role, t.source, t.covers_to, t.rights, t.call
@@ -146,8 +146,8 @@ macro_rules! ground {
 }
 pub(super) use ground;
 
-/// Of a tool's result, only what a [`Ground`] needs.
-pub(super) struct GroundRow {
+/// The columns of a tool's result that a [`GroundingResult`] needs.
+pub(super) struct GroundingRow {
     pub(super) position: i64,
     id: Option<String>,
     turn: Option<String>,
@@ -158,7 +158,7 @@ pub(super) struct GroundRow {
     call: Option<Vec<u8>>,
 }
 
-wardgate_store::from_row!(GroundRow {
+wardgate_store::from_row!(GroundingRow {
     position,
     id,
     turn,
@@ -169,8 +169,9 @@ wardgate_store::from_row!(GroundRow {
     call
 });
 
-/// What stands in clear of a message and decides who reads it, and as what. Its state is not here: that changes.
-struct Clear<'a> {
+/// The fields of a message that are stored in clear and decide who reads it, and as what. The state is not among them:
+/// it changes.
+struct ClearFields<'a> {
     id: &'a str,
     position: i64,
     turn: Option<&'a str>,
@@ -180,16 +181,16 @@ struct Clear<'a> {
     rights: Option<&'a [u8]>,
 }
 
-/// What is sealed of every message.
+/// The fields of a message that are stored sealed.
 #[derive(Serialize, Deserialize)]
-struct Body<'a> {
+struct SealedFields<'a> {
     author: Cow<'a, str>,
     content: Cow<'a, str>,
     calls: Cow<'a, str>,
     is_error: bool,
 }
 
-/// What of a message is stored sealed.
+/// The sealed texts of a message.
 pub(super) struct SealedMessage {
     pub(super) body: Vec<u8>,
     pub(super) call: Option<Vec<u8>>,
@@ -197,37 +198,37 @@ pub(super) struct SealedMessage {
     pub(super) grounds: Option<Vec<u8>>,
 }
 
-/// The key of one conversation, in use.
-pub(super) struct Unlocked {
+/// One conversation's key, unsealed.
+pub(super) struct UnlockedConversation {
     key: ConversationKey,
     data_key: DataKey,
 }
 
-impl Unlocked {
+impl UnlockedConversation {
     pub(super) fn seal(
         &self,
         message: &NewMessage,
         (id, position): (&str, i64),
         turn: Option<&str>,
-        standing: Option<&Standing>,
+        call_rights: Option<&CallRights>,
         store: &Store,
     ) -> Result<SealedMessage, Error> {
         let calls = std::str::from_utf8(&message.calls);
-        let body = Body {
+        let body = SealedFields {
             author: message.author.as_str().into(),
             content: message.content.as_str().into(),
             calls: calls.map_err(|_| Error::Damaged("message"))?.into(),
             is_error: message.is_error,
         };
         let body = serde_json::to_vec(&body).map_err(|_| Error::Damaged("message"))?;
-        let clear = Clear {
+        let clear = ClearFields {
             id,
             position,
             turn,
             role: role_number(message.role),
             source: source_number(message.source),
             covers_to: signed(message.covers_to),
-            rights: standing.map(|given| &given.rights.as_bytes()[..]),
+            rights: call_rights.map(|given| &given.rights.as_bytes()[..]),
         };
         let seal = |kind, plain: &[u8]| {
             let about = self.about(kind, &clear);
@@ -237,21 +238,21 @@ impl Unlocked {
             let call = pb::ToolCall::from(call).encode_to_vec();
             seal("call", &call)
         });
-        let grounds = message.call.as_ref().zip(standing);
+        let grounds = message.call.as_ref().zip(call_rights);
         Ok(SealedMessage {
             body: seal("body", &body)?,
             call: call.transpose()?,
-            grounds: grounds.map(|(call, standing)| {
-                let grounds = grounds_of(call, standing);
+            grounds: grounds.map(|(call, call_rights)| {
+                let grounds = grounds_of(call, call_rights);
                 store.key.tag(&grounds).as_bytes().to_vec()
             }),
         })
     }
 
-    pub(super) fn open(&self, row: MessageRow) -> Result<Stored, Error> {
+    pub(super) fn open(&self, row: MessageRow) -> Result<StoredMessage, Error> {
         let damaged = || Error::Damaged("message");
         let id = row.id.as_deref().ok_or_else(damaged)?;
-        let clear = Clear {
+        let clear = ClearFields {
             id,
             position: row.position,
             turn: row.turn.as_deref(),
@@ -262,7 +263,7 @@ impl Unlocked {
         };
         let body = row.body.ok_or_else(damaged)?;
         let body = self.data_key.open(&self.about("body", &clear), body)?;
-        let body: Body<'_> = serde_json::from_slice(&body).map_err(|_| damaged())?;
+        let body: SealedFields<'_> = serde_json::from_slice(&body).map_err(|_| damaged())?;
         let call = row.call.map(|sealed| self.open_call(&clear, sealed));
         let call = call.transpose()?;
         let message = Message {
@@ -281,15 +282,15 @@ impl Unlocked {
             policy_hash: row.policy_hash.map(digest).transpose()?,
             withheld: false,
         };
-        Ok(Stored {
+        Ok(StoredMessage {
             message,
             rights: row.rights.map(digest).transpose()?,
         })
     }
 
-    pub(super) fn open_ground(&self, row: GroundRow) -> Result<Ground, Error> {
+    pub(super) fn open_ground(&self, row: GroundingRow) -> Result<GroundingResult, Error> {
         let damaged = || Error::Damaged("message");
-        let clear = Clear {
+        let clear = ClearFields {
             id: row.id.as_deref().ok_or_else(damaged)?,
             position: row.position,
             turn: row.turn.as_deref(),
@@ -299,20 +300,20 @@ impl Unlocked {
             rights: row.rights.as_deref(),
         };
         let call = row.call.ok_or_else(damaged)?;
-        Ok(Ground {
+        Ok(GroundingResult {
             position: unsigned(row.position),
             call: self.open_call(&clear, call)?,
             rights: digest(row.rights.ok_or_else(damaged)?)?,
         })
     }
 
-    fn open_call(&self, clear: &Clear<'_>, sealed: Vec<u8>) -> Result<AnsweredCall, Error> {
+    fn open_call(&self, clear: &ClearFields<'_>, sealed: Vec<u8>) -> Result<AnsweredCall, Error> {
         let call = self.data_key.open(&self.about("call", clear), sealed)?;
         let call = pb::ToolCall::decode(&call[..]).map_err(|_| Error::Damaged("message"))?;
         Ok(call.try_into()?)
     }
 
-    fn about(&self, kind: &'static str, clear: &Clear<'_>) -> About {
+    fn about(&self, kind: &'static str, clear: &ClearFields<'_>) -> About {
         let about = About::new(kind)
             .and(self.key.to_string().as_bytes())
             .and(clear.id.as_bytes())
@@ -328,11 +329,11 @@ impl Unlocked {
 }
 
 /// Calls the policy answers alike, under the same rights: without the arguments where they make no difference.
-fn grounds_of(call: &AnsweredCall, standing: &Standing) -> About {
+fn grounds_of(call: &AnsweredCall, call_rights: &CallRights) -> About {
     let grounds = About::new("grounds")
         .and(crate::rights::facts(&call.tool).as_bytes())
-        .and(standing.rights.as_bytes());
-    if standing.by_arguments {
+        .and(call_rights.rights.as_bytes());
+    if call_rights.by_arguments {
         return grounds.and(&call.arguments);
     }
     grounds

@@ -4,9 +4,11 @@
 
 use wardgate_domain::ConversationId;
 
-use super::reading::{Reading, reading};
-use super::row::{ConversationRow, MessageRow, Unlocked, conversation, message, owner_digest};
-use super::{Store, Stored, within};
+use super::reading::{ConversationExcerpt, reading};
+use super::row::{
+    ConversationRow, MessageRow, UnlockedConversation, conversation, message, owner_digest,
+};
+use super::{Store, StoredMessage, within};
 use crate::Error;
 use crate::owner::Owner;
 use wardgate_store::{Statement, Value};
@@ -61,7 +63,7 @@ impl Store {
         words: &[String],
         within_id: Option<&ConversationId>,
         limit: u32,
-    ) -> Result<Vec<Reading>, Error> {
+    ) -> Result<Vec<ConversationExcerpt>, Error> {
         let quote = if self.is_a_file() { '"' } else { '\'' };
         let quoted: Vec<_> = words
             .iter()
@@ -77,7 +79,8 @@ impl Store {
                 Value::Integer(i64::from(limit)),
             ];
             let found: Vec<(i64, i64)> = transaction.rows(HITS, bounds).await?;
-            let mut hits: Vec<(ConversationRow, Unlocked, Vec<Stored>)> = Vec::new();
+            let mut hits: Vec<(ConversationRow, UnlockedConversation, Vec<StoredMessage>)> =
+                Vec::new();
             let mut bytes = 0;
             for (number, size) in found {
                 bytes += size;

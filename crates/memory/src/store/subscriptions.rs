@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wardgate_domain::{ConversationId, Digest, Timestamp};
 
-use super::changes::{Kind, note, note_of_owner};
+use super::changes::{ChangeKind, note, note_of_owner};
 use super::row::owner_digest;
 use super::{Store, within};
 use crate::Error;
@@ -77,7 +77,7 @@ impl Store {
             if count.is_some_and(|(count,)| count > MOST) {
                 return Err(Error::TooManySubscriptions(MOST));
             }
-            note_of_owner(&mut transaction, &owner, Kind::Subscriptions).await?;
+            note_of_owner(&mut transaction, &owner, ChangeKind::Subscriptions).await?;
             Ok(transaction.commit().await?)
         });
         subscribed.await?;
@@ -101,7 +101,7 @@ impl Store {
                 session_digest(session).into(),
             ];
             if transaction.execute(END, row).await? > 0 {
-                note_of_owner(&mut transaction, &owner, Kind::Subscriptions).await?;
+                note_of_owner(&mut transaction, &owner, ChangeKind::Subscriptions).await?;
             }
             Ok(transaction.commit().await?)
         });
@@ -164,7 +164,7 @@ pub(super) async fn end_subscriptions(
 ) -> Result<(), Error> {
     let number = [conversation.into()];
     if transaction.execute(END_OF_CONVERSATION, number).await? > 0 {
-        note(transaction, conversation, Kind::Subscriptions).await?;
+        note(transaction, conversation, ChangeKind::Subscriptions).await?;
     }
     Ok(())
 }

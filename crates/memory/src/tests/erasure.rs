@@ -218,7 +218,7 @@ async fn what_is_held_is_neither_erased_nor_cleared_nor_ended_by_retention() {
             assert_eq!(reason(setup.memory.delete(of(&joy), &mine).await), held);
             assert_eq!(reason(setup.memory.clear(of(&joy), &mine).await), held);
             assert_eq!(reason(setup.operator.erase(key, "ada").await), held);
-            setup.keeper.sweep().await;
+            setup.maintenance.sweep().await;
             assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ["hello"]);
             let (skeletons, _) = setup.operator.survey("north", "", 0, "").await.unwrap();
             assert!(skeletons[0].held);
@@ -230,7 +230,7 @@ async fn what_is_held_is_neither_erased_nor_cleared_nor_ended_by_retention() {
         }
         let other = HoldTarget::Tenant("south".to_owned());
         setup.operator.set_hold(&other, true, "ada").await.unwrap();
-        setup.keeper.sweep().await;
+        setup.maintenance.sweep().await;
         assert!(setup.context(&joy, &mine).await.messages.is_empty());
         let actions: Vec<_> = setup
             .audit
@@ -262,7 +262,7 @@ async fn conversations_are_kept_as_long_as_the_rule_of_their_tenant_says() {
         }
         for (days, kept) in [(0, 3), (2, 2), (2, 1), (9_000, 1)] {
             setup.pass(Duration::from_hours(24) * days);
-            setup.keeper.sweep().await;
+            setup.maintenance.sweep().await;
             let (skeletons, _) = setup.operator.survey("", "", 0, "").await.unwrap();
             let alive = skeletons.iter().filter(|one| one.erased_at.is_none());
             assert_eq!(alive.count(), kept, "{days} days later");
@@ -283,7 +283,7 @@ async fn what_is_used_while_it_is_about_to_expire_is_kept() {
         setup.add(&joy, &mine, vec![person("hello")]).await.unwrap();
         setup.pass(Duration::from_hours(48));
         setup.audit.then(&setup.database, USE);
-        setup.keeper.sweep().await;
+        setup.maintenance.sweep().await;
         assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ["hello"]);
         let failed = setup.audit.changes().into_iter().map(|one| one.failed);
         assert_eq!(failed.collect::<Vec<_>>(), [false, true]);
@@ -419,7 +419,7 @@ async fn what_is_cleared_and_not_yet_removed_is_as_good_as_gone() {
             let read = read.await.unwrap();
             assert_eq!(texts(&read.messages), ["other"]);
             assert_eq!(read.conversation.messages, 1);
-            setup.keeper.sweep().await;
+            setup.maintenance.sweep().await;
         }
         assert_eq!(
             setup

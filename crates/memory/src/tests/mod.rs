@@ -1,5 +1,6 @@
 //! What the service promises, on each database, through its gRPC door.
 
+mod change_feed;
 mod conversations;
 pub(crate) mod database;
 mod erasure;
@@ -12,7 +13,6 @@ mod rights;
 mod search;
 mod subscriptions;
 mod turns;
-mod watching;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ use wardgate_rpc::client::{Addition, CallError, ContextWindow, MemoryClient, OnB
 use wardgate_rpc::{Peer, link};
 use wardgate_testkit::TestClock;
 
-use crate::keeping::Keeper;
+use crate::change_feed::ChangeFeed;
+use crate::maintenance::StoreMaintenance;
 use crate::service::Memory;
-use crate::watching::Watching;
 use crate::{Config, Error, MasterKey};
 use database::Database;
 use policy::Policy;
@@ -46,8 +46,8 @@ struct Setup {
     memory: MemoryClient,
     /// As an operator does.
     operator: MemoryClient,
-    keeper: Arc<Keeper>,
-    watching: Arc<Watching>,
+    maintenance: Arc<StoreMaintenance>,
+    change_feed: Arc<ChangeFeed>,
 }
 
 impl Setup {
@@ -72,8 +72,8 @@ impl Setup {
         let key = MasterKey::from_bytes(&[7; 32]);
         let memory = Memory::start(config, key, policy.clone(), audit.client(), ambient);
         let memory = memory.await.unwrap();
-        let keeper = memory.keeper.clone();
-        let watching = memory.watching.clone();
+        let maintenance = memory.maintenance.clone();
+        let change_feed = memory.change_feed.clone();
         let service = memory.serve();
         let client = |peer| {
             let link = link::local(service.clone(), peer).link;
@@ -86,8 +86,8 @@ impl Setup {
             policy,
             audit,
             clock,
-            keeper,
-            watching,
+            maintenance,
+            change_feed,
         }
     }
 

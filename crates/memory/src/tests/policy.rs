@@ -11,15 +11,15 @@ use wardgate_rpc::ServiceError;
 use wardgate_rpc::client::CallError;
 
 use crate::owner::Owner;
-use crate::rights::{Asker, Rights};
-use crate::store::Standing;
+use crate::rights::{RequestContext, Rights};
+use crate::store::CallRights;
 
 /// Everyone may call every tool, and nobody recalls anything, unless it is told otherwise.
 #[derive(Clone, Default)]
-pub(crate) struct Policy(Arc<Mutex<Says>>);
+pub(crate) struct Policy(Arc<Mutex<PolicyState>>);
 
 #[derive(Default)]
-struct Says {
+struct PolicyState {
     down: bool,
     denied: HashSet<(String, String)>,
     /// What of a tool's results is to be seen; the same where it is not named.
@@ -76,9 +76,9 @@ impl Policy {
 
 #[derive(Debug, thiserror::Error)]
 #[error("as ordered")]
-struct Refused;
+struct RefusedByTest;
 
-impl ServiceError for Refused {
+impl ServiceError for RefusedByTest {
     fn reason(&self) -> ErrorReason {
         ErrorReason::TokenRefused
     }
@@ -90,34 +90,34 @@ impl Rights for Policy {
         says.identified += 1;
         let parts: Vec<_> = token.expose().splitn(3, ' ').collect();
         let [issuer, tenant, subject] = parts[..] else {
-            return Err(wardgate_rpc::status(&Refused).into());
+            return Err(wardgate_rpc::status(&RefusedByTest).into());
         };
         if says.refuses_tokens {
-            return Err(wardgate_rpc::status(&Refused).into());
+            return Err(wardgate_rpc::status(&RefusedByTest).into());
         }
         Ok(super::caller_of(issuer, tenant, subject))
     }
 
     async fn of_call(
         &self,
-        asker: Asker<'_>,
+        context: RequestContext<'_>,
         tool: &ToolFacts,
         arguments: Bytes,
-    ) -> Result<Option<Standing>, CallError> {
+    ) -> Result<Option<CallRights>, CallError> {
         let mut says = self.0.lock().unwrap();
         says.questions += 1;
         if says.down {
             return Err(Status::unavailable("as ordered").into());
         }
         let name = tool.name.to_string();
-        let pair = (asker.caller.subject().to_owned(), name.clone());
+        let pair = (context.caller.subject().to_owned(), name.clone());
         let by_arguments = says.by_arguments.contains(&name);
         let secret = arguments.windows(6).any(|part| part == b"secret");
         if says.denied.contains(&pair) || (by_arguments && secret) {
             return Ok(None);
         }
         let sees = says.sees.get(&name).cloned().unwrap_or_default();
-        Ok(Some(Standing {
+        Ok(Some(CallRights {
             rights: Digest::of(sees.as_bytes()),
             policy_hash: Digest::of(b"policies"),
             by_arguments,

@@ -17,17 +17,17 @@ use wardgate_rpc::{Readiness, Service};
 
 use super::*;
 use crate::owner::Owner;
-use crate::rights::{Asker, Rights};
-use crate::store::Standing;
+use crate::rights::{RequestContext, Rights};
+use crate::store::CallRights;
 
 /// Gives one answer to every question.
-struct Answers {
+struct FixedPolicy {
     /// None: denied.
     terms: Option<PermitTerms>,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Answers {
+impl FixedPolicy {
     fn client(self) -> PolicyClient {
         let (_, readiness) = watch::channel(Readiness::Ready);
         let server = PolicyServiceServer::new(self);
@@ -37,7 +37,7 @@ impl Answers {
 }
 
 #[tonic::async_trait]
-impl PolicyService for Answers {
+impl PolicyService for FixedPolicy {
     async fn authorize(
         &self,
         request: Request<pb::AuthorizeRequest>,
@@ -136,21 +136,21 @@ fn terms() -> PermitTerms {
     }
 }
 
-async fn standing(terms: Option<PermitTerms>) -> Option<Standing> {
+async fn call_rights(terms: Option<PermitTerms>) -> Option<CallRights> {
     let asked = Arc::default();
-    let policy = Answers {
+    let policy = FixedPolicy {
         terms,
         asked: Arc::clone(&asked),
     };
     let joy = joy();
-    let asker = Asker {
+    let context = RequestContext {
         caller: &joy,
         client_ip: "192.0.2.7",
     };
     let call = result_of("read", "{}", "").call.unwrap();
     let answer = policy
         .client()
-        .of_call(asker, &call.tool, call.arguments)
+        .of_call(context, &call.tool, call.arguments)
         .await;
     assert_eq!(*asked.lock().unwrap(), ["192.0.2.7"]);
     answer.unwrap()
@@ -159,7 +159,7 @@ async fn standing(terms: Option<PermitTerms>) -> Option<Standing> {
 async fn rights(change: impl FnOnce(&mut PermitTerms)) -> Digest {
     let mut terms = terms();
     change(&mut terms);
-    standing(Some(terms)).await.unwrap().rights
+    call_rights(Some(terms)).await.unwrap().rights
 }
 
 #[tokio::test]
@@ -190,7 +190,7 @@ async fn rights_are_what_is_to_be_seen_and_nothing_else() {
         assert_ne!(*other, same, "{index}");
         assert!(!others[..index].contains(other), "{index}");
     }
-    assert_eq!(standing(None).await, None);
+    assert_eq!(call_rights(None).await, None);
 }
 
 #[tokio::test]
@@ -204,7 +204,7 @@ async fn the_policy_is_asked_about_the_conversation_by_its_owner_and_tenant() {
     for terms in [Some(terms()), None] {
         let allowed = terms.is_some();
         let asked = Arc::default();
-        let policy = Answers {
+        let policy = FixedPolicy {
             terms,
             asked: Arc::clone(&asked),
         };

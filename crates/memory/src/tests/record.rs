@@ -17,13 +17,13 @@ use wardgate_rpc::{Peer, Readiness, Service, link};
 use super::database::Database;
 
 /// What happens to which database.
-type Then = (Arc<Database>, &'static str);
+type DatabaseChange = (Arc<Database>, &'static str);
 
 /// A record that keeps what it is told, or refuses.
 #[derive(Clone, Default)]
 pub(crate) struct Audit {
     down: Arc<AtomicBool>,
-    then: Arc<Mutex<Option<Then>>>,
+    then: Arc<Mutex<Option<DatabaseChange>>>,
     changes: Arc<Mutex<Vec<AdminChange>>>,
 }
 

@@ -67,7 +67,7 @@ async fn a_subscription_ends_a_day_after_it_was_made_or_last_listed() {
         setup.pass(DAY / 2);
         assert_eq!(listed(&setup, session(&joy, "followed")).await, ["chat"]);
         assert!(listed(&setup, session(&joy, "left")).await.is_empty());
-        setup.keeper.sweep().await;
+        setup.maintenance.sweep().await;
         let left = "SELECT count(*) FROM memory.subscription";
         assert_eq!(setup.database.number(left).await, 1);
     }

@@ -145,10 +145,10 @@ async fn an_open_turn_that_nobody_goes_on_with_is_given_up_after_a_day() {
             .add_to_turn(&joy, &mine, "alive", TurnState::Open, more)
             .await
             .unwrap();
-        setup.keeper.sweep().await;
+        setup.maintenance.sweep().await;
         assert_eq!(state("stale").await, TurnState::Open);
         setup.pass(Duration::from_hours(2));
-        setup.keeper.sweep().await;
+        setup.maintenance.sweep().await;
         assert_eq!(state("stale").await, TurnState::Abandoned);
         assert_eq!(state("alive").await, TurnState::Open);
     }

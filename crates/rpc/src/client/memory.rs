@@ -59,9 +59,9 @@ pub struct Addition {
     pub turn: Option<(TurnId, TurnState)>,
 }
 
-/// What was added.
+/// The messages that were added.
 #[derive(Debug, Clone)]
-pub struct Added {
+pub struct AddedMessages {
     /// To which conversation.
     pub key: ConversationKey,
     /// What is stored, in the order given, without the texts.
@@ -101,15 +101,15 @@ pub enum Which<'a> {
 
 /// A message that was found.
 #[derive(Debug, Clone)]
-pub struct Hit {
+pub struct SearchHit {
     /// Where it is.
     pub conversation_id: ConversationId,
     /// What it says.
     pub message: Message,
 }
 
-/// A part of a list; with a token there is a further part.
-pub type Listed<T> = (Vec<T>, Option<String>);
+/// A page of a list; with a token there is a further page.
+pub type ListPage<T> = (Vec<T>, Option<String>);
 
 impl MemoryClient {
     /// Over `link`; no answer takes longer than `limit`.
@@ -180,7 +180,7 @@ impl MemoryClient {
         of: OnBehalfOf<'_>,
         id: &ConversationId,
         addition: &Addition,
-    ) -> Result<Added, CallError> {
+    ) -> Result<AddedMessages, CallError> {
         let mut message = pb::AddMessagesRequest {
             caller_token: token_of(of.caller)?,
             conversation_id: text(id),
@@ -197,7 +197,7 @@ impl MemoryClient {
                 client.add_messages(message).await
             })
             .await?;
-        Ok(Added {
+        Ok(AddedMessages {
             key: key(&answer.key)?,
             messages: all(answer.messages)?,
         })
@@ -273,7 +273,7 @@ impl MemoryClient {
         of: OnBehalfOf<'_>,
         limit: u32,
         page_token: &str,
-    ) -> Result<Listed<Conversation>, CallError> {
+    ) -> Result<ListPage<Conversation>, CallError> {
         let message = pb::ListConversationsRequest {
             caller_token: token_of(of.caller)?,
             limit,
@@ -325,7 +325,7 @@ impl MemoryClient {
         query: &str,
         within: Option<&ConversationId>,
         limit: u32,
-    ) -> Result<Vec<Hit>, CallError> {
+    ) -> Result<Vec<SearchHit>, CallError> {
         let message = pb::SearchRequest {
             caller_token: token_of(of.caller)?,
             query: query.to_owned(),
@@ -344,7 +344,7 @@ impl MemoryClient {
             .map(|hit| {
                 let id = hit.conversation_id.parse();
                 let invalid = |_| InvalidMessage::field("conversation_id", "is none");
-                Ok(Hit {
+                Ok(SearchHit {
                     conversation_id: id.map_err(invalid)?,
                     message: present(hit.message, "message")?.try_into()?,
                 })
@@ -360,7 +360,7 @@ impl MemoryClient {
         subject: &str,
         limit: u32,
         page_token: &str,
-    ) -> Result<Listed<Skeleton>, CallError> {
+    ) -> Result<ListPage<Skeleton>, CallError> {
         let message = pb::SurveyRequest {
             tenant: tenant.to_owned(),
             subject: subject.to_owned(),

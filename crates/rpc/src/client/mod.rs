@@ -17,7 +17,7 @@ use wardgate_domain::{Caller, InvalidMessage};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_telemetry::trace_context;
 
-use crate::methods::Repeatable;
+use crate::methods::IdempotentRequest;
 use crate::{deadline, reason_of};
 
 pub use audit::{
@@ -35,8 +35,8 @@ pub use interaction::{
     Besides, InputRequired, Interaction, LogMessage, Progress, Resumption, Task, TaskStep,
 };
 pub use memory::{
-    Added, Addition, ContextWindow, Hit, Listed, MemoryClient, OnBehalfOf, Page, Session, Turn,
-    Which,
+    AddedMessages, Addition, ContextWindow, ListPage, MemoryClient, OnBehalfOf, Page, SearchHit,
+    Session, Turn, Which,
 };
 pub use policy::PolicyClient;
 pub use relay::{
@@ -104,7 +104,7 @@ fn request<M>(message: M, limit: Duration) -> Request<M> {
 /// A request that may be made twice if it is not known what became of it.
 fn repeatable<M>(mut request: Request<M>, is_repeatable: bool) -> Request<M> {
     if is_repeatable {
-        request.extensions_mut().insert(Repeatable);
+        request.extensions_mut().insert(IdempotentRequest);
     }
     request
 }

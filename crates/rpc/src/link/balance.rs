@@ -24,8 +24,8 @@ use wardgate_telemetry::names;
 use super::SILENT;
 use super::answer::{self, Outcome, Pushback};
 use super::pool::Pool;
-use super::replica::Taken;
-use crate::methods::{self, Answer, Repeat, Repeatable};
+use super::replica::ReplicaCall;
+use crate::methods::{self, IdempotentRequest, ResponseKind, RetryPolicy};
 use crate::readiness::Readiness;
 use crate::status::with_reason;
 use crate::{deadline, in_flight};
@@ -39,7 +39,7 @@ const BACK_OFF: Duration = Duration::from_millis(20);
 
 /// The transport of one link.
 #[derive(Debug, Clone)]
-pub(super) struct Balanced {
+pub(super) struct BalancedTransport {
     pool: Arc<Pool>,
     /// A fifth of the calls of the last ten seconds, and a hundred in ten seconds besides.
     retry_budget: Arc<TpsBudget>,
@@ -48,7 +48,7 @@ pub(super) struct Balanced {
     _alive: watch::Receiver<Readiness>,
 }
 
-impl Balanced {
+impl BalancedTransport {
     pub(super) fn new(
         pool: Arc<Pool>,
         alive: watch::Receiver<Readiness>,
@@ -71,14 +71,15 @@ impl Balanced {
         };
         let deadline = deadline::of(&head.headers).map(|left| Instant::now() + left);
         let method = methods::find(head.uri.path());
-        let (answer, repeat) = method.map_or((Answer::Stream, Repeat::Never), |method| {
-            (method.answer, method.repeat)
-        });
-        let call = Call {
+        let (answer, repeat) = method
+            .map_or((ResponseKind::Stream, RetryPolicy::Never), |method| {
+                (method.answer, method.repeat)
+            });
+        let call = RetryableCall {
             repeatable: match repeat {
-                Repeat::Always => true,
-                Repeat::IfMarked => head.extensions.get::<Repeatable>().is_some(),
-                Repeat::Never => false,
+                RetryPolicy::Always => true,
+                RetryPolicy::IfMarked => head.extensions.get::<IdempotentRequest>().is_some(),
+                RetryPolicy::Never => false,
             },
             answer,
             head,
@@ -94,7 +95,7 @@ impl Balanced {
         answered.unwrap_or_else(|_| deadline::late().into_http())
     }
 
-    async fn attempts(&self, call: &Call) -> Response<Body> {
+    async fn attempts(&self, call: &RetryableCall) -> Response<Body> {
         let (mut tried, mut sent) = (0, 0);
         let mut avoid = None;
         loop {
@@ -150,7 +151,12 @@ impl Balanced {
     }
 
     /// Sends it to one replica. After `patience` it is given up there, if another one could take it.
-    async fn attempt(&self, call: &Call, mut taken: Taken, patience: Option<Instant>) -> Outcome {
+    async fn attempt(
+        &self,
+        call: &RetryableCall,
+        mut taken: ReplicaCall,
+        patience: Option<Instant>,
+    ) -> Outcome {
         let channel = taken.channel.clone();
         let answering = async {
             match channel.oneshot(call.request()).await {
@@ -191,7 +197,7 @@ impl Balanced {
     }
 
     /// Whether a call that this replica has not answered is made once more elsewhere.
-    fn gives_up(&self, taken: &Taken) -> bool {
+    fn gives_up(&self, taken: &ReplicaCall) -> bool {
         self.pool.has_another(taken.address()) && self.retry_budget.withdraw()
     }
 
@@ -212,7 +218,7 @@ impl Balanced {
     }
 }
 
-impl Service<Request<Body>> for Balanced {
+impl Service<Request<Body>> for BalancedTransport {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
@@ -228,15 +234,15 @@ impl Service<Request<Body>> for Balanced {
 }
 
 /// A call that may have to be sent more than once.
-struct Call {
+struct RetryableCall {
     head: Parts,
     message: Bytes,
-    answer: Answer,
+    answer: ResponseKind,
     repeatable: bool,
     deadline: Option<Instant>,
 }
 
-impl Call {
+impl RetryableCall {
     /// The request, with the time that is left now.
     fn request(&self) -> Request<Body> {
         let mut head = self.head.clone();
@@ -247,7 +253,7 @@ impl Call {
     }
 
     /// The answer, which counts as the replica's load until it ended; watches never end, and are none.
-    fn counted(&self, response: Response<Body>, taken: Taken) -> Response<Body> {
+    fn counted(&self, response: Response<Body>, taken: ReplicaCall) -> Response<Body> {
         if in_flight::is_watch(self.head.uri.path()) {
             return response;
         }
@@ -261,7 +267,7 @@ impl Call {
 
     /// Whether its answer is one message that nobody sees before it is whole.
     fn is_whole(&self) -> bool {
-        self.repeatable && self.answer == Answer::Whole
+        self.repeatable && self.answer == ResponseKind::Whole
     }
 
     /// Until when one replica may say nothing: for half of the time that is left. Where that is long, the connection tells

@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 use wardgate_telemetry::names;
 
-use super::Dial;
-use super::replica::{Bell, LEAVING, Replica, Standing, Taken};
+use super::ReplicaConnector;
+use super::replica::{LEAVING, Replica, ReplicaCall, ReplicaEvents, ReplicaStatus};
 use super::resolve::Lookup;
 use crate::readiness::Readiness;
 
@@ -38,7 +38,7 @@ pub(super) struct Pool {
     replicas: RwLock<Vec<Arc<Replica>>>,
     /// Whose turn it is.
     turn: AtomicUsize,
-    bell: Bell,
+    events: ReplicaEvents,
     /// Until when calls wait for a replica; none while one is connected. Told again with every change.
     patient_until: watch::Sender<Option<Instant>>,
 }
@@ -50,13 +50,13 @@ impl Pool {
         neighbour: &'static str,
         name: &'static str,
         lookup: Lookup,
-        dial: Dial,
+        dial: ReplicaConnector,
     ) -> (Arc<Self>, watch::Receiver<Readiness>) {
         let pool = Arc::new(Self {
             neighbour,
             replicas: RwLock::default(),
             turn: AtomicUsize::new(0),
-            bell: Bell {
+            events: ReplicaEvents {
                 changed: watch::Sender::new(()),
                 lost: watch::Sender::new(()),
             },
@@ -85,7 +85,7 @@ impl Pool {
         &self,
         avoid: Option<SocketAddr>,
         deadline: Option<Instant>,
-    ) -> Option<Taken> {
+    ) -> Option<ReplicaCall> {
         if let Some(taken) = self.choose(avoid, deadline) {
             return Some(taken);
         }
@@ -112,7 +112,7 @@ impl Pool {
 
     /// Of two that can take a call the one with fewer open: nearly as even as asking all, and no two callers run for the
     /// same one.
-    fn choose(&self, avoid: Option<SocketAddr>, deadline: Option<Instant>) -> Option<Taken> {
+    fn choose(&self, avoid: Option<SocketAddr>, deadline: Option<Instant>) -> Option<ReplicaCall> {
         let replicas = self.replicas.read().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if let Some(probed) = replicas.iter().find(|replica| replica.probe(now)) {
@@ -145,9 +145,9 @@ impl Pool {
     }
 
     /// Looks the addresses up, again and again.
-    async fn look_up(&self, name: &'static str, lookup: &Lookup, dial: &Dial) {
+    async fn look_up(&self, name: &'static str, lookup: &Lookup, dial: &ReplicaConnector) {
         let mut members: HashMap<SocketAddr, AbortOnDropHandle<()>> = HashMap::new();
-        let mut lost = self.bell.lost.subscribe();
+        let mut lost = self.events.lost.subscribe();
         loop {
             let mut settled = !members.is_empty();
             match timeout(LOOKUP_LIMIT, lookup()).await {
@@ -155,7 +155,7 @@ impl Pool {
                     self.follow(&mut members, &addresses, name, dial);
                     settled = !addresses.is_empty()
                         && members.len() == addresses.len()
-                        && !self.standings().contains(&Standing::Leaving);
+                        && !self.replica_statuses().contains(&ReplicaStatus::Leaving);
                 }
                 // Those that are known stay: that DNS is away says nothing of them.
                 Ok(Err(error)) => {
@@ -184,7 +184,7 @@ impl Pool {
         members: &mut HashMap<SocketAddr, AbortOnDropHandle<()>>,
         addresses: &[SocketAddr],
         name: &'static str,
-        dial: &Dial,
+        dial: &ReplicaConnector,
     ) {
         let known = members.len();
         let mut replicas = self
@@ -194,7 +194,7 @@ impl Pool {
         let one_is_ready = replicas
             .iter()
             .filter(|replica| addresses.contains(&replica.address))
-            .any(|replica| replica.standing() == Standing::Ready);
+            .any(|replica| replica.replica_status() == ReplicaStatus::Ready);
         members.retain(|address, _| addresses.contains(address) || !one_is_ready);
         let mut changed = members.len() < known;
         replicas.retain(|replica| members.contains_key(&replica.address));
@@ -210,7 +210,7 @@ impl Pool {
                 }
             };
             changed = true;
-            let replica = Replica::new(*address, self.bell.clone());
+            let replica = Replica::new(*address, self.events.clone());
             replicas.push(Arc::clone(&replica));
             let following = replica.follow(endpoint, name);
             members.insert(*address, AbortOnDropHandle::new(tokio::spawn(following)));
@@ -219,29 +219,29 @@ impl Pool {
         drop(replicas);
         if changed {
             tracing::info!(count, "the replicas of {} changed", self.neighbour);
-            self.bell.changed.send_replace(());
+            self.events.changed.send_replace(());
         }
     }
 
     /// Tells whether the service is ready: one ready replica will do.
     async fn tell(&self, told: &watch::Sender<Readiness>) {
-        let mut changed = self.bell.changed.subscribe();
-        let mut measured = Measured {
+        let mut changed = self.events.changed.subscribe();
+        let mut measured = ReplicaGauges {
             neighbour: self.neighbour,
             counts: [0; 4],
         };
         loop {
-            let standings = self.standings();
-            measured.update(&standings);
-            self.be_patient(&standings);
-            if let Some(readiness) = readiness(&standings) {
+            let replica_statuses = self.replica_statuses();
+            measured.update(&replica_statuses);
+            self.be_patient(&replica_statuses);
+            if let Some(readiness) = readiness(&replica_statuses) {
                 told.send_if_modified(|before| {
                     let changed = *before != readiness;
                     *before = readiness;
                     changed
                 });
             }
-            let heard = if standings.contains(&Standing::Leaving) {
+            let heard = if replica_statuses.contains(&ReplicaStatus::Leaving) {
                 // Then it has stayed, and is not ready.
                 timeout(LEAVING, changed.changed()).await.unwrap_or(Ok(()))
             } else {
@@ -253,14 +253,18 @@ impl Pool {
         }
     }
 
-    fn standings(&self) -> Vec<Standing> {
+    fn replica_statuses(&self) -> Vec<ReplicaStatus> {
         let replicas = self.replicas.read().unwrap_or_else(PoisonError::into_inner);
-        replicas.iter().map(|replica| replica.standing()).collect()
+        replicas
+            .iter()
+            .map(|replica| replica.replica_status())
+            .collect()
     }
 
-    fn be_patient(&self, standings: &[Standing]) {
-        let connected = standings.iter().any(Standing::is_connected);
-        let failed = !standings.is_empty() && !standings.contains(&Standing::New);
+    fn be_patient(&self, replica_statuses: &[ReplicaStatus]) {
+        let connected = replica_statuses.iter().any(ReplicaStatus::is_connected);
+        let failed =
+            !replica_statuses.is_empty() && !replica_statuses.contains(&ReplicaStatus::New);
         self.patient_until.send_modify(|until| {
             if connected {
                 *until = None;
@@ -272,22 +276,22 @@ impl Pool {
     }
 }
 
-/// What this pool has added to the gauges: several links of a process may lead to the same neighbour.
+/// The counts that this pool has added to the gauges: several links of a process may lead to the same neighbour.
 #[derive(Debug)]
-struct Measured {
+struct ReplicaGauges {
     neighbour: &'static str,
     counts: [u32; 4],
 }
 
-impl Measured {
-    fn update(&mut self, standings: &[Standing]) {
+impl ReplicaGauges {
+    fn update(&mut self, replica_statuses: &[ReplicaStatus]) {
         let mut counts = [0; 4];
-        for standing in standings {
-            let state = match standing {
-                Standing::Ready => 0,
-                Standing::Ejected => 1,
-                Standing::Unheard | Standing::Unready(_) | Standing::Leaving => 2,
-                Standing::New | Standing::Lost | Standing::Away(_) => 3,
+        for replica_status in replica_statuses {
+            let state = match replica_status {
+                ReplicaStatus::Ready => 0,
+                ReplicaStatus::Ejected => 1,
+                ReplicaStatus::Unheard | ReplicaStatus::Unready(_) | ReplicaStatus::Leaving => 2,
+                ReplicaStatus::New | ReplicaStatus::Lost | ReplicaStatus::Away(_) => 3,
             };
             counts[state] += 1;
         }
@@ -304,7 +308,7 @@ impl Measured {
     }
 }
 
-impl Drop for Measured {
+impl Drop for ReplicaGauges {
     fn drop(&mut self) {
         self.set([0; 4]);
     }
@@ -312,24 +316,31 @@ impl Drop for Measured {
 
 /// What callers hear; none while it is open whether a connection that was lost comes back at once, or others are in the
 /// place of those that leave.
-fn readiness(standings: &[Standing]) -> Option<Readiness> {
-    let ready = |standing| matches!(standing, &Standing::Ready | &Standing::Ejected);
-    if standings.iter().any(ready) {
-        return Some(Readiness::Ready);
-    }
-    let open = |standing| {
+fn readiness(replica_statuses: &[ReplicaStatus]) -> Option<Readiness> {
+    let ready = |replica_status| {
         matches!(
-            standing,
-            &Standing::Lost | &Standing::Unheard | &Standing::Leaving
+            replica_status,
+            &ReplicaStatus::Ready | &ReplicaStatus::Ejected
         )
     };
-    if standings.iter().any(open) {
+    if replica_statuses.iter().any(ready) {
+        return Some(Readiness::Ready);
+    }
+    let open = |replica_status| {
+        matches!(
+            replica_status,
+            &ReplicaStatus::Lost | &ReplicaStatus::Unheard | &ReplicaStatus::Leaving
+        )
+    };
+    if replica_statuses.iter().any(open) {
         return None;
     }
-    let why = standings.iter().find_map(|standing| match standing {
-        Standing::Unready(why) | Standing::Away(why) => Some(why.clone()),
-        _ => None,
-    });
+    let why = replica_statuses
+        .iter()
+        .find_map(|replica_status| match replica_status {
+            ReplicaStatus::Unready(why) | ReplicaStatus::Away(why) => Some(why.clone()),
+            _ => None,
+        });
     let why = why.unwrap_or_else(|| "no replica is connected yet".to_owned());
     Some(Readiness::NotReady(why))
 }

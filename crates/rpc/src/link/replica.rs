@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
 
 use super::ejection::Ejection;
-use crate::health::{self, Heard};
+use crate::health::{self, ServiceHealth};
 use crate::readiness::Readiness;
 
 /// Who loses a connection that lasted so long tries again at once.
@@ -26,7 +26,7 @@ pub(super) struct Replica {
     /// Calls that are open there, watches apart.
     in_flight: AtomicUsize,
     state: Mutex<State>,
-    bell: Bell,
+    events: ReplicaEvents,
 }
 
 #[derive(Debug)]
@@ -52,9 +52,9 @@ enum Connection {
     Ready(Channel),
 }
 
-/// Where a replica stands, for whoever watches.
+/// The status of a replica, for whoever watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum ReplicaStatus {
     Ready,
     /// Ready by its own word, but it only fails.
     Ejected,
@@ -72,7 +72,7 @@ pub(super) enum Standing {
     Away(String),
 }
 
-impl Standing {
+impl ReplicaStatus {
     /// Whether it could take a call, for want of a better one.
     pub(super) fn is_connected(&self) -> bool {
         matches!(
@@ -82,17 +82,17 @@ impl Standing {
     }
 }
 
-/// What happens to replicas that others have to hear of.
+/// The events of replicas.
 #[derive(Debug, Clone)]
-pub(super) struct Bell {
-    /// Some replica stands elsewhere than before.
+pub(super) struct ReplicaEvents {
+    /// The status of some replica has changed.
     pub(super) changed: watch::Sender<()>,
     /// Some connection was lost, or what is at its other end is ready no more.
     pub(super) lost: watch::Sender<()>,
 }
 
 impl Replica {
-    pub(super) fn new(address: SocketAddr, bell: Bell) -> Arc<Self> {
+    pub(super) fn new(address: SocketAddr, events: ReplicaEvents) -> Arc<Self> {
         Arc::new(Self {
             address,
             in_flight: AtomicUsize::new(0),
@@ -100,13 +100,13 @@ impl Replica {
                 connection: Connection::New,
                 ejection: Ejection::default(),
             }),
-            bell,
+            events,
         })
     }
 
     /// Keeps one connection to it, and listens there to what the service `name` says of itself.
     pub(super) async fn follow(self: Arc<Self>, endpoint: Endpoint, name: &str) {
-        let mut pause = Pause::default();
+        let mut pause = ReconnectBackoff::default();
         loop {
             let channel = match endpoint.connect().await {
                 Ok(channel) => channel,
@@ -124,12 +124,14 @@ impl Replica {
                 heard = true;
                 let channel = channel.clone();
                 match what {
-                    Heard::Says(Readiness::NotReady(why)) => self.is_unready(channel, why),
-                    Heard::Says(Readiness::Ready | Readiness::Outdated(_)) => {
+                    ServiceHealth::Reported(Readiness::NotReady(why)) => {
+                        self.is_unready(channel, why)
+                    }
+                    ServiceHealth::Reported(Readiness::Ready | Readiness::Outdated(_)) => {
                         self.turn(Connection::Ready(channel));
                     }
                     // Not leaving: who is told to stop still answers.
-                    Heard::Nothing => {
+                    ServiceHealth::Silent => {
                         let why = format!("{name} does not answer");
                         self.turn(Connection::Unready(channel, why, None));
                     }
@@ -139,31 +141,31 @@ impl Replica {
             if heard {
                 tracing::debug!(address = %self.address, why, "lost the connection to {name}");
                 self.turn(Connection::Lost);
-                self.bell.lost.send_replace(());
+                self.events.lost.send_replace(());
             } else {
                 self.turn(Connection::Unready(channel, why, None));
             }
             if connected.elapsed() < LASTING {
                 tokio::time::sleep(pause.next()).await;
             } else {
-                pause = Pause::default();
+                pause = ReconnectBackoff::default();
             }
         }
     }
 
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn replica_status(&self) -> ReplicaStatus {
         let state = self.state();
         match &state.connection {
-            Connection::Ready(_) if state.ejection.is_ejected() => Standing::Ejected,
-            Connection::Ready(_) => Standing::Ready,
+            Connection::Ready(_) if state.ejection.is_ejected() => ReplicaStatus::Ejected,
+            Connection::Ready(_) => ReplicaStatus::Ready,
             Connection::Unready(_, _, Some(since)) if since.elapsed() < LEAVING => {
-                Standing::Leaving
+                ReplicaStatus::Leaving
             }
-            Connection::Unready(_, why, _) => Standing::Unready(why.clone()),
-            Connection::New => Standing::New,
-            Connection::Lost => Standing::Lost,
-            Connection::Unheard(_) => Standing::Unheard,
-            Connection::Away(why) => Standing::Away(why.clone()),
+            Connection::Unready(_, why, _) => ReplicaStatus::Unready(why.clone()),
+            Connection::New => ReplicaStatus::New,
+            Connection::Lost => ReplicaStatus::Lost,
+            Connection::Unheard(_) => ReplicaStatus::Unheard,
+            Connection::Away(why) => ReplicaStatus::Away(why.clone()),
         }
     }
 
@@ -186,7 +188,11 @@ impl Replica {
     }
 
     /// Takes one call on, unless the connection was lost in this moment.
-    pub(super) fn take(self: &Arc<Self>, probe: bool, deadline: Option<Instant>) -> Option<Taken> {
+    pub(super) fn take(
+        self: &Arc<Self>,
+        probe: bool,
+        deadline: Option<Instant>,
+    ) -> Option<ReplicaCall> {
         let mut state = self.state();
         let (Connection::Ready(channel)
         | Connection::Unheard(channel)
@@ -198,7 +204,7 @@ impl Replica {
             return None;
         };
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        Some(Taken {
+        Some(ReplicaCall {
             channel: channel.clone(),
             probe,
             deadline,
@@ -215,13 +221,13 @@ impl Replica {
         };
         self.turn(Connection::Unready(channel, why, since));
         if since.is_some() {
-            self.bell.lost.send_replace(());
+            self.events.lost.send_replace(());
         }
     }
 
     fn turn(&self, connection: Connection) {
         self.state().connection = connection;
-        self.bell.changed.send_replace(());
+        self.events.changed.send_replace(());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -231,7 +237,7 @@ impl Replica {
 
 /// One call at a replica, from when it is sent until its answer ended or was given up.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct ReplicaCall {
     pub(super) channel: Channel,
     probe: bool,
     deadline: Option<Instant>,
@@ -240,7 +246,7 @@ pub(super) struct Taken {
     replica: Arc<Replica>,
 }
 
-impl Taken {
+impl ReplicaCall {
     pub(super) fn address(&self) -> SocketAddr {
         self.replica.address
     }
@@ -251,7 +257,7 @@ impl Taken {
         let returned = self.replica.state().ejection.succeeded();
         if returned {
             tracing::info!(address = %self.replica.address, "a replica that was ejected works again");
-            self.replica.bell.changed.send_replace(());
+            self.replica.events.changed.send_replace(());
         }
     }
 
@@ -262,12 +268,12 @@ impl Taken {
         let ejected = self.replica.state().ejection.failed(now, self.probe);
         if ejected {
             tracing::warn!(address = %self.replica.address, "a replica only fails; calls are kept away from it");
-            self.replica.bell.changed.send_replace(());
+            self.replica.events.changed.send_replace(());
         }
     }
 }
 
-impl Drop for Taken {
+impl Drop for ReplicaCall {
     fn drop(&mut self) {
         self.replica.in_flight.fetch_sub(1, Ordering::Relaxed);
         if self.settled {
@@ -285,13 +291,13 @@ impl Drop for Taken {
     }
 }
 
-/// How long to wait before the next attempt: doubling from 50 ms to 1 s.
+/// The wait before the next attempt: doubling from 50 ms to 1 s.
 #[derive(Default)]
-struct Pause {
+struct ReconnectBackoff {
     attempts: u32,
 }
 
-impl Pause {
+impl ReconnectBackoff {
     fn next(&mut self) -> Duration {
         let pause = Duration::from_millis(50 << self.attempts.min(5)).min(Duration::from_secs(1));
         self.attempts += 1;

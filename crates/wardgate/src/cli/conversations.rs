@@ -18,7 +18,7 @@ pub(crate) enum ConversationsCommand {
     /// The same as JSON, one object a line, all of them.
     Export {
         #[command(flatten)]
-        whose: Whose,
+        whose: OwnerFilter,
         #[command(flatten)]
         system: RunningSystem,
     },
@@ -49,7 +49,7 @@ pub(crate) enum ConversationsCommand {
 #[derive(Debug, Args)]
 pub(crate) struct Listing {
     #[command(flatten)]
-    pub(crate) whose: Whose,
+    pub(crate) whose: OwnerFilter,
     #[command(flatten)]
     pub(crate) system: RunningSystem,
     /// Print at most so many, newest first.
@@ -62,7 +62,7 @@ pub(crate) struct Listing {
 
 /// Whose conversations.
 #[derive(Debug, Args)]
-pub(crate) struct Whose {
+pub(crate) struct OwnerFilter {
     /// Only of this tenant.
     #[arg(long, value_name = "TENANT", default_value = "")]
     pub(crate) tenant: String,

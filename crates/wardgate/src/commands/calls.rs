@@ -67,7 +67,7 @@ fn client(caller: Caller) -> Result<Client, Failure> {
 fn tools(arguments: &Bench) -> Result<Vec<Tool>, Failure> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Line {
+    struct ToolLine {
         tool: String,
         arguments: Box<RawValue>,
     }
@@ -86,7 +86,7 @@ fn tools(arguments: &Bench) -> Result<Vec<Tool>, Failure> {
     lines
         .map(|(at, line)| {
             let wrong = |what: String| format!("{} line {}: {what}", file.display(), at + 1);
-            let call: Line =
+            let call: ToolLine =
                 serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
             Tool::new(&call.tool, call.arguments.get())
                 .map_err(|fault| wrong(fault.to_string()).into())

@@ -6,7 +6,7 @@ mod schema;
 use std::path::Path;
 
 use serde_json::{Map, Value};
-use wardgate_edge::{Door, Origins};
+use wardgate_edge::{EdgeClient, Origins};
 use wardgate_policy::PolicySet;
 use wardgate_store::Address;
 use wardgate_tool_runner::Fault;
@@ -206,9 +206,9 @@ fn check_services(settings: &Settings) -> Result<(), Failure> {
             ("gateway", Some(&wiring.links.gateway)),
             ("agent", wiring.links.agent.as_ref()),
         ] {
-            let door = url.map(|url| Door::http(url, "wardgate")).transpose();
-            let door = door.map_err(|error| CheckError(format!("console.links.{key}: {error}")));
-            at(settings, "console", door)?;
+            let edge = url.map(|url| EdgeClient::http(url, "wardgate")).transpose();
+            let edge = edge.map_err(|error| CheckError(format!("console.links.{key}: {error}")));
+            at(settings, "console", edge)?;
         }
     }
     if settings.has("operator") {

@@ -13,17 +13,17 @@ use wardgate_domain::Ambient;
 use wardgate_edge::Bound;
 use wardgate_gateway::Gateway;
 use wardgate_rpc::Drain;
-use wardgate_rpc::operator::{Offered, OperatorSocket};
+use wardgate_rpc::operator::{OperatorServices, OperatorSocket};
 use wardgate_store::DatabaseSettings;
 use wardgate_tool_runner::Closing;
 
 use crate::Failure;
 use crate::cli::{Demo, Up};
 use crate::commands::{program, serve};
-use crate::compose::{self, Local, Parts};
+use crate::compose::{self, LocalServices, ServiceConfigs};
 use crate::config::Settings;
 use crate::data_dir::{self, DataDir};
-use crate::demo::{self, Unpacked};
+use crate::demo::{self, UnpackedDemo};
 use crate::issuer::{self, TokenRequest};
 use crate::shutdown;
 
@@ -60,14 +60,14 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
         gateway,
         agent,
         console,
-        offered,
+        operator_services,
         closing,
     } = tokio::select! {
         started = start_services(up, &dir, &bound, &ambient) => started?,
         () = stop.clone().is_told() => return Ok(()),
     };
 
-    let operator = operator_door(&dir, offered);
+    let operator = operator_door(&dir, operator_services);
     let chats = match &agent {
         Some(_) => format!("{url}/api/chat/message/, {url}/v1, "),
         None => String::new(),
@@ -105,7 +105,7 @@ async fn load_settings(
     config: Option<PathBuf>,
     chosen: Option<Demo>,
     dir: &DataDir,
-) -> Result<(Settings, Option<Unpacked>), Failure> {
+) -> Result<(Settings, Option<UnpackedDemo>), Failure> {
     let own = match (config, chosen) {
         (None, None) => Path::new(CONFIGURATION)
             .exists()
@@ -124,7 +124,7 @@ struct StartedServices {
     gateway: Arc<Gateway>,
     agent: Option<Router>,
     console: Router,
-    offered: Offered,
+    operator_services: OperatorServices,
     closing: Closing,
 }
 
@@ -145,7 +145,7 @@ async fn start_services(
         Some(url) => url.clone(),
         None => format!("http://{}", bound.address()),
     });
-    let parts = Parts {
+    let parts = ServiceConfigs {
         policy,
         tool_runner: up.tool_runner,
         audit: up.audit,
@@ -157,10 +157,10 @@ async fn start_services(
         mac_key: data_dir::mac_key(&dir.mac_key())?,
         memory_key: data_dir::memory_key(&dir.memory_key())?,
     };
-    let Local {
+    let LocalServices {
         neighbours,
         record,
-        offered,
+        operator_services,
         closing,
     } = Box::pin(compose::local(parts, ambient)).await?;
     let public_url = config.public_url.clone();
@@ -185,18 +185,18 @@ async fn start_services(
         gateway,
         agent,
         console: console.router(),
-        offered,
+        operator_services,
         closing,
     })
 }
 
 /// Serves operators on a socket in the data directory, for as long as it is polled. Without a socket
 /// everything else works, so that what is wrong with it is a warning.
-fn operator_door(dir: &DataDir, offered: Offered) -> impl Future<Output = ()> {
+fn operator_door(dir: &DataDir, operator_services: OperatorServices) -> impl Future<Output = ()> {
     let bound = OperatorSocket::bind(&dir.operator_socket());
     async move {
         let served = match bound {
-            Ok(socket) => socket.serve(offered).await,
+            Ok(socket) => socket.serve(operator_services).await,
             Err(error) => Err(error),
         };
         if let Err(error) = served {
@@ -222,7 +222,12 @@ async fn agent(
 }
 
 /// Prints tokens and a first call.
-fn introduce(demo: &Unpacked, url: &str, dir: &DataDir, ambient: &Ambient) -> Result<(), Failure> {
+fn introduce(
+    demo: &UnpackedDemo,
+    url: &str,
+    dir: &DataDir,
+    ambient: &Ambient,
+) -> Result<(), Failure> {
     println!("\nTokens, good for {} hours:", DEMO_TOKEN.as_secs() / 3_600);
     for person in &demo.people.people {
         let claims: Vec<(String, String)> = person

@@ -16,9 +16,9 @@ const MAX_LINE: usize = 16 * 1024 * 1024;
 /// Longest answer to what is wrong, in characters: a schema is repeated in what is said of it.
 const MAX_ERROR: usize = 1_000;
 
-/// One line: what to check.
+/// One line: the arguments to check, and their schema.
 #[derive(Deserialize)]
-struct Question<'l> {
+struct ValidationRequest<'l> {
     #[serde(borrow)]
     id: Option<&'l RawValue>,
     #[serde(borrow)]
@@ -27,14 +27,14 @@ struct Question<'l> {
     arguments: Option<&'l RawValue>,
 }
 
-/// Why a line has no arguments to give back.
-struct Fault {
+/// The fault for which a line gives no arguments back.
+struct ValidationFault {
     error: String,
     /// JSON Pointer into the arguments.
     path: String,
 }
 
-impl Fault {
+impl ValidationFault {
     fn new(error: impl Into<String>) -> Self {
         Self {
             error: error.into(),
@@ -68,13 +68,13 @@ fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> Result<bool, Failu
 fn answer(line: &[u8]) -> Value {
     let (id, checked) = if line.len() > MAX_LINE {
         let error = format!("the line is longer than {} MiB", MAX_LINE >> 20);
-        (None, Err(Fault::new(error)))
+        (None, Err(ValidationFault::new(error)))
     } else {
-        match serde_json::from_slice::<Question<'_>>(line) {
+        match serde_json::from_slice::<ValidationRequest<'_>>(line) {
             Ok(question) => (question.id.and_then(value), check(&question)),
             Err(_) => (
                 None,
-                Err(Fault::new(
+                Err(ValidationFault::new(
                     "the line is not JSON of the form {\"id\", \"schema\", \"arguments\"}",
                 )),
             ),
@@ -89,7 +89,7 @@ fn answer(line: &[u8]) -> Value {
         Ok(arguments) => {
             answer.insert("arguments".to_owned(), Value::Object(arguments));
         }
-        Err(Fault { error, path }) => {
+        Err(ValidationFault { error, path }) => {
             let error: String = error.chars().take(MAX_ERROR).collect();
             answer.insert("error".to_owned(), json!(error));
             if !path.is_empty() {
@@ -105,16 +105,17 @@ fn value(raw: &RawValue) -> Option<Value> {
     serde_json::from_str(raw.get()).ok()
 }
 
-fn check(question: &Question<'_>) -> Result<Map<String, Value>, Fault> {
+fn check(question: &ValidationRequest<'_>) -> Result<Map<String, Value>, ValidationFault> {
     let schema = question
         .schema
-        .ok_or_else(|| Fault::new("`schema` is missing"))?;
+        .ok_or_else(|| ValidationFault::new("`schema` is missing"))?;
     let arguments = question
         .arguments
-        .ok_or_else(|| Fault::new("`arguments` is missing"))?;
-    let schema = value(schema).ok_or_else(|| Fault::new("`schema` is nested too deeply"))?;
+        .ok_or_else(|| ValidationFault::new("`arguments` is missing"))?;
+    let schema =
+        value(schema).ok_or_else(|| ValidationFault::new("`schema` is nested too deeply"))?;
     let schema = InputSchema::closed(&schema).map_err(|unusable| {
-        Fault::new(match unusable {
+        ValidationFault::new(match unusable {
             UnusableSchema::Invalid { path, problem } if !path.is_empty() => {
                 format!("the schema cannot be used: at `{path}`: {problem}")
             }
@@ -126,7 +127,7 @@ fn check(question: &Question<'_>) -> Result<Map<String, Value>, Fault> {
     let raw = text.as_deref().unwrap_or(arguments.get());
     Arguments::read(&schema, raw.as_bytes())
         .map(Arguments::into_values)
-        .map_err(|invalid| Fault {
+        .map_err(|invalid| ValidationFault {
             error: invalid.to_string(),
             path: invalid
                 .complaints()

@@ -64,13 +64,16 @@ fn an_error_names_the_line_and_column_of_its_key() {
         "{}",
         error("memory")
     );
-    let told = settings.located("gateway", &Text("gateway.listen: `nowhere` is no address"));
+    let told = settings.located(
+        "gateway",
+        &TestError("gateway.listen: `nowhere` is no address"),
+    );
     assert!(
         told.to_string()
             .contains("wardgate.yaml:8:3: gateway.listen"),
         "{told}"
     );
-    let told = settings.located("gateway", &Text("auth.issuers[0].issuer: is empty"));
+    let told = settings.located("gateway", &TestError("auth.issuers[0].issuer: is empty"));
     assert!(
         told.to_string().contains("wardgate.yaml:7:1: auth"),
         "{told}"
@@ -79,4 +82,4 @@ fn an_error_names_the_line_and_column_of_its_key() {
 
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Text(&'static str);
+struct TestError(&'static str);

@@ -188,7 +188,7 @@ async fn what_was_not_asked_for_is_no_result() {
     );
 }
 
-/// Tells when it is dropped.
+/// Notifies when it is dropped.
 struct DropSignal(Arc<Notify>);
 
 impl Drop for DropSignal {

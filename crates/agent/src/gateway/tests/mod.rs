@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use listeners::{ListenerBehaviour, Listeners};
 
-/// A request as the gateway got it.
+/// A request as the gateway received it.
 #[derive(Debug, Clone)]
 struct ReceivedRequest {
     path: String,
@@ -59,7 +59,7 @@ fn events(body: impl Into<Body>) -> Response {
     ([("content-type", "text/event-stream")], body.into()).into_response()
 }
 
-/// A gateway that answers as its script says, and remembers what it was asked.
+/// A gateway with scripted answers, which remembers the requests it received.
 #[derive(Clone)]
 struct ScriptedGateway {
     router: Router,

@@ -7,7 +7,7 @@ use super::super::Problem;
 use super::{CompletionHead, finish_reason, usage};
 use crate::{AgentEvent, EventBody, FinishReason};
 
-/// Makes chunks of events.
+/// Writes events as chunks of a completion.
 pub(super) struct ChunkWriter {
     head: CompletionHead,
     include_usage: bool,

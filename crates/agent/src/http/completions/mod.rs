@@ -59,7 +59,7 @@ pub(super) async fn post(
     }
 }
 
-/// What every chunk, and a whole reply, begins with.
+/// The members that every chunk, and a whole reply, begins with.
 struct CompletionHead {
     id: String,
     created: i64,

@@ -14,7 +14,7 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
 
-use self::world::{Names, Running};
+use self::world::{FakeResolver, RunningReplica};
 use super::{Link, Neighbour, SILENT};
 use crate::readiness::Readiness;
 
@@ -53,7 +53,7 @@ async fn ready(neighbour: &mut Neighbour) {
 }
 
 /// Waits until each replica has had a call.
-async fn all_in_use(link: &Link, replicas: &[Running]) -> Duration {
+async fn all_in_use(link: &Link, replicas: &[RunningReplica]) -> Duration {
     until("every replica gets calls", async || {
         call(link).await.unwrap();
         replicas.iter().all(|replica| replica.calls() > 0)
@@ -63,11 +63,13 @@ async fn all_in_use(link: &Link, replicas: &[Running]) -> Duration {
 
 #[tokio::test]
 async fn calls_are_spread_evenly_over_every_address_of_the_name() {
-    let replicas: Vec<_> = std::iter::repeat_with(Running::start).take(4).collect();
-    let mut neighbour = Names::of(&replicas).link();
+    let replicas: Vec<_> = std::iter::repeat_with(RunningReplica::start)
+        .take(4)
+        .collect();
+    let mut neighbour = FakeResolver::of(&replicas).link();
     ready(&mut neighbour).await;
     all_in_use(&neighbour.link, &replicas).await;
-    let before: Vec<_> = replicas.iter().map(Running::calls).collect();
+    let before: Vec<_> = replicas.iter().map(RunningReplica::calls).collect();
     for _ in 0..400 {
         call(&neighbour.link).await.unwrap();
     }
@@ -79,8 +81,10 @@ async fn calls_are_spread_evenly_over_every_address_of_the_name() {
 
 #[tokio::test]
 async fn a_slow_replica_gets_fewer_calls() {
-    let replicas: Vec<_> = std::iter::repeat_with(Running::start).take(2).collect();
-    let mut neighbour = Names::of(&replicas).link();
+    let replicas: Vec<_> = std::iter::repeat_with(RunningReplica::start)
+        .take(2)
+        .collect();
+    let mut neighbour = FakeResolver::of(&replicas).link();
     ready(&mut neighbour).await;
     all_in_use(&neighbour.link, &replicas).await;
     *replicas[0].behaviour.pause.lock().unwrap() = Duration::from_millis(200);
@@ -97,8 +101,10 @@ async fn a_slow_replica_gets_fewer_calls() {
 
 #[tokio::test]
 async fn a_call_that_one_replica_does_not_answer_in_half_of_its_time_another_one_answers() {
-    let replicas: Vec<_> = std::iter::repeat_with(Running::start).take(2).collect();
-    let mut neighbour = Names::of(&replicas).link();
+    let replicas: Vec<_> = std::iter::repeat_with(RunningReplica::start)
+        .take(2)
+        .collect();
+    let mut neighbour = FakeResolver::of(&replicas).link();
     ready(&mut neighbour).await;
     all_in_use(&neighbour.link, &replicas).await;
     *replicas[0].behaviour.pause.lock().unwrap() = Duration::from_secs(60);
@@ -113,8 +119,8 @@ async fn a_call_that_one_replica_does_not_answer_in_half_of_its_time_another_one
 
 #[tokio::test]
 async fn a_service_that_hangs_is_not_ready_before_its_connection_is_lost() {
-    let replicas = [Running::start()];
-    let mut neighbour = Names::of(&replicas).link();
+    let replicas = [RunningReplica::start()];
+    let mut neighbour = FakeResolver::of(&replicas).link();
     ready(&mut neighbour).await;
     let began = Instant::now();
     let hanging = replicas[0].hang();
@@ -129,8 +135,8 @@ async fn a_service_that_hangs_is_not_ready_before_its_connection_is_lost() {
 
 #[tokio::test]
 async fn a_call_that_no_other_replica_could_answer_has_all_of_its_time() {
-    let replicas = [Running::start()];
-    let mut neighbour = Names::of(&replicas).link();
+    let replicas = [RunningReplica::start()];
+    let mut neighbour = FakeResolver::of(&replicas).link();
     ready(&mut neighbour).await;
     *replicas[0].behaviour.pause.lock().unwrap() = Duration::from_millis(1_200);
     call_within(&neighbour.link, Duration::from_secs(2))
@@ -141,11 +147,11 @@ async fn a_call_that_no_other_replica_could_answer_has_all_of_its_time() {
 
 #[tokio::test]
 async fn a_new_replica_gets_calls_within_seconds_and_a_gone_one_no_more() {
-    let mut replicas = vec![Running::start()];
-    let names = Names::of(&replicas);
+    let mut replicas = vec![RunningReplica::start()];
+    let names = FakeResolver::of(&replicas);
     let mut neighbour = names.link();
     ready(&mut neighbour).await;
-    replicas.push(Running::start());
+    replicas.push(RunningReplica::start());
     names.set(&replicas);
     let took = all_in_use(&neighbour.link, &replicas).await;
     assert!(took < Duration::from_secs(10), "{took:?}");
@@ -164,8 +170,10 @@ async fn a_new_replica_gets_calls_within_seconds_and_a_gone_one_no_more() {
 
 #[tokio::test]
 async fn a_replica_killed_under_load_loses_no_call_that_may_be_repeated() {
-    let mut replicas: Vec<_> = std::iter::repeat_with(Running::start).take(3).collect();
-    let mut neighbour = Names::of(&replicas).link();
+    let mut replicas: Vec<_> = std::iter::repeat_with(RunningReplica::start)
+        .take(3)
+        .collect();
+    let mut neighbour = FakeResolver::of(&replicas).link();
     ready(&mut neighbour).await;
     all_in_use(&neighbour.link, &replicas).await;
     for replica in &replicas {
@@ -190,8 +198,8 @@ async fn a_replica_killed_under_load_loses_no_call_that_may_be_repeated() {
 
 #[tokio::test]
 async fn a_restarted_replica_is_taken_up_again_without_a_failed_call() {
-    let mut replicas = vec![Running::start(), Running::start()];
-    let mut neighbour = Names::of(&replicas).link();
+    let mut replicas = vec![RunningReplica::start(), RunningReplica::start()];
+    let mut neighbour = FakeResolver::of(&replicas).link();
     ready(&mut neighbour).await;
     all_in_use(&neighbour.link, &replicas).await;
     let address = replicas[0].address;
@@ -199,14 +207,14 @@ async fn a_restarted_replica_is_taken_up_again_without_a_failed_call() {
     for _ in 0..20 {
         call(&neighbour.link).await.unwrap();
     }
-    replicas[0] = Running::start_at(address);
+    replicas[0] = RunningReplica::start_at(address);
     all_in_use(&neighbour.link, &replicas).await;
 }
 
 #[tokio::test]
 async fn the_neighbour_is_ready_while_one_replica_is() {
-    let mut replicas = vec![Running::start(), Running::start()];
-    let mut neighbour = Names::of(&replicas).link();
+    let mut replicas = vec![RunningReplica::start(), RunningReplica::start()];
+    let mut neighbour = FakeResolver::of(&replicas).link();
     ready(&mut neighbour).await;
     all_in_use(&neighbour.link, &replicas).await;
     let full = Readiness::NotReady("the disk is full".to_owned());
@@ -237,8 +245,8 @@ async fn the_neighbour_is_ready_while_one_replica_is() {
 
 #[tokio::test]
 async fn a_replica_that_only_fails_is_left_alone_and_tried_again_later() {
-    let replicas = vec![Running::start(), Running::start()];
-    let mut neighbour = Names::of(&replicas).link();
+    let replicas = vec![RunningReplica::start(), RunningReplica::start()];
+    let mut neighbour = FakeResolver::of(&replicas).link();
     ready(&mut neighbour).await;
     all_in_use(&neighbour.link, &replicas).await;
     replicas[0].refuse(Some(Status::unavailable("broken")));
@@ -264,11 +272,11 @@ async fn a_replica_that_only_fails_is_left_alone_and_tried_again_later() {
 
 #[tokio::test]
 async fn when_everything_fails_no_more_than_the_budget_is_sent() {
-    let replicas = vec![Running::start(), Running::start()];
+    let replicas = vec![RunningReplica::start(), RunningReplica::start()];
     for replica in &replicas {
         replica.refuse(Some(Status::unavailable("broken")));
     }
-    let mut neighbour = Names::of(&replicas).link();
+    let mut neighbour = FakeResolver::of(&replicas).link();
     ready(&mut neighbour).await;
     let started = Instant::now();
     let callers = (0..20).map(async |_| {
@@ -280,7 +288,7 @@ async fn when_everything_fails_no_more_than_the_budget_is_sent() {
     });
     join_all(callers).await;
     let offered = 400;
-    let sent: u64 = replicas.iter().map(Running::calls).sum();
+    let sent: u64 = replicas.iter().map(RunningReplica::calls).sum();
     let free = 100 * (started.elapsed().as_secs() / 10 + 1);
     assert!(sent <= offered * 12 / 10 + free, "{sent} for {offered}");
     assert!(sent > offered, "nothing was made again");
@@ -288,8 +296,8 @@ async fn when_everything_fails_no_more_than_the_budget_is_sent() {
 
 #[tokio::test]
 async fn who_is_asked_to_wait_waits_and_who_is_told_no_gives_up() {
-    let replica = Running::start();
-    let mut neighbour = Names::of(std::slice::from_ref(&replica)).link();
+    let replica = RunningReplica::start();
+    let mut neighbour = FakeResolver::of(std::slice::from_ref(&replica)).link();
     ready(&mut neighbour).await;
     let pushback = |text: &'static str| {
         let mut refusal = Status::unavailable("overloaded");
@@ -321,8 +329,8 @@ async fn who_is_asked_to_wait_waits_and_who_is_told_no_gives_up() {
 
 #[tokio::test]
 async fn a_call_ends_at_its_deadline_and_each_attempt_has_what_is_left() {
-    let replica = Running::start();
-    let mut neighbour = Names::of(std::slice::from_ref(&replica)).link();
+    let replica = RunningReplica::start();
+    let mut neighbour = FakeResolver::of(std::slice::from_ref(&replica)).link();
     ready(&mut neighbour).await;
     *replica.behaviour.pause.lock().unwrap() = Duration::from_secs(60);
     let started = Instant::now();
@@ -338,8 +346,10 @@ async fn a_call_ends_at_its_deadline_and_each_attempt_has_what_is_left() {
 
 #[tokio::test]
 async fn a_watch_is_no_load() {
-    let replicas: Vec<_> = std::iter::repeat_with(Running::start).take(2).collect();
-    let mut neighbour = Names::of(&replicas).link();
+    let replicas: Vec<_> = std::iter::repeat_with(RunningReplica::start)
+        .take(2)
+        .collect();
+    let mut neighbour = FakeResolver::of(&replicas).link();
     ready(&mut neighbour).await;
     all_in_use(&neighbour.link, &replicas).await;
     let mut client = PolicyServiceClient::new(neighbour.link.clone());
@@ -347,7 +357,7 @@ async fn a_watch_is_no_load() {
         .watch_version(pb::WatchVersionRequest {})
         .await
         .unwrap();
-    let before: Vec<_> = replicas.iter().map(Running::calls).collect();
+    let before: Vec<_> = replicas.iter().map(RunningReplica::calls).collect();
     for _ in 0..40 {
         call(&neighbour.link).await.unwrap();
     }
@@ -358,8 +368,8 @@ async fn a_watch_is_no_load() {
 
 #[tokio::test]
 async fn a_replica_that_never_answers_is_left_alone() {
-    let replicas = vec![Running::start(), Running::start()];
-    let mut neighbour = Names::of(&replicas).link();
+    let replicas = vec![RunningReplica::start(), RunningReplica::start()];
+    let mut neighbour = FakeResolver::of(&replicas).link();
     ready(&mut neighbour).await;
     all_in_use(&neighbour.link, &replicas).await;
     *replicas[0].behaviour.pause.lock().unwrap() = Duration::from_secs(600);
@@ -380,20 +390,23 @@ async fn a_replica_that_never_answers_is_left_alone() {
 
 #[tokio::test]
 async fn replicas_that_are_all_replaced_at_once_cost_no_call_and_no_moment_of_readiness() {
-    let mut replicas = vec![Running::audit(), Running::audit()];
-    let names = Names::of(&replicas);
+    let mut replicas = vec![RunningReplica::audit(), RunningReplica::audit()];
+    let names = FakeResolver::of(&replicas);
     let mut neighbour = names.link();
     ready(&mut neighbour).await;
     for _ in 0..3 {
-        let leaving = std::mem::replace(&mut replicas, vec![Running::audit(), Running::audit()]);
+        let leaving = std::mem::replace(
+            &mut replicas,
+            vec![RunningReplica::audit(), RunningReplica::audit()],
+        );
         neighbour.readiness.mark_unchanged();
         names.set(&replicas);
         until("calls go to the new ones alone", async || {
-            let before: u64 = leaving.iter().map(Running::calls).sum();
+            let before: u64 = leaving.iter().map(RunningReplica::calls).sum();
             for _ in 0..10 {
                 call_once(&neighbour.link).await.unwrap();
             }
-            leaving.iter().map(Running::calls).sum::<u64>() == before
+            leaving.iter().map(RunningReplica::calls).sum::<u64>() == before
         })
         .await;
         assert!(!neighbour.readiness.has_changed().unwrap());
@@ -402,13 +415,13 @@ async fn replicas_that_are_all_replaced_at_once_cost_no_call_and_no_moment_of_re
 
 #[tokio::test]
 async fn replicas_told_to_stop_before_others_are_known_cost_no_call_and_no_moment_of_readiness() {
-    let leaving = [Running::audit(), Running::audit()];
-    let names = Names::of(&leaving);
+    let leaving = [RunningReplica::audit(), RunningReplica::audit()];
+    let names = FakeResolver::of(&leaving);
     let mut neighbour = names.link();
     ready(&mut neighbour).await;
     neighbour.readiness.mark_unchanged();
-    let get_calls = async |which: &[Running]| {
-        let before: Vec<_> = which.iter().map(Running::calls).collect();
+    let get_calls = async |which: &[RunningReplica]| {
+        let before: Vec<_> = which.iter().map(RunningReplica::calls).collect();
         for _ in 0..10 {
             call_once(&neighbour.link).await.unwrap();
         }
@@ -427,7 +440,7 @@ async fn replicas_told_to_stop_before_others_are_known_cost_no_call_and_no_momen
         get_calls(&leaving).await
     })
     .await;
-    let others = [Running::audit(), Running::audit()];
+    let others = [RunningReplica::audit(), RunningReplica::audit()];
     names.set(&others);
     until("the others are in use", async || get_calls(&others).await).await;
     assert!(!neighbour.readiness.has_changed().unwrap());
@@ -435,15 +448,15 @@ async fn replicas_told_to_stop_before_others_are_known_cost_no_call_and_no_momen
 
 #[tokio::test]
 async fn a_stream_stays_with_its_replica_when_that_leaves_the_name() {
-    let mut replicas = vec![Running::start()];
-    let names = Names::of(&replicas);
+    let mut replicas = vec![RunningReplica::start()];
+    let names = FakeResolver::of(&replicas);
     let mut neighbour = names.link();
     ready(&mut neighbour).await;
     let mut client = PolicyServiceClient::new(neighbour.link.clone());
     let versions = client.watch_version(pb::WatchVersionRequest {}).await;
     let mut versions = versions.unwrap().into_inner();
     let first = replicas.remove(0);
-    replicas.push(Running::start());
+    replicas.push(RunningReplica::start());
     names.set(&replicas);
     all_in_use(&neighbour.link, &replicas).await;
     first.behaviour.tell.notify_one();
@@ -452,8 +465,10 @@ async fn a_stream_stays_with_its_replica_when_that_leaves_the_name() {
 
 #[tokio::test]
 async fn a_replica_that_ends_in_order_loses_no_call_not_even_one_that_is_made_once() {
-    let mut replicas: Vec<_> = std::iter::repeat_with(Running::audit).take(3).collect();
-    let mut neighbour = Names::of(&replicas).link();
+    let mut replicas: Vec<_> = std::iter::repeat_with(RunningReplica::audit)
+        .take(3)
+        .collect();
+    let mut neighbour = FakeResolver::of(&replicas).link();
     ready(&mut neighbour).await;
     for replica in &replicas {
         *replica.behaviour.pause.lock().unwrap() = Duration::from_millis(2);
@@ -470,7 +485,7 @@ async fn a_replica_that_ends_in_order_loses_no_call_not_even_one_that_is_made_on
             until("the load runs", async || replica.calls() > before + 20).await;
             let address = replica.address;
             replica.end().await;
-            *replica = Running::audit_at(address);
+            *replica = RunningReplica::audit_at(address);
             until("it is back", async || replica.calls() > 20).await;
         }
         done.store(true, Ordering::Relaxed);
@@ -481,8 +496,8 @@ async fn a_replica_that_ends_in_order_loses_no_call_not_even_one_that_is_made_on
 #[tokio::test]
 async fn an_old_connection_is_replaced_without_a_failed_call_or_a_moment_of_unreadiness() {
     let second = Duration::from_secs(1);
-    let replica = Running::aging(second, second);
-    let mut neighbour = Names::of(std::slice::from_ref(&replica)).link();
+    let replica = RunningReplica::aging(second, second);
+    let mut neighbour = FakeResolver::of(std::slice::from_ref(&replica)).link();
     ready(&mut neighbour).await;
     let mut client = AuditServiceClient::new(neighbour.link.clone());
     let query = client.query(audit::QueryRequest::default()).await;

@@ -21,9 +21,9 @@ use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditService
 use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicyServiceServer};
 
-use super::super::{Dial, Neighbour, balanced, resolve};
+use super::super::{Neighbour, ReplicaConnector, balanced, resolve};
 use crate::access::Peer;
-use crate::aging::Aging;
+use crate::aging::ConnectionAge;
 use crate::readiness::{Readiness, Service};
 use crate::server::{Bound, ListenConfig};
 use crate::shutdown::Shutdown;
@@ -45,9 +45,9 @@ pub(super) struct Behaviour {
     pub(super) timeout: Mutex<Option<String>>,
 }
 
-struct Replying(Arc<Behaviour>);
+struct ReplyingService(Arc<Behaviour>);
 
-impl Replying {
+impl ReplyingService {
     async fn reply(&self, metadata: &tonic::metadata::MetadataMap) -> Result<(), Status> {
         self.0.calls.fetch_add(1, Ordering::Relaxed);
         let timeout = metadata.get("grpc-timeout");
@@ -62,7 +62,7 @@ impl Replying {
 }
 
 #[tonic::async_trait]
-impl PolicyService for Replying {
+impl PolicyService for ReplyingService {
     async fn authorize(
         &self,
         request: tonic::Request<pb::AuthorizeRequest>,
@@ -115,7 +115,7 @@ impl PolicyService for Replying {
 }
 
 #[tonic::async_trait]
-impl AuditService for Replying {
+impl AuditService for ReplyingService {
     async fn append(
         &self,
         request: tonic::Request<audit::AppendRequest>,
@@ -135,7 +135,7 @@ impl AuditService for Replying {
 }
 
 /// A replica that runs until it is killed or dropped.
-pub(super) struct Running {
+pub(super) struct RunningReplica {
     pub(super) address: SocketAddr,
     pub(super) behaviour: Arc<Behaviour>,
     pub(super) readiness: watch::Sender<Readiness>,
@@ -145,7 +145,7 @@ pub(super) struct Running {
     runtime: Option<Runtime>,
 }
 
-impl Running {
+impl RunningReplica {
     /// A policy service.
     pub(super) fn start() -> Self {
         Self::start_at(ANY)
@@ -166,13 +166,17 @@ impl Running {
 
     /// An audit service whose connections grow old soon.
     pub(super) fn aging(age: Duration, grace: Duration) -> Self {
-        Self::serve(ANY, Some(Aging { age, grace }), AuditServiceServer::new)
+        Self::serve(
+            ANY,
+            Some(ConnectionAge { age, grace }),
+            AuditServiceServer::new,
+        )
     }
 
     fn serve<S>(
         listen: SocketAddr,
-        aging: Option<Aging>,
-        server: impl FnOnce(Replying) -> S,
+        aging: Option<ConnectionAge>,
+        server: impl FnOnce(ReplyingService) -> S,
     ) -> Self
     where
         S: TowerService<Request<Body>, Response = Response<Body>, Error = Infallible>
@@ -191,7 +195,7 @@ impl Running {
         let (readiness, told) = watch::channel(Readiness::Ready);
         let behaviour = Arc::new(Behaviour::default());
         let service = Service {
-            server: server(Replying(Arc::clone(&behaviour))),
+            server: server(ReplyingService(Arc::clone(&behaviour))),
             readiness: told,
         };
         let config = ListenConfig {
@@ -251,7 +255,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningReplica {
     fn drop(&mut self) {
         self.kill();
     }
@@ -259,13 +263,13 @@ impl Drop for Running {
 
 /// What the name of the service stands for, as long as nobody changes it.
 #[derive(Clone)]
-pub(super) struct Names {
+pub(super) struct FakeResolver {
     addresses: Arc<Mutex<Vec<SocketAddr>>>,
     service: &'static str,
 }
 
-impl Names {
-    pub(super) fn of(replicas: &[Running]) -> Self {
+impl FakeResolver {
+    pub(super) fn of(replicas: &[RunningReplica]) -> Self {
         let names = Self {
             addresses: Arc::default(),
             service: replicas[0].name,
@@ -274,7 +278,7 @@ impl Names {
         names
     }
 
-    pub(super) fn set(&self, replicas: &[Running]) {
+    pub(super) fn set(&self, replicas: &[RunningReplica]) {
         *self.addresses.lock().unwrap() = replicas.iter().map(|replica| replica.address).collect();
     }
 
@@ -289,7 +293,7 @@ impl Names {
                 Ok(addresses)
             })
         });
-        let dial = Dial {
+        let dial = ReplicaConnector {
             origin: "http://policy.example:7001".parse().unwrap(),
             tls: None,
         };

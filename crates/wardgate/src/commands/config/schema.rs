@@ -40,7 +40,7 @@ pub(super) fn object(properties: Map<String, Value>) -> Value {
     json!({ "type": "object", "additionalProperties": false, "properties": properties })
 }
 
-fn node(asked: &dyn Fn(&[Step]) -> Asked, path: &mut Vec<Step>) -> Value {
+fn node(asked: &dyn Fn(&[Step]) -> ValueKind, path: &mut Vec<Step>) -> Value {
     if path.len() > DEEPEST {
         return Value::Bool(true);
     }
@@ -52,14 +52,14 @@ fn node(asked: &dyn Fn(&[Step]) -> Asked, path: &mut Vec<Step>) -> Value {
         node
     };
     match what {
-        Asked::Anything => Value::Bool(true),
-        Asked::Boolean => json!({ "type": "boolean" }),
-        Asked::Natural => json!({ "type": "integer", "minimum": 0 }),
-        Asked::Integer => json!({ "type": "integer" }),
-        Asked::Number => json!({ "type": "number" }),
-        Asked::Text => json!({ "type": "string" }),
-        Asked::Nothing => Value::Null,
-        Asked::OneOf(words) => {
+        ValueKind::Anything => Value::Bool(true),
+        ValueKind::Boolean => json!({ "type": "boolean" }),
+        ValueKind::Natural => json!({ "type": "integer", "minimum": 0 }),
+        ValueKind::Integer => json!({ "type": "integer" }),
+        ValueKind::Number => json!({ "type": "number" }),
+        ValueKind::Text => json!({ "type": "string" }),
+        ValueKind::Nothing => Value::Null,
+        ValueKind::OneOf(words) => {
             let (plain, with): (Vec<_>, Vec<_>) = words
                 .iter()
                 .map(|word| (*word, below(Step::Variant(word))))
@@ -76,9 +76,9 @@ fn node(asked: &dyn Fn(&[Step]) -> Asked, path: &mut Vec<Step>) -> Value {
                 several => json!({ "anyOf": several }),
             }
         }
-        Asked::List => json!({ "type": "array", "items": below(Step::Item) }),
-        Asked::Map => json!({ "type": "object", "additionalProperties": below(Step::Entry) }),
-        Asked::Members(names) => {
+        ValueKind::List => json!({ "type": "array", "items": below(Step::Item) }),
+        ValueKind::Map => json!({ "type": "object", "additionalProperties": below(Step::Entry) }),
+        ValueKind::Members(names) => {
             let members = names.iter();
             object(
                 members
@@ -99,9 +99,9 @@ enum Step {
     Entry,
 }
 
-/// What a type wants.
+/// The kind of value that a type reads.
 #[derive(Debug, Clone, Copy, Default)]
-enum Asked {
+enum ValueKind {
     #[default]
     Anything,
     Boolean,
@@ -118,8 +118,8 @@ enum Asked {
 }
 
 /// What `T` asks for at the end of `path`.
-fn asked<T: DeserializeOwned>(path: &[Step]) -> Asked {
-    let asked = Cell::new(Asked::default());
+fn asked<T: DeserializeOwned>(path: &[Step]) -> ValueKind {
+    let asked = Cell::new(ValueKind::default());
     // It gets no value there, so it always fails.
     let _ = T::deserialize(Probe {
         path,
@@ -132,11 +132,11 @@ fn asked<T: DeserializeOwned>(path: &[Step]) -> Asked {
 #[derive(Clone, Copy)]
 struct Probe<'a> {
     path: &'a [Step],
-    asked: &'a Cell<Asked>,
+    asked: &'a Cell<ValueKind>,
 }
 
 impl Probe<'_> {
-    fn note<T>(self, what: Asked) -> Result<T, Error> {
+    fn note<T>(self, what: ValueKind) -> Result<T, Error> {
         if self.path.is_empty() {
             self.asked.set(what);
         }
@@ -162,28 +162,28 @@ impl Deserializer<'static> for Probe<'_> {
     type Error = Error;
 
     noted! {
-        deserialize_any => Asked::Anything,
-        deserialize_ignored_any => Asked::Anything,
-        deserialize_unit => Asked::Anything,
-        deserialize_bool => Asked::Boolean,
-        deserialize_u8 => Asked::Natural,
-        deserialize_u16 => Asked::Natural,
-        deserialize_u32 => Asked::Natural,
-        deserialize_u64 => Asked::Natural,
-        deserialize_u128 => Asked::Natural,
-        deserialize_i8 => Asked::Integer,
-        deserialize_i16 => Asked::Integer,
-        deserialize_i32 => Asked::Integer,
-        deserialize_i64 => Asked::Integer,
-        deserialize_i128 => Asked::Integer,
-        deserialize_f32 => Asked::Number,
-        deserialize_f64 => Asked::Number,
-        deserialize_char => Asked::Text,
-        deserialize_str => Asked::Text,
-        deserialize_string => Asked::Text,
-        deserialize_identifier => Asked::Text,
-        deserialize_bytes => Asked::Text,
-        deserialize_byte_buf => Asked::Text,
+        deserialize_any => ValueKind::Anything,
+        deserialize_ignored_any => ValueKind::Anything,
+        deserialize_unit => ValueKind::Anything,
+        deserialize_bool => ValueKind::Boolean,
+        deserialize_u8 => ValueKind::Natural,
+        deserialize_u16 => ValueKind::Natural,
+        deserialize_u32 => ValueKind::Natural,
+        deserialize_u64 => ValueKind::Natural,
+        deserialize_u128 => ValueKind::Natural,
+        deserialize_i8 => ValueKind::Integer,
+        deserialize_i16 => ValueKind::Integer,
+        deserialize_i32 => ValueKind::Integer,
+        deserialize_i64 => ValueKind::Integer,
+        deserialize_i128 => ValueKind::Integer,
+        deserialize_f32 => ValueKind::Number,
+        deserialize_f64 => ValueKind::Number,
+        deserialize_char => ValueKind::Text,
+        deserialize_str => ValueKind::Text,
+        deserialize_string => ValueKind::Text,
+        deserialize_identifier => ValueKind::Text,
+        deserialize_bytes => ValueKind::Text,
+        deserialize_byte_buf => ValueKind::Text,
     }
 
     fn deserialize_option<V: Visitor<'static>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -203,13 +203,13 @@ impl Deserializer<'static> for Probe<'_> {
         _: &'static str,
         _: V,
     ) -> Result<V::Value, Error> {
-        self.note(Asked::Anything)
+        self.note(ValueKind::Anything)
     }
 
     fn deserialize_seq<V: Visitor<'static>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.next() {
-            Some((Step::Item, below)) => visitor.visit_seq(One(None, below)),
-            _ => self.note(Asked::List),
+            Some((Step::Item, below)) => visitor.visit_seq(SingleAccess(None, below)),
+            _ => self.note(ValueKind::List),
         }
     }
 
@@ -233,8 +233,8 @@ impl Deserializer<'static> for Probe<'_> {
     fn deserialize_map<V: Visitor<'static>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.next() {
             // Any name will do.
-            Some((Step::Entry, below)) => visitor.visit_map(One(Some("name"), below)),
-            _ => self.note(Asked::Map),
+            Some((Step::Entry, below)) => visitor.visit_map(SingleAccess(Some("name"), below)),
+            _ => self.note(ValueKind::Map),
         }
     }
 
@@ -245,8 +245,8 @@ impl Deserializer<'static> for Probe<'_> {
         visitor: V,
     ) -> Result<V::Value, Error> {
         match self.next() {
-            Some((Step::Member(name), below)) => visitor.visit_map(One(Some(name), below)),
-            _ => self.note(Asked::Members(names)),
+            Some((Step::Member(name), below)) => visitor.visit_map(SingleAccess(Some(name), below)),
+            _ => self.note(ValueKind::Members(names)),
         }
     }
 
@@ -257,16 +257,18 @@ impl Deserializer<'static> for Probe<'_> {
         visitor: V,
     ) -> Result<V::Value, Error> {
         match self.next() {
-            Some((Step::Variant(word), below)) => visitor.visit_enum(One(Some(word), below)),
-            _ => self.note(Asked::OneOf(words)),
+            Some((Step::Variant(word), below)) => {
+                visitor.visit_enum(SingleAccess(Some(word), below))
+            }
+            _ => self.note(ValueKind::OneOf(words)),
         }
     }
 }
 
-/// One member, entry or item, which nothing follows: what is below it fails.
-struct One<'a>(Option<&'static str>, Probe<'a>);
+/// Access to a single member, entry or item, which nothing follows: what is below it fails.
+struct SingleAccess<'a>(Option<&'static str>, Probe<'a>);
 
-impl MapAccess<'static> for One<'_> {
+impl MapAccess<'static> for SingleAccess<'_> {
     type Error = Error;
 
     fn next_key_seed<K: DeserializeSeed<'static>>(
@@ -283,7 +285,7 @@ impl MapAccess<'static> for One<'_> {
     }
 }
 
-impl SeqAccess<'static> for One<'_> {
+impl SeqAccess<'static> for SingleAccess<'_> {
     type Error = Error;
 
     fn next_element_seed<T: DeserializeSeed<'static>>(
@@ -294,7 +296,7 @@ impl SeqAccess<'static> for One<'_> {
     }
 }
 
-impl<'a> EnumAccess<'static> for One<'a> {
+impl<'a> EnumAccess<'static> for SingleAccess<'a> {
     type Error = Error;
     type Variant = Probe<'a>;
 
@@ -311,7 +313,7 @@ impl VariantAccess<'static> for Probe<'_> {
     type Error = Error;
 
     fn unit_variant(self) -> Result<(), Error> {
-        self.note(Asked::Nothing)
+        self.note(ValueKind::Nothing)
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'static>>(self, seed: T) -> Result<T::Value, Error> {

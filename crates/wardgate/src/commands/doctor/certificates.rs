@@ -12,7 +12,7 @@ use wardgate_rpc::link::TlsFiles;
 use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use x509_parser::parse_x509_certificate;
 
-use super::finding::{About, Finding};
+use super::finding::{Finding, FindingSubject};
 
 const DAY: Duration = Duration::from_hours(24);
 /// Days that must be left for somebody to see to it in time.
@@ -33,7 +33,7 @@ pub(super) fn examine(certificates: &[Certificate]) -> Vec<Finding> {
 
 fn examine_one(peer: Peer, files: &TlsFiles, now: Timestamp) -> Finding {
     let name = peer.as_str();
-    let about = About::new("certificate", name);
+    let about = FindingSubject::new("certificate", name);
     let left = match days_left(name, files, now) {
         Ok(left) => left,
         Err((what, remedy)) => return about.fail(what, remedy),
@@ -46,11 +46,11 @@ fn examine_one(peer: Peer, files: &TlsFiles, now: Timestamp) -> Finding {
     }
 }
 
-/// What is wrong, and what to do.
-type Wrong = (String, String);
+/// A problem with a certificate, and what to do about it.
+type CertificateProblem = (String, String);
 
 /// For how many days it and its authority can still be used.
-fn days_left(name: &str, files: &TlsFiles, now: Timestamp) -> Result<u64, Wrong> {
+fn days_left(name: &str, files: &TlsFiles, now: Timestamp) -> Result<u64, CertificateProblem> {
     let chain = certificates(&files.cert)?;
     let authority = certificates(&files.ca)?;
     let Some(leaf) = chain.first() else {
@@ -87,7 +87,7 @@ fn signed(
     chain: &[CertificateDer<'_>],
     root: &CertificateDer<'_>,
     now: Timestamp,
-) -> Result<(), Wrong> {
+) -> Result<(), CertificateProblem> {
     let seconds = u64::try_from(now.as_seconds()).unwrap_or_default();
     let verified = anchor_from_trusted_cert(root).and_then(|anchor| {
         let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
@@ -110,7 +110,7 @@ fn signed(
     })
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Wrong> {
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateProblem> {
     let text =
         std::fs::read(path).map_err(|error| unusable(path, &format!("cannot be read: {error}")))?;
     CertificateDer::pem_slice_iter(&text)
@@ -119,7 +119,11 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Wrong> {
 }
 
 /// Whole days until it ends.
-fn left(path: &Path, certificate: &CertificateDer<'_>, now: Timestamp) -> Result<u64, Wrong> {
+fn left(
+    path: &Path,
+    certificate: &CertificateDer<'_>,
+    now: Timestamp,
+) -> Result<u64, CertificateProblem> {
     let (_, parsed) = parse_x509_certificate(certificate)
         .map_err(|_| unusable(path, "is no X.509 certificate"))?;
     let validity = parsed.validity();
@@ -137,7 +141,7 @@ fn left(path: &Path, certificate: &CertificateDer<'_>, now: Timestamp) -> Result
     Ok(until.since(now).as_secs() / DAY.as_secs())
 }
 
-fn key_fits(leaf: &CertificateDer<'_>, files: &TlsFiles) -> Result<(), Wrong> {
+fn key_fits(leaf: &CertificateDer<'_>, files: &TlsFiles) -> Result<(), CertificateProblem> {
     let text = std::fs::read_to_string(&files.key)
         .map_err(|error| unusable(&files.key, &format!("cannot be read: {error}")))?;
     let key = KeyPair::from_pem(&text)
@@ -152,7 +156,7 @@ fn key_fits(leaf: &CertificateDer<'_>, files: &TlsFiles) -> Result<(), Wrong> {
     Err((what, remedy))
 }
 
-fn unusable(path: &Path, why: &str) -> Wrong {
+fn unusable(path: &Path, why: &str) -> CertificateProblem {
     let what = format!("{} {why}", path.display());
     (what, "name a file that can be used".to_owned())
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wardgate_domain::Timestamp;
 
-use super::finding::{About, Finding};
+use super::finding::{Finding, FindingSubject};
 
 /// A `Date` has whole seconds, and the answer took a while.
 const NOISE: Duration = Duration::from_secs(2);
@@ -13,7 +13,7 @@ const MOST: Duration = Duration::from_secs(10);
 
 /// What `theirs`, heard at `ours`, says of the two clocks.
 pub(super) fn compare(subject: &str, theirs: Timestamp, ours: Timestamp) -> Finding {
-    let about = About::new("clock", subject);
+    let about = FindingSubject::new("clock", subject);
     let (apart, word) = if theirs > ours {
         (theirs.since(ours), "ahead of")
     } else {

@@ -11,7 +11,7 @@ use wardgate_store::Layout;
 
 use super::certificates::Certificate;
 use super::edges::{ALIVE, Edge, Issuers, READY};
-use super::finding::{About, Finding};
+use super::finding::{Finding, FindingSubject};
 use super::keys::{KeyFile, Kind};
 use super::neighbours::Neighbour;
 use super::stores::Store;
@@ -52,7 +52,7 @@ impl Deployment {
 
     fn configured(file: &Path, arguments: &Doctor) -> (Self, Vec<Finding>) {
         let only = &arguments.service;
-        let about = About::new("configuration", file.display().to_string());
+        let about = FindingSubject::new("configuration", file.display().to_string());
         let remedy = "mend the file or the environment; `wardgate config check` tells the same";
         let settings = match Settings::load(file) {
             Ok(settings) => settings,
@@ -74,7 +74,7 @@ impl Deployment {
                 continue;
             }
             if let Err(error) = deployment.add(part, &settings) {
-                let about = About::new("configuration", part.section());
+                let about = FindingSubject::new("configuration", part.section());
                 findings.push(about.fail(error.to_string(), remedy));
             }
         }
@@ -87,7 +87,7 @@ impl Deployment {
         let Ok(up) = UpSettings::read(settings, &dir) else {
             return (Self::default(), None);
         };
-        let about = About::new("data directory", path.display().to_string());
+        let about = FindingSubject::new("data directory", path.display().to_string());
         let Ok(mut deployment) = Self::up(path) else {
             let remedy = "nothing, before the first start; else name it with --data-dir";
             let finding = about.warn("is not there yet; `wardgate up` makes it", remedy);
@@ -416,7 +416,7 @@ impl Deployment {
 
 /// The files that the configuration names: whether the start can use them, and what in them reaches nobody.
 fn files(settings: &Settings) -> Vec<Finding> {
-    let about = About::new("files", "catalogue, policies, assistants");
+    let about = FindingSubject::new("files", "catalogue, policies, assistants");
     match config::check_files(settings) {
         Ok(warnings) if warnings.is_empty() => vec![about.ok("can be used")],
         Ok(warnings) => warnings
@@ -428,7 +428,7 @@ fn files(settings: &Settings) -> Vec<Finding> {
                     warning.line,
                     warning.column
                 );
-                About::new("files", place).warn(warning.problem, warning.fix)
+                FindingSubject::new("files", place).warn(warning.problem, warning.fix)
             })
             .collect(),
         Err(error) => vec![about.fail(error.to_string(), "mend the file that it names")],

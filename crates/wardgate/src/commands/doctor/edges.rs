@@ -11,7 +11,7 @@ use wardgate_edge::{AuthConfig, Authenticator};
 use wardgate_rpc::Readiness;
 
 use super::clock;
-use super::finding::{About, Finding};
+use super::finding::{Finding, FindingSubject};
 
 /// Where an edge tells whether all its parts are ready.
 pub(super) const READY: &str = "/ready";
@@ -50,7 +50,7 @@ async fn keys_of(issuers: &Issuers) -> Finding {
         .iter()
         .map(|it| it.issuer.as_str())
         .collect();
-    let about = About::new("issuers", format!("{}, {}", issuers.name, names.join(", ")));
+    let about = FindingSubject::new("issuers", format!("{}, {}", issuers.name, names.join(", ")));
     let remedy = "mend `auth.issuers`: the file or URL of their public keys, and whether it may be reached from here";
     let public_url = issuers.public_url.as_deref();
     let reading = Authenticator::new(issuers.auth.clone(), public_url, Ambient::system());
@@ -70,7 +70,7 @@ pub(super) async fn examine(edges: &[Edge]) -> Vec<Finding> {
 }
 
 async fn examine_one(edge: &Edge) -> Vec<Finding> {
-    let about = About::new("edge", format!("{} at {}", edge.name, edge.url));
+    let about = FindingSubject::new("edge", format!("{} at {}", edge.name, edge.url));
     let asked = async {
         let url = Url::parse(&edge.url).map_err(|error| error.to_string())?;
         let url = url.join(edge.tells).map_err(|error| error.to_string())?;

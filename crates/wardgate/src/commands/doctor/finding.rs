@@ -28,14 +28,14 @@ pub(super) struct Finding {
     remedy: Option<String>,
 }
 
-/// Findings of one kind about one thing.
+/// The check and the subject that findings are about.
 #[derive(Debug, Clone)]
-pub(super) struct About {
+pub(super) struct FindingSubject {
     check: &'static str,
     subject: String,
 }
 
-impl About {
+impl FindingSubject {
     pub(super) fn new(check: &'static str, subject: impl Into<String>) -> Self {
         let subject = subject.into();
         Self { check, subject }

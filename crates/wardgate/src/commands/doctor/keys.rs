@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::finding::{About, Finding};
+use super::finding::{Finding, FindingSubject};
 use crate::data_dir::{self, Error};
 
 /// What a key file must hold.
@@ -34,7 +34,7 @@ pub(super) fn examine(keys: &[KeyFile]) -> Vec<Finding> {
 }
 
 fn examine_one(key: &KeyFile) -> Finding {
-    let about = About::new("key", &key.setting);
+    let about = FindingSubject::new("key", &key.setting);
     let Some(path) = &key.path else {
         let remedy = "name a key file, the same for every replica; `wardgate certs dev` makes one for trials";
         return about.fail("is missing", remedy);
@@ -69,7 +69,7 @@ fn pair(keys: &[KeyFile]) -> Option<Finding> {
     let signer = data_dir::permit_signer(of(Kind::PermitPrivate).next()?).ok()?;
     let mut public = of(Kind::PermitPublic).peekable();
     public.peek()?;
-    let about = About::new("key", "permits");
+    let about = FindingSubject::new("key", "permits");
     let known = public.any(|path| {
         data_dir::read_32_bytes(path).is_ok_and(|key| key.as_slice() == signer.public_key())
     });

@@ -16,7 +16,7 @@ use wardgate_rpc::server::VERSION;
 use wardgate_rpc::{Link, Peer};
 
 use super::clock;
-use super::finding::{About, Finding};
+use super::finding::{Finding, FindingSubject};
 
 /// How long one answer may take.
 const LIMIT: Duration = Duration::from_secs(3);
@@ -52,7 +52,7 @@ pub(super) async fn examine(neighbours: &[Neighbour]) -> Vec<Finding> {
 async fn examine_one(neighbour: &Neighbour) -> Vec<Finding> {
     let Neighbour { of, peer, url, .. } = neighbour;
     let (of, peer) = (of.as_str(), peer.as_str());
-    let about = About::new("neighbour", format!("{peer}, from {of}"));
+    let about = FindingSubject::new("neighbour", format!("{peer}, from {of}"));
     let (scheme, addresses) = match addresses(url).await {
         Ok(found) => found,
         Err(what) => {
@@ -93,7 +93,7 @@ async fn examine_address(neighbour: &Neighbour, scheme: &str, address: SocketAdd
     let Neighbour { of, peer, name, .. } = neighbour;
     let (of, peer_name) = (of.as_str(), peer.as_str());
     let place = format!("{peer_name} at {address}");
-    let about = About::new("neighbour", format!("{place}, from {of}"));
+    let about = FindingSubject::new("neighbour", format!("{place}, from {of}"));
     let url = format!("{scheme}://{address}");
     let link = match link::connect(&url, *peer, name, neighbour.tls.as_ref()) {
         Ok(neighbour) => neighbour.link,
@@ -143,7 +143,7 @@ async fn check(
 
 /// A service says its version as one more name that it serves.
 async fn version(link: &Link, place: &str) -> Option<Finding> {
-    let about = About::new("version", place);
+    let about = FindingSubject::new("version", place);
     match check(link, VERSION).await {
         Ok(_) => Some(about.ok(VERSION)),
         Err(status) if status.code() == Code::NotFound => Some(about.warn(

@@ -9,7 +9,7 @@ use wardgate_rpc::client::{AuditFilter, QueriedRecord, StoredRecord};
 
 use super::deployment::Deployment;
 use super::edges;
-use super::finding::{About, Finding};
+use super::finding::{Finding, FindingSubject};
 
 /// Records that are verified from the newest back, where not all are asked for.
 const LOOKED_AT: u64 = 1_000;
@@ -21,7 +21,7 @@ pub(super) async fn examine(deployment: &Deployment) -> Vec<Finding> {
     let Some(store) = &deployment.record else {
         return Vec::new();
     };
-    let about = About::new("record", "audit");
+    let about = FindingSubject::new("record", "audit");
     let remedy = "see what is said here of audit.store, and the log of the audit service";
     let reader = match Reader::open(store).await {
         Ok(reader) => reader,
@@ -32,8 +32,8 @@ pub(super) async fn examine(deployment: &Deployment) -> Vec<Finding> {
     let newest = verified.as_ref().ok().and_then(|seen| seen.newest);
     let finding = match verified {
         Ok(seen) => about.ok(seen.to_string()),
-        Err(Wrong::Unreadable(error)) => return vec![about.fail(error, remedy)],
-        Err(Wrong::Record(what)) => about.fail(
+        Err(RecordProblem::Unreadable(error)) => return vec![about.fail(error, remedy)],
+        Err(RecordProblem::Record(what)) => about.fail(
             what,
             "the store was changed from outside: keep it as it is, and compare it with a backup",
         ),
@@ -48,21 +48,21 @@ pub(super) async fn examine(deployment: &Deployment) -> Vec<Finding> {
     findings
 }
 
-/// What was verified.
+/// The records that were verified.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Seen {
+struct VerifiedRecords {
     newest: Option<u64>,
     records: u64,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Wrong {
+enum RecordProblem {
     Unreadable(String),
     /// Something is missing or changed.
     Record(String),
 }
 
-impl Seen {
+impl VerifiedRecords {
     /// The next older record.
     fn add(&mut self, record: &StoredRecord) {
         self.newest = self.newest.or(Some(record.sequence));
@@ -70,7 +70,7 @@ impl Seen {
     }
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for VerifiedRecords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.newest.map(|newest| newest + 1) {
             None => f.write_str("holds nothing yet"),
@@ -85,8 +85,8 @@ impl fmt::Display for Seen {
 }
 
 /// From the newest back, `limit` at the most.
-async fn verify(reader: &Reader, limit: Option<u64>) -> Result<Seen, Wrong> {
-    let unreadable = |error: wardgate_audit::Error| Wrong::Unreadable(error.to_string());
+async fn verify(reader: &Reader, limit: Option<u64>) -> Result<VerifiedRecords, RecordProblem> {
+    let unreadable = |error: wardgate_audit::Error| RecordProblem::Unreadable(error.to_string());
     let filter = AuditFilter {
         limit,
         newest_first: true,
@@ -94,11 +94,13 @@ async fn verify(reader: &Reader, limit: Option<u64>) -> Result<Seen, Wrong> {
     };
     let records = reader.query(filter).map_err(unreadable)?;
     pin_mut!(records);
-    let mut seen = Seen::default();
+    let mut seen = VerifiedRecords::default();
     while let Some(found) = records.try_next().await.map_err(unreadable)? {
         match found {
             QueriedRecord::Intact(record) => seen.add(&record),
-            QueriedRecord::Damaged(damage) => return Err(Wrong::Record(damage.to_string())),
+            QueriedRecord::Damaged(damage) => {
+                return Err(RecordProblem::Record(damage.to_string()));
+            }
         }
     }
     Ok(seen)
@@ -106,7 +108,7 @@ async fn verify(reader: &Reader, limit: Option<u64>) -> Result<Seen, Wrong> {
 
 /// A request was just refused: that has to be on record soon.
 async fn moves(reader: &Reader, before: Option<u64>) -> Finding {
-    let about = About::new("record", "gateway to audit");
+    let about = FindingSubject::new("record", "gateway to audit");
     let began = Instant::now();
     while began.elapsed() < PATIENCE {
         let seen = verify(reader, Some(1)).await;

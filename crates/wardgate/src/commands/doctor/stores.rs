@@ -13,7 +13,7 @@ use wardgate_domain::{Ambient, Timestamp};
 use wardgate_store::{Address, Layout};
 
 use super::clock;
-use super::finding::{About, Finding};
+use super::finding::{Finding, FindingSubject};
 
 /// How long one database may take.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ pub(super) async fn examine(stores: &[Store]) -> Vec<Finding> {
 }
 
 async fn examine_one(store: &Store) -> Vec<Finding> {
-    let about = About::new("store", store.setting);
+    let about = FindingSubject::new("store", store.setting);
     let address: Address = match store.address.parse() {
         Ok(address) => address,
         Err(error) => {
@@ -41,7 +41,7 @@ async fn examine_one(store: &Store) -> Vec<Finding> {
             return vec![about.fail(format!("{error}"), remedy)];
         }
     };
-    let about = About::new("store", format!("{}, {address}", store.setting));
+    let about = FindingSubject::new("store", format!("{}, {address}", store.setting));
     let looking = async {
         match &address {
             Address::Sqlite(path) => sqlite(&about, path, store.layout).await,
@@ -80,7 +80,11 @@ fn remedy(error: &sqlx::Error) -> &'static str {
     }
 }
 
-async fn sqlite(about: &About, path: &Path, layout: &Layout) -> Result<Vec<Finding>, sqlx::Error> {
+async fn sqlite(
+    about: &FindingSubject,
+    path: &Path,
+    layout: &Layout,
+) -> Result<Vec<Finding>, sqlx::Error> {
     if let Err(error) = OpenOptions::new().append(true).open(path) {
         let remedy = "start the service once, which makes it, or mend the path and its permissions";
         return Ok(vec![
@@ -97,7 +101,7 @@ async fn sqlite(about: &About, path: &Path, layout: &Layout) -> Result<Vec<Findi
 }
 
 async fn postgres(
-    about: &About,
+    about: &FindingSubject,
     options: &PgConnectOptions,
     store: &Store,
 ) -> Result<Vec<Finding>, sqlx::Error> {
@@ -149,7 +153,7 @@ const ASKED_FOR: &str = "4999ms";
 
 /// A pooler may drop what a service asks for when it connects; then the role has to have it.
 async fn in_between(
-    about: &About,
+    about: &FindingSubject,
     role: &str,
     store: &Store,
     connection: &mut PgConnection,
@@ -172,7 +176,7 @@ async fn in_between(
     Ok((limit == "0").then(|| about.warn(what, remedy)))
 }
 
-fn schema(about: &About, found: i64, known: usize) -> Finding {
+fn schema(about: &FindingSubject, found: i64, known: usize) -> Finding {
     let known = i64::try_from(known).unwrap_or(i64::MAX);
     let message = format!("has schema version {found}");
     match found.cmp(&known) {
@@ -192,7 +196,7 @@ fn schema(about: &About, found: i64, known: usize) -> Finding {
 const RECORD: &str = "audit.store";
 
 async fn grants(
-    about: &About,
+    about: &FindingSubject,
     role: &str,
     connection: &mut PgConnection,
 ) -> Result<Finding, sqlx::Error> {

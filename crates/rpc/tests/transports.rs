@@ -1,4 +1,4 @@
-//! One service, three ways in: the same cases over a local link, an in-memory duplex and loopback TCP.
+//! One service over three transports: the same cases over a local link, an in-memory duplex and loopback TCP.
 //! What differs between them would be a difference between a laptop and a cluster.
 
 #![expect(
@@ -30,9 +30,9 @@ use wardgate_rpc::client::PolicyClient;
 use wardgate_rpc::server::{Bound, ListenConfig};
 use wardgate_rpc::{Link, Peer, Readiness, Service, ServiceError, Shutdown, link, status};
 
-/// A policy service that does what the caller's token says.
+/// A policy service whose answer the caller's token determines.
 #[derive(Debug, Clone)]
-struct Obedient;
+struct TokenDrivenPolicy;
 
 #[derive(Debug, thiserror::Error)]
 #[error("the store is full")]
@@ -45,7 +45,7 @@ impl ServiceError for StoreFull {
 }
 
 #[tonic::async_trait]
-impl PolicyService for Obedient {
+impl PolicyService for TokenDrivenPolicy {
     async fn authorize(
         &self,
         request: Request<pb::AuthorizeRequest>,
@@ -129,13 +129,13 @@ const NAME: &str = "wardgate.policy.v1.PolicyService";
 
 fn service() -> (
     watch::Sender<Readiness>,
-    Service<PolicyServiceServer<Obedient>>,
+    Service<PolicyServiceServer<TokenDrivenPolicy>>,
 ) {
     let (sender, readiness) = watch::channel(Readiness::Ready);
     (
         sender,
         Service {
-            server: PolicyServiceServer::new(Obedient),
+            server: PolicyServiceServer::new(TokenDrivenPolicy),
             readiness,
         },
     )

@@ -1,4 +1,4 @@
-//! What a request passes before a page looks at it.
+//! A request for a page: the checks before the page sees it, and the person who sent it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,24 +16,24 @@ use crate::problem::Problem;
 use crate::record::RecordAccess;
 use crate::session::{self, Token};
 
-/// A request that may be read: of our own page where it changes anything, and whole.
-pub(crate) struct Asked {
+/// A request that passed the checks: its body is whole, and one that changes anything comes from a page of the console.
+pub(crate) struct PageRequest {
     pub(crate) parts: Parts,
     pub(crate) body: Bytes,
 }
 
-/// Whom a page is for.
+/// The person that a page is for.
 pub(crate) struct Viewer {
     pub(crate) caller: Arc<Caller>,
     /// What of the record there is for them to read.
     pub(crate) record: RecordAccess,
 }
 
-/// A person who is signed in, and what they ask.
-pub(crate) struct Visit {
+/// The request of a person who is signed in.
+pub(crate) struct SignedInRequest {
     pub(crate) viewer: Viewer,
     pub(crate) token: Token,
-    pub(crate) asked: Asked,
+    pub(crate) page_request: PageRequest,
 }
 
 impl Viewer {
@@ -51,14 +51,14 @@ impl Viewer {
     }
 }
 
-impl Visit {
+impl SignedInRequest {
     /// Refuses what a page of somebody else sends: it was filled in by another person than the one it would be done as.
     pub(crate) fn is_of_own_page(&self, person: Option<&str>) -> bool {
         person == Some(self.viewer.caller.person().to_string().as_str())
     }
 }
 
-impl Asked {
+impl PageRequest {
     /// The ordered list. Each step costs more than the one before, and trusts what that one checked.
     pub(crate) async fn read(
         console: &Console,
@@ -97,7 +97,7 @@ impl Asked {
     }
 
     /// Whose session it is.
-    pub(crate) async fn visit(self, console: &Console) -> Result<Visit, Problem> {
+    pub(crate) async fn signed_in(self, console: &Console) -> Result<SignedInRequest, Problem> {
         let peer = self.parts.extensions.get::<SocketAddr>().copied();
         let back = (self.parts.method == Method::GET)
             .then(|| self.parts.uri.path_and_query().map(ToString::to_string))
@@ -118,10 +118,10 @@ impl Asked {
         } else {
             console.record_access(&caller).await
         };
-        Ok(Visit {
+        Ok(SignedInRequest {
             viewer: Viewer { caller, record },
             token,
-            asked: self,
+            page_request: self,
         })
     }
 

@@ -1,10 +1,10 @@
-//! Whoever watches hears what changed, whichever replica changed it.
+//! The feed of changes: every watcher gets the changes of all replicas.
 //!
 //! ```text
 //!   add, clear, erase … ──▶ a row of `change`, in the same transaction
 //!                               │ read at once when it was made here, within a second in any case
 //!                               ▼
-//!                           Watching ──▶ a stream per gateway
+//!                          ChangeFeed ──▶ a stream per gateway
 //! ```
 //!
 //! The store is read once, however many watch.
@@ -36,7 +36,7 @@ const SETTLED: Duration = LIMIT.saturating_mul(2);
 const MOST_MISSING: i64 = 1_000;
 
 /// How long a change stays in the log, at least.
-const KEPT: Duration = Duration::from_mins(1);
+const RETENTION: Duration = Duration::from_mins(1);
 
 /// Whoever did not read the log for so long may have missed something that is forgotten.
 const TOO_LONG: Duration = Duration::from_secs(30);
@@ -47,23 +47,23 @@ const BEHIND: usize = 64;
 /// Who may watch at once: there is one per gateway.
 const MOST_WATCHERS: usize = 256;
 
-/// Follows the log, as long as it lives.
-pub(crate) struct Watching {
+/// The feed. It follows the log until it is dropped.
+pub(crate) struct ChangeFeed {
     store: Store,
     watchers: broadcast::Sender<Arc<ConversationChanges>>,
-    reading: Mutex<Reading>,
+    state: Mutex<FeedState>,
 }
 
-/// What one reading leaves to the next.
+/// The state between two readings of the log.
 #[derive(Default)]
-struct Reading {
+struct FeedState {
     /// None until the log was read once.
-    place: Option<Place>,
+    position: Option<FeedPosition>,
     failed: bool,
 }
 
-/// Up to where the log was read.
-struct Place {
+/// The position up to which the log was read.
+struct FeedPosition {
     last: i64,
     /// Numbers before that were not there, and since when that is known.
     missing: BTreeMap<i64, Instant>,
@@ -73,7 +73,7 @@ struct Place {
     forget: (i64, Instant),
 }
 
-impl Place {
+impl FeedPosition {
     fn new(last: i64, now: Instant) -> Self {
         Self {
             last,
@@ -109,18 +109,18 @@ impl Place {
     }
 }
 
-impl Watching {
+impl ChangeFeed {
     /// Follows the log of a store that should be there; one that is away is waited for.
     pub(crate) async fn start(store: Store) -> Arc<Self> {
         let bell = store.bell();
-        let watching = Arc::new(Self {
+        let change_feed = Arc::new(Self {
             store,
             watchers: broadcast::Sender::new(BEHIND),
-            reading: Mutex::default(),
+            state: Mutex::default(),
         });
-        watching.look(Instant::now()).await;
-        tokio::spawn(follow(Arc::downgrade(&watching), bell));
-        watching
+        change_feed.look(Instant::now()).await;
+        tokio::spawn(follow(Arc::downgrade(&change_feed), bell));
+        change_feed
     }
 
     /// What changes from now on. It begins with the word that what was before went unseen.
@@ -150,60 +150,60 @@ impl Watching {
 
     /// Reads what is new and tells it.
     pub(crate) async fn look(&self, now: Instant) {
-        let mut reading = self.reading.lock().await;
-        let read = self.read(&mut reading.place, now).await;
+        let mut state = self.state.lock().await;
+        let read = self.read(&mut state.position, now).await;
         match &read {
-            Err(error) if !reading.failed => {
+            Err(error) if !state.failed => {
                 let cause = error as &dyn std::error::Error;
                 warn!(store = %self.store, cause, "what changed in conversations cannot be read now");
             }
-            Ok(()) if reading.failed => {
+            Ok(()) if state.failed => {
                 info!(store = %self.store, "what changed in conversations can be read again");
             }
             Ok(()) | Err(_) => {}
         }
-        reading.failed = read.is_err();
+        state.failed = read.is_err();
     }
 
-    async fn read(&self, place: &mut Option<Place>, began: Instant) -> Result<(), Error> {
+    async fn read(&self, position: &mut Option<FeedPosition>, began: Instant) -> Result<(), Error> {
         // Whoever was away so long begins anew: what was forgotten meanwhile is not to be had.
-        let fresh = match place.take() {
-            Some(place) if began.duration_since(place.at) < TOO_LONG => place,
+        let fresh = match position.take() {
+            Some(position) if began.duration_since(position.at) < TOO_LONG => position,
             Some(_) | None => self.begin(began).await?,
         };
-        let place = place.insert(fresh);
-        self.read_on(place, began, |changes| self.tell(changes))
+        let position = position.insert(fresh);
+        self.read_on(position, began, |changes| self.tell(changes))
             .await?;
-        place.settle(began);
-        let (up_to, since) = place.forget;
-        if began.duration_since(since) >= KEPT {
+        position.settle(began);
+        let (up_to, since) = position.forget;
+        if began.duration_since(since) >= RETENTION {
             self.store.forget_changes(up_to).await?;
-            place.forget = (place.last, began);
+            position.forget = (position.last, began);
         }
         Ok(())
     }
 
     /// Passes over what is in the log already, and says so.
-    async fn begin(&self, now: Instant) -> Result<Place, Error> {
+    async fn begin(&self, now: Instant) -> Result<FeedPosition, Error> {
         let last = self.store.latest_change().await?;
         // What is under way now has a number near the last.
-        let mut place = Place::new((last - MOST_MISSING).max(0), now);
-        self.read_on(&mut place, now, |_| {}).await?;
+        let mut position = FeedPosition::new((last - MOST_MISSING).max(0), now);
+        self.read_on(&mut position, now, |_| {}).await?;
         self.tell(ConversationChanges {
             unseen: true,
             changes: Vec::new(),
         });
-        Ok(place)
+        Ok(position)
     }
 
     /// Reads the log to its end, a page at a time.
     async fn read_on(
         &self,
-        place: &mut Place,
+        position: &mut FeedPosition,
         now: Instant,
         tell: impl Fn(ConversationChanges),
     ) -> Result<(), Error> {
-        let mut after = place.known();
+        let mut after = position.known();
         loop {
             let page = self.store.changes_after(after).await?;
             let Some(last) = page.last() else {
@@ -212,7 +212,7 @@ impl Watching {
             after = last.number;
             let new = page
                 .into_iter()
-                .filter(|noted| place.takes(noted.number, now));
+                .filter(|noted| position.takes(noted.number, now));
             let changes: Vec<_> = new.filter_map(|noted| noted.change).collect();
             if !changes.is_empty() {
                 tell(ConversationChanges {
@@ -229,15 +229,15 @@ impl Watching {
     }
 }
 
-async fn follow(watching: Weak<Watching>, bell: Arc<Notify>) {
+async fn follow(change_feed: Weak<ChangeFeed>, bell: Arc<Notify>) {
     loop {
         // What other replicas changed, nobody rings for.
         let _ = tokio::time::timeout(POLL, bell.notified()).await;
-        let Some(watching) = watching.upgrade() else {
+        let Some(change_feed) = change_feed.upgrade() else {
             return;
         };
-        watching.look(Instant::now()).await;
-        drop(watching);
+        change_feed.look(Instant::now()).await;
+        drop(change_feed);
         tokio::time::sleep(PAUSE).await;
     }
 }
@@ -246,50 +246,50 @@ async fn follow(watching: Weak<Watching>, bell: Arc<Notify>) {
 mod tests {
     use super::*;
 
-    fn place() -> (Place, Instant) {
+    fn position() -> (FeedPosition, Instant) {
         let now = Instant::now();
-        (Place::new(10, now), now)
+        (FeedPosition::new(10, now), now)
     }
 
     #[test]
     fn each_number_is_new_once() {
-        let (mut place, now) = place();
+        let (mut position, now) = position();
         for number in [11, 12, 13] {
-            assert!(place.takes(number, now));
-            assert!(!place.takes(number, now));
+            assert!(position.takes(number, now));
+            assert!(!position.takes(number, now));
         }
-        assert!(!place.takes(10, now));
-        assert_eq!(place.known(), 13);
+        assert!(!position.takes(10, now));
+        assert_eq!(position.known(), 13);
     }
 
     #[test]
     fn a_number_that_comes_late_is_waited_for_until_it_cannot_come_any_more() {
-        let (mut place, now) = place();
-        assert!(place.takes(14, now));
-        assert_eq!(place.known(), 10);
-        assert!(place.takes(12, now));
-        place.settle(now + SETTLED / 2);
-        assert_eq!(place.known(), 10);
-        assert!(place.takes(11, now));
-        assert_eq!(place.known(), 12);
-        place.settle(now + SETTLED);
-        assert_eq!(place.known(), 14);
-        assert!(!place.takes(13, now));
+        let (mut position, now) = position();
+        assert!(position.takes(14, now));
+        assert_eq!(position.known(), 10);
+        assert!(position.takes(12, now));
+        position.settle(now + SETTLED / 2);
+        assert_eq!(position.known(), 10);
+        assert!(position.takes(11, now));
+        assert_eq!(position.known(), 12);
+        position.settle(now + SETTLED);
+        assert_eq!(position.known(), 14);
+        assert!(!position.takes(13, now));
     }
 
     #[test]
     fn a_reading_that_began_earlier_does_not_put_the_log_back() {
-        let (mut place, now) = place();
-        place.settle(now + KEPT);
-        place.settle(now);
-        assert_eq!(place.at, now + KEPT);
+        let (mut position, now) = position();
+        position.settle(now + RETENTION);
+        position.settle(now);
+        assert_eq!(position.at, now + RETENTION);
     }
 
     #[test]
     fn of_a_leap_only_so_many_numbers_are_waited_for() {
-        let (mut place, now) = place();
-        assert!(place.takes(1_000_000, now));
-        assert_eq!(place.missing.len(), 1_000);
-        assert_eq!(place.known(), 1_000_000 - MOST_MISSING - 1);
+        let (mut position, now) = position();
+        assert!(position.takes(1_000_000, now));
+        assert_eq!(position.missing.len(), 1_000);
+        assert_eq!(position.known(), 1_000_000 - MOST_MISSING - 1);
     }
 }

@@ -1,4 +1,4 @@
-//! What Wardgate knows of this person, and what follows from it.
+//! The profile of the person who is signed in: what Wardgate knows of them, and what follows from it.
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use maud::html;
 use wardgate_domain::AttributeValue;
 
 use crate::Console;
-use crate::asked::Visit;
-use crate::http::Answer;
-use crate::layout::{self, Part};
+use crate::http::PageResult;
+use crate::layout::{self, Section};
+use crate::page_request::SignedInRequest;
 use crate::record::RecordAccess;
 use crate::tools;
 
 /// The page. What one call would be allowed, only the call itself tells: rights can depend on its arguments and rows.
-pub(crate) async fn page(console: Arc<Console>, visit: Visit) -> Answer {
-    let (caller, access) = (&visit.viewer.caller, visit.viewer.record);
-    let tools = tools::all(&console.gateway, &visit.token).await?;
+pub(crate) async fn page(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
+    let (caller, access) = (&signed_in.viewer.caller, signed_in.viewer.record);
+    let tools = tools::all(&console.gateway, &signed_in.token).await?;
     let content = html! {
         h1 { "Your rights" }
         p.quiet { "Policies decide by what your token says of you. Whether one call is allowed, and which rows and columns it \
@@ -43,8 +43,8 @@ pub(crate) async fn page(console: Arc<Console>, visit: Visit) -> Answer {
         }
     };
     Ok(layout::page(
-        &visit.viewer,
-        Part::Policy,
+        &signed_in.viewer,
+        Section::Policy,
         "Your rights",
         &content,
     ))

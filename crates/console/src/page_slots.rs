@@ -1,4 +1,4 @@
-//! How many pages are worked on at once: each may hold an answer of the gateway in memory.
+//! The limit on the pages that are made at once: each may hold an answer of the gateway in memory.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -6,25 +6,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use wardgate_domain::{Caller, Digest};
 
-/// Of everybody together.
+/// Pages of all persons together.
 const ALL: usize = 64;
 
-/// Of one person.
+/// Pages of one person.
 const EACH: usize = 8;
 
-/// Who has how many.
+/// The number of pages that are being made, by person.
 #[derive(Default)]
-pub(crate) struct Places(Arc<Mutex<HashMap<Digest, usize>>>);
+pub(crate) struct PageSlots(Arc<Mutex<HashMap<Digest, usize>>>);
 
-/// One page's, until it is dropped.
-pub(crate) struct Place {
+/// The slot of one page, until it is dropped.
+pub(crate) struct PageSlot {
     taken: Arc<Mutex<HashMap<Digest, usize>>>,
     person: Digest,
 }
 
-impl Places {
-    /// A place for a page of `caller`, while there is one.
-    pub(crate) fn take(&self, caller: &Caller) -> Option<Place> {
+impl PageSlots {
+    /// Takes a slot for a page of `caller`; none when all are taken.
+    pub(crate) fn acquire(&self, caller: &Caller) -> Option<PageSlot> {
         let person = caller.person();
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = taken.values().sum();
@@ -32,14 +32,14 @@ impl Places {
             return None;
         }
         *taken.entry(person).or_default() += 1;
-        Some(Place {
+        Some(PageSlot {
             taken: Arc::clone(&self.0),
             person,
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for PageSlot {
     fn drop(&mut self) {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if let Entry::Occupied(mut count) = taken.entry(self.person) {
@@ -73,9 +73,9 @@ mod tests {
 
     #[test]
     fn one_person_leaves_places_to_others_and_all_have_no_more_than_there_are() {
-        let places = Places::default();
-        let take = |who: &str, count: usize| -> Vec<Place> {
-            let tries = (0..count).map(|_| places.take(&caller(who)));
+        let slots = PageSlots::default();
+        let take = |who: &str, count: usize| -> Vec<PageSlot> {
+            let tries = (0..count).map(|_| slots.acquire(&caller(who)));
             tries.flatten().collect()
         };
         let mut own = take("anna", 20);

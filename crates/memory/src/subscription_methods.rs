@@ -8,7 +8,7 @@ use wardgate_proto::memory::v1 as pb;
 
 use crate::Error;
 use crate::callers::CallerCache;
-use crate::conversing::id;
+use crate::conversation_methods::id;
 use crate::owner::Owner;
 use crate::rights::Rights;
 use crate::store::Store;

@@ -1,4 +1,4 @@
-//! The way to another edge: a router in this process, or HTTP.
+//! A client of another edge: of a router in this process, or over HTTP.
 
 use std::fmt;
 use std::time::Duration;
@@ -22,12 +22,13 @@ const PATHS: [(&str, &str); 3] = [
     ("/v1", "leave out /v1: it is where the paths begin"),
 ];
 
-/// How another edge is reached. Cheap to clone.
+/// A client of another edge. Cheap to clone.
 #[derive(Clone)]
-pub struct Door(Way);
+pub struct EdgeClient(EdgeTransport);
 
+/// The transport to the edge.
 #[derive(Clone)]
-enum Way {
+enum EdgeTransport {
     Router(Router),
     Http {
         client: reqwest::Client,
@@ -36,14 +37,14 @@ enum Way {
     },
 }
 
-/// What to change about a URL that no edge can be reached by.
+/// The error of a URL that no edge can be reached by. It says what to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct UnfitUrl(&'static str);
+pub struct UnusableUrl(&'static str);
 
-/// Why there is no response.
+/// An error for which there is no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum DoorError {
+pub enum EdgeClientError {
     /// No such path can be.
     #[error("the path cannot be written")]
     Path,
@@ -52,15 +53,15 @@ pub enum DoorError {
     Unreachable,
 }
 
-impl Door {
+impl EdgeClient {
     /// An edge in this process: its router is called without a socket.
     pub fn router(router: Router) -> Self {
-        Self(Way::Router(router))
+        Self(EdgeTransport::Router(router))
     }
 
     /// An edge elsewhere; `url` is where its paths begin, for example `https://mcp.example.org`. `client` is what it
     /// is told who asks.
-    pub fn http(url: &Url, client: &'static str) -> Result<Self, UnfitUrl> {
+    pub fn http(url: &Url, client: &'static str) -> Result<Self, UnusableUrl> {
         let path = url.path().trim_end_matches('/');
         let problem = if !matches!(url.scheme(), "http" | "https") {
             Some("write a URL of http or https")
@@ -73,7 +74,7 @@ impl Door {
             ends.map(|(_, problem)| problem)
         };
         if let Some(problem) = problem {
-            return Err(UnfitUrl(problem));
+            return Err(UnusableUrl(problem));
         }
         // A token goes to that edge and nowhere else: not to where it redirects, nor to a proxy of the environment.
         let client = reqwest::Client::builder()
@@ -82,44 +83,48 @@ impl Door {
             .connect_timeout(CONNECT_LIMIT)
             .user_agent(client)
             .build()
-            .map_err(|_| UnfitUrl("no TLS: the system's certificates cannot be read"))?;
-        Ok(Self(Way::Http {
+            .map_err(|_| UnusableUrl("no TLS: the system's certificates cannot be read"))?;
+        Ok(Self(EdgeTransport::Http {
             client,
             base: url.as_str().trim_end_matches('/').to_owned(),
         }))
     }
 
     /// Where `path` is.
-    pub fn uri(&self, path: &str) -> Result<Uri, DoorError> {
+    pub fn uri(&self, path: &str) -> Result<Uri, EdgeClientError> {
         let base = match &self.0 {
-            Way::Router(_) => IN_PROCESS,
-            Way::Http { base, .. } => base,
+            EdgeTransport::Router(_) => IN_PROCESS,
+            EdgeTransport::Http { base, .. } => base,
         };
-        format!("{base}{path}").parse().map_err(|_| DoorError::Path)
+        format!("{base}{path}")
+            .parse()
+            .map_err(|_| EdgeClientError::Path)
     }
 
     /// The head of the response, its body as it comes. There is no time limit but that of a connection.
-    pub async fn send(&self, request: Request<String>) -> Result<Response<Body>, DoorError> {
+    pub async fn send(&self, request: Request<String>) -> Result<Response<Body>, EdgeClientError> {
         match &self.0 {
-            Way::Router(router) => {
+            EdgeTransport::Router(router) => {
                 let response = router.clone().oneshot(request.map(Body::from)).await;
                 response.map_err(|never| match never {})
             }
-            Way::Http { client, .. } => {
-                let request = request.try_into().map_err(|_| DoorError::Unreachable)?;
+            EdgeTransport::Http { client, .. } => {
+                let request = request
+                    .try_into()
+                    .map_err(|_| EdgeClientError::Unreachable)?;
                 let response = client.execute(request).await;
-                let response = response.map_err(|_| DoorError::Unreachable)?;
+                let response = response.map_err(|_| EdgeClientError::Unreachable)?;
                 Ok(Response::from(response).map(Body::new))
             }
         }
     }
 }
 
-impl fmt::Debug for Door {
+impl fmt::Debug for EdgeClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Way::Router(_) => f.write_str("in process"),
-            Way::Http { base, .. } => f.write_str(base),
+            EdgeTransport::Router(_) => f.write_str("in process"),
+            EdgeTransport::Http { base, .. } => f.write_str(base),
         }
     }
 }

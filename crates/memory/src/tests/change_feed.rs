@@ -8,10 +8,10 @@ use super::*;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// One that watches.
-struct Watch(BoxStream<'static, Result<ConversationChanges, CallError>>);
+/// A watcher of changes.
+struct ChangeWatcher(BoxStream<'static, Result<ConversationChanges, CallError>>);
 
-impl Watch {
+impl ChangeWatcher {
     /// What it hears first is that what was before went unseen.
     async fn on(setup: &Setup) -> Self {
         let watch = setup.memory.watch_conversations().await.unwrap();
@@ -46,8 +46,8 @@ async fn whoever_watches_hears_of_each_change_whose_it_is_and_of_nothing_else() 
     for setup in Setup::each().await {
         let joy = joy();
         setup.make(&joy, "before").await;
-        setup.watching.look(Instant::now()).await;
-        let mut watch = Watch::on(&setup).await;
+        setup.change_feed.look(Instant::now()).await;
+        let mut watch = ChangeWatcher::on(&setup).await;
         let mine = setup.make(&joy, "chat").await;
         setup.make(&joy, "chat").await;
         assert_eq!(watch.hears_of(&joy, 1).await, [Changed::List]);
@@ -88,8 +88,8 @@ async fn what_another_replica_changes_is_heard_at_its_next_reading() {
         let joy = joy();
         let mine = setup.make(&joy, "chat").await;
         let other = setup.replica().await;
-        other.watching.look(Instant::now()).await;
-        let mut watch = Watch::on(&other).await;
+        other.change_feed.look(Instant::now()).await;
+        let mut watch = ChangeWatcher::on(&other).await;
         setup.add(&joy, &mine, vec![person("hello")]).await.unwrap();
         let heard = watch.hears_of(&joy, 1).await;
         assert_eq!(heard, [Changed::Messages(mine)]);
@@ -104,8 +104,8 @@ async fn a_change_that_is_committed_after_a_later_one_is_heard_too() {
         }
         let joy = joy();
         setup.make(&joy, "chat").await;
-        setup.watching.look(Instant::now()).await;
-        let mut watch = Watch::on(&setup).await;
+        setup.change_feed.look(Instant::now()).await;
+        let mut watch = ChangeWatcher::on(&setup).await;
         let mut slow = PgConnection::connect(&setup.database.url()).await.unwrap();
         let mut slow = slow.begin().await.unwrap();
         let note =
@@ -122,11 +122,11 @@ async fn a_change_that_is_committed_after_a_later_one_is_heard_too() {
 async fn a_watcher_that_is_too_slow_or_a_replica_that_was_away_is_told_so() {
     for setup in Setup::each().await {
         let joy = joy();
-        setup.watching.look(Instant::now()).await;
-        let mut slow = Watch::on(&setup).await;
+        setup.change_feed.look(Instant::now()).await;
+        let mut slow = ChangeWatcher::on(&setup).await;
         for n in 0..100 {
             setup.make(&joy, &format!("chat{n}")).await;
-            setup.watching.look(Instant::now()).await;
+            setup.change_feed.look(Instant::now()).await;
         }
         let mut heard = 0;
         loop {
@@ -137,9 +137,9 @@ async fn a_watcher_that_is_too_slow_or_a_replica_that_was_away_is_told_so() {
             }
         }
         assert!(heard < 100);
-        let mut present = Watch::on(&setup).await;
+        let mut present = ChangeWatcher::on(&setup).await;
         setup
-            .watching
+            .change_feed
             .look(Instant::now() + Duration::from_secs(31))
             .await;
         assert!(present.hears().await.unseen);
@@ -157,7 +157,7 @@ async fn what_everyone_has_read_is_forgotten() {
             // Looks in between, so that nobody seems to have been away.
             for seconds in [0, 20, 40] {
                 let now = Instant::now() + Duration::from_secs(minute * 61 + seconds);
-                setup.watching.look(now).await;
+                setup.change_feed.look(now).await;
             }
         }
         let left = "SELECT count(*) FROM memory.change";

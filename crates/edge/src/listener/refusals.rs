@@ -1,4 +1,4 @@
-//! What the listener itself answers, before any service has a request.
+//! The answers of the listener itself, to requests that no service gets.
 
 use axum::body::Body;
 use http::{HeaderValue, Method, Response, StatusCode, header};
@@ -6,9 +6,9 @@ use http::{HeaderValue, Method, Response, StatusCode, header};
 /// The method of the request that stands in for one that is refused. Whoever sends it gets the same refusal.
 const STAND_IN: &str = "WARDGATE-REFUSED";
 
-/// Why a message cannot be read in one way only.
+/// A fault of a message's framing, for which it cannot be read in one way only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum FramingFault {
     /// A line ends with LF alone.
     BareLineFeed,
     /// Content-Length and Transfer-Encoding.
@@ -21,7 +21,7 @@ pub(super) enum Fault {
     Chunk,
 }
 
-impl Fault {
+impl FramingFault {
     const ALL: [Self; 5] = [
         Self::BareLineFeed,
         Self::TwoLengths,
@@ -73,8 +73,13 @@ pub(super) fn answer_to_stand_in(method: &Method, path: &str) -> Option<Response
         return None;
     }
     let word = path.trim_start_matches('/');
-    let fault = Fault::ALL.into_iter().find(|fault| fault.word() == word);
-    let description = fault.map_or("The request's method is not known.", Fault::description);
+    let fault = FramingFault::ALL
+        .into_iter()
+        .find(|fault| fault.word() == word);
+    let description = fault.map_or(
+        "The request's method is not known.",
+        FramingFault::description,
+    );
     Some(refusal(StatusCode::BAD_REQUEST, -32600, description))
 }
 
@@ -112,7 +117,7 @@ mod tests {
 
     #[test]
     fn each_fault_has_an_answer_of_its_own() {
-        for fault in Fault::ALL {
+        for fault in FramingFault::ALL {
             let head = fault.stand_in();
             let mut words = head.split(' ');
             let method = Method::from_bytes(words.next().unwrap().as_bytes()).unwrap();

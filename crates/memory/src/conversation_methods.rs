@@ -1,4 +1,4 @@
-//! What callers do with their conversations.
+//! The methods that callers have for their conversations.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -14,11 +14,12 @@ use wardgate_telemetry::names;
 use crate::Error;
 use crate::callers::CallerCache;
 use crate::config::Limits;
-use crate::erasure::{By, Erasure};
+use crate::erasure::{Erasure, ErasureActor};
 use crate::owner::Owner;
-use crate::rights::{self, Asker, Rights};
+use crate::rights::{self, RequestContext, Rights};
 use crate::store::{
-    Addition, Entry, MAX_BATCH_BYTES, MAX_MESSAGES, MAX_TEXT, Pick, Reading, Store, size,
+    Addition, ConversationExcerpt, ConversationSelector, MAX_BATCH_BYTES, MAX_MESSAGES, MAX_TEXT,
+    MessageEntry, Store, size,
 };
 use crate::words;
 
@@ -28,7 +29,8 @@ const MAX_QUERY: usize = 512;
 /// Longest address of a client.
 const MAX_ADDRESS: usize = 64;
 
-pub(crate) struct Conversing<R> {
+/// The methods of conversations.
+pub(crate) struct ConversationMethods<R> {
     pub(crate) callers: Arc<CallerCache<R>>,
     pub(crate) store: Store,
     pub(crate) erasure: Arc<Erasure>,
@@ -37,7 +39,7 @@ pub(crate) struct Conversing<R> {
     pub(crate) limits: Limits,
 }
 
-impl<R: Rights> Conversing<R> {
+impl<R: Rights> ConversationMethods<R> {
     pub(crate) async fn get_or_create(
         &self,
         request: pb::GetOrCreateRequest,
@@ -60,7 +62,7 @@ impl<R: Rights> Conversing<R> {
         request: pb::GetContextRequest,
     ) -> Result<pb::GetContextResponse, Error> {
         let caller = self.callers.identify(&request.caller_token).await?;
-        let asker = asker(&caller, &request.client_ip)?;
+        let context = context(&caller, &request.client_ip)?;
         let id = id(&request.conversation_id)?;
         let max_messages = at_most(request.max_messages, 20, 500);
         let owner = Owner::from(&*caller);
@@ -72,7 +74,7 @@ impl<R: Rights> Conversing<R> {
             found => found?,
         };
         let key = window.reading.conversation.key.to_string();
-        let mut messages = self.shown(asker, window.reading).await;
+        let mut messages = self.shown(context, window.reading).await;
         let first = messages.first();
         let with_summary = first.is_some_and(|first| first.source == Source::Summary);
         let summary = with_summary.then(|| messages.remove(0));
@@ -89,7 +91,7 @@ impl<R: Rights> Conversing<R> {
         request: pb::AddMessagesRequest,
     ) -> Result<pb::AddMessagesResponse, Error> {
         let caller = self.callers.identify(&request.caller_token).await?;
-        let asker = asker(&caller, &request.client_ip)?;
+        let context = context(&caller, &request.client_ip)?;
         let id = id(&request.conversation_id)?;
         let turn = turn(&request)?;
         let messages = batch(request.messages, &caller)?;
@@ -98,7 +100,7 @@ impl<R: Rights> Conversing<R> {
             return Err(InvalidMessage::field("messages", problem).into());
         }
         let addition = Addition {
-            entries: self.judged(asker, messages).await?,
+            entries: self.judged(context, messages).await?,
             turn,
         };
         let count = addition.entries.len() as u64;
@@ -115,23 +117,26 @@ impl<R: Rights> Conversing<R> {
     /// A tool's result is kept only for a caller whom the policy lets make that call, with the rights of now.
     async fn judged(
         &self,
-        asker: Asker<'_>,
+        context: RequestContext<'_>,
         messages: Vec<NewMessage>,
-    ) -> Result<Vec<Entry>, Error> {
+    ) -> Result<Vec<MessageEntry>, Error> {
         let calls: Vec<_> = messages
             .iter()
             .filter_map(|new| new.call.as_ref())
             .collect();
-        let standings = rights::standings(&self.rights, asker, &calls).await;
-        let mut standings = standings.map_err(Error::Policy)?.into_iter();
+        let rights_of_calls = rights::rights_of_calls(&self.rights, context, &calls).await;
+        let mut rights_of_calls = rights_of_calls.map_err(Error::Policy)?.into_iter();
         messages
             .into_iter()
             .map(|message| {
-                let standing = match message.call {
+                let call_rights = match message.call {
                     None => None,
-                    Some(_) => Some(standings.next().flatten().ok_or(Error::Denied)?),
+                    Some(_) => Some(rights_of_calls.next().flatten().ok_or(Error::Denied)?),
                 };
-                Ok(Entry { message, standing })
+                Ok(MessageEntry {
+                    message,
+                    call_rights,
+                })
             })
             .collect()
     }
@@ -141,7 +146,7 @@ impl<R: Rights> Conversing<R> {
         request: pb::GetTurnRequest,
     ) -> Result<pb::GetTurnResponse, Error> {
         let caller = self.callers.identify(&request.caller_token).await?;
-        let asker = asker(&caller, &request.client_ip)?;
+        let context = context(&caller, &request.client_ip)?;
         let id = id(&request.conversation_id)?;
         let turn = turn_id(&request.turn_id)?;
         let owner = Owner::from(&*caller);
@@ -149,7 +154,7 @@ impl<R: Rights> Conversing<R> {
             return Ok(pb::GetTurnResponse::default());
         };
         let key = reading.conversation.key.to_string();
-        let messages = self.shown(asker, reading).await;
+        let messages = self.shown(context, reading).await;
         Ok(pb::GetTurnResponse {
             state: pb::TurnState::from(state).into(),
             messages: messages.into_iter().map(Into::into).collect(),
@@ -179,7 +184,7 @@ impl<R: Rights> Conversing<R> {
         let id = id(&request.conversation_id)?;
         let found = self.store.find(&Owner::from(&*caller), &id).await?;
         let found = found.ok_or(Error::UnknownConversation)?;
-        let by = By::Owner(caller.subject().to_owned());
+        let by = ErasureActor::Owner(caller.subject().to_owned());
         self.erasure.erase(found.key, by).await?;
         Ok(pb::DeleteResponse {
             key: found.key.to_string(),
@@ -205,17 +210,19 @@ impl<R: Rights> Conversing<R> {
         request: pb::ReadConversationRequest,
     ) -> Result<pb::ReadConversationResponse, Error> {
         let caller = self.callers.identify(&request.caller_token).await?;
-        let asker = asker(&caller, &request.client_ip)?;
+        let context = context(&caller, &request.client_ip)?;
         let id = id(&request.conversation_id)?;
         let limit = at_most(request.limit, 100, 500);
         let owner = Owner::from(&*caller);
         let own = self
             .store
-            .page(Pick::Own(&owner, &id), request.after, limit);
+            .page(ConversationSelector::Own(&owner, &id), request.after, limit);
         let (reading, more, shared) = match own.await {
             Err(Error::UnknownConversation) => {
                 let (key, shared) = self.recallable(&caller, &id).await?;
-                let page = self.store.page(Pick::Key(key), request.after, limit);
+                let page = self
+                    .store
+                    .page(ConversationSelector::Key(key), request.after, limit);
                 let (reading, more) = page.await?;
                 (reading, more, shared)
             }
@@ -228,7 +235,7 @@ impl<R: Rights> Conversing<R> {
             shared,
             ..reading.conversation.clone()
         };
-        let messages = self.shown(asker, reading).await;
+        let messages = self.shown(context, reading).await;
         Ok(pb::ReadConversationResponse {
             conversation: Some(conversation.into()),
             messages: messages.into_iter().map(Into::into).collect(),
@@ -276,7 +283,7 @@ impl<R: Rights> Conversing<R> {
         request: pb::SearchRequest,
     ) -> Result<pb::SearchResponse, Error> {
         let caller = self.callers.identify(&request.caller_token).await?;
-        let asker = asker(&caller, &request.client_ip)?;
+        let context = context(&caller, &request.client_ip)?;
         if request.query.chars().nth(MAX_QUERY).is_some() {
             let problem = format!("is longer than {MAX_QUERY} characters");
             return Err(InvalidMessage::field("query", problem).into());
@@ -296,7 +303,7 @@ impl<R: Rights> Conversing<R> {
         let mut hits = Vec::new();
         for reading in found.await? {
             let conversation_id = reading.conversation.id.as_str().to_owned();
-            let shown = self.shown(asker, reading).await;
+            let shown = self.shown(context, reading).await;
             // That it is found would tell its words.
             let readable = shown.into_iter().filter(|message| !message.withheld);
             hits.extend(readable.map(|message| (conversation_id.clone(), message)));
@@ -311,8 +318,12 @@ impl<R: Rights> Conversing<R> {
         })
     }
 
-    async fn shown(&self, asker: Asker<'_>, reading: Reading) -> Vec<Message> {
-        let shown = rights::shown(&self.rights, asker, reading).await;
+    async fn shown(
+        &self,
+        context: RequestContext<'_>,
+        reading: ConversationExcerpt,
+    ) -> Vec<Message> {
+        let shown = rights::shown(&self.rights, context, reading).await;
         let withheld = shown.iter().filter(|message| message.withheld).count();
         counter!(names::MESSAGES_WITHHELD).increment(withheld as u64);
         shown
@@ -324,11 +335,14 @@ pub(crate) fn at_most(asked: u32, default: u32, most: u32) -> u32 {
     if asked == 0 { default } else { asked.min(most) }
 }
 
-fn asker<'a>(caller: &'a Caller, client_ip: &'a str) -> Result<Asker<'a>, InvalidMessage> {
+fn context<'a>(
+    caller: &'a Caller,
+    client_ip: &'a str,
+) -> Result<RequestContext<'a>, InvalidMessage> {
     if client_ip.len() > MAX_ADDRESS {
         return Err(InvalidMessage::field("client_ip", "is no address"));
     }
-    Ok(Asker { caller, client_ip })
+    Ok(RequestContext { caller, client_ip })
 }
 
 pub(crate) fn id(text: &str) -> Result<ConversationId, InvalidMessage> {

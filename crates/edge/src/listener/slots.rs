@@ -1,10 +1,10 @@
-//! Who gets a place among the open connections.
+//! The slots for open connections, and which client gets one.
 //!
 //! ```text
 //!  new connection ─▶ does its address open too many of them? ──yes──▶ closed at once
 //!                        │ no
 //!                        ▼
-//!                    share of its address left, and a place free? ──yes──▶ served
+//!                    share of its address left, and a slot free?  ──yes──▶ served
 //!                        │ no
 //!                        ▼
 //!              an idle connection of the address with the most of them ──▶ ends, and the new one is served
@@ -49,26 +49,26 @@ const LONGEST_PENALTY: Duration = Duration::from_secs(5);
 
 /// The open connections of a listener.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct ConnectionSlots {
     connections: usize,
     per_address: usize,
     control_frames: u32,
-    state: Mutex<State>,
+    state: Mutex<SlotState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct SlotState {
     next: u64,
     served: HashMap<u64, Arc<Connection>>,
     probes: BTreeMap<u64, Arc<Connection>>,
-    clients: HashMap<ClientNetwork, Client>,
+    clients: HashMap<ClientNetwork, ClientConnections>,
     /// Replacements in the window that began then.
     replacements: (Instant, u32),
     swept: Instant,
 }
 
 #[derive(Debug)]
-struct Client {
+struct ClientConnections {
     served: usize,
     /// For new connections, and for control frames of those without a known caller.
     budget: TokenBucket,
@@ -76,30 +76,30 @@ struct Client {
     penalty: Option<Instant>,
 }
 
-/// What a connection may be used for.
+/// The use that a connection may be put to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Use {
+pub(super) enum SlotUse {
     Everything,
-    /// There is no place for it but one that is kept back.
+    /// No slot is free but one that is kept back.
     Probes,
 }
 
-/// A place among the open connections, given back when it is dropped.
+/// A slot of one open connection, freed when it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConnectionSlot {
     id: u64,
     pub(super) connection: Arc<Connection>,
-    pub(super) use_for: Use,
-    places: Arc<Places>,
+    pub(super) use_for: SlotUse,
+    slots: Arc<ConnectionSlots>,
 }
 
-impl Places {
+impl ConnectionSlots {
     pub(super) fn new(connections: usize, per_address: usize, control_frames: u32) -> Arc<Self> {
         Arc::new(Self {
             connections,
             per_address,
             control_frames,
-            state: Mutex::new(State {
+            state: Mutex::new(SlotState {
                 next: 0,
                 served: HashMap::new(),
                 probes: BTreeMap::new(),
@@ -110,8 +110,8 @@ impl Places {
         })
     }
 
-    /// Gives a place to a new connection of `peer`; none where its client opens connections too fast.
-    pub(super) fn admit(self: &Arc<Self>, peer: SocketAddr) -> Option<Place> {
+    /// Takes a slot for a new connection of `peer`; none where its client opens connections too fast.
+    pub(super) fn admit(self: &Arc<Self>, peer: SocketAddr) -> Option<ConnectionSlot> {
         let network = peer.into();
         let mut state = self.state();
         state.sweep();
@@ -134,7 +134,7 @@ impl Places {
                 client.served += 1;
             }
             state.served.insert(id, Arc::clone(&connection));
-            Use::Everything
+            SlotUse::Everything
         } else {
             if state.probes.len() >= PROBE_PLACES
                 && let Some((_, oldest)) = state.probes.pop_first()
@@ -142,14 +142,14 @@ impl Places {
                 oldest.replaced.cancel();
             }
             state.probes.insert(id, Arc::clone(&connection));
-            Use::Probes
+            SlotUse::Probes
         };
         drop(state);
-        Some(Place {
+        Some(ConnectionSlot {
             id,
             connection,
             use_for,
-            places: Arc::clone(self),
+            slots: Arc::clone(self),
         })
     }
 
@@ -179,23 +179,23 @@ impl Places {
         client.penalty = Some((waits + PENALTY).min(now + LONGEST_PENALTY));
     }
 
-    fn client(&self) -> Client {
+    fn client(&self) -> ClientConnections {
         let rate = u64::from(self.control_frames.max(1)) * CONNECTIONS_FRAMES;
         let connections = u64::try_from(self.per_address).unwrap_or(u64::MAX);
         let burst = connections.saturating_mul(CONNECTION_COST);
-        Client {
+        ClientConnections {
             served: 0,
             budget: TokenBucket::new(rate, burst.max(rate * BURST_SECONDS)),
             penalty: None,
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SlotState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl SlotState {
     fn served_of(&self, network: ClientNetwork) -> usize {
         self.clients.get(&network).map_or(0, |client| client.served)
     }
@@ -274,17 +274,17 @@ impl State {
     }
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Until when an HTTP/2 connection of this client is not read.
     pub(super) fn penalty(&self) -> Option<Instant> {
-        let state = self.places.state();
+        let state = self.slots.state();
         let client = state.clients.get(&self.connection.network)?;
         client.penalty.filter(|end| *end > Instant::now())
     }
 
     /// Makes the next HTTP/2 connections of this client wait, because this one was ended for what it sent.
     pub(super) fn penalise(&self, reason: &'static str) {
-        self.places.penalise(self.connection.network, reason);
+        self.slots.penalise(self.connection.network, reason);
     }
 
     /// Charges the client for control frames of a connection without a known caller. Each connection may have a budget,
@@ -293,15 +293,15 @@ impl Place {
         if cost == 0 || self.connection.has_known_caller() {
             return Ok(());
         }
-        let mut state = self.places.state();
+        let mut state = self.slots.state();
         let client = state.clients.get_mut(&self.connection.network);
         client.map_or(Ok(()), |client| client.budget.charge(cost))
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.places.state().remove(self.id);
+        self.slots.state().remove(self.id);
     }
 }
 
@@ -313,160 +313,160 @@ mod tests {
         ([192, 0, 2, last], 1).into()
     }
 
-    fn admit(places: &Arc<Places>, last: u8) -> Place {
-        places.admit(peer(last)).unwrap()
+    fn admit(slots: &Arc<ConnectionSlots>, last: u8) -> ConnectionSlot {
+        slots.admit(peer(last)).unwrap()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_has_its_share_gives_up_its_longest_idle_connection_for_a_new_one() {
-        let places = Places::new(100, 2, 1_000);
-        let first = admit(&places, 1);
+        let slots = ConnectionSlots::new(100, 2, 1_000);
+        let first = admit(&slots, 1);
         tokio::time::advance(Duration::from_millis(1)).await;
-        let second = admit(&places, 1);
-        let third = admit(&places, 1);
-        assert_eq!(third.use_for, Use::Everything);
+        let second = admit(&slots, 1);
+        let third = admit(&slots, 1);
+        assert_eq!(third.use_for, SlotUse::Everything);
         assert!(first.connection.replaced.is_cancelled());
         assert!(!second.connection.replaced.is_cancelled());
         // Dropping what gave its place up gives no second place back.
         drop(first);
-        let _requests = [&second, &third].map(|place| place.connection.begin_request());
-        assert_eq!(admit(&places, 1).use_for, Use::Probes);
-        assert_eq!(admit(&places, 2).use_for, Use::Everything);
+        let _requests = [&second, &third].map(|slot| slot.connection.begin_request());
+        assert_eq!(admit(&slots, 1).use_for, SlotUse::Probes);
+        assert_eq!(admit(&slots, 2).use_for, SlotUse::Everything);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_with_a_known_caller_is_replaced_last() {
-        let places = Places::new(100, 2, 1_000);
-        let known = admit(&places, 1);
+        let slots = ConnectionSlots::new(100, 2, 1_000);
+        let known = admit(&slots, 1);
         let connection = Arc::clone(&known.connection);
         connection
             .scope(async { super::super::connection::credit_known_caller() })
             .await;
         tokio::time::advance(Duration::from_millis(1)).await;
-        let unknown = admit(&places, 1);
-        let _new = admit(&places, 1);
+        let unknown = admit(&slots, 1);
+        let _new = admit(&slots, 1);
         assert!(!known.connection.replaced.is_cancelled());
         assert!(unknown.connection.replaced.is_cancelled());
     }
 
     #[tokio::test(start_paused = true)]
     async fn where_no_place_is_left_the_client_with_the_most_connections_gives_one_up() {
-        let places = Places::new(4, 3, 1_000);
-        let many = [(); 3].map(|()| admit(&places, 1));
-        let one = admit(&places, 2);
-        let other = admit(&places, 3);
-        assert_eq!(other.use_for, Use::Everything);
+        let slots = ConnectionSlots::new(4, 3, 1_000);
+        let many = [(); 3].map(|()| admit(&slots, 1));
+        let one = admit(&slots, 2);
+        let other = admit(&slots, 3);
+        assert_eq!(other.use_for, SlotUse::Everything);
         let given_up = many
             .iter()
-            .filter(|place| place.connection.replaced.is_cancelled());
+            .filter(|slot| slot.connection.replaced.is_cancelled());
         assert_eq!(given_up.count(), 1);
         assert!(!one.connection.replaced.is_cancelled());
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_so_many_connections_are_replaced_at_once() {
-        let places = Places::new(10, 1, 1_000);
-        let mut admitted = vec![admit(&places, 1)];
+        let slots = ConnectionSlots::new(10, 1, 1_000);
+        let mut admitted = vec![admit(&slots, 1)];
         for _ in 0..REPLACEMENTS_WITHIN_A_SHARE {
-            admitted.push(admit(&places, 1));
+            admitted.push(admit(&slots, 1));
         }
         assert!(
             admitted
                 .iter()
-                .all(|place| place.use_for == Use::Everything)
+                .all(|slot| slot.use_for == SlotUse::Everything)
         );
-        assert_eq!(admit(&places, 1).use_for, Use::Probes);
+        assert_eq!(admit(&slots, 1).use_for, SlotUse::Probes);
         tokio::time::advance(REPLACEMENT_WINDOW).await;
-        assert_eq!(admit(&places, 1).use_for, Use::Everything);
+        assert_eq!(admit(&slots, 1).use_for, SlotUse::Everything);
     }
 
     #[tokio::test(start_paused = true)]
     async fn connections_kept_back_for_probes_are_bounded_and_the_oldest_gives_way() {
-        let places = Places::new(1, 1, 1_000);
-        let only = admit(&places, 1);
+        let slots = ConnectionSlots::new(1, 1, 1_000);
+        let only = admit(&slots, 1);
         let _busy = only.connection.begin_request();
-        let probes: Vec<_> = (0..=PROBE_PLACES).map(|_| admit(&places, 1)).collect();
-        let ended = |place: &Place| place.connection.replaced.is_cancelled();
+        let probes: Vec<_> = (0..=PROBE_PLACES).map(|_| admit(&slots, 1)).collect();
+        let ended = |slot: &ConnectionSlot| slot.connection.replaced.is_cancelled();
         assert!(ended(&probes[0]));
         assert!(!probes[1..].iter().any(ended));
-        assert_eq!(places.state().probes.len(), PROBE_PLACES);
+        assert_eq!(slots.state().probes.len(), PROBE_PLACES);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_penalty_outlives_the_connection_and_ends() {
-        let places = Places::new(10, 10, 1_000);
-        let place = admit(&places, 1);
-        assert_eq!(place.penalty(), None);
+        let slots = ConnectionSlots::new(10, 10, 1_000);
+        let slot = admit(&slots, 1);
+        assert_eq!(slot.penalty(), None);
         for _ in 0..20 {
-            place.penalise("control_frames");
+            slot.penalise("control_frames");
         }
-        drop(place);
-        let next = admit(&places, 1);
+        drop(slot);
+        let next = admit(&slots, 1);
         assert_eq!(next.penalty(), Some(Instant::now() + LONGEST_PENALTY));
-        assert_eq!(admit(&places, 2).penalty(), None);
+        assert_eq!(admit(&slots, 2).penalty(), None);
         tokio::time::advance(LONGEST_PENALTY).await;
         assert_eq!(next.penalty(), None);
         drop(next);
         tokio::time::advance(SWEEP).await;
-        let _other = admit(&places, 3);
-        assert_eq!(places.state().clients.len(), 1);
+        let _other = admit(&slots, 3);
+        assert_eq!(slots.state().clients.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_opens_connections_too_fast_is_turned_away_and_others_are_not() {
-        let places = Places::new(4_096, 1_024, 1_000);
-        let opened = (0..5_000).filter_map(|_| places.admit(peer(1))).count();
+        let slots = ConnectionSlots::new(4_096, 1_024, 1_000);
+        let opened = (0..5_000).filter_map(|_| slots.admit(peer(1))).count();
         assert_eq!(opened, 1_024);
-        let _other = admit(&places, 2);
+        let _other = admit(&slots, 2);
         tokio::time::advance(Duration::from_secs(1)).await;
-        let opened = (0..5_000).filter_map(|_| places.admit(peer(1))).count();
+        let opened = (0..5_000).filter_map(|_| slots.admit(peer(1))).count();
         assert_eq!(opened, 250);
     }
 
     #[tokio::test(start_paused = true)]
     async fn connections_with_a_known_caller_are_not_counted_against_their_client() {
-        let places = Places::new(4_096, 1_024, 1_000);
+        let slots = ConnectionSlots::new(4_096, 1_024, 1_000);
         for _ in 0..5_000 {
-            let place = admit(&places, 1);
-            let connection = Arc::clone(&place.connection);
+            let slot = admit(&slots, 1);
+            let connection = Arc::clone(&slot.connection);
             connection
                 .scope(async { super::super::connection::credit_known_caller() })
                 .await;
-            place.charge_client(1_000_000).unwrap();
+            slot.charge_client(1_000_000).unwrap();
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn all_connections_of_a_client_together_have_a_budget_of_control_frames() {
-        let places = Places::new(100, 50, 1_000);
-        let opened: Vec<Place> = (0..20).map(|_| admit(&places, 1)).collect();
+        let slots = ConnectionSlots::new(100, 50, 1_000);
+        let opened: Vec<ConnectionSlot> = (0..20).map(|_| admit(&slots, 1)).collect();
         let frames = opened
             .iter()
-            .filter(|place| place.charge_client(1_000).is_ok());
+            .filter(|slot| slot.charge_client(1_000).is_ok());
         assert_eq!(frames.count(), 15);
-        admit(&places, 2).charge_client(1_000).unwrap();
+        admit(&slots, 2).charge_client(1_000).unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn clients_with_their_share_leave_replacements_to_others() {
-        let places = Places::new(4, 3, 1_000);
-        let _many = [(); 3].map(|()| admit(&places, 1));
-        let _one = admit(&places, 2);
+        let slots = ConnectionSlots::new(4, 3, 1_000);
+        let _many = [(); 3].map(|()| admit(&slots, 1));
+        let _one = admit(&slots, 2);
         for _ in 0..50 {
-            let _ = admit(&places, 1);
+            let _ = admit(&slots, 1);
         }
-        assert_eq!(admit(&places, 3).use_for, Use::Everything);
+        assert_eq!(admit(&slots, 3).use_for, SlotUse::Everything);
     }
 
     #[tokio::test(start_paused = true)]
     async fn room_is_made_of_idle_connections_of_the_client_with_the_most() {
-        let places = Places::new(100, 100, 1_000);
-        let many = [(); 20].map(|()| admit(&places, 1));
-        let one = admit(&places, 2);
-        places.make_room();
+        let slots = ConnectionSlots::new(100, 100, 1_000);
+        let many = [(); 20].map(|()| admit(&slots, 1));
+        let one = admit(&slots, 2);
+        slots.make_room();
         let ended = many
             .iter()
-            .filter(|place| place.connection.replaced.is_cancelled());
+            .filter(|slot| slot.connection.replaced.is_cancelled());
         assert_eq!(ended.count(), REPLACEMENTS as usize);
         assert!(!one.connection.replaced.is_cancelled());
     }

@@ -1,5 +1,5 @@
-//! What happens by itself: the store is brought up to date and watched, what expired is erased, turns that nobody goes
-//! on with are given up.
+//! The maintenance of the store: it is brought up to date and watched, expired conversations are erased, and turns that
+//! nobody resumes are abandoned.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use wardgate_rpc::Readiness;
 use wardgate_store::is_busy;
 use wardgate_telemetry::names;
 
-use crate::erasure::{By, Erasure};
+use crate::erasure::{Erasure, ErasureActor};
 use crate::store::Store;
 use crate::{Config, Error};
 
@@ -28,8 +28,8 @@ pub(crate) const TURN_LASTS: Duration = Duration::from_hours(24);
 /// Batches of one sweep, so that a look at the store never waits long.
 const BATCHES: usize = 100;
 
-/// Keeps the store; its work ends when it is dropped.
-pub(crate) struct Keeper {
+/// The maintenance of the store. It ends when it is dropped.
+pub(crate) struct StoreMaintenance {
     config: Config,
     store: Store,
     erasure: Arc<Erasure>,
@@ -37,7 +37,7 @@ pub(crate) struct Keeper {
     readiness: watch::Sender<Readiness>,
 }
 
-impl Keeper {
+impl StoreMaintenance {
     /// Opens the store and watches it. A server that is away is waited for; a file that cannot be used, a store of a
     /// newer program or under another key is an error here.
     pub(crate) async fn start(
@@ -46,7 +46,7 @@ impl Keeper {
         erasure: Arc<Erasure>,
         ambient: Ambient,
     ) -> Result<Arc<Self>, Error> {
-        let keeper = Arc::new(Self {
+        let maintenance = Arc::new(Self {
             config,
             store,
             erasure,
@@ -55,23 +55,23 @@ impl Keeper {
                 "the memory store has not been opened yet".to_owned(),
             )),
         });
-        let prepared = match keeper.store.prepare().await {
+        let prepared = match maintenance.store.prepare().await {
             Ok(()) => true,
             Err(error @ (Error::Schema(_) | Error::OtherMasterKey)) => return Err(error),
-            Err(Error::Database(source)) if keeper.store.is_a_file() && !is_busy(&source) => {
-                let store = keeper.store.to_string();
+            Err(Error::Database(source)) if maintenance.store.is_a_file() && !is_busy(&source) => {
+                let store = maintenance.store.to_string();
                 return Err(Error::Open { store, source });
             }
             Err(error) => {
-                keeper.is_away(&error);
+                maintenance.is_away(&error);
                 false
             }
         };
         if prepared {
-            keeper.readiness.send_replace(Readiness::Ready);
+            maintenance.readiness.send_replace(Readiness::Ready);
         }
-        tokio::spawn(keep(Arc::downgrade(&keeper), prepared));
-        Ok(keeper)
+        tokio::spawn(keep(Arc::downgrade(&maintenance), prepared));
+        Ok(maintenance)
     }
 
     pub(crate) fn readiness(&self) -> watch::Receiver<Readiness> {
@@ -135,7 +135,11 @@ impl Keeper {
             };
             let unchanged_since = self.ambient.now().minus(kept_for);
             for doomed in self.store.expired(&tenant, unchanged_since).await? {
-                match self.erasure.record_and_erase(doomed, &By::Retention).await {
+                match self
+                    .erasure
+                    .record_and_erase(doomed, &ErasureActor::Retention)
+                    .await
+                {
                     // A hold, or its owner, was quicker.
                     Ok(()) | Err(Error::Held | Error::Changed | Error::UnknownConversation) => {}
                     Err(error) => return Err(error),
@@ -146,18 +150,18 @@ impl Keeper {
     }
 }
 
-async fn keep(keeper: Weak<Keeper>, mut prepared: bool) {
+async fn keep(maintenance: Weak<StoreMaintenance>, mut prepared: bool) {
     let mut looks = 0;
     loop {
         tokio::time::sleep(LOOK).await;
-        let Some(keeper) = keeper.upgrade() else {
+        let Some(maintenance) = maintenance.upgrade() else {
             return;
         };
-        prepared = keeper.look(prepared).await;
+        prepared = maintenance.look(prepared).await;
         looks += 1;
         if looks >= SWEEP && prepared {
             looks = 0;
-            keeper.sweep().await;
+            maintenance.sweep().await;
         }
     }
 }
