@@ -121,7 +121,7 @@ impl Agent {
                 let span = invocation(&assistant, &caller);
                 let setup = self.setup(assistant, caller, token);
                 let turn = turn::chat(setup, request, out);
-                told(turn.instrument(span), Some(place), events)
+                event_stream(turn.instrument(span), Some(place), events)
             }
             Err(failure) => self.failed(failure, out, events),
         }
@@ -148,7 +148,7 @@ impl Agent {
                 let span = invocation(&assistant, &caller);
                 let setup = self.setup(assistant, caller, token);
                 let turn = turn::decide(setup, approval, decision, out);
-                told(turn.instrument(span), Some(place), events)
+                event_stream(turn.instrument(span), Some(place), events)
             }
             Err(failure) => self.failed(failure, out, events),
         }
@@ -174,7 +174,7 @@ impl Agent {
         out: mpsc::Sender<AgentEvent>,
         events: mpsc::Receiver<AgentEvent>,
     ) -> EventStream {
-        told(turn::fail(failure, self.ambient.clone(), out), None, events)
+        event_stream(turn::fail(failure, self.ambient.clone(), out), None, events)
     }
 
     /// The assistants, in the order of their files. Which tools one has depends on the caller; that it is there does
@@ -239,8 +239,8 @@ fn invocation(assistant: &Assistant, caller: &Caller) -> tracing::Span {
     )
 }
 
-/// What `turn` tells. It runs as the stream is read: a client that reads slowly slows it down, one that hangs up drops it.
-fn told(
+/// The events of `turn`. It runs as the stream is read: a client that reads slowly slows it down, one that hangs up drops it.
+fn event_stream(
     turn: impl Future<Output = ()> + Send + 'static,
     place: Option<TurnSlot>,
     events: mpsc::Receiver<AgentEvent>,

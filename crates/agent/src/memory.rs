@@ -212,7 +212,7 @@ impl Conversation {
             None => json!({}),
         };
         let created: CreatedConversation =
-            read(gateway.memory("memory/get_or_create", params).await?)?;
+            parse_result(gateway.memory("memory/get_or_create", params).await?)?;
         Ok(Self {
             gateway,
             id: created.conversation_id,
@@ -233,7 +233,7 @@ impl Conversation {
         if tokens > 0 {
             params["max_tokens"] = tokens.into();
         }
-        read(self.gateway.memory("memory/get_context", params).await?)
+        parse_result(self.gateway.memory("memory/get_context", params).await?)
     }
 
     /// Everything of a turn. A conversation that is not there has none.
@@ -244,7 +244,7 @@ impl Conversation {
                 state: TurnState::None,
                 messages: Vec::new(),
             }),
-            answer => read(answer?),
+            answer => parse_result(answer?),
         }
     }
 
@@ -272,7 +272,7 @@ impl Conversation {
     }
 }
 
-fn read<T: for<'de> Deserialize<'de>>(value: Value) -> Result<T, GatewayFailure> {
+fn parse_result<T: for<'de> Deserialize<'de>>(value: Value) -> Result<T, GatewayFailure> {
     serde_json::from_value(value).map_err(|_| GatewayFailure::Unreadable)
 }
 

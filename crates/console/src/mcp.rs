@@ -177,7 +177,7 @@ impl Gateway {
             let post = self.write(token, request)?;
             let body = post.body().clone();
             let response = self.0.send(post).await?;
-            let (answer, outcome) = read(response).await?;
+            let (answer, outcome) = read_response(response).await?;
             Ok(Exchange {
                 request: body,
                 answer,
@@ -248,7 +248,9 @@ fn plain(text: &str) -> Result<HeaderValue, GatewayFault> {
 }
 
 /// Waits for the answer, as it was written and as what it means.
-async fn read(response: Response<Body>) -> Result<(String, Result<Value, RpcError>), GatewayFault> {
+async fn read_response(
+    response: Response<Body>,
+) -> Result<(String, Result<Value, RpcError>), GatewayFault> {
     let (head, body) = response.into_parts();
     match head.status {
         StatusCode::UNAUTHORIZED => return Err(GatewayFault::Unauthorized),

@@ -292,7 +292,7 @@ impl ResultStore {
     async fn database(&self) -> Result<&Database, ResultStoreError> {
         let prepare = || async { within(self.database.prepare().boxed()).await };
         let prepared = self.prepared.get_or_try_init(prepare).await;
-        prepared.inspect_err(|error| self.tell(error))?;
+        prepared.inspect_err(|error| self.log_error(error))?;
         Ok(&self.database)
     }
 
@@ -303,7 +303,7 @@ impl ResultStore {
     ) -> Result<u64, ResultStoreError> {
         let database = self.database().await?;
         let done = within(database.execute(statement, values).boxed()).await;
-        done.inspect_err(|error| self.tell(error))
+        done.inspect_err(|error| self.log_error(error))
     }
 
     async fn rows<T: Row, const N: usize>(
@@ -313,10 +313,10 @@ impl ResultStore {
     ) -> Result<Vec<T>, ResultStoreError> {
         let database = self.database().await?;
         let rows = within(database.rows(statement, values).boxed()).await;
-        rows.inspect_err(|error| self.tell(error))
+        rows.inspect_err(|error| self.log_error(error))
     }
 
-    fn tell(&self, error: &ResultStoreError) {
+    fn log_error(&self, error: &ResultStoreError) {
         let cause = error as &dyn std::error::Error;
         tracing::warn!(store = %self.address, cause, "the console's store cannot be used");
     }

@@ -151,7 +151,7 @@ impl ChangeFeed {
     /// Reads what is new and tells it.
     pub(crate) async fn look(&self, now: Instant) {
         let mut state = self.state.lock().await;
-        let read = self.read(&mut state.position, now).await;
+        let read = self.read_log(&mut state.position, now).await;
         match &read {
             Err(error) if !state.failed => {
                 let cause = error as &dyn std::error::Error;
@@ -165,14 +165,18 @@ impl ChangeFeed {
         state.failed = read.is_err();
     }
 
-    async fn read(&self, position: &mut Option<FeedPosition>, began: Instant) -> Result<(), Error> {
+    async fn read_log(
+        &self,
+        position: &mut Option<FeedPosition>,
+        began: Instant,
+    ) -> Result<(), Error> {
         // Whoever was away so long begins anew: what was forgotten meanwhile is not to be had.
         let fresh = match position.take() {
             Some(position) if began.duration_since(position.at) < TOO_LONG => position,
             Some(_) | None => self.begin(began).await?,
         };
         let position = position.insert(fresh);
-        self.read_on(position, began, |changes| self.tell(changes))
+        self.read_on(position, began, |changes| self.publish(changes))
             .await?;
         position.settle(began);
         let (up_to, since) = position.forget;
@@ -189,7 +193,7 @@ impl ChangeFeed {
         // What is under way now has a number near the last.
         let mut position = FeedPosition::new((last - MOST_MISSING).max(0), now);
         self.read_on(&mut position, now, |_| {}).await?;
-        self.tell(ConversationChanges {
+        self.publish(ConversationChanges {
             unseen: true,
             changes: Vec::new(),
         });
@@ -223,7 +227,7 @@ impl ChangeFeed {
         }
     }
 
-    fn tell(&self, changes: ConversationChanges) {
+    fn publish(&self, changes: ConversationChanges) {
         // That nobody watches is no fault.
         let _ = self.watchers.send(Arc::new(changes));
     }

@@ -10,7 +10,7 @@ use wardgate_domain::InvalidMessage;
 
 /// Reads one JSON object: a string as it is, anything else as its compact JSON text. A name that comes
 /// twice is refused, so that the policy cannot have seen another value than the tool uses.
-pub(crate) fn read(json: &[u8]) -> Result<BTreeMap<String, String>, InvalidMessage> {
+pub(crate) fn parse_arguments(json: &[u8]) -> Result<BTreeMap<String, String>, InvalidMessage> {
     let invalid = |error: serde_json::Error| {
         InvalidMessage::field(
             "arguments_json",
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn strings_stay_and_the_rest_is_json_text() {
-        let read = read(
+        let read = parse_arguments(
             br#" {"s": "a\u0041", "n": 10, "f": 1.5, "b": true, "z": null, "l": [1, {"k": "v"}]} "#,
         );
         let shown: Vec<_> = read
@@ -98,7 +98,7 @@ mod tests {
             &deep,
         ];
         for json in bad {
-            let error = read(json.as_bytes()).unwrap_err().to_string();
+            let error = parse_arguments(json.as_bytes()).unwrap_err().to_string();
             assert!(
                 error.starts_with("field `arguments_json`") && !error.contains("secret"),
                 "{error}"

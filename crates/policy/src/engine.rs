@@ -119,7 +119,7 @@ impl Engine {
                 rights,
             });
         }
-        let mut arguments = arguments::read(arguments)?;
+        let mut arguments = arguments::parse_arguments(arguments)?;
         // What the call leaves out, the tool will fill in.
         for (name, default) in &tool.argument_defaults {
             arguments

@@ -106,13 +106,13 @@ async fn look_apart(
     let looked = tokio::task::spawn_blocking(move || {
         let mut seen = seen;
         let look = seen.look(&dir, &store);
-        tell(&look, &store, &readiness);
+        report(&look, &store, &readiness);
         seen
     });
     Some(looked.await.unwrap_or(before))
 }
 
-fn tell(look: &ReloadOutcome, store: &PolicyStore, readiness: &Sender<Readiness>) {
+fn report(look: &ReloadOutcome, store: &PolicyStore, readiness: &Sender<Readiness>) {
     let in_force = *store.version().borrow();
     match look {
         ReloadOutcome::Unchanged => {}

@@ -89,7 +89,7 @@ impl Bridge {
         lines: &mut mpsc::Receiver<Result<Bytes, Error>>,
     ) -> Result<(), Error> {
         while let Some(line) = lines.recv().await {
-            self.take(line?).await;
+            self.handle_line(line?).await;
         }
         Ok(())
     }
@@ -116,7 +116,7 @@ impl Bridge {
         }
     }
 
-    async fn take(self: &Arc<Self>, text: Bytes) {
+    async fn handle_line(self: &Arc<Self>, text: Bytes) {
         let Some(line) = Line::read(&text) else {
             self.out.write(RequestFault::NotAMessage.answer(None)).await;
             return;

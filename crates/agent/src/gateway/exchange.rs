@@ -94,7 +94,7 @@ pub(super) async fn exchange(
     let work = async {
         let id = next_id();
         let response = edge.send(write(edge, token, request, id)?).await?;
-        read(response, id).await
+        read_response(response, id).await
     };
     let answered = tokio::time::timeout(limit, work).await;
     answered.unwrap_or(Err(GatewayError::Late))
@@ -196,7 +196,10 @@ pub(super) fn is_event_stream(headers: &HeaderMap) -> bool {
 }
 
 /// Waits for the answer to the request of this id.
-pub(super) async fn read(response: Response<Body>, id: u64) -> Result<Box<RawValue>, GatewayError> {
+pub(super) async fn read_response(
+    response: Response<Body>,
+    id: u64,
+) -> Result<Box<RawValue>, GatewayError> {
     let (head, body) = response.into_parts();
     let status = head.status;
     let retry_after = head

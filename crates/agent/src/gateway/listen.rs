@@ -77,7 +77,7 @@ async fn acknowledged(edge: &EdgeClient, token: &BearerToken) -> Result<ToolChan
     let request = exchange::write(edge, token, request, id)?;
     let response = edge.send(request).await?;
     if !exchange::is_event_stream(response.headers()) {
-        let refused = exchange::read(response, id).await.err();
+        let refused = exchange::read_response(response, id).await.err();
         return Err(refused.unwrap_or(GatewayError::Unreadable));
     }
     let mut messages = notifications(response.into_body()).boxed();

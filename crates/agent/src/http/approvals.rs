@@ -14,7 +14,7 @@ pub(super) async fn post(
     here: Arc<Endpoints>,
     mut request: AdmittedRequest,
 ) -> Result<Response, Problem> {
-    let decision = read(&request.body)?;
+    let decision = parse_decision(&request.body)?;
     let Path(id) = Path::<String>::from_request_parts(&mut request.parts, &())
         .await
         .map_err(|_| Problem::not_found("No approval has this id."))?;
@@ -24,7 +24,7 @@ pub(super) async fn post(
     Ok(ndjson::reply(events))
 }
 
-fn read(body: &[u8]) -> Result<ApprovalDecision, Problem> {
+fn parse_decision(body: &[u8]) -> Result<ApprovalDecision, Problem> {
     let decision = Fields::parse(body)?.only(&["decision"])?.text("decision")?;
     match decision.as_deref() {
         Some("approve") => Ok(ApprovalDecision::Approve),
@@ -43,11 +43,11 @@ mod tests {
     #[test]
     fn a_decision_is_one_of_two_words() {
         assert_eq!(
-            read(br#"{"decision":"approve"}"#).unwrap(),
+            parse_decision(br#"{"decision":"approve"}"#).unwrap(),
             ApprovalDecision::Approve
         );
         assert_eq!(
-            read(br#"{"decision":"refuse"}"#).unwrap(),
+            parse_decision(br#"{"decision":"refuse"}"#).unwrap(),
             ApprovalDecision::Refuse
         );
         for body in [
@@ -56,7 +56,7 @@ mod tests {
             "{}",
             r#"{"decision":"approve","all":true}"#,
         ] {
-            assert!(read(body.as_bytes()).is_err(), "{body}");
+            assert!(parse_decision(body.as_bytes()).is_err(), "{body}");
         }
     }
 }

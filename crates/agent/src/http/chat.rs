@@ -14,7 +14,7 @@ pub(super) async fn post(
     here: Arc<Endpoints>,
     request: AdmittedRequest,
 ) -> Result<Response, Problem> {
-    let chat = read(&request.body, &request.parts.headers)?;
+    let chat = parse_request(&request.body, &request.parts.headers)?;
     Ok(ndjson::reply(here.agent.chat(
         request.caller,
         request.token,
@@ -22,7 +22,7 @@ pub(super) async fn post(
     )))
 }
 
-fn read(body: &[u8], headers: &HeaderMap) -> Result<ChatRequest, Problem> {
+fn parse_request(body: &[u8], headers: &HeaderMap) -> Result<ChatRequest, Problem> {
     let mut fields =
         Fields::parse(body)?.only(&["message", "conversation_id", "model", "message_id"])?;
     let message = fields
@@ -67,12 +67,12 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
 mod tests {
     use super::*;
 
-    fn told(body: &str, last: Option<&str>) -> String {
+    fn parsed(body: &str, last: Option<&str>) -> String {
         let mut headers = HeaderMap::new();
         if let Some(last) = last {
             headers.insert("last-event-id", last.parse().unwrap());
         }
-        match read(body.as_bytes(), &headers) {
+        match parse_request(body.as_bytes(), &headers) {
             Ok(chat) => format!("{:?} {:?} {:?}", chat.message, chat.message_id, chat.after),
             Err(problem) => problem.body()["error"]["message"].to_string(),
         }
@@ -81,8 +81,8 @@ mod tests {
     #[test]
     fn a_turn_goes_on_after_the_last_event_the_client_has() {
         let body = r#"{"message":"hi","message_id":"m1"}"#;
-        assert_eq!(told(body, Some("41")), r#""hi" Some("m1") Some(41)"#);
-        assert_eq!(told(body, None), r#""hi" Some("m1") None"#);
+        assert_eq!(parsed(body, Some("41")), r#""hi" Some("m1") Some(41)"#);
+        assert_eq!(parsed(body, None), r#""hi" Some("m1") None"#);
     }
 
     #[test]
@@ -121,9 +121,9 @@ mod tests {
             ),
         ];
         for (body, last, expected) in cases {
-            let told = told(body, last);
-            assert!(told.contains(expected), "{body}: {told}");
-            assert!(!told.contains("secret"), "{body}: {told}");
+            let parsed = parsed(body, last);
+            assert!(parsed.contains(expected), "{body}: {parsed}");
+            assert!(!parsed.contains("secret"), "{body}: {parsed}");
         }
     }
 }

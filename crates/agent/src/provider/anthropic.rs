@@ -98,7 +98,7 @@ fn tool(function: &Function) -> Value {
 }
 
 /// Reads one event of a stream, or a whole message of a server that does not stream.
-pub(super) fn read(frame: &str, answer: &mut Answer) -> Result<(), ModelError> {
+pub(super) fn read_frame(frame: &str, answer: &mut Answer) -> Result<(), ModelError> {
     let Ok(Value::Object(event)) = serde_json::from_str(frame) else {
         return Err(ModelError::Unreadable);
     };

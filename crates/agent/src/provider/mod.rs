@@ -231,9 +231,9 @@ impl AnswerReader {
 
     fn read(&mut self, frame: &str) -> Result<(), ModelError> {
         match self.kind {
-            ProviderKind::OpenAi => openai::read(frame, &mut self.answer),
-            ProviderKind::Anthropic => anthropic::read(frame, &mut self.answer),
-            ProviderKind::Ollama => ollama::read(frame, &mut self.answer),
+            ProviderKind::OpenAi => openai::read_frame(frame, &mut self.answer),
+            ProviderKind::Anthropic => anthropic::read_frame(frame, &mut self.answer),
+            ProviderKind::Ollama => ollama::read_frame(frame, &mut self.answer),
         }
     }
 

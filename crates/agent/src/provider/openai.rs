@@ -76,7 +76,7 @@ fn call(call: &FunctionCall) -> Value {
 }
 
 /// Reads one event of a stream, or a whole answer of a server that does not stream.
-pub(super) fn read(frame: &str, answer: &mut Answer) -> Result<(), ModelError> {
+pub(super) fn read_frame(frame: &str, answer: &mut Answer) -> Result<(), ModelError> {
     let frame = frame.trim();
     if frame == "[DONE]" {
         answer.over();

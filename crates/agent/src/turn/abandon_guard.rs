@@ -19,7 +19,7 @@ pub(super) struct AbandonGuard {
 }
 
 impl AbandonGuard {
-    pub(super) fn watching(conversation: &Conversation, turn: &str) -> Self {
+    pub(super) fn new(conversation: &Conversation, turn: &str) -> Self {
         Self {
             turn: Some((conversation.clone(), turn.to_owned())),
             is_armed: false,

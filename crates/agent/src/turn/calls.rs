@@ -107,7 +107,7 @@ struct RunnableCall<'t> {
 
 impl CallPlan<'_> {
     /// Whether others may run at the same time.
-    fn in_company(&self) -> bool {
+    fn is_concurrent(&self) -> bool {
         match self {
             Self::Known(_) | Self::Refused(_) => true,
             Self::Run(ready) => ready.tool.read_only,
@@ -117,23 +117,23 @@ impl CallPlan<'_> {
 }
 
 /// Tells a round again whose calls are all over.
-pub(super) async fn retell(
+pub(super) async fn replay(
     journal: &Journal,
     round: usize,
     calls: &[FunctionCall],
     sink: &mut EventSink,
 ) -> Vec<ToolAnswer> {
-    ask(round, calls, sink).await;
+    send_calls(round, calls, sink).await;
     let mut answers = Vec::new();
     for (index, call) in calls.iter().enumerate() {
         let answer = journal.answer(call).cloned().unwrap_or_else(not_run);
-        tell(round, index, call, &answer, sink).await;
+        send_result(round, index, call, &answer, sink).await;
         answers.push(answer);
     }
     answers
 }
 
-async fn ask(round: usize, calls: &[FunctionCall], sink: &mut EventSink) {
+async fn send_calls(round: usize, calls: &[FunctionCall], sink: &mut EventSink) {
     for (index, call) in calls.iter().enumerate() {
         let body = EventBody::ToolCall {
             call_id: call.id.clone(),
@@ -145,7 +145,7 @@ async fn ask(round: usize, calls: &[FunctionCall], sink: &mut EventSink) {
 }
 
 /// Carries out the calls of a round as far as they go.
-pub(super) async fn carry_out(
+pub(super) async fn run_calls(
     setup: &TurnSetup,
     offered_tools: &OfferedTools,
     journal: &mut Journal,
@@ -155,24 +155,24 @@ pub(super) async fn carry_out(
     sink: &mut EventSink,
 ) -> Result<(CallsOutcome, Vec<ToolAnswer>), TurnFailure> {
     let asked: Vec<FunctionCall> = calls.iter().map(|(call, _)| call.clone()).collect();
-    ask(round, &asked, sink).await;
+    send_calls(round, &asked, sink).await;
     let plans: Vec<CallPlan<'_>> = calls
         .iter()
-        .map(|(call, may)| plan(setup, offered_tools, journal, call, *may))
+        .map(|(call, may)| plan_call(setup, offered_tools, journal, call, *may))
         .collect();
     let mut answers = Vec::new();
     let mut at = 0;
     while at < plans.len() {
         if let CallPlan::NeedsApproval(ready) = &plans[at] {
-            wait(setup, journal, round, at, &asked[at], ready, sink).await?;
+            request_approval(setup, journal, round, at, &asked[at], ready, sink).await?;
             return Ok((CallsOutcome::AwaitingApproval, answers));
         }
-        let company = plans[at..].iter().take_while(|plan| plan.in_company());
-        let end = at + company.count().max(1);
+        let concurrent = plans[at..].iter().take_while(|plan| plan.is_concurrent());
+        let end = at + concurrent.count().max(1);
         let mut running = stream::iter(at..end)
             .map(|index| {
                 let (plan, call) = (&plans[index], &asked[index]);
-                run(
+                run_call(
                     setup,
                     journal,
                     budget.deadline(),
@@ -191,7 +191,7 @@ pub(super) async fn carry_out(
             {
                 sink.call_error(round, index, kind, &refused.text).await;
             }
-            tell(round, index, &asked[index], &answer, sink).await;
+            send_result(round, index, &asked[index], &answer, sink).await;
             fresh.push((answer, kept));
         }
         drop(running);
@@ -206,7 +206,7 @@ pub(super) async fn carry_out(
     Ok((CallsOutcome::Answered, answers))
 }
 
-fn plan<'t>(
+fn plan_call<'t>(
     setup: &TurnSetup,
     offered_tools: &'t OfferedTools,
     journal: &Journal,
@@ -284,7 +284,7 @@ fn terms(tool: &str, arguments: &Map<String, Value>) -> Digest {
 }
 
 /// Asks for a person's decision.
-async fn wait(
+async fn request_approval(
     setup: &TurnSetup,
     journal: &Journal,
     round: usize,
@@ -320,7 +320,7 @@ async fn wait(
 }
 
 /// What the call gives, and whether the journal has it.
-async fn run(
+async fn run_call(
     setup: &TurnSetup,
     journal: &Journal,
     deadline: Instant,
@@ -347,7 +347,7 @@ async fn run(
     let answered = async {
         tracing::info!("Executing MCP tool");
         let key = idempotency_key(journal, place, tool, ready);
-        let called = called(setup, ready.tool, &ready.arguments, &key);
+        let called = call_tool(setup, ready.tool, &ready.arguments, &key);
         match timeout_at(deadline, called).await {
             Ok(answered) => answered,
             Err(_) => Err(GatewayFailure::Late),
@@ -378,7 +378,7 @@ async fn run(
 
 /// Calls a tool. Where the call of an interrupted turn still runs under the same key, its end is waited for. A tool
 /// that only reads keeps no key: who asked it again because of its words would let it say how often it is called.
-async fn called(
+async fn call_tool(
     setup: &TurnSetup,
     tool: &GatewayTool,
     arguments: &Map<String, Value>,
@@ -418,7 +418,7 @@ fn failed(text: String) -> ToolAnswer {
     }
 }
 
-async fn tell(
+async fn send_result(
     round: usize,
     index: usize,
     call: &FunctionCall,

@@ -157,7 +157,7 @@ impl Journal {
     }
 
     /// As far as a turn is; none: it has not begun.
-    pub(super) async fn read(
+    pub(super) async fn load(
         conversation: Conversation,
         turn: &str,
         author: &str,
@@ -186,12 +186,12 @@ impl Journal {
         journal.is_begun = true;
         journal.is_over = stored.state == TurnState::Complete;
         for message in stored.messages {
-            journal.take(message);
+            journal.replay(message);
         }
         Ok(Some(journal))
     }
 
-    fn take(&mut self, message: Message) {
+    fn replay(&mut self, message: Message) {
         match (message.role, message.source) {
             (_, Some(Source::Approval)) => {
                 if let Ok(decision) = serde_json::from_str::<RecordedDecision>(&message.content) {

@@ -93,8 +93,8 @@ pub(crate) async fn chat(setup: TurnSetup, request: ChatRequest, out: mpsc::Send
     };
     let sink = EventSink::new(out, setup.ambient.clone(), request.after);
     let mut turn = Turn::new(setup, sink, turn_id);
-    let told = turn.tell(request).await;
-    turn.end(told).await;
+    let outcome = turn.run(request).await;
+    turn.end(outcome).await;
 }
 
 /// Takes a decision about a call that waits, and goes on with its turn.
@@ -107,8 +107,8 @@ pub(crate) async fn decide(
     let sink = EventSink::new_reply(out, setup.ambient.clone(), approval.event);
     let mut turn = Turn::new(setup, sink, approval.turn.clone());
     turn.conversation_id = Some(approval.conversation.clone());
-    let told = turn.decided(&approval, decision).await;
-    turn.end(told).await;
+    let outcome = turn.run_decided(&approval, decision).await;
+    turn.end(outcome).await;
 }
 
 /// A stream that says only what is wrong.
@@ -139,10 +139,10 @@ impl Turn {
 
     // === the story ===
 
-    async fn tell(&mut self, request: ChatRequest) -> Result<TurnOutcome, TurnFailure> {
+    async fn run(&mut self, request: ChatRequest) -> Result<TurnOutcome, TurnFailure> {
         message::check(&request)?;
-        if let Some(journal) = self.resumed(&request).await? {
-            return self.go_on(journal, Vec::new()).await;
+        if let Some(journal) = self.load_journal(&request).await? {
+            return self.run_rounds(journal, Vec::new()).await;
         }
         let opening = self.opening(&request.message);
         self.has_model(&opening)?;
@@ -159,7 +159,7 @@ impl Turn {
         self.conversation_id = Some(conversation.id().to_owned());
         if request.message_id.is_none() || id.is_none() {
             // Nobody could name the turn to go on with it.
-            self.abandon_guard = AbandonGuard::watching(&conversation, &self.id);
+            self.abandon_guard = AbandonGuard::new(&conversation, &self.id);
         }
         let author = &self.setup.assistant.name;
         let journal = Journal::new(conversation, &self.id, author, &request.message);
@@ -167,10 +167,10 @@ impl Turn {
         // Neither is what the model is told of the past a way around the checks.
         let input = &self.setup.assistant.input;
         history.retain(|it| id.is_none() && guardrail::matched(input, &it.text).is_none());
-        self.go_on(journal, history).await
+        self.run_rounds(journal, history).await
     }
 
-    async fn decided(
+    async fn run_decided(
         &mut self,
         approval: &Approval,
         decision: ApprovalDecision,
@@ -178,7 +178,7 @@ impl Turn {
         let gateway = Arc::clone(&self.setup.gateway);
         let conversation = Conversation::named(gateway, &approval.conversation);
         let author = &self.setup.assistant.name;
-        let journal = Journal::read(conversation, &approval.turn, author).await?;
+        let journal = Journal::load(conversation, &approval.turn, author).await?;
         let mut journal = journal.ok_or(InvalidApproval::Unknown)?;
         let round = journal.rounds().len().saturating_sub(1);
         let asked = journal.rounds().last().map(|round| round.calls.clone());
@@ -198,11 +198,11 @@ impl Turn {
                 TurnFailure::Conflict(_) => InvalidApproval::Used.into(),
                 failure => failure,
             })?;
-        self.go_on(journal, Vec::new()).await
+        self.run_rounds(journal, Vec::new()).await
     }
 
     /// Walks through the turn: tells what the journal has, does what it lacks.
-    async fn go_on(
+    async fn run_rounds(
         &mut self,
         mut journal: Journal,
         history: Vec<HistoryMessage>,
@@ -221,18 +221,18 @@ impl Turn {
                 step
             } else {
                 let model_input = model_input.as_ref();
-                self.step(round, &mut journal, model_input, &entries)
+                self.next_round(round, &mut journal, model_input, &entries)
                     .await?
             };
             if step.calls.is_empty() {
-                self.sum_up(&journal, model_input.as_ref());
+                self.summarise(&journal, model_input.as_ref());
                 let ending = step.ending;
                 return Ok(TurnOutcome::Answered { round, ending });
             }
             let answers = if journal.stops_at(round) {
                 let model_input = model_input.as_ref();
                 match self
-                    .carry_out(round, &mut journal, model_input, &step)
+                    .run_calls(round, &mut journal, model_input, &step)
                     .await?
                 {
                     (CallsOutcome::Answered, answers) => answers,
@@ -244,7 +244,7 @@ impl Turn {
                 for call in &step.calls {
                     self.budget.may_call(call);
                 }
-                calls::retell(&journal, round, &step.calls, &mut self.sink).await
+                calls::replay(&journal, round, &step.calls, &mut self.sink).await
             };
             entries.push(ConversationEntry::Model {
                 text: step.text,
@@ -254,10 +254,10 @@ impl Turn {
         Err(TurnFailure::Empty)
     }
 
-    async fn end(mut self, told: Result<TurnOutcome, TurnFailure>) {
+    async fn end(mut self, outcome: Result<TurnOutcome, TurnFailure>) {
         self.abandon_guard.disarm();
         let usage = self.budget.usage();
-        let (reason, message_id, cap) = match told {
+        let (reason, message_id, cap) = match outcome {
             Ok(TurnOutcome::Answered { round, ending }) => {
                 self.sink.answered(round);
                 let id = format!("{}/{round}{}", self.id, ending.word());
@@ -292,7 +292,10 @@ impl Turn {
     // === its parts ===
 
     /// The turn, if it has begun already.
-    async fn resumed(&mut self, request: &ChatRequest) -> Result<Option<Journal>, TurnFailure> {
+    async fn load_journal(
+        &mut self,
+        request: &ChatRequest,
+    ) -> Result<Option<Journal>, TurnFailure> {
         let (Some(conversation), Some(message_id)) =
             (&request.conversation_id, &request.message_id)
         else {
@@ -301,7 +304,7 @@ impl Turn {
         let gateway = Arc::clone(&self.setup.gateway);
         let conversation = Conversation::named(gateway, conversation);
         let author = &self.setup.assistant.name;
-        let journal = Journal::read(conversation, message_id, author).await?;
+        let journal = Journal::load(conversation, message_id, author).await?;
         if let Some(journal) = &journal {
             self.conversation_id.clone_from(&request.conversation_id);
             if journal.question() != request.message {
@@ -363,7 +366,7 @@ impl Turn {
     }
 
     /// The next round: what the configuration asks for, what a command shows, or what the model says.
-    async fn step(
+    async fn next_round(
         &mut self,
         round: usize,
         journal: &mut Journal,
@@ -401,7 +404,7 @@ impl Turn {
                 }
             }
             _ => match model_input {
-                Some(model_input) => self.ask(round, journal, model_input, entries).await?,
+                Some(model_input) => self.ask_model(round, journal, model_input, entries).await?,
                 None => return Err(TurnFailure::Empty),
             },
         };
@@ -411,7 +414,7 @@ impl Turn {
     }
 
     /// Asks the model. Once a limit is reached it must answer in words.
-    async fn ask(
+    async fn ask_model(
         &mut self,
         round: usize,
         journal: &Journal,
@@ -432,7 +435,7 @@ impl Turn {
         let cap = self.budget.cap(round);
         let request = model_input.request(&assistant.model, entries, cap);
         let asked = model_input::characters(&request);
-        self.sink.anew(round);
+        self.sink.restart_round(round);
         let until = self.budget.last_deadline();
         let stream = timeout_at(until, client.stream(request))
             .await
@@ -466,7 +469,7 @@ impl Turn {
             calls: if cap.is_some() {
                 Vec::new()
             } else {
-                named(model_answer.calls, round, journal)
+                assign_call_ids(model_answer.calls, round, journal)
             },
         };
         if let Some(refusal) = guardrail::matched(&assistant.output, &step.text) {
@@ -487,7 +490,7 @@ impl Turn {
         Ok(step)
     }
 
-    async fn carry_out(
+    async fn run_calls(
         &mut self,
         round: usize,
         journal: &mut Journal,
@@ -501,7 +504,7 @@ impl Turn {
         }
         let (setup, offered_tools) = (&self.setup, &model_input.offered_tools);
         let sink = &mut self.sink;
-        calls::carry_out(
+        calls::run_calls(
             setup,
             offered_tools,
             journal,
@@ -513,7 +516,7 @@ impl Turn {
         .await
     }
 
-    fn sum_up(&self, journal: &Journal, model_input: Option<&ModelInput>) {
+    fn summarise(&self, journal: &Journal, model_input: Option<&ModelInput>) {
         let uncovered = model_input.map_or(0, |model_input| model_input.uncovered);
         if self.setup.assistant.context.summarise && uncovered > 0 {
             summary::write(&self.setup, journal.conversation());
@@ -522,7 +525,7 @@ impl Turn {
 }
 
 /// The calls with ids that are unique in the turn, as memory gives them back: a decision is about one of them alone.
-fn named(calls: Vec<ModelCall>, round: usize, journal: &Journal) -> Vec<FunctionCall> {
+fn assign_call_ids(calls: Vec<ModelCall>, round: usize, journal: &Journal) -> Vec<FunctionCall> {
     let mut named: Vec<FunctionCall> = Vec::new();
     for (index, ModelCall { call, source }) in calls.into_iter().take(MAX_CALLS).enumerate() {
         let id = storable(&call.id);

@@ -93,12 +93,12 @@ pub(super) async fn read_answer(
                 continue;
             }
         };
-        words.take(pieces, &mut in_text, options, sink).await;
+        words.append(pieces, &mut in_text, options, sink).await;
     }
     // A stream that does not say that it is over was cut.
     let finish = finish.ok_or(ModelError::Cut)?;
     let pieces = extractor.finish();
-    words.take(pieces, &mut in_text, options, sink).await;
+    words.append(pieces, &mut in_text, options, sink).await;
     let calls = if native.is_empty() {
         in_text.into_calls(options, &words.0)
     } else {
@@ -166,7 +166,7 @@ impl TextCalls {
 struct AnswerText(String);
 
 impl AnswerText {
-    async fn take(
+    async fn append(
         &mut self,
         pieces: Vec<Piece>,
         calls: &mut TextCalls,

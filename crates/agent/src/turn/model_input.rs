@@ -53,7 +53,7 @@ impl ModelInput {
             })
             .map_err(|why| TurnFailure::Request(format!("the assistant's prompt: {why}")))?;
         let carries = matches!(&assistant.model.client, Ok(client) if client.carries_calls());
-        let offered_tools = OfferedTools::of(tools, &assistant.tools);
+        let offered_tools = OfferedTools::select(tools, &assistant.tools);
         let uncovered = window.uncovered;
         let mut before = context::window_entries(window);
         before.extend(context::history_entries(history));

@@ -63,7 +63,7 @@ impl ToolData<'_> {
             }
         }
         let is_spelled = |call: &&FunctionCall| {
-            let arguments = read(&call.arguments);
+            let arguments = parse_arguments(&call.arguments);
             let same = |it: &(String, Option<Value>)| it.0 == call.name && it.1 == arguments;
             spelled.iter().any(same)
         };
@@ -108,7 +108,7 @@ impl ToolDataReader<'_> {
             let names: Vec<&str> = self.functions.iter().map(|it| it.name.as_str()).collect();
             let mentioned = mentioned(text, &names).into_iter();
             self.spelled
-                .extend(mentioned.map(|name| (name.to_owned(), read("{}"))));
+                .extend(mentioned.map(|name| (name.to_owned(), parse_arguments("{}"))));
             return;
         }
         let mut extractor = Extractor::new(self.syntax.clone(), self.functions);
@@ -116,12 +116,12 @@ impl ToolDataReader<'_> {
         pieces.extend(extractor.finish());
         for piece in pieces {
             if let Piece::Call { name, arguments } = piece {
-                self.spelled.push((name, read(&arguments)));
+                self.spelled.push((name, parse_arguments(&arguments)));
             }
         }
     }
 }
 
-fn read(arguments: &str) -> Option<Value> {
+fn parse_arguments(arguments: &str) -> Option<Value> {
     serde_json::from_str(arguments).ok()
 }

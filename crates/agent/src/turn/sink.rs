@@ -89,7 +89,7 @@ impl EventSink {
     }
 
     /// The round is told anew: what the client has of it is void.
-    pub(super) fn anew(&mut self, round: usize) {
+    pub(super) fn restart_round(&mut self, round: usize) {
         self.after = self.after.min(base(round));
         self.last = self.last.min(base(round));
     }

@@ -53,7 +53,7 @@ impl AcceptedTime {
 }
 
 /// Reads the caller. `token` is the digest of the whole token. A caller expires when its token is not accepted any more.
-pub(super) fn read(
+pub(super) fn read_caller(
     claims: &VerifiedClaims,
     rules: &IssuerConfig,
     token: Digest,

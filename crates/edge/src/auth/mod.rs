@@ -165,7 +165,7 @@ impl Authenticator {
         let claims = token.verify(key)?;
         let accepted = AcceptedTime::of(&claims, rules)?;
         accepted.check(self.ambient.now())?;
-        let caller = claims::read(&claims, rules, digest, accepted)?;
+        let caller = claims::read_caller(&claims, rules, digest, accepted)?;
         let verified_token = Arc::new(VerifiedToken {
             accepted,
             audience: Audience::of(

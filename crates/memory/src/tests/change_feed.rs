@@ -66,8 +66,12 @@ async fn whoever_watches_hears_of_each_change_whose_it_is_and_of_nothing_else() 
         }
         let given_up = setup.add_to_turn(&joy, &mine, "u", TurnState::Abandoned, vec![person("x")]);
         given_up.await.unwrap();
-        setup.memory.clear(of(&joy), &mine).await.unwrap();
-        setup.memory.delete(of(&joy), &mine).await.unwrap();
+        setup.memory.clear(on_behalf_of(&joy), &mine).await.unwrap();
+        setup
+            .memory
+            .delete(on_behalf_of(&joy), &mine)
+            .await
+            .unwrap();
         // What is erased by the time it is told has no id any more.
         let mut heard = Vec::new();
         while heard.last() != Some(&Changed::List) {

@@ -12,7 +12,7 @@ async fn what_is_said_comes_back_as_it_was_said_after_a_restart_too() {
         let joy = joy();
         let (conversation, created) = setup
             .memory
-            .get_or_create(of(&joy), Some(&id("đau răng?")))
+            .get_or_create(on_behalf_of(&joy), Some(&id("đau răng?")))
             .await
             .unwrap();
         assert!(created);
@@ -44,7 +44,7 @@ async fn what_is_said_comes_back_as_it_was_said_after_a_restart_too() {
         let later = Setup::over(setup.database, config).await;
         let (same, created) = later
             .memory
-            .get_or_create(of(&joy), Some(&conversation.id))
+            .get_or_create(on_behalf_of(&joy), Some(&conversation.id))
             .await
             .unwrap();
         assert!(!created && same.key == conversation.key && same.messages == 4);
@@ -74,14 +74,14 @@ async fn anothers_conversation_is_as_unknown_as_none() {
             .unwrap();
         let own = setup
             .memory
-            .read_conversation(of(&joy), Which::Own(&mine), 0, 0);
+            .read_conversation(on_behalf_of(&joy), Which::Own(&mine), 0, 0);
         let key = own.await.unwrap().conversation.key;
         for other in [
             caller("nurse.jim", ""),
             caller("nurse.joy", "north"),
             of_other_issuer("nurse.joy"),
         ] {
-            let of = of(&other);
+            let of = on_behalf_of(&other);
             let memory = &setup.memory;
             let unknown = ErrorReason::UnknownConversation;
             assert!(setup.context(&other, &mine).await.messages.is_empty());
@@ -130,12 +130,12 @@ async fn a_conversation_is_shared_only_where_the_policy_says_so_and_only_for_rea
             .unwrap();
         let own = setup
             .memory
-            .read_conversation(of(&joy), Which::Own(&mine), 0, 0);
+            .read_conversation(on_behalf_of(&joy), Which::Own(&mine), 0, 0);
         let key = own.await.unwrap().conversation.key;
         let read = || {
             setup
                 .memory
-                .read_conversation(of(&jim), Which::Key(key), 0, 0)
+                .read_conversation(on_behalf_of(&jim), Which::Key(key), 0, 0)
         };
         assert_eq!(reason(read().await), ErrorReason::UnknownConversation);
 
@@ -148,9 +148,10 @@ async fn a_conversation_is_shared_only_where_the_policy_says_so_and_only_for_rea
         let namesake = of_other_issuer("nurse.joy");
         setup.policy.share("nurse.joy", key);
         for stranger in [&elsewhere, &namesake] {
-            let read = setup
-                .memory
-                .read_conversation(of(stranger), Which::Key(key), 0, 0);
+            let read =
+                setup
+                    .memory
+                    .read_conversation(on_behalf_of(stranger), Which::Key(key), 0, 0);
             assert_eq!(reason(read.await), ErrorReason::UnknownConversation);
         }
         // With the rights of the one who reads.
@@ -159,7 +160,7 @@ async fn a_conversation_is_shared_only_where_the_policy_says_so_and_only_for_rea
         let id = id(&key.to_string());
         let added = setup.add(&jim, &id, vec![person("x")]).await;
         assert_eq!(reason(added), ErrorReason::UnknownConversation);
-        let deleted = setup.memory.delete(of(&jim), &id).await;
+        let deleted = setup.memory.delete(on_behalf_of(&jim), &id).await;
         assert_eq!(reason(deleted), ErrorReason::UnknownConversation);
     }
 }
@@ -168,12 +169,20 @@ async fn a_conversation_is_shared_only_where_the_policy_says_so_and_only_for_rea
 async fn without_an_id_every_conversation_is_a_new_one() {
     for setup in Setup::each().await {
         let joy = joy();
-        let (one, created) = setup.memory.get_or_create(of(&joy), None).await.unwrap();
-        let (other, _) = setup.memory.get_or_create(of(&joy), None).await.unwrap();
+        let (one, created) = setup
+            .memory
+            .get_or_create(on_behalf_of(&joy), None)
+            .await
+            .unwrap();
+        let (other, _) = setup
+            .memory
+            .get_or_create(on_behalf_of(&joy), None)
+            .await
+            .unwrap();
         assert!(created && one.id != other.id);
         let (again, created) = setup
             .memory
-            .get_or_create(of(&joy), Some(&one.id))
+            .get_or_create(on_behalf_of(&joy), Some(&one.id))
             .await
             .unwrap();
         assert!(!created && again.key == one.key);
@@ -193,7 +202,9 @@ async fn conversations_are_listed_newest_change_first_a_page_at_a_time() {
             .unwrap();
         let (mut listed, mut token) = (Vec::new(), Some(String::new()));
         while let Some(from) = token {
-            let page = setup.memory.list_conversations(of(&joy), 3, &from);
+            let page = setup
+                .memory
+                .list_conversations(on_behalf_of(&joy), 3, &from);
             let (page, next) = page.await.unwrap();
             assert!(page.len() <= 3);
             listed.extend(page.into_iter().map(|one| one.id.as_str().to_owned()));
@@ -203,7 +214,7 @@ async fn conversations_are_listed_newest_change_first_a_page_at_a_time() {
         assert_eq!(listed, order);
         let bad = setup
             .memory
-            .list_conversations(of(&joy), 3, "' OR 1=1")
+            .list_conversations(on_behalf_of(&joy), 3, "' OR 1=1")
             .await;
         assert_eq!(reason(bad), ErrorReason::InvalidMessage);
     }
@@ -219,9 +230,10 @@ async fn a_conversation_is_read_whole_page_by_page() {
         setup.add(&joy, &mine, messages).await.unwrap();
         let (mut read, mut after) = (Vec::new(), 0);
         loop {
-            let page = setup
-                .memory
-                .read_conversation(of(&joy), Which::Own(&mine), after, 10);
+            let page =
+                setup
+                    .memory
+                    .read_conversation(on_behalf_of(&joy), Which::Own(&mine), after, 10);
             let page = page.await.unwrap();
             assert!(page.messages.len() <= 10);
             after = page.messages.last().unwrap().position;
@@ -246,7 +258,7 @@ async fn large_messages_are_read_a_bounded_number_of_bytes_at_a_time() {
         }
         let page = setup
             .memory
-            .read_conversation(of(&joy), Which::Own(&mine), 0, 500);
+            .read_conversation(on_behalf_of(&joy), Which::Own(&mine), 0, 500);
         let page = page.await.unwrap();
         assert_eq!((page.messages.len(), page.more), (16, true));
         assert_eq!(setup.context(&joy, &mine).await.messages.len(), 16);
@@ -275,11 +287,14 @@ async fn what_is_too_much_is_refused_by_name_without_repeating_it() {
         let words: Vec<_> = (0..40).map(|n| format!("canary{n}")).collect();
         setup
             .memory
-            .search(of(&joy), &query, None, 0)
+            .search(on_behalf_of(&joy), &query, None, 0)
             .await
             .unwrap();
         for query in [words.join(" "), "canary".repeat(100)] {
-            let refused = setup.memory.search(of(&joy), &query, None, 0).await;
+            let refused = setup
+                .memory
+                .search(on_behalf_of(&joy), &query, None, 0)
+                .await;
             assert_eq!(reason(refused), ErrorReason::InvalidMessage);
         }
         assert!(setup.context(&joy, &mine).await.messages.is_empty());
@@ -344,7 +359,7 @@ async fn a_message_whose_columns_were_altered_cannot_be_read() {
             let which = Which::Own(&mine);
             let read = setup
                 .memory
-                .read_conversation(of(&joy), which, after, limit);
+                .read_conversation(on_behalf_of(&joy), which, after, limit);
             read.await.map(|page| page.messages.len())
         };
         // All columns are swapped for another value that a message may have there.
@@ -407,12 +422,16 @@ async fn an_owner_makes_no_more_conversations_than_the_limit() {
         let first = setup.make(&joy, "first").await;
         setup.make(&joy, "second").await;
         for id in [None, Some(&id("third"))] {
-            let made = setup.memory.get_or_create(of(&joy), id).await;
+            let made = setup.memory.get_or_create(on_behalf_of(&joy), id).await;
             assert_eq!(reason(made), ErrorReason::Conflict);
         }
         setup.make(&joy, "first").await;
         setup.make(&caller("nurse.jim", ""), "third").await;
-        setup.memory.delete(of(&joy), &first).await.unwrap();
+        setup
+            .memory
+            .delete(on_behalf_of(&joy), &first)
+            .await
+            .unwrap();
         setup.make(&joy, "third").await;
     }
 }
@@ -423,7 +442,10 @@ async fn a_caller_is_whom_the_policy_service_says_the_token_is_of_and_nobody_els
         let joy = joy();
         let chat = setup.make(&joy, "chat").await;
         let nobody = joy.clone().with_token(BearerToken::new("invented"));
-        let read = setup.memory.get_context(of(&nobody), &chat, 1, 0).await;
+        let read = setup
+            .memory
+            .get_context(on_behalf_of(&nobody), &chat, 1, 0)
+            .await;
         assert_eq!(reason(read), ErrorReason::TokenRefused);
         // A caller that came without a token, however well known, is nobody either.
         let untold = Caller::from_verified(CallerClaims {
@@ -435,7 +457,10 @@ async fn a_caller_is_whom_the_policy_service_says_the_token_is_of_and_nobody_els
             token_id: "t".to_owned(),
             expires_at: joy.expires_at(),
         });
-        let read = setup.memory.get_context(of(&untold), &chat, 1, 0).await;
+        let read = setup
+            .memory
+            .get_context(on_behalf_of(&untold), &chat, 1, 0)
+            .await;
         assert_eq!(reason(read), ErrorReason::InvalidMessage);
     }
 }
@@ -450,7 +475,10 @@ async fn a_token_is_verified_again_a_moment_later() {
         assert_eq!(setup.policy.identified(), 0);
         setup.pass(Duration::from_secs(5));
         setup.policy.refuse_tokens();
-        let read = setup.memory.get_context(of(&joy), &chat, 1, 0).await;
+        let read = setup
+            .memory
+            .get_context(on_behalf_of(&joy), &chat, 1, 0)
+            .await;
         assert_eq!(reason(read), ErrorReason::TokenRefused);
     }
 }

@@ -7,7 +7,10 @@ use crate::config::Retention;
 const CANARY: &str = "canarytext";
 
 async fn key_of(setup: &Setup, caller: &Caller, id: &ConversationId) -> ConversationKey {
-    let made = setup.memory.get_or_create(of(caller), Some(id)).await;
+    let made = setup
+        .memory
+        .get_or_create(on_behalf_of(caller), Some(id))
+        .await;
     made.unwrap().0.key
 }
 
@@ -73,7 +76,11 @@ async fn after_a_deletion_nothing_of_it_is_left_and_everything_else_is() {
             session: None,
         };
         setup.memory.subscribe(session, &doomed).await.unwrap();
-        setup.memory.delete(of(&joy), &doomed).await.unwrap();
+        setup
+            .memory
+            .delete(on_behalf_of(&joy), &doomed)
+            .await
+            .unwrap();
 
         for gone in ["canary-id", "canary-m-7", "canary-t-7"] {
             assert!(!is_stored(&setup, gone).await, "{gone}");
@@ -89,7 +96,7 @@ async fn after_a_deletion_nothing_of_it_is_left_and_everything_else_is() {
         assert_eq!(context.messages.len(), 30);
         let hits = setup
             .memory
-            .search(of(&joy), "kept7", None, 0)
+            .search(on_behalf_of(&joy), "kept7", None, 0)
             .await
             .unwrap();
         assert_eq!(hits.len(), 1);
@@ -109,7 +116,7 @@ async fn after_a_deletion_nothing_of_it_is_left_and_everything_else_is() {
         assert_eq!(change.detail_digest, Some(Digest::of(b"canary-id")));
 
         // The id is free again, for something new.
-        let deleted = setup.memory.delete(of(&joy), &doomed).await;
+        let deleted = setup.memory.delete(on_behalf_of(&joy), &doomed).await;
         assert_eq!(reason(deleted), ErrorReason::UnknownConversation);
         assert_ne!(key_of(&setup, &joy, &doomed).await, key);
         assert!(setup.context(&joy, &doomed).await.messages.is_empty());
@@ -124,7 +131,7 @@ async fn clearing_erases_every_message_and_leaves_the_conversation() {
         let key = key_of(&setup, &joy, &mine).await;
         let said = || vec![with_id("canary-m", person(CANARY)), person("more")];
         setup.add(&joy, &mine, said()).await.unwrap();
-        setup.memory.clear(of(&joy), &mine).await.unwrap();
+        setup.memory.clear(on_behalf_of(&joy), &mine).await.unwrap();
         assert!(setup.context(&joy, &mine).await.messages.is_empty());
         for word in index_words(&joy, CANARY) {
             assert!(!is_stored(&setup, &word).await);
@@ -143,7 +150,7 @@ async fn clearing_erases_every_message_and_leaves_the_conversation() {
         assert_eq!(key_of(&setup, &joy, &mine).await, key);
         let read = setup
             .memory
-            .read_conversation(of(&joy), Which::Own(&mine), 0, 0);
+            .read_conversation(on_behalf_of(&joy), Which::Own(&mine), 0, 0);
         assert_eq!(read.await.unwrap().conversation.messages, 2);
     }
 }
@@ -157,7 +164,11 @@ async fn a_long_conversation_is_gone_at_once_and_its_rows_soon() {
             let batch = vec![person("tooth"); 200];
             setup.add(&joy, &mine, batch).await.unwrap();
         }
-        setup.memory.delete(of(&joy), &mine).await.unwrap();
+        setup
+            .memory
+            .delete(on_behalf_of(&joy), &mine)
+            .await
+            .unwrap();
         let bodies = "SELECT count(*) FROM memory.message WHERE body IS NOT NULL";
         assert_eq!(setup.database.number(bodies).await, 0);
         let to_empty = "SELECT count(*) FROM memory.conversation WHERE emptied_to < cleared_to";
@@ -174,7 +185,10 @@ async fn what_cannot_be_recorded_is_not_erased() {
         let key = key_of(&setup, &joy, &mine).await;
         setup.audit.is_down(true);
         let refused = ErrorReason::NotDurable;
-        assert_eq!(reason(setup.memory.delete(of(&joy), &mine).await), refused);
+        assert_eq!(
+            reason(setup.memory.delete(on_behalf_of(&joy), &mine).await),
+            refused
+        );
         assert_eq!(reason(setup.operator.erase(key, "ada").await), refused);
         let target = HoldTarget::Conversation(key);
         let held = setup.operator.set_hold(&target, true, "ada").await;
@@ -215,8 +229,14 @@ async fn what_is_held_is_neither_erased_nor_cleared_nor_ended_by_retention() {
             let holds = setup.operator.list_holds().await.unwrap();
             assert_eq!((holds.len(), &holds[0].target), (1, &target));
             let held = ErrorReason::Held;
-            assert_eq!(reason(setup.memory.delete(of(&joy), &mine).await), held);
-            assert_eq!(reason(setup.memory.clear(of(&joy), &mine).await), held);
+            assert_eq!(
+                reason(setup.memory.delete(on_behalf_of(&joy), &mine).await),
+                held
+            );
+            assert_eq!(
+                reason(setup.memory.clear(on_behalf_of(&joy), &mine).await),
+                held
+            );
             assert_eq!(reason(setup.operator.erase(key, "ada").await), held);
             setup.maintenance.sweep().await;
             assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ["hello"]);
@@ -288,7 +308,11 @@ async fn what_is_used_while_it_is_about_to_expire_is_kept() {
         let failed = setup.audit.changes().into_iter().map(|one| one.failed);
         assert_eq!(failed.collect::<Vec<_>>(), [false, true]);
         // What its owner deletes goes however new it is.
-        setup.memory.delete(of(&joy), &mine).await.unwrap();
+        setup
+            .memory
+            .delete(on_behalf_of(&joy), &mine)
+            .await
+            .unwrap();
         assert!(setup.context(&joy, &mine).await.messages.is_empty());
     }
 }
@@ -331,7 +355,7 @@ async fn what_was_recorded_and_then_not_done_is_recorded_as_failed() {
         let mine = setup.make(&joy, "chat").await;
         setup.add(&joy, &mine, vec![person("hello")]).await.unwrap();
         setup.audit.then(&setup.database, HOLD);
-        let deleted = setup.memory.delete(of(&joy), &mine).await;
+        let deleted = setup.memory.delete(on_behalf_of(&joy), &mine).await;
         assert_eq!(reason(deleted), ErrorReason::Held);
         let changes = setup.audit.changes();
         let failed: Vec<_> = changes.iter().map(|change| change.failed).collect();
@@ -349,7 +373,7 @@ async fn clearing_and_adding_at_once_leave_no_gap_and_no_rest() {
         let mine = setup.make(&joy, "chat").await;
         let clears = async {
             for _ in 0..10 {
-                setup.memory.clear(of(&joy), &mine).await.unwrap();
+                setup.memory.clear(on_behalf_of(&joy), &mine).await.unwrap();
             }
         };
         let adds = async {
@@ -364,7 +388,7 @@ async fn clearing_and_adding_at_once_leave_no_gap_and_no_rest() {
             }
         };
         tokio::join!(clears, adds);
-        setup.memory.clear(of(&joy), &mine).await.unwrap();
+        setup.memory.clear(on_behalf_of(&joy), &mine).await.unwrap();
         let rows = setup
             .database
             .number("SELECT count(*) FROM memory.message")
@@ -401,9 +425,15 @@ async fn what_is_cleared_and_not_yet_removed_is_as_good_as_gone() {
         setup.database.execute(clear).await;
 
         assert!(setup.context(&joy, &mine).await.messages.is_empty());
-        let turn = setup.memory.get_turn(of(&joy), &mine, &turn_id("t")).await;
+        let turn = setup
+            .memory
+            .get_turn(on_behalf_of(&joy), &mine, &turn_id("t"))
+            .await;
         assert!(turn.unwrap().is_none());
-        let hits = setup.memory.search(of(&joy), "tooth", None, 0).await;
+        let hits = setup
+            .memory
+            .search(on_behalf_of(&joy), "tooth", None, 0)
+            .await;
         assert!(hits.unwrap().is_empty());
         let again = vec![with_id("m-1", person("other"))];
         let complete = TurnState::Complete;
@@ -415,7 +445,7 @@ async fn what_is_cleared_and_not_yet_removed_is_as_good_as_gone() {
         for _ in 0..2 {
             let read = setup
                 .memory
-                .read_conversation(of(&joy), Which::Own(&mine), 0, 0);
+                .read_conversation(on_behalf_of(&joy), Which::Own(&mine), 0, 0);
             let read = read.await.unwrap();
             assert_eq!(texts(&read.messages), ["other"]);
             assert_eq!(read.conversation.messages, 1);

@@ -45,7 +45,7 @@ async fn neither_logs_nor_errors_repeat_what_a_person_wrote() {
         let memory = &setup.memory;
         let mine = setup.make(&joy, "canary id").await;
         let key = memory
-            .get_or_create(of(&joy), Some(&mine))
+            .get_or_create(on_behalf_of(&joy), Some(&mine))
             .await
             .unwrap()
             .0
@@ -64,7 +64,10 @@ async fn neither_logs_nor_errors_repeat_what_a_person_wrote() {
             .unwrap();
         let result = || vec![result_of("read", r#"{"a":"canary"}"#, "canary result")];
         setup.add(&joy, &mine, result()).await.unwrap();
-        memory.search(of(&joy), "canary", None, 0).await.unwrap();
+        memory
+            .search(on_behalf_of(&joy), "canary", None, 0)
+            .await
+            .unwrap();
         setup.context(&joy, &mine).await;
 
         let mut failed = |error: Option<CallError>| errors += &format!("{0} {0:?}", error.unwrap());
@@ -76,8 +79,15 @@ async fn neither_logs_nor_errors_repeat_what_a_person_wrote() {
                 .await
                 .err(),
         );
-        failed(memory.clear(of(&joy), &id("canary unknown")).await.err());
-        let bad_token = memory.list_conversations(of(&joy), 0, "canary").await;
+        failed(
+            memory
+                .clear(on_behalf_of(&joy), &id("canary unknown"))
+                .await
+                .err(),
+        );
+        let bad_token = memory
+            .list_conversations(on_behalf_of(&joy), 0, "canary")
+            .await;
         failed(bad_token.err());
         setup.policy.is_down(true);
         failed(setup.add(&joy, &mine, result()).await.err());
@@ -90,18 +100,23 @@ async fn neither_logs_nor_errors_repeat_what_a_person_wrote() {
             .database
             .execute("UPDATE memory.message SET position = position + 7")
             .await;
-        failed(memory.get_context(of(&joy), &mine, 0, 0).await.err());
         failed(
             memory
-                .read_conversation(of(&joy), Which::Key(key), 0, 0)
+                .get_context(on_behalf_of(&joy), &mine, 0, 0)
                 .await
                 .err(),
         );
-        memory.delete(of(&joy), &mine).await.unwrap();
+        failed(
+            memory
+                .read_conversation(on_behalf_of(&joy), Which::Key(key), 0, 0)
+                .await
+                .err(),
+        );
+        memory.delete(on_behalf_of(&joy), &mine).await.unwrap();
         setup.database.execute("DROP TABLE memory.hold").await;
         failed(
             memory
-                .get_or_create(of(&joy), Some(&id("canary broken")))
+                .get_or_create(on_behalf_of(&joy), Some(&id("canary broken")))
                 .await
                 .err(),
         );

@@ -105,7 +105,7 @@ impl Setup {
     async fn make(&self, caller: &Caller, conversation: &str) -> ConversationId {
         let id = id(conversation);
         self.memory
-            .get_or_create(of(caller), Some(&id))
+            .get_or_create(on_behalf_of(caller), Some(&id))
             .await
             .unwrap();
         id
@@ -149,7 +149,10 @@ impl Setup {
         let may_repeat = addition.messages.iter().all(|message| message.id.is_some());
         let until = Instant::now() + Duration::from_mins(2);
         loop {
-            let added = self.memory.add_messages(of(caller), id, addition).await;
+            let added = self
+                .memory
+                .add_messages(on_behalf_of(caller), id, addition)
+                .await;
             let is_late =
                 matches!(&added, Err(error) if error.to_string() == Error::Late.to_string());
             if !is_late || !may_repeat || Instant::now() > until {
@@ -159,7 +162,7 @@ impl Setup {
     }
 
     async fn context(&self, caller: &Caller, id: &ConversationId) -> ContextWindow {
-        let context = self.memory.get_context(of(caller), id, 500, 0);
+        let context = self.memory.get_context(on_behalf_of(caller), id, 500, 0);
         context.await.unwrap()
     }
 }
@@ -187,7 +190,7 @@ fn joy() -> Caller {
     caller("nurse.joy", "")
 }
 
-fn of(caller: &Caller) -> OnBehalfOf<'_> {
+fn on_behalf_of(caller: &Caller) -> OnBehalfOf<'_> {
     OnBehalfOf {
         caller,
         client_ip: "192.0.2.7",

@@ -59,7 +59,7 @@ async fn of_many_who_send_the_same_message_at_once_all_are_told_the_same() {
         }
         let listed = setup
             .memory
-            .list_conversations(of(&joy), 0, "")
+            .list_conversations(on_behalf_of(&joy), 0, "")
             .await
             .unwrap();
         assert_eq!((listed.0.len(), listed.0[0].messages), (1, 1));
@@ -123,7 +123,7 @@ impl Client<'_> {
         let added = self
             .setup
             .memory
-            .add_messages(of(&joy), &self.mine, &addition)
+            .add_messages(on_behalf_of(&joy), &self.mine, &addition)
             .await;
         let added = match added {
             Ok(added) => added.messages,
@@ -165,7 +165,11 @@ impl Client<'_> {
             }
             Step::Clear => {
                 let joy = joy();
-                self.setup.memory.clear(of(&joy), &self.mine).await.unwrap();
+                self.setup
+                    .memory
+                    .clear(on_behalf_of(&joy), &self.mine)
+                    .await
+                    .unwrap();
                 self.stored.clear();
             }
         }
@@ -174,10 +178,10 @@ impl Client<'_> {
     /// What is stored is what this client was told, each at its place.
     async fn check(&self) {
         let joy = joy();
-        let read = self
-            .setup
-            .memory
-            .read_conversation(of(&joy), Which::Own(&self.mine), 0, 500);
+        let read =
+            self.setup
+                .memory
+                .read_conversation(on_behalf_of(&joy), Which::Own(&self.mine), 0, 500);
         let read = read.await.unwrap();
         assert_eq!(read.conversation.messages, read.messages.len() as u64);
         for message in &read.messages {

@@ -73,15 +73,18 @@ async fn every_way_of_reading_asks_again() {
 
         let read = setup
             .memory
-            .read_conversation(of(&joy), Which::Own(&mine), 0, 0);
+            .read_conversation(on_behalf_of(&joy), Which::Own(&mine), 0, 0);
         assert_eq!(texts(&read.await.unwrap().messages), WITHOUT_READ);
-        let turn = setup.memory.get_turn(of(&joy), &mine, &turn_id("t")).await;
+        let turn = setup
+            .memory
+            .get_turn(on_behalf_of(&joy), &mine, &turn_id("t"))
+            .await;
         assert_eq!(texts(&turn.unwrap().unwrap().messages), WITHOUT_READ[..7]);
         // Begun behind the result: what was written from it is withheld all the same.
         for last in [2, 3, 4] {
             let window = setup
                 .memory
-                .get_context(of(&joy), &mine, last, 0)
+                .get_context(on_behalf_of(&joy), &mine, last, 0)
                 .await
                 .unwrap();
             let last = WITHOUT_READ.len() - last as usize;
@@ -91,11 +94,11 @@ async fn every_way_of_reading_asks_again() {
         }
         let page = setup
             .memory
-            .read_conversation(of(&joy), Which::Own(&mine), 3, 1);
+            .read_conversation(on_behalf_of(&joy), Which::Own(&mine), 3, 1);
         assert_eq!(texts(&page.await.unwrap().messages), [""]);
         let hits = setup
             .memory
-            .search(of(&joy), "rain", None, 0)
+            .search(on_behalf_of(&joy), "rain", None, 0)
             .await
             .unwrap();
         assert!(
@@ -108,7 +111,7 @@ async fn every_way_of_reading_asks_again() {
         assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ALL);
         let hits = setup
             .memory
-            .search(of(&joy), "rain", None, 0)
+            .search(on_behalf_of(&joy), "rain", None, 0)
             .await
             .unwrap();
         assert_eq!(hits.len(), 1, "results of tools are not searched");
@@ -188,7 +191,7 @@ async fn a_summary_is_withheld_when_a_result_it_covers_is() {
         let summary_of = async || {
             let window = setup
                 .memory
-                .get_context(of(&joy), &mine, 1, 0)
+                .get_context(on_behalf_of(&joy), &mine, 1, 0)
                 .await
                 .unwrap();
             window.summary.unwrap().content
@@ -204,7 +207,7 @@ async fn a_summary_is_withheld_when_a_result_it_covers_is() {
         // The earlier one rests on nothing.
         let read = setup
             .memory
-            .read_conversation(of(&joy), Which::Own(&mine), 0, 0);
+            .read_conversation(on_behalf_of(&joy), Which::Own(&mine), 0, 0);
         let read = read.await.unwrap();
         let summaries: Vec<_> = read
             .messages
@@ -227,19 +230,25 @@ async fn what_a_model_wrote_in_later_turns_is_withheld_with_the_result() {
         let later = vec![person("again?"), model("a result, as I said, and rain")];
         let later = setup.add_to_turn(&joy, &mine, "later", TurnState::Complete, later);
         later.await.unwrap();
-        let key = setup.memory.get_or_create(of(&joy), Some(&mine)).await;
+        let key = setup
+            .memory
+            .get_or_create(on_behalf_of(&joy), Some(&mine))
+            .await;
         let key = key.unwrap().0.key;
         setup.policy.share("nurse.jim", key);
 
         let read = async |reader: &Caller| {
             let memory = &setup.memory;
             // Begun behind the result, and its turn.
-            let page = memory.read_conversation(of(reader), Which::Key(key), 10, 0);
+            let page = memory.read_conversation(on_behalf_of(reader), Which::Key(key), 10, 0);
             let page = page.await.unwrap();
             texts(&page.messages).concat()
         };
         let found = async || {
-            let hits = setup.memory.search(of(&joy), "rain", None, 0).await;
+            let hits = setup
+                .memory
+                .search(on_behalf_of(&joy), "rain", None, 0)
+                .await;
             let hits = hits.unwrap().into_iter();
             hits.map(|hit| hit.message.content).collect::<Vec<_>>()
         };
@@ -255,10 +264,16 @@ async fn what_a_model_wrote_in_later_turns_is_withheld_with_the_result() {
         setup.policy.deny("nurse.joy", "read");
         assert_eq!(read(&joy).await, "again?");
         assert_eq!(found().await, ["hello, about rain?"]);
-        let window = setup.memory.get_context(of(&joy), &mine, 2, 0).await;
+        let window = setup
+            .memory
+            .get_context(on_behalf_of(&joy), &mine, 2, 0)
+            .await;
         assert_eq!(texts(&window.unwrap().messages), ["again?", ""]);
         let turn = turn_id("later");
-        let turn = setup.memory.get_turn(of(&joy), &mine, &turn).await;
+        let turn = setup
+            .memory
+            .get_turn(on_behalf_of(&joy), &mine, &turn)
+            .await;
         assert_eq!(texts(&turn.unwrap().unwrap().messages), ["again?", ""]);
     }
 }

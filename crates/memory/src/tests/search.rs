@@ -21,7 +21,7 @@ async fn messages_are_found_by_all_of_their_words_newest_first() {
         let search = async |query: &str, within: Option<&ConversationId>, limit| {
             let hits = setup
                 .memory
-                .search(of(&joy), query, within, limit)
+                .search(on_behalf_of(&joy), query, within, limit)
                 .await
                 .unwrap();
             let hits = hits.into_iter();
@@ -62,10 +62,10 @@ async fn what_was_cleared_is_not_found() {
         let joy = joy();
         let mine = setup.make(&joy, "chat").await;
         setup.add(&joy, &mine, vec![person("tooth")]).await.unwrap();
-        setup.memory.clear(of(&joy), &mine).await.unwrap();
+        setup.memory.clear(on_behalf_of(&joy), &mine).await.unwrap();
         let hits = setup
             .memory
-            .search(of(&joy), "tooth", None, 0)
+            .search(on_behalf_of(&joy), "tooth", None, 0)
             .await
             .unwrap();
         assert!(hits.is_empty());
@@ -75,7 +75,7 @@ async fn what_was_cleared_is_not_found() {
             .unwrap();
         let hits = setup
             .memory
-            .search(of(&joy), "tooth", None, 0)
+            .search(on_behalf_of(&joy), "tooth", None, 0)
             .await
             .unwrap();
         assert_eq!(hits.len(), 1);

@@ -26,16 +26,19 @@ async fn an_open_turn_is_seen_by_none_but_who_goes_on_with_it() {
         );
         let read = setup
             .memory
-            .read_conversation(of(&joy), Which::Own(&mine), 0, 0);
+            .read_conversation(on_behalf_of(&joy), Which::Own(&mine), 0, 0);
         let read = read.await.unwrap();
         assert_eq!((read.messages.len(), read.conversation.messages), (2, 2));
         let found = setup
             .memory
-            .search(of(&joy), "thinking", None, 0)
+            .search(on_behalf_of(&joy), "thinking", None, 0)
             .await
             .unwrap();
         assert!(found.is_empty());
-        let so_far = setup.memory.get_turn(of(&joy), &mine, &turn_id("t")).await;
+        let so_far = setup
+            .memory
+            .get_turn(on_behalf_of(&joy), &mine, &turn_id("t"))
+            .await;
         let so_far = so_far.unwrap().unwrap();
         assert_eq!(so_far.state, open);
         assert_eq!(texts(&so_far.messages), ["question", "thinking"]);
@@ -48,7 +51,7 @@ async fn an_open_turn_is_seen_by_none_but_who_goes_on_with_it() {
         assert_eq!(texts(&context.messages), said);
         let read = setup
             .memory
-            .read_conversation(of(&joy), Which::Own(&mine), 0, 0);
+            .read_conversation(on_behalf_of(&joy), Which::Own(&mine), 0, 0);
         assert_eq!(read.await.unwrap().conversation.messages, 5);
     }
 }
@@ -78,7 +81,10 @@ async fn a_turn_ends_once_and_for_ever() {
             ] {
                 assert_eq!(reason(turn(state, messages).await), ErrorReason::Conflict);
             }
-            let found = setup.memory.get_turn(of(&joy), &mine, &turn_id(name)).await;
+            let found = setup
+                .memory
+                .get_turn(on_behalf_of(&joy), &mine, &turn_id(name))
+                .await;
             let found = found.unwrap().unwrap();
             assert_eq!((found.state, found.messages.len()), (end, 1));
         }
@@ -86,7 +92,7 @@ async fn a_turn_ends_once_and_for_ever() {
         assert_eq!(texts(&context.messages), ["question"]);
         let none = setup
             .memory
-            .get_turn(of(&joy), &mine, &turn_id("none"))
+            .get_turn(on_behalf_of(&joy), &mine, &turn_id("none"))
             .await;
         assert!(none.unwrap().is_none());
     }
@@ -129,7 +135,10 @@ async fn an_open_turn_that_nobody_goes_on_with_is_given_up_after_a_day() {
         let joy = joy();
         let mine = setup.make(&joy, "chat").await;
         let state = async |name: &str| {
-            let turn = setup.memory.get_turn(of(&joy), &mine, &turn_id(name)).await;
+            let turn = setup
+                .memory
+                .get_turn(on_behalf_of(&joy), &mine, &turn_id(name))
+                .await;
             turn.unwrap().unwrap().state
         };
         for name in ["stale", "alive"] {
@@ -164,7 +173,10 @@ async fn a_turn_is_bounded() {
             turn(vec![person("x"); 200]).await.unwrap();
         }
         assert_eq!(reason(turn(vec![person("x")]).await), ErrorReason::Conflict);
-        let found = setup.memory.get_turn(of(&joy), &mine, &turn_id("t")).await;
+        let found = setup
+            .memory
+            .get_turn(on_behalf_of(&joy), &mine, &turn_id("t"))
+            .await;
         assert_eq!(found.unwrap().unwrap().messages.len(), 1_000);
     }
 }
@@ -177,7 +189,9 @@ async fn a_window_holds_the_last_messages_that_fit_by_count_and_by_tokens() {
         let messages = (1..=30).map(|n| person(&format!("{n:08}"))).collect();
         setup.add(&joy, &mine, messages).await.unwrap();
         let window = async |messages, tokens| {
-            let window = setup.memory.get_context(of(&joy), &mine, messages, tokens);
+            let window = setup
+                .memory
+                .get_context(on_behalf_of(&joy), &mine, messages, tokens);
             let window = window.await.unwrap();
             (window.messages.len() as u64, window.uncovered)
         };
@@ -189,7 +203,7 @@ async fn a_window_holds_the_last_messages_that_fit_by_count_and_by_tokens() {
         assert_eq!(window(0, 1).await, (0, 30));
         let window = setup
             .memory
-            .get_context(of(&joy), &mine, 2, 0)
+            .get_context(on_behalf_of(&joy), &mine, 2, 0)
             .await
             .unwrap();
         assert_eq!(texts(&window.messages), ["00000029", "00000030"]);
@@ -219,7 +233,7 @@ async fn a_window_never_begins_with_results_of_calls_it_leaves_out() {
         ] {
             let window = setup
                 .memory
-                .get_context(of(&joy), &mine, max, 0)
+                .get_context(on_behalf_of(&joy), &mine, max, 0)
                 .await
                 .unwrap();
             assert_eq!(texts(&window.messages), said);
@@ -233,7 +247,7 @@ async fn a_window_never_begins_with_results_of_calls_it_leaves_out() {
         }
         let window = setup
             .memory
-            .get_context(of(&joy), &alone, 2, 0)
+            .get_context(on_behalf_of(&joy), &alone, 2, 0)
             .await
             .unwrap();
         assert_eq!(texts(&window.messages), ["result", "result"]);
@@ -250,7 +264,7 @@ async fn a_summary_stands_for_what_the_window_leaves_out() {
         let window = async |max| {
             let window = setup
                 .memory
-                .get_context(of(&joy), &mine, max, 0)
+                .get_context(on_behalf_of(&joy), &mine, max, 0)
                 .await
                 .unwrap();
             let summary = window.summary.map(|summary| summary.content);
