@@ -132,15 +132,15 @@ impl From<EdgeClientError> for GatewayFault {
 }
 
 #[derive(Serialize)]
-struct Envelope<'r> {
+struct RequestEnvelope<'r> {
     jsonrpc: &'static str,
     id: u32,
     method: &'r str,
-    params: Params<'r>,
+    params: RequestParams<'r>,
 }
 
 #[derive(Serialize)]
-struct Params<'r> {
+struct RequestParams<'r> {
     #[serde(flatten)]
     members: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -149,7 +149,7 @@ struct Params<'r> {
 }
 
 #[derive(Deserialize)]
-struct Message {
+struct ResponseMessage {
     #[serde(default)]
     id: Value,
     #[serde(default)]
@@ -207,11 +207,11 @@ impl Gateway {
         for (name, value) in request.meta {
             meta.insert((*name).to_owned(), json!(value));
         }
-        let body = serde_json::to_string(&Envelope {
+        let body = serde_json::to_string(&RequestEnvelope {
             jsonrpc: "2.0",
             id: ID,
             method: request.method,
-            params: Params {
+            params: RequestParams {
                 members: request.params,
                 arguments: request.arguments,
                 _meta: meta,
@@ -299,15 +299,15 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
 
 /// The answer that `bytes` hold; none where they hold another message.
 fn message(bytes: &[u8]) -> Option<Result<Value, RpcError>> {
-    let message: Message = serde_json::from_slice(bytes).ok()?;
+    let message: ResponseMessage = serde_json::from_slice(bytes).ok()?;
     match message {
         // A request that was refused unread is answered without its id.
-        Message {
+        ResponseMessage {
             error: Some(error),
             id,
             ..
         } if id.is_null() || id == json!(ID) => Some(Err(error)),
-        Message {
+        ResponseMessage {
             result: Some(result),
             id,
             ..

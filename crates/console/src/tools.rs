@@ -50,7 +50,7 @@ pub(crate) struct Tool {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Page {
+struct ToolListPage {
     tools: Vec<Value>,
     #[serde(default)]
     next_cursor: Option<String>,
@@ -77,7 +77,8 @@ pub(crate) async fn all(gateway: &Gateway, token: &Token) -> Result<Vec<Tool>, P
         let result = exchange
             .outcome
             .map_err(|error| Problem::Refused(error.message))?;
-        let page: Page = serde_json::from_value(result).map_err(|_| GatewayFault::Unreadable)?;
+        let page: ToolListPage =
+            serde_json::from_value(result).map_err(|_| GatewayFault::Unreadable)?;
         // One that cannot be read is left out; the others can still be used.
         let readable = page.tools.into_iter();
         tools.extend(readable.filter_map(|tool| serde_json::from_value(tool).ok()));

@@ -84,7 +84,7 @@ impl Line {
 }
 
 #[derive(Deserialize)]
-struct Envelope<'a> {
+struct MessageEnvelope<'a> {
     #[serde(borrow, default)]
     id: Option<&'a RawValue>,
     #[serde(default)]
@@ -98,7 +98,7 @@ struct Envelope<'a> {
 }
 
 #[derive(Default, Deserialize)]
-struct Params<'a> {
+struct MessageParams<'a> {
     #[serde(borrow, default, rename = "_meta")]
     meta: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -114,14 +114,14 @@ struct Params<'a> {
 }
 
 #[derive(Default, Deserialize)]
-struct Meta<'a> {
+struct MessageMeta<'a> {
     #[serde(borrow, default, rename = "io.modelcontextprotocol/protocolVersion")]
     version: Option<&'a RawValue>,
 }
 
 impl Message {
     fn read(text: &str) -> Option<Self> {
-        let envelope: Envelope<'_> = parse_object(text)?;
+        let envelope: MessageEnvelope<'_> = parse_object(text)?;
         let id = envelope.id.and_then(Id::of);
         let Some(method) = envelope.method else {
             let is_response = envelope.result.is_some() || envelope.error.is_some();
@@ -132,7 +132,7 @@ impl Message {
         };
         let params = envelope.params.map(RawValue::get);
         // What is wrong with them the gateway says.
-        let params: Params<'_> = params.and_then(parse_object).unwrap_or_default();
+        let params: MessageParams<'_> = params.and_then(parse_object).unwrap_or_default();
         let Some(id) = id else {
             let cancels = params
                 .request_id
@@ -142,7 +142,7 @@ impl Message {
                 method,
             });
         };
-        let meta: Meta<'_> = params
+        let meta: MessageMeta<'_> = params
             .meta
             .and_then(|meta| parse_object(meta.get()))
             .unwrap_or_default();

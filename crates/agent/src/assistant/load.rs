@@ -74,7 +74,7 @@ impl Text {
 
 type Provider = Result<Arc<dyn ModelClient>, MissingVariables>;
 
-struct Reader<'a> {
+struct AssistantsReader<'a> {
     faults: AssistantFaults,
     variables: &'a BTreeMap<String, String>,
     /// `None`: at fault, which is said already.
@@ -88,7 +88,7 @@ pub(crate) fn parse(
     variables: &BTreeMap<String, String>,
     open: &OpenProvider,
 ) -> Result<Assistants, Error> {
-    let mut reader = Reader {
+    let mut reader = AssistantsReader {
         faults: AssistantFaults::default(),
         variables,
         providers: BTreeMap::new(),
@@ -124,7 +124,7 @@ pub(crate) fn parse(
     }
 }
 
-impl Reader<'_> {
+impl AssistantsReader<'_> {
     fn file(&mut self, text: &Text) -> Option<File> {
         self.faults.in_file(&text.path);
         let options = serde_saphyr::options! {

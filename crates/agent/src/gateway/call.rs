@@ -10,7 +10,7 @@ use wardgate_domain::AgentRefusal;
 use wardgate_edge::EdgeClient;
 
 use super::MCP_PATH;
-use super::exchange::{Request, exchange};
+use super::exchange::{GatewayRequest, exchange};
 use super::fault::{GatewayError, RpcFault};
 use crate::request::BearerToken;
 
@@ -84,12 +84,12 @@ struct Members {
     #[serde(default)]
     is_error: bool,
     #[serde(default, rename = "_meta")]
-    meta: Meta,
+    meta: ResultMeta,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Meta {
+struct ResultMeta {
     #[serde(rename = "dev.wardgate/callId")]
     call_id: Option<String>,
     #[serde(rename = "dev.wardgate/receipt")]
@@ -110,7 +110,7 @@ pub(super) async fn call(
 ) -> Result<CallOutcome, GatewayError> {
     let mut params = Map::new();
     params.insert("name".to_owned(), json!(call.name));
-    let request = Request {
+    let request = GatewayRequest {
         path: MCP_PATH.to_owned(),
         method: "tools/call",
         name: Some(call.name),
@@ -153,7 +153,7 @@ pub(super) async fn record_refused(
     let name: String = tool.chars().take(MAX_NAME).collect();
     let mut params = Map::new();
     params.insert("name".to_owned(), json!(name));
-    let request = Request {
+    let request = GatewayRequest {
         path: MCP_PATH.to_owned(),
         method: "tools/call",
         name: Some(&name),

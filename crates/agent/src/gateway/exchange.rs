@@ -35,7 +35,7 @@ const MAX_MESSAGE: usize = 2_000;
 const TRACE: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 
 /// A request that is not written yet.
-pub(super) struct Request<'r> {
+pub(super) struct GatewayRequest<'r> {
     pub(super) path: String,
     pub(super) method: &'r str,
     /// What the method is about, for the header `Mcp-Name`.
@@ -49,15 +49,15 @@ pub(super) struct Request<'r> {
 }
 
 #[derive(Serialize)]
-struct Envelope<'r> {
+struct RequestEnvelope<'r> {
     jsonrpc: &'static str,
     id: u64,
     method: &'r str,
-    params: Params<'r>,
+    params: RequestParams<'r>,
 }
 
 #[derive(Serialize)]
-struct Params<'r> {
+struct RequestParams<'r> {
     #[serde(flatten)]
     members: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,7 +66,7 @@ struct Params<'r> {
 }
 
 #[derive(Deserialize)]
-struct Message<'m> {
+struct ResponseMessage<'m> {
     #[serde(default)]
     id: Option<Value>,
     #[serde(borrow, default)]
@@ -88,7 +88,7 @@ struct ErrorMember<'m> {
 pub(super) async fn exchange(
     edge: &EdgeClient,
     token: &BearerToken,
-    request: Request<'_>,
+    request: GatewayRequest<'_>,
 ) -> Result<Box<RawValue>, GatewayError> {
     let limit = request.limit;
     let work = async {
@@ -110,7 +110,7 @@ pub(super) fn next_id() -> u64 {
 pub(super) fn write(
     edge: &EdgeClient,
     token: &BearerToken,
-    request: Request<'_>,
+    request: GatewayRequest<'_>,
     id: u64,
 ) -> Result<http::Request<String>, GatewayError> {
     let mut trace = HeaderMap::new();
@@ -136,11 +136,11 @@ pub(super) fn write(
     for (name, value) in request.meta {
         meta.insert((*name).to_owned(), json!(value));
     }
-    let body = serde_json::to_string(&Envelope {
+    let body = serde_json::to_string(&RequestEnvelope {
         jsonrpc: "2.0",
         id,
         method: request.method,
-        params: Params {
+        params: RequestParams {
             members: request.params,
             arguments: request.arguments,
             _meta: meta,
@@ -267,10 +267,10 @@ fn message(
     status: StatusCode,
     retry_after: Option<u64>,
 ) -> Option<Result<Box<RawValue>, GatewayError>> {
-    let message: Message<'_> = serde_json::from_slice(bytes).ok()?;
+    let message: ResponseMessage<'_> = serde_json::from_slice(bytes).ok()?;
     match message {
         // A request that was refused unread is answered without its id.
-        Message {
+        ResponseMessage {
             error: Some(error),
             id: given,
             ..
@@ -285,7 +285,7 @@ fn message(
                 is_rate_limit: status == StatusCode::TOO_MANY_REQUESTS,
             }))))
         }
-        Message {
+        ResponseMessage {
             result: Some(result),
             id: Some(given),
             ..

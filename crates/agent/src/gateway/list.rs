@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use wardgate_edge::EdgeClient;
 
-use super::exchange::{Request, exchange};
+use super::exchange::{GatewayRequest, exchange};
 use super::fault::GatewayError;
 use super::{MCP_PATH, TIME_LIMIT};
 use crate::clients::GatewayTool;
@@ -64,7 +64,7 @@ pub(crate) struct Hints {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Page<'p> {
+struct ToolListPage<'p> {
     #[serde(borrow)]
     tools: Vec<&'p RawValue>,
     #[serde(default)]
@@ -92,7 +92,7 @@ pub(super) async fn fetch(
         if let Some(cursor) = &cursor {
             params.insert("cursor".to_owned(), json!(cursor));
         }
-        let request = Request {
+        let request = GatewayRequest {
             path: path(toolset),
             method: "tools/list",
             name: None,
@@ -102,7 +102,7 @@ pub(super) async fn fetch(
             limit: TIME_LIMIT,
         };
         let result = exchange(edge, token, request).await?;
-        let page: Page<'_> =
+        let page: ToolListPage<'_> =
             serde_json::from_str(result.get()).map_err(|_| GatewayError::Unreadable)?;
         for tool in page.tools {
             // One that cannot be read is left out; the others can still be used.

@@ -12,7 +12,7 @@ use serde_json::{Map, json};
 use sse_stream::SseStream;
 use wardgate_edge::EdgeClient;
 
-use super::exchange::{self, Request};
+use super::exchange::{self, GatewayRequest};
 use super::fault::GatewayError;
 use super::{MCP_PATH, TIME_LIMIT};
 use crate::request::BearerToken;
@@ -32,12 +32,12 @@ struct Notification {
     #[serde(default)]
     method: String,
     #[serde(default)]
-    params: Params,
+    params: NotificationParams,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Params {
+struct NotificationParams {
     notifications: AcceptedNotifications,
 }
 
@@ -64,7 +64,7 @@ async fn acknowledged(edge: &EdgeClient, token: &BearerToken) -> Result<ToolChan
         "notifications".to_owned(),
         json!({ "toolsListChanged": true }),
     );
-    let request = Request {
+    let request = GatewayRequest {
         path: MCP_PATH.to_owned(),
         method: "subscriptions/listen",
         name: None,

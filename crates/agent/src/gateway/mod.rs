@@ -29,7 +29,7 @@ use wardgate_edge::EdgeClient;
 
 use crate::Error;
 use crate::request::BearerToken;
-use exchange::Request;
+use exchange::GatewayRequest;
 use tool_cache::ToolCache;
 
 pub(crate) use call::{CallEnding, CallOutcome, ToolCall, ToolResult};
@@ -114,7 +114,7 @@ impl Gateway {
         let Value::Object(params) = params else {
             return Err(GatewayError::Unreadable);
         };
-        let request = Request {
+        let request = GatewayRequest {
             path: MCP_PATH.to_owned(),
             method,
             name: None,

@@ -3,8 +3,8 @@
 //! ```text
 //!  request ─▶ admission: host, origin ─▶ token ─▶ method ─▶ media type ─▶ body
 //!                                                                          │
-//!     chat · approvals ────── NDJSON ◀── outflow ◀──┐                      ▼
-//!     completions ─ SSE, or one JSON ◀── outflow ◀──┴── events ◀── Agent::chat
+//!     chat · approvals ────── NDJSON ◀── body ◀─────┐                      ▼
+//!     completions ─ SSE, or one JSON ◀── body ◀─────┴── events ◀── Agent::chat
 //! ```
 
 mod admission;

@@ -9,8 +9,9 @@ use crate::model::{FinishReason, ModelError, ModelEvent, TokenUsage};
 /// What a call costs of the room besides its texts.
 const CALL_BYTES: usize = 64;
 
+/// The assembly of one answer from the pieces of a provider's stream.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct AnswerAssembly {
     events: VecDeque<ModelEvent>,
     calls: Calls,
     ids: CallIds,
@@ -21,7 +22,7 @@ pub(super) struct Answer {
     room: usize,
 }
 
-impl Answer {
+impl AnswerAssembly {
     pub(super) fn new(max_bytes: usize, ids: CallIds) -> Self {
         Self {
             events: VecDeque::new(),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::answer::Answer;
+use super::answer::AnswerAssembly;
 use super::calls::{ArgumentsPiece, CallPiece};
 use super::failure;
 use crate::model::{
@@ -98,7 +98,7 @@ fn tool(function: &Function) -> Value {
 }
 
 /// Reads one event of a stream, or a whole message of a server that does not stream.
-pub(super) fn read_frame(frame: &str, answer: &mut Answer) -> Result<(), ModelError> {
+pub(super) fn read_frame(frame: &str, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
     let Ok(Value::Object(event)) = serde_json::from_str(frame) else {
         return Err(ModelError::Unreadable);
     };
@@ -148,7 +148,7 @@ pub(super) fn read_frame(frame: &str, answer: &mut Answer) -> Result<(), ModelEr
 
 /// A block as it begins, or a whole one. The input of one that begins is an empty object that the pieces after
 /// it replace.
-fn block(block: &Value, index: Option<u64>, answer: &mut Answer) -> Result<(), ModelError> {
+fn block(block: &Value, index: Option<u64>, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
     let text = |key: &str| block.get(key).and_then(Value::as_str);
     match text("type") {
         Some("text") => answer.text(text("text").unwrap_or_default()),
@@ -169,7 +169,7 @@ fn block(block: &Value, index: Option<u64>, answer: &mut Answer) -> Result<(), M
     }
 }
 
-fn delta(delta: &Value, index: Option<u64>, answer: &mut Answer) -> Result<(), ModelError> {
+fn delta(delta: &Value, index: Option<u64>, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
     let text = |key: &str| delta.get(key).and_then(Value::as_str).unwrap_or_default();
     match text("type") {
         "text_delta" => answer.text(text("text")),
@@ -184,7 +184,7 @@ fn delta(delta: &Value, index: Option<u64>, answer: &mut Answer) -> Result<(), M
 }
 
 /// What was read from a cache was read too.
-fn usage(usage: Option<&Value>, answer: &mut Answer) {
+fn usage(usage: Option<&Value>, answer: &mut AnswerAssembly) {
     let count = |key: &str| usage?.get(key)?.as_u64();
     let cached = ["cache_creation_input_tokens", "cache_read_input_tokens"]
         .into_iter()
@@ -194,7 +194,7 @@ fn usage(usage: Option<&Value>, answer: &mut Answer) {
     answer.usage(input, count("output_tokens"));
 }
 
-fn stopped(reason: Option<&Value>, answer: &mut Answer) {
+fn stopped(reason: Option<&Value>, answer: &mut AnswerAssembly) {
     let Some(reason) = reason.and_then(Value::as_str) else {
         return;
     };

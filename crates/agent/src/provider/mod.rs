@@ -42,7 +42,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{Instrument, info, warn};
 use wardgate_domain::Ambient;
 
-use self::answer::Answer;
+use self::answer::AnswerAssembly;
 use self::calls::CallIds;
 use self::frames::Frames;
 use self::http::{Http, Limits};
@@ -169,7 +169,7 @@ impl Provider {
         let mut reading = AnswerReader {
             kind: self.kind,
             frames: Frames::open(body).await?,
-            answer: Answer::new(self.max_answer_bytes, ids),
+            answer: AnswerAssembly::new(self.max_answer_bytes, ids),
             is_done: false,
         };
         let first = reading.next().await?.ok_or(ModelError::Cut)?;
@@ -189,7 +189,7 @@ fn call_ids(request: &ModelRequest) -> HashSet<String> {
 struct AnswerReader {
     kind: ProviderKind,
     frames: Frames,
-    answer: Answer,
+    answer: AnswerAssembly,
     is_done: bool,
 }
 

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::answer::Answer;
+use super::answer::AnswerAssembly;
 use super::failure;
 use crate::model::{FinishReason, ModelError, ModelMessage, ModelRequest};
 
@@ -58,7 +58,7 @@ fn prompt(messages: &[ModelMessage]) -> String {
 }
 
 /// Reads one line of a stream, or a whole answer.
-pub(super) fn read_frame(frame: &str, answer: &mut Answer) -> Result<(), ModelError> {
+pub(super) fn read_frame(frame: &str, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
     let Ok(Value::Object(line)) = serde_json::from_str(frame) else {
         return Err(ModelError::Unreadable);
     };

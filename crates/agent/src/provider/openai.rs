@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::answer::Answer;
+use super::answer::AnswerAssembly;
 use super::calls::{ArgumentsPiece, CallPiece};
 use super::failure;
 use crate::model::{
@@ -76,7 +76,7 @@ fn call(call: &FunctionCall) -> Value {
 }
 
 /// Reads one event of a stream, or a whole answer of a server that does not stream.
-pub(super) fn read_frame(frame: &str, answer: &mut Answer) -> Result<(), ModelError> {
+pub(super) fn read_frame(frame: &str, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
     let frame = frame.trim();
     if frame == "[DONE]" {
         answer.over();
@@ -108,7 +108,7 @@ pub(super) fn read_frame(frame: &str, answer: &mut Answer) -> Result<(), ModelEr
     Ok(())
 }
 
-fn read_choice(choice: &Value, answer: &mut Answer) -> Result<(), ModelError> {
+fn read_choice(choice: &Value, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
     for key in ["delta", "message"] {
         if let Some(Value::Object(said)) = choice.get(key) {
             read_said(said, answer)?;
@@ -127,7 +127,7 @@ fn read_choice(choice: &Value, answer: &mut Answer) -> Result<(), ModelError> {
     Ok(())
 }
 
-fn read_said(said: &Map<String, Value>, answer: &mut Answer) -> Result<(), ModelError> {
+fn read_said(said: &Map<String, Value>, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
     // Some servers send the same thoughts under both names.
     let thoughts = ["reasoning_content", "reasoning"]
         .into_iter()
@@ -154,7 +154,7 @@ fn read_said(said: &Map<String, Value>, answer: &mut Answer) -> Result<(), Model
     Ok(())
 }
 
-fn read_call(call: &Value, answer: &mut Answer) -> Result<(), ModelError> {
+fn read_call(call: &Value, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
     let function = call.get("function");
     let arguments = match function.and_then(|function| function.get("arguments")) {
         Some(Value::String(text)) => Some(ArgumentsPiece::More(text)),

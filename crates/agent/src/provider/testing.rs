@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use wardgate_domain::{Ambient, Entropy};
 use wardgate_testkit::TestClock;
 
-use super::answer::Answer;
+use super::answer::AnswerAssembly;
 use super::calls::CallIds;
 use super::frames::{Body, Frames};
 use super::replay::CASSETTES;
@@ -118,7 +118,7 @@ pub(super) async fn reading(kind: ProviderKind, body: Body) -> Result<AnswerRead
     Ok(AnswerReader {
         kind,
         frames: Frames::open(body).await?,
-        answer: Answer::new(1 << 20, CallIds::new(HashSet::new(), lowest_chance())),
+        answer: AnswerAssembly::new(1 << 20, CallIds::new(HashSet::new(), lowest_chance())),
         is_done: false,
     })
 }

@@ -1,12 +1,12 @@
-//! What becomes of the calls of one round.
+//! The calls of one round: checked, approved where needed, run, and their results sent.
 //!
 //! ```text
-//!   known name? ─▶ arguments fit? ─▶ made too often? ─▶ to be approved? ─▶ the gateway ─▶ journal ─▶ told
+//!   known name? ─▶ arguments fit? ─▶ made too often? ─▶ to be approved? ─▶ the gateway ─▶ journal ─▶ sent
 //!        │               │                  │                 │
 //!        └───────────────┴──────────────────┴── refused       └── waits, and with it those behind it
 //! ```
 //!
-//! Calls that only read run at once, up to the limit; one that may write runs alone and in its turn. Results are told in
+//! Calls that only read run at once, up to the limit; one that may write runs alone and in its turn. Results are sent in
 //! the order of the calls.
 
 use std::time::Duration;

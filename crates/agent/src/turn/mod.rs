@@ -1,13 +1,13 @@
 //! One turn: from what a person says to the answer.
 //!
 //! ```text
-//!   screen ─▶ conversation ─▶ ┌▶ ask the model ─▶ journal ─▶ carry out its calls ─▶ journal ┐ ─▶ answer, turn complete
+//!   screen ─▶ conversation ─▶ ┌▶ ask the model ─▶ journal ─▶ run its calls ───────▶ journal ┐ ─▶ answer, turn complete
 //!      │                      └──────────────────────────────────────────────────────────────┘       │
 //!      └ refused: nothing is kept         waits for an approval: the turn stays open                  └▶ summary
 //! ```
 //!
-//! Everything a turn does goes through its journal, and a turn that is begun again walks through the same steps: those
-//! the journal has are told, the first one it lacks is done. So resuming, replaying and beginning are one path.
+//! Everything a turn does goes through its journal, and a turn that is begun again takes the same steps: those
+//! that the journal has are replayed, the first one that it lacks is done. So resuming, replaying and beginning are one path.
 
 mod abandon_guard;
 mod calls;

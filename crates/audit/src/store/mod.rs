@@ -224,21 +224,21 @@ impl From<StoredRow> for StoredRecord {
 }
 
 /// A row of the record, as both drivers give it.
-struct Row {
+struct RecordRow {
     sequence: i64,
     leaf_hash: Vec<u8>,
     canonical: Vec<u8>,
     columns: IndexedColumns,
 }
 
-wardgate_store::from_row!(Row {
+wardgate_store::from_row!(RecordRow {
     sequence,
     leaf_hash,
     canonical;
     columns
 });
 
-impl Row {
+impl RecordRow {
     fn position(&self) -> RecordPosition {
         RecordPosition {
             time: Timestamp::from_micros(self.columns.time),
@@ -275,11 +275,11 @@ pub(crate) struct RecordPage {
     pub(crate) last: Option<RecordPosition>,
 }
 
-impl From<Vec<Row>> for RecordPage {
-    fn from(rows: Vec<Row>) -> Self {
+impl From<Vec<RecordRow>> for RecordPage {
+    fn from(rows: Vec<RecordRow>) -> Self {
         Self {
-            last: rows.last().map(Row::position),
-            records: rows.into_iter().map(Row::verify).collect(),
+            last: rows.last().map(RecordRow::position),
+            records: rows.into_iter().map(RecordRow::verify).collect(),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sqlx::{AssertSqlSafe, PgPool, SqlitePool};
 use wardgate_domain::{Status, Timestamp};
 
-use super::{Row, signed};
+use super::{RecordRow, signed};
 use crate::canonical::column;
 use crate::query::Filter;
 
@@ -122,7 +122,7 @@ impl Selection {
     }
 
     /// A statement that nobody waits for any more stops: it would hold its connection until it has looked at every record.
-    pub(super) async fn sqlite(self, pool: &SqlitePool) -> Result<Vec<Row>, sqlx::Error> {
+    pub(super) async fn sqlite(self, pool: &SqlitePool) -> Result<Vec<RecordRow>, sqlx::Error> {
         let query = sqlx::query_as(AssertSqlSafe(self.sql)).persistent(false);
         let query = self
             .values
@@ -146,7 +146,7 @@ impl Selection {
         rows
     }
 
-    pub(super) async fn postgres(self, pool: &PgPool) -> Result<Vec<Row>, sqlx::Error> {
+    pub(super) async fn postgres(self, pool: &PgPool) -> Result<Vec<RecordRow>, sqlx::Error> {
         // Under a name, of which there are few: a pooler keeps no others from one transaction to the next.
         let query = sqlx::query_as(AssertSqlSafe(self.sql));
         self.values

@@ -40,10 +40,10 @@ pub(crate) use on_both_stores;
 /// An empty store of one test.
 pub(crate) struct TestStore {
     pub(crate) url: String,
-    kind: Kind,
+    kind: StoreKind,
 }
 
-enum Kind {
+enum StoreKind {
     Sqlite(TempDir),
     Postgres { server: String, database: String },
 }
@@ -54,7 +54,7 @@ impl TestStore {
         let url = format!("sqlite:{}", dir.path().join("audit.sqlite").display());
         Self {
             url,
-            kind: Kind::Sqlite(dir),
+            kind: StoreKind::Sqlite(dir),
         }
     }
 
@@ -82,12 +82,12 @@ impl TestStore {
             .unwrap();
         Some(Self {
             url,
-            kind: Kind::Postgres { server, database },
+            kind: StoreKind::Postgres { server, database },
         })
     }
 
     pub(crate) async fn remove(self) {
-        if let Kind::Postgres { server, database } = self.kind {
+        if let StoreKind::Postgres { server, database } = self.kind {
             let mut connection = PgConnection::connect(&server).await.unwrap();
             let drop = AssertSqlSafe(format!("DROP DATABASE {database} WITH (FORCE)"));
             sqlx::raw_sql(drop).execute(&mut connection).await.unwrap();
@@ -98,14 +98,14 @@ impl TestStore {
     pub(crate) async fn execute(&self, statement: &str) -> Result<(), sqlx::Error> {
         let statement = AssertSqlSafe(statement.to_owned());
         match &self.kind {
-            Kind::Sqlite(_) => {
+            StoreKind::Sqlite(_) => {
                 let mut connection = SqliteConnection::connect(&self.url).await?;
                 sqlx::raw_sql(statement)
                     .execute(&mut connection)
                     .await
                     .map(drop)
             }
-            Kind::Postgres { .. } => {
+            StoreKind::Postgres { .. } => {
                 let mut connection = PgConnection::connect(&self.url).await?;
                 sqlx::raw_sql("SET search_path = audit")
                     .execute(&mut connection)
@@ -121,11 +121,11 @@ impl TestStore {
     /// Everything the store holds of the record, columns and all.
     pub(crate) async fn every_byte(&self) -> Vec<u8> {
         match &self.kind {
-            Kind::Sqlite(dir) => std::fs::read_dir(dir.path())
+            StoreKind::Sqlite(dir) => std::fs::read_dir(dir.path())
                 .unwrap()
                 .flat_map(|file| std::fs::read(file.unwrap().path()).unwrap())
                 .collect(),
-            Kind::Postgres { .. } => {
+            StoreKind::Postgres { .. } => {
                 let mut connection = PgConnection::connect(&self.url).await.unwrap();
                 let rows: Vec<(Vec<u8>, Vec<u8>, String)> = sqlx::query_as(
                     "SELECT leaf_hash, canonical, record::text FROM audit.record ORDER BY sequence",

@@ -1,4 +1,4 @@
-//! What the service promises, on each database, through its gRPC door.
+//! What the service promises, on each database, through its gRPC service.
 
 mod change_feed;
 mod conversations;

@@ -71,8 +71,8 @@ async fn events_end_with_the_answer_even_if_the_stream_does_not() {
 #[tokio::test]
 async fn what_cannot_be_used_is_an_error_that_says_how() {
     use GatewayError::{TooLarge, Unauthorized, Unreachable, Unreadable};
-    type Answer = fn(&ReceivedRequest) -> Response;
-    let cases: [(&str, Answer, GatewayError); 10] = [
+    type ScriptedAnswer = fn(&ReceivedRequest) -> Response;
+    let cases: [(&str, ScriptedAnswer, GatewayError); 10] = [
         ("no JSON", |_| json_text("<html>"), Unreadable),
         (
             "nothing",

@@ -28,16 +28,16 @@ pub(super) enum ListenerBehaviour {
 }
 
 #[derive(Clone, Default)]
-pub(super) struct Listeners(Arc<Mutex<State>>);
+pub(super) struct Listeners(Arc<Mutex<ListenerState>>);
 
 #[derive(Default)]
-struct State {
+struct ListenerState {
     how: ListenerBehaviour,
     asked: Vec<ReceivedRequest>,
-    lines: Vec<Line>,
+    lines: Vec<StreamLine>,
 }
 
-struct Line {
+struct StreamLine {
     who: String,
     tell: mpsc::UnboundedSender<String>,
 }
@@ -100,7 +100,7 @@ impl Listeners {
         let (tell, mut told) = mpsc::unbounded_channel();
         let _ = tell.send(first);
         let who = seen.header("authorization").replace("Bearer ", "");
-        state.lines.push(Line { who, tell });
+        state.lines.push(StreamLine { who, tell });
         let is_mute = matches!(state.how, ListenerBehaviour::Mute);
         let mut ticks = interval(KEEP_ALIVE);
         let words = stream::poll_fn(move |context| {

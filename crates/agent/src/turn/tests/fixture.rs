@@ -38,11 +38,11 @@ impl Fixture {
         };
         let (model, gateway) = (Arc::new(model), Arc::new(gateway));
         let clock = TestClock::at(1_762_869_000);
-        let (client, door) = (Arc::clone(&model), Arc::clone(&gateway));
+        let (client, fake) = (Arc::clone(&model), Arc::clone(&gateway));
         let agent = Agent::with(
             &config,
             Arc::new(move |_, _| Ok(Arc::clone(&client) as Arc<dyn ModelClient>)),
-            Arc::new(move |_| Arc::clone(&door) as Arc<dyn GatewayClient>),
+            Arc::new(move |_| Arc::clone(&fake) as Arc<dyn GatewayClient>),
             ApprovalKey::from_bytes(&[7; 32]),
             clock.ambient(),
         )

@@ -12,7 +12,7 @@ use wardgate_store::Layout;
 use super::certificates::Certificate;
 use super::edges::{ALIVE, Edge, Issuers, READY};
 use super::finding::{Finding, FindingSubject};
-use super::keys::{KeyFile, Kind};
+use super::keys::{KeyFile, KeyKind};
 use super::neighbours::Neighbour;
 use super::stores::Store;
 use crate::Failure;
@@ -159,7 +159,11 @@ impl Deployment {
             probes,
             ..
         } = wiring;
-        self.key("gateway.session_key_file", session_key_file, Kind::Secret);
+        self.key(
+            "gateway.session_key_file",
+            session_key_file,
+            KeyKind::Secret,
+        );
         for (peer, url) in [
             (Peer::Policy, Some(&links.policy)),
             (Peer::ToolRunner, Some(&links.tool_runner)),
@@ -193,7 +197,7 @@ impl Deployment {
         self.key(
             "agent.approval_key_file",
             wiring.approval_key_file,
-            Kind::Secret,
+            KeyKind::Secret,
         );
         self.edge(
             ["agent", "probes of the agent"],
@@ -223,7 +227,7 @@ impl Deployment {
         self.key(
             "console.cookie_key_file",
             wiring.cookie_key_file,
-            Kind::Secret,
+            KeyKind::Secret,
         );
         self.edge(
             ["console", "probes of the console"],
@@ -270,23 +274,23 @@ impl Deployment {
                 self.key(
                     "policy.permit_key_file",
                     wiring.permit_key_file,
-                    Kind::PermitPrivate,
+                    KeyKind::PermitPrivate,
                 );
             }
             Peer::ToolRunner => {
                 let setting = "tool_runner.permit_public_key_files";
                 if wiring.permit_public_key_files.is_empty() {
-                    self.key(setting, None, Kind::PermitPublic);
+                    self.key(setting, None, KeyKind::PermitPublic);
                 }
                 for file in wiring.permit_public_key_files {
-                    self.key(setting, Some(file), Kind::PermitPublic);
+                    self.key(setting, Some(file), KeyKind::PermitPublic);
                 }
                 let setting = "tool_runner.pseudonym_key_file";
-                self.key(setting, wiring.pseudonym_key_file, Kind::Secret);
+                self.key(setting, wiring.pseudonym_key_file, KeyKind::Secret);
                 self.store("tool_runner.store", store, &wardgate_tool_runner::LAYOUT);
             }
             Peer::Audit => {
-                self.key("audit.mac_key_file", wiring.mac_key_file, Kind::Secret);
+                self.key("audit.mac_key_file", wiring.mac_key_file, KeyKind::Secret);
                 self.record.clone_from(&store);
                 self.store("audit.store", store, &wardgate_audit::LAYOUT);
             }
@@ -294,7 +298,7 @@ impl Deployment {
                 self.key(
                     "memory.master_key_file",
                     wiring.master_key_file,
-                    Kind::Secret,
+                    KeyKind::Secret,
                 );
                 self.store("memory.store", store, &wardgate_memory::LAYOUT);
             }
@@ -321,11 +325,11 @@ impl Deployment {
     fn up(path: &Path) -> Result<Self, Failure> {
         let dir = DataDir::existing(path)?;
         let mut deployment = Self::default();
-        deployment.key("permit.pem", Some(dir.permit_key()), Kind::PermitPrivate);
+        deployment.key("permit.pem", Some(dir.permit_key()), KeyKind::PermitPrivate);
         deployment.key(
             "permit.pub",
             Some(dir.permit_public_key()),
-            Kind::PermitPublic,
+            KeyKind::PermitPublic,
         );
         for (name, path) in [
             ("pseudonym.key", dir.pseudonym_key()),
@@ -335,7 +339,7 @@ impl Deployment {
             ("session.key", dir.session_key()),
             ("console.key", dir.console_key()),
         ] {
-            deployment.key(name, Some(path), Kind::Secret);
+            deployment.key(name, Some(path), KeyKind::Secret);
         }
         deployment.store("audit.store", Some(dir.record()), &wardgate_audit::LAYOUT);
         for (setting, store, layout) in [
@@ -362,7 +366,7 @@ impl Deployment {
         Ok(deployment)
     }
 
-    fn key(&mut self, setting: &str, path: Option<PathBuf>, kind: Kind) {
+    fn key(&mut self, setting: &str, path: Option<PathBuf>, kind: KeyKind) {
         let setting = setting.to_owned();
         self.keys.push(KeyFile {
             setting,

@@ -8,7 +8,7 @@ use crate::data_dir::{self, Error};
 
 /// What a key file must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum KeyKind {
     /// The policy's signing key.
     PermitPrivate,
     /// What its signatures are checked with.
@@ -24,7 +24,7 @@ pub(super) struct KeyFile {
     pub(super) setting: String,
     /// None: it names none.
     pub(super) path: Option<PathBuf>,
-    pub(super) kind: Kind,
+    pub(super) kind: KeyKind,
 }
 
 pub(super) fn examine(keys: &[KeyFile]) -> Vec<Finding> {
@@ -44,7 +44,7 @@ fn examine_one(key: &KeyFile) -> Finding {
     }
     let shown = path.display();
     match std::fs::metadata(path).map(|it| it.permissions().mode()) {
-        Ok(mode) if key.kind != Kind::PermitPublic && mode & 0o007 != 0 => about.warn(
+        Ok(mode) if key.kind != KeyKind::PermitPublic && mode & 0o007 != 0 => about.warn(
             format!("{shown} can be used by everybody on this machine"),
             format!("chmod o= {shown}"),
         ),
@@ -52,11 +52,11 @@ fn examine_one(key: &KeyFile) -> Finding {
     }
 }
 
-fn read(path: &Path, kind: Kind) -> Result<(), Error> {
+fn read(path: &Path, kind: KeyKind) -> Result<(), Error> {
     match kind {
-        Kind::PermitPrivate => data_dir::permit_signer(path).map(drop),
-        Kind::PermitPublic => data_dir::permit_verifier(&[path.to_owned()]).map(drop),
-        Kind::Secret => data_dir::mac_key(path).map(drop),
+        KeyKind::PermitPrivate => data_dir::permit_signer(path).map(drop),
+        KeyKind::PermitPublic => data_dir::permit_verifier(&[path.to_owned()]).map(drop),
+        KeyKind::Secret => data_dir::mac_key(path).map(drop),
     }
 }
 
@@ -66,8 +66,8 @@ fn pair(keys: &[KeyFile]) -> Option<Finding> {
         let keys = keys.iter().filter(move |key| key.kind == kind);
         keys.filter_map(|key| key.path.as_ref())
     };
-    let signer = data_dir::permit_signer(of(Kind::PermitPrivate).next()?).ok()?;
-    let mut public = of(Kind::PermitPublic).peekable();
+    let signer = data_dir::permit_signer(of(KeyKind::PermitPrivate).next()?).ok()?;
+    let mut public = of(KeyKind::PermitPublic).peekable();
     public.peek()?;
     let about = FindingSubject::new("key", "permits");
     let known = public.any(|path| {
@@ -90,7 +90,7 @@ mod tests {
     use crate::commands::doctor::finding::Verdict;
     use crate::data_dir::DataDir;
 
-    fn key(setting: &str, path: PathBuf, kind: Kind) -> KeyFile {
+    fn key(setting: &str, path: PathBuf, kind: KeyKind) -> KeyFile {
         KeyFile {
             setting: setting.to_owned(),
             path: Some(path),
@@ -112,23 +112,26 @@ mod tests {
             dir.make_keys(&Ambient::system()).unwrap();
             dir
         });
-        let private = key("private", dir.permit_key(), Kind::PermitPrivate);
-        let public = key("public", dir.permit_public_key(), Kind::PermitPublic);
-        let stranger = key("public", other.permit_public_key(), Kind::PermitPublic);
+        let private = key("private", dir.permit_key(), KeyKind::PermitPrivate);
+        let public = key("public", dir.permit_public_key(), KeyKind::PermitPublic);
+        let stranger = key("public", other.permit_public_key(), KeyKind::PermitPublic);
         assert_eq!(
             verdicts(&[private.clone(), public, stranger.clone()]),
             [Verdict::Ok; 4]
         );
         assert_eq!(verdicts(&[private, stranger])[2], Verdict::Fail);
-        let wrong = key("mac", dir.permit_key(), Kind::Secret);
+        let wrong = key("mac", dir.permit_key(), KeyKind::Secret);
         let none = KeyFile {
             path: None,
             ..wrong.clone()
         };
-        let gone = key("mac", dir.path().join("gone"), Kind::Secret);
+        let gone = key("mac", dir.path().join("gone"), KeyKind::Secret);
         assert_eq!(verdicts(&[wrong, none, gone]), [Verdict::Fail; 3]);
         let mac = dir.mac_key();
         std::fs::set_permissions(&mac, PermissionsExt::from_mode(0o644)).unwrap();
-        assert_eq!(verdicts(&[key("mac", mac, Kind::Secret)]), [Verdict::Warn]);
+        assert_eq!(
+            verdicts(&[key("mac", mac, KeyKind::Secret)]),
+            [Verdict::Warn]
+        );
     }
 }
