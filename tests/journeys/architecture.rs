@@ -77,12 +77,16 @@ const ARROWS: [(&str, &[&str]); 29] = [
             "domain",
             "edge",
             "json",
+            "mcp",
             "telemetry",
             "tool-call-parser",
         ],
     ),
     // The same; the record it reads itself, and asks the policy who may see it. What came of calls it keeps for their pages.
-    ("console", &["domain", "edge", "rpc", "store", "telemetry"]),
+    (
+        "console",
+        &["domain", "edge", "mcp", "rpc", "store", "telemetry"],
+    ),
     // A client of the gateway like any other.
     ("stdio", &["json", "mcp"]),
     // The same, many times.

@@ -12,11 +12,12 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use sse_stream::SseStream;
 use wardgate_edge::{EdgeClient, EdgeClientError};
+use wardgate_mcp::{Version, header, meta};
 use wardgate_telemetry::trace_context;
 
 use crate::session::Token;
 
-const VERSION: &str = "2026-07-28";
+const VERSION: &str = Version::V2026_07_28.as_str();
 
 /// Bytes of an answer.
 const MAX_ANSWER: usize = 4 * 1024 * 1024;
@@ -193,19 +194,19 @@ impl Gateway {
         token: &Token,
         request: Request<'_>,
     ) -> Result<http::Request<String>, GatewayFault> {
-        let mut meta = Map::new();
+        let mut own_meta = Map::new();
         for (name, value) in [
-            ("protocolVersion", json!(VERSION)),
-            ("clientCapabilities", json!({})),
+            (meta::PROTOCOL_VERSION, json!(VERSION)),
+            (meta::CLIENT_CAPABILITIES, json!({})),
             (
-                "clientInfo",
+                meta::CLIENT_INFO,
                 json!({ "name": "wardgate-console", "version": env!("CARGO_PKG_VERSION") }),
             ),
         ] {
-            meta.insert(format!("io.modelcontextprotocol/{name}"), value);
+            own_meta.insert(name.to_owned(), value);
         }
         for (name, value) in request.meta {
-            meta.insert((*name).to_owned(), json!(value));
+            own_meta.insert((*name).to_owned(), json!(value));
         }
         let body = serde_json::to_string(&RequestEnvelope {
             jsonrpc: "2.0",
@@ -214,7 +215,7 @@ impl Gateway {
             params: RequestParams {
                 members: request.params,
                 arguments: request.arguments,
-                _meta: meta,
+                _meta: own_meta,
             },
         })
         .map_err(|_| GatewayFault::Unreadable)?;
@@ -233,18 +234,13 @@ impl Gateway {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let both = HeaderValue::from_static("application/json, text/event-stream");
         headers.insert(ACCEPT, both);
-        headers.insert("mcp-protocol-version", HeaderValue::from_static(VERSION));
-        headers.insert("mcp-method", plain(request.method)?);
+        headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(VERSION));
+        headers.insert(header::METHOD, header::encode_value(request.method));
         if let Some(name) = request.name {
-            headers.insert("mcp-name", plain(name)?);
+            headers.insert(header::NAME, header::encode_value(name));
         }
         Ok(post)
     }
-}
-
-/// `text` as a header's value. Tools that the gateway lists have names that fit.
-fn plain(text: &str) -> Result<HeaderValue, GatewayFault> {
-    HeaderValue::from_str(text).map_err(|_| GatewayFault::Unreadable)
 }
 
 /// Waits for the answer, as it was written and as what it means.

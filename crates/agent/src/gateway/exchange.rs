@@ -5,8 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::StreamExt;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
@@ -18,12 +16,13 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use sse_stream::SseStream;
 use wardgate_edge::EdgeClient;
+use wardgate_mcp::{Version, header as mcp_header, meta as meta_key};
 use wardgate_telemetry::trace_context;
 
 use super::fault::{FaultData, GatewayError, RpcFault};
 use crate::request::BearerToken;
 
-const VERSION: &str = "2026-07-28";
+const VERSION: &str = Version::V2026_07_28.as_str();
 
 /// Bytes of an answer.
 const MAX_ANSWER: usize = 16 * 1024 * 1024;
@@ -116,16 +115,10 @@ pub(super) fn write(
     let mut trace = HeaderMap::new();
     trace_context::inject(&mut trace);
     let mut meta = Map::new();
+    meta.insert(meta_key::PROTOCOL_VERSION.to_owned(), json!(VERSION));
+    meta.insert(meta_key::CLIENT_CAPABILITIES.to_owned(), json!({}));
     meta.insert(
-        "io.modelcontextprotocol/protocolVersion".to_owned(),
-        json!(VERSION),
-    );
-    meta.insert(
-        "io.modelcontextprotocol/clientCapabilities".to_owned(),
-        json!({}),
-    );
-    meta.insert(
-        "io.modelcontextprotocol/clientInfo".to_owned(),
+        meta_key::CLIENT_INFO.to_owned(),
         json!({ "name": "wardgate-agent", "version": env!("CARGO_PKG_VERSION") }),
     );
     for name in TRACE {
@@ -164,25 +157,15 @@ pub(super) fn write(
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let both = HeaderValue::from_static("application/json, text/event-stream");
     headers.insert(ACCEPT, both);
-    headers.insert("mcp-protocol-version", HeaderValue::from_static(VERSION));
-    headers.insert("mcp-method", header(request.method));
+    headers.insert(
+        mcp_header::PROTOCOL_VERSION,
+        HeaderValue::from_static(VERSION),
+    );
+    headers.insert(mcp_header::METHOD, mcp_header::encode_value(request.method));
     if let Some(name) = request.name {
-        headers.insert("mcp-name", header(name));
+        headers.insert(mcp_header::NAME, mcp_header::encode_value(name));
     }
     Ok(post)
-}
-
-/// `text` as a header's value: as it is where it can be, else in Base64 between marks.
-fn header(text: &str) -> HeaderValue {
-    let plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
-        && text.trim_ascii() == text
-        && !(text.starts_with("=?") && text.ends_with("?="));
-    let encoded = match HeaderValue::from_str(text) {
-        Ok(value) if plain => return value,
-        _ => format!("=?base64?{}?=", STANDARD.encode(text)),
-    };
-    // Base64 between marks is always a legal value.
-    HeaderValue::try_from(encoded).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
 /// Whether an answer with these headers is a stream of events.
