@@ -510,7 +510,7 @@ mod tests {
             assert_eq!(awaited.method, "tools/call");
             match awaited.asked {
                 Some(StoredArguments::Inline(asked)) => {
-                    assert!(is_inline && asked.get() == arguments)
+                    assert!(is_inline && asked.get() == arguments);
                 }
                 _ => assert!(!is_inline && text.len() < 200),
             }

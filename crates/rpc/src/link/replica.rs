@@ -125,7 +125,7 @@ impl Replica {
                 let channel = channel.clone();
                 match what {
                     ServiceHealth::Reported(Readiness::NotReady(why)) => {
-                        self.is_unready(channel, why)
+                        self.is_unready(channel, why);
                     }
                     ServiceHealth::Reported(Readiness::Ready | Readiness::Outdated(_)) => {
                         self.turn(Connection::Ready(channel));
