@@ -20,6 +20,7 @@ mod functions;
 mod gateway;
 mod guardrail;
 mod http;
+mod mcp_tool;
 mod memory;
 mod model;
 mod provider;

@@ -6,7 +6,7 @@ mod outline;
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
-use crate::schema::UnusableSchema;
+use crate::unusable_schema::UnusableSchema;
 use effort::is_bearable;
 use outline::Outline;
 

@@ -36,6 +36,8 @@ mod arguments;
 mod coerce;
 mod compiled;
 mod schema;
+mod unusable_schema;
 
 pub use arguments::{Arguments, Complaint, InvalidArguments, as_seen};
-pub use schema::{InputSchema, JsonType, Property, UnusableSchema, default_fits};
+pub use schema::{InputSchema, JsonType, Property, default_fits};
+pub use unusable_schema::UnusableSchema;

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::compiled::Compiled;
+use crate::unusable_schema::UnusableSchema;
 
 /// A type of JSON Schema (2020-12, validation, section 6.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,22 +69,6 @@ impl Property {
 fn only_type(types: &[JsonType]) -> Option<JsonType> {
     let mut types = types.iter().filter(|&&kind| kind != JsonType::Null);
     types.next().filter(|_| types.next().is_none()).copied()
-}
-
-/// Why arguments cannot be checked against a schema.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum UnusableSchema {
-    /// Its root describes something else.
-    #[error("it does not describe an object")]
-    NotAnObject,
-    /// It is no JSON Schema, or refers to something outside itself, which is never fetched.
-    #[error("{problem}")]
-    Invalid {
-        /// JSON Pointer (RFC 6901) to what is at fault in the schema.
-        path: String,
-        /// What is wrong there.
-        problem: String,
-    },
 }
 
 /// What the arguments of a tool must look like.

@@ -14,7 +14,7 @@ use wardgate_domain::{
 };
 use wardgate_rpc::client::RecordDamage;
 
-use crate::store::StoredRow;
+use crate::stored_row::StoredRow;
 use crate::{Error, MacKey};
 
 /// Version of the fields below.

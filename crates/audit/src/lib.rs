@@ -14,6 +14,7 @@
 mod canonical;
 mod config;
 mod error;
+mod filter;
 mod growth;
 mod intent_closer;
 mod mac;
@@ -22,6 +23,7 @@ mod query;
 mod reader;
 mod service;
 mod store;
+mod stored_row;
 mod view;
 mod writer;
 

@@ -13,10 +13,11 @@ use wardgate_rpc::Service;
 use wardgate_rpc::client::QueriedRecord;
 
 use crate::canonical::Entry;
+use crate::filter::Filter;
 use crate::growth::GrowthMonitor;
 use crate::intent_closer::IntentCloser;
 use crate::ownership::{CallingProcesses, StoreLock};
-use crate::query::{self, Filter};
+use crate::query;
 use crate::store::{self, Address, Reader};
 use crate::writer::{self, Appends};
 use crate::{Config, Error, MacKey};

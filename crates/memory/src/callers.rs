@@ -8,8 +8,8 @@ use wardgate_domain::{Ambient, BearerToken, Caller, Digest, InvalidMessage, Time
 use wardgate_proto::common::v1::ErrorReason;
 
 use crate::Error;
+use crate::names::check_name;
 use crate::rights::Rights;
-use crate::service::name;
 
 /// Callers that are remembered at once.
 const REMEMBERED: usize = 10_000;
@@ -57,7 +57,7 @@ impl<R: Rights> CallerCache<R> {
             (caller.subject(), "caller.subject"),
             (caller.tenant(), "caller.tenant"),
         ] {
-            name(part, field)?;
+            check_name(part, field)?;
         }
         let caller = Arc::new(caller);
         let until = now.plus(REMEMBERED_FOR).min(caller.expires_at());

@@ -16,12 +16,14 @@ mod conversation_methods;
 mod erasure;
 mod error;
 mod maintenance;
+mod names;
 mod owner;
 mod rights;
 mod sealing;
 mod service;
 mod store;
 mod subscription_methods;
+mod tool_digest;
 mod words;
 
 pub use config::{Config, Limits, Retention};

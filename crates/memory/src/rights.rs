@@ -21,6 +21,7 @@ use wardgate_rpc::client::{CallError, PolicyClient};
 
 use crate::owner::Owner;
 use crate::store::{CallRights, ConversationExcerpt, GroundingResult, StoredMessage};
+use crate::tool_digest::digest_of_tool;
 
 /// Questions asked side by side.
 const AT_ONCE: usize = 8;
@@ -132,27 +133,6 @@ fn digest_of(terms: &PermitTerms) -> Digest {
     about.digest()
 }
 
-/// Of everything the policy knows of a tool.
-pub(crate) fn facts(tool: &ToolFacts) -> Digest {
-    let mut about = About::new("tool")
-        .and(tool.name.as_str().as_bytes())
-        .and(tool.definition_digest.as_bytes())
-        .and(&[u8::from(tool.read_only)])
-        .and(tool.entity.as_deref().unwrap_or_default().as_bytes())
-        .and(&tool.tags.len().to_be_bytes());
-    for tag in &tool.tags {
-        about = about.and(tag.as_bytes());
-    }
-    about = about.and(&tool.classes.len().to_be_bytes());
-    for class in &tool.classes {
-        about = about.and(class.as_str().as_bytes());
-    }
-    for (name, default) in &tool.argument_defaults {
-        about = about.and(name.as_bytes()).and(default.as_bytes());
-    }
-    about.digest()
-}
-
 /// The policy's verdict on one call.
 #[derive(Clone, Copy)]
 enum CallVerdict {
@@ -186,7 +166,9 @@ impl CallVerdicts {
             by_tool: HashMap::new(),
             by_call: HashMap::new(),
         };
-        let calls: Vec<_> = calls.map(|call| (facts(&call.tool), call)).collect();
+        let calls: Vec<_> = calls
+            .map(|call| (digest_of_tool(&call.tool), call))
+            .collect();
         // One call of each tool first: often its answer is that of every call of the tool.
         let mut seen = HashSet::new();
         let first_of_tools = calls.iter().filter(|(tool, _)| seen.insert(*tool));
@@ -240,7 +222,7 @@ impl CallVerdicts {
 
     /// Whether the caller sees as much of that call as when its result was given.
     fn unchanged(&self, call: &AnsweredCall, given_under: Digest) -> bool {
-        let verdict = self.get(facts(&call.tool), call);
+        let verdict = self.get(digest_of_tool(&call.tool), call);
         let call_rights = verdict.and_then(CallVerdict::call_rights);
         call_rights.is_some_and(|call_rights| call_rights.rights == given_under)
     }
@@ -255,7 +237,7 @@ pub(crate) async fn rights_of_calls(
     let verdicts = CallVerdicts::ask(rights, context, calls.iter().copied()).await?;
     let call_rights = |call: &&AnsweredCall| {
         verdicts
-            .get(facts(&call.tool), call)
+            .get(digest_of_tool(&call.tool), call)
             .and_then(CallVerdict::call_rights)
     };
     Ok(calls.iter().map(call_rights).collect())

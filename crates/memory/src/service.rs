@@ -20,6 +20,7 @@ use crate::change_feed::ChangeFeed;
 use crate::conversation_methods::{ConversationMethods, at_most};
 use crate::erasure::{Erasure, ErasureActor};
 use crate::maintenance::StoreMaintenance;
+use crate::names::check_name;
 use crate::rights::Rights;
 use crate::store::{MAX_BATCH_BYTES, Store};
 use crate::subscription_methods::SubscriptionMethods;
@@ -27,9 +28,6 @@ use crate::{Config, Error, MasterKey};
 
 /// Bytes of one request: the largest batch, and room for what is around the texts.
 const MAX_REQUEST: usize = 2 * MAX_BATCH_BYTES;
-
-/// Longest name of an operator, in bytes.
-const MAX_NAME: usize = 512;
 
 /// The memory service over the store that `config` names. Reads are judged by `policy`, erasures and holds go on
 /// `record`. Its background work ends when the server is dropped.
@@ -138,17 +136,8 @@ fn operator(by: String) -> Result<String, InvalidMessage> {
     if by.is_empty() {
         return Err(InvalidMessage::field("by", "is empty"));
     }
-    name(&by, "by")?;
+    check_name(&by, "by")?;
     Ok(by)
-}
-
-/// Refuses a name that is too long to be stored, or has control characters.
-pub(crate) fn name(text: &str, field: &'static str) -> Result<(), InvalidMessage> {
-    if text.len() <= MAX_NAME && !text.contains(char::is_control) {
-        return Ok(());
-    }
-    let problem = format!("is not at most {MAX_NAME} bytes without control characters");
-    Err(InvalidMessage::field(field, problem))
 }
 
 /// The answer to one request, counted.

@@ -25,16 +25,17 @@ mod health;
 mod in_flight;
 mod latency;
 mod methods;
+mod peer;
 mod readiness;
 mod red;
 mod shutdown;
 mod stack;
 mod status;
 
-pub use access::Peer;
 pub use in_flight::Endless;
 pub use latency::LatencyLimit;
 pub use link::{Link, Neighbour};
+pub use peer::Peer;
 pub use readiness::{Readiness, Service};
 pub use shutdown::{Drain, Shutdown};
 pub use status::{ServiceError, code_name, invalid, reason_of, status};

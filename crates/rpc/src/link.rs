@@ -25,7 +25,8 @@ use wardgate_domain::Ambient;
 
 use self::balance::BalancedTransport;
 use self::pool::Pool;
-use crate::access::{Peer, Trust};
+use crate::access::Trust;
+use crate::peer::Peer;
 use crate::readiness::{Readiness, Service};
 use crate::stack::Stack;
 

@@ -3,7 +3,7 @@
 //!
 //! A call that never reached a server is made again in any case; that is the link's business.
 
-use crate::access::Peer;
+use crate::peer::Peer;
 
 /// A method of one of the services.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use serde_json::Value;
 use wardgate_arguments::InputSchema;
 
 use crate::clients::GatewayTool;
-use crate::gateway::ListedTool;
+use crate::mcp_tool::ListedTool;
 use crate::model::Function;
 use name::FunctionNames;
 

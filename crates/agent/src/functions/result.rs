@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::gateway::ToolResult;
+use crate::mcp_tool::ToolResult;
 
 /// Longest text of a result, in characters: about a third of a small model's window.
 const MAX_TEXT: usize = 48_000;

@@ -12,6 +12,7 @@ use wardgate_edge::EdgeClient;
 use super::MCP_PATH;
 use super::exchange::{GatewayRequest, exchange};
 use super::fault::{GatewayError, RpcFault};
+use crate::mcp_tool::ToolResult;
 use crate::request::BearerToken;
 
 /// The gateway ends every call within 5 minutes itself; this catches one that does not.
@@ -61,15 +62,6 @@ pub(crate) enum CallEnding {
         message: String,
     },
     Cancelled,
-}
-
-/// A tool's answer (MCP 2026-07-28, `CallToolResult`).
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct ToolResult {
-    pub(crate) content: Vec<Value>,
-    /// May be any JSON, `null` too.
-    pub(crate) structured: Option<Value>,
-    pub(crate) is_error: bool,
 }
 
 #[derive(Deserialize)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 use wardgate_edge::EdgeClient;
 
 use super::exchange::{GatewayRequest, exchange};
@@ -13,6 +13,7 @@ use super::fault::GatewayError;
 use super::{MCP_PATH, TIME_LIMIT};
 use crate::clients::GatewayTool;
 use crate::functions::offerable;
+use crate::mcp_tool::ListedTool;
 use crate::request::BearerToken;
 
 /// A gateway with more is not listed further.
@@ -37,29 +38,6 @@ impl ToolList {
     pub(crate) fn offerable(&self) -> &[GatewayTool] {
         self.offerable.get_or_init(|| offerable(&self.tools))
     }
-}
-
-/// A tool as the gateway lists it. All of it may be somebody else's words.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-pub(crate) struct ListedTool {
-    pub(crate) name: String,
-    #[serde(default)]
-    pub(crate) title: Option<String>,
-    #[serde(default)]
-    pub(crate) description: Option<String>,
-    #[serde(rename = "inputSchema")]
-    pub(crate) input_schema: Value,
-    #[serde(default)]
-    pub(crate) annotations: Hints,
-    #[serde(default, rename = "_meta")]
-    pub(crate) meta: Map<String, Value>,
-}
-
-/// What a tool says of itself (MCP, `ToolAnnotations`). Hints, no more.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-pub(crate) struct Hints {
-    #[serde(default, rename = "readOnlyHint")]
-    pub(crate) read_only: Option<bool>,
 }
 
 #[derive(Deserialize)]

@@ -32,9 +32,9 @@ use crate::request::BearerToken;
 use exchange::GatewayRequest;
 use tool_cache::ToolCache;
 
-pub(crate) use call::{CallEnding, CallOutcome, ToolCall, ToolResult};
+pub(crate) use call::{CallEnding, CallOutcome, ToolCall};
 pub(crate) use fault::GatewayError;
-pub(crate) use list::{ListedTool, ToolList};
+pub(crate) use list::ToolList;
 
 /// Where every tool is; below it, the toolsets.
 const MCP_PATH: &str = "/mcp";

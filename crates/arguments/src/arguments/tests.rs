@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::schema::UnusableSchema;
+use crate::unusable_schema::UnusableSchema;
 
 fn closed(schema: &Value) -> InputSchema {
     InputSchema::closed(schema).unwrap()

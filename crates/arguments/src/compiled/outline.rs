@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::schema::UnusableSchema;
+use crate::unusable_schema::UnusableSchema;
 
 /// JSON values in a schema.
 const MAX_VALUES: usize = 100_000;

@@ -12,12 +12,14 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use wardgate_domain::{Digest, Timestamp};
-use wardgate_rpc::client::{RecordDamage, StoredRecord};
+use wardgate_domain::Timestamp;
+use wardgate_rpc::client::RecordDamage;
 use wardgate_store::{DatabaseSettings, Layout, MigrationError, StartWait, is_busy};
 
+use crate::Error;
 use crate::canonical::{Entry, IndexedColumns, leaf_hash};
-use crate::{Error, query::Filter};
+use crate::filter::Filter;
+use crate::stored_row::StoredRow;
 
 pub(crate) use select::{Page, RecordPosition};
 pub(crate) use wardgate_store::Address;
@@ -201,24 +203,6 @@ impl From<(i64, i64)> for Head {
         Self {
             size: unsigned(size),
             closed_below: unsigned(closed_below),
-        }
-    }
-}
-
-/// One stored record.
-#[derive(Debug, Clone)]
-pub(crate) struct StoredRow {
-    pub(crate) sequence: u64,
-    pub(crate) leaf_hash: Digest,
-    pub(crate) canonical: Vec<u8>,
-}
-
-impl From<StoredRow> for StoredRecord {
-    fn from(stored: StoredRow) -> Self {
-        Self {
-            sequence: stored.sequence,
-            leaf_hash: stored.leaf_hash,
-            record: stored.canonical.into(),
         }
     }
 }

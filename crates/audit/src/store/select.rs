@@ -12,7 +12,7 @@ use wardgate_domain::{Status, Timestamp};
 
 use super::{RecordRow, signed};
 use crate::canonical::column;
-use crate::query::Filter;
+use crate::filter::Filter;
 
 /// Where a record stands among all, by time.
 #[derive(Debug, Clone, Copy)]

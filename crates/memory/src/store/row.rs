@@ -331,7 +331,7 @@ impl UnlockedConversation {
 /// Calls the policy answers alike, under the same rights: without the arguments where they make no difference.
 fn grounds_of(call: &AnsweredCall, call_rights: &CallRights) -> About {
     let grounds = About::new("grounds")
-        .and(crate::rights::facts(&call.tool).as_bytes())
+        .and(crate::tool_digest::digest_of_tool(&call.tool).as_bytes())
         .and(call_rights.rights.as_bytes());
     if call_rights.by_arguments {
         return grounds.and(&call.arguments);

@@ -236,9 +236,7 @@ impl Place {
 
     async fn store(&self) -> Store {
         let store = format!("sqlite:{}/store.db", self.directory.path().display());
-        let store = stores::store(&store, self.clock.ambient()).unwrap();
-        store.prepare().await.unwrap();
-        store
+        stores::prepared(&store, self.clock.ambient()).await
     }
 
     async fn replica_for(&self, path: &str) -> Replica {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use cedar_policy::Policy;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tonic::Status;
+use tonic::{Code, Status};
 use wardgate_domain::{
     Ambient, AttributeType, AttributeValue, CallId, Caller, CallerClaims, Clock, ColumnTier,
     DecisionId, Digest, PermitId, PermitSigner, PermitTerms, PermitVerifier, RowRule, SignedPermit,
@@ -249,11 +249,17 @@ impl Harness {
 
     pub(super) async fn tools(&self) -> pb::ListToolsResponse {
         let mut client = self.client.clone();
-        client
-            .list_tools(pb::ListToolsRequest {})
-            .await
-            .unwrap()
-            .into_inner()
+        let deadline = Instant::now() + Duration::from_mins(1);
+        loop {
+            match client.list_tools(pb::ListToolsRequest {}).await {
+                Ok(listed) => return listed.into_inner(),
+                // A busy machine says to try again later, so that is done.
+                Err(status) if status.code() == Code::Unavailable && Instant::now() < deadline => {
+                    tokio::task::yield_now().await;
+                }
+                Err(status) => panic!("{status}"),
+            }
+        }
     }
 
     pub(super) async fn facts(&self, tool: &str) -> ToolFacts {

@@ -1,5 +1,7 @@
 //! Stores of the tool-runner, all under one key.
 
+use std::time::{Duration, Instant};
+
 use wardgate_domain::Ambient;
 use wardgate_store::DatabaseSettings;
 
@@ -12,12 +14,24 @@ pub(crate) fn store(url: &str, ambient: Ambient) -> Result<Store, StoreError> {
     Store::open(url, &DatabaseSettings::default(), key, ambient)
 }
 
+/// The store at `url` with its schema. A busy machine says to try again later, so that is done.
+pub(crate) async fn prepared(url: &str, ambient: Ambient) -> Store {
+    let store = store(url, ambient).unwrap();
+    let deadline = Instant::now() + Duration::from_mins(1);
+    loop {
+        match store.prepare().await {
+            Ok(()) => return store,
+            Err(StoreError::Late | StoreError::Database(_)) if Instant::now() < deadline => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
 /// A store of each kind that is there, with its schema.
 pub(crate) async fn each_store() -> Vec<(Database, Store)> {
     let mut stores = Vec::new();
     for database in Database::each_store().await {
-        let store = store(&database.url(), Ambient::system()).unwrap();
-        store.prepare().await.unwrap();
+        let store = prepared(&database.url(), Ambient::system()).await;
         stores.push((database, store));
     }
     stores

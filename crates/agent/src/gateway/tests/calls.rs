@@ -4,6 +4,7 @@ use tokio::sync::Notify;
 use wardgate_domain::AgentRefusal;
 
 use super::*;
+use crate::mcp_tool::ToolResult;
 
 const CALLED: &str =
     r#"{"dev.wardgate/callId":"call-1","dev.wardgate/receipt":{"sequence":42},"reason":"REASON"}"#;

@@ -22,8 +22,8 @@ use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicyServiceServer};
 
 use super::super::{Neighbour, ReplicaConnector, balanced, resolve};
-use crate::access::Peer;
 use crate::aging::ConnectionAge;
+use crate::peer::Peer;
 use crate::readiness::{Readiness, Service};
 use crate::server::{Bound, ListenConfig};
 use crate::shutdown::Shutdown;
