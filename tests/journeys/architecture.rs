@@ -32,7 +32,7 @@ const ARROWS: [(&str, &[&str]); 29] = [
         &["domain", "egress", "json", "rpc", "telemetry"],
     ),
     ("sandbox", &[]),
-    ("edge", &["domain", "json", "rpc", "telemetry"]),
+    ("edge", &["domain", "json", "mcp", "rpc", "telemetry"]),
     (
         "gateway",
         &[

@@ -8,15 +8,13 @@ use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::AgentRefusal;
+use wardgate_mcp::error_code::INVALID_PARAMS;
 use wardgate_telemetry::names;
 
 use crate::clients::{GatewayClient, GatewayFailure, GatewayTool, ToolAnswer};
 use crate::functions::result_text;
 use crate::gateway::{CallEnding, Gateway, GatewayError, ToolCall};
 use crate::request::BearerToken;
-
-/// JSON-RPC's code for parameters that do not fit; also that of a tool that is not there for the caller.
-const INVALID_PARAMS: i64 = -32602;
 
 /// The gateway, asked on behalf of one caller.
 #[derive(Debug, Clone)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use wardgate_json::parse_strict;
+use wardgate_mcp::error_code::INVALID_PARAMS;
 
 use crate::clients::{GatewayClient, GatewayFailure};
 use crate::model::FunctionCall;
@@ -240,7 +241,10 @@ impl Conversation {
     pub(crate) async fn turn(&self, turn: &str) -> Result<StoredTurn, GatewayFailure> {
         let params = json!({"conversation_id": self.id, "turn_id": turn});
         match self.gateway.memory("memory/get_turn", params).await {
-            Err(GatewayFailure::Refused { code: -32602, .. }) => Ok(StoredTurn {
+            Err(GatewayFailure::Refused {
+                code: INVALID_PARAMS,
+                ..
+            }) => Ok(StoredTurn {
                 state: TurnState::None,
                 messages: Vec::new(),
             }),

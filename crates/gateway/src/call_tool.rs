@@ -14,6 +14,7 @@ use wardgate_domain::{
     AgentRefusal, CallFacts, CallId, Caller, Digest, Outcome, RequiredCapabilities, Status,
     ToolFacts,
 };
+use wardgate_mcp::Version;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
     CallError, CallEvent, CallTool, DroppedColumns, InputRequired, Interaction, ResultFacts,
@@ -31,7 +32,7 @@ use crate::governed_call::{
     GovernedCall, Operation, Output, Rejection, RequestBinding, RequestContext, Resource, RunError,
     RunOutcome, SealedOperation,
 };
-use crate::mcp::{Version, check_mirrored_headers};
+use crate::mcp::check_mirrored_headers;
 use crate::measures;
 use crate::reply::{Answer, Dialect, RpcError};
 use crate::tasks::{self, StartedTask};

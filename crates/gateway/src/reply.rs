@@ -10,13 +10,13 @@ use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_domain::{CallId, DecisionId, Receipt};
+use wardgate_mcp::Version;
+use wardgate_mcp::header::SESSION_ID;
 use wardgate_rpc::client::{DroppedColumns, ToolResult};
 
 use crate::audit_log::RecordStatus;
 use crate::client_interaction::InputRequests;
 use crate::downgrade;
-use crate::mcp::Version;
-use crate::streamable;
 
 use self::rpc_error::Remedy;
 
@@ -466,7 +466,7 @@ impl IntoResponse for Answer {
             response.extensions_mut().insert(NotFoundMarker);
         }
         if let Some(session) = self.session {
-            response.headers_mut().insert(streamable::HEADER, session);
+            response.headers_mut().insert(SESSION_ID, session);
         }
         let header = match self.remedy.as_deref() {
             Some(Remedy::Wait(seconds)) => Some((header::RETRY_AFTER, HeaderValue::from(*seconds))),

@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use wardgate_domain::source_uri;
+use wardgate_mcp::Version;
 use wardgate_rpc::client::{ContentSource, ServerCapabilities};
 
 use crate::catalogue::{CatalogueIndex, Source, Tool};
-use crate::mcp::Version;
 
 /// What a request sees.
 #[derive(Debug, Clone)]

@@ -16,6 +16,9 @@ pub const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 /// The name or URI of what the request is about (from 2026-07-28).
 pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
+/// Begins the name of a header that repeats an argument of a call, marked `x-mcp-header` in its schema (from 2026-07-28).
+pub const PARAM_PREFIX: &str = "mcp-param-";
+
 /// `text` as the value of a header that repeats a part of the body: as it is where it can be, else in Base64 between marks
 /// (2026-07-28, basic/transports, "Value encoding").
 pub fn encode_value(text: &str) -> HeaderValue {

@@ -5,12 +5,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use wardgate_json::parse_object;
+use wardgate_mcp::error_code::{INTERNAL_ERROR, PARSE_ERROR};
 
 use crate::message::Id;
-
-/// A message that is no JSON.
-const PARSE_ERROR: i64 = -32700;
-const INTERNAL_ERROR: i64 = -32603;
 
 /// A fault that ended a request.
 #[derive(Debug, thiserror::Error)]

@@ -5,10 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, Response, StatusCode, Url, redirect};
+use wardgate_mcp::header::SESSION_ID;
 
 use crate::fault::RequestFault;
 use crate::message::{Line, Message};
-use crate::session::SESSION;
 use crate::token::TokenSource;
 use crate::{Error, MAX_MESSAGE_BYTES, Settings};
 
@@ -113,7 +113,7 @@ impl Gateway {
     /// Sends it, again if the token has changed since it was refused, and reads what an answer that says no
     /// gives as the reason.
     async fn send(&self, request: reqwest::Request) -> Result<Response, RequestFault> {
-        let in_session = request.headers().contains_key(SESSION);
+        let in_session = request.headers().contains_key(SESSION_ID);
         let token = self.token.read().await?;
         let again = request.try_clone();
         let mut response = self.send_as(request, token.as_ref()).await?;

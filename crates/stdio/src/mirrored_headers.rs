@@ -7,7 +7,7 @@ use reqwest::header::{HeaderMap, HeaderName};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use wardgate_mcp::header::encode_value;
+use wardgate_mcp::header::{PARAM_PREFIX, encode_value};
 
 /// Tools whose arguments are remembered.
 const MOST: usize = 4_096;
@@ -88,7 +88,8 @@ fn collect(schema: &Value, path: &mut Vec<String>, marks: &mut Vec<MirroredHeade
     for (name, property) in properties.into_iter().flatten() {
         path.push(name.clone());
         let mark = property.get("x-mcp-header").and_then(Value::as_str);
-        let header = mark.and_then(|mark| HeaderName::try_from(format!("mcp-param-{mark}")).ok());
+        let header =
+            mark.and_then(|mark| HeaderName::try_from(format!("{PARAM_PREFIX}{mark}")).ok());
         if let Some(header) = header {
             marks.push(MirroredHeader {
                 header,

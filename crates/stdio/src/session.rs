@@ -8,8 +8,6 @@ use tokio_util::sync::CancellationToken;
 use wardgate_json::parse_object;
 use wardgate_mcp::header;
 
-pub(crate) const SESSION: &str = "mcp-session-id";
-
 /// The first version whose requests name it in a header.
 const HEADER_SINCE: &str = "2025-06-18";
 
@@ -38,7 +36,7 @@ impl Session {
     /// The session that `answer`, with these headers, opens; none when it is an error.
     pub(crate) fn opened(answer: &[u8], headers: &HeaderMap) -> Option<Self> {
         let InitializeResponse { result } = parse_object(std::str::from_utf8(answer).ok()?)?;
-        let id = headers.get(SESSION).cloned().map(|mut id| {
+        let id = headers.get(header::SESSION_ID).cloned().map(|mut id| {
             id.set_sensitive(true);
             id
         });
@@ -60,7 +58,7 @@ impl Session {
             );
         }
         if let Some(id) = &self.id {
-            headers.insert(SESSION, id.clone());
+            headers.insert(header::SESSION_ID, id.clone());
         }
         headers
     }

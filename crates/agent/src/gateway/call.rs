@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::AgentRefusal;
 use wardgate_edge::EdgeClient;
+use wardgate_mcp::error_code::INTERNAL_ERROR;
 
 use super::MCP_PATH;
 use super::exchange::{GatewayRequest, exchange};
@@ -210,7 +211,7 @@ fn failed(fault: RpcFault) -> CallOutcome {
         Some("unknown_tool") => CallEnding::UnknownTool,
         Some("timeout") => CallEnding::TimedOut { message },
         Some("cancelled") => CallEnding::Cancelled,
-        _ if code == -32603 => CallEnding::Unavailable { message },
+        _ if code == INTERNAL_ERROR => CallEnding::Unavailable { message },
         _ => CallEnding::Refused { message },
     };
     CallOutcome {

@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use http::{HeaderValue, Method, Response, StatusCode, header};
+use wardgate_mcp::error_code::{INTERNAL_ERROR, INVALID_REQUEST};
 
 /// The method of the request that stands in for one that is refused. Whoever sends it gets the same refusal.
 const STAND_IN: &str = "WARDGATE-REFUSED";
@@ -80,14 +81,18 @@ pub(super) fn answer_to_stand_in(method: &Method, path: &str) -> Option<Response
         "The request's method is not known.",
         FramingFault::description,
     );
-    Some(refusal(StatusCode::BAD_REQUEST, -32600, description))
+    Some(refusal(
+        StatusCode::BAD_REQUEST,
+        INVALID_REQUEST,
+        description,
+    ))
 }
 
 /// The answer where no place is left but those for probes.
 pub(super) fn no_place() -> Response<Body> {
     let mut response = refusal(
         StatusCode::SERVICE_UNAVAILABLE,
-        -32603,
+        INTERNAL_ERROR,
         "Too many connections are open; close those that are not in use, and try again.",
     );
     let headers = response.headers_mut();
@@ -96,7 +101,7 @@ pub(super) fn no_place() -> Response<Body> {
 }
 
 /// A JSON-RPC error, since that is what clients of MCP show; others find `error.message` where they look for it.
-fn refusal(status: StatusCode, code: i32, message: &str) -> Response<Body> {
+fn refusal(status: StatusCode, code: i64, message: &str) -> Response<Body> {
     let body = serde_json::json!({
         "jsonrpc": "2.0",
         "id": null,

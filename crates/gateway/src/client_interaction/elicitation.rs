@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value};
 use wardgate_domain::Ambient;
-
-use crate::mcp::Version;
+use wardgate_mcp::Version;
 
 /// `request` as clients of `version` know it; none where they have no such form.
 pub(super) fn for_version(request: &str, version: Version, ambient: &Ambient) -> Option<String> {

@@ -11,9 +11,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_domain::Ambient;
 use wardgate_json::replace_part;
+use wardgate_mcp::Version;
 
 use super::elicitation;
-use crate::mcp::{Version, object};
+use crate::mcp::object;
 
 /// The most requests of one round.
 const MOST: usize = 16;

@@ -26,12 +26,13 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::Caller;
+use wardgate_mcp::Version;
 use wardgate_rpc::client::{Besides, CallEvent, LogMessage, Progress};
 
 use crate::Gateway;
 use crate::governed_call::ReplayGrant;
 use crate::listen::takes_events;
-use crate::mcp::{Meta, Post, Request, Transport, Version};
+use crate::mcp::{Meta, Post, Request, Transport};
 use crate::reply::{Answer, RpcError};
 use crate::sse;
 use crate::streamable::{ExpectedMessage, StreamWriter};

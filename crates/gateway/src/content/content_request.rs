@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 use wardgate_domain::OfferKind;
+use wardgate_mcp::Version;
 use wardgate_rpc::client::Wanted;
 
 use super::ContentMethod;
@@ -15,7 +16,7 @@ use super::index::{ContentIndex, ContentLocation};
 use super::skill;
 use crate::Gateway;
 use crate::governed_call::RequestContext;
-use crate::mcp::{Message, Request, Version, object, text_of};
+use crate::mcp::{Message, Request, object, text_of};
 use crate::reply::RpcError;
 use crate::view::View;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tracing::Span;
 use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Status, ToolFacts};
+use wardgate_mcp::Version;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
     CallError, ContentResult, GetContent, Given as Got, Interaction, ResultFacts, Resumption,
@@ -28,7 +29,7 @@ use crate::governed_call::{
     self, GovernedCall, Operation, Output, Rejection, RequestBinding, RequestContext, Resource,
     RunError, RunOutcome, SealedOperation,
 };
-use crate::mcp::{Meta, Post, Request, Version, inner};
+use crate::mcp::{Meta, Post, Request, inner};
 use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta, write_members};
 use crate::view::View;

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use wardgate_domain::{OfferKind, UriTemplate, source_uri};
+use wardgate_mcp::Version;
 use wardgate_rpc::client::{Content, ContentEntry, ContentSource, Skills};
 
 use crate::downgrade::{Definition, DefinitionKind};
-use crate::mcp::Version;
 use crate::view::View;
 
 /// What the tool-runner last listed.

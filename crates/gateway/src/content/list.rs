@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use wardgate_domain::{MemoryMethod, OfferKind};
+use wardgate_mcp::Version;
 use wardgate_rpc::client::ContentSource;
 
 use super::cursor::Cursor;
@@ -14,7 +15,7 @@ use super::reader::{self, ContentReader};
 use super::skill;
 use crate::Gateway;
 use crate::catalogue::CatalogueIndex as Catalogue;
-use crate::mcp::{MISSING_UPSTREAMS, Post, Request, Version, caching};
+use crate::mcp::{MISSING_UPSTREAMS, Post, Request, caching};
 use crate::memory;
 use crate::reply::{Answer, RpcError};
 use crate::view::View;

@@ -24,13 +24,14 @@ mod skill;
 use std::sync::Arc;
 
 use wardgate_domain::{MemoryMethod, OfferKind};
+use wardgate_mcp::Version;
 use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::Skills;
 
 use self::content_request::ContentRequest;
 pub(crate) use self::content_request::SealedContentRequest;
 use crate::Gateway;
-use crate::mcp::{Post, Request, Version};
+use crate::mcp::{Post, Request};
 use crate::memory;
 use crate::reply::{Answer, RpcError};
 use crate::view::View;

@@ -7,8 +7,9 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use wardgate_json::replace_parts;
+use wardgate_mcp::Version;
 
-use crate::mcp::{Version, object};
+use crate::mcp::object;
 
 /// What is read of one content.
 #[derive(Deserialize)]

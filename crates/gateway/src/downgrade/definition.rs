@@ -7,8 +7,9 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use wardgate_mcp::Version;
 
-use crate::mcp::{Version, object};
+use crate::mcp::object;
 
 /// What is defined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

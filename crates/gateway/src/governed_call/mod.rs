@@ -26,6 +26,7 @@ use tracing::{Instrument, Span};
 use wardgate_domain::{
     CallFacts, CallId, Caller, Digest, Event, NOT_A_NAME, Outcome, Status, ToolName,
 };
+use wardgate_mcp::Version;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_resilience::concurrency::{RecordingSlot, Slot};
 use wardgate_rpc::client::{CallError, InputRequired, ResultFacts, Resumption};
@@ -38,7 +39,7 @@ use crate::catalogue;
 use crate::client_interaction::{
     self, ClientChannel, ClientInteraction, InputError, InputRecipient, InputRequests, PendingInput,
 };
-use crate::mcp::{Request, Version};
+use crate::mcp::Request;
 use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta};
 use crate::scopes::TokenAccess;

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tracing::Span;
 use wardgate_domain::{AgentRefusal, CallFacts, CallId, Caller, Digest, Outcome, ToolFacts};
+use wardgate_mcp::Version;
 use wardgate_rpc::client::{InputRequired, ResultFacts, Resumption};
 
 use super::{GovernedCall, Rejection, RequestContext, RunError};
@@ -13,7 +14,6 @@ use crate::call_tool::SealedToolCall;
 use crate::catalogue::CatalogueIndex;
 use crate::client_interaction::ClientInteraction;
 use crate::content::SealedContentRequest;
-use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
 use crate::view::View;
 

@@ -5,12 +5,12 @@
 
 use serde::{Deserialize, Serialize};
 use wardgate_domain::Digest;
+use wardgate_mcp::Version;
 
 use super::operation::{Operation, Resource, SealedOperation};
 use super::suspended_call::ResumingClient;
 use crate::Gateway;
 use crate::authority::{Authorization, Grant};
-use crate::mcp::Version;
 
 /// The grant of a stored stream, kept with its events.
 #[derive(Debug, Clone, Serialize, Deserialize)]

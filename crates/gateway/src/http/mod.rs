@@ -11,6 +11,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use wardgate_edge::Grants;
+use wardgate_mcp::header::PARAM_PREFIX;
 
 use crate::Gateway;
 use crate::connect;
@@ -22,7 +23,7 @@ const GRANTS: Grants = Grants {
     methods: "GET, POST, DELETE",
     request_headers: "authorization, content-type, accept, mcp-protocol-version, mcp-method, mcp-name, mcp-session-id, last-event-id, idempotency-key",
     // Mirrored headers; each tool says which it has.
-    request_prefix: Some("mcp-param-"),
+    request_prefix: Some(PARAM_PREFIX),
     response_headers: "www-authenticate, mcp-session-id, retry-after",
 };
 

@@ -36,11 +36,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::{Ambient, Caller};
+use wardgate_mcp::Version;
+use wardgate_mcp::header::PROTOCOL_VERSION;
 
 use self::following::{ConversationFeed, ResourceUpdates};
 use crate::Gateway;
 use crate::content;
-use crate::mcp::{LISTEN, Post, Request, Version};
+use crate::mcp::{LISTEN, Post, Request};
 use crate::reply::{Answer, RpcError};
 use crate::tasks::{self, FollowedTasks, TaskUpdate};
 
@@ -76,7 +78,7 @@ pub(crate) fn takes_events(headers: &HeaderMap) -> bool {
 /// Whether a GET with these headers opens a stream: of a version that has it, by a client that says so.
 pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
     let version = headers
-        .get("mcp-protocol-version")
+        .get(PROTOCOL_VERSION)
         .map(|named| named.to_str().unwrap_or_default().parse::<Version>());
     takes_events(headers)
         && version.is_none_or(|named| named.is_ok_and(|version| !version.is_modern()))

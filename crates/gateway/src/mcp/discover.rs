@@ -1,6 +1,7 @@
 //! `server/discover` (MCP 2026-07-28): what the gateway speaks and offers.
 
 use serde_json::{Value, json};
+use wardgate_mcp::extension;
 use wardgate_rpc::client::ServerCapabilities;
 
 use super::envelope::Request;
@@ -41,7 +42,7 @@ pub(super) fn capabilities(gateway: &Gateway, view: &View, hears: bool) -> Value
 fn with_extensions(gateway: &Gateway, view: &View, hears: bool) -> Value {
     let mut capabilities = capabilities(gateway, view, hears);
     if tasks::are_offered(gateway, view) {
-        capabilities["extensions"][tasks::EXTENSION] = json!({});
+        capabilities["extensions"][extension::TASKS] = json!({});
     }
     if let Some(skills) = content::offered(gateway, view).skills {
         let settings = if skills.directories {
@@ -49,7 +50,7 @@ fn with_extensions(gateway: &Gateway, view: &View, hears: bool) -> Value {
         } else {
             json!({})
         };
-        capabilities["extensions"]["io.modelcontextprotocol/skills"] = settings;
+        capabilities["extensions"][extension::SKILLS] = settings;
     }
     capabilities
 }

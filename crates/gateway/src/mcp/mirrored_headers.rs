@@ -3,15 +3,13 @@
 
 use axum::http::{HeaderMap, HeaderName};
 use serde_json::{Number, Value};
+use wardgate_mcp::header::PARAM_PREFIX;
 
 use super::meta::decode;
 use crate::reply::RpcError;
 
 /// The mark in a schema.
 const MARK: &str = "x-mcp-header";
-
-/// The prefix of the headers.
-const PREFIX: &str = "mcp-param-";
 
 /// An argument that is mirrored as a header.
 #[derive(Debug)]
@@ -88,7 +86,7 @@ pub(crate) fn check(
 pub(super) fn of_request(headers: &HeaderMap) -> HeaderMap {
     let of_arguments = headers
         .iter()
-        .filter(|(name, _)| name.as_str().starts_with(PREFIX));
+        .filter(|(name, _)| name.as_str().starts_with(PARAM_PREFIX));
     let of_arguments = of_arguments.map(|(name, value)| (name.clone(), value.clone()));
     let mut kept = HeaderMap::new();
     for (name, value) in of_arguments {
@@ -114,7 +112,7 @@ fn is_same_number(number: &Number, said: &str) -> bool {
 /// Marks count where only `properties` lead to them.
 fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<MirroredHeader>) {
     let mark = schema[MARK].as_str();
-    if let Some(header) = mark.and_then(|mark| format!("{PREFIX}{mark}").try_into().ok()) {
+    if let Some(header) = mark.and_then(|mark| format!("{PARAM_PREFIX}{mark}").try_into().ok()) {
         found.push(MirroredHeader {
             header,
             path: path.clone(),

@@ -6,6 +6,8 @@
 //! can answer any request.
 
 use wardgate_json::scan;
+use wardgate_mcp::Version;
+use wardgate_mcp::header::PROTOCOL_VERSION;
 
 pub(crate) mod caching;
 mod discover;
@@ -51,7 +53,6 @@ pub(crate) use self::initialize::negotiate_on_stream;
 pub(crate) use self::list_tools::MISSING_UPSTREAMS;
 pub(crate) use self::meta::Meta;
 pub(crate) use self::mirrored_headers::{MirroredHeader, check as check_mirrored_headers};
-pub(crate) use wardgate_mcp::Version;
 
 /// Messages one batch may hold.
 pub(crate) const BATCH: usize = 50;
@@ -260,7 +261,7 @@ fn version_of(post: &Post, request: &Request<'_>) -> Result<Version, RpcError> {
 
 /// The version in the header, if there is one.
 pub(crate) fn named_version(headers: &HeaderMap) -> Result<Option<Version>, RpcError> {
-    let Some(named) = headers.get("mcp-protocol-version") else {
+    let Some(named) = headers.get(PROTOCOL_VERSION) else {
         return Ok(None);
     };
     let named = named.to_str().unwrap_or_default();

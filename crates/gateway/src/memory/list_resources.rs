@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 use wardgate_domain::{Conversation, MemoryMethod};
+use wardgate_mcp::Version;
 
 use super::uri::{ConversationUri, TEMPLATE};
 use super::{Fields, MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
 use crate::content::{Cursor, ListedContent};
-use crate::mcp::Version;
 use crate::reply::RpcError;
 
 /// Conversations on a page.

@@ -34,6 +34,7 @@ use wardgate_domain::{
     CallFacts, CallId, Caller, ColumnClass, ConversationKey, MemoryAccess, MemoryMethod, Message,
     Status,
 };
+use wardgate_mcp::Version;
 use wardgate_rpc::client::{MemoryClient, OnBehalfOf};
 use wardgate_telemetry::names;
 
@@ -41,7 +42,7 @@ use self::fields::Fields;
 use self::rejection::MemoryRejection;
 use crate::Gateway;
 use crate::content::ListedContent;
-use crate::mcp::{Post, Request, Version, inner, text_of};
+use crate::mcp::{Post, Request, inner, text_of};
 use crate::reply::{Answer, RpcError, call_meta};
 use crate::stages::stage;
 

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use wardgate_mcp::Version;
 use wardgate_rpc::client::Session;
 
 use super::uri::{ConversationUri, TEMPLATE};
@@ -14,7 +15,7 @@ use super::{Fields, MemoryRejection};
 use crate::Gateway;
 use crate::content;
 use crate::listen::{self, ListeningClient, Subscriber};
-use crate::mcp::{Post, Request, Version};
+use crate::mcp::{Post, Request};
 use crate::reply::{Answer, RpcError};
 
 /// One of the two.

@@ -6,16 +6,21 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use wardgate_domain::{CallId, Receipt};
+use wardgate_mcp::Version;
+use wardgate_mcp::error_code::{
+    HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND,
+    MISSING_CAPABILITY, PARSE_ERROR, RESOURCE_NOT_FOUND, UNSUPPORTED_VERSION,
+    URL_ELICITATION_REQUIRED,
+};
 
 use super::write_call;
-use crate::mcp::Version;
 
 /// A JSON-RPC error and the HTTP status it rides on.
 #[derive(Debug, Clone)]
 pub(crate) struct RpcError {
     pub(super) http: StatusCode,
-    pub(super) code: i32,
-    pub(super) message: String,
+    pub(super) code: i64,
+    pub(super) message: Box<str>,
     /// A JSON object, or nothing.
     pub(super) data: Option<String>,
     /// The resource that it is about, as the client named it.
@@ -44,21 +49,21 @@ pub(super) enum Remedy {
 /// The JSON-RPC code `code` of an upstream, as clients of `version` know it: some mean something else in other versions, or
 /// nothing (MCP 2026-07-28, changelog).
 pub(super) fn code_in(version: Version, code: i64) -> i64 {
-    const NO_RESOURCE: i64 = -32002;
-    const URL_ELICITATION_REQUIRED: i64 = -32042;
     match code {
-        NO_RESOURCE if version.is_modern() => -32602,
-        URL_ELICITATION_REQUIRED if version.is_modern() || !version.has_url_elicitation() => -32603,
+        RESOURCE_NOT_FOUND if version.is_modern() => INVALID_PARAMS,
+        URL_ELICITATION_REQUIRED if version.is_modern() || !version.has_url_elicitation() => {
+            INTERNAL_ERROR
+        }
         code => code,
     }
 }
 
 impl RpcError {
-    fn new(http: StatusCode, code: i32, reason: &'static str, message: impl Into<String>) -> Self {
+    fn new(http: StatusCode, code: i64, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             http,
             code,
-            message: message.into(),
+            message: message.into().into_boxed_str(),
             data: None,
             uri: None,
             reason,
@@ -79,7 +84,7 @@ impl RpcError {
 
     /// Not JSON, or JSON that parsers read differently.
     pub(crate) fn parse(reason: &'static str, message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, -32700, reason, message)
+        Self::new(StatusCode::BAD_REQUEST, PARSE_ERROR, reason, message)
     }
 
     /// Refused before the body was read: who asks, or how, is not welcome.
@@ -87,7 +92,7 @@ impl RpcError {
         let data = Some(serde_json::json!({ "reason": reason }).to_string());
         Self {
             data,
-            ..Self::new(http, -32600, reason, message)
+            ..Self::new(http, INVALID_REQUEST, reason, message)
         }
     }
 
@@ -115,17 +120,27 @@ impl RpcError {
 
     /// JSON, but no JSON-RPC request.
     pub(crate) fn invalid_request(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, -32600, "invalid_request", message)
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            INVALID_REQUEST,
+            "invalid_request",
+            message,
+        )
     }
 
     /// A request whose parameters do not fit its method.
     pub(crate) fn invalid_params(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::OK, -32602, "invalid_params", message)
+        Self::new(StatusCode::OK, INVALID_PARAMS, "invalid_params", message)
     }
 
     /// A modern request whose `_meta` lacks what it must have.
     pub(crate) fn invalid_meta(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, -32602, "invalid_meta", message)
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            INVALID_PARAMS,
+            "invalid_meta",
+            message,
+        )
     }
 
     /// No such method in this version: 404 for modern clients, 200 for those before.
@@ -138,7 +153,7 @@ impl RpcError {
         let shown = cut(method, 64);
         Self::new(
             http,
-            -32601,
+            METHOD_NOT_FOUND,
             "unknown_method",
             format!("Method '{shown}' not found on server 'wardgate'"),
         )
@@ -151,14 +166,20 @@ impl RpcError {
             message: format!(
                 "{}. Tasks of {version} are carried at /mcp/upstream/ and the name of their server.",
                 unknown.message
-            ),
+            )
+            .into(),
             ..unknown
         }
     }
 
     /// A header that is missing, repeated, or says something else than the body.
     pub(crate) fn header_mismatch(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, -32020, "header_mismatch", message)
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            HEADER_MISMATCH,
+            "header_mismatch",
+            message,
+        )
     }
 
     /// A protocol version that is not spoken, at least not in this way: modern requests name theirs in
@@ -176,7 +197,7 @@ impl RpcError {
             ),
             ..Self::new(
                 StatusCode::BAD_REQUEST,
-                -32022,
+                UNSUPPORTED_VERSION,
                 "unsupported_version",
                 format!(
                     "Unsupported protocol version; use one of {}",
@@ -208,7 +229,7 @@ impl RpcError {
             remedy: Some(Box::new(Remedy::Declare(required))),
             ..Self::new(
                 StatusCode::BAD_REQUEST,
-                -32021,
+                MISSING_CAPABILITY,
                 "missing_capability",
                 message,
             )
@@ -220,7 +241,7 @@ impl RpcError {
         let shown = cut(requested, 128);
         Self::new(
             StatusCode::OK,
-            -32602,
+            INVALID_PARAMS,
             "unknown_tool",
             format!("Unknown tool: {shown}"),
         )
@@ -232,7 +253,7 @@ impl RpcError {
         let shown = cut(requested, 128);
         Self::new(
             StatusCode::OK,
-            -32602,
+            INVALID_PARAMS,
             "unknown_prompt",
             format!("Unknown prompt: {shown}"),
         )
@@ -247,7 +268,11 @@ impl RpcError {
 
     /// A resource that there is not, or not for this caller.
     pub(crate) fn unknown_resource(version: Version) -> Self {
-        let code = if version.is_modern() { -32602 } else { -32002 };
+        let code = if version.is_modern() {
+            INVALID_PARAMS
+        } else {
+            RESOURCE_NOT_FOUND
+        };
         Self::new(
             StatusCode::OK,
             code,
@@ -315,7 +340,7 @@ impl RpcError {
         let shown = cut(requested, 128);
         Self::new(
             StatusCode::FORBIDDEN,
-            -32602,
+            INVALID_PARAMS,
             "forbidden",
             format!("Forbidden: {shown}"),
         )
@@ -324,7 +349,7 @@ impl RpcError {
 
     /// The platform failed, not the caller.
     pub(crate) fn internal(reason: &'static str, message: impl Into<String>) -> Self {
-        Self::new(StatusCode::OK, -32603, reason, message)
+        Self::new(StatusCode::OK, INTERNAL_ERROR, reason, message)
     }
 
     /// Nobody can say what the caller may do or see.
@@ -340,7 +365,7 @@ impl RpcError {
             remedy: Some(Box::new(Remedy::Wait(whole_seconds(wait)))),
             ..Self::new(
                 StatusCode::TOO_MANY_REQUESTS,
-                -32603,
+                INTERNAL_ERROR,
                 "rate_limited",
                 message,
             )
@@ -356,7 +381,12 @@ impl RpcError {
         Self {
             data: Some(data.to_string()),
             remedy: Some(Box::new(Remedy::Wait(seconds))),
-            ..Self::new(StatusCode::TOO_MANY_REQUESTS, -32603, reason, message)
+            ..Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                INTERNAL_ERROR,
+                reason,
+                message,
+            )
         }
     }
 
@@ -374,7 +404,7 @@ impl RpcError {
         Self {
             data: Some(data.to_string()),
             remedy: Some(Box::new(Remedy::Wait(seconds))),
-            ..Self::new(http, -32603, reason, message)
+            ..Self::new(http, INTERNAL_ERROR, reason, message)
         }
     }
 
@@ -387,7 +417,7 @@ impl RpcError {
     pub(crate) fn too_many_streams() -> Self {
         Self::new(
             StatusCode::TOO_MANY_REQUESTS,
-            -32603,
+            INTERNAL_ERROR,
             "too_many_streams",
             "Too many streams of changes are open. Close some, or list again from time to time.",
         )
@@ -406,7 +436,7 @@ impl RpcError {
     pub(crate) fn too_many_visits() -> Self {
         Self::new(
             StatusCode::TOO_MANY_REQUESTS,
-            -32603,
+            INTERNAL_ERROR,
             "too_many_visits",
             "Too many requests to upstreams are under way. Wait for some of them.",
         )

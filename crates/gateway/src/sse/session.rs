@@ -10,9 +10,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::Digest;
+use wardgate_mcp::Version;
 
 use crate::client_interaction::LogLevel;
-use crate::mcp::{Request, Version, negotiate_on_stream, spelt_alike};
+use crate::mcp::{Request, negotiate_on_stream, spelt_alike};
 use crate::reply::RpcError;
 use crate::streamable::DeclaredCapabilities;
 

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use wardgate_mcp::Version;
 
-use crate::mcp::{Request, Version, object};
+use crate::mcp::{Request, object};
 
 /// The client's own capabilities, normalised: a session id that carries them stays short whatever a client sends.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -26,10 +26,12 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use wardgate_domain::{Caller, Digest};
+use wardgate_mcp::Version;
+use wardgate_mcp::header::SESSION_ID;
 
 use crate::Gateway;
 use crate::client_interaction::LogLevel;
-use crate::mcp::{Request, Version, named_version};
+use crate::mcp::{Request, named_version};
 use crate::reply::RpcError;
 use crate::session::Purpose;
 use crate::store::{SessionId, SessionSettings};
@@ -40,9 +42,6 @@ pub(crate) use self::heartbeat::Heartbeat;
 pub(crate) use self::listening::listen;
 pub(crate) use self::replica_inbox::{ExpectedMessage, ReplicaInbox};
 pub(crate) use self::writing::StreamWriter;
-
-/// Names a session, in requests and in the answer to `initialize`.
-pub(crate) const HEADER: &str = "mcp-session-id";
 
 /// One session, as one request of its client finds it.
 #[derive(Debug)]
@@ -112,7 +111,7 @@ pub(crate) async fn find_session(
     caller: &Caller,
     headers: &HeaderMap,
 ) -> Result<Option<Arc<StreamableSession>>, RpcError> {
-    let Some(named) = headers.get(HEADER) else {
+    let Some(named) = headers.get(SESSION_ID) else {
         return Ok(None);
     };
     let version = named_version(headers)?;

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::time::sleep;
 use wardgate_domain::Caller;
+use wardgate_mcp::Version;
 
 use super::StreamableSession;
 use super::events::{
@@ -18,7 +19,6 @@ use super::heartbeat::HeartbeatGuard;
 use crate::Gateway;
 use crate::client_interaction::format_event;
 use crate::governed_call::ReplayGrant;
-use crate::mcp::Version;
 use crate::store::{StreamId, WriteResult};
 
 /// The most bytes of one stream that are stored; later events are sent, but cannot be resumed.

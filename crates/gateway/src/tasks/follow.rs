@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 use wardgate_domain::Caller;
+use wardgate_mcp::Version;
 use wardgate_rpc::client::TaskStep;
 
 use super::handle::TaskHandle;
@@ -27,7 +28,7 @@ use super::{NEEDED, TaskMethod, are_declared};
 use crate::Gateway;
 use crate::client_interaction::ClientChannel;
 use crate::governed_call::{self, RequestContext};
-use crate::mcp::{Meta, Post, Request, Version, inner, object};
+use crate::mcp::{Meta, Post, Request, inner, object};
 use crate::reply::RpcError;
 use crate::scopes::TokenAccess;
 use crate::stored_arguments::StoreUnavailable;

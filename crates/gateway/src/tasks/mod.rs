@@ -20,13 +20,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
+use wardgate_mcp::Version;
+use wardgate_mcp::extension::TASKS;
 use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::TaskStep;
 
 use crate::Gateway;
 use crate::client_interaction::ClientChannel;
 use crate::governed_call;
-use crate::mcp::{Meta, Post, Request, Version, object, text_of};
+use crate::mcp::{Meta, Post, Request, object, text_of};
 use crate::reply::{Answer, RpcError};
 use crate::stored_arguments::StoreUnavailable;
 use crate::view::View;
@@ -35,9 +37,6 @@ pub(crate) use self::follow::{FollowedTasks, TaskUpdate, follow};
 pub(crate) use self::handle::StartedTask;
 use self::handle::TaskHandle;
 use self::task_request::TaskRequest;
-
-/// The name of the extension.
-pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 /// What a client has to declare to be given tasks, a JSON object.
 pub(crate) const NEEDED: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
@@ -76,7 +75,7 @@ pub(crate) fn are_declared(capabilities: Option<&str>) -> bool {
         members?.remove(name).map(|value| value.get().to_owned())
     };
     let extensions = capabilities.and_then(|json| member(json, "extensions"));
-    let tasks = extensions.and_then(|json| member(&json, EXTENSION));
+    let tasks = extensions.and_then(|json| member(&json, TASKS));
     tasks.is_some_and(|settings| settings.starts_with('{'))
 }
 
@@ -153,7 +152,7 @@ mod tests {
     #[test]
     fn tasks_are_declared_by_the_extension_alone() {
         assert!(are_declared(Some(NEEDED)));
-        assert!(NEEDED.contains(EXTENSION));
+        assert!(NEEDED.contains(TASKS));
         for other in [
             None,
             Some(r#"{"tasks":{}}"#),

@@ -9,6 +9,7 @@ use futures::StreamExt;
 use serde_json::Value;
 use tracing::Span;
 use wardgate_domain::{CallFacts, CallId, Digest, Outcome, Status, ToolFacts};
+use wardgate_mcp::Version;
 use wardgate_rpc::client::{
     Besides, CallEvent, CallTool, Interaction, ResultFacts, Resumption, Task, TaskStep, ToolResult,
 };
@@ -25,7 +26,6 @@ use crate::governed_call::{
     GovernedCall, Operation, Output, Rejection, RequestBinding, RequestContext, Resource, RunError,
     RunOutcome, SealedOperation,
 };
-use crate::mcp::Version;
 use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta, task_result_members, write_dropped};
 use crate::view::View;

@@ -1,13 +1,12 @@
 //! What a response begins with, and the status that goes on to the client.
 
 use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use wardgate_mcp::header::SESSION_ID;
 use wardgate_rpc::client::RelayHead;
 
 use crate::reply::Answer;
-
-pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// The beginning of a stream of events.
 pub(super) fn stream(head: &RelayHead, session: Option<&str>, events: Body) -> Response {
@@ -43,6 +42,6 @@ fn status(head: &RelayHead) -> StatusCode {
 
 fn name_session(response: &mut Response, session: Option<&str>) {
     if let Some(id) = session.and_then(|id| HeaderValue::from_str(id).ok()) {
-        response.headers_mut().insert(SESSION, id);
+        response.headers_mut().insert(SESSION_ID, id);
     }
 }

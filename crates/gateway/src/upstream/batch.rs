@@ -20,9 +20,10 @@ use futures::StreamExt;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use wardgate_json::scan;
+use wardgate_mcp::header::SESSION_ID;
 use wardgate_rpc::client::{RelayContent, RelayHead};
 
-use super::answer::{self, SESSION};
+use super::answer;
 use super::{
     HttpVerb, RouteRequest, forward_message, may_connect, refuse, refuse_unreadable,
     upstream_request,
@@ -187,7 +188,7 @@ impl BatchRun {
     async fn one(&mut self, id: Option<Box<RawValue>>, response: Response) {
         let (head, body) = response.into_parts();
         if self.session.is_none() {
-            self.session = head.headers.get(SESSION).cloned();
+            self.session = head.headers.get(SESSION_ID).cloned();
         }
         let kind = head.headers.get(header::CONTENT_TYPE);
         if kind.is_some_and(|kind| kind == "text/event-stream") {
@@ -246,7 +247,7 @@ impl BatchRun {
 
     fn end(mut self, mut response: Response) {
         if let Some(session) = self.session.take() {
-            response.headers_mut().insert(SESSION, session);
+            response.headers_mut().insert(SESSION_ID, session);
         }
         self.out.send_response(response);
     }

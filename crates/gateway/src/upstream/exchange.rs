@@ -9,6 +9,7 @@ use futures::{Stream, StreamExt};
 use tokio::time::{Sleep, sleep};
 use tracing::Instrument;
 use wardgate_domain::{CallFacts, CallId, Event, OfferKind, Status, ToolFacts};
+use wardgate_mcp::Version;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_resilience::concurrency::{RecordingSlot, Slot};
 use wardgate_rpc::client::{
@@ -29,7 +30,6 @@ use crate::Gateway;
 use crate::authority::Grant;
 use crate::catalogue::Source;
 use crate::client_interaction::{self, ResponseSender};
-use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
 use crate::session::Purpose;
 use crate::stored_arguments::{StoreUnavailable, StoredArguments};

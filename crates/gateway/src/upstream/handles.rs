@@ -11,6 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_domain::{Digest, Status};
 use wardgate_json::replace_parts;
+use wardgate_mcp::meta::RELATED_TASK;
 
 use super::RouteRequest;
 use super::upstream_request::RequestSubject;
@@ -20,9 +21,6 @@ use crate::mcp::{Request, object, text_of};
 use crate::reply::RpcError;
 use crate::session::Purpose;
 use crate::stored_arguments::StoredArguments;
-
-/// Where 2025-11-25 says which task a message belongs to.
-const RELATED: &str = "io.modelcontextprotocol/related-task";
 
 /// Tasks that one stream can be about.
 const MAX_LISTENED: usize = 100;
@@ -116,7 +114,7 @@ impl<'a> HandleMembers<'a> {
     /// The task that it belongs to, before 2026-07-28.
     fn related(&self) -> Option<&'a RawValue> {
         let meta: BTreeMap<String, &RawValue> = object(self.meta?.get())?;
-        task_of(meta.get(RELATED)?)
+        task_of(meta.get(RELATED_TASK)?)
     }
 }
 

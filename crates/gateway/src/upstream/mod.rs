@@ -31,12 +31,13 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use wardgate_domain::{Caller, OfferKind};
+use wardgate_mcp::Version;
+use wardgate_mcp::header::PROTOCOL_VERSION;
 use wardgate_rpc::client::Carriage;
 
 use crate::Gateway;
 use crate::answer_pace;
 use crate::catalogue::Source;
-use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
 use crate::scopes::TokenAccess;
 use crate::view::View;
@@ -210,7 +211,7 @@ fn is_forwarded(carriage: Carriage, headers: &HeaderMap) -> bool {
 }
 
 fn is_modern(headers: &HeaderMap) -> bool {
-    let named = headers.get("mcp-protocol-version");
+    let named = headers.get(PROTOCOL_VERSION);
     let named = named.and_then(|named| named.to_str().ok()?.parse::<Version>().ok());
     named.is_some_and(Version::is_modern)
 }

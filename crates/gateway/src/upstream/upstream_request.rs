@@ -8,12 +8,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wardgate_domain::AgentRefusal;
 use wardgate_json::scan;
+use wardgate_mcp::Version;
+use wardgate_mcp::header::{self, PARAM_PREFIX};
 use wardgate_rpc::client::Exchange;
 
 use super::handles::{self, UpstreamTask, UsedState};
 use super::{HttpVerb, RouteRequest};
 use crate::Gateway;
-use crate::mcp::{Message, Meta, Request, Version, named_version, object, text_of};
+use crate::mcp::{Message, Meta, Request, named_version, object, text_of};
 use crate::reply::RpcError;
 use crate::session::Purpose;
 use crate::stored_arguments::StoredArguments;
@@ -444,7 +446,7 @@ pub(super) fn session(
     if version.is_some_and(Version::is_modern) {
         return Ok(None);
     }
-    let Some(sealed) = header(&route_request.headers, "mcp-session-id") else {
+    let Some(sealed) = header(&route_request.headers, header::SESSION_ID.as_str()) else {
         return Ok(None);
     };
     let purpose = Purpose::UpstreamSession;
@@ -477,7 +479,7 @@ fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
 fn mirrored_headers(headers: &HeaderMap) -> Vec<(String, String)> {
     headers
         .iter()
-        .filter(|(name, _)| name.as_str().starts_with("mcp-param-"))
+        .filter(|(name, _)| name.as_str().starts_with(PARAM_PREFIX))
         .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
         .collect()
 }

@@ -5,7 +5,7 @@ use http::{HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 use serde_json::{Number, Value};
 use wardgate_json::decimal_of;
-use wardgate_mcp::header::encode_value;
+use wardgate_mcp::header::{PARAM_PREFIX, encode_value};
 
 /// The largest whole number, either way, that a header may repeat.
 const MAX_INTEGER: u64 = (1 << 53) - 1;
@@ -101,7 +101,7 @@ fn collect(
         let name = mark
             .as_str()
             .filter(|name| !name.is_empty())
-            .and_then(|name| HeaderName::try_from(format!("mcp-param-{name}")).ok())
+            .and_then(|name| HeaderName::try_from(format!("{PARAM_PREFIX}{name}")).ok())
             .ok_or("an `x-mcp-header` of its schema is not a header name")?;
         found.push(ParamHeader {
             name,

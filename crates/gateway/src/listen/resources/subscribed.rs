@@ -14,12 +14,13 @@ use futures::future::join_all;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use wardgate_domain::{Caller, Digest};
+use wardgate_mcp::Version;
 
 use super::sources::Sources;
 use super::{ChangedUris, ListeningClient};
 use crate::authority::Authorization;
 use crate::content;
-use crate::mcp::{Post, Version};
+use crate::mcp::Post;
 use crate::reply::RpcError;
 use crate::session::{Purpose, Sealer};
 use crate::store::{Store, SubscriptionsId};
