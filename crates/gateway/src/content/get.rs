@@ -48,12 +48,20 @@ pub(crate) struct ContentResource {
     own_name: String,
 }
 
-/// The result, or the message of an error.
+/// What a source gave.
 pub(crate) struct ContentOutput {
-    result: Result<String, String>,
+    result: Result<String, ContentError>,
     /// The `_meta` of the server's result, a JSON object. Empty if it had none.
     meta: Bytes,
     facts: ResultFacts,
+}
+
+/// Why a source gave nothing.
+enum ContentError {
+    /// In words for the client.
+    Message(String),
+    /// The JSON-RPC error of an MCP server, one JSON object.
+    Upstream(Bytes),
 }
 
 /// Runs `content_request` through the pipeline.
@@ -210,7 +218,8 @@ impl Operation for ContentRequest {
                 return Ok(RunOutcome::InputRequired(Box::new(input_required)));
             }
             Got::Nothing(_) if facts.error_kind == UNKNOWN => return Err(Rejection::Unknown.into()),
-            Got::Nothing(words) => Err(words),
+            Got::Nothing(message) => Err(ContentError::Message(message)),
+            Got::Error(error) => Err(ContentError::Upstream(error)),
             Got::Result(result) => {
                 let shown = filter_result(call, resource, result).await;
                 Ok(call
@@ -256,12 +265,15 @@ impl Operation for ContentRequest {
                 write_members(&mut meta, &output.meta);
                 return Answer::result_with_meta(id, version, &members, &meta);
             }
-            Err(words) => match output.facts.status {
+            Err(ContentError::Upstream(error)) => {
+                return Answer::protocol_error(id, version, call_id, recorded, error);
+            }
+            Err(ContentError::Message(message)) => match output.facts.status {
                 Status::InvalidArguments => {
-                    RpcError::invalid_params(words).because("invalid_arguments")
+                    RpcError::invalid_params(message).because("invalid_arguments")
                 }
-                Status::Timeout => RpcError::internal("timeout", words),
-                _ => RpcError::internal("source_failed", words),
+                Status::Timeout => RpcError::internal("timeout", message),
+                _ => RpcError::internal("source_failed", message),
             },
         };
         Answer::error(Some(id), &error.of_call(call_id, recorded.receipt()))

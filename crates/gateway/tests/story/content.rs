@@ -407,6 +407,21 @@ async fn a_failure_is_an_error_in_words_that_name_what_to_mend() {
 }
 
 #[tokio::test]
+async fn a_json_rpc_error_of_a_source_is_one_for_the_client_too() {
+    let world = world().await;
+    for version in [MODERN, LEGACY, OLDEST] {
+        let mut given = given_content("");
+        given.error_json = r#"{"code":-32001,"message":"away","data":{"until":1.50}}"#.into();
+        world.tool_runner.gives.lock().unwrap().push_back(Ok(given));
+        let reply = get(&world, version, "greet", json!({})).await;
+        assert_eq!((reply.status, reply.code()), (200, -32001), "{reply:?}");
+        assert_eq!(reply.at("/error/message"), "away");
+        assert!(reply.text.contains(r#""until":1.50}"#), "{reply:?}");
+        assert!(!reply.failed_call().is_empty());
+    }
+}
+
+#[tokio::test]
 async fn a_permit_of_an_earlier_definition_is_asked_for_anew() {
     let world = world().await;
     assert_eq!(read(&world, MODERN, "guide://door/000").await.code(), 0);

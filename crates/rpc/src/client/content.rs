@@ -136,6 +136,8 @@ pub enum Given {
     Result(String),
     /// None; why, in words for the client.
     Nothing(String),
+    /// None: an MCP server answered with this JSON-RPC error, one JSON object.
+    Error(Bytes),
     /// Not yet: it waits for the client.
     InputRequired(InputRequired),
 }
@@ -251,6 +253,7 @@ impl TryFrom<pb::GetContentResponse> for ContentResult {
         Ok(Self {
             given: match answer.input_required {
                 Some(waits) => Given::InputRequired(waits.try_into()?),
+                None if !answer.error_json.is_empty() => Given::Error(answer.error_json),
                 None if result.is_empty() => Given::Nothing(answer.error),
                 None => Given::Result(result),
             },

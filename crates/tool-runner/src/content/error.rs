@@ -17,6 +17,14 @@ pub(crate) enum GetError {
     /// What a client answered comes too late, twice, or to something else than what asked.
     #[error("Nothing waits for these answers any more. Ask again from the start.")]
     NotWaiting,
+    /// The source answered with a JSON-RPC error.
+    #[error("{}", reported_error_text(*.is_about_arguments))]
+    Reported {
+        /// It says that the arguments do not fit.
+        is_about_arguments: bool,
+        /// The error for a caller who may see all that the source says: one JSON object.
+        error: String,
+    },
     /// The source failed.
     #[error("{words}")]
     Failed {
@@ -25,6 +33,15 @@ pub(crate) enum GetError {
         kind: &'static str,
         words: &'static str,
     },
+}
+
+/// What a caller hears of a JSON-RPC error who may not see all that the source says.
+fn reported_error_text(is_about_arguments: bool) -> &'static str {
+    if is_about_arguments {
+        "Invalid arguments: the source does not take them"
+    } else {
+        "The source reported an error."
+    }
 }
 
 impl GetError {
@@ -44,7 +61,12 @@ impl GetError {
     pub(super) fn told(&self) -> (pb::OutcomeStatus, &'static str) {
         match self {
             Self::Unknown => (pb::OutcomeStatus::InvalidArguments, "unknown"),
-            Self::Invalid(_) => (pb::OutcomeStatus::InvalidArguments, "invalid_arguments"),
+            Self::Invalid(_)
+            | Self::Reported {
+                is_about_arguments: true,
+                ..
+            } => (pb::OutcomeStatus::InvalidArguments, "invalid_arguments"),
+            Self::Reported { .. } => (pb::OutcomeStatus::ToolError, "tool_error"),
             Self::NotWaiting => (pb::OutcomeStatus::ToolError, "not_waiting"),
             Self::Failed { status, kind, .. } => (*status, kind),
         }

@@ -258,13 +258,20 @@ impl Admitted {
             Ok(released) => released,
             Err(error) => {
                 let (status, kind) = error.told();
+                let words = error.to_string();
+                let reported = match error {
+                    GetError::Reported { error, .. } if !self.is_restricted => error,
+                    _ => String::new(),
+                };
                 pb::GetContentResponse {
-                    error: error.to_string(),
+                    error: words,
                     facts: Some(pb::ResultFacts {
                         status: status.into(),
                         error_kind: kind.to_owned(),
+                        phi: !reported.is_empty() && self.origin.class().is_phi(),
                         ..pb::ResultFacts::default()
                     }),
+                    error_json: reported.into(),
                     ..pb::GetContentResponse::default()
                 }
             }

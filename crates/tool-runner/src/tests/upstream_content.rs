@@ -279,7 +279,7 @@ async fn values_of_a_completion_are_content_and_a_server_that_completes_nothing_
 }
 
 #[tokio::test]
-async fn a_failure_is_told_without_a_word_of_the_servers() {
+async fn a_failure_is_described_without_the_servers_words() {
     let world = World::start(NOTES).await;
     for (answer, expected) in [
         (r#""error":{"code":-32002,"message":"secret"}"#, "unknown"),

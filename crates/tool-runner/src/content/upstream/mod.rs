@@ -264,7 +264,10 @@ impl UpstreamOffers {
         };
         let read = match self.ask(wanted, talk).await {
             // From 2026-07-28 this is how a server says that there is none.
-            Err(GetError::Invalid(_)) => return Err(GetError::Unknown),
+            Err(GetError::Reported {
+                is_about_arguments: true,
+                ..
+            }) => return Err(GetError::Unknown),
             Err(error) => return Err(error),
             Ok(SourceAnswer::Given(read)) => read,
             Ok(SourceAnswer::Waits(waits)) => return Ok(Found::Waits(waits)),
@@ -400,7 +403,10 @@ impl UpstreamOffers {
         let deadline = Instant::now() + self.limit;
         let asking = async { Ok(self.upstream.get(&wanted, deadline).await?) };
         match self.guarded(Box::pin(asking)).await {
-            Err(GetError::Invalid(_)) => Err(GetError::Unknown),
+            Err(GetError::Reported {
+                is_about_arguments: true,
+                ..
+            }) => Err(GetError::Unknown),
             outcome => outcome,
         }
     }
@@ -544,17 +550,16 @@ fn to_value(raw: &RawValue) -> Result<Value, GetError> {
     serde_json::from_str(raw.get()).map_err(|_| cannot_be_shown())
 }
 
-/// What the client hears of a failure: nothing in the server's own words, which may hold anything.
+/// What the client hears of a failure. Only a JSON-RPC error has the server's own words, for callers who may see all.
 fn told(error: &UpstreamError) -> GetError {
     let failed = GetError::failed;
     match error {
         UpstreamError::Rpc(error) if error.code == RESOURCE_NOT_FOUND => GetError::Unknown,
-        UpstreamError::Rpc(error) if error.code == INVALID_PARAMS => {
-            GetError::Invalid("Invalid arguments: the source does not take them".to_owned())
-        }
-        UpstreamError::Rpc(_) | UpstreamError::Status(_) => {
-            failed("tool_error", "The source reported an error.")
-        }
+        UpstreamError::Rpc(error) => GetError::Reported {
+            is_about_arguments: error.code == INVALID_PARAMS,
+            error: error.for_clients(),
+        },
+        UpstreamError::Status(_) => failed("tool_error", "The source reported an error."),
         UpstreamError::InputRequired | UpstreamError::AsksOutOfTurn => failed(
             "input_required",
             "The source asks for input in the middle of a request, and its caller may not be asked.",

@@ -177,3 +177,27 @@ async fn the_meta_of_a_prompt_or_resource_goes_on_where_the_permit_restricts_not
         }
     }
 }
+
+#[tokio::test]
+async fn a_json_rpc_error_goes_on_with_its_code_and_data_to_those_who_may_see_all() {
+    let error = json!({ "code": -32001, "message": "Ann is away", "data": { "until": 1.5 } });
+    for is_modern in [true, false] {
+        let world = World::start(is_modern).await;
+        for kind in [OfferKind::Prompts, OfferKind::Resources] {
+            let mut terms = terms(&world, kind).await;
+            world.server.says(Says::Error(error.clone()));
+            let answer = get(&world, &terms, kind, offering(ALL)).await;
+            let reported: Value = serde_json::from_slice(&answer.error_json).unwrap();
+            assert_eq!(reported, error);
+            assert_eq!(answer.facts.unwrap().error_kind, "tool_error");
+
+            for tier in terms.column_tiers.values_mut() {
+                *tier = ColumnTier::Partial;
+            }
+            world.server.says(Says::Error(error.clone()));
+            let answer = get(&world, &terms, kind, offering(ALL)).await;
+            assert!(answer.error_json.is_empty());
+            assert_eq!(answer.error, "The source reported an error.");
+        }
+    }
+}
