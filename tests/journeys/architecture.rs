@@ -125,20 +125,27 @@ const ARROWS: [(&str, &[&str]); 29] = [
 ];
 
 /// The same for tests alone.
-const TEST_ARROWS: [(&str, &[&str]); 10] = [
+const TEST_ARROWS: [(&str, &[&str]); 11] = [
     ("agent", &["testkit"]),
     ("audit", &["testkit"]),
     // Its tests play the policy and the record.
     ("console", &["proto", "testkit"]),
     ("edge", &["testkit"]),
     ("egress", &["testkit"]),
+    ("gateway", &["testkit"]),
     ("memory", &["testkit"]),
     ("policy", &["testkit"]),
     ("resilience", &["testkit"]),
     // Servers for its tests.
     (
         "tool-runner",
-        &["catalogue-import", "grpc-json", "mcp-client", "testkit"],
+        &[
+            "catalogue-import",
+            "grpc-json",
+            "mcp-client",
+            "sandbox",
+            "testkit",
+        ],
     ),
     ("wardgate", &["proto", "testkit"]),
 ];
@@ -272,25 +279,34 @@ fn imported_modules(source: &str) -> BTreeSet<String> {
     let mut modules = BTreeSet::new();
     for path in code.split("crate::").skip(1) {
         match path.strip_prefix('{') {
-            None => modules.insert(first_name(path)),
-            Some(group) => {
-                let mut depth = 0;
-                let end = group.find(|c: char| {
-                    depth += i32::from(c == '{') - i32::from(c == '}');
-                    depth < 0
-                });
-                let mut depth = 0;
-                let each = group[..end.unwrap()].split(|c: char| {
-                    depth += i32::from(c == '{') - i32::from(c == '}');
-                    c == ',' && depth == 0
-                });
-                modules.extend(each.map(first_name));
-                continue;
+            None => {
+                modules.insert(first_name(path));
             }
-        };
+            Some(group) => modules.extend(members(group).into_iter().map(first_name)),
+        }
     }
     modules.retain(|name| name.starts_with(|c: char| c.is_ascii_lowercase()));
     modules
+}
+
+/// The members of a group of imports whose opening brace stands before `group`.
+fn members(group: &str) -> Vec<&str> {
+    let (mut members, mut depth, mut start) = (Vec::new(), 0, 0);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' | '}' if depth == 0 => {
+                members.push(&group[start..at]);
+                start = at + 1;
+                if c == '}' {
+                    break;
+                }
+            }
+            _ => {}
+        }
+    }
+    members
 }
 
 fn first_name(path: &str) -> String {

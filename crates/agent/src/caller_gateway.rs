@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -11,7 +10,7 @@ use wardgate_domain::AgentRefusal;
 use wardgate_mcp::error_code::INVALID_PARAMS;
 use wardgate_telemetry::names;
 
-use crate::clients::{GatewayClient, GatewayFailure, GatewayTool, ToolAnswer};
+use crate::clients::{GatewayClient, GatewayFailure, GatewayFuture, GatewayTool, ToolAnswer};
 use crate::functions::result_text;
 use crate::gateway::{CallEnding, Gateway, GatewayError, ToolCall};
 use crate::request::BearerToken;
@@ -97,10 +96,7 @@ impl CallerGateway {
 }
 
 impl GatewayClient for CallerGateway {
-    fn tools<'a>(
-        &'a self,
-        toolsets: &'a [String],
-    ) -> BoxFuture<'a, Result<Vec<GatewayTool>, GatewayFailure>> {
+    fn tools<'a>(&'a self, toolsets: &'a [String]) -> GatewayFuture<'a, Vec<GatewayTool>> {
         self.list(toolsets).boxed()
     }
 
@@ -109,15 +105,11 @@ impl GatewayClient for CallerGateway {
         tool: &'a str,
         arguments: &'a Map<String, Value>,
         key: &'a str,
-    ) -> BoxFuture<'a, Result<ToolAnswer, GatewayFailure>> {
+    ) -> GatewayFuture<'a, ToolAnswer> {
         self.run(tool, arguments, key).boxed()
     }
 
-    fn record_refused<'a>(
-        &'a self,
-        tool: &'a str,
-        refusal: AgentRefusal,
-    ) -> BoxFuture<'a, Result<(), GatewayFailure>> {
+    fn record_refused<'a>(&'a self, tool: &'a str, refusal: AgentRefusal) -> GatewayFuture<'a, ()> {
         async move {
             let recorded = self.gateway.record_refused(&self.token, tool, refusal);
             Ok(recorded.await?)
@@ -125,11 +117,7 @@ impl GatewayClient for CallerGateway {
         .boxed()
     }
 
-    fn memory<'a>(
-        &'a self,
-        method: &'static str,
-        params: Value,
-    ) -> BoxFuture<'a, Result<Value, GatewayFailure>> {
+    fn memory<'a>(&'a self, method: &'static str, params: Value) -> GatewayFuture<'a, Value> {
         async move { Ok(self.gateway.memory(&self.token, method, params).await?) }.boxed()
     }
 }

@@ -45,13 +45,13 @@ pub(crate) async fn in_words(
     }
 }
 
+/// What comes of a request to the gateway.
+pub(crate) type GatewayFuture<'a, T> = BoxFuture<'a, Result<T, GatewayFailure>>;
+
 /// The gateway, as one caller sees it.
 pub(crate) trait GatewayClient: Send + Sync {
     /// The tools this caller may use, of these toolsets; none: all.
-    fn tools<'a>(
-        &'a self,
-        toolsets: &'a [String],
-    ) -> BoxFuture<'a, Result<Vec<GatewayTool>, GatewayFailure>>;
+    fn tools<'a>(&'a self, toolsets: &'a [String]) -> GatewayFuture<'a, Vec<GatewayTool>>;
 
     /// Runs a tool. The same key never runs one with effects twice. Dropping the future cancels the call.
     fn call<'a>(
@@ -59,21 +59,13 @@ pub(crate) trait GatewayClient: Send + Sync {
         tool: &'a str,
         arguments: &'a Map<String, Value>,
         key: &'a str,
-    ) -> BoxFuture<'a, Result<ToolAnswer, GatewayFailure>>;
+    ) -> GatewayFuture<'a, ToolAnswer>;
 
     /// Puts on record that a call of `tool` is not made, and why.
-    fn record_refused<'a>(
-        &'a self,
-        tool: &'a str,
-        refusal: AgentRefusal,
-    ) -> BoxFuture<'a, Result<(), GatewayFailure>>;
+    fn record_refused<'a>(&'a self, tool: &'a str, refusal: AgentRefusal) -> GatewayFuture<'a, ()>;
 
     /// A `memory/…` method.
-    fn memory<'a>(
-        &'a self,
-        method: &'static str,
-        params: Value,
-    ) -> BoxFuture<'a, Result<Value, GatewayFailure>>;
+    fn memory<'a>(&'a self, method: &'static str, params: Value) -> GatewayFuture<'a, Value>;
 }
 
 /// A tool of the caller's list.

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep};
 use wardgate_domain::AgentRefusal;
 
-use crate::clients::{GatewayClient, GatewayFailure, GatewayTool, ToolAnswer};
+use crate::clients::{GatewayClient, GatewayFailure, GatewayFuture, GatewayTool, ToolAnswer};
 
 /// How often it is asked for the same.
 const ATTEMPTS: u32 = 3;
@@ -32,7 +31,7 @@ impl RetryingGateway {
 
     async fn ask<'a, T>(
         &self,
-        ask: impl Fn() -> BoxFuture<'a, Result<T, GatewayFailure>>,
+        ask: impl Fn() -> GatewayFuture<'a, T>,
     ) -> Result<T, GatewayFailure> {
         for _ in 1..ATTEMPTS {
             let answer = ask().await;
@@ -58,10 +57,7 @@ impl RetryingGateway {
 }
 
 impl GatewayClient for RetryingGateway {
-    fn tools<'a>(
-        &'a self,
-        toolsets: &'a [String],
-    ) -> BoxFuture<'a, Result<Vec<GatewayTool>, GatewayFailure>> {
+    fn tools<'a>(&'a self, toolsets: &'a [String]) -> GatewayFuture<'a, Vec<GatewayTool>> {
         self.ask(move || self.gateway.tools(toolsets)).boxed()
     }
 
@@ -70,25 +66,17 @@ impl GatewayClient for RetryingGateway {
         tool: &'a str,
         arguments: &'a Map<String, Value>,
         key: &'a str,
-    ) -> BoxFuture<'a, Result<ToolAnswer, GatewayFailure>> {
+    ) -> GatewayFuture<'a, ToolAnswer> {
         self.ask(move || self.gateway.call(tool, arguments, key))
             .boxed()
     }
 
-    fn record_refused<'a>(
-        &'a self,
-        tool: &'a str,
-        refusal: AgentRefusal,
-    ) -> BoxFuture<'a, Result<(), GatewayFailure>> {
+    fn record_refused<'a>(&'a self, tool: &'a str, refusal: AgentRefusal) -> GatewayFuture<'a, ()> {
         self.ask(move || self.gateway.record_refused(tool, refusal))
             .boxed()
     }
 
-    fn memory<'a>(
-        &'a self,
-        method: &'static str,
-        params: Value,
-    ) -> BoxFuture<'a, Result<Value, GatewayFailure>> {
+    fn memory<'a>(&'a self, method: &'static str, params: Value) -> GatewayFuture<'a, Value> {
         self.ask(move || self.gateway.memory(method, params.clone()))
             .boxed()
     }

@@ -1,4 +1,4 @@
-//! The policy's answers: to one call, and to one wish to read a conversation.
+//! The policy's answers: to one call, and to one request to read a conversation.
 
 use crate::{ConversationKey, DecisionId, Digest, SignedPermit};
 

@@ -14,16 +14,17 @@ pub fn up_to(longest: Duration, ambient: &Ambient) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use wardgate_testkit::{highest_chance, lowest_chance};
+
     use super::*;
-    use crate::testing;
 
     #[test]
     fn a_wait_lies_between_nothing_and_the_longest() {
         let longest = Duration::from_secs(10);
-        assert_eq!(up_to(longest, &testing::lowest_chance()), Duration::ZERO);
-        let most = up_to(longest, &testing::highest_chance());
+        assert_eq!(up_to(longest, &lowest_chance()), Duration::ZERO);
+        let most = up_to(longest, &highest_chance());
         assert!(most <= longest && most + Duration::from_millis(1) > longest);
-        assert!(up_to(Duration::MAX, &testing::highest_chance()) <= Duration::MAX);
+        assert!(up_to(Duration::MAX, &highest_chance()) <= Duration::MAX);
     }
 
     #[test]

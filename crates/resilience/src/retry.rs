@@ -50,8 +50,9 @@ impl RetrySettings {
 
 #[cfg(test)]
 mod tests {
+    use wardgate_testkit::{highest_chance, lowest_chance};
+
     use super::*;
-    use crate::testing::{highest_chance, lowest_chance};
 
     fn settings(attempts: u32) -> RetrySettings {
         RetrySettings {

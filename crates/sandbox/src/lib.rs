@@ -23,5 +23,7 @@ pub use landlock_rules::{KernelSupport, Sandbox};
 pub use launch::{LAUNCH, THIS_BINARY, launch};
 pub use program::{OutputListener, Program, RunError, RunInput};
 
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
 mod tests;

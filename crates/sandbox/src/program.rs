@@ -36,7 +36,7 @@ pub struct Program {
     pub sandbox: Option<Sandbox>,
 }
 
-/// What one run is given.
+/// The input of one run.
 #[derive(Default)]
 pub struct RunInput {
     /// The words behind the program's name, each exactly one argument.
@@ -79,10 +79,10 @@ impl Program {
     /// Runs it to its end. Dropping the future ends the program and everything it started.
     pub async fn run(
         &self,
-        given: RunInput,
+        input: RunInput,
         listener: &mut dyn OutputListener,
     ) -> Result<(), RunError> {
-        let mut supervisor = self.spawn(&given)?;
+        let mut supervisor = self.spawn(&input)?;
         let (Some(mut leash), Some(mut stdout), Some(mut stderr)) = (
             supervisor.stdin.take(),
             supervisor.stdout.take(),
@@ -90,7 +90,7 @@ impl Program {
         ) else {
             return Err(RunError::Broken(io::ErrorKind::BrokenPipe.into()));
         };
-        let text = given.stdin.unwrap_or_default();
+        let text = input.stdin.unwrap_or_default();
         // A supervisor that could not start says so by its exit code.
         let _told = leash.write_all(text.as_bytes()).await;
         drop(text);
@@ -126,10 +126,10 @@ impl Program {
         Err(RunError::Failed(status.code().unwrap_or(128 + 9)))
     }
 
-    fn spawn(&self, given: &RunInput) -> Result<Child, RunError> {
+    fn spawn(&self, input: &RunInput) -> Result<Child, RunError> {
         let order = Order {
             program: self.path.clone(),
-            stdin: given.stdin.as_ref().map(String::len),
+            stdin: input.stdin.as_ref().map(String::len),
             limits: self.limits.clone(),
             sandbox: self.sandbox.clone(),
         };
@@ -137,9 +137,9 @@ impl Program {
             serde_json::to_string(&order).map_err(|error| RunError::NotStarted(error.into()))?;
         Command::new(&self.launcher)
             .args([LAUNCH, LaunchStep::Keep.as_str(), &order, &self.name])
-            .args(&given.words)
+            .args(&input.words)
             .env_clear()
-            .envs(given.environment.iter().map(|(name, value)| (name, value)))
+            .envs(input.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(&self.directory)
             .process_group(0)
             .stdin(Stdio::piped())

@@ -17,6 +17,7 @@
 )]
 
 mod app;
+mod chance;
 mod client;
 mod clock;
 mod process;
@@ -26,6 +27,7 @@ mod system;
 mod until;
 
 pub use app::TestApp;
+pub use chance::{highest_chance, lowest_chance};
 pub use client::{Client, Reply};
 pub use clock::TestClock;
 pub use process::{Ended, Process, PythonServer, run};

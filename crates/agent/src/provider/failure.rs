@@ -90,9 +90,9 @@ fn retry_after(headers: &HeaderMap, ambient: &Ambient) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use wardgate_testkit::lowest_chance;
 
     use super::*;
-    use crate::provider::testing::lowest_chance;
 
     fn of(status: u16, body: &Value) -> ModelError {
         of_status(

@@ -6,9 +6,10 @@ use std::time::Duration;
 use futures::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use wardgate_testkit::lowest_chance;
 
 use super::replay::CASSETTES;
-use super::testing::{complete, lowest_chance, read_pieces};
+use super::testing::{complete, read_pieces};
 use super::{Provider, ProviderKind, openai};
 use crate::model::{
     FinishReason, Function, FunctionCall, FunctionChoice, ModelError, ModelEvent, ModelMessage,

@@ -50,8 +50,9 @@ fn up_to(longest: Duration, ambient: &Ambient) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use wardgate_testkit::{highest_chance, lowest_chance};
+
     use super::*;
-    use crate::provider::testing::{highest_chance, lowest_chance};
 
     const BUSY: ModelError = ModelError::Busy { retry_after: None };
 

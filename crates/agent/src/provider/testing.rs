@@ -1,4 +1,4 @@
-//! Chance, time and providers as the tests here need them.
+//! Providers as the tests here need them.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -11,8 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::timeout;
-use wardgate_domain::{Ambient, Entropy};
-use wardgate_testkit::TestClock;
+use wardgate_testkit::lowest_chance;
 
 use super::answer::AnswerAssembly;
 use super::calls::CallIds;
@@ -21,29 +20,6 @@ use super::replay::CASSETTES;
 use super::telemetry::AnswerTelemetry;
 use super::{AnswerReader, Provider, ProviderKind};
 use crate::model::{FinishReason, FunctionCall, ModelError, ModelEvent, ModelRequest, ModelStream};
-
-/// Randomness of one repeated byte.
-struct ConstantEntropy(u8);
-
-impl Entropy for ConstantEntropy {
-    fn fill(&self, out: &mut [u8]) {
-        out.fill(self.0);
-    }
-}
-
-fn ambient(entropy: ConstantEntropy) -> Ambient {
-    Ambient::new(Arc::new(TestClock::at(1_000_000_000)), Arc::new(entropy))
-}
-
-/// Every random wait is the shortest.
-pub(super) fn lowest_chance() -> Ambient {
-    ambient(ConstantEntropy(0))
-}
-
-/// Every random wait is the longest.
-pub(super) fn highest_chance() -> Ambient {
-    ambient(ConstantEntropy(u8::MAX))
-}
 
 /// What `stream` gives, to its end.
 pub(super) async fn collect(mut stream: ModelStream) -> (Vec<ModelEvent>, Result<(), ModelError>) {

@@ -5,10 +5,9 @@ use std::time::Duration;
 use futures::StreamExt;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::{Value, json};
+use wardgate_testkit::lowest_chance;
 
-use super::testing::{
-    Completion, Reply, ScriptedProvider, collect, complete, lowest_chance, reading,
-};
+use super::testing::{Completion, Reply, ScriptedProvider, collect, complete, reading};
 use super::*;
 use crate::model::{FinishReason, Function, FunctionCall, FunctionChoice, TokenUsage};
 

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::{self, BoxFuture};
+use futures::future;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use wardgate_arguments::InputSchema;
 use wardgate_domain::AgentRefusal;
 
 use super::memory::FakeMemory;
-use crate::clients::{GatewayClient, GatewayFailure, GatewayTool, ToolAnswer};
+use crate::clients::{GatewayClient, GatewayFailure, GatewayFuture, GatewayTool, ToolAnswer};
 use crate::model::Function;
 
 /// What a tool does with its arguments.
@@ -290,10 +290,7 @@ impl Drop for RunningCallGuard<'_> {
 }
 
 impl GatewayClient for FakeGateway {
-    fn tools<'a>(
-        &'a self,
-        _toolsets: &'a [String],
-    ) -> BoxFuture<'a, Result<Vec<GatewayTool>, GatewayFailure>> {
+    fn tools<'a>(&'a self, _toolsets: &'a [String]) -> GatewayFuture<'a, Vec<GatewayTool>> {
         let listed = |tool: &FakeTool| GatewayTool {
             name: tool.name.clone(),
             function: Function {
@@ -314,7 +311,7 @@ impl GatewayClient for FakeGateway {
         tool: &'a str,
         arguments: &'a Map<String, Value>,
         key: &'a str,
-    ) -> BoxFuture<'a, Result<ToolAnswer, GatewayFailure>> {
+    ) -> GatewayFuture<'a, ToolAnswer> {
         async move {
             let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
             self.most_running.fetch_max(running, Ordering::SeqCst);
@@ -332,11 +329,7 @@ impl GatewayClient for FakeGateway {
         .boxed()
     }
 
-    fn record_refused<'a>(
-        &'a self,
-        tool: &'a str,
-        refusal: AgentRefusal,
-    ) -> BoxFuture<'a, Result<(), GatewayFailure>> {
+    fn record_refused<'a>(&'a self, tool: &'a str, refusal: AgentRefusal) -> GatewayFuture<'a, ()> {
         async move {
             if *self.records_nothing.lock().unwrap() {
                 return Err(GatewayFailure::Unreachable);
@@ -348,11 +341,7 @@ impl GatewayClient for FakeGateway {
         .boxed()
     }
 
-    fn memory<'a>(
-        &'a self,
-        method: &'static str,
-        params: Value,
-    ) -> BoxFuture<'a, Result<Value, GatewayFailure>> {
+    fn memory<'a>(&'a self, method: &'static str, params: Value) -> GatewayFuture<'a, Value> {
         async move {
             self.has_room()?;
             if *self.memory_is_down.lock().unwrap() {

@@ -128,7 +128,7 @@ pub(crate) async fn fail(failure: TurnFailure, ambient: Ambient, out: mpsc::Send
 impl Turn {
     fn new(setup: TurnSetup, sink: EventSink, id: String) -> Self {
         Self {
-            budget: TurnBudget::nothing(setup.assistant.limits),
+            budget: TurnBudget::unused(setup.assistant.limits),
             setup: Arc::new(setup),
             sink,
             id,
@@ -137,7 +137,7 @@ impl Turn {
         }
     }
 
-    // === the story ===
+    // === one turn, from top to bottom ===
 
     async fn run(&mut self, request: ChatRequest) -> Result<TurnOutcome, TurnFailure> {
         message::check(&request)?;

@@ -398,9 +398,9 @@ impl ClientInteraction {
             self.send_message(&message).await;
         }
         if let ResponseMode::Resumable(writer) = &mut self.channel.response_mode
-            && let Some(story) = suspended(&pending)
+            && let Some(suspended) = suspended(&pending)
         {
-            writer.store_suspended_call(&story).await;
+            writer.store_suspended_call(&suspended).await;
         }
         self.await_input(&pending).await
     }

@@ -252,8 +252,8 @@ impl MemoryRequest {
         );
         let calls = self.gateway.calls.clone();
         // Its own task: whoever hangs up, the record is written.
-        let story = calls.spawn(self.run(operation, memory).instrument(span));
-        story.await.unwrap_or_else(|_| {
+        let running = calls.spawn(self.run(operation, memory).instrument(span));
+        running.await.unwrap_or_else(|_| {
             let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
             Answer::error(Some(&id), &error)
         })

@@ -1,17 +1,7 @@
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-
-use wardgate_domain::{CallerClaims, Clock, SystemEntropy};
+use wardgate_domain::CallerClaims;
+use wardgate_testkit::TestClock;
 
 use super::*;
-
-struct SetClock(AtomicI64);
-
-impl Clock for SetClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
-    }
-}
 
 fn caller(issuer: &str, subject: &str, token: &str) -> Caller {
     Caller::from_verified(CallerClaims {
@@ -25,11 +15,10 @@ fn caller(issuer: &str, subject: &str, token: &str) -> Caller {
     })
 }
 
-fn sealer() -> (Sealer, Arc<SetClock>) {
-    let clock = Arc::new(SetClock(AtomicI64::new(1_800_000_000_000_000)));
-    let ambient = Ambient::new(clock.clone(), Arc::new(SystemEntropy));
+fn sealer() -> (Sealer, TestClock) {
+    let clock = TestClock::at(1_800_000_000);
     let key = SessionKey::from_bytes(&[7; 32]);
-    (Sealer::new(&key, ambient), clock)
+    (Sealer::new(&key, clock.ambient()), clock)
 }
 
 const SESSION: Purpose = Purpose::UpstreamSession;
@@ -63,7 +52,7 @@ fn it_opens_for_nobody_and_nothing_else() {
     }
     let other = Sealer::new(&SessionKey::from_bytes(&[8; 32]), Ambient::system());
     assert!(!opens(&other, SESSION, &own, "x", &text));
-    clock.0.fetch_add(25 * 3_600_000_000, Ordering::SeqCst);
+    clock.advance(std::time::Duration::from_hours(25));
     assert!(!opens(&sealer, SESSION, &own, "x", &text));
 }
 

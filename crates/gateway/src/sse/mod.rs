@@ -135,7 +135,7 @@ pub(crate) async fn accept_message(
     post.session = Some(Arc::clone(&session));
     let calls = gateway.calls.clone();
     let gateway = Arc::clone(gateway);
-    let story = async move {
+    let answering = async move {
         let answer = mcp::answer_post(&gateway, &post).await;
         gateway.count(&answer, &post.client_ip, &post.caller);
         if let Some(message) = answer.into_text() {
@@ -144,7 +144,7 @@ pub(crate) async fn accept_message(
         drop(turn);
     };
     // Among the calls, so that a gateway that stops waits for the answer too.
-    calls.spawn(story.in_current_span());
+    calls.spawn(answering.in_current_span());
     Answer::accepted().into_response()
 }
 

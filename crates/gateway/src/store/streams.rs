@@ -212,12 +212,12 @@ impl Store {
         &self,
         id: StreamId,
         replica: ReplicaId,
-        story: Option<&[u8]>,
+        call: Option<&[u8]>,
     ) -> Result<WriteResult, StoreError> {
         let values = [
             id.0[..].into(),
             replica.0[..].into(),
-            story.into(),
+            call.into(),
             self.expiry().into(),
         ];
         Ok(match self.execute(WAIT, values).await? {

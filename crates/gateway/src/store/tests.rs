@@ -1,7 +1,8 @@
 use futures::future::join_all;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection, SqliteConnection};
 use tempfile::TempDir;
-use wardgate_domain::{Clock, Digest, SystemEntropy};
+use wardgate_domain::Digest;
+use wardgate_testkit::TestClock;
 
 use super::sessions::{EACH, IDLE};
 use super::streams::ALIVE;
@@ -106,35 +107,19 @@ async fn open(url: &str, ambient: Ambient) -> Result<Arc<Store>, StoreError> {
     Store::open(url, &DatabaseSettings::default(), ambient).await
 }
 
-struct SetClock(std::sync::atomic::AtomicI64);
-
-impl SetClock {
-    fn advance(&self, by: Duration) {
-        let micros = i64::try_from(by.as_micros()).unwrap();
-        self.0
-            .fetch_add(micros, std::sync::atomic::Ordering::SeqCst);
-    }
-}
-
-impl Clock for SetClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.load(std::sync::atomic::Ordering::SeqCst))
-    }
-}
-
 /// Two gateways' views of one store, and the clock they share.
 struct TwoReplicas {
     one: Arc<Store>,
     other: Arc<Store>,
-    clock: Arc<SetClock>,
+    clock: TestClock,
     database: TestDatabase,
 }
 
 async fn each() -> Vec<TwoReplicas> {
     let mut all = Vec::new();
     for database in TestDatabase::each().await {
-        let clock = Arc::new(SetClock(1_800_000_000_000_000.into()));
-        let ambient = Ambient::new(clock.clone(), Arc::new(SystemEntropy));
+        let clock = TestClock::at(1_800_000_000);
+        let ambient = clock.ambient();
         let url = database.url();
         let (one, other) = tokio::join!(open(&url, ambient.clone()), open(&url, ambient.clone()));
         all.push(TwoReplicas {
@@ -398,7 +383,7 @@ async fn a_stream_of_a_replica_that_is_gone_goes_to_one_of_the_others() {
         streaming(&two.one).await;
         let calls = two
             .one
-            .set_suspended_call(STREAM, MINE, Some(b"story"))
+            .set_suspended_call(STREAM, MINE, Some(b"call"))
             .await;
         assert_eq!(calls.unwrap(), WriteResult::Stored);
         two.other.beat(OTHERS).await.unwrap();
@@ -416,7 +401,7 @@ async fn a_stream_of_a_replica_that_is_gone_goes_to_one_of_the_others() {
         let taken = one.unwrap().or(other.unwrap()).unwrap();
         assert_eq!(
             (taken.waiting.as_deref(), taken.position),
-            (Some(&b"story"[..]), 0)
+            (Some(&b"call"[..]), 0)
         );
         let late = [b"late".to_vec()];
         let written = two.one.write_stream(STREAM, MINE, 0, &late, true).await;

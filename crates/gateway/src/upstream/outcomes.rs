@@ -71,7 +71,7 @@ impl UpstreamExchange {
 
     /// Records and sends the error of a request that the tool-runner did not forward.
     pub(super) async fn relay_failed(&mut self, error: &CallError) {
-        tracing::warn!(%error, "the tool-runner did not carry an errand");
+        tracing::warn!(%error, "the tool-runner did not forward a request to an upstream");
         let (status, reason, error) = match error.reason() {
             ErrorReason::InvalidMessage => {
                 let error = RpcError::invalid_request(error.to_string());
@@ -137,7 +137,7 @@ impl UpstreamExchange {
         tracing::info!(
             status = outcome.status.as_str(),
             reason = outcome.reason,
-            "an errand to an upstream ended"
+            "a request to an upstream ended"
         );
         let recorded = self.gateway.record_outcome(outcome, has_intent).await;
         recorded.map_err(|_| {

@@ -2,7 +2,6 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use wardgate_domain::{Ambient, Clock, SystemEntropy, Timestamp};
+use wardgate_domain::Clock;
 use wardgate_edge::Bound;
 use wardgate_gateway::{Config, Gateway, Neighbours, SessionKey};
 use wardgate_proto::audit::v1::audit_service_server::AuditServiceServer;
@@ -25,6 +24,7 @@ use wardgate_proto::policy::v1::policy_service_server::PolicyServiceServer;
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
 use wardgate_rpc::{Peer, Service, Shutdown, link, probes};
 use wardgate_telemetry::{Guard, Metrics};
+use wardgate_testkit::TestClock;
 
 use crate::fakes::{Audit, Memory, PATIENCE, Policy, ToolRunner, tool};
 
@@ -35,31 +35,15 @@ pub(crate) const OLDEST: &str = "2025-03-26";
 pub(crate) const ISSUER: &str = "https://id.hospital.example";
 pub(crate) const AUDIENCE: &str = "wardgate";
 
-/// A clock that only moves when told to.
-pub(crate) struct FakeClock(AtomicI64);
-
-impl FakeClock {
-    pub(crate) fn advance(&self, by: Duration) {
-        let micros = by.as_micros().try_into().unwrap();
-        self.0.fetch_add(micros, Ordering::SeqCst);
-    }
-}
-
-impl Clock for FakeClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
-    }
-}
-
 /// An issuer of tokens.
 pub(crate) struct Issuer {
     key: EncodingKey,
     jwks: Value,
-    clock: Arc<FakeClock>,
+    clock: TestClock,
 }
 
 impl Issuer {
-    pub(crate) fn new(clock: Arc<FakeClock>) -> Self {
+    pub(crate) fn new(clock: TestClock) -> Self {
         let pair = Ed25519KeyPair::generate().unwrap();
         let public = URL_SAFE_NO_PAD.encode(pair.public_key().as_ref());
         Self {
@@ -104,7 +88,7 @@ pub(crate) struct World {
     pub(crate) tool_runner: Arc<ToolRunner>,
     pub(crate) audit: Arc<Audit>,
     pub(crate) memory: Arc<Memory>,
-    pub(crate) clock: Arc<FakeClock>,
+    pub(crate) clock: TestClock,
     pub(crate) issuer: Issuer,
     /// A token of `dr.lee`, a Doctor.
     pub(crate) token: String,
@@ -148,12 +132,9 @@ impl World {
     }
 
     async fn start_among(settings: Value, remembers: bool) -> Self {
-        let clock = Arc::new(FakeClock(AtomicI64::new(1_800_000_000_000_000)));
-        let ambient = Ambient::new(
-            Arc::clone(&clock) as Arc<dyn Clock>,
-            Arc::new(SystemEntropy),
-        );
-        let issuer = Issuer::new(Arc::clone(&clock));
+        let clock = TestClock::at(1_800_000_000);
+        let ambient = clock.ambient();
+        let issuer = Issuer::new(clock.clone());
         let files = tempfile::tempdir().unwrap();
         let jwks = files.path().join("jwks.json");
         std::fs::write(&jwks, issuer.jwks.to_string()).unwrap();

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tokio::time::advance;
 use wardgate_domain::{Ambient, Timestamp};
-use wardgate_testkit::TestClock;
+use wardgate_testkit::{TestClock, highest_chance, lowest_chance};
 
 use super::*;
 use crate::testing;
@@ -21,7 +21,7 @@ fn fail(breaker: &Breaker, times: usize) {
 
 #[tokio::test(start_paused = true)]
 async fn seven_failures_in_a_row_open_it_and_six_do_not() {
-    let breaker = breaker(testing::lowest_chance());
+    let breaker = breaker(lowest_chance());
     fail(&breaker, 6);
     breaker.admit().unwrap().succeeded();
     fail(&breaker, 6);
@@ -33,7 +33,7 @@ async fn seven_failures_in_a_row_open_it_and_six_do_not() {
 
 #[tokio::test(start_paused = true)]
 async fn timeouts_of_one_caller_do_not_open_it_and_those_of_two_do() {
-    let breaker = breaker(testing::lowest_chance());
+    let breaker = breaker(lowest_chance());
     let time_out = |caller: &str, times| {
         let caller = testing::caller(caller).digest();
         for _ in 0..times {
@@ -173,8 +173,8 @@ async fn the_wait_for_a_probe_is_random_in_its_last_fifth() {
         breaker.admit().unwrap_err().retry_after
     };
     let shortest = PROBE_AFTER * 4 / 5;
-    assert_eq!(wait(testing::lowest_chance()), shortest);
-    let longest = wait(testing::highest_chance());
+    assert_eq!(wait(lowest_chance()), shortest);
+    let longest = wait(highest_chance());
     assert!(longest + Duration::from_millis(1) > PROBE_AFTER);
     for _ in 0..1_000 {
         assert!((shortest..=PROBE_AFTER).contains(&wait(Ambient::system())));

@@ -7,12 +7,13 @@ mod tree;
 use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
+use crate::testing::launcher;
 use crate::{Limits, OutputListener, Program, RunError, RunInput};
 
 /// A program and the directory it runs in.
@@ -36,18 +37,6 @@ impl OutputListener for Heard {
     fn error_line(&mut self, line: &str) {
         self.error_lines.push(line.to_owned());
     }
-}
-
-/// The binary of a unit test has no launcher, so `examples/launcher.rs` stands in.
-fn launcher() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let output = test.parent().and_then(Path::parent).unwrap();
-    let launcher = output.join("examples/launcher");
-    assert!(
-        launcher.is_file(),
-        "build it: cargo build -p wardgate-sandbox --example launcher"
-    );
-    launcher
 }
 
 impl Case {

@@ -1,10 +1,10 @@
-//! Prompts and resources: which there are, and the story of getting one.
+//! Prompts and resources: which there are, and how one is got.
 //!
 //! ```text
 //!   tools.yaml ──▶ own ───────┐
 //!   MCP servers ─▶ upstream ──┴▶ contents: the lists, and who has what
 //!                                   │
-//!   GetContent ─▶ story: source ─▶ permit ─▶ get ─▶ redact ─▶ result
+//!   GetContent ─▶ request: source ─▶ permit ─▶ get ─▶ redact ─▶ result
 //!                           └ refused: nothing was got
 //!   WatchResources ─▶ watch: source ─▶ permits ─▶ which are watched ─▶ changed ─▶ changed ─▶ …
 //! ```

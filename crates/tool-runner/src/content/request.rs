@@ -1,4 +1,4 @@
-//! The story of getting one prompt, resource or completion, read from top to bottom.
+//! A request for one prompt, resource or completion, from top to bottom.
 //!
 //! ```text
 //!   admit:  source ─▶ permit ─▶ Admitted          refused: nothing was got
@@ -41,7 +41,7 @@ pub(crate) struct ContentQuery {
     permit: Option<SignedPermit>,
     /// What the policy decided on, byte for byte.
     decided: Bytes,
-    wish: ContentTarget,
+    target: ContentTarget,
     /// Where the source exchanges it.
     caller_token: Option<String>,
     /// What the client can take part in.
@@ -140,7 +140,7 @@ impl TryFrom<pb::GetContentRequest> for ContentQuery {
     fn try_from(request: pb::GetContentRequest) -> Result<Self, Self::Error> {
         let missing = |field| InvalidMessage::field(field, "is missing");
         let wanted = request.wanted.ok_or_else(|| missing("wanted"))?;
-        let wish = ContentTarget::read(&request.decided_json, wanted)
+        let target = ContentTarget::read(&request.decided_json, wanted)
             .ok_or_else(|| InvalidMessage::field("decided_json", "does not name what is wanted"))?;
         Ok(Self {
             id: request
@@ -155,7 +155,7 @@ impl TryFrom<pb::GetContentRequest> for ContentQuery {
             // An empty permit is none.
             permit: request.permit.and_then(|permit| permit.try_into().ok()),
             decided: request.decided_json,
-            wish,
+            target,
             caller_token: Some(request.caller_token).filter(|token| !token.is_empty()),
             interaction: request.interaction.map(TryInto::try_into).transpose()?,
         })
@@ -184,7 +184,7 @@ pub(crate) fn admit(
     now: Timestamp,
 ) -> Result<Admitted, Error> {
     let mut stopwatch = Stopwatch::start();
-    let kind = asked.wish.kind();
+    let kind = asked.target.kind();
     let offers = loaded.offers(&asked.source);
     let facts = offers.and_then(|offers| offers.facts(kind));
     let origin = loaded.contents().origin(&asked.source);
@@ -217,10 +217,10 @@ impl Admitted {
             id,
             caller,
             decided,
-            wish,
+            target,
             ..
         } = &self.asked;
-        execution_facts(*id, caller, wish.kind(), decided, &self.permit)
+        execution_facts(*id, caller, target.kind(), decided, &self.permit)
     }
 
     /// Gets it. Dropping the future stops the work at the source.
@@ -288,7 +288,7 @@ impl Admitted {
     async fn find(&self) -> Result<Found, GetError> {
         let talk = self.talk()?;
         let talk = talk.as_ref();
-        let found = match (&self.asked.wish, &self.origin) {
+        let found = match (&self.asked.target, &self.origin) {
             (ContentTarget::Prompt { name, arguments }, Origin::Upstream(of)) => {
                 let restricted = self.is_restricted;
                 return of.get_prompt(name, arguments, talk, restricted).await;
@@ -327,10 +327,10 @@ impl Admitted {
             return Ok(None);
         };
         let can_talk = matches!(
-            self.asked.wish,
+            self.asked.target,
             ContentTarget::Prompt { .. } | ContentTarget::Resource { .. }
         ) && matches!(self.origin, Origin::Upstream(_));
-        let arguments = match &self.asked.wish {
+        let arguments = match &self.asked.target {
             ContentTarget::Prompt { arguments, .. } => arguments,
             _ => &Bytes::new(),
         };
@@ -361,7 +361,7 @@ impl Admitted {
             tier: self.permit.tier(class),
             redacted: 0,
         };
-        let (result, parts, phi) = match (&self.asked.wish, &self.origin) {
+        let (result, parts, phi) = match (&self.asked.target, &self.origin) {
             (ContentTarget::Prompt { .. }, _) => {
                 let parts = count(&found, "messages");
                 (censor.prompt(found), parts, censor.phi())

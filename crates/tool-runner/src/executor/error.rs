@@ -118,7 +118,7 @@ impl From<UnfitValue> for ExecutorError {
     }
 }
 
-/// What the caller of a tool reads; the log gets the whole story.
+/// What the caller of a tool reads; the log gets all of it.
 impl From<EgressError> for ExecutorError {
     fn from(error: EgressError) -> Self {
         let cause = error.to_string();

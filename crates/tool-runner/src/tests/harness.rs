@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use cedar_policy::Policy;
@@ -12,15 +11,16 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::{Code, Status};
 use wardgate_domain::{
-    Ambient, AttributeType, AttributeValue, CallId, Caller, CallerClaims, Clock, ColumnTier,
-    DecisionId, Digest, PermitId, PermitSigner, PermitTerms, PermitVerifier, RowRule, SignedPermit,
-    SystemEntropy, Timestamp, ToolFacts,
+    Ambient, AttributeType, AttributeValue, CallId, Caller, CallerClaims, ColumnTier, DecisionId,
+    Digest, PermitId, PermitSigner, PermitTerms, PermitVerifier, RowRule, SignedPermit, Timestamp,
+    ToolFacts,
 };
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
 use wardgate_redact::PseudonymKey;
 use wardgate_rpc::{Peer, link};
+use wardgate_testkit::{TestClock, until};
 
 pub(crate) use super::database::Database;
 use super::stores;
@@ -136,15 +136,6 @@ tools:
 /// How long the harness's permits hold.
 pub(super) const VALIDITY: Duration = Duration::from_mins(1);
 
-/// A clock that is set by hand.
-struct SetClock(AtomicI64);
-
-impl Clock for SetClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.load(Ordering::Relaxed))
-    }
-}
-
 /// The service, and everything a test does to it.
 pub(super) struct Harness {
     pub(super) client: ToolRunnerServiceClient<ToolRunnerServiceServer<Runner>>,
@@ -155,7 +146,7 @@ pub(super) struct Harness {
     pub(super) runner: Arc<Runner>,
     /// Where changes of switches are recorded.
     pub(super) audit: Audit,
-    clock: Arc<SetClock>,
+    clock: TestClock,
     _dir: TempDir,
 }
 
@@ -203,11 +194,8 @@ impl Harness {
             permits: PermitVerifier::new([signer.public_key().try_into().unwrap()]),
             pseudonyms: Arc::new(PseudonymKey::new([7; 32])),
         };
-        let clock = Arc::new(SetClock(AtomicI64::new(1_000_000_000)));
-        let ambient = Ambient::new(
-            Arc::clone(&clock) as Arc<dyn Clock>,
-            Arc::new(SystemEntropy),
-        );
+        let clock = TestClock::at(1_000);
+        let ambient = clock.ambient();
         // Of its own, whatever the tools' database is: the store has its own tests on both.
         let store = format!("sqlite:{}", dir.path().join("store.sqlite").display());
         let store = stores::store(&store, ambient.clone()).unwrap();
@@ -243,23 +231,20 @@ impl Harness {
     }
 
     pub(super) fn advance(&self, time: Duration) {
-        let micros = i64::try_from(time.as_micros()).unwrap();
-        self.clock.0.fetch_add(micros, Ordering::Relaxed);
+        self.clock.advance(time);
     }
 
     pub(super) async fn tools(&self) -> pb::ListToolsResponse {
-        let mut client = self.client.clone();
-        let deadline = Instant::now() + Duration::from_mins(1);
-        loop {
-            match client.list_tools(pb::ListToolsRequest {}).await {
-                Ok(listed) => return listed.into_inner(),
+        let client = &self.client;
+        until("the tools are listed", async || {
+            match client.clone().list_tools(pb::ListToolsRequest {}).await {
+                Ok(listed) => Some(listed.into_inner()),
                 // A busy machine says to try again later, so that is done.
-                Err(status) if status.code() == Code::Unavailable && Instant::now() < deadline => {
-                    tokio::task::yield_now().await;
-                }
+                Err(status) if status.code() == Code::Unavailable => None,
                 Err(status) => panic!("{status}"),
             }
-        }
+        })
+        .await
     }
 
     pub(super) async fn facts(&self, tool: &str) -> ToolFacts {

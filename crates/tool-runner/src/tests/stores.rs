@@ -1,9 +1,8 @@
 //! Stores of the tool-runner, all under one key.
 
-use std::time::{Duration, Instant};
-
 use wardgate_domain::Ambient;
 use wardgate_store::DatabaseSettings;
+use wardgate_testkit::until;
 
 use super::database::Database;
 use crate::store::{SealingKey, Store, StoreError};
@@ -17,14 +16,15 @@ pub(crate) fn store(url: &str, ambient: Ambient) -> Result<Store, StoreError> {
 /// The store at `url` with its schema. A busy machine says to try again later, so that is done.
 pub(crate) async fn prepared(url: &str, ambient: Ambient) -> Store {
     let store = store(url, ambient).unwrap();
-    let deadline = Instant::now() + Duration::from_mins(1);
-    loop {
+    until("the store is prepared", async || {
         match store.prepare().await {
-            Ok(()) => return store,
-            Err(StoreError::Late | StoreError::Database(_)) if Instant::now() < deadline => {}
+            Ok(()) => Some(()),
+            Err(StoreError::Late | StoreError::Database(_)) => None,
             Err(error) => panic!("{error}"),
         }
-    }
+    })
+    .await;
+    store
 }
 
 /// A store of each kind that is there, with its schema.

@@ -44,7 +44,7 @@ impl PerUser {
     pub(super) async fn client(
         &self,
         facts: &Facts,
-        wish: &GrantRequest<'_>,
+        request: &GrantRequest<'_>,
     ) -> Result<Client, ConnectError> {
         if let Some(client) = &self.settings.client {
             return Ok(Client {
@@ -52,7 +52,7 @@ impl PerUser {
                 secret: None,
             });
         }
-        if let Some(url) = wish.client_metadata_url
+        if let Some(url) = request.client_metadata_url
             && facts.takes_metadata_documents
         {
             return Ok(Client {
@@ -62,11 +62,11 @@ impl PerUser {
         }
         let registration = facts.registration_url.as_ref().zip(facts.issuer.as_ref());
         let (url, issuer) = registration.ok_or(ConnectError::NoClient)?;
-        let about = self.registration(issuer, wish.redirect_uri);
+        let about = self.registration(issuer, request.redirect_uri);
         if let Some(client) = self.registered(&about).await? {
             return Ok(client);
         }
-        let registered = self.register(url, facts, wish.redirect_uri).await?;
+        let registered = self.register(url, facts, request.redirect_uri).await?;
         let forever = self.now().plus(KEPT);
         let until = match registered.expires_at {
             0 => forever,

@@ -74,7 +74,7 @@ pub(super) struct Pending {
 /// How [`Pending`] is sealed.
 pub(super) const PENDING: &str = "connection pending";
 
-/// A wish for a grant.
+/// The request of a person for a grant.
 pub struct GrantRequest<'a> {
     /// Whose browser it is.
     pub person: &'a Person,
@@ -105,20 +105,20 @@ impl PerUser {
     }
 
     /// Where to send the person's browser.
-    pub async fn start(&self, wish: GrantRequest<'_>) -> Result<StartedGrant, ConnectError> {
+    pub async fn start(&self, request: GrantRequest<'_>) -> Result<StartedGrant, ConnectError> {
         let facts = self.facts().await?;
-        let client = self.client(&facts, &wish).await?;
+        let client = self.client(&facts, &request).await?;
         let verifier = URL_SAFE_NO_PAD.encode(self.ambient.random::<32>());
         let challenge = URL_SAFE_NO_PAD.encode(Digest::of(verifier.as_bytes()).as_bytes());
         let mut url = facts.authorization_url.clone();
         url.query_pairs_mut()
             .append_pair("response_type", "code")
             .append_pair("client_id", &client.id)
-            .append_pair("redirect_uri", wish.redirect_uri)
-            .append_pair("state", wish.state)
+            .append_pair("redirect_uri", request.redirect_uri)
+            .append_pair("state", request.state)
             .append_pair("code_challenge", &challenge)
             .append_pair("code_challenge_method", "S256");
-        let scope = self.scope(&facts, wish.person, wish.scope).await?;
+        let scope = self.scope(&facts, request.person, request.scope).await?;
         if let Some(scope) = &scope {
             url.query_pairs_mut().append_pair("scope", scope);
             if scope.split_ascii_whitespace().any(|it| it == OFFLINE) {
@@ -131,7 +131,7 @@ impl PerUser {
         }
         let pending = Pending {
             verifier,
-            redirect_uri: wish.redirect_uri.to_owned(),
+            redirect_uri: request.redirect_uri.to_owned(),
             at: Registration {
                 issuer: facts.issuer.clone(),
                 token_url: facts.token_url.to_string(),
@@ -145,7 +145,7 @@ impl PerUser {
             until_micros: self.now().plus(OPEN_FOR).as_micros(),
         };
         let plain = serde_json::to_vec(&pending).map_err(|_| ConnectError::Lapsed)?;
-        let about = self.key(wish.person).about(PENDING);
+        let about = self.key(request.person).about(PENDING);
         Ok(StartedGrant {
             authorization_url: url,
             pending: self.store.seal(&about, &plain)?,

@@ -3,6 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+#[cfg(test)]
+use wardgate_sandbox::testing::launcher;
 use wardgate_sandbox::{KernelSupport, Limits, Program, Sandbox};
 
 use super::output::Format;
@@ -75,19 +77,6 @@ pub(super) fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option
 #[cfg(not(test))]
 fn launcher() -> PathBuf {
     wardgate_sandbox::THIS_BINARY.into()
-}
-
-/// The binary of a unit test has no launcher, so an example of `wardgate-sandbox` stands in.
-#[cfg(test)]
-fn launcher() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let output = test.parent().and_then(Path::parent).unwrap();
-    let launcher = output.join("examples/launcher");
-    assert!(
-        launcher.is_file(),
-        "build it: cargo build --workspace --example launcher"
-    );
-    launcher
 }
 
 /// The program's name and the words behind it.
