@@ -37,6 +37,7 @@ mod journeys {
     mod cost;
     mod direct_methods;
     mod doctor;
+    mod documentation;
     mod drain;
     mod examples;
     mod floods;

@@ -203,10 +203,10 @@ fn nothing_that_is_there_is_overwritten() {
     assert_eq!(on_file.code, Some(1));
 }
 
-/// The changes of a catalogue that the README shows under *Adding a tool*, each as the key that it extends and the lines.
-fn changes_of_the_readme() -> Vec<Vec<(String, String)>> {
-    let readme = std::fs::read_to_string(format!("{REPOSITORY}/README.md")).unwrap();
-    let (_, section) = readme.split_once("\n## Adding a tool\n").unwrap();
+/// The changes of a catalogue that the book shows under *Add a tool*, each as the key that it extends and the lines.
+fn changes_of_the_book() -> Vec<Vec<(String, String)>> {
+    let page = std::fs::read_to_string(format!("{REPOSITORY}/docs/src/get-started.md")).unwrap();
+    let (_, section) = page.split_once("\n## Add a tool\n").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
     let blocks = section.split("```diff\n").skip(1);
     let blocks = blocks.map(|block| block.split_once("```").unwrap().0);
@@ -233,11 +233,11 @@ fn with(catalogue: &str, change: &[(String, String)]) -> String {
 }
 
 #[tokio::test]
-async fn what_the_readme_adds_to_the_demo_works_as_it_stands() {
+async fn what_the_book_adds_to_the_demo_works_as_it_stands() {
     let app = TestApp::start_with(WARDGATE, &[LOOK_OFTEN]);
     let catalogue = app.example_dir().join("tools.yaml");
     let before = std::fs::read_to_string(&catalogue).unwrap();
-    let changes = changes_of_the_readme();
+    let changes = changes_of_the_book();
     // The last one asks an interface that its reader is to write first.
     let (_, known) = changes.split_last().unwrap();
     assert!(known.len() >= 3);

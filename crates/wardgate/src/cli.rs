@@ -507,7 +507,7 @@ mod tests {
         let mut found = Vec::new();
         for line in page.lines() {
             if let Some(language) = line.trim().strip_prefix("```") {
-                is_shell = language == "sh";
+                is_shell = language.split(',').next() == Some("sh");
                 continue;
             }
             let line = line.split(" #").next().unwrap_or_default();

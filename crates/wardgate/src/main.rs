@@ -19,6 +19,8 @@ mod config;
 mod data_dir;
 mod demo;
 mod issuer;
+#[cfg(test)]
+mod reference_pages;
 mod shutdown;
 
 use std::process::ExitCode;

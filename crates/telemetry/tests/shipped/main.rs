@@ -1,8 +1,10 @@
-//! The dashboards and alert rules that the chart ships are made here, from the names that the services measure by.
+//! The dashboards and alert rules that the chart ships, and the page of the metrics, are made here, from the names that the
+//! services measure by.
 //!
 //! ```text
 //!  src/names.rs ──▶ metrics ─┬─▶ dashboards ──▶ deploy/helm/wardgate/dashboards/*.json
-//!                            └─▶ alerts ──────▶ deploy/helm/wardgate/rules/alerts.yaml
+//!                            ├─▶ alerts ──────▶ deploy/helm/wardgate/rules/alerts.yaml
+//!                            └─▶ page ────────▶ docs/src/reference/metrics.md
 //! ```
 //!
 //! `make dashboards` writes them; without it the tests compare.
@@ -33,6 +35,10 @@ fn made(metrics: &[Metric]) -> Vec<(&'static str, String)> {
             dashboards::everything(metrics),
         ),
         ("rules/alerts.yaml", alerts::rules()),
+        (
+            "../../../docs/src/reference/metrics.md",
+            metrics::page(metrics),
+        ),
     ]
 }
 

@@ -66,3 +66,38 @@ pub(crate) fn all() -> Vec<Metric> {
     }
     metrics
 }
+
+/// reference/metrics.md of the book.
+pub(crate) fn page(metrics: &[Metric]) -> String {
+    let mut page = String::from(
+        "# Metrics\n\nThis page is generated from `crates/telemetry/src/names.rs` by `make dashboards`. Each service serves its \
+         metrics at `/metrics`\nof its probes address, in the text format of Prometheus or in that of OpenMetrics.\n",
+    );
+    let mut section = "";
+    for metric in metrics {
+        if metric.section != section {
+            section = &metric.section;
+            let mut letters = section.chars();
+            let heading: String = letters
+                .next()
+                .into_iter()
+                .flat_map(char::to_uppercase)
+                .chain(letters)
+                .collect();
+            page += &format!("\n## {heading}\n\n| metric | kind | |\n|---|---|---|\n");
+        }
+        let kind = match metric.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge { seconds: true } => "gauge, seconds",
+            Kind::Gauge { seconds: false } => "gauge",
+            Kind::Histogram { seconds: true } => "histogram, seconds",
+            Kind::Histogram { seconds: false } => "histogram",
+        };
+        page += &format!(
+            "| `{}` | {kind} | {} |\n",
+            metric.name,
+            metric.about.replace('|', "\\|")
+        );
+    }
+    page
+}

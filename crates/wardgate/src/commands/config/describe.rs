@@ -56,42 +56,13 @@ mod tests {
 
     use super::*;
     use crate::commands::config::configuration;
+    use crate::reference_pages::{assert_current, kind};
 
-    /// What a value may be, in a word or two.
-    fn kind(schema: &Value) -> String {
-        let words = |list: &Value| {
-            let words = list.as_array().into_iter().flatten();
-            let words = words
-                .filter_map(Value::as_str)
-                .map(|word| format!("`{word}`"));
-            words.collect::<Vec<_>>().join(", ")
-        };
-        if let Some(list) = schema.get("enum") {
-            return words(list);
-        }
-        let kind = schema["type"].as_str().unwrap_or("text or number");
-        match kind {
-            "object" if schema.get("properties").is_none() => "map".to_owned(),
-            "object" => "section".to_owned(),
-            "array" => format!("list of {}", kind_of_items(&schema["items"])),
-            "string" => "text".to_owned(),
-            "integer" => "whole number".to_owned(),
-            other => other.to_owned(),
-        }
-    }
-
-    fn kind_of_items(items: &Value) -> &'static str {
-        match items["type"].as_str() {
-            Some("object") => "sections",
-            _ => "texts",
-        }
-    }
-
-    /// docs/configuration.md as it must be.
+    /// reference/configuration.md of the book as it must be.
     fn page() -> String {
         let mut page = String::from(
-            "# Every key of wardgate.yaml\n\n\
-             Generated from the schema that `wardgate config schema wardgate.yaml` prints for editors; a test keeps this page \
+            "# wardgate.yaml\n\n\
+             This page is generated from the schema that `wardgate config schema wardgate.yaml` prints for editors; a test keeps this page \
              current. Any\nkey can also be set by the environment: `WARDGATE_GATEWAY__LISTEN` is `gateway.listen`. Relative paths \
              are relative to the file.\n`wardgate config check` names every fault with line and column. A file for `wardgate up` \
              needs `policy.policies` and\n`tool_runner.catalogue`, and nothing else; what concerns services that run by themselves \
@@ -106,7 +77,7 @@ mod tests {
             }
             page += &format!(
                 "| `{path}` | {} | {} |\n",
-                kind(member),
+                kind(member, &str::to_owned),
                 text.replace('|', "\\|")
             );
         });
@@ -140,14 +111,6 @@ mod tests {
 
     #[test]
     fn the_page_of_every_key_is_current() {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
-        if std::env::var_os("WARDGATE_WRITE_DOCS").is_some() {
-            std::fs::write(file, page()).unwrap();
-        }
-        let written = std::fs::read_to_string(file).unwrap_or_default();
-        assert!(
-            written == page(),
-            "write it anew: WARDGATE_WRITE_DOCS=yes cargo test --package wardgate --bin wardgate the_page_of_every_key"
-        );
+        assert_current("configuration.md", &page());
     }
 }

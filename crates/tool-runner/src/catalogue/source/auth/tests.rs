@@ -1,4 +1,4 @@
-//! The samples of the README, and what is wrong with others.
+//! The samples of the book, and what is wrong with others.
 
 use std::collections::BTreeMap;
 
@@ -30,14 +30,14 @@ fn parse(text: &str) -> Result<Vec<SourceSettings>, String> {
 }
 
 fn sample() -> &'static str {
-    let readme = include_str!("../../../../README.md");
-    let (_, section) = readme.split_once("### Credentials\n").unwrap();
+    let page = include_str!("../../../../../../docs/src/connect-a-rest-api.md");
+    let (_, section) = page.split_once("### Credentials\n").unwrap();
     let (_, sample) = section.split_once("```yaml\n").unwrap();
     sample.split("```").next().unwrap()
 }
 
 #[test]
-fn the_samples_of_the_readme_are_sources() {
+fn the_samples_of_the_book_are_sources() {
     let sources = parse(sample()).unwrap();
     let auth = |name: &str| {
         let source = sources.iter().find(|source| source.name == name).unwrap();

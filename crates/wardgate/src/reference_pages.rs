@@ -1,0 +1,269 @@
+//! Pages of the book that follow from the code: a test keeps each of them current, and writes it where
+//! `WARDGATE_WRITE_DOCS` is set.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use clap::CommandFactory;
+use serde_json::Value;
+
+use crate::cli::Cli;
+
+/// Asserts that the page `name` of the book's reference is `page`, or writes it.
+pub(crate) fn assert_current(name: &str, page: &str) {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/reference");
+    let file = Path::new(directory).join(name);
+    if std::env::var_os("WARDGATE_WRITE_DOCS").is_some() {
+        std::fs::write(&file, page).unwrap();
+    }
+    let written = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        written == page,
+        "{name} is outdated: WARDGATE_WRITE_DOCS=yes cargo test --package wardgate --bin wardgate is_current"
+    );
+}
+
+/// What a value may be, in a word or two; `link` makes a link of the name of a definition.
+pub(crate) fn kind(schema: &Value, link: &dyn Fn(&str) -> String) -> String {
+    let quoted = |value: &Value| format!("`{}`", value.as_str().unwrap_or_default());
+    if let Some(name) = reference(schema) {
+        return link(name);
+    }
+    if let Some(Value::Array(words)) = schema.get("enum") {
+        return words.iter().map(quoted).collect::<Vec<_>>().join(", ");
+    }
+    if let Some(word) = schema.get("const") {
+        return quoted(word);
+    }
+    if let Some(alternatives) = alternatives(schema) {
+        let mut kinds: Vec<_> = alternatives.iter().map(|it| kind(it, link)).collect();
+        kinds.dedup();
+        return kinds.join(" or ");
+    }
+    let types: Vec<_> = match &schema["type"] {
+        Value::Array(types) => types.iter().filter_map(Value::as_str).collect(),
+        Value::String(kind) => vec![kind],
+        _ => return "any value".to_owned(),
+    };
+    let named = types.into_iter().map(|name| match name {
+        "object" if schema.get("properties").is_some() => "section".to_owned(),
+        "object" => "map".to_owned(),
+        "array" => format!("list of {}", plural(&schema["items"], link)),
+        "string" => "text".to_owned(),
+        "integer" => "whole number".to_owned(),
+        other => other.to_owned(),
+    });
+    named.collect::<Vec<_>>().join(" or ")
+}
+
+fn plural(items: &Value, link: &dyn Fn(&str) -> String) -> String {
+    match (reference(items), items["type"].as_str()) {
+        (Some(name), _) => link(name),
+        (None, Some("object")) => "sections".to_owned(),
+        (None, _) => "texts".to_owned(),
+    }
+}
+
+fn reference(schema: &Value) -> Option<&str> {
+    schema["$ref"].as_str()?.rsplit('/').next()
+}
+
+fn alternatives(schema: &Value) -> Option<&Vec<Value>> {
+    ["oneOf", "anyOf"]
+        .iter()
+        .find_map(|keyword| schema[*keyword].as_array())
+        .filter(|all| all.iter().any(|one| one.get("type").is_some()))
+}
+
+/// A text in a cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
+
+/// The keys of `schema` and of what is inside, a row of a table each: `type` first, then by name.
+fn rows(page: &mut String, schema: &Value, before: &str) {
+    let Some(members) = schema["properties"].as_object() else {
+        return;
+    };
+    let required: Vec<_> = schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .collect();
+    let mut names: Vec<_> = members.keys().collect();
+    names.sort_by_key(|name| (*name != "type", name.as_str()));
+    for name in names {
+        let member = &members[name];
+        let path = format!("{before}{name}");
+        let link = |name: &str| format!("[{name}](#{name})");
+        let required = required.iter().any(|it| *it == name);
+        let text = member["description"].as_str().unwrap_or_default();
+        let _ = writeln!(
+            page,
+            "| `{path}` | {}{} | {} |",
+            cell(&kind(member, &link)),
+            if required { ", required" } else { "" },
+            cell(text),
+        );
+        inner_rows(page, member, &path);
+    }
+}
+
+/// The rows of what a member holds: its own members, those of its items, of its entries, or of one of its forms.
+fn inner_rows(page: &mut String, member: &Value, path: &str) {
+    rows(page, member, &format!("{path}."));
+    rows(page, &member["items"], &format!("{path}[]."));
+    let entries = &member["additionalProperties"];
+    rows(page, entries, &format!("{path}.NAME."));
+    for form in alternatives(member).into_iter().flatten() {
+        rows(page, form, &format!("{path}."));
+    }
+    for form in alternatives(entries).into_iter().flatten() {
+        rows(page, form, &format!("{path}.NAME."));
+    }
+}
+
+fn table(page: &mut String, schema: &Value) {
+    *page += "\n| key | value | |\n|---|---|---|\n";
+    rows(page, schema, "");
+}
+
+fn description(page: &mut String, schema: &Value) {
+    if let Some(text) = schema["description"].as_str() {
+        let _ = write!(page, "\n{text}\n");
+    }
+}
+
+/// What tells a form of a definition from the others.
+fn form_name(form: &Value) -> String {
+    let of_type = &form["properties"]["type"];
+    match (of_type["const"].as_str(), of_type["enum"].as_array()) {
+        (Some(word), _) => format!("type: {word}"),
+        (None, Some(words)) => {
+            let words: Vec<_> = words.iter().filter_map(Value::as_str).collect();
+            format!("type: {}", words.join(", "))
+        }
+        (None, None) => {
+            let required = form["required"].as_array().into_iter().flatten();
+            let required: Vec<_> = required.filter_map(Value::as_str).collect();
+            format!("with {}", required.join(", "))
+        }
+    }
+}
+
+fn tools_yaml() -> String {
+    let schema: Value = serde_json::from_str(wardgate_tool_runner::TOOLS_SCHEMA).unwrap();
+    let mut page = String::from(
+        "# tools.yaml\n\nThis page is generated from the JSON Schema that `wardgate config schema` prints for editors; a test keeps \
+         it current.\n`wardgate tools check` names every fault of a file with its line. `NAME` in a key stands for a name of your \
+         own, and `[]` for\neach item of a list.\n\n## The file\n",
+    );
+    description(&mut page, &schema);
+    table(&mut page, &schema);
+    for (name, definition) in schema["$defs"].as_object().unwrap() {
+        let _ = write!(page, "\n## {name}\n");
+        description(&mut page, definition);
+        let forms = alternatives(definition);
+        if definition["properties"].is_object() {
+            table(&mut page, definition);
+        } else if let Some(forms) =
+            forms.filter(|it| it.iter().any(|form| form["properties"].is_object()))
+        {
+            for form in forms {
+                let _ = write!(page, "\n### {name}, {}\n", form_name(form));
+                description(&mut page, form);
+                table(&mut page, form);
+            }
+        } else if definition["additionalProperties"].is_object() {
+            page += "\n| key | value | |\n|---|---|---|\n";
+            inner_rows(&mut page, definition, "");
+        } else {
+            let link = |name: &str| format!("[{name}](#{name})");
+            let _ = write!(page, "\nThe value is: {}.\n", kind(definition, &link));
+        }
+    }
+    page
+}
+
+fn command_line() -> String {
+    let mut page = String::from(
+        "# Command line\n\nThis page is what `--help` prints of each command; a test keeps it current. A command ends with 0 when it is \
+         done, with 1\nwhen it failed (the reason is on standard error), and with 2 when it was used wrongly.\n",
+    );
+    let mut command = Cli::command().term_width(100);
+    command.build();
+    add_command(&mut page, &mut command);
+    page
+}
+
+fn add_command(page: &mut String, command: &mut clap::Command) {
+    let name = command
+        .get_bin_name()
+        .unwrap_or(command.get_name())
+        .to_owned();
+    let help = command.render_long_help().to_string();
+    let help: Vec<_> = help.lines().map(str::trim_end).collect();
+    let _ = write!(
+        page,
+        "\n## {name}\n\n```text\n{}\n```\n",
+        help.join("\n").trim_end()
+    );
+    let is_shown = |it: &&mut clap::Command| !it.is_hide_set() && it.get_name() != "help";
+    for inner in command.get_subcommands_mut().filter(is_shown) {
+        add_command(page, inner);
+    }
+}
+
+#[test]
+fn the_page_of_every_command_is_current() {
+    assert_current("command-line.md", &command_line());
+}
+
+#[test]
+fn the_page_of_every_key_of_a_catalogue_is_current() {
+    assert_current("tools-yaml.md", &tools_yaml());
+}
+
+/// The properties below `schema` that have no description, by path. A reference to a definition that has one is enough.
+fn without_description(schema: &Value, whole: &Value, path: &str, found: &mut Vec<String>) {
+    match schema {
+        Value::Object(members) => {
+            for (keyword, value) in members {
+                let path = format!("{path}/{keyword}");
+                if let ("properties", Value::Object(properties)) = (keyword.as_str(), value) {
+                    for (name, property) in properties {
+                        let of_definition = reference(property).map(|name| &whole["$defs"][name]);
+                        let is_described = property.get("description").is_some()
+                            || property.get("const").is_some()
+                            || of_definition.is_some_and(|it| it.get("description").is_some());
+                        // Conditions repeat properties that stand elsewhere.
+                        let is_condition = ["/if/", "/not/", "/dependentSchemas/"]
+                            .iter()
+                            .any(|it| path.contains(it));
+                        if !is_described && !is_condition {
+                            found.push(format!("{path}/{name}"));
+                        }
+                    }
+                }
+                without_description(value, whole, &path, found);
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                without_description(item, whole, &format!("{path}/{index}"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn every_key_of_a_catalogue_has_a_description() {
+    let schema: Value = serde_json::from_str(wardgate_tool_runner::TOOLS_SCHEMA).unwrap();
+    let mut found = Vec::new();
+    without_description(&schema, &schema, "", &mut found);
+    assert!(
+        found.is_empty(),
+        "describe in deploy/tools.schema.json: {found:#?}"
+    );
+}

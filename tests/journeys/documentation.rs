@@ -1,0 +1,288 @@
+//! The documentation is true: its commands run, its samples are read, its links lead somewhere, and the functions that it
+//! names are where it says.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use wardgate_testkit::{Ended, System, TestApp, run};
+
+use super::people::{auditor, billing, doctor, nurse};
+use crate::{REPOSITORY, WARDGATE};
+
+/// A fenced block of a page.
+struct Block {
+    /// What stands behind the fence: a language, then marks of how it is tested.
+    info: String,
+    text: String,
+}
+
+/// Every Markdown page below `directory` of the repository, as it is in a fresh clone.
+fn pages(directory: &str) -> Vec<PathBuf> {
+    let listed = run(
+        Path::new("git"),
+        &["-C", REPOSITORY, "ls-files", "--", directory],
+        &[],
+    );
+    let listed = listed.success();
+    let names = listed.lines().filter(|name| name.ends_with(".md"));
+    let pages: Vec<_> = names.map(|name| Path::new(REPOSITORY).join(name)).collect();
+    assert!(!pages.is_empty(), "{directory} has pages");
+    pages
+}
+
+fn read(page: &Path) -> String {
+    fs::read_to_string(page).unwrap()
+}
+
+fn blocks(page: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut open: Option<Block> = None;
+    for line in page.lines() {
+        match (line.trim_start().strip_prefix("```"), open.take()) {
+            (Some(info), None) => {
+                let (info, text) = (info.to_owned(), String::new());
+                open = Some(Block { info, text });
+            }
+            (Some(_), Some(block)) => blocks.push(block),
+            (None, Some(mut block)) => {
+                block.text += line;
+                block.text.push('\n');
+                open = Some(block);
+            }
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "a block has no end");
+    blocks
+}
+
+/// The blocks of a page that are marked with `info`.
+fn blocks_marked(page: &Path, info: &str) -> Vec<String> {
+    let blocks = blocks(&read(page)).into_iter();
+    let marked = blocks.filter(|block| block.info == info);
+    marked.map(|block| block.text).collect()
+}
+
+/// Runs `script` beside a running demo, in a directory that holds its data directory `data` and nothing else.
+fn run_beside_demo(script: &str) -> Ended {
+    let app = TestApp::start(WARDGATE);
+    let directory = tempfile::tempdir().unwrap();
+    let programs = tempfile::tempdir().unwrap();
+    symlink(app.data_dir(), directory.path().join("data")).unwrap();
+    symlink(WARDGATE, programs.path().join("wardgate")).unwrap();
+    let address = |url: &str| url.trim_start_matches("http://").to_owned();
+    let script = script
+        .replace("127.0.0.1:8080", &address(app.client().base()))
+        .replace("127.0.0.1:9090", &address(app.probes().base()));
+    let script = format!(
+        "set -euo pipefail\ncd '{}'\n{script}",
+        directory.path().display()
+    );
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{path}", programs.path().display());
+    let database = format!("sqlite:{}/hospital.sqlite", app.data_dir().display());
+    let (doctor, nurse) = (doctor(&app), nurse(&app));
+    let (billing, auditor) = (billing(&app), auditor(&app));
+    let environment = [
+        ("PATH", path.as_str()),
+        ("HOSPITAL_DB_URL", &database),
+        ("DOCTOR", &doctor),
+        ("NURSE", &nurse),
+        ("BILLING", &billing),
+        ("AUDITOR", &auditor),
+    ];
+    run(Path::new("bash"), &["-c", &script], &environment)
+}
+
+#[test]
+fn every_command_of_the_book_runs() {
+    let mut count = 0;
+    for page in pages("docs/src") {
+        let script = blocks_marked(&page, "sh").concat();
+        if script.is_empty() {
+            continue;
+        }
+        count += 1;
+        let ended = run_beside_demo(&script);
+        assert_eq!(
+            ended.code,
+            Some(0),
+            "{}:\n{script}\n{}\n{}",
+            page.display(),
+            ended.stdout,
+            ended.stderr
+        );
+    }
+    assert!(count > 5, "the blocks are found: {count}");
+}
+
+/// Writes `text` to a file `name` in a directory of its own.
+fn written(name: &str, text: &str) -> (TempDir, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join(name);
+    fs::write(&file, text).unwrap();
+    (directory, file.display().to_string())
+}
+
+fn check(page: &Path, text: &str, arguments: &[&str]) {
+    let environment = [("HOSPITAL_DB_URL", "sqlite:hospital.sqlite")];
+    let ended = run(Path::new(WARDGATE), arguments, &environment);
+    assert_eq!(
+        ended.code,
+        Some(0),
+        "{}:\n{text}\n{}{}",
+        page.display(),
+        ended.stdout,
+        ended.stderr
+    );
+}
+
+#[test]
+fn every_sample_of_the_book_is_read() {
+    for page in pages("docs/src") {
+        for text in blocks_marked(&page, "json") {
+            let read = serde_json::from_str::<Value>(&text);
+            assert!(read.is_ok(), "{}: {read:?}\n{text}", page.display());
+        }
+        for text in blocks_marked(&page, "yaml,tools") {
+            let (_directory, file) = written("tools.yaml", &text);
+            check(&page, &text, &["tools", "check", &file]);
+        }
+        for text in blocks_marked(&page, "yaml,config") {
+            let (_directory, file) = written("wardgate.yaml", &text);
+            check(
+                &page,
+                &text,
+                &["config", "check", "--alone", "--config", &file],
+            );
+        }
+        let policies = blocks_marked(&page, "cedar").concat();
+        if !policies.is_empty() {
+            let (directory, _) = written("of_the_page.cedar", &policies);
+            let schema = "deploy/examples/hospital/policies/hospital.cedarschema";
+            fs::copy(
+                Path::new(REPOSITORY).join(schema),
+                directory.path().join("hospital.cedarschema"),
+            )
+            .unwrap();
+            let directory = directory.path().display().to_string();
+            check(&page, &policies, &["policy", "check", &directory]);
+        }
+    }
+}
+
+/// The part of a link to the heading `text`, as mdBook and GitHub make it.
+fn anchor(text: &str) -> String {
+    let text = text.trim().to_lowercase();
+    let kept = text.chars().filter_map(|it| match it {
+        ' ' => Some('-'),
+        it if it.is_alphanumeric() || it == '-' || it == '_' => Some(it),
+        _ => None,
+    });
+    kept.collect()
+}
+
+fn anchors(page: &str) -> BTreeSet<String> {
+    let mut is_code = false;
+    let headings = page.lines().filter(|line| {
+        is_code ^= line.trim_start().starts_with("```");
+        !is_code && line.starts_with('#')
+    });
+    headings
+        .map(|line| anchor(line.trim_start_matches('#')))
+        .collect()
+}
+
+/// The targets of the links of a page, outside of its code.
+fn links(page: &str) -> Vec<String> {
+    let mut links = Vec::new();
+    let mut is_code = false;
+    for line in page.lines() {
+        is_code ^= line.trim_start().starts_with("```");
+        if is_code {
+            continue;
+        }
+        let targets = line.split("](").skip(1);
+        let targets = targets.filter_map(|rest| rest.split_once(')'));
+        links.extend(targets.map(|(target, _)| target.to_owned()));
+    }
+    links
+}
+
+#[test]
+fn every_link_between_files_leads_somewhere() {
+    let mut broken = Vec::new();
+    for page in pages(".") {
+        let text = read(&page);
+        for link in links(&text) {
+            if link.contains("://") || link.starts_with("mailto:") {
+                continue;
+            }
+            let (path, fragment) = link.split_once('#').unwrap_or((&link, ""));
+            let target = if path.is_empty() {
+                page.clone()
+            } else {
+                page.parent().unwrap().join(path)
+            };
+            let is_page = target.extension().is_some_and(|it| it == "md");
+            let leads = target.exists()
+                && (fragment.is_empty() || !is_page || anchors(&read(&target)).contains(fragment));
+            if !leads {
+                broken.push(format!("{}: {link}", page.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn every_function_that_a_walk_names_is_in_the_file_that_it_names() {
+    let mut count = 0;
+    let mut missing = Vec::new();
+    for page in pages("docs/src/architecture") {
+        let text = read(&page);
+        let mut files = BTreeSet::new();
+        // Each part begins behind `](` with the target of a link, and goes on to the next link.
+        for part in text.split("](").skip(1) {
+            let Some((target, prose)) = part.split_once(')') else {
+                continue;
+            };
+            if !target.ends_with(".rs") {
+                continue;
+            }
+            files.insert(target.to_owned());
+            let source = read(&page.parent().unwrap().join(target));
+            let names = prose.split('`').filter_map(|word| word.strip_suffix("()"));
+            for name in names {
+                let name = name.rsplit("::").next().unwrap();
+                count += 1;
+                let is_there = ["(", "<"]
+                    .iter()
+                    .any(|end| source.contains(&format!("fn {name}{end}")));
+                if !is_there {
+                    missing.push(format!("{}: {name} in {target}", page.display()));
+                }
+            }
+        }
+        assert!(
+            files.len() <= 8,
+            "{} takes {} files",
+            page.display(),
+            files.len()
+        );
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+    assert!(count >= 10, "functions are named: {count}");
+}
+
+#[test]
+fn the_readme_has_at_most_150_lines() {
+    let lines = read(&Path::new(REPOSITORY).join("README.md"))
+        .lines()
+        .count();
+    assert!(lines <= 150, "{lines}");
+}
