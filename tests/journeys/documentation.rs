@@ -78,8 +78,9 @@ fn run_beside_demo(script: &str) -> Ended {
     let script = script
         .replace("127.0.0.1:8080", &address(app.client().base()))
         .replace("127.0.0.1:9090", &address(app.probes().base()));
+    // What a page starts in the background must not outlive it.
     let script = format!(
-        "set -euo pipefail\ncd '{}'\n{script}",
+        "set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\ncd '{}'\n{script}",
         directory.path().display()
     );
     let path = std::env::var("PATH").unwrap();

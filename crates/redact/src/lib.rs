@@ -15,7 +15,7 @@
 //!
 //! | kind | words | partial | generalised |
 //! |---|---|---|---|
-//! | identifier | any of family `id`; `id`, `insurance`, `account`, `number` | last two characters | `[withheld]` |
+//! | identifier | family `id`, unless the last word names another kind; `id`, `insurance`, `account`, `number` | last two characters | `[withheld]` |
 //! | name | `name` | first letter of each word of three characters or more | `[withheld]` |
 //! | phone | `phone`, `fax` | last four digits | `[withheld]` |
 //! | e-mail | `email` | first letter and top-level domain | `[withheld]` |

@@ -47,7 +47,10 @@ pub(crate) fn kind(schema: &Value, link: &dyn Fn(&str) -> String) -> String {
     };
     let named = types.into_iter().map(|name| match name {
         "object" if schema.get("properties").is_some() => "section".to_owned(),
-        "object" => "map".to_owned(),
+        "object" => match reference(&schema["additionalProperties"]) {
+            Some(name) => format!("map of {}", link(name)),
+            None => "map".to_owned(),
+        },
         "array" => format!("list of {}", plural(&schema["items"], link)),
         "string" => "text".to_owned(),
         "integer" => "whole number".to_owned(),
