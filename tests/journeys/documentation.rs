@@ -28,8 +28,9 @@ fn pages(directory: &str) -> Vec<PathBuf> {
         &[],
     );
     let listed = listed.success();
-    let names = listed.lines().filter(|name| name.ends_with(".md"));
-    let pages: Vec<_> = names.map(|name| Path::new(REPOSITORY).join(name)).collect();
+    let files = listed.lines().map(|name| Path::new(REPOSITORY).join(name));
+    let is_page = |file: &PathBuf| file.extension().is_some_and(|it| it == "md");
+    let pages: Vec<_> = files.filter(is_page).collect();
     assert!(!pages.is_empty(), "{directory} has pages");
     pages
 }
@@ -252,7 +253,7 @@ fn every_function_that_a_walk_names_is_in_the_file_that_it_names() {
             let Some((target, prose)) = part.split_once(')') else {
                 continue;
             };
-            if !target.ends_with(".rs") {
+            if Path::new(target).extension().is_none_or(|it| it != "rs") {
                 continue;
             }
             files.insert(target.to_owned());
