@@ -1,7 +1,7 @@
 //! Clients without a token that hold connections, or flood the gateway with what costs them nothing: others do not notice.
 //!
-//! With `WARDGATE_FLOOD_SECONDS=60` each flood lasts so long, between two halves of that time of calm, and its figures are
-//! printed; `WARDGATE_FLOOD_BINARY` names the gateway to measure:
+//! With `WARDGATE_FLOOD_SECONDS=60` each flood lasts so long, between two times of calm of half as long, at most half a
+//! minute each, and its figures are printed; `WARDGATE_FLOOD_BINARY` names the gateway to measure:
 //!
 //! ```text
 //! make release && ulimit -n 20000
@@ -449,14 +449,15 @@ fn measure(
     time: Duration,
     start: impl Fn() -> RunningAttack,
 ) {
-    let before = victim.calls_for(time / 2);
+    let calm_time = (time / 2).min(Duration::from_secs(30));
+    let before = victim.calls_for(calm_time);
     let memory = rss(app);
     let attack = start();
     let flood = victim.calls_for(time);
     let growth = (rss(app) - memory) / 1024;
     let sockets = open_connections(app);
     let attack = attack.end();
-    let calm = before.with(victim.calls_for(time / 2));
+    let calm = before.with(victim.calls_for(calm_time));
     let ratio = flood.percentile(99).as_secs_f64() / calm.percentile(99).as_secs_f64();
     println!(
         "{name}: p99 {ratio:.2} x calm; RSS {growth:+} MiB\n  calm:  {calm}\n  flood: {flood}\n  \
