@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help run test test-slow test-k8s test-chaos bench dashboards load load-overload lint format release clean
+.PHONY: help run test test-slow test-k8s test-chaos bench book dashboards load load-overload lint format release clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,7 +27,10 @@ bench: ## Measure what a call costs: the tool-runner itself by stage, then direc
 	$(CARGO) bench --locked --package wardgate-tool-runner --bench call
 	$(CARGO) test --locked --release --package wardgate --test journeys cost:: -- --include-ignored --nocapture
 
-dashboards: ## Make the chart's dashboards and alert rules anew, from the names of the metrics
+book: ## Build the documentation as HTML, below target/book
+	tests/book/run
+
+dashboards: ## Make the chart's dashboards, the alert rules and the page of the metrics anew, from the names of the metrics
 	WARDGATE_WRITE_DASHBOARDS=yes $(CARGO) test --locked --package wardgate-telemetry --test shipped
 
 load: ## Put every service under load, alone by ghz and together; QUICK=1 only tries that it works
