@@ -37,7 +37,7 @@ const REPLACEMENT_WINDOW: Duration = Duration::from_millis(50);
 /// All connections of a client without a known caller may send as many control frames as so many of them.
 const CONNECTIONS_FRAMES: u64 = 8;
 /// A new connection costs its client as much as so many control frames; it is given back if a caller gets known.
-const CONNECTION_COST: u64 = 32;
+const CONNECTION_COST: u64 = 64;
 /// How long a client may save up control frames; or for one connection for each of its places, if that is more.
 const BURST_SECONDS: u64 = 2;
 /// How often clients are forgotten of which there is nothing to remember.
@@ -420,7 +420,7 @@ mod tests {
         let _other = admit(&slots, 2);
         tokio::time::advance(Duration::from_secs(1)).await;
         let opened = (0..5_000).filter_map(|_| slots.admit(peer(1))).count();
-        assert_eq!(opened, 250);
+        assert_eq!(opened, 125);
     }
 
     #[tokio::test(start_paused = true)]
@@ -443,7 +443,7 @@ mod tests {
         let frames = opened
             .iter()
             .filter(|slot| slot.charge_client(1_000).is_ok());
-        assert_eq!(frames.count(), 15);
+        assert_eq!(frames.count(), 14);
         admit(&slots, 2).charge_client(1_000).unwrap();
     }
 
