@@ -14,7 +14,7 @@ use super::people::{auditor, billing, doctor, nurse};
 use crate::{REPOSITORY, WARDGATE};
 
 /// A fenced block of a page.
-struct Block {
+struct CodeBlock {
     /// What stands behind the fence: a language, then marks of how it is tested.
     info: String,
     text: String,
@@ -39,14 +39,14 @@ fn read(page: &Path) -> String {
     fs::read_to_string(page).unwrap()
 }
 
-fn blocks(page: &str) -> Vec<Block> {
+fn blocks(page: &str) -> Vec<CodeBlock> {
     let mut blocks = Vec::new();
-    let mut open: Option<Block> = None;
+    let mut open: Option<CodeBlock> = None;
     for line in page.lines() {
         match (line.trim_start().strip_prefix("```"), open.take()) {
             (Some(info), None) => {
                 let (info, text) = (info.to_owned(), String::new());
-                open = Some(Block { info, text });
+                open = Some(CodeBlock { info, text });
             }
             (Some(_), Some(block)) => blocks.push(block),
             (None, Some(mut block)) => {

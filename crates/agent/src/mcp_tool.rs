@@ -14,14 +14,14 @@ pub(crate) struct ListedTool {
     #[serde(rename = "inputSchema")]
     pub(crate) input_schema: Value,
     #[serde(default)]
-    pub(crate) annotations: Hints,
+    pub(crate) annotations: ToolHints,
     #[serde(default, rename = "_meta")]
     pub(crate) meta: Map<String, Value>,
 }
 
 /// What a tool says of itself (MCP, `ToolAnnotations`). Hints, no more.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-pub(crate) struct Hints {
+pub(crate) struct ToolHints {
     #[serde(default, rename = "readOnlyHint")]
     pub(crate) read_only: Option<bool>,
 }

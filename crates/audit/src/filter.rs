@@ -6,7 +6,7 @@ use wardgate_rpc::client::AuditFilter;
 
 /// Which records to read; every filter that is set must match.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Filter {
+pub(crate) struct RecordFilter {
     pub(crate) subject: Option<String>,
     pub(crate) tool: Option<String>,
     pub(crate) call_id: Option<CallId>,
@@ -20,7 +20,7 @@ pub(crate) struct Filter {
     pub(crate) newest_first: bool,
 }
 
-impl Filter {
+impl RecordFilter {
     /// Whether records come in the order of their time rather than of their sequence.
     pub(crate) fn is_by_time(&self) -> bool {
         self.since.is_some() || self.until.is_some()
@@ -41,7 +41,7 @@ impl Filter {
     }
 }
 
-impl TryFrom<pb::QueryRequest> for Filter {
+impl TryFrom<pb::QueryRequest> for RecordFilter {
     type Error = InvalidMessage;
 
     fn try_from(request: pb::QueryRequest) -> Result<Self, Self::Error> {
@@ -67,7 +67,7 @@ impl TryFrom<pb::QueryRequest> for Filter {
     }
 }
 
-impl TryFrom<AuditFilter> for Filter {
+impl TryFrom<AuditFilter> for RecordFilter {
     type Error = InvalidMessage;
 
     fn try_from(filter: AuditFilter) -> Result<Self, Self::Error> {

@@ -6,7 +6,7 @@ use futures::{Stream, TryStreamExt, stream};
 use wardgate_rpc::client::{QueriedRecord, RecordDamage};
 
 use crate::Error;
-use crate::filter::Filter;
+use crate::filter::RecordFilter;
 use crate::store::{Page, Reader, RecordPage, RecordPosition};
 
 /// Records read at once.
@@ -16,7 +16,7 @@ const PAGE: u64 = 256;
 /// removed is named: of a reading of all records where it stands, otherwise before the records.
 pub(crate) fn run(
     reader: Reader,
-    filter: Filter,
+    filter: RecordFilter,
 ) -> impl Stream<Item = Result<QueriedRecord, Error>> + Send + 'static {
     let pages = stream::try_unfold(None, move |rest: Option<RemainingQuery>| {
         let (reader, filter) = (reader.clone(), filter.clone());
@@ -66,7 +66,7 @@ struct RemainingQuery {
 }
 
 impl RemainingQuery {
-    fn whole(filter: &Filter, size: u64) -> Self {
+    fn whole(filter: &RecordFilter, size: u64) -> Self {
         let (end, after) = match (filter.before_time, filter.before_sequence) {
             (Some(time), before) => {
                 let sequence = before.unwrap_or(0);
@@ -81,7 +81,7 @@ impl RemainingQuery {
         }
     }
 
-    fn page(&self, filter: &Filter) -> Option<Page> {
+    fn page(&self, filter: &RecordFilter) -> Option<Page> {
         let page = Page {
             range: self.range.clone(),
             after: self.after,
@@ -94,7 +94,7 @@ impl RemainingQuery {
     /// Goes on behind what was `read`, and adds it to what was `found`.
     fn advance(
         &mut self,
-        filter: &Filter,
+        filter: &RecordFilter,
         page: &Page,
         read: RecordPage,
         found: &mut Vec<QueriedRecord>,

@@ -13,7 +13,7 @@ use wardgate_rpc::Service;
 use wardgate_rpc::client::QueriedRecord;
 
 use crate::canonical::Entry;
-use crate::filter::Filter;
+use crate::filter::RecordFilter;
 use crate::growth::GrowthMonitor;
 use crate::intent_closer::IntentCloser;
 use crate::ownership::{CallingProcesses, StoreLock};
@@ -108,7 +108,7 @@ impl AuditService for Audit {
         request: Request<pb::QueryRequest>,
     ) -> Result<Response<Self::QueryStream>, Status> {
         let filter =
-            Filter::try_from(request.into_inner()).map_err(|error| status(&error.into()))?;
+            RecordFilter::try_from(request.into_inner()).map_err(|error| status(&error.into()))?;
         let records = query::run(self.reader.clone(), filter)
             .map(|record| record.map(response).map_err(|error| status(&error)));
         Ok(Response::new(Box::pin(records)))

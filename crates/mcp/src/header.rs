@@ -16,6 +16,9 @@ pub const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 /// The name or URI of what the request is about (from 2026-07-28).
 pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
+/// The event of a stream after which a client goes on (HTML, section 9.2.4; MCP, "Streamable HTTP").
+pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
 /// Begins the name of a header that repeats an argument of a call, marked `x-mcp-header` in its schema (from 2026-07-28).
 pub const PARAM_PREFIX: &str = "mcp-param-";
 

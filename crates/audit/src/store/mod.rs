@@ -18,7 +18,7 @@ use wardgate_store::{DatabaseSettings, Layout, MigrationError, StartWait, is_bus
 
 use crate::Error;
 use crate::canonical::{Entry, IndexedColumns, leaf_hash};
-use crate::filter::Filter;
+use crate::filter::RecordFilter;
 use crate::stored_row::StoredRow;
 
 pub(crate) use select::{Page, RecordPosition};
@@ -328,7 +328,11 @@ impl Reader {
     }
 
     /// One page of the records that match, in order.
-    pub(crate) async fn page(&self, filter: &Filter, page: &Page) -> Result<RecordPage, Error> {
+    pub(crate) async fn page(
+        &self,
+        filter: &RecordFilter,
+        page: &Page,
+    ) -> Result<RecordPage, Error> {
         self.select(|table| select::matching(table, filter, page))
             .await
     }

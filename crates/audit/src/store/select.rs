@@ -12,7 +12,7 @@ use wardgate_domain::{Status, Timestamp};
 
 use super::{RecordRow, signed};
 use crate::canonical::column;
-use crate::filter::Filter;
+use crate::filter::RecordFilter;
 
 /// Where a record stands among all, by time.
 #[derive(Debug, Clone, Copy)]
@@ -161,7 +161,7 @@ impl Selection {
 }
 
 /// The records that match `filter`.
-pub(super) fn matching(table: &'static str, filter: &Filter, page: &Page) -> Selection {
+pub(super) fn matching(table: &'static str, filter: &RecordFilter, page: &Page) -> Selection {
     let mut selection = Selection::from(table);
     selection.and_text("subject = ", filter.subject.as_deref());
     selection.and_text("tool = ", filter.tool.as_deref());
@@ -220,24 +220,24 @@ mod tests {
         let time = |seconds| Some(Timestamp::from_seconds(seconds));
         let text = || Some("x".to_owned());
         let filters = [
-            Filter::default(),
-            Filter {
+            RecordFilter::default(),
+            RecordFilter {
                 subject: text(),
-                ..Filter::default()
+                ..RecordFilter::default()
             },
-            Filter {
+            RecordFilter {
                 tool: text(),
-                ..Filter::default()
+                ..RecordFilter::default()
             },
-            Filter {
+            RecordFilter {
                 status: Some(Status::Ok),
-                ..Filter::default()
+                ..RecordFilter::default()
             },
-            Filter {
+            RecordFilter {
                 subject: text(),
                 tool: text(),
                 status: Some(Status::Denied),
-                ..Filter::default()
+                ..RecordFilter::default()
             },
         ];
         for filter in filters {
@@ -246,7 +246,7 @@ mod tests {
                 (time(1), None, false),
                 (None, time(2), true),
             ] {
-                let filter = Filter {
+                let filter = RecordFilter {
                     since,
                     until,
                     newest_first,
@@ -303,7 +303,7 @@ mod tests {
             limit: 1,
             newest_first: false,
         };
-        let other = matching(sqlite::RECORD, &Filter::default(), &page);
+        let other = matching(sqlite::RECORD, &RecordFilter::default(), &page);
         assert!(other.sqlite(&pool).await.unwrap().is_empty());
     }
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wardgate_domain::Caller;
+use wardgate_mcp::header::LAST_EVENT_ID;
 
 use super::StreamableSession;
 use crate::Gateway;
@@ -15,9 +16,6 @@ use crate::governed_call::ReplayGrant;
 use crate::reply::RpcError;
 use crate::session::Purpose;
 use crate::store::StreamId;
-
-/// Names the last event that a client heard.
-const LAST_EVENT_ID: &str = "last-event-id";
 
 /// How long a client that lost its stream waits before it asks for the rest.
 const RETRY: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use wardgate_domain::AgentRefusal;
 use wardgate_json::scan;
 use wardgate_mcp::Version;
-use wardgate_mcp::header::{self, PARAM_PREFIX};
+use wardgate_mcp::header::{LAST_EVENT_ID, PARAM_PREFIX, SESSION_ID};
 use wardgate_rpc::client::Exchange;
 
 use super::handles::{self, UpstreamTask, UsedState};
@@ -410,15 +410,16 @@ fn without_message(
     let version = named_version(&route_request.headers)?;
     let session = session(gateway, route_request, version)?;
     let within = within(route_request, session.as_ref());
-    let resumes: Option<StreamPosition> = match header(&route_request.headers, "last-event-id") {
-        Some(place) if matches!(exchange, Exchange::Get) => {
-            let caller = &route_request.caller;
-            let sealer = gateway.sealer();
-            let opened = sealer.open(Purpose::UpstreamEvent, caller, &within, place);
-            Some(opened.ok_or_else(RpcError::unknown_event)?)
-        }
-        _ => None,
-    };
+    let resumes: Option<StreamPosition> =
+        match header(&route_request.headers, LAST_EVENT_ID.as_str()) {
+            Some(place) if matches!(exchange, Exchange::Get) => {
+                let caller = &route_request.caller;
+                let sealer = gateway.sealer();
+                let opened = sealer.open(Purpose::UpstreamEvent, caller, &within, place);
+                Some(opened.ok_or_else(RpcError::unknown_event)?)
+            }
+            _ => None,
+        };
     let awaited = resumes.as_ref().and_then(|place| place.awaited.as_ref());
     let subject = awaited.map_or(RequestSubject::Route, |awaited| awaited.subject.clone());
     let method = awaited.map_or_else(String::new, |awaited| awaited.method.clone());
@@ -446,7 +447,7 @@ pub(super) fn session(
     if version.is_some_and(Version::is_modern) {
         return Ok(None);
     }
-    let Some(sealed) = header(&route_request.headers, header::SESSION_ID.as_str()) else {
+    let Some(sealed) = header(&route_request.headers, SESSION_ID.as_str()) else {
         return Ok(None);
     };
     let purpose = Purpose::UpstreamSession;

@@ -12,7 +12,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-use super::exchange::{EVENT_STREAM, JSON, LAST_EVENT_HEADER, is};
+use super::exchange::{EVENT_STREAM, JSON, is};
 use super::sse::{Event, Parser};
 use super::{Dialer, is_session_id};
 use crate::error::UpstreamError;
@@ -114,7 +114,7 @@ impl Outbound {
         let terms = [
             (header::PROTOCOL_VERSION, version),
             (header::SESSION_ID, self.session),
-            (LAST_EVENT_HEADER, self.last_event),
+            (header::LAST_EVENT_ID, self.last_event),
         ];
         for (name, value) in terms {
             if let Some(value) = value {

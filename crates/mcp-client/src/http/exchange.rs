@@ -33,8 +33,6 @@ use wardgate_mcp::header;
 /// How long after an answer more may arrive of what a server says about a request on a stream of its own.
 const LATE_NEWS: Duration = Duration::from_millis(100);
 
-pub(super) const LAST_EVENT_HEADER: HeaderName = HeaderName::from_static("last-event-id");
-
 pub(super) const JSON: &str = "application/json";
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
 
@@ -236,7 +234,7 @@ impl Exchange {
             .header(ACCEPT, HeaderValue::from_static(EVENT_STREAM))
             .open_ended();
         if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
-            request = request.header(LAST_EVENT_HEADER, last);
+            request = request.header(header::LAST_EVENT_ID, last);
         }
         let response = self.client.send(self.with_terms(request), None).await?;
         let response = self.accepted(response).await?;

@@ -57,6 +57,17 @@ impl GetError {
         Self::failed("result_too_large", "It is larger than a result may be.")
     }
 
+    /// The same of a request by a name alone: a server of 2026-07-28 that does not take it knows no such name.
+    pub(super) fn of_name(self) -> Self {
+        match self {
+            Self::Reported {
+                is_about_arguments: true,
+                ..
+            } => Self::Unknown,
+            error => error,
+        }
+    }
+
     /// As the record tells it.
     pub(super) fn told(&self) -> (pb::OutcomeStatus, &'static str) {
         match self {

@@ -1,7 +1,7 @@
 //! Lists of tools: whole, the caller's own, and no older than they may be.
 
 use super::*;
-use crate::mcp_tool::Hints;
+use crate::mcp_tool::ToolHints;
 
 pub(super) fn tool(name: &str) -> Value {
     json!({ "name": name, "inputSchema": { "type": "object" } })
@@ -82,7 +82,7 @@ async fn what_a_tool_says_of_itself_is_read_and_an_unreadable_tool_left_out() {
     assert_eq!(tool.input_schema["properties"]["q"]["type"], "string");
     assert_eq!(tool.annotations.read_only, Some(true));
     assert_eq!(tool.meta["ui"]["visibility"][0], "app");
-    assert_eq!(list.tools[1].annotations, Hints::default());
+    assert_eq!(list.tools[1].annotations, ToolHints::default());
 }
 
 #[tokio::test]

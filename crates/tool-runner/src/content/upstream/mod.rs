@@ -262,15 +262,10 @@ impl UpstreamOffers {
         let wanted = UpstreamOperation::Resource {
             uri: uri.to_owned(),
         };
-        let read = match self.ask(wanted, talk).await {
-            // From 2026-07-28 this is how a server says that there is none.
-            Err(GetError::Reported {
-                is_about_arguments: true,
-                ..
-            }) => return Err(GetError::Unknown),
-            Err(error) => return Err(error),
-            Ok(SourceAnswer::Given(read)) => read,
-            Ok(SourceAnswer::Waits(waits)) => return Ok(Found::Waits(waits)),
+        let answer = self.ask(wanted, talk).await;
+        let read = match answer.map_err(GetError::of_name)? {
+            SourceAnswer::Given(read) => read,
+            SourceAnswer::Waits(waits) => return Ok(Found::Waits(waits)),
         };
         if !is_restricted {
             return self.unchanged(&read, "contents", links::in_contents_text);
@@ -402,13 +397,8 @@ impl UpstreamOffers {
     async fn ask_plainly(&self, wanted: UpstreamOperation) -> Result<Box<RawValue>, GetError> {
         let deadline = Instant::now() + self.limit;
         let asking = async { Ok(self.upstream.get(&wanted, deadline).await?) };
-        match self.guarded(Box::pin(asking)).await {
-            Err(GetError::Reported {
-                is_about_arguments: true,
-                ..
-            }) => Err(GetError::Unknown),
-            outcome => outcome,
-        }
+        let outcome = self.guarded(Box::pin(asking)).await;
+        outcome.map_err(GetError::of_name)
     }
 
     /// Asks for it, with the client where it can take part.
