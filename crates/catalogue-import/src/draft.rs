@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::text::{Description, Names};
 use super::writer::YamlWriter;
 use super::{ImportError, Imported, Note};
-use wardgate_tool_runner::{Catalogue, Fault};
+use wardgate_catalogue::{Catalogue, Fault};
 
 /// What the file is called while it is checked.
 const FILE: &str = "tools.yaml";

@@ -25,7 +25,7 @@ use std::fmt;
 
 use wardgate_domain::mark_invisible;
 
-use wardgate_tool_runner::Fault;
+use wardgate_catalogue::Fault;
 
 pub use document::MAX_DOCUMENT;
 pub use mcp_servers::mcp_servers;

@@ -39,6 +39,30 @@ pub fn outward(source: &str, uri: &str) -> Option<String> {
     is_scheme.then(|| format!("{source}{SEPARATOR}{uri}"))
 }
 
+/// `text`, which is JSON, with each of `uris` as clients know it. They are strings of `source` that stand in it, in any
+/// order. Every other byte stays, and so does what is no absolute URI.
+pub fn outward_in<'a>(
+    source: &str,
+    text: &str,
+    uris: impl IntoIterator<Item = &'a RawValue>,
+) -> String {
+    let mut uris: Vec<&RawValue> = uris.into_iter().collect();
+    uris.sort_by_key(|raw| raw.get().as_ptr());
+    let mut shown = String::with_capacity(text.len());
+    let mut at = 0;
+    for raw in uris {
+        let uri: Option<String> = serde_json::from_str(raw.get()).ok();
+        if let Some(uri) = uri.and_then(|uri| outward(source, &uri)) {
+            let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
+            shown.push_str(&text[at..start]);
+            shown.push_str(&serde_json::Value::from(uri).to_string());
+            at = start + raw.get().len();
+        }
+    }
+    shown.push_str(&text[at..]);
+    shown
+}
+
 /// The source that a client's URI names, and what that calls it.
 pub fn inward(uri: &str) -> Option<(&str, String)> {
     for scheme in KEPT {

@@ -5,10 +5,10 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::ServiceError;
 use wardgate_rpc::client::CallError;
 
-use crate::catalogue::Fault;
 use crate::relay::NotCarried;
 use crate::row_rule::RowRuleError;
 use crate::store::StoreError;
+use wardgate_catalogue::Fault;
 
 /// Why the service did not start, or did not run a call.
 #[derive(Debug, thiserror::Error)]

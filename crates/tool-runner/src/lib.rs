@@ -11,7 +11,6 @@
 //! the permit does not cover. No code here knows any tool; `call` is the story of one call.
 
 mod call;
-mod catalogue;
 mod closing;
 mod compiled;
 mod config;
@@ -21,13 +20,11 @@ mod error;
 mod execution_log;
 mod executor;
 mod failure;
-mod files;
 mod following;
 mod imported;
 mod interaction;
 mod kept_results;
 mod loaded;
-mod pins;
 mod platform;
 mod pushdown;
 mod relay;
@@ -39,24 +36,16 @@ mod sql;
 mod store;
 mod switchboard;
 
-pub use catalogue::{
-    BadStatement, Catalogue, Dialect, Fault, Tool, Toolset, is_identifier, name_placeholders,
-};
 pub use closing::Closing;
 pub use config::Config;
 pub use error::Error;
 pub use imported::{NotApproved, Review, ReviewedUpstream, Selection};
-pub use pins::{Change, Diff, Finding, Grade, Judged, JudgedTool, Kind};
 pub use relay::NotCarried;
 pub use replicas::Dial;
 pub use row_rule::RowRuleError;
 pub use service::{Links, check, service};
 pub use sql::postgres_reader;
 pub use store::{LAYOUT, SealingKey, StoreError};
-pub use wardgate_mcp_client::Definition;
-
-/// The JSON Schema of `tools.yaml`.
-pub const TOOLS_SCHEMA: &str = include_str!("../../../deploy/tools.schema.json");
 
 #[cfg(test)]
 mod tests;

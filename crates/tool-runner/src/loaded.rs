@@ -16,7 +16,6 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::{PseudonymKey, Row};
 use wardgate_rpc::client::MemoryClient;
 
-use crate::catalogue::{Catalogue, MaxRows, Offers, Tool, Toolset};
 use crate::compiled::CompiledPermits;
 use crate::content::{Contents, Following};
 use crate::execution_log::ExecutionLog;
@@ -28,6 +27,7 @@ use crate::replicas::Replicas;
 use crate::store::Store;
 use crate::switchboard::Switches;
 use crate::{Config, Error};
+use wardgate_catalogue::{Catalogue, MaxRows, Offers, Tool, Toolset};
 use wardgate_egress::PerUser;
 use wardgate_mcp_client::{Eras, Upstream};
 use wardgate_resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
@@ -236,7 +236,7 @@ impl LoadedCatalogue {
                 .iter()
                 .map(|tool| wire(tool, toolsets_of(tool), config))
                 .collect(),
-            toolsets: toolsets.iter().cloned().map(pb::Toolset::from).collect(),
+            toolsets: toolsets.iter().cloned().map(toolset_message).collect(),
             catalogue_version: version.to_wire(),
             shown_version: shown.to_wire(),
             missing_upstreams: missing,
@@ -255,7 +255,7 @@ impl LoadedCatalogue {
         let runnable = |tool: Tool| {
             let runnable = RunnableTool {
                 toolsets: toolsets_of(&tool),
-                executor: tool.plan().open(&sources)?,
+                executor: crate::executor::open(tool.plan(), &sources)?,
                 time_limit: tool.time_limit().unwrap_or(config.time_limit),
                 max_rows: match tool.result().max_rows {
                     Some(MaxRows::Fixed(rows)) => rows,
@@ -401,12 +401,25 @@ fn offered(
 ) -> pb::Source {
     let server = sources.mcp(&of.source).ok();
     let ttl = |kind| server.as_ref()?.ttl(kind)?.try_into().ok();
+    let tools = of.tools.iter();
     pb::Source {
+        name: of.source.clone(),
+        prefix: of.prefix.clone(),
+        facts: of.facts.iter().map(Into::into).collect(),
+        tools: tools
+            .map(|(own, name)| (own.clone(), name.to_string()))
+            .collect(),
+        needs_caller_token: of.exchanges_token,
+        acts_for_caller: of.acts_for_caller,
+        // They change more often than the catalogue.
+        switches: Vec::new(),
+        carriage: pb::Carriage::Unspecified.into(),
+        // It is known once the server was connected to.
+        capabilities: None,
         instructions: said.cloned().unwrap_or_default(),
         tools_ttl: ttl(OfferKind::Tool).filter(|_| imported.contains(&of.source)),
         prompts_ttl: ttl(OfferKind::Prompts),
         resources_ttl: ttl(OfferKind::Resources),
-        ..of.into()
     }
 }
 
@@ -453,11 +466,9 @@ fn wire(tool: &Tool, toolsets: Vec<String>, config: &Config) -> pb::Tool {
     }
 }
 
-impl From<Toolset> for pb::Toolset {
-    fn from(toolset: Toolset) -> Self {
-        Self {
-            name: toolset.name,
-            description: toolset.description,
-        }
+fn toolset_message(toolset: Toolset) -> pb::Toolset {
+    pb::Toolset {
+        name: toolset.name,
+        description: toolset.description,
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use wardgate_domain::ToolFacts;
 
-use crate::catalogue::Toolset;
+use wardgate_catalogue::Toolset;
 
 /// Counts calls and knows the catalogue in force.
 pub(crate) struct Platform {

@@ -22,8 +22,7 @@ use cedar_policy::pst::{
 };
 use cedar_policy::{Policy, PolicySet};
 
-use crate::catalogue::Dialect;
-use crate::sql::BoundValue;
+use wardgate_catalogue::{BoundValue, Dialect};
 
 /// A row rule as a condition, and the values of its placeholders.
 #[derive(Debug, PartialEq)]

@@ -9,8 +9,8 @@ use wardgate_domain::duration;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::{DropReason, DroppedColumns, Redacted, Row};
 
-use crate::catalogue::{ResultShape, Shape, VALUE};
 use crate::executor::UnchangedResult;
+use wardgate_catalogue::{ResultShape, Shape, VALUE};
 
 /// Column of content that an upstream gave whole, and member of an MCP result.
 pub(crate) const CONTENT: &str = "content";

@@ -13,7 +13,7 @@ use serde_json::Value;
 use wardgate_domain::{AttributeType, Caller, RowRule};
 use wardgate_redact::Row;
 
-use crate::catalogue::RowEntity;
+use wardgate_catalogue::RowEntity;
 
 /// Why a permit's row rule cannot be applied; the call is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -29,12 +29,10 @@ use wardgate_rpc::{Readiness, Service, ServiceError};
 use wardgate_telemetry::names;
 
 use crate::call::{self, Call};
-use crate::catalogue::Catalogue;
 use crate::closing::Closing;
 use crate::connections;
 use crate::content::{self, ContentQuery, InForce, WatchAsked};
 use crate::execution_log::{ExecutionLog, held_until};
-use crate::files::Files;
 use crate::imported::{Importer, check_lock};
 use crate::loaded::{Keys, LoadedCatalogue, Shared};
 use crate::relay::{self, AdmittedRelay, RelayCall};
@@ -42,6 +40,8 @@ use crate::replicas::{self, Dial, Replicas};
 use crate::store::{SealingKey, Store};
 use crate::switchboard::{Switchboard, Switches};
 use crate::{Config, Error};
+use wardgate_catalogue::Catalogue;
+use wardgate_catalogue::Files;
 use wardgate_mcp_client::Upstream;
 
 /// What the service calls.

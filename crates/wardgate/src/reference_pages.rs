@@ -155,7 +155,7 @@ fn form_name(form: &Value) -> String {
 }
 
 fn tools_yaml() -> String {
-    let schema: Value = serde_json::from_str(wardgate_tool_runner::TOOLS_SCHEMA).unwrap();
+    let schema: Value = serde_json::from_str(wardgate_catalogue::TOOLS_SCHEMA).unwrap();
     let mut page = String::from(
         "# tools.yaml\n\nThis page is generated from the JSON Schema that `wardgate config schema` prints for editors; a test keeps \
          it current.\n`wardgate tools check` names every fault of a file with its line. `NAME` in a key stands for a name of your \
@@ -262,7 +262,7 @@ fn without_description(schema: &Value, whole: &Value, path: &str, found: &mut Ve
 
 #[test]
 fn every_key_of_a_catalogue_has_a_description() {
-    let schema: Value = serde_json::from_str(wardgate_tool_runner::TOOLS_SCHEMA).unwrap();
+    let schema: Value = serde_json::from_str(wardgate_catalogue::TOOLS_SCHEMA).unwrap();
     let mut found = Vec::new();
     without_description(&schema, &schema, "", &mut found);
     assert!(

@@ -9,7 +9,7 @@ use super::Imported;
 
 /// The file and what was said about it, for a snapshot. Editors find no fault with the file either.
 pub(super) fn shown(Imported { yaml, notes }: &Imported) -> String {
-    let schema = serde_json::from_str(wardgate_tool_runner::TOOLS_SCHEMA).unwrap();
+    let schema = serde_json::from_str(wardgate_catalogue::TOOLS_SCHEMA).unwrap();
     let schema = jsonschema::validator_for(&schema).unwrap();
     let value = serde_saphyr::from_str(yaml).unwrap();
     let faults: Vec<_> = schema

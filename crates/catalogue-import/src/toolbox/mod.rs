@@ -20,7 +20,7 @@ use super::text::{Names, name};
 use super::{ImportError, Imported, document};
 use parameter::Parameter;
 use reference::References;
-use wardgate_tool_runner::Dialect;
+use wardgate_catalogue::Dialect;
 
 /// One entry of the file: its name, the type of its kind, and its fields.
 #[derive(Debug)]

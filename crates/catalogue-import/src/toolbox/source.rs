@@ -6,7 +6,7 @@ use super::reference::{Piece, Reference, References};
 use super::{Resource, scalar};
 use crate::draft::{Draft, SourceDraft};
 use crate::text;
-use wardgate_tool_runner::Dialect;
+use wardgate_catalogue::Dialect;
 
 /// What RFC 3986 calls unreserved stays in the parts of a URL.
 const PART: &AsciiSet = &NON_ALPHANUMERIC

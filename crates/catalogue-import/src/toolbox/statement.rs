@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::parameter::Parameter;
 use crate::text::Names;
-use wardgate_tool_runner::{Dialect, is_identifier, name_placeholders};
+use wardgate_catalogue::{Dialect, is_identifier, name_placeholders};
 
 /// Words that change data, wherever they stand: better taken for a writer than for a reader.
 const WRITING: [&str; 10] = [

@@ -10,13 +10,14 @@ use tracing::warn;
 use wardgate_domain::{Caller, ColumnClass, Digest, OfferKind, source_uri};
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::own::OfferedItem;
+use super::Following;
 use super::upstream::{Entries, UpstreamOffers};
-use super::{Following, Own};
 use crate::Error;
-use crate::catalogue::{McpSettings, OfferedSelection, SourceKind, SourceSettings, Toolset};
 use crate::executor::Sources;
-use crate::files::AttachedFile;
+use wardgate_catalogue::AttachedFile;
+use wardgate_catalogue::{
+    FileContent, McpSettings, OfferedItem, OfferedSelection, SourceKind, SourceSettings, Toolset,
+};
 use wardgate_mcp_client::Upstream;
 
 /// The prompts and resources of a catalogue.
@@ -29,7 +30,7 @@ pub(crate) struct Contents {
 /// Where a source has them from.
 #[derive(Clone)]
 pub(super) enum Origin {
-    Own(Arc<Own>),
+    Own(Arc<FileContent>),
     Upstream(Arc<UpstreamOffers>),
 }
 
@@ -99,7 +100,7 @@ impl Contents {
         Ok(contents)
     }
 
-    fn add_own(&mut self, source: &str, own: &Arc<Own>, toolsets: &[Toolset]) {
+    fn add_own(&mut self, source: &str, own: &Arc<FileContent>, toolsets: &[Toolset]) {
         let entry = |listed: OfferedItem| pb::ContentEntry {
             source: source.to_owned(),
             own_name: listed.name.clone(),

@@ -1,9 +1,8 @@
 //! Why a prompt, resource or completion cannot be given.
 
-use wardgate_arguments::InvalidArguments;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use crate::catalogue::UnfitValue;
+use wardgate_catalogue::ContentError;
 
 /// Its message is for the client: it names arguments and rules, never a value, and no internals.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,14 +83,11 @@ impl GetError {
     }
 }
 
-impl From<InvalidArguments> for GetError {
-    fn from(invalid: InvalidArguments) -> Self {
-        Self::Invalid(invalid.to_string())
-    }
-}
-
-impl From<UnfitValue> for GetError {
-    fn from(unfit: UnfitValue) -> Self {
-        Self::Invalid(unfit.to_string())
+impl From<ContentError> for GetError {
+    fn from(error: ContentError) -> Self {
+        match error {
+            ContentError::Unknown => Self::Unknown,
+            ContentError::Invalid(problem) => Self::Invalid(problem),
+        }
     }
 }

@@ -11,7 +11,6 @@
 
 mod contents;
 mod error;
-mod own;
 mod released;
 mod request;
 mod upstream;
@@ -19,10 +18,6 @@ mod watch;
 
 pub(crate) use contents::Contents;
 pub(crate) use error::GetError;
-pub(crate) use own::Own;
 pub(crate) use request::{ContentQuery, admit};
-pub(crate) use upstream::{Following, in_content, in_content_text, in_definition};
+pub(crate) use upstream::{Following, in_content, in_content_text};
 pub(crate) use watch::{InForce, WatchAsked, admit as admit_watch};
-
-/// The column whose class governs every text that is read here.
-pub(crate) const CONTENT: &str = "content";

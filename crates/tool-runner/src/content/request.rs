@@ -19,16 +19,17 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::{Completion, Wanted};
 use wardgate_telemetry::names;
 
+use super::GetError;
 use super::contents::Origin;
 use super::released::{Censor, count};
 use super::upstream::Found;
-use super::{GetError, Own};
 use crate::Error;
 use crate::compiled::CompiledPermit;
 use crate::execution_log::execution_facts;
 use crate::interaction::{Elicitation, Interaction, SuspendedExchanges, SuspendedRound};
 use crate::loaded::LoadedCatalogue;
 use crate::result::Stopwatch;
+use wardgate_catalogue::FileContent;
 
 /// Most values of one completion (MCP, "completion/complete").
 pub(super) const MAX_VALUES: usize = 100;
@@ -308,9 +309,11 @@ impl Admitted {
                 return Err(GetError::Unknown);
             }
             (ContentTarget::Prompt { name, arguments }, Origin::Own(own)) => {
-                own.get_prompt(name, arguments)
+                own.get_prompt(name, arguments).map_err(GetError::from)
             }
-            (ContentTarget::Resource { uri }, Origin::Own(own)) => own.read_resource(uri),
+            (ContentTarget::Resource { uri }, Origin::Own(own)) => {
+                own.read_resource(uri).map_err(GetError::from)
+            }
             (ContentTarget::Completion { of, wanted }, Origin::Own(own)) => {
                 complete(own, of, wanted)
             }
@@ -431,7 +434,11 @@ fn waiting(waits: SuspendedRound) -> pb::GetContentResponse {
 }
 
 /// The values of an argument of the file's own.
-fn complete(own: &Own, of: &DecisionSubject, wanted: &Completion) -> Result<Value, GetError> {
+fn complete(
+    own: &FileContent,
+    of: &DecisionSubject,
+    wanted: &Completion,
+) -> Result<Value, GetError> {
     let (argument, begun) = (&wanted.argument, &wanted.value);
     let values = match of {
         DecisionSubject::Prompt(name) => own.complete_prompt(name, argument, begun)?,

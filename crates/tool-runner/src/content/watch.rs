@@ -22,12 +22,13 @@ use wardgate_domain::{
 };
 use wardgate_proto::toolrunner::v1 as pb;
 
+use super::Contents;
 use super::contents::Origin;
 use super::request::DecisionSubject;
-use super::{Contents, Own};
 use crate::Error;
 use crate::loaded::LoadedCatalogue;
 use crate::switchboard::Switchboard;
+use wardgate_catalogue::FileContent;
 use wardgate_mcp_client::{ResourceListener, Upstream};
 
 /// Resources of one request.
@@ -287,7 +288,7 @@ impl Watching {
 }
 
 /// Reads each of `read` again, and gives those that are others than before.
-fn changes(own: &Own, read: &mut BTreeMap<String, Option<Digest>>) -> BTreeSet<String> {
+fn changes(own: &FileContent, read: &mut BTreeMap<String, Option<Digest>>) -> BTreeSet<String> {
     let mut changed = BTreeSet::new();
     for (uri, before) in read {
         let contents = own.read_resource(uri).ok();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wardgate_egress::{AuthError, EgressError};
 
-use crate::catalogue::UnfitValue;
+use wardgate_catalogue::UnfitValue;
 use wardgate_mcp_client::RpcError;
 use wardgate_resilience::Health;
 

@@ -1,11 +1,9 @@
 //! What runs a tool: one module a kind, chosen by `execute.type`.
 //!
 //! ```text
-//!   tools.yaml ─▶ Kind::read ─▶ Plan ─▶ open(sources) ─▶ Executor ─▶ run(invocation, output)
-//!                 checked, no connection                  rows, documents or content, as they come
+//!   tools.yaml ─▶ Plan ─▶ open(plan, sources) ─▶ Executor ─▶ run(invocation, output)
+//!                 checked, no connection          rows, documents or content, as they come
 //! ```
-//!
-//! A new kind is a module and a line in [`KINDS`].
 
 mod command;
 mod error;
@@ -20,7 +18,6 @@ mod sql;
 mod testing;
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,12 +30,13 @@ use wardgate_domain::{Ambient, Caller};
 use wardgate_rpc::client::MemoryClient;
 
 use crate::Error;
-use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
 use crate::interaction::Elicitation;
 use crate::kept_results::KeptResults;
 use crate::platform::Platform;
 use crate::sql::Database;
 use crate::store::Store;
+use wardgate_catalogue::plan::Plan;
+use wardgate_catalogue::{SourceKind, SourceSettings};
 use wardgate_egress::{AuthSettings, OpenAuth, PerUser};
 use wardgate_grpc_json::GrpcServer;
 use wardgate_mcp_client::Upstream;
@@ -46,74 +44,22 @@ use wardgate_resilience::SourceGuard;
 
 pub(crate) use error::{ExecutorError, TimeLimit};
 pub(crate) use http::HttpSource;
-pub(crate) use mcp::tool as mcp_tool;
 pub(crate) use output::{
     Audience, Caps, Flow, Output, Progress, RetainedRows, RetentionLimit, RunEvent, UnchangedResult,
 };
 pub(crate) use sql::PushedCondition;
 
-/// Every kind of execution.
-pub(crate) const KINDS: &[Kind] = &[
-    command::KIND,
-    grpc::KIND,
-    http::KIND,
-    jsonrpc::KIND,
-    mcp::KIND,
-    query::KIND,
-    sql::KIND,
-];
-
-/// A word for `execute.type`.
-pub(crate) struct Kind {
-    pub(crate) name: &'static str,
-    /// Reads what stands in `execute` besides `type` and `derive`.
-    pub(crate) read: fn(&mut Fields<'_>, &mut Scope<'_, '_>) -> Option<Box<dyn Plan>>,
-}
-
-/// A checked `execute`, connected to nothing.
-pub(crate) trait Plan: Debug + Send + Sync {
-    /// Name of the source it works on.
-    fn source(&self) -> Option<&str> {
-        None
+/// What runs `plan`.
+pub(crate) fn open(plan: &Plan, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {
+    match plan {
+        Plan::Command(plan) => Ok(command::open(plan)),
+        Plan::Grpc(plan) => grpc::open(plan, sources),
+        Plan::Http(plan) => http::open(plan, sources),
+        Plan::JsonRpc(plan) => jsonrpc::open(plan, sources),
+        Plan::Mcp(plan) => mcp::open(plan, sources),
+        Plan::Query(plan) => query::open(*plan, sources),
+        Plan::Sql(plan) => sql::open(plan, sources),
     }
-
-    /// Where a row rule can be pushed down to.
-    fn statement(&self) -> Option<&Statement> {
-        None
-    }
-
-    /// The columns of its rows, as far as they are known before it runs.
-    fn columns(&self) -> Option<Vec<String>> {
-        self.statement()?.columns().map(<[String]>::to_vec)
-    }
-
-    /// How results are shown where the tool does not say.
-    fn shape(&self) -> Shape {
-        Shape::Rows
-    }
-
-    /// It reads results that were too large for an answer, so such results are worth keeping.
-    fn reads_kept_results(&self) -> bool {
-        false
-    }
-
-    /// Its source exchanges the caller's token for one of its own.
-    fn needs_caller_token(&self) -> bool {
-        false
-    }
-
-    /// Its source is called with credentials that stand for the caller.
-    fn stands_for_caller(&self) -> bool {
-        self.needs_caller_token()
-    }
-
-    /// Its source may talk to the client while it runs.
-    fn talks(&self) -> bool {
-        false
-    }
-
-    /// What runs it.
-    fn open(&self, sources: &Sources) -> Result<Arc<dyn Executor>, Error>;
 }
 
 /// Runs one configured tool.

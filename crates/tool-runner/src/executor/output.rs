@@ -16,11 +16,11 @@ use wardgate_domain::{ColumnClass, Permit};
 use wardgate_redact::{Redacted, RedactionCounts, Row};
 
 use super::ExecutorError;
-use crate::catalogue::{ResultShape, Shape};
 use crate::compiled::CompiledPermit;
 use crate::interaction::{FollowedTask, SuspendedRound};
 use crate::result;
 use crate::row_rule::{RowGate, RowRuleUndecided, Verdict};
+use wardgate_catalogue::{ResultShape, Shape};
 use wardgate_mcp_client::LogMessage;
 
 /// Whether more is wanted.

@@ -14,10 +14,10 @@ use wardgate_redact::{PseudonymKey, Redactor};
 
 use super::{Caps, ExecutorError, Invocation, Output};
 use crate::Config;
-use crate::catalogue::{Catalogue, Text};
 use crate::kept_results::KeptResults;
 use crate::loaded::{Keys, LoadedCatalogue, RunnableTool, Shared};
 use crate::tests::stores;
+use wardgate_catalogue::{Catalogue, Text};
 
 /// What came out of a run.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use wardgate_telemetry::names;
 
 use super::importing::Importing;
 use super::recorder::{ITSELF, Recorder};
-use crate::pins::{Grade, Judged, JudgedTool, Pins};
+use wardgate_catalogue::{Grade, Judged, JudgedTool, Pins};
 
 /// How each tool stood when it was last judged, by source and the server's own name.
 #[derive(Default)]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use wardgate_domain::{RequiredCapabilities, ToolName};
 
-use crate::catalogue::{Catalogue, McpSettings, OfferedSelection, PinMode, SourceKind};
-use crate::pins::{JudgedTool, Names, Offer, Pins};
+use wardgate_catalogue::{Catalogue, McpSettings, OfferedSelection, PinMode, SourceKind};
+use wardgate_catalogue::{JudgedTool, Names, Offer, Pins};
 use wardgate_mcp_client::Definition;
 use wardgate_mcp_client::{Upstream, UpstreamError};
 
@@ -124,7 +124,7 @@ pub(super) fn judge(
         };
         let mut tools = pins.judge(offer, &mut names);
         if let Some(text) = &list.instructions {
-            tools.push(pins.judge_instructions(&source.name, text, &names));
+            tools.push(pins.judge_instructions(&source.name, text));
         }
         judged.push(tools);
     }

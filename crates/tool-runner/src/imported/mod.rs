@@ -27,9 +27,9 @@ use wardgate_domain::{Ambient, Digest, RequiredCapabilities};
 use wardgate_rpc::client::AuditClient;
 
 use crate::Error;
-use crate::catalogue::{Catalogue, Imports, Tool};
 use crate::following::{Followers, Listing, Roster};
-use crate::pins::{Grade, Judged, JudgedTool, Pins};
+use wardgate_catalogue::{Catalogue, Imports, Tool, lock_path};
+use wardgate_catalogue::{Grade, Judged, JudgedTool, Pins};
 use wardgate_mcp_client::{Upstream, UpstreamError};
 
 use approval_state::ApprovalStates;
@@ -37,9 +37,6 @@ use importing::{Importing, List};
 use recorder::{ITSELF, Recorder};
 
 pub use review::{NotApproved, Review, ReviewedUpstream, Selection};
-
-/// The name of the lock file, which stands beside the catalogue.
-const LOCK: &str = "tools.lock";
 
 /// Who approves what a source with `pins: first_use` offers.
 const FIRST_USE: &str = "first use";
@@ -86,15 +83,6 @@ struct State {
     absent: BTreeSet<String>,
     /// Of the lock file in force.
     lock: Option<Digest>,
-}
-
-/// The lock file of a catalogue, which is a file or a directory.
-pub(crate) fn lock_path(catalogue: &Path) -> PathBuf {
-    if catalogue.is_dir() {
-        catalogue.join(LOCK)
-    } else {
-        catalogue.with_file_name(LOCK)
-    }
 }
 
 impl Importer {
@@ -149,7 +137,7 @@ impl Importer {
         let digest = Digest::of(lock.as_bytes());
         if !lock.is_empty() && state.lock.replace(digest) != Some(digest) {
             self.recorder
-                .record(ITSELF, "tools.lock", LOCK.to_owned(), Some(digest));
+                .record(ITSELF, "tools.lock", "tools.lock".to_owned(), Some(digest));
         }
         state
             .standings

@@ -11,12 +11,11 @@ use wardgate_domain::{Ambient, Digest, RequiredCapabilities, Timestamp};
 use wardgate_mcp_client::Definition;
 
 use super::importing::{self, Importing, List};
-use super::lock_path;
 use crate::Error;
-use crate::catalogue::{Catalogue, Tool};
 use crate::executor::Sources;
-use crate::pins::{Grade, Judged, JudgedTool, Pins};
 use crate::platform::Platform;
+use wardgate_catalogue::{Catalogue, Tool, lock_path};
+use wardgate_catalogue::{Grade, Judged, JudgedTool, Pins};
 
 /// How long a server may take for its whole list.
 const PATIENCE: Duration = Duration::from_secs(30);

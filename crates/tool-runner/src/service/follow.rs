@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::Runner;
-use crate::files::Files;
 use crate::switchboard::Switches;
+use wardgate_catalogue::Files;
 
 /// Tells when a server has shown whose messages can be carried to it, or that it has tasks, as long as the service
 /// lives.

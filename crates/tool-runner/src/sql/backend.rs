@@ -12,7 +12,8 @@ use time::macros::format_description;
 use time::{Date, OffsetDateTime};
 use wardgate_redact::Row;
 
-use super::{BoundValue, SourceError};
+use super::SourceError;
+use wardgate_catalogue::BoundValue;
 
 /// One kind of database.
 pub(super) trait Backend: Send + Sync + 'static {

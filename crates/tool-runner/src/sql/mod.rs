@@ -6,7 +6,6 @@
 //! ```
 
 mod backend;
-mod bound;
 mod mysql;
 mod pool;
 mod postgres;
@@ -20,14 +19,13 @@ use futures::{StreamExt, TryStreamExt};
 use tokio::time::timeout;
 use wardgate_redact::Row;
 
-use crate::catalogue::{Dialect, SqlSettings};
 use crate::executor::{ExecutorError, Flow, TimeLimit};
 use backend::Backend;
-pub(crate) use bound::{BoundList, BoundValue, Parameter, ParameterType};
 use mysql::Mysql;
 use pool::Pool;
 use postgres::Postgres;
 use sqlite::Sqlite;
+use wardgate_catalogue::{BoundValue, Dialect, SqlSettings};
 
 /// How much is read on after the last row that is wanted. To see the end of a result costs less than a new
 /// session.

@@ -27,7 +27,8 @@ use wardgate_redact::Row;
 use super::backend::{
     Backend, NO_LISTS, base64, date, distinct, float, is_here, single, timestamp,
 };
-use super::{BoundValue, Refusal, SourceError};
+use super::{Refusal, SourceError};
+use wardgate_catalogue::BoundValue;
 
 /// The one mode that `catalogue::statement` reads statements in, and strict: a value that does not fit its
 /// column is an error.

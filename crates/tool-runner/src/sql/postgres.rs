@@ -21,9 +21,10 @@ use tracing::warn;
 use wardgate_redact::Row;
 
 use super::backend::{Backend, distinct, is_here};
-use super::{BoundList, BoundValue, Refusal, SourceError};
+use super::{Refusal, SourceError};
 use text::with_texts;
 use value::Reader;
+use wardgate_catalogue::{BoundList, BoundValue};
 
 /// How often a server looks whether its client is still there, should it not be told to stop.
 const CLIENT_CHECK_INTERVAL: &str = "500ms";

@@ -20,7 +20,8 @@ use wardgate_json::decimal_of;
 use wardgate_redact::Row;
 
 use super::backend::{Backend, NO_LISTS, base64, distinct, float};
-use super::{BoundValue, Refusal, SourceError};
+use super::{Refusal, SourceError};
+use wardgate_catalogue::BoundValue;
 
 /// Instructions of the virtual machine between two looks at the flag: some tens of microseconds.
 const STOP_CHECK_INTERVAL: i32 = 1_000;

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::arguments::INJECTIONS;
 use super::harness::{DOCTOR_ONE, Database, Harness, rule};
-use crate::catalogue::{Catalogue, Text};
+use wardgate_catalogue::{Catalogue, Text};
 
 const LISTS: &str = r#"
 sources: { rows: { type: "${TYPE}", url: "${URL}" } }

@@ -11,9 +11,9 @@ use wardgate_rpc::Readiness;
 
 use super::harness::{Database, Harness, eventually, tools};
 use super::record::Audit;
-use crate::catalogue::Text;
-use crate::files::Files;
 use crate::{Config, Error, Links, SealingKey, service};
+use wardgate_catalogue::Files;
+use wardgate_catalogue::Text;
 
 /// Puts a file in place at once, as an editor or Kubernetes would.
 fn replace(file: &Path, text: &str) {

@@ -6,10 +6,10 @@ mod schema;
 use std::path::Path;
 
 use serde_json::{Map, Value};
+use wardgate_catalogue::Fault;
 use wardgate_edge::{EdgeClient, Origins};
 use wardgate_policy::PolicySet;
 use wardgate_store::Address;
-use wardgate_tool_runner::Fault;
 
 use crate::Failure;
 use crate::cli::{Config, ConfigCommand, SchemaOf};
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &Config) -> Result<(), Failure> {
             println!("{}", serde_json::to_string_pretty(&all)?);
         }
         ConfigCommand::Schema { of } => match of {
-            SchemaOf::Tools => print!("{}", wardgate_tool_runner::TOOLS_SCHEMA),
+            SchemaOf::Tools => print!("{}", wardgate_catalogue::TOOLS_SCHEMA),
             SchemaOf::Configuration => {
                 println!("{}", serde_json::to_string_pretty(&configuration())?);
             }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
+use wardgate_catalogue::{Judged, JudgedTool};
 use wardgate_domain::{Ambient, Digest, mark_invisible};
-use wardgate_tool_runner::{Judged, JudgedTool, Review, ReviewedUpstream, Selection};
+use wardgate_tool_runner::{Review, ReviewedUpstream, Selection};
 
 use crate::Failure;
 use crate::cli::{Approve, CatalogueFile};

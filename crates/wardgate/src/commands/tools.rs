@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use wardgate_catalogue::Catalogue;
 use wardgate_domain::{SwitchAction, ToolName, mark_invisible};
 use wardgate_policy::PolicySet;
-use wardgate_tool_runner::Catalogue;
 
 use crate::Failure;
 use crate::cli::{Tools, ToolsCommand};

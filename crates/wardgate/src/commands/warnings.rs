@@ -1,7 +1,7 @@
 //! What of a catalogue can be used and reaches nobody: a question about tools and policies together.
 
+use wardgate_catalogue::{Catalogue, Fault, Tool};
 use wardgate_policy::PolicySet;
-use wardgate_tool_runner::{Catalogue, Fault, Tool};
 
 /// Every warning about `catalogue` in the order of its files. Without policies only what holds whatever they say.
 pub(super) fn collect_warnings(catalogue: &Catalogue, policies: Option<&PolicySet>) -> Vec<Fault> {

@@ -9,7 +9,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 
 use super::UpstreamOffers;
 use super::skills::Skill;
-use crate::catalogue::is_name;
+use wardgate_catalogue::is_name;
 
 /// Most entries of one list of one server.
 const MAX_ENTRIES: usize = 1_000;

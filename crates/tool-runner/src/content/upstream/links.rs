@@ -20,7 +20,7 @@ pub(crate) fn in_content(source: &str, blocks: &mut Value) {
 pub(crate) fn in_content_text(source: &str, blocks: &str) -> String {
     let each: Vec<&RawValue> = serde_json::from_str(blocks).unwrap_or_default();
     let uris = each.into_iter().filter_map(uri_of_block);
-    with_shown(source, blocks, uris)
+    source_uri::outward_in(source, blocks, uris)
 }
 
 /// The same in the JSON of the messages of a prompt.
@@ -35,14 +35,14 @@ pub(super) fn in_messages_text(source: &str, messages: &str) -> String {
         let message: Message<'_> = serde_json::from_str(message.get()).ok()?;
         uri_of_block(message.content)
     });
-    with_shown(source, messages, uris)
+    source_uri::outward_in(source, messages, uris)
 }
 
 /// The same in the JSON of the contents of a resource.
 pub(super) fn in_contents_text(source: &str, contents: &str) -> String {
     let each: Vec<&RawValue> = serde_json::from_str(contents).unwrap_or_default();
     let uris = each.into_iter().filter_map(uri_of_contents);
-    with_shown(source, contents, uris)
+    source_uri::outward_in(source, contents, uris)
 }
 
 /// The URI in a block of content, where it is a link to a resource or holds one.
@@ -74,23 +74,6 @@ fn uri_of_contents(contents: &RawValue) -> Option<&RawValue> {
     Some(contents.uri)
 }
 
-/// `text` with each of `uris`, which are parts of it in their order, as clients know it.
-fn with_shown<'a>(source: &str, text: &str, uris: impl Iterator<Item = &'a RawValue>) -> String {
-    let mut shown = String::with_capacity(text.len());
-    let mut at = 0;
-    for raw in uris {
-        let uri: Option<String> = serde_json::from_str(raw.get()).ok();
-        if let Some(uri) = uri.and_then(|uri| source_uri::outward(source, &uri)) {
-            let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
-            shown.push_str(&text[at..start]);
-            shown.push_str(&Value::from(uri).to_string());
-            at = start + raw.get().len();
-        }
-    }
-    shown.push_str(&text[at..]);
-    shown
-}
-
 /// In the messages of a prompt.
 pub(super) fn in_messages(source: &str, messages: &mut Value) {
     for message in messages.as_array_mut().into_iter().flatten() {
@@ -105,26 +88,6 @@ pub(super) fn in_contents(source: &str, contents: &mut Value) {
     for contents in contents.as_array_mut().into_iter().flatten() {
         at(source, contents, "/uri");
     }
-}
-
-/// In the `_meta` of a tool, of which `definition` is the JSON. Every other byte stays.
-pub(crate) fn in_definition(source: &str, definition: &str) -> String {
-    let shown = |raw: &RawValue| {
-        let uri: String = serde_json::from_str(raw.get()).ok()?;
-        source_uri::outward(source, &uri)
-    };
-    let mut text = definition.to_owned();
-    // From the end, so that what is before stays where it is.
-    let mut uris = source_uri::app_pages(definition);
-    uris.sort_by_key(|raw| std::cmp::Reverse(raw.get().as_ptr()));
-    for raw in uris {
-        let start = raw.get().as_ptr().addr() - definition.as_ptr().addr();
-        if let Some(shown) = shown(raw) {
-            let written = Value::from(shown).to_string();
-            text.replace_range(start..start + raw.get().len(), &written);
-        }
-    }
-    text
 }
 
 fn in_block(source: &str, block: &mut Value) {
@@ -189,22 +152,5 @@ mod tests {
         let contents = r#"[{"uri":"file:///a","text":"\ud800"},{"text":"x"},{"uri":7}]"#;
         let shown = contents.replace("file:///a", "notes+file:///a");
         assert_eq!(in_contents_text("notes", contents), shown);
-    }
-
-    #[test]
-    fn the_page_of_a_tool_names_its_source_and_every_other_byte_stays() {
-        let definition = r#"{"inputSchema":{"maximum":1.10},"_meta":{ "ui/resourceUri":"ui://p","x":1.0,"ui":{"csp":{"b":1,"a":2},"resourceUri":"ui:\/\/p/m","visibility":["app"]}}}"#;
-        let shown = definition
-            .replace(r#""ui://p""#, r#""ui://notes/p""#)
-            .replace(r#""ui:\/\/p/m""#, r#""ui://notes/p/m""#);
-        assert_eq!(in_definition("notes", definition), shown);
-        for other in [
-            r#"{"a":1.10}"#,
-            r#"{"_meta":{"x":1.10}}"#,
-            r#"{"_meta":7}"#,
-            r#"{"_meta":{"ui":{"resourceUri":7}}}"#,
-        ] {
-            assert_eq!(in_definition("notes", other), other);
-        }
     }
 }

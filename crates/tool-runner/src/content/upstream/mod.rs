@@ -29,15 +29,15 @@ use wardgate_proto::toolrunner::v1::get_content_request::Completion;
 
 use super::GetError;
 use super::request::{DecisionSubject, MAX_VALUES};
-use crate::catalogue::{McpSettings, OfferedSelection};
 use crate::executor::ExecutorError;
 use crate::following::{Followers, Listing, Roster};
 use crate::interaction::{Elicitation, ElicitationError, Ended, SuspendedRound};
+use wardgate_catalogue::{CONTENT, McpSettings, OfferedSelection};
 use wardgate_mcp_client::{ServerMessage, Upstream, UpstreamError, UpstreamOperation};
 use wardgate_resilience::{Health, SourceGuard};
 
 pub(super) use self::entries::Entries;
-pub(crate) use self::links::{in_content, in_content_text, in_definition};
+pub(crate) use self::links::{in_content, in_content_text};
 use self::skills::Skill;
 
 /// What servers last listed, and which do not answer.
@@ -176,7 +176,7 @@ impl UpstreamOffers {
         (upstream, guard): (Arc<Upstream>, Arc<SourceGuard>),
         limit: Duration,
     ) -> Self {
-        let class = settings.classes.get(super::CONTENT).cloned();
+        let class = settings.classes.get(CONTENT).cloned();
         Self {
             source: source.to_owned(),
             upstream,

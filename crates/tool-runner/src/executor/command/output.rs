@@ -4,42 +4,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use wardgate_catalogue::plan::OutputFormat;
 use wardgate_redact::Row;
 use wardgate_sandbox::OutputListener;
 
 use crate::executor::{ExecutorError, Flow, Output};
 
-/// How standard output is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
-    /// One JSON document.
-    Json,
-    /// A row a line, with the column `line`.
-    Lines,
-    /// One row with the column `text`.
-    Text,
-}
-
-impl Format {
-    pub(super) const ALL: [(&'static str, Self); 3] = [
-        ("json", Self::Json),
-        ("lines", Self::Lines),
-        ("text", Self::Text),
-    ];
-
-    /// The one column of its rows; none of a document.
-    pub(super) fn column(self) -> Option<&'static str> {
-        match self {
-            Self::Json => None,
-            Self::Lines => Some("line"),
-            Self::Text => Some("text"),
-        }
-    }
-}
-
 /// Reads the output of one run.
 pub(super) struct Reader<'r, 'o> {
-    format: Format,
+    format: OutputFormat,
     /// Whether lines of standard error are told as progress.
     progress: bool,
     out: &'r mut Output<'o>,
@@ -50,7 +23,7 @@ pub(super) struct Reader<'r, 'o> {
 }
 
 impl<'r, 'o> Reader<'r, 'o> {
-    pub(super) fn new(format: Format, progress: bool, out: &'r mut Output<'o>) -> Self {
+    pub(super) fn new(format: OutputFormat, progress: bool, out: &'r mut Output<'o>) -> Self {
         Self {
             format,
             progress,
@@ -65,15 +38,15 @@ impl<'r, 'o> Reader<'r, 'o> {
     pub(super) fn finish(mut self) -> Result<(), ExecutorError> {
         let rest = std::mem::take(&mut self.rest);
         match self.format {
-            Format::Json => {
+            OutputFormat::Json => {
                 let document = serde_json::from_slice(&rest).map_err(|error| bad_json(&error))?;
                 self.out.document(document)?;
             }
-            Format::Lines if rest.is_empty() => {}
-            Format::Lines => {
+            OutputFormat::Lines if rest.is_empty() => {}
+            OutputFormat::Lines => {
                 self.line(&rest);
             }
-            Format::Text => match String::from_utf8(rest) {
+            OutputFormat::Text => match String::from_utf8(rest) {
                 Ok(text) => {
                     self.out.document(json!({ "text": text }))?;
                 }
@@ -101,7 +74,7 @@ impl<'r, 'o> Reader<'r, 'o> {
 
 impl OutputListener for Reader<'_, '_> {
     fn output(&mut self, bytes: &[u8]) -> ControlFlow<()> {
-        if self.format != Format::Lines {
+        if self.format != OutputFormat::Lines {
             self.rest.extend_from_slice(bytes);
             return ControlFlow::Continue(());
         }

@@ -4,9 +4,9 @@ use serde_json::{Map, Value};
 use url::Url;
 use wardgate_domain::Ambient;
 
-use super::PathTemplate;
-use crate::catalogue::UnfitValue;
 use crate::executor::Invocation;
+use wardgate_catalogue::UnfitValue;
+use wardgate_catalogue::plan::PathTemplate;
 use wardgate_egress::HttpSettings;
 use wardgate_egress::{Client, EgressError, OnBehalf, Request, Response};
 

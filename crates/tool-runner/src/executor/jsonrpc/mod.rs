@@ -15,111 +15,21 @@ use futures::future::BoxFuture;
 use http::header::{ACCEPT, HeaderValue};
 use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
-
-use super::http::{self as http_source, HttpSource, PathTemplate, SourceName};
-use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources};
-use crate::Error;
-use crate::catalogue::{Fields, JsonTemplate, Node, Scope};
+use wardgate_catalogue::plan::{JsonRpcDialect, JsonRpcPlan};
 use wardgate_egress::Request;
 
-pub(super) const KIND: Kind = Kind {
-    name: "jsonrpc",
-    read,
-};
+use super::http::{self as http_source, HttpSource};
+use super::{Executor, ExecutorError, Invocation, Output, Sources};
+use crate::Error;
 
 const TOOLS_CALL: &str = "tools/call";
 
-/// Where the name of the method goes.
-#[derive(Debug, Clone, Copy)]
-enum Dialect {
-    /// Into `params` of `tools/call`, as MCP has it.
-    ToolsCall,
-    /// Into `method` as well.
-    Method,
-}
-
-#[derive(Debug, Clone)]
-struct JsonRpcPlan {
-    source: SourceName,
-    path: Option<PathTemplate>,
-    dialect: Dialect,
-    method: String,
-    params: Params,
-}
-
-#[derive(Debug, Clone)]
-enum Params {
-    Template(JsonTemplate),
-    /// The arguments of the call, without what is derived from them.
-    Arguments {
-        derived: Vec<String>,
-    },
-}
-
-fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Plan>> {
-    let source = SourceName::read(fields, scope);
-    let path = fields
-        .optional("path")
-        .map(|node| PathTemplate::read(node, scope));
-    let dialect_node = fields.optional("dialect");
-    let dialect = match dialect_node {
-        Some(node) => dialect(node, scope),
-        None => Some(Dialect::ToolsCall),
-    };
-    let method = fields
-        .required("method", "name the method or tool to call", scope.faults)
-        .and_then(|node| scope.faults.text(node, "method"))
-        .map(str::to_owned);
-    let params = match fields.optional("params") {
-        Some(node) => Params::Template(scope.json_template(node)),
-        None => Params::Arguments {
-            derived: scope.derive.names().map(str::to_owned).collect(),
-        },
-    };
-    Some(Box::new(JsonRpcPlan {
-        source: source?,
-        path: path.map_or(Some(None), |path| path.map(Some))?,
-        dialect: dialect?,
-        method: method?,
-        params,
+pub(super) fn open(plan: &JsonRpcPlan, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {
+    Ok(Arc::new(JsonRpcExecutor {
+        source: sources.http(&plan.source.name)?,
+        plan: plan.clone(),
+        last_id: AtomicU64::new(0),
     }))
-}
-
-fn dialect(node: &Node, scope: &mut Scope<'_, '_>) -> Option<Dialect> {
-    match scope.faults.text(node, "dialect")? {
-        "tools_call" => Some(Dialect::ToolsCall),
-        "method" => Some(Dialect::Method),
-        other => {
-            scope.faults.add(
-                node.at,
-                format!("`{other}` is no dialect"),
-                "use tools_call or method",
-            );
-            None
-        }
-    }
-}
-
-impl Plan for JsonRpcPlan {
-    fn source(&self) -> Option<&str> {
-        Some(&self.source.name)
-    }
-
-    fn needs_caller_token(&self) -> bool {
-        self.source.exchanges_token
-    }
-
-    fn stands_for_caller(&self) -> bool {
-        self.source.stands_for_caller
-    }
-
-    fn open(&self, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {
-        Ok(Arc::new(JsonRpcExecutor {
-            source: sources.http(&self.source.name)?,
-            plan: self.clone(),
-            last_id: AtomicU64::new(0),
-        }))
-    }
 }
 
 struct JsonRpcExecutor {
@@ -133,17 +43,10 @@ impl JsonRpcExecutor {
         let plan = &self.plan;
         let url = self.source.url(plan.path.as_ref(), values)?;
         let method = match plan.dialect {
-            Dialect::ToolsCall => TOOLS_CALL,
-            Dialect::Method => &plan.method,
+            JsonRpcDialect::ToolsCall => TOOLS_CALL,
+            JsonRpcDialect::Method => &plan.method,
         };
-        let params = match &plan.params {
-            Params::Template(template) => template.fill(values)?.unwrap_or_else(|| json!({})),
-            Params::Arguments { derived } => {
-                let own = values.iter().filter(|(name, _)| !derived.contains(name));
-                own.map(|(name, value)| (name.clone(), value.clone()))
-                    .collect()
-            }
-        };
+        let params = plan.params.fill(values)?;
         let body = json!({
             "jsonrpc": "2.0",
             "id": id,

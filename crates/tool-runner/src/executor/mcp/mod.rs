@@ -7,209 +7,32 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Map, Value, json};
-use wardgate_domain::RequiredCapabilities;
+use serde_json::{Value, json};
 use wardgate_json::has_unique_members;
 
 use self::errors::not_for_client;
 use super::http::json;
-use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources, UnchangedResult};
+use super::{Executor, ExecutorError, Invocation, Output, Sources, UnchangedResult};
 use crate::Error;
-use crate::catalogue::{
-    Fields, JsonTemplate, McpSettings, OfferedSelection, Scope, Shape, SourceKind, Template,
-};
 use crate::content::{in_content, in_content_text};
 use crate::interaction::{Elicitation, Ended};
-use wardgate_egress::AuthSettings;
-use wardgate_mcp_client::ToolFingerprint;
+use wardgate_catalogue::plan::{McpPlan, McpTarget, SentArguments};
 use wardgate_mcp_client::{
     CallResult, ServerMessage, TaskStatus, Upstream, UpstreamError, UpstreamOperation,
     meta_for_client, other_members,
 };
 
-pub(super) const KIND: Kind = Kind { name: "mcp", read };
-
-#[derive(Debug, Clone)]
-struct McpPlan {
-    source: SourceName,
-    target: Target,
-    /// The source's resources are offered: links to them are those that clients know.
-    links: bool,
-}
-
-/// The source, and how it is asked on behalf of callers.
-#[derive(Debug, Clone)]
-struct SourceName {
-    name: String,
-    exchanges_token: bool,
-    stands_for_caller: bool,
-}
-
-impl SourceName {
-    fn of(name: &str, settings: &McpSettings) -> Self {
-        let auth = settings.auth();
-        Self {
-            name: name.to_owned(),
-            exchanges_token: auth.is_some_and(AuthSettings::exchange_token),
-            stands_for_caller: auth.is_some_and(AuthSettings::stand_for_caller),
-        }
-    }
-}
-
-/// What is asked of the server.
-#[derive(Debug, Clone)]
-enum Target {
-    Tool {
-        name: String,
-        /// The approved definition of an imported tool.
-        pin: Option<Arc<ToolFingerprint>>,
-        arguments: Arguments,
-        /// The clients that the server has an imported tool for.
-        required: RequiredCapabilities,
-    },
-    Resource {
-        uri: Template,
-    },
-    Prompt {
-        name: String,
-        arguments: Arguments,
-    },
-}
-
-#[derive(Debug, Clone)]
-enum Arguments {
-    Template(JsonTemplate),
-    /// Those of the call, without what is derived from them.
-    OfCall {
-        derived: Vec<String>,
-    },
-}
-
-/// Calls the tool `name` of the server `source` with the arguments of the call. With `links` the links to resources in
-/// its results are those that clients know.
-/// It is called only where the server still offers it as `pin` says, and for a client with the capabilities `required`.
-pub(crate) fn tool(
-    source: &str,
-    settings: &McpSettings,
-    name: &str,
-    (pin, required): (&Arc<ToolFingerprint>, &RequiredCapabilities),
-    links: bool,
-) -> Box<dyn Plan> {
-    Box::new(McpPlan {
-        links,
-        source: SourceName::of(source, settings),
-        target: Target::Tool {
-            name: name.to_owned(),
-            pin: Some(Arc::clone(pin)),
-            arguments: Arguments::OfCall {
-                derived: Vec::new(),
-            },
-            required: required.clone(),
-        },
-    })
-}
-
-fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Plan>> {
-    let source_node = fields.required("source", "name one of `sources`", scope.faults);
-    let source = source_node.and_then(|node| {
-        let settings = scope.source(node)?;
-        if let SourceKind::Mcp(mcp) = &settings.kind {
-            let source = SourceName::of(&settings.name, mcp);
-            return Some((source, mcp.resources != OfferedSelection::None));
-        }
-        scope.faults.add(
-            node.at,
-            format!("`{}` is no source of type mcp", settings.name),
-            "name one with `type: mcp`",
-        );
-        None
-    });
-    let targets = ["tool", "resource", "prompt"].map(|key| (key, fields.optional(key)));
-    let arguments_node = fields.optional("arguments");
-    let arguments = match arguments_node {
-        Some(node) => Arguments::Template(scope.json_template(node)),
-        None => Arguments::OfCall {
-            derived: scope.derive.names().map(str::to_owned).collect(),
-        },
-    };
-    let mut named = targets
-        .into_iter()
-        .filter_map(|(key, node)| Some((key, node?)));
-    let target = match (named.next(), named.next()) {
-        (Some(("resource", node)), None) => {
-            if let Some(node) = arguments_node {
-                scope.faults.add(
-                    node.at,
-                    "a resource takes no `arguments`",
-                    "put placeholders into its URI",
-                );
-            }
-            let uri = scope.template(node, "resource");
-            uri.map(|uri| Target::Resource { uri })
-        }
-        (Some((key, node)), None) => scope.faults.text(node, key).map(|name| {
-            let name = name.to_owned();
-            match key {
-                "tool" => Target::Tool {
-                    name,
-                    pin: None,
-                    arguments,
-                    required: RequiredCapabilities::default(),
-                },
-                _ => Target::Prompt { name, arguments },
-            }
-        }),
-        (_, second) => {
-            let at = second.map(|(_, node)| node).or(source_node)?.at;
-            scope.faults.add(
-                at,
-                "`execute` names not exactly one of `tool`, `resource` and `prompt`",
-                "add for example `tool: read_file`, the server's own name for it",
-            );
-            None
-        }
-    };
-    let (source, links) = source?;
-    Some(Box::new(McpPlan {
-        source,
-        target: target?,
-        links,
+pub(super) fn open(plan: &McpPlan, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {
+    Ok(Arc::new(McpExecutor {
+        upstream: sources.mcp(&plan.source.name)?,
+        target: plan.target.clone(),
+        links: plan.links.then(|| plan.source.name.clone()),
     }))
-}
-
-impl Plan for McpPlan {
-    fn source(&self) -> Option<&str> {
-        Some(&self.source.name)
-    }
-
-    fn needs_caller_token(&self) -> bool {
-        self.source.exchanges_token
-    }
-
-    fn stands_for_caller(&self) -> bool {
-        self.source.stands_for_caller
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::Content
-    }
-
-    fn talks(&self) -> bool {
-        true
-    }
-
-    fn open(&self, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {
-        Ok(Arc::new(McpExecutor {
-            upstream: sources.mcp(&self.source.name)?,
-            target: self.target.clone(),
-            links: self.links.then(|| self.source.name.clone()),
-        }))
-    }
 }
 
 struct McpExecutor {
     upstream: Arc<Upstream>,
-    target: Target,
+    target: McpTarget,
     /// The source that links to resources name, where clients know them so.
     links: Option<String>,
 }
@@ -222,7 +45,7 @@ impl Executor for McpExecutor {
     ) -> BoxFuture<'a, Result<(), ExecutorError>> {
         Box::pin(async move {
             match &self.target {
-                Target::Tool {
+                McpTarget::Tool {
                     name,
                     pin,
                     arguments,
@@ -237,18 +60,18 @@ impl Executor for McpExecutor {
                     }
                     let wanted = UpstreamOperation::Tool {
                         name: name.clone(),
-                        arguments: arguments.fill(call)?,
+                        arguments: raw_arguments(arguments, call)?,
                         pin: pin.clone(),
                         may_be_task: call.talk.is_some_and(Elicitation::offers_tasks),
                     };
                     self.call_tool(&wanted, call, out).await
                 }
-                Target::Resource { uri } => {
+                McpTarget::Resource { uri } => {
                     let uri = uri.fill_plain(call.arguments)?;
                     self.read_resource(&uri, call, out).await
                 }
-                Target::Prompt { name, arguments } => {
-                    let arguments = arguments.fill(call)?;
+                McpTarget::Prompt { name, arguments } => {
+                    let arguments = raw_arguments(arguments, call)?;
                     self.get_prompt(name, arguments, call, out).await
                 }
             }
@@ -389,30 +212,22 @@ impl McpExecutor {
     }
 }
 
-impl Arguments {
-    /// One JSON object. What the caller wrote goes on byte for byte, unless a default was added to it.
-    fn fill(&self, call: &Invocation<'_>) -> Result<Box<RawValue>, ExecutorError> {
-        let filled = match self {
-            Self::Template(template) => template.fill(call.arguments)?.unwrap_or_else(|| json!({})),
-            Self::OfCall { derived } => {
-                let mut arguments = call.arguments.clone();
-                arguments.retain(|name, _| !derived.contains(name));
-                let written = serde_json::from_slice::<&RawValue>(call.raw_arguments);
-                if let Ok(written) = written
-                    && serde_json::from_str::<Map<_, _>>(written.get())
-                        .ok()
-                        .as_ref()
-                        == Some(&arguments)
-                {
-                    return Ok(written.to_owned());
-                }
-                Value::Object(arguments)
-            }
-        };
-        to_raw_value(&filled).map_err(|_| ExecutorError::BadArgument {
-            text: "the arguments cannot be written as JSON".to_owned(),
-        })
+/// One JSON object. What the caller wrote goes on byte for byte, unless a default was added to it.
+fn raw_arguments(
+    arguments: &SentArguments,
+    call: &Invocation<'_>,
+) -> Result<Box<RawValue>, ExecutorError> {
+    let filled = arguments.fill(call.arguments)?;
+    let written = serde_json::from_slice::<&RawValue>(call.raw_arguments);
+    if matches!(arguments, SentArguments::OfCall { .. })
+        && let Ok(written) = written
+        && serde_json::from_str::<Value>(written.get()).is_ok_and(|written| written == filled)
+    {
+        return Ok(written.to_owned());
     }
+    to_raw_value(&filled).map_err(|_| ExecutorError::BadArgument {
+        text: "the arguments cannot be written as JSON".to_owned(),
+    })
 }
 
 /// Asks the server with a client that can take part; none where it waits for that client now, or goes on as a task.

@@ -6,22 +6,14 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 
 use super::{Interface, unanswered};
-use crate::catalogue::Dialect;
 use crate::executor::{ExecutorError, Flow, Invocation, Output, Sources};
-use crate::sql::{BoundValue, Database};
+use crate::sql::Database;
+use wardgate_catalogue::{BoundValue, Dialect};
 
 /// The SQL sources, each a database under the name of the source.
 pub(super) struct Catalog;
 
 impl Interface for Catalog {
-    fn questions(&self) -> &'static [(&'static str, &'static [&'static str])] {
-        &[
-            ("get_all_databases", &[]),
-            ("get_tables", &["database"]),
-            ("get_columns", &["database", "table"]),
-        ]
-    }
-
     fn answer<'a>(
         &'a self,
         question: &'a str,

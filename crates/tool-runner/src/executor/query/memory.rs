@@ -18,19 +18,6 @@ use crate::executor::{ExecutorError, Invocation, Output, Sources, TimeLimit};
 pub(super) struct Memory;
 
 impl Interface for Memory {
-    fn questions(&self) -> &'static [(&'static str, &'static [&'static str])] {
-        &[
-            ("search", &["query"]),
-            ("get_context", &["conversation_id"]),
-            ("list_conversations", &[]),
-            ("add_message", &["conversation_id", "content"]),
-        ]
-    }
-
-    fn needs_caller_token(&self) -> bool {
-        true
-    }
-
     fn check(&self, sources: &Sources) -> Result<(), Error> {
         sources.memory().map(drop)
     }

@@ -10,10 +10,6 @@ use crate::executor::{ExecutorError, Invocation, Output, Sources};
 pub(super) struct Metrics;
 
 impl Interface for Metrics {
-    fn questions(&self) -> &'static [(&'static str, &'static [&'static str])] {
-        &[("get_system_metrics", &[]), ("get_tool_metrics", &[])]
-    }
-
     fn answer<'a>(
         &'a self,
         question: &'a str,

@@ -11,10 +11,6 @@ use wardgate_resilience::{BreakerState, SourceGuard};
 pub(super) struct Node;
 
 impl Interface for Node {
-    fn questions(&self) -> &'static [(&'static str, &'static [&'static str])] {
-        &[("get_status", &[]), ("get_load", &[])]
-    }
-
     fn answer<'a>(
         &'a self,
         question: &'a str,

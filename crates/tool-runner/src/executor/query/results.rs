@@ -23,14 +23,6 @@ const PAGE: usize = 100;
 pub(super) struct Results;
 
 impl Interface for Results {
-    fn questions(&self) -> &'static [(&'static str, &'static [&'static str])] {
-        &[("read", &["handle"])]
-    }
-
-    fn reads_kept_results(&self) -> bool {
-        true
-    }
-
     fn answer<'a>(
         &'a self,
         question: &'a str,

@@ -10,10 +10,6 @@ use crate::executor::{ExecutorError, Invocation, Output, Sources};
 pub(super) struct Tools;
 
 impl Interface for Tools {
-    fn questions(&self) -> &'static [(&'static str, &'static [&'static str])] {
-        &[("list_tools", &[]), ("list_toolsets", &[])]
-    }
-
     fn answer<'a>(
         &'a self,
         question: &'a str,

@@ -7,7 +7,7 @@ use sqlx::postgres::{PgConnection, PgTypeInfo};
 use sqlx::{AssertSqlSafe, Column, Executor, SqlSafeStr, Statement};
 
 use super::value::Reader;
-use crate::catalogue::Dialect;
+use wardgate_catalogue::Dialect;
 
 /// What the rows of the configured statement are called in the one around it.
 const ROWS: &str = "wardgate_rows";

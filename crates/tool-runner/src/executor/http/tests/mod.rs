@@ -9,8 +9,8 @@ use std::sync::Mutex;
 use axum::Router;
 use axum::extract::Request as Incoming;
 use axum::response::IntoResponse;
-use http::StatusCode;
 use http::header::HeaderMap;
+use http::{Method, StatusCode};
 use serde_json::json;
 
 use super::*;

@@ -1,0 +1,345 @@
+//! `tools.yaml`: read, and checked whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use wardgate_domain::Digest;
+
+use crate::fault::{Fault, Faults, Fields};
+use crate::files::{Text, texts};
+use crate::offers::Offers;
+use crate::scope::{Types, read_types};
+use crate::source::{SourceKind, SourceSettings};
+use crate::tool::{Tool, ToolFile};
+use crate::toolset::Toolset;
+use crate::yaml::{Mark, Node, NotYaml};
+
+/// A checked `tools.yaml`, or several in one directory.
+#[derive(Debug)]
+pub struct Catalogue {
+    tools: Vec<Tool>,
+    toolsets: Vec<Toolset>,
+    sources: Vec<SourceSettings>,
+    version: Digest,
+    imported: Vec<String>,
+    missing: Vec<String>,
+    instructions: BTreeMap<String, String>,
+    pub(crate) warnings: Vec<Fault>,
+}
+
+/// What MCP servers add to a catalogue.
+#[derive(Debug, Default)]
+pub struct Imports {
+    /// The tools, under the names that clients see.
+    pub tools: Vec<Tool>,
+    /// Names of the sources whose tools are imported.
+    pub sources: Vec<String>,
+    /// Those of them that do not answer.
+    pub missing: Vec<String>,
+    /// What the servers of such sources say of themselves, as approved.
+    pub instructions: BTreeMap<String, String>,
+}
+
+/// A file's parts, unread.
+struct Parts<'n> {
+    path: &'n Path,
+    types: Types<'n>,
+    sources: Option<&'n Node>,
+    toolsets: Option<&'n Node>,
+    tools: Option<&'n Node>,
+}
+
+impl Catalogue {
+    /// Reads and checks a file, or every `*.yaml` of a directory. Every `${NAME}` of a source is looked up in
+    /// `variables`, then in the environment. All faults that can be told apart are returned together;
+    /// connections are not tried.
+    pub fn load(path: &Path, variables: &BTreeMap<String, String>) -> Result<Self, Vec<Fault>> {
+        match texts(path) {
+            Ok(texts) => Self::parse(&texts, variables),
+            Err(error) => {
+                let mut faults = Faults::of(path);
+                faults.add(
+                    Mark::START,
+                    format!("the file cannot be read: {error}"),
+                    "check its path, its permissions and that it is UTF-8",
+                );
+                Err(faults.into_vec())
+            }
+        }
+    }
+
+    /// Checks the text of one file, which is called `path` in faults.
+    pub fn parse_file(
+        path: PathBuf,
+        text: String,
+        variables: &BTreeMap<String, String>,
+    ) -> Result<Self, Vec<Fault>> {
+        Self::parse(&[Text { path, text }], variables)
+    }
+
+    /// Checks what was read.
+    pub fn parse(texts: &[Text], variables: &BTreeMap<String, String>) -> Result<Self, Vec<Fault>> {
+        let mut faults = Faults::of(Path::new(""));
+        let mut nodes = Vec::new();
+        for Text { path, text } in texts {
+            faults.in_file(path);
+            match Node::parse(text) {
+                Ok(node) => nodes.push((path.as_path(), node)),
+                Err(NotYaml { at, problem }) => faults.add(
+                    at,
+                    format!("the file is not YAML: {problem}"),
+                    "mend the syntax",
+                ),
+            }
+        }
+        let mut parts = Vec::new();
+        for (path, node) in &nodes {
+            faults.in_file(path);
+            parts.extend(Parts::of(path, node, &mut faults));
+        }
+        let mut catalogue = Self::read(&parts, variables, &mut faults);
+        catalogue.warnings = faults.into_warnings()?;
+        Ok(catalogue)
+    }
+
+    fn read(
+        parts: &[Parts<'_>],
+        variables: &BTreeMap<String, String>,
+        faults: &mut Faults,
+    ) -> Self {
+        let sources = read_sources(parts, variables, faults);
+        let mut tools = Vec::new();
+        for part in parts {
+            faults.in_file(part.path);
+            let file = ToolFile {
+                base: base(part.path),
+                types: &part.types,
+                sources: &sources,
+            };
+            for node in part
+                .tools
+                .map(|node| faults.list(node, "tools"))
+                .unwrap_or_default()
+            {
+                if let Some(tool) = Tool::read(node, &file, faults) {
+                    tools.push((part.path, node, tool));
+                }
+            }
+        }
+        check_names(&tools, faults);
+        let tools: Vec<_> = tools.into_iter().map(|(_, _, tool)| tool).collect();
+        let prefixes: Vec<_> = sources
+            .values()
+            .flatten()
+            .filter_map(SourceSettings::prefix)
+            .collect();
+        let mut toolsets = Vec::new();
+        for part in parts {
+            faults.in_file(part.path);
+            if let Some(node) = part.toolsets {
+                Toolset::read_all(node, &tools, &prefixes, &mut toolsets, faults);
+            }
+        }
+        let sources: Vec<_> = sources.into_values().flatten().collect();
+        Self {
+            version: version(&tools, &toolsets, &sources, &[]),
+            tools,
+            toolsets,
+            sources,
+            imported: Vec::new(),
+            missing: Vec::new(),
+            instructions: BTreeMap::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The tools in the order of the file.
+    #[must_use]
+    pub fn tools(&self) -> &[Tool] {
+        &self.tools
+    }
+
+    /// Changes whenever what clients or the policy see of any tool changes.
+    #[must_use]
+    pub fn version(&self) -> Digest {
+        self.version
+    }
+
+    /// Groups of tools, by name.
+    #[must_use]
+    pub fn toolsets(&self) -> &[Toolset] {
+        &self.toolsets
+    }
+
+    /// The sources, sorted by name.
+    pub fn sources(&self) -> &[SourceSettings] {
+        &self.sources
+    }
+
+    /// Adds the tools of MCP servers behind its own. Their names are others than those of its own.
+    pub fn import(&mut self, imports: Imports) {
+        self.tools.extend(imports.tools);
+        self.imported = imports.sources;
+        self.missing = imports.missing;
+        self.instructions = imports.instructions;
+        let version = version(&self.tools, &self.toolsets, &self.sources, &self.missing);
+        let instructions = format!("{:?}", self.instructions);
+        self.version = if self.instructions.is_empty() {
+            version
+        } else {
+            Digest::of_parts([version.as_bytes().as_slice(), instructions.as_bytes()])
+        };
+    }
+
+    /// Tools that toolsets name and that there are not: nobody offers them now.
+    pub fn absent(&self) -> BTreeSet<String> {
+        let named = self.toolsets.iter().flat_map(|toolset| &toolset.tools);
+        let is_absent = |name: &&String| {
+            let mut tools = self.tools.iter();
+            !tools.any(|tool| tool.facts.name.as_str() == name.as_str())
+        };
+        named.filter(is_absent).cloned().collect()
+    }
+
+    /// Names of the sources whose tools are imported.
+    pub fn imported(&self) -> &[String] {
+        &self.imported
+    }
+
+    /// What servers say of themselves, as approved, by source.
+    pub fn instructions(&self) -> &BTreeMap<String, String> {
+        &self.instructions
+    }
+
+    /// Names of the sources whose tools are imported and that do not answer.
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// Tools, toolsets and sources, with the version.
+    pub fn into_parts(self) -> (Vec<Tool>, Vec<Toolset>, Vec<SourceSettings>, Digest) {
+        (self.tools, self.toolsets, self.sources, self.version)
+    }
+}
+
+fn base(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+impl<'n> Parts<'n> {
+    fn of(path: &'n Path, node: &'n Node, faults: &mut Faults) -> Option<Self> {
+        let mut fields = Fields::of(node, "the file", faults)?;
+        let types = fields.optional("types");
+        let parts = Self {
+            path,
+            types: read_types(types, faults),
+            sources: fields.optional("sources"),
+            toolsets: fields.optional("toolsets"),
+            tools: fields.optional("tools"),
+        };
+        if parts.sources.is_none() && parts.toolsets.is_none() && parts.tools.is_none() {
+            faults.add(
+                node.at,
+                "`the file` has no `tools`",
+                "add `tools:` with one entry a tool, or `sources:` whose tools are imported",
+            );
+        }
+        fields.finish(faults);
+        Some(parts)
+    }
+}
+
+fn read_sources(
+    parts: &[Parts<'_>],
+    variables: &BTreeMap<String, String>,
+    faults: &mut Faults,
+) -> BTreeMap<String, Option<SourceSettings>> {
+    let mut sources = BTreeMap::new();
+    let mut taken = BTreeMap::new();
+    for part in parts {
+        faults.in_file(part.path);
+        let entries = part.sources.and_then(|node| faults.map(node, "sources"));
+        for entry in entries.unwrap_or_default() {
+            let (key, _) = entry;
+            let settings = SourceSettings::read(entry, base(part.path), variables, faults);
+            if let Some(settings) = &settings {
+                check_content(settings, &mut taken, faults);
+            }
+            if sources.insert(key.name.clone(), settings).is_some() {
+                faults.add(
+                    key.at,
+                    format!("another file has a source `{}`", key.name),
+                    "give each source a name of its own",
+                );
+            }
+        }
+    }
+    sources
+}
+
+/// No two prompts may have one name, and no two resources one URI: clients know neither by its source.
+fn check_content(
+    settings: &SourceSettings,
+    taken: &mut BTreeMap<(&'static str, String), String>,
+    faults: &mut Faults,
+) {
+    let SourceKind::Content(content) = &settings.kind else {
+        return;
+    };
+    for (at, kind, name) in content.names() {
+        if let Some(other) = taken.insert((kind, name.to_owned()), settings.name.clone()) {
+            faults.add(
+                at,
+                format!("source `{other}` has a {kind} `{name}`"),
+                format!("give each {kind} a name of its own"),
+            );
+        }
+    }
+}
+
+/// No two tools may answer to one name.
+fn check_names(tools: &[(&Path, &Node, Tool)], faults: &mut Faults) {
+    let mut taken: BTreeMap<&str, &Tool> = BTreeMap::new();
+    for (path, node, tool) in tools {
+        faults.in_file(path);
+        let own = ("/name".to_owned(), &tool.facts.name);
+        let aliases = tool.aliases.iter().enumerate();
+        let aliases = aliases.map(|(number, alias)| (format!("/aliases/{number}"), alias));
+        for (place, name) in [own].into_iter().chain(aliases) {
+            if let Some(other) = taken.insert(name.as_str(), tool) {
+                faults.add(
+                    node.follow(&place).at,
+                    format!("the name `{name}` is taken by tool `{}`", other.facts.name),
+                    "give each tool and each alias a name of its own",
+                );
+            }
+        }
+    }
+}
+
+fn version(
+    tools: &[Tool],
+    toolsets: &[Toolset],
+    sources: &[SourceSettings],
+    missing: &[String],
+) -> Digest {
+    let mut names = String::new();
+    for tool in tools {
+        names.push_str(&tool.facts.definition_digest.to_string());
+        for alias in &tool.aliases {
+            names.push(' ');
+            names.push_str(alias.as_str());
+        }
+        names.push('\n');
+    }
+    for toolset in toolsets {
+        names.push_str(&format!("{toolset:?}\n"));
+    }
+    for offers in sources.iter().filter_map(|it| Offers::of(it, tools)) {
+        names.push_str(&format!("{}\n", offers.digest()));
+    }
+    for source in missing {
+        names.push_str(&format!("missing {source:?}\n"));
+    }
+    Digest::of(names.as_bytes())
+}

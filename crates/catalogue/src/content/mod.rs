@@ -1,0 +1,303 @@
+//! `type: content`: prompts and resources that stand in the file itself.
+//!
+//! ```text
+//!   prompts    name ── typed arguments ──▶ messages, texts or resources of the same source
+//!   resources  uri ─────────────────────▶ text or file
+//!              uri_template ── typed variables ──▶ text
+//! ```
+//!
+//! Everything is read and checked with the file, so that what is offered can also be given.
+
+mod arguments;
+mod prompt;
+mod resource;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use wardgate_arguments::InvalidArguments;
+use wardgate_domain::{ColumnClass, Digest, OfferKind};
+
+use self::arguments::Arguments;
+use self::prompt::Prompt;
+use self::resource::{Address, Resource};
+use crate::fault::{Faults, Fields};
+use crate::files::AttachedFile;
+use crate::result_shape::read_classes;
+use crate::template::UnfitValue;
+use crate::yaml::{KeyOrder, Mark, Node, Yaml};
+
+/// The column whose class governs every text that is read here.
+pub const CONTENT: &str = "content";
+
+/// Why a prompt, resource or completion cannot be given. Its message names arguments and rules, never a value.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ContentError {
+    /// There is none of that name.
+    #[error("there is none of that name")]
+    Unknown,
+    /// The arguments do not fit.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl From<InvalidArguments> for ContentError {
+    fn from(invalid: InvalidArguments) -> Self {
+        Self::Invalid(invalid.to_string())
+    }
+}
+
+impl From<UnfitValue> for ContentError {
+    fn from(unfit: UnfitValue) -> Self {
+        Self::Invalid(unfit.to_string())
+    }
+}
+
+/// The prompts and resources of one source.
+#[derive(Debug)]
+pub struct FileContent {
+    /// What the policy may go by.
+    pub tags: Vec<String>,
+    /// What every text of it is.
+    pub class: ColumnClass,
+    prompts: Vec<Prompt>,
+    resources: Vec<Resource>,
+    /// SHA-256 over all that is written here, files included.
+    pub(crate) digest: Digest,
+}
+
+/// Two that say the same are the same.
+impl PartialEq for FileContent {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+}
+
+impl Eq for FileContent {}
+
+/// What clients call a prompt or resource, and what they see of it besides.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OfferedItem {
+    /// The name of a prompt, the URI of a resource, or the template of URIs.
+    pub name: String,
+    /// The entry of its list, as MCP has it.
+    pub definition: Value,
+}
+
+impl FileContent {
+    /// Reads the source `source`. Relative paths are relative to `base`.
+    pub(crate) fn read(
+        source: &str,
+        node: &Node,
+        fields: &mut Fields<'_>,
+        base: &Path,
+        faults: &mut Faults,
+    ) -> Option<Self> {
+        let tags = fields.optional("tags");
+        let tags = tags.map(|node| faults.texts(node, "tags"));
+        let classes = fields.optional("classes");
+        let class = classes.and_then(|node| class(node, faults));
+        let lists = ["prompts", "resources"].map(|key| (key, fields.optional(key)));
+        let [prompts, resources] = lists.map(|(key, node)| {
+            let nodes = node.map(|node| faults.list(node, key));
+            nodes.unwrap_or_default()
+        });
+        if prompts.is_empty() && resources.is_empty() {
+            faults.add(
+                node.at,
+                format!("`sources.{source}` has neither `prompts` nor `resources`"),
+                "add one of them, with one entry each",
+            );
+        }
+        let before = faults.count();
+        let own = Self {
+            tags: tags.unwrap_or_default(),
+            class: class.unwrap_or_else(ColumnClass::unclassified),
+            prompts: prompts
+                .iter()
+                .filter_map(|node| Prompt::read(node, faults))
+                .collect(),
+            resources: resources
+                .iter()
+                .filter_map(|node| Resource::read(node, base, faults))
+                .collect(),
+            digest: Digest::of(b""),
+        };
+        if faults.count() > before {
+            return None;
+        }
+        own.check_references(faults);
+        let bodies = own.resources.iter().map(Resource::body);
+        let written = node.to_json(KeyOrder::Sorted);
+        let parts = [written.as_str()]
+            .into_iter()
+            .chain(bodies)
+            .map(|part| Digest::of(part.as_bytes()).to_string());
+        let digest = Digest::of(parts.collect::<String>().as_bytes());
+        Some(Self { digest, ..own })
+    }
+
+    /// What it offers.
+    pub fn kinds(&self) -> impl Iterator<Item = OfferKind> + use<> {
+        let prompts = (!self.prompts.is_empty()).then_some(OfferKind::Prompts);
+        let resources = (!self.resources.is_empty()).then_some(OfferKind::Resources);
+        resources.into_iter().chain(prompts)
+    }
+
+    /// The files that resources stand in.
+    pub fn files(&self) -> impl Iterator<Item = &AttachedFile> {
+        self.resources.iter().filter_map(Resource::file)
+    }
+
+    /// Every name that clients know something of it by, with its kind and where it stands.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (Mark, &'static str, &str)> {
+        let prompts = self.prompts.iter();
+        let prompts = prompts.map(|prompt| (prompt.at, "prompt", prompt.name.as_str()));
+        let resources = self
+            .resources
+            .iter()
+            .map(|resource| match &resource.address {
+                Address::Uri(uri) => (resource.at, "resource", uri.as_str()),
+                Address::Template(template, _) => (resource.at, "resource", template.as_str()),
+            });
+        prompts.chain(resources)
+    }
+
+    /// The entries of `prompts/list`.
+    pub fn prompts(&self) -> impl Iterator<Item = OfferedItem> {
+        self.prompts.iter().map(|prompt| OfferedItem {
+            name: prompt.name.clone(),
+            definition: prompt.definition(),
+        })
+    }
+
+    /// The entries of `resources/list`.
+    pub fn resources(&self) -> impl Iterator<Item = OfferedItem> {
+        self.resources
+            .iter()
+            .filter_map(|resource| match &resource.address {
+                Address::Uri(uri) => Some(OfferedItem {
+                    name: uri.clone(),
+                    definition: resource.definition(),
+                }),
+                Address::Template(..) => None,
+            })
+    }
+
+    /// The entries of `resources/templates/list`.
+    pub fn templates(&self) -> impl Iterator<Item = OfferedItem> {
+        self.resources
+            .iter()
+            .filter_map(|resource| match &resource.address {
+                Address::Template(template, _) => Some(OfferedItem {
+                    name: template.to_string(),
+                    definition: resource.definition(),
+                }),
+                Address::Uri(_) => None,
+            })
+    }
+
+    /// The result of `prompts/get`; `arguments` is one JSON object.
+    pub fn get_prompt(&self, name: &str, arguments: &[u8]) -> Result<Value, ContentError> {
+        self.prompt(name)?.get(arguments, self)
+    }
+
+    /// The result of `resources/read`.
+    pub fn read_resource(&self, uri: &str) -> Result<Value, ContentError> {
+        Ok(json!({ "contents": [self.resource(uri)?] }))
+    }
+
+    /// The values of an argument of a prompt that begin with `begun`.
+    pub fn complete_prompt(
+        &self,
+        name: &str,
+        argument: &str,
+        begun: &str,
+    ) -> Result<Vec<String>, ContentError> {
+        complete(&self.prompt(name)?.arguments, argument, begun)
+    }
+
+    /// The same of a variable of a URI template.
+    pub fn complete_template(
+        &self,
+        template: &str,
+        argument: &str,
+        begun: &str,
+    ) -> Result<Vec<String>, ContentError> {
+        let mut resources = self.resources.iter();
+        let arguments = resources.find_map(|resource| match &resource.address {
+            Address::Template(own, arguments) if own.as_str() == template => Some(arguments),
+            _ => None,
+        });
+        complete(arguments.ok_or(ContentError::Unknown)?, argument, begun)
+    }
+
+    fn prompt(&self, name: &str) -> Result<&Prompt, ContentError> {
+        let mut prompts = self.prompts.iter();
+        prompts
+            .find(|prompt| prompt.name == name)
+            .ok_or(ContentError::Unknown)
+    }
+
+    /// The contents at `uri`. A plain URI comes before a template that it fits too.
+    fn resource(&self, uri: &str) -> Result<Value, ContentError> {
+        let by_address = |templated: bool| {
+            let resources = self.resources.iter();
+            let mut resources = resources
+                .filter(move |it| matches!(it.address, Address::Template(..)) == templated);
+            resources.find_map(|resource| resource.contents(uri))
+        };
+        by_address(false)
+            .or_else(|| by_address(true))
+            .unwrap_or(Err(ContentError::Unknown))
+    }
+
+    /// A message that shows a resource shows one that there is.
+    fn check_references(&self, faults: &mut Faults) {
+        for prompt in &self.prompts {
+            for (at, uri) in prompt.fixed_resources() {
+                if self.resource(&uri) == Err(ContentError::Unknown) {
+                    faults.add(
+                        at,
+                        format!("there is no resource `{uri}` in this source"),
+                        "use a `uri` of its `resources`, or one that fits a `uri_template`",
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn complete(
+    arguments: &Arguments,
+    argument: &str,
+    begun: &str,
+) -> Result<Vec<String>, ContentError> {
+    arguments
+        .complete(argument, begun)
+        .ok_or_else(|| ContentError::Invalid("there is no argument of that name".to_owned()))
+}
+
+/// The class of `content`, the one column there is.
+fn class(node: &Node, faults: &mut Faults) -> Option<ColumnClass> {
+    let mut classes = read_classes(node, faults);
+    let class = classes.remove(CONTENT);
+    if let Some((other, _)) = classes.pop_first() {
+        faults.add(
+            node.get(&other).unwrap_or(node).at,
+            format!("`{other}` is no column of prompts and resources"),
+            "write `classes: { content: … }`",
+        );
+    }
+    class
+}
+
+/// How to call an entry in a fault.
+fn what(kind: &str, node: &Node, name: &str) -> String {
+    match node.get(name).map(|name| &name.value) {
+        Some(Yaml::Text(name)) => format!("{kind} {name}"),
+        _ => kind.to_owned(),
+    }
+}

@@ -1,0 +1,140 @@
+//! `derive`: further placeholders of a tool, made from its arguments.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+use wardgate_arguments::{InputSchema, JsonType, Property};
+
+use crate::fault::{Faults, Fields};
+use crate::template::{Filter, Template, UnfitValue};
+use crate::yaml::{Node, Yaml};
+
+/// A text that begins with one of these is SQL, where a plain text could change what it says.
+const SQL_VERBS: [&str; 6] = ["select", "with", "values", "insert", "update", "delete"];
+
+/// What one placeholder is made of.
+#[derive(Debug, Clone)]
+pub(crate) enum Derived {
+    /// A text with arguments in it.
+    Text(Template),
+    /// One of these words, as the argument says.
+    Choice {
+        argument: String,
+        allow: Vec<String>,
+    },
+}
+
+/// Every derived placeholder of a tool, by name.
+#[derive(Debug, Clone, Default)]
+pub struct Derive(BTreeMap<String, Derived>);
+
+impl Derive {
+    pub(super) fn read(node: &Node, input: &InputSchema, faults: &mut Faults) -> Self {
+        let mut derive = BTreeMap::new();
+        for (key, node) in faults.map(node, "derive").unwrap_or_default() {
+            if input.property(&key.name).is_some() {
+                faults.add(
+                    key.at,
+                    format!("`{}` is an argument and derived", key.name),
+                    "give the derived one another name",
+                );
+            }
+            if let Some(derived) = read_one(node, input, faults) {
+                derive.insert(key.name.clone(), derived);
+            }
+        }
+        Self(derive)
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Derived> {
+        self.0.get(name)
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// Adds the derived values to the arguments of a call.
+    pub fn extend(&self, values: &mut Map<String, Value>) -> Result<(), UnfitValue> {
+        for (name, derived) in &self.0 {
+            let value = match derived {
+                Derived::Text(template) => template.fill_plain(values)?,
+                Derived::Choice { argument, allow } => {
+                    let chosen = values.get(argument).and_then(Value::as_str);
+                    match chosen.filter(|chosen| allow.iter().any(|it| it == chosen)) {
+                        Some(chosen) => chosen.to_owned(),
+                        None => {
+                            return Err(UnfitValue {
+                                argument: argument.clone(),
+                                problem: "is none of the values this tool knows",
+                            });
+                        }
+                    }
+                }
+            };
+            values.insert(name.clone(), Value::String(value));
+        }
+        Ok(())
+    }
+}
+
+fn read_one(node: &Node, input: &InputSchema, faults: &mut Faults) -> Option<Derived> {
+    if let Yaml::Map(_) = node.value {
+        return read_choice(node, input, faults);
+    }
+    let text = faults.text(node, "derive")?;
+    let template = Template::parse(text, node.at);
+    let first = text.split_whitespace().next().unwrap_or_default();
+    let is_sql = SQL_VERBS.contains(&first.to_ascii_lowercase().as_str());
+    for place in template.places() {
+        match input.property(&place.name) {
+            None => faults.add(
+                node.at,
+                format!("`{{{}}}` is no property of `input_schema`", place.name),
+                "derived texts are made of arguments only; add it there",
+            ),
+            Some(property) => {
+                let is_harmless = place.filter != Filter::Plain
+                    || matches!(
+                        property.scalar(),
+                        Some(JsonType::Integer | JsonType::Number | JsonType::Boolean)
+                    );
+                if is_sql && !is_harmless {
+                    faults.add(
+                        node.at,
+                        format!("`{{{}}}` could change what the SQL says", place.name),
+                        format!(
+                            "write {{{0}:identifier}} or {{{0}:sql}}, or bind it",
+                            place.name
+                        ),
+                    );
+                }
+            }
+        }
+    }
+    Some(Derived::Text(template))
+}
+
+fn read_choice(node: &Node, input: &InputSchema, faults: &mut Faults) -> Option<Derived> {
+    let mut fields = Fields::of(node, "derive", faults)?;
+    let argument = fields.required("argument", "name the argument that chooses", faults);
+    let allow = fields.required("allow", "list the values it may have", faults);
+    fields.finish(faults);
+    let (argument_node, allow) = (argument?, allow?);
+    let argument = faults.text(argument_node, "argument")?;
+    if input.property(argument).and_then(Property::scalar) != Some(JsonType::String) {
+        faults.add(
+            argument_node.at,
+            format!("`{argument}` is no property of type string of `input_schema`"),
+            "name one that is",
+        );
+    }
+    let allowed = faults.texts(allow, "allow");
+    if matches!(&allow.value, Yaml::List(items) if items.is_empty()) {
+        faults.add(allow.at, "`allow` is empty", "list the values it may have");
+    }
+    Some(Derived::Choice {
+        argument: argument.to_owned(),
+        allow: allowed,
+    })
+}

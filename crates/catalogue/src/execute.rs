@@ -1,0 +1,88 @@
+//! `execute`: what a tool does when it is called.
+
+use wardgate_arguments::InputSchema;
+
+use crate::derive::Derive;
+use crate::fault::{Faults, Fields};
+use crate::plan::{KINDS, Plan};
+use crate::scope::{Scope, Types};
+use crate::yaml::{Key, Mark, Node, Yaml};
+
+/// A tool's `execute`, with what `types` adds to it.
+pub(super) struct Execution<'n> {
+    at: Mark,
+    /// What the type's word stands for, in the file.
+    pub(super) word: Option<&'n Node>,
+    kind: &'n Node,
+    fields: Fields<'n>,
+    derive: Option<&'n Node>,
+}
+
+/// Whether a tool's key holds what it does.
+pub(super) fn is_execute(key: &str) -> bool {
+    key == "execute" || key.ends_with("_command")
+}
+
+impl<'n> Execution<'n> {
+    pub(super) fn of(
+        (key, node): (&Key, &'n Node),
+        types: &Types<'n>,
+        faults: &mut Faults,
+    ) -> Option<Self> {
+        let fix = "add `type`, for example `type: sql`";
+        let mut fields = Fields::of(node, key.name.as_str(), faults)?;
+        let kind = fields.required("type", fix, faults)?;
+        let word = match &kind.value {
+            Yaml::Text(word) => types.get(word.as_str()).copied(),
+            _ => None,
+        };
+        let (fields, kind) = match word {
+            None => (fields, kind),
+            Some(meaning) => {
+                let mut fields = Fields::with_defaults(node, meaning, key.name.as_str(), faults)?;
+                fields.optional("type");
+                let kind = meaning.get("type");
+                if kind.is_none() {
+                    faults.add(meaning.at, "the entry of `types` has no `type`", fix);
+                }
+                (fields, kind?)
+            }
+        };
+        let mut execution = Self {
+            at: node.at,
+            word,
+            kind,
+            fields,
+            derive: None,
+        };
+        execution.derive = execution.fields.optional("derive");
+        Some(execution)
+    }
+
+    pub(super) fn at(&self) -> Mark {
+        self.at
+    }
+
+    pub(super) fn derive(&self, input: Option<&InputSchema>, faults: &mut Faults) -> Derive {
+        match self.derive.zip(input) {
+            Some((node, input)) => Derive::read(node, input, faults),
+            None => Derive::default(),
+        }
+    }
+
+    pub(super) fn read(mut self, scope: &mut Scope<'_, '_>) -> Option<Plan> {
+        let word = scope.faults.text(self.kind, "type")?;
+        let Some((_, read)) = KINDS.into_iter().find(|(name, _)| *name == word) else {
+            let names = KINDS.map(|(name, _)| name);
+            scope.faults.add(
+                self.kind.at,
+                format!("`{word}` is no type of execution"),
+                format!("use one of {}, or add it to `types`", names.join(", ")),
+            );
+            return None;
+        };
+        let plan = read(&mut self.fields, scope);
+        self.fields.finish(scope.faults);
+        plan
+    }
+}

@@ -1,0 +1,333 @@
+//! What is wrong with a `tools.yaml`, and how to mend it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use wardgate_domain::duration;
+
+use crate::yaml::{Key, Mark, Node, Yaml};
+
+/// One fault of a `tools.yaml`. Shown as `FILE:LINE:COLUMN: problem; fix`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The file as it was named.
+    pub file: PathBuf,
+    /// From 1.
+    pub line: u64,
+    /// From 1, in characters.
+    pub column: u64,
+    /// What is wrong.
+    pub problem: String,
+    /// What to do about it.
+    pub fix: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            file,
+            line,
+            column,
+            problem,
+            fix,
+        } = self;
+        write!(f, "{}:{line}:{column}: {problem}; {fix}", file.display())
+    }
+}
+
+/// Where in a file something stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FilePosition {
+    file: PathBuf,
+    at: Mark,
+}
+
+impl FilePosition {
+    pub(crate) fn fault(&self, problem: impl Into<String>, fix: impl Into<String>) -> Fault {
+        Fault {
+            file: self.file.clone(),
+            line: self.at.line,
+            column: self.at.column,
+            problem: problem.into(),
+            fix: fix.into(),
+        }
+    }
+}
+
+/// The faults found so far; reading goes on after each, so that one run shows them all.
+pub(crate) struct Faults {
+    file: PathBuf,
+    found: Vec<Fault>,
+    warnings: Vec<Fault>,
+}
+
+impl Faults {
+    pub(crate) fn of(file: &Path) -> Self {
+        Self {
+            file: file.to_owned(),
+            found: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, at: Mark, problem: impl Into<String>, fix: impl Into<String>) {
+        self.found.push(self.position(at).fault(problem, fix));
+    }
+
+    /// Adds what can be used and is probably not meant.
+    pub(crate) fn warn(&mut self, at: Mark, problem: impl Into<String>, fix: impl Into<String>) {
+        self.warnings.push(self.position(at).fault(problem, fix));
+    }
+
+    /// A place in the file that is being read.
+    pub(crate) fn position(&self, at: Mark) -> FilePosition {
+        FilePosition {
+            file: self.file.clone(),
+            at,
+        }
+    }
+
+    /// What is found from here on is in another file.
+    pub(crate) fn in_file(&mut self, file: &Path) {
+        file.clone_into(&mut self.file);
+    }
+
+    /// How many there are so far.
+    pub(crate) fn count(&self) -> usize {
+        self.found.len()
+    }
+
+    /// All of them in the order of the file.
+    pub(crate) fn into_vec(self) -> Vec<Fault> {
+        in_order(self.found)
+    }
+
+    /// The warnings where there is no fault, else the faults; in the order of the file.
+    pub(crate) fn into_warnings(self) -> Result<Vec<Fault>, Vec<Fault>> {
+        if self.found.is_empty() {
+            Ok(in_order(self.warnings))
+        } else {
+            Err(in_order(self.found))
+        }
+    }
+
+    fn wrong_kind(&mut self, node: &Node, what: &str, wanted: &str, fix: &str) {
+        self.add(
+            node.at,
+            format!("`{what}` is {}, not {wanted}", node.kind()),
+            fix,
+        );
+    }
+
+    pub(crate) fn text<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n str> {
+        match &node.value {
+            Yaml::Text(text) if !text.trim().is_empty() => Some(text),
+            Yaml::Text(_) | Yaml::Null => {
+                self.add(node.at, format!("`{what}` is empty"), "write a text");
+                None
+            }
+            _ => {
+                self.wrong_kind(node, what, "a text", "put it in quotes");
+                None
+            }
+        }
+    }
+
+    /// A text that may be empty.
+    pub(crate) fn any_text(&mut self, node: &Node, what: &str) -> Option<String> {
+        match &node.value {
+            Yaml::Text(text) => Some(text.clone()),
+            _ => self.text(node, what).map(str::to_owned),
+        }
+    }
+
+    pub(crate) fn boolean(&mut self, node: &Node, what: &str) -> Option<bool> {
+        if let Yaml::Boolean(truth) = node.value {
+            return Some(truth);
+        }
+        self.wrong_kind(node, what, "a boolean", "write true or false");
+        None
+    }
+
+    pub(crate) fn positive(&mut self, node: &Node, what: &str) -> Option<usize> {
+        let count = match node.value {
+            Yaml::Integer(number) => usize::try_from(number).ok().filter(|&count| count > 0),
+            _ => None,
+        };
+        if count.is_none() {
+            self.add(
+                node.at,
+                format!("`{what}` is not a whole number above 0"),
+                "write for example 100",
+            );
+        }
+        count
+    }
+
+    /// A number of bytes, for example `64MiB`.
+    pub(crate) fn size(&mut self, node: &Node, what: &str) -> Option<usize> {
+        let size = match &node.value {
+            Yaml::Integer(bytes) => usize::try_from(*bytes).ok(),
+            Yaml::Text(text) => size(text),
+            _ => None,
+        };
+        let size = size.filter(|&size| size > 0);
+        if size.is_none() {
+            self.add(
+                node.at,
+                format!("`{what}` is not a size above 0"),
+                "write for example 64MiB, 512KiB or a number of bytes",
+            );
+        }
+        size
+    }
+
+    pub(crate) fn duration(&mut self, node: &Node, what: &str) -> Option<Duration> {
+        let duration = match &node.value {
+            Yaml::Integer(seconds) => u64::try_from(*seconds).ok().map(Duration::from_secs),
+            Yaml::Text(text) => duration::parse(text),
+            _ => None,
+        };
+        let duration = duration.filter(|duration| !duration.is_zero());
+        if duration.is_none() {
+            self.add(
+                node.at,
+                format!("`{what}` is not a length of time above 0"),
+                "write for example 30s, 500ms or 2m",
+            );
+        }
+        duration
+    }
+
+    pub(crate) fn list<'n>(&mut self, node: &'n Node, what: &str) -> &'n [Node] {
+        if let Yaml::List(items) = &node.value {
+            return items;
+        }
+        self.wrong_kind(
+            node,
+            what,
+            "a list",
+            "write one entry a line, each after `- `",
+        );
+        &[]
+    }
+
+    /// The texts of a list.
+    pub(crate) fn texts(&mut self, node: &Node, what: &str) -> Vec<String> {
+        let nodes = self.list(node, what);
+        nodes
+            .iter()
+            .filter_map(|node| self.text(node, what).map(str::to_owned))
+            .collect()
+    }
+
+    pub(crate) fn map<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n [(Key, Node)]> {
+        if let Yaml::Map(entries) = &node.value {
+            return Some(entries);
+        }
+        self.wrong_kind(node, what, "a map", "write one `key: value` a line");
+        None
+    }
+}
+
+/// Reads a number of bytes as people write it.
+fn size(text: &str) -> Option<usize> {
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit.trim_start() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<usize>().ok()?.checked_mul(unit)
+}
+
+/// The fields of one map; what nobody asked for in the end is a fault.
+pub(crate) struct Fields<'n> {
+    at: Mark,
+    what: String,
+    entries: Vec<(&'n Key, &'n Node)>,
+    known: Vec<&'static str>,
+}
+
+impl<'n> Fields<'n> {
+    /// `what` names the map in faults, for example ``tool `x` ``.
+    pub(crate) fn of(node: &'n Node, what: impl Into<String>, faults: &mut Faults) -> Option<Self> {
+        let what = what.into();
+        let entries = faults.map(node, &what)?;
+        Some(Self {
+            at: node.at,
+            entries: entries.iter().map(|(key, node)| (key, node)).collect(),
+            known: Vec::new(),
+            what,
+        })
+    }
+
+    /// As [`Self::of`], with the keys of `defaults` for those that `node` does not have.
+    pub(crate) fn with_defaults(
+        node: &'n Node,
+        defaults: &'n Node,
+        what: impl Into<String>,
+        faults: &mut Faults,
+    ) -> Option<Self> {
+        let mut fields = Self::of(node, what, faults)?;
+        for (key, value) in faults.map(defaults, &fields.what)? {
+            if !fields.entries.iter().any(|(own, _)| own.name == key.name) {
+                fields.entries.push((key, value));
+            }
+        }
+        Some(fields)
+    }
+
+    /// The one key that `is_it`, with its value; `name` is what to call it.
+    pub(crate) fn take(
+        &mut self,
+        name: &'static str,
+        is_it: impl Fn(&str) -> bool,
+    ) -> Option<(&'n Key, &'n Node)> {
+        self.known.push(name);
+        let at = self.entries.iter().position(|(key, _)| is_it(&key.name))?;
+        Some(self.entries.swap_remove(at))
+    }
+
+    pub(crate) fn optional(&mut self, name: &'static str) -> Option<&'n Node> {
+        self.known.push(name);
+        let at = self.entries.iter().position(|(key, _)| key.name == name)?;
+        Some(self.entries.swap_remove(at).1)
+    }
+
+    pub(crate) fn required(
+        &mut self,
+        name: &'static str,
+        fix: &str,
+        faults: &mut Faults,
+    ) -> Option<&'n Node> {
+        let node = self.optional(name);
+        if node.is_none() {
+            faults.add(self.at, format!("`{}` has no `{name}`", self.what), fix);
+        }
+        node
+    }
+
+    /// Call it once every known field was asked for.
+    pub(crate) fn finish(self, faults: &mut Faults) {
+        for (key, _) in self.entries {
+            let known = self.known.join("`, `");
+            faults.add(
+                key.at,
+                format!("`{}` has an unknown key `{}`", self.what, key.name),
+                format!("use one of `{known}`"),
+            );
+        }
+    }
+}
+
+fn in_order(mut faults: Vec<Fault>) -> Vec<Fault> {
+    faults.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
+    faults
+}

@@ -1,0 +1,60 @@
+//! `tools.yaml` and `tools.lock` as checked data: which tools, prompts and resources there are, what runs them, and
+//! what was approved of MCP servers. Nothing here is connected to anything.
+//!
+//! ```text
+//!   tools.yaml ─▶ yaml ─▶ catalogue ─▶ tool ─┬─ schema, derive    the arguments
+//!                 nodes    every fault       ├─ plan              what runs it: one module an `execute.type`
+//!                          with line         ├─ result_shape      rows, columns, classes, row rule
+//!                          and column        └─ limits
+//!                                     source    connections, credentials, prompts and resources (content)
+//!   tools.lock ─▶ pins ─▶ judge ─▶ approved │ new │ drifted │ gone │ refused
+//! ```
+
+mod catalogue;
+mod content;
+mod derive;
+mod execute;
+mod fault;
+mod files;
+mod limits;
+mod name;
+mod offers;
+mod pins;
+pub mod plan;
+mod result_shape;
+mod schema;
+mod scope;
+mod selector;
+mod source;
+mod statement;
+mod template;
+mod tool;
+mod toolset;
+mod warnings;
+mod yaml;
+
+pub use catalogue::{Catalogue, Imports};
+pub use content::{CONTENT, ContentError, FileContent, OfferedItem};
+pub use derive::Derive;
+pub use fault::Fault;
+pub use files::{AttachedFile, Files, Text, lock_path};
+pub use name::is_name;
+pub use offers::Offers;
+pub use pins::{
+    Change, Diff, Escape, Finding, Grade, Judged, JudgedTool, Kind, Names, Offer, Pins,
+};
+pub use result_shape::{MaxRows, ResultShape, RowEntity, Shape, VALUE};
+pub use source::{McpSettings, OfferedSelection, PinMode, SourceKind, SourceSettings, SqlSettings};
+pub use statement::{
+    BadStatement, BoundList, BoundValue, Dialect, Parameter, ParameterType, Statement,
+    name_placeholders,
+};
+pub use template::{UnfitValue, is_identifier};
+pub use tool::Tool;
+pub use toolset::Toolset;
+
+/// The JSON Schema of `tools.yaml`.
+pub const TOOLS_SCHEMA: &str = include_str!("../../../deploy/tools.schema.json");
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! What sources offer besides tools, as the policy knows it.
+
+use std::collections::BTreeMap;
+
+use wardgate_domain::{ColumnClass, Digest, OfferKind, ToolFacts, ToolName};
+
+use crate::content::{CONTENT, FileContent};
+use crate::result_shape::{ResultShape, Shape};
+use crate::source::{McpSettings, SourceKind, SourceSettings};
+use crate::tool::Tool;
+use wardgate_egress::AuthSettings;
+
+/// A source with what it offers besides tools.
+#[derive(Debug, Clone)]
+pub struct Offers {
+    /// Its name.
+    pub source: String,
+    /// In front of the names of its tools.
+    pub prefix: String,
+    /// What the policy needs to know of each kind of offer.
+    pub facts: Vec<ToolFacts>,
+    /// Classes of the columns of results.
+    pub classes: BTreeMap<String, ColumnClass>,
+    /// The source's own names of the tools that it defines, with the canonical ones.
+    pub tools: BTreeMap<String, ToolName>,
+    /// It exchanges the caller's token for one of its own.
+    pub exchanges_token: bool,
+    /// Its credentials stand for the caller.
+    pub acts_for_caller: bool,
+}
+
+impl Offers {
+    /// Of `source`; none where it offers nothing else. `tools` are those of the whole catalogue.
+    pub fn of(source: &SourceSettings, tools: &[Tool]) -> Option<Self> {
+        let name: ToolName = source.name.parse().ok()?;
+        let settings = match &source.kind {
+            SourceKind::Mcp(settings) => settings,
+            SourceKind::Content(own) => {
+                let kinds = own.kinds();
+                return Some(Self {
+                    source: source.name.clone(),
+                    prefix: String::new(),
+                    classes: [(CONTENT.to_owned(), own.class.clone())].into(),
+                    facts: kinds.map(|kind| facts_of_own(kind, &name, own)).collect(),
+                    tools: BTreeMap::new(),
+                    exchanges_token: false,
+                    acts_for_caller: false,
+                });
+            }
+            SourceKind::Sql(_) | SourceKind::Http(_) | SourceKind::Grpc(_) => return None,
+        };
+        let own_names = tools
+            .iter()
+            .filter(|tool| tool.source() == Some(&source.name))
+            .filter_map(|tool| Some((tool.own_name()?.to_owned(), tool.facts().name.clone())))
+            .collect();
+        Some(Self {
+            source: source.name.clone(),
+            prefix: settings.prefix.clone(),
+            classes: settings.classes.clone(),
+            facts: KINDS.map(|kind| facts(kind, &name, settings)).into(),
+            tools: own_names,
+            exchanges_token: settings.auth().is_some_and(AuthSettings::exchange_token),
+            acts_for_caller: settings.auth().is_some_and(AuthSettings::stand_for_caller),
+        })
+    }
+
+    /// SHA-256 over all that others learn of it.
+    pub(super) fn digest(&self) -> Digest {
+        Digest::of(format!("{self:?}").as_bytes())
+    }
+
+    /// What the policy needs to know of this kind of offer; none where there is none.
+    pub fn facts(&self, kind: OfferKind) -> Option<&ToolFacts> {
+        self.facts.iter().find(|facts| facts.kind == kind)
+    }
+}
+
+/// What of an MCP server there are rights to.
+const KINDS: [OfferKind; 3] = [OfferKind::Connect, OfferKind::Resources, OfferKind::Prompts];
+
+fn facts(kind: OfferKind, name: &ToolName, settings: &McpSettings) -> ToolFacts {
+    let mut tags = settings.tags.clone();
+    tags.push(format!("upstream:{name}"));
+    let mut shape = ResultShape::plain(Shape::Content);
+    shape.classes.clone_from(&settings.classes);
+    ToolFacts {
+        // `Debug` keeps the parts apart.
+        definition_digest: Digest::of(
+            format!("{kind:?}{name:?}{tags:?}{:?}", settings.classes).as_bytes(),
+        ),
+        kind,
+        name: name.clone(),
+        read_only: kind != OfferKind::Connect,
+        tags,
+        entity: None,
+        classes: shape.released_classes(),
+        argument_defaults: BTreeMap::new(),
+    }
+}
+
+fn facts_of_own(kind: OfferKind, name: &ToolName, own: &FileContent) -> ToolFacts {
+    ToolFacts {
+        definition_digest: Digest::of(format!("{kind:?}{name:?}{}", own.digest).as_bytes()),
+        kind,
+        name: name.clone(),
+        read_only: true,
+        tags: own.tags.clone(),
+        entity: None,
+        classes: vec![own.class.clone()],
+        argument_defaults: BTreeMap::new(),
+    }
+}

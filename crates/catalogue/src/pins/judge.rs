@@ -1,0 +1,220 @@
+//! What an upstream offers, held against what was approved.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::escape::Escape;
+use super::pointer::Pointer;
+use super::suspicion::{Finding, Scan};
+use super::{Diff, Grade, Names, Pins};
+use serde::Serialize;
+use wardgate_mcp_client::{Definition, INSTRUCTIONS, name_in};
+
+/// What an upstream offers now.
+#[derive(Debug, Clone, Copy)]
+pub struct Offer<'a> {
+    /// The upstream's name in `tools.yaml`.
+    pub source: &'a str,
+    /// Stands before the upstream's name of a tool in the name that clients see.
+    pub prefix: &'a str,
+    /// The tools that `tools.yaml` lists; without it, all.
+    pub only: Option<&'a BTreeSet<String>>,
+    /// The definitions as they were sent: one JSON object each.
+    pub definitions: &'a [&'a str],
+}
+
+impl Offer<'_> {
+    fn tool(&self, name: &str, definition: Option<Definition>, judged: Judged) -> JudgedTool {
+        JudgedTool {
+            name: Escape::short(name).to_string(),
+            shown: Escape::short(&format!("{}{name}", self.prefix)).to_string(),
+            definition,
+            judged,
+        }
+    }
+}
+
+/// One tool of an upstream and what is to be done with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JudgedTool {
+    /// The upstream's own name of the tool, safe to show.
+    pub name: String,
+    /// The name under which clients see it, safe to show.
+    pub shown: String,
+    /// What is offered now, where it can be read.
+    pub definition: Option<Definition>,
+    /// The judgement.
+    pub judged: Judged,
+}
+
+/// The judgement. Only what is approved is offered to clients.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum Judged {
+    /// It is what somebody approved.
+    Approved,
+    /// Nobody approved a tool of that name.
+    New {
+        /// What in it may be meant for the model.
+        findings: Vec<Finding>,
+    },
+    /// Another definition was approved under that name.
+    Drifted {
+        /// What changed.
+        diff: Diff,
+    },
+    /// It was approved, and the upstream offers it no more.
+    Gone,
+    /// It cannot be offered, approved or not.
+    Refused {
+        /// What stands against it.
+        reason: String,
+    },
+}
+
+impl Judged {
+    /// How much there is to think about before approving: nothing where there is nothing to approve.
+    #[must_use]
+    pub fn grade(&self) -> Option<Grade> {
+        match self {
+            Self::New { findings } if findings.is_empty() => Some(Grade::Wider),
+            Self::New { .. } => Some(Grade::Suspicious),
+            Self::Drifted { diff } => Some(diff.grade),
+            Self::Approved | Self::Gone | Self::Refused { .. } => None,
+        }
+    }
+
+    /// The judgement in a word.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Approved => "approved",
+            Self::New { .. } => "new",
+            Self::Drifted { .. } => "drifted",
+            Self::Gone => "gone",
+            Self::Refused { .. } => "refused",
+        }
+    }
+}
+
+/// Grade first, then the judgement, then its reasons a line each.
+impl JudgedTool {
+    /// Whether an approval changes anything about it.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        match self.judged {
+            Judged::New { .. } | Judged::Drifted { .. } => self.definition.is_some(),
+            Judged::Gone => true,
+            Judged::Approved | Judged::Refused { .. } => false,
+        }
+    }
+
+    /// All that a model is told by it, as JSON in which nothing can deceive a terminal; empty of a tool that is gone.
+    #[must_use]
+    pub fn definition_text(&self) -> String {
+        let text = self.definition.as_ref().map(Definition::text);
+        Escape::whole(&text.unwrap_or_default()).to_string()
+    }
+}
+
+impl fmt::Display for JudgedTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { shown, judged, .. } = self;
+        let grade = judged.grade().map_or("-", Grade::as_str);
+        write!(f, "{grade:<10} {:<9} {shown}", judged.as_str())?;
+        match judged {
+            Judged::Approved | Judged::Gone => writeln!(f),
+            Judged::Refused { reason } => writeln!(f, ": {reason}"),
+            Judged::Drifted { diff } => write!(f, "\n{diff}"),
+            Judged::New { findings } => {
+                writeln!(f)?;
+                findings
+                    .iter()
+                    .try_for_each(|finding| writeln!(f, "  {:<10} {finding}", Grade::Suspicious))
+            }
+        }
+    }
+}
+
+impl Pins {
+    /// Gives each approved tool of `source` its name, before any tool that nobody approved can take it. Call it
+    /// for every source, then [`Self::judge`] for every source, both times in the order of their names.
+    pub fn claim(&self, source: &str, prefix: &str, names: &mut Names) {
+        for definition in self.of(source) {
+            // Who claimed the name before keeps it; `judge` says so.
+            let _ = names.claim(source, prefix, definition.name());
+        }
+    }
+
+    /// Judges each tool by itself, in the order of their names.
+    pub fn judge(&self, offer: Offer<'_>, names: &mut Names) -> Vec<JudgedTool> {
+        let wanted = |name: &str| offer.only.is_none_or(|only| only.contains(name));
+        let mut judged = Vec::new();
+        let mut offered: BTreeMap<String, Vec<Definition>> = BTreeMap::new();
+        for text in offer.definitions {
+            match Definition::read(text) {
+                Ok(definition) if wanted(definition.name()) => {
+                    let same_name = offered.entry(definition.name().to_owned()).or_default();
+                    same_name.push(definition);
+                }
+                Ok(_) => {}
+                Err(bad) => {
+                    judged.push(offer.tool(&name_in(text), None, refused(bad.to_string())));
+                }
+            }
+        }
+        let gone = self.of(offer.source).map(Definition::name);
+        for name in gone.filter(|&name| wanted(name) && !offered.contains_key(name)) {
+            judged.push(offer.tool(name, None, Judged::Gone));
+        }
+        for (name, definitions) in offered {
+            let claim = names.claim(offer.source, offer.prefix, &name);
+            let (definition, verdict) = match (claim, <[Definition; 1]>::try_from(definitions)) {
+                (Err(bad), _) => (None, refused(bad.to_string())),
+                // Which of them a call would reach is the upstream's secret.
+                (Ok(()), Err(_)) => (None, refused("several tools have its name".to_owned())),
+                (Ok(()), Ok([definition])) => {
+                    let pinned = self.pinned(offer.source, definition.name());
+                    let verdict = judge_against(pinned, &definition);
+                    (Some(definition), verdict)
+                }
+            };
+            judged.push(offer.tool(&name, definition, verdict));
+        }
+        judged.sort_by(|a, b| a.name.cmp(&b.name));
+        judged
+    }
+
+    /// Judges what the server of `source` says of itself.
+    pub fn judge_instructions(&self, source: &str, text: &str) -> JudgedTool {
+        let definition = Definition::of_instructions(text);
+        let pinned = self.instructions(source);
+        let judged = judge_against(pinned, &definition);
+        JudgedTool {
+            name: INSTRUCTIONS.to_owned(),
+            shown: Escape::short(&format!("{source} {INSTRUCTIONS}")).to_string(),
+            definition: Some(definition),
+            judged,
+        }
+    }
+}
+
+fn judge_against(pinned: Option<&Definition>, is: &Definition) -> Judged {
+    match pinned {
+        Some(was) if was.digest() == is.digest() => Judged::Approved,
+        Some(was) => Judged::Drifted {
+            diff: Diff::between(was, is),
+        },
+        None => {
+            let mut scan = Scan::default();
+            scan.value(&Pointer::Root, is.json());
+            Judged::New {
+                findings: scan.into_findings(),
+            }
+        }
+    }
+}
+
+fn refused(reason: String) -> Judged {
+    Judged::Refused { reason }
+}

@@ -1,0 +1,234 @@
+//! `tools.lock`: the approved definitions as a file, for people to review like code.
+//!
+//! ```yaml
+//! version: 1
+//! sources:
+//!   "files":
+//!     "read_file":
+//!       sha256: "5f858e08…"
+//!       approved_at: "2026-11-22T02:08:54.000000Z"
+//!       approved_by: "alice"
+//!       definition: |
+//!         {
+//!           "description": "…",
+//! ```
+//!
+//! What a server says of itself stands in a map of its own, `instructions`, by source; a file with it has version 2.
+//!
+//! Sources and tools stand in the order of their names, and a definition takes one line a value, so that a
+//! change shows as what it is. The definition is JSON whose characters all show, its members in the order the
+//! upstream sent them: a model reads them in that order.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_saphyr::Spanned;
+use wardgate_domain::{Ambient, Timestamp};
+use wardgate_mcp_client::{Definition, INSTRUCTIONS};
+
+use super::display::{pretty, visible};
+use super::{Pin, Pins};
+use crate::fault::Fault;
+
+/// Versions of the format. The second also has `instructions`, and is written only where there are any: so a file of the
+/// first stays as it is, every approval in it holds, and an older program reads it for as long as it can.
+const FIRST: u64 = 1;
+const WITH_INSTRUCTIONS: u64 = 2;
+
+/// What to do about an entry that cannot be used.
+const AGAIN: &str = "take it from version control, or remove it and approve the tool again";
+
+const HEADER: &str = "\
+# The approved definitions of the tools of MCP upstreams. `wardgate tools diff` shows what differs from
+# them, `wardgate tools approve` writes them. Review a change of this file like a change of code.
+";
+
+/// Only the version: a later format may have other fields.
+#[derive(Deserialize)]
+struct Versioned {
+    version: Spanned<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Lock {
+    #[expect(dead_code, reason = "read before, by `Versioned`")]
+    version: u64,
+    sources: BTreeMap<String, BTreeMap<String, Spanned<Entry>>>,
+    #[serde(default)]
+    instructions: BTreeMap<String, Spanned<Entry>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    sha256: Spanned<String>,
+    approved_at: Spanned<String>,
+    approved_by: String,
+    definition: Spanned<String>,
+}
+
+impl Pins {
+    /// Reads the lock file; none is as good as an empty one.
+    pub fn load(path: &Path) -> Result<Self, Fault> {
+        match fs::read_to_string(path) {
+            Ok(text) => Self::parse(path, &text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(Fault {
+                file: path.to_owned(),
+                line: 1,
+                column: 1,
+                problem: format!("the file cannot be read: {error}"),
+                fix: "check its permissions and that it is UTF-8".to_owned(),
+            }),
+        }
+    }
+
+    /// Reads the text of a lock file; `file` names it in the fault.
+    pub fn parse(file: &Path, text: &str) -> Result<Self, Fault> {
+        let fault = |at: serde_saphyr::Location, problem: String, fix: &str| Fault {
+            file: file.to_owned(),
+            line: at.line().max(1),
+            column: at.column().max(1),
+            problem,
+            fix: fix.to_owned(),
+        };
+        let not_yaml = |error: serde_saphyr::Error| {
+            let at = error.location().unwrap_or(serde_saphyr::Location::UNKNOWN);
+            let problem = format!("the file is no tools.lock: {}", error.without_snippet());
+            fault(
+                at,
+                problem,
+                "take it from version control, or remove it and approve the tools again",
+            )
+        };
+        let Versioned { version } = serde_saphyr::from_str(text).map_err(not_yaml)?;
+        if !(FIRST..=WITH_INSTRUCTIONS).contains(&version.value) {
+            let problem = format!("version {} of tools.lock is not known", version.value);
+            let fix =
+                "use the wardgate that wrote it, or remove the file and approve the tools again";
+            return Err(fault(version.referenced, problem, fix));
+        }
+        let lock: Lock = serde_saphyr::from_str(text).map_err(not_yaml)?;
+        let mut pins = Self::default();
+        let tools = lock.sources.into_iter().flat_map(|(source, tools)| {
+            let tools = tools.into_iter();
+            tools.map(move |(name, entry)| (source.clone(), Some(name), entry))
+        });
+        let instructions = lock.instructions.into_iter();
+        let instructions = instructions.map(|(source, entry)| (source, None, entry));
+        for (source, tool, entry) in tools.chain(instructions) {
+            let at = entry.referenced;
+            let Entry {
+                sha256,
+                approved_at,
+                approved_by,
+                definition,
+            } = entry.value;
+            let read = match &tool {
+                Some(_) => Definition::read(&definition.value),
+                None => Definition::read_instructions(&definition.value),
+            };
+            let name = tool.unwrap_or_else(|| format!("{source} {INSTRUCTIONS}"));
+            let read = read.map_err(|bad| {
+                let problem = format!("tool {name}: {bad}");
+                fault(definition.referenced, problem, AGAIN)
+            })?;
+            if read.instructions().is_none() && read.name() != name {
+                let problem = format!("the definition under `{name}` is that of another tool");
+                return Err(fault(at, problem, AGAIN));
+            }
+            if read.digest().to_string() != sha256.value {
+                let problem = format!("the sha256 of tool {name} is not that of its definition");
+                return Err(fault(sha256.referenced, problem, AGAIN));
+            }
+            let approved_at: Timestamp = approved_at.value.parse().map_err(|_| {
+                let problem = format!("`approved_at` of tool {name} is no RFC 3339 time");
+                fault(approved_at.referenced, problem, AGAIN)
+            })?;
+            pins.approve(&source, read, &approved_by, approved_at);
+        }
+        Ok(pins)
+    }
+
+    /// The lock file's text.
+    pub fn to_text(&self) -> String {
+        let version = if self.instructions.is_empty() {
+            FIRST
+        } else {
+            WITH_INSTRUCTIONS
+        };
+        let mut out = format!("{HEADER}version: {version}\n");
+        out.push_str(if self.sources.is_empty() {
+            "sources: {}\n"
+        } else {
+            "sources:\n"
+        });
+        for (source, tools) in &self.sources {
+            out.push_str(&format!("  {}:\n", quoted(source)));
+            for (name, pin) in tools {
+                out.push_str(&format!("    {}:\n{}", quoted(name), pin.to_text("      ")));
+            }
+        }
+        if !self.instructions.is_empty() {
+            out.push_str("instructions:\n");
+        }
+        for (source, pin) in &self.instructions {
+            out.push_str(&format!("  {}:\n{}", quoted(source), pin.to_text("    ")));
+        }
+        out
+    }
+
+    /// Writes the lock file so that a reader finds either the old or the new one, whole, whatever happens.
+    pub fn save(&self, path: &Path, ambient: &Ambient) -> io::Result<()> {
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let unfinished = directory.join(format!(
+            ".tools.lock.{:016x}",
+            u64::from_ne_bytes(ambient.random())
+        ));
+        let written = write_synced(&unfinished, self.to_text().as_bytes())
+            .and_then(|()| fs::rename(&unfinished, path))
+            .and_then(|()| File::open(directory)?.sync_all());
+        if written.is_err() {
+            // What is left of it is of no use; that it cannot be removed changes nothing.
+            let _ = fs::remove_file(&unfinished);
+        }
+        written
+    }
+}
+
+impl Pin {
+    /// Its members, each line behind `indent`.
+    fn to_text(&self, indent: &str) -> String {
+        let Self {
+            definition,
+            approved_at,
+            approved_by,
+        } = self;
+        let (digest, by) = (definition.digest(), quoted(approved_by));
+        let inner = format!("{indent}  ");
+        let json = pretty(definition.json(), &inner);
+        format!(
+            "{indent}sha256: \"{digest}\"\n{indent}approved_at: \"{approved_at}\"\n{indent}approved_by: {by}\n\
+             {indent}definition: |\n{inner}{json}\n"
+        )
+    }
+}
+
+fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+/// A text as JSON writes it, which YAML reads alike.
+fn quoted(text: &str) -> String {
+    visible(&Value::from(text).to_string())
+}

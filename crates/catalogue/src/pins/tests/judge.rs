@@ -1,0 +1,170 @@
+//! What becomes of each tool that an upstream offers.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use wardgate_domain::Timestamp;
+
+use super::support::{definition, tool, with};
+use crate::pins::{Grade, Judged, JudgedTool, Names, Offer, Pins};
+
+fn named(name: &str) -> Value {
+    with("/name", json!(name))
+}
+
+fn pinned(source: &str, tools: &[Value]) -> Pins {
+    let mut pins = Pins::default();
+    for tool in tools {
+        pins.approve(
+            source,
+            definition(tool),
+            "alice",
+            Timestamp::from_seconds(0),
+        );
+    }
+    pins
+}
+
+fn judge(pins: &Pins, source: &str, tools: &[Value], names: &mut Names) -> Vec<JudgedTool> {
+    let texts: Vec<String> = tools.iter().map(Value::to_string).collect();
+    let definitions: Vec<&str> = texts.iter().map(String::as_str).collect();
+    pins.judge(
+        Offer {
+            source,
+            prefix: "",
+            only: None,
+            definitions: &definitions,
+        },
+        names,
+    )
+}
+
+fn states(judged: &[JudgedTool]) -> Vec<(&str, &str)> {
+    judged
+        .iter()
+        .map(|tool| (tool.name.as_str(), tool.judged.as_str()))
+        .collect()
+}
+
+#[test]
+fn each_tool_is_judged_by_itself() {
+    let pins = pinned("shop", &[named("kept"), named("changed"), named("lost")]);
+    let mut changed = named("changed");
+    changed["annotations"]["readOnlyHint"] = json!(false);
+    let offered = [
+        named("kept"),
+        changed,
+        named("brand_new"),
+        named("twice"),
+        named("twice"),
+        json!({ "name": "odd" }),
+    ];
+    let judged = judge(&pins, "shop", &offered, &mut Names::default());
+    assert_eq!(
+        states(&judged),
+        [
+            ("brand_new", "new"),
+            ("changed", "drifted"),
+            ("kept", "approved"),
+            ("lost", "gone"),
+            ("odd", "refused"),
+            ("twice", "refused"),
+        ]
+    );
+    assert_eq!(judged[0].judged.grade(), Some(Grade::Wider));
+    assert_eq!(judged[1].judged.grade(), Some(Grade::Wider));
+    assert!(
+        judged[4]
+            .to_string()
+            .contains("its definition has no inputSchema object")
+    );
+}
+
+#[test]
+fn suspicion_holds_at_first_sight_too() {
+    let poisoned = with("/description", json!("Adds numbers.\u{200b} And so on."));
+    let judged = judge(&Pins::default(), "shop", &[poisoned], &mut Names::default());
+    let Judged::New { findings } = &judged[0].judged else {
+        panic!("{judged:?}");
+    };
+    assert_eq!(findings[0].pointer, "/description");
+    assert_eq!(judged[0].judged.grade(), Some(Grade::Suspicious));
+}
+
+#[test]
+fn a_pin_of_one_source_says_nothing_of_another() {
+    let pins = pinned("shop", &[tool()]);
+    let judged = judge(&pins, "other", &[tool()], &mut Names::default());
+    assert_eq!(judged[0].judged.as_str(), "new");
+}
+
+#[test]
+fn tools_that_the_configuration_does_not_name_are_not_looked_at() {
+    let pins = pinned("shop", &[named("lost"), named("wanted")]);
+    let only = BTreeSet::from(["wanted".to_owned()]);
+    let texts = [named("wanted").to_string(), named("other").to_string()];
+    let offer = Offer {
+        source: "shop",
+        prefix: "",
+        only: Some(&only),
+        definitions: &[&texts[0], &texts[1]],
+    };
+    let judged = pins.judge(offer, &mut Names::default());
+    assert_eq!(states(&judged), [("wanted", "approved")]);
+}
+
+#[test]
+fn a_new_tool_cannot_take_the_name_of_an_approved_one_whatever_the_order() {
+    let pins = pinned("second", &[named("read_file")]);
+    let mut names = Names::of_configured(["search"]);
+    pins.claim("first", "", &mut names);
+    pins.claim("second", "", &mut names);
+    let first = judge(
+        &pins,
+        "first",
+        &[named("readFile"), named("SEARCH")],
+        &mut names,
+    );
+    assert_eq!(
+        states(&first),
+        [("SEARCH", "refused"), ("readFile", "refused")]
+    );
+    let second = judge(&pins, "second", &[named("read_file")], &mut names);
+    assert_eq!(states(&second), [("read_file", "approved")]);
+}
+
+#[test]
+fn of_two_new_tools_that_look_alike_the_source_listed_first_wins() {
+    let pins = Pins::default();
+    let mut names = Names::default();
+    let first = judge(&pins, "first", &[named("go_on")], &mut names);
+    let second = judge(&pins, "second", &[named("g0-on")], &mut names);
+    assert_eq!(states(&first), [("go_on", "new")]);
+    assert_eq!(
+        second[0].to_string(),
+        "-          refused   g0-on: its name `g0-on` looks like `go_on` of source `first`\n"
+    );
+}
+
+#[test]
+fn an_approval_replaces_and_a_forgotten_tool_is_new_again() {
+    let mut pins = pinned("shop", &[tool()]);
+    let changed = with("/title", json!("Other"));
+    pins.approve(
+        "shop",
+        definition(&changed),
+        "bob",
+        Timestamp::from_seconds(1),
+    );
+    let judged = judge(
+        &pins,
+        "shop",
+        std::slice::from_ref(&changed),
+        &mut Names::default(),
+    );
+    assert_eq!(judged[0].judged, Judged::Approved);
+    pins.forget("shop", "find_orders");
+    assert!(!pins.knows("shop"));
+    let judged = judge(&pins, "shop", &[changed], &mut Names::default());
+    assert_eq!(judged[0].judged.as_str(), "new");
+}

@@ -1,0 +1,6 @@
+mod canonical;
+mod changes;
+mod judge;
+mod lock;
+mod names;
+mod support;

@@ -1,0 +1,366 @@
+//! `type: command`: a program, run without a shell.
+
+mod argv;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+use wardgate_sandbox::{KernelSupport, Limits, Program, RunInput, Sandbox};
+
+use super::Plan;
+use crate::fault::Fields;
+use crate::scope::Scope;
+use crate::template::{Template, UnfitValue, is_identifier};
+use crate::yaml::Node;
+
+pub use argv::Argv;
+
+/// Where programs are looked for when `env` has no `PATH`.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// Bytes a run may write unless `limits.output` says otherwise.
+const MAX_OUTPUT: usize = 1 << 20;
+/// In front of the name of a header in the environment.
+const HEADER_PREFIX: &str = "WARDGATE_HEADER_";
+
+/// A checked command.
+#[derive(Debug, Clone)]
+pub struct CommandPlan {
+    /// What is run, and how it is confined.
+    pub program: Program,
+    argv: Argv,
+    /// The whole environment.
+    environment: Vec<(String, Template)>,
+    stdin: Option<Template>,
+    /// How standard output is read.
+    pub format: OutputFormat,
+    /// Whether lines of standard error are told as progress.
+    pub progress: bool,
+}
+
+/// How standard output is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputFormat {
+    /// One JSON document.
+    Json,
+    /// A row a line, with the column `line`.
+    Lines,
+    /// One row with the column `text`.
+    Text,
+}
+
+impl OutputFormat {
+    const ALL: [(&'static str, Self); 3] = [
+        ("json", Self::Json),
+        ("lines", Self::Lines),
+        ("text", Self::Text),
+    ];
+
+    /// The one column of its rows; none of a document.
+    #[must_use]
+    pub fn column(self) -> Option<&'static str> {
+        match self {
+            Self::Json => None,
+            Self::Lines => Some("line"),
+            Self::Text => Some("text"),
+        }
+    }
+}
+
+impl CommandPlan {
+    /// What one run is given.
+    pub fn input(&self, values: &Map<String, Value>) -> Result<RunInput, UnfitValue> {
+        let environment = self.environment.iter().map(|(name, template)| {
+            let text = template.fill_plain(values)?;
+            if text.contains('\0') {
+                let place = template.places().next();
+                return Err(UnfitValue {
+                    argument: place.map(|place| place.name.clone()).unwrap_or_default(),
+                    problem: "must not hold a NUL character",
+                });
+            }
+            Ok((name.clone(), text))
+        });
+        let stdin = self.stdin.as_ref().map(|text| text.fill_plain(values));
+        Ok(RunInput {
+            words: self.argv.fill(values)?,
+            environment: environment.collect::<Result<_, _>>()?,
+            stdin: stdin.transpose()?,
+        })
+    }
+}
+
+pub(super) fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
+    let faults_before = scope.faults.count();
+    let argv = fields.required("argv", "add the program and its arguments", scope.faults);
+    let template = fields.optional("template");
+    let env = fields.optional("env");
+    let headers = fields.optional("headers");
+    let directory = fields.optional("cwd");
+    let stdin = fields.optional("stdin");
+    let format = fields.optional("output");
+    let progress = fields.optional("progress");
+    let sandbox = fields.optional("sandbox");
+    let limits = fields.optional("limits");
+
+    let mut environment = env.map_or_else(Vec::new, |node| read_environment(node, scope));
+    let path = environment.iter().find(|(name, _)| name == "PATH");
+    let path = path
+        .map_or(DEFAULT_PATH, |(_, path)| path.prefix())
+        .to_owned();
+    environment.extend(
+        headers
+            .into_iter()
+            .flat_map(|node| read_headers(node, scope)),
+    );
+
+    let (name, mut words) = read_argv(argv?, scope)?;
+    if let Some(node) = template {
+        words.extend(read_template(node, scope));
+    }
+    let program = find_program(&name, &path, argv?, scope);
+    let directory = match directory {
+        Some(node) => read_path(node, "cwd", scope),
+        None => absolute(scope.base),
+    };
+    let (limits, max_output) =
+        limits.map_or_else(Default::default, |node| read_limits(node, scope));
+    let sandbox = sandbox.map(|node| read_sandbox(node, scope));
+    let command = CommandPlan {
+        program: Program {
+            name,
+            path: program?,
+            launcher: wardgate_sandbox::THIS_BINARY.into(),
+            directory: directory?,
+            limits,
+            max_output: max_output.unwrap_or(MAX_OUTPUT),
+            sandbox: sandbox.flatten(),
+        },
+        argv: Argv::new(words),
+        environment,
+        stdin: stdin.and_then(|node| scope.template(node, "stdin")),
+        format: format.map_or(Some(OutputFormat::Text), |node| read_format(node, scope))?,
+        progress: progress.is_some_and(|node| scope.faults.boolean(node, "progress") == Some(true)),
+    };
+    (scope.faults.count() == faults_before).then_some(Plan::Command(command))
+}
+
+/// The program's name and the words behind it.
+fn read_argv(node: &Node, scope: &mut Scope<'_, '_>) -> Option<(String, Vec<Template>)> {
+    let Some((program, words)) = scope.faults.list(node, "argv").split_first() else {
+        scope.faults.add(
+            node.at,
+            "`argv` names no program",
+            "write it first, for example `[git, log]`",
+        );
+        return None;
+    };
+    let name = scope.faults.text(program, "argv")?.to_owned();
+    if Template::parse(&name, program.at).places().next().is_some() {
+        scope.faults.add(
+            program.at,
+            "an argument cannot choose the program",
+            "write the program's name or path first in `argv`",
+        );
+        return None;
+    }
+    let words = words.iter().filter_map(|word| {
+        let text = scope.faults.any_text(word, "argv")?;
+        Some(scope.template_of(&text, word.at))
+    });
+    Some((name, words.collect()))
+}
+
+/// Split like a shell would, once and for all: a placeholder stays inside its word.
+fn read_template(node: &Node, scope: &mut Scope<'_, '_>) -> Vec<Template> {
+    let Some(text) = scope.faults.text(node, "template") else {
+        return Vec::new();
+    };
+    let Some(words) = shlex::split(text) else {
+        scope.faults.add(
+            node.at,
+            "`template` has a quote or backslash without its end",
+            "close every quote",
+        );
+        return Vec::new();
+    };
+    words
+        .iter()
+        .map(|word| scope.template_of(word, node.at))
+        .collect()
+}
+
+fn read_environment(node: &Node, scope: &mut Scope<'_, '_>) -> Vec<(String, Template)> {
+    let entries = scope.faults.map(node, "env").unwrap_or_default();
+    let mut environment = Vec::with_capacity(entries.len());
+    for (key, value) in entries {
+        if !is_identifier(&key.name) {
+            scope.faults.add(
+                key.at,
+                format!("`{}` is no name of an environment variable", key.name),
+                "use letters, digits and `_`",
+            );
+        }
+        if let Some(text) = scope.faults.any_text(value, &key.name) {
+            environment.push((key.name.clone(), scope.template_of(&text, value.at)));
+        }
+    }
+    environment
+}
+
+/// Headers, for programs that pass them on: `destination` is in the environment as `WARDGATE_HEADER_DESTINATION`.
+fn read_headers(node: &Node, scope: &mut Scope<'_, '_>) -> Vec<(String, Template)> {
+    let entries = scope.faults.map(node, "headers").unwrap_or_default();
+    let mut headers = Vec::with_capacity(entries.len());
+    for (key, value) in entries {
+        let name = key.name.replace('-', "_").to_ascii_uppercase();
+        if !is_identifier(&name) {
+            scope.faults.add(
+                key.at,
+                format!(
+                    "`{}` is no name of a header that an environment variable can hold",
+                    key.name
+                ),
+                "use letters, digits and `-`",
+            );
+        }
+        if let Some(text) = scope.faults.any_text(value, &key.name) {
+            headers.push((
+                format!("{HEADER_PREFIX}{name}"),
+                scope.template_of(&text, value.at),
+            ));
+        }
+    }
+    headers
+}
+
+fn read_format(node: &Node, scope: &mut Scope<'_, '_>) -> Option<OutputFormat> {
+    let word = scope.faults.text(node, "output")?;
+    let format = OutputFormat::ALL
+        .into_iter()
+        .find(|(name, _)| *name == word);
+    if format.is_none() {
+        let names = OutputFormat::ALL.map(|(name, _)| name).join("`, `");
+        scope.faults.add(
+            node.at,
+            format!("`{word}` is no format of output"),
+            format!("use one of `{names}`"),
+        );
+    }
+    Some(format?.1)
+}
+
+fn read_limits(node: &Node, scope: &mut Scope<'_, '_>) -> (Limits, Option<usize>) {
+    let Some(mut fields) = Fields::of(node, "limits", scope.faults) else {
+        return Default::default();
+    };
+    let faults = &mut *scope.faults;
+    let cpu = fields
+        .optional("cpu")
+        .and_then(|node| faults.duration(node, "cpu"));
+    let mut count = |name| {
+        let count = fields
+            .optional(name)
+            .and_then(|node| faults.positive(node, name));
+        count.map(|count| count as u64)
+    };
+    let (files, processes) = (count("files"), count("processes"));
+    let mut size = |name| {
+        fields
+            .optional(name)
+            .and_then(|node| faults.size(node, name))
+    };
+    let (memory, file_size, output) = (size("memory"), size("file_size"), size("output"));
+    fields.finish(faults);
+    let limits = Limits {
+        // The kernel counts whole seconds.
+        cpu: cpu.map(|cpu| cpu.as_secs() + u64::from(cpu.subsec_nanos() > 0)),
+        memory: memory.map(|size| size as u64),
+        files,
+        processes,
+        file_size: file_size.map(|size| size as u64),
+    };
+    (limits, output)
+}
+
+fn read_sandbox(node: &Node, scope: &mut Scope<'_, '_>) -> Option<Sandbox> {
+    let mut fields = Fields::of(node, "sandbox", scope.faults)?;
+    let (read, write) = (fields.optional("read"), fields.optional("write"));
+    let (network, required) = (fields.optional("network"), fields.optional("required"));
+    fields.finish(scope.faults);
+    let mut paths = |node: Option<&Node>, what| -> Vec<PathBuf> {
+        let nodes = node.map_or(&[][..], |node| scope.faults.list(node, what));
+        nodes
+            .iter()
+            .filter_map(|node| read_path(node, what, scope))
+            .collect()
+    };
+    let (read, write) = (paths(read, "read"), paths(write, "write"));
+    let network = network.and_then(|node| scope.faults.boolean(node, "network"));
+    let required = required.and_then(|node| scope.faults.boolean(node, "required"));
+    let required = required.unwrap_or(true);
+    if required && !KernelSupport::probe().files {
+        scope.faults.add(
+            node.at,
+            "this kernel has no Landlock to hold a program to its `sandbox`",
+            "run on Linux 5.13 or later with Landlock, or add `required: false`",
+        );
+    }
+    Some(Sandbox {
+        read,
+        write,
+        network: network.unwrap_or(false),
+        required,
+    })
+}
+
+/// An existing path, relative to the file.
+fn read_path(node: &Node, what: &str, scope: &mut Scope<'_, '_>) -> Option<PathBuf> {
+    let text = scope.faults.text(node, what)?;
+    let path = absolute(&scope.base.join(text))?;
+    if !path.exists() {
+        scope.faults.add(
+            node.at,
+            format!("there is no `{text}`, which `{what}` names"),
+            "make it, or correct the path; it is relative to this file",
+        );
+        return None;
+    }
+    Some(path)
+}
+
+/// A name with a `/` is relative to the file; any other is looked for in `path`.
+fn find_program(name: &str, path: &str, argv: &Node, scope: &mut Scope<'_, '_>) -> Option<PathBuf> {
+    let is_program = |path: &PathBuf| {
+        let found = path.metadata();
+        found.is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+    };
+    let (found, fix) = if name.contains('/') {
+        let fix =
+            "correct its path, which is relative to this file, and make it executable".to_owned();
+        (absolute(&scope.base.join(name)).filter(is_program), fix)
+    } else {
+        let mut places = path.split(':').filter(|place| place.starts_with('/'));
+        let fix = format!("install it in one of `{path}`, write its path, or set `PATH` in `env`");
+        (
+            places.find_map(|place| Some(Path::new(place).join(name)).filter(is_program)),
+            fix,
+        )
+    };
+    if found.is_none() {
+        scope
+            .faults
+            .add(argv.at, format!("there is no program `{name}`"), fix);
+    }
+    found
+}
+
+fn absolute(path: &Path) -> Option<PathBuf> {
+    // The directory of a file without one is empty.
+    let path = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    };
+    std::path::absolute(path).ok()
+}

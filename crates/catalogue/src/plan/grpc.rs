@@ -1,0 +1,59 @@
+//! `type: grpc`: one message to a method of a gRPC server.
+
+mod check;
+
+use wardgate_grpc_json::MethodName;
+
+use super::{Plan, PlanSource, SentArguments};
+use crate::fault::Fields;
+use crate::scope::Scope;
+use crate::source::SourceKind;
+
+/// A call with placeholders.
+#[derive(Debug, Clone)]
+pub struct GrpcPlan {
+    /// The server.
+    pub source: PlanSource,
+    /// What is called.
+    pub method: MethodName,
+    /// The message.
+    pub message: SentArguments,
+}
+
+pub(super) fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
+    let source = fields.required("source", "name one of `sources`", scope.faults);
+    let fix = "name one like `package.Service/Method`";
+    let method_node = fields.required("method", fix, scope.faults);
+    let message_node = fields.optional("message");
+    let source = source.and_then(|node| {
+        let settings = scope.source(node)?;
+        let SourceKind::Grpc(grpc) = &settings.kind else {
+            scope.wrong_source(node, "a gRPC server");
+            return None;
+        };
+        Some((PlanSource::new(&settings.name, Some(&grpc.auth)), grpc))
+    });
+    let method_node = method_node?;
+    let method = scope
+        .faults
+        .text(method_node, "method")?
+        .parse::<MethodName>();
+    if method.is_err() {
+        let problem = "`method` is no name of a method";
+        scope.faults.add(method_node.at, problem, fix);
+    }
+    let message = SentArguments::read(message_node, scope);
+    let ((source, settings), method) = (source?, method.ok()?);
+    if let Some(descriptors) = &settings.descriptors {
+        let input = check::method(&method, method_node, descriptors.pool(), scope)?;
+        match message_node {
+            Some(node) => check::message(node, &input, scope),
+            None => check::arguments(&input, method_node, scope),
+        }
+    }
+    Some(Plan::Grpc(GrpcPlan {
+        source,
+        method,
+        message,
+    }))
+}

@@ -1,0 +1,109 @@
+//! `type: http`: one request to an HTTP service.
+//!
+//! ```text
+//!   method path?query  headers  json ∣ form ∣ text          each with placeholders, filled for where they stand
+//! ```
+
+mod body;
+mod pairs;
+mod path;
+
+use ::http::Method;
+
+use super::{Plan, PlanSource};
+use crate::fault::Fields;
+use crate::scope::Scope;
+use crate::source::SourceKind;
+use crate::yaml::Node;
+
+pub use body::BodyTemplate;
+pub use pairs::{HeaderTemplates, Pairs};
+pub use path::PathTemplate;
+
+/// A request with placeholders.
+#[derive(Debug, Clone)]
+pub struct HttpPlan {
+    /// The service.
+    pub source: PlanSource,
+    /// One of those that `method` may name.
+    pub method: Method,
+    /// Behind the URL of the source.
+    pub path: Option<PathTemplate>,
+    /// The query of the URL.
+    pub query: Pairs,
+    /// Headers beside those of the source.
+    pub headers: HeaderTemplates,
+    /// The body.
+    pub body: BodyTemplate,
+}
+
+pub(super) fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
+    let faults = scope.faults.count();
+    let source = source(fields, scope);
+    let method_node = fields.optional("method");
+    let path = fields
+        .optional("path")
+        .and_then(|node| PathTemplate::read(node, scope));
+    let query = fields
+        .optional("query")
+        .and_then(|node| Pairs::read(node, "query", scope));
+    let headers = fields
+        .optional("headers")
+        .and_then(|node| HeaderTemplates::read(node, scope));
+    let body = BodyTemplate::read(fields, scope);
+    let has_body = body.as_ref().is_some_and(|body| !body.is_none());
+    let method = match method_node {
+        Some(node) => method(node, has_body, scope),
+        None if has_body => Some(Method::POST),
+        None => Some(Method::GET),
+    };
+    if scope.faults.count() > faults {
+        return None;
+    }
+    Some(Plan::Http(HttpPlan {
+        source: source?,
+        method: method?,
+        path,
+        query: query.unwrap_or_default(),
+        headers: headers.unwrap_or_default(),
+        body: body?,
+    }))
+}
+
+/// The HTTP service that `source` names.
+pub(super) fn source(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<PlanSource> {
+    let node = fields.required("source", "name one of `sources`", scope.faults)?;
+    let settings = scope.source(node)?;
+    let SourceKind::Http(http) = &settings.kind else {
+        scope.wrong_source(node, "an HTTP service");
+        return None;
+    };
+    Some(PlanSource::new(&settings.name, Some(&http.client.auth)))
+}
+
+fn method(node: &Node, has_body: bool, scope: &mut Scope<'_, '_>) -> Option<Method> {
+    let method = match scope.faults.text(node, "method")? {
+        "GET" => Method::GET,
+        "HEAD" => Method::HEAD,
+        "POST" => Method::POST,
+        "PUT" => Method::PUT,
+        "PATCH" => Method::PATCH,
+        "DELETE" => Method::DELETE,
+        other => {
+            scope.faults.add(
+                node.at,
+                format!("`{other}` is no method"),
+                "use one of GET, HEAD, POST, PUT, PATCH, DELETE",
+            );
+            return None;
+        }
+    };
+    if has_body && matches!(method, Method::GET | Method::HEAD) {
+        scope.faults.add(
+            node.at,
+            format!("a {method} request has no body"),
+            "use `method: POST`, or put the values in `query`",
+        );
+    }
+    Some(method)
+}

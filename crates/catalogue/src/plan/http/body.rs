@@ -1,0 +1,71 @@
+//! The body of a request: JSON, a form or a text.
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+use url::form_urlencoded;
+
+use super::pairs::Pairs;
+use crate::fault::Fields;
+use crate::scope::Scope;
+use crate::template::{JsonTemplate, Template, UnfitValue};
+
+/// How it is made.
+#[derive(Debug, Clone)]
+pub enum BodyTemplate {
+    /// There is none.
+    None,
+    /// As `application/json`.
+    Json(JsonTemplate),
+    /// As `application/x-www-form-urlencoded`.
+    Form(Pairs),
+    /// As `text/plain`.
+    Text(Template),
+}
+
+impl BodyTemplate {
+    pub(super) fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Self> {
+        let json = fields.optional("json");
+        let form = fields.optional("form");
+        let text = fields.optional("text");
+        match (json, form, text) {
+            (None, None, None) => Some(Self::None),
+            (Some(node), None, None) => Some(Self::Json(scope.json_template(node))),
+            (None, Some(node), None) => Pairs::read(node, "form", scope).map(Self::Form),
+            (None, None, Some(node)) => scope.template(node, "text").map(Self::Text),
+            (Some(node), ..) | (_, Some(node), _) => {
+                scope.faults.add(
+                    node.at,
+                    "a request has more than one of `json`, `form` and `text`",
+                    "keep one of them",
+                );
+                None
+            }
+        }
+    }
+
+    pub(super) fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// The content type and the bytes for one call.
+    pub fn fill(
+        &self,
+        values: &Map<String, Value>,
+    ) -> Result<Option<(&'static str, Bytes)>, UnfitValue> {
+        Ok(match self {
+            Self::None => None,
+            Self::Json(template) => template
+                .fill(values)?
+                .map(|body| ("application/json", body.to_string().into())),
+            Self::Form(pairs) => {
+                let mut form = form_urlencoded::Serializer::new(String::new());
+                form.extend_pairs(pairs.fill(values)?);
+                Some(("application/x-www-form-urlencoded", form.finish().into()))
+            }
+            Self::Text(template) => {
+                let text = template.fill_plain(values)?;
+                Some(("text/plain; charset=utf-8", text.into()))
+            }
+        })
+    }
+}

@@ -1,0 +1,124 @@
+//! Names with texts: the query, the fields of a form, the headers of a request.
+
+use http::header::{AUTHORIZATION, HeaderMap};
+use http::{HeaderName, HeaderValue};
+use serde_json::{Map, Value};
+
+use crate::scope::Scope;
+use crate::source::header_name;
+use crate::template::{Template, UnfitValue};
+use crate::yaml::{Node, Yaml};
+
+/// Pairs in the author's order. A pair whose placeholders all stand for nothing is left out; a list that
+/// stands alone makes a pair of each element.
+#[derive(Debug, Clone, Default)]
+pub struct Pairs(Vec<(String, Template)>);
+
+impl Pairs {
+    pub(super) fn read(node: &Node, what: &str, scope: &mut Scope<'_, '_>) -> Option<Self> {
+        let entries = scope.faults.map(node, what)?;
+        let read = entries
+            .iter()
+            .filter_map(|(key, node)| Some((key.name.clone(), text(node, what, scope)?)));
+        Some(Self(read.collect()))
+    }
+
+    /// The pairs for one call.
+    pub fn fill(&self, values: &Map<String, Value>) -> Result<Vec<(&str, String)>, UnfitValue> {
+        let mut pairs = Vec::new();
+        for (name, template) in &self.0 {
+            let texts = texts(template, values)?;
+            pairs.extend(texts.into_iter().map(|text| (name.as_str(), text)));
+        }
+        Ok(pairs)
+    }
+}
+
+/// Headers, by the same rules; a list is one header, its elements separated by commas.
+#[derive(Debug, Clone, Default)]
+pub struct HeaderTemplates(Vec<(HeaderName, Template)>);
+
+impl HeaderTemplates {
+    pub(super) fn read(node: &Node, scope: &mut Scope<'_, '_>) -> Option<Self> {
+        let mut headers = Vec::new();
+        for (key, node) in scope.faults.map(node, "headers")? {
+            let name = header_name(&key.name).filter(|name| name != AUTHORIZATION);
+            if name.is_none() {
+                scope.faults.add(
+                    key.at,
+                    format!("`{}` is no header that a tool can set", key.name),
+                    "use letters, digits and `-`; credentials belong in `auth` of the source",
+                );
+            }
+            if matches!(&node.value, Yaml::Text(text) if text.contains(char::is_control)) {
+                scope.faults.add(
+                    node.at,
+                    format!(
+                        "the value of header `{}` holds a line break or the like",
+                        key.name
+                    ),
+                    "write it on one line",
+                );
+            }
+            let template = text(node, "headers", scope);
+            headers.extend(name.zip(template));
+        }
+        Some(Self(headers))
+    }
+
+    /// The pairs for one call.
+    pub fn fill(&self, values: &Map<String, Value>) -> Result<HeaderMap, UnfitValue> {
+        let mut headers = HeaderMap::new();
+        for (name, template) in &self.0 {
+            let texts = texts(template, values)?;
+            if texts.is_empty() {
+                continue;
+            }
+            let text = texts.join(", ");
+            let value = HeaderValue::from_bytes(text.as_bytes())
+                .ok()
+                .filter(|_| !text.contains(char::is_control));
+            let Some(value) = value else {
+                return Err(UnfitValue {
+                    argument: template
+                        .places()
+                        .next()
+                        .map(|place| place.name.clone())
+                        .unwrap_or_default(),
+                    problem: "must hold no control characters: it is part of a header",
+                });
+            };
+            headers.insert(name.clone(), value);
+        }
+        Ok(headers)
+    }
+}
+
+/// A template; numbers and booleans need no quotes.
+fn text(node: &Node, what: &str, scope: &mut Scope<'_, '_>) -> Option<Template> {
+    match &node.value {
+        Yaml::Boolean(_) | Yaml::Integer(_) | Yaml::Decimal(_) => {
+            Some(Template::parse(&node.to_value().to_string(), node.at))
+        }
+        _ => scope.template(node, what),
+    }
+}
+
+/// The texts of one pair.
+fn texts(template: &Template, values: &Map<String, Value>) -> Result<Vec<String>, UnfitValue> {
+    let stands_for = |name: &str| values.get(name).filter(|value| !value.is_null());
+    let mut places = template.places().peekable();
+    if places.peek().is_some() && places.all(|place| stands_for(&place.name).is_none()) {
+        return Ok(Vec::new());
+    }
+    let Some((place, Value::Array(items))) = template
+        .only_place()
+        .and_then(|place| Some((place, stands_for(&place.name)?)))
+    else {
+        return Ok(vec![template.fill_plain(values)?]);
+    };
+    let items = items.iter().filter(|item| !item.is_null());
+    items
+        .map(|item| template.fill_plain(&Map::from_iter([(place.name.clone(), item.clone())])))
+        .collect()
+}

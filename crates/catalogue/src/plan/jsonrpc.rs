@@ -1,0 +1,69 @@
+//! `type: jsonrpc`: one call to a JSON-RPC service by HTTP, in one of two dialects.
+
+use super::http::{self, PathTemplate};
+use super::{Plan, PlanSource, SentArguments};
+use crate::fault::Fields;
+use crate::scope::Scope;
+use crate::yaml::Node;
+
+/// Where the name of the method goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JsonRpcDialect {
+    /// Into `params` of `tools/call`, as MCP has it.
+    ToolsCall,
+    /// Into `method` as well.
+    Method,
+}
+
+/// A call with placeholders.
+#[derive(Debug, Clone)]
+pub struct JsonRpcPlan {
+    /// The service.
+    pub source: PlanSource,
+    /// Behind the URL of the source.
+    pub path: Option<PathTemplate>,
+    /// Where the name of the method goes.
+    pub dialect: JsonRpcDialect,
+    /// The name of the method or tool.
+    pub method: String,
+    /// What it is called with.
+    pub params: SentArguments,
+}
+
+pub(super) fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
+    let source = http::source(fields, scope);
+    let path = fields
+        .optional("path")
+        .map(|node| PathTemplate::read(node, scope));
+    let dialect = match fields.optional("dialect") {
+        Some(node) => dialect(node, scope),
+        None => Some(JsonRpcDialect::ToolsCall),
+    };
+    let method = fields
+        .required("method", "name the method or tool to call", scope.faults)
+        .and_then(|node| scope.faults.text(node, "method"))
+        .map(str::to_owned);
+    let params = SentArguments::read(fields.optional("params"), scope);
+    Some(Plan::JsonRpc(JsonRpcPlan {
+        source: source?,
+        path: path.map_or(Some(None), |path| path.map(Some))?,
+        dialect: dialect?,
+        method: method?,
+        params,
+    }))
+}
+
+fn dialect(node: &Node, scope: &mut Scope<'_, '_>) -> Option<JsonRpcDialect> {
+    match scope.faults.text(node, "dialect")? {
+        "tools_call" => Some(JsonRpcDialect::ToolsCall),
+        "method" => Some(JsonRpcDialect::Method),
+        other => {
+            scope.faults.add(
+                node.at,
+                format!("`{other}` is no dialect"),
+                "use tools_call or method",
+            );
+            None
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! `type: sql`: one prepared statement on a database.
+//!
+//! ```text
+//!   SELECT … FROM {table} WHERE id = :id     one text for each table that may stand there, and no other
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use wardgate_arguments::JsonType;
+
+use super::{Plan, PlanSource};
+use crate::derive::Derived;
+use crate::fault::Fields;
+use crate::scope::Scope;
+use crate::source::SourceKind;
+use crate::statement::{Dialect, ParameterType, QuotedPlaceholder, Statement, quoted_placeholders};
+use crate::template::UnfitValue;
+use crate::yaml::Node;
+
+/// Texts that one statement may have. Each session keeps every one that it was given prepared.
+const MAX_TEXTS: usize = 64;
+
+/// A statement with what stands for its placeholders.
+#[derive(Debug, Clone)]
+pub struct SqlPlan {
+    /// The database.
+    pub source: PlanSource,
+    /// The statement.
+    pub statement: Arc<Statement>,
+    /// Each parameter with the type its values are bound as.
+    pub params: Vec<(String, ParameterType)>,
+    names: Vec<Identifiers>,
+}
+
+/// What `{name}` stands for in a statement.
+#[derive(Debug, Clone)]
+struct Identifiers {
+    name: String,
+    /// Each value it may have, and the identifier that is.
+    by_value: BTreeMap<String, String>,
+}
+
+pub(super) fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
+    let source = fields.required("source", "name one of `sources`", scope.faults);
+    let statement = fields.required("statement", "add the SQL statement", scope.faults);
+    let source = source.and_then(|node| {
+        let settings = scope.source(node)?;
+        let SourceKind::Sql(sql) = &settings.kind else {
+            scope.wrong_source(node, "a database");
+            return None;
+        };
+        Some((PlanSource::new(&settings.name, None), sql.dialect))
+    });
+    let node = statement?;
+    let sql = scope.faults.text(node, "statement");
+    let ((source, dialect), sql) = (source?, sql?);
+    let mut statement = Statement::parse(dialect, sql)
+        .map_err(|bad| scope.faults.add(node.at, bad.problem, bad.fix))
+        .ok()?;
+    check_quoted(sql, &statement, node, scope);
+    let params: Vec<_> = statement
+        .params()
+        .iter()
+        .filter_map(|name| Some((name.clone(), param(name, node, scope)?)))
+        .collect();
+    for (name, kind) in &params {
+        if matches!(kind, ParameterType::List(_)) {
+            statement
+                .set_list(name)
+                .map_err(|bad| scope.faults.add(node.at, bad.problem, bad.fix))
+                .ok()?;
+        }
+    }
+    let names: Vec<_> = statement
+        .names()
+        .iter()
+        .map(|name| read_identifiers(name, dialect, node, scope))
+        .collect::<Option<_>>()?;
+    check_texts(&names, node, scope);
+    Some(Plan::Sql(SqlPlan {
+        source,
+        params,
+        names,
+        statement: Arc::new(statement),
+    }))
+}
+
+/// A placeholder in quotes is text. Where nothing else of the statement takes the argument, that cannot be meant.
+fn check_quoted(sql: &str, statement: &Statement, node: &Node, scope: &mut Scope<'_, '_>) {
+    // What cannot be scanned is no statement.
+    let quoted = quoted_placeholders(statement.dialect(), sql).unwrap_or_default();
+    for QuotedPlaceholder { name, shown, line } in quoted {
+        let is_argument = scope.input.is_some_and(|it| it.property(name).is_some());
+        if !is_argument && scope.derive.get(name).is_none() {
+            continue;
+        }
+        let problem = format!(
+            "`{shown}` stands in quotes (line {line} of the text), so it is text and no value replaces it"
+        );
+        let fix = format!(
+            "write `:{name}` outside the quotes; for a part of a text add `derive: {{ pattern: \"%{{{name}}}%\" }}` and write `:pattern`"
+        );
+        let used = [statement.params(), statement.names()].concat();
+        if used.iter().any(|it| it == name) {
+            scope.faults.warn(node.at, problem, fix);
+        } else {
+            scope.faults.add(node.at, problem, fix);
+        }
+    }
+}
+
+/// The type that values of the parameter are bound as.
+fn param(name: &str, node: &Node, scope: &mut Scope<'_, '_>) -> Option<ParameterType> {
+    if scope.derive.get(name).is_some() {
+        return Some(ParameterType::One(JsonType::String));
+    }
+    let Some(property) = scope.input?.property(name) else {
+        scope.unknown_value(node.at, &format!(":{name}"));
+        return None;
+    };
+    let kind = match property.scalar() {
+        Some(kind) => Some(ParameterType::One(kind)),
+        None => property.list_of().map(ParameterType::List),
+    };
+    if kind.is_none() {
+        scope.faults.add(
+            node.at,
+            format!("`:{name}` has no single type that can be bound"),
+            "give the property one type of string, integer, number or boolean, or the type array and its `items` one \
+             of those",
+        );
+    }
+    kind
+}
+
+/// The identifiers that may stand for `{name}`.
+fn read_identifiers(
+    name: &str,
+    dialect: Dialect,
+    node: &Node,
+    scope: &mut Scope<'_, '_>,
+) -> Option<Identifiers> {
+    // Without a schema there is no `derive`, and its fault says so.
+    scope.input?;
+    let Some(Derived::Choice { allow, .. }) = scope.derive.get(name) else {
+        scope.faults.add(
+            node.at,
+            format!("`{{{name}}}` is chosen nowhere"),
+            format!(
+                "add `derive: {{ {name}: {{ argument: …, allow: […] }} }}` with the identifiers it may be, or bind a \
+                 value as `:{name}`"
+            ),
+        );
+        return None;
+    };
+    if allow.iter().any(|value| value.contains('\0')) {
+        let problem = format!("a value of `{name}` holds a NUL character");
+        scope.faults.add(node.at, problem, "remove it");
+    }
+    let identifier = |value: &String| (value.clone(), dialect.identifier(value));
+    Some(Identifiers {
+        name: name.to_owned(),
+        by_value: allow.iter().map(identifier).collect(),
+    })
+}
+
+fn check_texts(names: &[Identifiers], node: &Node, scope: &mut Scope<'_, '_>) {
+    let texts = names.iter().try_fold(1_usize, |texts, name| {
+        texts.checked_mul(name.by_value.len())
+    });
+    if texts.is_none_or(|texts| texts > MAX_TEXTS) {
+        scope.faults.add(
+            node.at,
+            format!("the statement can have more than {MAX_TEXTS} texts"),
+            "allow fewer identifiers, or make several tools of it",
+        );
+    }
+}
+
+impl SqlPlan {
+    /// The identifiers that the arguments choose, in the order of the statement's names.
+    pub fn identifiers(&self, arguments: &Map<String, Value>) -> Result<Vec<&str>, UnfitValue> {
+        self.names
+            .iter()
+            .map(|Identifiers { name, by_value }| {
+                let chosen = arguments.get(name).and_then(Value::as_str);
+                let chosen = chosen.and_then(|value| by_value.get(value));
+                chosen.map(String::as_str).ok_or_else(|| UnfitValue {
+                    argument: name.clone(),
+                    problem: "is none of the values this tool knows",
+                })
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,353 @@
+//! `result`: where the rows are, how they are governed, and how they are shown.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use cedar_policy::EntityTypeName;
+use serde_json::Value;
+use wardgate_domain::ColumnClass;
+use wardgate_redact::Row;
+
+use crate::fault::{Faults, Fields};
+use crate::selector::Selector;
+use crate::statement::{BadStatement, Dialect, check_expression};
+use crate::template::Template;
+use crate::yaml::{Mark, Node, Yaml};
+
+/// The column of a row that is no object.
+pub const VALUE: &str = "value";
+
+/// How result rows are found, governed and shown.
+#[derive(Debug)]
+pub struct ResultShape {
+    /// Where the rows of a document are; without one it is the document itself.
+    pub rows: Option<Selector>,
+    /// Where the columns of a row are; without any they are its members.
+    columns: Vec<(Arc<str>, Selector)>,
+    /// A document that has this is a failure in these words.
+    pub error: Option<Selector>,
+    /// What a result is.
+    pub shape: Shape,
+    /// Each row as a text, for [`Shape::Text`].
+    pub text: Option<Template>,
+    /// Between the rows of the text.
+    pub separator: String,
+    /// Set when rows are governed as entities.
+    pub entity: Option<RowEntity>,
+    /// Of the columns that have one.
+    pub classes: BTreeMap<String, ColumnClass>,
+    /// Columns for the policy only.
+    pub internal: BTreeSet<String>,
+    /// The most rows of an answer, where the author says so.
+    pub max_rows: Option<MaxRows>,
+    /// What a result without rows answers; without one it is an empty list.
+    pub empty_error: Option<Template>,
+}
+
+/// How many rows a result may have.
+#[derive(Debug)]
+pub enum MaxRows {
+    /// What is beyond is cut off.
+    Fixed(usize),
+    /// As many as this argument asks for: such a result is whole.
+    Argument {
+        /// Its name.
+        name: String,
+        /// Where that stands.
+        at: Mark,
+    },
+}
+
+/// How released rows are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// `{"data":[…]}`, as text and structured.
+    Rows,
+    /// What the document was, indented; structured under `data`.
+    Value,
+    /// The first row is the structured content.
+    Object,
+    /// Each row by a template.
+    Text,
+    /// MCP content as the upstream gave it.
+    Content,
+}
+
+/// Every word for `shape`.
+const SHAPES: [(&str, Shape); 5] = [
+    ("rows", Shape::Rows),
+    ("value", Shape::Value),
+    ("object", Shape::Object),
+    ("text", Shape::Text),
+    ("content", Shape::Content),
+];
+
+/// What the policy knows a row as.
+#[derive(Debug)]
+pub struct RowEntity {
+    /// The type of the rows in policies.
+    pub type_name: EntityTypeName,
+    /// The column that identifies a row.
+    pub key: String,
+    /// SQL expressions of the attributes that a row rule can be pushed down to.
+    pub pushdown: BTreeMap<String, String>,
+}
+
+impl ResultShape {
+    /// What holds where nothing is said.
+    pub(crate) fn plain(shape: Shape) -> Self {
+        Self {
+            rows: None,
+            columns: Vec::new(),
+            error: None,
+            shape,
+            text: None,
+            separator: "\n".to_owned(),
+            entity: None,
+            classes: BTreeMap::new(),
+            internal: BTreeSet::new(),
+            max_rows: None,
+            empty_error: None,
+        }
+    }
+
+    /// `dialect` is that of the source, if it is an SQL database. A shape with faults is none, so that nothing
+    /// else is held against it.
+    pub(super) fn read(
+        node: &Node,
+        default: Shape,
+        dialect: Option<Dialect>,
+        faults: &mut Faults,
+    ) -> Option<Self> {
+        let faults_before = faults.count();
+        let mut fields = Fields::of(node, "result", faults)?;
+        let rows = fields.optional("rows");
+        let rows = rows.and_then(|node| Selector::read(node, "rows", faults));
+        let columns = fields.optional("columns");
+        let columns = columns.map(|node| read_columns(node, faults));
+        let error = fields.optional("error");
+        let error = error.and_then(|node| Selector::read(node, "error", faults));
+        let shape_node = fields.optional("shape");
+        let text = fields.optional("text");
+        let separator = fields.optional("separator");
+        let separator = separator.and_then(|node| faults.any_text(node, "separator"));
+        let entity = fields.optional("entity");
+        let key = fields.optional("key");
+        let row_rule = fields.optional("row_rule");
+        let internal = fields.optional("internal");
+        let max_rows = fields
+            .optional("max_rows")
+            .and_then(|node| read_max_rows(node, faults));
+        let classes = fields
+            .optional("classes")
+            .map(|node| read_classes(node, faults))
+            .unwrap_or_default();
+        let empty_error = fields
+            .optional("empty")
+            .and_then(|node| read_empty(node, faults));
+        fields.finish(faults);
+
+        for (name, field) in [("key", key), ("row_rule", row_rule), ("internal", internal)] {
+            if let (Some(field), None) = (field, entity) {
+                faults.add(
+                    field.at,
+                    format!("`{name}` is given without an `entity`"),
+                    "add `entity`, the type the policy knows a row as, or remove it",
+                );
+            }
+        }
+        let type_name = entity.and_then(|node| entity_type(node, faults));
+        let key = key.and_then(|node| faults.text(node, "key"));
+        if let (Some(entity), None) = (entity, key) {
+            faults.add(
+                entity.at,
+                "`entity` is given without a `key`",
+                "add `key`, the column that identifies a row",
+            );
+        }
+        let shape = match shape_node {
+            Some(node) => read_shape(node, faults),
+            None if text.is_some() => Shape::Text,
+            None => default,
+        };
+        if (shape == Shape::Text) != text.is_some() {
+            faults.add(
+                text.or(shape_node).unwrap_or(node).at,
+                "`shape: text` and `text` need one another",
+                "add the missing one or remove the other",
+            );
+        }
+        let text = text.and_then(|node| Some(Template::parse(faults.text(node, "text")?, node.at)));
+        let pushdown = row_rule
+            .map(|node| read_row_rule(node, dialect, faults))
+            .unwrap_or_default();
+        let internal = internal
+            .map(|node| faults.texts(node, "internal").into_iter().collect())
+            .unwrap_or_default();
+        (faults.count() == faults_before).then(|| Self {
+            rows,
+            columns: columns.unwrap_or_default(),
+            error,
+            shape,
+            text,
+            separator: separator.unwrap_or_else(|| "\n".to_owned()),
+            entity: type_name.zip(key).map(|(type_name, key)| RowEntity {
+                type_name,
+                key: key.to_owned(),
+                pushdown,
+            }),
+            classes,
+            internal,
+            max_rows,
+            empty_error,
+        })
+    }
+
+    /// Whether the columns of its rows are configured.
+    pub(super) fn has_columns(&self) -> bool {
+        !self.columns.is_empty()
+    }
+
+    /// The columns of its rows, where they are configured.
+    pub(super) fn column_names(&self) -> Option<Vec<String>> {
+        let names = self.columns.iter().map(|(name, _)| name.to_string());
+        self.has_columns().then(|| names.collect())
+    }
+
+    /// The classes that released rows can carry, in order.
+    pub(super) fn released_classes(&self) -> Vec<ColumnClass> {
+        let released = self
+            .classes
+            .iter()
+            .filter(|(column, _)| !self.internal.contains(*column));
+        let classes: BTreeSet<_> = released
+            .map(|(_, class)| class.clone())
+            .chain([ColumnClass::unclassified()])
+            .collect();
+        classes.into_iter().collect()
+    }
+
+    /// The row that a value of a document is.
+    pub fn row_of(&self, value: Value) -> Row {
+        if !self.columns.is_empty() {
+            let column = |(name, place): &(Arc<str>, Selector)| {
+                let found = place.first(&value).cloned().unwrap_or(Value::Null);
+                (Arc::clone(name), found)
+            };
+            return self.columns.iter().map(column).collect();
+        }
+        match value {
+            Value::Object(members) => members
+                .into_iter()
+                .map(|(name, value)| (Arc::from(name), value))
+                .collect(),
+            other => Row::new(vec![(Arc::from(VALUE), other)]),
+        }
+    }
+}
+
+fn read_max_rows(node: &Node, faults: &mut Faults) -> Option<MaxRows> {
+    let Yaml::Map(_) = node.value else {
+        return faults.positive(node, "max_rows").map(MaxRows::Fixed);
+    };
+    let mut fields = Fields::of(node, "max_rows", faults)?;
+    let argument = fields.required("argument", "name the argument that says how many", faults);
+    fields.finish(faults);
+    let argument = argument?;
+    Some(MaxRows::Argument {
+        name: faults.text(argument, "argument")?.to_owned(),
+        at: argument.at,
+    })
+}
+
+fn read_shape(node: &Node, faults: &mut Faults) -> Shape {
+    let word = faults.text(node, "shape").unwrap_or_default();
+    let known = SHAPES.iter().find(|(name, _)| *name == word);
+    if known.is_none() {
+        let names: Vec<_> = SHAPES.iter().map(|(name, _)| *name).collect();
+        faults.add(
+            node.at,
+            format!("`{word}` is no shape of a result"),
+            format!("use one of {}", names.join(", ")),
+        );
+    }
+    known.map_or(Shape::Rows, |(_, shape)| *shape)
+}
+
+fn read_columns(node: &Node, faults: &mut Faults) -> Vec<(Arc<str>, Selector)> {
+    let columns = faults.map(node, "columns").unwrap_or_default();
+    columns
+        .iter()
+        .filter_map(|(key, node)| {
+            let place = Selector::read(node, &key.name, faults)?;
+            Some((Arc::from(key.name.as_str()), place))
+        })
+        .collect()
+}
+
+fn entity_type(node: &Node, faults: &mut Faults) -> Option<EntityTypeName> {
+    let text = faults.text(node, "entity")?;
+    let name = EntityTypeName::from_str(text).ok();
+    if name.is_none() {
+        faults.add(
+            node.at,
+            format!("`{text}` is no Cedar entity type"),
+            "use the type's name in the policy schema, for example MedicalRecord",
+        );
+    }
+    name
+}
+
+pub(crate) fn read_classes(node: &Node, faults: &mut Faults) -> BTreeMap<String, ColumnClass> {
+    let mut classes = BTreeMap::new();
+    for (column, node) in faults.map(node, "classes").unwrap_or_default() {
+        let Some(text) = faults.text(node, &column.name) else {
+            continue;
+        };
+        match text.parse() {
+            Ok(class) => {
+                classes.insert(column.name.clone(), class);
+            }
+            Err(_) => faults.add(
+                node.at,
+                format!("`{text}` is no column class"),
+                "use a dotted name of A-Z a-z 0-9 _ . -, for example phi.date",
+            ),
+        }
+    }
+    classes
+}
+
+fn read_row_rule(
+    node: &Node,
+    dialect: Option<Dialect>,
+    faults: &mut Faults,
+) -> BTreeMap<String, String> {
+    let mut pushdown = BTreeMap::new();
+    for (attribute, node) in faults.map(node, "row_rule").unwrap_or_default() {
+        let Some((sql, dialect)) = faults.text(node, &attribute.name).zip(dialect) else {
+            continue;
+        };
+        match check_expression(dialect, sql) {
+            Ok(()) => {
+                pushdown.insert(attribute.name.clone(), sql.to_owned());
+            }
+            Err(BadStatement { problem, fix }) => faults.add(node.at, problem, fix),
+        }
+    }
+    pushdown
+}
+
+fn read_empty(node: &Node, faults: &mut Faults) -> Option<Template> {
+    let mut fields = Fields::of(node, "empty", faults)?;
+    let error = fields.required(
+        "error",
+        "add `error`, the text for a result without rows",
+        faults,
+    );
+    fields.finish(faults);
+    let node = error?;
+    let text = faults.text(node, "error")?;
+    Some(Template::parse(text, node.at))
+}

@@ -1,0 +1,112 @@
+//! What a reader of `execute` may refer to.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use wardgate_arguments::InputSchema;
+
+use crate::derive::Derive;
+use crate::fault::Faults;
+use crate::source::SourceSettings;
+use crate::template::{JsonTemplate, Placeholder, Template};
+use crate::yaml::{Mark, Node};
+
+/// Words that `execute.type` may use in one file, each with the keys it stands for.
+pub(crate) type Types<'n> = BTreeMap<&'n str, &'n Node>;
+
+/// Reads the `types` of a file.
+pub(crate) fn read_types<'n>(node: Option<&'n Node>, faults: &mut Faults) -> Types<'n> {
+    let entries = node.and_then(|node| faults.map(node, "types"));
+    entries
+        .unwrap_or_default()
+        .iter()
+        .map(|(key, node)| (key.name.as_str(), node))
+        .collect()
+}
+
+/// What a reader of `execute` may look at besides its own keys.
+pub(crate) struct Scope<'s, 'f> {
+    pub(crate) faults: &'f mut Faults,
+    /// The arguments; none when they have faults themselves.
+    pub(crate) input: Option<&'s InputSchema>,
+    pub(crate) derive: &'s Derive,
+    pub(crate) sources: &'s BTreeMap<String, Option<SourceSettings>>,
+    /// What relative paths are relative to: the directory of the file.
+    pub(crate) base: &'s Path,
+}
+
+impl<'s> Scope<'s, '_> {
+    /// The source named by `node`; none either when the source itself has a fault, which is reported there.
+    pub(crate) fn source(&mut self, node: &Node) -> Option<&'s SourceSettings> {
+        let name = self.faults.text(node, "source")?;
+        let Some(source) = self.sources.get(name) else {
+            let known: Vec<_> = self.sources.keys().map(String::as_str).collect();
+            self.faults.add(
+                node.at,
+                format!("there is no source `{name}`"),
+                format!(
+                    "use one of `{}`, or add it to `sources`",
+                    known.join("`, `")
+                ),
+            );
+            return None;
+        };
+        source.as_ref()
+    }
+
+    /// Adds the fault of a source, named by `node`, that is not what the execution needs.
+    pub(crate) fn wrong_source(&mut self, node: &Node, wanted: &str) {
+        self.faults.add(
+            node.at,
+            format!("the source is not {wanted}"),
+            format!("name a source that is {wanted}"),
+        );
+    }
+
+    /// A text with placeholders, each an argument or derived.
+    pub(crate) fn template(&mut self, node: &Node, what: &str) -> Option<Template> {
+        let text = self.faults.text(node, what)?;
+        Some(self.template_of(text, node.at))
+    }
+
+    /// The same of a text that stands at `at`.
+    pub(crate) fn template_of(&mut self, text: &str, at: Mark) -> Template {
+        let template = Template::parse(text, at);
+        self.check_places(template.places(), at);
+        template
+    }
+
+    /// JSON with placeholders, each an argument or derived.
+    pub(crate) fn json_template(&mut self, node: &Node) -> JsonTemplate {
+        let template = JsonTemplate::read(node);
+        self.check_places(template.places().into_iter(), node.at);
+        template
+    }
+
+    fn check_places<'p>(&mut self, places: impl Iterator<Item = &'p Placeholder>, at: Mark) {
+        for place in places {
+            let is_known = self.derive.get(&place.name).is_some()
+                || self
+                    .input
+                    .is_none_or(|input| input.property(&place.name).is_some());
+            if !is_known {
+                self.unknown_value(at, &format!("{{{}}}", place.name));
+            }
+        }
+    }
+
+    /// Adds the fault of a placeholder, shown as written, that stands for nothing.
+    pub(crate) fn unknown_value(&mut self, at: Mark, shown: &str) {
+        let arguments = self.input.map(InputSchema::properties).unwrap_or_default();
+        let arguments = arguments.iter().map(|property| property.name.as_str());
+        let known: Vec<_> = arguments.chain(self.derive.names()).collect();
+        self.faults.add(
+            at,
+            format!("`{shown}` is no property of `input_schema`"),
+            format!(
+                "use one of `{}`, or add it to `input_schema` or `derive`",
+                known.join("`, `")
+            ),
+        );
+    }
+}

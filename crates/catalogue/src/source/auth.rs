@@ -1,0 +1,318 @@
+//! `auth` of a source: the credentials it is called with.
+
+use super::Expand;
+use super::http::service_url;
+use crate::fault::Fields;
+use crate::yaml::Node;
+use wardgate_egress::{
+    AuthSettings, ClientKey, ClientProof, CodeSettings, EnterpriseSettings, OAuthClient,
+    RegisteredClient, Secret, ServerSettings, SubjectToken,
+};
+
+const TYPES: &str = "none, bearer, basic, client_credentials, token_exchange, enterprise_managed, authorization_code";
+
+/// What the credentials are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Service {
+    Http,
+    Grpc,
+    /// It can be asked whose tokens it takes.
+    Mcp,
+}
+
+/// Reads it; what is secret in it is never part of a fault.
+pub(crate) fn read(node: &Node, service: Service, expand: &mut Expand<'_>) -> Option<AuthSettings> {
+    let mut fields = Fields::of(node, "auth", expand.faults)?;
+    let kind = fields.required(
+        "type",
+        &format!("add `type`, one of {TYPES}"),
+        expand.faults,
+    )?;
+    let auth = match expand.text(kind, "type")?.as_str() {
+        "none" => Some(AuthSettings::None),
+        "bearer" => {
+            secret("token", &mut fields, expand).map(|token| AuthSettings::Bearer { token })
+        }
+        "basic" => {
+            let username = text("username", &mut fields, expand);
+            let password = secret("password", &mut fields, expand);
+            username
+                .zip(password)
+                .map(|(username, password)| AuthSettings::Basic { username, password })
+        }
+        "client_credentials" => {
+            let place = place(node, service);
+            client(node, place, &mut fields, expand).map(AuthSettings::ClientCredentials)
+        }
+        "token_exchange" => {
+            client(node, ServerLocation::Said, &mut fields, expand).map(AuthSettings::TokenExchange)
+        }
+        "enterprise_managed" => enterprise(node, service, &mut fields, expand),
+        "authorization_code" => authorization_code(node, service, &mut fields, expand),
+        other => {
+            expand.faults.add(
+                kind.at,
+                format!("`{other}` is no type of `auth`"),
+                format!("use one of {TYPES}"),
+            );
+            return None;
+        }
+    };
+    fields.finish(expand.faults);
+    auth
+}
+
+/// How the authorization server is known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ServerLocation {
+    /// By the settings alone.
+    Said,
+    /// The service may say it, where they do not.
+    MayBeFound,
+}
+
+/// Whoever a service names gets nothing that is good anywhere else: no secret, and no assertion made out to another.
+fn place(auth: &Node, service: Service) -> ServerLocation {
+    let is_good_elsewhere =
+        ["client_secret", "assertion_audience"].map(|key| auth.get(key).is_some());
+    if service == Service::Mcp && !is_good_elsewhere.contains(&true) {
+        ServerLocation::MayBeFound
+    } else {
+        ServerLocation::Said
+    }
+}
+
+fn client(
+    node: &Node,
+    place: ServerLocation,
+    fields: &mut Fields<'_>,
+    expand: &mut Expand<'_>,
+) -> Option<OAuthClient> {
+    let server = server(node, place, fields, expand);
+    let client_id = text("client_id", fields, expand);
+    let proof = proof(fields, expand);
+    Some(OAuthClient {
+        scope: optional("scope", fields, expand),
+        audience: optional("audience", fields, expand),
+        resource: optional("resource", fields, expand),
+        server: server?,
+        client_id: client_id?,
+        proof: proof?,
+    })
+}
+
+/// The client at the service's authorization server, and beside it the one at the identity provider.
+fn enterprise(
+    node: &Node,
+    service: Service,
+    fields: &mut Fields<'_>,
+    expand: &mut Expand<'_>,
+) -> Option<AuthSettings> {
+    // An ID-JAG names its audience, unless that is written here, apart from the server that gets it.
+    let place = match node.get("audience") {
+        Some(_) => ServerLocation::Said,
+        None => place(node, service),
+    };
+    let client = client(node, place, fields, expand);
+    let provider = fields.required(
+        "identity_provider",
+        "add `identity_provider`, the client at the server that issues the callers' tokens",
+        expand.faults,
+    );
+    let subject = fields
+        .optional("subject_token")
+        .map_or(Some(SubjectToken::default()), |node| {
+            match expand.text(node, "subject_token")?.as_str() {
+                "access_token" => Some(SubjectToken::AccessToken),
+                "id_token" => Some(SubjectToken::IdToken),
+                _ => {
+                    expand.faults.add(
+                        node.at,
+                        "`subject_token` does not say what the callers' tokens are",
+                        "write access_token (the default) or id_token",
+                    );
+                    None
+                }
+            }
+        });
+    let provider = provider.and_then(|node| {
+        let mut fields = Fields::of(node, "identity_provider", expand.faults)?;
+        let provider = client_of_provider(node, &mut fields, expand);
+        fields.finish(expand.faults);
+        provider
+    });
+    Some(AuthSettings::Enterprise(Box::new(EnterpriseSettings {
+        client: client?,
+        identity_provider: provider?,
+        subject: subject?,
+    })))
+}
+
+/// What it grants is said by the service, so there is nothing else to say.
+fn client_of_provider(
+    node: &Node,
+    fields: &mut Fields<'_>,
+    expand: &mut Expand<'_>,
+) -> Option<OAuthClient> {
+    let server = server(node, ServerLocation::Said, fields, expand);
+    let client_id = text("client_id", fields, expand);
+    let proof = proof(fields, expand);
+    Some(OAuthClient {
+        server: server?,
+        client_id: client_id?,
+        proof: proof?,
+        scope: None,
+        audience: None,
+        resource: None,
+    })
+}
+
+fn authorization_code(
+    node: &Node,
+    service: Service,
+    fields: &mut Fields<'_>,
+    expand: &mut Expand<'_>,
+) -> Option<AuthSettings> {
+    let server = server(node, place(node, service), fields, expand);
+    let authorization_url = match fields.optional("authorization_url") {
+        Some(node) => service_url(node, "authorization_url", expand).map(Some),
+        None => Some(None),
+    };
+    if let Some((server, authorization_url)) = server.as_ref().zip(authorization_url.as_ref())
+        && server.token_url.is_some() != authorization_url.is_some()
+    {
+        expand.faults.add(
+            node.at,
+            "`token_url` and `authorization_url` belong together",
+            "write both, or neither and `issuer`, whose metadata names them",
+        );
+        return None;
+    }
+    let client = match fields.optional("client_id") {
+        Some(id) => Some(RegisteredClient {
+            id: expand.text(id, "client_id")?,
+            proof: proof_or_none(node, fields, expand)?,
+        }),
+        None => None,
+    };
+    if client.is_none() && authorization_url.as_ref().is_some_and(Option::is_some) {
+        expand.faults.add(
+            node.at,
+            "`auth` has no `client_id`, and without metadata of its server none can be registered",
+            "add the `client_id` that the server gave",
+        );
+        return None;
+    }
+    let settings = CodeSettings {
+        scope: optional("scope", fields, expand),
+        resource: optional("resource", fields, expand),
+        server: server?,
+        authorization_url: authorization_url?,
+        client,
+    };
+    if service == Service::Grpc {
+        expand.faults.add(
+            node.at,
+            "gRPC servers are not called in the name of callers who granted it",
+            "use another type of `auth`",
+        );
+        return None;
+    }
+    Some(AuthSettings::AuthorizationCode(Box::new(settings)))
+}
+
+/// A public client has none.
+fn proof_or_none(
+    auth: &Node,
+    fields: &mut Fields<'_>,
+    expand: &mut Expand<'_>,
+) -> Option<ClientProof> {
+    let has_one = ["client_secret", "private_key"].map(|key| auth.get(key).is_some());
+    if has_one.contains(&true) {
+        proof(fields, expand)
+    } else {
+        Some(ClientProof::Nothing)
+    }
+}
+
+fn server(
+    node: &Node,
+    place: ServerLocation,
+    fields: &mut Fields<'_>,
+    expand: &mut Expand<'_>,
+) -> Option<ServerSettings> {
+    let token_url = fields.optional("token_url");
+    let issuer = fields.optional("issuer");
+    if token_url.is_none() && issuer.is_none() && place == ServerLocation::Said {
+        expand.faults.add(
+            node.at,
+            "`auth` does not say where its authorization server is",
+            "add `token_url`, its token endpoint, or `issuer`, whose metadata names it; no service says where a secret or a caller's token goes",
+        );
+        return None;
+    }
+    // Read as a URL for its faults, and kept to the letter.
+    let issuer_text = match issuer {
+        Some(node) => {
+            service_url(node, "issuer", expand)?;
+            expand.text(node, "issuer")
+        }
+        None => None,
+    };
+    let token_url = match token_url {
+        Some(node) => Some(service_url(node, "token_url", expand)?),
+        None => None,
+    };
+    Some(ServerSettings {
+        token_url,
+        issuer: issuer_text,
+        service: None,
+    })
+}
+
+/// A secret or a private key.
+fn proof(fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<ClientProof> {
+    let Some(node) = fields.optional("private_key") else {
+        return secret("client_secret", fields, expand).map(ClientProof::Secret);
+    };
+    let key_id = optional("key_id", fields, expand);
+    let audience = optional("assertion_audience", fields, expand);
+    if fields.optional("client_secret").is_some() {
+        expand.faults.add(
+            node.at,
+            "the client has a `client_secret` and a `private_key`",
+            "keep one of them",
+        );
+        return None;
+    }
+    let pem = expand.text(node, "private_key")?;
+    match ClientKey::read(Secret::from(pem), key_id) {
+        Ok(key) => Some(ClientProof::Key { key, audience }),
+        Err(not_a_key) => {
+            expand.faults.add(
+                node.at,
+                format!("`private_key` {not_a_key}"),
+                "write `private_key: \"${file:client.pem}\"`",
+            );
+            None
+        }
+    }
+}
+
+fn optional(key: &'static str, fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<String> {
+    let node = fields.optional(key)?;
+    expand.text(node, key)
+}
+
+fn secret(key: &'static str, fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<Secret> {
+    text(key, fields, expand).map(Secret::from)
+}
+
+fn text(key: &'static str, fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<String> {
+    let fix = format!("add `{key}`, a secret for example as \"${{NAME}}\"");
+    let node = fields.required(key, &fix, expand.faults)?;
+    expand.text(node, key)
+}
+
+#[cfg(test)]
+mod tests;

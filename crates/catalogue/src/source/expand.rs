@@ -1,0 +1,75 @@
+//! `${NAME}`, `${NAME:-default}` and `${file:PATH}` in the texts of sources.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use wardgate_domain::variable::{self, Unfilled};
+
+use crate::fault::Faults;
+use crate::yaml::Node;
+
+/// Reads texts of sources. Nothing it fills in is ever part of a fault.
+pub(crate) struct Expand<'a> {
+    /// What relative paths are relative to: the directory of the file.
+    pub(crate) base: &'a Path,
+    /// Looked up before the environment.
+    pub(crate) variables: &'a BTreeMap<String, String>,
+    pub(crate) faults: &'a mut Faults,
+}
+
+impl Expand<'_> {
+    /// The text of `node`, filled in.
+    pub(crate) fn text(&mut self, node: &Node, what: &str) -> Option<String> {
+        let text = self.faults.text(node, what)?;
+        let filled = variable::fill(text, |reference| {
+            let value = match reference.strip_prefix("file:") {
+                Some(path) => self.file(node, what, path),
+                None => self.variable(node, what, reference),
+            };
+            value.ok_or(())
+        });
+        match filled {
+            Ok(filled) => Some(filled),
+            // Told where it was found.
+            Err(Unfilled::Reference(())) => None,
+            Err(Unfilled::Unclosed) => {
+                self.faults.add(
+                    node.at,
+                    format!("a `${{` of `{what}` is never closed"),
+                    "write ${NAME}, ${NAME:-default} or ${file:PATH}",
+                );
+                None
+            }
+        }
+    }
+
+    fn variable(&mut self, node: &Node, what: &str, reference: &str) -> Option<String> {
+        let value = variable::look_up(reference, self.variables);
+        if let Err(name) = value {
+            self.faults.add(
+                node.at,
+                format!("the variable `{name}` of `{what}` is not set"),
+                format!("set it in the environment, or write ${{{name}:-default}}"),
+            );
+        }
+        value.ok()
+    }
+
+    /// A secret kept in a file, without the line's end.
+    fn file(&mut self, node: &Node, what: &str, path: &str) -> Option<String> {
+        match std::fs::read_to_string(self.base.join(path)) {
+            Ok(text) => {
+                let text = text.strip_suffix('\n').unwrap_or(&text);
+                Some(text.strip_suffix('\r').unwrap_or(text).to_owned())
+            }
+            Err(error) => {
+                self.faults.add(
+                    node.at,
+                    format!("the file `{path}` of `{what}` cannot be read: {error}"),
+                    "check its path (relative to this file), its permissions and that it is UTF-8",
+                );
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Sources that are gRPC servers: where they are, how they describe themselves, what goes along with calls.
+
+use std::time::Duration;
+
+use http::HeaderMap;
+use http::header::HeaderValue;
+use tonic::metadata::MetadataMap;
+use url::Url;
+
+use super::Expand;
+use super::auth::{self, Service};
+use super::http::{DEFAULT_MAX_RESPONSE_BYTES, check_reachable, private, service_url};
+use crate::fault::Fields;
+use crate::yaml::Node;
+use wardgate_egress::EgressSettings;
+use wardgate_grpc_json::{DescriptorFile, GrpcSettings, add_metadata};
+
+/// For the token endpoint of `auth`; a call itself takes as long as its tool may.
+const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
+
+pub(super) fn read(fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<GrpcSettings> {
+    let faults = expand.faults.count();
+    let url_node = fields.required(
+        "url",
+        "add for example `url: https://grpc.example.com`",
+        expand.faults,
+    );
+    let url = url_node.and_then(|node| Some((node, server_url(node, expand)?)));
+    let ca = fields.optional("tls").and_then(|node| ca(node, expand));
+    if let Some((node, url)) = &url
+        && ca.is_some()
+        && url.scheme() == "http"
+    {
+        expand.faults.add(
+            node.at,
+            "`url` is http, which has no TLS",
+            "write https, or leave out `tls`",
+        );
+    }
+    let descriptors = fields
+        .optional("descriptors")
+        .and_then(|node| descriptors(node, expand));
+    let metadata = fields
+        .optional("metadata")
+        .and_then(|node| metadata(node, expand));
+    let auth = fields
+        .optional("auth")
+        .and_then(|node| auth::read(node, Service::Grpc, expand));
+    let private = fields
+        .optional("private")
+        .and_then(|node| private(node, expand));
+    let max_response_bytes = fields
+        .optional("max_response_bytes")
+        .and_then(|node| expand.faults.positive(node, "max_response_bytes"));
+    let (url_node, url) = url?;
+    if expand.faults.count() > faults {
+        return None;
+    }
+    let egress = EgressSettings::of(
+        &url,
+        [],
+        private.unwrap_or_default(),
+        TOKEN_TIMEOUT,
+        max_response_bytes.unwrap_or(DEFAULT_MAX_RESPONSE_BYTES),
+    );
+    check_reachable(&url, &egress, url_node.at, expand)?;
+    Some(GrpcSettings {
+        url,
+        ca,
+        descriptors,
+        metadata: metadata.unwrap_or_default(),
+        auth: auth.unwrap_or_default(),
+        egress,
+    })
+}
+
+fn server_url(node: &Node, expand: &mut Expand<'_>) -> Option<Url> {
+    let url = service_url(node, "url", expand)?;
+    if url.path() != "/" {
+        expand.faults.add(
+            node.at,
+            "`url` holds a path",
+            "write scheme, host and port only; the path of a call is its method",
+        );
+        return None;
+    }
+    Some(url)
+}
+
+/// The certificate authorities of `tls: { ca: FILE }`.
+fn ca(node: &Node, expand: &mut Expand<'_>) -> Option<String> {
+    let mut fields = Fields::of(node, "tls", expand.faults)?;
+    let fix = "add `ca`, a file of certificates in PEM; without `tls` the system's are trusted";
+    let ca = fields.required("ca", fix, expand.faults);
+    fields.finish(expand.faults);
+    let node = ca?;
+    let pem = String::from_utf8(file(node, "ca", fix, expand)?).unwrap_or_default();
+    if !pem.contains("-----BEGIN CERTIFICATE-----") {
+        expand
+            .faults
+            .add(node.at, "`ca` holds no certificate in PEM", fix);
+        return None;
+    }
+    Some(pem)
+}
+
+fn descriptors(node: &Node, expand: &mut Expand<'_>) -> Option<DescriptorFile> {
+    let fix = "write it with `protoc --include_imports --descriptor_set_out=FILE`, of the files that are needed";
+    let bytes = file(node, "descriptors", fix, expand)?;
+    DescriptorFile::decode(&bytes)
+        .map_err(|bad| {
+            expand
+                .faults
+                .add(node.at, format!("`descriptors` cannot be used: {bad}"), fix);
+        })
+        .ok()
+}
+
+/// The bytes of the file that `node` names.
+fn file(node: &Node, what: &str, fix: &str, expand: &mut Expand<'_>) -> Option<Vec<u8>> {
+    let path = expand.text(node, what)?;
+    std::fs::read(expand.base.join(path))
+        .map_err(|error| {
+            expand.faults.add(
+                node.at,
+                format!("the file of `{what}` cannot be read: {error}"),
+                fix,
+            );
+        })
+        .ok()
+}
+
+fn metadata(node: &Node, expand: &mut Expand<'_>) -> Option<HeaderMap> {
+    let mut metadata = MetadataMap::new();
+    for (key, node) in expand.faults.map(node, "metadata")? {
+        let Some(value) = expand.text(node, "metadata") else {
+            continue;
+        };
+        if let Err(bad) = add_metadata(&mut metadata, &key.name, &value) {
+            expand.faults.add(
+                key.at,
+                format!("`{}` {}", key.name, bad),
+                "name it like `x-tenant`, or `x-key-bin` for bytes in Base64",
+            );
+        }
+    }
+    let mut metadata = metadata.into_headers();
+    metadata
+        .iter_mut()
+        .for_each(|(_, value): (_, &mut HeaderValue)| value.set_sensitive(true));
+    Some(metadata)
+}

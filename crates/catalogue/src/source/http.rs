@@ -1,0 +1,329 @@
+//! Sources that speak HTTP: where they are, what they are sent, and what of the network they may use.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, HeaderMap};
+use http::{HeaderName, HeaderValue};
+use ipnet::IpNet;
+use url::{Host, Url};
+
+use super::Expand;
+use super::auth::{self, Service};
+use crate::fault::Fields;
+use crate::yaml::{Mark, Node, Yaml};
+use wardgate_egress::{
+    AllowedHost, AuthSettings, ClientSettings, EgressError, EgressSettings, Guard, HttpSettings,
+    NotAHost, PrivateAddresses,
+};
+
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const DEFAULT_MAX_RESPONSE_BYTES: usize = 1 << 20;
+
+/// Reads every key that has to do with HTTP.
+pub(super) fn read(
+    service: Service,
+    fields: &mut Fields<'_>,
+    expand: &mut Expand<'_>,
+) -> Option<HttpSettings> {
+    let url = match service {
+        Service::Mcp => "url",
+        Service::Http | Service::Grpc => "base_url",
+    };
+    let url_node = fields.required(
+        url,
+        &format!("add for example `{url}: https://api.example.com`"),
+        expand.faults,
+    );
+    let faults = expand.faults.count();
+    let headers = fields
+        .optional("headers")
+        .and_then(|node| headers(node, expand));
+    let auth = fields
+        .optional("auth")
+        .and_then(|node| auth::read(node, service, expand));
+    let listing = match service {
+        Service::Mcp => fields.optional("listing_auth"),
+        Service::Http | Service::Grpc => None,
+    };
+    let listing = listing.and_then(|node| {
+        let listing = auth::read(node, service, expand)?;
+        if listing.stand_for_caller() {
+            expand.faults.add(
+                node.at,
+                "`listing_auth` stands for a caller, and lists are asked for nobody",
+                "use none, bearer, basic or client_credentials",
+            );
+            return None;
+        }
+        Some(listing)
+    });
+    let hosts = fields
+        .optional("hosts")
+        .map(|node| hosts(node, expand))
+        .unwrap_or_default();
+    let private = fields
+        .optional("private")
+        .and_then(|node| private(node, expand));
+    let timeout = fields
+        .optional("timeout")
+        .and_then(|node| expand.faults.duration(node, "timeout"));
+    let max_response_bytes = fields
+        .optional("max_response_bytes")
+        .and_then(|node| expand.faults.positive(node, "max_response_bytes"));
+    let url_node = url_node?;
+    let at = url_node.at;
+    let name = url;
+    let url = service_url(url_node, name, expand)?;
+    if matches!(service, Service::Mcp) && url.path().trim_end_matches('/').ends_with("/api") {
+        expand.faults.add(
+            at,
+            format!("`{name}` ends in /api, where no MCP server is"),
+            "write the URL of the MCP endpoint itself, for example https://host/mcp",
+        );
+        return None;
+    }
+    let (headers, mut auth) = (headers.unwrap_or_default(), auth.unwrap_or_default());
+    auth.belong_to(&url);
+    let mut listing = listing.unwrap_or_default();
+    listing.belong_to(&url);
+    if auth != AuthSettings::None && headers.contains_key(AUTHORIZATION) {
+        expand.faults.add(
+            at,
+            "the source has `auth` and a header `Authorization`",
+            "keep one of them",
+        );
+    }
+    if expand.faults.count() > faults {
+        return None;
+    }
+    let egress = EgressSettings::of(
+        &url,
+        hosts,
+        private.unwrap_or_default(),
+        timeout.unwrap_or(DEFAULT_TIMEOUT),
+        max_response_bytes.unwrap_or(DEFAULT_MAX_RESPONSE_BYTES),
+    );
+    check_reachable(&url, &egress, at, expand)?;
+    let client = ClientSettings {
+        egress,
+        headers,
+        auth,
+    };
+    Some(HttpSettings {
+        url,
+        client,
+        listing,
+    })
+}
+
+/// A URL that requests of a source are sent to.
+pub(super) fn service_url(node: &Node, what: &str, expand: &mut Expand<'_>) -> Option<Url> {
+    let text = expand.text(node, what)?;
+    let problem = match Url::parse(&text) {
+        Err(_) => "is no URL",
+        Ok(url) if !matches!(url.scheme(), "http" | "https") => "is no http(s) URL",
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => "holds user info",
+        Ok(url) if url.query().is_some() || url.fragment().is_some() => {
+            "holds a query or a fragment"
+        }
+        Ok(url) => return Some(url),
+    };
+    expand.faults.add(
+        node.at,
+        format!("`{what}` {problem}"),
+        "write a URL like https://api.example.com/v1; credentials belong in `auth`",
+    );
+    None
+}
+
+/// An address off the public internet is better found out now than at the first call.
+pub(super) fn check_reachable(
+    url: &Url,
+    egress: &EgressSettings,
+    at: Mark,
+    expand: &mut Expand<'_>,
+) -> Option<()> {
+    let guard = Guard::new(egress.hosts.clone(), egress.private.clone());
+    if let Err(EgressError::AddressRefused(_)) = guard.check(url) {
+        let network = match url.host() {
+            Some(Host::Ipv6(address)) => format!("{address}/128"),
+            Some(host) => format!("{host}/32"),
+            None => return None,
+        };
+        expand.faults.add(
+            at,
+            "the URL is an address off the public internet",
+            format!("if that is right, add `private: [\"{network}\"]` to the source"),
+        );
+        return None;
+    }
+    Some(())
+}
+
+/// Headers as configured, their values filled in.
+pub(crate) fn headers(node: &Node, expand: &mut Expand<'_>) -> Option<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for (key, node) in expand.faults.map(node, "headers")? {
+        let name = header_name(&key.name);
+        if name.is_none() {
+            expand.faults.add(
+                key.at,
+                format!("`{}` is no header that can be set", key.name),
+                "use letters, digits and `-`; what frames the message is set by itself",
+            );
+        }
+        let text = expand.text(node, "headers");
+        let (Some(name), Some(text)) = (name, text) else {
+            continue;
+        };
+        match HeaderValue::from_str(&text) {
+            Ok(mut value) => {
+                value.set_sensitive(true);
+                headers.insert(name, value);
+            }
+            Err(_) => expand.faults.add(
+                node.at,
+                format!("the value of header `{name}` has characters a header cannot hold"),
+                "use printable ASCII characters",
+            ),
+        }
+    }
+    Some(headers)
+}
+
+/// The name of a header that an author may set: none of those that frame the message or name its target.
+pub(crate) fn header_name(name: &str) -> Option<HeaderName> {
+    const FRAMING: [&str; 8] = [
+        "connection",
+        "expect",
+        "keep-alive",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    let name = HeaderName::try_from(name).ok()?;
+    let is_settable = !FRAMING.contains(&name.as_str()) && name != HOST && name != CONTENT_LENGTH;
+    is_settable.then_some(name)
+}
+
+fn hosts(node: &Node, expand: &mut Expand<'_>) -> Vec<AllowedHost> {
+    let mut hosts = Vec::new();
+    for node in expand.faults.list(node, "hosts") {
+        let Some(text) = expand.text(node, "hosts") else {
+            continue;
+        };
+        match text.parse() {
+            Ok(host) => hosts.push(host),
+            Err(NotAHost) => expand.faults.add(
+                node.at,
+                "an entry of `hosts` is no host",
+                "write hosts like api.example.com or api.example.com:8443",
+            ),
+        }
+    }
+    hosts
+}
+
+/// Which addresses off the public internet the source may use.
+pub(crate) fn private(node: &Node, expand: &mut Expand<'_>) -> Option<PrivateAddresses> {
+    match node.value {
+        Yaml::Boolean(true) => return Some(PrivateAddresses::Allowed),
+        Yaml::Boolean(false) => return Some(PrivateAddresses::Refused),
+        _ => {}
+    }
+    let mut networks = Vec::new();
+    for node in expand.faults.list(node, "private") {
+        let text = expand.text(node, "private")?;
+        let address = || text.parse::<IpAddr>().map(IpNet::from);
+        match text.parse::<IpNet>().or_else(|_| address()) {
+            Ok(network) => networks.push(network),
+            Err(_) => expand.faults.add(
+                node.at,
+                "an entry of `private` is no network",
+                "write networks like 10.1.0.0/16 or fd00::/8",
+            ),
+        }
+    }
+    Some(PrivateAddresses::Listed(networks))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::{Catalogue, SourceKind, Text};
+    use wardgate_egress::{ClientProof, OAuthClient, Secret, ServerSettings};
+
+    fn read(source: &str) -> HttpSettings {
+        let text = format!("sources: {{ api: {source} }}\ntools: []\n");
+        let path = PathBuf::from("tools.yaml");
+        let variables = [("BASE", "https://api.example.com/v1"), ("SECRET", "canary")];
+        let variables: BTreeMap<_, _> = variables
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
+        let catalogue = Catalogue::parse(&[Text { path, text }], &variables).unwrap();
+        let (_, _, sources, _) = catalogue.into_parts();
+        match sources.into_iter().next().unwrap().kind {
+            SourceKind::Http(settings) => *settings,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_source_is_what_its_author_wrote() {
+        let settings = read(
+            "{ type: http, base_url: '${BASE}', headers: { X-Key: '${SECRET}' }, auth: { type: client_credentials, token_url: 'https://id.example.com/token', client_id: me, client_secret: '${SECRET}', scope: 'a b' }, hosts: [cdn.example.com:8443], private: [10.1.0.0/16, '::1'], timeout: 10s, max_response_bytes: 5 }",
+        );
+        assert_eq!(settings.url.as_str(), "https://api.example.com/v1");
+        let ClientSettings {
+            egress,
+            headers,
+            auth,
+        } = &settings.client;
+        assert_eq!(headers["x-key"], "canary");
+        let wanted = EgressSettings {
+            hosts: ["api.example.com", "cdn.example.com:8443"]
+                .map(|host| host.parse().unwrap())
+                .into(),
+            private: PrivateAddresses::Listed(vec![
+                "10.1.0.0/16".parse().unwrap(),
+                "::1/128".parse().unwrap(),
+            ]),
+            timeout: Duration::from_secs(10),
+            max_response_bytes: 5,
+        };
+        assert_eq!(*egress, wanted);
+        let wanted = AuthSettings::ClientCredentials(OAuthClient {
+            server: ServerSettings {
+                token_url: Some("https://id.example.com/token".parse().unwrap()),
+                issuer: None,
+                service: Some("https://api.example.com/v1".parse().unwrap()),
+            },
+            resource: None,
+            client_id: "me".to_owned(),
+            proof: ClientProof::Secret(Secret::from("canary".to_owned())),
+            scope: Some("a b".to_owned()),
+            audience: None,
+        });
+        assert_eq!(*auth, wanted);
+        assert!(!format!("{settings:?}").contains("canary"));
+    }
+
+    #[test]
+    fn what_is_not_written_is_safe() {
+        let settings = read("{ type: http, base_url: 'http://localhost:8080' }");
+        let egress = &settings.client.egress;
+        assert_eq!(egress.private, PrivateAddresses::Refused);
+        assert_eq!(egress.hosts, ["localhost:8080".parse().unwrap()]);
+        assert_eq!(egress.timeout, Duration::from_secs(30));
+        assert_eq!(settings.client.auth, AuthSettings::None);
+        assert!(settings.client.headers.is_empty());
+        let private = read("{ type: http, base_url: 'http://127.0.0.1', private: true }");
+        assert_eq!(private.client.egress.private, PrivateAddresses::Allowed);
+    }
+}

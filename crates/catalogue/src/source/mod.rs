@@ -1,0 +1,160 @@
+//! The sources of a `tools.yaml`: what they are and where, with `${NAME}` filled in.
+
+mod auth;
+mod expand;
+mod grpc;
+mod http;
+mod mcp;
+mod sql;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use wardgate_egress::HttpSettings;
+use wardgate_grpc_json::GrpcSettings;
+
+use crate::fault::{Faults, Fields};
+use crate::limits::{read_breaker, read_retry};
+use crate::yaml::{Key, Node};
+
+use crate::content::FileContent;
+use crate::name::is_name;
+use wardgate_mcp_client::Transport;
+use wardgate_resilience::{BreakerSettings, RetrySettings};
+
+pub(crate) use expand::Expand;
+pub(crate) use http::header_name;
+pub use mcp::{McpSettings, OfferedSelection, PinMode};
+pub use sql::SqlSettings;
+
+/// A source as configured. Two that are equal are the same source, so an open one can be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceSettings {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: SourceKind,
+    /// When a failed call is made again.
+    pub retry: RetrySettings,
+    /// When it is left alone for a while.
+    pub breaker: BreakerSettings,
+}
+
+/// What a source is. URLs and the like can hold secrets, so `Debug` never shows them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SourceKind {
+    /// A database.
+    Sql(SqlSettings),
+    /// An HTTP service.
+    Http(Box<HttpSettings>),
+    /// A gRPC server.
+    Grpc(Box<GrpcSettings>),
+    /// An MCP server.
+    Mcp(Box<McpSettings>),
+    /// Prompts and resources of the file itself.
+    Content(Arc<FileContent>),
+}
+
+impl SourceKind {
+    /// How a source that speaks HTTP is reached.
+    pub fn http_mut(&mut self) -> Option<&mut HttpSettings> {
+        match self {
+            Self::Http(http) => Some(http),
+            Self::Mcp(mcp) => match &mut mcp.transport {
+                Transport::Http(http) => Some(http),
+                Transport::Stdio(_) => None,
+            },
+            Self::Sql(_) | Self::Grpc(_) | Self::Content(_) => None,
+        }
+    }
+}
+
+/// Every type of source, for faults.
+const TYPES: &str = "sqlite, postgres, mysql, http, grpc, mcp, content";
+
+impl SourceSettings {
+    /// What the names of imported tools begin with, where tools are imported.
+    pub(super) fn prefix(&self) -> Option<&str> {
+        match &self.kind {
+            SourceKind::Mcp(settings) if settings.offered != Some(OfferedSelection::None) => {
+                Some(&settings.prefix)
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn read(
+        (key, node): &(Key, Node),
+        base: &Path,
+        variables: &BTreeMap<String, String>,
+        faults: &mut Faults,
+    ) -> Option<Self> {
+        let mut fields = Fields::of(node, format!("sources.{}", key.name), faults)?;
+        let mut expand = Expand {
+            base,
+            variables,
+            faults,
+        };
+        let fix = format!("add `type`, one of {TYPES}");
+        let kind = fields.required("type", &fix, expand.faults)?;
+        let word = expand.text(kind, "type")?;
+        let kind = match word.as_str() {
+            "sqlite" | "postgres" | "mysql" => {
+                SqlSettings::read(&word, &mut fields, &mut expand).map(SourceKind::Sql)
+            }
+            "http" => {
+                let settings = http::read(auth::Service::Http, &mut fields, &mut expand);
+                settings.map(|settings| SourceKind::Http(Box::new(settings)))
+            }
+            "grpc" => {
+                let settings = grpc::read(&mut fields, &mut expand);
+                settings.map(|settings| SourceKind::Grpc(Box::new(settings)))
+            }
+            "mcp" => {
+                let settings = McpSettings::read(&key.name, node, &mut fields, &mut expand);
+                settings.map(|settings| SourceKind::Mcp(Box::new(settings)))
+            }
+            "content" => {
+                if !is_name(&key.name) {
+                    expand.faults.add(
+                        key.at,
+                        format!(
+                            "`{}` cannot be the name of a source that policies name",
+                            key.name
+                        ),
+                        "use 1 to 64 characters of A-Z a-z 0-9 _ . -",
+                    );
+                }
+                let own = FileContent::read(&key.name, node, &mut fields, base, expand.faults);
+                fields.finish(expand.faults);
+                return Some(Self {
+                    name: key.name.clone(),
+                    kind: SourceKind::Content(Arc::new(own?)),
+                    // Nothing can fail that could be tried again.
+                    retry: RetrySettings::default(),
+                    breaker: BreakerSettings::default(),
+                });
+            }
+            other => {
+                expand.faults.add(
+                    kind.at,
+                    format!("`{other}` is no type of source"),
+                    format!("use one of {TYPES}"),
+                );
+                return None;
+            }
+        };
+        let retry = fields.optional("retry");
+        let retry = retry.and_then(|node| read_retry(node, faults));
+        let breaker = fields.optional("breaker");
+        let breaker = breaker.and_then(|node| read_breaker(node, faults));
+        fields.finish(faults);
+        Some(Self {
+            name: key.name.clone(),
+            kind: kind?,
+            retry: retry.unwrap_or_default(),
+            breaker: breaker.unwrap_or_default(),
+        })
+    }
+}

@@ -1,0 +1,124 @@
+//! Sources that are SQL databases.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use sqlx::mysql::MySqlConnectOptions;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
+
+use super::Expand;
+use crate::fault::Fields;
+use crate::statement::Dialect;
+use crate::yaml::{Mark, Node, Yaml};
+
+const DEFAULT_CONNECTIONS: usize = 8;
+
+/// Where a database is and how many connections it gets, for readers and for writers each.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SqlSettings {
+    /// Which SQL it speaks.
+    pub dialect: Dialect,
+    /// Where it is, credentials included.
+    pub url: String,
+    /// The most sessions of readers, and of writers.
+    pub max_connections: usize,
+}
+
+impl fmt::Debug for SqlSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlSettings")
+            .field("dialect", &self.dialect)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SqlSettings {
+    pub(super) fn read(
+        kind: &str,
+        fields: &mut Fields<'_>,
+        expand: &mut Expand<'_>,
+    ) -> Option<Self> {
+        let dialect = match kind {
+            "postgres" => Dialect::Postgres,
+            "mysql" => Dialect::Mysql,
+            _ => Dialect::Sqlite,
+        };
+        let url = fields.required(
+            "url",
+            "add for example `url: sqlite:data.db` or `url: \"${DATABASE_URL}\"`",
+            expand.faults,
+        );
+        let max_connections = match fields.optional("max_connections") {
+            Some(node) => connections(node, expand),
+            None => Some(DEFAULT_CONNECTIONS),
+        };
+        let url_node = url?;
+        let url = expand.text(url_node, "url")?;
+        check_url(dialect, &url, url_node.at, expand)?;
+        let is_literal = matches!(&url_node.value, Yaml::Text(text) if !text.contains('$'));
+        let url = if is_literal && dialect == Dialect::Sqlite {
+            beside(expand.base, url)
+        } else {
+            url
+        };
+        Some(Self {
+            dialect,
+            url,
+            max_connections: max_connections?,
+        })
+    }
+}
+
+/// A database file that the catalogue itself names is relative to the catalogue, as other paths in it are. One that comes
+/// from a variable is relative to where the process runs, as its author may have meant.
+fn beside(base: &Path, url: String) -> String {
+    match url.strip_prefix("sqlite:") {
+        Some(path) if !path.starts_with([':', '/']) && !path.is_empty() => {
+            format!("sqlite:{}", base.join(path).display())
+        }
+        _ => url,
+    }
+}
+
+fn connections(node: &Node, expand: &mut Expand<'_>) -> Option<usize> {
+    if let Yaml::Text(_) = node.value {
+        let text = expand.text(node, "max_connections")?;
+        if let Some(count) = text.parse().ok().filter(|&count| count > 0) {
+            return Some(count);
+        }
+    }
+    expand.faults.positive(node, "max_connections")
+}
+
+fn check_url(dialect: Dialect, url: &str, at: Mark, expand: &mut Expand<'_>) -> Option<()> {
+    let (schemes, example): (&[&str], _) = match dialect {
+        Dialect::Sqlite => (&["sqlite"], "sqlite:data.db"),
+        Dialect::Postgres => (&["postgres", "postgresql"], "postgres://user@host/database"),
+        Dialect::Mysql => (&["mysql", "mariadb"], "mysql://user@host/database"),
+    };
+    let scheme = url.split(':').next().unwrap_or_default();
+    if !schemes.contains(&scheme) {
+        expand.faults.add(
+            at,
+            format!("the scheme of `url` does not fit the type {dialect:?}"),
+            format!("write a URL like {example}, or change `type`"),
+        );
+        return None;
+    }
+    let readable = match dialect {
+        Dialect::Sqlite => SqliteConnectOptions::from_str(url).is_ok(),
+        Dialect::Postgres => PgConnectOptions::from_str(url).is_ok(),
+        Dialect::Mysql => MySqlConnectOptions::from_str(url).is_ok(),
+    };
+    if !readable {
+        expand.faults.add(
+            at,
+            "`url` cannot be read",
+            format!("write a URL like {example}"),
+        );
+        return None;
+    }
+    Some(())
+}

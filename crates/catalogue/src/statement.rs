@@ -1,0 +1,503 @@
+//! The configured SQL of a tool: read once at load, its parameters turned into placeholders.
+//!
+//! ```text
+//!   SELECT … WHERE id = :id AND :row_rule      as configured
+//!   ────────text────────┤param├text┤row rule│  segments
+//!   SELECT … WHERE id = $1 AND TRUE            PostgreSQL;  ?1 for SQLite, ? for MySQL
+//! ```
+//!
+//! No value ever becomes part of the text: what an argument or a row rule brings is bound (`values`), a list as an
+//! array or as many placeholders (`lists`). A `{name}` is one of the identifiers that the author listed, quoted.
+//!
+//! The text is read with the eyes of the server. MySQL has several, by `sql_mode`; the sessions of a source
+//! have the one mode that is assumed here: `"` quotes names and a backslash is a character like any other.
+
+mod bound;
+mod columns;
+mod lists;
+mod named;
+mod quoted;
+mod values;
+
+pub use bound::{BoundList, BoundValue, Parameter, ParameterType};
+pub use named::name_placeholders;
+pub(crate) use quoted::{QuotedPlaceholder, quoted_placeholders};
+
+/// The marker that stands for the pushed-down row rule.
+const ROW_RULE: &str = "row_rule";
+
+/// A statement begins with one of these; transactions and settings belong to the source.
+const VERBS: [&str; 6] = ["SELECT", "WITH", "VALUES", "INSERT", "UPDATE", "DELETE"];
+
+/// With these a SELECT of MySQL writes a file, which no read-only transaction keeps it from.
+const FILE_WORDS: [&str; 2] = ["OUTFILE", "DUMPFILE"];
+
+/// Which SQL a source speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// SQLite
+    Sqlite,
+    /// PostgreSQL
+    Postgres,
+    /// MariaDB too.
+    Mysql,
+}
+
+impl Dialect {
+    /// The placeholder of the bound value with this number, counted from 1. Those of MySQL have none: they take
+    /// the values in the order they stand in.
+    pub fn placeholder(self, number: usize) -> String {
+        match self {
+            Self::Sqlite => format!("?{number}"),
+            Self::Postgres => format!("${number}"),
+            Self::Mysql => "?".to_owned(),
+        }
+    }
+
+    /// `name` as an identifier, whatever is in it. SQLite reads one in double quotes as a text where it knows
+    /// none of that name.
+    pub fn identifier(self, name: &str) -> String {
+        let quote = match self {
+            Self::Postgres => '"',
+            Self::Sqlite | Self::Mysql => '`',
+        };
+        let doubled = name.replace(quote, &format!("{quote}{quote}"));
+        format!("{quote}{doubled}{quote}")
+    }
+}
+
+/// A checked statement.
+#[derive(Debug)]
+pub struct Statement {
+    dialect: Dialect,
+    segments: Vec<Segment>,
+    params: Vec<String>,
+    names: Vec<String>,
+    /// Names of the columns, where the text tells them.
+    columns: Option<Vec<String>>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Segment {
+    Text(String),
+    /// Index into the parameters.
+    Param(usize),
+    /// Index into the names.
+    Name(usize),
+    RowRule,
+}
+
+/// Why a text is not one statement.
+#[derive(Debug, PartialEq, Eq)]
+pub struct BadStatement {
+    /// What is wrong, in words that follow the statement.
+    pub problem: String,
+    /// How to mend it.
+    pub fix: String,
+}
+
+impl Statement {
+    pub(crate) fn parse(dialect: Dialect, sql: &str) -> Result<Self, BadStatement> {
+        let mut scanner = Scanner::new(dialect, sql);
+        let mut statement = Self {
+            dialect,
+            segments: Vec::new(),
+            params: Vec::new(),
+            names: Vec::new(),
+            columns: None,
+        };
+        let mut text_from = 0;
+        let mut ended_at = None;
+        while let Some((at, token)) = scanner.next()? {
+            match token {
+                Token::Blank | Token::Comment => {}
+                _ if ended_at.is_some() => {
+                    return Err(scanner.bad(
+                        at,
+                        "there is more after the `;`",
+                        "keep exactly one statement",
+                    ));
+                }
+                Token::Semicolon => ended_at = Some(at),
+                Token::Param(name) => {
+                    statement.push_text(&sql[text_from..at]);
+                    text_from = at + 1 + name.len();
+                    statement.push_param(name);
+                }
+                Token::Name(name) => {
+                    statement.push_text(&sql[text_from..at]);
+                    text_from = at + name.len() + 2;
+                    let index = index_of(&mut statement.names, name);
+                    statement.segments.push(Segment::Name(index));
+                }
+                Token::Placeholder => return Err(scanner.placeholder(at)),
+                Token::Word | Token::Other => {}
+            }
+        }
+        statement.push_text(&sql[text_from..ended_at.unwrap_or(sql.len())]);
+        statement.check(&scanner)?;
+        statement.columns = Self::read_columns(dialect, sql)?;
+        Ok(statement)
+    }
+
+    fn push_text(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.segments.push(Segment::Text(text.to_owned()));
+        }
+    }
+
+    fn push_param(&mut self, name: &str) {
+        let segment = match name {
+            ROW_RULE => Segment::RowRule,
+            _ => Segment::Param(index_of(&mut self.params, name)),
+        };
+        self.segments.push(segment);
+    }
+
+    fn check(&self, scanner: &Scanner<'_>) -> Result<(), BadStatement> {
+        let verb = scanner.first_word.unwrap_or_default();
+        if !VERBS.contains(&verb.to_ascii_uppercase().as_str()) {
+            return Err(scanner.bad(
+                0,
+                "the statement does not begin with a verb that reads or writes rows",
+                &format!("begin with one of {}", VERBS.join(", ")),
+            ));
+        }
+        if self
+            .segments
+            .iter()
+            .filter(|&segment| *segment == Segment::RowRule)
+            .count()
+            > 1
+        {
+            return Err(scanner.bad(
+                0,
+                "`:row_rule` occurs more than once",
+                "keep it once, where the governed rows are chosen",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Names of the parameters, in the order of their placeholders.
+    pub fn params(&self) -> &[String] {
+        &self.params
+    }
+
+    /// Names of its columns, as far as its text tells; `None` when only the database knows them.
+    pub(crate) fn columns(&self) -> Option<&[String]> {
+        self.columns.as_deref()
+    }
+
+    /// What stands in it as `{name}`, each once.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Which SQL it is in.
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// True when it has the `:row_rule` marker.
+    pub fn has_row_rule(&self) -> bool {
+        self.segments.contains(&Segment::RowRule)
+    }
+}
+
+/// Where `name` is in `known`, added when it is not there yet.
+fn index_of(known: &mut Vec<String>, name: &str) -> usize {
+    known.iter().position(|it| it == name).unwrap_or_else(|| {
+        known.push(name.to_owned());
+        known.len() - 1
+    })
+}
+
+/// Checks an expression that a row rule may be pushed down to: no parameter, no second statement.
+pub(crate) fn check_expression(dialect: Dialect, sql: &str) -> Result<(), BadStatement> {
+    let mut scanner = Scanner::new(dialect, sql);
+    let mut depth = 0_i32;
+    while let Some((at, token)) = scanner.next()? {
+        match token {
+            Token::Semicolon | Token::Param(_) | Token::Name(_) | Token::Comment => {
+                return Err(scanner.bad(
+                    at,
+                    "the expression holds a parameter, a comment or a `;`",
+                    "write a plain expression over the columns of the statement",
+                ));
+            }
+            Token::Placeholder => return Err(scanner.placeholder(at)),
+            Token::Other => match sql.as_bytes()[at] {
+                b'(' => depth += 1,
+                b')' => depth -= 1,
+                _ => {}
+            },
+            Token::Word | Token::Blank => {}
+        }
+        if depth < 0 {
+            break;
+        }
+    }
+    if depth == 0 {
+        return Ok(());
+    }
+    Err(scanner.bad(0, "the brackets do not match", "close every bracket"))
+}
+
+enum Token<'s> {
+    Blank,
+    Comment,
+    Semicolon,
+    /// `:name`, without the colon.
+    Param(&'s str),
+    /// `{name}`, without the braces.
+    Name(&'s str),
+    /// One of the database's own: `?`, or one with a number.
+    Placeholder,
+    /// A bare word: keyword, identifier or number.
+    Word,
+    /// A quoted text or identifier, or one character of anything else.
+    Other,
+}
+
+struct Scanner<'s> {
+    dialect: Dialect,
+    sql: &'s str,
+    at: usize,
+    first_word: Option<&'s str>,
+}
+
+impl<'s> Scanner<'s> {
+    fn new(dialect: Dialect, sql: &'s str) -> Self {
+        Self {
+            dialect,
+            sql,
+            at: 0,
+            first_word: None,
+        }
+    }
+
+    fn bad(&self, at: usize, problem: &str, fix: &str) -> BadStatement {
+        let lines = self.sql.trim_end().lines().count();
+        let problem = match self.sql[..at].matches('\n').count() + 1 {
+            _ if lines < 2 || at == 0 => problem.to_owned(),
+            line => format!("{problem} (line {line} of the text)"),
+        };
+        BadStatement {
+            problem,
+            fix: fix.to_owned(),
+        }
+    }
+
+    /// The next token and where it starts.
+    fn next(&mut self) -> Result<Option<(usize, Token<'s>)>, BadStatement> {
+        let start = self.at;
+        let rest = &self.sql[start..];
+        let Some(first) = rest.chars().next() else {
+            return Ok(None);
+        };
+        let second = rest[first.len_utf8()..].chars().next();
+        let (length, token) = match (first, second) {
+            ('\0', _) => {
+                return Err(self.bad(start, "the text holds a NUL character", "remove it"));
+            }
+            (c, _) if c.is_whitespace() => (c.len_utf8(), Token::Blank),
+            (';', _) => (1, Token::Semicolon),
+            ('-', Some('-')) => (self.dash_comment(start, rest)?, Token::Comment),
+            ('#', _) if self.dialect == Dialect::Mysql => (line(rest), Token::Comment),
+            ('/', Some('*')) => (self.block_comment(start)?, Token::Comment),
+            ('\'', _) => (self.quoted(start, 1, '\'', false)?, Token::Other),
+            ('e' | 'E', Some('\'')) if self.dialect == Dialect::Postgres => {
+                (self.quoted(start, 2, '\'', true)?, Token::Other)
+            }
+            ('"', _) => (self.quoted(start, 1, '"', false)?, Token::Other),
+            ('`', _) if self.dialect != Dialect::Postgres => {
+                (self.quoted(start, 1, '`', false)?, Token::Other)
+            }
+            ('[', _) if self.dialect == Dialect::Sqlite => {
+                (self.quoted(start, 1, ']', false)?, Token::Other)
+            }
+            (':', Some(':')) => (2, Token::Other),
+            (':', Some(next)) if is_word_start(next) => {
+                let name = word(&rest[1..]);
+                (1 + name.len(), Token::Param(name))
+            }
+            ('{' | '}', _) => {
+                let name = self.braced(start, rest)?;
+                (name.len() + 2, Token::Name(name))
+            }
+            ('$' | '@', _) if self.dialect == Dialect::Mysql => {
+                return Err(self.bad(
+                    start,
+                    "the statement holds a `$` or `@` outside quotes",
+                    "quote names that hold one; variables of a session are not for statements",
+                ));
+            }
+            ('$', Some(next)) if next == '$' || is_word_start(next) => self.dollar(start, rest)?,
+            ('$', Some(next)) if next.is_ascii_digit() => (numbered(rest), Token::Placeholder),
+            ('?', _) if self.dialect != Dialect::Postgres => (numbered(rest), Token::Placeholder),
+            ('@', _) if self.dialect == Dialect::Sqlite => return Err(self.placeholder(start)),
+            (c, _) if is_word_start(c) || c.is_ascii_digit() => {
+                let word = word(rest);
+                let is_file_word = FILE_WORDS.iter().any(|it| word.eq_ignore_ascii_case(it));
+                if is_file_word && self.dialect == Dialect::Mysql {
+                    return Err(self.bad(
+                        start,
+                        "the statement writes a file on the server",
+                        "remove INTO OUTFILE or INTO DUMPFILE; quote a column of that name",
+                    ));
+                }
+                self.first_word.get_or_insert(word);
+                (word.len(), Token::Word)
+            }
+            (c, _) => (c.len_utf8(), Token::Other),
+        };
+        self.at = start + length;
+        Ok(Some((start, token)))
+    }
+
+    fn placeholder(&self, at: usize) -> BadStatement {
+        self.bad(
+            at,
+            "the statement holds a placeholder of the database's own",
+            "write parameters as `:name`, after the properties of `input_schema`",
+        )
+    }
+
+    /// The name in the braces that `rest` begins with.
+    fn braced(&self, start: usize, rest: &'s str) -> Result<&'s str, BadStatement> {
+        let name = word(&rest[1..]);
+        let is_name = rest.starts_with('{') && !name.is_empty();
+        if is_name && rest[1 + name.len()..].starts_with('}') {
+            return Ok(name);
+        }
+        Err(self.bad(
+            start,
+            "there is a brace outside quotes that belongs to no `{name}`",
+            "write `{name}` for an identifier that `derive` chooses, and `:name` for a value",
+        ))
+    }
+
+    /// A dollar-quoted text of PostgreSQL; in SQLite `$name` is a placeholder.
+    fn dollar(&self, start: usize, rest: &str) -> Result<(usize, Token<'s>), BadStatement> {
+        if self.dialect == Dialect::Sqlite {
+            return Err(self.placeholder(start));
+        }
+        let tag = 1 + word(&rest[1..]).len();
+        if rest[tag..].starts_with('$') {
+            let delimiter = &rest[..=tag];
+            let body = &rest[delimiter.len()..];
+            return match body.find(delimiter) {
+                Some(end) => Ok((end + 2 * delimiter.len(), Token::Other)),
+                None => Err(self.open(start, delimiter)),
+            };
+        }
+        Ok((1, Token::Other))
+    }
+
+    /// Length of a quoted text whose quote ends at `start + opening`; a doubled quote stands for itself.
+    fn quoted(
+        &self,
+        start: usize,
+        opening: usize,
+        quote: char,
+        backslash: bool,
+    ) -> Result<usize, BadStatement> {
+        let mut chars = self.sql[start + opening..].char_indices().peekable();
+        while let Some((at, c)) = chars.next() {
+            if c == '\0' {
+                return Err(self.bad(start, "a quoted text holds a NUL character", "remove it"));
+            } else if backslash && c == '\\' {
+                chars.next();
+            } else if c == quote {
+                // In SQLite `[a]` has no way to hold a bracket.
+                if quote == ']' || chars.peek().is_none_or(|&(_, next)| next != quote) {
+                    return Ok(opening + at + quote.len_utf8());
+                }
+                chars.next();
+            }
+        }
+        Err(self.open(start, &quote.to_string()))
+    }
+
+    /// Length of a comment that begins with two dashes; to MySQL they are two minus signs unless a blank follows.
+    fn dash_comment(&self, start: usize, rest: &str) -> Result<usize, BadStatement> {
+        let is_open = self.dialect == Dialect::Mysql
+            && !rest[2..].is_empty()
+            && !rest[2..].starts_with([' ', '\t', '\r', '\n']);
+        if is_open {
+            return Err(self.bad(
+                start,
+                "a `--` is followed by no blank",
+                "write `-- ` for a comment, `- -` for two minus signs",
+            ));
+        }
+        Ok(line(rest))
+    }
+
+    /// Length of a block comment; PostgreSQL nests them, MySQL executes some.
+    fn block_comment(&self, start: usize) -> Result<usize, BadStatement> {
+        let text = &self.sql[start..];
+        if self.dialect == Dialect::Mysql && (text.starts_with("/*!") || text.starts_with("/*M!")) {
+            return Err(self.bad(
+                start,
+                "the statement holds a comment that the server would execute",
+                "write its text without `/*!` and `*/`, or remove it",
+            ));
+        }
+        let mut depth = 1_usize;
+        let mut at = 2;
+        while depth > 0 {
+            let Some(next) = text[at..].find(['*', '/']) else {
+                return Err(self.open(start, "*/"));
+            };
+            at += next;
+            if text[at..].starts_with("*/") {
+                depth -= 1;
+                at += 2;
+            } else if text[at..].starts_with("/*") && self.dialect == Dialect::Postgres {
+                depth += 1;
+                at += 2;
+            } else {
+                at += 1;
+            }
+        }
+        Ok(at)
+    }
+
+    fn open(&self, start: usize, wanted: &str) -> BadStatement {
+        self.bad(
+            start,
+            "a quoted text or comment is never closed",
+            &format!("close it with {wanted}"),
+        )
+    }
+}
+
+fn is_word_start(c: char) -> bool {
+    c == '_' || c.is_alphabetic()
+}
+
+fn is_word_part(c: char) -> bool {
+    c == '_' || c.is_alphanumeric()
+}
+
+/// Length of the first line of `text`.
+fn line(text: &str) -> usize {
+    text.find('\n').unwrap_or(text.len())
+}
+
+/// Length of the placeholder that `text` begins with: one character, and a number where it has one.
+fn numbered(text: &str) -> usize {
+    let digits = text[1..].find(|c: char| !c.is_ascii_digit());
+    digits.map_or(text.len(), |length| 1 + length)
+}
+
+/// The word at the beginning of `text`.
+fn word(text: &str) -> &str {
+    let end = text.find(|c: char| !is_word_part(c));
+    &text[..end.unwrap_or(text.len())]
+}
+
+#[cfg(test)]
+mod tests;

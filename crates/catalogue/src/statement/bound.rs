@@ -1,0 +1,245 @@
+//! Values that are bound to a statement: never part of its text, and never rounded on the way.
+//!
+//! ```text
+//!                   PostgreSQL             MariaDB, MySQL       SQLite
+//!   Integer         int8                   BIGINT               INTEGER
+//!   BigInteger      numeric, by a cast     DECIMAL              TEXT
+//!   Decimal         numeric                DECIMAL              REAL where that has all digits, else INTEGER or TEXT
+//!   List            an array               as many values       as many values
+//! ```
+
+use bigdecimal::{BigDecimal, ToPrimitive, Zero};
+use serde_json::Value;
+use wardgate_arguments::JsonType;
+use wardgate_json::{MAX_DIGITS, decimal_of};
+
+use super::Dialect;
+
+/// The most elements of a list that is bound.
+const MAX_LIST: usize = 1_000;
+
+/// All digits that a DECIMAL of MySQL and MariaDB has, and those behind its point (MariaDB would have 38).
+const MYSQL_DIGITS: (i64, i64) = (65, 30);
+
+/// A value bound to a placeholder. `None` is NULL of that type.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BoundValue {
+    /// A text.
+    Text(Option<String>),
+    /// A whole number.
+    Integer(Option<i64>),
+    /// A whole number beyond 64 bits, where others are bound as [`Self::Integer`].
+    BigInteger(BigDecimal),
+    /// A number with all its digits.
+    Decimal(Option<BigDecimal>),
+    /// True or false.
+    Boolean(Option<bool>),
+    /// A list, where the database has them.
+    List(BoundList),
+}
+
+/// The elements of a list. `None` is NULL.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BoundList {
+    /// Texts.
+    Texts(Vec<Option<String>>),
+    /// Whole numbers.
+    Integers(Vec<Option<i64>>),
+    /// Whole numbers of which one is beyond 64 bits.
+    BigIntegers(Vec<Option<BigDecimal>>),
+    /// Numbers with all their digits.
+    Decimals(Vec<Option<BigDecimal>>),
+    /// Truth values.
+    Booleans(Vec<Option<bool>>),
+}
+
+/// What the parameter of a statement is declared as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParameterType {
+    /// One value.
+    One(JsonType),
+    /// A list of such values.
+    List(JsonType),
+}
+
+/// What one parameter of a statement stands for in one call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Parameter {
+    /// One value.
+    One(BoundValue),
+    /// The elements of a list, of one type.
+    List(JsonType, Vec<BoundValue>),
+}
+
+/// Why an argument cannot be bound; said behind its name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unbindable {
+    #[error("has more than {MAX_DIGITS} digits, written out without an exponent")]
+    TooLong,
+    #[error(
+        "has more digits than a DECIMAL of this database: {} in all, {} behind the point",
+        MYSQL_DIGITS.0,
+        MYSQL_DIGITS.1
+    )]
+    NoDecimal,
+    #[error("has more than {MAX_LIST} elements")]
+    TooMany,
+}
+
+impl Parameter {
+    /// The value of an argument, which fits its schema; none, and null, is NULL, and as a list has no elements.
+    pub fn of(
+        kind: ParameterType,
+        value: Option<&Value>,
+        dialect: Dialect,
+    ) -> Result<Self, Unbindable> {
+        match (kind, value) {
+            (ParameterType::One(kind), value) => {
+                BoundValue::of(kind, value, dialect).map(Self::One)
+            }
+            (ParameterType::List(kind), Some(Value::Array(items))) => {
+                if items.len() > MAX_LIST {
+                    return Err(Unbindable::TooMany);
+                }
+                let items = items
+                    .iter()
+                    .map(|item| BoundValue::of(kind, Some(item), dialect));
+                Ok(Self::List(kind, items.collect::<Result<_, _>>()?))
+            }
+            (ParameterType::List(kind), _) => Ok(Self::List(kind, Vec::new())),
+        }
+    }
+}
+
+impl BoundValue {
+    fn of(kind: JsonType, value: Option<&Value>, dialect: Dialect) -> Result<Self, Unbindable> {
+        let number = match value {
+            Some(Value::Number(number)) => {
+                let value = decimal_of(number).ok_or(Unbindable::TooLong)?;
+                Some(storable(value, dialect)?)
+            }
+            _ => None,
+        };
+        Ok(match (kind, number) {
+            (JsonType::Integer, Some(number)) => match number.to_i64() {
+                Some(number) => Self::Integer(Some(number)),
+                None => Self::BigInteger(number),
+            },
+            (JsonType::Integer, None) => Self::Integer(None),
+            (JsonType::Number, number) => Self::Decimal(number),
+            (JsonType::Boolean, _) => Self::Boolean(value.and_then(Value::as_bool)),
+            // No other type is bound.
+            _ => Self::Text(value.and_then(Value::as_str).map(str::to_owned)),
+        })
+    }
+}
+
+/// The number as the database can keep it, without zeros at its end where there are too many.
+fn storable(number: BigDecimal, dialect: Dialect) -> Result<BigDecimal, Unbindable> {
+    if dialect != Dialect::Mysql || fits_mysql(&number) {
+        return Ok(number);
+    }
+    Some(number.normalized())
+        .filter(fits_mysql)
+        .ok_or(Unbindable::NoDecimal)
+}
+
+fn fits_mysql(number: &BigDecimal) -> bool {
+    let fraction = number.fractional_digit_count().max(0);
+    let digits = if number.is_zero() {
+        0
+    } else {
+        number.order_of_magnitude().saturating_add(1).max(0)
+    };
+    fraction <= MYSQL_DIGITS.1 && digits.saturating_add(fraction) <= MYSQL_DIGITS.0
+}
+
+impl BoundList {
+    /// The elements of a list that is declared to hold values of type `kind`.
+    pub(crate) fn of(kind: JsonType, items: &[BoundValue]) -> Self {
+        let decimals = || {
+            let decimal = |item: &BoundValue| match item {
+                BoundValue::Integer(number) => number.map(BigDecimal::from),
+                BoundValue::BigInteger(number) => Some(number.clone()),
+                BoundValue::Decimal(number) => number.clone(),
+                _ => None,
+            };
+            items.iter().map(decimal).collect()
+        };
+        match kind {
+            JsonType::Integer => {
+                let is_big = |item: &BoundValue| matches!(item, BoundValue::BigInteger(_));
+                if items.iter().any(is_big) {
+                    return Self::BigIntegers(decimals());
+                }
+                let integer = |item: &BoundValue| match item {
+                    BoundValue::Integer(number) => *number,
+                    _ => None,
+                };
+                Self::Integers(items.iter().map(integer).collect())
+            }
+            JsonType::Number => Self::Decimals(decimals()),
+            JsonType::Boolean => {
+                let boolean = |item: &BoundValue| match item {
+                    BoundValue::Boolean(truth) => *truth,
+                    _ => None,
+                };
+                Self::Booleans(items.iter().map(boolean).collect())
+            }
+            _ => {
+                let text = |item: &BoundValue| match item {
+                    BoundValue::Text(text) => text.clone(),
+                    _ => None,
+                };
+                Self::Texts(items.iter().map(text).collect())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bound(kind: JsonType, number: &str, dialect: Dialect) -> Result<BoundValue, Unbindable> {
+        let value = serde_json::from_str(number).unwrap();
+        BoundValue::of(kind, Some(&value), dialect)
+    }
+
+    #[test]
+    fn a_whole_number_is_an_integer_as_far_as_64_bits_reach() {
+        let bound = |number| bound(JsonType::Integer, number, Dialect::Postgres).unwrap();
+        assert_eq!(
+            bound("9223372036854775807"),
+            BoundValue::Integer(Some(i64::MAX))
+        );
+        assert_eq!(bound("10.0"), BoundValue::Integer(Some(10)));
+        assert!(matches!(
+            bound("9223372036854775808"),
+            BoundValue::BigInteger(_)
+        ));
+    }
+
+    #[test]
+    fn a_number_that_the_database_would_cut_is_refused() {
+        let bound = |number: &str| bound(JsonType::Number, number, Dialect::Mysql);
+        for number in [
+            &"9".repeat(65),
+            &format!("0.{}", "9".repeat(30)),
+            &format!("{}.{}", "9".repeat(35), "9".repeat(30)),
+            &format!("0.5{}", "0".repeat(60)),
+            "0e-60",
+            "1e64",
+        ] {
+            assert!(bound(number).is_ok(), "{number}");
+        }
+        for number in [
+            &"9".repeat(66),
+            &format!("0.{}", "9".repeat(31)),
+            &format!("{}.{}", "9".repeat(36), "9".repeat(30)),
+            "1e65",
+        ] {
+            assert_eq!(bound(number), Err(Unbindable::NoDecimal), "{number}");
+        }
+    }
+}

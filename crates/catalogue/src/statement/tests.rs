@@ -1,0 +1,356 @@
+use proptest::prelude::*;
+
+use wardgate_arguments::JsonType;
+
+use super::*;
+use crate::statement::{BoundList, BoundValue, Parameter};
+
+fn rendered(dialect: Dialect, sql: &str) -> (String, Vec<String>) {
+    let statement = Statement::parse(dialect, sql).unwrap();
+    let (text, _) = statement.with_values(&[], None, &[]);
+    (text.to_string(), statement.params)
+}
+
+#[test]
+fn parameters_become_numbered_placeholders() {
+    let sql = "SELECT :b, :a, :b FROM t WHERE :row_rule;";
+    let names = vec!["b".to_owned(), "a".to_owned()];
+    assert_eq!(
+        rendered(Dialect::Postgres, sql),
+        (
+            "SELECT $1, $2, $1 FROM t WHERE (TRUE)".to_owned(),
+            names.clone()
+        )
+    );
+    assert_eq!(
+        rendered(Dialect::Sqlite, sql),
+        (
+            "SELECT ?1, ?2, ?1 FROM t WHERE (TRUE)".to_owned(),
+            names.clone()
+        )
+    );
+    assert_eq!(
+        rendered(Dialect::Mysql, sql),
+        ("SELECT ?, ?, ? FROM t WHERE (TRUE)".to_owned(), names)
+    );
+}
+
+#[test]
+fn values_are_bound_in_the_order_of_their_placeholders() {
+    let sql = "SELECT :b, :a, :b FROM t WHERE :row_rule AND c = :c";
+    for (dialect, order) in [
+        (Dialect::Postgres, &["b", "a", "c", "r", "s"][..]),
+        (Dialect::Sqlite, &["b", "a", "c", "r", "s"]),
+        (Dialect::Mysql, &["b", "a", "b", "r", "s", "c"]),
+    ] {
+        let statement = Statement::parse(dialect, sql).unwrap();
+        let params: Vec<_> = statement.params().iter().map(|it| one(it)).collect();
+        let (_, values) = statement.with_values(&[], Some(("", &[text("r"), text("s")])), &params);
+        let order: Vec<_> = order.iter().map(|it| text(it)).collect();
+        assert_eq!(values, order);
+    }
+}
+
+fn text(text: &str) -> BoundValue {
+    BoundValue::Text(Some(text.to_owned()))
+}
+
+fn one(value: &str) -> Parameter {
+    Parameter::One(text(value))
+}
+
+fn whole(numbers: impl IntoIterator<Item = i64>) -> Vec<BoundValue> {
+    let bound = |number| BoundValue::Integer(Some(number));
+    numbers.into_iter().map(bound).collect()
+}
+
+#[test]
+fn a_list_is_an_array_or_as_many_placeholders() {
+    let sql = "SELECT 1 FROM t WHERE a = :a AND id NOT IN ( :ids ) AND id=any(:ids) AND :row_rule";
+    let array = BoundValue::List(BoundList::Integers(vec![Some(7), Some(8), Some(9)]));
+    let with = |lists: &[&[i64]]| {
+        let lists = lists.iter().flat_map(|list| whole(list.iter().copied()));
+        lists.collect::<Vec<_>>()
+    };
+    for (dialect, rendered, values) in [
+        (
+            Dialect::Postgres,
+            "SELECT 1 FROM t WHERE a = $1 AND id  <> ALL ($2 ) AND id = ANY ($2) AND ($3)",
+            vec![text("x"), array, text("r")],
+        ),
+        (
+            Dialect::Sqlite,
+            "SELECT 1 FROM t WHERE a = ?1 AND id  NOT IN (?4, ?5, ?6, ?7 ) AND id IN (?8, ?9, ?10, ?11) AND (?3)",
+            [
+                vec![text("x"), BoundValue::Integer(None), text("r")],
+                with(&[&[7, 8, 9, 9], &[7, 8, 9, 9]]),
+            ]
+            .concat(),
+        ),
+        (
+            Dialect::Mysql,
+            "SELECT 1 FROM t WHERE a = ? AND id  NOT IN (?, ?, ?, ? ) AND id IN (?, ?, ?, ?) AND (?)",
+            [
+                vec![text("x")],
+                with(&[&[7, 8, 9, 9], &[7, 8, 9, 9]]),
+                vec![text("r")],
+            ]
+            .concat(),
+        ),
+    ] {
+        let mut statement = Statement::parse(dialect, sql).unwrap();
+        statement.set_list("ids").unwrap();
+        let params = [
+            one("x"),
+            Parameter::List(JsonType::Integer, whole([7, 8, 9])),
+        ];
+        let rule = dialect.placeholder(3);
+        let rule_values = [text("r")];
+        let found = statement.with_values(&[], Some((&rule, &rule_values)), &params);
+        assert_eq!((&*found.0, found.1), (rendered, values));
+    }
+}
+
+#[test]
+fn a_list_stands_where_several_values_may() {
+    for sql in [
+        "SELECT :ids",
+        "SELECT 1 WHERE id = :ids",
+        "SELECT 1 WHERE id IN (1, :ids)",
+        "SELECT 1 WHERE id IN (:ids, 1)",
+        "SELECT 1 FROM a join (:ids) b",
+        "SELECT 1 WHERE id > ANY (:ids)",
+        "SELECT 1 WHERE id >= ANY (:ids)",
+    ] {
+        for dialect in [Dialect::Sqlite, Dialect::Mysql] {
+            let mut statement = Statement::parse(dialect, sql).unwrap();
+            let bad = statement.set_list("ids").unwrap_err();
+            assert_eq!(bad.fix, "write `… IN (:ids)` or `… = ANY (:ids)`", "{sql}");
+        }
+        let mut statement = Statement::parse(Dialect::Postgres, sql).unwrap();
+        statement.set_list("ids").unwrap();
+        let params = [Parameter::List(JsonType::Integer, Vec::new())];
+        let (rendered, _) = statement.with_values(&[], None, &params);
+        assert_eq!(
+            *rendered,
+            sql.replace(":ids", "$1"),
+            "an array may stand anywhere"
+        );
+    }
+}
+
+#[test]
+fn quotes_comments_and_casts_hold_no_parameters() {
+    for (dialect, sql) in [
+        (
+            Dialect::Postgres,
+            "SELECT ':x', \"a:x\", 'it''s :x', a::text -- :x\n, b /* :x /* :y */ :z */ FROM t",
+        ),
+        (
+            Dialect::Postgres,
+            "SELECT E'\\':x', $$ :x ; $$, $t$ :x $$ $t$, '{\"a\":1}'::jsonb ? 'a', x[1:2] FROM t",
+        ),
+        (
+            Dialect::Sqlite,
+            "SELECT [a:x], `b:x`, ':x;' /* :x /* */ FROM t",
+        ),
+        (
+            Dialect::Mysql,
+            "SELECT `a``:x`, \"b:x\", '\\', ':x' # it's :x\n, - 1, _utf8mb4':x' -- :x\n /* :x /* */ FROM t",
+        ),
+    ] {
+        assert_eq!(rendered(dialect, sql), (sql.to_owned(), vec![]), "{sql}");
+    }
+}
+
+#[test]
+fn only_one_statement_is_accepted() {
+    for sql in [
+        "SELECT 1;",
+        "SELECT 1 ; -- done\n",
+        "SELECT 1;\n/* done */",
+        "SELECT ';'",
+    ] {
+        assert!(Statement::parse(Dialect::Sqlite, sql).is_ok(), "{sql}");
+    }
+    for (sql, problem) in [
+        ("SELECT 1; DROP TABLE t", "there is more after the `;`"),
+        ("SELECT 1;;", "there is more after the `;`"),
+        (
+            "SELECT 1;\n:x",
+            "there is more after the `;` (line 2 of the text)",
+        ),
+        (
+            "",
+            "the statement does not begin with a verb that reads or writes rows",
+        ),
+        (
+            "-- nothing",
+            "the statement does not begin with a verb that reads or writes rows",
+        ),
+        (
+            "COMMIT",
+            "the statement does not begin with a verb that reads or writes rows",
+        ),
+        ("SELECT 'a", "a quoted text or comment is never closed"),
+        ("SELECT /* a", "a quoted text or comment is never closed"),
+        (
+            "SELECT ?",
+            "the statement holds a placeholder of the database's own",
+        ),
+        (
+            "SELECT $1",
+            "the statement holds a placeholder of the database's own",
+        ),
+        (
+            "SELECT :row_rule, :row_rule",
+            "`:row_rule` occurs more than once",
+        ),
+        ("SELECT '\0'", "a quoted text holds a NUL character"),
+    ] {
+        let bad = Statement::parse(Dialect::Sqlite, sql).unwrap_err();
+        assert_eq!(bad.problem, problem, "{sql}");
+    }
+    let unclosed = Statement::parse(Dialect::Postgres, "SELECT $a$ x $b$").unwrap_err();
+    assert_eq!(unclosed.fix, "close it with $a$");
+}
+
+#[test]
+fn a_name_is_an_identifier_whatever_it_holds() {
+    let sql = "SELECT '{a}', {b} /* {c} */ FROM {a} WHERE {b} = :b";
+    for (dialect, rendered) in [
+        (
+            Dialect::Postgres,
+            r#"SELECT '{a}', "x" /* {c} */ FROM "a""`b" WHERE "x" = $1"#,
+        ),
+        (
+            Dialect::Sqlite,
+            r#"SELECT '{a}', `x` /* {c} */ FROM `a"``b` WHERE `x` = ?1"#,
+        ),
+        (
+            Dialect::Mysql,
+            r#"SELECT '{a}', `x` /* {c} */ FROM `a"``b` WHERE `x` = ?"#,
+        ),
+    ] {
+        let statement = Statement::parse(dialect, sql).unwrap();
+        assert_eq!(statement.names(), ["b", "a"]);
+        let identifiers = ["x", "a\"`b"].map(|name| dialect.identifier(name));
+        let identifiers = [identifiers[0].as_str(), identifiers[1].as_str()];
+        assert_eq!(&*statement.with_values(&identifiers, None, &[]).0, rendered);
+    }
+    for sql in [
+        "SELECT {}",
+        "SELECT {a b}",
+        "SELECT {a",
+        "SELECT a}",
+        "SELECT {a:sql}",
+    ] {
+        let bad = Statement::parse(Dialect::Postgres, sql).unwrap_err();
+        assert!(bad.problem.starts_with("there is a brace"), "{sql}");
+    }
+}
+
+#[test]
+fn placeholders_of_the_database_get_names() {
+    let name = |position: usize| ["a", "b"].get(position).copied();
+    for (dialect, sql, named) in [
+        (
+            Dialect::Postgres,
+            "SELECT '$1', $2::int, x[1:$1] -- $1\nWHERE a = $1AND j ? 'x'",
+            "SELECT '$1', :b::int, x[1: :a] -- $1\nWHERE a = :a AND j ? 'x'",
+        ),
+        (Dialect::Mysql, "SELECT ?, '?', ?", "SELECT :a, '?', :b"),
+        (Dialect::Sqlite, "SELECT ?2, ?, $1", "SELECT :b, :a, :a"),
+    ] {
+        let converted = name_placeholders(dialect, sql, name).unwrap();
+        assert_eq!(converted, named);
+        assert!(Statement::parse(dialect, &converted).is_ok());
+    }
+    for sql in [
+        "SELECT $3",
+        "SELECT $0",
+        "SELECT $1, :c",
+        "SELECT $99999999999999999999",
+    ] {
+        assert!(
+            name_placeholders(Dialect::Postgres, sql, name).is_err(),
+            "{sql}"
+        );
+    }
+}
+
+#[test]
+fn what_mysql_reads_in_two_ways_is_refused() {
+    for (sql, problem) in [
+        (
+            "SELECT 1 /*! , 2 */",
+            "a comment that the server would execute",
+        ),
+        (
+            "SELECT 1 /*!50110 , 2 */",
+            "a comment that the server would execute",
+        ),
+        (
+            "SELECT 1 /*M! , 2 */",
+            "a comment that the server would execute",
+        ),
+        ("SELECT 1--1", "a `--` is followed by no blank"),
+        ("SELECT @a", "a `$` or `@` outside quotes"),
+        ("SELECT @@sql_mode", "a `$` or `@` outside quotes"),
+        ("SELECT $$ ' $$", "a `$` or `@` outside quotes"),
+        ("SELECT a$b", "a `$` or `@` outside quotes"),
+        ("SELECT ?", "a placeholder of the database's own"),
+        (
+            "SELECT 1 INTO OUTFILE '/tmp/x'",
+            "writes a file on the server",
+        ),
+        (
+            "SELECT 1 INTO dumpfile '/tmp/x'",
+            "writes a file on the server",
+        ),
+    ] {
+        let bad = Statement::parse(Dialect::Mysql, sql).unwrap_err();
+        assert!(bad.problem.contains(problem), "{sql}: {}", bad.problem);
+    }
+}
+
+#[test]
+fn a_rule_expression_cannot_leave_its_place() {
+    for sql in [
+        "m.doctor",
+        "lower(\"a b\")",
+        "(a || b)",
+        "CASE WHEN a THEN 'x' END",
+    ] {
+        assert_eq!(check_expression(Dialect::Postgres, sql), Ok(()), "{sql}");
+    }
+    for sql in [
+        "a) OR (1=1",
+        "a; DROP",
+        ":p",
+        "a -- b",
+        "(a",
+        "a /* b */",
+        "'a",
+    ] {
+        assert!(check_expression(Dialect::Postgres, sql).is_err(), "{sql}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_scanned_without_a_panic(sql in "[ -~\u{0}\u{e9}\n]{0,60}") {
+        for dialect in [Dialect::Sqlite, Dialect::Postgres, Dialect::Mysql] {
+            let _ = Statement::parse(dialect, &sql);
+            let _ = check_expression(dialect, &sql);
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_parameter_is_kept_to_the_letter(text in "[a-z '\"()/*-]{0,40}") {
+        let sql = format!("SELECT {text}");
+        if let Ok(statement) = Statement::parse(Dialect::Postgres, &sql) {
+            prop_assert_eq!(statement.with_values(&[], None, &[]).0.to_string(), sql);
+        }
+    }
+}

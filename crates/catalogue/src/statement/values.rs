@@ -1,0 +1,120 @@
+//! A statement with the values of one call: the text for the database, and what is bound to its placeholders.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use super::{Dialect, Segment, Statement};
+use crate::statement::{BoundList, BoundValue, Parameter};
+
+/// What a list without elements is compared with where there are no arrays: rows of none.
+const NO_ROWS: &str = "SELECT NULL WHERE FALSE";
+const NO_ROWS_IN_MYSQL: &str = "SELECT NULL FROM DUAL WHERE FALSE";
+
+struct Writer {
+    dialect: Dialect,
+    sql: String,
+    values: Vec<BoundValue>,
+}
+
+impl Statement {
+    /// The text for the database and the values in the order of its placeholders. `identifiers` stand for its names;
+    /// `row_rule` is a condition whose placeholders are numbered behind the parameters, with its values; without one
+    /// every row passes. `params` are in the order of [`Self::params`].
+    ///
+    /// A list has as many placeholders as the next power of two, the last element repeated: each text is kept prepared,
+    /// so there should be few.
+    pub fn with_values(
+        &self,
+        identifiers: &[&str],
+        row_rule: Option<(&str, &[BoundValue])>,
+        params: &[Parameter],
+    ) -> (Arc<str>, Vec<BoundValue>) {
+        let (rule, rule_values) = row_rule.unwrap_or(("TRUE", &[]));
+        let mut writer = Writer {
+            dialect: self.dialect,
+            sql: String::new(),
+            values: Vec::new(),
+        };
+        if self.dialect != Dialect::Mysql {
+            writer
+                .values
+                .extend(params.iter().map(|it| self.numbered(it)));
+            writer.values.extend_from_slice(rule_values);
+        }
+        for segment in &self.segments {
+            match segment {
+                Segment::Text(text) => writer.sql.push_str(text),
+                Segment::Name(index) => {
+                    writer.sql.push_str(identifiers.get(*index).unwrap_or(&""));
+                }
+                Segment::Param(index) => writer.parameter(*index, params.get(*index)),
+                Segment::RowRule => {
+                    // Writing to a `String` does not fail.
+                    let _ = write!(writer.sql, "({rule})");
+                    if self.dialect == Dialect::Mysql {
+                        writer.values.extend_from_slice(rule_values);
+                    }
+                }
+            }
+        }
+        (writer.sql.into(), writer.values)
+    }
+
+    /// What is bound under the number of a parameter.
+    fn numbered(&self, param: &Parameter) -> BoundValue {
+        match param {
+            Parameter::One(value) => value.clone(),
+            Parameter::List(kind, items) if self.dialect == Dialect::Postgres => {
+                BoundValue::List(BoundList::of(*kind, items))
+            }
+            // Its elements are bound behind everything else; this keeps the numbers of the others.
+            Parameter::List(..) => BoundValue::Integer(None),
+        }
+    }
+}
+
+impl Writer {
+    fn parameter(&mut self, index: usize, param: Option<&Parameter>) {
+        let number = index + 1;
+        match param {
+            Some(Parameter::List(_, items)) if self.dialect != Dialect::Postgres => {
+                self.elements(items);
+            }
+            // A text keeps the types that it was prepared with, so another type is another text.
+            Some(Parameter::One(BoundValue::BigInteger(_)))
+                if self.dialect == Dialect::Postgres =>
+            {
+                let _ = write!(self.sql, "CAST(${number} AS numeric)");
+            }
+            Some(Parameter::List(kind, items)) if is_big(&BoundList::of(*kind, items)) => {
+                let _ = write!(self.sql, "CAST(${number} AS numeric[])");
+            }
+            _ => self.sql.push_str(&self.dialect.placeholder(number)),
+        }
+        if let (Some(Parameter::One(value)), Dialect::Mysql) = (param, self.dialect) {
+            self.values.push(value.clone());
+        }
+    }
+
+    fn elements(&mut self, items: &[BoundValue]) {
+        let Some(last) = items.last() else {
+            self.sql.push_str(match self.dialect {
+                Dialect::Mysql => NO_ROWS_IN_MYSQL,
+                _ => NO_ROWS,
+            });
+            return;
+        };
+        let padding = items.len().next_power_of_two() - items.len();
+        let padded = items.iter().chain(std::iter::repeat_n(last, padding));
+        for (position, item) in padded.enumerate() {
+            self.values.push(item.clone());
+            let separator = if position > 0 { ", " } else { "" };
+            let placeholder = self.dialect.placeholder(self.values.len());
+            let _ = write!(self.sql, "{separator}{placeholder}");
+        }
+    }
+}
+
+fn is_big(list: &BoundList) -> bool {
+    matches!(list, BoundList::BigIntegers(_))
+}

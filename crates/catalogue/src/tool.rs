@@ -1,0 +1,495 @@
+//! One tool of a `tools.yaml`.
+
+mod imported;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+use wardgate_arguments::{Arguments, InputSchema, JsonType, Property};
+use wardgate_domain::{Digest, OfferKind, RequiredCapabilities, ToolFacts, ToolName};
+
+use crate::derive::Derive;
+use crate::execute::{Execution, is_execute};
+use crate::fault::{Faults, Fields, FilePosition};
+use crate::limits::read_limits;
+use crate::name::{MAX_NAME, is_name};
+use crate::plan::Plan;
+use crate::result_shape::{MaxRows, ResultShape, Shape};
+use crate::schema;
+use crate::scope::{Scope, Types};
+use crate::source::SourceSettings;
+use crate::statement::Statement;
+use crate::yaml::{KeyOrder, Mark, Node, Yaml};
+use wardgate_mcp_client::ToolFingerprint;
+use wardgate_resilience::LimitSettings;
+
+/// Longest time one call may take. The audit service must wait longer than this before it calls a call lost.
+const MAX_TIME_LIMIT: Duration = Duration::from_mins(5);
+
+/// What a tool may refer to in the file it stands in.
+pub(crate) struct ToolFile<'f> {
+    /// The directory of the file.
+    pub(crate) base: &'f Path,
+    pub(crate) types: &'f Types<'f>,
+    pub(crate) sources: &'f BTreeMap<String, Option<SourceSettings>>,
+}
+
+/// A configured tool.
+#[derive(Debug)]
+pub struct Tool {
+    pub(super) facts: ToolFacts,
+    pub(super) aliases: Vec<ToolName>,
+    definition_json: Bytes,
+    time_limit: Option<Duration>,
+    /// Running it twice does what running it once does.
+    repeatable: bool,
+    limits: LimitSettings,
+    cache: Option<Duration>,
+    input: InputSchema,
+    derive: Derive,
+    pub(super) plan: Plan,
+    pub(super) result: ResultShape,
+    /// Of a tool that an MCP server defines: the server's name for it.
+    own_name: Option<String>,
+    /// Of the same: the definition that was approved.
+    pin: Option<Arc<ToolFingerprint>>,
+    /// Of the same: the server shows it only to clients with these capabilities.
+    required: RequiredCapabilities,
+    /// None of a tool that an MCP server defines.
+    pub(super) positions: Option<ToolPositions>,
+}
+
+/// Where a tool is configured.
+#[derive(Debug)]
+pub(super) struct ToolPositions {
+    pub(super) name: FilePosition,
+    /// The classes of its columns, or where they would be.
+    pub(super) classes: FilePosition,
+}
+
+impl ToolPositions {
+    /// Of the tool at `node`. One without classes is pointed at where it says what runs it, `execute`.
+    fn read(node: &Node, result: Option<&Node>, execute: Mark, faults: &Faults) -> Self {
+        Self {
+            name: faults.position(node.follow("/name").at),
+            classes: faults.position(result.map_or(execute, |it| it.follow("/classes").at)),
+        }
+    }
+}
+
+impl Tool {
+    /// What the policy needs to know of it.
+    pub fn facts(&self) -> &ToolFacts {
+        &self.facts
+    }
+
+    /// Other names it answers to.
+    pub fn aliases(&self) -> &[ToolName] {
+        &self.aliases
+    }
+
+    /// The MCP tool definition without `name`: one JSON object, its keys as the author ordered them.
+    pub fn definition_json(&self) -> &Bytes {
+        &self.definition_json
+    }
+
+    /// How long one call may take, where the tool itself says so.
+    pub fn time_limit(&self) -> Option<Duration> {
+        self.time_limit
+    }
+
+    /// Name of the source it works on, where it has one.
+    pub fn source(&self) -> Option<&str> {
+        self.plan.source().map(|source| source.name.as_str())
+    }
+
+    /// The name that the MCP server which defines it has for it; none of a tool that the file defines.
+    pub fn own_name(&self) -> Option<&str> {
+        self.own_name.as_deref()
+    }
+
+    /// The same, where the server is `source`.
+    pub fn own_name_at(&self, source: &str) -> Option<&str> {
+        self.own_name().filter(|_| self.source() == Some(source))
+    }
+
+    /// The approved definition of a tool that an MCP server defines.
+    pub fn pin(&self) -> Option<&Arc<ToolFingerprint>> {
+        self.pin.as_ref()
+    }
+
+    /// The capabilities of the clients that it is offered to.
+    pub fn required_capabilities(&self) -> &RequiredCapabilities {
+        &self.required
+    }
+
+    /// Whether running it twice does what running it once does.
+    pub fn is_repeatable(&self) -> bool {
+        self.repeatable
+    }
+
+    /// Whether a result of it that is too large for an answer is kept: a list of rows, of which its author chose no
+    /// number.
+    pub fn keeps_large_results(&self) -> bool {
+        self.facts.read_only
+            && self.result.shape == Shape::Rows
+            && self.result.max_rows.is_none()
+            && !self.plan.reads_kept_results()
+    }
+
+    /// How often and how many at a time it may be called.
+    pub fn limits(&self) -> LimitSettings {
+        self.limits
+    }
+
+    /// How long its results may be kept.
+    pub fn cache(&self) -> Option<Duration> {
+        self.cache
+    }
+
+    /// What it does when it is called.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Its arguments.
+    pub fn input(&self) -> &InputSchema {
+        &self.input
+    }
+
+    /// The values that are made of its arguments.
+    pub fn derive(&self) -> &Derive {
+        &self.derive
+    }
+
+    /// What its results are.
+    pub fn result(&self) -> &ResultShape {
+        &self.result
+    }
+
+    pub(super) fn read(node: &Node, file: &ToolFile<'_>, faults: &mut Faults) -> Option<Self> {
+        let mut fields = Fields::of(node, what(node), faults)?;
+        let name = fields
+            .required("name", "add a `name`", faults)
+            .and_then(|node| name(node, faults));
+        let aliases = fields
+            .optional("aliases")
+            .map(|node| aliases(node, faults))
+            .unwrap_or_default();
+        let title = fields.optional("title");
+        let description = fields.optional("description");
+        let texts: [Option<&str>; 2] = [
+            title.and_then(|node| faults.text(node, "title")),
+            description.and_then(|node| faults.text(node, "description")),
+        ];
+        let tags = fields
+            .optional("tags")
+            .map(|node| faults.texts(node, "tags"))
+            .unwrap_or_default();
+        let annotations = fields.optional("annotations");
+        let hints = annotations.map(|node| Hints::read(node, faults));
+        let hints = hints.unwrap_or_default();
+        let input_node = fields.required(
+            "input_schema",
+            "add `input_schema: { type: object, properties: {} }`",
+            faults,
+        );
+        let input = input_node.and_then(|node| schema::read(node, faults));
+        let output = fields.optional("output_schema");
+        if let Some(output) = output {
+            schema::compile(output, "output_schema", faults);
+        }
+        let examples = fields.optional("examples");
+        if let Some((examples, input)) = examples.zip(input.as_ref()) {
+            check_examples(examples, input, faults);
+        }
+        let time_limit = fields
+            .optional("time_limit")
+            .and_then(|node| time_limit(node, faults));
+        let limits = fields
+            .optional("limits")
+            .and_then(|node| read_limits(node, faults));
+        let cache = fields
+            .optional("cache")
+            .and_then(|node| cache(node, hints.read_only, faults));
+        let result_node = fields.optional("result");
+        let execute = fields.take("execute", is_execute);
+        fields.finish(faults);
+        let execute = execute.or_else(|| miss_execute(node, faults))?;
+        let execution = Execution::of(execute, file.types, faults)?;
+        let (at, word) = (execution.at(), execution.word);
+        let derive = execution.derive(input.as_ref(), faults);
+        let plan = execution.read(&mut Scope {
+            faults,
+            input: input.as_ref(),
+            derive: &derive,
+            sources: file.sources,
+            base: file.base,
+        });
+        let dialect = plan
+            .as_ref()
+            .and_then(|plan| Some(plan.statement()?.dialect()));
+        let shape = plan.as_ref().map_or(Shape::Rows, Plan::shape);
+        let result = match result_node {
+            Some(node) => ResultShape::read(node, shape, dialect, faults),
+            None => Some(ResultShape::plain(shape)),
+        };
+        let (plan, input, result) = (plan?, input?, result?);
+        check_together(at, &plan, &input, &result, &hints, faults);
+        let positions = ToolPositions::read(node, result_node, at, faults);
+        Some(Self {
+            facts: ToolFacts {
+                kind: OfferKind::Tool,
+                name: name?,
+                definition_digest: definition_digest(node, word),
+                read_only: hints.read_only,
+                tags,
+                entity: result
+                    .entity
+                    .as_ref()
+                    .map(|entity| entity.type_name.to_string()),
+                classes: result.released_classes(),
+                argument_defaults: schema::argument_defaults(&input),
+            },
+            aliases,
+            definition_json: definition_json(texts, input_node?, examples, output, annotations),
+            time_limit,
+            repeatable: hints.read_only || hints.idempotent,
+            limits: limits.unwrap_or_default(),
+            cache,
+            input,
+            derive,
+            plan,
+            result,
+            own_name: None,
+            pin: None,
+            required: RequiredCapabilities::default(),
+            positions: Some(positions),
+        })
+    }
+}
+
+fn miss_execute<T>(node: &Node, faults: &mut Faults) -> Option<T> {
+    faults.add(
+        node.at,
+        format!("`{}` has no `execute`", what(node)),
+        "add an `execute` with the `type` of what runs it",
+    );
+    None
+}
+
+fn what(node: &Node) -> String {
+    match node.get("name").map(|name| &name.value) {
+        Some(Yaml::Text(name)) => format!("tool {name}"),
+        _ => "tool".to_owned(),
+    }
+}
+
+fn name(node: &Node, faults: &mut Faults) -> Option<ToolName> {
+    let text = faults.text(node, "name")?;
+    let name = text.parse::<ToolName>().ok().filter(|_| is_name(text));
+    if name.is_none() {
+        faults.add(
+            node.at,
+            "the name is not one that every client accepts",
+            format!("use 1 to {MAX_NAME} characters of A-Z a-z 0-9 _ . -"),
+        );
+    }
+    name
+}
+
+fn aliases(node: &Node, faults: &mut Faults) -> Vec<ToolName> {
+    let nodes = faults.list(node, "aliases");
+    nodes.iter().filter_map(|node| name(node, faults)).collect()
+}
+
+/// The hints of MCP 2025-11-25, `ToolAnnotations`, that matter here.
+#[derive(Default)]
+struct Hints {
+    read_only: bool,
+    idempotent: bool,
+}
+
+impl Hints {
+    fn read(node: &Node, faults: &mut Faults) -> Self {
+        let Some(mut fields) = Fields::of(node, "annotations", faults) else {
+            return Self::default();
+        };
+        if let Some(title) = fields.optional("title") {
+            faults.text(title, "title");
+        }
+        let mut hint = |name| {
+            let node = fields.optional(name)?;
+            faults.boolean(node, name)
+        };
+        let hints = Self {
+            read_only: hint("readOnlyHint") == Some(true),
+            idempotent: hint("idempotentHint") == Some(true),
+        };
+        for name in ["destructiveHint", "openWorldHint"] {
+            hint(name);
+        }
+        fields.finish(faults);
+        hints
+    }
+}
+
+fn time_limit(node: &Node, faults: &mut Faults) -> Option<Duration> {
+    let limit = faults.duration(node, "time_limit")?;
+    if limit > MAX_TIME_LIMIT {
+        faults.add(
+            node.at,
+            "`time_limit` is longer than 5 minutes",
+            "choose a shorter one: the record gives a call up some time after that",
+        );
+    }
+    Some(limit)
+}
+
+/// How long results may be kept; only those of tools that change nothing can be.
+fn cache(node: &Node, read_only: bool, faults: &mut Faults) -> Option<Duration> {
+    if !read_only {
+        faults.add(
+            node.at,
+            "the results of a tool that may write cannot be kept: it would not run",
+            "set `annotations: { readOnlyHint: true }`, or remove `cache`",
+        );
+    }
+    faults.duration(node, "cache")
+}
+
+/// Every example must be a call that the schema accepts.
+fn check_examples(node: &Node, input: &InputSchema, faults: &mut Faults) {
+    for example in faults.list(node, "examples") {
+        let Some(mut fields) = Fields::of(example, "examples", faults) else {
+            continue;
+        };
+        let arguments = fields.required("arguments", "add the arguments of the call", faults);
+        if let Some(description) = fields.optional("description") {
+            faults.text(description, "description");
+        }
+        fields.finish(faults);
+        let Some(arguments) = arguments else {
+            continue;
+        };
+        let raw = arguments.to_json(KeyOrder::Author);
+        if let Err(invalid) = Arguments::read(input, raw.as_bytes()) {
+            faults.add(
+                arguments.at,
+                format!("the example does not fit `input_schema`: {invalid}"),
+                "change the example or the schema",
+            );
+        }
+    }
+}
+
+/// What can only be checked once all parts are known.
+fn check_together(
+    at: Mark,
+    plan: &Plan,
+    input: &InputSchema,
+    result: &ResultShape,
+    hints: &Hints,
+    faults: &mut Faults,
+) {
+    if result.entity.is_some() && !hints.read_only {
+        faults.add(
+            at,
+            "the rows of a tool that may write cannot be governed: the rule would come after the change",
+            "set `annotations: { readOnlyHint: true }`, or leave out `result.entity` and govern its arguments",
+        );
+    }
+    if input.property("row_rule").is_some() {
+        faults.add(
+            at,
+            "`row_rule` is a reserved name of parameters",
+            "give the property another name",
+        );
+    }
+    let pushes = result
+        .entity
+        .as_ref()
+        .is_some_and(|entity| !entity.pushdown.is_empty());
+    let has_place = plan.statement().is_some_and(Statement::has_row_rule);
+    if has_place != pushes {
+        faults.add(
+            at,
+            "`:row_rule` in the statement and `result.row_rule` need one another",
+            "add the missing one or remove the other",
+        );
+    }
+    if let Some(MaxRows::Argument { name, at }) = &result.max_rows
+        && input.property(name).and_then(Property::scalar) != Some(JsonType::Integer)
+    {
+        faults.add(
+            *at,
+            format!("`{name}` is no property of type integer of `input_schema`"),
+            "name one that is, or write a number",
+        );
+    }
+    if let Some(template) = &result.empty_error {
+        for place in template.places() {
+            if input.property(&place.name).is_none() {
+                let names = input.properties().iter().map(|it| it.name.as_str());
+                let names: Vec<_> = names.collect();
+                faults.add(
+                    template.at(),
+                    format!("`{{{}}}` is no property of `input_schema`", place.name),
+                    format!(
+                        "use one of `{}`, or add it to `input_schema`",
+                        names.join("`, `")
+                    ),
+                );
+            }
+        }
+    }
+}
+
+/// SHA-256 over everything written about the tool except its other names. The source's URL, where secrets
+/// are, stands elsewhere. `word` is what the file says its `execute.type` stands for.
+fn definition_digest(node: &Node, word: Option<&Node>) -> Digest {
+    let mut parts = Vec::new();
+    if let Some(word) = word {
+        parts.push(format!("types:{}", word.to_json(KeyOrder::Sorted)));
+    }
+    if let Yaml::Map(entries) = &node.value {
+        for (key, value) in entries {
+            if key.name != "aliases" {
+                parts.push(format!(
+                    "{}:{}",
+                    Value::from(key.name.as_str()),
+                    value.to_json(KeyOrder::Sorted)
+                ));
+            }
+        }
+    }
+    parts.sort_unstable();
+    Digest::of(format!("{{{}}}", parts.join(",")).as_bytes())
+}
+
+fn definition_json(
+    [title, description]: [Option<&str>; 2],
+    input: &Node,
+    examples: Option<&Node>,
+    output: Option<&Node>,
+    annotations: Option<&Node>,
+) -> Bytes {
+    let text = |text: &str| Value::from(text.trim_end()).to_string();
+    let node = |node: &Node| node.to_json(KeyOrder::Author);
+    let members = [
+        ("title", title.map(text)),
+        ("description", description.map(text)),
+        ("inputSchema", Some(schema::definition(input, examples))),
+        ("outputSchema", output.map(node)),
+        ("annotations", annotations.map(node)),
+    ];
+    let members: Vec<_> = members
+        .into_iter()
+        .filter_map(|(name, value)| Some(format!("\"{name}\":{}", value?)))
+        .collect();
+    format!("{{{}}}", members.join(",")).into()
+}

@@ -1,0 +1,88 @@
+//! `toolsets`: groups of tools under one name.
+
+use wardgate_domain::ToolFacts;
+
+use crate::fault::{Faults, Fields};
+use crate::name::is_name;
+use crate::tool::Tool;
+use crate::yaml::Node;
+
+/// A group of tools.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Toolset {
+    /// What it is called.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// Canonical names of the tools in it.
+    pub tools: Vec<String>,
+    /// Tools with one of these tags are in it too.
+    pub tags: Vec<String>,
+}
+
+impl Toolset {
+    /// Whether a tool is in it.
+    #[must_use]
+    pub fn holds(&self, tool: &ToolFacts) -> bool {
+        self.tools.iter().any(|name| name == tool.name.as_str())
+            || tool.tags.iter().any(|tag| self.tags.contains(tag))
+    }
+
+    /// Names that begin with one of `prefixes` may be of tools that MCP servers offer.
+    pub(super) fn read_all(
+        node: &Node,
+        tools: &[Tool],
+        prefixes: &[&str],
+        known: &mut Vec<Self>,
+        faults: &mut Faults,
+    ) {
+        for (key, node) in faults.map(node, "toolsets").unwrap_or_default() {
+            let what = format!("toolsets.{}", key.name);
+            let Some(mut fields) = Fields::of(node, what, faults) else {
+                continue;
+            };
+            let description = fields.optional("description");
+            let description = description.and_then(|node| faults.text(node, "description"));
+            let named = fields.optional("tools");
+            let tags = fields
+                .optional("tags")
+                .map(|node| faults.texts(node, "tags"));
+            fields.finish(faults);
+            if !is_name(&key.name) || known.iter().any(|other| other.name == key.name) {
+                faults.add(
+                    key.at,
+                    format!("`{}` cannot be the name of a toolset", key.name),
+                    "use a name of its own, of 1 to 64 characters of A-Z a-z 0-9 _ . -",
+                );
+            }
+            known.push(Self {
+                name: key.name.clone(),
+                description: description.unwrap_or_default().to_owned(),
+                tools: named
+                    .map(|node| members(node, tools, prefixes, faults))
+                    .unwrap_or_default(),
+                tags: tags.unwrap_or_default(),
+            });
+        }
+    }
+}
+
+/// The names that `node` lists, of tools that there are or may be.
+fn members(node: &Node, tools: &[Tool], prefixes: &[&str], faults: &mut Faults) -> Vec<String> {
+    let mut names = Vec::new();
+    for node in faults.list(node, "tools") {
+        let Some(name) = faults.text(node, "tools") else {
+            continue;
+        };
+        let may_be_imported = prefixes.iter().any(|prefix| name.starts_with(prefix));
+        if !may_be_imported && !tools.iter().any(|tool| tool.facts.name.as_str() == name) {
+            faults.add(
+                node.at,
+                format!("there is no tool `{name}`"),
+                "name tools of this catalogue, not their aliases",
+            );
+        }
+        names.push(name.to_owned());
+    }
+    names
+}

@@ -1,0 +1,212 @@
+//! What of a checked catalogue can be used and is probably not meant.
+
+use wardgate_domain::ColumnClass;
+
+use crate::{Catalogue, Fault, Tool};
+
+impl Catalogue {
+    /// What was read without a fault and does nothing that its author can have wanted.
+    #[must_use]
+    pub fn warnings(&self) -> &[Fault] {
+        &self.warnings
+    }
+
+    /// A warning for each tool with columns that have no class: they reach nobody, unless a policy shows
+    /// `Class::"unclassified"`. Tools of MCP servers have their classes from their source and are left out.
+    #[must_use]
+    pub fn unclassified_columns(&self) -> Vec<Fault> {
+        let tools = self.tools().iter();
+        tools.filter_map(Tool::unclassified_columns).collect()
+    }
+}
+
+impl Tool {
+    /// `problem` with this tool and what mends it, where the tool is configured; none of a tool that an MCP server
+    /// defines.
+    #[must_use]
+    pub fn warning(&self, problem: String, fix: String) -> Option<Fault> {
+        Some(self.positions.as_ref()?.name.fault(problem, fix))
+    }
+
+    /// The same about its column classes.
+    #[must_use]
+    pub fn class_warning(&self, problem: String, fix: String) -> Option<Fault> {
+        Some(self.positions.as_ref()?.classes.fault(problem, fix))
+    }
+
+    /// The columns that have this class and can leave, in alphabetical order.
+    pub fn columns_of(&self, class: &ColumnClass) -> impl Iterator<Item = &str> {
+        let classes = self.result.classes.iter();
+        let columns = classes.filter(move |(_, it)| *it == class);
+        let columns = columns.map(|(column, _)| column.as_str());
+        columns.filter(|column| !self.result.internal.contains(*column))
+    }
+
+    /// Whether the names of its columns are part of the configuration, and never values of a result.
+    fn has_configured_columns(&self) -> bool {
+        self.result.has_columns()
+            || self.plan.columns().is_some()
+            || self.plan.statement().is_some()
+    }
+
+    fn unclassified_columns(&self) -> Option<Fault> {
+        // What it reads is redacted already, by the classes of the tool that gave it.
+        if self.plan.reads_kept_results() {
+            return None;
+        }
+        let name = &self.facts.name;
+        let known = self.result.column_names().or_else(|| self.plan.columns());
+        let Some(known) = known else {
+            let has_none = self.result.classes.is_empty();
+            return has_none.then(|| {
+                self.class_warning(
+                    format!(
+                        "no column of tool `{name}` has a class, so nothing of its result reaches anybody"
+                    ),
+                    "add `result: { classes: { COLUMN: CLASS } }`, with a class that a policy shows, for example `none`"
+                        .to_owned(),
+                )
+            })?;
+        };
+        let is_classified = |column: &String| {
+            let mut classified = self.result.classes.keys().chain(&self.result.internal);
+            classified.any(|it| it.eq_ignore_ascii_case(column))
+        };
+        let without: Vec<_> = known
+            .into_iter()
+            .filter(|column| !is_classified(column))
+            .collect();
+        (!without.is_empty()).then(|| self.without_class(without))?
+    }
+
+    /// The warning that these columns have no class. Their names are left out where they can be values of a result.
+    pub fn without_class(&self, mut columns: Vec<String>) -> Option<Fault> {
+        let name = &self.facts.name;
+        if !self.has_configured_columns() {
+            return self.class_warning(
+                format!(
+                    "{} columns of a result of tool `{name}` have no class and reached nobody",
+                    columns.len()
+                ),
+                "give every member of its result a class in `result.classes`".to_owned(),
+            );
+        }
+        columns.sort_unstable();
+        columns.dedup();
+        let example: Vec<_> = columns.iter().map(|it| format!("{it}: none")).collect();
+        let (noun, verb) = match columns.len() {
+            1 => ("column", "has no class and reaches"),
+            _ => ("columns", "have no class and reach"),
+        };
+        self.class_warning(
+            format!("{noun} `{}` of tool `{name}` {verb} nobody", columns.join("`, `")),
+            format!(
+                "add to `result.classes`: `{}`, each with a class that a policy shows; or name it in `result.internal`",
+                example.join(", ")
+            ),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::Text;
+
+    fn catalogue(execute: &str, result: &str) -> Catalogue {
+        let text = format!(
+            "sources:\n  main: {{ type: sqlite, url: \"sqlite:x\" }}\n\
+             tools:\n\
+             \x20 - name: read_rows\n\
+             \x20   input_schema: {{ type: object, properties: {{ zone: {{ type: string }} }} }}\n\
+             \x20   execute: {execute}\n\
+             {result}"
+        );
+        let file = Text {
+            path: PathBuf::from("tools.yaml"),
+            text,
+        };
+        Catalogue::parse(&[file], &BTreeMap::new()).unwrap()
+    }
+
+    fn shown(faults: &[Fault]) -> Vec<String> {
+        faults.iter().map(ToString::to_string).collect()
+    }
+
+    const STATEMENT: &str =
+        r#"{ type: sql, source: main, statement: "SELECT id, zone AS Place, owner FROM rows" }"#;
+
+    #[test]
+    fn columns_without_a_class_are_named_with_the_line_that_lacks_them() {
+        let found = |result: &str| shown(&catalogue(STATEMENT, result).unclassified_columns());
+        assert_eq!(
+            found("    result: { classes: { id: none } }\n"),
+            [concat!(
+                "tools.yaml:7:24: columns `Place`, `owner` of tool `read_rows` have no class and reach nobody; ",
+                "add to `result.classes`: `Place: none, owner: none`, each with a class that a policy shows; ",
+                "or name it in `result.internal`"
+            )]
+        );
+        assert_eq!(found("").len(), 1, "no result at all");
+        let classes = "classes: { id: none, place: place.zone }";
+        let governed = format!(
+            "    annotations: {{ readOnlyHint: true }}\n    result: {{ entity: Row, key: id, {classes}, internal: [owner] }}\n"
+        );
+        assert_eq!(found(&governed), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_tool_whose_columns_only_its_source_knows_is_named_where_it_classifies_none() {
+        let all = r#"{ type: sql, source: main, statement: "SELECT * FROM rows" }"#;
+        let found = shown(&catalogue(all, "").unclassified_columns());
+        assert_eq!(found.len(), 1);
+        assert!(found[0].contains("no column of tool `read_rows` has a class"));
+        let some = catalogue(all, "    result: { classes: { id: none } }\n");
+        assert!(some.unclassified_columns().is_empty());
+        let writes = r#"{ type: sql, source: main, statement: "DELETE FROM rows" }"#;
+        assert!(catalogue(writes, "").unclassified_columns().is_empty());
+    }
+
+    #[test]
+    fn a_program_has_the_one_column_of_its_output() {
+        let found = |output: &str| {
+            let execute = format!("{{ type: command, argv: [uptime], output: {output} }}");
+            shown(&catalogue(&execute, "").unclassified_columns()).concat()
+        };
+        assert!(
+            found("lines").contains("column `line` of tool"),
+            "{}",
+            found("lines")
+        );
+        assert!(found("text").contains("column `text` of tool"));
+        assert!(found("json").contains("no column of tool"));
+    }
+
+    #[test]
+    fn a_quoted_placeholder_is_a_fault_where_nothing_else_takes_the_argument_and_else_a_warning() {
+        let statement = |condition: &str| {
+            format!(
+                "{{ type: sql, source: main, statement: \"SELECT id FROM rows WHERE {condition}\" }}"
+            )
+        };
+        let classes = "    result: { classes: { id: none } }\n";
+        for quoted in ["zone LIKE '%{zone}%'", "zone = ':zone'"] {
+            let text = format!(
+                "sources:\n  main: {{ type: sqlite, url: \"sqlite:x\" }}\ntools:\n  - name: a\n    input_schema: {{ type: object, properties: {{ zone: {{ type: string }} }} }}\n    execute: {}\n",
+                statement(quoted)
+            );
+            let path = PathBuf::from("tools.yaml");
+            let faults = Catalogue::parse(&[Text { path, text }], &BTreeMap::new()).unwrap_err();
+            let told = shown(&faults).concat();
+            assert!(told.contains("tools.yaml:6:"), "{told}");
+            assert!(told.contains("stands in quotes"), "{told}");
+        }
+        let both = statement("zone = :zone AND label <> '{zone}'");
+        assert_eq!(catalogue(&both, classes).warnings().len(), 1);
+        let other = statement("zone = :zone AND label <> '{other}:x'");
+        assert!(catalogue(&other, classes).warnings().is_empty());
+    }
+}
