@@ -37,6 +37,8 @@ pub struct ResultShape {
     pub entity: Option<RowEntity>,
     /// Of the columns that have one.
     pub classes: BTreeMap<String, ColumnClass>,
+    /// The class of any other column.
+    unclassified: ColumnClass,
     /// Columns for the policy only.
     pub internal: BTreeSet<String>,
     /// The most rows of an answer, where the author says so.
@@ -95,6 +97,21 @@ pub struct RowEntity {
 }
 
 impl ResultShape {
+    /// The class of a column of its rows.
+    #[must_use]
+    pub fn class(&self, column: &str) -> &ColumnClass {
+        self.classes.get(column).unwrap_or(&self.unclassified)
+    }
+
+    /// A row without the columns that are for the policy only.
+    #[must_use]
+    pub fn without_internal(&self, row: Row) -> Row {
+        let fields = row.into_fields().into_iter();
+        fields
+            .filter(|(name, _)| !self.internal.contains(&**name))
+            .collect()
+    }
+
     /// What holds where nothing is said.
     pub(crate) fn plain(shape: Shape) -> Self {
         Self {
@@ -106,6 +123,7 @@ impl ResultShape {
             separator: "\n".to_owned(),
             entity: None,
             classes: BTreeMap::new(),
+            unclassified: ColumnClass::unclassified(),
             internal: BTreeSet::new(),
             max_rows: None,
             empty_error: None,
@@ -198,6 +216,7 @@ impl ResultShape {
                 pushdown,
             }),
             classes,
+            unclassified: ColumnClass::unclassified(),
             internal,
             max_rows,
             empty_error,

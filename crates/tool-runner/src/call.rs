@@ -28,15 +28,15 @@ use wardgate_redact::{DropReason, DroppedColumns};
 use wardgate_telemetry::names;
 
 use crate::Error;
-use crate::compiled::CompiledPermit;
+use crate::compiled_permit::CompiledPermit;
 use crate::execution_log::execution_facts;
-use crate::executor::{
-    Audience, Executor, ExecutorError, Invocation, Output, RetainedRows, RunEvent, UnchangedResult,
-};
+use crate::executor::{Audience, Executor, Invocation, Output, RetainedRows, RunEvent};
+use crate::executor_error::ExecutorError;
 use crate::failure::{FailedCall, Failure, ToolOutcome};
 use crate::interaction::{Elicitation, Interaction, SuspendedRound};
 use crate::kept_results::{self, KeptResults};
 use crate::loaded::{LoadedCatalogue, RunnableTool, Shared};
+use crate::result::UnchangedResult;
 use crate::result::{self, Handle, ResultSummary, Stopwatch};
 use wardgate_mcp_client::{RpcError, TaskStatus};
 use wardgate_resilience::{Attempt, Failed, GuardError, GuardedCall};
@@ -375,7 +375,7 @@ impl AdmittedCall {
             pushed: self.compiled.pushed.as_ref(),
             kept_results: KeptResults {
                 store: &shared.store,
-                loaded: &self.loaded,
+                tools: self.loaded.definitions(),
                 redactor: &self.compiled.redactor,
                 policy_hash: self.permit.terms().policy_hash,
                 now: shared.ambient.now(),
@@ -492,9 +492,9 @@ impl AdmittedCall {
         }
         let (rows, counts) = kept.released.unwrap_or_else(|| {
             let rows = kept.rows.into_iter();
-            let rows = rows.map(|row| tool.without_internal(row));
+            let rows = rows.map(|row| tool.tool.result().without_internal(row));
             self.compiled.redactor.rows(rows, |column| {
-                let class = tool.class(column);
+                let class = tool.tool.result().class(column);
                 (class, self.permit.tier(class))
             })
         });
@@ -550,7 +550,7 @@ impl AdmittedCall {
 
     /// The upstream's own words, as far as the permit lets them out.
     fn reported(&self, words: String) -> Failure {
-        let class = self.tool.class(ERROR);
+        let class = self.tool.tool.result().class(ERROR);
         let tier = self.permit.tier(class);
         let words = self.compiled.redactor.field(class, tier, words.into());
         warn!({ names::CALL_ID } = %self.id, "a tool reported an error");
@@ -566,7 +566,7 @@ impl AdmittedCall {
     /// The JSON-RPC error of an upstream, as far as the permit lets it out.
     fn protocol_error(self, error: RpcError) -> Ended {
         let released = self.released_error(&error);
-        let phi = self.tool.class(ERROR).is_phi();
+        let phi = self.tool.tool.result().class(ERROR).is_phi();
         let failure = self.reported(error.message);
         let mut ended = self.fail(&failure, 0);
         if let End::Result(result) = &mut ended.end {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wardgate_domain::duration;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use crate::executor::{ExecutorError, TimeLimit};
+use crate::executor_error::{ExecutorError, TimeLimit};
 use crate::result;
 use crate::store::keyed::KeyedCallState;
 use wardgate_resilience::{GuardError, Limit, LimitReached};

@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use prost::Message;
 use serde_json::{Map, Value};
+use wardgate_catalogue::Tool;
 use wardgate_domain::{Caller, Digest, PermitTerms, Timestamp};
 use wardgate_proto::policy::v1 as pb;
 use wardgate_redact::{Redacted, RedactionCounts, Redactor, Row};
 
-use crate::executor::ExecutorError;
-use crate::loaded::{LoadedCatalogue, RunnableTool};
+use crate::executor_error::ExecutorError;
 use crate::row_rule::{RowGate, Verdict};
 use crate::store::stored_results::ToKeep;
 use crate::store::{Store, StoreError};
@@ -57,7 +57,8 @@ pub(crate) async fn keep<'r>(
 #[derive(Clone, Copy)]
 pub(crate) struct KeptResults<'a> {
     pub(crate) store: &'a Store,
-    pub(crate) loaded: &'a LoadedCatalogue,
+    /// The tools in force, by name.
+    pub(crate) tools: &'a HashMap<String, Arc<Tool>>,
     pub(crate) redactor: &'a Redactor,
     /// The policies in force for the call that reads.
     pub(crate) policy_hash: Digest,
@@ -77,14 +78,14 @@ impl KeptResults<'_> {
             .ok()
             .and_then(|permit| PermitTerms::try_from(permit).ok())
             .ok_or_else(changed)?;
-        let tool = self.loaded.tool(&kept.tool).ok_or_else(changed)?;
+        let tool = self.tools.get(&kept.tool).ok_or_else(changed)?;
         let is_as_it_was = kept.policy_hash == self.policy_hash
-            && kept.definition == tool.tool.facts().definition_digest
+            && kept.definition == tool.facts().definition_digest
             && terms.caller_digest == caller.digest();
         if !is_as_it_was {
             return Err(changed());
         }
-        let entity = tool.tool.result().entity.as_ref();
+        let entity = tool.result().entity.as_ref();
         let gate = RowGate::new(terms.row_rule.as_ref(), entity, caller).map_err(|_| changed())?;
         let mut rows = Vec::new();
         let mut names = HashMap::new();
@@ -104,13 +105,15 @@ impl KeptResults<'_> {
 
     fn redact(
         &self,
-        tool: &RunnableTool,
+        tool: &Tool,
         terms: &PermitTerms,
         rows: Vec<Row>,
     ) -> (Redacted<Vec<Row>>, RedactionCounts) {
-        let rows = rows.into_iter().map(|row| tool.without_internal(row));
+        let rows = rows
+            .into_iter()
+            .map(|row| tool.result().without_internal(row));
         self.redactor.rows(rows, |column| {
-            let class = tool.class(column);
+            let class = tool.result().class(column);
             (class, terms.tier(class))
         })
     }

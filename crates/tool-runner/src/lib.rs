@@ -11,16 +11,17 @@
 //! the permit does not cover. No code here knows any tool; `call` is the story of one call.
 
 mod call;
-mod closing;
-mod compiled;
+mod compiled_permit;
 mod config;
 mod connections;
 mod content;
 mod error;
 mod execution_log;
 mod executor;
+mod executor_error;
 mod failure;
 mod following;
+mod get_content;
 mod imported;
 mod interaction;
 mod kept_results;
@@ -28,22 +29,24 @@ mod loaded;
 mod platform;
 mod pushdown;
 mod relay;
+mod relay_places;
 mod replicas;
+mod resource_links;
 mod result;
 mod row_rule;
 mod service;
 mod sql;
 mod store;
 mod switchboard;
+mod watch_resources;
 
-pub use closing::Closing;
 pub use config::Config;
 pub use error::Error;
 pub use imported::{NotApproved, Review, ReviewedUpstream, Selection};
 pub use relay::NotCarried;
 pub use replicas::Dial;
 pub use row_rule::RowRuleError;
-pub use service::{Links, check, service};
+pub use service::{Closing, Links, check, service};
 pub use sql::postgres_reader;
 pub use store::{LAYOUT, SealingKey, StoreError};
 

@@ -1,5 +1,7 @@
 //! A catalogue in force: its tools with their sources, and the permits seen under it.
 
+mod compiled_permits;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,21 +10,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 use wardgate_domain::{
-    Ambient, ColumnClass, Digest, OfferKind, PermitVerifier, RequiredCapabilities, SwitchKind,
-    SwitchTarget, ToolSwitches,
+    Ambient, Digest, OfferKind, PermitVerifier, RequiredCapabilities, SwitchKind, SwitchTarget,
+    ToolSwitches,
 };
 use wardgate_json::integral;
 use wardgate_proto::toolrunner::v1 as pb;
-use wardgate_redact::{PseudonymKey, Row};
+use wardgate_redact::PseudonymKey;
 use wardgate_rpc::client::MemoryClient;
 
-use crate::compiled::CompiledPermits;
 use crate::content::{Contents, Following};
 use crate::execution_log::ExecutionLog;
 use crate::executor::{Caps, Executor, RetentionLimit, Sources};
 use crate::interaction::SuspendedExchanges;
 use crate::platform::{KnownTool, Overview, Platform};
-use crate::relay::RelayPlaces;
+use crate::relay_places::RelayPlaces;
 use crate::replicas::Replicas;
 use crate::store::Store;
 use crate::switchboard::Switches;
@@ -32,16 +33,17 @@ use wardgate_egress::PerUser;
 use wardgate_mcp_client::{Eras, Upstream};
 use wardgate_resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
 
+use compiled_permits::CompiledPermits;
+
 /// A tool and all that one call of it needs.
 pub(crate) struct RunnableTool {
-    pub(crate) tool: Tool,
+    pub(crate) tool: Arc<Tool>,
     /// Names of the toolsets it is in.
     toolsets: Vec<String>,
     pub(crate) executor: Arc<dyn Executor>,
     pub(crate) time_limit: Duration,
     pub(crate) max_rows: usize,
     pub(crate) max_result_bytes: usize,
-    pub(crate) unclassified: ColumnClass,
     /// What is kept of a result that is too large for an answer.
     beyond: Option<RetentionLimit>,
     limits: ToolLimits,
@@ -59,15 +61,6 @@ impl RunnableTool {
             beyond: self.beyond,
             stops: self.tool.facts().read_only,
         }
-    }
-
-    /// A row without the columns that are for the policy only.
-    pub(crate) fn without_internal(&self, row: Row) -> Row {
-        let internal = &self.tool.result().internal;
-        let fields = row.into_fields().into_iter();
-        fields
-            .filter(|(name, _)| !internal.contains(&**name))
-            .collect()
     }
 
     /// How many rows the caller asks for, where an argument says so. Less than none is none.
@@ -103,18 +96,13 @@ impl RunnableTool {
     pub(crate) fn warns_of_unclassified_columns(&self) -> bool {
         !self.warned.swap(true, Ordering::Relaxed)
     }
-
-    /// The class of a column of its rows.
-    pub(crate) fn class(&self, column: &str) -> &ColumnClass {
-        let classes = &self.tool.result().classes;
-        classes.get(column).unwrap_or(&self.unclassified)
-    }
 }
 
 /// What is in force until the file changes. Permits are remembered here, so that none outlives the
 /// definitions it was compiled for.
 pub(crate) struct LoadedCatalogue {
     tools: HashMap<String, Arc<RunnableTool>>,
+    definitions: HashMap<String, Arc<Tool>>,
     sources: Sources,
     list: pb::ListToolsResponse,
     offers: BTreeMap<String, Offers>,
@@ -213,16 +201,11 @@ impl LoadedCatalogue {
             .values()
             .map(|of| offered(of, &sources, &imported, instructions.get(&of.source)))
             .collect();
-        let ttls: Vec<_> = offered
-            .iter()
-            .map(|of| (&of.tools_ttl, &of.prompts_ttl, &of.resources_ttl))
-            .collect();
-        let of_ttls = Digest::of(format!("{ttls:?}").as_bytes());
         let both = |one: &Digest, other: &Digest| {
             Digest::of_parts([one, other].map(|it| it.as_bytes().as_slice()))
         };
         let shown = both(&both(&version, &of_contents), &of_required(&tools));
-        let version = both(&shown, &of_ttls);
+        let version = both(&shown, &of_ttls(&offered));
         let toolsets_of = |tool: &Tool| -> Vec<String> {
             let own = toolsets.iter().filter(|it| it.holds(tool.facts()));
             own.map(|toolset| toolset.name.clone()).collect()
@@ -252,9 +235,13 @@ impl LoadedCatalogue {
             rows: config.kept_rows,
             bytes: config.kept_bytes,
         });
-        let runnable = |tool: Tool| {
+        let definitions: HashMap<_, _> = tools
+            .into_iter()
+            .map(|tool| (tool.facts().name.to_string(), Arc::new(tool)))
+            .collect();
+        let runnable = |(name, tool): (&String, &Arc<Tool>)| {
             let runnable = RunnableTool {
-                toolsets: toolsets_of(&tool),
+                toolsets: toolsets_of(tool),
                 executor: crate::executor::open(tool.plan(), &sources)?,
                 time_limit: tool.time_limit().unwrap_or(config.time_limit),
                 max_rows: match tool.result().max_rows {
@@ -262,7 +249,6 @@ impl LoadedCatalogue {
                     _ => config.max_rows,
                 },
                 max_result_bytes: config.max_result_bytes,
-                unclassified: ColumnClass::unclassified(),
                 beyond: beyond.filter(|_| tool.keeps_large_results()),
                 limits: ToolLimits::new(
                     tool.facts().name.to_string(),
@@ -271,17 +257,17 @@ impl LoadedCatalogue {
                 ),
                 source: tool.source().and_then(|name| sources.guard(name)).cloned(),
                 warned: AtomicBool::new(false),
-                tool,
+                tool: Arc::clone(tool),
             };
-            let name = runnable.tool.facts().name.to_string();
-            Ok((name, Arc::new(runnable)))
+            Ok((name.clone(), Arc::new(runnable)))
         };
-        let tools = tools
-            .into_iter()
+        let tools = definitions
+            .iter()
             .map(runnable)
             .collect::<Result<_, Error>>()?;
         Ok(Self {
             tools,
+            definitions,
             sources,
             list,
             version,
@@ -296,6 +282,11 @@ impl LoadedCatalogue {
     /// By canonical name only.
     pub(crate) fn tool(&self, name: &str) -> Option<&Arc<RunnableTool>> {
         self.tools.get(name)
+    }
+
+    /// The tools by canonical name.
+    pub(crate) fn definitions(&self) -> &HashMap<String, Arc<Tool>> {
+        &self.definitions
     }
 
     /// What the source of this name offers besides tools.
@@ -438,6 +429,15 @@ fn of_required(tools: &[Tool]) -> Digest {
     let required = tools.iter().map(Tool::required_capabilities);
     let required: Vec<_> = required.map(RequiredCapabilities::to_json).collect();
     Digest::of(required.concat().as_bytes())
+}
+
+/// How long lists of sources may be kept.
+fn of_ttls(offered: &[pb::Source]) -> Digest {
+    let ttls: Vec<_> = offered
+        .iter()
+        .map(|of| (&of.tools_ttl, &of.prompts_ttl, &of.resources_ttl))
+        .collect();
+    Digest::of(format!("{ttls:?}").as_bytes())
 }
 
 fn known(tool: &Tool) -> KnownTool {

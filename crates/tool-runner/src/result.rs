@@ -5,11 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use wardgate_domain::duration;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::{DropReason, DroppedColumns, Redacted, Row};
 
-use crate::executor::UnchangedResult;
 use wardgate_catalogue::{ResultShape, Shape, VALUE};
 
 /// Column of content that an upstream gave whole, and member of an MCP result.
@@ -165,6 +165,28 @@ pub(crate) fn released(
         is_error: whole.is_error,
         facts: Some(facts),
         ..pb::ToolResult::default()
+    }
+}
+
+/// The result of an MCP server for a caller who may see all of it, each part byte for byte.
+pub(crate) struct UnchangedResult {
+    /// A JSON array.
+    pub(crate) content: String,
+    /// Any JSON; none: there is no structured content.
+    pub(crate) structured: Option<Box<RawValue>>,
+    pub(crate) is_error: bool,
+    /// The other members, a JSON object.
+    pub(crate) others: Option<String>,
+    /// Its `_meta`, a JSON object.
+    pub(crate) meta: Option<String>,
+}
+
+impl UnchangedResult {
+    /// Bytes of all parts.
+    pub(crate) fn size(&self) -> usize {
+        let structured = self.structured.as_ref().map_or(0, |it| it.get().len());
+        let others = [&self.others, &self.meta].into_iter().flatten();
+        self.content.len() + structured + others.map(String::len).sum::<usize>()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The gRPC service: each method converts, calls a plain function, and converts back.
 
+mod closing;
 mod events;
 mod follow;
 
@@ -28,17 +29,19 @@ use wardgate_rpc::client::{AuditClient, MemoryClient};
 use wardgate_rpc::{Readiness, Service, ServiceError};
 use wardgate_telemetry::names;
 
+pub use closing::Closing;
+
 use crate::call::{self, Call};
-use crate::closing::Closing;
 use crate::connections;
-use crate::content::{self, ContentQuery, InForce, WatchAsked};
 use crate::execution_log::{ExecutionLog, held_until};
+use crate::get_content::{self, ContentQuery};
 use crate::imported::{Importer, check_lock};
 use crate::loaded::{Keys, LoadedCatalogue, Shared};
 use crate::relay::{self, AdmittedRelay, RelayCall};
 use crate::replicas::{self, Dial, Replicas};
 use crate::store::{SealingKey, Store};
 use crate::switchboard::{Switchboard, Switches};
+use crate::watch_resources::{self, InForce, WatchAsked};
 use crate::{Config, Error};
 use wardgate_catalogue::Catalogue;
 use wardgate_catalogue::Files;
@@ -303,7 +306,7 @@ impl ToolRunnerService for Runner {
         let (max_bytes, now) = (self.config.max_result_bytes, self.shared.ambient.now());
         let admitted = self
             .check_source(&asked.source, &asked.caller)
-            .and_then(|()| content::admit(asked, &loaded, &self.shared.parking, max_bytes, now))
+            .and_then(|()| get_content::admit(asked, &loaded, &self.shared.parking, max_bytes, now))
             .map_err(|error| refused(&error))?;
         let log = self.shared.executions.as_ref();
         let recorded = log.map(|log| log.append(admitted.execution()));
@@ -325,7 +328,7 @@ impl ToolRunnerService for Runner {
         let loaded = self.loaded.load();
         let admitted = self
             .check_source(&asked.source, &asked.caller)
-            .and_then(|()| content::admit_watch(asked, &loaded, self.shared.ambient.now()))
+            .and_then(|()| watch_resources::admit(asked, &loaded, self.shared.ambient.now()))
             .map_err(|error| refused(&error))?;
         let in_force = InForce {
             loaded: Arc::clone(&self.loaded),

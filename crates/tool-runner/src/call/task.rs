@@ -40,7 +40,7 @@ impl AdmittedCall {
         let facts = pb::ResultFacts {
             status: status.into(),
             error_kind: kind.to_owned(),
-            phi: !failed.is_empty() && self.tool.class(ERROR).is_phi(),
+            phi: !failed.is_empty() && self.tool.tool.result().class(ERROR).is_phi(),
             stages: self.stopwatch.into_stages(),
             ..pb::ResultFacts::default()
         };
@@ -59,7 +59,7 @@ impl AdmittedCall {
     /// The JSON-RPC error that a call or a task ended in, as far as the permit lets it out: whole where the permit
     /// restricts nothing or shows errors, else its code with the words redacted.
     pub(super) fn released_error(&self, error: &RpcError) -> String {
-        let class = self.tool.class(ERROR);
+        let class = self.tool.tool.result().class(ERROR);
         let tier = self.permit.tier(class);
         let classes = &self.tool.tool.facts().classes;
         if tier == ColumnTier::Clear || !self.compiled.restricts(&self.permit, classes) {

@@ -29,14 +29,14 @@ pub(crate) struct Contents {
 
 /// Where a source has them from.
 #[derive(Clone)]
-pub(super) enum Origin {
+pub(crate) enum Origin {
     Own(Arc<FileContent>),
     Upstream(Arc<UpstreamOffers>),
 }
 
 impl Origin {
     /// As this caller reaches it. `token` is what the caller asked with, where credentials are made of it.
-    pub(super) fn of(&self, caller: &Caller, token: Option<&str>) -> Result<Self, Error> {
+    pub(crate) fn of(&self, caller: &Caller, token: Option<&str>) -> Result<Self, Error> {
         Ok(match self {
             Self::Own(_) => self.clone(),
             Self::Upstream(of) => {
@@ -48,7 +48,7 @@ impl Origin {
     }
 
     /// What every text of it is.
-    pub(super) fn class(&self) -> &ColumnClass {
+    pub(crate) fn class(&self) -> &ColumnClass {
         match self {
             Self::Own(own) => &own.class,
             Self::Upstream(of) => &of.class,
@@ -56,7 +56,7 @@ impl Origin {
     }
 
     /// A URI of `source`, as clients know it.
-    pub(super) fn shown<'u>(&self, source: &str, uri: &'u str) -> Cow<'u, str> {
+    pub(crate) fn shown<'u>(&self, source: &str, uri: &'u str) -> Cow<'u, str> {
         match self {
             Self::Own(_) => uri.into(),
             Self::Upstream(_) => {
@@ -194,12 +194,12 @@ impl Contents {
     }
 
     /// Where the source of that name has them from, if it has any.
-    pub(super) fn origin(&self, source: &str) -> Option<&Origin> {
+    pub(crate) fn origin(&self, source: &str) -> Option<&Origin> {
         self.origins.get(source)
     }
 
     /// The servers that offer any of what `of` picks.
-    pub(super) fn servers(
+    pub(crate) fn servers(
         &self,
         of: impl Fn(&UpstreamOffers) -> &OfferedSelection,
     ) -> BTreeMap<String, Arc<Upstream>> {

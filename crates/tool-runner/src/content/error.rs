@@ -44,7 +44,7 @@ fn reported_error_text(is_about_arguments: bool) -> &'static str {
 }
 
 impl GetError {
-    pub(super) fn failed(kind: &'static str, words: &'static str) -> Self {
+    pub(crate) fn failed(kind: &'static str, words: &'static str) -> Self {
         Self::Failed {
             status: pb::OutcomeStatus::ToolError,
             kind,
@@ -52,12 +52,12 @@ impl GetError {
         }
     }
 
-    pub(super) fn too_large() -> Self {
+    pub(crate) fn too_large() -> Self {
         Self::failed("result_too_large", "It is larger than a result may be.")
     }
 
     /// The same of a request by a name alone: a server of 2026-07-28 that does not take it knows no such name.
-    pub(super) fn of_name(self) -> Self {
+    pub(crate) fn of_name(self) -> Self {
         match self {
             Self::Reported {
                 is_about_arguments: true,
@@ -68,7 +68,7 @@ impl GetError {
     }
 
     /// As the record tells it.
-    pub(super) fn told(&self) -> (pb::OutcomeStatus, &'static str) {
+    pub(crate) fn told(&self) -> (pb::OutcomeStatus, &'static str) {
         match self {
             Self::Unknown => (pb::OutcomeStatus::InvalidArguments, "unknown"),
             Self::Invalid(_)

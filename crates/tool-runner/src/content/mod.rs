@@ -1,23 +1,19 @@
-//! Prompts and resources: which there are, and how one is got.
+//! Prompts and resources: which there are, and who has them.
 //!
 //! ```text
-//!   tools.yaml ──▶ own ───────┐
+//!   tools.yaml ──▶ catalogue ─┐
 //!   MCP servers ─▶ upstream ──┴▶ contents: the lists, and who has what
-//!                                   │
-//!   GetContent ─▶ request: source ─▶ permit ─▶ get ─▶ redact ─▶ result
-//!                           └ refused: nothing was got
-//!   WatchResources ─▶ watch: source ─▶ permits ─▶ which are watched ─▶ changed ─▶ changed ─▶ …
 //! ```
 
 mod contents;
 mod error;
-mod released;
-mod request;
+mod subject;
 mod upstream;
-mod watch;
 
-pub(crate) use contents::Contents;
+pub(crate) use contents::{Contents, Origin};
 pub(crate) use error::GetError;
-pub(crate) use request::{ContentQuery, admit};
-pub(crate) use upstream::{Following, in_content, in_content_text};
-pub(crate) use watch::{InForce, WatchAsked, admit as admit_watch};
+pub(crate) use subject::DecisionSubject;
+pub(crate) use upstream::{Following, Found};
+
+/// Most values of one completion (MCP, "completion/complete").
+pub(crate) const MAX_VALUES: usize = 100;

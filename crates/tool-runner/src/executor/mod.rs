@@ -6,7 +6,6 @@
 //! ```
 
 mod command;
-mod error;
 mod grpc;
 mod http;
 mod jsonrpc;
@@ -30,9 +29,11 @@ use wardgate_domain::{Ambient, Caller};
 use wardgate_rpc::client::MemoryClient;
 
 use crate::Error;
+use crate::executor_error::ExecutorError;
 use crate::interaction::Elicitation;
 use crate::kept_results::KeptResults;
 use crate::platform::Platform;
+use crate::pushdown::PushedCondition;
 use crate::sql::Database;
 use crate::store::Store;
 use wardgate_catalogue::plan::Plan;
@@ -42,12 +43,8 @@ use wardgate_grpc_json::GrpcServer;
 use wardgate_mcp_client::Upstream;
 use wardgate_resilience::SourceGuard;
 
-pub(crate) use error::{ExecutorError, TimeLimit};
 pub(crate) use http::HttpSource;
-pub(crate) use output::{
-    Audience, Caps, Flow, Output, Progress, RetainedRows, RetentionLimit, RunEvent, UnchangedResult,
-};
-pub(crate) use sql::PushedCondition;
+pub(crate) use output::{Audience, Caps, Output, Progress, RetainedRows, RetentionLimit, RunEvent};
 
 /// What runs `plan`.
 pub(crate) fn open(plan: &Plan, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {

@@ -6,29 +6,22 @@
 //!   content ─▶ a row ─┘      └ withheld: forgotten at once
 //! ```
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use wardgate_domain::{ColumnClass, Permit};
 use wardgate_redact::{Redacted, RedactionCounts, Row};
 
-use super::ExecutorError;
-use crate::compiled::CompiledPermit;
+use crate::compiled_permit::CompiledPermit;
+use crate::executor_error::ExecutorError;
 use crate::interaction::{FollowedTask, SuspendedRound};
-use crate::result;
+use crate::result::{self, UnchangedResult};
 use crate::row_rule::{RowGate, RowRuleUndecided, Verdict};
 use wardgate_catalogue::{ResultShape, Shape};
 use wardgate_mcp_client::LogMessage;
-
-/// Whether more is wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Flow {
-    More,
-    Enough,
-}
 
 /// How far a run is.
 #[derive(Debug, Clone, PartialEq)]
@@ -131,27 +124,6 @@ pub(crate) struct RetainedRows {
     pub(crate) task: Option<FollowedTask>,
 }
 
-/// The result of an MCP server for a caller who may see all of it, each part byte for byte.
-pub(crate) struct UnchangedResult {
-    /// A JSON array.
-    pub(crate) content: String,
-    /// Any JSON; none: there is no structured content.
-    pub(crate) structured: Option<Box<RawValue>>,
-    pub(crate) is_error: bool,
-    /// The other members, a JSON object.
-    pub(crate) others: Option<String>,
-    /// Its `_meta`, a JSON object.
-    pub(crate) meta: Option<String>,
-}
-
-impl UnchangedResult {
-    fn size(&self) -> usize {
-        let structured = self.structured.as_ref().map_or(0, |it| it.get().len());
-        let others = [&self.others, &self.meta].into_iter().flatten();
-        self.content.len() + structured + others.map(String::len).sum::<usize>()
-    }
-}
-
 impl<'a> Output<'a> {
     pub(crate) fn new(
         shape: &'a ResultShape,
@@ -176,14 +148,18 @@ impl<'a> Output<'a> {
     }
 
     /// Takes one row. What the row rule does not admit is forgotten at once.
-    pub(crate) fn row(&mut self, row: Row) -> Flow {
+    pub(crate) fn row(&mut self, row: Row) -> ControlFlow<()> {
         let flow = self.judged(row);
-        if self.caps.stops { flow } else { Flow::More }
+        if self.caps.stops {
+            flow
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 
-    fn judged(&mut self, row: Row) -> Flow {
+    fn judged(&mut self, row: Row) -> ControlFlow<()> {
         if self.is_full() {
-            return Flow::Enough;
+            return ControlFlow::Break(());
         }
         if let Some(gate) = self.gate {
             let began = Instant::now();
@@ -193,17 +169,17 @@ impl<'a> Output<'a> {
                 Verdict::Admitted => {}
                 Verdict::Withheld => {
                     self.kept.withheld += 1;
-                    return Flow::More;
+                    return ControlFlow::Continue(());
                 }
                 Verdict::Undecided(why) => {
                     self.kept.withheld += 1;
                     self.kept.undecided = Some(why);
-                    return Flow::More;
+                    return ControlFlow::Continue(());
                 }
             }
         }
         match self.kept.take(row, self.caps) {
-            Flow::More if self.is_full() => Flow::Enough,
+            ControlFlow::Continue(()) if self.is_full() => ControlFlow::Break(()),
             flow => flow,
         }
     }
@@ -213,7 +189,7 @@ impl<'a> Output<'a> {
     }
 
     /// Takes a JSON document: its rows are where `result.rows` and `result.columns` say.
-    pub(crate) fn document(&mut self, document: Value) -> Result<Flow, ExecutorError> {
+    pub(crate) fn document(&mut self, document: Value) -> Result<ControlFlow<()>, ExecutorError> {
         if let Some(error) = self.reported(&document) {
             return Err(error);
         }
@@ -233,11 +209,11 @@ impl<'a> Output<'a> {
             },
         };
         for value in rows {
-            if self.row(self.shape.row_of(value)) == Flow::Enough {
-                return Ok(Flow::Enough);
+            if self.row(self.shape.row_of(value)) == ControlFlow::Break(()) {
+                return Ok(ControlFlow::Break(()));
             }
         }
-        Ok(Flow::More)
+        Ok(ControlFlow::Continue(()))
     }
 
     /// The error that stands in a document where `result.error` says.
@@ -256,7 +232,7 @@ impl<'a> Output<'a> {
         content: Value,
         structured: Option<Value>,
         is_error: bool,
-    ) -> Result<Flow, ExecutorError> {
+    ) -> Result<ControlFlow<()>, ExecutorError> {
         self.kept.is_error |= is_error;
         match structured {
             Some(structured) if self.shape.shape != Shape::Content && !is_error => {
@@ -365,7 +341,7 @@ impl RetainedRows {
     }
 
     /// Keeps an admitted row unless the result is full.
-    fn take(&mut self, row: Row, caps: Caps) -> Flow {
+    fn take(&mut self, row: Row, caps: Caps) -> ControlFlow<()> {
         let bytes = self.bytes + result::json_size(&row);
         let fits = |rows, limit| self.rows.len() + self.beyond.len() < rows && bytes <= limit;
         let has_room = !self.truncated && self.beyond.is_empty() && fits(caps.rows, caps.bytes);
@@ -378,9 +354,9 @@ impl RetainedRows {
             self.beyond.push(row);
         } else {
             self.truncated = true;
-            return Flow::Enough;
+            return ControlFlow::Break(());
         }
         self.bytes = bytes;
-        Flow::More
+        ControlFlow::Continue(())
     }
 }

@@ -9,12 +9,11 @@ use serde_json::{Map, Value};
 use wardgate_catalogue::plan::SqlPlan;
 use wardgate_catalogue::{Dialect, Parameter, ParameterType};
 
-use super::{Executor, ExecutorError, Invocation, Output, Sources};
+use super::{Executor, Invocation, Output, Sources};
 use crate::Error;
-use crate::pushdown;
+use crate::executor_error::ExecutorError;
+use crate::pushdown::{self, PushedCondition};
 use crate::sql::Database;
-
-pub(crate) use crate::pushdown::PushedCondition;
 
 pub(super) fn open(plan: &SqlPlan, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {
     Ok(Arc::new(SqlExecutor {

@@ -12,8 +12,9 @@ use tokio::time::Instant;
 use wardgate_domain::{Ambient, Caller, CallerClaims, Digest, PermitVerifier, Timestamp};
 use wardgate_redact::{PseudonymKey, Redactor};
 
-use super::{Caps, ExecutorError, Invocation, Output};
+use super::{Caps, Invocation, Output};
 use crate::Config;
+use crate::executor_error::ExecutorError;
 use crate::kept_results::KeptResults;
 use crate::loaded::{Keys, LoadedCatalogue, RunnableTool, Shared};
 use crate::tests::stores;
@@ -92,7 +93,7 @@ impl TestTool {
             pushed: None,
             kept_results: KeptResults {
                 store: &self.shared.store,
-                loaded: &self.loaded,
+                tools: self.loaded.definitions(),
                 redactor: &self.redactor,
                 policy_hash: Digest::of(b""),
                 now: self.shared.ambient.now(),

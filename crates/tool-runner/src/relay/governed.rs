@@ -13,8 +13,8 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::{RedactionCounts, Row};
 
 use crate::call::ERROR;
-use crate::compiled::CompiledPermit;
-use crate::executor::ExecutorError;
+use crate::compiled_permit::CompiledPermit;
+use crate::executor_error::ExecutorError;
 use crate::failure::{FailedCall, Failure};
 use crate::platform::Counted;
 use crate::result::{self, CONTENT, STRUCTURED_CONTENT, Stopwatch};

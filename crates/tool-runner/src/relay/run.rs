@@ -17,7 +17,7 @@ use wardgate_telemetry::names;
 use super::parts::{self, Parts, Slow};
 use super::rule::Verdict;
 use super::{AdmittedRelay, Course};
-use crate::executor::ExecutorError;
+use crate::executor_error::ExecutorError;
 use crate::failure::{FailedCall, Failure};
 use wardgate_mcp_client::{
     Answer, Content, Event, Events, ForwardedResponse, Outbound, UpstreamError,

@@ -11,6 +11,7 @@ mod pool;
 mod postgres;
 mod sqlite;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use futures::{StreamExt, TryStreamExt};
 use tokio::time::timeout;
 use wardgate_redact::Row;
 
-use crate::executor::{ExecutorError, Flow, TimeLimit};
+use crate::executor_error::{ExecutorError, TimeLimit};
 use backend::Backend;
 use mysql::Mysql;
 use pool::Pool;
@@ -138,7 +139,7 @@ impl Database {
         read_only: bool,
         sql: Arc<str>,
         values: &[BoundValue],
-        sink: &mut (dyn FnMut(Row) -> Flow + Send),
+        sink: &mut (dyn FnMut(Row) -> ControlFlow<()> + Send),
     ) -> Result<(), ExecutorError> {
         let done = match &self.0 {
             Lanes::Sqlite { reader, writer } => {
@@ -184,7 +185,7 @@ async fn run<B: Backend>(
     pool: &Pool<B>,
     sql: Arc<str>,
     values: &[BoundValue],
-    sink: &mut (dyn FnMut(Row) -> Flow + Send),
+    sink: &mut (dyn FnMut(Row) -> ControlFlow<()> + Send),
 ) -> Result<(), SourceError> {
     let mut lease = pool.lease().await?;
     let outcome = {
@@ -201,7 +202,7 @@ async fn run<B: Backend>(
                         Some(layout) => layout,
                         None => layout.insert(B::layout(&row)?),
                     };
-                    if sink(B::read(layout, &row)?) == Flow::Enough {
+                    if sink(B::read(layout, &row)?) == ControlFlow::Break(()) {
                         if ends_soon(&mut rows).await {
                             break Ok(());
                         }

@@ -9,7 +9,6 @@
 //! none unless its settings say so.
 
 mod entries;
-mod links;
 mod skills;
 
 use std::sync::Arc;
@@ -28,23 +27,23 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::Completion;
 
 use super::GetError;
-use super::request::{DecisionSubject, MAX_VALUES};
-use crate::executor::ExecutorError;
+use super::{DecisionSubject, MAX_VALUES};
+use crate::executor_error::ExecutorError;
 use crate::following::{Followers, Listing, Roster};
 use crate::interaction::{Elicitation, ElicitationError, Ended, SuspendedRound};
+use crate::resource_links;
 use wardgate_catalogue::{CONTENT, McpSettings, OfferedSelection};
 use wardgate_mcp_client::{ServerMessage, Upstream, UpstreamError, UpstreamOperation};
 use wardgate_resilience::{Health, SourceGuard};
 
 pub(super) use self::entries::Entries;
-pub(crate) use self::links::{in_content, in_content_text};
 use self::skills::Skill;
 
 /// What servers last listed, and which do not answer.
 pub(crate) struct Following {
-    pub(super) prompts: Roster<Prompts>,
-    pub(super) resources: Roster<Resources>,
-    pub(super) skills: Roster<Skills>,
+    pub(crate) prompts: Roster<Prompts>,
+    pub(crate) resources: Roster<Resources>,
+    pub(crate) skills: Roster<Skills>,
     of_prompts: Followers<Prompts>,
     of_resources: Followers<Resources>,
     of_skills: Followers<Skills>,
@@ -52,18 +51,18 @@ pub(crate) struct Following {
 
 /// `prompts/list`: definitions as the server sent them.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Prompts(pub(super) Arc<[String]>);
+pub(crate) struct Prompts(pub(crate) Arc<[String]>);
 
 /// `resources/list` and `resources/templates/list`.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Resources {
-    pub(super) resources: Arc<[String]>,
-    pub(super) templates: Arc<[String]>,
+pub(crate) struct Resources {
+    pub(crate) resources: Arc<[String]>,
+    pub(crate) templates: Arc<[String]>,
 }
 
 /// `skills/list`; none where the server has no such extension.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Skills(pub(super) Option<(wardgate_mcp_client::Skills, Arc<[String]>)>);
+pub(crate) struct Skills(pub(crate) Option<(wardgate_mcp_client::Skills, Arc<[String]>)>);
 
 impl Following {
     pub(crate) fn new() -> Self {
@@ -156,21 +155,21 @@ fn if_any(
 /// A server, and what of it is offered.
 #[derive(Clone)]
 pub(crate) struct UpstreamOffers {
-    pub(super) source: String,
-    pub(super) upstream: Arc<Upstream>,
+    pub(crate) source: String,
+    pub(crate) upstream: Arc<Upstream>,
     guard: Arc<SourceGuard>,
     /// The caller that the server is asked for; none before [`Self::of`].
     caller: Option<Digest>,
     limit: Duration,
-    pub(super) prompts: OfferedSelection,
-    pub(super) resources: OfferedSelection,
-    pub(super) skills: OfferedSelection,
+    pub(crate) prompts: OfferedSelection,
+    pub(crate) resources: OfferedSelection,
+    pub(crate) skills: OfferedSelection,
     /// What every text of it is.
-    pub(super) class: ColumnClass,
+    pub(crate) class: ColumnClass,
 }
 
 impl UpstreamOffers {
-    pub(super) fn new(
+    pub(crate) fn new(
         source: &str,
         settings: &McpSettings,
         (upstream, guard): (Arc<Upstream>, Arc<SourceGuard>),
@@ -191,7 +190,7 @@ impl UpstreamOffers {
     }
 
     /// As this caller reaches the server. `token` is what the caller asked with, where credentials are made of it.
-    pub(super) fn of(&self, caller: &Caller, token: Option<&str>) -> Result<Self, UpstreamError> {
+    pub(crate) fn of(&self, caller: &Caller, token: Option<&str>) -> Result<Self, UpstreamError> {
         Ok(Self {
             upstream: self.upstream.of(caller, token)?,
             caller: Some(caller.digest()),
@@ -200,7 +199,7 @@ impl UpstreamOffers {
     }
 
     /// Whether a resource of this URI is offered: it is named, or one of a template that is.
-    pub(super) fn offers_resource(&self, uri: &str) -> bool {
+    pub(crate) fn offers_resource(&self, uri: &str) -> bool {
         let is_of = |template: &String| {
             let template = template.parse::<UriTemplate>();
             template.is_ok_and(|template| template.read(uri).is_some())
@@ -212,7 +211,7 @@ impl UpstreamOffers {
     }
 
     /// The result of `prompts/get`.
-    pub(super) async fn get_prompt(
+    pub(crate) async fn get_prompt(
         &self,
         name: &str,
         arguments: &Bytes,
@@ -237,7 +236,7 @@ impl UpstreamOffers {
             SourceAnswer::Waits(waits) => return Ok(Found::Waits(waits)),
         };
         if !is_restricted {
-            return self.unchanged(&got, "messages", links::in_messages_text);
+            return self.unchanged(&got, "messages", resource_links::in_messages_text);
         }
         let mut got = to_value(&got)?;
         let mut result = json!({});
@@ -245,12 +244,12 @@ impl UpstreamOffers {
             result["description"] = got["description"].take();
         }
         result["messages"] = list(&mut got, "messages")?;
-        links::in_messages(&self.source, &mut result["messages"]);
+        resource_links::in_messages(&self.source, &mut result["messages"]);
         Ok(Found::Value(result))
     }
 
     /// The result of `resources/read`.
-    pub(super) async fn read_resource(
+    pub(crate) async fn read_resource(
         &self,
         uri: &str,
         talk: Option<&Elicitation<'_>>,
@@ -268,11 +267,11 @@ impl UpstreamOffers {
             SourceAnswer::Waits(waits) => return Ok(Found::Waits(waits)),
         };
         if !is_restricted {
-            return self.unchanged(&read, "contents", links::in_contents_text);
+            return self.unchanged(&read, "contents", resource_links::in_contents_text);
         }
         let mut read = to_value(&read)?;
         let mut contents = list(&mut read, "contents")?;
-        links::in_contents(&self.source, &mut contents);
+        resource_links::in_contents(&self.source, &mut contents);
         Ok(Found::Value(json!({ "contents": contents })))
     }
 
@@ -318,7 +317,7 @@ impl UpstreamOffers {
     }
 
     /// The result of `skills/get`, as JSON.
-    pub(super) async fn get_skill(&self, uri: &str) -> Result<Found, GetError> {
+    pub(crate) async fn get_skill(&self, uri: &str) -> Result<Found, GetError> {
         #[derive(Deserialize)]
         struct Got<'a> {
             #[serde(borrow)]
@@ -353,7 +352,7 @@ impl UpstreamOffers {
     }
 
     /// The result of `resources/directory/read`, as JSON.
-    pub(super) async fn read_directory(
+    pub(crate) async fn read_directory(
         &self,
         uri: &str,
         cursor: Option<&str>,
@@ -427,7 +426,7 @@ impl UpstreamOffers {
     }
 
     /// The result of `completion/complete`. A server that completes nothing has no values.
-    pub(super) async fn complete(
+    pub(crate) async fn complete(
         &self,
         of: &DecisionSubject,
         wanted: &Completion,
@@ -523,7 +522,7 @@ const OF_ANSWER: [&str; 6] = [
 ];
 
 /// What a server gave.
-pub(super) enum Found {
+pub(crate) enum Found {
     Value(Value),
     /// A result of so many parts, to be given as it is.
     Text {

@@ -10,7 +10,8 @@ use tracing::warn;
 use wardgate_catalogue::plan::CommandPlan;
 use wardgate_sandbox::{KernelSupport, RunError};
 
-use super::{Executor, ExecutorError, Invocation, Output};
+use super::{Executor, Invocation, Output};
+use crate::executor_error::ExecutorError;
 use output::Reader;
 
 /// A program keeps nothing open between calls.

@@ -8,7 +8,8 @@ use wardgate_catalogue::plan::OutputFormat;
 use wardgate_redact::Row;
 use wardgate_sandbox::OutputListener;
 
-use crate::executor::{ExecutorError, Flow, Output};
+use crate::executor::Output;
+use crate::executor_error::ExecutorError;
 
 /// Reads the output of one run.
 pub(super) struct Reader<'r, 'o> {
@@ -40,15 +41,15 @@ impl<'r, 'o> Reader<'r, 'o> {
         match self.format {
             OutputFormat::Json => {
                 let document = serde_json::from_slice(&rest).map_err(|error| bad_json(&error))?;
-                self.out.document(document)?;
+                self.out.document(document).map(drop)?;
             }
             OutputFormat::Lines if rest.is_empty() => {}
             OutputFormat::Lines => {
-                self.line(&rest);
+                let _ = self.line(&rest);
             }
             OutputFormat::Text => match String::from_utf8(rest) {
                 Ok(text) => {
-                    self.out.document(json!({ "text": text }))?;
+                    self.out.document(json!({ "text": text })).map(drop)?;
                 }
                 Err(_) => self.is_not_utf8 = true,
             },
@@ -61,11 +62,11 @@ impl<'r, 'o> Reader<'r, 'o> {
         Ok(())
     }
 
-    fn line(&mut self, line: &[u8]) -> Flow {
+    fn line(&mut self, line: &[u8]) -> ControlFlow<()> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let Ok(line) = str::from_utf8(line) else {
             self.is_not_utf8 = true;
-            return Flow::More;
+            return ControlFlow::Continue(());
         };
         let row = Row::new(vec![(Arc::from("line"), Value::from(line))]);
         self.out.row(row)
@@ -83,7 +84,7 @@ impl OutputListener for Reader<'_, '_> {
             if self.rest.ends_with(b"\n") {
                 let mut line = std::mem::take(&mut self.rest);
                 line.pop();
-                if self.line(&line) == Flow::Enough {
+                if self.line(&line) == ControlFlow::Break(()) {
                     return ControlFlow::Break(());
                 }
             }

@@ -1,5 +1,6 @@
 //! `type: grpc`: one message to a method of a gRPC server, its answers as documents.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -10,8 +11,9 @@ use wardgate_egress::OnBehalf;
 use wardgate_grpc_json::{GrpcError, GrpcServer};
 use wardgate_rpc::code_name;
 
-use super::{Executor, ExecutorError, Flow, Invocation, Output, Sources, TimeLimit};
+use super::{Executor, Invocation, Output, Sources};
 use crate::Error;
+use crate::executor_error::{ExecutorError, TimeLimit};
 
 pub(super) fn open(plan: &GrpcPlan, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {
     Ok(Arc::new(GrpcExecutor {
@@ -39,7 +41,7 @@ impl Executor for GrpcExecutor {
                 .call(&self.plan.method, &message, caller, call.deadline);
             let mut answers = answers.await.map_err(|error| failure(error, out))?;
             while let Some(document) = answers.next().await.map_err(|error| failure(error, out))? {
-                if out.document(document)? == Flow::Enough {
+                if out.document(document)? == ControlFlow::Break(()) {
                     break;
                 }
             }

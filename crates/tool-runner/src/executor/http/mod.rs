@@ -15,8 +15,9 @@ use url::form_urlencoded;
 use wardgate_catalogue::plan::HttpPlan;
 use wardgate_egress::Request;
 
-use super::{Executor, ExecutorError, Invocation, Output, Sources};
+use super::{Executor, Invocation, Output, Sources};
 use crate::Error;
+use crate::executor_error::ExecutorError;
 
 pub(super) use response::{json, refused};
 pub(crate) use source::HttpSource;

@@ -10,7 +10,8 @@ use serde_json::Value;
 use wardgate_json::parse_strict;
 use wardgate_redact::Row;
 
-use crate::executor::{ExecutorError, Output};
+use crate::executor::Output;
+use crate::executor_error::ExecutorError;
 use wardgate_egress::Response;
 
 /// The column of a response that is text.
@@ -39,9 +40,9 @@ pub(super) async fn read(response: Response, out: &mut Output<'_>) -> Result<(),
     if is_text(&headers) {
         let text = String::from_utf8(body.into())
             .map_err(|_| ExecutorError::BadResult("the text is not UTF-8".to_owned()))?;
-        out.row(Row::new(vec![(Arc::from(TEXT), Value::String(text))]));
+        let _ = out.row(Row::new(vec![(Arc::from(TEXT), Value::String(text))]));
     } else {
-        out.document(json(&body)?)?;
+        out.document(json(&body)?).map(drop)?;
     }
     Ok(())
 }

@@ -19,8 +19,9 @@ use wardgate_catalogue::plan::{JsonRpcDialect, JsonRpcPlan};
 use wardgate_egress::Request;
 
 use super::http::{self as http_source, HttpSource};
-use super::{Executor, ExecutorError, Invocation, Output, Sources};
+use super::{Executor, Invocation, Output, Sources};
 use crate::Error;
+use crate::executor_error::ExecutorError;
 
 const TOOLS_CALL: &str = "tools/call";
 

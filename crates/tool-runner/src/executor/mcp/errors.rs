@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use wardgate_domain::RequiredCapabilities;
 
-use crate::executor::{ExecutorError, TimeLimit};
+use crate::executor_error::{ExecutorError, TimeLimit};
 use crate::interaction::ElicitationError;
 use wardgate_mcp::error_code::MISSING_CAPABILITY;
 use wardgate_mcp::extension::TASKS;

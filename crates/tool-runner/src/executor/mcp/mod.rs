@@ -12,10 +12,12 @@ use wardgate_json::has_unique_members;
 
 use self::errors::not_for_client;
 use super::http::json;
-use super::{Executor, ExecutorError, Invocation, Output, Sources, UnchangedResult};
+use super::{Executor, Invocation, Output, Sources};
 use crate::Error;
-use crate::content::{in_content, in_content_text};
+use crate::executor_error::ExecutorError;
 use crate::interaction::{Elicitation, Ended};
+use crate::resource_links::{in_content, in_content_text};
+use crate::result::UnchangedResult;
 use wardgate_catalogue::plan::{McpPlan, McpTarget, SentArguments};
 use wardgate_mcp_client::{
     CallResult, ServerMessage, TaskStatus, Upstream, UpstreamError, UpstreamOperation,

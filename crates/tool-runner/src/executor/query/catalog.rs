@@ -1,12 +1,14 @@
 //! What data there is: databases, tables, columns.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 
 use super::{Interface, unanswered};
-use crate::executor::{ExecutorError, Flow, Invocation, Output, Sources};
+use crate::executor::{Invocation, Output, Sources};
+use crate::executor_error::ExecutorError;
 use crate::sql::Database;
 use wardgate_catalogue::{BoundValue, Dialect};
 
@@ -41,8 +43,7 @@ impl Interface for Catalog {
                     other => Err(unanswered(other)),
                 }
             };
-            out.document(answer.await?)?;
-            Ok(())
+            out.document(answer.await?).map(drop)
         })
     }
 }
@@ -96,7 +97,7 @@ async fn rows(database: &Database, sql: &str, values: &[&str]) -> Result<Value, 
                 .map(|(name, value)| (name.to_string(), value))
                 .collect(),
         );
-        Flow::More
+        ControlFlow::Continue(())
     };
     database
         .query(true, Arc::from(sql), &values, &mut sink)

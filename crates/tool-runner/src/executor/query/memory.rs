@@ -12,7 +12,8 @@ use wardgate_rpc::client::{Addition, CallError, MemoryClient, OnBehalfOf};
 
 use super::{Interface, unanswered};
 use crate::Error;
-use crate::executor::{ExecutorError, Invocation, Output, Sources, TimeLimit};
+use crate::executor::{Invocation, Output, Sources};
+use crate::executor_error::{ExecutorError, TimeLimit};
 
 /// Conversations and their messages.
 pub(super) struct Memory;
@@ -48,8 +49,7 @@ impl Interface for Memory {
                 "add_message" => desk.add(read(arguments)?).await?,
                 other => return Err(unanswered(other)),
             };
-            out.document(answer)?;
-            Ok(())
+            out.document(answer).map(drop)
         })
     }
 }

@@ -4,7 +4,8 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use super::{Interface, unanswered};
-use crate::executor::{ExecutorError, Invocation, Output, Sources};
+use crate::executor::{Invocation, Output, Sources};
+use crate::executor_error::ExecutorError;
 
 /// What the operating system and the runner count.
 pub(super) struct Metrics;
@@ -39,8 +40,7 @@ impl Interface for Metrics {
                 other => Err(unanswered(other)),
             }
             };
-            out.document(answer.await?)?;
-            Ok(())
+            out.document(answer.await?).map(drop)
         })
     }
 }

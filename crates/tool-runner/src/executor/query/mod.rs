@@ -23,8 +23,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use wardgate_catalogue::plan::{QueryInterface, QueryPlan};
 
-use super::{Executor, ExecutorError, Invocation, Output, Sources};
+use super::{Executor, Invocation, Output, Sources};
 use crate::Error;
+use crate::executor_error::ExecutorError;
 
 /// Answers the questions of one interface.
 trait Interface: Send + Sync {

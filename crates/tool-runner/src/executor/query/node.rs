@@ -4,7 +4,8 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::{Interface, unanswered};
-use crate::executor::{ExecutorError, Invocation, Output, Sources};
+use crate::executor::{Invocation, Output, Sources};
+use crate::executor_error::ExecutorError;
 use wardgate_resilience::{BreakerState, SourceGuard};
 
 /// Health, version and load.
@@ -40,8 +41,7 @@ impl Interface for Node {
                     other => Err(unanswered(other)),
                 }
             };
-            out.document(answer.await?)?;
-            Ok(())
+            out.document(answer.await?).map(drop)
         })
     }
 }

@@ -11,7 +11,8 @@ use serde_json::Value;
 use wardgate_redact::{Aggregate, FigureQuestion, Redacted, Row};
 
 use super::{Interface, unanswered};
-use crate::executor::{ExecutorError, Invocation, Output, Sources};
+use crate::executor::{Invocation, Output, Sources};
+use crate::executor_error::ExecutorError;
 use crate::result::json_size;
 use column::{ColumnType, Columns, compare};
 use filter::Condition;

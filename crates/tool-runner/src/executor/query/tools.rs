@@ -4,7 +4,8 @@ use futures::future::BoxFuture;
 use serde_json::json;
 
 use super::{Interface, unanswered};
-use crate::executor::{ExecutorError, Invocation, Output, Sources};
+use crate::executor::{Invocation, Output, Sources};
+use crate::executor_error::ExecutorError;
 
 /// The catalogue in force.
 pub(super) struct Tools;
@@ -49,8 +50,7 @@ impl Interface for Tools {
                 other => Err(unanswered(other)),
             }
             };
-            out.document(answer.await?)?;
-            Ok(())
+            out.document(answer.await?).map(drop)
         })
     }
 }

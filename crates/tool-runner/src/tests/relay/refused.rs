@@ -190,7 +190,7 @@ async fn there_is_an_end_to_what_may_be_open_at_once() {
     let mut get = connect(&world.harness, "").await;
     get.method = pb::RelayMethod::Get.into();
     let mut open = Vec::new();
-    for _ in 0..crate::relay::MOST_OPEN {
+    for _ in 0..crate::relay_places::MOST_OPEN {
         open.push(world.relay(get.clone()).await.unwrap());
     }
     let refused = world.relay(get.clone()).await.err().unwrap();

@@ -8,7 +8,7 @@ use serde_json::Value;
 use wardgate_json::{decimal_of, decimal_of_text, exact_number};
 use wardgate_redact::{Aggregate, Row};
 
-use crate::executor::ExecutorError;
+use crate::executor_error::ExecutorError;
 
 /// What the values of a column are, NULL aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use wardgate_json::exact_number;
 use wardgate_redact::Row;
 
 use super::column::{ColumnType, Columns, compare};
-use crate::executor::ExecutorError;
+use crate::executor_error::ExecutorError;
 
 /// One condition that rows must meet.
 #[derive(Debug, Deserialize)]

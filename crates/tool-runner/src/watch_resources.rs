@@ -22,10 +22,8 @@ use wardgate_domain::{
 };
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::Contents;
-use super::contents::Origin;
-use super::request::DecisionSubject;
 use crate::Error;
+use crate::content::{Contents, DecisionSubject, Origin};
 use crate::loaded::LoadedCatalogue;
 use crate::switchboard::Switchboard;
 use wardgate_catalogue::FileContent;

@@ -24,7 +24,7 @@ pub(crate) fn in_content_text(source: &str, blocks: &str) -> String {
 }
 
 /// The same in the JSON of the messages of a prompt.
-pub(super) fn in_messages_text(source: &str, messages: &str) -> String {
+pub(crate) fn in_messages_text(source: &str, messages: &str) -> String {
     #[derive(Deserialize)]
     struct Message<'a> {
         #[serde(borrow)]
@@ -39,7 +39,7 @@ pub(super) fn in_messages_text(source: &str, messages: &str) -> String {
 }
 
 /// The same in the JSON of the contents of a resource.
-pub(super) fn in_contents_text(source: &str, contents: &str) -> String {
+pub(crate) fn in_contents_text(source: &str, contents: &str) -> String {
     let each: Vec<&RawValue> = serde_json::from_str(contents).unwrap_or_default();
     let uris = each.into_iter().filter_map(uri_of_contents);
     source_uri::outward_in(source, contents, uris)
@@ -75,7 +75,7 @@ fn uri_of_contents(contents: &RawValue) -> Option<&RawValue> {
 }
 
 /// In the messages of a prompt.
-pub(super) fn in_messages(source: &str, messages: &mut Value) {
+pub(crate) fn in_messages(source: &str, messages: &mut Value) {
     for message in messages.as_array_mut().into_iter().flatten() {
         if let Some(content) = message.get_mut("content") {
             in_block(source, content);
@@ -84,7 +84,7 @@ pub(super) fn in_messages(source: &str, messages: &mut Value) {
 }
 
 /// In the contents of a resource.
-pub(super) fn in_contents(source: &str, contents: &mut Value) {
+pub(crate) fn in_contents(source: &str, contents: &mut Value) {
     for contents in contents.as_array_mut().into_iter().flatten() {
         at(source, contents, "/uri");
     }

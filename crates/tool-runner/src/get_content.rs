@@ -5,10 +5,11 @@
 //!   get:    own text, or the server ─▶ redact ─▶ result
 //! ```
 
+mod released;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tracing::info;
 use wardgate_domain::{
@@ -19,20 +20,15 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::{Completion, Wanted};
 use wardgate_telemetry::names;
 
-use super::GetError;
-use super::contents::Origin;
-use super::released::{Censor, count};
-use super::upstream::Found;
 use crate::Error;
-use crate::compiled::CompiledPermit;
+use crate::compiled_permit::CompiledPermit;
+use crate::content::{DecisionSubject, Found, GetError, MAX_VALUES, Origin};
 use crate::execution_log::execution_facts;
 use crate::interaction::{Elicitation, Interaction, SuspendedExchanges, SuspendedRound};
 use crate::loaded::LoadedCatalogue;
 use crate::result::Stopwatch;
+use released::{Censor, count};
 use wardgate_catalogue::FileContent;
-
-/// Most values of one completion (MCP, "completion/complete").
-pub(super) const MAX_VALUES: usize = 100;
 
 /// What is asked for, its fields checked.
 pub(crate) struct ContentQuery {
@@ -70,30 +66,6 @@ enum ContentTarget {
         uri: String,
         cursor: Option<String>,
     },
-}
-
-/// What the policy decides on.
-pub(super) enum DecisionSubject {
-    Prompt(String),
-    /// Or a template of URIs.
-    Resource(String),
-}
-
-impl DecisionSubject {
-    pub(super) fn read(decided: &[u8]) -> Option<Self> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Decided {
-            name: Option<String>,
-            uri: Option<String>,
-        }
-        let decided: Decided = serde_json::from_slice(decided).ok()?;
-        match (decided.name, decided.uri) {
-            (Some(name), None) => Some(Self::Prompt(name)),
-            (None, Some(uri)) => Some(Self::Resource(uri)),
-            _ => None,
-        }
-    }
 }
 
 impl ContentTarget {

@@ -1,40 +1,18 @@
-//! What was once worked out for a signed permit, kept for when the same permit comes again.
+//! Permits, verified and compiled once and kept for when the same permit comes again.
 
 use std::sync::Arc;
 
 use quick_cache::sync::Cache;
-use wardgate_domain::{
-    CallToRun, Caller, ColumnClass, ColumnTier, Permit, SignedPermit, Timestamp, VerifiedTerms,
-};
+use wardgate_domain::{CallToRun, Caller, Permit, SignedPermit, Timestamp, VerifiedTerms};
 use wardgate_redact::Redactor;
 
+use super::{Keys, RunnableTool};
 use crate::Error;
-use crate::executor::PushedCondition;
-use crate::loaded::{Keys, RunnableTool};
+use crate::compiled_permit::CompiledPermit;
 use crate::row_rule::RowGate;
 
 /// Permits kept; each is some kilobytes.
 const CAPACITY: usize = 4_096;
-
-/// A verified permit, compiled for its tool, or for what a source offers besides tools.
-pub(crate) struct CompiledPermit {
-    verified: VerifiedTerms,
-    /// `None` where rows are not governed.
-    pub(crate) gate: Option<RowGate>,
-    /// The rule in the terms of the source, where it can leave rows out itself.
-    pub(crate) pushed: Option<PushedCondition>,
-    pub(crate) redactor: Redactor,
-}
-
-impl CompiledPermit {
-    /// Whether anything of what can come is not to be seen as it is. Then nothing goes on that no rule of the permit is
-    /// about: no words besides the result, and no question. `carried` are the classes that can come.
-    pub(crate) fn restricts(&self, permit: &Permit, carried: &[ColumnClass]) -> bool {
-        let has_rule = self.gate.as_ref().and_then(RowGate::policies).is_some();
-        let is_hidden = |class| permit.tier(class) != ColumnTier::Clear;
-        has_rule || carried.iter().any(is_hidden)
-    }
-}
 
 /// The permits seen lately. Only verified ones are kept, and each use checks times, caller, tool and
 /// arguments anew.

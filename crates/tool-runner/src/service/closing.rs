@@ -7,7 +7,7 @@ use futures::future::join_all;
 use tokio::time::timeout;
 use tracing::warn;
 
-use crate::service::Runner;
+use super::Runner;
 
 /// A server that is asked to end is killed after six seconds; this is for those that cannot even be killed.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -16,7 +16,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 pub struct Closing(Arc<Runner>);
 
 impl Closing {
-    pub(crate) fn of(runner: &Arc<Runner>) -> Self {
+    pub(super) fn of(runner: &Arc<Runner>) -> Self {
         Self(Arc::clone(runner))
     }
 
