@@ -7,7 +7,7 @@
 //!  open:   so many calls a second, whatever comes back ┴─▶ Tally ─▶ Report
 //! ```
 //!
-//! One job: to be the client that `wardgate call` and `wardgate bench` need. An open loop counts from when a call was due,
+//! One job: to be the client that `wardgate tools call` and `wardgate bench` need. An open loop counts from when a call was due,
 //! so a gateway that stalls cannot hide what waited meanwhile ("coordinated omission").
 
 mod client;

@@ -57,7 +57,7 @@ pub(crate) enum Command {
     Stdio(Stdio),
     /// Print a token of the local issuer.
     Token(Token),
-    /// Check or list a catalogue of tools.
+    /// Check or list a catalogue of tools, approve and switch tools, or call one.
     Tools(Tools),
     /// Make certificates and keys.
     Certs(Certs),
@@ -68,7 +68,8 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Bring every store that a configuration names to its newest schema, and let the services' roles use them.
     Migrate(ConfigFile),
-    /// Call one tool over MCP and print its result.
+    /// The name that `tools call` had first.
+    #[command(hide = true)]
     Call(Call),
     /// Call tools over MCP under load, verify every answer, and print how long they took.
     Bench(Bench),
@@ -243,6 +244,8 @@ pub(crate) enum ToolsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Call one tool over MCP and print its result.
+    Call(Call),
     /// Check arguments against input schemas, as a call does: JSON lines `{"id", "schema", "arguments"}` from
     /// standard input, `{"id", "ok", "arguments" or "error" and "path"}` to standard output.
     Validate,

@@ -1,4 +1,4 @@
-//! Options of `wardgate call` and `wardgate bench`.
+//! Options of `wardgate tools call` and `wardgate bench`.
 
 use std::path::PathBuf;
 

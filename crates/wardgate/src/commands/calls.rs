@@ -1,4 +1,4 @@
-//! `wardgate call` and `wardgate bench`: tools called over MCP, once or under load.
+//! `wardgate tools call` and `wardgate bench`: tools called over MCP, once or under load.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use wardgate_policy::PolicySet;
 use crate::Failure;
 use crate::cli::{Tools, ToolsCommand};
 use crate::commands::terminal::cell;
-use crate::commands::{connections, import, pins, switches, validate, warnings};
+use crate::commands::{calls, connections, import, pins, switches, validate, warnings};
 
 pub(crate) async fn run(arguments: Tools) -> Result<(), Failure> {
     match arguments.command {
@@ -42,6 +42,7 @@ pub(crate) async fn run(arguments: Tools) -> Result<(), Failure> {
                 }
             }
         }
+        ToolsCommand::Call(arguments) => calls::call(arguments).await?,
         ToolsCommand::Validate => validate::run(std::io::stdin().lock(), std::io::stdout().lock())?,
         ToolsCommand::Diff { catalogue, json } => pins::diff(&catalogue, json).await?,
         ToolsCommand::Approve(arguments) => pins::approve(arguments).await?,
