@@ -10,7 +10,7 @@ use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::CallError;
 
 use crate::Gateway;
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 
 /// The `Retry-After` where a neighbouring service is overloaded.
 pub(crate) const NEIGHBOUR_PAUSE: Duration = Duration::from_secs(1);

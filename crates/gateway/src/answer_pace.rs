@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use axum::response::Response;
 use tokio::time::sleep_until;
 
-use crate::reply::NotFoundMarker;
+/// Marks a response that says that there is no such thing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NotFoundMarker;
 
 /// Such an answer leaves a multiple of this after its request came. Longer than such a request takes, apart from what an
 /// overloaded service adds to all of them.

@@ -14,7 +14,7 @@ use wardgate_domain::{
 };
 use wardgate_rpc::client::{CallError, PolicyClient};
 
-use crate::listen::ChangeCounter;
+use crate::change_counter::ChangeCounter;
 
 /// Permits kept at most.
 const KEPT: usize = 10_000;

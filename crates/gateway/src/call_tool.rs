@@ -34,7 +34,8 @@ use crate::governed_call::{
 };
 use crate::mcp::check_mirrored_headers;
 use crate::measures;
-use crate::reply::{Answer, Dialect, RpcError};
+use crate::reply::{Answer, Dialect};
+use crate::rpc_error::RpcError;
 use crate::tasks::{self, StartedTask};
 use crate::view::View;
 

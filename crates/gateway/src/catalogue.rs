@@ -12,13 +12,16 @@ use wardgate_domain::{RequiredCapabilities, ToolFacts, ToolSwitches};
 use wardgate_rpc::Readiness;
 use wardgate_rpc::client::{CallError, Catalogue as ListedCatalogue, ToolRunnerClient};
 
+/// Key of the upstreams that do not answer, in `_meta` of a list.
+pub(crate) const MISSING_UPSTREAMS: &str = "dev.wardgate/missingUpstreams";
+
 pub(crate) use wardgate_rpc::client::Source;
 
+use crate::change_counter::ChangeCounter;
 use crate::content::ContentIndex;
 use crate::downgrade::{Definition, DefinitionKind};
-use crate::listen::ChangeCounter;
 use crate::mcp::MirroredHeader;
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 
 /// One tool.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use metrics::{SharedString, counter, histogram};
 use wardgate_domain::{CallFacts, Outcome};
 use wardgate_telemetry::{labels, names};
 
-use crate::content;
+use crate::content_method::ContentMethod;
 
 /// A call has come to its end. One of a tool that is hidden from its caller counts like one of no tool: whoever may read
 /// numbers may not see every tool.
@@ -16,8 +16,8 @@ pub(crate) fn ended(outcome: &Outcome, is_hidden: bool) {
         histogram!(names::TOOL_CALL_SECONDS, "tool" => tool.clone()).record(outcome.duration);
         counter!(names::TOOL_CALLS, "tool" => tool, "status" => status).increment(1);
     } else {
-        let method = content::ContentMethod::named(&call.method);
-        let method = method.map_or(labels::OTHER, content::ContentMethod::as_str);
+        let method = ContentMethod::named(&call.method);
+        let method = method.map_or(labels::OTHER, ContentMethod::as_str);
         counter!(names::CONTENT_REQUESTS, "method" => method, "status" => status).increment(1);
     }
 }

@@ -1,7 +1,5 @@
 //! Answers: the one place that knows how each protocol version wants its results.
 
-mod rpc_error;
-
 use std::fmt::Write;
 
 use axum::body::Body;
@@ -9,27 +7,16 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use wardgate_domain::{CallId, DecisionId, Receipt};
+use wardgate_domain::{CallId, DecisionId};
 use wardgate_mcp::Version;
 use wardgate_mcp::header::SESSION_ID;
-use wardgate_rpc::client::{DroppedColumns, ToolResult};
+use wardgate_rpc::client::ToolResult;
 
+use crate::answer_pace::NotFoundMarker;
 use crate::audit_log::RecordStatus;
-use crate::client_interaction::InputRequests;
+use crate::call_meta::{write_call, write_dropped};
 use crate::downgrade;
-
-use self::rpc_error::Remedy;
-
-pub(crate) use self::rpc_error::RpcError;
-
-/// Key of the call's id in `_meta` of results and in `data` of errors.
-const CALL_ID: &str = "dev.wardgate/callId";
-/// Key of the audit receipt beside it.
-const RECEIPT: &str = "dev.wardgate/receipt";
-/// Key of how many columns the result lost, by reason; absent when it lost none.
-const DROPPED_COLUMNS: &str = "dev.wardgate/droppedColumns";
-/// Key of the decision's id, where a policy refused.
-const DECISION_ID: &str = "dev.wardgate/decisionId";
+use crate::rpc_error::{Remedy, RpcError};
 
 /// Tells proxies how to treat a stream.
 pub(crate) const UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -77,10 +64,6 @@ pub(crate) struct Answer {
     /// It says that there is no such thing.
     is_of_unknown: bool,
 }
-
-/// Marks a response that says that there is no such thing.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NotFoundMarker;
 
 /// What it consists of.
 #[derive(Debug)]
@@ -156,14 +139,14 @@ impl Answer {
     /// What a modern client is asked, to come back with `state`.
     pub(crate) fn input_required(
         id: &RawValue,
-        input_requests: &InputRequests,
+        input_requests: Option<&str>,
         state: &str,
         meta: &str,
     ) -> Self {
-        let mut members = String::with_capacity(input_requests.as_json().len() + state.len() + 64);
-        if !input_requests.is_empty() {
+        let mut members = String::new();
+        if let Some(input_requests) = input_requests {
             members.push_str(r#""inputRequests":"#);
-            members.push_str(input_requests.as_json());
+            members.push_str(input_requests);
             members.push(',');
         }
         members.push_str(r#""requestState":"#);
@@ -279,7 +262,7 @@ impl Answer {
             let error = RpcError::internal("tool_error", "The tool reported an error.");
             return Self::error(Some(id), &error.of_call(call_id, recorded.receipt()));
         };
-        let code = rpc_error::code_in(version, said.code);
+        let code = crate::rpc_error::code_in(version, said.code);
         let mut body = String::with_capacity(error.len() + 256);
         open(&mut body, Some(id));
         let message = said.message;
@@ -531,45 +514,6 @@ fn open(body: &mut String, id: Option<&RawValue>) {
     if let Some(id) = id {
         body.push_str(r#","id":"#);
         body.push_str(id.get());
-    }
-}
-
-/// The members of `_meta` that say which call it was, and that it is on record.
-pub(crate) fn call_meta(call_id: CallId, recorded: RecordStatus) -> String {
-    let mut meta = String::new();
-    write_call(&mut meta, call_id, recorded.receipt(), None);
-    meta
-}
-
-fn write_call(
-    to: &mut String,
-    call_id: CallId,
-    receipt: Option<Receipt>,
-    decision: Option<DecisionId>,
-) {
-    let _ = write!(to, r#""{CALL_ID}":"{call_id}""#);
-    if let Some(decision) = decision {
-        let _ = write!(to, r#","{DECISION_ID}":"{decision}""#);
-    }
-    if let Some(receipt) = receipt {
-        // Without the position, which says how much others do.
-        let leaf_hash = receipt.leaf_hash();
-        let _ = write!(to, r#","{RECEIPT}":{{"leafHash":"{leaf_hash}"}}"#);
-    }
-}
-
-/// Appends how many columns were left out. Their names are not for a caller who may not see them.
-pub(crate) fn write_dropped(to: &mut String, dropped: DroppedColumns) {
-    let counts = [
-        ("unclassified", dropped.unclassified),
-        ("notPermitted", dropped.not_permitted),
-    ];
-    let counts = counts.into_iter().filter(|(_, count)| *count > 0);
-    let counts: Vec<_> = counts
-        .map(|(reason, count)| format!(r#""{reason}":{count}"#))
-        .collect();
-    if !counts.is_empty() {
-        let _ = write!(to, r#","{DROPPED_COLUMNS}":{{{}}}"#, counts.join(","));
     }
 }
 

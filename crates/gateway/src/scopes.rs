@@ -12,7 +12,7 @@ use wardgate_domain::{OfferKind, ToolFacts};
 use wardgate_edge::Scopes;
 
 use crate::Gateway;
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 
 /// Which scopes operations need. Without any, tokens need none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

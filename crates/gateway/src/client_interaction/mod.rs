@@ -11,7 +11,6 @@
 mod elicitation;
 mod input_requests;
 mod input_responder;
-mod log_level;
 mod response_sender;
 
 use std::fmt::Write;
@@ -32,8 +31,10 @@ use wardgate_rpc::client::{Besides, CallEvent, LogMessage, Progress};
 use crate::Gateway;
 use crate::governed_call::ReplayGrant;
 use crate::listen::takes_events;
-use crate::mcp::{Meta, Post, Request, Transport};
-use crate::reply::{Answer, RpcError};
+use crate::mcp::{LogLevel, Meta, Request};
+use crate::post::{Post, Transport};
+use crate::reply::Answer;
+use crate::rpc_error::RpcError;
 use crate::sse;
 use crate::streamable::{ExpectedMessage, StreamWriter};
 
@@ -41,7 +42,6 @@ use self::input_responder::InputResponder;
 
 pub(crate) use self::input_requests::{InputRecipient, InputRequestError, InputRequests};
 pub(crate) use self::input_responder::{PendingInput, deliver_client_response};
-pub(crate) use self::log_level::LogLevel;
 pub(crate) use self::response_sender::{ResponseSender, format_event, response_channel};
 
 /// The way to the client of one call: its version, its capabilities, and how it is sent what comes before the answer.

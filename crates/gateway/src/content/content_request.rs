@@ -11,13 +11,13 @@ use wardgate_domain::OfferKind;
 use wardgate_mcp::Version;
 use wardgate_rpc::client::Wanted;
 
-use super::ContentMethod;
 use super::index::{ContentIndex, ContentLocation};
 use super::skill;
 use crate::Gateway;
+use crate::content_method::ContentMethod;
 use crate::governed_call::RequestContext;
 use crate::mcp::{Message, Request, object, text_of};
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 use crate::view::View;
 
 /// The request for one prompt, resource or template, by the name that the client knows.

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use crate::mcp::{Request, text_of};
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 
 /// A place in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -15,23 +15,26 @@ use wardgate_rpc::client::{
 };
 use wardgate_telemetry::names;
 
-use super::ContentMethod;
 use super::content_request::{self, ContentName, ContentRequest, SealedContentRequest};
 use super::reader::ContentReader;
 use super::skill;
 use crate::Gateway;
 use crate::audit_log::RecordStatus;
 use crate::authority::Grant;
+use crate::call_meta::call_meta;
 use crate::catalogue::{CatalogueIndex, Source};
 use crate::client_interaction::ClientChannel;
+use crate::content_method::ContentMethod;
 use crate::downgrade;
 use crate::governed_call::{
     self, GovernedCall, Operation, Output, Rejection, RequestBinding, RequestContext, Resource,
     RunError, RunOutcome, SealedOperation,
 };
-use crate::mcp::{Meta, Post, Request, inner};
+use crate::mcp::{Meta, Request, inner};
 use crate::measures;
-use crate::reply::{Answer, RpcError, call_meta, write_members};
+use crate::post::Post;
+use crate::reply::{Answer, write_members};
+use crate::rpc_error::RpcError;
 use crate::view::View;
 
 /// The time limit for a tool-runner that does not answer; it enforces its own, shorter one itself.

@@ -14,10 +14,14 @@ use super::index::IndexEntry;
 use super::reader::{self, ContentReader};
 use super::skill;
 use crate::Gateway;
+use crate::caching;
 use crate::catalogue::CatalogueIndex as Catalogue;
-use crate::mcp::{MISSING_UPSTREAMS, Post, Request, caching};
+use crate::catalogue::MISSING_UPSTREAMS;
+use crate::mcp::Request;
 use crate::memory;
-use crate::reply::{Answer, RpcError};
+use crate::post::Post;
+use crate::reply::Answer;
+use crate::rpc_error::RpcError;
 use crate::view::View;
 
 /// Entries on a page.

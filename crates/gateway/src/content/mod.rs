@@ -31,64 +31,18 @@ use wardgate_rpc::client::Skills;
 use self::content_request::ContentRequest;
 pub(crate) use self::content_request::SealedContentRequest;
 use crate::Gateway;
-use crate::mcp::{Post, Request};
+use crate::content_method::ContentMethod;
+use crate::mcp::Request;
 use crate::memory;
-use crate::reply::{Answer, RpcError};
+use crate::post::Post;
+use crate::reply::Answer;
+use crate::rpc_error::RpcError;
 use crate::view::View;
 
 pub(crate) use self::cursor::Cursor;
 pub(crate) use self::index::ContentIndex;
 pub(crate) use self::list::ListedContent;
 pub(crate) use self::resource::{ResolvedResource, resolve_resource};
-
-/// The methods that are answered here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ContentMethod {
-    ListPrompts,
-    GetPrompt,
-    ListResources,
-    ListTemplates,
-    ReadResource,
-    Complete,
-    ListSkills,
-    GetSkill,
-    ReadDirectory,
-}
-
-impl ContentMethod {
-    const ALL: [Self; 9] = [
-        Self::ListPrompts,
-        Self::GetPrompt,
-        Self::ListResources,
-        Self::ListTemplates,
-        Self::ReadResource,
-        Self::Complete,
-        Self::ListSkills,
-        Self::GetSkill,
-        Self::ReadDirectory,
-    ];
-
-    /// The method of this name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        let mut methods = Self::ALL.into_iter();
-        methods.find(|method| method.as_str() == name)
-    }
-
-    /// As JSON-RPC and records spell it.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::ListPrompts => "prompts/list",
-            Self::GetPrompt => "prompts/get",
-            Self::ListResources => "resources/list",
-            Self::ListTemplates => "resources/templates/list",
-            Self::ReadResource => "resources/read",
-            Self::Complete => "completion/complete",
-            Self::ListSkills => "skills/list",
-            Self::GetSkill => "skills/get",
-            Self::ReadDirectory => "resources/directory/read",
-        }
-    }
-}
 
 /// What there is in a view, whoever asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

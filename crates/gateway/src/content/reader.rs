@@ -8,7 +8,7 @@ use wardgate_domain::{Caller, ToolFacts};
 use super::content_request;
 use crate::Gateway;
 use crate::authority::{Authorization, Grant};
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 
 /// Decisions asked for at a time.
 const AT_ONCE: usize = 8;

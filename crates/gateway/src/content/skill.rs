@@ -13,7 +13,7 @@ use super::reader::{self, ContentReader};
 use crate::Gateway;
 use crate::authority::Grant;
 use crate::mcp::{object, text_of};
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 use crate::session::Purpose;
 use crate::view::View;
 

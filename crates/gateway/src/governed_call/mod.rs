@@ -35,13 +35,15 @@ use wardgate_telemetry::{names, trace_context};
 use crate::Gateway;
 use crate::audit_log::RecordStatus;
 use crate::authority::{Authorization, Grant};
+use crate::call_meta::call_meta;
 use crate::catalogue;
 use crate::client_interaction::{
     self, ClientChannel, ClientInteraction, InputError, InputRecipient, InputRequests, PendingInput,
 };
 use crate::mcp::Request;
 use crate::measures;
-use crate::reply::{Answer, RpcError, call_meta};
+use crate::reply::Answer;
+use crate::rpc_error::RpcError;
 use crate::scopes::TokenAccess;
 use crate::stages::stage;
 use crate::view::View;
@@ -573,7 +575,8 @@ impl<O: Operation> GovernedCall<O> {
                 ..
             }) => {
                 let meta = call_meta(call_id, recorded);
-                return Answer::input_required(id, &input_requests, &state, &meta);
+                let asked = (!input_requests.is_empty()).then(|| input_requests.as_json());
+                return Answer::input_required(id, asked, &state, &meta);
             }
             Err(rejection) => rejection,
         };

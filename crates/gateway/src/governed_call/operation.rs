@@ -14,7 +14,8 @@ use crate::call_tool::SealedToolCall;
 use crate::catalogue::CatalogueIndex;
 use crate::client_interaction::ClientInteraction;
 use crate::content::SealedContentRequest;
-use crate::reply::{Answer, RpcError};
+use crate::reply::Answer;
+use crate::rpc_error::RpcError;
 use crate::view::View;
 
 /// One kind of request that is decided on, run and recorded: a tool call, the use of a prompt or resource, a step of a

@@ -6,7 +6,7 @@ use std::time::Duration;
 use wardgate_domain::{AgentRefusal, DecisionId, DenialReason, Status};
 
 use crate::client_interaction::{InputError, InputRequestError, Interruption};
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 
 /// The reason for which a call has no output.
 #[derive(Debug)]

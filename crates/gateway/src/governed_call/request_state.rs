@@ -18,7 +18,7 @@ use super::{Rejection, RequestBinding, RequestContext};
 use crate::Gateway;
 use crate::client_interaction::PendingInput;
 use crate::mcp::{Request, object, text_of};
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 use crate::session::Purpose;
 
 /// The content of a `requestState`, which the client holds sealed.

@@ -15,8 +15,9 @@ use wardgate_mcp::header::PARAM_PREFIX;
 
 use crate::Gateway;
 use crate::connect;
-use crate::mcp::Transport;
-use crate::reply::{Answer, RpcError};
+use crate::post::Transport;
+use crate::reply::Answer;
+use crate::rpc_error::RpcError;
 
 /// Methods, request headers and response headers of MCP.
 const GRANTS: Grants = Grants {

@@ -16,8 +16,9 @@ use wardgate_telemetry::trace_context;
 use super::{Endpoint, GRANTS, metadata, problem};
 use crate::Gateway;
 use crate::config::Limits;
+use crate::dispatch;
 use crate::listen;
-use crate::mcp::{self, Post, Transport};
+use crate::post::{Post, Transport};
 use crate::reply::Answer;
 use crate::scopes::TokenAccess;
 use crate::sse;
@@ -187,7 +188,7 @@ async fn answer_in_view(
 
 async fn answer_message(gateway: &Arc<Gateway>, mut post: Post) -> Response {
     let answer = match post.attach_session(gateway).await {
-        Ok(()) => mcp::answer_post(gateway, &post).await,
+        Ok(()) => dispatch::answer_post(gateway, &post).await,
         Err(error) => Answer::error(None, &error),
     };
     gateway.count(&answer, &post.client_ip, &post.caller);

@@ -16,7 +16,6 @@
 //! conversations only to their owner. Only how a task stands it tells, which is decided on and recorded each time. It is no
 //! session either: a client that lost its stream opens another, on any replica, and lists and reads again.
 
-mod changes;
 mod conversations;
 mod following;
 mod resources;
@@ -41,12 +40,14 @@ use wardgate_mcp::header::PROTOCOL_VERSION;
 
 use self::following::{ConversationFeed, ResourceUpdates};
 use crate::Gateway;
+use crate::change_counter::ChangeCounter;
 use crate::content;
-use crate::mcp::{LISTEN, Post, Request};
-use crate::reply::{Answer, RpcError};
+use crate::mcp::{LISTEN, Request};
+use crate::post::Post;
+use crate::reply::Answer;
+use crate::rpc_error::RpcError;
 use crate::tasks::{self, FollowedTasks, TaskUpdate};
 
-pub(crate) use self::changes::ChangeCounter;
 pub(crate) use self::conversations::ConversationWatcher;
 use self::resources::watches;
 pub(crate) use self::resources::{

@@ -14,7 +14,8 @@ use super::resources::ResourceChanges;
 use crate::content::OfferedContent;
 use crate::mcp::{Request, object};
 use crate::memory::{self, ConversationUri};
-use crate::reply::{RpcError, SERVER_INFO};
+use crate::reply::SERVER_INFO;
+use crate::rpc_error::RpcError;
 use crate::tasks::{FollowedTasks, TaskUpdate};
 
 /// Every message of a subscription repeats its id; the gateway keeps none longer than this.

@@ -1,3 +1,4 @@
+use crate::change_counter::ChangeCounter;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +9,7 @@ use futures::StreamExt;
 use tokio::time::{Instant, advance};
 use wardgate_domain::{Ambient, Caller, CallerClaims};
 
-use super::{
-    ChangeCounter, KEEP_ALIVE, Listeners, PAUSE, SETTLE, StreamScript, next_settled_change,
-};
+use super::{KEEP_ALIVE, Listeners, PAUSE, SETTLE, StreamScript, next_settled_change};
 use crate::content::OfferedContent;
 
 const CHANGED: &str = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use wardgate_json::{parse_object, present};
 use wardgate_telemetry::names;
 
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 
 /// One JSON-RPC message.
 #[expect(
@@ -287,6 +287,15 @@ pub(crate) fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
     serde_json::from_str::<Text<'_>>(raw.get())
         .ok()
         .map(|text| text.0)
+}
+
+/// The members of a JSON object, without its braces.
+pub(crate) fn inner(object: &str) -> &str {
+    object
+        .trim_start_matches('{')
+        .trim_end()
+        .strip_suffix('}')
+        .unwrap_or(object)
 }
 
 #[cfg(test)]

@@ -7,13 +7,13 @@ use axum::http::HeaderMap;
 
 use super::envelope::text_of;
 use super::meta::Meta;
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 
 /// In characters.
 const MAX_KEY: usize = 128;
 
 /// The key, if the request brings one.
-pub(super) fn key_of(meta: &Meta<'_>, headers: &HeaderMap) -> Result<Option<String>, RpcError> {
+pub(crate) fn key_of(meta: &Meta<'_>, headers: &HeaderMap) -> Result<Option<String>, RpcError> {
     let in_body = match meta.idempotency_key {
         Some(raw) => Some(text_of(raw).ok_or_else(unfit)?),
         None => None,

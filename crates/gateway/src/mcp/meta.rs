@@ -12,10 +12,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use wardgate_domain::AgentRefusal;
 
-use super::Version;
 use super::envelope::{Request, is_id, object, text_of};
-use crate::client_interaction::LogLevel;
-use crate::reply::RpcError;
+use super::log_level::LogLevel;
+use crate::rpc_error::RpcError;
+use wardgate_mcp::Version;
 
 /// Every word of progress repeats its token; the gateway keeps none longer than this.
 const TOKEN_BYTES: usize = 256;

@@ -6,7 +6,7 @@ use serde_json::{Number, Value};
 use wardgate_mcp::header::PARAM_PREFIX;
 
 use super::meta::decode;
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 
 /// The mark in a schema.
 const MARK: &str = "x-mcp-header";
@@ -83,7 +83,7 @@ pub(crate) fn check(
 }
 
 /// The headers of a request that mirror arguments.
-pub(super) fn of_request(headers: &HeaderMap) -> HeaderMap {
+pub(crate) fn of_request(headers: &HeaderMap) -> HeaderMap {
     let of_arguments = headers
         .iter()
         .filter(|(name, _)| name.as_str().starts_with(PARAM_PREFIX));

@@ -12,7 +12,7 @@ use wardgate_rpc::client::Addition;
 use super::message::{FIELDS, SubmittedMessage, SubmittedToolCall};
 use super::{Fields, MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
 use crate::catalogue::{self, Tool};
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 
 pub(super) struct AddMessage {
     id: ConversationId,

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde_json::value::RawValue;
 
 use crate::mcp::{object, text_of};
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 
 /// Every request may carry it; it is MCP's, not the method's.
 const META: &str = "_meta";

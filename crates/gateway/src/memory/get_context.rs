@@ -5,7 +5,7 @@ use wardgate_domain::{ConversationId, MemoryMethod};
 
 use super::message::MessageView;
 use super::{Fields, MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 
 /// The memory service gives no more at once.
 const MAX_MESSAGES: u32 = 500;

@@ -4,7 +4,7 @@ use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod};
 
 use super::{Fields, MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection};
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 
 pub(super) struct GetOrCreate {
     /// None: a new one.

@@ -5,7 +5,7 @@ use wardgate_domain::{ConversationId, MemoryMethod, TurnId};
 
 use super::message::MessageView;
 use super::{Fields, MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 
 pub(super) struct GetTurn {
     id: ConversationId,

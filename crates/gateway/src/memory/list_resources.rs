@@ -7,7 +7,7 @@ use wardgate_mcp::Version;
 use super::uri::{ConversationUri, TEMPLATE};
 use super::{Fields, MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
 use crate::content::{Cursor, ListedContent};
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 
 /// Conversations on a page.
 const PAGE: u32 = 50;

@@ -41,9 +41,12 @@ use wardgate_telemetry::names;
 use self::fields::Fields;
 use self::rejection::MemoryRejection;
 use crate::Gateway;
+use crate::call_meta::call_meta;
 use crate::content::ListedContent;
-use crate::mcp::{Post, Request, inner, text_of};
-use crate::reply::{Answer, RpcError, call_meta};
+use crate::mcp::{Request, inner, text_of};
+use crate::post::Post;
+use crate::reply::Answer;
+use crate::rpc_error::RpcError;
 use crate::stages::stage;
 
 pub(crate) use self::list_resources::template;

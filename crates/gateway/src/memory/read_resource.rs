@@ -9,7 +9,7 @@ use super::list_resources::private;
 use super::message::MessageView;
 use super::uri::ConversationUri;
 use super::{Fields, MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 
 /// Messages at once.
 const PAGE: u32 = 500;

@@ -5,7 +5,7 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::CallError;
 
 use crate::admission::NEIGHBOUR_PAUSE;
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 
 /// The reason for which a memory operation has no result.
 #[derive(Debug)]

@@ -15,8 +15,10 @@ use super::{Fields, MemoryRejection};
 use crate::Gateway;
 use crate::content;
 use crate::listen::{self, ListeningClient, Subscriber};
-use crate::mcp::{Post, Request};
-use crate::reply::{Answer, RpcError};
+use crate::mcp::Request;
+use crate::post::Post;
+use crate::reply::Answer;
+use crate::rpc_error::RpcError;
 
 /// One of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -31,9 +31,12 @@ use wardgate_json::scan;
 
 use crate::Gateway;
 use crate::content;
+use crate::dispatch;
 use crate::listen::{ListeningClient, StreamScript};
-use crate::mcp::{self, Post, cancelled};
-use crate::reply::{Answer, RpcError};
+use crate::mcp::cancelled;
+use crate::post::Post;
+use crate::reply::Answer;
+use crate::rpc_error::RpcError;
 use crate::scopes::TokenAccess;
 use crate::session::Purpose;
 use crate::view::View;
@@ -136,7 +139,7 @@ pub(crate) async fn accept_message(
     let calls = gateway.calls.clone();
     let gateway = Arc::clone(gateway);
     let answering = async move {
-        let answer = mcp::answer_post(&gateway, &post).await;
+        let answer = dispatch::answer_post(&gateway, &post).await;
         gateway.count(&answer, &post.client_ip, &post.caller);
         if let Some(message) = answer.into_text() {
             session.send_message(&message).await;

@@ -11,8 +11,9 @@ use reqwest::{Client, redirect};
 use wardgate_telemetry::trace_context;
 
 use super::TURN;
-use crate::mcp::Post;
-use crate::reply::{Answer, RpcError};
+use crate::post::Post;
+use crate::reply::Answer;
+use crate::rpc_error::RpcError;
 use crate::session::{Purpose, Sealer};
 use crate::{Error, Gateway};
 

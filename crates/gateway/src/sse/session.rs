@@ -12,9 +12,8 @@ use tokio_util::sync::CancellationToken;
 use wardgate_domain::Digest;
 use wardgate_mcp::Version;
 
-use crate::client_interaction::LogLevel;
-use crate::mcp::{Request, negotiate_on_stream, spelt_alike};
-use crate::reply::RpcError;
+use crate::mcp::{LogLevel, Request, negotiate_on_stream, spelt_alike};
+use crate::rpc_error::RpcError;
 use crate::streamable::DeclaredCapabilities;
 
 /// Messages of one session that may be under way.

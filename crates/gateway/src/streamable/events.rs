@@ -13,7 +13,7 @@ use super::StreamableSession;
 use crate::Gateway;
 use crate::client_interaction::format_event;
 use crate::governed_call::ReplayGrant;
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 use crate::session::Purpose;
 use crate::store::StreamId;
 

@@ -30,9 +30,8 @@ use wardgate_mcp::Version;
 use wardgate_mcp::header::SESSION_ID;
 
 use crate::Gateway;
-use crate::client_interaction::LogLevel;
-use crate::mcp::{Request, named_version};
-use crate::reply::RpcError;
+use crate::mcp::{LogLevel, Request, named_version};
+use crate::rpc_error::RpcError;
 use crate::session::Purpose;
 use crate::store::{SessionId, SessionSettings};
 use crate::view::View;

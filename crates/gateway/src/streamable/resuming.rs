@@ -26,7 +26,8 @@ use crate::Gateway;
 use crate::client_interaction::format_event;
 use crate::governed_call::{self, DecisionUnavailable, ReplayGrant, ResumingClient};
 use crate::listen::{self, KEEP_ALIVE};
-use crate::reply::{Answer, RpcError};
+use crate::reply::Answer;
+use crate::rpc_error::RpcError;
 use crate::store::{StoreError, StreamId, StreamPage, StreamState};
 
 /// The interval at which the store is polled for more events.

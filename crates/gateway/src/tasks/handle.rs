@@ -14,10 +14,12 @@ use wardgate_rpc::client::{ResultFacts, Task};
 
 use crate::Gateway;
 use crate::audit_log::RecordStatus;
+use crate::call_meta::call_meta;
 use crate::call_tool::ToolCall;
 use crate::governed_call::{GovernedCall, RequestContext};
-use crate::mcp::{Post, inner, object};
-use crate::reply::{Answer, call_meta};
+use crate::mcp::{inner, object};
+use crate::post::Post;
+use crate::reply::Answer;
 use crate::session::Purpose;
 use crate::stored_arguments::{StoreUnavailable, StoredArguments};
 

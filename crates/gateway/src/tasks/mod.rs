@@ -28,8 +28,10 @@ use wardgate_rpc::client::TaskStep;
 use crate::Gateway;
 use crate::client_interaction::ClientChannel;
 use crate::governed_call;
-use crate::mcp::{Meta, Post, Request, object, text_of};
-use crate::reply::{Answer, RpcError};
+use crate::mcp::{Meta, Request, object, text_of};
+use crate::post::Post;
+use crate::reply::Answer;
+use crate::rpc_error::RpcError;
 use crate::stored_arguments::StoreUnavailable;
 use crate::view::View;
 

@@ -19,6 +19,7 @@ use super::handle::TaskHandle;
 use super::{TaskMethod, unknown};
 use crate::audit_log::RecordStatus;
 use crate::authority::Grant;
+use crate::call_meta::{call_meta, write_dropped};
 use crate::call_tool::{self, ToolCall};
 use crate::catalogue::{CatalogueIndex, Tool};
 use crate::client_interaction::{InputRecipient, InputRequests};
@@ -27,7 +28,8 @@ use crate::governed_call::{
     RunOutcome, SealedOperation,
 };
 use crate::measures;
-use crate::reply::{Answer, RpcError, call_meta, task_result_members, write_dropped};
+use crate::reply::{Answer, task_result_members};
+use crate::rpc_error::RpcError;
 use crate::view::View;
 
 /// The reason on record for an unknown task.

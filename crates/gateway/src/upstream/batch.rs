@@ -33,7 +33,8 @@ use crate::answer_pace;
 use crate::catalogue::Source;
 use crate::client_interaction::{self, ResponseSender};
 use crate::mcp::{BATCH, named_version};
-use crate::reply::{Answer, RpcError};
+use crate::reply::Answer;
+use crate::rpc_error::RpcError;
 
 /// The most bytes of answers that are held for one array.
 const HELD: usize = 1 << 20;

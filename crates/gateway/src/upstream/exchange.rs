@@ -30,7 +30,8 @@ use crate::Gateway;
 use crate::authority::Grant;
 use crate::catalogue::Source;
 use crate::client_interaction::{self, ResponseSender};
-use crate::reply::{Answer, RpcError};
+use crate::reply::Answer;
+use crate::rpc_error::RpcError;
 use crate::session::Purpose;
 use crate::stored_arguments::{StoreUnavailable, StoredArguments};
 

@@ -18,7 +18,7 @@ use super::upstream_request::RequestSubject;
 use crate::Gateway;
 use crate::edit::ResponseResult;
 use crate::mcp::{Request, object, text_of};
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 use crate::session::Purpose;
 use crate::stored_arguments::StoredArguments;
 

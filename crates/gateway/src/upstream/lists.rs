@@ -16,7 +16,7 @@ use crate::Gateway;
 use crate::catalogue::Source;
 use crate::edit::ResponseResult;
 use crate::mcp::{object, text_of};
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 use crate::view::View;
 
 /// Entries of one page.

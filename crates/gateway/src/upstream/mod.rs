@@ -38,7 +38,8 @@ use wardgate_rpc::client::Carriage;
 use crate::Gateway;
 use crate::answer_pace;
 use crate::catalogue::Source;
-use crate::reply::{Answer, RpcError};
+use crate::reply::Answer;
+use crate::rpc_error::RpcError;
 use crate::scopes::TokenAccess;
 use crate::view::View;
 

@@ -12,11 +12,13 @@ use super::exchange::UpstreamExchange;
 use super::right::{AccessError, AccessRight};
 use super::upstream_request::RequestSubject;
 use crate::audit_log::RecordStatus;
+use crate::call_meta::{call_meta, write_dropped};
 use crate::call_tool::RATE_LIMITED;
 use crate::client_interaction::ResponseSender;
 use crate::edit::MetaInsertion;
 use crate::measures;
-use crate::reply::{Answer, RpcError, call_meta, write_dropped};
+use crate::reply::Answer;
+use crate::rpc_error::RpcError;
 
 impl UpstreamExchange {
     pub(super) fn facts_for_record(&self, right: Option<&AccessRight>) -> Option<Box<CallFacts>> {

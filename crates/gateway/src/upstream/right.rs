@@ -12,7 +12,7 @@ use super::upstream_request::{RequestSubject, UpstreamRequest};
 use crate::Gateway;
 use crate::authority::{Authorization, Grant};
 use crate::catalogue::{Source, Tool};
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 
 /// The right that the policy decides on and the permit is for.
 pub(super) struct AccessRight {

@@ -16,7 +16,7 @@ use super::handles::{self, UpstreamTask, UsedState};
 use super::{HttpVerb, RouteRequest};
 use crate::Gateway;
 use crate::mcp::{Message, Meta, Request, named_version, object, text_of};
-use crate::reply::RpcError;
+use crate::rpc_error::RpcError;
 use crate::session::Purpose;
 use crate::stored_arguments::StoredArguments;
 

@@ -25,8 +25,8 @@ use self::sources::Sources;
 use super::PAUSE;
 use crate::Gateway;
 use crate::content::OfferedContent;
-use crate::mcp::Post;
-use crate::reply::RpcError;
+use crate::post::Post;
+use crate::rpc_error::RpcError;
 use crate::scopes::TokenAccess;
 use crate::view::View;
 

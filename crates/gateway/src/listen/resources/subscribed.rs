@@ -20,8 +20,8 @@ use super::sources::Sources;
 use super::{ChangedUris, ListeningClient};
 use crate::authority::Authorization;
 use crate::content;
-use crate::mcp::Post;
-use crate::reply::RpcError;
+use crate::post::Post;
+use crate::rpc_error::RpcError;
 use crate::session::{Purpose, Sealer};
 use crate::store::{Store, SubscriptionsId};
 

@@ -13,31 +13,31 @@ use wardgate_mcp::error_code::{
     URL_ELICITATION_REQUIRED,
 };
 
-use super::write_call;
+use crate::call_meta::write_call;
 
 /// A JSON-RPC error and the HTTP status it rides on.
 #[derive(Debug, Clone)]
 pub(crate) struct RpcError {
-    pub(super) http: StatusCode,
-    pub(super) code: i64,
-    pub(super) message: Box<str>,
+    pub(crate) http: StatusCode,
+    pub(crate) code: i64,
+    pub(crate) message: Box<str>,
     /// A JSON object, or nothing.
-    pub(super) data: Option<String>,
+    pub(crate) data: Option<String>,
     /// The resource that it is about, as the client named it.
     uri: Option<Box<str>>,
     /// The kind, for records and metrics.
-    pub(super) reason: &'static str,
+    pub(crate) reason: &'static str,
     /// It ended a call of a tool, which has a record of its own.
-    pub(super) of_call: bool,
+    pub(crate) of_call: bool,
     /// It says that there is no such thing, also where there is one that the caller may not know of.
-    pub(super) is_of_unknown: bool,
+    pub(crate) is_of_unknown: bool,
     /// What would do instead. Boxed, because few say so, and every error travels through every step.
-    pub(super) remedy: Option<Box<Remedy>>,
+    pub(crate) remedy: Option<Box<Remedy>>,
 }
 
 /// What a client could do about it.
 #[derive(Debug, Clone)]
-pub(super) enum Remedy {
+pub(crate) enum Remedy {
     /// Try again after so many seconds.
     Wait(u64),
     /// Be able to do this, a JSON object.
@@ -48,7 +48,7 @@ pub(super) enum Remedy {
 
 /// The JSON-RPC code `code` of an upstream, as clients of `version` know it: some mean something else in other versions, or
 /// nothing (MCP 2026-07-28, changelog).
-pub(super) fn code_in(version: Version, code: i64) -> i64 {
+pub(crate) fn code_in(version: Version, code: i64) -> i64 {
     match code {
         RESOURCE_NOT_FOUND if version.is_modern() => INVALID_PARAMS,
         URL_ELICITATION_REQUIRED if version.is_modern() || !version.has_url_elicitation() => {

@@ -1,14 +1,14 @@
 //! `server/discover` (MCP 2026-07-28): what the gateway speaks and offers.
 
 use serde_json::{Value, json};
-use wardgate_mcp::extension;
+use wardgate_mcp::{Version, extension};
 use wardgate_rpc::client::ServerCapabilities;
 
-use super::envelope::Request;
 use super::instructions::instructions;
-use super::{Post, Transport, Version};
 use crate::Gateway;
 use crate::content;
+use crate::mcp::{Request, inner};
+use crate::post::{Post, Transport};
 use crate::reply::Answer;
 use crate::tasks;
 use crate::view::View;
@@ -84,13 +84,4 @@ pub(super) async fn discover(
         inner(&result.to_string())
     );
     Answer::result(request.id, version, &members)
-}
-
-/// The members of a JSON object, without its braces.
-pub(crate) fn inner(object: &str) -> &str {
-    object
-        .trim_start_matches('{')
-        .trim_end()
-        .strip_suffix('}')
-        .unwrap_or(object)
 }

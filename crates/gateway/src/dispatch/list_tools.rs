@@ -4,15 +4,15 @@ use std::collections::HashSet;
 
 use wardgate_domain::OfferKind;
 
-use super::caching;
-use super::envelope::Request;
-use super::{Meta, Post, Version};
-use crate::Gateway;
-use crate::catalogue::{Source, Tool};
-use crate::reply::{Answer, RpcError};
+use wardgate_mcp::Version;
 
-/// Key of the upstreams that do not answer, in `_meta` of a list.
-pub(crate) const MISSING_UPSTREAMS: &str = "dev.wardgate/missingUpstreams";
+use crate::Gateway;
+use crate::caching;
+use crate::catalogue::{MISSING_UPSTREAMS, Source, Tool};
+use crate::mcp::{Meta, Request};
+use crate::post::Post;
+use crate::reply::Answer;
+use crate::rpc_error::RpcError;
 
 pub(super) async fn list_tools(
     gateway: &Gateway,

@@ -14,7 +14,8 @@ impl ChangeCounter {
         self.0.send_modify(|count| *count += 1);
     }
 
-    pub(super) fn follow(&self) -> watch::Receiver<u64> {
+    /// Hears of every change from now on.
+    pub(crate) fn follow(&self) -> watch::Receiver<u64> {
         self.0.subscribe()
     }
 }

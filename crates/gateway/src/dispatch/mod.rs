@@ -1,0 +1,375 @@
+//! MCP: which version a message speaks, and which method it asks for.
+//!
+//! The ladder, first match wins: on a stream of HTTP+SSE it is what was agreed there; a batch is 2025-03-26; `_meta`
+//! with a protocol version is modern, whatever the headers say; `initialize` opens an older version; anything else is
+//! of the older version its session agreed on, or its header names. A session travels with its client, so any replica
+//! can answer any request.
+
+mod discover;
+mod initialize;
+mod instructions;
+mod list_tools;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use metrics::{counter, histogram};
+use serde_json::value::RawValue;
+use wardgate_domain::MemoryMethod;
+use wardgate_json::scan;
+use wardgate_mcp::Version;
+use wardgate_resilience::concurrency::Slot;
+use wardgate_telemetry::names;
+
+use crate::Gateway;
+use crate::answer_pace;
+use crate::call_tool::ToolCall;
+use crate::client_interaction::{ClientChannel, deliver_client_response};
+use crate::content;
+use crate::content_method::ContentMethod;
+use crate::governed_call;
+use crate::listen;
+use crate::mcp::{
+    BATCH, LISTEN, LogLevel, Message, Meta, Request, cancelled, idempotency_key, negotiate, object,
+    of_request, text_of,
+};
+use crate::memory::{self, SubscriptionMethod};
+use crate::post::{Post, Transport};
+use crate::reply::{Answer, Dialect};
+use crate::rpc_error::RpcError;
+use crate::streamable;
+use crate::tasks;
+
+/// Answers one POST.
+pub(crate) async fn answer_post(gateway: &Arc<Gateway>, post: &Post) -> Answer {
+    let text = match scan(&post.body, gateway.limits().depth) {
+        Ok(text) => text,
+        Err(error) => {
+            return Answer::error(None, &RpcError::parse(error.reason(), error.to_string()));
+        }
+    };
+    if post.is_batch() {
+        return batch(gateway, post, text).await;
+    }
+    answer_in_step(gateway, post, text).await
+}
+
+/// A batch: 2025-03-26 has them, later versions removed them.
+async fn batch(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
+    let has_batches = match post.version() {
+        Ok(Some(version)) => version.has_batches(),
+        Ok(None) => post.transport == Transport::Mcp,
+        Err(_) => false,
+    };
+    if !has_batches {
+        let error = RpcError::invalid_request("batches exist only in protocol version 2025-03-26");
+        return Answer::error(None, &error);
+    }
+    let messages: Vec<&RawValue> = match serde_json::from_str(text) {
+        Ok(messages) => messages,
+        Err(_) => return Answer::error(None, &RpcError::invalid_request("not a batch")),
+    };
+    if messages.is_empty() || messages.len() > BATCH {
+        let error = RpcError::invalid_request(format!("a batch holds 1 to {BATCH} messages"));
+        return Answer::error(None, &error);
+    }
+    let mut answers = Vec::with_capacity(messages.len());
+    for message in messages {
+        answers.push(answer_in_step(gateway, post, message.get()).await);
+    }
+    Answer::batch(answers)
+}
+
+async fn answer_in_step(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
+    let arrived = Instant::now();
+    let answer = answer_message(gateway, post, text).await;
+    if answer.is_of_unknown() {
+        answer_pace::wait_for_step(arrived).await;
+    }
+    answer
+}
+
+async fn answer_message(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
+    let request = match Message::parse(text) {
+        Ok(Message::Request(request)) => request,
+        Ok(message @ (Message::Notification | Message::Response(_))) => {
+            if let (Some(session), Some(id)) = (&post.streamable, cancelled(text)) {
+                gateway.replica_inbox().cancel(session, id).await;
+            }
+            if let (Some(session), Message::Response(response)) = (post.session_name(), message) {
+                deliver_client_response(gateway, &post.caller, &session, &response).await;
+            }
+            return match post.version() {
+                Ok(_) => Answer::accepted(),
+                Err(error) => Answer::error(None, &error),
+            };
+        }
+        Err((id, error)) => return Answer::error(id, &error),
+    };
+    let version = match version_of(post, &request) {
+        Ok(version) => version,
+        Err(error) => return Answer::error(Some(request.id), &error),
+    };
+    let answer = dispatch(gateway, post, &request, version).await;
+    answer.unwrap_or_else(|error| Answer::error(Some(request.id), &error))
+}
+
+/// The ladder.
+fn version_of(post: &Post, request: &Request<'_>) -> Result<Version, RpcError> {
+    if let Some(session) = &post.session {
+        return session.speaks(request);
+    }
+    // The plain endpoint promises no transport headers, so it compares none.
+    let headers = (post.transport == Transport::Mcp).then_some(&post.headers);
+    if let Some(meta) = Meta::from_modern_request(request)? {
+        return meta.version(request, headers);
+    }
+    if request.method == "initialize" {
+        return negotiate(request);
+    }
+    match (post.version()?, post.transport) {
+        (Some(version), _) if version.is_modern() => Err(RpcError::without_meta(version)),
+        (Some(version), _) => Ok(version),
+        // "If the server does not receive the header … it SHOULD assume 2025-03-26."
+        (None, Transport::Mcp) => Ok(Version::V2025_03_26),
+        (None, Transport::Message | Transport::Sse) => Ok(Version::NEWEST_LEGACY),
+    }
+}
+
+/// Every method, in one list.
+async fn dispatch(
+    gateway: &Arc<Gateway>,
+    post: &Post,
+    request: &Request<'_>,
+    version: Version,
+) -> Result<Answer, RpcError> {
+    let method = match &*request.method {
+        known @ ("tools/call"
+        | "tools/list"
+        | LISTEN
+        | "server/discover"
+        | "initialize"
+        | "ping"
+        | SET_LEVEL
+        | "resources/subscribe"
+        | "resources/unsubscribe") => known,
+        other => {
+            let of_content = ContentMethod::named(other).map(ContentMethod::as_str);
+            let of_memory = || of_memory(other).map(MemoryMethod::as_str);
+            let of_tasks = || tasks::TaskMethod::named(other).map(tasks::TaskMethod::as_str);
+            let named = of_content.or_else(of_memory).or_else(of_tasks);
+            named.unwrap_or("other")
+        }
+    };
+    counter!(names::MCP_REQUESTS, "method" => method.to_owned()).increment(1);
+    let started = Instant::now();
+    let answer = in_turn(gateway, post, (request, method), version).await;
+    let outcome = if answer.is_ok() {
+        "answered"
+    } else {
+        "refused"
+    };
+    histogram!(names::MCP_SECONDS, "method" => method.to_owned(), "outcome" => outcome)
+        .record(started.elapsed());
+    answer
+}
+
+/// Answers a request of `method`, when it is its turn.
+async fn in_turn(
+    gateway: &Arc<Gateway>,
+    post: &Post,
+    (request, method): (&Request<'_>, &str),
+    version: Version,
+) -> Result<Answer, RpcError> {
+    post.access.ask(gateway, &request.method)?;
+    let mut slot = if is_work(&request.method) {
+        Some(gateway.admit(&post.caller).await?)
+    } else {
+        None
+    };
+    let answer = answer_to(gateway, post, request, version, &mut slot).await;
+    if let (Some(slot), Ok(_)) = (slot, &answer) {
+        slot.done(method);
+    }
+    answer
+}
+
+/// Whether a method needs a place. The others cost little, or only listen.
+fn is_work(method: &str) -> bool {
+    matches!(method, "tools/call" | "tools/list" | "server/discover")
+        || ContentMethod::named(method).is_some()
+        || of_memory(method).is_some()
+        || tasks::TaskMethod::named(method).is_some()
+}
+
+/// What comes of each method. A call takes `slot` with it: it may last longer than its client.
+async fn answer_to(
+    gateway: &Arc<Gateway>,
+    post: &Post,
+    request: &Request<'_>,
+    version: Version,
+    slot: &mut Option<Slot>,
+) -> Result<Answer, RpcError> {
+    match &*request.method {
+        "tools/call" => {
+            let name = request
+                .params
+                .name
+                .and_then(text_of)
+                .ok_or_else(|| RpcError::invalid_params("`params.name` must be a string"))?;
+            let meta = Meta::from_request(request)?;
+            let mut channel = ClientChannel::for_request(gateway, post, request, &meta, version)?;
+            let call = tool_call(post, request, &meta, version, name.into_owned())?;
+            let context = post.request_context(request, version, slot.take());
+            let Some(session) = &post.session else {
+                return governed_call::run(gateway, request, context, channel, call).await;
+            };
+            let under_way = session.begin(request.id);
+            channel.cancel = under_way.cancel.clone();
+            let answer = governed_call::run(gateway, request, context, channel, call).await?;
+            // Whoever cancelled it waits for no answer.
+            Ok(if under_way.cancel.is_cancelled() {
+                Answer::accepted()
+            } else {
+                answer
+            })
+        }
+        "tools/list" => list_tools::list_tools(gateway, post, request, version).await,
+        "server/discover" if version.is_modern() => {
+            Ok(discover::discover(gateway, post, request, version).await)
+        }
+        // The plain endpoint has one answer to one POST.
+        LISTEN if version.is_modern() && post.transport == Transport::Mcp => {
+            Box::pin(listen::listen(gateway, post, request)).await
+        }
+        "initialize" if !version.is_modern() => {
+            let answer = initialize::initialize(gateway, post, request, version).await;
+            if post.transport != Transport::Mcp || post.is_batch() {
+                return Ok(answer);
+            }
+            let begun =
+                streamable::begin_session(gateway, &post.view, &post.caller, request, version);
+            Ok(answer.in_session(begun.await))
+        }
+        "ping" if !version.is_modern() => Ok(Answer::empty(request.id)),
+        SET_LEVEL if !version.is_modern() && post.transport != Transport::Message => {
+            set_level(gateway, post, request).await
+        }
+        method if let Some(of_content) = ContentMethod::named(method) => {
+            content::answer(gateway, post, request, (version, of_content), slot).await
+        }
+        // What it is about comes on a stream, which the plain endpoint has not.
+        method
+            if let Some(subscribe) = SubscriptionMethod::named(method)
+                && !version.is_modern()
+                && post.transport != Transport::Message =>
+        {
+            Box::pin(subscribe.answer(gateway, post, request, version)).await
+        }
+        method
+            if let Some(of_memory) = of_memory(method)
+                && post.view.has_conversations() =>
+        {
+            memory::answer(gateway, post, request, version, of_memory).await
+        }
+        method
+            if let Some(of_tasks) = tasks::TaskMethod::named(method)
+                && version.is_modern() =>
+        {
+            tasks::answer(gateway, post, request, (version, of_tasks), slot).await
+        }
+        method if post.transport == Transport::Message && gateway.takes_direct_methods() => {
+            let meta = Meta::from_request(request)?;
+            let call = tool_call(post, request, &meta, version, method.to_owned())?;
+            let call = ToolCall {
+                dialect: Dialect::Direct,
+                ..call
+            };
+            let slot = gateway.admit(&post.caller).await?;
+            let context = post.request_context(request, version, Some(slot));
+            governed_call::run(
+                gateway,
+                request,
+                context,
+                ClientChannel::response_only(version),
+                call,
+            )
+            .await
+        }
+        method if method.starts_with("tasks/") && !version.is_modern() => {
+            Err(RpcError::no_tasks_here(method, version))
+        }
+        method => Err(RpcError::unknown_method(method, version)),
+    }
+}
+
+/// Says from which level on the client of a session wants log messages, before 2026-07-28.
+const SET_LEVEL: &str = "logging/setLevel";
+
+async fn set_level(
+    gateway: &Gateway,
+    post: &Post,
+    request: &Request<'_>,
+) -> Result<Answer, RpcError> {
+    #[derive(serde::Deserialize)]
+    struct SetLevelParams<'a> {
+        #[serde(borrow)]
+        level: std::borrow::Cow<'a, str>,
+    }
+    let params = request.raw_params();
+    let params = params.and_then(|params| object::<SetLevelParams<'_>>(params.get()));
+    let level = params.and_then(|params| LogLevel::named(&params.level));
+    let level = level.ok_or_else(|| {
+        RpcError::invalid_params(
+            "`params.level` must be debug, info, notice, warning, error, critical, alert or emergency",
+        )
+    })?;
+    match (&post.session, &post.streamable) {
+        (Some(session), _) => session.set_log_level(level),
+        (None, Some(session)) => {
+            let set = gateway.store().set_log_level(session.id, level.as_str());
+            set.await.map_err(|_| RpcError::store_unavailable())?;
+        }
+        (None, None) => {
+            return Err(RpcError::invalid_request(
+                "a log level is kept for a session; initialize, and send Mcp-Session-Id",
+            ));
+        }
+    }
+    Ok(Answer::empty(request.id))
+}
+
+/// The method of the memory of this name.
+fn of_memory(method: &str) -> Option<MemoryMethod> {
+    method.parse().ok()
+}
+
+fn tool_call(
+    post: &Post,
+    request: &Request<'_>,
+    meta: &Meta<'_>,
+    version: Version,
+    name: String,
+) -> Result<ToolCall, RpcError> {
+    let arguments = match request.params.arguments {
+        None => Bytes::from_static(b"{}"),
+        Some(raw) if raw.get().starts_with('{') => post.body.slice_ref(raw.get().as_bytes()),
+        Some(_) => {
+            return Err(RpcError::invalid_params(
+                "`params.arguments` must be an object",
+            ));
+        }
+    };
+    Ok(ToolCall {
+        protocol: post.protocol(version),
+        idempotency_key: idempotency_key(meta, &post.headers)?,
+        agent_refusal: meta.agent_refusal()?,
+        // Only this transport has headers.
+        mirrored_headers: (version.is_modern() && post.transport == Transport::Mcp)
+            .then(|| of_request(&post.headers)),
+        name,
+        arguments,
+        dialect: Dialect::Mcp,
+    })
+}
