@@ -109,9 +109,15 @@ impl GatewayClient for CallerGateway {
         self.run(tool, arguments, key).boxed()
     }
 
-    fn record_refused<'a>(&'a self, tool: &'a str, refusal: AgentRefusal) -> GatewayFuture<'a, ()> {
+    fn record_refused<'a>(
+        &'a self,
+        tool: &'a str,
+        refusal: AgentRefusal,
+        key: &'a str,
+    ) -> GatewayFuture<'a, ()> {
         async move {
-            let recorded = self.gateway.record_refused(&self.token, tool, refusal);
+            let gateway = &self.gateway;
+            let recorded = gateway.record_refused(&self.token, tool, refusal, key);
             Ok(recorded.await?)
         }
         .boxed()

@@ -61,8 +61,13 @@ pub(crate) trait GatewayClient: Send + Sync {
         key: &'a str,
     ) -> GatewayFuture<'a, ToolAnswer>;
 
-    /// Puts on record that a call of `tool` is not made, and why.
-    fn record_refused<'a>(&'a self, tool: &'a str, refusal: AgentRefusal) -> GatewayFuture<'a, ()>;
+    /// Puts on record that a call of `tool` is not made, and why. The same key is put on record once.
+    fn record_refused<'a>(
+        &'a self,
+        tool: &'a str,
+        refusal: AgentRefusal,
+        key: &'a str,
+    ) -> GatewayFuture<'a, ()>;
 
     /// A `memory/…` method.
     fn memory<'a>(&'a self, method: &'static str, params: Value) -> GatewayFuture<'a, Value>;

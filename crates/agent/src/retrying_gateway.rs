@@ -71,8 +71,13 @@ impl GatewayClient for RetryingGateway {
             .boxed()
     }
 
-    fn record_refused<'a>(&'a self, tool: &'a str, refusal: AgentRefusal) -> GatewayFuture<'a, ()> {
-        self.ask(move || self.gateway.record_refused(tool, refusal))
+    fn record_refused<'a>(
+        &'a self,
+        tool: &'a str,
+        refusal: AgentRefusal,
+        key: &'a str,
+    ) -> GatewayFuture<'a, ()> {
+        self.ask(move || self.gateway.record_refused(tool, refusal, key))
             .boxed()
     }
 

@@ -150,6 +150,10 @@ impl Operation for ToolCall {
         self.agent_refusal
     }
 
+    fn refusal_key(&self) -> Option<&str> {
+        self.agent_refusal.and(self.idempotency_key.as_deref())
+    }
+
     fn find_resource(&self, catalogue: &CatalogueIndex, view: &View) -> Option<Arc<Tool>> {
         view.tool(catalogue, &self.name).cloned()
     }

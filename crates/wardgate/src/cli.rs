@@ -301,7 +301,7 @@ pub(crate) struct Disconnect {
     #[arg(long)]
     pub(crate) source: Option<String>,
     /// Who you are, for the record.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", env = "USER", hide_env_values = true)]
     pub(crate) by: Option<String>,
     #[command(flatten)]
     pub(crate) system: RunningSystem,

@@ -19,6 +19,9 @@ use crate::request::BearerToken;
 /// The gateway ends every call within 5 minutes itself; this catches one that does not.
 const TIME_LIMIT: Duration = Duration::from_secs(310);
 
+/// The member of `_meta` with the key under which a call runs, or is put on record as refused, once.
+const IDEMPOTENCY_KEY: &str = "dev.wardgate/idempotencyKey";
+
 /// A call to make.
 pub(crate) struct ToolCall<'c> {
     pub(crate) name: &'c str,
@@ -109,7 +112,7 @@ pub(super) async fn call(
         name: Some(call.name),
         params,
         arguments: Some(call.arguments),
-        meta: &[("dev.wardgate/idempotencyKey", call.idempotency_key)],
+        meta: &[(IDEMPOTENCY_KEY, call.idempotency_key)],
         limit: TIME_LIMIT,
     };
     let answer = tokio::select! {
@@ -135,13 +138,14 @@ const MAX_NAME: usize = 128;
 /// The reason that the gateway gives once such a call is on record.
 const ON_RECORD: &str = "refused_by_agent";
 
-/// Puts on record that a call of `tool` is not made. Its arguments are not sent: nothing runs with them, and they may be
+/// Puts on record that a call of `tool` is not made, once for each `key`. Its arguments are not sent: nothing runs with them, and they may be
 /// no JSON.
 pub(super) async fn record_refused(
     edge: &EdgeClient,
     token: &BearerToken,
     tool: &str,
     refusal: AgentRefusal,
+    key: &str,
 ) -> Result<(), GatewayError> {
     let name: String = tool.chars().take(MAX_NAME).collect();
     let mut params = Map::new();
@@ -152,7 +156,10 @@ pub(super) async fn record_refused(
         name: Some(&name),
         params,
         arguments: None,
-        meta: &[(AgentRefusal::META, refusal.as_str())],
+        meta: &[
+            (AgentRefusal::META, refusal.as_str()),
+            (IDEMPOTENCY_KEY, key),
+        ],
         limit: super::TIME_LIMIT,
     };
     match exchange(edge, token, request).await {

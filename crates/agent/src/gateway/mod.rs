@@ -94,14 +94,16 @@ impl Gateway {
         call::call(&self.0.edge, token, call).await
     }
 
-    /// Puts on record that a call of `tool` which a model asked for is not made, and why.
+    /// Puts on record that a call of `tool` which a model asked for is not made, and why; once for each `key`, an
+    /// idempotency key.
     pub(crate) async fn record_refused(
         &self,
         token: &BearerToken,
         tool: &str,
         refusal: AgentRefusal,
+        key: &str,
     ) -> Result<(), GatewayError> {
-        call::record_refused(&self.0.edge, token, tool, refusal).await
+        call::record_refused(&self.0.edge, token, tool, refusal, key).await
     }
 
     /// A `memory/…` method, and its result.

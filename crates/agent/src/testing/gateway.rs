@@ -1,7 +1,7 @@
 //! A gateway with a few tools and a memory. It can stop for ever before or after any step, as a process does that is
 //! killed there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -88,6 +88,8 @@ pub(crate) struct FakeGateway {
     effects: Mutex<BTreeMap<String, ToolAnswer>>,
     called: Mutex<Vec<(String, Value)>>,
     refused: Mutex<Vec<(String, AgentRefusal)>>,
+    /// The keys of these.
+    refused_keys: Mutex<HashSet<String>>,
     /// It cannot put refused calls on record.
     records_nothing: Mutex<bool>,
     running: AtomicUsize,
@@ -329,13 +331,20 @@ impl GatewayClient for FakeGateway {
         .boxed()
     }
 
-    fn record_refused<'a>(&'a self, tool: &'a str, refusal: AgentRefusal) -> GatewayFuture<'a, ()> {
+    fn record_refused<'a>(
+        &'a self,
+        tool: &'a str,
+        refusal: AgentRefusal,
+        key: &'a str,
+    ) -> GatewayFuture<'a, ()> {
         async move {
             if *self.records_nothing.lock().unwrap() {
                 return Err(GatewayFailure::Unreachable);
             }
-            let mut refused = self.refused.lock().unwrap();
-            refused.push((tool.to_owned(), refusal));
+            if self.refused_keys.lock().unwrap().insert(key.to_owned()) {
+                let mut refused = self.refused.lock().unwrap();
+                refused.push((tool.to_owned(), refusal));
+            }
             Ok(())
         }
         .boxed()

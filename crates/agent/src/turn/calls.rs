@@ -81,7 +81,7 @@ impl RefusedCall {
     }
 
     /// Counts it and puts it on record. The turn goes on where it cannot be recorded: nothing ran.
-    async fn record(&self, setup: &TurnSetup, deadline: Instant) {
+    async fn record(&self, setup: &TurnSetup, key: &str, deadline: Instant) {
         let reason = self.refusal.as_str();
         metrics::counter!(names::AGENT_REFUSED_CALLS, "reason" => reason).increment(1);
         tracing::warn!(
@@ -90,7 +90,7 @@ impl RefusedCall {
             reason,
             "a call of the model was refused; nothing ran"
         );
-        let recorded = setup.gateway.record_refused(&self.tool, self.refusal);
+        let recorded = setup.gateway.record_refused(&self.tool, self.refusal, key);
         let recorded = timeout_at(deadline, recorded).await;
         if let Err(error) = recorded.unwrap_or(Err(GatewayFailure::Late)) {
             tracing::error!(%error, reason, "a refused call could not be put on record");
@@ -331,7 +331,8 @@ async fn run_call(
     let ready = match plan {
         CallPlan::Known(answer) => return Ok((answer.clone(), true)),
         CallPlan::Refused(refused) => {
-            refused.record(setup, deadline).await;
+            let key = refusal_key(journal, place, refused);
+            refused.record(setup, &key, deadline).await;
             return Ok((failed(refused.text.clone()), false));
         }
         CallPlan::Run(ready) | CallPlan::NeedsApproval(ready) => ready,
@@ -407,6 +408,20 @@ fn idempotency_key(
         Value::from(index),
         Value::from(tool),
         Value::from(ready.terms.to_string()),
+    ]);
+    Digest::of(parts.to_string().as_bytes()).to_string()
+}
+
+/// The key under which the refusal of a call is put on record: a round that is judged again has the same.
+fn refusal_key(journal: &Journal, (round, index): (usize, usize), refused: &RefusedCall) -> String {
+    let parts = Value::from(vec![
+        Value::from("refused"),
+        Value::from(journal.conversation().id()),
+        Value::from(journal.turn()),
+        Value::from(round),
+        Value::from(index),
+        Value::from(refused.tool.as_str()),
+        Value::from(refused.refusal.as_str()),
     ]);
     Digest::of(parts.to_string().as_bytes()).to_string()
 }

@@ -11,6 +11,7 @@
 //! Read [`GovernedCall::run_pipeline`] first. An [`Operation`] says what runs and how its output is written.
 
 mod operation;
+mod refusal_report;
 mod rejection;
 mod replay_grant;
 mod request_state;
@@ -48,6 +49,7 @@ use crate::scopes::TokenAccess;
 use crate::stages::stage;
 use crate::view::View;
 
+use self::refusal_report::RefusalReportId;
 use self::request_state::{RequestState, ResumePoint};
 use self::suspended_call::SuspendedCall;
 
@@ -206,6 +208,14 @@ impl<O: Operation> GovernedCall<O> {
         if !self.gateway.audit_log().is_ready() {
             return self.not_recorded(&Rejection::NotRecorded, false);
         }
+        let report = (self.operation.refusal_key())
+            .map(|key| RefusalReportId::new(&self.context.caller, key));
+        if let Some(report) = report
+            && report.is_recorded(self.gateway.store()).await
+        {
+            let error = RpcError::refused_by_agent().with_reason();
+            return Answer::error(Some(&self.context.id), &error);
+        }
         let decided = match self.find_and_authorize().await {
             Ok(decided) => self
                 .resume_point
@@ -239,6 +249,10 @@ impl<O: Operation> GovernedCall<O> {
             .gateway
             .record_outcome(outcome, self.intent_recorded)
             .await;
+        if let (Some(report), Ok(RecordStatus::ByItself(_))) = (report, &recorded) {
+            // The store logs a failure; the report is then recorded again if it is sent again.
+            let _ = report.mark_recorded(self.gateway.store()).await;
+        }
         match recorded {
             Ok(recorded) => self.release(recorded, disposition),
             Err(_) if may_write => self.not_recorded(&Rejection::OutcomeUnknown, false),

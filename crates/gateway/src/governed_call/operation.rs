@@ -40,6 +40,11 @@ pub(crate) trait Operation: Send + Sync + Sized + 'static {
         None
     }
 
+    /// The idempotency key under which that refusal is recorded once. None if the agent gives none.
+    fn refusal_key(&self) -> Option<&str> {
+        None
+    }
+
     /// The resource in the catalogue. None if no source offers it in this view.
     fn find_resource(&self, catalogue: &CatalogueIndex, view: &View) -> Option<Self::Resource>;
 

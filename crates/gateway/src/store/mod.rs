@@ -69,6 +69,8 @@ const SWEEP_EVERY: Duration = Duration::from_mins(1);
 const USE: &str =
     "INSERT INTO gateway.used (id, expires_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING";
 
+const IS_USED: &str = "SELECT id FROM gateway.used WHERE id = $1 AND expires_at > $2";
+
 const SWEEP_USED: &str = "
     DELETE FROM gateway.used WHERE id IN
         (SELECT id FROM gateway.used WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
@@ -146,6 +148,13 @@ impl Store {
         Ok(self.execute(USE, values).await? == 1)
     }
 
+    /// Whether the id was used, at any replica, and is not forgotten.
+    pub(crate) async fn is_id_used(&self, id: [u8; 16]) -> Result<bool, StoreError> {
+        let values = [id[..].into(), self.now().as_micros().into()];
+        let found: Vec<(Vec<u8>,)> = self.rows(IS_USED, values).await?;
+        Ok(!found.is_empty())
+    }
+
     /// Prepares a file; one that another program has locked, or that a busy machine opens slowly, is waited for.
     async fn wait_for_file(&self) -> Result<(), StoreError> {
         let mut wait = StartWait::for_store(&self.address);
@@ -219,7 +228,7 @@ impl Store {
         Ok(most == SWEEP.unsigned_abs())
     }
 
-    fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.ambient.now()
     }
 }

@@ -235,7 +235,9 @@ async fn of_all_who_use_an_id_at_all_replicas_one_is_the_first() {
             let used = join_all(used.map(|store| store.use_id_once([round; 16], until))).await;
             let first = used.into_iter().filter(|used| *used.as_ref().unwrap());
             assert_eq!(first.count(), 1);
+            assert!(two.other.is_id_used([round; 16]).await.unwrap());
         }
+        assert!(!two.one.is_id_used([9; 16]).await.unwrap());
     }
 }
 

@@ -307,6 +307,7 @@ async fn what_goes_on_elsewhere_is_decided_for_the_address_that_came_and_again_a
     let asked = ear.hears().await.unwrap();
     let last = ear.last_id.clone();
     world.stop().await.unwrap();
+    assert!(!twin.stored().is_empty(), "the store is still there");
     let mut ear = EventStreamClient::on(back(&twin, LEGACY, &session, &last)).await;
     twin.policy.asked.reaches(2).await;
     let answer = response(&asked["id"], &json!({ "action": "accept" }));

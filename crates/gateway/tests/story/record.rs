@@ -293,6 +293,42 @@ async fn a_call_that_its_agent_refused_is_on_record_and_neither_decided_nor_run(
 }
 
 #[tokio::test]
+async fn a_refusal_that_its_agent_reports_again_is_on_record_once_for_each_caller_and_key() {
+    let world = World::start().await;
+    let twin = world.twin().await;
+    let report = async |at: &World, token: &str, key: &str| {
+        let request = refused_call(at, "/mcp", "reads", r#""in_data""#);
+        let (client, request) = request.build_split();
+        let mut request = request.unwrap();
+        let bearer = format!("Bearer {token}").parse().unwrap();
+        request.headers_mut().insert("authorization", bearer);
+        (request.headers_mut()).insert("idempotency-key", key.parse().unwrap());
+        let request = reqwest::RequestBuilder::from_parts(client, request);
+        let reply = Reply::to(request).await;
+        let reason = reply.at("/error/data/reason");
+        assert_eq!(reason, "refused_by_agent", "{reply:?}");
+    };
+    let other = world.issuer.token("dr.yenji", &["Doctor"]);
+    for _ in 0..2 {
+        for key in ["one", "two"] {
+            report(&world, &world.token, key).await;
+            report(&world, &other, key).await;
+        }
+        // Another gateway knows what the first has recorded.
+        report(&twin, &world.token, "one").await;
+    }
+    assert_eq!(world.audit.attempts.count(), 4);
+    assert_eq!(twin.audit.attempts.count(), 0);
+    // What could not be recorded is no record.
+    world.audit.fails(Duration::ZERO);
+    let lost = refused_call(&world, "/mcp", "reads", r#""in_data""#);
+    let lost = Reply::to(lost.header("idempotency-key", "three")).await;
+    assert_ne!(lost.at("/error/data/reason"), "refused_by_agent");
+    report(&twin, &world.token, "three").await;
+    assert_eq!(twin.audit.outcomes.count(), 1);
+}
+
+#[tokio::test]
 async fn an_agent_writes_no_words_of_its_own_into_the_record() {
     let world = World::start().await;
     for reason in [r#""patient NUGWI""#, r#""""#, "7", "{}"] {

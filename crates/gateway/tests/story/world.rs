@@ -100,7 +100,8 @@ pub(crate) struct World {
     store: Value,
     stop: oneshot::Sender<()>,
     served: JoinHandle<()>,
-    files: tempfile::TempDir,
+    /// Shared with its twins: the store stays when the gateway that made it stops.
+    files: Arc<tempfile::TempDir>,
 }
 
 fn written_settings(address: SocketAddr, files: &Path, jwks: &Path) -> Value {
@@ -135,7 +136,7 @@ impl World {
         let clock = TestClock::at(1_800_000_000);
         let ambient = clock.ambient();
         let issuer = Issuer::new(clock.clone());
-        let files = tempfile::tempdir().unwrap();
+        let files = Arc::new(tempfile::tempdir().unwrap());
         let jwks = files.path().join("jwks.json");
         std::fs::write(&jwks, issuer.jwks.to_string()).unwrap();
 
@@ -235,6 +236,7 @@ impl World {
         let twin = Self::start_with(shared).await;
         Self {
             token: self.token.clone(),
+            files: Arc::clone(&self.files),
             ..twin
         }
     }
@@ -321,10 +323,14 @@ impl World {
             .collect()
     }
 
-    /// Tells the gateway to stop.
+    /// Tells the gateway to stop. Its store is not removed before it has.
     pub(crate) fn stop(self) -> JoinHandle<()> {
         self.stop.send(()).unwrap();
-        self.served
+        let (served, files) = (self.served, self.files);
+        tokio::spawn(async move {
+            served.await.unwrap();
+            drop(files);
+        })
     }
 }
 

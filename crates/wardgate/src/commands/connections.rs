@@ -6,6 +6,7 @@ use wardgate_rpc::client::RemoveConnections;
 use crate::Failure;
 use crate::cli::{Disconnect, RunningSystem};
 
+use super::operator::operator_name;
 use super::running::tool_runner;
 use super::terminal::cell;
 
@@ -36,7 +37,7 @@ pub(crate) async fn list(system: &RunningSystem, json: bool) -> Result<(), Failu
 }
 
 pub(crate) async fn remove(arguments: Disconnect) -> Result<(), Failure> {
-    let by = arguments.by.ok_or("say who you are with --by NAME")?;
+    let by = operator_name(arguments.by);
     let removed = tool_runner(&arguments.system)?
         .remove_connections(RemoveConnections {
             subject: &arguments.user,

@@ -12,6 +12,7 @@ use crate::cli::{Conversations, ConversationsCommand, HoldChange, Listing, Runni
 use crate::compose;
 use crate::config::{OperatorWiring, Settings};
 
+use super::operator::operator_name;
 use super::running::operator_socket;
 use super::terminal::cell;
 
@@ -34,7 +35,7 @@ pub(crate) async fn run(arguments: Conversations) -> Result<(), Failure> {
             list(every).await
         }
         ConversationsCommand::Erase { key, by, system } => {
-            client(&system)?.erase(key, &name(by)?).await?;
+            client(&system)?.erase(key, &operator_name(by)).await?;
             println!("conversation {key} is erased");
             Ok(())
         }
@@ -118,7 +119,7 @@ async fn hold(change: HoldChange, held: bool) -> Result<(), Failure> {
         },
         (None, None, tenant) => HoldTarget::Tenant(tenant.unwrap_or_default()),
     };
-    let by = name(change.by)?;
+    let by = operator_name(change.by);
     client(&change.system)?.set_hold(&target, held, &by).await?;
     let done = if held { "held" } else { "no longer held" };
     println!("{} is {done}", words(&target));
@@ -166,10 +167,6 @@ fn hold_line(hold: &Hold) -> Value {
         HoldTarget::Tenant(tenant) => line["tenant"] = tenant.as_str().into(),
     }
     line
-}
-
-fn name(by: Option<String>) -> Result<String, Failure> {
-    by.ok_or_else(|| "say who you are with --by NAME".into())
 }
 
 /// The memory service of a running system.

@@ -14,6 +14,7 @@ pub(crate) mod health;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod migrate;
+mod operator;
 pub(crate) mod pins;
 pub(crate) mod policy;
 mod program;

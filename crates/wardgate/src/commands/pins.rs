@@ -9,6 +9,7 @@ use wardgate_tool_runner::{Review, ReviewedUpstream, Selection};
 
 use crate::Failure;
 use crate::cli::{Approve, CatalogueFile};
+use crate::commands::operator::operator_name;
 use crate::commands::program;
 
 pub(crate) async fn diff(catalogue: &CatalogueFile, json: bool) -> Result<(), Failure> {
@@ -33,7 +34,7 @@ pub(crate) async fn diff(catalogue: &CatalogueFile, json: bool) -> Result<(), Fa
 
 pub(crate) async fn approve(arguments: Approve) -> Result<(), Failure> {
     let ambient = Ambient::system();
-    let by = arguments.by.ok_or("say who you are with --by NAME")?;
+    let by = operator_name(arguments.by);
     let selection = match arguments.source {
         Some(source) => Selection::Source(source),
         None if arguments.all_harmless => Selection::AllHarmless,

@@ -7,6 +7,7 @@ use wardgate_domain::{
 use crate::Failure;
 use crate::cli::{RunningSystem, SwitchChange};
 
+use super::operator::operator_name;
 use super::running::tool_runner;
 use super::terminal::cell;
 
@@ -31,7 +32,7 @@ pub(crate) async fn set(action: SwitchAction, arguments: SwitchChange) -> Result
         },
         scope,
         action,
-        by: arguments.by.ok_or("say who you are with --by NAME")?,
+        by: operator_name(arguments.by),
     };
     tool_runner(&arguments.system)?.set_switch(&change).await?;
     let done = match action {

@@ -290,7 +290,7 @@ async fn a_refused_call_is_put_on_record_without_its_arguments() {
     for gateway in script.doors().await {
         let long = "x".repeat(100_000);
         for name in ["wipe", "", "naïve\n", &long] {
-            let recorded = gateway.record_refused(&token, name, AgentRefusal::InData);
+            let recorded = gateway.record_refused(&token, name, AgentRefusal::InData, "key-1");
             recorded.await.unwrap();
         }
     }
@@ -300,6 +300,7 @@ async fn a_refused_call_is_put_on_record_without_its_arguments() {
         assert!(params["name"].as_str().unwrap().len() <= 128);
         assert_eq!(params["arguments"], Value::Null);
         assert_eq!(params["_meta"]["dev.wardgate/refusedByAgent"], "in_data");
+        assert_eq!(params["_meta"]["dev.wardgate/idempotencyKey"], "key-1");
     }
     assert_eq!(script.seen().len(), 8);
 }
@@ -311,11 +312,11 @@ async fn a_refused_call_that_the_gateway_did_not_record_is_an_error() {
     let script =
         ScriptedGateway::new(move |seen| seen.error(200, -32603, "Try again later.", &data));
     let gateway = script.in_process();
-    let recorded = gateway.record_refused(&token, "wipe", AgentRefusal::InData);
+    let recorded = gateway.record_refused(&token, "wipe", AgentRefusal::InData, "key-1");
     assert!(matches!(recorded.await, Err(GatewayError::Refused(_))));
     // Nor is a result of a tool a record of a refusal.
     let script = ScriptedGateway::new(|seen| seen.result(&json!({ "content": [] })));
     let gateway = script.in_process();
-    let recorded = gateway.record_refused(&token, "wipe", AgentRefusal::InData);
+    let recorded = gateway.record_refused(&token, "wipe", AgentRefusal::InData, "key-1");
     assert_eq!(recorded.await, Err(GatewayError::Unreadable));
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 use wardgate_domain::AgentRefusal;
 
 use super::fixture::{Fixture, PLAIN};
-use crate::request::ApprovalDecision::Refuse;
+use crate::request::ApprovalDecision::{Approve, Refuse};
 use crate::testing::{FakeGateway, FakeTool, ScriptedModel, call, says, words};
 
 fn clock() -> FakeGateway {
@@ -84,6 +84,24 @@ async fn a_call_that_the_person_declines_is_put_on_record() {
     fixture.decides(id.as_str().unwrap(), Refuse).await;
     let refused = fixture.gateway.refused();
     assert_eq!(refused, [("wipe".to_owned(), AgentRefusal::Declined)]);
+}
+
+#[tokio::test]
+async fn a_refusal_is_on_record_once_however_often_its_round_is_judged_again() {
+    let calls = [
+        call("c1", "nothing", "{}"),
+        call("c2", "nothing", "{}"),
+        call("c3", "wipe", "{}"),
+    ];
+    let model = ScriptedModel::new([says("", &calls), words("Done.")]);
+    let fixture = Fixture::new(model, clock(), PLAIN).await;
+    fixture.says("wipe it").await;
+    let events = fixture.says("wipe it").await;
+    let id = events.one("approval_required")["approval_id"].clone();
+    let rest = fixture.decides(id.as_str().unwrap(), Approve).await;
+    assert_eq!(rest.text(), "Done.");
+    let refused = ("nothing".to_owned(), AgentRefusal::NotAvailable);
+    assert_eq!(fixture.gateway.refused(), [refused.clone(), refused]);
 }
 
 #[tokio::test]
