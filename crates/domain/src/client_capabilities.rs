@@ -2,64 +2,109 @@
 
 use serde_json::{Map, Value};
 
-/// The capabilities without which a client is not offered a tool: a JSON object as in `data.requiredCapabilities` of MCP
-/// error -32021, `{"elicitation":{"url":{}}}` for example. `{"elicitation":{}}` is satisfied by every mode of it.
+/// The capabilities without which a client is not offered a tool: all of some, and one of others. Each is a JSON object as
+/// in `data.requiredCapabilities` of MCP error -32021, `{"elicitation":{"url":{}}}` for example. `{"elicitation":{}}` is
+/// satisfied by every mode of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RequiredCapabilities(Map<String, Value>);
+pub struct RequiredCapabilities {
+    needed: Map<String, Value>,
+    /// One of these besides; none: nothing besides.
+    alternatives: Vec<Map<String, Value>>,
+}
 
 impl RequiredCapabilities {
     /// Adds the capability at `path`, such as `["sampling", "tools"]`.
     pub fn add(&mut self, path: &[&str]) {
-        let mut members = &mut self.0;
-        for name in path {
-            let member = members.entry(*name).or_insert_with(|| Map::new().into());
-            let Value::Object(inner) = member else {
-                return;
-            };
-            members = inner;
-        }
+        insert(&mut self.needed, path);
+    }
+
+    /// Adds the capability at `path` to those of which a client needs one.
+    pub fn add_alternative(&mut self, path: &[&str]) {
+        let mut alternative = Map::new();
+        insert(&mut alternative, path);
+        self.alternatives.push(alternative);
     }
 
     /// Whether every client is offered the tool.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.needed.is_empty() && self.alternatives.is_empty()
     }
 
     /// Whether `name` is among them at the top level, with whatever it has inside.
     #[must_use]
     pub fn contain(&self, name: &str) -> bool {
-        self.0.contains_key(name)
+        let mut all = self.alternatives.iter().chain([&self.needed]);
+        all.any(|members| members.contains_key(name))
     }
 
-    /// Whether a client with the capabilities `declared`, a JSON object, has all of these. `None` and what is no object
-    /// declare nothing.
+    /// Whether the capabilities `declared` of a client, a JSON object, are enough. `None` and what is no object declare
+    /// nothing.
     #[must_use]
     pub fn are_declared(&self, declared: Option<&str>) -> bool {
         if self.is_empty() {
             return true;
         }
         let declared = declared.and_then(|json| serde_json::from_str(json).ok());
-        declared.is_some_and(|declared: Map<String, Value>| is_within(&self.0, &declared))
+        let Some(declared): Option<Map<String, Value>> = declared else {
+            return false;
+        };
+        let mut alternatives = self.alternatives.iter();
+        is_within(&self.needed, &declared)
+            && (self.alternatives.is_empty() || alternatives.any(|it| is_within(it, &declared)))
     }
 
-    /// The JSON object.
+    /// Capabilities that are enough: those that are needed, and the first alternative.
     #[must_use]
     pub fn to_json(&self) -> String {
-        Value::Object(self.0.clone()).to_string()
+        let mut enough = self.needed.clone();
+        enough.extend(self.alternatives.first().cloned().unwrap_or_default());
+        Value::Object(enough).to_string()
     }
 
-    /// Reads what [`Self::to_json`] wrote; nothing at all requires nothing. `None` if it is anything else.
+    /// Those that are needed, and those of which one is, each a JSON object; nothing of what requires nothing.
     #[must_use]
-    pub fn read(json: &[u8]) -> Option<Self> {
-        if json.is_empty() {
-            return Some(Self::default());
-        }
-        let members: Map<String, Value> = serde_json::from_slice(json).ok()?;
-        members
-            .values()
-            .all(Value::is_object)
-            .then_some(Self(members))
+    pub fn to_wire(&self) -> (String, Vec<String>) {
+        let json = |members: &Map<String, Value>| Value::Object(members.clone()).to_string();
+        let needed = if self.needed.is_empty() {
+            String::new()
+        } else {
+            json(&self.needed)
+        };
+        (needed, self.alternatives.iter().map(json).collect())
+    }
+
+    /// Reads what [`Self::to_wire`] wrote. `None` if it is anything else.
+    #[must_use]
+    pub fn read<'j>(
+        needed: &[u8],
+        alternatives: impl IntoIterator<Item = &'j [u8]>,
+    ) -> Option<Self> {
+        let members = |json: &[u8]| -> Option<Map<String, Value>> {
+            let members: Map<String, Value> = serde_json::from_slice(json).ok()?;
+            members.values().all(Value::is_object).then_some(members)
+        };
+        Some(Self {
+            needed: if needed.is_empty() {
+                Map::new()
+            } else {
+                members(needed)?
+            },
+            alternatives: alternatives
+                .into_iter()
+                .map(members)
+                .collect::<Option<_>>()?,
+        })
+    }
+}
+
+fn insert(mut members: &mut Map<String, Value>, path: &[&str]) {
+    for name in path {
+        let member = members.entry(*name).or_insert_with(|| Map::new().into());
+        let Value::Object(inner) = member else {
+            return;
+        };
+        members = inner;
     }
 }
 
@@ -108,13 +153,44 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_again_and_nothing_else() {
+        let read = |required: &RequiredCapabilities| {
+            let (needed, alternatives) = required.to_wire();
+            let alternatives = alternatives.iter().map(String::as_bytes);
+            RequiredCapabilities::read(needed.as_bytes(), alternatives).unwrap()
+        };
         let mut required = RequiredCapabilities::default();
-        assert_eq!(RequiredCapabilities::read(b""), Some(required.clone()));
+        assert_eq!(required.to_wire(), (String::new(), Vec::new()));
+        assert_eq!(read(&required), required);
         required.add(&["roots"]);
-        let read = RequiredCapabilities::read(required.to_json().as_bytes());
-        assert_eq!(read, Some(required));
+        assert_eq!(read(&required), required);
+        required.add_alternative(&["sampling", "tools"]);
+        assert_eq!(read(&required), required);
         for odd in ["7", "{", r#"{"roots":true}"#] {
-            assert_eq!(RequiredCapabilities::read(odd.as_bytes()), None, "{odd}");
+            let odd = odd.as_bytes();
+            assert_eq!(RequiredCapabilities::read(odd, []), None, "{odd:?}");
+            assert_eq!(RequiredCapabilities::read(b"", [odd]), None, "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn of_alternatives_a_client_must_have_declared_one() {
+        let mut required = RequiredCapabilities::default();
+        required.add(&["roots"]);
+        required.add_alternative(&["elicitation"]);
+        required.add_alternative(&["sampling"]);
+        assert_eq!(required.to_json(), r#"{"roots":{},"elicitation":{}}"#);
+        assert!(required.contain("sampling") && required.contain("roots"));
+        for (declared, is_enough) in [
+            (r#"{"roots":{}}"#, false),
+            (r#"{"elicitation":{},"sampling":{}}"#, false),
+            (r#"{"elicitation":{},"roots":{}}"#, true),
+            (r#"{"roots":{},"sampling":{}}"#, true),
+        ] {
+            assert_eq!(
+                required.are_declared(Some(declared)),
+                is_enough,
+                "{declared}"
+            );
         }
     }
 }

@@ -288,7 +288,7 @@ impl Operation for ToolCall {
         }
         let capabilities = call.client.capabilities();
         let is_declared = |required: &str| {
-            let required = RequiredCapabilities::read(required.as_bytes());
+            let required = RequiredCapabilities::read(required.as_bytes(), []);
             required.is_some_and(|required| required.are_declared(capabilities.as_deref()))
         };
         if call.context.version.is_modern()

@@ -5,6 +5,7 @@
 //!   list of a client with all ──┘
 //!                   └ more tools ─▶ the list of a client with all but one capability, for each of them:
 //!                                   a tool that it lacks needs that one
+//!                                   a tool that those do not show needs one of the others
 //! ```
 //!
 //! A server of 2026-07-28 hears a client's capabilities with each request. An older one hears them once a session, so each
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
-use wardgate_domain::{Digest, ToolName};
+use wardgate_domain::{Digest, RequiredCapabilities, ToolName};
 
 use super::definition::{self, Pages, ToolDefinition};
 use super::era::{self, Era};
@@ -139,21 +140,20 @@ async fn find(
 ) -> Result<Vec<ToolDefinition>, UpstreamError> {
     let connection = link.connection_by(deadline).await?;
     let is_modern = connection.era() == Era::Modern;
-    let list = async |profile| {
-        if is_modern {
-            list_modern(link, &connection, profile, deadline).await
-        } else {
-            list_legacy(transport, &link.events, profile, deadline).await
-        }
+    let server = ProbedServer {
+        transport,
+        link,
+        connection: &connection,
+        deadline,
     };
     let mut conditional = if is_modern {
-        let plain = names(&list(Profile::default()).await?);
+        let plain = names(&server.tools_for(Profile::default()).await?);
         let mut all = listed.to_vec();
         all.retain(|tool| !plain.contains(&tool.name));
         all
     } else {
         let plain = names(listed);
-        let mut all = list(Profile::ALL).await?;
+        let mut all = server.tools_for(Profile::ALL).await?;
         all.retain(|tool| !plain.contains(&tool.name));
         all
     };
@@ -169,27 +169,85 @@ async fn find(
         if !is_asked {
             continue;
         }
-        let shown = names(&list(Profile::ALL.without(asks)).await?);
+        let shown = names(&server.tools_for(Profile::ALL.without(asks)).await?);
         for tool in &mut conditional {
             if !shown.contains(&tool.name) {
                 tool.required.add(path);
             }
         }
     }
-    // Several capabilities show it, each without the others. A client that has all of them is one of those that see it.
-    for tool in &mut conditional {
-        if tool.required.is_empty() {
-            for ProbedCapability { path, .. } in CAPABILITIES.iter().filter(|it| it.path.len() == 1)
-            {
+    find_alternatives(&mut conditional, &server).await?;
+    Ok(conditional)
+}
+
+/// Finds of which capabilities a tool needs one, whichever: those that show it besides what it needs in any case. One that
+/// none of them shows needs them all.
+async fn find_alternatives(
+    tools: &mut [ToolDefinition],
+    server: &ProbedServer<'_>,
+) -> Result<(), UpstreamError> {
+    let mut needs: Vec<RequiredCapabilities> = Vec::new();
+    for tool in tools.iter() {
+        if !needs.contains(&tool.required) {
+            needs.push(tool.required.clone());
+        }
+    }
+    for needed in needs {
+        let (own, others): (Vec<_>, Vec<_>) = CAPABILITIES
+            .iter()
+            .filter(|it| it.path.len() == 1)
+            .partition(|it| needed.contain(it.path[0]));
+        let profile = own
+            .iter()
+            .fold(Profile::default(), |profile, it| profile.with(it.asks));
+        // A client with none is shown none of these tools.
+        let shown = if needed.is_empty() {
+            HashSet::new()
+        } else {
+            names(&server.tools_for(profile).await?)
+        };
+        let is_open =
+            |tool: &&mut ToolDefinition| tool.required == needed && !shown.contains(&tool.name);
+        let mut open: Vec<&mut ToolDefinition> = tools.iter_mut().filter(is_open).collect();
+        if open.is_empty() {
+            continue;
+        }
+        for ProbedCapability { path, asks } in &others {
+            let shown = names(&server.tools_for(profile.with(asks)).await?);
+            for tool in open.iter_mut().filter(|it| shown.contains(&it.name)) {
+                tool.required.add_alternative(path);
+            }
+        }
+        for tool in open.iter_mut().filter(|it| it.required == needed) {
+            for ProbedCapability { path, .. } in &others {
                 tool.required.add(path);
             }
         }
     }
-    Ok(conditional)
+    Ok(())
 }
 
 fn names(tools: &[ToolDefinition]) -> HashSet<ToolName> {
     tools.iter().map(|tool| tool.name.clone()).collect()
+}
+
+/// A server that is asked what it shows to which clients.
+struct ProbedServer<'a> {
+    transport: &'a Transport,
+    link: &'a Arc<Link>,
+    connection: &'a Connection,
+    deadline: Instant,
+}
+
+impl ProbedServer<'_> {
+    /// The tools for a client with the capabilities of `profile`.
+    async fn tools_for(&self, profile: Profile) -> Result<Vec<ToolDefinition>, UpstreamError> {
+        if self.connection.era() == Era::Modern {
+            list_modern(self.link, self.connection, profile, self.deadline).await
+        } else {
+            list_legacy(self.transport, &self.link.events, profile, self.deadline).await
+        }
+    }
 }
 
 /// The tools for a client with the capabilities of `profile`, which the requests say.

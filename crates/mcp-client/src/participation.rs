@@ -115,6 +115,11 @@ impl Profile {
         Self(self.0 & !removed)
     }
 
+    /// This with what `asks` are.
+    pub(super) fn with(self, asks: &[ClientFeature]) -> Self {
+        Self(asks.iter().fold(self.0, |all, ask| all | *ask as u8))
+    }
+
     pub(super) fn has(self, ask: ClientFeature) -> bool {
         self.0 & ask as u8 != 0
     }

@@ -427,8 +427,8 @@ fn longest(tools: &[Tool], source: &str, default: Duration) -> Duration {
 /// Of what clients must declare to be shown each tool, which is no part of the tool's definition.
 fn of_required(tools: &[Tool]) -> Digest {
     let required = tools.iter().map(Tool::required_capabilities);
-    let required: Vec<_> = required.map(RequiredCapabilities::to_json).collect();
-    Digest::of(required.concat().as_bytes())
+    let required: Vec<_> = required.map(RequiredCapabilities::to_wire).collect();
+    Digest::of(format!("{required:?}").as_bytes())
 }
 
 /// How long lists of sources may be kept.
@@ -449,6 +449,7 @@ fn known(tool: &Tool) -> KnownTool {
 
 fn wire(tool: &Tool, toolsets: Vec<String>, config: &Config) -> pb::Tool {
     let time_limit = tool.time_limit().unwrap_or(config.time_limit);
+    let (needed, alternatives) = tool.required_capabilities().to_wire();
     pb::Tool {
         facts: Some(tool.facts().into()),
         aliases: tool.aliases().iter().map(ToString::to_string).collect(),
@@ -459,10 +460,8 @@ fn wire(tool: &Tool, toolsets: Vec<String>, config: &Config) -> pb::Tool {
         // These change more often than the catalogue.
         switches: Vec::new(),
         may_be_task: false,
-        required_capabilities_json: match tool.required_capabilities() {
-            required if required.is_empty() => Bytes::new(),
-            required => required.to_json().into(),
-        },
+        required_capabilities_json: needed.into(),
+        alternative_capabilities_json: alternatives.into_iter().map(Bytes::from).collect(),
     }
 }
 

@@ -13,17 +13,21 @@ const REQUIRED: &str = r#"{"elicitation":{"url":{}}}"#;
 
 /// Tools of which one needs a client that can send its user to a URL.
 async fn world() -> World {
-    let world = World::start().await;
     let conditional = pb::Tool {
         required_capabilities_json: REQUIRED.into(),
         ..tool("reads_elsewhere", &definition())
     };
+    world_with(conditional, &json!({ "elicitation": { "url": {} } })).await
+}
+
+/// A tool for every client, and `conditional`, which clients with the capabilities `able` are shown.
+async fn world_with(conditional: pb::Tool, able: &Value) -> World {
+    let world = World::start().await;
     world
         .tool_runner
         .configure(vec![tool("reads", &definition()), conditional]);
-    let able = json!({ "elicitation": { "url": {} } });
     until("the gateway knows the tools", async || {
-        listed(&world, MODERN, &able).await.len() == 2
+        listed(&world, MODERN, able).await.len() == 2
     })
     .await;
     world
@@ -89,6 +93,29 @@ async fn a_client_is_offered_a_tool_only_if_it_declared_what_the_tool_needs() {
         let reply = called(&world, version, &able).await;
         assert!(reply.is_released(), "{reply:?}");
     }
+}
+
+#[tokio::test]
+async fn a_tool_that_one_of_several_capabilities_shows_is_offered_to_clients_with_any_of_them() {
+    let able = [json!({ "elicitation": {} }), json!({ "sampling": {} })];
+    let conditional = pb::Tool {
+        alternative_capabilities_json: able.iter().map(|it| it.to_string().into()).collect(),
+        ..tool("reads_elsewhere", &definition())
+    };
+    let world = world_with(conditional, &able[0]).await;
+    for version in [MODERN, LEGACY] {
+        for able in &able {
+            let names = listed(&world, version, able).await;
+            assert_eq!(names, ["reads", "reads_elsewhere"], "{version} {able}");
+            let reply = called(&world, version, able).await;
+            assert!(reply.is_released(), "{reply:?}");
+        }
+        let names = listed(&world, version, &json!({ "roots": {} })).await;
+        assert_eq!(names, ["reads"], "{version}");
+    }
+    let reply = called(&world, MODERN, &json!({ "roots": {} })).await;
+    assert_eq!(reply.code(), -32021, "{reply:?}");
+    assert_eq!(reply.at("/error/data/requiredCapabilities"), able[0]);
 }
 
 #[tokio::test]

@@ -125,6 +125,10 @@ impl Fixture {
             ("ask_model", has("/sampling")),
             ("ask_model_in_roots", has("/sampling") && has("/roots")),
             ("ask_anybody", has("/sampling") || has("/elicitation")),
+            (
+                "ask_anybody_in_roots",
+                has("/roots") && (has("/sampling") || has("/elicitation")),
+            ),
         ];
         let shown = tools.into_iter().filter(|(_, is_shown)| *is_shown);
         shown.map(|(name, _)| name).collect()

@@ -61,17 +61,19 @@ async fn a_tool_for_certain_clients_is_found_with_the_capabilities_that_it_needs
     for era in ERAS {
         let (_, upstream) = server(era).await;
         let tools = upstream.offered_tools(soon()).await.unwrap();
-        assert_eq!(tools.len(), 11, "{era}");
-        let all = r#"{"elicitation":{},"roots":{},"sampling":{}}"#;
+        assert_eq!(tools.len(), 12, "{era}");
+        let any: &[&[u8]] = &[br#"{"elicitation":{}}"#, br#"{"sampling":{}}"#];
         let expected = [
-            ("ask_user", r#"{"elicitation":{}}"#),
-            ("ask_elsewhere", r#"{"elicitation":{"url":{}}}"#),
-            ("ask_model", r#"{"sampling":{}}"#),
-            ("ask_model_in_roots", r#"{"roots":{},"sampling":{}}"#),
-            ("ask_anybody", all),
+            ("ask_user", r#"{"elicitation":{}}"#, &[][..]),
+            ("ask_elsewhere", r#"{"elicitation":{"url":{}}}"#, &[]),
+            ("ask_model", r#"{"sampling":{}}"#, &[]),
+            ("ask_model_in_roots", r#"{"roots":{},"sampling":{}}"#, &[]),
+            ("ask_anybody", "", any),
+            ("ask_anybody_in_roots", r#"{"roots":{}}"#, any),
         ];
-        let expected = expected.map(|(name, required)| {
-            let required = RequiredCapabilities::read(required.as_bytes());
+        let expected = expected.map(|(name, needed, alternatives)| {
+            let alternatives = alternatives.iter().copied();
+            let required = RequiredCapabilities::read(needed.as_bytes(), alternatives);
             (name, required.unwrap())
         });
         assert_eq!(required(&tools), expected.into(), "{era}");

@@ -434,11 +434,14 @@ impl TryFrom<pb::Tool> for Tool {
             needs_caller_token: tool.needs_caller_token,
             switches: tool.switches.try_into()?,
             may_be_task: tool.may_be_task,
-            required_capabilities: RequiredCapabilities::read(&tool.required_capabilities_json)
-                .ok_or_else(|| {
-                    let field = "tool.required_capabilities_json";
-                    InvalidMessage::field(field, "is not a JSON object of capabilities")
-                })?,
+            required_capabilities: RequiredCapabilities::read(
+                &tool.required_capabilities_json,
+                tool.alternative_capabilities_json.iter().map(|it| &**it),
+            )
+            .ok_or_else(|| {
+                let field = "tool.required_capabilities_json";
+                InvalidMessage::field(field, "is not a JSON object of capabilities")
+            })?,
         })
     }
 }
