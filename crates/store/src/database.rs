@@ -3,6 +3,8 @@
 //! A statement is written once, as PostgreSQL reads it: with `$1` and with the schema before each table. For SQLite,
 //! which has neither schemas nor row locks, both are left out. Values are always bound.
 
+use std::time::Duration;
+
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, FromRow, PgPool, Postgres, Sqlite, SqlitePool, Transaction as Begun};
@@ -148,6 +150,9 @@ impl Statement {
     }
 }
 
+/// How long a store may take to be prepared.
+const PREPARATION_LIMIT: Duration = Duration::from_mins(1);
+
 /// Connections to a store of one writer; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Database {
@@ -180,8 +185,14 @@ impl Database {
     }
 
     /// Brings it to its newest version, or where that is not this program's to do, sees that somebody did. Nothing else
-    /// works before.
+    /// works before. Takes up to a minute: under the limit of one statement, a migration on a slow disk would
+    /// begin anew each time.
     pub async fn prepare(&self) -> Result<(), MigrationError> {
+        let prepared = tokio::time::timeout(PREPARATION_LIMIT, self.prepare_schema()).await;
+        prepared.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut.into()))
+    }
+
+    async fn prepare_schema(&self) -> Result<(), MigrationError> {
         match &self.pool {
             Pool::Sqlite(pool) => {
                 let mut connection = sqlite::first(pool).await?;

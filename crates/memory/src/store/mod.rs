@@ -119,7 +119,7 @@ impl Store {
     /// Brings the store to the schema this program knows, creating it when absent, or where that is not for this program to
     /// do, sees that somebody did; and checks that it is under this master key. Nothing else works before.
     pub(crate) async fn prepare(&self) -> Result<(), Error> {
-        within(self.database.prepare()).await?;
+        self.database.prepare().await?;
         within(self.claim()).await
     }
 

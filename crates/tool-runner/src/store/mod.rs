@@ -7,7 +7,7 @@
 //!   connections   tokens that people got us for sources each for one person and one service
 //! ```
 //!
-//! Whatever a tool returned is sealed before it is stored. No operation takes longer than [`LIMIT`].
+//! Whatever a tool returned is sealed before it is stored. No operation but the preparation takes longer than [`LIMIT`].
 
 pub(crate) mod connections;
 pub(crate) mod keyed;
@@ -137,7 +137,7 @@ impl Store {
     /// Brings the store to the schema this program knows, creating it when absent; or where that is not for this program to
     /// do, sees that somebody did. Nothing else works before.
     pub(crate) async fn prepare(&self) -> Result<(), StoreError> {
-        within(self.database.prepare()).await
+        Ok(self.database.prepare().await?)
     }
 
     /// Whether the store is a file of this machine, which is there or never will be.
