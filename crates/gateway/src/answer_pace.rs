@@ -3,12 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use axum::response::Response;
 use tokio::time::sleep_until;
-
-/// Marks a response that says that there is no such thing.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NotFoundMarker;
 
 /// Such an answer leaves a multiple of this after its request came. Longer than such a request takes, apart from what an
 /// overloaded service adds to all of them.
@@ -18,11 +13,6 @@ const STEP: Duration = Duration::from_millis(50);
 pub(crate) async fn wait_for_step(arrived: Instant) {
     let passed = next_step(arrived.elapsed());
     sleep_until((arrived + passed).into()).await;
-}
-
-/// Whether `response` says that there is no such thing, so that it has to wait.
-pub(crate) fn has_to_wait(response: &Response) -> bool {
-    response.extensions().get::<NotFoundMarker>().is_some()
 }
 
 /// The first multiple of [`STEP`] after `elapsed`.

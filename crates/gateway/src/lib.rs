@@ -30,7 +30,6 @@ mod content;
 mod content_method;
 mod dispatch;
 mod downgrade;
-mod edit;
 mod governed_call;
 mod http;
 mod listen;
@@ -78,7 +77,7 @@ use authority::Authority;
 use catalogue::Catalogue;
 use change_counter::ChangeCounter;
 use connect::SignIn;
-use listen::{ConversationWatcher, Listeners, ResourceSubscriptions, StreamQuota};
+use listen::{ConversationWatcher, Listeners, ResourceSubscriptions};
 use refusals::Refusals;
 use reply::Answer;
 use session::Sealer;
@@ -88,9 +87,6 @@ use streamable::{Heartbeat, ReplicaInbox};
 
 /// How often a start that waits says what for.
 const TELL: Duration = Duration::from_secs(5);
-
-/// Requests of one caller to upstreams that are under way at the same time. A call that waits for a person is one of them.
-const MAX_UPSTREAM_REQUESTS_EACH: usize = 64;
 
 /// No answer of the policy service, and no list of the tool-runner, takes longer.
 const NEIGHBOUR_LIMIT: Duration = Duration::from_millis(900);
@@ -152,11 +148,6 @@ pub struct Gateway {
     limiter: Limiter,
     /// Calls under way, whether or not their client still waits.
     calls: TaskTracker,
-    /// Requests to upstreams that are under way.
-    upstream_quota: StreamQuota,
-    /// Messages to upstreams that nobody waits for: answers to what a server asks, cancellations, pings. They have places
-    /// of their own, since what holds the others may be waiting for them.
-    reply_quota: StreamQuota,
     parts: Vec<Part>,
     /// Whether it goes on: the part of its readiness that is its own.
     own_readiness: watch::Sender<Readiness>,
@@ -235,14 +226,6 @@ impl Gateway {
             replica_inbox: ReplicaInbox::new(&store),
             heartbeat: Heartbeat::new(&store, &ambient),
             store,
-            upstream_quota: StreamQuota::of_each(
-                config.limits.connections,
-                MAX_UPSTREAM_REQUESTS_EACH,
-            ),
-            reply_quota: StreamQuota::of_each(
-                config.limits.connections,
-                MAX_UPSTREAM_REQUESTS_EACH,
-            ),
             streams: SseStreams::default(),
             relay: MessageRelay::new()?,
             _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),

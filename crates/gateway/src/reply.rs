@@ -12,7 +12,6 @@ use wardgate_mcp::Version;
 use wardgate_mcp::header::SESSION_ID;
 use wardgate_rpc::client::ToolResult;
 
-use crate::answer_pace::NotFoundMarker;
 use crate::audit_log::RecordStatus;
 use crate::call_meta::{write_call, write_dropped};
 use crate::downgrade;
@@ -445,9 +444,6 @@ impl IntoResponse for Answer {
                 (self.http, headers, stream).into_response()
             }
         };
-        if self.is_of_unknown {
-            response.extensions_mut().insert(NotFoundMarker);
-        }
         if let Some(session) = self.session {
             response.headers_mut().insert(SESSION_ID, session);
         }

@@ -212,14 +212,6 @@ impl RpcError {
         Self::invalid_params("unknown `requestState`").because("unknown_state")
     }
 
-    /// Whether what the client goes on with is nothing that is known here.
-    pub(crate) fn is_of_unknown_handle(&self) -> bool {
-        matches!(
-            self.reason,
-            "unknown_session" | "unknown_event" | "unknown_state"
-        )
-    }
-
     /// It can be done only for a client that can do more: what, says `required`, a JSON object.
     pub(crate) fn missing_capability(required: impl Into<Cow<'static, str>>) -> Self {
         let required = required.into();
@@ -429,16 +421,6 @@ impl RpcError {
             StatusCode::TOO_MANY_REQUESTS,
             "too_many_messages",
             "Too many requests of this session are under way. Wait for answers.",
-        )
-    }
-
-    /// As many requests to upstreams are under way as there may be, of the caller's or of all.
-    pub(crate) fn too_many_visits() -> Self {
-        Self::new(
-            StatusCode::TOO_MANY_REQUESTS,
-            INTERNAL_ERROR,
-            "too_many_visits",
-            "Too many requests to upstreams are under way. Wait for some of them.",
         )
     }
 

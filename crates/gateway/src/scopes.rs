@@ -98,6 +98,13 @@ impl TokenAccess {
         self.has(rules, of_use.chain(&rules.required))
     }
 
+    /// To the route of a server, by a caller whom the policy lets connect to it.
+    pub(crate) fn connect(&self, gateway: &Gateway, facts: &ToolFacts) -> Result<(), RpcError> {
+        let rules = &gateway.config.scopes;
+        let of_tags = facts.tags.iter().filter_map(|tag| rules.tags.get(tag));
+        self.has(rules, of_tags.flatten().chain(&rules.required))
+    }
+
     fn has<'a>(
         &self,
         rules: &ScopesConfig,

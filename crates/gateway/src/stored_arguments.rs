@@ -60,16 +60,6 @@ impl StoredArguments {
         Ok(Self::Stored(call))
     }
 
-    /// The arguments, byte for byte. An error if they have expired.
-    pub(crate) async fn fetch(
-        &self,
-        gateway: &Gateway,
-        caller: &Caller,
-    ) -> Result<Bytes, StoreUnavailable> {
-        let found = self.find(gateway, caller).await?;
-        found.ok_or(StoreUnavailable)
-    }
-
     /// The arguments, byte for byte. None if they have expired.
     pub(crate) async fn find(
         &self,

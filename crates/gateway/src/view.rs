@@ -44,13 +44,6 @@ pub(crate) struct VisibleTool<'i> {
     own_name: Option<&'i str>,
 }
 
-impl<'i> VisibleTool<'i> {
-    /// What the view calls it.
-    pub(crate) fn name(&self) -> &'i str {
-        self.own_name.unwrap_or(self.tool.facts.name.as_str())
-    }
-}
-
 impl View {
     /// Of a path that names no server.
     pub(crate) fn of_path(path: &str) -> Self {
@@ -141,17 +134,6 @@ impl View {
         links::in_definition(&of.source.name, &text)
             .into_owned()
             .into()
-    }
-
-    /// The whole definition of a tool in it, as it was approved; but for its name, its source's own.
-    pub(crate) fn approved<'i>(&self, seen: VisibleTool<'i>) -> Cow<'i, str> {
-        let whole = seen.tool.definition.whole();
-        match self {
-            Self::Upstream(of) if of.names_resources => {
-                links::in_definition(&of.source.name, whole)
-            }
-            _ => whole.into(),
-        }
     }
 
     /// Whether prompts and resources of `source` are in it.

@@ -11,7 +11,6 @@
 //! word of it is logged.
 
 mod backoff;
-mod carried_tools;
 mod conditional_tools;
 mod definition;
 mod era;
@@ -43,13 +42,12 @@ mod ttl;
 mod upstream;
 
 pub use definition::ToolDefinition;
-pub use era::{Eras, Skills};
+pub use era::Skills;
 pub use error::{RpcError, UpstreamError};
 #[cfg(test)]
 use events::Health;
 pub use fingerprint::{BadDefinition, Definition, INSTRUCTIONS, ToolFingerprint, name_in};
 pub use foreign_meta::ForeignMeta;
-pub use http::carry::{Answer, Content, Events, ForwardedResponse, Outbound, repeated};
 pub use http::sse::Event;
 pub use message::answer as own_answer;
 pub use open_exchange::OpenExchange;

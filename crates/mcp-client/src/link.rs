@@ -12,12 +12,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::carried_tools::CarriedTools;
 use super::definition::{self, Pages, ToolDefinition};
 use super::era::{Era, Eras, Skills};
 use super::error::UpstreamError;
 use super::events::Events;
-use super::http::carry::{Answer, ForwardedResponse, Outbound};
 use super::listing::{self, ConnectionTools, ListRequest, ListedTools};
 use super::message::Request;
 use super::participation::{Participation, Profile};
@@ -25,7 +23,6 @@ use super::server_message::{Listener, ServerMessage, lend};
 use super::settings::Transport;
 use super::task;
 use super::{http, stdio};
-use crate::fingerprint::ToolFingerprint;
 use wardgate_egress::EgressError;
 
 /// How long connecting may take, whoever waits for it: a package runner may have to fetch the server first.
@@ -37,9 +34,6 @@ pub(super) const LIST_LIMIT: Duration = Duration::from_secs(30);
 /// Requests that are with the server at the same time, and those that may wait for their turn.
 const IN_FLIGHT: usize = 64;
 const WAITING: usize = 256;
-
-/// Exchanges of clients that are carried to the server at the same time, open streams among them.
-const CARRIED: usize = 256;
 
 enum Connector {
     Stdio(stdio::Launcher),
@@ -63,8 +57,6 @@ pub(super) struct Link {
     stop: CancellationToken,
     places: Semaphore,
     turns: Semaphore,
-    carried: Arc<Semaphore>,
-    carried_tools: CarriedTools,
 }
 
 /// See [`Link::turn`].
@@ -104,8 +96,6 @@ impl Link {
             stop: CancellationToken::new(),
             places: Semaphore::new(IN_FLIGHT + WAITING),
             turns: Semaphore::new(IN_FLIGHT),
-            carried: Arc::new(Semaphore::new(CARRIED)),
-            carried_tools: CarriedTools::new(),
         })
     }
 
@@ -316,64 +306,6 @@ impl Link {
         let listed = ListedTools::new(&tools, asked, server);
         connection.listing().store(listed);
         Ok((tools, pages.ttl))
-    }
-
-    /// Carries an exchange of a client's. It takes a turn like any request, up to the head of an event stream, and
-    /// has a place of its own to the end of that.
-    pub(super) async fn carry(
-        &self,
-        outbound: Outbound,
-    ) -> Result<ForwardedResponse, UpstreamError> {
-        let Connector::Http(dialer) = &self.connector else {
-            return Err(UpstreamError::Unreachable("it has no URL".to_owned()));
-        };
-        let place = if outbound.is_one_way {
-            None
-        } else {
-            let place = Arc::clone(&self.carried).try_acquire_owned();
-            Some(place.map_err(|_| UpstreamError::Busy)?)
-        };
-        let outcome = {
-            let _turn = self.turns.acquire().await;
-            dialer.carry(outbound).await
-        };
-        match outcome {
-            Ok(mut carried) => {
-                let status = carried.status.as_u16();
-                if status < 500 {
-                    self.events.up();
-                } else {
-                    self.events.down(&UpstreamError::Status(status).to_string());
-                }
-                if let Answer::Events(events) = &mut carried.answer {
-                    events.place = place;
-                }
-                Ok(carried)
-            }
-            Err(error) => {
-                if let UpstreamError::Unreachable(_) = error {
-                    self.events.down(&error.to_string());
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// Refuses to carry the call in `outbound` where the server offers its client another tool as `name` than `pin` is
-    /// of. Gives what the server answers where it does not say what it offers.
-    pub(super) async fn check_carried(
-        &self,
-        name: &str,
-        pin: &ToolFingerprint,
-        outbound: &Outbound,
-    ) -> Result<Option<ForwardedResponse>, UpstreamError> {
-        let Connector::Http(dialer) = &self.connector else {
-            return Err(UpstreamError::Unreachable("it has no URL".to_owned()));
-        };
-        let checking = self
-            .carried_tools
-            .check((name, pin), outbound, dialer, &self.events);
-        checking.await
     }
 
     /// Whose messages the server understands. Where discovery left open whether it takes `initialize`, it is asked now.

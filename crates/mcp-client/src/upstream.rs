@@ -13,10 +13,9 @@ use wardgate_domain::{Ambient, Caller, OfferKind};
 
 use super::conditional_tools::ConditionalTools;
 use super::definition::{Pages, ToolDefinition};
-use super::era::{self, Era, Eras, ObservedServer, Skills, Verdict};
+use super::era::{Era, Eras, ObservedServer, Skills, Verdict};
 use super::error::UpstreamError;
 use super::events::{Events, Health};
-use super::http::carry::{ForwardedResponse, Outbound};
 use super::http::headers;
 use super::link::{Connection, Link};
 use super::listing::ListedTools;
@@ -32,7 +31,6 @@ use super::server_task::{ServerTask, Step, TaskStatus};
 use super::settings::Transport;
 use super::subscriptions::ResourceListener;
 use super::ttl::Ttls;
-use crate::fingerprint::ToolFingerprint;
 use wardgate_egress::EgressError;
 use wardgate_mcp::error_code::HEADER_MISMATCH;
 
@@ -405,46 +403,6 @@ impl Upstream {
     /// Whether it is behind a URL, so that exchanges of clients can be carried to it.
     pub fn is_over_http(&self) -> bool {
         matches!(self.transport, Transport::Http(_))
-    }
-
-    /// Whether messages of the era that `version` is of can be carried to it as they stand. Of a server that is reached for
-    /// one person alone nobody may know that yet, so it is connected to; and one that named 2026-07-28 alone is asked for
-    /// `initialize` when the first legacy message is there.
-    pub async fn takes(&self, version: Option<&HeaderValue>) -> Result<bool, UpstreamError> {
-        let is_modern = version.is_some_and(|version| version == era::MODERN);
-        let shown = self.link.events.shown().borrow().eras;
-        let is_unknown = self.is_of_person && shown == Eras::Unknown;
-        if is_unknown {
-            self.link.connection().await?;
-        } else if is_modern {
-            return Ok(true);
-        }
-        let eras = if is_modern {
-            self.link.events.shown().borrow().eras
-        } else {
-            self.link.settle_eras().await
-        };
-        Ok(match eras {
-            Eras::Unknown | Eras::Both => true,
-            Eras::Unsettled | Eras::Modern => is_modern,
-            Eras::Legacy => !is_modern,
-        })
-    }
-
-    /// Carries an exchange of a client's own to the server, as it stands. Dropping the future, or the stream it
-    /// gives, ends it at the server.
-    pub async fn carry(&self, outbound: Outbound) -> Result<ForwardedResponse, UpstreamError> {
-        self.link.carry(outbound).await
-    }
-
-    /// See [`Link::check_carried`].
-    pub async fn check_carried(
-        &self,
-        name: &str,
-        pin: &ToolFingerprint,
-        outbound: &Outbound,
-    ) -> Result<Option<ForwardedResponse>, UpstreamError> {
-        self.link.check_carried(name, pin, outbound).await
     }
 
     /// The server told a client of a change of its tools.

@@ -67,7 +67,6 @@ pub(crate) const TABLE: &[Method] = methods! {
         WatchCatalogue:      Gateway,                Stream, Always;
         // A tool-runner hands on what waits on another replica.
         CallTool:            Gateway | ToolRunner,   Stream, IfMarked;
-        Relay:               Gateway,                Stream, Never;
         ListContent:         Gateway,                Whole,  Always;
         GetContent:          Gateway | ToolRunner,   Whole,  IfMarked;
         WatchResources:      Gateway,                Stream, Always;

@@ -5,7 +5,6 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::ServiceError;
 use wardgate_rpc::client::CallError;
 
-use crate::relay::NotCarried;
 use crate::row_rule::RowRuleError;
 use crate::store::StoreError;
 use wardgate_catalogue::Fault;
@@ -47,15 +46,6 @@ pub enum Error {
     /// What is said of the client's part is not understood, or the tool knows none.
     #[error("the client cannot take part like that: {0}")]
     Interaction(#[from] InvalidMessage),
-    /// A message that is not carried to an upstream server.
-    #[error("the message {0}")]
-    NotCarried(#[from] NotCarried),
-    /// A source without a route of its own.
-    #[error("the source is no server behind a URL, so nothing can be carried to it as it stands")]
-    NoRoute,
-    /// As many exchanges are open as there may be.
-    #[error("too many exchanges with upstream servers are open; try again later")]
-    TooManyRelays,
     /// The permit does not cover the call.
     #[error(transparent)]
     Permit(#[from] PermitRefusal),
@@ -114,15 +104,8 @@ impl ServiceError for Error {
             Self::UnknownTool => ErrorReason::UnknownTool,
             Self::Connection { reason, .. } => *reason,
             Self::Store(error) => error.reason(),
-            Self::SwitchesUnknown | Self::TooManyRelays => ErrorReason::Unavailable,
-            Self::NoSuchTarget { .. } | Self::NoRoute | Self::Interaction(_) => {
-                ErrorReason::InvalidMessage
-            }
-            Self::NotCarried(error) => match error {
-                NotCarried::NoMessage => ErrorReason::InvalidMessage,
-                NotCarried::Uncovered => ErrorReason::PermitRefused,
-                NotCarried::Task | NotCarried::Foreign => ErrorReason::Denied,
-            },
+            Self::SwitchesUnknown => ErrorReason::Unavailable,
+            Self::NoSuchTarget { .. } | Self::Interaction(_) => ErrorReason::InvalidMessage,
             Self::NotRecorded(_) | Self::ExecutionNotRecorded(_) => ErrorReason::NotDurable,
             Self::NoPermit | Self::Permit(_) | Self::RowRule(_) => ErrorReason::PermitRefused,
         }

@@ -23,14 +23,13 @@ use crate::execution_log::ExecutionLog;
 use crate::executor::{Caps, Executor, RetentionLimit, Sources};
 use crate::interaction::SuspendedExchanges;
 use crate::platform::{KnownTool, Overview, Platform};
-use crate::relay_places::RelayPlaces;
 use crate::replicas::Replicas;
 use crate::store::Store;
 use crate::switchboard::Switches;
 use crate::{Config, Error};
 use wardgate_catalogue::{Catalogue, MaxRows, Offers, Tool, Toolset};
 use wardgate_egress::PerUser;
-use wardgate_mcp_client::{Eras, Upstream};
+use wardgate_mcp_client::Upstream;
 use wardgate_resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
 
 use compiled_permits::CompiledPermits;
@@ -121,8 +120,6 @@ pub(crate) struct Shared {
     pub(crate) rates: Arc<RateLimiter>,
     pub(crate) results: Arc<ResultCache<pb::ToolResult>>,
     pub(crate) store: Store,
-    /// Places for exchanges with upstream servers that are carried as they stand.
-    pub(crate) relays: Arc<RelayPlaces>,
     /// Prompts and resources of MCP servers.
     pub(crate) following: Arc<Following>,
     /// How long results that are too large for an answer are kept.
@@ -154,7 +151,6 @@ impl Shared {
             platform: Arc::new(Platform::new()),
             rates: Arc::new(RateLimiter::default()),
             results: Arc::new(results),
-            relays: Arc::new(RelayPlaces::new()),
             following: Arc::new(Following::new()),
             store,
             kept_for: config.kept_for,
@@ -304,24 +300,6 @@ impl LoadedCatalogue {
         self.sources.per_user(source)
     }
 
-    /// The MCP server of that name, and what guards it.
-    pub(crate) fn server(&self, source: &str) -> Option<(Arc<Upstream>, Arc<SourceGuard>)> {
-        self.sources.server(source).ok()
-    }
-
-    /// Which clients' messages can be carried to the MCP server of that name as they stand.
-    pub(crate) fn carriage(&self, source: &str) -> pb::Carriage {
-        let server = self.sources.mcp(source).ok();
-        match server.filter(|upstream| upstream.is_over_http()) {
-            None => pb::Carriage::Unspecified,
-            Some(upstream) => match upstream.shown().borrow().eras {
-                Eras::Unknown | Eras::Unsettled | Eras::Both => pb::Carriage::All,
-                Eras::Modern => pb::Carriage::Modern,
-                Eras::Legacy => pb::Carriage::Legacy,
-            },
-        }
-    }
-
     /// What the MCP server of that name declared when it was connected to.
     pub(crate) fn capabilities(&self, source: &str) -> Option<pb::ServerCapabilities> {
         let declared = self.sources.mcp(source).ok()?.shown().borrow().declares?;
@@ -404,7 +382,6 @@ fn offered(
         acts_for_caller: of.acts_for_caller,
         // They change more often than the catalogue.
         switches: Vec::new(),
-        carriage: pb::Carriage::Unspecified.into(),
         // It is known once the server was connected to.
         capabilities: None,
         instructions: said.cloned().unwrap_or_default(),

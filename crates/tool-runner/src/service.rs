@@ -37,7 +37,6 @@ use crate::execution_log::{ExecutionLog, held_until};
 use crate::get_content::{self, ContentQuery};
 use crate::imported::{Importer, check_lock};
 use crate::loaded::{Keys, LoadedCatalogue, Shared};
-use crate::relay::{self, AdmittedRelay, RelayCall};
 use crate::replicas::{self, Dial, Replicas};
 use crate::store::{SealingKey, Store};
 use crate::switchboard::{Switchboard, Switches};
@@ -193,7 +192,6 @@ impl ToolRunnerService for Runner {
     type WatchCatalogueStream = BoxStream<'static, Result<pb::WatchCatalogueResponse, Status>>;
     type CallToolStream = BoxStream<'static, Result<pb::CallToolResponse, Status>>;
     type WatchResourcesStream = BoxStream<'static, Result<pb::WatchResourcesResponse, Status>>;
-    type RelayStream = BoxStream<'static, Result<pb::RelayResponse, Status>>;
 
     async fn list_tools(
         &self,
@@ -213,7 +211,6 @@ impl ToolRunnerService for Runner {
         }
         for source in &mut list.sources {
             source.switches = (&switches.of_source(&source.name)).into();
-            source.carriage = loaded.carriage(&source.name).into();
             source.capabilities = loaded.capabilities(&source.name);
         }
         Ok(Response::new(list))
@@ -256,25 +253,6 @@ impl ToolRunnerService for Runner {
         let may_write = admitted.may_write();
         let events = events::events(admitted, self.shared.clone(), counted).boxed();
         recorded_before(recorded, may_write, events).await
-    }
-
-    async fn relay(
-        &self,
-        request: Request<pb::RelayRequest>,
-    ) -> Result<Response<Self::RelayStream>, Status> {
-        let call = RelayCall::try_from(request.into_inner())
-            .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
-        let admitted = self.admit_relay(call).map_err(|error| refused(&error))?;
-        let is_endless = admitted.is_endless();
-        let log = self.shared.executions.as_ref();
-        let execution = log.zip(admitted.execution());
-        let recorded = execution.map(|(log, execution)| log.append(execution));
-        let may_write = admitted.may_write();
-        let mut response = recorded_before(recorded, may_write, admitted.run().boxed()).await?;
-        if is_endless {
-            response.extensions_mut().insert(wardgate_rpc::Endless);
-        }
-        Ok(response)
     }
 
     async fn list_content(
@@ -491,15 +469,6 @@ impl Runner {
         }
     }
 
-    fn admit_relay(&self, call: RelayCall) -> Result<AdmittedRelay, Error> {
-        let loaded = self.loaded.load();
-        if !call.is_on(&loaded, &*self.switches()?) {
-            return Err(Error::UnknownTool);
-        }
-        let now = self.shared.ambient.now();
-        relay::admit(call, &loaded, &self.shared, self.config.time_limit, now)
-    }
-
     /// A switch for what does not exist would be a slip of the hand that nobody notices. One that is left
     /// over can be taken away all the same.
     async fn set(&self, change: SwitchChange) -> Result<(), Error> {
@@ -621,10 +590,6 @@ impl Runner {
 
 /// Whatever a list of the tools says, this tells it from every other list.
 fn version(loaded: &LoadedCatalogue, switches: Option<&Switches>) -> Digest {
-    let sources = loaded.list().sources.iter();
-    let carriages: Vec<u8> = sources
-        .flat_map(|source| i32::from(loaded.carriage(&source.name)).to_be_bytes())
-        .collect();
     let servers = loaded.servers();
     let servers = servers.iter();
     let shown_by_servers: Vec<_> = servers
@@ -636,7 +601,6 @@ fn version(loaded: &LoadedCatalogue, switches: Option<&Switches>) -> Digest {
     Digest::of_parts([
         loaded.version().as_bytes().as_slice(),
         shown(loaded, switches).as_bytes(),
-        &carriages,
         format!("{shown_by_servers:?}").as_bytes(),
     ])
 }

@@ -55,6 +55,24 @@ pub(crate) async fn answer_post(gateway: &Arc<Gateway>, post: &Post) -> Answer {
     answer_in_step(gateway, post, text).await
 }
 
+/// Refuses one POST with `error`. What is wrong with its message itself comes first, as it does everywhere.
+pub(crate) fn refuse_post(gateway: &Gateway, body: &[u8], error: &RpcError) -> Answer {
+    let text = match scan(body, gateway.limits().depth) {
+        Ok(text) => text,
+        Err(error) => {
+            return Answer::error(None, &RpcError::parse(error.reason(), error.to_string()));
+        }
+    };
+    if text.trim_ascii_start().starts_with('[') {
+        return Answer::error(None, error);
+    }
+    match Message::parse(text) {
+        Ok(Message::Request(request)) => Answer::error(Some(request.id), error),
+        Ok(Message::Notification | Message::Response(_)) => Answer::error(None, error),
+        Err((id, error)) => Answer::error(id, &error),
+    }
+}
+
 /// A batch: 2025-03-26 has them, later versions removed them.
 async fn batch(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
     let has_batches = match post.version() {

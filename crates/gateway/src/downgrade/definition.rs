@@ -78,11 +78,6 @@ impl Definition {
         })
     }
 
-    /// All of it, as one JSON object.
-    pub(crate) fn whole(&self) -> &str {
-        &self.whole
-    }
-
     pub(crate) fn of_version(&self, version: Version) -> &str {
         let at = Version::EVERY.iter().position(|every| *every == version);
         at.map_or(&*self.whole, |at| &self.texts[at])
@@ -157,7 +152,7 @@ mod tests {
             let all: Value = serde_json::from_str(of_version).unwrap();
             assert_eq!(all[kind.named_by()], "n");
             assert_eq!(
-                serde_json::from_str::<Value>(definition.whole()).unwrap()[member],
+                serde_json::from_str::<Value>(&definition.whole).unwrap()[member],
                 all_of(value)
             );
             all.get(member).cloned()
@@ -245,7 +240,7 @@ mod tests {
     fn what_stays_stays_as_it_is_written_and_is_kept_once() {
         let definition =
             Definition::new(DefinitionKind::Resource, "a\"b", r#"{"x" : 1.10 }"#).unwrap();
-        assert_eq!(definition.whole(), r#"{"uri":"a\"b","x":1.10}"#);
+        assert_eq!(&*definition.whole, r#"{"uri":"a\"b","x":1.10}"#);
         for text in &definition.texts {
             assert!(Arc::ptr_eq(text, &definition.whole));
         }

@@ -35,15 +35,13 @@ enum Endpoint {
     Messages(Transport),
     /// The beginning of an HTTP+SSE stream.
     Sse,
-    /// The route of the upstream that the path names.
-    Upstream,
 }
 
 /// Every path that takes tokens, and nothing else.
 const ENDPOINTS: [(&str, Endpoint); 7] = [
     ("/mcp", Endpoint::Messages(Transport::Mcp)),
     ("/mcp/{toolset}", Endpoint::Messages(Transport::Mcp)),
-    ("/mcp/upstream/{source}", Endpoint::Upstream),
+    ("/mcp/upstream/{source}", Endpoint::Messages(Transport::Mcp)),
     ("/message", Endpoint::Messages(Transport::Message)),
     ("/sse", Endpoint::Sse),
     ("/messages/", Endpoint::Messages(Transport::Sse)),

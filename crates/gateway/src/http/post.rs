@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -15,6 +16,7 @@ use wardgate_telemetry::trace_context;
 
 use super::{Endpoint, GRANTS, metadata, problem};
 use crate::Gateway;
+use crate::answer_pace;
 use crate::config::Limits;
 use crate::dispatch;
 use crate::listen;
@@ -23,7 +25,7 @@ use crate::reply::Answer;
 use crate::scopes::TokenAccess;
 use crate::sse;
 use crate::streamable;
-use crate::upstream::{self, HttpVerb, RouteRequest, Routing};
+use crate::upstream;
 use crate::view::View;
 
 /// A request refused before its body was read.
@@ -95,29 +97,31 @@ async fn answer_admitted(
         access,
         kind,
     } = admitted;
+    let arrived = Instant::now();
     let path = parts.uri.path();
-    match kind {
-        RequestKind::Upstream(verb) => {
-            let source = path.strip_prefix("/mcp/upstream/").unwrap_or_default();
-            let route_request = RouteRequest {
-                source: source.to_owned(),
-                caller,
-                access,
-                client_ip,
-                headers: parts.headers,
-                verb,
-            };
-            match upstream::route(gateway, route_request).await {
-                Routing::Answered(response) => response,
-                Routing::AnswerHere(view, route_request) => {
-                    answer_in_view(gateway, view, route_request).await
-                }
-            }
+    let view = match path.strip_prefix("/mcp/upstream/") {
+        Some(source) => {
+            upstream::resolve_view(gateway, (&caller, &access), &client_ip, source).await
         }
+        None => Ok(View::of_path(path)),
+    };
+    let view = match view {
+        Ok(view) => view,
+        Err(error) => {
+            let answer = match &kind {
+                RequestKind::Message { body, .. } => dispatch::refuse_post(gateway, body, &error),
+                _ => Answer::error(None, &error),
+            };
+            gateway.count(&answer, &client_ip, &caller);
+            answer_pace::wait_for_step(arrived).await;
+            return answer.into_response();
+        }
+    };
+    match kind {
         RequestKind::Message { transport, body } => {
             let post = Post {
                 transport,
-                view: View::of_path(path),
+                view,
                 caller,
                 access,
                 client_ip,
@@ -132,57 +136,19 @@ async fn answer_admitted(
                 answer_message(gateway, post).await
             }
         }
+        RequestKind::Listen => {
+            let who = (&caller, &access);
+            open_listener(gateway, &view, who, &client_ip, &parts.headers).await
+        }
+        RequestKind::EndSession => {
+            end_session(gateway, &view, &caller, &client_ip, &parts.headers).await
+        }
         RequestKind::SseStream => {
             let opened = sse::open_stream(gateway, (&caller, &access), &client_ip);
             let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
             gateway.count(&answer, &client_ip, &caller);
             answer.into_response()
         }
-        RequestKind::Listen => {
-            let view = View::of_path(path);
-            let who = (&caller, &access);
-            open_listener(gateway, &view, who, &client_ip, &parts.headers).await
-        }
-        RequestKind::EndSession => {
-            let view = View::of_path(path);
-            end_session(gateway, &view, &caller, &client_ip, &parts.headers).await
-        }
-    }
-}
-
-/// Answers a request to the route of a server that is not forwarded to it.
-async fn answer_in_view(
-    gateway: &Arc<Gateway>,
-    view: View,
-    route_request: RouteRequest,
-) -> Response {
-    let RouteRequest {
-        caller,
-        access,
-        client_ip,
-        headers,
-        verb,
-        ..
-    } = route_request;
-    match verb {
-        HttpVerb::Post(body) => {
-            let post = Post {
-                transport: Transport::Mcp,
-                view,
-                caller,
-                access,
-                client_ip,
-                headers,
-                body,
-                session: None,
-                streamable: None,
-            };
-            answer_message(gateway, post).await
-        }
-        HttpVerb::Get => {
-            open_listener(gateway, &view, (&caller, &access), &client_ip, &headers).await
-        }
-        HttpVerb::Delete => end_session(gateway, &view, &caller, &client_ip, &headers).await,
     }
 }
 
@@ -237,8 +203,6 @@ enum RequestKind {
         transport: Transport,
         body: Bytes,
     },
-    /// A request to the route of an upstream.
-    Upstream(HttpVerb),
     /// A GET for a stream of changes.
     Listen,
     /// A DELETE of a session.
@@ -313,10 +277,6 @@ async fn classify_request(
         }
         // Not every client of that time says what it accepts.
         Endpoint::Sse if request.method == Method::GET => return Ok(RequestKind::SseStream),
-        Endpoint::Upstream if listens => return Ok(RequestKind::Upstream(HttpVerb::Get)),
-        Endpoint::Upstream if request.method == Method::DELETE => {
-            return Ok(RequestKind::Upstream(HttpVerb::Delete));
-        }
         _ if request.method != Method::POST => return Err(not_a_post(endpoint)),
         _ => {}
     }
@@ -326,17 +286,12 @@ async fn classify_request(
     let body = read_body(body, gateway.limits()).await?;
     match endpoint {
         Endpoint::Messages(transport) => Ok(RequestKind::Message { transport, body }),
-        Endpoint::Upstream => Ok(RequestKind::Upstream(HttpVerb::Post(body))),
         Endpoint::Sse => Err(not_a_post(endpoint)),
     }
 }
 
 fn not_a_post(endpoint: Endpoint) -> HttpRefusal {
     let (allowed, description) = match endpoint {
-        Endpoint::Upstream => (
-            "GET, POST, DELETE",
-            "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream listens and DELETE ends a session.",
-        ),
         Endpoint::Messages(Transport::Mcp) => (
             "GET, POST, DELETE",
             "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream opens a stream of changes, and DELETE ends a session.",

@@ -13,10 +13,6 @@ use wardgate_telemetry::names;
 use crate::rpc_error::RpcError;
 
 /// One JSON-RPC message.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one at a time, and a box would cost every request an allocation"
-)]
 #[derive(Debug)]
 pub(crate) enum Message<'a> {
     Request(Request<'a>),
@@ -70,8 +66,6 @@ pub(crate) struct Params<'a> {
     pub(crate) cursor: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     pub(crate) uri: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    pub(crate) task: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "taskId", deserialize_with = "present")]
     pub(crate) task_id: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "requestState", deserialize_with = "present")]
@@ -85,8 +79,6 @@ pub(crate) struct Params<'a> {
     pub(crate) input_responses: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     pub(crate) notifications: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "ref", deserialize_with = "present")]
-    pub(crate) reference: Option<&'a RawValue>,
     #[serde(
         borrow,
         default,

@@ -45,14 +45,8 @@ impl fmt::Debug for SessionKey {
 /// Tells one kind of sealed text from another under the same key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// A session of a client with an upstream server, by the server's own route.
-    UpstreamSession,
-    /// The place in a stream of such a session.
-    UpstreamEvent,
     /// The arguments of a call that is awaited there, or became a task, in the store.
     UpstreamArguments,
-    /// The state of a request that such a server has not finished.
-    RequestState,
     /// A call that waits for its client.
     PendingCall,
     /// A task of a server.
@@ -80,10 +74,7 @@ pub(crate) enum Purpose {
 impl Purpose {
     fn as_str(self) -> &'static str {
         match self {
-            Self::UpstreamSession => "wardgate upstream session 1",
-            Self::UpstreamEvent => "wardgate upstream event 1",
             Self::UpstreamArguments => "wardgate upstream arguments 1",
-            Self::RequestState => "wardgate request state 1",
             Self::PendingCall => "wardgate pending call 1",
             Self::Task => "wardgate task 1",
             Self::SseStream => "wardgate sse stream 1",
@@ -101,17 +92,12 @@ impl Purpose {
     /// After this time it is like one that never was.
     pub(crate) fn lasts(self) -> Duration {
         match self {
-            Self::UpstreamSession
-            | Self::Session
-            | Self::SseStream
-            | Self::Task
-            | Self::Subscriptions => Duration::from_hours(24),
-            Self::UpstreamEvent
-            | Self::UpstreamArguments
-            | Self::Event
-            | Self::Question
-            | Self::Directory
-            | Self::RequestState => Duration::from_hours(1),
+            Self::Session | Self::SseStream | Self::Task | Self::Subscriptions => {
+                Duration::from_hours(24)
+            }
+            Self::UpstreamArguments | Self::Event | Self::Question | Self::Directory => {
+                Duration::from_hours(1)
+            }
             Self::PendingCall => Duration::from_mins(10),
             Self::ConnectLink | Self::ConnectVisit => Duration::from_mins(15),
             Self::SseRelay => Duration::from_mins(1),
@@ -121,9 +107,7 @@ impl Purpose {
     /// The longest text that is handed out and looked at, in bytes.
     fn longest(self) -> usize {
         match self {
-            Self::RequestState | Self::PendingCall | Self::Task | Self::Subscriptions => {
-                MAX_IN_BODY
-            }
+            Self::PendingCall | Self::Task | Self::Subscriptions => MAX_IN_BODY,
             Self::UpstreamArguments => MAX_IN_STORE,
             _ => MAX_IN_HEADER,
         }

@@ -21,7 +21,7 @@ fn sealer() -> (Sealer, TestClock) {
     (Sealer::new(&key, clock.ambient()), clock)
 }
 
-const SESSION: Purpose = Purpose::UpstreamSession;
+const SESSION: Purpose = Purpose::Session;
 
 #[test]
 fn a_session_opens_for_its_caller_with_whatever_token() {
@@ -46,7 +46,7 @@ fn it_opens_for_nobody_and_nothing_else() {
     assert!(!opens(&sealer, SESSION, &caller("i", "t", "1"), "x", &text));
     assert!(!opens(&sealer, SESSION, &caller("j", "s", "1"), "x", &text));
     assert!(!opens(&sealer, SESSION, &own, "y", &text));
-    assert!(!opens(&sealer, Purpose::UpstreamEvent, &own, "x", &text));
+    assert!(!opens(&sealer, Purpose::Event, &own, "x", &text));
     for bent in ["", "AAAA", &text[1..], &"A".repeat(10_000), "ü"] {
         assert!(!opens(&sealer, SESSION, &own, "x", bent));
     }

@@ -3,7 +3,6 @@
 use wardgate_mcp::error_code::UNSUPPORTED_VERSION;
 use wardgate_mcp::header;
 
-pub(super) mod carry;
 mod exchange;
 pub(super) mod headers;
 pub(super) mod sse;
@@ -53,7 +52,6 @@ pub(super) struct Dialer {
     /// Of one message.
     max_bytes: usize,
     /// Of an answer that is no stream.
-    timeout: Duration,
     events: Arc<Events>,
     tasks: TaskTracker,
     is_legacy: Verdict,
@@ -89,7 +87,6 @@ impl Dialer {
             client: Arc::new(Client::open(&settings.client, &events.ambient)?),
             url: settings.url.clone(),
             max_bytes: settings.client.egress.max_response_bytes,
-            timeout: settings.client.egress.timeout,
             events,
             tasks,
             is_legacy: Verdict::default(),

@@ -17,8 +17,8 @@ use super::{at_once, call, raw, read, soon, text, told, tool_call, until, upstre
 use crate::testing::http::{fixture, serve, settings};
 use crate::testing::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
 use crate::{
-    CallResult, ClientCapabilities, Continuation, Eras, ForeignMeta, Health, Participation,
-    Responses, Round, RoundStart, ServerMessage, UpstreamError,
+    CallResult, ClientCapabilities, Continuation, ForeignMeta, Health, Participation, Responses,
+    Round, RoundStart, ServerMessage, UpstreamError,
 };
 
 #[tokio::test]
@@ -392,25 +392,6 @@ async fn real_servers_of_both_eras_ask_their_client_and_go_on() {
             said.starts_with(state) && said.contains("file:///a"),
             "{said}"
         );
-    }
-}
-
-#[tokio::test]
-async fn the_eras_of_a_server_are_those_it_serves_whatever_it_names() {
-    for (era, named, settled) in [
-        ("unnamed", Eras::Unsettled, Eras::Both),
-        ("both", Eras::Both, Eras::Both),
-        ("modern", Eras::Unsettled, Eras::Modern),
-        ("legacy", Eras::Legacy, Eras::Legacy),
-    ] {
-        let (_, url) = fixture(era, false).await;
-        let upstream = upstream(&settings(&url));
-        upstream.list_tools(soon()).await.unwrap();
-        assert_eq!(upstream.shown().borrow().eras, named, "{era}");
-        let takes_legacy = upstream.takes(None).await.unwrap();
-        // What is known of a legacy server was known before: only an open question is asked.
-        assert_eq!(takes_legacy, settled != Eras::Modern, "{era}");
-        assert_eq!(upstream.shown().borrow().eras, settled, "{era}");
     }
 }
 

@@ -6,7 +6,6 @@ mod content;
 mod interaction;
 mod memory;
 mod policy;
-mod relay;
 mod tool_runner;
 
 use std::time::{Duration, Instant};
@@ -39,12 +38,9 @@ pub use memory::{
     Session, Turn, Which,
 };
 pub use policy::PolicyClient;
-pub use relay::{
-    Exchange, Offer, Relay, RelayBody, RelayContent, RelayEvent, RelayFailure, RelayHead, Relayed,
-};
 pub use tool_runner::{
-    CallEvent, CallTool, Carriage, Catalogue, DroppedColumns, ResultFacts, ServerCapabilities,
-    Source, Tool, ToolResult, ToolRunnerClient,
+    CallEvent, CallTool, Catalogue, DroppedColumns, ResultFacts, ServerCapabilities, Source, Tool,
+    ToolResult, ToolRunnerClient,
 };
 
 /// A call to another service that failed.

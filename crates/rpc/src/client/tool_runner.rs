@@ -13,11 +13,9 @@ use wardgate_domain::{
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
 
-use super::relay;
 use super::{
     CallError, Content, ContentResult, GetContent, InputRequired, Interaction, LogMessage,
-    Progress, Relay, Relayed, Task, TaskStep, WatchResources, open_request, read_out, repeatable,
-    request, within,
+    Progress, Task, TaskStep, WatchResources, open_request, read_out, repeatable, request, within,
 };
 use crate::Link;
 
@@ -57,8 +55,6 @@ pub struct Source {
     pub tools: BTreeMap<String, ToolName>,
     /// Whom it is on for.
     pub switches: ToolSwitches,
-    /// Which clients' messages can be carried to it as they stand.
-    pub carriage: Carriage,
     /// What an MCP server says of itself, as approved; empty where there is nothing.
     pub instructions: String,
     /// What is got of it must bring the caller's bearer token.
@@ -80,19 +76,6 @@ pub struct ServerCapabilities {
     pub completions: bool,
     /// It tells of changes of single resources.
     pub resource_subscriptions: bool,
-}
-
-/// Which clients' messages can be carried to an MCP server as they stand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Carriage {
-    /// Nobody's.
-    None,
-    /// Everybody's, or it is not known yet whose.
-    All,
-    /// Those of 2026-07-28.
-    Modern,
-    /// Those of older versions.
-    Legacy,
 }
 
 /// One configured tool.
@@ -398,20 +381,6 @@ impl ToolRunnerClient {
         });
         Ok(told.await?.map(|told| Ok(told?.uris)))
     }
-
-    /// Carries one exchange to an upstream server, until the server ends it. Dropping the stream ends it there too.
-    /// An error at once means that nothing was sent.
-    pub async fn relay(
-        &self,
-        relay: Relay<'_>,
-    ) -> Result<impl Stream<Item = Result<Relayed, CallError>> + use<>, CallError> {
-        let mut client = self.client.clone();
-        let message = relay.into();
-        let parts = within(self.limit, async move {
-            Ok(client.relay(open_request(message)).await?.into_inner())
-        });
-        Ok(relay::whole(parts.await?))
-    }
 }
 
 impl TryFrom<pb::Tool> for Tool {
@@ -450,7 +419,6 @@ impl TryFrom<pb::Source> for Source {
     type Error = InvalidMessage;
 
     fn try_from(source: pb::Source) -> Result<Self, Self::Error> {
-        let carriage = source.carriage().into();
         let ttls = [
             (OfferKind::Tool, source.tools_ttl),
             (OfferKind::Prompts, source.prompts_ttl),
@@ -473,7 +441,6 @@ impl TryFrom<pb::Source> for Source {
             )),
         };
         Ok(Self {
-            carriage,
             ttls,
             instructions: source.instructions,
             needs_caller_token: source.needs_caller_token,
@@ -493,17 +460,6 @@ impl TryFrom<pb::Source> for Source {
                 .collect::<Result<_, _>>()?,
             switches: source.switches.try_into()?,
         })
-    }
-}
-
-impl From<pb::Carriage> for Carriage {
-    fn from(carriage: pb::Carriage) -> Self {
-        match carriage {
-            pb::Carriage::Unspecified => Self::None,
-            pb::Carriage::All => Self::All,
-            pb::Carriage::Modern => Self::Modern,
-            pb::Carriage::Legacy => Self::Legacy,
-        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! The service through its own client, on every database that is there.
 
 mod arguments;
-mod carriage;
 mod commands;
 mod content;
 mod database;
@@ -22,7 +21,6 @@ mod pinned;
 mod postgres_types;
 mod queries;
 pub(crate) mod record;
-mod relay;
 mod reload;
 mod results;
 mod rows;

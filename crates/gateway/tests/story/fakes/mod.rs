@@ -3,7 +3,6 @@
 mod audit;
 mod memory;
 mod policy;
-pub(crate) mod relay;
 mod tool_runner;
 
 use std::collections::BTreeMap;

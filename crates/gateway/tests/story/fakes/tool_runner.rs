@@ -20,7 +20,6 @@ use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerService;
 use wardgate_rpc::Readiness;
 
-use super::relay::Relays;
 use super::{Log, failure, follow};
 
 /// What becomes of a call.
@@ -65,7 +64,6 @@ pub(crate) struct ToolRunner {
     /// watched. None ends every watch.
     pub(crate) touched: broadcast::Sender<Option<String>>,
     /// Exchanges with upstream servers.
-    pub(crate) relays: Relays,
     catalogue: watch::Sender<Option<Vec<pb::Tool>>>,
     next: Mutex<VecDeque<RunBehavior>>,
     verifier: PermitVerifier,
@@ -143,7 +141,6 @@ impl ToolRunner {
             gives: Mutex::default(),
             watched: Log::default(),
             touched: broadcast::Sender::new(64),
-            relays: Relays::default(),
             catalogue: watch::Sender::new(Some(tools)),
             next: Mutex::default(),
             verifier: PermitVerifier::new([permit_key]),
@@ -208,24 +205,6 @@ impl ToolRunner {
                 &resource.decided_json,
             )
         })
-    }
-
-    /// The permit must cover the kind of exchange it is for.
-    fn admits_relay(&self, request: &pb::RelayRequest) -> bool {
-        let kind = OfferKind::from(request.kind());
-        let facts = match kind {
-            OfferKind::Tool => self.facts(&request.tool),
-            _ => self
-                .facts_of_source(&request.source)
-                .into_iter()
-                .find(|facts| facts.kind == kind),
-        };
-        self.covers(
-            request.permit.as_ref(),
-            request.caller.as_ref(),
-            facts,
-            &request.arguments_json,
-        )
     }
 
     /// What is configured under that name.
@@ -352,20 +331,6 @@ impl ToolRunnerService for ToolRunner {
             }
         });
         Ok(Response::new(versions))
-    }
-
-    type RelayStream = BoxStream<'static, Result<pb::RelayResponse, Status>>;
-
-    async fn relay(
-        &self,
-        request: Request<pb::RelayRequest>,
-    ) -> Result<Response<Self::RelayStream>, Status> {
-        let request = request.into_inner();
-        self.relays.asked.push(request.clone());
-        if !self.admits_relay(&request) {
-            return Err(failure(ErrorReason::PermitRefused));
-        }
-        self.relays.carry(&request).map(Response::new)
     }
 
     type CallToolStream = BoxStream<'static, Result<pb::CallToolResponse, Status>>;

@@ -1,22 +1,7 @@
-//! The route of one upstream server: what passes, under which right, and what is on record of it.
-//!
-//! ```text
-//!  test ──HTTP──▶ gateway, /mcp/upstream/up ──▶ fakes::relay: says what the test tells it to
-//! ```
+//! The route of one MCP server: who may use it, and what they see there.
 
 mod access;
-mod acts;
-mod batch;
-mod ends;
-mod handles;
-mod lists;
-mod refused;
-mod resumed;
 mod rights;
-mod sessions;
-mod streams;
-mod taken_up;
-mod verbatim;
 mod viewed;
 
 use reqwest::RequestBuilder;
@@ -55,7 +40,6 @@ fn source(name: &str, kinds: &[OfferKind]) -> pb::Source {
         name: name.to_owned(),
         facts: kinds.iter().map(facts).collect(),
         tools: tools.into_iter().map(own).collect(),
-        carriage: pb::Carriage::All.into(),
         ..pb::Source::default()
     }
 }
@@ -161,16 +145,7 @@ fn get(world: &World) -> RequestBuilder {
         .header("mcp-protocol-version", "2025-11-25")
 }
 
-/// The message of an answer to the request with the id 7.
-fn answer(result: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":7,"result":{result}}}"#)
-}
-
-/// What was carried last.
-fn carried(world: &World) -> pb::RelayRequest {
-    world.tool_runner.relays.asked.all().pop().unwrap()
-}
-
-fn count(world: &World) -> usize {
-    world.tool_runner.relays.asked.count()
+/// Calls, prompts and resources that the tool-runner was asked for.
+fn ran(world: &World) -> usize {
+    world.tool_runner.asked.count() + world.tool_runner.got.count()
 }

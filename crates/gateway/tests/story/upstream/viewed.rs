@@ -1,4 +1,4 @@
-//! Where messages cannot be carried to the server the gateway answers itself, in the server's own words.
+//! What the route of a server shows, in the server's own words.
 
 use std::time::Duration;
 
@@ -11,13 +11,8 @@ use super::*;
 use crate::fakes::{RunBehavior, given_content, result};
 use crate::world::{LEGACY, OLDEST};
 
-/// A program without a URL, a server of either era, and a source of others.
-const NAMES: [(&str, pb::Carriage); 4] = [
-    ("program", pb::Carriage::Unspecified),
-    ("old", pb::Carriage::Legacy),
-    ("new", pb::Carriage::Modern),
-    ("guides", pb::Carriage::Unspecified),
-];
+/// The sources of the catalogue.
+const NAMES: [&str; 3] = ["program", "old", "guides"];
 
 /// A prompt, two resources and a template of every source.
 fn content() -> pb::ListContentResponse {
@@ -28,7 +23,7 @@ fn content() -> pb::ListContentResponse {
         definition_json: r#"{"x":1.10,"title":"One"}"#.to_owned().into(),
     };
     let mut listed = pb::ListContentResponse::default();
-    for (source, _) in NAMES {
+    for source in NAMES {
         let shown = |own: &str| format!("{source}+{own}");
         listed.sources.push(pb::ContentSource {
             name: source.to_owned(),
@@ -75,9 +70,8 @@ async fn viewed() -> World {
 }
 
 async fn viewed_among(world: World) -> World {
-    let sources = NAMES.map(|(name, carriage)| pb::Source {
+    let sources = NAMES.map(|name| pb::Source {
         prefix: format!("{name}__"),
-        carriage: carriage.into(),
         ..source(name, &KINDS)
     });
     *world.tool_runner.content.lock().unwrap() = (sources.to_vec(), content());
@@ -136,7 +130,6 @@ async fn lists_hold_that_source_alone_under_its_own_names() {
     let tools = ask(&world, MODERN, "tools/list", "").await;
     let page = "/result/tools/0/_meta/ui/resourceUri";
     assert_eq!(tools.at(page), "ui://page");
-    assert_eq!(count(&world), 0, "something was carried");
 }
 
 #[tokio::test]
@@ -230,7 +223,6 @@ async fn a_call_is_the_ordinary_one_and_its_links_are_the_servers_own() {
         assert_eq!(called.code(), -32602, "{called:?}");
     }
     assert_eq!(world.tool_runner.asked.count(), 2);
-    assert_eq!(count(&world), 0, "something was carried");
 }
 
 #[tokio::test]
@@ -377,47 +369,19 @@ async fn the_gateway_says_who_it_is_and_what_that_source_has() {
 }
 
 #[tokio::test]
-async fn who_is_carried_and_who_is_not_depends_on_the_eras_alone() {
+async fn a_version_that_header_and_body_name_differently_is_refused() {
     let world = viewed().await;
-    let cases = [
-        ("program", MODERN, false),
-        ("program", LEGACY, false),
-        ("old", MODERN, false),
-        ("old", LEGACY, true),
-        ("new", MODERN, true),
-        ("new", LEGACY, false),
+    let lies = [
+        post(&world, PROGRAM, text(MODERN, "tools/list", ""))
+            .header("mcp-protocol-version", LEGACY),
+        post(&world, PROGRAM, text(LEGACY, "tools/list", ""))
+            .header("mcp-protocol-version", MODERN),
+        post(&world, PROGRAM, text(MODERN, "tools/list", "")),
     ];
-    for (source, version, is_carried) in cases {
-        let before = count(&world);
-        let path = format!("/mcp/upstream/{source}");
-        let list = Reply::to(request_to(&world, &path, version, "prompts/list", "")).await;
-        assert_eq!(list.status, 200, "{list:?}");
-        assert_eq!(count(&world) > before, is_carried, "{source} {version}");
+    for lie in lies {
+        let refused = Reply::to(lie).await;
+        assert_eq!(refused.status, 400, "{refused:?}");
     }
-    // `initialize` names its version in the body.
-    let before = count(&world);
-    for source in ["old", "new"] {
-        let path = format!("/mcp/upstream/{source}");
-        let body = text(LEGACY, "initialize", r#""protocolVersion":"2025-11-25""#);
-        Reply::to(post(&world, &path, body)).await;
-    }
-    assert_eq!(count(&world), before + 1);
-    // Whoever says one thing in the header and another in the body is refused on both ways.
-    for source in ["old", "new", "program"] {
-        let path = format!("/mcp/upstream/{source}");
-        let lies = [
-            post(&world, &path, text(MODERN, "tools/list", ""))
-                .header("mcp-protocol-version", LEGACY),
-            post(&world, &path, text(LEGACY, "tools/list", ""))
-                .header("mcp-protocol-version", MODERN),
-            post(&world, &path, text(MODERN, "tools/list", "")),
-        ];
-        for lie in lies {
-            let refused = Reply::to(lie).await;
-            assert_eq!(refused.status, 400, "{source}: {refused:?}");
-        }
-    }
-    assert_eq!(count(&world), before + 1);
 }
 
 #[tokio::test]
@@ -489,7 +453,7 @@ async fn a_session_is_of_its_view_alone_and_ends_there() {
         let request = request.bearer_auth(&world.token);
         Reply::to(request.header("mcp-session-id", &session))
     };
-    for path in ["/mcp", "/mcp/program", "/mcp/upstream/new"] {
+    for path in ["/mcp", "/mcp/program", "/mcp/upstream/old"] {
         assert_eq!(ping(path).await.status, 404, "{path}");
     }
     assert_eq!(ping(PROGRAM).await.status, 200);

@@ -1,0 +1,46 @@
+//! The route of one MCP server, `/mcp/upstream/{source}`: the view of that server, for callers who may connect to it.
+//!
+//! A request to the route is answered like one to `/mcp`, under the server's own names and URIs: see [`View`]. To callers who may
+//! not connect, the server does not exist.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use wardgate_domain::{Caller, OfferKind};
+
+use crate::Gateway;
+use crate::authority::Authorization;
+use crate::rpc_error::RpcError;
+use crate::scopes::TokenAccess;
+use crate::view::View;
+
+/// The view of the server that is called `name`.
+pub(crate) async fn resolve_view(
+    gateway: &Gateway,
+    (caller, access): (&Caller, &TokenAccess),
+    client_ip: &str,
+    name: &str,
+) -> Result<View, RpcError> {
+    let catalogue = gateway.catalogue().known()?;
+    let source = catalogue
+        .source(name)
+        .filter(|source| source.switches.allow(caller));
+    let connect = source.and_then(|source| source.facts.get(&OfferKind::Connect));
+    let (Some(source), Some(connect)) = (source, connect) else {
+        // It is answered as a source whose rights cannot be decided, while none can be.
+        return Err(match gateway.authority().visible(caller, []).await {
+            Ok(_) => RpcError::unknown_route(),
+            Err(error) => gateway.undecided(&error),
+        });
+    };
+    let arguments = Bytes::from_static(b"{}");
+    let asked = gateway
+        .authority()
+        .authorize(caller, connect, &arguments, client_ip);
+    match asked.await {
+        Ok(Authorization::Allowed(_)) => access.connect(gateway, connect)?,
+        Ok(Authorization::Denied { .. }) => return Err(RpcError::unknown_route()),
+        Err(error) => return Err(gateway.undecided(&error)),
+    }
+    Ok(View::of_upstream(Arc::clone(source), &catalogue))
+}
