@@ -43,7 +43,6 @@ mod journeys {
     mod floods;
     mod guides;
     mod hops;
-    mod hops_bridged;
     mod hospital;
     mod init;
     mod memory;

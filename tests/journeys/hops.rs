@@ -1,33 +1,32 @@
-//! What a hop keeps and what it drops: ten thousand requests whose headers and `_meta` are made up.
-//!
-//! ```text
-//!  a request, made up by a seed ──▶ gateway, tool-runner ──▶ a server that remembers what arrived
-//! ```
+//! What the gateway keeps and what it drops of a request: ten thousand requests whose headers and `_meta` are made up, to servers
+//! that speak only the versions that the client does not.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt;
 use http::HeaderMap;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use wardgate_testkit::{System, TestApp};
+use wardgate_testkit::System;
 
-use super::upstream::{doctor, gateway_with};
+use super::upstream::{doctor, gateway};
 
-const REQUESTS: u64 = 10_000;
+/// Of each era.
+const REQUESTS: u64 = 5_000;
 const AT_ONCE: usize = 32;
 
+/// One in so many goes on to the server; the gateway answers the others by itself.
+const CALLS: u64 = 10;
+
 /// In every value that must not arrive.
-pub(super) const MARK: &str = "smuggled";
+const MARK: &str = "smuggled";
 
 /// What a tool-runner says by itself.
-pub(super) const OF_THE_HOP: [&str; 13] = [
+const OF_THE_HOP: [&str; 13] = [
     "host",
     "accept",
     "accept-encoding",
@@ -44,7 +43,7 @@ pub(super) const OF_THE_HOP: [&str; 13] = [
 ];
 
 /// Headers that say something of the client, or only of its connection.
-pub(super) const NOT_PASSED: [&str; 24] = [
+const NOT_PASSED: [&str; 24] = [
     "accept-language",
     "baggage",
     "cookie",
@@ -72,7 +71,7 @@ pub(super) const NOT_PASSED: [&str; 24] = [
 ];
 
 /// The same numbers for the same seed (`SplitMix64`).
-pub(super) struct Numbers(pub(super) u64);
+struct Numbers(u64);
 
 impl Numbers {
     fn next(&mut self) -> u64 {
@@ -82,17 +81,17 @@ impl Numbers {
         mixed ^ (mixed >> 31)
     }
 
-    pub(super) fn below(&mut self, end: u64) -> u64 {
+    fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    pub(super) fn one_of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
+    fn one_of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
         let index = usize::try_from(self.below(all.len() as u64)).unwrap();
         all[index]
     }
 
     /// JSON that a careful hop would like to write otherwise.
-    pub(super) fn value(&mut self, depth: u64) -> String {
+    fn value(&mut self, depth: u64) -> String {
         let scalars = [
             "1.10",
             "1e2",
@@ -116,7 +115,7 @@ impl Numbers {
     }
 
     /// Some members whose names nobody knows.
-    pub(super) fn members(&mut self, prefix: &str) -> Vec<String> {
+    fn members(&mut self, prefix: &str) -> Vec<String> {
         let count = self.below(4);
         let member = |number| {
             let (space, value) = (self.one_of(&["", " ", "\t"]), self.value(2));
@@ -128,41 +127,8 @@ impl Numbers {
         (0..count).map(member).collect()
     }
 
-    /// A message with members that nobody knows, wherever there can be some.
-    fn body(&mut self, id: u64, modern: bool, method: &str, name: Option<&str>) -> String {
-        let mut meta = self.members("com.example");
-        if modern {
-            meta.push(r#""io.modelcontextprotocol/protocolVersion": "2026-07-28""#.to_owned());
-            meta.push(
-                r#""io.modelcontextprotocol/clientCapabilities":{ "later":1.10 }"#.to_owned(),
-            );
-        }
-        let mut params = self.members("later");
-        if !meta.is_empty() {
-            self.mix(&mut meta);
-            params.push(format!(r#""_meta": {{{}}}"#, meta.join(" ,")));
-        }
-        match (method, name) {
-            ("resources/read", Some(uri)) => params.push(format!(r#""uri":"{uri}""#)),
-            ("tools/call", Some(name)) => {
-                let arguments = format!(r#"{{ "n": {} }}"#, self.value(1));
-                params.push(format!(r#""name":"{name}","arguments":{arguments}"#));
-            }
-            (_, Some(name)) => params.push(format!(r#""name":"{name}""#)),
-            (_, None) => {}
-        }
-        self.mix(&mut params);
-        let mut members = self.members("x");
-        members.push(r#""jsonrpc": "2.0""#.to_owned());
-        members.push(format!(r#""id":{id}"#));
-        members.push(format!(r#""method":"{}""#, method.replace('/', "\\/")));
-        members.push(format!(r#""params":{{{}}}"#, params.join(", ")));
-        self.mix(&mut members);
-        format!(" {{{}}}", members.join(" , "))
-    }
-
     /// In another order.
-    pub(super) fn mix(&mut self, members: &mut [String]) {
+    fn mix(&mut self, members: &mut [String]) {
         for at in (1..members.len()).rev() {
             let other = usize::try_from(self.below(at as u64 + 1)).unwrap();
             members.swap(at, other);
@@ -170,87 +136,18 @@ impl Numbers {
     }
 }
 
-/// A request, and what must arrive of it.
-struct Made {
-    id: u64,
+/// A server of one era, and the calls that arrived.
+struct Server {
     modern: bool,
-    version: &'static str,
-    method: &'static str,
-    name: Option<String>,
-    params: Vec<(String, String)>,
-    headers: Vec<(String, String)>,
-    body: String,
+    calls: Mutex<BTreeMap<u64, (HeaderMap, String)>>,
 }
-
-impl Made {
-    fn by(seed: u64) -> Self {
-        let mut numbers = Numbers(seed);
-        let modern = numbers.below(2) == 0;
-        let older = ["2025-11-25", "2025-06-18", "2025-03-26"];
-        let version = if modern {
-            "2026-07-28"
-        } else {
-            numbers.one_of(&older)
-        };
-        // Most need no record, so that this takes seconds.
-        let method = match numbers.below(40) {
-            0 => "tools/call",
-            1 => "resources/read",
-            2 => "prompts/get",
-            _ => numbers.one_of(&[
-                "ping",
-                "logging/setLevel",
-                "vendor/some thing",
-                "server/discover",
-            ]),
-        };
-        let name = match method {
-            "tools/call" => Some("read".to_owned()),
-            "resources/read" => Some(format!("memo://Zürich/{seed}")),
-            "prompts/get" => Some(format!("greet {seed}")),
-            _ => None,
-        };
-        let body = numbers.body(seed, modern, method, name.as_deref());
-        let mut params = Vec::new();
-        for number in 0..numbers.below(4) {
-            let name = format!(
-                "Mcp-Param-{}{number}",
-                numbers.one_of(&["a", "Region", "X-b"])
-            );
-            params.push((name, format!("v {};=?{seed}", numbers.below(1_000))));
-        }
-        let mut headers = Vec::new();
-        for _ in 0..numbers.below(8) {
-            let name = match numbers.below(3) {
-                0 => format!("X-{}", numbers.below(100_000)),
-                _ => numbers.one_of(&NOT_PASSED).to_owned(),
-            };
-            headers.push((name, format!("{MARK}-{seed}")));
-        }
-        if numbers.below(4) == 0 {
-            headers.push(("connection".to_owned(), "keep-alive, x-hop".to_owned()));
-            headers.push(("x-hop".to_owned(), MARK.to_owned()));
-        }
-        Self {
-            id: seed,
-            modern,
-            version,
-            method,
-            name,
-            params,
-            headers,
-            body,
-        }
-    }
-}
-
-/// What arrived, by the id of the request.
-#[derive(Default)]
-struct Server(Mutex<HashMap<u64, (HeaderMap, String)>>);
 
 impl Server {
-    async fn start() -> (Arc<Self>, String) {
-        let server = Arc::new(Self::default());
+    async fn start(modern: bool) -> (Arc<Self>, String) {
+        let server = Arc::new(Self {
+            modern,
+            calls: Mutex::default(),
+        });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
         let router = Router::new()
@@ -263,66 +160,133 @@ impl Server {
 
 async fn arrived(State(server): State<Arc<Server>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
+    if parts.method != http::Method::POST {
+        return http::StatusCode::METHOD_NOT_ALLOWED.into_response();
+    }
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
     let text = String::from_utf8(body.to_vec()).unwrap();
-    let message: Value = serde_json::from_str(&text).unwrap_or_default();
+    let message: Value = serde_json::from_str(&text).unwrap();
     let Some(id) = message.get("id") else {
         return http::StatusCode::ACCEPTED.into_response();
     };
-    let client = &message["params"]["_meta"]["io.modelcontextprotocol/clientInfo"]["name"];
-    let result = match message["method"].as_str().unwrap_or_default() {
-        "server/discover" if client == "wardgate" => {
-            json!({ "supportedVersions": ["2026-07-28", "2025-11-25"], "capabilities": { "tools": {} } })
+    let result = match (message["method"].as_str().unwrap(), server.modern) {
+        ("server/discover", true) => {
+            json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} } })
         }
-        "tools/list" => {
+        ("initialize", false) => json!({ "protocolVersion": "2025-11-25", "capabilities": {} }),
+        ("tools/list", _) => {
             json!({ "tools": [{ "name": "read", "inputSchema": { "type": "object" } }] })
         }
-        "initialize" => json!({ "protocolVersion": "2025-11-25", "capabilities": {} }),
-        "tools/call" => json!({ "content": [], "isError": false }),
-        _ => json!({}),
+        ("tools/call", _) => {
+            let seed = message["params"]["arguments"]["seed"].as_u64().unwrap();
+            let earlier = server
+                .calls
+                .lock()
+                .unwrap()
+                .insert(seed, (parts.headers, text));
+            assert!(earlier.is_none(), "call {seed} came twice");
+            json!({ "content": [], "isError": false, "_meta": { "x": MARK } })
+        }
+        (other, _) => {
+            let error = json!({ "code": -32601, "message": format!("no {other}") });
+            let answer = json!({ "jsonrpc": "2.0", "id": id, "error": error });
+            let json = [("content-type", "application/json")];
+            return (http::StatusCode::NOT_FOUND, json, answer.to_string()).into_response();
+        }
     };
-    // On a client's session the gateway itself lists the tools, with ids that clients do not use.
-    let clients_id = id.as_u64().filter(|id| *id < 1 << 52);
-    if let (Some(id), true) = (clients_id, client != "wardgate") {
-        server.0.lock().unwrap().insert(id, (parts.headers, text));
-    }
     let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string();
     let headers = [
         ("content-type", "application/json"),
         ("mcp-session-id", "the-servers-session"),
-        // What it says of itself, or to a browser.
-        ("access-control-allow-origin", "https://smuggled.example"),
-        ("alt-svc", "smuggled"),
-        ("link", "<https://smuggled.example>; rel=preload"),
-        ("location", "https://smuggled.example"),
-        ("server", "smuggled"),
         ("set-cookie", "smuggled=1"),
-        ("www-authenticate", "Bearer realm=\"smuggled\""),
         ("x-powered-by", "smuggled"),
     ];
-    (headers, answer).into_response()
+    // Those of 2026-07-28 have no sessions.
+    let headers = headers
+        .into_iter()
+        .filter(|(name, _)| *name != "mcp-session-id" || !server.modern);
+    let mut response = answer.into_response();
+    for (name, value) in headers {
+        let value = http::HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
+    response
 }
 
-/// Sends what was made up; gives the answer's id.
-async fn send(http: &reqwest::Client, url: &str, token: &str, session: &str, made: &Made) -> Value {
+/// A request of a client that is `modern` or not.
+struct Made {
+    method: &'static str,
+    headers: Vec<(String, String)>,
+    /// As they are written.
+    arguments: String,
+    /// What `_meta` says that is not of the hop.
+    meta: String,
+    body: String,
+}
+
+impl Made {
+    fn by(seed: u64, modern: bool) -> Self {
+        let mut numbers = Numbers(seed);
+        let method = match seed % CALLS {
+            0 => "tools/call",
+            1 => "tools/list",
+            _ if modern => "server/discover",
+            _ => "ping",
+        };
+        let mut meta = numbers.members(&format!("{MARK}.example"));
+        let own = format!("{{{}}}", meta.join(","));
+        if modern {
+            meta.push(r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#.to_owned());
+            meta.push(r#""io.modelcontextprotocol/clientCapabilities":{"later":1.10}"#.to_owned());
+            meta.push(format!(
+                r#""io.modelcontextprotocol/clientInfo":{{"name":"{MARK}","version":"1"}}"#
+            ));
+        }
+        let mut params = numbers.members(MARK);
+        params.push(format!(r#""_meta":{{{}}}"#, meta.join(",")));
+        let arguments = format!(r#"{{ "n": {}, "seed":{seed} }}"#, numbers.value(1));
+        if method == "tools/call" {
+            params.push(format!(r#""name":"read","arguments":{arguments}"#));
+        }
+        numbers.mix(&mut params);
+        let mut headers = Vec::new();
+        for _ in 0..numbers.below(8) {
+            let name = match numbers.below(3) {
+                0 => format!("X-{}", numbers.below(100_000)),
+                1 => format!("Mcp-Param-{}", numbers.below(9)),
+                _ => numbers.one_of(&NOT_PASSED).to_owned(),
+            };
+            headers.push((name, format!("{MARK}-{seed}")));
+        }
+        let params = params.join(", ");
+        Self {
+            method,
+            headers,
+            arguments,
+            meta: own,
+            body: format!(
+                r#" {{"{MARK}":1, "jsonrpc":"2.0","id":"{MARK}-{seed}","method":"{method}","params":{{{params}}}}}"#
+            ),
+        }
+    }
+}
+
+async fn send(http: &reqwest::Client, url: &str, token: &str, modern: bool, made: &Made) {
+    let version = if modern { "2026-07-28" } else { "2025-11-25" };
     let mut request = http
         .post(url)
         .bearer_auth(token)
         .header("content-type", "application/json")
-        .header("mcp-protocol-version", made.version)
+        .header("mcp-protocol-version", version)
         .body(made.body.clone());
-    if made.modern {
+    if modern {
         request = request.header("mcp-method", made.method);
-        // Of an older version, and no session.
         request = request.header("mcp-session-id", format!("{MARK}-session"));
-    } else {
-        request = request.header("mcp-session-id", session);
     }
-    if let Some(name) = made.name.as_ref().filter(|_| made.modern) {
-        let name = format!("=?base64?{}?=", STANDARD.encode(name));
-        request = request.header("mcp-name", name);
+    if modern && made.method == "tools/call" {
+        request = request.header("mcp-name", "read");
     }
-    for (name, value) in made.params.iter().chain(&made.headers) {
+    for (name, value) in &made.headers {
         request = request.header(name, value);
     }
     let response = request.send().await.unwrap();
@@ -333,80 +297,117 @@ async fn send(http: &reqwest::Client, url: &str, token: &str, session: &str, mad
     let text = response.text().await.unwrap();
     let answer: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
     assert!(answer["result"].is_object(), "{} {answer}", made.body);
-    answer["id"].clone()
+    let id = answer["id"].as_str().unwrap();
+    assert!(made.body.contains(id), "{answer}");
+    // §3.2 and §3.3 of what a client of each era is told.
+    assert_eq!(
+        answer["result"]["resultType"].is_string(),
+        modern,
+        "{answer}"
+    );
+    let is_list = modern && matches!(made.method, "tools/list" | "server/discover");
+    assert_eq!(answer["result"]["ttlMs"].is_u64(), is_list, "{answer}");
+    assert_eq!(
+        answer["result"]["cacheScope"].is_string(),
+        is_list,
+        "{answer}"
+    );
 }
 
-/// Nothing arrived but what must, and all of that.
-fn check(made: &Made, headers: &HeaderMap, body: &str, secrets: &[&str]) {
-    assert_eq!(body, made.body);
+/// Whether they say the same, in whichever form a number is written.
+fn same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => one.as_f64() == other.as_f64(),
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            one.len() == other.len()
+                && (one.iter()).all(|(key, one)| other.get(key).is_some_and(|it| same(one, it)))
+        }
+        (one, other) => one == other,
+    }
+}
+
+/// A call that arrived is the hop's own, but for the arguments and what else `_meta` says.
+fn check(made: &Made, to_modern: bool, headers: &HeaderMap, body: &str, secrets: &[&str]) {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap());
-    let decoded = text("mcp-name").map(|value| {
-        let encoded = value.strip_prefix("=?base64?");
-        let encoded = encoded.and_then(|value| value.strip_suffix("?="));
-        encoded.map_or_else(
-            || value.to_owned(),
-            |encoded| String::from_utf8(STANDARD.decode(encoded).unwrap()).unwrap(),
-        )
-    });
-    let repeats = made.modern.then_some(made.method);
-    assert_eq!(text("mcp-method"), repeats, "{}", made.body);
-    assert_eq!(decoded, made.name.clone().filter(|_| made.modern));
-    // 2025-03-26 does not know the header.
-    let version = (made.version != "2025-03-26").then_some(made.version);
-    assert_eq!(text("mcp-protocol-version"), version);
-    let session = (!made.modern).then_some("the-servers-session");
-    assert_eq!(text("mcp-session-id"), session);
-    let mut params: Vec<_> = made
-        .params
-        .iter()
-        .map(|(name, value)| (name.to_ascii_lowercase(), value.clone()))
-        .collect();
-    params.sort();
-    let mut arrived = Vec::new();
     for (name, value) in headers {
         let value = value.to_str().unwrap();
+        assert!(OF_THE_HOP.contains(&name.as_str()), "{name}: {value}");
         assert!(!value.contains(MARK), "{name}: {value}");
         assert!(
             secrets.iter().all(|secret| !value.contains(secret)),
             "{name}"
         );
-        if name.as_str().starts_with("mcp-param-") {
-            arrived.push((name.to_string(), value.to_owned()));
-        } else {
-            assert!(OF_THE_HOP.contains(&name.as_str()), "{name}: {value}");
-        }
     }
-    arrived.sort();
-    assert_eq!(arrived, params);
+    assert!(secrets.iter().all(|secret| !body.contains(secret)));
+    let version = if to_modern {
+        "2026-07-28"
+    } else {
+        "2025-11-25"
+    };
+    assert_eq!(text("mcp-protocol-version"), Some(version));
+    assert_eq!(text("mcp-method"), to_modern.then_some("tools/call"));
+    assert_eq!(text("mcp-name"), to_modern.then_some("read"));
+    let session = (!to_modern).then_some("the-servers-session");
+    assert_eq!(text("mcp-session-id"), session);
+    let mut message: Value = serde_json::from_str(body).unwrap();
+    let others: Value = serde_json::from_str(&made.meta).unwrap();
+    for (name, value) in others.as_object().unwrap() {
+        let meta = message["params"]["_meta"].as_object_mut().unwrap();
+        let arrived = meta.remove(name);
+        assert!(arrived.is_some_and(|it| same(&it, value)), "{name}: {body}");
+    }
+    assert!(!message.to_string().contains(MARK), "{body}");
+    assert_eq!(message["params"]["name"], "read");
+    let sent = serde_json::from_str(&made.arguments).unwrap();
+    assert!(
+        same(&message["params"]["arguments"], &sent),
+        "{body}: {}",
+        made.arguments
+    );
+    let meta = &message["params"]["_meta"];
+    let said = &meta["io.modelcontextprotocol/protocolVersion"];
+    assert_eq!(said.as_str(), to_modern.then_some("2026-07-28"));
+    let client = &meta["io.modelcontextprotocol/clientInfo"]["name"];
+    assert_eq!(client.as_str(), to_modern.then_some("wardgate"));
 }
 
-async fn session(app: &TestApp, url: &str, token: &str) -> String {
-    let hello = r#"{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}"#;
-    let path = url.strip_prefix(app.client().base()).unwrap();
-    let reply = app.client().post(path, Some(token), &[], hello).await;
-    reply.headers["mcp-session-id"].to_str().unwrap().to_owned()
+async fn hop(to_modern: bool) {
+    let (server, url) = Server::start(to_modern).await;
+    let app = gateway(&url).await;
+    let token = doctor(&app);
+    let url = format!("{}/mcp/upstream/clinic", app.client().base());
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let sent = futures::stream::iter(1..=REQUESTS).map(async |seed| {
+        let made = Made::by(seed, !to_modern);
+        send(&http, &url, &token, !to_modern, &made).await;
+        (seed, made)
+    });
+    let sent: Vec<_> = sent.buffer_unordered(AT_ONCE).collect().await;
+    let calls = server.calls.lock().unwrap();
+    let carried = |made: &Made| made.method == "tools/call";
+    assert_eq!(
+        calls.len(),
+        sent.iter().filter(|(_, made)| carried(made)).count()
+    );
+    let (_, _, signature) = {
+        let mut parts = token.splitn(3, '.');
+        (parts.next(), parts.next(), parts.next().unwrap())
+    };
+    for (seed, made) in sent.iter().filter(|(_, made)| carried(made)) {
+        let (headers, body) = &calls[seed];
+        check(made, to_modern, headers, body, &[&token, signature]);
+    }
 }
 
 #[tokio::test]
-async fn of_what_a_client_sends_its_message_arrives_byte_for_byte_and_nothing_else() {
-    let (server, url) = Server::start().await;
-    // All of them are one caller's.
-    let unbounded = [("WARDGATE_GATEWAY__LIMITS__REQUESTS_PER_MINUTE", "1000000")];
-    let app = gateway_with(&url, &unbounded).await;
-    let token = doctor(&app);
-    let url = format!("{}/mcp/upstream/clinic", app.client().base());
-    let session = session(&app, &url, &token).await;
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
-    let sent = futures::stream::iter(1..=REQUESTS).map(async |seed| {
-        let made = Made::by(seed);
-        assert_eq!(send(&http, &url, &token, &session, &made).await, seed);
-        made
-    });
-    let all: Vec<Made> = sent.buffer_unordered(AT_ONCE).collect().await;
-    let arrived = server.0.lock().unwrap();
-    assert_eq!(arrived.len(), all.len());
-    for made in &all {
-        let (headers, body) = &arrived[&made.id];
-        check(made, headers, body, &[&token, &session]);
-    }
+async fn an_older_server_gets_of_a_newer_client_its_arguments_and_the_rest_of_its_meta() {
+    hop(false).await;
+}
+
+#[tokio::test]
+async fn a_newer_server_gets_of_an_older_client_its_arguments_and_the_rest_of_its_meta() {
+    hop(true).await;
 }

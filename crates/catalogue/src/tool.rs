@@ -112,11 +112,6 @@ impl Tool {
         self.own_name.as_deref()
     }
 
-    /// The same, where the server is `source`.
-    pub fn own_name_at(&self, source: &str) -> Option<&str> {
-        self.own_name().filter(|_| self.source() == Some(source))
-    }
-
     /// The approved definition of a tool that an MCP server defines.
     pub fn pin(&self) -> Option<&Arc<ToolFingerprint>> {
         self.pin.as_ref()

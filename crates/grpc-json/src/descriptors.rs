@@ -8,6 +8,7 @@ use prost_reflect::DescriptorPool;
 use prost_types::{FileDescriptorProto, FileDescriptorSet};
 use wardgate_domain::Digest;
 
+use super::bad_descriptors::{BadDescriptors, MAX_FILE_NAME};
 use super::trim::Trimmer;
 
 /// Files that are linked together.
@@ -15,31 +16,6 @@ pub(super) const MAX_FILES: usize = 1000;
 /// Of all files together, as they come.
 pub(super) const MAX_BYTES: usize = 8 << 20;
 const MAX_IMPORTS: usize = 20_000;
-const MAX_FILE_NAME: usize = 255;
-
-/// Why descriptor files cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadDescriptors {
-    /// Not a `FileDescriptorSet`.
-    #[error("the bytes are not a protobuf FileDescriptorSet")]
-    NotDescriptors,
-    #[error("there are more than {1} {0}")]
-    TooMany(&'static str, usize),
-    #[error("`{0}` has a name in it that is no protobuf name")]
-    Name(String),
-    #[error("a file has no name, or one of more than {MAX_FILE_NAME} bytes")]
-    FileName,
-    #[error("`{0}` is written in a protobuf edition; only proto2 and proto3 are understood")]
-    Editions(String),
-    #[error("`{0}` has a map entry that is not a key and a value")]
-    MapEntry(String),
-    #[error("`{0}` imports itself, perhaps by way of others")]
-    Cycle(String),
-    #[error("`{file}` imports `{import}`, which is not there")]
-    Missing { file: String, import: String },
-    #[error("the files do not fit together: {0}")]
-    Misfit(String),
-}
 
 /// A `FileDescriptorSet` that was read and linked; equal to any other of the same bytes.
 #[derive(Clone)]

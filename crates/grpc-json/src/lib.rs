@@ -9,6 +9,7 @@
 //!
 //! Dropping the future or the [`Answers`] resets the stream, which the server sees as a cancelled call.
 
+mod bad_descriptors;
 mod channel;
 mod codec;
 mod descriptors;

@@ -12,8 +12,9 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 use tonic::metadata::MetadataMap;
 
+use super::bad_descriptors::BadDescriptors;
 use super::channel::Connection;
-use super::descriptors::{self, BadDescriptors};
+use super::descriptors;
 use super::trim::is_identifier;
 use super::{GrpcError, reflection};
 

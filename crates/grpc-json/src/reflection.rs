@@ -19,8 +19,9 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
 
 use super::GrpcError;
+use super::bad_descriptors::BadDescriptors;
 use super::channel::Connection;
-use super::descriptors::{self, BadDescriptors, MAX_BYTES, MAX_FILES};
+use super::descriptors::{self, MAX_BYTES, MAX_FILES};
 use super::status;
 
 /// The two versions have the same messages.

@@ -12,7 +12,7 @@ use prost_types::{
     OneofDescriptorProto, ServiceDescriptorProto,
 };
 
-use super::descriptors::BadDescriptors;
+use super::bad_descriptors::BadDescriptors;
 
 const MAX_ELEMENTS: usize = 50_000;
 const MAX_FULL_NAME_BYTES: usize = 16 << 20;

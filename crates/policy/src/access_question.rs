@@ -3,7 +3,8 @@
 use cedar_policy::{Authorizer, Context, Entities, Entity, EntityUid, Request};
 use wardgate_domain::DenialReason;
 
-use crate::call::{CallAnswer, Denial, decided, failing, ids};
+use crate::call::{CallAnswer, decided, failing, ids};
+use crate::denial::Denial;
 use crate::fault::DecisionFault;
 use crate::set::PolicySet;
 

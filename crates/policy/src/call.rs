@@ -8,6 +8,7 @@ use cedar_policy::{
 };
 use wardgate_domain::{DenialReason, OfferKind, ToolFacts};
 
+use crate::denial::Denial;
 use crate::entities::text;
 use crate::fault::DecisionFault;
 use crate::set::PolicySet;
@@ -15,13 +16,6 @@ use crate::vocabulary::uid;
 
 /// Whether a call is allowed: the ids of the policies that permit it, or the denial.
 pub(crate) type CallAnswer = Result<Vec<String>, Denial>;
-
-/// Why a call is denied, and the ids of the policies that decided or failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Denial {
-    pub(crate) reason: DenialReason,
-    pub(crate) policies: Vec<String>,
-}
 
 /// The access to a tool, as far as it is known before the arguments are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,16 +32,6 @@ impl Access {
         match self {
             Self::Settled(answer) => answer.is_ok(),
             Self::ByArguments => true,
-        }
-    }
-}
-
-impl Denial {
-    /// The denial that any failure is.
-    pub(crate) fn failed(policies: Vec<String>) -> Self {
-        Self {
-            reason: DenialReason::PolicyError,
-            policies,
         }
     }
 }

@@ -12,7 +12,8 @@ use wardgate_domain::{
 };
 
 use crate::arguments;
-use crate::call::{Access, CallAnswer, Denial};
+use crate::call::{Access, CallAnswer};
+use crate::denial::Denial;
 use crate::fault::DecisionFault;
 use crate::set::PolicySet;
 

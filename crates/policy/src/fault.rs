@@ -1,6 +1,6 @@
 //! Why a decision could not be reached. Every fault is a denial.
 
-use crate::call::Denial;
+use crate::denial::Denial;
 
 /// A fault for which no decision could be reached. It goes to the log, so it names rules and types and never a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -13,7 +13,8 @@ use wardgate_domain::{
 };
 use wardgate_telemetry::names;
 
-use crate::call::{CallAnswer, Denial};
+use crate::call::CallAnswer;
+use crate::denial::Denial;
 use crate::engine::{Engine, ResultView, Ruling};
 use crate::set::PolicySet;
 

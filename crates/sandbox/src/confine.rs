@@ -10,28 +10,17 @@ use nix::sys::prctl::{set_no_new_privs, set_pdeathsig};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::close;
-use serde::{Deserialize, Serialize};
 
 use super::landlock_rules;
-use super::launch::{LaunchError, Order};
-
-/// What each process of the program may use; `None` is what Wardgate itself may use.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// Seconds of CPU time.
-    pub cpu: Option<u64>,
-    /// Bytes of address space.
-    pub memory: Option<u64>,
-    /// Open files.
-    pub files: Option<u64>,
-    /// Processes and threads of the user, the program's among them. The kernel excepts root.
-    pub processes: Option<u64>,
-    /// Bytes of one written file.
-    pub file_size: Option<u64>,
-}
+use super::launch_error::LaunchError;
+use super::launch_order::LaunchOrder;
 
 /// Only returns when the program cannot be run.
-pub(super) fn become_program(order: &Order, name: &OsStr, arguments: &[OsString]) -> LaunchError {
+pub(super) fn become_program(
+    order: &LaunchOrder,
+    name: &OsStr,
+    arguments: &[OsString],
+) -> LaunchError {
     // Made first: there is little memory to be had behind the limits.
     let mut program = Command::new(&order.program);
     program.arg0(name).args(arguments);
@@ -41,7 +30,7 @@ pub(super) fn become_program(order: &Order, name: &OsStr, arguments: &[OsString]
     LaunchError::Exec(program.exec())
 }
 
-fn confine(order: &Order) -> Result<(), LaunchError> {
+fn confine(order: &LaunchOrder) -> Result<(), LaunchError> {
     // The supervisor's own mask would be the program's.
     SigSet::empty().thread_set_mask()?;
     // The supervisor dies last, unless something else kills it.

@@ -14,7 +14,7 @@ use landlock::{
 use serde::{Deserialize, Serialize};
 use tracing::info;
 
-use super::launch::LaunchError;
+use super::launch_error::LaunchError;
 
 /// The newest rights asked for; an older kernel holds the program to those it knows.
 const NEWEST: ABI = ABI::V6;

@@ -14,13 +14,15 @@
 mod confine;
 mod landlock_rules;
 mod launch;
+mod launch_error;
+mod launch_order;
 mod program;
 mod stderr;
 mod supervisor;
 
-pub use confine::Limits;
 pub use landlock_rules::{KernelSupport, Sandbox};
-pub use launch::{LAUNCH, THIS_BINARY, launch};
+pub use launch::launch;
+pub use launch_order::{LAUNCH, Limits, THIS_BINARY};
 pub use program::{OutputListener, Program, RunError, RunInput};
 
 #[cfg(any(test, feature = "testing"))]

@@ -9,9 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tracing::debug;
 
-use super::confine::Limits;
 use super::landlock_rules::Sandbox;
-use super::launch::{LAUNCH, LaunchStep, Order};
+use super::launch_order::{LAUNCH, LaunchOrder, LaunchStep, Limits};
 use super::stderr::StandardError;
 
 /// Bytes read at once.
@@ -127,7 +126,7 @@ impl Program {
     }
 
     fn spawn(&self, input: &RunInput) -> Result<Child, RunError> {
-        let order = Order {
+        let order = LaunchOrder {
             program: self.path.clone(),
             stdin: input.stdin.as_ref().map(String::len),
             limits: self.limits.clone(),

@@ -17,10 +17,11 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 
-use super::launch::{LAUNCH, LaunchError, LaunchStep, Order, THIS_BINARY};
+use super::launch_error::LaunchError;
+use super::launch_order::{LAUNCH, LaunchOrder, LaunchStep, THIS_BINARY};
 
 /// Runs the program until it ends or the leash is cut, and ends whatever it left. The exit code is the program's.
-pub(super) fn supervise(order: &Order, words: &[OsString]) -> Result<u8, LaunchError> {
+pub(super) fn supervise(order: &LaunchOrder, words: &[OsString]) -> Result<u8, LaunchError> {
     set_child_subreaper(true)?;
     let children = block_child_signals()?;
     let mut leash = io::stdin().lock();

@@ -7,7 +7,8 @@ use prost_types::{
 };
 
 use super::*;
-use crate::descriptors::{BadDescriptors, MAX_FILES, link};
+use crate::bad_descriptors::BadDescriptors;
+use crate::descriptors::{MAX_FILES, link};
 
 fn file(name: &str, imports: &[&str]) -> FileDescriptorProto {
     FileDescriptorProto {

@@ -1,0 +1,28 @@
+//! Why descriptor files cannot be used.
+
+/// The longest name of a file, in bytes.
+pub(super) const MAX_FILE_NAME: usize = 255;
+
+/// Why descriptor files cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadDescriptors {
+    /// Not a `FileDescriptorSet`.
+    #[error("the bytes are not a protobuf FileDescriptorSet")]
+    NotDescriptors,
+    #[error("there are more than {1} {0}")]
+    TooMany(&'static str, usize),
+    #[error("`{0}` has a name in it that is no protobuf name")]
+    Name(String),
+    #[error("a file has no name, or one of more than {MAX_FILE_NAME} bytes")]
+    FileName,
+    #[error("`{0}` is written in a protobuf edition; only proto2 and proto3 are understood")]
+    Editions(String),
+    #[error("`{0}` has a map entry that is not a key and a value")]
+    MapEntry(String),
+    #[error("`{0}` imports itself, perhaps by way of others")]
+    Cycle(String),
+    #[error("`{file}` imports `{import}`, which is not there")]
+    Missing { file: String, import: String },
+    #[error("the files do not fit together: {0}")]
+    Misfit(String),
+}

@@ -1,0 +1,286 @@
+//! Compiles the files of a policy set: loaded, validated and tried as a whole.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::thread;
+
+use cedar_policy::{
+    self as cedar, Policy, PolicyId, Schema, SchemaFragment, ValidationMode, ValidationWarning,
+    Validator,
+};
+use serde_json::Value;
+
+use crate::error::{Finding, Findings, Position, findings};
+use crate::files::{Files, Source, Sources};
+use crate::limits::{self, Dialect};
+use crate::schema_shape::Declarations;
+use crate::set::{PolicySet, depth};
+use crate::vocabulary::Vocabulary;
+use crate::{Error, trial};
+
+/// Entity dereferences a policy may make in a row: the attributes of the principal, its roles, and the
+/// attributes of the one resource. More could not be decided with what is at hand (Cedar RFC 76).
+const DEREFERENCES: u32 = 1;
+
+/// The name of the annotation that names a policy.
+const ID: &str = "id";
+
+/// Longest policy id, in bytes: it is written into every record.
+const MAX_ID_BYTES: usize = 128;
+
+impl PolicySet {
+    /// Loads the `*.cedar` files of `dir` and its one `*.cedarschema`. Everything found wrong is
+    /// reported, with file, line and column. Blocks for as long as compiling takes.
+    pub fn load(dir: &Path) -> Result<Self, Error> {
+        Self::compile(&Files::read(dir)?)
+    }
+
+    /// Compiles on a thread whose stack holds whatever the limits let through.
+    pub(crate) fn compile(files: &Files) -> Result<Self, Error> {
+        let compiled = thread::scope(|scope| {
+            thread::Builder::new()
+                .name("policy-compiler".to_owned())
+                .stack_size(limits::COMPILER_STACK_BYTES)
+                .spawn_scoped(scope, || compile(files))
+                .map(thread::ScopedJoinHandle::join)
+        });
+        match compiled {
+            Ok(Ok(compiled)) => Ok(compiled?),
+            Ok(Err(_)) | Err(_) => Err(Error::Compiler {
+                path: files.dir().to_owned(),
+            }),
+        }
+    }
+}
+
+fn compile(files: &Files) -> Result<PolicySet, Findings> {
+    let sources = files.sources()?;
+    let words = read_schema(&sources.schema)?;
+    let policies = read_policies(&sources)?;
+    validate(&words.schema, &policies)?;
+    let set = PolicySet::new(files.hash(), words, &policies.set);
+    let faults = trial::run(&set, &policies.set);
+    if faults.is_empty() {
+        return Ok(set);
+    }
+    let finding = |fault: trial::TrialFinding| {
+        let place = fault
+            .policy
+            .and_then(|id| policies.positions.get(&PolicyId::new(id)));
+        Finding {
+            file: place
+                .map_or(&sources.schema, |place| place.source)
+                .path
+                .clone(),
+            position: place.map(|place| Position::of(place.source.text, place.start)),
+            problem: fault.problem,
+            fix: fault.fix.map(str::to_owned),
+        }
+    };
+    Err(Findings(faults.into_iter().map(finding).collect()))
+}
+
+fn read_schema(source: &Source<'_>) -> Result<Vocabulary, Findings> {
+    within_limits(source, Dialect::Schema)?;
+    let refused =
+        |error: &dyn miette::Diagnostic| Findings(findings(&source.path, source.text, error));
+    let (fragment, _) =
+        SchemaFragment::from_cedarschema_str(source.text).map_err(|error| refused(&error))?;
+    let (schema, _) = Schema::from_cedarschema_str(source.text).map_err(|error| refused(&error))?;
+    let json = fragment.to_json_value().map_err(|error| refused(&error))?;
+    let declarations = Declarations::read(&json).unwrap_or_default();
+    Vocabulary::of(schema, &declarations).map_err(|lacks| {
+        let finding = |lack: crate::vocabulary::MissingDeclaration| Finding {
+            file: source.path.clone(),
+            position: None,
+            problem: lack.problem,
+            fix: Some(lack.declare),
+        };
+        Findings(lacks.into_iter().map(finding).collect())
+    })
+}
+
+fn within_limits(source: &Source<'_>, dialect: Dialect) -> Result<Vec<usize>, Findings> {
+    limits::check(source.text, dialect).map_err(|excess| {
+        Findings(vec![Finding {
+            file: source.path.clone(),
+            position: Some(Position::of(source.text, excess.offset)),
+            problem: excess.problem,
+            fix: Some("simplify it or split it into several".to_owned()),
+        }])
+    })
+}
+
+/// Every policy under the id its author gave it, and where each begins.
+struct ParsedPolicies<'a> {
+    set: cedar::PolicySet,
+    positions: HashMap<PolicyId, PolicyPosition<'a>>,
+}
+
+/// The position where a policy begins.
+#[derive(Clone, Copy)]
+struct PolicyPosition<'a> {
+    source: &'a Source<'a>,
+    start: usize,
+}
+
+impl PolicyPosition<'_> {
+    fn finding(&self, problem: String, fix: &str) -> Finding {
+        Finding {
+            file: self.source.path.clone(),
+            position: Some(Position::of(self.source.text, self.start)),
+            problem,
+            fix: Some(fix.to_owned()),
+        }
+    }
+}
+
+fn read_policies<'a>(sources: &'a Sources<'a>) -> Result<ParsedPolicies<'a>, Findings> {
+    let mut policies = ParsedPolicies {
+        set: cedar::PolicySet::new(),
+        positions: HashMap::new(),
+    };
+    let mut found = Vec::new();
+    for source in &sources.policies {
+        if let Err(Findings(mut wrong)) = policies.add(source) {
+            found.append(&mut wrong);
+        }
+    }
+    if found.is_empty() {
+        Ok(policies)
+    } else {
+        Err(Findings(found))
+    }
+}
+
+impl<'a> ParsedPolicies<'a> {
+    fn add(&mut self, source: &'a Source<'a>) -> Result<(), Findings> {
+        let starts = within_limits(source, Dialect::Policies)?;
+        let parsed: cedar::PolicySet =
+            source.text.parse().map_err(|errors: cedar::ParseErrors| {
+                Findings(
+                    errors
+                        .iter()
+                        .flat_map(|error| findings(&source.path, source.text, error))
+                        .collect(),
+                )
+            })?;
+        let mut found = Vec::new();
+        for (index, start) in starts.into_iter().enumerate() {
+            let place = PolicyPosition { source, start };
+            // Cedar numbers the policies of a text in its order.
+            let number = PolicyId::new(format!("policy{index}"));
+            match parsed.policy(&number) {
+                Some(policy) => found.extend(self.add_one(policy, place)),
+                None => found.push(place.finding(
+                    "is a template; nothing here links templates".to_owned(),
+                    "replace `?principal` and `?resource` by what they stand for",
+                )),
+            }
+        }
+        if found.is_empty() {
+            Ok(())
+        } else {
+            Err(Findings(found))
+        }
+    }
+
+    fn add_one(&mut self, policy: &Policy, place: PolicyPosition<'a>) -> Option<Finding> {
+        let id = policy.annotation(ID).unwrap_or_default();
+        if id.is_empty() || id.len() > MAX_ID_BYTES || id.chars().any(char::is_control) {
+            let problem =
+                format!("a policy has no `@id(\"…\")` of 1 to {MAX_ID_BYTES} plain characters");
+            return Some(place.finding(
+                problem,
+                "name it: decisions and records refer to it by its id",
+            ));
+        }
+        let id = PolicyId::new(id);
+        if let Some(first) = self.positions.get(&id) {
+            let at = Position::of(first.source.text, first.start);
+            let problem = format!(
+                "policy id `{id}` is taken by {}:{}",
+                first.source.path.display(),
+                at.line
+            );
+            return Some(place.finding(problem, "give each policy its own id"));
+        }
+        if levels(policy) > limits::MAX_EXPRESSION_DEPTH {
+            let problem = format!(
+                "policy `{id}` nests deeper than {} levels; each operator of a chain is one",
+                limits::MAX_EXPRESSION_DEPTH
+            );
+            let fix = "make it several policies, or write a chain of `||` as `[…].contains(…)`";
+            return Some(place.finding(problem, fix));
+        }
+        if self.set.add(policy.new_id(id.clone())).is_err() {
+            return Some(place.finding(
+                format!("policy `{id}` cannot be added"),
+                "give it another id",
+            ));
+        }
+        self.positions.insert(id, place);
+        None
+    }
+}
+
+/// How deep the condition of a policy nests: its clauses are one chain of `&&`.
+fn levels(policy: &Policy) -> usize {
+    let Ok(json) = policy.to_json() else {
+        return usize::MAX;
+    };
+    let clauses = json.get("conditions").and_then(Value::as_array);
+    let clauses = clauses.map(Vec::as_slice).unwrap_or_default();
+    // A level of expression is two of JSON: the operator, and its operands.
+    clauses.len()
+        + clauses
+            .iter()
+            .map(|clause| depth(clause) / 2)
+            .max()
+            .unwrap_or(0)
+}
+
+fn validate(schema: &Schema, policies: &ParsedPolicies<'_>) -> Result<(), Findings> {
+    let result = Validator::new(schema.clone()).validate_with_level(
+        &policies.set,
+        ValidationMode::Strict,
+        DEREFERENCES,
+    );
+    let mut found = Vec::new();
+    let mut told = HashSet::new();
+    let mut add = |id: &PolicyId, error: &dyn miette::Diagnostic| {
+        let Some(place) = policies.positions.get(id) else {
+            return;
+        };
+        let mut of_cedar = findings(&place.source.path, place.source.text, error);
+        for finding in &mut of_cedar {
+            let start = Position::of(place.source.text, place.start);
+            finding.position.get_or_insert(start);
+        }
+        found.append(&mut of_cedar);
+    };
+    for error in result.validation_errors() {
+        told.insert(error.policy_id());
+        add(error.policy_id(), error);
+    }
+    // A rule that never applies, or that does not read as it looks, is a mistake, and the more so in a
+    // `forbid`. Of what an error explains already, the warnings are left out.
+    for warning in result.validation_warnings() {
+        let counts = matches!(
+            warning,
+            ValidationWarning::InvalidActionApplication(_)
+                | ValidationWarning::ImpossiblePolicy(_)
+                | ValidationWarning::BidiCharsInString(_)
+                | ValidationWarning::BidiCharsInIdentifier(_)
+        );
+        if counts && told.insert(warning.policy_id()) {
+            add(warning.policy_id(), warning);
+        }
+    }
+    found.sort_by(|a, b| (&a.file, a.position).cmp(&(&b.file, b.position)));
+    if found.is_empty() {
+        Ok(())
+    } else {
+        Err(Findings(found))
+    }
+}
