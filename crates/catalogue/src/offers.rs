@@ -25,8 +25,6 @@ pub struct Offers {
     pub tools: BTreeMap<String, ToolName>,
     /// It exchanges the caller's token for one of its own.
     pub exchanges_token: bool,
-    /// Its credentials stand for the caller.
-    pub acts_for_caller: bool,
 }
 
 impl Offers {
@@ -44,7 +42,6 @@ impl Offers {
                     facts: kinds.map(|kind| facts_of_own(kind, &name, own)).collect(),
                     tools: BTreeMap::new(),
                     exchanges_token: false,
-                    acts_for_caller: false,
                 });
             }
             SourceKind::Sql(_) | SourceKind::Http(_) | SourceKind::Grpc(_) => return None,
@@ -61,7 +58,6 @@ impl Offers {
             facts: KINDS.map(|kind| facts(kind, &name, settings)).into(),
             tools: own_names,
             exchanges_token: settings.auth().is_some_and(AuthSettings::exchange_token),
-            acts_for_caller: settings.auth().is_some_and(AuthSettings::stand_for_caller),
         })
     }
 

@@ -108,11 +108,6 @@ impl Post {
         }
     }
 
-    /// Several messages at once, which have one answer together.
-    pub(crate) fn is_batch(&self) -> bool {
-        self.body.trim_ascii_start().starts_with(b"[")
-    }
-
     /// The version that was agreed on, or is named in the header.
     pub(crate) fn version(&self) -> Result<Option<Version>, RpcError> {
         match &self.session {
@@ -121,4 +116,9 @@ impl Post {
             None => named_version(&self.headers),
         }
     }
+}
+
+/// Whether `body` holds several messages at once, which have one answer together.
+pub(crate) fn is_batch(body: &[u8]) -> bool {
+    body.trim_ascii_start().starts_with(b"[")
 }

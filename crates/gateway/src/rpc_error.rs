@@ -159,19 +159,6 @@ impl RpcError {
         )
     }
 
-    /// The same of a method of tasks before 2026-07-28.
-    pub(crate) fn no_tasks_here(method: &str, version: Version) -> Self {
-        let unknown = Self::unknown_method(method, version);
-        Self {
-            message: format!(
-                "{}. Tasks of {version} are carried at /mcp/upstream/ and the name of their server.",
-                unknown.message
-            )
-            .into(),
-            ..unknown
-        }
-    }
-
     /// A header that is missing, repeated, or says something else than the body.
     pub(crate) fn header_mismatch(message: impl Into<String>) -> Self {
         Self::new(

@@ -42,6 +42,12 @@ impl ScopesConfig {
         bad.map_or(Ok(()), |scope| Err(scope))
     }
 
+    /// What the tags of `facts` need.
+    fn of_tags<'r>(&'r self, facts: &'r ToolFacts) -> impl Iterator<Item = &'r String> {
+        let of_tag = |tag| self.tags.get(tag);
+        facts.tags.iter().filter_map(of_tag).flatten()
+    }
+
     /// Which of `needed` count as held by whoever holds `held`: all or not.
     fn are_held(&self, needed: &BTreeSet<&str>, held: &Scopes) -> bool {
         let mut have: BTreeSet<&str> = held.iter().collect();
@@ -91,18 +97,17 @@ impl TokenAccess {
     ) -> Result<(), RpcError> {
         let rules = &gateway.config.scopes;
         let of_method = rules.methods.get(method).into_iter().flatten();
-        let of_tags = facts.tags.iter().filter_map(|tag| rules.tags.get(tag));
+        let of_tags = rules.of_tags(facts);
         let may_write = facts.kind == OfferKind::Tool && !facts.read_only;
         let of_writes = rules.writes.iter().filter(|_| may_write);
-        let of_use = of_method.chain(of_tags.flatten()).chain(of_writes);
+        let of_use = of_method.chain(of_tags).chain(of_writes);
         self.has(rules, of_use.chain(&rules.required))
     }
 
     /// To the route of a server, by a caller whom the policy lets connect to it.
     pub(crate) fn connect(&self, gateway: &Gateway, facts: &ToolFacts) -> Result<(), RpcError> {
         let rules = &gateway.config.scopes;
-        let of_tags = facts.tags.iter().filter_map(|tag| rules.tags.get(tag));
-        self.has(rules, of_tags.flatten().chain(&rules.required))
+        self.has(rules, rules.of_tags(facts).chain(&rules.required))
     }
 
     fn has<'a>(

@@ -1,8 +1,7 @@
-//! The arguments of a tool call, kept until its answer has come: a resumed stream, or a request about a task, is decided on
-//! them again.
+//! The arguments of a tool call that became a task: a request about the task is decided on them again.
 //!
 //! ```text
-//!   short   inline, sealed with the id of the event or task
+//!   short   inline, sealed with the id of the task
 //!   long    in the store, sealed
 //! ```
 

@@ -28,5 +28,5 @@ pub use number::{
 };
 pub use object::{parse_object, present};
 pub use scan::{ScanError, is_strict, parse_strict, scan};
-pub use splice::{range_of, replace_part, replace_parts};
+pub use splice::{replace_part, replace_parts};
 pub use unique::has_unique_members;

@@ -26,7 +26,7 @@ pub fn replace_parts(whole: &str, parts: Vec<(&str, String)>) -> String {
 }
 
 /// Where `part`, which was read out of `whole` by reference, stands in it, in bytes.
-pub fn range_of(whole: &str, part: &str) -> Range<usize> {
+fn range_of(whole: &str, part: &str) -> Range<usize> {
     let start = part.as_ptr().addr() - whole.as_ptr().addr();
     start..start + part.len()
 }

@@ -409,7 +409,7 @@ fn own_message(answer: &Answer<'_>) -> Result<Vec<u8>, UpstreamError> {
 }
 
 /// The answer to a request of a server's: a ping is answered, and nothing else was offered to it.
-pub fn answer(id: &RawValue, method: &str) -> Result<Vec<u8>, UpstreamError> {
+pub(crate) fn answer(id: &RawValue, method: &str) -> Result<Vec<u8>, UpstreamError> {
     let is_ping = method == "ping";
     own_message(&Answer {
         jsonrpc: "2.0",

@@ -198,7 +198,7 @@ pub(super) fn check_asked(requests: &str, profile: Profile) -> Result<(), Upstre
 }
 
 /// Refuses a result that is not the final one.
-pub fn check_complete(result: &RawValue) -> Result<(), UpstreamError> {
+pub(crate) fn check_complete(result: &RawValue) -> Result<(), UpstreamError> {
     check_kind(kind(result)?.as_deref())
 }
 

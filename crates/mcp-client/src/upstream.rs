@@ -400,13 +400,14 @@ impl Upstream {
             .await
     }
 
-    /// Whether it is behind a URL, so that exchanges of clients can be carried to it.
+    /// Whether it is behind a URL.
     pub fn is_over_http(&self) -> bool {
         matches!(self.transport, Transport::Http(_))
     }
 
-    /// The server told a client of a change of its tools.
-    pub fn tools_changed_for_client(&self) {
+    /// The server announced a change of its tools.
+    #[cfg(test)]
+    pub(crate) fn announce_changed_tools(&self) {
         self.link.events.tools_changed();
     }
 

@@ -32,7 +32,6 @@ mod shutdown;
 mod stack;
 mod status;
 
-pub use in_flight::Endless;
 pub use latency::LatencyLimit;
 pub use link::{Link, Neighbour};
 pub use peer::Peer;

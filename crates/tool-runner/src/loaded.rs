@@ -379,7 +379,6 @@ fn offered(
             .map(|(own, name)| (own.clone(), name.to_string()))
             .collect(),
         needs_caller_token: of.exchanges_token,
-        acts_for_caller: of.acts_for_caller,
         // They change more often than the catalogue.
         switches: Vec::new(),
         // It is known once the server was connected to.

@@ -32,7 +32,7 @@ use crate::Gateway;
 use crate::governed_call::ReplayGrant;
 use crate::listen::takes_events;
 use crate::mcp::{LogLevel, Meta, Request};
-use crate::post::{Post, Transport};
+use crate::post::{Post, Transport, is_batch};
 use crate::reply::Answer;
 use crate::rpc_error::RpcError;
 use crate::sse;
@@ -87,8 +87,9 @@ impl ClientChannel {
         meta: &Meta<'_>,
         version: Version,
     ) -> Result<Self, RpcError> {
-        let can_stream =
-            post.transport == Transport::Mcp && takes_events(&post.headers) && !post.is_batch();
+        let can_stream = post.transport == Transport::Mcp
+            && takes_events(&post.headers)
+            && !is_batch(&post.body);
         let response_mode = match (&post.session, &post.streamable) {
             (Some(session), _) => ResponseMode::SseStream(Arc::clone(session)),
             (None, Some(session)) if can_stream => {

@@ -35,7 +35,7 @@ use crate::mcp::{
     of_request, text_of,
 };
 use crate::memory::{self, SubscriptionMethod};
-use crate::post::{Post, Transport};
+use crate::post::{Post, Transport, is_batch};
 use crate::reply::{Answer, Dialect};
 use crate::rpc_error::RpcError;
 use crate::streamable;
@@ -43,13 +43,11 @@ use crate::tasks;
 
 /// Answers one POST.
 pub(crate) async fn answer_post(gateway: &Arc<Gateway>, post: &Post) -> Answer {
-    let text = match scan(&post.body, gateway.limits().depth) {
+    let text = match scan_body(gateway, &post.body) {
         Ok(text) => text,
-        Err(error) => {
-            return Answer::error(None, &RpcError::parse(error.reason(), error.to_string()));
-        }
+        Err(error) => return Answer::error(None, &error),
     };
-    if post.is_batch() {
+    if is_batch(&post.body) {
         return batch(gateway, post, text).await;
     }
     answer_in_step(gateway, post, text).await
@@ -57,13 +55,11 @@ pub(crate) async fn answer_post(gateway: &Arc<Gateway>, post: &Post) -> Answer {
 
 /// Refuses one POST with `error`. What is wrong with its message itself comes first, as it does everywhere.
 pub(crate) fn refuse_post(gateway: &Gateway, body: &[u8], error: &RpcError) -> Answer {
-    let text = match scan(body, gateway.limits().depth) {
+    let text = match scan_body(gateway, body) {
         Ok(text) => text,
-        Err(error) => {
-            return Answer::error(None, &RpcError::parse(error.reason(), error.to_string()));
-        }
+        Err(error) => return Answer::error(None, &error),
     };
-    if text.trim_ascii_start().starts_with('[') {
+    if is_batch(body) {
         return Answer::error(None, error);
     }
     match Message::parse(text) {
@@ -71,6 +67,11 @@ pub(crate) fn refuse_post(gateway: &Gateway, body: &[u8], error: &RpcError) -> A
         Ok(Message::Notification | Message::Response(_)) => Answer::error(None, error),
         Err((id, error)) => Answer::error(id, &error),
     }
+}
+
+fn scan_body<'b>(gateway: &Gateway, body: &'b [u8]) -> Result<&'b str, RpcError> {
+    scan(body, gateway.limits().depth)
+        .map_err(|error| RpcError::parse(error.reason(), error.to_string()))
 }
 
 /// A batch: 2025-03-26 has them, later versions removed them.
@@ -263,7 +264,7 @@ async fn answer_to(
         }
         "initialize" if !version.is_modern() => {
             let answer = initialize::initialize(gateway, post, request, version).await;
-            if post.transport != Transport::Mcp || post.is_batch() {
+            if post.transport != Transport::Mcp || is_batch(&post.body) {
                 return Ok(answer);
             }
             let begun =
@@ -314,9 +315,6 @@ async fn answer_to(
                 call,
             )
             .await
-        }
-        method if method.starts_with("tasks/") && !version.is_modern() => {
-            Err(RpcError::no_tasks_here(method, version))
         }
         method => Err(RpcError::unknown_method(method, version)),
     }

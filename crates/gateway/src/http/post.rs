@@ -113,7 +113,9 @@ async fn answer_admitted(
                 _ => Answer::error(None, &error),
             };
             gateway.count(&answer, &client_ip, &caller);
-            answer_pace::wait_for_step(arrived).await;
+            if answer.is_of_unknown() {
+                answer_pace::wait_for_step(arrived).await;
+            }
             return answer.into_response();
         }
     };

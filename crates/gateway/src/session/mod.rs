@@ -45,7 +45,7 @@ impl fmt::Debug for SessionKey {
 /// Tells one kind of sealed text from another under the same key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// The arguments of a call that is awaited there, or became a task, in the store.
+    /// The arguments of a call that became a task, in the store.
     UpstreamArguments,
     /// A call that waits for its client.
     PendingCall,

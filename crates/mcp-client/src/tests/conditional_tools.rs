@@ -90,7 +90,7 @@ async fn it_is_looked_for_again_only_when_the_tools_changed() {
         let again = upstream.offered_tools(soon()).await.unwrap();
         assert_eq!(listed(), before + 1, "{era}");
         assert_eq!(required(&again), required(&first), "{era}");
-        upstream.tools_changed_for_client();
+        upstream.announce_changed_tools();
         upstream.offered_tools(soon()).await.unwrap();
         assert!(listed() > before + 2, "{era}");
     }

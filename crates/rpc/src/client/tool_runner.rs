@@ -59,8 +59,6 @@ pub struct Source {
     pub instructions: String,
     /// What is got of it must bring the caller's bearer token.
     pub needs_caller_token: bool,
-    /// Its credentials stand for the caller, who may have to connect it first.
-    pub acts_for_caller: bool,
     /// What an MCP server declared; none where that is not known.
     pub capabilities: Option<ServerCapabilities>,
     /// How long an MCP server lets its lists be kept, by kind, where it says so.
@@ -444,7 +442,6 @@ impl TryFrom<pb::Source> for Source {
             ttls,
             instructions: source.instructions,
             needs_caller_token: source.needs_caller_token,
-            acts_for_caller: source.acts_for_caller,
             capabilities: source.capabilities.map(|declared| ServerCapabilities {
                 logging: declared.logging,
                 completions: declared.completions,

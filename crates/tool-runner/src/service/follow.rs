@@ -11,8 +11,7 @@ use super::Runner;
 use crate::switchboard::Switches;
 use wardgate_catalogue::Files;
 
-/// Tells when a server has shown whose messages can be carried to it, or that it has tasks, as long as the service
-/// lives.
+/// Tells when a server has shown what it declares or that it has tasks, as long as the service lives.
 pub(super) async fn servers(runner: Weak<Runner>) {
     loop {
         let Some(strong) = runner.upgrade() else {

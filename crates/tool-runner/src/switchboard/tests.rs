@@ -1,10 +1,10 @@
 use wardgate_domain::{SwitchAction, SwitchScope};
+use wardgate_testkit::until;
 
 use super::*;
 use crate::tests::harness::{Database, eventually};
 use crate::tests::record::Audit;
 use crate::tests::stores;
-use wardgate_testkit::until;
 
 fn store(database: &Database) -> Store {
     stores::store(&database.url(), Ambient::system()).unwrap()
