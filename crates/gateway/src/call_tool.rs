@@ -9,6 +9,7 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 use tracing::Span;
 use wardgate_domain::{
     AgentRefusal, CallFacts, CallId, Caller, Digest, Outcome, RequiredCapabilities, Status,
@@ -25,19 +26,20 @@ use wardgate_telemetry::names;
 use crate::Gateway;
 use crate::audit_log::RecordStatus;
 use crate::authority::Grant;
+use crate::catalogue::View;
 use crate::catalogue::{CatalogueIndex, Tool};
 use crate::client_interaction::ClientInteraction;
 use crate::connect::{self, ConnectPrompt};
 use crate::governed_call::{
-    GovernedCall, Operation, Output, Rejection, RequestBinding, RequestContext, Resource, RunError,
-    RunOutcome, SealedOperation,
+    GovernedCall, Operation, Output, Rejection, RequestBinding, Resource, RunError, RunOutcome,
+    SealedOperation,
 };
 use crate::mcp::check_mirrored_headers;
 use crate::measures;
 use crate::reply::{Answer, Dialect};
+use crate::request_context::RequestContext;
 use crate::rpc_error::RpcError;
-use crate::tasks::{self, StartedTask};
-use crate::view::View;
+use crate::task_handle::{self, StartedTask};
 
 /// One tool call, parsed but not yet decided on.
 #[derive(Debug)]
@@ -58,26 +60,27 @@ pub(crate) struct ToolCall {
 }
 
 /// A tool call in a form that any replica can read.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct SealedToolCall {
+#[derive(Serialize, Deserialize)]
+struct SealedToolCall {
     name: String,
     arguments: String,
     idempotency_key: Option<String>,
 }
 
-impl SealedToolCall {
-    /// The call, in the version of the client that resumes it.
-    pub(crate) fn unseal(self, version: Version) -> ToolCall {
-        ToolCall {
+impl ToolCall {
+    /// The call that `sealed` holds, in the version of the client that resumes it. None if it cannot be read.
+    pub(crate) fn unseal(sealed: &RawValue, version: Version) -> Option<Self> {
+        let sealed: SealedToolCall = serde_json::from_str(sealed.get()).ok()?;
+        Some(Self {
             protocol: version.as_str(),
-            idempotency_key: self.idempotency_key,
+            idempotency_key: sealed.idempotency_key,
             // A call that waits for its client was not refused.
             agent_refusal: None,
             mirrored_headers: None,
-            name: self.name,
-            arguments: self.arguments.into(),
+            name: sealed.name,
+            arguments: sealed.arguments.into(),
             dialect: Dialect::Mcp,
-        }
+        })
     }
 }
 
@@ -239,7 +242,14 @@ impl Operation for ToolCall {
                     return Ok(RunOutcome::Output(ToolCallOutput::Result(result)));
                 }
                 CallEvent::Task(task) => {
-                    let task = StartedTask::hand_out(call, *task).await;
+                    let task = StartedTask::hand_out(
+                        &call.gateway,
+                        &call.context,
+                        call.facts.call_id,
+                        (&call.operation.name, &call.operation.arguments),
+                        *task,
+                    )
+                    .await;
                     let task = task.ok_or_else(|| task_not_handed_out(tool))?;
                     return Ok(RunOutcome::Output(ToolCallOutput::Task(task)));
                 }
@@ -253,11 +263,12 @@ impl Operation for ToolCall {
     }
 
     fn to_sealed(&self) -> Option<SealedOperation> {
-        Some(SealedOperation::Call(SealedToolCall {
+        let sealed = to_raw_value(&SealedToolCall {
             name: self.name.clone(),
             arguments: String::from_utf8(self.arguments.to_vec()).ok()?,
             idempotency_key: self.idempotency_key.clone(),
-        }))
+        });
+        sealed.ok().map(SealedOperation::Call)
     }
 
     fn report_outcome(&self, outcome: &Outcome, is_hidden: bool) {
@@ -279,7 +290,9 @@ impl Operation for ToolCall {
         let (id, call_id) = (&call.context.id, call.facts.call_id);
         let result = match output {
             ToolCallOutput::Result(result) => result,
-            ToolCallOutput::Task(task) => return task.release(call, recorded),
+            ToolCallOutput::Task(task) => {
+                return task.release(&call.context.id, call.facts.call_id, recorded);
+            }
         };
         if result.facts.error_kind == RATE_LIMITED {
             let wait = result.facts.retry_after.unwrap_or_default();
@@ -434,7 +447,7 @@ fn required_capability(error_kind: &str) -> Option<&'static str> {
         "needs_sampling" => Some(r#"{"sampling":{}}"#),
         "needs_elicitation" => Some(r#"{"elicitation":{}}"#),
         "needs_roots" => Some(r#"{"roots":{}}"#),
-        "needs_tasks" => Some(tasks::NEEDED),
+        "needs_tasks" => Some(task_handle::NEEDED),
         _ => None,
     }
 }

@@ -9,13 +9,12 @@ use wardgate_mcp::Version;
 use wardgate_resilience::concurrency::Slot;
 
 use crate::Gateway;
-use crate::governed_call::RequestContext;
+use crate::catalogue::View;
 use crate::mcp::{Meta, Request, named_version};
+use crate::request_context::RequestContext;
 use crate::rpc_error::RpcError;
 use crate::scopes::TokenAccess;
-use crate::sse;
-use crate::streamable;
-use crate::view::View;
+use crate::session::{SseSession, StreamableSession, find_session};
 
 /// The transport that a message came by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,9 +39,9 @@ pub(crate) struct Post {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     /// With a stream of HTTP+SSE.
-    pub(crate) session: Option<Arc<sse::SseSession>>,
+    pub(crate) session: Option<Arc<SseSession>>,
     /// In a session of Streamable HTTP.
-    pub(crate) streamable: Option<Arc<streamable::StreamableSession>>,
+    pub(crate) streamable: Option<Arc<StreamableSession>>,
 }
 
 impl Post {
@@ -74,7 +73,7 @@ impl Post {
     pub(crate) async fn attach_session(&mut self, gateway: &Gateway) -> Result<(), RpcError> {
         if self.transport == Transport::Mcp {
             self.streamable =
-                streamable::find_session(gateway, &self.view, &self.caller, &self.headers).await?;
+                find_session(gateway, &self.view, &self.caller, &self.headers).await?;
         }
         Ok(())
     }

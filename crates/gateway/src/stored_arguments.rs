@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use wardgate_domain::{CallId, Caller, Digest};
 
 use crate::Gateway;
-use crate::session::Purpose;
+use crate::sealer::Purpose;
 use crate::store::ReplicaMessageId;
 
 /// The longest arguments that are kept inline, in bytes.

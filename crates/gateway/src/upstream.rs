@@ -10,9 +10,9 @@ use wardgate_domain::{Caller, OfferKind};
 
 use crate::Gateway;
 use crate::authority::Authorization;
+use crate::catalogue::View;
 use crate::rpc_error::RpcError;
 use crate::scopes::TokenAccess;
-use crate::view::View;
 
 /// The view of the server that is called `name`.
 pub(crate) async fn resolve_view(

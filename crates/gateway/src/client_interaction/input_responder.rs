@@ -24,7 +24,7 @@ use wardgate_domain::{About, Caller};
 use super::InputError;
 use crate::Gateway;
 use crate::mcp::{Response, object, text_of};
-use crate::session::Purpose;
+use crate::sealer::Purpose;
 use crate::store::ReplicaMessageId;
 
 /// The time that a client may take to respond to the requests of one round.

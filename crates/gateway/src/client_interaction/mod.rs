@@ -29,20 +29,20 @@ use wardgate_mcp::Version;
 use wardgate_rpc::client::{Besides, CallEvent, LogMessage, Progress};
 
 use crate::Gateway;
-use crate::governed_call::ReplayGrant;
-use crate::listen::takes_events;
+use crate::event_stream::{format_event, takes_events};
 use crate::mcp::{LogLevel, Meta, Request};
 use crate::post::{Post, Transport, is_batch};
+use crate::replica_inbox::ExpectedMessage;
 use crate::reply::Answer;
 use crate::rpc_error::RpcError;
-use crate::sse;
-use crate::streamable::{ExpectedMessage, StreamWriter};
+use crate::session::SseSession;
+use crate::stored_stream::StreamWriter;
 
 use self::input_responder::InputResponder;
 
 pub(crate) use self::input_requests::{InputRecipient, InputRequestError, InputRequests};
 pub(crate) use self::input_responder::{PendingInput, deliver_client_response};
-pub(crate) use self::response_sender::{ResponseSender, format_event, response_channel};
+pub(crate) use self::response_sender::{ResponseSender, response_channel};
 
 /// The way to the client of one call: its version, its capabilities, and how it is sent what comes before the answer.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ enum ResponseMode {
     /// On the response to its POST in a session, whose events are stored so that the stream can be resumed.
     Resumable(Box<StreamWriter>),
     /// On the stream of its HTTP+SSE session.
-    SseStream(Arc<sse::SseSession>),
+    SseStream(Arc<SseSession>),
     /// Not at all: the request has one answer.
     ResponseOnly,
 }
@@ -341,8 +341,8 @@ impl ClientInteraction {
         })
     }
 
-    /// Sets the grant that a resumed stream is decided on by. `replay_grant` is called once, before the first message.
-    pub(crate) fn set_replay_grant(&mut self, replay_grant: impl FnOnce() -> Option<ReplayGrant>) {
+    /// Sets the grant, serialized, that a resumed stream is decided on by. `replay_grant` is called once, before the first message.
+    pub(crate) fn set_replay_grant(&mut self, replay_grant: impl FnOnce() -> Option<Vec<u8>>) {
         if let ResponseMode::Resumable(writer) = &mut self.channel.response_mode
             && !writer.has_begun()
         {

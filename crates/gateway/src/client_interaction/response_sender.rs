@@ -1,7 +1,6 @@
 //! The HTTP response of a call: one answer, or the beginning of a stream and its events.
 
 use std::convert::Infallible;
-use std::fmt::Write;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -10,7 +9,7 @@ use futures::stream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::listen::KEEP_ALIVE;
+use crate::event_stream::{KEEP_ALIVE, format_event};
 use crate::reply::Answer;
 
 /// Events that are buffered for a slow client before the sender has to wait.
@@ -95,28 +94,6 @@ impl<T: From<Answer>> ResponseSender<T> {
     }
 }
 
-/// One event of the stream as text; `id` is the one that the client may resume from.
-pub(crate) fn format_event(id: Option<&str>, retry: Option<Duration>, message: &str) -> Bytes {
-    let mut text = String::with_capacity(message.len() + 64);
-    // Writing to a string cannot fail.
-    if let Some(id) = id {
-        let _ = writeln!(text, "id: {id}");
-    }
-    if let Some(retry) = retry {
-        let _ = writeln!(text, "retry: {}", retry.as_millis());
-    }
-    if message.is_empty() {
-        text.push_str("data:\n\n");
-        return text.into();
-    }
-    text.push_str("event: message\n");
-    for line in message.split(['\n', '\r']) {
-        let _ = writeln!(text, "data: {line}");
-    }
-    text.push('\n');
-    text.into()
-}
-
 #[cfg(test)]
 mod tests {
     use axum::body::to_bytes;
@@ -134,18 +111,6 @@ mod tests {
         });
         answer.try_recv().unwrap();
         (out, body.unwrap())
-    }
-
-    #[test]
-    fn a_message_is_one_event_whatever_ends_its_lines() {
-        let told = format_event(Some("i"), None, "{\r\"a\":\r\n1,\n\"b\":\"\u{2028}\"}");
-        let told = std::str::from_utf8(&told).unwrap();
-        assert!(told.starts_with("id: i\nevent: message\n"), "{told}");
-        let lines: Vec<_> = told.trim_end().split(['\n', '\r']).skip(2).collect();
-        assert!(
-            lines.iter().all(|line| line.starts_with("data: ")),
-            "{told}"
-        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use wardgate_domain::Ambient;
 use wardgate_rpc::client::{Connect, Person};
 
-use crate::session::{Purpose, Sealer};
+use crate::sealer::{Purpose, Sealer};
 
 /// Only ever sent to this host by TLS, never to a script, and along with links from elsewhere.
 const COOKIE: &str = "__Host-wardgate-connect";

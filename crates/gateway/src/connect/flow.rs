@@ -20,7 +20,7 @@ use super::pages::{self, ConnectProblem};
 use super::sign_in::{AuthorizationRequest, SignIn, SignInError};
 use super::{CALLBACK, CLIENT, CONSENT, SIGNED_IN};
 use crate::Gateway;
-use crate::session::Purpose;
+use crate::sealer::Purpose;
 
 pub(super) type ResponseFuture = BoxFuture<'static, Response>;
 

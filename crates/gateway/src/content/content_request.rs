@@ -6,19 +6,19 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use wardgate_domain::OfferKind;
 use wardgate_mcp::Version;
 use wardgate_rpc::client::Wanted;
 
-use super::index::{ContentIndex, ContentLocation};
 use super::skill;
 use crate::Gateway;
+use crate::catalogue::View;
+use crate::catalogue::{ContentIndex, ContentLocation};
 use crate::content_method::ContentMethod;
-use crate::governed_call::RequestContext;
 use crate::mcp::{Message, Request, object, text_of};
+use crate::request_context::RequestContext;
 use crate::rpc_error::RpcError;
-use crate::view::View;
 
 /// The request for one prompt, resource or template, by the name that the client knows.
 #[derive(Debug)]
@@ -33,32 +33,34 @@ pub(crate) struct ContentRequest {
 }
 
 /// A content request in a form that any replica can read.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct SealedContentRequest {
+#[derive(Serialize, Deserialize)]
+struct SealedContentRequest {
     method: String,
     params: String,
 }
 
-impl SealedContentRequest {
-    pub(super) fn new(content_request: &ContentRequest) -> Self {
-        Self {
-            method: content_request.method.as_str().to_owned(),
-            params: content_request.params.clone(),
-        }
+impl ContentRequest {
+    /// The request for the store. None if it cannot be written.
+    pub(super) fn seal(&self) -> Option<Box<RawValue>> {
+        let sealed = to_raw_value(&SealedContentRequest {
+            method: self.method.as_str().to_owned(),
+            params: self.params.clone(),
+        });
+        sealed.ok()
     }
 
-    /// The request. None if a newer gateway wrote a method that this one does not know.
-    pub(crate) fn unseal(&self, version: Version) -> Option<ContentRequest> {
-        let method = ContentMethod::named(&self.method)?;
-        let Self {
+    /// The request that `sealed` holds. None if a newer gateway wrote a method that this one does not know.
+    pub(crate) fn unseal(sealed: &RawValue, version: Version) -> Option<Self> {
+        let SealedContentRequest {
             method: name,
             params,
-        } = self;
+        } = serde_json::from_str(sealed.get()).ok()?;
+        let method = ContentMethod::named(&name)?;
         let text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"{name}","params":{params}}}"#);
         let Ok(Message::Request(request)) = Message::parse(&text) else {
             return None;
         };
-        ContentRequest::from_request(method, &request, version.as_str()).ok()
+        Self::from_request(method, &request, version.as_str()).ok()
     }
 }
 

@@ -15,27 +15,28 @@ use wardgate_rpc::client::{
 };
 use wardgate_telemetry::names;
 
-use super::content_request::{self, ContentName, ContentRequest, SealedContentRequest};
+use super::content_request::{self, ContentName, ContentRequest};
 use super::reader::ContentReader;
 use super::skill;
 use crate::Gateway;
 use crate::audit_log::RecordStatus;
 use crate::authority::Grant;
 use crate::call_meta::call_meta;
+use crate::catalogue::View;
 use crate::catalogue::{CatalogueIndex, Source};
 use crate::client_interaction::ClientChannel;
 use crate::content_method::ContentMethod;
 use crate::downgrade;
 use crate::governed_call::{
-    self, GovernedCall, Operation, Output, Rejection, RequestBinding, RequestContext, Resource,
-    RunError, RunOutcome, SealedOperation,
+    self, GovernedCall, Operation, Output, Rejection, RequestBinding, Resource, RunError,
+    RunOutcome, SealedOperation,
 };
 use crate::mcp::{Meta, Request, inner};
 use crate::measures;
 use crate::post::Post;
 use crate::reply::{Answer, write_members};
+use crate::request_context::RequestContext;
 use crate::rpc_error::RpcError;
-use crate::view::View;
 
 /// The time limit for a tool-runner that does not answer; it enforces its own, shorter one itself.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -182,7 +183,8 @@ impl Operation for ContentRequest {
 
     fn to_sealed(&self) -> Option<SealedOperation> {
         let can_resume = !matches!(self.wanted, Wanted::Skill | Wanted::Directory(_));
-        can_resume.then(|| SealedOperation::Content(SealedContentRequest::new(self)))
+        let sealed = can_resume.then(|| self.seal()).flatten();
+        sealed.map(SealedOperation::Content)
     }
 
     async fn run(

@@ -9,35 +9,26 @@ use wardgate_domain::{MemoryMethod, OfferKind};
 use wardgate_mcp::Version;
 use wardgate_rpc::client::ContentSource;
 
-use super::cursor::Cursor;
-use super::index::IndexEntry;
 use super::reader::{self, ContentReader};
 use super::skill;
 use crate::Gateway;
 use crate::caching;
 use crate::catalogue::CatalogueIndex as Catalogue;
+use crate::catalogue::IndexEntry;
 use crate::catalogue::MISSING_UPSTREAMS;
+use crate::catalogue::View;
+use crate::cursor::Cursor;
 use crate::mcp::Request;
 use crate::memory;
 use crate::post::Post;
 use crate::reply::Answer;
 use crate::rpc_error::RpcError;
-use crate::view::View;
 
 /// Entries on a page.
 const PAGE: usize = 100;
 
 /// The same of skills, each of which may have many files.
 const PAGE_OF_SKILLS: usize = 20;
-
-/// What a page has before the first conversations are added to it.
-#[derive(Debug, Default)]
-pub(crate) struct ListedContent {
-    /// Definitions as JSON texts.
-    pub(crate) entries: Vec<String>,
-    /// The members of `_meta`.
-    pub(crate) meta: String,
-}
 
 pub(super) async fn prompts(
     gateway: &Arc<Gateway>,
@@ -77,7 +68,7 @@ pub(super) async fn resources(
     if page.next.is_some() || !remembers {
         return Ok(page.answer(request, version, "resources"));
     }
-    let listed = ListedContent {
+    let listed = memory::PrecedingResources {
         entries: page.entries,
         meta: page.meta,
     };

@@ -13,9 +13,7 @@
 //! What a caller may not have is answered like what there is not.
 
 mod content_request;
-mod cursor;
 mod get;
-mod index;
 mod list;
 mod reader;
 mod resource;
@@ -28,20 +26,16 @@ use wardgate_mcp::Version;
 use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::Skills;
 
-use self::content_request::ContentRequest;
-pub(crate) use self::content_request::SealedContentRequest;
+pub(crate) use self::content_request::ContentRequest;
 use crate::Gateway;
+use crate::catalogue::View;
 use crate::content_method::ContentMethod;
 use crate::mcp::Request;
 use crate::memory;
 use crate::post::Post;
 use crate::reply::Answer;
 use crate::rpc_error::RpcError;
-use crate::view::View;
 
-pub(crate) use self::cursor::Cursor;
-pub(crate) use self::index::ContentIndex;
-pub(crate) use self::list::ListedContent;
 pub(crate) use self::resource::{ResolvedResource, resolve_resource};
 
 /// What there is in a view, whoever asks.

@@ -5,7 +5,7 @@ use wardgate_domain::{Caller, OfferKind, ToolFacts};
 
 use super::content_request::{self, ContentName};
 use crate::Gateway;
-use crate::view::View;
+use crate::catalogue::View;
 
 /// What there is to decide on, for whoever wants to read it.
 #[derive(Debug)]

@@ -12,10 +12,10 @@ use wardgate_json::replace_part;
 use super::reader::{self, ContentReader};
 use crate::Gateway;
 use crate::authority::Grant;
+use crate::catalogue::View;
 use crate::mcp::{object, text_of};
 use crate::rpc_error::RpcError;
-use crate::session::Purpose;
-use crate::view::View;
+use crate::sealer::Purpose;
 
 /// Whether whoever has `grant` sees everything of what `facts` are of as it is.
 pub(super) fn sees_all(grant: &Grant, facts: &ToolFacts) -> bool {

@@ -6,12 +6,12 @@ use wardgate_rpc::client::ServerCapabilities;
 
 use super::instructions::instructions;
 use crate::Gateway;
+use crate::catalogue::View;
 use crate::content;
 use crate::mcp::{Request, inner};
 use crate::post::{Post, Transport};
 use crate::reply::Answer;
 use crate::tasks;
-use crate::view::View;
 
 /// What there is besides tools depends on the configuration, never on the caller. Where one server is shown alone it is
 /// what that server declared, as far as the gateway passes it on. `hears` says that there is a stream on which a client

@@ -6,8 +6,8 @@
 use std::fmt::Write;
 
 use crate::Gateway;
+use crate::catalogue::View;
 use crate::catalogue::{CatalogueIndex, Source};
-use crate::view::View;
 use wardgate_domain::Caller;
 
 /// The gateway's own.

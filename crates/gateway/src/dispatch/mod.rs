@@ -34,11 +34,12 @@ use crate::mcp::{
     BATCH, LISTEN, LogLevel, Message, Meta, Request, cancelled, idempotency_key, negotiate, object,
     of_request, text_of,
 };
-use crate::memory::{self, SubscriptionMethod};
+use crate::memory;
 use crate::post::{Post, Transport, is_batch};
 use crate::reply::{Answer, Dialect};
 use crate::rpc_error::RpcError;
-use crate::streamable;
+use crate::session;
+use crate::subscribe::SubscriptionMethod;
 use crate::tasks;
 
 /// Answers one POST.
@@ -267,8 +268,7 @@ async fn answer_to(
             if post.transport != Transport::Mcp || is_batch(&post.body) {
                 return Ok(answer);
             }
-            let begun =
-                streamable::begin_session(gateway, &post.view, &post.caller, request, version);
+            let begun = session::begin_session(gateway, &post.view, &post.caller, request, version);
             Ok(answer.in_session(begun.await))
         }
         "ping" if !version.is_modern() => Ok(Answer::empty(request.id)),

@@ -21,13 +21,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use serde_json::value::RawValue;
 use tokio::time::sleep;
 use tracing::{Instrument, Span};
-use wardgate_domain::{
-    CallFacts, CallId, Caller, Digest, Event, NOT_A_NAME, Outcome, Status, ToolName,
-};
-use wardgate_mcp::Version;
+use wardgate_domain::{CallFacts, CallId, Digest, Event, NOT_A_NAME, Outcome, Status, ToolName};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_resilience::concurrency::{RecordingSlot, Slot};
 use wardgate_rpc::client::{CallError, InputRequired, ResultFacts, Resumption};
@@ -44,21 +40,19 @@ use crate::client_interaction::{
 use crate::mcp::Request;
 use crate::measures;
 use crate::reply::Answer;
+use crate::request_context::RequestContext;
 use crate::rpc_error::RpcError;
-use crate::scopes::TokenAccess;
 use crate::stages::stage;
-use crate::view::View;
 
 use self::refusal_report::RefusalReportId;
 use self::request_state::{RequestState, ResumePoint};
-use self::suspended_call::SuspendedCall;
 
 pub(crate) use self::operation::{
     Operation, Output, RequestBinding, Resource, RunOutcome, SealedOperation,
 };
 pub(crate) use self::rejection::{Rejection, RunError};
 pub(crate) use self::replay_grant::{DecisionUnavailable, ReplayGrant};
-pub(crate) use self::suspended_call::{ResumingClient, resume_suspended};
+pub(crate) use self::suspended_call::{ResumingClient, SuspendedCall, resume};
 
 /// The number of times that one call may ask its client for input.
 const MAX_ROUNDS: usize = 8;
@@ -68,22 +62,6 @@ const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// The tool name that the policy is asked about where the requested name is not valid as one.
 const UNNAMED_TOOL: &str = "unknown";
-
-/// The request that a call serves: who makes it, from where, in which version and view.
-#[derive(Debug)]
-pub(crate) struct RequestContext {
-    /// The place among the requests that are worked on. None once it is given back.
-    pub(crate) slot: Option<Slot>,
-    /// The JSON-RPC id, as the client wrote it.
-    pub(crate) id: Box<RawValue>,
-    pub(crate) version: Version,
-    pub(crate) caller: Arc<Caller>,
-    pub(crate) client_ip: String,
-    /// The part of the catalogue that the path shows.
-    pub(crate) view: View,
-    /// The scopes of the token.
-    pub(crate) access: TokenAccess,
-}
 
 /// The end of a call that was not rejected.
 enum Disposition<T> {
@@ -391,8 +369,10 @@ impl<O: Operation> GovernedCall<O> {
     async fn before_first_message(&mut self) -> Result<(), Rejection> {
         self.record_intent().await?;
         let (operation, grant) = (&self.operation, &self.grant);
-        self.client
-            .set_replay_grant(|| ReplayGrant::new(operation.to_sealed()?, grant.as_deref()?));
+        self.client.set_replay_grant(|| {
+            let replay_grant = ReplayGrant::new(operation.to_sealed()?, grant.as_deref()?)?;
+            serde_json::to_vec(&replay_grant).ok()
+        });
         Ok(())
     }
 

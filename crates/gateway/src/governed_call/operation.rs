@@ -2,21 +2,21 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use tracing::Span;
 use wardgate_domain::{AgentRefusal, CallFacts, CallId, Caller, Digest, Outcome, ToolFacts};
 use wardgate_mcp::Version;
 use wardgate_rpc::client::{InputRequired, ResultFacts, Resumption};
 
-use super::{GovernedCall, Rejection, RequestContext, RunError};
+use super::{GovernedCall, Rejection, RunError};
 use crate::audit_log::RecordStatus;
 use crate::authority::Grant;
-use crate::call_tool::SealedToolCall;
 use crate::catalogue::CatalogueIndex;
+use crate::catalogue::View;
 use crate::client_interaction::ClientInteraction;
-use crate::content::SealedContentRequest;
 use crate::reply::Answer;
+use crate::request_context::RequestContext;
 use crate::rpc_error::RpcError;
-use crate::view::View;
 
 /// One kind of request that is decided on, run and recorded: a tool call, the use of a prompt or resource, a step of a
 /// task.
@@ -138,10 +138,12 @@ pub(crate) enum RunOutcome<T> {
     InputRequired(Box<InputRequired>),
 }
 
-/// An operation in a form that any replica can read.
+/// An operation in a form that any replica can read: the module of the operation writes and reads the content.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SealedOperation {
-    Call(SealedToolCall),
-    Content(SealedContentRequest),
+    /// A call of a tool.
+    Call(Box<RawValue>),
+    /// The use of a prompt or resource.
+    Content(Box<RawValue>),
 }

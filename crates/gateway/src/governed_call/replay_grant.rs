@@ -5,7 +5,6 @@
 
 use serde::{Deserialize, Serialize};
 use wardgate_domain::Digest;
-use wardgate_mcp::Version;
 
 use super::operation::{Operation, Resource, SealedOperation};
 use super::suspended_call::ResumingClient;
@@ -34,24 +33,19 @@ impl ReplayGrant {
         })
     }
 
-    /// Whether `client` may still have the stored answer.
-    pub(crate) async fn allows_replay(
+    /// The operation whose answer is stored.
+    pub(crate) fn operation(&self) -> &SealedOperation {
+        &self.operation
+    }
+
+    /// Whether `client` may still have the stored answer of `operation`, which is that of the grant.
+    pub(crate) async fn allows_replay<O: Operation>(
         &self,
         gateway: &Gateway,
         client: &ResumingClient,
-        version: Version,
+        operation: &O,
     ) -> Result<bool, DecisionUnavailable> {
-        let visibility = match self.operation.clone() {
-            SealedOperation::Call(call) => {
-                current_visibility(gateway, client, &call.unseal(version)).await?
-            }
-            SealedOperation::Content(content_request) => match content_request.unseal(version) {
-                Some(content_request) => {
-                    current_visibility(gateway, client, &content_request).await?
-                }
-                None => None,
-            },
-        };
+        let visibility = current_visibility(gateway, client, operation).await?;
         Ok(visibility.is_some_and(|visibility| visibility == self.visibility))
     }
 }

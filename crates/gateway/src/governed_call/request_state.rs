@@ -14,12 +14,13 @@ use serde_json::value::RawValue;
 use wardgate_domain::Digest;
 use wardgate_rpc::client::Resumption;
 
-use super::{Rejection, RequestBinding, RequestContext};
+use super::{Rejection, RequestBinding};
 use crate::Gateway;
 use crate::client_interaction::PendingInput;
 use crate::mcp::{Request, object, text_of};
+use crate::request_context::RequestContext;
 use crate::rpc_error::RpcError;
-use crate::session::Purpose;
+use crate::sealer::Purpose;
 
 /// The content of a `requestState`, which the client holds sealed.
 #[derive(Serialize, Deserialize)]

@@ -12,25 +12,26 @@ use serde_json::value::RawValue;
 use tracing::Instrument;
 use wardgate_domain::Caller;
 
+use super::GovernedCall;
 use super::operation::{Operation, SealedOperation};
 use super::request_state::{AwaitedInput, ResumePoint};
-use super::{GovernedCall, RequestContext};
 use crate::Gateway;
+use crate::catalogue::View;
 use crate::client_interaction::{self, ClientChannel, PendingInput};
+use crate::request_context::RequestContext;
 use crate::scopes::TokenAccess;
-use crate::streamable::StreamWriter;
-use crate::view::View;
+use crate::stored_stream::StreamWriter;
 
 /// The state of the call that another replica needs.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct SuspendedCall {
+pub(crate) struct SuspendedCall {
     #[serde(rename = "work")]
-    pub(super) operation: SealedOperation,
+    pub(crate) operation: SealedOperation,
     #[serde(rename = "asked")]
-    pub(super) pending: PendingInput,
+    pending: PendingInput,
     /// The tool-runner's own state, in base64.
-    pub(super) state: String,
-    pub(super) rounds: usize,
+    state: String,
+    rounds: usize,
 }
 
 impl SuspendedCall {
@@ -58,16 +59,15 @@ pub(crate) struct ResumingClient {
     pub(crate) view: View,
 }
 
-/// Resumes the call `stored`, which a replica that is gone left in the stream of `writer`. False if it cannot be resumed.
-pub(crate) fn resume_suspended(
+/// Resumes `suspended`, a call of `operation` that a replica which is gone left in the stream of `writer`. The rest of it
+/// runs in a task of its own. False if its state cannot be read.
+pub(crate) fn resume<O: Operation>(
     gateway: &Arc<Gateway>,
     client: &ResumingClient,
-    stream: (StreamWriter, Box<RawValue>),
-    stored: &[u8],
+    (writer, request): (StreamWriter, Box<RawValue>),
+    suspended: SuspendedCall,
+    operation: O,
 ) -> bool {
-    let Ok(suspended) = serde_json::from_slice::<SuspendedCall>(stored) else {
-        return false;
-    };
     let Ok(state) = URL_SAFE_NO_PAD.decode(&suspended.state) else {
         return false;
     };
@@ -76,28 +76,6 @@ pub(crate) fn resume_suspended(
         state: state.into(),
     };
     let resume_point = ResumePoint::awaiting(awaited, suspended.rounds);
-    let version = stream.0.version();
-    match suspended.operation {
-        SealedOperation::Call(call) => {
-            let call = call.unseal(version);
-            resume(gateway, client, stream, call, resume_point);
-        }
-        SealedOperation::Content(content_request) => match content_request.unseal(version) {
-            Some(content_request) => resume(gateway, client, stream, content_request, resume_point),
-            None => return false,
-        },
-    }
-    true
-}
-
-/// Runs the rest of `operation` in a task of its own.
-fn resume<O: Operation>(
-    gateway: &Arc<Gateway>,
-    client: &ResumingClient,
-    (writer, request): (StreamWriter, Box<RawValue>),
-    operation: O,
-    resume_point: ResumePoint,
-) {
     let ResumingClient {
         caller,
         access,
@@ -126,4 +104,5 @@ fn resume<O: Operation>(
     gateway
         .calls
         .spawn(call.run_to_completion().instrument(span));
+    true
 }

@@ -17,16 +17,17 @@ use wardgate_telemetry::trace_context;
 use super::{Endpoint, GRANTS, metadata, problem};
 use crate::Gateway;
 use crate::answer_pace;
+use crate::catalogue::View;
 use crate::config::Limits;
 use crate::dispatch;
 use crate::listen;
 use crate::post::{Post, Transport};
 use crate::reply::Answer;
 use crate::scopes::TokenAccess;
+use crate::session;
 use crate::sse;
 use crate::streamable;
 use crate::upstream;
-use crate::view::View;
 
 /// A request refused before its body was read.
 struct HttpRefusal {
@@ -184,7 +185,7 @@ async fn end_session(
     client_ip: &str,
     headers: &HeaderMap,
 ) -> Response {
-    let ended = streamable::end_session(gateway, view, caller, headers).await;
+    let ended = session::end_session(gateway, view, caller, headers).await;
     ended.unwrap_or_else(|error| {
         let answer = Answer::error(None, &error);
         gateway.count(&answer, client_ip, caller);

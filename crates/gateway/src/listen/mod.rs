@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderMap, header};
+use axum::http::HeaderMap;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
@@ -42,6 +42,7 @@ use self::following::{ConversationFeed, ResourceUpdates};
 use crate::Gateway;
 use crate::change_counter::ChangeCounter;
 use crate::content;
+use crate::event_stream::{KEEP_ALIVE, takes_events};
 use crate::mcp::{LISTEN, Request};
 use crate::post::Post;
 use crate::reply::Answer;
@@ -63,18 +64,6 @@ pub(crate) use self::stream_quota::{Lease, StreamQuota};
 const SETTLE: Duration = Duration::from_millis(100);
 /// From one word to the next of the same kind: a list that changes again and again is not asked for without end.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Nothing is said for no longer, so that no proxy takes a quiet stream for a dead one.
-pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
-
-/// Whether the client says that it takes a stream for an answer.
-pub(crate) fn takes_events(headers: &HeaderMap) -> bool {
-    let accepted = headers.get_all(header::ACCEPT).iter();
-    accepted
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|range| range.split(';').next())
-        .any(|range| range.trim().eq_ignore_ascii_case("text/event-stream"))
-}
 
 /// Whether a GET with these headers opens a stream: of a version that has it, by a client that says so.
 pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {

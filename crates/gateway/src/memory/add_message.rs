@@ -10,8 +10,9 @@ use wardgate_domain::{
 use wardgate_rpc::client::Addition;
 
 use super::message::{FIELDS, SubmittedMessage, SubmittedToolCall};
-use super::{Fields, MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
+use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
 use crate::catalogue::{self, Tool};
+use crate::fields::Fields;
 use crate::rpc_error::RpcError;
 
 pub(super) struct AddMessage {

@@ -3,7 +3,8 @@
 use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod};
 
-use super::{Fields, MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection};
+use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection};
+use crate::fields::Fields;
 use crate::rpc_error::RpcError;
 
 pub(super) struct DeleteConversation {

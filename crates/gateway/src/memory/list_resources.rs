@@ -5,8 +5,9 @@ use wardgate_domain::{Conversation, MemoryMethod};
 use wardgate_mcp::Version;
 
 use super::uri::{ConversationUri, TEMPLATE};
-use super::{Fields, MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
-use crate::content::{Cursor, ListedContent};
+use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
+use crate::cursor::Cursor;
+use crate::fields::Fields;
 use crate::rpc_error::RpcError;
 
 /// Conversations on a page.
@@ -15,15 +16,24 @@ const PAGE: u32 = 50;
 /// Characters of an id that stand in a name.
 const NAMED: usize = 8;
 
+/// The resources of sources that the first page lists before the conversations.
+#[derive(Debug, Default)]
+pub(crate) struct PrecedingResources {
+    /// Definitions as JSON texts.
+    pub(crate) entries: Vec<String>,
+    /// The members of `_meta`.
+    pub(crate) meta: String,
+}
+
 pub(super) struct ListResources {
     /// The memory's own; empty at the start.
     cursor: String,
-    before: ListedContent,
+    before: PrecedingResources,
 }
 
 impl ListResources {
     /// The first page, with what comes before it.
-    pub(super) fn behind(before: ListedContent) -> Self {
+    pub(super) fn behind(before: PrecedingResources) -> Self {
         Self {
             cursor: String::new(),
             before,
@@ -42,7 +52,7 @@ impl MemoryOperation for ListResources {
         };
         Ok(Self {
             cursor,
-            before: ListedContent::default(),
+            before: PrecedingResources::default(),
         })
     }
 

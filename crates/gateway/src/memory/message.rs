@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use wardgate_domain::{Message, NewMessage, Role, Source, TurnId};
 
-use super::fields::Fields;
+use crate::fields::Fields;
 use crate::rpc_error::RpcError;
 
 /// A message as a client gave it: of a tool's result only the name is known yet.

@@ -12,7 +12,6 @@
 mod add_message;
 mod clear;
 mod delete;
-mod fields;
 mod get_context;
 mod get_or_create;
 mod get_turn;
@@ -21,7 +20,6 @@ mod message;
 mod read_resource;
 mod rejection;
 mod search;
-mod subscribe;
 mod uri;
 
 use std::sync::Arc;
@@ -38,20 +36,18 @@ use wardgate_mcp::Version;
 use wardgate_rpc::client::{MemoryClient, OnBehalfOf};
 use wardgate_telemetry::names;
 
-use self::fields::Fields;
-use self::rejection::MemoryRejection;
 use crate::Gateway;
 use crate::call_meta::call_meta;
-use crate::content::ListedContent;
+use crate::fields::Fields;
 use crate::mcp::{Request, inner, text_of};
 use crate::post::Post;
 use crate::reply::Answer;
 use crate::rpc_error::RpcError;
 use crate::stages::stage;
 
-pub(crate) use self::list_resources::template;
-pub(crate) use self::subscribe::SubscriptionMethod;
-pub(crate) use self::uri::ConversationUri;
+pub(crate) use self::list_resources::{PrecedingResources, template};
+pub(crate) use self::rejection::MemoryRejection;
+pub(crate) use self::uri::{ConversationUri, TEMPLATE};
 
 /// No answer of the memory service takes longer.
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
@@ -183,7 +179,7 @@ pub(crate) async fn list_behind(
     post: &Post,
     request: &Request<'_>,
     version: Version,
-    before: ListedContent,
+    before: PrecedingResources,
 ) -> Result<Answer, RpcError> {
     let Some(memory) = gateway.memory().cloned() else {
         return Err(RpcError::unknown_method(&request.method, version));

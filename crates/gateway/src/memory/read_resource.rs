@@ -8,7 +8,8 @@ use wardgate_rpc::client::Which;
 use super::list_resources::private;
 use super::message::MessageView;
 use super::uri::ConversationUri;
-use super::{Fields, MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
+use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
+use crate::fields::Fields;
 use crate::rpc_error::RpcError;
 
 /// Messages at once.

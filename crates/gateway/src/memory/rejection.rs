@@ -9,10 +9,10 @@ use crate::rpc_error::RpcError;
 
 /// The reason for which a memory operation has no result.
 #[derive(Debug)]
-pub(super) struct MemoryRejection {
+pub(crate) struct MemoryRejection {
     pub(super) status: Status,
     pub(super) reason: &'static str,
-    pub(super) error: RpcError,
+    pub(crate) error: RpcError,
 }
 
 impl MemoryRejection {

@@ -4,7 +4,8 @@ use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod};
 
 use super::message::MessageView;
-use super::{Fields, MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
+use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
+use crate::fields::Fields;
 use crate::rpc_error::RpcError;
 
 /// The memory service gives no more at once.

@@ -13,7 +13,7 @@ const BASE: &str = "memory://conversation/";
 const AFTER: &str = "?after=";
 
 /// The template of all of them (RFC 6570).
-pub(super) const TEMPLATE: &str = "memory://conversation/{id}";
+pub(crate) const TEMPLATE: &str = "memory://conversation/{id}";
 
 /// What an id need not escape (RFC 3986, section 2.3).
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC

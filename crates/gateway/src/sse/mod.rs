@@ -12,7 +12,6 @@
 //! stream is lost, are recorded, and their answers are lost with it: only `notifications/cancelled` cancels.
 
 mod relay;
-mod session;
 mod stream;
 
 use std::sync::Arc;
@@ -26,10 +25,11 @@ use futures::{StreamExt, stream as streams};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 use tracing::Instrument;
-use wardgate_domain::{Caller, Digest};
+use wardgate_domain::Caller;
 use wardgate_json::scan;
 
 use crate::Gateway;
+use crate::catalogue::View;
 use crate::content;
 use crate::dispatch;
 use crate::listen::{ListeningClient, StreamScript};
@@ -38,11 +38,10 @@ use crate::post::Post;
 use crate::reply::Answer;
 use crate::rpc_error::RpcError;
 use crate::scopes::TokenAccess;
-use crate::session::Purpose;
-use crate::view::View;
+use crate::sealer::Purpose;
+use crate::session::sse_digest;
 
 pub(crate) use self::relay::MessageRelay;
-pub(crate) use self::session::{SseSession, SseStreams};
 
 /// How long a message waits until fewer of its session are under way.
 const TURN: Duration = Duration::from_secs(30);
@@ -67,7 +66,7 @@ pub(crate) fn open_stream(
     let (caller, _) = who;
     let number = u64::from_be_bytes(gateway.ambient().random());
     let who = ListeningClient::follower(gateway, who, client_ip, &View::Everything);
-    let session = Some(digest(number));
+    let session = Some(sse_digest(number));
     let offered = content::offered(gateway, &who.view);
     let script =
         StreamScript::of_get(session, offered).hearing(who.subscribed(session, offered, false));
@@ -88,11 +87,6 @@ pub(crate) fn open_stream(
     let events = streams::iter([Bytes::from(first)]).chain(rest);
     let events = events.map(Ok::<_, std::convert::Infallible>);
     Ok(Answer::events(Body::from_stream(events)))
-}
-
-/// Under what the memory knows the subscriptions of a session.
-fn digest(stream: u64) -> Digest {
-    Digest::of(&stream.to_be_bytes())
 }
 
 /// Takes one message for the session that `query` names.

@@ -14,7 +14,7 @@ use super::TURN;
 use crate::post::Post;
 use crate::reply::Answer;
 use crate::rpc_error::RpcError;
-use crate::session::{Purpose, Sealer};
+use crate::sealer::{Purpose, Sealer};
 use crate::{Error, Gateway};
 
 /// Marks a message as relayed, so that it goes no further. Holds the client's address, sealed.

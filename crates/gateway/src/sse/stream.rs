@@ -8,7 +8,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio::sync::mpsc;
 
-use super::session::OpenStream;
+use crate::session::OpenStream;
 
 /// One stream. When listening ends, with the token or the gateway, it takes no further message, but answers those
 /// that are under way.

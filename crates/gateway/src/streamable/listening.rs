@@ -13,10 +13,9 @@ use futures::{StreamExt, stream};
 use wardgate_domain::Caller;
 use wardgate_rpc::client::Session as OfMemory;
 
-use super::events::{EventPosition, primer};
-use super::resuming::resume;
-use super::{StreamableSession, find_session};
+use super::resumed_stream::resume;
 use crate::Gateway;
+use crate::catalogue::View;
 use crate::content;
 use crate::governed_call::ResumingClient;
 use crate::listen::{ListeningClient, StreamScript};
@@ -24,8 +23,9 @@ use crate::memory::ConversationUri;
 use crate::reply::Answer;
 use crate::rpc_error::RpcError;
 use crate::scopes::TokenAccess;
+use crate::session::{StreamableSession, find_session};
 use crate::store::StreamId;
-use crate::view::View;
+use crate::stored_stream::{EventPosition, primer};
 
 /// Answers a GET of a client of an older version.
 pub(crate) async fn listen(

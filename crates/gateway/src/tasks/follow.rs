@@ -22,18 +22,19 @@ use wardgate_domain::Caller;
 use wardgate_mcp::Version;
 use wardgate_rpc::client::TaskStep;
 
-use super::handle::TaskHandle;
 use super::task_request::{TaskRequest, UNKNOWN};
 use super::{NEEDED, TaskMethod, are_declared};
 use crate::Gateway;
+use crate::catalogue::View;
 use crate::client_interaction::ClientChannel;
-use crate::governed_call::{self, RequestContext};
+use crate::governed_call::{self};
 use crate::mcp::{Meta, Request, inner, object};
 use crate::post::Post;
+use crate::request_context::RequestContext;
 use crate::rpc_error::RpcError;
 use crate::scopes::TokenAccess;
 use crate::stored_arguments::StoreUnavailable;
-use crate::view::View;
+use crate::task_handle::TaskHandle;
 
 /// The poll interval of a task whose server gives none.
 const PACE: Duration = Duration::from_secs(5);

@@ -12,7 +12,6 @@
 //! with, by the rights of now; to others it is one that never was.
 
 mod follow;
-mod handle;
 mod task_request;
 
 use std::collections::BTreeMap;
@@ -21,11 +20,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use wardgate_mcp::Version;
-use wardgate_mcp::extension::TASKS;
 use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::TaskStep;
 
 use crate::Gateway;
+use crate::catalogue::View;
 use crate::client_interaction::ClientChannel;
 use crate::governed_call;
 use crate::mcp::{Meta, Request, object, text_of};
@@ -33,15 +32,10 @@ use crate::post::Post;
 use crate::reply::Answer;
 use crate::rpc_error::RpcError;
 use crate::stored_arguments::StoreUnavailable;
-use crate::view::View;
+use crate::task_handle::{NEEDED, TaskHandle, are_declared};
 
 pub(crate) use self::follow::{FollowedTasks, TaskUpdate, follow};
-pub(crate) use self::handle::StartedTask;
-use self::handle::TaskHandle;
 use self::task_request::TaskRequest;
-
-/// What a client has to declare to be given tasks, a JSON object.
-pub(crate) const NEEDED: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
 
 /// The methods that are answered here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,17 +62,6 @@ impl TaskMethod {
             TaskStep::Cancel => "tasks/cancel",
         }
     }
-}
-
-/// Whether a client with these capabilities, a JSON object, takes tasks.
-pub(crate) fn are_declared(capabilities: Option<&str>) -> bool {
-    let member = |json: &str, name: &str| {
-        let members: Option<BTreeMap<String, &RawValue>> = object(json);
-        members?.remove(name).map(|value| value.get().to_owned())
-    };
-    let extensions = capabilities.and_then(|json| member(json, "extensions"));
-    let tasks = extensions.and_then(|json| member(&json, TASKS));
-    tasks.is_some_and(|settings| settings.starts_with('{'))
 }
 
 /// Whether calls of anything in `view` may become tasks, whoever asks.
@@ -145,23 +128,4 @@ fn responses(post: &Post, request: &Request<'_>) -> Result<Bytes, RpcError> {
         RpcError::invalid_params("`params.inputResponses` must be an object of objects")
     })?;
     Ok(post.body.slice_ref(responses.get().as_bytes()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tasks_are_declared_by_the_extension_alone() {
-        assert!(are_declared(Some(NEEDED)));
-        assert!(NEEDED.contains(TASKS));
-        for other in [
-            None,
-            Some(r#"{"tasks":{}}"#),
-            Some(r#"{"extensions":{"example/other":{}}}"#),
-            Some(r#"{"extensions":[]}"#),
-        ] {
-            assert!(!are_declared(other), "{other:?}");
-        }
-    }
 }

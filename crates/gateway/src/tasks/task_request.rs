@@ -15,22 +15,23 @@ use wardgate_rpc::client::{
 };
 use wardgate_telemetry::names;
 
-use super::handle::TaskHandle;
 use super::{TaskMethod, unknown};
 use crate::audit_log::RecordStatus;
 use crate::authority::Grant;
 use crate::call_meta::{call_meta, write_dropped};
 use crate::call_tool::{self, ToolCall};
+use crate::catalogue::View;
 use crate::catalogue::{CatalogueIndex, Tool};
 use crate::client_interaction::{InputRecipient, InputRequests};
 use crate::governed_call::{
-    GovernedCall, Operation, Output, Rejection, RequestBinding, RequestContext, Resource, RunError,
-    RunOutcome, SealedOperation,
+    GovernedCall, Operation, Output, Rejection, RequestBinding, Resource, RunError, RunOutcome,
+    SealedOperation,
 };
 use crate::measures;
 use crate::reply::{Answer, task_result_members};
+use crate::request_context::RequestContext;
 use crate::rpc_error::RpcError;
-use crate::view::View;
+use crate::task_handle::TaskHandle;
 
 /// The reason on record for an unknown task.
 pub(super) const UNKNOWN: &str = "unknown_task";

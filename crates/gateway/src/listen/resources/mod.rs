@@ -24,11 +24,11 @@ use wardgate_domain::{Caller, Digest, ToolFacts};
 use self::sources::Sources;
 use super::PAUSE;
 use crate::Gateway;
+use crate::catalogue::View;
 use crate::content::OfferedContent;
 use crate::post::Post;
 use crate::rpc_error::RpcError;
 use crate::scopes::TokenAccess;
-use crate::view::View;
 
 pub(super) use self::source::watches;
 pub(crate) use self::subscribed::{ResourceSubscriptions, Subscriber, subscribe, unsubscribe};

@@ -22,7 +22,7 @@ use crate::authority::Authorization;
 use crate::content;
 use crate::post::Post;
 use crate::rpc_error::RpcError;
-use crate::session::{Purpose, Sealer};
+use crate::sealer::{Purpose, Sealer};
 use crate::store::{Store, SubscriptionsId};
 
 /// Subscriptions of one session.

@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 use wardgate_domain::Digest;
 use wardgate_mcp::Version;
 
+use super::DeclaredCapabilities;
 use crate::mcp::{LogLevel, Request, negotiate_on_stream, spelt_alike};
 use crate::rpc_error::RpcError;
-use crate::streamable::DeclaredCapabilities;
 
 /// Messages of one session that may be under way.
 const AT_A_TIME: usize = 32;
@@ -75,7 +75,7 @@ impl SseSession {
 
     /// Under what the memory knows its subscriptions.
     pub(crate) fn digest(&self) -> Digest {
-        super::digest(self.number)
+        sse_digest(self.number)
     }
 
     /// A call begins that can be cancelled while what this returns is kept.
@@ -91,14 +91,14 @@ impl SseSession {
     }
 
     /// Cancels the call of this id, if it is under way.
-    pub(super) fn cancel(&self, id: &str) {
+    pub(crate) fn cancel(&self, id: &str) {
         if let Some(call) = lock(&self.calls).get(&spelt_alike(id)) {
             call.cancel();
         }
     }
 
     /// Waits until fewer messages are under way.
-    pub(super) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.turns).acquire_owned().await.ok()
     }
 
@@ -130,7 +130,7 @@ pub(crate) struct SseStreams(Arc<Mutex<HashMap<u64, Arc<SseSession>>>>);
 
 impl SseStreams {
     /// A session that can be found while what this returns is kept, and what is said on its stream.
-    pub(super) fn open(&self, number: u64) -> (OpenStream, mpsc::Receiver<Bytes>) {
+    pub(crate) fn open(&self, number: u64) -> (OpenStream, mpsc::Receiver<Bytes>) {
         let (out, messages) = mpsc::channel(AHEAD);
         let session = SseSession {
             number,
@@ -149,13 +149,13 @@ impl SseStreams {
         (open, messages)
     }
 
-    pub(super) fn find(&self, number: u64) -> Option<Arc<SseSession>> {
+    pub(crate) fn find(&self, number: u64) -> Option<Arc<SseSession>> {
         lock(&self.0).get(&number).cloned()
     }
 }
 
 /// A session takes messages while this lives.
-pub(super) struct OpenStream {
+pub(crate) struct OpenStream {
     streams: SseStreams,
     number: u64,
 }
@@ -168,4 +168,9 @@ impl Drop for OpenStream {
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The digest under which the memory knows the subscriptions of the session `number`.
+pub(crate) fn sse_digest(number: u64) -> Digest {
+    Digest::of(&number.to_be_bytes())
 }

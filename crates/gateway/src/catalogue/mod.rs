@@ -1,4 +1,7 @@
-//! The tool-runner's catalogue, as the gateway last saw it.
+//! The tool-runner's catalogue, as the gateway last saw it, and the views of it that paths show.
+
+mod content_index;
+mod view;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,10 +18,11 @@ use wardgate_rpc::client::{CallError, Catalogue as ListedCatalogue, ToolRunnerCl
 /// Key of the upstreams that do not answer, in `_meta` of a list.
 pub(crate) const MISSING_UPSTREAMS: &str = "dev.wardgate/missingUpstreams";
 
+pub(crate) use self::content_index::{ContentIndex, ContentLocation, IndexEntry};
+pub(crate) use self::view::View;
 pub(crate) use wardgate_rpc::client::Source;
 
 use crate::change_counter::ChangeCounter;
-use crate::content::ContentIndex;
 use crate::downgrade::{Definition, DefinitionKind};
 use crate::mcp::MirroredHeader;
 use crate::rpc_error::RpcError;

@@ -7,38 +7,38 @@ use wardgate_domain::{OfferKind, UriTemplate, source_uri};
 use wardgate_mcp::Version;
 use wardgate_rpc::client::{Content, ContentEntry, ContentSource, Skills};
 
+use super::View;
 use crate::downgrade::{Definition, DefinitionKind};
-use crate::view::View;
 
 /// What the tool-runner last listed.
 #[derive(Debug, Default)]
 pub(crate) struct ContentIndex {
     sources: BTreeMap<String, ContentSource>,
-    pub(super) prompts: Vec<IndexEntry>,
-    pub(super) resources: Vec<IndexEntry>,
-    pub(super) templates: Vec<IndexEntry>,
-    pub(super) skills: Vec<IndexEntry>,
+    pub(crate) prompts: Vec<IndexEntry>,
+    pub(crate) resources: Vec<IndexEntry>,
+    pub(crate) templates: Vec<IndexEntry>,
+    pub(crate) skills: Vec<IndexEntry>,
     /// Those of the catalogue's own file, each with its source. A URI of a server names the server itself.
     readable: Vec<(UriTemplate, String)>,
 }
 
 /// One entry of a list.
 #[derive(Debug)]
-pub(super) struct IndexEntry {
-    pub(super) source: String,
+pub(crate) struct IndexEntry {
+    pub(crate) source: String,
     /// What clients call it.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// What its source calls it.
-    pub(super) own_name: String,
+    pub(crate) own_name: String,
     definition: Definition,
 }
 
 /// A prompt, resource or template of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ContentLocation {
-    pub(super) source: String,
+pub(crate) struct ContentLocation {
+    pub(crate) source: String,
     /// What the source calls it, and the policy decides on.
-    pub(super) own_name: String,
+    pub(crate) own_name: String,
 }
 
 impl ContentIndex {
@@ -99,21 +99,21 @@ impl ContentIndex {
     }
 
     /// The sources that have things of this kind.
-    pub(super) fn sources(&self, kind: OfferKind) -> impl Iterator<Item = &ContentSource> {
+    pub(crate) fn sources(&self, kind: OfferKind) -> impl Iterator<Item = &ContentSource> {
         let sources = self.sources.values();
         sources.filter(move |source| source.kinds.contains(&kind))
     }
 
-    pub(super) fn source(&self, name: &str) -> Option<&ContentSource> {
+    pub(crate) fn source(&self, name: &str) -> Option<&ContentSource> {
         self.sources.get(name)
     }
 
-    pub(super) fn prompt(&self, name: &str) -> Option<ContentLocation> {
+    pub(crate) fn prompt(&self, name: &str) -> Option<ContentLocation> {
         find(&self.prompts, name)
     }
 
     /// The resource at `uri`: one that is listed, one of a template, or whatever the server has that it names.
-    pub(super) fn resource(&self, uri: &str) -> Option<ContentLocation> {
+    pub(crate) fn resource(&self, uri: &str) -> Option<ContentLocation> {
         let by_template = || {
             let mut readable = self.readable.iter();
             let (_, source) = readable.find(|(template, _)| template.read(uri).is_some())?;
@@ -136,7 +136,7 @@ impl ContentIndex {
             .or_else(by_server)
     }
 
-    pub(super) fn template(&self, text: &str) -> Option<ContentLocation> {
+    pub(crate) fn template(&self, text: &str) -> Option<ContentLocation> {
         find(&self.templates, text)
     }
 }
@@ -169,7 +169,7 @@ impl IndexEntry {
     }
 
     /// Its definition in `view`.
-    pub(super) fn definition(&self, view: &View, version: Version) -> Cow<'_, str> {
+    pub(crate) fn definition(&self, view: &View, version: Version) -> Cow<'_, str> {
         if view.has_own_names() {
             self.definition.renamed(version, &self.own_name).into()
         } else {

@@ -1,5 +1,6 @@
 //! The handle of a task that its client holds as `taskId`: sealed, so that any replica can serve it, and for its caller alone.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -8,27 +9,30 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use wardgate_domain::{Caller, Digest};
+use wardgate_domain::{CallId, Caller, Digest};
 use wardgate_json::replace_part;
+use wardgate_mcp::extension::TASKS;
 use wardgate_rpc::client::{ResultFacts, Task};
 
 use crate::Gateway;
 use crate::audit_log::RecordStatus;
 use crate::call_meta::call_meta;
-use crate::call_tool::ToolCall;
-use crate::governed_call::{GovernedCall, RequestContext};
 use crate::mcp::{inner, object};
 use crate::post::Post;
 use crate::reply::Answer;
-use crate::session::Purpose;
+use crate::request_context::RequestContext;
+use crate::sealer::Purpose;
 use crate::stored_arguments::{StoreUnavailable, StoredArguments};
+
+/// What a client has to declare to be given tasks, a JSON object.
+pub(crate) const NEEDED: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
 
 /// The content of a `taskId`. It opens for the same caller, on the same path alone.
 #[derive(Clone, Serialize, Deserialize)]
-pub(super) struct TaskHandle {
+pub(crate) struct TaskHandle {
     /// The name of the tool in the view.
     #[serde(rename = "n")]
-    pub(super) tool: String,
+    pub(crate) tool: String,
     /// The arguments of the call, which every request about the task is decided on.
     #[serde(rename = "g")]
     asked: StoredArguments,
@@ -37,7 +41,7 @@ pub(super) struct TaskHandle {
     state: String,
     /// The sealed handle, which stays the same for the client.
     #[serde(skip)]
-    pub(super) sealed: String,
+    pub(crate) sealed: String,
 }
 
 /// A task that a call has become.
@@ -49,7 +53,7 @@ pub(crate) struct StartedTask {
 
 impl TaskHandle {
     /// Opens `sealed`. None if it was not handed to the caller of `post`.
-    pub(super) fn open(gateway: &Gateway, post: &Post, sealed: &str) -> Option<Self> {
+    pub(crate) fn open(gateway: &Gateway, post: &Post, sealed: &str) -> Option<Self> {
         let (caller, within) = (&post.caller, post.view.path());
         let handle = gateway
             .sealer()
@@ -61,7 +65,7 @@ impl TaskHandle {
     }
 
     /// The arguments of the call. None if they have expired.
-    pub(super) async fn arguments(
+    pub(crate) async fn arguments(
         &self,
         gateway: &Gateway,
         caller: &Caller,
@@ -69,7 +73,7 @@ impl TaskHandle {
         self.asked.find(gateway, caller).await
     }
 
-    pub(super) fn state(&self) -> Bytes {
+    pub(crate) fn state(&self) -> Bytes {
         URL_SAFE_NO_PAD
             .decode(&self.state)
             .unwrap_or_default()
@@ -77,7 +81,7 @@ impl TaskHandle {
     }
 
     /// The members of a result: `about`, which the server said of the task, under the id that the client holds.
-    pub(super) fn members(&self, about: &str) -> String {
+    pub(crate) fn members(&self, about: &str) -> String {
         let about = no_longer(about, self.lasts());
         format!(
             r#""taskId":{},{}"#,
@@ -96,20 +100,22 @@ impl TaskHandle {
 }
 
 impl StartedTask {
-    /// The task that `call` became. None if its id cannot be handed out.
-    pub(crate) async fn hand_out(call: &GovernedCall<ToolCall>, task: Task) -> Option<Self> {
-        let (gateway, tool_call) = (&call.gateway, &call.operation);
-        let RequestContext { caller, view, .. } = &call.context;
-        let asked = match StoredArguments::inline(&tool_call.arguments) {
+    /// The task that the call `call_id` of the tool `name` became. None if its id cannot be handed out.
+    pub(crate) async fn hand_out(
+        gateway: &Gateway,
+        RequestContext { caller, view, .. }: &RequestContext,
+        call_id: CallId,
+        (name, arguments): (&str, &Bytes),
+        task: Task,
+    ) -> Option<Self> {
+        let asked = match StoredArguments::inline(arguments) {
             Some(asked) => asked,
-            None => {
-                StoredArguments::store(gateway, caller, call.facts.call_id, &tool_call.arguments)
-                    .await
-                    .ok()?
-            }
+            None => StoredArguments::store(gateway, caller, call_id, arguments)
+                .await
+                .ok()?,
         };
         let mut handle = TaskHandle {
-            tool: tool_call.name.clone(),
+            tool: name.to_owned(),
             asked,
             state: URL_SAFE_NO_PAD.encode(&task.state),
             sealed: String::new(),
@@ -128,10 +134,21 @@ impl StartedTask {
     }
 
     /// The answer to the call.
-    pub(crate) fn release(&self, call: &GovernedCall<ToolCall>, recorded: RecordStatus) -> Answer {
-        let meta = call_meta(call.facts.call_id, recorded);
-        Answer::task(&call.context.id, &self.members, &meta)
+    pub(crate) fn release(&self, id: &RawValue, call_id: CallId, recorded: RecordStatus) -> Answer {
+        let meta = call_meta(call_id, recorded);
+        Answer::task(id, &self.members, &meta)
     }
+}
+
+/// Whether a client with these capabilities, a JSON object, takes tasks.
+pub(crate) fn are_declared(capabilities: Option<&str>) -> bool {
+    let member = |json: &str, name: &str| {
+        let members: Option<BTreeMap<String, &RawValue>> = object(json);
+        members?.remove(name).map(|value| value.get().to_owned())
+    };
+    let extensions = capabilities.and_then(|json| member(json, "extensions"));
+    let tasks = extensions.and_then(|json| member(&json, TASKS));
+    tasks.is_some_and(|settings| settings.starts_with('{'))
 }
 
 /// `about` with a time to live of at most `longest`, the lifetime of the id.
@@ -154,6 +171,20 @@ fn no_longer(about: &str, longest: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tasks_are_declared_by_the_extension_alone() {
+        assert!(are_declared(Some(NEEDED)));
+        assert!(NEEDED.contains(TASKS));
+        for other in [
+            None,
+            Some(r#"{"tasks":{}}"#),
+            Some(r#"{"extensions":{"example/other":{}}}"#),
+            Some(r#"{"extensions":[]}"#),
+        ] {
+            assert!(!are_declared(other), "{other:?}");
+        }
+    }
 
     #[test]
     fn a_task_lives_no_longer_than_its_id() {

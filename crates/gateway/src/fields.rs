@@ -14,7 +14,7 @@ const META: &str = "_meta";
 
 /// The members of one object.
 #[derive(Debug)]
-pub(super) struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     /// For example `params.messages[1]`.
     path: String,
     members: BTreeMap<Cow<'a, str>, &'a RawValue>,
@@ -22,7 +22,7 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// The parameters of a request.
-    pub(super) fn of_params(params: Option<&'a RawValue>) -> Result<Self, RpcError> {
+    pub(crate) fn of_params(params: Option<&'a RawValue>) -> Result<Self, RpcError> {
         let Some(params) = params else {
             return Ok(Self {
                 path: "params".to_owned(),
@@ -44,7 +44,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Refuses what is not among `names`.
-    pub(super) fn only(&self, names: &[&str]) -> Result<(), RpcError> {
+    pub(crate) fn only(&self, names: &[&str]) -> Result<(), RpcError> {
         if self
             .members
             .keys()
@@ -60,13 +60,13 @@ impl<'a> Fields<'a> {
     }
 
     /// The value as written. An optional member may be null.
-    pub(super) fn value(&self, name: &str) -> Option<&'a RawValue> {
+    pub(crate) fn value(&self, name: &str) -> Option<&'a RawValue> {
         let value = self.members.get(name).copied();
         value.filter(|raw| raw.get() != "null")
     }
 
     /// An error about a field.
-    pub(super) fn wrong(&self, name: &str, problem: &str) -> RpcError {
+    pub(crate) fn wrong(&self, name: &str, problem: &str) -> RpcError {
         RpcError::invalid_params(format!("`{}.{name}` {problem}", self.path))
     }
 
@@ -74,7 +74,7 @@ impl<'a> Fields<'a> {
         self.wrong(name, "is missing")
     }
 
-    pub(super) fn text(&self, name: &str) -> Result<Option<String>, RpcError> {
+    pub(crate) fn text(&self, name: &str) -> Result<Option<String>, RpcError> {
         let Some(raw) = self.value(name) else {
             return Ok(None);
         };
@@ -84,12 +84,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    pub(super) fn required_text(&self, name: &str) -> Result<String, RpcError> {
+    pub(crate) fn required_text(&self, name: &str) -> Result<String, RpcError> {
         self.text(name)?.ok_or_else(|| self.missing(name))
     }
 
     /// A text in its checked type.
-    pub(super) fn parsed<T: FromStr<Err: ToString>>(
+    pub(crate) fn parsed<T: FromStr<Err: ToString>>(
         &self,
         name: &str,
     ) -> Result<Option<T>, RpcError> {
@@ -102,12 +102,12 @@ impl<'a> Fields<'a> {
             .map_err(|error: T::Err| self.wrong(name, &error.to_string()))
     }
 
-    pub(super) fn required<T: FromStr<Err: ToString>>(&self, name: &str) -> Result<T, RpcError> {
+    pub(crate) fn required<T: FromStr<Err: ToString>>(&self, name: &str) -> Result<T, RpcError> {
         self.parsed(name)?.ok_or_else(|| self.missing(name))
     }
 
     /// One of a few words.
-    pub(super) fn word<T: Copy>(
+    pub(crate) fn word<T: Copy>(
         &self,
         name: &str,
         all: &[T],
@@ -123,7 +123,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    pub(super) fn required_word<T: Copy>(
+    pub(crate) fn required_word<T: Copy>(
         &self,
         name: &str,
         all: &[T],
@@ -134,7 +134,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A whole number from 1 to `most`.
-    pub(super) fn count(&self, name: &str, most: u32) -> Result<Option<u32>, RpcError> {
+    pub(crate) fn count(&self, name: &str, most: u32) -> Result<Option<u32>, RpcError> {
         let Some(raw) = self.value(name) else {
             return Ok(None);
         };
@@ -145,7 +145,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A position in a conversation.
-    pub(super) fn position(&self, name: &str) -> Result<Option<u64>, RpcError> {
+    pub(crate) fn position(&self, name: &str) -> Result<Option<u64>, RpcError> {
         let Some(raw) = self.value(name) else {
             return Ok(None);
         };
@@ -156,7 +156,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A truth value; false when absent.
-    pub(super) fn flag(&self, name: &str) -> Result<bool, RpcError> {
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, RpcError> {
         match self.value(name).map(RawValue::get) {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
@@ -164,14 +164,14 @@ impl<'a> Fields<'a> {
         }
     }
 
-    pub(super) fn object(&self, name: &str) -> Result<Option<Self>, RpcError> {
+    pub(crate) fn object(&self, name: &str) -> Result<Option<Self>, RpcError> {
         let raw = self.value(name);
         raw.map(|raw| Self::of(format!("{}.{name}", self.path), raw))
             .transpose()
     }
 
     /// A list of objects.
-    pub(super) fn objects(&self, name: &str) -> Result<Option<Vec<Self>>, RpcError> {
+    pub(crate) fn objects(&self, name: &str) -> Result<Option<Vec<Self>>, RpcError> {
         let Some(raw) = self.value(name) else {
             return Ok(None);
         };

@@ -9,12 +9,11 @@ use serde_json::value::RawValue;
 use wardgate_domain::Caller;
 use wardgate_mcp::header::LAST_EVENT_ID;
 
-use super::StreamableSession;
 use crate::Gateway;
-use crate::client_interaction::format_event;
-use crate::governed_call::ReplayGrant;
+use crate::event_stream::format_event;
 use crate::rpc_error::RpcError;
-use crate::session::Purpose;
+use crate::sealer::Purpose;
+use crate::session::StreamableSession;
 use crate::store::StreamId;
 
 /// How long a client that lost its stream waits before it asks for the rest.
@@ -22,7 +21,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// The position of an event, which its id holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum EventPosition {
+pub(crate) enum EventPosition {
     /// In a stream of changes.
     #[serde(rename = "l")]
     Listening,
@@ -32,12 +31,12 @@ pub(super) enum EventPosition {
 }
 
 impl EventPosition {
-    pub(super) fn in_answer(stream: StreamId, position: i64) -> Self {
+    pub(crate) fn in_answer(stream: StreamId, position: i64) -> Self {
         Self::Answer(stream.0, position)
     }
 
     /// The position as an event id.
-    pub(super) fn seal(
+    pub(crate) fn seal(
         self,
         gateway: &Gateway,
         caller: &Caller,
@@ -50,7 +49,7 @@ impl EventPosition {
     }
 
     /// The position in the header `Last-Event-ID`. None if the request has none.
-    pub(super) fn of_headers(
+    pub(crate) fn of_headers(
         gateway: &Gateway,
         caller: &Caller,
         session: &StreamableSession,
@@ -69,7 +68,7 @@ impl EventPosition {
 }
 
 /// An event, sealed for the store.
-pub(super) fn seal_event(
+pub(crate) fn seal_event(
     gateway: &Gateway,
     caller: &Caller,
     session: &StreamableSession,
@@ -82,7 +81,7 @@ pub(super) fn seal_event(
         .seal_for_store(caller, &within, message.as_bytes())
 }
 
-pub(super) fn open_event(
+pub(crate) fn open_event(
     gateway: &Gateway,
     caller: &Caller,
     session: &StreamableSession,
@@ -95,7 +94,7 @@ pub(super) fn open_event(
 }
 
 /// The id of the request that a stream answers, sealed for the store.
-pub(super) fn seal_request(
+pub(crate) fn seal_request(
     gateway: &Gateway,
     caller: &Caller,
     session: &StreamableSession,
@@ -105,7 +104,7 @@ pub(super) fn seal_request(
     seal_event(gateway, caller, session, (stream, 0), id.get())
 }
 
-pub(super) fn open_request(
+pub(crate) fn open_request(
     gateway: &Gateway,
     caller: &Caller,
     session: &StreamableSession,
@@ -117,7 +116,7 @@ pub(super) fn open_request(
 }
 
 /// A suspended call, sealed for the store.
-pub(super) fn seal_suspended_call(
+pub(crate) fn seal_suspended_call(
     gateway: &Gateway,
     caller: &Caller,
     session: &StreamableSession,
@@ -130,7 +129,7 @@ pub(super) fn seal_suspended_call(
         .seal_for_store(caller, &within, suspended_call)
 }
 
-pub(super) fn open_suspended_call(
+pub(crate) fn open_suspended_call(
     gateway: &Gateway,
     caller: &Caller,
     session: &StreamableSession,
@@ -142,30 +141,28 @@ pub(super) fn open_suspended_call(
 }
 
 /// The replay grant of a stream, sealed for the store.
-pub(super) fn seal_replay_grant(
+pub(crate) fn seal_replay_grant(
     gateway: &Gateway,
     caller: &Caller,
     session: &StreamableSession,
     stream: StreamId,
-    replay_grant: &ReplayGrant,
+    replay_grant: &[u8],
 ) -> Option<Vec<u8>> {
     let within = within(session, stream, REPLAY_GRANT);
-    let replay_grant = serde_json::to_vec(replay_grant).ok()?;
     gateway
         .sealer()
-        .seal_for_store(caller, &within, &replay_grant)
+        .seal_for_store(caller, &within, replay_grant)
 }
 
-pub(super) fn open_replay_grant(
+pub(crate) fn open_replay_grant(
     gateway: &Gateway,
     caller: &Caller,
     session: &StreamableSession,
     stream: StreamId,
     sealed: &[u8],
-) -> Option<ReplayGrant> {
+) -> Option<Vec<u8>> {
     let within = within(session, stream, REPLAY_GRANT);
-    let replay_grant = gateway.sealer().open_from_store(caller, &within, sealed)?;
-    serde_json::from_slice(&replay_grant).ok()
+    gateway.sealer().open_from_store(caller, &within, sealed)
 }
 
 /// The positions of the sealed texts that are not events: the suspended call and the replay grant.
@@ -178,6 +175,6 @@ fn within(session: &StreamableSession, stream: StreamId, position: i64) -> Strin
 }
 
 /// The event that a stream begins with.
-pub(super) fn primer(id: &str) -> Bytes {
+pub(crate) fn primer(id: &str) -> Bytes {
     format_event(Some(id), Some(RETRY), "")
 }

@@ -11,14 +11,13 @@ use tokio::time::sleep;
 use wardgate_domain::Caller;
 use wardgate_mcp::Version;
 
-use super::StreamableSession;
 use super::events::{
     EventPosition, primer, seal_event, seal_replay_grant, seal_request, seal_suspended_call,
 };
 use super::heartbeat::HeartbeatGuard;
 use crate::Gateway;
-use crate::client_interaction::format_event;
-use crate::governed_call::ReplayGrant;
+use crate::event_stream::format_event;
+use crate::session::StreamableSession;
 use crate::store::{StreamId, WriteResult};
 
 /// The most bytes of one stream that are stored; later events are sent, but cannot be resumed.
@@ -37,13 +36,13 @@ enum ReleaseReason {
 
 /// Writes one stream.
 pub(crate) struct StreamWriter {
-    pub(super) gateway: Arc<Gateway>,
-    pub(super) caller: Arc<Caller>,
-    pub(super) session: Arc<StreamableSession>,
+    gateway: Arc<Gateway>,
+    caller: Arc<Caller>,
+    session: Arc<StreamableSession>,
     /// The id of the request that the stream answers.
     request: Box<RawValue>,
-    /// The grant that a resumed stream is decided on by. None before the first message.
-    replay_grant: Option<ReplayGrant>,
+    /// The grant that a resumed stream is decided on by, serialized. None before the first message.
+    replay_grant: Option<Vec<u8>>,
     stream: StreamStatus,
 }
 
@@ -96,12 +95,12 @@ impl StreamWriter {
     }
 
     /// Sets the grant that a resumed stream is decided on by. A stream without one cannot be resumed.
-    pub(crate) fn set_replay_grant(&mut self, replay_grant: Option<ReplayGrant>) {
+    pub(crate) fn set_replay_grant(&mut self, replay_grant: Option<Vec<u8>>) {
         self.replay_grant = replay_grant;
     }
 
     /// The writer of a stream that another replica began, and whose call is suspended.
-    pub(super) fn take_over(
+    pub(crate) fn take_over(
         gateway: &Arc<Gateway>,
         (caller, session): (&Arc<Caller>, &Arc<StreamableSession>),
         request: &RawValue,

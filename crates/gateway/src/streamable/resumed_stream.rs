@@ -16,19 +16,21 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::Caller;
 
-use super::StreamableSession;
-use super::events::{
-    EventPosition, open_event, open_replay_grant, open_request, open_suspended_call, seal_event,
-};
-use super::heartbeat::HeartbeatGuard;
-use super::writing::StreamWriter;
+use super::sealed_operation::{allows_replay, resume_suspended};
 use crate::Gateway;
-use crate::client_interaction::format_event;
-use crate::governed_call::{self, DecisionUnavailable, ReplayGrant, ResumingClient};
-use crate::listen::{self, KEEP_ALIVE};
+use crate::event_stream::KEEP_ALIVE;
+use crate::event_stream::format_event;
+use crate::governed_call::{DecisionUnavailable, ReplayGrant, ResumingClient};
+use crate::listen;
 use crate::reply::Answer;
 use crate::rpc_error::RpcError;
+use crate::session::StreamableSession;
 use crate::store::{StoreError, StreamId, StreamPage, StreamState};
+use crate::stored_stream::HeartbeatGuard;
+use crate::stored_stream::StreamWriter;
+use crate::stored_stream::{
+    EventPosition, open_event, open_replay_grant, open_request, open_suspended_call, seal_event,
+};
 
 /// The interval at which the store is polled for more events.
 const LOOK: Duration = Duration::from_millis(250);
@@ -49,12 +51,11 @@ pub(super) async fn resume(
     let replay_grant = replay_grant.map_err(|_| RpcError::store_unavailable())?;
     let replay_grant =
         replay_grant.and_then(|sealed| open_replay_grant(gateway, &caller, session, id, &sealed));
+    let replay_grant =
+        replay_grant.and_then(|replay_grant| serde_json::from_slice(&replay_grant).ok());
     // What cannot be decided on is not given.
-    let replay_grant = replay_grant.ok_or_else(RpcError::unknown_event)?;
-    match replay_grant
-        .allows_replay(gateway, &client, session.version)
-        .await
-    {
+    let replay_grant: ReplayGrant = replay_grant.ok_or_else(RpcError::unknown_event)?;
+    match allows_replay(gateway, &replay_grant, &client, session.version).await {
         Ok(true) => {}
         Ok(false) => return Err(RpcError::unknown_event()),
         Err(DecisionUnavailable) => return Err(RpcError::undecided()),
@@ -152,9 +153,12 @@ impl ResumedStream {
 
     /// Whether the client may hear more, as things are now. It comes again, and hears why, where that is not known.
     async fn may_still_replay(&self) -> bool {
-        let holds =
-            self.replay_grant
-                .allows_replay(&self.gateway, &self.client, self.session.version);
+        let holds = allows_replay(
+            &self.gateway,
+            &self.replay_grant,
+            &self.client,
+            self.session.version,
+        );
         holds.await.unwrap_or(false)
     }
 
@@ -228,7 +232,7 @@ impl ResumedStream {
             stream,
             heartbeat_guard,
         );
-        governed_call::resume_suspended(gateway, &self.client, (writer, request), &suspended_call)
+        resume_suspended(gateway, &self.client, (writer, request), &suspended_call)
     }
 
     fn error(&self, page: &StreamPage, reason: &'static str, message: &str) -> String {

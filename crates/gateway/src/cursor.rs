@@ -21,7 +21,7 @@ pub(crate) enum Cursor {
 
 impl Cursor {
     /// The cursor of `request`; none at the start of a list.
-    pub(super) fn from_request(request: &Request<'_>) -> Result<Option<Self>, RpcError> {
+    pub(crate) fn from_request(request: &Request<'_>) -> Result<Option<Self>, RpcError> {
         let Some(raw) = request.params.cursor else {
             return Ok(None);
         };

@@ -14,8 +14,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::About;
 
-use super::StreamableSession;
 use crate::mcp::spelt_alike;
+use crate::session::StreamableSession;
 use crate::store::{ReplicaMessageId, SessionId, Store, StoreError};
 
 /// The interval at which the store is polled for messages of other replicas.

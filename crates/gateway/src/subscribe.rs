@@ -10,12 +10,12 @@ use std::sync::Arc;
 use wardgate_mcp::Version;
 use wardgate_rpc::client::Session;
 
-use super::uri::{ConversationUri, TEMPLATE};
-use super::{Fields, MemoryRejection};
 use crate::Gateway;
 use crate::content;
+use crate::fields::Fields;
 use crate::listen::{self, ListeningClient, Subscriber};
 use crate::mcp::Request;
+use crate::memory::{self, ConversationUri, MemoryRejection, TEMPLATE};
 use crate::post::Post;
 use crate::reply::Answer;
 use crate::rpc_error::RpcError;
@@ -51,7 +51,7 @@ impl SubscriptionMethod {
         let params = Fields::of_params(request.raw_params())?;
         let uri = params.required_text("uri")?;
         let memory = gateway.memory().filter(|_| offered.conversations);
-        let is_of_memory = !offered.resources || super::is_uri(&uri);
+        let is_of_memory = !offered.resources || memory::is_uri(&uri);
         let Some(memory) = memory.filter(|_| is_of_memory) else {
             let who = ListeningClient::for_post(gateway, post, listen::SUBSCRIBE);
             let subscriber = Subscriber::for_post(post);

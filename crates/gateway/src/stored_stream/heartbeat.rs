@@ -23,7 +23,7 @@ pub(crate) struct Heartbeat {
 }
 
 /// The heartbeat goes on while a guard is held.
-pub(super) struct HeartbeatGuard(Arc<Heartbeat>);
+pub(crate) struct HeartbeatGuard(Arc<Heartbeat>);
 
 impl Drop for HeartbeatGuard {
     fn drop(&mut self) {
@@ -44,12 +44,12 @@ impl Heartbeat {
     }
 
     /// The id under which this replica writes streams.
-    pub(super) fn id(&self) -> ReplicaId {
+    pub(crate) fn id(&self) -> ReplicaId {
         self.id
     }
 
     /// Starts the heartbeat, and sends the first one if the last is too old.
-    pub(super) async fn beat(self: &Arc<Self>) -> Result<HeartbeatGuard, StoreError> {
+    pub(crate) async fn beat(self: &Arc<Self>) -> Result<HeartbeatGuard, StoreError> {
         self.streams.fetch_add(1, Ordering::SeqCst);
         let heartbeat_guard = HeartbeatGuard(Arc::clone(self));
         self.send_beat().await?;

@@ -18,7 +18,7 @@ use wardgate_domain::source_uri;
 use wardgate_mcp::Version;
 use wardgate_rpc::client::{ContentSource, ServerCapabilities};
 
-use crate::catalogue::{CatalogueIndex, Source, Tool};
+use super::{CatalogueIndex, Source, Tool};
 
 /// What a request sees.
 #[derive(Debug, Clone)]

@@ -1,0 +1,27 @@
+//! The request that a governed call serves.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use wardgate_domain::Caller;
+use wardgate_mcp::Version;
+use wardgate_resilience::concurrency::Slot;
+
+use crate::catalogue::View;
+use crate::scopes::TokenAccess;
+
+/// The request that a call serves: who makes it, from where, in which version and view.
+#[derive(Debug)]
+pub(crate) struct RequestContext {
+    /// The place among the requests that are worked on. None once it is given back.
+    pub(crate) slot: Option<Slot>,
+    /// The JSON-RPC id, as the client wrote it.
+    pub(crate) id: Box<RawValue>,
+    pub(crate) version: Version,
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) client_ip: String,
+    /// The part of the catalogue that the path shows.
+    pub(crate) view: View,
+    /// The scopes of the token.
+    pub(crate) access: TokenAccess,
+}

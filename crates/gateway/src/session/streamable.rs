@@ -1,0 +1,139 @@
+//! Sessions of Streamable HTTP before 2026-07-28.
+//!
+//! Everything that a session is about is sealed in its id, which its client sends with each request: version,
+//! capabilities, number. The store, which every replica shares, knows only that the session lasts. Requests without a
+//! session are answered as well, each by itself.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use wardgate_domain::{Caller, Digest};
+use wardgate_mcp::Version;
+use wardgate_mcp::header::SESSION_ID;
+
+use super::DeclaredCapabilities;
+use crate::Gateway;
+use crate::catalogue::View;
+use crate::mcp::{LogLevel, Request, named_version};
+use crate::rpc_error::RpcError;
+use crate::sealer::Purpose;
+use crate::store::{SessionId, SessionSettings};
+
+/// One session, as one request of its client finds it.
+#[derive(Debug)]
+pub(crate) struct StreamableSession {
+    pub(crate) id: SessionId,
+    pub(crate) version: Version,
+    /// What its client can be asked for.
+    pub(crate) declared: DeclaredCapabilities,
+    /// From which level on it wants log messages.
+    pub(crate) log_level: Option<LogLevel>,
+}
+
+/// What a session id holds.
+#[derive(Serialize, Deserialize)]
+struct SealedSession {
+    #[serde(rename = "i")]
+    id: String,
+    #[serde(rename = "v")]
+    version: String,
+    #[serde(rename = "c")]
+    declared: DeclaredCapabilities,
+}
+
+impl StreamableSession {
+    /// What is sealed within it is of use nowhere else.
+    pub(crate) fn name(&self) -> String {
+        hex(self.id)
+    }
+
+    /// Under what the memory knows its subscriptions.
+    pub(crate) fn digest(&self) -> Digest {
+        Digest::of(&self.id.0)
+    }
+}
+
+fn hex(id: SessionId) -> String {
+    format!("{:032x}", u128::from_be_bytes(id.0))
+}
+
+/// Begins a session of the client that asked to `initialize`. None when that cannot be kept: its requests are then
+/// answered without one.
+pub(crate) async fn begin_session(
+    gateway: &Gateway,
+    view: &View,
+    caller: &Caller,
+    initialize: &Request<'_>,
+    version: Version,
+) -> Option<HeaderValue> {
+    let id = SessionId(gateway.ambient().random());
+    let sealed = SealedSession {
+        id: hex(id),
+        version: version.as_str().to_owned(),
+        declared: DeclaredCapabilities::from_initialize(initialize, version),
+    };
+    let text = gateway
+        .sealer()
+        .seal(Purpose::Session, caller, &view.path(), &sealed)?;
+    let begun = gateway.store().begin_session(id, caller.person()).await;
+    begun.ok()?;
+    HeaderValue::try_from(text).ok()
+}
+
+/// The session that a request of an older version names; none if it names none.
+pub(crate) async fn find_session(
+    gateway: &Gateway,
+    view: &View,
+    caller: &Caller,
+    headers: &HeaderMap,
+) -> Result<Option<Arc<StreamableSession>>, RpcError> {
+    let Some(named) = headers.get(SESSION_ID) else {
+        return Ok(None);
+    };
+    let version = named_version(headers)?;
+    // A modern request is in no session, whatever it names.
+    if version.is_some_and(Version::is_modern) {
+        return Ok(None);
+    }
+    let opened = named.to_str().ok().and_then(|text| {
+        gateway
+            .sealer()
+            .open::<SealedSession>(Purpose::Session, caller, &view.path(), text)
+    });
+    let sealed = opened.ok_or_else(RpcError::unknown_session)?;
+    let id = u128::from_str_radix(&sealed.id, 16).map_err(|_| RpcError::unknown_session())?;
+    let id = SessionId(id.to_be_bytes());
+    // Some clients name another of the older versions than they agreed on: what was agreed on holds.
+    let agreed: Version = sealed
+        .version
+        .parse()
+        .map_err(|_| RpcError::unknown_session())?;
+    // A store that is away ends no session: what the id says of itself is enough.
+    let visited = gateway.store().find_session(id, caller.person()).await;
+    let held = visited.unwrap_or(Some(SessionSettings { log_level: None }));
+    let held = held.ok_or_else(RpcError::unknown_session)?;
+    Ok(Some(Arc::new(StreamableSession {
+        id,
+        version: agreed,
+        declared: sealed.declared,
+        log_level: held.log_level.as_deref().and_then(LogLevel::named),
+    })))
+}
+
+/// Ends the session that a DELETE names.
+pub(crate) async fn end_session(
+    gateway: &Gateway,
+    view: &View,
+    caller: &Caller,
+    headers: &HeaderMap,
+) -> Result<Response, RpcError> {
+    let session = find_session(gateway, view, caller, headers).await?;
+    let session = session.ok_or_else(|| {
+        RpcError::invalid_request("name the session to end in the header Mcp-Session-Id")
+    })?;
+    let ended = gateway.store().end_session(session.id).await;
+    ended.map_err(|_| RpcError::store_unavailable())?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
