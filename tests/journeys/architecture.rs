@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// Every crate and what it depends on, of this workspace, in what ships.
-const ARROWS: [(&str, &[&str]); 30] = [
+const ARROWS: [(&str, &[&str]); 33] = [
     ("json", &[]),
     ("mcp", &[]),
     ("proto", &[]),
@@ -48,13 +48,22 @@ const ARROWS: [(&str, &[&str]); 30] = [
         ],
     ),
     ("edge", &["domain", "json", "mcp", "rpc", "telemetry"]),
+    ("mcp-server", &["domain", "json", "mcp", "rpc", "telemetry"]),
+    ("gateway-store", &["domain", "store", "telemetry"]),
+    (
+        "connect",
+        &["domain", "edge", "gateway-store", "proto", "rpc"],
+    ),
     (
         "gateway",
         &[
+            "connect",
             "domain",
             "edge",
+            "gateway-store",
             "json",
             "mcp",
+            "mcp-server",
             "proto",
             "resilience",
             "rpc",
@@ -142,7 +151,7 @@ const ARROWS: [(&str, &[&str]); 30] = [
 ];
 
 /// The same for tests alone.
-const TEST_ARROWS: [(&str, &[&str]); 11] = [
+const TEST_ARROWS: [(&str, &[&str]); 12] = [
     ("agent", &["testkit"]),
     ("audit", &["testkit"]),
     // Its tests play the policy and the record.
@@ -150,6 +159,7 @@ const TEST_ARROWS: [(&str, &[&str]); 11] = [
     ("edge", &["testkit"]),
     ("egress", &["testkit"]),
     ("gateway", &["testkit"]),
+    ("gateway-store", &["testkit"]),
     ("memory", &["testkit"]),
     ("policy", &["testkit"]),
     ("resilience", &["testkit"]),

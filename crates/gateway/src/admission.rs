@@ -5,12 +5,12 @@
 use std::time::Duration;
 
 use wardgate_domain::Caller;
+use wardgate_mcp_server::RpcError;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::CallError;
 
 use crate::Gateway;
-use crate::rpc_error::RpcError;
 
 /// The `Retry-After` where a neighbouring service is overloaded.
 pub(crate) const NEIGHBOUR_PAUSE: Duration = Duration::from_secs(1);

@@ -19,25 +19,6 @@ const SOON: Duration = Duration::from_millis(400);
 const _: () =
     assert!(SOON.as_millis() < APPEND_LIMIT.as_millis() && APPEND_LIMIT.as_millis() < 1_000);
 
-/// The form in which a call is on record, which its answer needs to be released.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum RecordStatus {
-    /// By a record of its own.
-    ByItself(Receipt),
-    /// A refusal that is counted with others of its caller, and on record within a second.
-    InSummary,
-}
-
-impl RecordStatus {
-    /// The receipt of a record of its own.
-    pub(crate) fn receipt(self) -> Option<Receipt> {
-        match self {
-            Self::ByItself(receipt) => Some(receipt),
-            Self::InSummary => None,
-        }
-    }
-}
-
 /// Appends records to the audit log.
 #[derive(Debug)]
 pub(crate) struct AuditLog {

@@ -11,11 +11,13 @@ use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use tracing::Span;
+use wardgate_connect::ConnectPrompt;
 use wardgate_domain::{
     AgentRefusal, CallFacts, CallId, Caller, Digest, Outcome, RequiredCapabilities, Status,
     ToolFacts,
 };
 use wardgate_mcp::Version;
+use wardgate_mcp_server::{Answer, Dialect, RecordStatus, RpcError, check_mirrored_headers};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
     CallError, CallEvent, CallTool, DroppedColumns, InputRequired, Interaction, ResultFacts,
@@ -24,21 +26,16 @@ use wardgate_rpc::client::{
 use wardgate_telemetry::names;
 
 use crate::Gateway;
-use crate::audit_log::RecordStatus;
 use crate::authority::Grant;
 use crate::catalogue::View;
 use crate::catalogue::{CatalogueIndex, Tool};
 use crate::client_interaction::ClientInteraction;
-use crate::connect::{self, ConnectPrompt};
 use crate::governed_call::{
     GovernedCall, Operation, Output, Rejection, RequestBinding, Resource, RunError, RunOutcome,
     SealedOperation,
 };
-use crate::mcp::check_mirrored_headers;
 use crate::measures;
-use crate::reply::{Answer, Dialect};
 use crate::request_context::RequestContext;
-use crate::rpc_error::RpcError;
 use crate::task_handle::{self, StartedTask};
 
 /// One tool call, parsed but not yet decided on.
@@ -199,7 +196,7 @@ impl Operation for ToolCall {
             Some(Resumption {
                 state, responses, ..
             }) if state.is_empty() => {
-                if let Some(message) = connect::declined(&responses) {
+                if let Some(message) = wardgate_connect::declined(&responses) {
                     return Ok(RunOutcome::Output(not_connected(message)));
                 }
                 None
@@ -366,7 +363,12 @@ fn input_outcome(
     };
     let capabilities = call.client.capabilities();
     let caller = &call.context.caller;
-    match connect::prompt_to_connect(&call.gateway, caller, connect, capabilities.as_deref()) {
+    match wardgate_connect::prompt_to_connect(
+        &call.gateway.connect_pages,
+        caller,
+        connect,
+        capabilities.as_deref(),
+    ) {
         ConnectPrompt::InputRequests(requests) if call.operation.request_binding().is_some() => {
             input_required.requests = requests;
             RunOutcome::InputRequired(input_required)

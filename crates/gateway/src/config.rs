@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use wardgate_connect::SignInConfig;
 use wardgate_domain::duration;
 use wardgate_edge::{AuthConfig, BodyLimits, ConnectionLimits, ListenerLimits};
 use wardgate_resilience::concurrency::Config as Concurrency;
@@ -11,7 +12,6 @@ use wardgate_rpc::client::LONGEST_APPEND;
 use wardgate_store::DatabaseSettings;
 
 use crate::audit_log::APPEND_LIMIT;
-use crate::connect::SignInConfig;
 use crate::{Error, ScopesConfig};
 
 /// The gateway's configuration.

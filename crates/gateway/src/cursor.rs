@@ -5,9 +5,7 @@ use std::str::FromStr;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
-
-use crate::mcp::{Request, text_of};
-use crate::rpc_error::RpcError;
+use wardgate_mcp_server::{Request, RpcError, text_of};
 
 /// A place in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

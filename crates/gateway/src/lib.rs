@@ -19,38 +19,28 @@ mod answer_pace;
 mod audit_log;
 mod authority;
 mod caching;
-mod call_meta;
 mod call_tool;
 mod catalogue;
 mod change_counter;
 mod client_interaction;
 mod config;
-mod connect;
 mod content;
 mod content_method;
 mod cursor;
 mod dispatch;
-mod downgrade;
-mod event_stream;
-mod fields;
 mod governed_call;
 mod http;
 mod listen;
-mod mcp;
 mod measures;
 mod memory;
 mod post;
 mod refusals;
 mod replica_inbox;
-mod reply;
 mod request_context;
-mod rpc_error;
 mod scopes;
-mod sealer;
 mod session;
 mod sse;
 mod stages;
-mod store;
 mod stored_arguments;
 mod stored_stream;
 mod streamable;
@@ -66,8 +56,11 @@ use std::time::Duration;
 use axum::Router;
 use tokio::sync::watch;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use wardgate_connect::{ConnectPages, GatewayParts};
 use wardgate_domain::{Ambient, Caller, Event, MemoryAccess, Outcome};
 use wardgate_edge::{Admission, Authenticator, Bound, Origins};
+use wardgate_gateway_store::{Sealer, Store};
+use wardgate_mcp_server::{Answer, RecordStatus};
 use wardgate_resilience::concurrency::Limiter;
 use wardgate_resilience::{Rate, RateLimiter};
 use wardgate_rpc::client::{CallError, MemoryClient, PolicyClient, ToolRunnerClient};
@@ -75,24 +68,19 @@ use wardgate_rpc::probes::Part;
 use wardgate_rpc::{Neighbour, Readiness, Shutdown};
 
 pub use config::{Config, Limits};
-pub use connect::SignInConfig;
 pub use scopes::ScopesConfig;
-pub use sealer::SessionKey;
-pub use store::LAYOUT;
+pub use wardgate_connect::SignInConfig;
+pub use wardgate_gateway_store::{LAYOUT, SessionKey};
 
-use audit_log::{AuditLog, RecordStatus};
+use audit_log::AuditLog;
 use authority::Authority;
 use catalogue::Catalogue;
 use change_counter::ChangeCounter;
-use connect::SignIn;
 use listen::{ConversationWatcher, Listeners, ResourceSubscriptions};
 use refusals::Refusals;
 use replica_inbox::ReplicaInbox;
-use reply::Answer;
-use sealer::Sealer;
 use session::SseStreams;
 use sse::MessageRelay;
-use store::Store;
 use stored_stream::Heartbeat;
 
 /// How often a start that waits says what for.
@@ -110,6 +98,9 @@ pub enum Error {
     /// Whose requests are taken.
     #[error(transparent)]
     Edge(#[from] wardgate_edge::Error),
+    /// Whom browsers are signed in by.
+    #[error(transparent)]
+    Connect(#[from] wardgate_connect::Error),
 }
 
 /// The services a gateway works with.
@@ -130,8 +121,7 @@ pub struct Gateway {
     config: Config,
     public_url: String,
     origins: Origins,
-    /// Whom browsers are signed in by; none: callers let no source act in their name here.
-    sign_in: Option<SignIn>,
+    connect_pages: Arc<ConnectPages>,
     ambient: Ambient,
     auth: Arc<Authenticator>,
     authority: Authority,
@@ -139,7 +129,7 @@ pub struct Gateway {
     listeners: Listeners,
     /// What clients before 2026-07-28 are subscribed to.
     subscriptions: Arc<ResourceSubscriptions>,
-    sealer: Sealer,
+    sealer: Arc<Sealer>,
     store: Arc<Store>,
     replica_inbox: ReplicaInbox,
     heartbeat: Arc<Heartbeat>,
@@ -190,11 +180,19 @@ impl Gateway {
         };
         let auth = Authenticator::new(config.auth.clone(), Some(&public_url), ambient.clone());
         let auth = Arc::new(auth.await?);
-        let sign_in = match &config.sign_in {
-            Some(sign_in) => Some(SignIn::open(sign_in, &config.auth, &ambient).await?),
-            None => None,
-        };
         let runner = ToolRunnerClient::new(neighbours.tool_runner.link, NEIGHBOUR_LIMIT);
+        let sealer = Arc::new(Sealer::new(key, ambient.clone()));
+        let parts = GatewayParts {
+            runner: runner.clone(),
+            store: Arc::clone(&store),
+            sealer: Arc::clone(&sealer),
+            origins: origins.clone(),
+            public_url: public_url.clone(),
+            body_limits: config.limits.body(),
+            ambient: ambient.clone(),
+        };
+        let connect_pages =
+            ConnectPages::open(config.sign_in.as_ref(), &config.auth, parts).await?;
         let policy = PolicyClient::new(neighbours.policy.link, NEIGHBOUR_LIMIT);
         let changes = ChangeCounter::default();
         let catalogue = Catalogue::follow(runner.clone(), changes.clone());
@@ -231,7 +229,7 @@ impl Gateway {
                 memory.clone().map(ConversationWatcher::follow),
                 config.limits.streams(),
             ),
-            sealer: Sealer::new(key, ambient.clone()),
+            sealer,
             subscriptions: ResourceSubscriptions::new(Arc::clone(&store)),
             replica_inbox: ReplicaInbox::new(&store),
             heartbeat: Heartbeat::new(&store, &ambient),
@@ -244,7 +242,7 @@ impl Gateway {
             request_rate: Rate::per_minute(config.limits.requests_per_minute),
             config,
             origins,
-            sign_in,
+            connect_pages,
             ambient,
             auth,
             catalogue,
@@ -369,10 +367,6 @@ impl Gateway {
 
     fn limits(&self) -> Limits {
         self.config.limits
-    }
-
-    fn sign_in(&self) -> Option<&SignIn> {
-        self.sign_in.as_ref()
     }
 
     fn ambient(&self) -> &Ambient {

@@ -6,13 +6,12 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use wardgate_domain::{Caller, Digest};
 use wardgate_mcp::Version;
+use wardgate_mcp_server::{Meta, Request, RpcError, named_version};
 use wardgate_resilience::concurrency::Slot;
 
 use crate::Gateway;
 use crate::catalogue::View;
-use crate::mcp::{Meta, Request, named_version};
 use crate::request_context::RequestContext;
-use crate::rpc_error::RpcError;
 use crate::scopes::TokenAccess;
 use crate::session::{SseSession, StreamableSession, find_session};
 

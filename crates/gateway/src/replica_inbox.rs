@@ -13,10 +13,10 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::About;
+use wardgate_gateway_store::{ReplicaMessageId, SessionId, Store, StoreError};
+use wardgate_mcp_server::spelt_alike;
 
-use crate::mcp::spelt_alike;
 use crate::session::StreamableSession;
-use crate::store::{ReplicaMessageId, SessionId, Store, StoreError};
 
 /// The interval at which the store is polled for messages of other replicas.
 const LOOK: Duration = Duration::from_millis(500);

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use wardgate_domain::{OfferKind, ToolFacts};
 use wardgate_edge::Scopes;
+use wardgate_mcp_server::RpcError;
 
 use crate::Gateway;
-use crate::rpc_error::RpcError;
 
 /// Which scopes operations need. Without any, tokens need none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,10 +9,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wardgate_domain::{CallId, Caller, Digest};
+use wardgate_gateway_store::{Purpose, ReplicaMessageId};
 
 use crate::Gateway;
-use crate::sealer::Purpose;
-use crate::store::ReplicaMessageId;
 
 /// The longest arguments that are kept inline, in bytes.
 const SHORT: usize = 1_024;

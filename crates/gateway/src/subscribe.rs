@@ -8,17 +8,14 @@
 use std::sync::Arc;
 
 use wardgate_mcp::Version;
+use wardgate_mcp_server::{Answer, Fields, Request, RpcError};
 use wardgate_rpc::client::Session;
 
 use crate::Gateway;
 use crate::content;
-use crate::fields::Fields;
 use crate::listen::{self, ListeningClient, Subscriber};
-use crate::mcp::Request;
 use crate::memory::{self, ConversationUri, MemoryRejection, TEMPLATE};
 use crate::post::Post;
-use crate::reply::Answer;
-use crate::rpc_error::RpcError;
 
 /// One of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

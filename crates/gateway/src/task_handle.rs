@@ -10,18 +10,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_domain::{CallId, Caller, Digest};
+use wardgate_gateway_store::Purpose;
 use wardgate_json::replace_part;
 use wardgate_mcp::extension::TASKS;
+use wardgate_mcp_server::{Answer, RecordStatus, call_meta, inner, object};
 use wardgate_rpc::client::{ResultFacts, Task};
 
 use crate::Gateway;
-use crate::audit_log::RecordStatus;
-use crate::call_meta::call_meta;
-use crate::mcp::{inner, object};
 use crate::post::Post;
-use crate::reply::Answer;
 use crate::request_context::RequestContext;
-use crate::sealer::Purpose;
 use crate::stored_arguments::{StoreUnavailable, StoredArguments};
 
 /// What a client has to declare to be given tasks, a JSON object.

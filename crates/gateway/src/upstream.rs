@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use wardgate_domain::{Caller, OfferKind};
+use wardgate_mcp_server::RpcError;
 
 use crate::Gateway;
 use crate::authority::Authorization;
 use crate::catalogue::View;
-use crate::rpc_error::RpcError;
 use crate::scopes::TokenAccess;
 
 /// The view of the server that is called `name`.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use wardgate_domain::{OfferKind, UriTemplate, source_uri};
 use wardgate_mcp::Version;
+use wardgate_mcp_server::{Definition, DefinitionKind};
 use wardgate_rpc::client::{Content, ContentEntry, ContentSource, Skills};
 
 use super::View;
-use crate::downgrade::{Definition, DefinitionKind};
 
 /// What the tool-runner last listed.
 #[derive(Debug, Default)]

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use tokio::sync::watch;
 use wardgate_domain::{RequiredCapabilities, ToolFacts, ToolSwitches};
+use wardgate_mcp_server::{Definition, DefinitionKind, MirroredHeader, RpcError};
 use wardgate_rpc::Readiness;
 use wardgate_rpc::client::{CallError, Catalogue as ListedCatalogue, ToolRunnerClient};
 
@@ -23,9 +24,6 @@ pub(crate) use self::view::View;
 pub(crate) use wardgate_rpc::client::Source;
 
 use crate::change_counter::ChangeCounter;
-use crate::downgrade::{Definition, DefinitionKind};
-use crate::mcp::MirroredHeader;
-use crate::rpc_error::RpcError;
 
 /// One tool.
 #[derive(Debug)]

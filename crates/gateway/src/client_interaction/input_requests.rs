@@ -12,9 +12,9 @@ use serde_json::value::RawValue;
 use wardgate_domain::Ambient;
 use wardgate_json::replace_part;
 use wardgate_mcp::Version;
+use wardgate_mcp_server::object;
 
 use super::elicitation;
-use crate::mcp::object;
 
 /// The most requests of one round.
 const MOST: usize = 16;

@@ -20,12 +20,11 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 use wardgate_domain::{About, Caller};
+use wardgate_gateway_store::{Purpose, ReplicaMessageId};
+use wardgate_mcp_server::{Response, object, text_of};
 
 use super::InputError;
 use crate::Gateway;
-use crate::mcp::{Response, object, text_of};
-use crate::sealer::Purpose;
-use crate::store::ReplicaMessageId;
 
 /// The time that a client may take to respond to the requests of one round.
 const INPUT_LIMIT: Duration = Duration::from_mins(10);

@@ -26,15 +26,12 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::Caller;
 use wardgate_mcp::Version;
+use wardgate_mcp_server::{Answer, LogLevel, Meta, Request, RpcError, format_event, takes_events};
 use wardgate_rpc::client::{Besides, CallEvent, LogMessage, Progress};
 
 use crate::Gateway;
-use crate::event_stream::{format_event, takes_events};
-use crate::mcp::{LogLevel, Meta, Request};
 use crate::post::{Post, Transport, is_batch};
 use crate::replica_inbox::ExpectedMessage;
-use crate::reply::Answer;
-use crate::rpc_error::RpcError;
 use crate::session::SseSession;
 use crate::stored_stream::StreamWriter;
 

@@ -8,9 +8,7 @@ use bytes::Bytes;
 use futures::stream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
-
-use crate::event_stream::{KEEP_ALIVE, format_event};
-use crate::reply::Answer;
+use wardgate_mcp_server::{Answer, KEEP_ALIVE, format_event};
 
 /// Events that are buffered for a slow client before the sender has to wait.
 const AHEAD: usize = 16;

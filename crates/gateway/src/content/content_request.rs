@@ -9,6 +9,7 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use wardgate_domain::OfferKind;
 use wardgate_mcp::Version;
+use wardgate_mcp_server::{Message, Request, RpcError, object, text_of};
 use wardgate_rpc::client::Wanted;
 
 use super::skill;
@@ -16,9 +17,7 @@ use crate::Gateway;
 use crate::catalogue::View;
 use crate::catalogue::{ContentIndex, ContentLocation};
 use crate::content_method::ContentMethod;
-use crate::mcp::{Message, Request, object, text_of};
 use crate::request_context::RequestContext;
-use crate::rpc_error::RpcError;
 
 /// The request for one prompt, resource or template, by the name that the client knows.
 #[derive(Debug)]

@@ -8,6 +8,9 @@ use bytes::Bytes;
 use tracing::Span;
 use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Status, ToolFacts};
 use wardgate_mcp::Version;
+use wardgate_mcp_server::{
+    Answer, Meta, RecordStatus, Request, RpcError, call_meta, inner, write_members,
+};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
     CallError, ContentResult, GetContent, Given as Got, Interaction, ResultFacts, Resumption,
@@ -19,24 +22,18 @@ use super::content_request::{self, ContentName, ContentRequest};
 use super::reader::ContentReader;
 use super::skill;
 use crate::Gateway;
-use crate::audit_log::RecordStatus;
 use crate::authority::Grant;
-use crate::call_meta::call_meta;
 use crate::catalogue::View;
 use crate::catalogue::{CatalogueIndex, Source};
 use crate::client_interaction::ClientChannel;
 use crate::content_method::ContentMethod;
-use crate::downgrade;
 use crate::governed_call::{
     self, GovernedCall, Operation, Output, Rejection, RequestBinding, Resource, RunError,
     RunOutcome, SealedOperation,
 };
-use crate::mcp::{Meta, Request, inner};
 use crate::measures;
 use crate::post::Post;
-use crate::reply::{Answer, write_members};
 use crate::request_context::RequestContext;
-use crate::rpc_error::RpcError;
 
 /// The time limit for a tool-runner that does not answer; it enforces its own, shorter one itself.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -257,7 +254,7 @@ impl Operation for ContentRequest {
         let (id, call_id, version) = (&call.context.id, call.facts.call_id, call.context.version);
         let error = match &output.result {
             Ok(result) => {
-                let mut members = inner(&downgrade::given(result, version)).to_owned();
+                let mut members = inner(&wardgate_mcp_server::given(result, version)).to_owned();
                 // The result depends on the caller and may change at any time.
                 let is_kept = matches!(
                     call.operation.wanted,

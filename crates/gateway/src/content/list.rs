@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use wardgate_domain::{MemoryMethod, OfferKind};
 use wardgate_mcp::Version;
+use wardgate_mcp_server::{Answer, Request, RpcError};
 use wardgate_rpc::client::ContentSource;
 
 use super::reader::{self, ContentReader};
@@ -18,11 +19,8 @@ use crate::catalogue::IndexEntry;
 use crate::catalogue::MISSING_UPSTREAMS;
 use crate::catalogue::View;
 use crate::cursor::Cursor;
-use crate::mcp::Request;
 use crate::memory;
 use crate::post::Post;
-use crate::reply::Answer;
-use crate::rpc_error::RpcError;
 
 /// Entries on a page.
 const PAGE: usize = 100;

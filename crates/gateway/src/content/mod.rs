@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use wardgate_domain::{MemoryMethod, OfferKind};
 use wardgate_mcp::Version;
+use wardgate_mcp_server::{Answer, Request, RpcError};
 use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::Skills;
 
@@ -30,11 +31,8 @@ pub(crate) use self::content_request::ContentRequest;
 use crate::Gateway;
 use crate::catalogue::View;
 use crate::content_method::ContentMethod;
-use crate::mcp::Request;
 use crate::memory;
 use crate::post::Post;
-use crate::reply::Answer;
-use crate::rpc_error::RpcError;
 
 pub(crate) use self::resource::{ResolvedResource, resolve_resource};
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use wardgate_domain::{Caller, ToolFacts};
+use wardgate_mcp_server::RpcError;
 
 use super::content_request;
 use crate::Gateway;
 use crate::authority::{Authorization, Grant};
-use crate::rpc_error::RpcError;
 
 /// Decisions asked for at a time.
 const AT_ONCE: usize = 8;

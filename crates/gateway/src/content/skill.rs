@@ -7,15 +7,14 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use wardgate_domain::{Caller, ColumnTier, ToolFacts, source_uri};
+use wardgate_gateway_store::Purpose;
 use wardgate_json::replace_part;
+use wardgate_mcp_server::{RpcError, object, text_of};
 
 use super::reader::{self, ContentReader};
 use crate::Gateway;
 use crate::authority::Grant;
 use crate::catalogue::View;
-use crate::mcp::{object, text_of};
-use crate::rpc_error::RpcError;
-use crate::sealer::Purpose;
 
 /// Whether whoever has `grant` sees everything of what `facts` are of as it is.
 pub(super) fn sees_all(grant: &Grant, facts: &ToolFacts) -> bool {

@@ -2,15 +2,14 @@
 
 use serde_json::{Value, json};
 use wardgate_mcp::{Version, extension};
+use wardgate_mcp_server::{Answer, Request, inner};
 use wardgate_rpc::client::ServerCapabilities;
 
 use super::instructions::instructions;
 use crate::Gateway;
 use crate::catalogue::View;
 use crate::content;
-use crate::mcp::{Request, inner};
 use crate::post::{Post, Transport};
-use crate::reply::Answer;
 use crate::tasks;
 
 /// What there is besides tools depends on the configuration, never on the caller. Where one server is shown alone it is

@@ -2,13 +2,12 @@
 //! the version travels in the `MCP-Protocol-Version` header of every later request.
 
 use wardgate_mcp::Version;
+use wardgate_mcp_server::{Answer, Request, inner, server_info};
 
 use super::discover::capabilities;
 use super::instructions::instructions;
 use crate::Gateway;
-use crate::mcp::{Request, inner};
 use crate::post::{Post, Transport};
-use crate::reply::{Answer, server_info};
 
 pub(super) async fn initialize(
     gateway: &Gateway,

@@ -3,16 +3,14 @@
 use std::collections::HashSet;
 
 use wardgate_domain::OfferKind;
+use wardgate_mcp_server::{Answer, Meta, Request, RpcError};
 
 use wardgate_mcp::Version;
 
 use crate::Gateway;
 use crate::caching;
 use crate::catalogue::{MISSING_UPSTREAMS, Source, Tool};
-use crate::mcp::{Meta, Request};
 use crate::post::Post;
-use crate::reply::Answer;
-use crate::rpc_error::RpcError;
 
 pub(super) async fn list_tools(
     gateway: &Gateway,

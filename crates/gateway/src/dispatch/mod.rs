@@ -19,6 +19,10 @@ use serde_json::value::RawValue;
 use wardgate_domain::MemoryMethod;
 use wardgate_json::scan;
 use wardgate_mcp::Version;
+use wardgate_mcp_server::{
+    Answer, BATCH, Dialect, LISTEN, LogLevel, Message, Meta, Request, RpcError, cancelled,
+    idempotency_key, negotiate, object, of_request, text_of,
+};
 use wardgate_resilience::concurrency::Slot;
 use wardgate_telemetry::names;
 
@@ -30,14 +34,8 @@ use crate::content;
 use crate::content_method::ContentMethod;
 use crate::governed_call;
 use crate::listen;
-use crate::mcp::{
-    BATCH, LISTEN, LogLevel, Message, Meta, Request, cancelled, idempotency_key, negotiate, object,
-    of_request, text_of,
-};
 use crate::memory;
 use crate::post::{Post, Transport, is_batch};
-use crate::reply::{Answer, Dialect};
-use crate::rpc_error::RpcError;
 use crate::session;
 use crate::subscribe::SubscriptionMethod;
 use crate::tasks;

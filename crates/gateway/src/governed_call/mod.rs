@@ -24,24 +24,20 @@ use bytes::Bytes;
 use tokio::time::sleep;
 use tracing::{Instrument, Span};
 use wardgate_domain::{CallFacts, CallId, Digest, Event, NOT_A_NAME, Outcome, Status, ToolName};
+use wardgate_mcp_server::{Answer, RecordStatus, Request, RpcError, call_meta};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_resilience::concurrency::{RecordingSlot, Slot};
 use wardgate_rpc::client::{CallError, InputRequired, ResultFacts, Resumption};
 use wardgate_telemetry::{names, trace_context};
 
 use crate::Gateway;
-use crate::audit_log::RecordStatus;
 use crate::authority::{Authorization, Grant};
-use crate::call_meta::call_meta;
 use crate::catalogue;
 use crate::client_interaction::{
     self, ClientChannel, ClientInteraction, InputError, InputRecipient, InputRequests, PendingInput,
 };
-use crate::mcp::Request;
 use crate::measures;
-use crate::reply::Answer;
 use crate::request_context::RequestContext;
-use crate::rpc_error::RpcError;
 use crate::stages::stage;
 
 use self::refusal_report::RefusalReportId;

@@ -6,17 +6,15 @@ use serde_json::value::RawValue;
 use tracing::Span;
 use wardgate_domain::{AgentRefusal, CallFacts, CallId, Caller, Digest, Outcome, ToolFacts};
 use wardgate_mcp::Version;
+use wardgate_mcp_server::{Answer, RecordStatus, RpcError};
 use wardgate_rpc::client::{InputRequired, ResultFacts, Resumption};
 
 use super::{GovernedCall, Rejection, RunError};
-use crate::audit_log::RecordStatus;
 use crate::authority::Grant;
 use crate::catalogue::CatalogueIndex;
 use crate::catalogue::View;
 use crate::client_interaction::ClientInteraction;
-use crate::reply::Answer;
 use crate::request_context::RequestContext;
-use crate::rpc_error::RpcError;
 
 /// One kind of request that is decided on, run and recorded: a tool call, the use of a prompt or resource, a step of a
 /// task.

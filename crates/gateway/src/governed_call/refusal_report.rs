@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use wardgate_domain::{About, Caller};
-
-use crate::store::{Store, StoreError};
+use wardgate_gateway_store::{Store, StoreError};
 
 /// The time for which a recorded report is known: more than a turn waits for a person.
 const KNOWN_FOR: Duration = Duration::from_hours(24);

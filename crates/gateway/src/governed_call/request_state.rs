@@ -12,15 +12,14 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wardgate_domain::Digest;
+use wardgate_gateway_store::Purpose;
+use wardgate_mcp_server::{Request, RpcError, object, text_of};
 use wardgate_rpc::client::Resumption;
 
 use super::{Rejection, RequestBinding};
 use crate::Gateway;
 use crate::client_interaction::PendingInput;
-use crate::mcp::{Request, object, text_of};
 use crate::request_context::RequestContext;
-use crate::rpc_error::RpcError;
-use crate::sealer::Purpose;
 
 /// The content of a `requestState`, which the client holds sealed.
 #[derive(Serialize, Deserialize)]

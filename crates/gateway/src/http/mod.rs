@@ -12,12 +12,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use wardgate_edge::Grants;
 use wardgate_mcp::header::PARAM_PREFIX;
+use wardgate_mcp_server::{Answer, RpcError};
 
 use crate::Gateway;
-use crate::connect;
 use crate::post::Transport;
-use crate::reply::Answer;
-use crate::rpc_error::RpcError;
 
 /// Methods, request headers and response headers of MCP.
 const GRANTS: Grants = Grants {
@@ -83,7 +81,7 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
         })
         .route(metadata::WELL_KNOWN, metadata.clone())
         .route("/.well-known/oauth-protected-resource/{*path}", metadata)
-        .merge(connect::router(gateway))
+        .merge(wardgate_connect::router(&gateway.connect_pages))
         .route(metadata::AUTHORIZATION_SERVER, authorization_server)
         .fallback(|| async { not_found() })
 }

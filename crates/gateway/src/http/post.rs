@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use tracing::Instrument;
 use wardgate_domain::Caller;
+use wardgate_mcp_server::Answer;
 use wardgate_telemetry::trace_context;
 
 use super::{Endpoint, GRANTS, metadata, problem};
@@ -22,7 +23,6 @@ use crate::config::Limits;
 use crate::dispatch;
 use crate::listen;
 use crate::post::{Post, Transport};
-use crate::reply::Answer;
 use crate::scopes::TokenAccess;
 use crate::session;
 use crate::sse;

@@ -37,16 +37,13 @@ use tokio_util::sync::CancellationToken;
 use wardgate_domain::{Ambient, Caller};
 use wardgate_mcp::Version;
 use wardgate_mcp::header::PROTOCOL_VERSION;
+use wardgate_mcp_server::{Answer, KEEP_ALIVE, LISTEN, Request, RpcError, takes_events};
 
 use self::following::{ConversationFeed, ResourceUpdates};
 use crate::Gateway;
 use crate::change_counter::ChangeCounter;
 use crate::content;
-use crate::event_stream::{KEEP_ALIVE, takes_events};
-use crate::mcp::{LISTEN, Request};
 use crate::post::Post;
-use crate::reply::Answer;
-use crate::rpc_error::RpcError;
 use crate::tasks::{self, FollowedTasks, TaskUpdate};
 
 pub(crate) use self::conversations::ConversationWatcher;

@@ -8,14 +8,12 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use wardgate_domain::Digest;
+use wardgate_mcp_server::{Request, RpcError, SERVER_INFO, object};
 
 use super::following::{ConversationSelection, ResourceUpdates};
 use super::resources::ResourceChanges;
 use crate::content::OfferedContent;
-use crate::mcp::{Request, object};
 use crate::memory::{self, ConversationUri};
-use crate::reply::SERVER_INFO;
-use crate::rpc_error::RpcError;
 use crate::tasks::{FollowedTasks, TaskUpdate};
 
 /// Every message of a subscription repeats its id; the gateway keeps none longer than this.

@@ -7,13 +7,12 @@ use wardgate_domain::{
     AnsweredCall, ConversationId, MemoryMethod, Message, NewMessage, Status, ToolFacts, TurnId,
     TurnState,
 };
+use wardgate_mcp_server::{Fields, RpcError};
 use wardgate_rpc::client::Addition;
 
 use super::message::{FIELDS, SubmittedMessage, SubmittedToolCall};
 use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
 use crate::catalogue::{self, Tool};
-use crate::fields::Fields;
-use crate::rpc_error::RpcError;
 
 pub(super) struct AddMessage {
     id: ConversationId,

@@ -2,10 +2,9 @@
 
 use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod};
+use wardgate_mcp_server::{Fields, RpcError};
 
 use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection};
-use crate::fields::Fields;
-use crate::rpc_error::RpcError;
 
 pub(super) struct DeleteConversation {
     id: ConversationId,

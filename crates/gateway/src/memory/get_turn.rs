@@ -2,11 +2,10 @@
 
 use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod, TurnId};
+use wardgate_mcp_server::{Fields, RpcError};
 
 use super::message::MessageView;
 use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
-use crate::fields::Fields;
-use crate::rpc_error::RpcError;
 
 pub(super) struct GetTurn {
     id: ConversationId,

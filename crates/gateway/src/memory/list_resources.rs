@@ -3,12 +3,11 @@
 use serde_json::{Value, json};
 use wardgate_domain::{Conversation, MemoryMethod};
 use wardgate_mcp::Version;
+use wardgate_mcp_server::{Fields, RpcError};
 
 use super::uri::{ConversationUri, TEMPLATE};
 use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
 use crate::cursor::Cursor;
-use crate::fields::Fields;
-use crate::rpc_error::RpcError;
 
 /// Conversations on a page.
 const PAGE: u32 = 50;

@@ -4,9 +4,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use wardgate_domain::{Message, NewMessage, Role, Source, TurnId};
-
-use crate::fields::Fields;
-use crate::rpc_error::RpcError;
+use wardgate_mcp_server::{Fields, RpcError};
 
 /// A message as a client gave it: of a tool's result only the name is known yet.
 #[derive(Debug)]

@@ -33,16 +33,12 @@ use wardgate_domain::{
     Status,
 };
 use wardgate_mcp::Version;
+use wardgate_mcp_server::{Answer, Fields, Request, RpcError, call_meta, inner, text_of};
 use wardgate_rpc::client::{MemoryClient, OnBehalfOf};
 use wardgate_telemetry::names;
 
 use crate::Gateway;
-use crate::call_meta::call_meta;
-use crate::fields::Fields;
-use crate::mcp::{Request, inner, text_of};
 use crate::post::Post;
-use crate::reply::Answer;
-use crate::rpc_error::RpcError;
 use crate::stages::stage;
 
 pub(crate) use self::list_resources::{PrecedingResources, template};

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use wardgate_domain::{MemoryMethod, Status};
+use wardgate_mcp_server::{Fields, RpcError};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::Which;
 
@@ -9,8 +10,6 @@ use super::list_resources::private;
 use super::message::MessageView;
 use super::uri::ConversationUri;
 use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
-use crate::fields::Fields;
-use crate::rpc_error::RpcError;
 
 /// Messages at once.
 const PAGE: u32 = 500;

@@ -1,11 +1,11 @@
 //! The reasons for which the memory gave no result: the status for the record, and the error for the client.
 
 use wardgate_domain::Status;
+use wardgate_mcp_server::RpcError;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::CallError;
 
 use crate::admission::NEIGHBOUR_PAUSE;
-use crate::rpc_error::RpcError;
 
 /// The reason for which a memory operation has no result.
 #[derive(Debug)]

@@ -2,11 +2,10 @@
 
 use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod};
+use wardgate_mcp_server::{Fields, RpcError};
 
 use super::message::MessageView;
 use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
-use crate::fields::Fields;
-use crate::rpc_error::RpcError;
 
 /// The memory service gives no more at once.
 const MAX_HITS: u32 = 100;

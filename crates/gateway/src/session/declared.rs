@@ -4,8 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use wardgate_mcp::Version;
-
-use crate::mcp::{Request, object};
+use wardgate_mcp_server::{Request, object};
 
 /// The client's own capabilities, normalised: a session id that carries them stays short whatever a client sends.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,7 +98,7 @@ impl DeclaredCapabilities {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::Message;
+    use wardgate_mcp_server::Message;
 
     fn declared(version: Version, capabilities: &str) -> Option<String> {
         let text = format!(

@@ -10,16 +10,14 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use wardgate_domain::{Caller, Digest};
+use wardgate_gateway_store::{Purpose, SessionId, SessionSettings};
 use wardgate_mcp::Version;
 use wardgate_mcp::header::SESSION_ID;
+use wardgate_mcp_server::{LogLevel, Request, RpcError, named_version};
 
 use super::DeclaredCapabilities;
 use crate::Gateway;
 use crate::catalogue::View;
-use crate::mcp::{LogLevel, Request, named_version};
-use crate::rpc_error::RpcError;
-use crate::sealer::Purpose;
-use crate::store::{SessionId, SessionSettings};
 
 /// One session, as one request of its client finds it.
 #[derive(Debug)]

@@ -26,19 +26,17 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 use tracing::Instrument;
 use wardgate_domain::Caller;
+use wardgate_gateway_store::Purpose;
 use wardgate_json::scan;
+use wardgate_mcp_server::{Answer, RpcError, cancelled};
 
 use crate::Gateway;
 use crate::catalogue::View;
 use crate::content;
 use crate::dispatch;
 use crate::listen::{ListeningClient, StreamScript};
-use crate::mcp::cancelled;
 use crate::post::Post;
-use crate::reply::Answer;
-use crate::rpc_error::RpcError;
 use crate::scopes::TokenAccess;
-use crate::sealer::Purpose;
 use crate::session::sse_digest;
 
 pub(crate) use self::relay::MessageRelay;

@@ -8,13 +8,12 @@ use std::time::Duration;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use reqwest::{Client, redirect};
+use wardgate_gateway_store::{Purpose, Sealer};
+use wardgate_mcp_server::{Answer, RpcError};
 use wardgate_telemetry::trace_context;
 
 use super::TURN;
 use crate::post::Post;
-use crate::reply::Answer;
-use crate::rpc_error::RpcError;
-use crate::sealer::{Purpose, Sealer};
 use crate::{Error, Gateway};
 
 /// Marks a message as relayed, so that it goes no further. Holds the client's address, sealed.

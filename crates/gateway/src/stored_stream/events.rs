@@ -7,14 +7,12 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wardgate_domain::Caller;
+use wardgate_gateway_store::{Purpose, StreamId};
 use wardgate_mcp::header::LAST_EVENT_ID;
+use wardgate_mcp_server::{RpcError, format_event};
 
 use crate::Gateway;
-use crate::event_stream::format_event;
-use crate::rpc_error::RpcError;
-use crate::sealer::Purpose;
 use crate::session::StreamableSession;
-use crate::store::StreamId;
 
 /// How long a client that lost its stream waits before it asks for the rest.
 const RETRY: Duration = Duration::from_secs(1);

@@ -8,8 +8,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 use wardgate_domain::Ambient;
-
-use crate::store::{ReplicaId, Store, StoreError};
+use wardgate_gateway_store::{ReplicaId, Store, StoreError};
 
 /// The interval: a third of the time after which others take the replica for gone.
 const BEAT: Duration = Duration::from_secs(5);

@@ -9,16 +9,16 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::time::sleep;
 use wardgate_domain::Caller;
+use wardgate_gateway_store::{StreamId, WriteResult};
 use wardgate_mcp::Version;
+use wardgate_mcp_server::format_event;
 
 use super::events::{
     EventPosition, primer, seal_event, seal_replay_grant, seal_request, seal_suspended_call,
 };
 use super::heartbeat::HeartbeatGuard;
 use crate::Gateway;
-use crate::event_stream::format_event;
 use crate::session::StreamableSession;
-use crate::store::{StreamId, WriteResult};
 
 /// The most bytes of one stream that are stored; later events are sent, but cannot be resumed.
 const MOST_BYTES: usize = 16 << 20;

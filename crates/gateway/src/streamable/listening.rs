@@ -11,6 +11,8 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use wardgate_domain::Caller;
+use wardgate_gateway_store::StreamId;
+use wardgate_mcp_server::{Answer, RpcError};
 use wardgate_rpc::client::Session as OfMemory;
 
 use super::resumed_stream::resume;
@@ -20,11 +22,8 @@ use crate::content;
 use crate::governed_call::ResumingClient;
 use crate::listen::{ListeningClient, StreamScript};
 use crate::memory::ConversationUri;
-use crate::reply::Answer;
-use crate::rpc_error::RpcError;
 use crate::scopes::TokenAccess;
 use crate::session::{StreamableSession, find_session};
-use crate::store::StreamId;
 use crate::stored_stream::{EventPosition, primer};
 
 /// Answers a GET of a client of an older version.

@@ -15,17 +15,14 @@ use futures::stream;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::Caller;
+use wardgate_gateway_store::{StoreError, StreamId, StreamPage, StreamState};
+use wardgate_mcp_server::{Answer, KEEP_ALIVE, RpcError, format_event};
 
 use super::sealed_operation::{allows_replay, resume_suspended};
 use crate::Gateway;
-use crate::event_stream::KEEP_ALIVE;
-use crate::event_stream::format_event;
 use crate::governed_call::{DecisionUnavailable, ReplayGrant, ResumingClient};
 use crate::listen;
-use crate::reply::Answer;
-use crate::rpc_error::RpcError;
 use crate::session::StreamableSession;
-use crate::store::{StoreError, StreamId, StreamPage, StreamState};
 use crate::stored_stream::HeartbeatGuard;
 use crate::stored_stream::StreamWriter;
 use crate::stored_stream::{

@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 use wardgate_domain::Caller;
 use wardgate_mcp::Version;
+use wardgate_mcp_server::{Meta, Request, RpcError, inner, object};
 use wardgate_rpc::client::TaskStep;
 
 use super::task_request::{TaskRequest, UNKNOWN};
@@ -28,10 +29,8 @@ use crate::Gateway;
 use crate::catalogue::View;
 use crate::client_interaction::ClientChannel;
 use crate::governed_call::{self};
-use crate::mcp::{Meta, Request, inner, object};
 use crate::post::Post;
 use crate::request_context::RequestContext;
-use crate::rpc_error::RpcError;
 use crate::scopes::TokenAccess;
 use crate::stored_arguments::StoreUnavailable;
 use crate::task_handle::TaskHandle;

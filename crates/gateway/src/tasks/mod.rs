@@ -20,6 +20,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use wardgate_mcp::Version;
+use wardgate_mcp_server::{Answer, Meta, Request, RpcError, object, text_of};
 use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::TaskStep;
 
@@ -27,10 +28,7 @@ use crate::Gateway;
 use crate::catalogue::View;
 use crate::client_interaction::ClientChannel;
 use crate::governed_call;
-use crate::mcp::{Meta, Request, object, text_of};
 use crate::post::Post;
-use crate::reply::Answer;
-use crate::rpc_error::RpcError;
 use crate::stored_arguments::StoreUnavailable;
 use crate::task_handle::{NEEDED, TaskHandle, are_declared};
 

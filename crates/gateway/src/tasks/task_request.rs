@@ -10,15 +10,16 @@ use serde_json::Value;
 use tracing::Span;
 use wardgate_domain::{CallFacts, CallId, Digest, Outcome, Status, ToolFacts};
 use wardgate_mcp::Version;
+use wardgate_mcp_server::{
+    Answer, RecordStatus, RpcError, call_meta, task_result_members, write_dropped,
+};
 use wardgate_rpc::client::{
     Besides, CallEvent, CallTool, Interaction, ResultFacts, Resumption, Task, TaskStep, ToolResult,
 };
 use wardgate_telemetry::names;
 
 use super::{TaskMethod, unknown};
-use crate::audit_log::RecordStatus;
 use crate::authority::Grant;
-use crate::call_meta::{call_meta, write_dropped};
 use crate::call_tool::{self, ToolCall};
 use crate::catalogue::View;
 use crate::catalogue::{CatalogueIndex, Tool};
@@ -28,9 +29,7 @@ use crate::governed_call::{
     SealedOperation,
 };
 use crate::measures;
-use crate::reply::{Answer, task_result_members};
 use crate::request_context::RequestContext;
-use crate::rpc_error::RpcError;
 use crate::task_handle::TaskHandle;
 
 /// The reason on record for an unknown task.

@@ -9,8 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use wardgate_domain::source_uri;
 use wardgate_json::replace_parts;
-
-use crate::mcp::{object, text_of};
+use wardgate_mcp_server::{object, text_of};
 
 /// A block of content: a link to a resource, or a resource that stands in it.
 #[derive(Default, Deserialize)]

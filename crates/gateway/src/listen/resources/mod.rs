@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 use wardgate_domain::{Caller, Digest, ToolFacts};
+use wardgate_mcp_server::RpcError;
 
 use self::sources::Sources;
 use super::PAUSE;
@@ -27,7 +28,6 @@ use crate::Gateway;
 use crate::catalogue::View;
 use crate::content::OfferedContent;
 use crate::post::Post;
-use crate::rpc_error::RpcError;
 use crate::scopes::TokenAccess;
 
 pub(super) use self::source::watches;

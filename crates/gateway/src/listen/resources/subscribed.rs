@@ -14,16 +14,15 @@ use futures::future::join_all;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use wardgate_domain::{Caller, Digest};
+use wardgate_gateway_store::{Purpose, Sealer, Store, SubscriptionsId};
 use wardgate_mcp::Version;
+use wardgate_mcp_server::RpcError;
 
 use super::sources::Sources;
 use super::{ChangedUris, ListeningClient};
 use crate::authority::Authorization;
 use crate::content;
 use crate::post::Post;
-use crate::rpc_error::RpcError;
-use crate::sealer::{Purpose, Sealer};
-use crate::store::{Store, SubscriptionsId};
 
 /// Subscriptions of one session.
 const MOST: usize = 256;

@@ -1,0 +1,120 @@
+//! The state of a browser's consent flow, sealed: in the link that it begins with, and in its one cookie.
+
+use axum::http::{HeaderMap, HeaderValue, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use wardgate_domain::Ambient;
+use wardgate_gateway_store::{Purpose, Sealer};
+use wardgate_rpc::client::{Connect, Person};
+
+/// Only ever sent to this host by TLS, never to a script, and along with links from elsewhere.
+const COOKIE: &str = "__Host-wardgate-connect";
+const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Lax";
+
+/// The content of a link: the person it is for, and the source to connect.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ConnectTicket {
+    /// What is good once.
+    pub(crate) id: [u8; 16],
+    tenant: String,
+    issuer: String,
+    subject: String,
+    source: String,
+    scope: Option<String>,
+}
+
+/// The step that the flow is at.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum ConsentFlow {
+    /// The person is with their issuer.
+    SigningIn {
+        ticket: ConnectTicket,
+        state: String,
+        nonce: String,
+        verifier: String,
+    },
+    /// They are who they have to be, and look at what is asked.
+    #[serde(rename = "Asked")]
+    Consenting {
+        ticket: ConnectTicket,
+        token: String,
+    },
+    /// They are with the source's own server.
+    #[serde(rename = "Away")]
+    AtSource {
+        ticket: ConnectTicket,
+        state: String,
+        /// What the tool-runner gave, in Base64: a cookie has no room for JSON's way with bytes.
+        pending: String,
+    },
+}
+
+impl ConnectTicket {
+    pub(crate) fn new(person: &Person, connect: &Connect, ambient: &Ambient) -> Self {
+        Self {
+            id: ambient.random(),
+            tenant: person.tenant.clone(),
+            issuer: person.issuer.clone(),
+            subject: person.subject.clone(),
+            source: connect.source.clone(),
+            scope: connect.scope.clone(),
+        }
+    }
+
+    pub(crate) fn person(&self) -> Person {
+        Person {
+            tenant: self.tenant.clone(),
+            issuer: self.issuer.clone(),
+            subject: self.subject.clone(),
+        }
+    }
+
+    pub(crate) fn connect(&self) -> Connect {
+        Connect {
+            source: self.source.clone(),
+            scope: self.scope.clone(),
+        }
+    }
+
+    /// The end of a link.
+    pub(crate) fn seal(&self, sealer: &Sealer) -> Option<String> {
+        sealer.seal_for_browser(Purpose::ConnectLink, self)
+    }
+
+    pub(crate) fn open(sealer: &Sealer, text: &str) -> Option<Self> {
+        sealer.open_from_browser(Purpose::ConnectLink, text)
+    }
+}
+
+impl ConsentFlow {
+    /// The cookie that has it.
+    pub(crate) fn cookie(&self, sealer: &Sealer) -> Option<HeaderValue> {
+        let sealed = sealer.seal_for_browser(Purpose::ConnectVisit, self)?;
+        HeaderValue::from_str(&format!("{COOKIE}={sealed}; {ATTRIBUTES}")).ok()
+    }
+
+    /// The flow of the browser that sent `headers`.
+    pub(crate) fn from_cookie(sealer: &Sealer, headers: &HeaderMap) -> Option<Self> {
+        let cookies = headers.get_all(header::COOKIE).iter();
+        let texts = cookies.filter_map(|value| value.to_str().ok());
+        let mut pairs = texts.flat_map(|text| text.split(';'));
+        let sealed = pairs.find_map(|pair| {
+            let (name, value) = pair.trim().split_once('=')?;
+            (name == COOKIE).then_some(value)
+        });
+        sealer.open_from_browser(Purpose::ConnectVisit, sealed?)
+    }
+}
+
+/// Takes the cookie back.
+pub(crate) fn no_cookie() -> HeaderValue {
+    HeaderValue::from_static(
+        "__Host-wardgate-connect=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",
+    )
+}
+
+/// A text that nobody guesses.
+pub(crate) fn random(ambient: &Ambient) -> String {
+    URL_SAFE_NO_PAD.encode(ambient.random::<32>())
+}

@@ -1,0 +1,350 @@
+//! The requests of a consent flow, in their order.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures::future::BoxFuture;
+use tracing::{info, warn};
+use wardgate_domain::Digest;
+use wardgate_gateway_store::Purpose;
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_rpc::client::{FinishConnection, StartConnection};
+
+use crate::ConnectPages;
+use crate::consent_flow::{ConnectTicket, ConsentFlow, no_cookie, random};
+use crate::pages::{self, ConnectProblem};
+use crate::sign_in::{AuthorizationRequest, SignIn, SignInError};
+use crate::{CALLBACK, CLIENT, CONSENT, SIGNED_IN};
+
+pub(crate) type ResponseFuture = BoxFuture<'static, Response>;
+
+/// `GET /connect/{link}`: nothing is done yet but sent on, so a link that was only looked at is as good as new.
+pub(crate) async fn enter(
+    connect_pages: Arc<ConnectPages>,
+    link: String,
+    parts: Parts,
+) -> Response {
+    let entered = async {
+        let sign_in = ours(&connect_pages, &parts)?;
+        let ticket = ConnectTicket::open(&connect_pages.parts.sealer, &link)
+            .ok_or(ConnectProblem::Lapsed)?;
+        let ambient = &connect_pages.parts.ambient;
+        let [state, nonce, verifier] = [(); 3].map(|()| random(ambient));
+        let redirect_uri = format!("{}{SIGNED_IN}", connect_pages.parts.public_url);
+        let question = AuthorizationRequest {
+            redirect_uri: &redirect_uri,
+            state: &state,
+            nonce: &nonce,
+            verifier: &verifier,
+        };
+        let url = sign_in
+            .question(&question)
+            .await
+            .map_err(|error| not_signed_in(&error))?;
+        let consent = ConsentFlow::SigningIn {
+            ticket,
+            state,
+            nonce,
+            verifier,
+        };
+        Ok(with(&connect_pages, &consent, redirect(url.as_str())))
+    };
+    answered(entered.await)
+}
+
+/// `GET /connect/signed-in`: only the caller whose link it is gets on.
+pub(crate) async fn signed_in(connect_pages: Arc<ConnectPages>, parts: Parts) -> Response {
+    let signed_in = async {
+        let sign_in = ours(&connect_pages, &parts)?;
+        let Some(ConsentFlow::SigningIn {
+            ticket,
+            state,
+            nonce,
+            verifier,
+        }) = ConsentFlow::from_cookie(&connect_pages.parts.sealer, &parts.headers)
+        else {
+            return Err(ConnectProblem::Lapsed);
+        };
+        let query = query(&parts);
+        came_back(&connect_pages, &query, &state).await?;
+        let code = query.get("code").ok_or(ConnectProblem::NotSignedIn)?;
+        let redirect_uri = format!("{}{SIGNED_IN}", connect_pages.parts.public_url);
+        let question = AuthorizationRequest {
+            redirect_uri: &redirect_uri,
+            state: &state,
+            nonce: &nonce,
+            verifier: &verifier,
+        };
+        let issuer = query.get("iss").map(String::as_str);
+        let user = sign_in.answer(&question, code, issuer).await;
+        let user = user.map_err(|error| not_signed_in(&error))?;
+        let person = ticket.person();
+        if (user.issuer(), user.subject()) != (&*person.issuer, &*person.subject) {
+            return Err(ConnectProblem::SomebodyElse);
+        }
+        let token = random(&connect_pages.parts.ambient);
+        let consent = ConsentFlow::Consenting { ticket, token };
+        Ok(with(&connect_pages, &consent, redirect(CONSENT)))
+    };
+    answered(signed_in.await)
+}
+
+/// `GET /connect/consent`
+pub(crate) async fn consent(connect_pages: Arc<ConnectPages>, parts: Parts) -> Response {
+    let asked = async {
+        ours(&connect_pages, &parts)?;
+        let Some(ConsentFlow::Consenting { ticket, token }) =
+            ConsentFlow::from_cookie(&connect_pages.parts.sealer, &parts.headers)
+        else {
+            return Err(ConnectProblem::Lapsed);
+        };
+        let (person, connect) = (ticket.person(), ticket.connect());
+        let described = connect_pages
+            .parts
+            .runner
+            .describe_connection(&person, &connect);
+        let described = described.await;
+        let described = described.map_err(|error| {
+            warn!(source = connect.source, %error, "a source cannot be connected");
+            ConnectProblem::Unavailable
+        })?;
+        Ok(pages::consent(&connect.source, &described, &token))
+    };
+    answered(asked.await)
+}
+
+/// `POST /connect/consent`: from here on the link is used.
+pub(crate) async fn decide(connect_pages: Arc<ConnectPages>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let decided = async {
+        ours(&connect_pages, &parts)?;
+        let Some(ConsentFlow::Consenting { ticket, token }) =
+            ConsentFlow::from_cookie(&connect_pages.parts.sealer, &parts.headers)
+        else {
+            return Err(ConnectProblem::Lapsed);
+        };
+        let limits = connect_pages.parts.body_limits;
+        let mut body = body;
+        let body = wardgate_edge::read(&mut body, limits).await;
+        let body = body.map_err(|_| ConnectProblem::Foreign)?;
+        let form: HashMap<String, String> =
+            url::form_urlencoded::parse(&body).into_owned().collect();
+        let is_from_our_page = parts.headers.get(header::ORIGIN).is_none_or(|origin| {
+            origin.as_bytes() == origin_of(&connect_pages.parts.public_url).as_bytes()
+        });
+        if !is_from_our_page || !is_same(form.get("token"), &token) {
+            return Err(ConnectProblem::Foreign);
+        }
+        once(&connect_pages, ticket.id, Purpose::ConnectLink).await?;
+        if form.get("decision").map(String::as_str) != Some("allow") {
+            return Ok(without_cookie(pages::denied()));
+        }
+        away(&connect_pages, ticket).await
+    };
+    answered(decided.await)
+}
+
+/// Sends the person to the source's own server.
+async fn away(
+    connect_pages: &ConnectPages,
+    ticket: ConnectTicket,
+) -> Result<Response, ConnectProblem> {
+    let (person, connect) = (ticket.person(), ticket.connect());
+    let state = random(&connect_pages.parts.ambient);
+    let redirect_uri = format!("{}{CALLBACK}", connect_pages.parts.public_url);
+    let document = format!("{}{CLIENT}", connect_pages.parts.public_url);
+    let started = connect_pages
+        .parts
+        .runner
+        .start_connection(StartConnection {
+            person: &person,
+            connect: &connect,
+            redirect_uri: &redirect_uri,
+            state: &state,
+            // Others can read it only there.
+            client_metadata_url: document.starts_with("https://").then_some(&document),
+        });
+    let started = started.await.map_err(|error| {
+        warn!(source = connect.source, %error, "a source cannot be connected");
+        ConnectProblem::Unavailable
+    })?;
+    let consent = ConsentFlow::AtSource {
+        ticket,
+        state,
+        pending: URL_SAFE_NO_PAD.encode(&started.pending),
+    };
+    Ok(with(
+        connect_pages,
+        &consent,
+        pages::leave(&started.authorization_url),
+    ))
+}
+
+/// `GET /connect/callback`
+pub(crate) async fn callback(connect_pages: Arc<ConnectPages>, parts: Parts) -> Response {
+    let finished = async {
+        ours(&connect_pages, &parts)?;
+        let Some(ConsentFlow::AtSource {
+            ticket,
+            state,
+            pending,
+        }) = ConsentFlow::from_cookie(&connect_pages.parts.sealer, &parts.headers)
+        else {
+            return Err(ConnectProblem::Lapsed);
+        };
+        let query = query(&parts);
+        came_back(&connect_pages, &query, &state).await?;
+        let code = query.get("code").ok_or(ConnectProblem::NotGranted)?;
+        let pending = URL_SAFE_NO_PAD.decode(pending);
+        let pending = pending.map_err(|_| ConnectProblem::Lapsed)?;
+        let (person, source) = (ticket.person(), ticket.connect().source);
+        let finish = connect_pages
+            .parts
+            .runner
+            .finish_connection(FinishConnection {
+                person: &person,
+                source: &source,
+                pending: pending.into(),
+                code,
+                issuer: query.get("iss").map(String::as_str),
+            });
+        finish.await.map_err(|error| {
+            warn!(source, %error, "a source was not connected");
+            match error.reason() {
+                ErrorReason::Conflict | ErrorReason::Denied => ConnectProblem::NotGranted,
+                _ => ConnectProblem::Unavailable,
+            }
+        })?;
+        info!(source, "a source may act in the name of a caller");
+        Ok(without_cookie(pages::connected(&source)))
+    };
+    answered(finished.await)
+}
+
+/// `GET /connect/client.json`: what we are to authorization servers that read such documents.
+pub(crate) fn client(connect_pages: &ConnectPages) -> Response {
+    let url = &connect_pages.parts.public_url;
+    let document = serde_json::json!({
+        "client_id": format!("{url}{CLIENT}"),
+        "client_name": "Wardgate",
+        "client_uri": url,
+        "redirect_uris": [format!("{url}{CALLBACK}")],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "application_type": "web",
+    });
+    let headers = [(header::CONTENT_TYPE, "application/json")];
+    (headers, document.to_string()).into_response()
+}
+
+/// A request to a host of ours, where people can be signed in.
+fn ours<'a>(connect_pages: &'a ConnectPages, parts: &Parts) -> Result<&'a SignIn, ConnectProblem> {
+    // Where a page came from says nothing here: each step has what only its browser knows.
+    let hosts = parts.headers.get_all(header::HOST).iter();
+    let mut headers = HeaderMap::new();
+    for host in hosts {
+        headers.append(header::HOST, host.clone());
+    }
+    connect_pages
+        .parts
+        .origins
+        .check(&parts.uri, &headers)
+        .map_err(|_| ConnectProblem::Foreign)?;
+    connect_pages.sign_in.as_ref().ok_or(ConnectProblem::Lapsed)
+}
+
+fn query(parts: &Parts) -> HashMap<String, String> {
+    let query = parts.uri.query().unwrap_or_default();
+    url::form_urlencoded::parse(query.as_bytes())
+        .into_owned()
+        .collect()
+}
+
+/// The browser that was sent away, and for the first time.
+async fn came_back(
+    connect_pages: &ConnectPages,
+    query: &HashMap<String, String>,
+    state: &str,
+) -> Result<(), ConnectProblem> {
+    if !is_same(query.get("state"), state) {
+        return Err(ConnectProblem::Lapsed);
+    }
+    let digest = Digest::of(state.as_bytes());
+    let (id, _) = digest.as_bytes().split_at(16);
+    let id = id.try_into().map_err(|_| ConnectProblem::Lapsed)?;
+    once(connect_pages, id, Purpose::ConnectVisit).await
+}
+
+async fn once(
+    connect_pages: &ConnectPages,
+    id: [u8; 16],
+    purpose: Purpose,
+) -> Result<(), ConnectProblem> {
+    let until = connect_pages.parts.ambient.now().plus(purpose.lasts());
+    match connect_pages.parts.store.use_id_once(id, until).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(ConnectProblem::Used),
+        Err(_) => Err(ConnectProblem::Unavailable),
+    }
+}
+
+/// By digest, so that the time it takes tells nothing of where they differ.
+fn is_same(given: Option<&String>, expected: &str) -> bool {
+    given.is_some_and(|given| Digest::of(given.as_bytes()) == Digest::of(expected.as_bytes()))
+}
+
+fn origin_of(url: &str) -> &str {
+    let after_scheme = url.find("://").map_or(0, |at| at + 3);
+    let end = url[after_scheme..].find('/');
+    end.map_or(url, |end| &url[..after_scheme + end])
+}
+
+fn redirect(url: &str) -> Response {
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    let headers = response.headers_mut();
+    if let Ok(url) = HeaderValue::from_str(url) {
+        headers.insert(header::LOCATION, url);
+    }
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(
+        header::REFERRER_POLICY,
+        HeaderValue::from_static("no-referrer"),
+    );
+    response
+}
+
+fn with(connect_pages: &ConnectPages, consent: &ConsentFlow, mut response: Response) -> Response {
+    match consent.cookie(&connect_pages.parts.sealer) {
+        Some(cookie) => {
+            response.headers_mut().append(header::SET_COOKIE, cookie);
+            response
+        }
+        None => pages::problem(ConnectProblem::Unavailable),
+    }
+}
+
+fn without_cookie(mut response: Response) -> Response {
+    response
+        .headers_mut()
+        .append(header::SET_COOKIE, no_cookie());
+    response
+}
+
+fn not_signed_in(error: &SignInError) -> ConnectProblem {
+    warn!(%error, "somebody could not be signed in");
+    match error {
+        SignInError::Issuer(_) => ConnectProblem::Unavailable,
+        SignInError::Foreign => ConnectProblem::NotSignedIn,
+    }
+}
+
+fn answered(outcome: Result<Response, ConnectProblem>) -> Response {
+    outcome.unwrap_or_else(pages::problem)
+}

@@ -1,0 +1,104 @@
+//! The prompt to a client whose user has not connected a source yet.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use wardgate_domain::Caller;
+use wardgate_rpc::client::{Connect, Person};
+
+use crate::ConnectPages;
+use crate::consent_flow::ConnectTicket;
+
+/// The key of the one request.
+const KEY: &str = "connect";
+
+/// The way in which a client leads its user to the page.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ConnectPrompt {
+    /// MCP `inputRequests`.
+    InputRequests(String),
+    /// It can show its user no page, so this is what the call ends with.
+    Message(String),
+}
+
+/// The prompt to connect a source; `capabilities` are those of the client, one JSON object.
+pub fn prompt_to_connect(
+    connect_pages: &ConnectPages,
+    caller: &Caller,
+    connect: &Connect,
+    capabilities: Option<&str>,
+) -> ConnectPrompt {
+    let source = &connect.source;
+    if connect_pages.sign_in.as_ref().is_none() {
+        return ConnectPrompt::Message(format!(
+            "`{source}` acts in the name of its users, and this gateway cannot sign them in: ask its operator to set gateway.sign_in."
+        ));
+    }
+    let person = Person {
+        tenant: caller.tenant().to_owned(),
+        issuer: caller.issuer().to_owned(),
+        subject: caller.subject().to_owned(),
+    };
+    let ticket = ConnectTicket::new(&person, connect, &connect_pages.parts.ambient);
+    let Some(link) = ticket.seal(&connect_pages.parts.sealer) else {
+        return ConnectPrompt::Message(format!("`{source}` cannot be connected here."));
+    };
+    let url = format!("{}/connect/{link}", connect_pages.parts.public_url);
+    if !shows_pages(capabilities) {
+        return ConnectPrompt::Message(format!(
+            "`{source}` acts in your name, and you have not allowed that yet. Open {url} in your browser within 15 minutes, allow it, and call the tool again."
+        ));
+    }
+    let message = format!(
+        "`{source}` acts in your name. Open the page, sign in and allow it; then the call goes on."
+    );
+    let request = json!({
+        "method": "elicitation/create",
+        "params": { "mode": "url", "message": message, "url": url },
+    });
+    ConnectPrompt::InputRequests(json!({ KEY: request }).to_string())
+}
+
+/// What a call ends with whose client came back with another answer than that the page was opened.
+pub fn declined(responses: &Bytes) -> Option<&'static str> {
+    let responses: Value = serde_json::from_slice(responses).ok()?;
+    let action = responses.get(KEY)?.get("action")?;
+    (action != "accept")
+        .then_some("The source acts in your name, and you did not allow that. Nothing was done.")
+}
+
+/// Whether the client has declared elicitation by URL.
+fn shows_pages(capabilities: Option<&str>) -> bool {
+    let capabilities = capabilities.and_then(|text| serde_json::from_str::<Value>(text).ok());
+    capabilities.is_some_and(|it| it["elicitation"]["url"].is_object())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_declared_mode_is_used() {
+        for (capabilities, shows) in [
+            (None, false),
+            (Some("{}"), false),
+            (Some(r#"{"elicitation":{}}"#), false),
+            (Some(r#"{"elicitation":{"form":{}}}"#), false),
+            (Some(r#"{"elicitation":{"url":{}}}"#), true),
+        ] {
+            assert_eq!(shows_pages(capabilities), shows, "{capabilities:?}");
+        }
+    }
+
+    #[test]
+    fn whatever_is_not_an_acceptance_ends_the_call() {
+        for (responses, ends) in [
+            (r#"{"connect":{"action":"accept"}}"#, false),
+            (r#"{"connect":{"action":"decline"}}"#, true),
+            (r#"{"connect":{"action":"cancel"}}"#, true),
+            ("{}", false),
+        ] {
+            let told = declined(&Bytes::from_static(responses.as_bytes()));
+            assert_eq!(told.is_some(), ends, "{responses}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The text of server-sent events (HTML Living Standard, "Server-sent events").
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use axum::http::{HeaderMap, header};
+use bytes::Bytes;
+
+/// The longest silence on a stream, so that no proxy takes a quiet stream for a dead one.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Whether the client accepts a stream as the answer.
+pub fn takes_events(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter();
+    accepted
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|range| range.split(';').next())
+        .any(|range| range.trim().eq_ignore_ascii_case("text/event-stream"))
+}
+
+/// One event with `message` as its data. The client may resume the stream from `id`.
+pub fn format_event(id: Option<&str>, retry: Option<Duration>, message: &str) -> Bytes {
+    let mut text = String::with_capacity(message.len() + 64);
+    // Writing to a string cannot fail.
+    if let Some(id) = id {
+        let _ = writeln!(text, "id: {id}");
+    }
+    if let Some(retry) = retry {
+        let _ = writeln!(text, "retry: {}", retry.as_millis());
+    }
+    if message.is_empty() {
+        text.push_str("data:\n\n");
+        return text.into();
+    }
+    text.push_str("event: message\n");
+    for line in message.split(['\n', '\r']) {
+        let _ = writeln!(text, "data: {line}");
+    }
+    text.push('\n');
+    text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_event_whatever_ends_its_lines() {
+        let told = format_event(Some("i"), None, "{\r\"a\":\r\n1,\n\"b\":\"\u{2028}\"}");
+        let told = std::str::from_utf8(&told).unwrap();
+        assert!(told.starts_with("id: i\nevent: message\n"), "{told}");
+        let lines: Vec<_> = told.trim_end().split(['\n', '\r']).skip(2).collect();
+        assert!(
+            lines.iter().all(|line| line.starts_with("data: ")),
+            "{told}"
+        );
+    }
+}

@@ -1,0 +1,267 @@
+//! Parameters, read strictly: every error names the field, and what nobody knows is refused.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use serde_json::value::RawValue;
+
+use crate::envelope::{object, text_of};
+use crate::rpc_error::RpcError;
+
+/// Every request may carry it; it is MCP's, not the method's.
+const META: &str = "_meta";
+
+/// The members of one object.
+#[derive(Debug)]
+pub struct Fields<'a> {
+    /// For example `params.messages[1]`.
+    path: String,
+    members: BTreeMap<Cow<'a, str>, &'a RawValue>,
+}
+
+impl<'a> Fields<'a> {
+    /// The parameters of a request.
+    pub fn of_params(params: Option<&'a RawValue>) -> Result<Self, RpcError> {
+        let Some(params) = params else {
+            return Ok(Self {
+                path: "params".to_owned(),
+                members: BTreeMap::new(),
+            });
+        };
+        let mut fields = Self::of("params".to_owned(), params)?;
+        fields.members.remove(META);
+        Ok(fields)
+    }
+
+    fn of(path: String, raw: &'a RawValue) -> Result<Self, RpcError> {
+        let Some(members) = object::<BTreeMap<Cow<'a, str>, &'a RawValue>>(raw.get()) else {
+            return Err(RpcError::invalid_params(format!(
+                "`{path}` must be an object"
+            )));
+        };
+        Ok(Self { path, members })
+    }
+
+    /// Refuses what is not among `names`.
+    pub fn only(&self, names: &[&str]) -> Result<(), RpcError> {
+        if self
+            .members
+            .keys()
+            .all(|name| names.contains(&name.as_ref()))
+        {
+            return Ok(());
+        }
+        Err(RpcError::invalid_params(format!(
+            "`{}` has a field that is not one of {}",
+            self.path,
+            names.join(", ")
+        )))
+    }
+
+    /// The value as written. An optional member may be null.
+    pub fn value(&self, name: &str) -> Option<&'a RawValue> {
+        let value = self.members.get(name).copied();
+        value.filter(|raw| raw.get() != "null")
+    }
+
+    /// An error about a field.
+    pub fn wrong(&self, name: &str, problem: &str) -> RpcError {
+        RpcError::invalid_params(format!("`{}.{name}` {problem}", self.path))
+    }
+
+    fn missing(&self, name: &str) -> RpcError {
+        self.wrong(name, "is missing")
+    }
+
+    /// The string `name`; none if it is absent.
+    pub fn text(&self, name: &str) -> Result<Option<String>, RpcError> {
+        let Some(raw) = self.value(name) else {
+            return Ok(None);
+        };
+        match text_of(raw) {
+            Some(text) => Ok(Some(text.into_owned())),
+            None => Err(self.wrong(name, "must be a string")),
+        }
+    }
+
+    /// The string `name`, which must be there.
+    pub fn required_text(&self, name: &str) -> Result<String, RpcError> {
+        self.text(name)?.ok_or_else(|| self.missing(name))
+    }
+
+    /// A text in its checked type.
+    pub fn parsed<T: FromStr<Err: ToString>>(&self, name: &str) -> Result<Option<T>, RpcError> {
+        let Some(text) = self.text(name)? else {
+            return Ok(None);
+        };
+        let parsed = text.parse();
+        parsed
+            .map(Some)
+            .map_err(|error: T::Err| self.wrong(name, &error.to_string()))
+    }
+
+    /// The string `name`, parsed, which must be there.
+    pub fn required<T: FromStr<Err: ToString>>(&self, name: &str) -> Result<T, RpcError> {
+        self.parsed(name)?.ok_or_else(|| self.missing(name))
+    }
+
+    /// One of a few words.
+    pub fn word<T: Copy>(
+        &self,
+        name: &str,
+        all: &[T],
+        spelt: impl Fn(T) -> &'static str,
+    ) -> Result<Option<T>, RpcError> {
+        let Some(text) = self.text(name)? else {
+            return Ok(None);
+        };
+        let found = all.iter().copied().find(|word| spelt(*word) == text);
+        found.map(Some).ok_or_else(|| {
+            let words: Vec<&str> = all.iter().map(|word| spelt(*word)).collect();
+            self.wrong(name, &format!("must be one of {}", words.join(", ")))
+        })
+    }
+
+    /// The word `name`, one of `all`, which must be there.
+    pub fn required_word<T: Copy>(
+        &self,
+        name: &str,
+        all: &[T],
+        spelt: impl Fn(T) -> &'static str,
+    ) -> Result<T, RpcError> {
+        self.word(name, all, spelt)?
+            .ok_or_else(|| self.missing(name))
+    }
+
+    /// A whole number from 1 to `most`.
+    pub fn count(&self, name: &str, most: u32) -> Result<Option<u32>, RpcError> {
+        let Some(raw) = self.value(name) else {
+            return Ok(None);
+        };
+        match serde_json::from_str(raw.get()) {
+            Ok(count) if (1..=most).contains(&count) => Ok(Some(count)),
+            _ => Err(self.wrong(name, &format!("must be a whole number from 1 to {most}"))),
+        }
+    }
+
+    /// A position in a conversation.
+    pub fn position(&self, name: &str) -> Result<Option<u64>, RpcError> {
+        let Some(raw) = self.value(name) else {
+            return Ok(None);
+        };
+        match serde_json::from_str(raw.get()) {
+            Ok(position) => Ok(Some(position)),
+            Err(_) => Err(self.wrong(name, "must be a whole number from 0")),
+        }
+    }
+
+    /// A truth value; false when absent.
+    pub fn flag(&self, name: &str) -> Result<bool, RpcError> {
+        match self.value(name).map(RawValue::get) {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(self.wrong(name, "must be true or false")),
+        }
+    }
+
+    /// The object `name`; none if it is absent.
+    pub fn object(&self, name: &str) -> Result<Option<Self>, RpcError> {
+        let raw = self.value(name);
+        raw.map(|raw| Self::of(format!("{}.{name}", self.path), raw))
+            .transpose()
+    }
+
+    /// A list of objects.
+    pub fn objects(&self, name: &str) -> Result<Option<Vec<Self>>, RpcError> {
+        let Some(raw) = self.value(name) else {
+            return Ok(None);
+        };
+        let items: Vec<&'a RawValue> = serde_json::from_str(raw.get())
+            .map_err(|_| self.wrong(name, "must be a list of objects"))?;
+        let item = |(index, raw)| Self::of(format!("{}.{name}[{index}]", self.path), raw);
+        let items: Result<_, RpcError> = items.into_iter().enumerate().map(item).collect();
+        items.map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wardgate_domain::{ConversationId, Role};
+
+    use super::*;
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named_by_its_path() {
+        let raw = raw(
+            r#"{"_meta":{},"id":7,"empty":"","n":0,"b":"true","role":"boss","o":[],"l":[{},{"x":1}],"nothing":null}"#,
+        );
+        let fields = Fields::of_params(Some(&raw)).unwrap();
+        let message = |error: RpcError| error.message().to_owned();
+        let cases = [
+            (
+                message(fields.text("id").unwrap_err()),
+                "`params.id` must be a string",
+            ),
+            (
+                message(fields.required_text("absent").unwrap_err()),
+                "`params.absent` is missing",
+            ),
+            (
+                message(fields.required_text("nothing").unwrap_err()),
+                "`params.nothing` is missing",
+            ),
+            (
+                message(fields.required::<ConversationId>("empty").unwrap_err()),
+                "`params.empty` is not 1 to 256 characters without control characters",
+            ),
+            (
+                message(fields.count("n", 9).unwrap_err()),
+                "`params.n` must be a whole number from 1 to 9",
+            ),
+            (
+                message(fields.flag("b").unwrap_err()),
+                "`params.b` must be true or false",
+            ),
+            (
+                message(
+                    fields
+                        .required_word("role", Role::ALL, Role::as_str)
+                        .unwrap_err(),
+                ),
+                "`params.role` must be one of user, assistant, tool, system",
+            ),
+            (
+                message(fields.object("o").unwrap_err()),
+                "`params.o` must be an object",
+            ),
+            (
+                message(
+                    fields.objects("l").unwrap().unwrap()[1]
+                        .text("x")
+                        .unwrap_err(),
+                ),
+                "`params.l[1].x` must be a string",
+            ),
+            (
+                message(fields.only(&["id", "empty"]).unwrap_err()),
+                "`params` has a field that is not one of id, empty",
+            ),
+        ];
+        for (said, expected) in cases {
+            assert_eq!(said, expected);
+        }
+    }
+
+    #[test]
+    fn what_mcp_adds_to_every_request_is_no_field_of_the_method() {
+        let raw = raw(r#"{"_meta":{"progressToken":1},"a":"b"}"#);
+        let fields = Fields::of_params(Some(&raw)).unwrap();
+        assert!(fields.only(&["a"]).is_ok());
+        assert_eq!(fields.text("a").unwrap().as_deref(), Some("b"));
+    }
+}

@@ -1,0 +1,47 @@
+//! The server's side of MCP: messages of clients are read, and answers and errors are written, in every version.
+//!
+//! | client | does not get |
+//! |---|---|
+//! | up to 2025-11-25 | structured content that is no object, or an output schema of any; such content always has a text that says the same |
+//! | up to 2025-06-18 | icons |
+//! | up to 2025-03-26 | structured content, output schemas, titles, `_meta` of definitions; a link to a resource is a text |
+//! | 2024-11-05 | annotations of tools; a sound is a text |
+//! | any | `execution` of tools, which is about tasks of 2025-11-25 |
+//!
+//! Everything that a version knows stays byte for byte.
+
+mod call_meta;
+mod definition;
+mod envelope;
+mod event_stream;
+mod fields;
+mod idempotency;
+mod log_level;
+mod meta;
+mod mirrored_headers;
+mod older_content;
+mod reply;
+mod rpc_error;
+mod version;
+
+pub use call_meta::{RecordStatus, call_meta, write_call, write_dropped};
+pub use definition::{Definition, DefinitionKind};
+pub use envelope::{
+    Message, Params, Request, Response, cancelled, inner, object, spelt_alike, text_of,
+};
+pub use event_stream::{KEEP_ALIVE, format_event, takes_events};
+pub use fields::Fields;
+pub use idempotency::key_of as idempotency_key;
+pub use log_level::LogLevel;
+pub use meta::Meta;
+pub use mirrored_headers::{MirroredHeader, check as check_mirrored_headers, of_request};
+pub use older_content::{given, tool_content, tool_structured};
+pub use reply::{Answer, Dialect, SERVER_INFO, server_info, task_result_members, write_members};
+pub use rpc_error::{Remedy, RpcError, code_in};
+pub use version::{named_version, negotiate, negotiate_on_stream};
+
+/// The most messages that one batch may hold.
+pub const BATCH: usize = 50;
+
+/// The method that opens a stream of changes.
+pub const LISTEN: &str = "subscriptions/listen";

@@ -1,0 +1,522 @@
+//! Answers: the one place that knows how each protocol version wants its results.
+
+use std::fmt::Write;
+
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use wardgate_domain::{CallId, DecisionId};
+use wardgate_mcp::Version;
+use wardgate_mcp::header::SESSION_ID;
+use wardgate_rpc::client::ToolResult;
+
+use crate::call_meta::{RecordStatus, write_call, write_dropped};
+use crate::older_content;
+use crate::rpc_error::{Remedy, RpcError};
+
+/// Tells proxies how to treat a stream.
+const UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// What the gateway calls itself.
+pub const SERVER_INFO: &str = concat!(
+    r#"{"name":"wardgate","title":"Wardgate","version":""#,
+    env!("CARGO_PKG_VERSION"),
+    r#""}"#
+);
+
+/// The same as `version` knows it: before 2025-06-18 nothing has a title.
+pub fn server_info(version: Version) -> &'static str {
+    if version.has_titles() {
+        SERVER_INFO
+    } else {
+        concat!(
+            r#"{"name":"wardgate","version":""#,
+            env!("CARGO_PKG_VERSION"),
+            r#""}"#
+        )
+    }
+}
+
+/// How a client wants the result of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// As MCP has it.
+    Mcp,
+    /// The structured content itself, errors as errors: for clients that call a tool as a method.
+    Direct,
+}
+
+/// A finished answer to one JSON-RPC message.
+#[derive(Debug)]
+pub struct Answer {
+    http: StatusCode,
+    body: AnswerBody,
+    /// Why the message, or messages of the batch, never became a call.
+    refused: Vec<&'static str>,
+    /// Some have a header for it.
+    remedy: Option<Box<Remedy>>,
+    /// `Mcp-Session-Id`, where a session begins.
+    session: Option<HeaderValue>,
+    /// It says that there is no such thing.
+    is_of_unknown: bool,
+}
+
+/// What it consists of.
+#[derive(Debug)]
+enum AnswerBody {
+    /// For messages that want no answer.
+    Nothing,
+    Json(String),
+    /// A stream of messages.
+    Events(Body),
+}
+
+impl Answer {
+    /// 202 without a body: for notifications.
+    pub fn accepted() -> Self {
+        Self {
+            http: StatusCode::ACCEPTED,
+            body: AnswerBody::Nothing,
+            refused: Vec::new(),
+            remedy: None,
+            session: None,
+            is_of_unknown: false,
+        }
+    }
+
+    /// 200 with `body`.
+    fn ok(body: String) -> Self {
+        Self {
+            http: StatusCode::OK,
+            body: AnswerBody::Json(body),
+            refused: Vec::new(),
+            remedy: None,
+            session: None,
+            is_of_unknown: false,
+        }
+    }
+
+    /// 200 with a stream of messages.
+    pub fn events(stream: Body) -> Self {
+        Self {
+            body: AnswerBody::Events(stream),
+            ..Self::ok(String::new())
+        }
+    }
+
+    /// A result; `members` are the members of the result object without braces, at least one before 2026-07-28.
+    pub fn result(id: &RawValue, version: Version, members: &str) -> Self {
+        Self::result_with_meta(id, version, members, "")
+    }
+
+    /// As [`Self::result`], with `meta` in its `_meta`: one member or none.
+    pub fn result_with_meta(id: &RawValue, version: Version, members: &str, meta: &str) -> Self {
+        if version.is_modern() {
+            return Self::modern_result(id, "complete", members, meta);
+        }
+        let mut body = String::with_capacity(members.len() + meta.len() + 64);
+        open(&mut body, Some(id));
+        body.push_str(r#","result":{"#);
+        if !meta.is_empty() {
+            body.push_str(r#""_meta":{"#);
+            body.push_str(meta);
+            body.push_str("},");
+        }
+        body.push_str(members);
+        body.push_str("}}");
+        Self::ok(body)
+    }
+
+    /// What a modern client is asked, to come back with `state`.
+    pub fn input_required(
+        id: &RawValue,
+        input_requests: Option<&str>,
+        state: &str,
+        meta: &str,
+    ) -> Self {
+        let mut members = String::new();
+        if let Some(input_requests) = input_requests {
+            members.push_str(r#""inputRequests":"#);
+            members.push_str(input_requests);
+            members.push(',');
+        }
+        members.push_str(r#""requestState":"#);
+        push_json_text(&mut members, state);
+        Self::modern_result(id, "input_required", &members, meta)
+    }
+
+    /// A task that a call became, to a modern client.
+    pub fn task(id: &RawValue, members: &str, meta: &str) -> Self {
+        Self::modern_result(id, "task", members, meta)
+    }
+
+    fn modern_result(id: &RawValue, kind: &str, members: &str, meta: &str) -> Self {
+        let mut body = String::with_capacity(members.len() + meta.len() + 192);
+        open(&mut body, Some(id));
+        body.push_str(r#","result":{"resultType":""#);
+        body.push_str(kind);
+        body.push_str(r#"","_meta":{"io.modelcontextprotocol/serverInfo":"#);
+        body.push_str(SERVER_INFO);
+        if !meta.is_empty() {
+            body.push(',');
+            body.push_str(meta);
+        }
+        body.push('}');
+        if !members.is_empty() {
+            body.push(',');
+            body.push_str(members);
+        }
+        body.push_str("}}");
+        Self::ok(body)
+    }
+
+    /// The empty result of `ping`.
+    pub fn empty(id: &RawValue) -> Self {
+        let mut body = String::new();
+        open(&mut body, Some(id));
+        body.push_str(r#","result":{}}"#);
+        Self::ok(body)
+    }
+
+    /// An error; without id when the request's could not be read.
+    pub fn error(id: Option<&RawValue>, error: &RpcError) -> Self {
+        let mut body = String::with_capacity(192);
+        open(&mut body, id);
+        // Writing to a string cannot fail.
+        let _ = write!(body, r#","error":{{"code":{},"message":"#, error.code);
+        push_json_text(&mut body, &error.message);
+        if let Some(data) = &error.data {
+            body.push_str(r#","data":"#);
+            body.push_str(data);
+        }
+        body.push_str("}}");
+        Self {
+            http: error.http,
+            body: AnswerBody::Json(body),
+            refused: if error.of_call {
+                Vec::new()
+            } else {
+                vec![error.reason]
+            },
+            remedy: error.remedy.clone(),
+            session: None,
+            is_of_unknown: error.is_of_unknown,
+        }
+    }
+
+    /// The result of a call. It takes how the call is recorded: what is not on record does not leave.
+    pub fn released(
+        id: &RawValue,
+        version: Version,
+        call_id: CallId,
+        recorded: RecordStatus,
+        result: &ToolResult,
+    ) -> Self {
+        let mut body = String::with_capacity(result.content.len() + 512);
+        open(&mut body, Some(id));
+        body.push_str(r#","result":{"#);
+        if version.is_modern() {
+            body.push_str(r#""resultType":"complete","#);
+        }
+        write_tool_result(&mut body, version, result);
+        body.push_str(r#","_meta":{"#);
+        if version.is_modern() {
+            body.push_str(r#""io.modelcontextprotocol/serverInfo":"#);
+            body.push_str(SERVER_INFO);
+            body.push(',');
+        }
+        write_call(&mut body, call_id, recorded.receipt(), None);
+        write_dropped(&mut body, result.facts.dropped_columns);
+        write_members(&mut body, &result.meta);
+        body.push_str("}}}");
+        Self::ok(body)
+    }
+
+    /// The JSON-RPC error that an upstream answered a call with, one JSON object, in a code that the version has. Where its
+    /// `data` is an object, or it has none, that says which call it was.
+    pub fn protocol_error(
+        id: &RawValue,
+        version: Version,
+        call_id: CallId,
+        recorded: RecordStatus,
+        error: &[u8],
+    ) -> Self {
+        #[derive(serde::Deserialize)]
+        struct UpstreamErrorMembers<'a> {
+            code: i64,
+            #[serde(borrow)]
+            message: &'a RawValue,
+            #[serde(borrow, default)]
+            data: Option<&'a RawValue>,
+        }
+        let Ok(said) = serde_json::from_slice::<UpstreamErrorMembers<'_>>(error) else {
+            let error = RpcError::internal("tool_error", "The tool reported an error.");
+            return Self::error(Some(id), &error.of_call(call_id, recorded.receipt()));
+        };
+        let code = crate::rpc_error::code_in(version, said.code);
+        let mut body = String::with_capacity(error.len() + 256);
+        open(&mut body, Some(id));
+        let message = said.message;
+        // Writing to a string cannot fail.
+        let _ = write!(
+            body,
+            r#","error":{{"code":{code},"message":{message},"data":"#
+        );
+        match said.data {
+            Some(data) if !data.get().starts_with('{') => body.push_str(data.get()),
+            data => {
+                body.push('{');
+                write_call(&mut body, call_id, recorded.receipt(), None);
+                write_members(&mut body, data.map_or(b"", |data| data.get().as_bytes()));
+                body.push('}');
+            }
+        }
+        body.push_str("}}");
+        Self::ok(body)
+    }
+
+    /// The result of a call by method name: `{"data":[…],"_meta":{…}}`, or an error with the tool's words.
+    pub fn direct(
+        id: &RawValue,
+        call_id: CallId,
+        recorded: RecordStatus,
+        result: &ToolResult,
+    ) -> Self {
+        if result.is_error {
+            let content: Vec<Value> = serde_json::from_slice(&result.content).unwrap_or_default();
+            let text = content.first().and_then(|block| block["text"].as_str());
+            let error = RpcError::internal("tool_error", text.unwrap_or("The tool failed."));
+            return Self::error(Some(id), &error.of_call(call_id, recorded.receipt()));
+        }
+        let structured = String::from_utf8_lossy(&result.structured_content);
+        let content = format!(
+            r#"{{"content":{}"#,
+            String::from_utf8_lossy(&result.content)
+        );
+        let members = structured.strip_suffix('}').unwrap_or(&content);
+        let mut body = String::with_capacity(members.len() + 256);
+        open(&mut body, Some(id));
+        body.push_str(r#","result":"#);
+        body.push_str(members);
+        if members != "{" {
+            body.push(',');
+        }
+        body.push_str(r#""_meta":{"#);
+        write_call(&mut body, call_id, recorded.receipt(), None);
+        write_dropped(&mut body, result.facts.dropped_columns);
+        body.push_str("}}}");
+        Self::ok(body)
+    }
+
+    /// A call of a visible tool that the policy refused: a result the model can read, with the kind of
+    /// reason and the decision, never the rule.
+    pub fn denied(
+        id: &RawValue,
+        version: Version,
+        call_id: CallId,
+        recorded: RecordStatus,
+        denial: (&'static str, DecisionId),
+    ) -> Self {
+        let (reason, decision) = denial;
+        let words = format!("Not permitted with these arguments ({reason}). Decision {decision}.");
+        Self::call_failed(id, version, &words, |meta| {
+            write_call(meta, call_id, recorded.receipt(), Some(decision));
+        })
+    }
+
+    /// A call that failed in a way that the model may make the best of.
+    pub fn failed(
+        id: &RawValue,
+        version: Version,
+        call_id: CallId,
+        recorded: RecordStatus,
+        words: &str,
+    ) -> Self {
+        Self::call_failed(id, version, words, |meta| {
+            write_call(meta, call_id, recorded.receipt(), None);
+        })
+    }
+
+    fn call_failed(
+        id: &RawValue,
+        version: Version,
+        words: &str,
+        write_meta: impl FnOnce(&mut String),
+    ) -> Self {
+        let mut body = String::with_capacity(words.len() + 512);
+        open(&mut body, Some(id));
+        body.push_str(r#","result":{"#);
+        if version.is_modern() {
+            body.push_str(r#""resultType":"complete","#);
+        }
+        write_called(&mut body, version, (&text_content(words), "", true));
+        body.push_str(r#","_meta":{"#);
+        if version.is_modern() {
+            body.push_str(r#""io.modelcontextprotocol/serverInfo":"#);
+            body.push_str(SERVER_INFO);
+            body.push(',');
+        }
+        write_meta(&mut body);
+        body.push_str("}}}");
+        Self::ok(body)
+    }
+
+    /// Several answers as one, for the batches of 2025-03-26. Messages that want no answer leave none.
+    pub fn batch(answers: Vec<Self>) -> Self {
+        let refused = answers
+            .iter()
+            .flat_map(|answer| answer.refused.clone())
+            .collect();
+        let bodies: Vec<String> = answers
+            .into_iter()
+            .filter_map(|answer| match answer.body {
+                AnswerBody::Json(body) => Some(body),
+                // No version with batches has methods that answer with a stream.
+                AnswerBody::Nothing | AnswerBody::Events(_) => None,
+            })
+            .collect();
+        if bodies.is_empty() {
+            return Self::accepted();
+        }
+        Self {
+            http: StatusCode::OK,
+            body: AnswerBody::Json(format!("[{}]", bodies.join(","))),
+            refused,
+            remedy: None,
+            session: None,
+            is_of_unknown: false,
+        }
+    }
+
+    /// The same, as the beginning of a session.
+    #[must_use]
+    pub fn in_session(self, session: Option<HeaderValue>) -> Self {
+        Self { session, ..self }
+    }
+
+    /// Its text, where it is one message.
+    pub fn into_text(self) -> Option<String> {
+        match self.body {
+            AnswerBody::Json(body) => Some(body),
+            AnswerBody::Nothing | AnswerBody::Events(_) => None,
+        }
+    }
+
+    /// Whether it says that there is no such thing, also where there is one that the caller may not know of.
+    pub fn is_of_unknown(&self) -> bool {
+        self.is_of_unknown
+    }
+
+    /// Why the message, or messages of the batch, were refused before they became a call.
+    pub fn refused(&self) -> &[&'static str] {
+        &self.refused
+    }
+}
+
+impl From<Answer> for Response {
+    fn from(answer: Answer) -> Self {
+        answer.into_response()
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        let mut response = match self.body {
+            AnswerBody::Nothing => return self.http.into_response(),
+            AnswerBody::Json(body) => {
+                let json = HeaderValue::from_static("application/json");
+                (self.http, [(header::CONTENT_TYPE, json)], body).into_response()
+            }
+            AnswerBody::Events(stream) => {
+                let headers = [
+                    (header::CONTENT_TYPE, "text/event-stream"),
+                    (header::CACHE_CONTROL, "no-store"),
+                    // No proxy may hold events back.
+                    (UNBUFFERED, "no"),
+                ];
+                (self.http, headers, stream).into_response()
+            }
+        };
+        if let Some(session) = self.session {
+            response.headers_mut().insert(SESSION_ID, session);
+        }
+        let header = match self.remedy.as_deref() {
+            Some(Remedy::Wait(seconds)) => Some((header::RETRY_AFTER, HeaderValue::from(*seconds))),
+            // Scopes and URLs are checked when they are configured.
+            Some(Remedy::StepUp(challenge)) => HeaderValue::try_from(challenge)
+                .ok()
+                .map(|challenge| (header::WWW_AUTHENTICATE, challenge)),
+            Some(Remedy::Declare(_)) | None => None,
+        };
+        if let Some((name, value)) = header {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+}
+
+/// The members of the result of a call, as it stands within that of a task.
+pub fn task_result_members(version: Version, result: &ToolResult) -> String {
+    let mut members = String::from(r#""resultType":"complete","#);
+    write_tool_result(&mut members, version, result);
+    if !result.meta.is_empty() {
+        members.push_str(r#","_meta":"#);
+        members.push_str(&String::from_utf8_lossy(&result.meta));
+    }
+    members
+}
+
+/// The members of the result of a call, but for `_meta`.
+fn write_tool_result(to: &mut String, version: Version, result: &ToolResult) {
+    let content = String::from_utf8_lossy(&result.content);
+    let structured = String::from_utf8_lossy(&result.structured_content);
+    write_called(to, version, (&content, &structured, result.is_error));
+    write_members(to, &result.other_members);
+}
+
+/// The members of `object`, a JSON object or nothing, behind others.
+pub fn write_members(to: &mut String, object: &[u8]) {
+    let object = String::from_utf8_lossy(object);
+    let members = object.trim_ascii().strip_prefix('{');
+    let members = members.and_then(|members| members.strip_suffix('}'));
+    if let Some(members) = members.map(str::trim_ascii).filter(|it| !it.is_empty()) {
+        to.push(',');
+        to.push_str(members);
+    }
+}
+
+/// What a call gave: content, structured content, and whether the tool failed.
+fn write_called(to: &mut String, version: Version, called: (&str, &str, bool)) {
+    let (content, structured, is_error) = called;
+    to.push_str(r#""content":"#);
+    to.push_str(&older_content::tool_content(content, structured, version));
+    if let Some(structured) = older_content::tool_structured(structured, version) {
+        to.push_str(r#","structuredContent":"#);
+        to.push_str(structured);
+    }
+    to.push_str(r#","isError":"#);
+    to.push_str(if is_error { "true" } else { "false" });
+}
+
+fn open(body: &mut String, id: Option<&RawValue>) {
+    body.push_str(r#"{"jsonrpc":"2.0""#);
+    if let Some(id) = id {
+        body.push_str(r#","id":"#);
+        body.push_str(id.get());
+    }
+}
+
+/// Content of one text.
+fn text_content(text: &str) -> String {
+    let mut content = String::from(r#"[{"type":"text","text":"#);
+    push_json_text(&mut content, text);
+    content.push_str("}]");
+    content
+}
+
+/// Appends `text` as a JSON string.
+fn push_json_text(to: &mut String, text: &str) {
+    let _ = write!(to, "{}", Value::from(text));
+}
