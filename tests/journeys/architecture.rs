@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -270,6 +270,84 @@ fn the_modules_of_a_crate_import_each_other_in_no_cycle() {
         })
         .collect::<BTreeSet<_>>();
     assert_eq!(with_cycles, WITH_CYCLES.map(str::to_owned).into());
+}
+
+/// Crates with types that are still called by a bare participle. None may be added.
+const WITH_PARTICIPLES: [&str; 2] = ["mcp-client", "tool-runner"];
+
+/// Participles that are nouns of the field.
+const NOUNS: [&str; 3] = ["Finding", "Redacted", "Ruling"];
+
+/// Participles that end neither in `ed` nor in `ing`.
+const IRREGULAR: [&str; 20] = [
+    "Begun", "Bound", "Built", "Chosen", "Done", "Drawn", "Found", "Given", "Gone", "Held", "Kept",
+    "Known", "Lost", "Made", "Said", "Seen", "Shown", "Spoken", "Taken", "Told",
+];
+
+#[test]
+fn no_type_is_named_by_a_bare_participle() {
+    let mut with_participles = BTreeSet::new();
+    let mut others = Vec::new();
+    for package in packages() {
+        let manifest = PathBuf::from(package["manifest_path"].as_str().unwrap());
+        let krate = manifest.parent().unwrap();
+        let name = krate.file_name().unwrap().to_str().unwrap();
+        for (file, declared) in declared_types(krate) {
+            if !is_bare_participle(&declared) {
+                continue;
+            }
+            if WITH_PARTICIPLES.contains(&name) {
+                with_participles.insert(name.to_owned());
+            } else {
+                others.push(format!("{declared} in {}", file.display()));
+            }
+        }
+    }
+    assert!(others.is_empty(), "say what is meant: {others:#?}");
+    assert_eq!(with_participles, WITH_PARTICIPLES.map(str::to_owned).into());
+}
+
+#[test]
+fn a_bare_participle_is_told_from_a_noun() {
+    for participle in ["Asked", "Following", "Kept"] {
+        assert!(is_bare_participle(participle), "{participle}");
+    }
+    for noun in ["Finding", "SuspendedCall", "String", "Embed", "Settings"] {
+        assert!(!is_bare_participle(noun), "{noun}");
+    }
+}
+
+/// Whether `name` is one word, and that a participle.
+fn is_bare_participle(name: &str) -> bool {
+    let is_one_word = !name[1..].contains(|c: char| c.is_ascii_uppercase());
+    // `String` and `Embed` have too short a stem.
+    let has_stem = |ending: &str| name.strip_suffix(ending).is_some_and(|stem| stem.len() > 3);
+    let is_participle = has_stem("ed") || has_stem("ing") || IRREGULAR.contains(&name);
+    is_one_word && is_participle && !NOUNS.contains(&name)
+}
+
+/// The structs, enums, traits and type aliases that the sources and tests of a crate declare, each with its file.
+fn declared_types(krate: &Path) -> Vec<(PathBuf, String)> {
+    let mut types = Vec::new();
+    let mut pending = vec![krate.join("src"), krate.join("tests")];
+    while let Some(path) = pending.pop() {
+        if path.is_dir() {
+            pending.extend(fs::read_dir(&path).unwrap().map(|it| it.unwrap().path()));
+        } else if path.extension().is_some_and(|it| it == "rs") {
+            for line in fs::read_to_string(&path).unwrap().lines() {
+                let declaration = line.trim_start();
+                let declaration = match declaration.strip_prefix("pub") {
+                    Some(rest) => rest.trim_start_matches(|c: char| c != ' ').trim_start(),
+                    None => declaration,
+                };
+                let kinds = ["struct ", "enum ", "trait ", "type "];
+                let name = kinds.iter().find_map(|kind| declaration.strip_prefix(kind));
+                let name = name.map(first_name).filter(|name| !name.is_empty());
+                types.extend(name.map(|name| (path.clone(), name)));
+            }
+        }
+    }
+    types
 }
 
 /// The modules at the root of a crate, and which of the others each imports, tests apart.

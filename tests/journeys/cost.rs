@@ -187,8 +187,12 @@ async fn long_answers_at_once_are_held_once_and_not_copied() {
 const ASKED: usize = 60_000;
 const TOLD: usize = 90_000;
 
-/// The services that a call passes, each of which logs what it reads as JSON.
-const READERS: [&str; 2] = ["wardgate_gateway", "wardgate_tool_runner"];
+/// The crates that read the messages of a call as JSON, each of which logs how much it read.
+const READERS: [&str; 3] = [
+    "wardgate_gateway",
+    "wardgate_mcp_server",
+    "wardgate_tool_runner",
+];
 
 #[tokio::test]
 async fn a_call_is_read_once_and_its_answer_by_nobody_who_only_passes_it_on() {
@@ -228,7 +232,7 @@ async fn a_call_is_read_once_and_its_answer_by_nobody_who_only_passes_it_on() {
         .collect();
     assert_eq!(
         read,
-        [("wardgate_gateway".to_owned(), asked)],
+        [("wardgate_mcp_server".to_owned(), asked)],
         "of {told} bytes"
     );
 }

@@ -12,7 +12,7 @@ use outline::Outline;
 
 /// Nothing is fetched, and patterns run in linear time.
 #[derive(Debug)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledSchema {
     validator: Validator,
     /// Of a schema that leads from one part of it to another, where a short text can ask for endless work.
     winding: Option<(Value, Outline)>,
@@ -26,7 +26,7 @@ pub(crate) enum Unfit<'i> {
     TooMuch,
 }
 
-impl Compiled {
+impl CompiledSchema {
     pub(crate) fn new(schema: Value) -> Result<Self, UnusableSchema> {
         let outline = Outline::of(&schema)?;
         let validator = jsonschema::options()

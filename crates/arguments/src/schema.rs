@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::compiled::Compiled;
+use crate::compiled::CompiledSchema;
 use crate::unusable_schema::UnusableSchema;
 
 /// A type of JSON Schema (2020-12, validation, section 6.1.1).
@@ -74,7 +74,7 @@ fn only_type(types: &[JsonType]) -> Option<JsonType> {
 /// What the arguments of a tool must look like.
 #[derive(Debug)]
 pub struct InputSchema {
-    compiled: Compiled,
+    compiled: CompiledSchema,
     properties: Vec<Property>,
     open: bool,
 }
@@ -137,7 +137,7 @@ impl InputSchema {
             .find(|property| property.name == name)
     }
 
-    pub(crate) fn compiled(&self) -> &Compiled {
+    pub(crate) fn compiled(&self) -> &CompiledSchema {
         &self.compiled
     }
 
@@ -150,10 +150,11 @@ impl InputSchema {
 /// Whether a default fits its property. A property that only makes sense inside the whole schema does not
 /// compile alone, and is not checked.
 pub fn default_fits(property: &Value, default: &Value) -> bool {
-    Compiled::new(property.clone()).map_or(true, |compiled| compiled.check(default, 1).is_ok())
+    CompiledSchema::new(property.clone())
+        .map_or(true, |compiled| compiled.check(default, 1).is_ok())
 }
 
-fn compile(schema: &Value) -> Result<Compiled, UnusableSchema> {
+fn compile(schema: &Value) -> Result<CompiledSchema, UnusableSchema> {
     let Value::Object(members) = schema else {
         return Err(UnusableSchema::NotAnObject);
     };
@@ -162,7 +163,7 @@ fn compile(schema: &Value) -> Result<Compiled, UnusableSchema> {
     if !types(Some(root)).contains(&JsonType::Object) {
         return Err(UnusableSchema::NotAnObject);
     }
-    Compiled::new(Value::Object(members))
+    CompiledSchema::new(Value::Object(members))
 }
 
 fn types(declared: Option<&Value>) -> Vec<JsonType> {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::text::{Description, Names};
 use super::writer::YamlWriter;
-use super::{ImportError, Imported, Note};
+use super::{ImportError, ImportedCatalogue, Note};
 use wardgate_catalogue::{Catalogue, Fault};
 
 /// What the file is called while it is checked.
@@ -211,7 +211,7 @@ impl Draft {
     }
 
     /// The file, once it has been loaded as a whole.
-    pub(super) fn finish(mut self) -> Result<Imported, ImportError> {
+    pub(super) fn finish(mut self) -> Result<ImportedCatalogue, ImportError> {
         if self.source_count + self.tool_count == 0 {
             let reasons: Vec<_> = self.notes.iter().map(ToString::to_string).collect();
             let reasons = if reasons.is_empty() {
@@ -229,7 +229,7 @@ impl Draft {
                 format!("set it to {}", variable.about),
             );
         }
-        Ok(Imported {
+        Ok(ImportedCatalogue {
             yaml,
             notes: self.notes,
         })

@@ -35,7 +35,7 @@ pub use toolbox::toolbox;
 
 /// A `tools.yaml` that loads, and what to know about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportedCatalogue {
     /// The file.
     pub yaml: String,
     /// What was chosen, changed or left out.

@@ -9,7 +9,7 @@ use url::Url;
 use super::draft::{Draft, SourceDraft};
 use super::secrets::{is_secret, is_secret_name, is_secret_value};
 use super::text::{Names, name, variable};
-use super::{ImportError, Imported, document, openapi};
+use super::{ImportError, ImportedCatalogue, document, openapi};
 
 /// Where clients keep the map of servers.
 const SECTIONS: [&str; 6] = [
@@ -44,7 +44,7 @@ const KNOWN: [&str; 12] = [
 const SCHEMES: [&str; 3] = ["Bearer ", "Basic ", "Token "];
 
 /// Imports the servers of a client's configuration.
-pub fn mcp_servers(text: &str) -> Result<Imported, ImportError> {
+pub fn mcp_servers(text: &str) -> Result<ImportedCatalogue, ImportError> {
     let root = Value::Object(document::one(text)?);
     let servers = SECTIONS
         .iter()

@@ -14,7 +14,7 @@ const SQL_VERBS: [&str; 6] = ["select", "with", "values", "insert", "update", "d
 
 /// What one placeholder is made of.
 #[derive(Debug, Clone)]
-pub(crate) enum Derived {
+pub(crate) enum DerivedValue {
     /// A text with arguments in it.
     Text(Template),
     /// One of these words, as the argument says.
@@ -26,7 +26,7 @@ pub(crate) enum Derived {
 
 /// Every derived placeholder of a tool, by name.
 #[derive(Debug, Clone, Default)]
-pub struct Derive(BTreeMap<String, Derived>);
+pub struct Derive(BTreeMap<String, DerivedValue>);
 
 impl Derive {
     pub(super) fn read(node: &Node, input: &InputSchema, faults: &mut Faults) -> Self {
@@ -46,7 +46,7 @@ impl Derive {
         Self(derive)
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Derived> {
+    pub(crate) fn get(&self, name: &str) -> Option<&DerivedValue> {
         self.0.get(name)
     }
 
@@ -58,8 +58,8 @@ impl Derive {
     pub fn extend(&self, values: &mut Map<String, Value>) -> Result<(), UnfitValue> {
         for (name, derived) in &self.0 {
             let value = match derived {
-                Derived::Text(template) => template.fill_plain(values)?,
-                Derived::Choice { argument, allow } => {
+                DerivedValue::Text(template) => template.fill_plain(values)?,
+                DerivedValue::Choice { argument, allow } => {
                     let chosen = values.get(argument).and_then(Value::as_str);
                     match chosen.filter(|chosen| allow.iter().any(|it| it == chosen)) {
                         Some(chosen) => chosen.to_owned(),
@@ -78,7 +78,7 @@ impl Derive {
     }
 }
 
-fn read_one(node: &Node, input: &InputSchema, faults: &mut Faults) -> Option<Derived> {
+fn read_one(node: &Node, input: &InputSchema, faults: &mut Faults) -> Option<DerivedValue> {
     if let Yaml::Map(_) = node.value {
         return read_choice(node, input, faults);
     }
@@ -112,10 +112,10 @@ fn read_one(node: &Node, input: &InputSchema, faults: &mut Faults) -> Option<Der
             }
         }
     }
-    Some(Derived::Text(template))
+    Some(DerivedValue::Text(template))
 }
 
-fn read_choice(node: &Node, input: &InputSchema, faults: &mut Faults) -> Option<Derived> {
+fn read_choice(node: &Node, input: &InputSchema, faults: &mut Faults) -> Option<DerivedValue> {
     let mut fields = Fields::of(node, "derive", faults)?;
     let argument = fields.required("argument", "name the argument that chooses", faults);
     let allow = fields.required("allow", "list the values it may have", faults);
@@ -133,7 +133,7 @@ fn read_choice(node: &Node, input: &InputSchema, faults: &mut Faults) -> Option<
     if matches!(&allow.value, Yaml::List(items) if items.is_empty()) {
         faults.add(allow.at, "`allow` is empty", "list the values it may have");
     }
-    Some(Derived::Choice {
+    Some(DerivedValue::Choice {
         argument: argument.to_owned(),
         allow: allowed,
     })

@@ -17,12 +17,12 @@ pub struct ConversationChange {
     /// Whose, as [`Caller::person`](crate::Caller::person) gives it.
     pub owner: Digest,
     /// What changed.
-    pub what: Changed,
+    pub what: ChangedPart,
 }
 
 /// What changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Changed {
+pub enum ChangedPart {
     /// Messages were added to a conversation, or it was cleared.
     Messages(ConversationId),
     /// A conversation was made or erased.

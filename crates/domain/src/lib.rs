@@ -42,7 +42,7 @@ pub use conversation::{
     AnsweredCall, Conversation, ConversationId, Hold, HoldTarget, InvalidText, Message, MessageId,
     NewMessage, Role, Skeleton, Source, TurnId, TurnState,
 };
-pub use conversation_change::{Changed, ConversationChange, ConversationChanges};
+pub use conversation_change::{ChangedPart, ConversationChange, ConversationChanges};
 pub use decision::{ConversationFacts, Decision, DenialReason, ReadDecision, RecordScope, Verdict};
 pub use digest::Digest;
 pub use ids::{CallId, ConversationKey, DecisionId, InvalidId, PermitId};

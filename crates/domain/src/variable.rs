@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// Why a text could not be filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unfilled<E> {
+pub enum FillError<E> {
     /// A `${` that is never closed.
     Unclosed,
     /// What stands between the braces has no value.
@@ -15,13 +15,13 @@ pub enum Unfilled<E> {
 pub fn fill<E>(
     text: &str,
     mut value: impl FnMut(&str) -> Result<String, E>,
-) -> Result<String, Unfilled<E>> {
+) -> Result<String, FillError<E>> {
     let mut filled = String::new();
     let mut rest = text;
     while let Some((before, reference)) = rest.split_once("${") {
-        let (reference, after) = reference.split_once('}').ok_or(Unfilled::Unclosed)?;
+        let (reference, after) = reference.split_once('}').ok_or(FillError::Unclosed)?;
         filled.push_str(before);
-        filled.push_str(&value(reference).map_err(Unfilled::Reference)?);
+        filled.push_str(&value(reference).map_err(FillError::Reference)?);
         rest = after;
     }
     filled.push_str(rest);
@@ -64,8 +64,8 @@ mod tests {
         };
         assert_eq!(text("a ${PATH} ${EMPTY:-b}} $c").unwrap(), "a ours b} $c");
         assert!(text("${NOT_SET_ANYWHERE:-}").is_ok());
-        let missing = Unfilled::Reference("EMPTY".to_owned());
+        let missing = FillError::Reference("EMPTY".to_owned());
         assert_eq!(text("${PATH}${EMPTY}"), Err(missing));
-        assert_eq!(text("${PATH"), Err(Unfilled::Unclosed));
+        assert_eq!(text("${PATH"), Err(FillError::Unclosed));
     }
 }

@@ -28,5 +28,5 @@ pub use body::{BodyLimits, BodyRefusal, drain, is_json, read};
 pub use cors::Grants;
 pub use edge_client::{EdgeClient, EdgeClientError, UnusableUrl};
 pub use error::Error;
-pub use listener::{Bound, ConnectionLimits, ListenerLimits};
+pub use listener::{BoundListener, ConnectionLimits, ListenerLimits};
 pub use origins::Origins;

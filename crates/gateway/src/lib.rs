@@ -58,7 +58,7 @@ use tokio::sync::watch;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use wardgate_connect::{ConnectPages, GatewayParts};
 use wardgate_domain::{Ambient, Caller, Event, MemoryAccess, Outcome};
-use wardgate_edge::{Admission, Authenticator, Bound, Origins};
+use wardgate_edge::{Admission, Authenticator, BoundListener, Origins};
 use wardgate_gateway_store::{Sealer, Store};
 use wardgate_mcp_server::{Answer, RecordStatus};
 use wardgate_resilience::concurrency::Limiter;
@@ -159,7 +159,7 @@ impl Gateway {
     /// it; `/ready` says so.
     pub async fn new(
         config: Config,
-        bound: &Bound,
+        bound: &BoundListener,
         neighbours: Neighbours,
         key: &SessionKey,
         ambient: Ambient,
@@ -290,7 +290,7 @@ impl Gateway {
 
     /// Serves `router`, which is the gateway's and whatever else has the same address, until `shutdown` closes. Then
     /// finishes what is in flight and records what was only counted. From when it is told to stop it is not ready.
-    pub async fn serve(self: Arc<Self>, bound: Bound, router: Router, shutdown: Shutdown) {
+    pub async fn serve(self: Arc<Self>, bound: BoundListener, router: Router, shutdown: Shutdown) {
         let limits = self.config.limits.connections();
         let (told, closes) = (shutdown.clone().is_told(), shutdown.clone().closes());
         let ending = async {

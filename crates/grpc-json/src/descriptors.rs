@@ -116,7 +116,7 @@ struct FileImports {
 
 /// A file and all others it sees, public imports of its imports included. The linker follows public
 /// imports only one step, and circles of them for ever.
-struct Resolved {
+struct ResolvedFiles {
     file: usize,
     sees: BTreeSet<usize>,
 }
@@ -159,8 +159,8 @@ impl Imports {
     }
 
     /// Each file after those it imports.
-    fn resolve(&self) -> Result<Vec<Resolved>, BadDescriptors> {
-        let mut sorted: Vec<Resolved> = Vec::new();
+    fn resolve(&self) -> Result<Vec<ResolvedFiles>, BadDescriptors> {
+        let mut sorted: Vec<ResolvedFiles> = Vec::new();
         // What importers of a file see; known once all its own imports are.
         let mut exports: HashMap<usize, BTreeSet<usize>> = HashMap::new();
         let mut on_the_way = vec![false; self.files.len()];
@@ -197,7 +197,7 @@ impl Imports {
                 }
                 on_the_way[file] = false;
                 exports.insert(file, exported);
-                sorted.push(Resolved { file, sees });
+                sorted.push(ResolvedFiles { file, sees });
             }
         }
         Ok(sorted)

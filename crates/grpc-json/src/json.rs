@@ -71,7 +71,7 @@ pub(crate) fn to_json(message: &DynamicMessage, limit: usize) -> Result<Value, N
     }
     // By way of a text: a few bytes of protobuf can stand for any amount of JSON, since names and defaults
     // are written out.
-    let mut text = Capped {
+    let mut text = CappedBuffer {
         bytes: Vec::new(),
         limit,
     };
@@ -116,12 +116,12 @@ fn content(any: &DynamicMessage) -> Option<DynamicMessage> {
 }
 
 /// Takes no more than `limit` bytes.
-struct Capped {
+struct CappedBuffer {
     bytes: Vec<u8>,
     limit: usize,
 }
 
-impl io::Write for &mut Capped {
+impl io::Write for &mut CappedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.bytes.len() + bytes.len() > self.limit {
             return Err(io::ErrorKind::FileTooLarge.into());

@@ -49,7 +49,7 @@ pub use settings::GrpcSettings;
 use channel::Connection;
 use codec::DynamicCodec;
 use json::{NotJson, to_json, to_message};
-use methods::{Methods, Reflected};
+use methods::{Methods, ReflectedServices};
 
 /// What servers take by default.
 const MAX_REQUEST_BYTES: usize = 4 << 20;
@@ -85,7 +85,7 @@ impl GrpcServer {
                 .map_err(|error| GrpcError::Setup(status::innermost(&error)))?,
             methods: match descriptors {
                 Some(descriptors) => Methods::Fixed(descriptors.pool().clone()),
-                None => Methods::Reflected(Reflected::new(LOOK_AGAIN_AFTER)),
+                None => Methods::Reflected(ReflectedServices::new(LOOK_AGAIN_AFTER)),
             },
             metadata: MetadataMap::from_headers(metadata.clone()),
             auth: Auth::open(auth, egress, ambient)

@@ -86,7 +86,7 @@ impl MethodName {
 /// Where methods are looked up.
 pub(super) enum Methods {
     Fixed(DescriptorPool),
-    Reflected(Reflected),
+    Reflected(ReflectedServices),
 }
 
 impl Methods {
@@ -125,22 +125,22 @@ impl Methods {
 }
 
 /// What a server told so far, service by service.
-pub(super) struct Reflected {
+pub(super) struct ReflectedServices {
     /// A method that the server did not have is asked for again after this.
     look_again_after: Duration,
-    services: RwLock<HashMap<String, Told>>,
+    services: RwLock<HashMap<String, ReflectedService>>,
     /// One asks, and the others wait for the answer.
     asking: Mutex<()>,
 }
 
-struct Told {
+struct ReflectedService {
     service: Option<ServiceDescriptor>,
     /// The connection after which it was told; another one may lead to another version of the server.
     connection: u64,
     at: Instant,
 }
 
-impl Reflected {
+impl ReflectedServices {
     pub(super) fn new(look_again_after: Duration) -> Self {
         Self {
             look_again_after,
@@ -168,7 +168,7 @@ impl Reflected {
             Err(error) => return Err(error),
         };
         let method = name.of(service.as_ref());
-        let told = Told {
+        let told = ReflectedService {
             service,
             connection: connection.made(),
             at: Instant::now(),

@@ -44,7 +44,7 @@ pub(super) async fn files(
             Err(status) if status.code() == Code::Unimplemented => continue,
             opened => opened.map_err(|status| failed(&status))?,
         };
-        let mut found = Found::default();
+        let mut found = FoundFiles::default();
         found.take(answer).map_err(|problem| match problem {
             Problem::NotFound => GrpcError::NoMethod(service.to_owned()),
             problem => problem.into(),
@@ -159,14 +159,14 @@ fn question(request: MessageRequest) -> ServerReflectionRequest {
 
 /// What has come so far.
 #[derive(Default)]
-struct Found {
+struct FoundFiles {
     files: BTreeMap<String, FileDescriptorProto>,
     bytes: usize,
     /// Imports that may still have to be asked for.
     missing: VecDeque<String>,
 }
 
-impl Found {
+impl FoundFiles {
     fn take(&mut self, answer: ServerReflectionResponse) -> Result<(), Problem> {
         let files = match answer.message_response {
             Some(MessageResponse::FileDescriptorResponse(files)) => files.file_descriptor_proto,

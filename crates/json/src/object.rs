@@ -22,17 +22,17 @@ mod tests {
     use super::*;
 
     #[derive(Debug, PartialEq, Deserialize)]
-    struct Named {
+    struct NamedObject {
         name: String,
     }
 
     #[test]
     fn an_array_is_never_read_as_an_object() {
-        let named = Named {
+        let named = NamedObject {
             name: "a".to_owned(),
         };
         assert_eq!(parse_object(r#" {"name":"a"}"#), Some(named));
-        assert_eq!(parse_object::<Named>(r#"["a"]"#), None);
-        assert_eq!(parse_object::<Named>(r#"{"name":1}"#), None);
+        assert_eq!(parse_object::<NamedObject>(r#"["a"]"#), None);
+        assert_eq!(parse_object::<NamedObject>(r#"{"name":1}"#), None);
     }
 }

@@ -37,12 +37,14 @@ pub struct GuardedCall<'a> {
 /// future of such a closure may change threads.
 pub trait Attempt {
     /// What a successful attempt gives.
-    type Done;
+    type Success;
     /// What a failed attempt gives.
     type Error;
 
     /// Does it once, from the start. Dropping the future ends it.
-    fn make(&mut self) -> impl Future<Output = Result<Self::Done, Failed<Self::Error>>> + Send;
+    fn make(
+        &mut self,
+    ) -> impl Future<Output = Result<Self::Success, FailedAttempt<Self::Error>>> + Send;
 }
 
 /// What a failed attempt says about its source.
@@ -60,7 +62,7 @@ pub enum Health {
 
 /// A failed attempt.
 #[derive(Debug)]
-pub struct Failed<E> {
+pub struct FailedAttempt<E> {
     /// Of the attempt.
     pub error: E,
     /// What it shows of the source.
@@ -88,18 +90,18 @@ pub enum GuardError<E> {
 /// The right to use a source once, until dropped; for work that is more than one attempt can hold.
 pub struct Turn<'a> {
     slot: Option<Slot<'a>>,
-    trial: Option<(Trial<'a>, Measured<'a>)>,
+    trial: Option<(Trial<'a>, MeasuredUse<'a>)>,
     /// The caller that the source is used for, if it is for one.
     caller: Option<Digest>,
 }
 
 /// One use of a source, under way.
-struct Measured<'a> {
+struct MeasuredUse<'a> {
     source: &'a str,
     started: Instant,
 }
 
-impl Measured<'_> {
+impl MeasuredUse<'_> {
     fn ended(self, outcome: &'static str) {
         let source = labels::SOURCES.label(self.source);
         histogram!(names::SOURCE_SECONDS, "source" => source, "outcome" => outcome)
@@ -181,7 +183,7 @@ impl<'a> Guard<'a> {
         &self,
         call: &GuardedCall<'_>,
         mut attempt: A,
-    ) -> Result<A::Done, GuardError<A::Error>> {
+    ) -> Result<A::Success, GuardError<A::Error>> {
         let _slot = self.slot(call.caller, call.deadline).await?;
         match self.source {
             Some(source) => source.run(call, attempt).await,
@@ -237,8 +239,8 @@ impl SourceGuard {
         })
     }
 
-    fn measured(&self) -> Measured<'_> {
-        Measured {
+    fn measured(&self) -> MeasuredUse<'_> {
+        MeasuredUse {
             source: &self.source,
             started: Instant::now(),
         }
@@ -257,7 +259,7 @@ impl SourceGuard {
         &self,
         call: &GuardedCall<'_>,
         mut attempt: A,
-    ) -> Result<A::Done, GuardError<A::Error>> {
+    ) -> Result<A::Success, GuardError<A::Error>> {
         let mut trial = self.admit()?;
         let timeout = || FailureCause::timeout(Some(call.caller.digest()));
         let mut made = 0;
@@ -311,7 +313,7 @@ impl SourceGuard {
         &self,
         call: &GuardedCall<'_>,
         made: u32,
-        failed: &Failed<E>,
+        failed: &FailedAttempt<E>,
     ) -> Option<Duration> {
         let asked_for = match failed.health {
             Health::Down | Health::TimedOut => Duration::ZERO,

@@ -20,7 +20,9 @@ mod result_cache;
 mod retry;
 
 pub use breaker::{BreakerSettings, BreakerState};
-pub use guard::{Attempt, Failed, Guard, GuardError, GuardedCall, Health, SourceGuard, Turn};
+pub use guard::{
+    Attempt, FailedAttempt, Guard, GuardError, GuardedCall, Health, SourceGuard, Turn,
+};
 pub use limits::{Limit, LimitReached, LimitSettings, ToolLimits};
 pub use rate::{ParseRateError, Rate, RateLimiter};
 pub use result_cache::ResultCache;

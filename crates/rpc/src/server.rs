@@ -74,14 +74,14 @@ pub enum Error {
 
 /// A listener with its certificates, not yet serving.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundServer {
     listener: TcpListener,
     tls: Option<ServerTlsConfig>,
     pub(crate) aging: ConnectionAge,
     limiter: Option<Limiter>,
 }
 
-impl Bound {
+impl BoundServer {
     /// Takes the address and reads the certificates, so that what is wrong with them shows at start.
     pub async fn bind(config: &ListenConfig) -> Result<Self, Error> {
         let listen = config.listen;

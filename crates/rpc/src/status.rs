@@ -10,7 +10,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 use wardgate_domain::InvalidMessage;
 use wardgate_proto::common::v1::ErrorReason;
-use wardgate_resilience::concurrency::Refused;
+use wardgate_resilience::concurrency::OverloadRefusal;
 
 /// The domain of every reason, as `google.rpc.ErrorInfo` wants one.
 const DOMAIN: &str = "wardgate.dev";
@@ -92,7 +92,7 @@ pub(crate) fn internal() -> Status {
 pub(crate) const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 /// There is more to do than can be done; nothing was done.
-pub(crate) fn overloaded(refused: &Refused) -> Status {
+pub(crate) fn overloaded(refused: &OverloadRefusal) -> Status {
     let mut status = with_reason(ErrorReason::Overloaded, &refused.to_string());
     let pushback = MetadataValue::try_from(refused.retry_after.as_millis().to_string());
     if let Ok(pushback) = pushback {

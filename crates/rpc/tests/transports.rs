@@ -27,7 +27,7 @@ use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
 use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicyServiceServer};
 use wardgate_resilience::concurrency::{Config, Limiter};
 use wardgate_rpc::client::PolicyClient;
-use wardgate_rpc::server::{Bound, ListenConfig};
+use wardgate_rpc::server::{BoundServer, ListenConfig};
 use wardgate_rpc::{Link, Peer, Readiness, Service, ServiceError, Shutdown, link, status};
 
 /// A policy service whose answer the caller's token determines.
@@ -165,7 +165,9 @@ async fn doors() -> Vec<(&'static str, Link)> {
     );
     let duplex = Link::new(channel);
 
-    let bound = Bound::bind(&listen("127.0.0.1:0", true)).await.unwrap();
+    let bound = BoundServer::bind(&listen("127.0.0.1:0", true))
+        .await
+        .unwrap();
     let url = format!("http://{}", bound.address().unwrap());
     let (readiness, service) = service();
     tokio::spawn(async move {
@@ -280,8 +282,12 @@ async fn a_local_peer_that_may_not_call_is_refused() {
 
 #[tokio::test]
 async fn plain_text_needs_loopback_and_an_explicit_wish() {
-    assert!(Bound::bind(&listen("127.0.0.1:0", false)).await.is_err());
-    assert!(Bound::bind(&listen("0.0.0.0:0", true)).await.is_err());
+    assert!(
+        BoundServer::bind(&listen("127.0.0.1:0", false))
+            .await
+            .is_err()
+    );
+    assert!(BoundServer::bind(&listen("0.0.0.0:0", true)).await.is_err());
     for url in [
         "http://10.0.0.1:7001",
         "https://127.0.0.1:7001",
@@ -304,7 +310,9 @@ async fn what_is_more_than_a_server_can_do_is_turned_away_and_told_when_to_come_
         queue: 0,
         ..Config::default()
     };
-    let bound = Bound::bind(&listen("127.0.0.1:0", true)).await.unwrap();
+    let bound = BoundServer::bind(&listen("127.0.0.1:0", true))
+        .await
+        .unwrap();
     let limiter = Limiter::new("test", one);
     let bound = bound.limited(limiter.clone());
     let url = format!("http://{}", bound.address().unwrap());
@@ -344,7 +352,7 @@ async fn readiness_is_heard_over_a_wire_and_lost_with_the_connection() {
     let serving = std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
-            let bound = Bound::bind(&listen(&address.to_string(), true))
+            let bound = BoundServer::bind(&listen(&address.to_string(), true))
                 .await
                 .unwrap();
             bound

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::{ConnectOptions, Connection};
 
-use crate::migration::{Migrated, MigrationError, check};
+use crate::migration::{MigratedVersions, MigrationError, check};
 use crate::postgres::Schema;
 use crate::{Address, Role, sqlite};
 
@@ -34,7 +34,7 @@ impl Layout {
         &self,
         address: &Address,
         role: Option<&Role>,
-    ) -> Result<Migrated, MigrationError> {
+    ) -> Result<MigratedVersions, MigrationError> {
         match address {
             Address::Sqlite(path) => {
                 let options = sqlite::options(path, self.limit).create_if_missing(true);

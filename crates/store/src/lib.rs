@@ -22,5 +22,5 @@ pub use address::{Address, NotAStore};
 pub use busy::{StartWait, is_busy};
 pub use database::{Database, Row, Statement, Transaction, Value};
 pub use layout::Layout;
-pub use migration::{Migrated, MigrationError};
+pub use migration::{MigratedVersions, MigrationError};
 pub use settings::{DatabaseSettings, NotARole, Role};

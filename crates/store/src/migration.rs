@@ -38,7 +38,7 @@ pub enum MigrationError {
 
 /// Versions of a store, before and after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Migrated {
+pub struct MigratedVersions {
     /// What it had; 0: it was not there.
     pub from: i64,
     /// What it has.

@@ -6,7 +6,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, PgPool};
 use tokio::time::timeout;
 
-use crate::migration::{Migrated, MigrationError, check, missing, version};
+use crate::migration::{MigratedVersions, MigrationError, check, missing, version};
 use crate::{DatabaseSettings, Role};
 
 /// The schema of one service.
@@ -92,7 +92,10 @@ impl Schema {
     }
 
     /// Brings the schema to its newest version, all or nothing, making it when it is absent.
-    pub async fn migrate(&self, connection: &mut PgConnection) -> Result<Migrated, MigrationError> {
+    pub async fn migrate(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<MigratedVersions, MigrationError> {
         let Self { name, .. } = self;
         let mut transaction = connection.begin().await?;
         sqlx::query("SELECT pg_advisory_xact_lock($1)")
@@ -125,7 +128,7 @@ impl Schema {
                 .await?;
         }
         transaction.commit().await?;
-        Ok(Migrated { from, to })
+        Ok(MigratedVersions { from, to })
     }
 
     /// Which version it has; 0: it is not there.

@@ -13,7 +13,7 @@ use sqlx::{AssertSqlSafe, Connection, Sqlite, SqlitePool};
 use tokio::time::sleep;
 
 use crate::DatabaseSettings;
-use crate::migration::{Migrated, MigrationError, check, missing, version};
+use crate::migration::{MigratedVersions, MigrationError, check, missing, version};
 
 /// A file in which what was acknowledged is there, waited for no longer than `limit`.
 pub fn options(path: &Path, limit: Duration) -> SqliteConnectOptions {
@@ -103,7 +103,7 @@ pub async fn prepare(
 pub async fn migrate(
     connection: &mut SqliteConnection,
     migrations: &[&'static str],
-) -> Result<Migrated, MigrationError> {
+) -> Result<MigratedVersions, MigrationError> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     let from = found(&mut transaction).await?;
     let to = version(migrations, from);
@@ -114,7 +114,7 @@ pub async fn migrate(
         .execute(&mut *transaction)
         .await?;
     transaction.commit().await?;
-    Ok(Migrated { from, to })
+    Ok(MigratedVersions { from, to })
 }
 
 async fn found(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {

@@ -57,7 +57,7 @@ impl Exemplars {
     }
 
     /// The exemplars there are now.
-    pub(crate) fn now(&self) -> Seen {
+    pub(crate) fn now(&self) -> ExemplarSnapshot {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let series = known.values().map(|series| {
             let newest = series
@@ -67,15 +67,15 @@ impl Exemplars {
                 .clone();
             (series.opening.clone(), newest)
         });
-        Seen(series.collect())
+        ExemplarSnapshot(series.collect())
     }
 }
 
 /// The exemplars of one moment.
 #[derive(Default)]
-pub(crate) struct Seen(HashMap<String, [Option<Exemplar>; SECONDS_BUCKETS.len() + 1]>);
+pub(crate) struct ExemplarSnapshot(HashMap<String, [Option<Exemplar>; SECONDS_BUCKETS.len() + 1]>);
 
-impl Seen {
+impl ExemplarSnapshot {
     /// Adds to a line, which begins with `opening`, an exemplar of the values above `above`, up to `up_to`.
     pub(crate) fn add_to(&self, line: &mut String, opening: &str, (above, up_to): (f64, f64)) {
         let newest = self.0.get(opening).into_iter().flatten().flatten();
@@ -121,12 +121,12 @@ impl Series {
 }
 
 /// A histogram that shows its values on their way.
-struct Shown {
+struct ExemplarHistogram {
     histogram: Histogram,
     series: Arc<Series>,
 }
 
-impl HistogramFn for Shown {
+impl HistogramFn for ExemplarHistogram {
     fn record(&self, value: f64) {
         self.histogram.record(value);
         self.series.see(value);
@@ -155,7 +155,7 @@ impl<R: Recorder> Recorder for WithExemplars<R> {
     }
 
     fn register_histogram(&self, key: &Key, metadata: &Metadata<'_>) -> Histogram {
-        Histogram::from_arc(Arc::new(Shown {
+        Histogram::from_arc(Arc::new(ExemplarHistogram {
             histogram: self.recorder.register_histogram(key, metadata),
             series: self.exemplars.series(key),
         }))

@@ -1,6 +1,6 @@
 //! What `/metrics` answers: the exporter's Prometheus text, or `OpenMetrics`, which alone can carry exemplars.
 
-use crate::exemplars::Seen;
+use crate::exemplars::ExemplarSnapshot;
 
 /// What a scraper gets.
 #[derive(Debug)]
@@ -14,7 +14,11 @@ pub struct Exposition {
 const OPEN_METRICS: &str = "application/openmetrics-text";
 
 /// In the format that `accept`, the header of that name, asks for.
-pub(crate) fn negotiated(accept: &str, text: String, seen: impl FnOnce() -> Seen) -> Exposition {
+pub(crate) fn negotiated(
+    accept: &str,
+    text: String,
+    seen: impl FnOnce() -> ExemplarSnapshot,
+) -> Exposition {
     if accept.contains(OPEN_METRICS) {
         Exposition {
             content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -30,7 +34,7 @@ pub(crate) fn negotiated(accept: &str, text: String, seen: impl FnOnce() -> Seen
 
 /// `text` as `OpenMetrics` has it: counters declared without their `_total`, bounds written as fractions, no empty lines,
 /// an end, and exemplars.
-fn open_metrics(text: &str, seen: &Seen) -> String {
+fn open_metrics(text: &str, seen: &ExemplarSnapshot) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 4);
     let mut below = f64::NEG_INFINITY;
     for line in text.lines().filter(|line| !line.is_empty()) {

@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use metrics::SharedString;
 
 /// Tools, by the names of the catalogue, which upstream servers have a part in.
-pub static TOOLS: Bounded = Bounded::new(256);
+pub static TOOLS: BoundedLabel = BoundedLabel::new(256);
 /// Sources, by the names in the configuration, which may change while the process runs.
-pub static SOURCES: Bounded = Bounded::new(64);
+pub static SOURCES: BoundedLabel = BoundedLabel::new(64);
 
 /// The label of what there is no name for: what a client asked for is nobody's until the catalogue knows it.
 pub const UNKNOWN: &str = "unknown";
@@ -17,12 +17,12 @@ pub const OTHER: &str = "other";
 
 /// The first values of a label, up to a number.
 #[derive(Debug)]
-pub struct Bounded {
+pub struct BoundedLabel {
     known: RwLock<BTreeSet<Arc<str>>>,
     most: usize,
 }
 
-impl Bounded {
+impl BoundedLabel {
     const fn new(most: usize) -> Self {
         Self {
             known: RwLock::new(BTreeSet::new()),
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn only_so_many_values_become_labels() {
-        let labels = Bounded::new(2);
+        let labels = BoundedLabel::new(2);
         let told: Vec<_> = ["a", "b", "c", "a", "d"]
             .map(|value| labels.label(value).into_owned())
             .to_vec();

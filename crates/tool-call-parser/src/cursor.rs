@@ -16,7 +16,7 @@ pub(super) enum Stop {
 }
 
 /// What was read, or why nothing was.
-pub(super) type Parsed<T> = Result<T, Stop>;
+pub(super) type ParseResult<T> = Result<T, Stop>;
 
 /// A place in a text.
 #[derive(Debug, Clone)]
@@ -52,18 +52,18 @@ impl<'a> Cursor<'a> {
         self.steps.set(self.steps.get() + bytes);
     }
 
-    pub(super) fn peek(&self) -> Parsed<char> {
+    pub(super) fn peek(&self) -> ParseResult<char> {
         self.rest().chars().next().ok_or(Stop::Incomplete)
     }
 
-    pub(super) fn next(&mut self) -> Parsed<char> {
+    pub(super) fn next(&mut self) -> ParseResult<char> {
         let next = self.peek()?;
         self.advance(next.len_utf8());
         Ok(next)
     }
 
     /// Exactly this.
-    pub(super) fn literal(&mut self, literal: &str) -> Parsed<()> {
+    pub(super) fn literal(&mut self, literal: &str) -> ParseResult<()> {
         if self.optional(literal)? {
             Ok(())
         } else {
@@ -72,7 +72,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// This, if it is next.
-    pub(super) fn optional(&mut self, literal: &str) -> Parsed<bool> {
+    pub(super) fn optional(&mut self, literal: &str) -> ParseResult<bool> {
         let rest = self.rest();
         if rest.starts_with(literal) {
             self.advance(literal.len());
@@ -85,7 +85,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The first of these that is next. A literal that another one starts with comes after it.
-    pub(super) fn any_of<'l>(&mut self, literals: &[&'l str]) -> Parsed<&'l str> {
+    pub(super) fn any_of<'l>(&mut self, literals: &[&'l str]) -> ParseResult<&'l str> {
         for literal in literals {
             if self.optional(literal)? {
                 return Ok(literal);
@@ -105,7 +105,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The end of a line, after spaces, and blanks after it.
-    pub(super) fn line_end(&mut self) -> Parsed<()> {
+    pub(super) fn line_end(&mut self) -> ParseResult<()> {
         self.spaces();
         match self.peek()? {
             '\n' | '\r' => {
@@ -129,7 +129,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// At least one such character, and the one that ends them is known.
-    pub(super) fn run_of(&mut self, matches: impl Fn(char) -> bool) -> Parsed<&'a str> {
+    pub(super) fn run_of(&mut self, matches: impl Fn(char) -> bool) -> ParseResult<&'a str> {
         let run = self.take_while(matches);
         self.peek()?;
         if run.is_empty() {
@@ -140,13 +140,13 @@ impl<'a> Cursor<'a> {
     }
 
     /// The name of a tool: letters, digits and `_ - . / :`.
-    pub(super) fn name(&mut self) -> Parsed<&'a str> {
+    pub(super) fn name(&mut self) -> ParseResult<&'a str> {
         self.run_of(is_in_name)
     }
 
     /// Everything before the first of these, which is consumed, and which one it was. They all start with the same
     /// character.
-    pub(super) fn until<'l>(&mut self, ends: &[&'l str]) -> Parsed<(&'a str, &'l str)> {
+    pub(super) fn until<'l>(&mut self, ends: &[&'l str]) -> ParseResult<(&'a str, &'l str)> {
         let from = self.at;
         let first = ends
             .first()

@@ -15,8 +15,8 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::cursor::{Cursor, Parsed, Stop, is_in_name};
-use super::reading::{Form, Found, Reading};
+use super::cursor::{Cursor, ParseResult, Stop, is_in_name};
+use super::reading::{Form, FormReader, FoundCalls};
 use super::state::{Fence, State};
 use super::template::CallFormat;
 use super::tokens::{CLOSINGS, QUIET};
@@ -62,20 +62,20 @@ enum Next {
     /// So many bytes of text.
     Text(usize),
     /// So many bytes that are none.
-    Passed(usize, Passed),
+    Passed(usize, PassedText),
     /// So many bytes of text, with which a call begins that cannot be read.
     Unreadable(usize, UnreadableCall),
     /// Only more text can tell.
     Undecided,
 }
 
-enum Passed {
+enum PassedText {
     /// White space after a call.
     Blanks,
     /// A token that closes a call.
     Closing,
     /// Calls.
-    Found(Found),
+    Found(FoundCalls),
 }
 
 impl Extractor {
@@ -179,11 +179,11 @@ impl Extractor {
     }
 
     /// What is no text.
-    fn pass(&mut self, stretch: &str, passed: Passed, pieces: &mut Vec<Piece>) {
+    fn pass(&mut self, stretch: &str, passed: PassedText, pieces: &mut Vec<Piece>) {
         match passed {
-            Passed::Blanks => self.blanks.push_str(stretch),
-            Passed::Closing => self.blanks.clear(),
-            Passed::Found(found) => {
+            PassedText::Blanks => self.blanks.push_str(stretch),
+            PassedText::Closing => self.blanks.clear(),
+            PassedText::Found(found) => {
                 self.blanks.clear();
                 self.state.called(found.fenced);
                 pieces.extend(found.calls.into_iter().map(|it| Piece::Call {
@@ -237,10 +237,10 @@ impl Extractor {
         if self.state.after_call {
             let blanks = rest.len() - rest.trim_start().len();
             if blanks > 0 {
-                return Next::Passed(blanks, Passed::Blanks);
+                return Next::Passed(blanks, PassedText::Blanks);
             }
             match self.closing(rest) {
-                Ok(bytes) => return Next::Passed(bytes, Passed::Closing),
+                Ok(bytes) => return Next::Passed(bytes, PassedText::Closing),
                 Err(Stop::Incomplete) => return Next::Undecided,
                 Err(Stop::No) => {}
             }
@@ -269,7 +269,7 @@ impl Extractor {
         Next::Text(rest.len())
     }
 
-    fn opened_quiet(&mut self, rest: &str) -> Parsed<usize> {
+    fn opened_quiet(&mut self, rest: &str) -> ParseResult<usize> {
         if self.state.is_quoted() {
             return Err(Stop::No);
         }
@@ -284,7 +284,7 @@ impl Extractor {
     }
 
     /// A token that closes what called.
-    fn closing(&mut self, rest: &str) -> Parsed<usize> {
+    fn closing(&mut self, rest: &str) -> ParseResult<usize> {
         let mut cursor = Cursor::new(rest, &self.steps);
         if self.state.fence == Fence::Dropped && cursor.optional("```")? {
             self.state.fence = Fence::None;
@@ -322,7 +322,7 @@ impl Extractor {
         while !rest.is_char_boundary(window) {
             window -= 1;
         }
-        let reading = Reading {
+        let reading = FormReader {
             forms: &self.forms,
             tools: &self.tools,
             quoted: self.state.is_quoted(),
@@ -352,7 +352,7 @@ impl Extractor {
                     None => Next::Text(length),
                 };
             }
-            Ok(found) => return Next::Passed(cursor.at(), Passed::Found(found)),
+            Ok(found) => return Next::Passed(cursor.at(), PassedText::Found(found)),
             Err(Stop::Incomplete) if window == rest.len() => return Next::Undecided,
             Err(Stop::Incomplete) => window,
             Err(Stop::No) => cursor.at().max(of_format.at()),

@@ -4,7 +4,7 @@
 //! without quotes, comments, braces doubled by a prompt's template, line ends and stray backslashes in strings.
 //! Nothing is made up: what is not closed is not there. Numbers keep their digits.
 
-use super::cursor::{Cursor, Parsed, Stop};
+use super::cursor::{Cursor, ParseResult, Stop};
 
 /// Deeper than any arguments are.
 const MAX_DEPTH: usize = 64;
@@ -100,12 +100,12 @@ pub(super) fn value_at_start(text: &str) -> Option<(Json, usize)> {
 }
 
 /// One value.
-pub(super) fn value(cursor: &mut Cursor) -> Parsed<Json> {
+pub(super) fn value(cursor: &mut Cursor) -> ParseResult<Json> {
     value_at(cursor, 0)
 }
 
 /// One object.
-pub(super) fn object(cursor: &mut Cursor) -> Parsed<Json> {
+pub(super) fn object(cursor: &mut Cursor) -> ParseResult<Json> {
     if cursor.peek()? == '{' {
         value(cursor)
     } else {
@@ -113,7 +113,7 @@ pub(super) fn object(cursor: &mut Cursor) -> Parsed<Json> {
     }
 }
 
-fn value_at(cursor: &mut Cursor, depth: usize) -> Parsed<Json> {
+fn value_at(cursor: &mut Cursor, depth: usize) -> ParseResult<Json> {
     if depth > MAX_DEPTH {
         return Err(Stop::No);
     }
@@ -127,7 +127,7 @@ fn value_at(cursor: &mut Cursor, depth: usize) -> Parsed<Json> {
     }
 }
 
-fn members(cursor: &mut Cursor, depth: usize) -> Parsed<Json> {
+fn members(cursor: &mut Cursor, depth: usize) -> ParseResult<Json> {
     cursor.literal("{")?;
     let close = if cursor.peek()? == '{' {
         cursor.literal("{")?;
@@ -157,7 +157,7 @@ fn members(cursor: &mut Cursor, depth: usize) -> Parsed<Json> {
     Ok(Json::Object(members))
 }
 
-fn items(cursor: &mut Cursor, depth: usize) -> Parsed<Json> {
+fn items(cursor: &mut Cursor, depth: usize) -> ParseResult<Json> {
     cursor.literal("[")?;
     let mut items = Vec::new();
     loop {
@@ -175,7 +175,7 @@ fn items(cursor: &mut Cursor, depth: usize) -> Parsed<Json> {
 }
 
 /// Whether a comma came, and with it perhaps another one of what is listed.
-fn separated(cursor: &mut Cursor, close: char) -> Parsed<bool> {
+fn separated(cursor: &mut Cursor, close: char) -> ParseResult<bool> {
     blanks_and_comments(cursor)?;
     match cursor.peek()? {
         ',' => {
@@ -187,7 +187,7 @@ fn separated(cursor: &mut Cursor, close: char) -> Parsed<bool> {
     }
 }
 
-fn blanks_and_comments(cursor: &mut Cursor) -> Parsed<()> {
+fn blanks_and_comments(cursor: &mut Cursor) -> ParseResult<()> {
     loop {
         cursor.blanks();
         match cursor.peek()? {
@@ -207,7 +207,7 @@ fn blanks_and_comments(cursor: &mut Cursor) -> Parsed<()> {
     }
 }
 
-fn bare_key(cursor: &mut Cursor) -> Parsed<String> {
+fn bare_key(cursor: &mut Cursor) -> ParseResult<String> {
     if !(cursor.peek()?.is_alphabetic() || matches!(cursor.peek()?, '_' | '$')) {
         return Err(Stop::No);
     }
@@ -215,7 +215,7 @@ fn bare_key(cursor: &mut Cursor) -> Parsed<String> {
     Ok(key.to_owned())
 }
 
-fn word(cursor: &mut Cursor) -> Parsed<Json> {
+fn word(cursor: &mut Cursor) -> ParseResult<Json> {
     let word = match cursor.run_of(|c| c.is_alphanumeric() || c == '_')? {
         "true" | "True" => "true",
         "false" | "False" => "false",
@@ -225,7 +225,7 @@ fn word(cursor: &mut Cursor) -> Parsed<Json> {
     Ok(Json::Plain(word.to_owned()))
 }
 
-fn number(cursor: &mut Cursor) -> Parsed<String> {
+fn number(cursor: &mut Cursor) -> ParseResult<String> {
     let number = cursor.run_of(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '+' | '.'))?;
     // The same rule that reads it later.
     match serde_json::from_str::<serde_json::Number>(number) {
@@ -235,7 +235,7 @@ fn number(cursor: &mut Cursor) -> Parsed<String> {
 }
 
 /// A string in either sort of quotes.
-pub(super) fn text(cursor: &mut Cursor) -> Parsed<String> {
+pub(super) fn text(cursor: &mut Cursor) -> ParseResult<String> {
     let quote @ ('"' | '\'') = cursor.next()? else {
         return Err(Stop::No);
     };
@@ -249,7 +249,7 @@ pub(super) fn text(cursor: &mut Cursor) -> Parsed<String> {
     }
 }
 
-fn escaped(cursor: &mut Cursor, text: &mut String) -> Parsed<()> {
+fn escaped(cursor: &mut Cursor, text: &mut String) -> ParseResult<()> {
     match cursor.next()? {
         c @ ('"' | '\'' | '\\' | '/') => text.push(c),
         'b' => text.push('\u{8}'),
@@ -265,7 +265,7 @@ fn escaped(cursor: &mut Cursor, text: &mut String) -> Parsed<()> {
 }
 
 /// The character of `\uXXXX`, or of two of them. Half of one is none.
-fn code_point(cursor: &mut Cursor) -> Parsed<char> {
+fn code_point(cursor: &mut Cursor) -> ParseResult<char> {
     let high = hex4(cursor)?;
     let code = if (0xd800..0xdc00).contains(&high) {
         cursor.literal("\\u")?;
@@ -280,7 +280,7 @@ fn code_point(cursor: &mut Cursor) -> Parsed<char> {
     char::from_u32(code).ok_or(Stop::No)
 }
 
-fn hex4(cursor: &mut Cursor) -> Parsed<u32> {
+fn hex4(cursor: &mut Cursor) -> ParseResult<u32> {
     let mut code = 0;
     for _ in 0..4 {
         code = code * 16 + cursor.next()?.to_digit(16).ok_or(Stop::No)?;

@@ -50,7 +50,7 @@ enum Bad {
 }
 
 #[derive(Serialize)]
-struct Extracted<'a> {
+struct ExtractedLine<'a> {
     id: &'a Value,
     calls: Vec<ExtractedCall>,
     text: String,
@@ -64,7 +64,7 @@ struct ExtractedCall {
 }
 
 #[derive(Serialize)]
-struct Refused<'a> {
+struct RefusedLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a Value>,
     error: String,
@@ -93,7 +93,7 @@ pub fn extract_calls(
             Ok(extracted) => serde_json::to_writer(&mut *output, &extracted)?,
             Err(error) => {
                 failed += 1;
-                serde_json::to_writer(&mut *output, &Refused { id, error })?;
+                serde_json::to_writer(&mut *output, &RefusedLine { id, error })?;
             }
         }
         output.write_all(b"\n")?;
@@ -158,7 +158,7 @@ fn extract_line<'l>(
     line: &'l Value,
     syntax: &CallSyntax,
     templates: &mut LearnedTemplates,
-) -> Result<Extracted<'l>, Bad> {
+) -> Result<ExtractedLine<'l>, Bad> {
     let id = line.get("id").ok_or(Bad::NoId)?;
     let text = line
         .get("text")
@@ -187,7 +187,7 @@ fn extract_line<'l>(
     let mut extractor = Extractor::new(syntax, &functions);
     let mut pieces = extractor.push(text);
     pieces.extend(extractor.finish());
-    let mut extracted = Extracted {
+    let mut extracted = ExtractedLine {
         id,
         calls: Vec::new(),
         text: String::new(),

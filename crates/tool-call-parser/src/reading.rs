@@ -1,6 +1,6 @@
 //! What the forms have in common: where they may stand, and what of it becomes a call.
 
-use super::cursor::{Cursor, Parsed, Stop, is_in_name};
+use super::cursor::{Cursor, ParseResult, Stop, is_in_name};
 use super::json::{self, Json};
 use super::shape;
 use super::tools::Tools;
@@ -22,7 +22,7 @@ pub(super) struct Form {
     /// Characters that it can begin with; empty: any.
     pub(super) starts: &'static str,
     pub(super) place: Place,
-    pub(super) read: fn(&mut Cursor, &Reading) -> Parsed<Found>,
+    pub(super) read: fn(&mut Cursor, &FormReader) -> ParseResult<FoundCalls>,
 }
 
 /// Where a form may begin.
@@ -38,7 +38,7 @@ pub(super) enum Place {
 
 /// What was read.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundCalls {
     /// In order. None: the stretch that was read is text, whatever it looks like inside.
     pub(super) calls: Vec<Call>,
     /// Whether a code fence was opened and not closed.
@@ -47,7 +47,7 @@ pub(super) struct Found {
 
 /// How sure the opening makes it that a call is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Opening {
+pub(super) enum CallCertainty {
     /// A token that means nothing else: a name that no tool has is a call too, so that the model can be told.
     Unmistakable,
     /// It could be anything; the name must be a tool's.
@@ -56,7 +56,7 @@ pub(super) enum Opening {
 
 /// What is known where a form is read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reading<'a> {
+pub(super) struct FormReader<'a> {
     /// What is looked for, in order.
     pub(super) forms: &'a [&'static Form],
     pub(super) tools: &'a Tools,
@@ -66,19 +66,24 @@ pub(super) struct Reading<'a> {
     pub(super) announced: bool,
 }
 
-impl Reading<'_> {
+impl FormReader<'_> {
     /// The first form that fits what comes next.
     pub(super) fn any_form(
         &self,
         cursor: &mut Cursor,
         admitted: impl Fn(&Form) -> bool,
-    ) -> Parsed<Found> {
+    ) -> ParseResult<FoundCalls> {
         let forms = self.forms.iter().filter(|form| admitted(form));
         first_of(cursor, forms.map(|form| form.read), self)
     }
 
     /// A call of that name, if it may be one.
-    pub(super) fn call(&self, name: &str, arguments: &Json, opening: Opening) -> Parsed<Call> {
+    pub(super) fn call(
+        &self,
+        name: &str,
+        arguments: &Json,
+        opening: CallCertainty,
+    ) -> ParseResult<Call> {
         let name = self.resolve(name, opening)?;
         if !matches!(arguments, Json::Object(_)) {
             return Err(Stop::No);
@@ -90,13 +95,17 @@ impl Reading<'_> {
     }
 
     /// The name of the tool that is meant.
-    pub(super) fn resolve<'n>(&self, name: &'n str, opening: Opening) -> Parsed<&'n str> {
+    pub(super) fn resolve<'n>(
+        &self,
+        name: &'n str,
+        opening: CallCertainty,
+    ) -> ParseResult<&'n str> {
         let name = name.trim();
         if self.tools.knows(name) {
             return Ok(name);
         }
         let short = name.strip_prefix("functions.").unwrap_or(name);
-        let must_be_known = opening == Opening::Common || self.quoted;
+        let must_be_known = opening == CallCertainty::Common || self.quoted;
         let looks_right =
             !short.is_empty() && short.len() <= MAX_NAME && short.chars().all(is_in_name);
         if self.tools.knows(short) || (looks_right && !must_be_known) {
@@ -107,41 +116,46 @@ impl Reading<'_> {
     }
 
     /// The calls that a JSON value spells.
-    pub(super) fn spelled(&self, value: &Json, opening: Opening) -> Parsed<Found> {
+    pub(super) fn spelled(&self, value: &Json, opening: CallCertainty) -> ParseResult<FoundCalls> {
         let shaped = shape::calls(value).ok_or(Stop::No)?;
         if shaped.is_empty() {
             return Err(Stop::No);
         }
         let none = Json::Object(Vec::new());
-        let calls: Parsed<Vec<Call>> = shaped
+        let calls: ParseResult<Vec<Call>> = shaped
             .iter()
             .map(|it| match (&it.arguments, opening) {
                 (Some(arguments), _) => self.call(&it.name, arguments, opening),
-                (None, Opening::Unmistakable) => self.call(&it.name, &none, opening),
+                (None, CallCertainty::Unmistakable) => self.call(&it.name, &none, opening),
                 // A name alone could be anything.
-                (None, Opening::Common) => Err(Stop::No),
+                (None, CallCertainty::Common) => Err(Stop::No),
             })
             .collect();
-        Ok(Found::calls(calls?))
+        Ok(FoundCalls::calls(calls?))
     }
 
     /// The calls of the JSON value that comes next, after a token.
-    pub(super) fn json(&self, cursor: &mut Cursor) -> Parsed<Found> {
+    pub(super) fn json(&self, cursor: &mut Cursor) -> ParseResult<FoundCalls> {
         cursor.blanks();
         let fenced = maybe_fenced(cursor)?;
         let value = json::value(cursor)?;
-        let found = self.spelled(&value, Opening::Unmistakable)?;
-        Ok(Found { fenced, ..found })
+        let found = self.spelled(&value, CallCertainty::Unmistakable)?;
+        Ok(FoundCalls { fenced, ..found })
     }
 
     /// A call whose arguments come next, as an object.
-    pub(super) fn object(&self, cursor: &mut Cursor, name: &str, opening: Opening) -> Parsed<Call> {
+    pub(super) fn object(
+        &self,
+        cursor: &mut Cursor,
+        name: &str,
+        opening: CallCertainty,
+    ) -> ParseResult<Call> {
         let arguments = json::object(cursor)?;
         self.call(name, &arguments, opening)
     }
 }
 
-impl Found {
+impl FoundCalls {
     pub(super) fn calls(calls: Vec<Call>) -> Self {
         Self {
             calls,
@@ -154,7 +168,7 @@ impl Found {
     }
 }
 
-impl From<Call> for Found {
+impl From<Call> for FoundCalls {
     fn from(call: Call) -> Self {
         Self::calls(vec![call])
     }
@@ -163,9 +177,9 @@ impl From<Call> for Found {
 /// The first of these ways that fits what comes next.
 pub(super) fn first_of<T>(
     cursor: &mut Cursor,
-    ways: impl IntoIterator<Item = fn(&mut Cursor, &Reading) -> Parsed<T>>,
-    reading: &Reading,
-) -> Parsed<T> {
+    ways: impl IntoIterator<Item = fn(&mut Cursor, &FormReader) -> ParseResult<T>>,
+    reading: &FormReader,
+) -> ParseResult<T> {
     let mut reached = cursor.clone();
     for way in ways {
         let mut attempt = cursor.clone();
@@ -186,7 +200,7 @@ pub(super) fn first_of<T>(
 }
 
 /// The opening of a code fence, with a word or without.
-pub(super) fn fence(cursor: &mut Cursor) -> Parsed<()> {
+pub(super) fn fence(cursor: &mut Cursor) -> ParseResult<()> {
     cursor.literal("```")?;
     while cursor.peek()?.is_alphanumeric() || matches!(cursor.peek()?, '_' | '-') {
         cursor.next()?;
@@ -196,7 +210,7 @@ pub(super) fn fence(cursor: &mut Cursor) -> Parsed<()> {
 }
 
 /// The opening of a code fence, if there is one.
-pub(super) fn maybe_fenced(cursor: &mut Cursor) -> Parsed<bool> {
+pub(super) fn maybe_fenced(cursor: &mut Cursor) -> ParseResult<bool> {
     let fenced = cursor.peek()? == '`';
     if fenced {
         fence(cursor)?;

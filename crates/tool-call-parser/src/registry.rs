@@ -12,10 +12,10 @@ use super::reading::Form;
 
 /// Models that write calls alike.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Family(Option<&'static Known>);
+pub struct Family(Option<&'static KnownFamily>);
 
 #[derive(Debug)]
-struct Known {
+struct KnownFamily {
     /// The first one is its name; the others are how names of its models begin.
     names: &'static [&'static str],
     forms: &'static [&'static Form],
@@ -27,8 +27,8 @@ const UNKNOWN: &str = "unknown";
 static COMMON: [&Form; 3] = [&tool_parameters::FORM, &fenced::FORM, &bare_json::FORM];
 
 /// Each family's own forms. Where two of them begin alike, the stricter one stands first.
-static FAMILIES: [Known; 23] = [
-    Known {
+static FAMILIES: [KnownFamily; 23] = [
+    KnownFamily {
         names: &[
             "json",
             "xlam",
@@ -39,7 +39,7 @@ static FAMILIES: [Known; 23] = [
         ],
         forms: &[],
     },
-    Known {
+    KnownFamily {
         names: &[
             "qwen-coder",
             "qwen3-coder",
@@ -50,15 +50,15 @@ static FAMILIES: [Known; 23] = [
         ],
         forms: &[&qwen_coder::FORM, &hermes::FORM, &hermes::COMMON_TAGS],
     },
-    Known {
+    KnownFamily {
         names: &["hermes", "qwen", "qwq", "nous", "ernie", "exaone", "mimo"],
         forms: &[&hermes::FORM, &hermes::COMMON_TAGS, &qwen_coder::FORM],
     },
-    Known {
+    KnownFamily {
         names: &["glm", "chatglm"],
         forms: &[&glm::FORM, &hermes::FORM, &functionary::NAME_LINE],
     },
-    Known {
+    KnownFamily {
         names: &["llama", "meta-llama"],
         forms: &[
             &llama::FORM,
@@ -67,11 +67,11 @@ static FAMILIES: [Known; 23] = [
             &pythonic::LIST,
         ],
     },
-    Known {
+    KnownFamily {
         names: &["pythonic", "olmo", "lfm", "toolace"],
         forms: &[&pythonic::TAGGED, &pythonic::LIST, &tagged_json::FORM],
     },
-    Known {
+    KnownFamily {
         names: &[
             "mistral",
             "mixtral",
@@ -82,43 +82,43 @@ static FAMILIES: [Known; 23] = [
         ],
         forms: &[&mistral::FORM],
     },
-    Known {
+    KnownFamily {
         names: &["deepseek"],
         forms: &[&deepseek::FORM, &deepseek::DSML],
     },
-    Known {
+    KnownFamily {
         names: &["kimi", "moonshot"],
         forms: &[&kimi::FORM],
     },
-    Known {
+    KnownFamily {
         names: &["minimax"],
         forms: &[&minimax::M2, &minimax::M1],
     },
-    Known {
+    KnownFamily {
         names: &["hunyuan", "jamba"],
         forms: &[&minimax::M1],
     },
-    Known {
+    KnownFamily {
         names: &["cohere", "command", "c4ai"],
         forms: &[&cohere::FORM, &cohere::ACTION],
     },
-    Known {
+    KnownFamily {
         names: &["granite"],
         forms: &[&granite::FORM, &hermes::FORM],
     },
-    Known {
+    KnownFamily {
         names: &["phi", "firefunction"],
         forms: &[&granite::FORM, &granite::FUNCTOOLS],
     },
-    Known {
+    KnownFamily {
         names: &["gemma", "functiongemma"],
         forms: &[&gemma::FORM, &gemma::TOOL_CODE, &pythonic::LIST],
     },
-    Known {
+    KnownFamily {
         names: &["harmony", "gpt-oss"],
         forms: &[&harmony::FORM, &harmony::BARE],
     },
-    Known {
+    KnownFamily {
         names: &["functionary", "meetkai"],
         forms: &[
             &functionary::FORM,
@@ -127,27 +127,27 @@ static FAMILIES: [Known; 23] = [
             &functionary::NAME_LINE,
         ],
     },
-    Known {
+    KnownFamily {
         names: &["anthropic", "claude"],
         forms: &[&anthropic::FORM],
     },
-    Known {
+    KnownFamily {
         names: &["react", "langchain"],
         forms: &[&cohere::ACTION, &react::FORM],
     },
-    Known {
+    KnownFamily {
         names: &["internlm"],
         forms: &[&internlm::FORM],
     },
-    Known {
+    KnownFamily {
         names: &["step"],
         forms: &[&step::FORM],
     },
-    Known {
+    KnownFamily {
         names: &["apertus"],
         forms: &[&apertus::FORM],
     },
-    Known {
+    KnownFamily {
         names: &["nemotron", "longcat"],
         forms: &[&tagged_json::FORM],
     },
@@ -165,7 +165,7 @@ impl Family {
 
     /// Its forms, in the order in which they are tried.
     pub(super) fn forms(self) -> Vec<&'static Form> {
-        let own: Vec<&Known> = match self.0 {
+        let own: Vec<&KnownFamily> = match self.0 {
             Some(known) => vec![known],
             None => FAMILIES.iter().collect(),
         };
@@ -203,7 +203,7 @@ impl FromStr for Family {
             return Ok(Self::UNKNOWN);
         }
         // The longest name is the closest one.
-        let named = |known: &Known| {
+        let named = |known: &KnownFamily| {
             let fits = known.names.iter().filter(|it| model.starts_with(**it));
             fits.map(|it| it.len()).max()
         };

@@ -28,17 +28,17 @@ const SHAPES: [(&str, &[&str]); 7] = [
 
 /// A name and the arguments beside it.
 #[derive(Debug)]
-pub(super) struct Shaped {
+pub(super) struct ShapedCall {
     pub(super) name: String,
     /// An object; none if the model wrote none.
     pub(super) arguments: Option<Json>,
 }
 
 /// The calls that a value spells, or none if it is anything else. Of a list, every item must be one.
-pub(super) fn calls(value: &Json) -> Option<Vec<Shaped>> {
+pub(super) fn calls(value: &Json) -> Option<Vec<ShapedCall>> {
     match value {
         Json::List(items) => {
-            let each: Option<Vec<Vec<Shaped>>> = items.iter().map(calls).collect();
+            let each: Option<Vec<Vec<ShapedCall>>> = items.iter().map(calls).collect();
             Some(each?.into_iter().flatten().collect())
         }
         Json::Object(_) => {
@@ -82,7 +82,7 @@ pub(super) fn lacks_name(value: &Json) -> bool {
     })
 }
 
-fn call(object: &Json) -> Option<Shaped> {
+fn call(object: &Json) -> Option<ShapedCall> {
     let (name, places) = SHAPES.iter().find_map(|(key, places)| {
         let name = object.member(key)?.as_text()?;
         Some((name.to_owned(), *places))
@@ -95,7 +95,7 @@ fn call(object: &Json) -> Option<Shaped> {
         None => None,
         Some(value) => Some(arguments(value)?),
     };
-    Some(Shaped { name, arguments })
+    Some(ShapedCall { name, arguments })
 }
 
 /// The object that stands for the arguments: itself, or JSON in a text as the chat completions API has it.

@@ -39,7 +39,7 @@ use crate::loaded::{LoadedCatalogue, RunnableTool, Shared};
 use crate::result::UnchangedResult;
 use crate::result::{self, Handle, ResultSummary, Stopwatch};
 use wardgate_mcp_client::{RpcError, TaskStatus};
-use wardgate_resilience::{Attempt, Failed, GuardError, GuardedCall};
+use wardgate_resilience::{Attempt, FailedAttempt, GuardError, GuardedCall};
 
 /// The column whose class governs the words an upstream fails in.
 pub(crate) const ERROR: &str = "error";
@@ -635,13 +635,13 @@ struct Execution<'a, 'o> {
 }
 
 impl Attempt for Execution<'_, '_> {
-    type Done = ();
+    type Success = ();
     type Error = ExecutorError;
 
-    async fn make(&mut self) -> Result<(), Failed<ExecutorError>> {
+    async fn make(&mut self) -> Result<(), FailedAttempt<ExecutorError>> {
         *self.attempts += 1;
         let run = self.executor.run(&self.invocation, self.output).await;
-        run.map_err(|error| Failed {
+        run.map_err(|error| FailedAttempt {
             health: error.health(),
             partial: !self.output.is_untouched(),
             error,

@@ -17,7 +17,7 @@ use wardgate_domain::{Status, Timestamp};
 
 pub(crate) use agent::{Agent, AgentCommand, Extract};
 pub(crate) use calls::{Bench, Call, Caller, Era};
-pub(crate) use conversations::{Conversations, ConversationsCommand, HoldChange, Listing};
+pub(crate) use conversations::{Conversations, ConversationsCommand, HoldChange, ListOptions};
 pub(crate) use doctor::{Doctor, Part};
 pub(crate) use import::{Import, ImportFrom};
 pub(crate) use init::Init;

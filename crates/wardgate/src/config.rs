@@ -362,7 +362,7 @@ impl Settings {
     /// Where the probes of this section are, where this process does the rest of the wiring itself.
     pub(crate) fn probes(&self, name: &str) -> Result<Option<SocketAddr>, Error> {
         #[derive(Deserialize)]
-        struct Wiring {
+        struct ProbesSection {
             probes: SocketAddr,
         }
         if !self.has(&format!("{name}.probes")) {
@@ -370,7 +370,7 @@ impl Settings {
         }
         let mut section = self.section(name)?;
         section.retain(|key, _| key == "probes");
-        let Wiring { probes } = self.read(name, section)?;
+        let ProbesSection { probes } = self.read(name, section)?;
         Ok(Some(probes))
     }
 

@@ -80,7 +80,7 @@ pub(crate) struct Command {
 
 /// What the configuration makes of a message before any model is asked.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Opening {
+pub(crate) enum MessageOpening {
     /// Nothing: the model decides.
     None,
     /// A call, as if the model had asked for it.
@@ -100,7 +100,7 @@ pub(crate) fn opening(
     message: &str,
     commands: &[Command],
     always: Option<&ConfiguredCall>,
-) -> Opening {
+) -> MessageOpening {
     let message = message.trim();
     let (first, rest) = message
         .split_once(char::is_whitespace)
@@ -110,18 +110,18 @@ pub(crate) fn opening(
     }
     match always.and_then(|call| Some((call, call.fill(&BTreeMap::from([("message", message)]))?)))
     {
-        Some((call, arguments)) => Opening::Call {
+        Some((call, arguments)) => MessageOpening::Call {
             tool: call.tool.clone(),
             arguments,
             answer: Answer::Model,
             is_command: false,
         },
-        None => Opening::None,
+        None => MessageOpening::None,
     }
 }
 
 impl Command {
-    fn open(&self, rest: &str) -> Opening {
+    fn open(&self, rest: &str) -> MessageOpening {
         let mut parts = rest.splitn(self.words.len().max(1), char::is_whitespace);
         let words: BTreeMap<&str, &str> = self
             .words
@@ -133,13 +133,13 @@ impl Command {
             .then(|| self.call.fill(&words))
             .flatten();
         match all {
-            Some(arguments) => Opening::Call {
+            Some(arguments) => MessageOpening::Call {
                 tool: self.call.tool.clone(),
                 arguments,
                 answer: self.answer,
                 is_command: true,
             },
-            None => Opening::Usage(self.usage()),
+            None => MessageOpening::Usage(self.usage()),
         }
     }
 
@@ -182,22 +182,26 @@ mod tests {
         let open = |message| opening(message, &commands, None);
         assert_eq!(
             open("/record  a\"b c "),
-            Opening::Call {
+            MessageOpening::Call {
                 tool: "look_up".to_owned(),
                 arguments: r#"{"uuid":"a\"b c"}"#.to_owned(),
                 answer: Answer::Result,
                 is_command: true,
             }
         );
-        assert_eq!(open("/record"), Opening::Usage("/record <uuid>".to_owned()));
-        assert_eq!(open("/recorder x"), Opening::None);
-        assert_eq!(open("what is /record x"), Opening::None);
+        assert_eq!(
+            open("/record"),
+            MessageOpening::Usage("/record <uuid>".to_owned())
+        );
+        assert_eq!(open("/recorder x"), MessageOpening::None);
+        assert_eq!(open("what is /record x"), MessageOpening::None);
     }
 
     #[test]
     fn a_call_for_every_message_has_the_message_in_it() {
         let always = call("query", "{{ message }}", &["message"]);
-        let Opening::Call { arguments, .. } = opening("toothache?", &[], Some(&always)) else {
+        let MessageOpening::Call { arguments, .. } = opening("toothache?", &[], Some(&always))
+        else {
             panic!("no call");
         };
         assert_eq!(arguments, r#"{"query":"toothache?"}"#);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Assistants, Calls, Opening, Text, opening, parse, texts};
+use super::{Assistants, Calls, MessageOpening, Text, opening, parse, texts};
 use crate::Error;
 use crate::clients::ModelClient;
 use crate::provider::{Provider, ProviderSettings};
@@ -145,7 +145,7 @@ fn every_example_is_sound_with_a_model_and_without() {
     assert_eq!(google.calls, Calls::Text);
     let question = "Một ngày nên đánh răng bao nhiêu lần?";
     assert_eq!(google.language(question).unwrap().code(), "vi");
-    let Opening::Call {
+    let MessageOpening::Call {
         tool, arguments, ..
     } = opening(question, &google.commands, google.opening.as_ref())
     else {
@@ -160,7 +160,7 @@ fn every_example_is_sound_with_a_model_and_without() {
     let catalogue = example("catalogue");
     let catalogue = catalogue.find(Some("catalogue")).unwrap();
     let open = |message| opening(message, &catalogue.commands, None);
-    let Opening::Call {
+    let MessageOpening::Call {
         tool, arguments, ..
     } = open("/tag water quality")
     else {
@@ -171,7 +171,10 @@ fn every_example_is_sound_with_a_model_and_without() {
         arguments,
         r#"{"query":"water quality","tags":["water quality"]}"#
     );
-    assert_eq!(open("/record"), Opening::Usage("/record <uuid>".to_owned()));
+    assert_eq!(
+        open("/record"),
+        MessageOpening::Usage("/record <uuid>".to_owned())
+    );
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
 use serde_json::Value;
-use wardgate_domain::variable::{self, Unfilled};
+use wardgate_domain::variable::{self, FillError};
 
 /// Where values come from: the configured ones, then the environment.
 pub(crate) struct Variables<'a> {
@@ -55,8 +55,8 @@ impl<'a> Variables<'a> {
             }))
         });
         filled.map_err(|unfilled| match unfilled {
-            Unfilled::Unclosed => UnclosedVariable,
-            Unfilled::Reference(never) => match never {},
+            FillError::Unclosed => UnclosedVariable,
+            FillError::Reference(never) => match never {},
         })
     }
 }

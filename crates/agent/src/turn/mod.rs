@@ -31,7 +31,7 @@ use tokio::time::timeout_at;
 use wardgate_domain::{Ambient, Caller};
 
 use crate::approval::{Approval, ApprovalKey, InvalidApproval};
-use crate::assistant::{Answer, Assistant, Calls, Opening, opening};
+use crate::assistant::{Answer, Assistant, Calls, MessageOpening, opening};
 use crate::clients::{GatewayClient, ToolAnswer};
 use crate::event::{AgentEvent, ErrorKind, FinishReason};
 use crate::guardrail;
@@ -146,7 +146,7 @@ impl Turn {
         }
         let opening = self.opening(&request.message);
         self.has_model(&opening)?;
-        if let Opening::Usage(usage) = opening {
+        if let MessageOpening::Usage(usage) = opening {
             self.sink.whole_text(0, &usage).await;
             return Ok(TurnOutcome::Unrecorded(FinishReason::Stop));
         }
@@ -316,17 +316,17 @@ impl Turn {
         Ok(journal)
     }
 
-    fn opening(&self, message: &str) -> Opening {
+    fn opening(&self, message: &str) -> MessageOpening {
         let assistant = &self.setup.assistant;
         opening(message, &assistant.commands, assistant.opening.as_ref())
     }
 
     /// A command that shows its result needs no model.
-    fn has_model(&self, opening: &Opening) -> Result<(), TurnFailure> {
+    fn has_model(&self, opening: &MessageOpening) -> Result<(), TurnFailure> {
         let needs_none = matches!(
             opening,
-            Opening::Usage(_)
-                | Opening::Call {
+            MessageOpening::Usage(_)
+                | MessageOpening::Call {
                     answer: Answer::Result,
                     ..
                 }
@@ -341,12 +341,12 @@ impl Turn {
     }
 
     /// What comes instead of a turn, where the message is not to be answered.
-    async fn screen(&mut self, message: &str, opening: &Opening) -> Option<TurnOutcome> {
+    async fn screen(&mut self, message: &str, opening: &MessageOpening) -> Option<TurnOutcome> {
         let assistant = &self.setup.assistant;
         let language = assistant.language(message);
         let is_command = matches!(
             opening,
-            Opening::Call {
+            MessageOpening::Call {
                 is_command: true,
                 ..
             }
@@ -376,7 +376,7 @@ impl Turn {
         let step = match (round, self.opening(journal.question())) {
             (
                 0,
-                Opening::Call {
+                MessageOpening::Call {
                     tool, arguments, ..
                 },
             ) => Round {
@@ -390,7 +390,7 @@ impl Turn {
             },
             (
                 1,
-                Opening::Call {
+                MessageOpening::Call {
                     answer: Answer::Result,
                     ..
                 },

@@ -16,7 +16,7 @@ use url::{Host, Url};
 
 use super::draft::{Draft, SourceDraft, ToolDraft};
 use super::text::{self, identifier, name};
-use super::{ImportError, Imported, document};
+use super::{ImportError, ImportedCatalogue, document};
 use schema::Schemas;
 
 /// More tools than this are of no use to any model; the rest is left out.
@@ -67,7 +67,7 @@ pub struct OpenapiOptions {
 }
 
 /// Imports an OpenAPI document.
-pub fn openapi(text: &str, options: &OpenapiOptions) -> Result<Imported, ImportError> {
+pub fn openapi(text: &str, options: &OpenapiOptions) -> Result<ImportedCatalogue, ImportError> {
     let root = Value::Object(document::one(text)?);
     check_version(&root)?;
     let api = Api { root: &root };

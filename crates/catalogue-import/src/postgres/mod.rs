@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::draft::{Draft, SourceDraft, ToolDraft};
 use super::text::{Description, Names, identifier};
-use super::{ImportError, Imported, classes};
+use super::{ImportError, ImportedCatalogue, classes};
 use describe::{Column, Table};
 
 /// How long the whole description may take.
@@ -42,7 +42,10 @@ pub struct PostgresOptions {
 }
 
 /// Describes the database at `url`, in a read-only session and a bounded time.
-pub async fn postgres(url: &str, options: &PostgresOptions) -> Result<Imported, ImportError> {
+pub async fn postgres(
+    url: &str,
+    options: &PostgresOptions,
+) -> Result<ImportedCatalogue, ImportError> {
     let tables = timeout(LIMIT, describe::tables(url, options, MAX_TABLES))
         .await
         .map_err(|_| {
@@ -52,7 +55,7 @@ pub async fn postgres(url: &str, options: &PostgresOptions) -> Result<Imported, 
     write(&tables, options)
 }
 
-fn write(tables: &[Table], options: &PostgresOptions) -> Result<Imported, ImportError> {
+fn write(tables: &[Table], options: &PostgresOptions) -> Result<ImportedCatalogue, ImportError> {
     let mut draft = Draft::of("a PostgreSQL database");
     for wanted in &options.tables {
         if tables.iter().all(|table| table.name != *wanted) {

@@ -5,10 +5,10 @@ mod toolbox;
 
 use std::fmt::Write;
 
-use super::Imported;
+use super::ImportedCatalogue;
 
 /// The file and what was said about it, for a snapshot. Editors find no fault with the file either.
-pub(super) fn shown(Imported { yaml, notes }: &Imported) -> String {
+pub(super) fn shown(ImportedCatalogue { yaml, notes }: &ImportedCatalogue) -> String {
     let schema = serde_json::from_str(wardgate_catalogue::TOOLS_SCHEMA).unwrap();
     let schema = jsonschema::validator_for(&schema).unwrap();
     let value = serde_saphyr::from_str(yaml).unwrap();

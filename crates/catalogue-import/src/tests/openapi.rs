@@ -1,9 +1,9 @@
 use serde_json::json;
 
 use super::shown;
-use crate::{ImportError, Imported, OpenapiOptions};
+use crate::{ImportError, ImportedCatalogue, OpenapiOptions};
 
-fn openapi(text: &str, base_url: Option<&str>) -> Result<Imported, ImportError> {
+fn openapi(text: &str, base_url: Option<&str>) -> Result<ImportedCatalogue, ImportError> {
     let options = OpenapiOptions {
         base_url: base_url.map(str::to_owned),
         ..OpenapiOptions::default()
@@ -86,7 +86,7 @@ fn the_schemas_of_3_1_are_json_schema() {
 }
 
 /// The file of one operation with these parts of it.
-fn operation(method: &str, parts: &serde_json::Value) -> Imported {
+fn operation(method: &str, parts: &serde_json::Value) -> ImportedCatalogue {
     let document = json!({
         "openapi": "3.1.0", "info": {"title": "Shop"}, "servers": [{"url": "https://x.example"}],
         "paths": {"/a": {method: parts}},

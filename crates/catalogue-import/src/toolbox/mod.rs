@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::draft::{Draft, ToolDraft};
 use super::text::{Names, name};
-use super::{ImportError, Imported, document};
+use super::{ImportError, ImportedCatalogue, document};
 use parameter::Parameter;
 use reference::References;
 use wardgate_catalogue::Dialect;
@@ -41,7 +41,7 @@ struct Resources {
 }
 
 /// Imports the SQL tools of a Toolbox file, in either of its two forms.
-pub fn toolbox(text: &str) -> Result<Imported, ImportError> {
+pub fn toolbox(text: &str) -> Result<ImportedCatalogue, ImportError> {
     let (text, references) = References::take_out(text);
     let resources = Resources::of(document::all(&text)?);
     let mut draft = Draft::of("a Toolbox file");

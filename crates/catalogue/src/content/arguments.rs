@@ -16,12 +16,12 @@ use crate::yaml::{Node, Yaml};
 #[derive(Debug)]
 pub(crate) struct Arguments {
     schema: InputSchema,
-    declared: Vec<Declared>,
+    declared: Vec<DeclaredArgument>,
 }
 
 /// One of them, as clients see it.
 #[derive(Debug)]
-struct Declared {
+struct DeclaredArgument {
     name: String,
     title: Option<String>,
     description: Option<String>,
@@ -65,7 +65,7 @@ impl Arguments {
         let mut declared = Vec::new();
         for name in texts {
             properties.insert(name.to_owned(), json!({ "type": "string" }));
-            declared.push(Declared::text(name));
+            declared.push(DeclaredArgument::text(name));
         }
         let entries = node.and_then(|node| faults.map(node, "arguments"));
         for (key, node) in entries.unwrap_or_default() {
@@ -104,7 +104,7 @@ impl Arguments {
 
     /// The arguments of a prompt as MCP lists them.
     pub(super) fn listed(&self) -> Vec<Value> {
-        let listed = |one: &Declared| {
+        let listed = |one: &DeclaredArgument| {
             let mut listed = json!({ "name": one.name, "required": one.required });
             for (member, text) in [("title", &one.title), ("description", &one.description)] {
                 if let Some(text) = text {
@@ -175,7 +175,7 @@ impl Arguments {
     }
 }
 
-impl Declared {
+impl DeclaredArgument {
     fn text(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -187,7 +187,7 @@ impl Declared {
     }
 }
 
-fn read_one(name: &str, node: &Node, faults: &mut Faults) -> Option<(Declared, Value)> {
+fn read_one(name: &str, node: &Node, faults: &mut Faults) -> Option<(DeclaredArgument, Value)> {
     let entries = faults.map(node, name)?;
     let mut schema: Map<String, Value> = entries
         .iter()
@@ -230,7 +230,7 @@ fn read_one(name: &str, node: &Node, faults: &mut Faults) -> Option<(Declared, V
         }
         _ => Vec::new(),
     };
-    let declared = Declared {
+    let declared = DeclaredArgument {
         name: name.to_owned(),
         title,
         description,

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::display::visible;
 use super::escape::Escape;
-use super::grade::{self, Grade, Graded};
+use super::grade::{self, Grade, GradedTool};
 use super::pointer::Pointer;
 use super::suspicion::{Finding, Scan};
 use serde::Serialize;
@@ -97,9 +97,9 @@ enum Rules {
 }
 
 impl Rules {
-    const SOMETHING_ELSE: Graded = (Grade::Wider, "something else than was approved");
+    const SOMETHING_ELSE: GradedTool = (Grade::Wider, "something else than was approved");
 
-    fn apply(self, graded: Graded) -> Graded {
+    fn apply(self, graded: GradedTool) -> GradedTool {
         match self {
             Self::Arguments => graded,
             Self::Strict => Self::SOMETHING_ELSE,
@@ -219,7 +219,13 @@ impl Walk {
         }
     }
 
-    fn change(&mut self, at: &Pointer<'_>, was: Option<&Json>, is: Option<&Json>, graded: Graded) {
+    fn change(
+        &mut self,
+        at: &Pointer<'_>,
+        was: Option<&Json>,
+        is: Option<&Json>,
+        graded: GradedTool,
+    ) {
         let (grade, why) = match was.zip(is) {
             Some((was, is)) if grade::is_same_number(was, is) => {
                 (Grade::Harmless, "the same number")

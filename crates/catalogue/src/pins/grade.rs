@@ -42,7 +42,7 @@ impl Serialize for Grade {
 }
 
 /// A grade and what it was given for.
-pub(super) type Graded = (Grade, &'static str);
+pub(super) type GradedTool = (Grade, &'static str);
 
 /// Characters by which a text may grow and still be the same text in other words.
 const MODEST: usize = 500;
@@ -54,7 +54,7 @@ const MAX_ICONS: usize = 16 * 1024;
 const SHORT_TEXT: f64 = 64.0;
 
 /// Words for people and models: what they mean is for [`super::suspicion`] to look at.
-pub(super) fn of_text(was: Option<&Json>, is: Option<&Json>) -> Graded {
+pub(super) fn of_text(was: Option<&Json>, is: Option<&Json>) -> GradedTool {
     let length = |json: &Json| json.canonical().chars().count();
     let grown = is.map_or(0, length) > was.map_or(0, length) + MODEST;
     if grown {
@@ -63,7 +63,7 @@ pub(super) fn of_text(was: Option<&Json>, is: Option<&Json>) -> Graded {
     (Grade::Harmless, "other words")
 }
 
-pub(super) fn of_icons(is: Option<&Json>) -> Graded {
+pub(super) fn of_icons(is: Option<&Json>) -> GradedTool {
     let plain = |icon: &Json| {
         let source = icon.get("src").and_then(Json::as_text).unwrap_or_default();
         let kind = icon
@@ -90,7 +90,7 @@ pub(super) fn of_icons(is: Option<&Json>) -> Graded {
 }
 
 /// A keyword of the input schema that is no text and no schema itself.
-pub(super) fn of_keyword(keyword: &str, was: Option<&Json>, is: Option<&Json>) -> Graded {
+pub(super) fn of_keyword(keyword: &str, was: Option<&Json>, is: Option<&Json>) -> GradedTool {
     let narrower = match keyword {
         "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => {
             tightened(was, is, |was, is| is > was)
@@ -120,7 +120,7 @@ pub(super) fn of_keyword(keyword: &str, was: Option<&Json>, is: Option<&Json>) -
 }
 
 /// A new argument.
-pub(super) fn of_new_argument(schema: &Json, required: bool) -> Graded {
+pub(super) fn of_new_argument(schema: &Json, required: bool) -> GradedTool {
     if required {
         return (Grade::Wider, "a new argument, required");
     }
@@ -147,7 +147,7 @@ pub(super) fn of_new_argument(schema: &Json, required: bool) -> Graded {
 }
 
 /// An argument that is no more. `closed`: arguments without a schema are not accepted.
-pub(super) fn of_lost_argument(closed: bool) -> Graded {
+pub(super) fn of_lost_argument(closed: bool) -> GradedTool {
     if closed {
         (Grade::Harmless, "an argument less")
     } else {

@@ -24,7 +24,7 @@ pub struct Offer<'a> {
 }
 
 impl Offer<'_> {
-    fn tool(&self, name: &str, definition: Option<Definition>, judged: Judged) -> JudgedTool {
+    fn tool(&self, name: &str, definition: Option<Definition>, judged: PinJudgement) -> JudgedTool {
         JudgedTool {
             name: Escape::short(name).to_string(),
             shown: Escape::short(&format!("{}{name}", self.prefix)).to_string(),
@@ -44,13 +44,13 @@ pub struct JudgedTool {
     /// What is offered now, where it can be read.
     pub definition: Option<Definition>,
     /// The judgement.
-    pub judged: Judged,
+    pub judged: PinJudgement,
 }
 
 /// The judgement. Only what is approved is offered to clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-pub enum Judged {
+pub enum PinJudgement {
     /// It is what somebody approved.
     Approved,
     /// Nobody approved a tool of that name.
@@ -72,7 +72,7 @@ pub enum Judged {
     },
 }
 
-impl Judged {
+impl PinJudgement {
     /// How much there is to think about before approving: nothing where there is nothing to approve.
     #[must_use]
     pub fn grade(&self) -> Option<Grade> {
@@ -103,9 +103,9 @@ impl JudgedTool {
     #[must_use]
     pub fn is_pending(&self) -> bool {
         match self.judged {
-            Judged::New { .. } | Judged::Drifted { .. } => self.definition.is_some(),
-            Judged::Gone => true,
-            Judged::Approved | Judged::Refused { .. } => false,
+            PinJudgement::New { .. } | PinJudgement::Drifted { .. } => self.definition.is_some(),
+            PinJudgement::Gone => true,
+            PinJudgement::Approved | PinJudgement::Refused { .. } => false,
         }
     }
 
@@ -123,10 +123,10 @@ impl fmt::Display for JudgedTool {
         let grade = judged.grade().map_or("-", Grade::as_str);
         write!(f, "{grade:<10} {:<9} {shown}", judged.as_str())?;
         match judged {
-            Judged::Approved | Judged::Gone => writeln!(f),
-            Judged::Refused { reason } => writeln!(f, ": {reason}"),
-            Judged::Drifted { diff } => write!(f, "\n{diff}"),
-            Judged::New { findings } => {
+            PinJudgement::Approved | PinJudgement::Gone => writeln!(f),
+            PinJudgement::Refused { reason } => writeln!(f, ": {reason}"),
+            PinJudgement::Drifted { diff } => write!(f, "\n{diff}"),
+            PinJudgement::New { findings } => {
                 writeln!(f)?;
                 findings
                     .iter()
@@ -165,7 +165,7 @@ impl Pins {
         }
         let gone = self.of(offer.source).map(Definition::name);
         for name in gone.filter(|&name| wanted(name) && !offered.contains_key(name)) {
-            judged.push(offer.tool(name, None, Judged::Gone));
+            judged.push(offer.tool(name, None, PinJudgement::Gone));
         }
         for (name, definitions) in offered {
             let claim = names.claim(offer.source, offer.prefix, &name);
@@ -199,22 +199,22 @@ impl Pins {
     }
 }
 
-fn judge_against(pinned: Option<&Definition>, is: &Definition) -> Judged {
+fn judge_against(pinned: Option<&Definition>, is: &Definition) -> PinJudgement {
     match pinned {
-        Some(was) if was.digest() == is.digest() => Judged::Approved,
-        Some(was) => Judged::Drifted {
+        Some(was) if was.digest() == is.digest() => PinJudgement::Approved,
+        Some(was) => PinJudgement::Drifted {
             diff: Diff::between(was, is),
         },
         None => {
             let mut scan = Scan::default();
             scan.value(&Pointer::Root, is.json());
-            Judged::New {
+            PinJudgement::New {
                 findings: scan.into_findings(),
             }
         }
     }
 }
 
-fn refused(reason: String) -> Judged {
-    Judged::Refused { reason }
+fn refused(reason: String) -> PinJudgement {
+    PinJudgement::Refused { reason }
 }

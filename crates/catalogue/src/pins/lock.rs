@@ -49,7 +49,7 @@ const HEADER: &str = "\
 
 /// Only the version: a later format may have other fields.
 #[derive(Deserialize)]
-struct Versioned {
+struct FormatVersion {
     version: Spanned<u64>,
 }
 
@@ -106,7 +106,7 @@ impl Pins {
                 "take it from version control, or remove it and approve the tools again",
             )
         };
-        let Versioned { version } = serde_saphyr::from_str(text).map_err(not_yaml)?;
+        let FormatVersion { version } = serde_saphyr::from_str(text).map_err(not_yaml)?;
         if !(FIRST..=WITH_INSTRUCTIONS).contains(&version.value) {
             let problem = format!("version {} of tools.lock is not known", version.value);
             let fix =

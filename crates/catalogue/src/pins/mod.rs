@@ -27,7 +27,7 @@ use wardgate_mcp_client::{Definition, INSTRUCTIONS};
 pub use diff::{Change, Diff};
 pub use escape::Escape;
 pub use grade::Grade;
-pub use judge::{Judged, JudgedTool, Offer};
+pub use judge::{JudgedTool, Offer, PinJudgement};
 pub use names::Names;
 pub use suspicion::{Finding, Kind};
 

@@ -47,10 +47,10 @@ pub enum Plan {
 }
 
 /// Reads what stands in `execute` besides `type` and `derive`.
-type Read = fn(&mut Fields<'_>, &mut Scope<'_, '_>) -> Option<Plan>;
+type PlanReader = fn(&mut Fields<'_>, &mut Scope<'_, '_>) -> Option<Plan>;
 
 /// Every word for `execute.type`.
-pub(crate) const KINDS: [(&str, Read); 7] = [
+pub(crate) const KINDS: [(&str, PlanReader); 7] = [
     ("command", command::read),
     ("grpc", grpc::read),
     ("http", http::read),

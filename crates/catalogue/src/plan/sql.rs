@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use wardgate_arguments::JsonType;
 
 use super::{Plan, PlanSource};
-use crate::derive::Derived;
+use crate::derive::DerivedValue;
 use crate::fault::Fields;
 use crate::scope::Scope;
 use crate::source::SourceKind;
@@ -144,7 +144,7 @@ fn read_identifiers(
 ) -> Option<Identifiers> {
     // Without a schema there is no `derive`, and its fault says so.
     scope.input?;
-    let Some(Derived::Choice { allow, .. }) = scope.derive.get(name) else {
+    let Some(DerivedValue::Choice { allow, .. }) = scope.derive.get(name) else {
         scope.faults.add(
             node.at,
             format!("`{{{name}}}` is chosen nowhere"),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use wardgate_domain::variable::{self, Unfilled};
+use wardgate_domain::variable::{self, FillError};
 
 use crate::fault::Faults;
 use crate::yaml::Node;
@@ -31,8 +31,8 @@ impl Expand<'_> {
         match filled {
             Ok(filled) => Some(filled),
             // Told where it was found.
-            Err(Unfilled::Reference(())) => None,
-            Err(Unfilled::Unclosed) => {
+            Err(FillError::Reference(())) => None,
+            Err(FillError::Unclosed) => {
                 self.faults.add(
                     node.at,
                     format!("a `${{` of `{what}` is never closed"),

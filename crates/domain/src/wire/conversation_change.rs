@@ -4,7 +4,7 @@ use wardgate_proto::memory::v1 as pb;
 use wardgate_proto::memory::v1::conversation_change::What as Wire;
 
 use super::{parse, required};
-use crate::{Changed, ConversationChange, ConversationChanges, Digest, InvalidMessage};
+use crate::{ChangedPart, ConversationChange, ConversationChanges, Digest, InvalidMessage};
 
 impl TryFrom<pb::WatchConversationsResponse> for ConversationChanges {
     type Error = InvalidMessage;
@@ -34,9 +34,9 @@ impl TryFrom<pb::ConversationChange> for ConversationChange {
         Ok(Self {
             owner: Digest::from_wire(&change.owner, "owner")?,
             what: match required(change.what, "what")? {
-                Wire::ConversationId(id) => Changed::Messages(parse(&id, "conversation_id")?),
-                Wire::List(_) => Changed::List,
-                Wire::Subscriptions(_) => Changed::Subscriptions,
+                Wire::ConversationId(id) => ChangedPart::Messages(parse(&id, "conversation_id")?),
+                Wire::List(_) => ChangedPart::List,
+                Wire::Subscriptions(_) => ChangedPart::Subscriptions,
             },
         })
     }
@@ -45,9 +45,9 @@ impl TryFrom<pb::ConversationChange> for ConversationChange {
 impl From<&ConversationChange> for pb::ConversationChange {
     fn from(change: &ConversationChange) -> Self {
         let what = match &change.what {
-            Changed::Messages(id) => Wire::ConversationId(id.as_str().to_owned()),
-            Changed::List => Wire::List(pb::ListChanged {}),
-            Changed::Subscriptions => Wire::Subscriptions(pb::SubscriptionsChanged {}),
+            ChangedPart::Messages(id) => Wire::ConversationId(id.as_str().to_owned()),
+            ChangedPart::List => Wire::List(pb::ListChanged {}),
+            ChangedPart::Subscriptions => Wire::Subscriptions(pb::SubscriptionsChanged {}),
         };
         Self {
             owner: change.owner.to_wire(),
@@ -69,9 +69,9 @@ mod tests {
         let changes = ConversationChanges {
             unseen: true,
             changes: vec![
-                of(Changed::Messages("chat".parse().unwrap())),
-                of(Changed::List),
-                of(Changed::Subscriptions),
+                of(ChangedPart::Messages("chat".parse().unwrap())),
+                of(ChangedPart::List),
+                of(ChangedPart::Subscriptions),
             ],
         };
         let wire = pb::WatchConversationsResponse::from(&changes);

@@ -63,12 +63,12 @@ type ServedConnection<S> =
 
 /// A listener, not yet serving.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundListener {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-impl Bound {
+impl BoundListener {
     /// Takes the address.
     pub async fn bind(listen: SocketAddr) -> Result<Self, Error> {
         let failed = |source| Error::Listen { listen, source };

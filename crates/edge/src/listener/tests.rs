@@ -35,7 +35,9 @@ fn limits() -> ConnectionLimits {
 }
 
 async fn serve(limits: ConnectionLimits) -> RunningListener {
-    let bound = Bound::bind((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
+    let bound = BoundListener::bind((Ipv4Addr::LOCALHOST, 0).into())
+        .await
+        .unwrap();
     let address = bound.address();
     let router = Router::new()
         .route("/pending", get(std::future::pending::<()>))

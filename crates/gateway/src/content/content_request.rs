@@ -10,7 +10,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use wardgate_domain::OfferKind;
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{Message, Request, RpcError, object, text_of};
-use wardgate_rpc::client::Wanted;
+use wardgate_rpc::client::ContentPart;
 
 use super::skill;
 use crate::Gateway;
@@ -28,7 +28,7 @@ pub(crate) struct ContentRequest {
     /// All of MCP `params`, one JSON object.
     pub(super) params: String,
     pub(super) of: ContentName,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: ContentPart,
 }
 
 /// A content request in a form that any replica can read.
@@ -148,22 +148,22 @@ impl ContentRequest {
         let (of, wanted) = match method {
             ContentMethod::GetPrompt => (
                 ContentName::Prompt(text(params.name, "name")?),
-                Wanted::Prompt(texts(params.arguments, "params.arguments")?),
+                ContentPart::Prompt(texts(params.arguments, "params.arguments")?),
             ),
             ContentMethod::ReadResource => (
                 ContentName::Resource(text(params.uri, "uri")?),
-                Wanted::Resource,
+                ContentPart::Resource,
             ),
             ContentMethod::GetSkill => (
                 ContentName::Resource(text(params.uri, "uri")?),
-                Wanted::Skill,
+                ContentPart::Skill,
             ),
             ContentMethod::ReadDirectory => {
                 let cursor = params.cursor.map(|_| text(params.cursor, "cursor"));
                 let uri = text(params.uri, "uri")?;
                 (
                     ContentName::Resource(uri),
-                    Wanted::Directory(cursor.transpose()?),
+                    ContentPart::Directory(cursor.transpose()?),
                 )
             }
             _ => completion(request.raw_params())?,
@@ -185,7 +185,8 @@ impl ContentRequest {
         gateway: &Gateway,
         context: &RequestContext,
     ) -> Result<Self, RpcError> {
-        let (Wanted::Directory(Some(given)), ContentName::Resource(uri)) = (&self.wanted, &self.of)
+        let (ContentPart::Directory(Some(given)), ContentName::Resource(uri)) =
+            (&self.wanted, &self.of)
         else {
             return Ok(self);
         };
@@ -196,13 +197,13 @@ impl ContentRequest {
             )
         })?;
         Ok(Self {
-            wanted: Wanted::Directory(Some(own)),
+            wanted: ContentPart::Directory(Some(own)),
             ..self
         })
     }
 }
 
-fn completion(params: Option<&RawValue>) -> Result<(ContentName, Wanted), RpcError> {
+fn completion(params: Option<&RawValue>) -> Result<(ContentName, ContentPart), RpcError> {
     let params: CompletionParams<'_> =
         params.and_then(|raw| object(raw.get())).ok_or_else(|| {
             RpcError::invalid_params("`params.ref` and `params.argument` must be objects")
@@ -229,7 +230,7 @@ fn completion(params: Option<&RawValue>) -> Result<(ContentName, Wanted), RpcErr
                 .arguments
         }
     };
-    let wanted = Wanted::Completion {
+    let wanted = ContentPart::Completion {
         argument: argument.name,
         value: argument.value,
         known: texts(context, "params.context.arguments")?,
@@ -271,7 +272,7 @@ mod tests {
         );
         let content_request = content_request.unwrap();
         assert_eq!(content_request.of.kind(), OfferKind::Prompts);
-        let Wanted::Completion {
+        let ContentPart::Completion {
             argument,
             value,
             known,

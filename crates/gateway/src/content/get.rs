@@ -13,8 +13,8 @@ use wardgate_mcp_server::{
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
-    CallError, ContentResult, GetContent, Given as Got, Interaction, ResultFacts, Resumption,
-    Wanted,
+    CallError, ContentOutcome, ContentPart, ContentResult, GetContent, Interaction, ResultFacts,
+    Resumption,
 };
 use wardgate_telemetry::names;
 
@@ -75,10 +75,10 @@ pub(super) async fn get(
 ) -> Result<Answer, RpcError> {
     let version = context.version;
     let channel = match content_request.wanted {
-        Wanted::Completion { .. } | Wanted::Skill | Wanted::Directory(_) => {
+        ContentPart::Completion { .. } | ContentPart::Skill | ContentPart::Directory(_) => {
             ClientChannel::response_only(version)
         }
-        Wanted::Prompt(_) | Wanted::Resource => ClientChannel::for_request(
+        ContentPart::Prompt(_) | ContentPart::Resource => ClientChannel::for_request(
             gateway,
             post,
             request,
@@ -167,8 +167,8 @@ impl Operation for ContentRequest {
     fn request_binding(&self) -> Option<RequestBinding<'_>> {
         let method = self.method.as_str();
         let (name, arguments): (_, &[u8]) = match (&self.of, &self.wanted) {
-            (ContentName::Prompt(name), Wanted::Prompt(arguments)) => (name, arguments),
-            (ContentName::Resource(uri), Wanted::Resource) => (uri, b""),
+            (ContentName::Prompt(name), ContentPart::Prompt(arguments)) => (name, arguments),
+            (ContentName::Resource(uri), ContentPart::Resource) => (uri, b""),
             _ => return None,
         };
         Some(RequestBinding {
@@ -179,7 +179,7 @@ impl Operation for ContentRequest {
     }
 
     fn to_sealed(&self) -> Option<SealedOperation> {
-        let can_resume = !matches!(self.wanted, Wanted::Skill | Wanted::Directory(_));
+        let can_resume = !matches!(self.wanted, ContentPart::Skill | ContentPart::Directory(_));
         let sealed = can_resume.then(|| self.seal()).flatten();
         sealed.map(SealedOperation::Content)
     }
@@ -216,13 +216,15 @@ impl Operation for ContentRequest {
         let ContentResult { given, meta, facts } =
             output.map_err(|error| run_error(&call.gateway, &error))?;
         let result = match given {
-            Got::InputRequired(input_required) => {
+            ContentOutcome::InputRequired(input_required) => {
                 return Ok(RunOutcome::InputRequired(Box::new(input_required)));
             }
-            Got::Nothing(_) if facts.error_kind == UNKNOWN => return Err(Rejection::Unknown.into()),
-            Got::Nothing(message) => Err(ContentError::Message(message)),
-            Got::Error(error) => Err(ContentError::Upstream(error)),
-            Got::Result(result) => {
+            ContentOutcome::Nothing(_) if facts.error_kind == UNKNOWN => {
+                return Err(Rejection::Unknown.into());
+            }
+            ContentOutcome::Nothing(message) => Err(ContentError::Message(message)),
+            ContentOutcome::Error(error) => Err(ContentError::Upstream(error)),
+            ContentOutcome::Result(result) => {
                 let shown = filter_result(call, resource, result).await;
                 Ok(call
                     .context
@@ -258,7 +260,7 @@ impl Operation for ContentRequest {
                 // The result depends on the caller and may change at any time.
                 let is_kept = matches!(
                     call.operation.wanted,
-                    Wanted::Resource | Wanted::Skill | Wanted::Directory(_)
+                    ContentPart::Resource | ContentPart::Skill | ContentPart::Directory(_)
                 );
                 if version.is_modern() && is_kept {
                     members += r#","ttlMs":0,"cacheScope":"private""#;
@@ -308,8 +310,8 @@ async fn filter_result(
         facts: &resource.facts,
     };
     match (&call.operation.wanted, &call.operation.of) {
-        (Wanted::Skill, _) => skill::filter_skill(&reader, result).await,
-        (Wanted::Directory(_), ContentName::Resource(uri)) => {
+        (ContentPart::Skill, _) => skill::filter_skill(&reader, result).await,
+        (ContentPart::Directory(_), ContentName::Resource(uri)) => {
             skill::filter_directory(&reader, (&context.view, uri), result).await
         }
         _ => Ok(result),

@@ -13,7 +13,9 @@ use std::time::Duration;
 use futures::StreamExt;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
-use wardgate_domain::{Changed, ConversationChange, ConversationChanges, ConversationId, Digest};
+use wardgate_domain::{
+    ChangedPart, ConversationChange, ConversationChanges, ConversationId, Digest,
+};
 use wardgate_rpc::client::{CallError, MemoryClient};
 
 /// From the end of a watch to the next.
@@ -73,13 +75,13 @@ impl ConversationUpdates {
         !self.list && !self.every && self.changed.is_empty()
     }
 
-    fn add(&mut self, what: &Changed) {
+    fn add(&mut self, what: &ChangedPart) {
         match what {
-            Changed::List => self.list = true,
-            Changed::Subscriptions => self.subscriptions += 1,
+            ChangedPart::List => self.list = true,
+            ChangedPart::Subscriptions => self.subscriptions += 1,
             // It is among them.
-            Changed::Messages(_) if self.every => {}
-            Changed::Messages(id) => {
+            ChangedPart::Messages(_) if self.every => {}
+            ChangedPart::Messages(id) => {
                 self.changed.insert(id.clone());
                 if self.changed.len() > MOST_WAITING {
                     self.add_every();
@@ -128,8 +130,8 @@ impl UpdateInboxes {
         if seen.unseen {
             for inbox in by_owner.values().flatten() {
                 inbox.send_modify(|heard| {
-                    heard.add(&Changed::List);
-                    heard.add(&Changed::Subscriptions);
+                    heard.add(&ChangedPart::List);
+                    heard.add(&ChangedPart::Subscriptions);
                     heard.add_every();
                 });
             }

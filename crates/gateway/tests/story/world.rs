@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use wardgate_domain::Clock;
-use wardgate_edge::Bound;
+use wardgate_edge::BoundListener;
 use wardgate_gateway::{Config, Gateway, Neighbours, SessionKey};
 use wardgate_proto::audit::v1::audit_service_server::AuditServiceServer;
 use wardgate_proto::memory::v1::memory_service_server::MemoryServiceServer;
@@ -179,7 +179,9 @@ impl World {
             }),
         };
 
-        let bound = Bound::bind((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
+        let bound = BoundListener::bind((Ipv4Addr::LOCALHOST, 0).into())
+            .await
+            .unwrap();
         let address = bound.address();
         let mut written = written_settings(address, files.path(), &jwks);
         let settings = settings.as_object().unwrap().clone();

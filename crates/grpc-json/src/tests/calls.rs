@@ -191,9 +191,9 @@ async fn a_silent_server_ends_at_the_deadline() {
 }
 
 /// Tells when it is dropped.
-struct Dropped(Option<oneshot::Sender<()>>);
+struct DropSignal(Option<oneshot::Sender<()>>);
 
-impl Drop for Dropped {
+impl Drop for DropSignal {
     fn drop(&mut self) {
         let _ = self.0.take().unwrap().send(());
     }
@@ -202,7 +202,7 @@ impl Drop for Dropped {
 #[tokio::test]
 async fn to_stop_reading_cancels_the_call_at_the_server() {
     let (dropped, cancelled) = oneshot::channel();
-    let guard = Arc::new(Mutex::new(Some(Dropped(Some(dropped)))));
+    let guard = Arc::new(Mutex::new(Some(DropSignal(Some(dropped)))));
     let server = Server::start(methods(pool(), move |_, _| {
         let guard = guard.lock().unwrap().take().unwrap();
         let endless = stream::repeat_with(move || {

@@ -24,13 +24,13 @@ fn one() -> axum::Router {
 
 /// What a server answers to each question of its reflection, and how often it was asked.
 #[derive(Clone)]
-struct Told {
+struct ReflectionAnswers {
     answer: Arc<dyn Fn(&MessageRequest) -> MessageResponse + Send + Sync>,
     questions: Arc<AtomicUsize>,
 }
 
 #[tonic::async_trait]
-impl ServerReflection for Told {
+impl ServerReflection for ReflectionAnswers {
     type ServerReflectionInfoStream = BoxStream<'static, Result<ServerReflectionResponse, Status>>;
 
     async fn server_reflection_info(
@@ -53,7 +53,7 @@ impl ServerReflection for Told {
 fn tells(
     answer: impl Fn(&MessageRequest) -> MessageResponse + Send + Sync + 'static,
 ) -> (axum::Router, Arc<AtomicUsize>) {
-    let told = Told {
+    let told = ReflectionAnswers {
         answer: Arc::new(answer),
         questions: Arc::default(),
     };
@@ -170,7 +170,7 @@ async fn a_method_that_is_not_there_is_looked_for_again_but_not_at_every_call() 
 
     asked.store(0, Ordering::Relaxed);
     questions.store(0, Ordering::Relaxed);
-    client.methods = Methods::Reflected(Reflected::new(Duration::ZERO));
+    client.methods = Methods::Reflected(ReflectedServices::new(Duration::ZERO));
     get(&client).await.unwrap_err();
     get(&client).await.unwrap();
     assert_eq!(questions.load(Ordering::Relaxed), 2);

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use wardgate_domain::{Changed, ConversationChange, Digest};
+use wardgate_domain::{ChangedPart, ConversationChange, Digest};
 
 use super::{Store, within};
 use crate::Error;
@@ -115,9 +115,9 @@ fn noted(
     let damaged = || Error::Damaged("change");
     let what = match (kind, id) {
         (0, None) => None,
-        (0, Some(id)) => Some(Changed::Messages(id.parse().map_err(|_| damaged())?)),
-        (1, _) => Some(Changed::List),
-        (2, _) => Some(Changed::Subscriptions),
+        (0, Some(id)) => Some(ChangedPart::Messages(id.parse().map_err(|_| damaged())?)),
+        (1, _) => Some(ChangedPart::List),
+        (2, _) => Some(ChangedPart::Subscriptions),
         _ => return Err(damaged()),
     };
     let owner = owner.try_into().map(Digest::from_bytes);

@@ -2,7 +2,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use sqlx::{Connection, PgConnection};
 use tokio::time::Instant;
-use wardgate_domain::{Changed, ConversationChanges};
+use wardgate_domain::{ChangedPart, ConversationChanges};
 
 use super::*;
 
@@ -27,7 +27,7 @@ impl ChangeWatcher {
     }
 
     /// The next changes, all of one owner.
-    async fn hears_of(&mut self, owner: &Caller, count: usize) -> Vec<Changed> {
+    async fn hears_of(&mut self, owner: &Caller, count: usize) -> Vec<ChangedPart> {
         let mut changes = Vec::new();
         while changes.len() < count {
             let heard = self.hears().await;
@@ -50,8 +50,8 @@ async fn whoever_watches_hears_of_each_change_whose_it_is_and_of_nothing_else() 
         let mut watch = ChangeWatcher::on(&setup).await;
         let mine = setup.make(&joy, "chat").await;
         setup.make(&joy, "chat").await;
-        assert_eq!(watch.hears_of(&joy, 1).await, [Changed::List]);
-        let changed = || Changed::Messages(mine.clone());
+        assert_eq!(watch.hears_of(&joy, 1).await, [ChangedPart::List]);
+        let changed = || ChangedPart::Messages(mine.clone());
 
         let said = || vec![with_id("m", person("hello"))];
         setup.add(&joy, &mine, said()).await.unwrap();
@@ -74,7 +74,7 @@ async fn whoever_watches_hears_of_each_change_whose_it_is_and_of_nothing_else() 
             .unwrap();
         // What is erased by the time it is told has no id any more.
         let mut heard = Vec::new();
-        while heard.last() != Some(&Changed::List) {
+        while heard.last() != Some(&ChangedPart::List) {
             heard.extend(watch.hears_of(&joy, 1).await);
         }
         assert!(heard.len() <= 3, "{heard:?}");
@@ -82,7 +82,7 @@ async fn whoever_watches_hears_of_each_change_whose_it_is_and_of_nothing_else() 
         let (lee, other) = (caller("dr.lee", "north"), caller("dr.lee", "south"));
         assert_ne!(lee.person(), other.person());
         setup.make(&lee, "chat").await;
-        assert_eq!(watch.hears_of(&lee, 1).await, [Changed::List]);
+        assert_eq!(watch.hears_of(&lee, 1).await, [ChangedPart::List]);
     }
 }
 
@@ -96,7 +96,7 @@ async fn what_another_replica_changes_is_heard_at_its_next_reading() {
         let mut watch = ChangeWatcher::on(&other).await;
         setup.add(&joy, &mine, vec![person("hello")]).await.unwrap();
         let heard = watch.hears_of(&joy, 1).await;
-        assert_eq!(heard, [Changed::Messages(mine)]);
+        assert_eq!(heard, [ChangedPart::Messages(mine)]);
     }
 }
 
@@ -116,9 +116,9 @@ async fn a_change_that_is_committed_after_a_later_one_is_heard_too() {
             "INSERT INTO memory.change (owner, kind) SELECT owner, 2 FROM memory.conversation";
         sqlx::query(note).execute(&mut *slow).await.unwrap();
         setup.make(&joy, "other").await;
-        assert_eq!(watch.hears_of(&joy, 1).await, [Changed::List]);
+        assert_eq!(watch.hears_of(&joy, 1).await, [ChangedPart::List]);
         slow.commit().await.unwrap();
-        assert_eq!(watch.hears_of(&joy, 1).await, [Changed::Subscriptions]);
+        assert_eq!(watch.hears_of(&joy, 1).await, [ChangedPart::Subscriptions]);
     }
 }
 
@@ -148,7 +148,7 @@ async fn a_watcher_that_is_too_slow_or_a_replica_that_was_away_is_told_so() {
             .await;
         assert!(present.hears().await.unseen);
         setup.make(&joy, "at last").await;
-        assert_eq!(present.hears_of(&joy, 1).await, [Changed::List]);
+        assert_eq!(present.hears_of(&joy, 1).await, [ChangedPart::List]);
     }
 }
 

@@ -27,10 +27,10 @@ const OVERDRAFT: usize = 4;
 
 /// Lets calls of one service in. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Limiter(Arc<Shared>);
+pub struct Limiter(Arc<LimiterState>);
 
 #[derive(Debug)]
-struct Shared {
+struct LimiterState {
     service: &'static str,
     config: Config,
     state: Mutex<State>,
@@ -42,7 +42,7 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     limit: Limit,
-    queue: Queue<Waiting>,
+    queue: Queue<WaitingCalls>,
     /// Calls that are done and wait to be recorded.
     recording: usize,
     /// Spreads those who were turned away.
@@ -60,7 +60,7 @@ impl State {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingCalls {
     since: Instant,
     wake: oneshot::Sender<Slot>,
 }
@@ -68,7 +68,7 @@ struct Waiting {
 /// A call was turned away; nothing was done for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there is more to do than can be done; come back later")]
-pub struct Refused {
+pub struct OverloadRefusal {
     /// There is room for others: it is the caller, or its tenant, that has more than its share.
     pub is_over_share: bool,
     /// When to come back.
@@ -79,7 +79,7 @@ impl Limiter {
     /// One for `service`, as metrics call it.
     pub fn new(service: &'static str, config: Config) -> Self {
         let now = Instant::now();
-        let shared = Shared {
+        let shared = LimiterState {
             service,
             config,
             state: Mutex::new(State {
@@ -99,7 +99,7 @@ impl Limiter {
 
     /// Waits a short while for a place among the calls under way, which tenants share fairly, and so do the callers of
     /// each.
-    pub async fn enter(&self, tenant: &str, caller: &str) -> Result<Slot, Refused> {
+    pub async fn enter(&self, tenant: &str, caller: &str) -> Result<Slot, OverloadRefusal> {
         let whose = Whose {
             tenant: tenant.into(),
             caller: caller.into(),
@@ -119,7 +119,7 @@ impl Limiter {
     }
 
     /// A place, or a place in the queue.
-    fn at_once(&self, whose: Whose) -> Result<Slot, (Queued, oneshot::Receiver<Slot>)> {
+    fn at_once(&self, whose: Whose) -> Result<Slot, (QueuedCall, oneshot::Receiver<Slot>)> {
         let now = Instant::now();
         let mut state = self.0.state();
         let (under_way, limit) = (state.queue.under_way(), state.limit.current(now));
@@ -142,13 +142,13 @@ impl Limiter {
             (config.wait(), config.queue)
         };
         let (wake, woken) = oneshot::channel();
-        let number = state.queue.push(&whose, Waiting { since: now, wake });
+        let number = state.queue.push(&whose, WaitingCalls { since: now, wake });
         while state.queue.waiting() > room {
             drop(state.queue.evict());
         }
         self.0.show(&state, now);
         let shared = Arc::clone(&self.0);
-        let queued = Queued {
+        let queued = QueuedCall {
             shared,
             whose,
             number,
@@ -186,15 +186,15 @@ impl Limiter {
 }
 
 /// A call that waits. It leaves the queue when whoever waits goes away.
-struct Queued {
-    shared: Arc<Shared>,
+struct QueuedCall {
+    shared: Arc<LimiterState>,
     whose: Whose,
     number: Number,
     /// For how long it may.
     wait: Duration,
 }
 
-impl Queued {
+impl QueuedCall {
     /// Leaves the queue; false if it was no longer there.
     fn leave(&self) -> bool {
         let mut state = self.shared.state();
@@ -202,13 +202,13 @@ impl Queued {
     }
 }
 
-impl Drop for Queued {
+impl Drop for QueuedCall {
     fn drop(&mut self) {
         self.leave();
     }
 }
 
-impl Shared {
+impl LimiterState {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -240,7 +240,7 @@ impl Shared {
         }
     }
 
-    fn refused(&self, whose: &Whose, reason: &'static str) -> Refused {
+    fn refused(&self, whose: &Whose, reason: &'static str) -> OverloadRefusal {
         let mut state = self.state();
         let is_over_share = state.queue.is_over_share(whose);
         state.turned_away = state.turned_away.wrapping_add(1);
@@ -251,7 +251,7 @@ impl Shared {
         let reason = if is_over_share { "over_share" } else { reason };
         let service = self.service;
         counter!(names::SHED_CALLS, "service" => service, "reason" => reason).increment(1);
-        Refused {
+        OverloadRefusal {
             is_over_share,
             retry_after: self.config.wait().max(SOONEST) * eighths / 8,
         }
@@ -270,7 +270,7 @@ impl Shared {
 /// A call under way, until it is dropped.
 #[derive(Debug)]
 pub struct Slot {
-    shared: Arc<Shared>,
+    shared: Arc<LimiterState>,
     whose: Whose,
     since: Instant,
     began_in_calm: bool,
@@ -280,7 +280,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    fn begin(shared: &Arc<Shared>, state: &mut State, whose: Whose, now: Instant) -> Self {
+    fn begin(shared: &Arc<LimiterState>, state: &mut State, whose: Whose, now: Instant) -> Self {
         state.queue.begin(&whose);
         let under_way = state.queue.under_way();
         Self {
@@ -355,7 +355,7 @@ pub struct RecordingSlot(HeldPlace);
 #[derive(Debug)]
 enum HeldPlace {
     /// No place of its own: it is counted among the calls that are being recorded.
-    Counted(Arc<Shared>),
+    Counted(Arc<LimiterState>),
     /// The place of the call, since enough calls are being recorded already.
     Own { _slot: Box<Slot> },
     /// No place: the call had given it back before.

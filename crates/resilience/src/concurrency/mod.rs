@@ -21,4 +21,4 @@ mod queue;
 mod quota;
 
 pub use config::{Config, Invalid};
-pub use limiter::{Limiter, RecordingSlot, Refused, Slot};
+pub use limiter::{Limiter, OverloadRefusal, RecordingSlot, Slot};

@@ -12,7 +12,7 @@ use crate::concurrency::quota;
 const BUSY: f64 = 0.9;
 
 /// The processor time that a process has used since it began.
-type Used = Box<dyn Fn() -> Duration + Send>;
+type ProcessorUse = Box<dyn Fn() -> Duration + Send>;
 
 /// Those that this process may run on.
 pub(crate) struct Processors {
@@ -20,7 +20,7 @@ pub(crate) struct Processors {
     count: usize,
     /// How many of them there are time for: half a one where the container has no more.
     share: f64,
-    used: Used,
+    used: ProcessorUse,
     last: (Instant, Duration),
 }
 
@@ -46,7 +46,7 @@ impl Processors {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "no machine has so many")]
-    pub(crate) fn new(count: usize, used: Used, now: Instant) -> Self {
+    pub(crate) fn new(count: usize, used: ProcessorUse, now: Instant) -> Self {
         Self {
             count,
             share: count as f64,

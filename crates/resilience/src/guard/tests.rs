@@ -37,7 +37,7 @@ impl Upstream {
         self.reached.load(Ordering::Relaxed)
     }
 
-    async fn answer(&self) -> Result<&'static str, Failed<&'static str>> {
+    async fn answer(&self) -> Result<&'static str, FailedAttempt<&'static str>> {
         self.reached.fetch_add(1, Ordering::Relaxed);
         let at_once = self.at_once.fetch_add(1, Ordering::Relaxed) + 1;
         self.most_at_once.fetch_max(at_once, Ordering::Relaxed);
@@ -50,8 +50,8 @@ impl Upstream {
     }
 }
 
-fn failed(health: Health) -> Failed<&'static str> {
-    Failed {
+fn failed(health: Health) -> FailedAttempt<&'static str> {
+    FailedAttempt {
         error: "no rows",
         health,
         partial: false,
@@ -61,12 +61,12 @@ fn failed(health: Health) -> Failed<&'static str> {
 impl<F, T, E, Made> Attempt for F
 where
     F: FnMut() -> Made,
-    Made: Future<Output = Result<T, Failed<E>>> + Send,
+    Made: Future<Output = Result<T, FailedAttempt<E>>> + Send,
 {
-    type Done = T;
+    type Success = T;
     type Error = E;
 
-    fn make(&mut self) -> impl Future<Output = Result<T, Failed<E>>> + Send {
+    fn make(&mut self) -> impl Future<Output = Result<T, FailedAttempt<E>>> + Send {
         self()
     }
 }
@@ -105,7 +105,7 @@ impl Tool {
         &self,
         call: &GuardedCall<'_>,
         attempt: A,
-    ) -> Result<A::Done, GuardError<A::Error>> {
+    ) -> Result<A::Success, GuardError<A::Error>> {
         let guard = Guard {
             limits: Some(&self.limits),
             source: Some(&self.source),
@@ -261,7 +261,7 @@ async fn nothing_is_run_again_once_some_of_it_came_out() {
     let outcome = tool
         .run(&tool.call(true), || {
             calls.fetch_add(1, Ordering::Relaxed);
-            ready(Err::<(), _>(Failed {
+            ready(Err::<(), _>(FailedAttempt {
                 partial: true,
                 ..failed(Health::Down)
             }))
@@ -432,11 +432,11 @@ struct Execution<'a> {
 }
 
 impl Attempt for Execution<'_> {
-    type Done = ();
+    type Success = ();
     type Error = &'static str;
 
-    async fn make(&mut self) -> Result<(), Failed<&'static str>> {
-        fn execute(out: &mut Vec<u32>) -> BoxFuture<'_, Result<(), Failed<&'static str>>> {
+    async fn make(&mut self) -> Result<(), FailedAttempt<&'static str>> {
+        fn execute(out: &mut Vec<u32>) -> BoxFuture<'_, Result<(), FailedAttempt<&'static str>>> {
             Box::pin(async move {
                 out.push(1);
                 tokio::task::yield_now().await;

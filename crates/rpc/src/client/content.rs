@@ -76,7 +76,7 @@ pub struct GetContent<'a> {
     /// What the permit was decided on, byte for byte: `{"name": …}` or `{"uri": …}`.
     pub decided: Bytes,
     /// What is wanted of that.
-    pub wanted: Wanted,
+    pub wanted: ContentPart,
     /// The caller's bearer token, only for a source that needs it.
     pub caller_token: Option<&'a str>,
     /// What the client can take part in.
@@ -98,7 +98,7 @@ pub struct WatchResources<'a> {
 
 /// What is wanted of a prompt, resource or template.
 #[derive(Debug, Clone)]
-pub enum Wanted {
+pub enum ContentPart {
     /// The prompt, filled in with these arguments, one JSON object.
     Prompt(Bytes),
     /// The resource's contents.
@@ -122,7 +122,7 @@ pub enum Wanted {
 #[derive(Debug, Clone)]
 pub struct ContentResult {
     /// What is given.
-    pub given: Given,
+    pub given: ContentOutcome,
     /// The `_meta` of an MCP server's result, a JSON object; empty when there is none.
     pub meta: Bytes,
     /// What the record says of it.
@@ -131,7 +131,7 @@ pub struct ContentResult {
 
 /// What is given of a prompt or resource.
 #[derive(Debug, Clone)]
-pub enum Given {
+pub enum ContentOutcome {
     /// The MCP result, a JSON object.
     Result(String),
     /// None; why, in words for the client.
@@ -199,9 +199,11 @@ impl From<GetContent<'_>> for pb::GetContentRequest {
     fn from(get: GetContent<'_>) -> Self {
         use pb::get_content_request as of;
         let wanted = match get.wanted {
-            Wanted::Prompt(arguments_json) => of::Wanted::Prompt(of::Prompt { arguments_json }),
-            Wanted::Resource => of::Wanted::Resource(of::Resource {}),
-            Wanted::Completion {
+            ContentPart::Prompt(arguments_json) => {
+                of::Wanted::Prompt(of::Prompt { arguments_json })
+            }
+            ContentPart::Resource => of::Wanted::Resource(of::Resource {}),
+            ContentPart::Completion {
                 argument,
                 value,
                 known,
@@ -210,8 +212,8 @@ impl From<GetContent<'_>> for pb::GetContentRequest {
                 value,
                 known_json: known,
             }),
-            Wanted::Skill => of::Wanted::Skill(of::Skill {}),
-            Wanted::Directory(cursor) => of::Wanted::Directory(of::Directory { cursor }),
+            ContentPart::Skill => of::Wanted::Skill(of::Skill {}),
+            ContentPart::Directory(cursor) => of::Wanted::Directory(of::Directory { cursor }),
         };
         Self {
             call_id: get.call_id.to_string(),
@@ -252,10 +254,10 @@ impl TryFrom<pb::GetContentResponse> for ContentResult {
         let result = text(answer.result_json, "content.result_json")?;
         Ok(Self {
             given: match answer.input_required {
-                Some(waits) => Given::InputRequired(waits.try_into()?),
-                None if !answer.error_json.is_empty() => Given::Error(answer.error_json),
-                None if result.is_empty() => Given::Nothing(answer.error),
-                None => Given::Result(result),
+                Some(waits) => ContentOutcome::InputRequired(waits.try_into()?),
+                None if !answer.error_json.is_empty() => ContentOutcome::Error(answer.error_json),
+                None if result.is_empty() => ContentOutcome::Nothing(answer.error),
+                None => ContentOutcome::Result(result),
             },
             meta: answer.meta_json,
             facts: facts.try_into()?,

@@ -27,8 +27,8 @@ pub use connections::{
     StartConnection, StartedConnection,
 };
 pub use content::{
-    Content, ContentEntry, ContentResult, ContentSource, GetContent, Given, Skills, Wanted,
-    WatchResources,
+    Content, ContentEntry, ContentOutcome, ContentPart, ContentResult, ContentSource, GetContent,
+    Skills, WatchResources,
 };
 pub use interaction::{
     Besides, InputRequired, Interaction, LogMessage, Progress, Resumption, Task, TaskStep,

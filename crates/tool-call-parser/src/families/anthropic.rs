@@ -3,8 +3,8 @@
 //! Source: Anthropic's guide to tools in prompts (`anthropics/anthropic-tools`, `tool_use_package`); other models copy it
 //! from prompts.
 
-use super::super::cursor::{Cursor, Parsed};
-use super::super::reading::{Form, Found, Place, Reading};
+use super::super::cursor::{Cursor, ParseResult};
+use super::super::reading::{Form, FormReader, FoundCalls, Place};
 use super::invoke::{self, Tags};
 
 pub(in super::super) static FORM: Form = Form {
@@ -13,7 +13,7 @@ pub(in super::super) static FORM: Form = Form {
     read,
 };
 
-fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     const TAGS: Tags = Tags {
         around: &["<function_calls>"],
         invoke: "<invoke",

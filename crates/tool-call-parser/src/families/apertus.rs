@@ -2,9 +2,9 @@
 //!
 //! Source: `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/apertus_tool_parser.py`.
 
-use super::super::cursor::{Cursor, Parsed, Stop};
+use super::super::cursor::{Cursor, ParseResult, Stop};
 use super::super::json::{self, Json};
-use super::super::reading::{Form, Found, Opening, Place, Reading};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
@@ -12,7 +12,7 @@ pub(in super::super) static FORM: Form = Form {
     read,
 };
 
-fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     cursor.literal("<|tools_prefix|>")?;
     cursor.blanks();
     let Json::List(items) = json::value(cursor)? else {
@@ -23,7 +23,7 @@ fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
         match item {
             Json::Object(members) if members.len() == 1 => {
                 let (name, arguments) = &members[0];
-                calls.push(reading.call(name, arguments, Opening::Unmistakable)?);
+                calls.push(reading.call(name, arguments, CallCertainty::Unmistakable)?);
             }
             _ => return Err(Stop::No),
         }
@@ -31,5 +31,5 @@ fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
     if calls.is_empty() {
         return Err(Stop::No);
     }
-    Ok(Found::calls(calls))
+    Ok(FoundCalls::calls(calls))
 }

@@ -5,9 +5,9 @@
 //! It is a call only if it is first on its line, or after a sentence, a colon or a tag, and names a tool. All other JSON is text,
 //! with everything in it.
 
-use super::super::cursor::{Cursor, Parsed};
+use super::super::cursor::{Cursor, ParseResult};
 use super::super::json;
-use super::super::reading::{Form, Found, Opening, Place, Reading};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "{[",
@@ -15,10 +15,12 @@ pub(in super::super) static FORM: Form = Form {
     read,
 };
 
-fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     let value = json::value(cursor)?;
     if !reading.announced {
-        return Ok(Found::text());
+        return Ok(FoundCalls::text());
     }
-    Ok(reading.spelled(&value, Opening::Common).unwrap_or_default())
+    Ok(reading
+        .spelled(&value, CallCertainty::Common)
+        .unwrap_or_default())
 }

@@ -4,9 +4,9 @@
 //! Sources: Cohere's prompt formats (the chat templates of `CohereLabs/c4ai-command-r-08-2024` and `-r7b-12-2024`);
 //! `ggml-org/llama.cpp`, `common/chat.cpp`. LangChain's structured agents write a single object after `Action:`.
 
-use super::super::cursor::{Cursor, Parsed};
+use super::super::cursor::{Cursor, ParseResult};
 use super::super::json;
-use super::super::reading::{Form, Found, Opening, Place, Reading, maybe_fenced};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place, maybe_fenced};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
@@ -23,12 +23,12 @@ pub(in super::super) static ACTION: Form = Form {
     read,
 };
 
-fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     cursor.literal("Action:")?;
     cursor.blanks();
     let fenced = maybe_fenced(cursor)?;
     let value = json::value(cursor)?;
     // "directly-answer" is an action too, and no tool.
-    let found = reading.spelled(&value, Opening::Common)?;
-    Ok(Found { fenced, ..found })
+    let found = reading.spelled(&value, CallCertainty::Common)?;
+    Ok(FoundCalls { fenced, ..found })
 }

@@ -10,8 +10,8 @@
 //! `-V3.2`; `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/deepseekv3{,1,2}_tool_parser.py`. Distilled models
 //! write the tokens with plain bars, spaces or underscores (`ggml-org/llama.cpp`, `common/chat.cpp`).
 
-use super::super::cursor::{Cursor, Parsed, Stop};
-use super::super::reading::{Form, Found, Opening, Place, Reading, maybe_fenced};
+use super::super::cursor::{Cursor, ParseResult, Stop};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place, maybe_fenced};
 use super::invoke::{self, Tags};
 
 pub(in super::super) static FORM: Form = Form {
@@ -26,7 +26,7 @@ pub(in super::super) static DSML: Form = Form {
     read: read_dsml,
 };
 
-fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     let mut word = token(cursor)?;
     if matches!(word.as_str(), "tool_calls_begin" | "tool_calls") {
         cursor.blanks();
@@ -49,15 +49,15 @@ fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
     };
     cursor.blanks();
     let fenced = maybe_fenced(cursor)?;
-    let call = reading.object(cursor, name, Opening::Unmistakable)?;
-    Ok(Found {
+    let call = reading.object(cursor, name, CallCertainty::Unmistakable)?;
+    Ok(FoundCalls {
         fenced,
         ..call.into()
     })
 }
 
 /// The word of a token such as `<｜tool▁sep｜>`, with `_` between its parts.
-fn token(cursor: &mut Cursor) -> Parsed<String> {
+fn token(cursor: &mut Cursor) -> ParseResult<String> {
     let is_bar = |c| matches!(c, '｜' | '|');
     cursor.literal("<")?;
     cursor.run_of(is_bar)?;
@@ -67,7 +67,7 @@ fn token(cursor: &mut Cursor) -> Parsed<String> {
     Ok(word.replace('\\', "").replace(['▁', ' '], "_"))
 }
 
-fn read_dsml(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read_dsml(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     const TAGS: Tags = Tags {
         around: &["<｜DSML｜function_calls>", "<｜DSML｜tool_calls>"],
         invoke: "<｜DSML｜invoke",

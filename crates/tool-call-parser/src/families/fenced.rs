@@ -2,8 +2,8 @@
 //!
 //! The fence goes with the call. A fence that holds anything else is text.
 
-use super::super::cursor::{Cursor, Parsed, Stop};
-use super::super::reading::{Form, Found, Place, Reading, fence};
+use super::super::cursor::{Cursor, ParseResult, Stop};
+use super::super::reading::{Form, FormReader, FoundCalls, Place, fence};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "`",
@@ -11,13 +11,13 @@ pub(in super::super) static FORM: Form = Form {
     read,
 };
 
-fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     if reading.quoted {
         return Err(Stop::No);
     }
     fence(cursor)?;
     let first = cursor.peek()?;
-    let inside = Reading {
+    let inside = FormReader {
         quoted: true,
         announced: true,
         ..*reading
@@ -28,7 +28,7 @@ fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
     if found.calls.is_empty() {
         return Err(Stop::No);
     }
-    Ok(Found {
+    Ok(FoundCalls {
         fenced: true,
         ..found
     })

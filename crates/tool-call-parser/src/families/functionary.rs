@@ -4,8 +4,8 @@
 //! Sources: `MeetKai/functionary`, `functionary/prompt_template/{prompt_template_v2,llama3_prompt_template_v3}.py`; the
 //! chat template of `zai-org/glm-4-9b-chat`.
 
-use super::super::cursor::{Cursor, Parsed};
-use super::super::reading::{Form, Found, Opening, Place, Reading};
+use super::super::cursor::{Cursor, ParseResult};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place};
 
 pub(in super::super) static FORM: Form = Form {
     starts: ">",
@@ -28,14 +28,14 @@ pub(in super::super) static V2: Form = Form {
     read: read_v2,
 };
 
-fn read_lines(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
-    let name = reading.resolve(cursor.name()?, Opening::Common)?;
+fn read_lines(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
+    let name = reading.resolve(cursor.name()?, CallCertainty::Common)?;
     cursor.line_end()?;
-    let call = reading.object(cursor, name, Opening::Common)?;
+    let call = reading.object(cursor, name, CallCertainty::Common)?;
     Ok(call.into())
 }
 
-fn read_v2(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read_v2(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     if cursor.optional("<|from|>")? {
         cursor.literal("assistant")?;
         cursor.blanks();
@@ -46,6 +46,6 @@ fn read_v2(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
     cursor.blanks();
     cursor.literal("<|content|>")?;
     cursor.blanks();
-    let call = reading.object(cursor, name, Opening::Unmistakable)?;
+    let call = reading.object(cursor, name, CallCertainty::Unmistakable)?;
     Ok(call.into())
 }

@@ -5,8 +5,8 @@
 //! Sources: Google's guides to function calling with Gemma 3 and FunctionGemma (chat template of
 //! `google/functiongemma-270m-it`); `sgl-project/sglang`, `python/sglang/srt/function_call/gemma4_detector.py`.
 
-use super::super::cursor::{Cursor, Parsed, Stop};
-use super::super::reading::{Form, Found, Opening, Place, Reading};
+use super::super::cursor::{Cursor, ParseResult, Stop};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place};
 use super::super::template::members_with_quotes;
 use super::pythonic;
 
@@ -24,7 +24,7 @@ pub(in super::super) static FORM: Form = Form {
 
 const QUOTES: [(&str, &str); 2] = [("<escape>", "<escape>"), ("<|\"|>", "<|\"|>")];
 
-fn read_tool_code(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read_tool_code(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     if reading.quoted {
         return Err(Stop::No);
     }
@@ -32,20 +32,20 @@ fn read_tool_code(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
     cursor.line_end()?;
     if cursor.peek()? == '[' {
         let found = (pythonic::LIST.read)(cursor, reading)?;
-        return Ok(Found {
+        return Ok(FoundCalls {
             fenced: true,
             ..found
         });
     }
-    pythonic::lines(cursor, reading, Opening::Common, "```")
+    pythonic::lines(cursor, reading, CallCertainty::Common, "```")
 }
 
-fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     cursor.any_of(&["<start_function_call>", "<|tool_call>"])?;
     cursor.blanks();
     cursor.literal("call:")?;
     let name = cursor.name()?;
     let arguments = members_with_quotes(cursor, &QUOTES, 0)?;
-    let call = reading.call(name, &arguments, Opening::Unmistakable)?;
+    let call = reading.call(name, &arguments, CallCertainty::Unmistakable)?;
     Ok(call.into())
 }

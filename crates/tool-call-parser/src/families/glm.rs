@@ -4,9 +4,9 @@
 //! `vllm/entrypoints/openai/tool_parsers/glm4_moe_tool_parser.py`. Values are typed by the tool's schema. Smaller models of
 //! other families write an object after the name.
 
-use super::super::cursor::{Cursor, Parsed};
+use super::super::cursor::{Cursor, ParseResult};
 use super::super::json::Json;
-use super::super::reading::{Form, Found, Opening, Place, Reading};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
@@ -14,19 +14,21 @@ pub(in super::super) static FORM: Form = Form {
     read,
 };
 
-fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     cursor.literal("<tool_call>")?;
     cursor.blanks();
-    let name = reading.resolve(cursor.name()?, Opening::Unmistakable)?;
+    let name = reading.resolve(cursor.name()?, CallCertainty::Unmistakable)?;
     cursor.blanks();
     if cursor.peek()? == '{' {
-        return Ok(reading.object(cursor, name, Opening::Unmistakable)?.into());
+        return Ok(reading
+            .object(cursor, name, CallCertainty::Unmistakable)?
+            .into());
     }
     let mut members = Vec::new();
     loop {
         cursor.blanks();
         if cursor.optional("</tool_call>")? {
-            let call = reading.call(name, &Json::Object(members), Opening::Unmistakable)?;
+            let call = reading.call(name, &Json::Object(members), CallCertainty::Unmistakable)?;
             return Ok(call.into());
         }
         cursor.literal("<arg_key>")?;

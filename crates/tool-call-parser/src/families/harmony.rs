@@ -3,8 +3,8 @@
 //! Sources: `openai/harmony`, `docs/format.md`; `ggml-org/llama.cpp`, `tests/test-chat.cpp`. The recipient stands before
 //! or after the channel. Where a server drops the tokens, `commentary to=functions.name json{…}` is left.
 
-use super::super::cursor::{Cursor, Parsed, Stop};
-use super::super::reading::{Form, Found, Opening, Place, Reading};
+use super::super::cursor::{Cursor, ParseResult, Stop};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
@@ -18,7 +18,7 @@ pub(in super::super) static BARE: Form = Form {
     read: read_bare,
 };
 
-fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     if cursor.peek()? != '<' {
         return Err(Stop::No);
     }
@@ -40,11 +40,11 @@ fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
     }
     cursor.blanks();
     let name = recipient.ok_or(Stop::No)?;
-    let call = reading.object(cursor, name, Opening::Unmistakable)?;
+    let call = reading.object(cursor, name, CallCertainty::Unmistakable)?;
     Ok(call.into())
 }
 
-fn read_bare(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read_bare(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     cursor.literal("commentary to=functions.")?;
     let name = cursor.name()?;
     cursor.blanks();
@@ -52,6 +52,6 @@ fn read_bare(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
         cursor.any_of(&["json", "code"])?;
         cursor.blanks();
     }
-    let call = reading.object(cursor, name, Opening::Common)?;
+    let call = reading.object(cursor, name, CallCertainty::Common)?;
     Ok(call.into())
 }

@@ -4,9 +4,9 @@
 //! (`qwen_agent/llm/fncall_prompts/nous_fncall_prompt.py`). Qwen2.5-Coder also writes `<tools>` and
 //! `<function_call>` around the object.
 
-use super::super::cursor::{Cursor, Parsed};
+use super::super::cursor::{Cursor, ParseResult};
 use super::super::json;
-use super::super::reading::{Form, Found, Opening, Place, Reading};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
@@ -21,14 +21,14 @@ pub(in super::super) static COMMON_TAGS: Form = Form {
     read: read_common,
 };
 
-fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     cursor.any_of(&["<tool_call>", "<function_call>", "<toolcall>"])?;
     reading.json(cursor)
 }
 
-fn read_common(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read_common(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     cursor.any_of(&["<tools>", "<tool>", "<json>"])?;
     cursor.blanks();
     let value = json::value(cursor)?;
-    reading.spelled(&value, Opening::Common)
+    reading.spelled(&value, CallCertainty::Common)
 }

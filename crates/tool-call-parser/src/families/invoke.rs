@@ -1,8 +1,8 @@
 //! `<invoke name="…"><parameter name="…">value</parameter></invoke>`, which several families put into tags of their own.
 
-use super::super::cursor::{Cursor, Parsed, Stop};
+use super::super::cursor::{Cursor, ParseResult, Stop};
 use super::super::json::{self, Json};
-use super::super::reading::{Found, Opening, Reading};
+use super::super::reading::{CallCertainty, FormReader, FoundCalls};
 use super::qwen_coder::without_line_ends;
 
 /// How a family writes the tags.
@@ -16,7 +16,11 @@ pub(super) struct Tags {
     pub(super) invoke_end: &'static str,
 }
 
-pub(super) fn read(cursor: &mut Cursor, reading: &Reading, tags: &Tags) -> Parsed<Found> {
+pub(super) fn read(
+    cursor: &mut Cursor,
+    reading: &FormReader,
+    tags: &Tags,
+) -> ParseResult<FoundCalls> {
     for around in tags.around {
         if cursor.optional(around)? {
             cursor.blanks();
@@ -25,12 +29,12 @@ pub(super) fn read(cursor: &mut Cursor, reading: &Reading, tags: &Tags) -> Parse
     }
     cursor.literal(tags.invoke)?;
     let attributes = attributes(cursor)?;
-    let name = reading.resolve(name_of(&attributes)?, Opening::Unmistakable)?;
+    let name = reading.resolve(name_of(&attributes)?, CallCertainty::Unmistakable)?;
     let mut members = Vec::new();
     loop {
         cursor.blanks();
         if cursor.optional(tags.invoke_end)? {
-            let call = reading.call(name, &Json::Object(members), Opening::Unmistakable)?;
+            let call = reading.call(name, &Json::Object(members), CallCertainty::Unmistakable)?;
             return Ok(call.into());
         }
         cursor.literal(tags.parameter)?;
@@ -50,7 +54,7 @@ pub(super) fn read(cursor: &mut Cursor, reading: &Reading, tags: &Tags) -> Parse
 type Attributes<'a> = Vec<(&'a str, &'a str)>;
 
 /// What stands in a tag after its name, and its end.
-fn attributes<'a>(cursor: &mut Cursor<'a>) -> Parsed<Attributes<'a>> {
+fn attributes<'a>(cursor: &mut Cursor<'a>) -> ParseResult<Attributes<'a>> {
     let mut attributes = Vec::new();
     loop {
         cursor.blanks();
@@ -72,6 +76,6 @@ fn attribute<'a>(attributes: &Attributes<'a>, name: &str) -> Option<&'a str> {
     attributes.iter().find(|it| it.0 == name).map(|it| it.1)
 }
 
-fn name_of<'a>(attributes: &Attributes<'a>) -> Parsed<&'a str> {
+fn name_of<'a>(attributes: &Attributes<'a>) -> ParseResult<&'a str> {
     attribute(attributes, "name").ok_or(Stop::No)
 }

@@ -3,8 +3,8 @@
 //! Sources: `docs/tool_call_guidance.md` of `MoonshotAI/Kimi-K2`; `vllm-project/vllm`,
 //! `vllm/entrypoints/openai/tool_parsers/kimi_k2_tool_parser.py`. The number counts the calls of a conversation.
 
-use super::super::cursor::{Cursor, Parsed};
-use super::super::reading::{Form, Found, Opening, Place, Reading};
+use super::super::cursor::{Cursor, ParseResult};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
@@ -12,7 +12,7 @@ pub(in super::super) static FORM: Form = Form {
     read,
 };
 
-fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     for section in [
         "<|tool_calls_section_begin|>",
         "<|tool_call_section_begin|>",
@@ -32,6 +32,6 @@ fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
         Some((name, number)) if number.chars().all(|c| c.is_ascii_digit()) => name,
         _ => id,
     };
-    let call = reading.object(cursor, name, Opening::Unmistakable)?;
+    let call = reading.object(cursor, name, CallCertainty::Unmistakable)?;
     Ok(call.into())
 }

@@ -3,8 +3,8 @@
 //! Sources: `meta-llama/llama-models`, `models/llama3_1/prompt_format.md` and `models/llama3/tool_utils.py`;
 //! `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/llama_tool_parser.py`. Several objects have `;` between them.
 
-use super::super::cursor::{Cursor, Parsed};
-use super::super::reading::{Form, Found, Opening, Place, Reading};
+use super::super::cursor::{Cursor, ParseResult};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place};
 use super::pythonic;
 
 pub(in super::super) static FORM: Form = Form {
@@ -13,13 +13,13 @@ pub(in super::super) static FORM: Form = Form {
     read,
 };
 
-fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     cursor.literal("<|python_tag|>")?;
     cursor.blanks();
     match cursor.peek()? {
         '{' | '[' => reading.json(cursor),
         _ => {
-            let mut call = pythonic::call(cursor, reading, Opening::Unmistakable)?;
+            let mut call = pythonic::call(cursor, reading, CallCertainty::Unmistakable)?;
             if let Some(length) = call.name.strip_suffix(".call").map(str::len) {
                 call.name.truncate(length);
             }

@@ -4,8 +4,8 @@
 //! Sources: `docs/tool_calling_guide.md` of `MiniMax-AI/MiniMax-M2` and `docs/function_call_guide.md` of `-M1`;
 //! `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/{minimax,minimax_m2,hunyuan_a13b,jamba}_tool_parser.py`.
 
-use super::super::cursor::{Cursor, Parsed};
-use super::super::reading::{Form, Found, Place, Reading};
+use super::super::cursor::{Cursor, ParseResult};
+use super::super::reading::{Form, FormReader, FoundCalls, Place};
 use super::invoke::{self, Tags};
 
 pub(in super::super) static M2: Form = Form {
@@ -20,7 +20,7 @@ pub(in super::super) static M1: Form = Form {
     read: read_m1,
 };
 
-fn read_m2(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read_m2(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     const TAGS: Tags = Tags {
         around: &["<minimax:tool_call>"],
         invoke: "<invoke",
@@ -31,7 +31,7 @@ fn read_m2(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
     invoke::read(cursor, reading, &TAGS)
 }
 
-fn read_m1(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read_m1(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     cursor.literal("<tool_calls>")?;
     reading.json(cursor)
 }

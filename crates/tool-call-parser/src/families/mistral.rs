@@ -3,8 +3,8 @@
 //! Sources: `mistralai/mistral-common`, `src/mistral_common/tokens/tokenizers/instruct.py` (tokenizers v3, v7, v11 and
 //! v13); `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/mistral_tool_parser.py`.
 
-use super::super::cursor::{Cursor, Parsed};
-use super::super::reading::{Form, Found, Opening, Place, Reading};
+use super::super::cursor::{Cursor, ParseResult};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "[",
@@ -12,7 +12,7 @@ pub(in super::super) static FORM: Form = Form {
     read,
 };
 
-fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     cursor.literal("[TOOL_CALLS]")?;
     cursor.blanks();
     if matches!(cursor.peek()?, '[' | '{') {
@@ -27,6 +27,6 @@ fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
     if cursor.optional("[ARGS]")? {
         cursor.blanks();
     }
-    let call = reading.object(cursor, name, Opening::Unmistakable)?;
+    let call = reading.object(cursor, name, CallCertainty::Unmistakable)?;
     Ok(call.into())
 }

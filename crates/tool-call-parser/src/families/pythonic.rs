@@ -4,9 +4,9 @@
 //! (`<function_calls>` with a call a line), LFM2 (`<|tool_call_start|>`). Arguments are named; a single object
 //! may stand for all of them.
 
-use super::super::cursor::{Cursor, Parsed, Stop, is_in_name};
+use super::super::cursor::{Cursor, ParseResult, Stop, is_in_name};
 use super::super::json::{self, Json};
-use super::super::reading::{Call, Form, Found, Opening, Place, Reading};
+use super::super::reading::{Call, CallCertainty, Form, FormReader, FoundCalls, Place};
 
 pub(in super::super) static LIST: Form = Form {
     starts: "[",
@@ -15,7 +15,7 @@ pub(in super::super) static LIST: Form = Form {
         if !reading.announced {
             return Err(Stop::No);
         }
-        list(cursor, reading, Opening::Common)
+        list(cursor, reading, CallCertainty::Common)
     },
 };
 
@@ -25,7 +25,7 @@ pub(in super::super) static TAGGED: Form = Form {
     read: read_tagged,
 };
 
-fn read_tagged(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read_tagged(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     let open = cursor.any_of(&[
         "<|python_start|>",
         "<|tool_call_start|>",
@@ -33,15 +33,22 @@ fn read_tagged(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
     ])?;
     cursor.blanks();
     match (open, cursor.peek()?) {
-        (_, '[') => list(cursor, reading, Opening::Unmistakable),
-        ("<function_calls>", _) => {
-            lines(cursor, reading, Opening::Unmistakable, "</function_calls>")
-        }
+        (_, '[') => list(cursor, reading, CallCertainty::Unmistakable),
+        ("<function_calls>", _) => lines(
+            cursor,
+            reading,
+            CallCertainty::Unmistakable,
+            "</function_calls>",
+        ),
         _ => Err(Stop::No),
     }
 }
 
-fn list(cursor: &mut Cursor, reading: &Reading, opening: Opening) -> Parsed<Found> {
+fn list(
+    cursor: &mut Cursor,
+    reading: &FormReader,
+    opening: CallCertainty,
+) -> ParseResult<FoundCalls> {
     cursor.literal("[")?;
     let mut calls = Vec::new();
     loop {
@@ -49,7 +56,7 @@ fn list(cursor: &mut Cursor, reading: &Reading, opening: Opening) -> Parsed<Foun
         calls.push(call(cursor, reading, opening)?);
         cursor.blanks();
         if cursor.optional("]")? {
-            return Ok(Found::calls(calls));
+            return Ok(FoundCalls::calls(calls));
         }
         cursor.literal(",")?;
     }
@@ -58,15 +65,15 @@ fn list(cursor: &mut Cursor, reading: &Reading, opening: Opening) -> Parsed<Foun
 /// A call a line, up to this end; `print(…)` around one is passed over.
 pub(super) fn lines(
     cursor: &mut Cursor,
-    reading: &Reading,
-    opening: Opening,
+    reading: &FormReader,
+    opening: CallCertainty,
     end: &str,
-) -> Parsed<Found> {
+) -> ParseResult<FoundCalls> {
     let mut calls = Vec::new();
     loop {
         cursor.blanks();
         if !calls.is_empty() && cursor.optional(end)? {
-            return Ok(Found::calls(calls));
+            return Ok(FoundCalls::calls(calls));
         }
         let printed = cursor.optional("print(")?;
         calls.push(call(cursor, reading, opening)?);
@@ -77,7 +84,11 @@ pub(super) fn lines(
 }
 
 /// `name(a=1, b="x")`.
-pub(super) fn call(cursor: &mut Cursor, reading: &Reading, opening: Opening) -> Parsed<Call> {
+pub(super) fn call(
+    cursor: &mut Cursor,
+    reading: &FormReader,
+    opening: CallCertainty,
+) -> ParseResult<Call> {
     let name = cursor.run_of(|c| is_in_name(c) && c != ':')?;
     cursor.literal("(")?;
     let mut members = Vec::new();

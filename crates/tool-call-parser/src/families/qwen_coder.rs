@@ -7,9 +7,9 @@
 //! `meta-llama/llama-models`, `models/llama3_1/prompt_format.md`. Values are plain text between two line ends, typed by
 //! the tool's schema. Models forget `</parameter>`.
 
-use super::super::cursor::{Cursor, Parsed};
+use super::super::cursor::{Cursor, ParseResult};
 use super::super::json::Json;
-use super::super::reading::{Form, Found, Opening, Place, Reading};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
@@ -17,7 +17,7 @@ pub(in super::super) static FORM: Form = Form {
     read,
 };
 
-fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     for wrapper in ["<tool_call>", "<seed:tool_call>"] {
         if cursor.optional(wrapper)? {
             cursor.blanks();
@@ -26,18 +26,18 @@ fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
     }
     cursor.literal("<function=")?;
     cursor.skip(|c| c == '"');
-    let name = reading.resolve(cursor.name()?, Opening::Unmistakable)?;
+    let name = reading.resolve(cursor.name()?, CallCertainty::Unmistakable)?;
     // Llama forgets the bracket, or puts a comma.
     cursor.skip(|c| c.is_whitespace() || matches!(c, '"' | ',' | '>'));
     if cursor.peek()? == '{' {
-        let call = reading.object(cursor, name, Opening::Unmistakable)?;
+        let call = reading.object(cursor, name, CallCertainty::Unmistakable)?;
         return Ok(call.into());
     }
     let mut members = Vec::new();
     loop {
         cursor.blanks();
         if cursor.optional("</function>")? {
-            let call = reading.call(name, &Json::Object(members), Opening::Unmistakable)?;
+            let call = reading.call(name, &Json::Object(members), CallCertainty::Unmistakable)?;
             return Ok(call.into());
         }
         cursor.literal("<parameter=")?;

@@ -3,8 +3,8 @@
 //! Source: `langchain-ai/langchain`, `langchain/agents/output_parsers/react_single_input.py`. An input that is no object
 //! names no argument, and so is no call.
 
-use super::super::cursor::{Cursor, Parsed};
-use super::super::reading::{Form, Found, Opening, Place, Reading, maybe_fenced};
+use super::super::cursor::{Cursor, ParseResult};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place, maybe_fenced};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "A",
@@ -12,7 +12,7 @@ pub(in super::super) static FORM: Form = Form {
     read,
 };
 
-fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     let around = |c: char| c.is_whitespace() || matches!(c, '`' | '"' | '\'' | '[' | ']' | '*');
     cursor.literal("Action:")?;
     cursor.skip(around);
@@ -21,8 +21,8 @@ fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
     cursor.literal("Action Input:")?;
     cursor.blanks();
     let fenced = maybe_fenced(cursor)?;
-    let call = reading.object(cursor, name, Opening::Common)?;
-    Ok(Found {
+    let call = reading.object(cursor, name, CallCertainty::Common)?;
+    Ok(FoundCalls {
         fenced,
         ..call.into()
     })

@@ -2,8 +2,8 @@
 //!
 //! Source: `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/step3_tool_parser.py`.
 
-use super::super::cursor::{Cursor, Parsed};
-use super::super::reading::{Form, Found, Place, Reading};
+use super::super::cursor::{Cursor, ParseResult};
+use super::super::reading::{Form, FormReader, FoundCalls, Place};
 use super::invoke::{self, Tags};
 
 pub(in super::super) static FORM: Form = Form {
@@ -12,7 +12,7 @@ pub(in super::super) static FORM: Form = Form {
     read,
 };
 
-fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     const TAGS: Tags = Tags {
         around: &[],
         invoke: "<steptml:invoke",

@@ -3,8 +3,8 @@
 //! The object ends where JSON says so. Spaces, line ends of either sort, bold print, quotes around the name and a
 //! code fence around the object are passed over.
 
-use super::super::cursor::{Cursor, Parsed, Stop};
-use super::super::reading::{Form, Found, Opening, Place, Reading, maybe_fenced};
+use super::super::cursor::{Cursor, ParseResult, Stop};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place, maybe_fenced};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "Tt*",
@@ -12,7 +12,7 @@ pub(in super::super) static FORM: Form = Form {
     read,
 };
 
-fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     let as_asked = keyword(cursor, "TOOL")?;
     decoration(cursor);
     let name = cursor.name()?.trim_end_matches(['.', ':', '/']);
@@ -21,19 +21,19 @@ fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
     cursor.blanks();
     let fenced = maybe_fenced(cursor)?;
     let opening = if as_asked {
-        Opening::Unmistakable
+        CallCertainty::Unmistakable
     } else {
-        Opening::Common
+        CallCertainty::Common
     };
     let call = reading.object(cursor, name, opening)?;
-    Ok(Found {
+    Ok(FoundCalls {
         fenced,
         ..call.into()
     })
 }
 
 /// The word and a colon, perhaps in bold; true if in capitals.
-fn keyword(cursor: &mut Cursor, word: &str) -> Parsed<bool> {
+fn keyword(cursor: &mut Cursor, word: &str) -> ParseResult<bool> {
     cursor.optional("**")?;
     let written = cursor.run_of(|c| c.is_ascii_alphabetic())?;
     if !written.eq_ignore_ascii_case(word) {

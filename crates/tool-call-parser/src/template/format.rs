@@ -2,9 +2,9 @@
 
 use std::cell::Cell;
 
-use super::super::cursor::{Cursor, Parsed, Stop, is_in_name};
+use super::super::cursor::{Cursor, ParseResult, Stop, is_in_name};
 use super::super::json::{self, Json};
-use super::super::reading::{Call, Found, Opening as Certainty, Reading};
+use super::super::reading::{Call, CallCertainty as Certainty, FormReader, FoundCalls};
 use super::super::shape;
 use super::super::state::State;
 use super::pattern::{Pattern, PatternSlots};
@@ -86,9 +86,9 @@ impl CallFormat {
     pub(crate) fn read(
         &self,
         cursor: &mut Cursor,
-        reading: &Reading,
+        reading: &FormReader,
         state: &State,
-    ) -> Parsed<Found> {
+    ) -> ParseResult<FoundCalls> {
         let mut reached = cursor.clone();
         let continuation = self.continuation.iter().filter(|_| state.continues());
         let openings = continuation.map(|it| (it, true));
@@ -107,7 +107,7 @@ impl CallFormat {
                 Err(Stop::No) => {}
                 decided => {
                     *cursor = attempt;
-                    return decided.map(Found::from);
+                    return decided.map(FoundCalls::from);
                 }
             }
         }
@@ -115,7 +115,12 @@ impl CallFormat {
         Err(Stop::No)
     }
 
-    fn call(&self, cursor: &mut Cursor, reading: &Reading, opening: &Pattern) -> Parsed<Call> {
+    fn call(
+        &self,
+        cursor: &mut Cursor,
+        reading: &FormReader,
+        opening: &Pattern,
+    ) -> ParseResult<Call> {
         opening.matches(cursor, PatternSlots::default())?;
         cursor.blanks();
         let certainty = |between: Option<&Pattern>| {
@@ -154,7 +159,10 @@ fn slots(name: &str) -> PatternSlots<'_> {
 
 /// Reads a name and what follows it. A name can hold signs that what follows begins with; the longest name that fits
 /// is it.
-fn named<T>(cursor: &mut Cursor, rest: impl Fn(&mut Cursor, &str) -> Parsed<T>) -> Parsed<T> {
+fn named<T>(
+    cursor: &mut Cursor,
+    rest: impl Fn(&mut Cursor, &str) -> ParseResult<T>,
+) -> ParseResult<T> {
     longest(cursor, is_in_name, rest)
 }
 
@@ -162,8 +170,8 @@ fn named<T>(cursor: &mut Cursor, rest: impl Fn(&mut Cursor, &str) -> Parsed<T>) 
 pub(super) fn longest<T>(
     cursor: &mut Cursor,
     matches: impl Fn(char) -> bool,
-    rest: impl Fn(&mut Cursor, &str) -> Parsed<T>,
-) -> Parsed<T> {
+    rest: impl Fn(&mut Cursor, &str) -> ParseResult<T>,
+) -> ParseResult<T> {
     let start = cursor.clone();
     let run = cursor.run_of(matches)?;
     if run.len() > MAX_NAME {

@@ -1,6 +1,6 @@
 //! What a template prints between the parts of a call: literal text, with places where an id or a number stands.
 
-use super::super::cursor::{Cursor, Parsed, is_in_name};
+use super::super::cursor::{Cursor, ParseResult, is_in_name};
 
 /// A part of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,7 +137,7 @@ impl Pattern {
     }
 
     /// Matches what comes next.
-    pub(super) fn matches(&self, cursor: &mut Cursor, slots: PatternSlots) -> Parsed<()> {
+    pub(super) fn matches(&self, cursor: &mut Cursor, slots: PatternSlots) -> ParseResult<()> {
         for part in &self.0 {
             match part {
                 Part::Text(text) => cursor.literal(text)?,
@@ -157,7 +157,7 @@ impl Pattern {
         &self,
         cursor: &mut Cursor,
         slots: PatternSlots,
-    ) -> Parsed<()> {
+    ) -> ParseResult<()> {
         let Some((Part::Blanks(blanks), parts)) = self.0.split_last() else {
             return self.matches(cursor, slots);
         };

@@ -1,8 +1,8 @@
 //! Arguments that are written one by one: in tags, or as Python does.
 
-use super::super::cursor::{Cursor, Parsed, Stop};
+use super::super::cursor::{Cursor, ParseResult, Stop};
 use super::super::json::{self, Json};
-use super::super::reading::Reading;
+use super::super::reading::FormReader;
 use super::format::longest;
 use super::pattern::{Pattern, PatternSlots};
 
@@ -59,9 +59,9 @@ enum ListContinuation {
 pub(super) fn read_listed(
     listed: &ListedArguments,
     cursor: &mut Cursor,
-    reading: &Reading,
+    reading: &FormReader,
     tool: &str,
-) -> Parsed<Vec<(String, Json)>> {
+) -> ParseResult<Vec<(String, Json)>> {
     let mut attempt = cursor.clone();
     let members = listed
         .first
@@ -100,9 +100,9 @@ impl ListedArguments {
     fn argument(
         &self,
         cursor: &mut Cursor,
-        reading: &Reading,
+        reading: &FormReader,
         tool: &str,
-    ) -> Parsed<(String, Json, ListContinuation)> {
+    ) -> ParseResult<(String, Json, ListContinuation)> {
         cursor.blanks();
         longest(cursor, is_in_key, |cursor, key| {
             // That is the end of a tag.
@@ -133,10 +133,10 @@ impl ListedArguments {
     fn value(
         &self,
         cursor: &mut Cursor,
-        reading: &Reading,
+        reading: &FormReader,
         style: &ValueStyle,
         slots: PatternSlots,
-    ) -> Parsed<(Json, ListContinuation)> {
+    ) -> ParseResult<(Json, ListContinuation)> {
         match &style.kind {
             ValueKind::Encoded => {
                 cursor.blanks();
@@ -169,7 +169,7 @@ impl ListedArguments {
     }
 
     /// What follows a value.
-    fn after(&self, cursor: &mut Cursor, slots: PatternSlots) -> Parsed<ListContinuation> {
+    fn after(&self, cursor: &mut Cursor, slots: PatternSlots) -> ParseResult<ListContinuation> {
         let mut attempt = cursor.clone();
         attempt.blanks();
         match self.end.matches(&mut attempt, slots) {
@@ -205,7 +205,7 @@ impl ListedArguments {
         cursor: &mut Cursor<'a>,
         slots: PatternSlots,
         close: &str,
-    ) -> Parsed<(&'a str, ListContinuation)> {
+    ) -> ParseResult<(&'a str, ListContinuation)> {
         let begin = cursor.rest();
         let from = cursor.at();
         let firsts: Vec<char> = match close.chars().next() {
@@ -257,7 +257,7 @@ pub(in super::super) fn value_with_quotes(
     cursor: &mut Cursor,
     quotes: &[(&str, &str)],
     depth: usize,
-) -> Parsed<Json> {
+) -> ParseResult<Json> {
     if depth > MAX_DEPTH {
         return Err(Stop::No);
     }
@@ -287,7 +287,7 @@ pub(in super::super) fn members_with_quotes(
     cursor: &mut Cursor,
     quotes: &[(&str, &str)],
     depth: usize,
-) -> Parsed<Json> {
+) -> ParseResult<Json> {
     cursor.literal("{")?;
     let mut members = Vec::new();
     loop {
@@ -310,7 +310,7 @@ pub(in super::super) fn members_with_quotes(
     }
 }
 
-fn comma(cursor: &mut Cursor, close: char) -> Parsed<()> {
+fn comma(cursor: &mut Cursor, close: char) -> ParseResult<()> {
     cursor.blanks();
     if cursor.peek()? == close {
         Ok(())
@@ -320,7 +320,7 @@ fn comma(cursor: &mut Cursor, close: char) -> Parsed<()> {
 }
 
 /// A text between a pair of quotes.
-fn quoted(cursor: &mut Cursor, quotes: &[(&str, &str)]) -> Parsed<Option<String>> {
+fn quoted(cursor: &mut Cursor, quotes: &[(&str, &str)]) -> ParseResult<Option<String>> {
     for (open, close) in quotes {
         if cursor.optional(open)? {
             return Ok(Some(cursor.until(&[close])?.0.to_owned()));

@@ -9,12 +9,12 @@ use super::{Family, Outcome, stream};
 pub(super) struct Sample {
     about: String,
     pub(super) text: String,
-    calls: Vec<Expected>,
+    calls: Vec<ExpectedCalls>,
     left: String,
 }
 
 #[derive(Debug, Deserialize)]
-struct Expected {
+struct ExpectedCalls {
     name: String,
     arguments: Value,
 }

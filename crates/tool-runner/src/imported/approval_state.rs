@@ -10,7 +10,7 @@ use wardgate_telemetry::names;
 
 use super::importing::Importing;
 use super::recorder::{ITSELF, Recorder};
-use wardgate_catalogue::{Grade, Judged, JudgedTool, Pins};
+use wardgate_catalogue::{Grade, JudgedTool, PinJudgement, Pins};
 
 /// How each tool stood when it was last judged, by source and the server's own name.
 #[derive(Default)]
@@ -58,10 +58,10 @@ impl ApprovalStates {
     }
 }
 
-fn is_kept_out(judged: &Judged) -> bool {
+fn is_kept_out(judged: &PinJudgement) -> bool {
     matches!(
         judged,
-        Judged::New { .. } | Judged::Drifted { .. } | Judged::Refused { .. }
+        PinJudgement::New { .. } | PinJudgement::Drifted { .. } | PinJudgement::Refused { .. }
     )
 }
 
@@ -70,30 +70,30 @@ fn tell(upstream: &str, tool: &JudgedTool, at_first_sight: bool) {
     let grade = tool.judged.grade().map(Grade::as_str);
     match &tool.judged {
         // Nobody needs to hear that all is as it was.
-        Judged::Approved if at_first_sight => {}
-        Judged::Approved => info!(
+        PinJudgement::Approved if at_first_sight => {}
+        PinJudgement::Approved => info!(
             upstream,
             tool = name,
             "a tool of an upstream is approved and in force"
         ),
-        Judged::Gone => info!(
+        PinJudgement::Gone => info!(
             upstream,
             tool = name,
             "an upstream does not offer an approved tool any more"
         ),
-        Judged::New { .. } => warn!(
+        PinJudgement::New { .. } => warn!(
             upstream,
             tool = name,
             grade,
             "a new tool of an upstream is kept out until it is approved"
         ),
-        Judged::Drifted { .. } => warn!(
+        PinJudgement::Drifted { .. } => warn!(
             upstream,
             tool = name,
             grade,
             "a tool of an upstream changed and is kept out until the change is approved"
         ),
-        Judged::Refused { reason } => {
+        PinJudgement::Refused { reason } => {
             warn!(
                 upstream,
                 tool = name,
@@ -113,13 +113,13 @@ fn record(
 ) {
     let digest = tool.definition.as_ref().map(Definition::digest);
     match tool.judged {
-        Judged::Approved if !at_first_sight => {
+        PinJudgement::Approved if !at_first_sight => {
             let by = pins.approver(&source.name, &tool.name).unwrap_or(ITSELF);
             recorder.record(by, "tool.approved", tool.shown.clone(), digest);
         }
-        Judged::New { .. } | Judged::Drifted { .. } | Judged::Refused { .. } => {
+        PinJudgement::New { .. } | PinJudgement::Drifted { .. } | PinJudgement::Refused { .. } => {
             recorder.record(ITSELF, "tool.quarantined", tool.shown.clone(), digest);
         }
-        Judged::Approved | Judged::Gone => {}
+        PinJudgement::Approved | PinJudgement::Gone => {}
     }
 }

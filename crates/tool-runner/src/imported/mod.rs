@@ -29,7 +29,7 @@ use wardgate_rpc::client::AuditClient;
 use crate::Error;
 use crate::following::{Followers, Listing, Roster};
 use wardgate_catalogue::{Catalogue, Imports, Tool, lock_path};
-use wardgate_catalogue::{Grade, Judged, JudgedTool, Pins};
+use wardgate_catalogue::{Grade, JudgedTool, PinJudgement, Pins};
 use wardgate_mcp_client::{Upstream, UpstreamError};
 
 use approval_state::ApprovalStates;
@@ -128,7 +128,9 @@ impl Importer {
         for (source, judged) in importing.iter().zip(&mut judged) {
             let required = self.roster.list(&source.name).unwrap_or_default().required;
             tools.extend(approved(source, judged, &pins, &required));
-            let said = judged.iter().filter(|it| it.judged == Judged::Approved);
+            let said = judged
+                .iter()
+                .filter(|it| it.judged == PinJudgement::Approved);
             let mut said = said.filter_map(|it| it.definition.as_ref()?.instructions());
             if let Some(said) = said.next() {
                 instructions.insert(source.name.clone(), said.to_owned());
@@ -210,7 +212,7 @@ fn approved(
     let none = RequiredCapabilities::default();
     for tool in judged
         .iter_mut()
-        .filter(|tool| tool.judged == Judged::Approved)
+        .filter(|tool| tool.judged == PinJudgement::Approved)
     {
         let Some(pinned) = pins.pinned(&source.name, &tool.name) else {
             continue;
@@ -218,7 +220,7 @@ fn approved(
         let required = required.get(&tool.name).unwrap_or(&none);
         match Tool::imported(pinned, &source.name, &source.settings, required) {
             Ok(imported) => tools.push(imported),
-            Err(reason) => tool.judged = Judged::Refused { reason },
+            Err(reason) => tool.judged = PinJudgement::Refused { reason },
         }
     }
     tools

@@ -15,7 +15,7 @@ use crate::Error;
 use crate::executor::Sources;
 use crate::platform::Platform;
 use wardgate_catalogue::{Catalogue, Tool, lock_path};
-use wardgate_catalogue::{Grade, Judged, JudgedTool, Pins};
+use wardgate_catalogue::{Grade, JudgedTool, PinJudgement, Pins};
 
 /// How long a server may take for its whole list.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -94,7 +94,7 @@ impl Review {
                 let imported = imported
                     .map(|it| Tool::imported(it, &source.name, &source.settings, &required));
                 if let Some(Err(reason)) = imported {
-                    tool.judged = Judged::Refused { reason };
+                    tool.judged = PinJudgement::Refused { reason };
                 }
             }
             ReviewedUpstream {
@@ -148,10 +148,10 @@ impl Review {
                     continue;
                 }
                 match (&tool.judged, tool.definition.clone()) {
-                    (Judged::New { .. } | Judged::Drifted { .. }, Some(definition)) => {
+                    (PinJudgement::New { .. } | PinJudgement::Drifted { .. }, Some(definition)) => {
                         self.pins.approve(&upstream.source, definition, by, now);
                     }
-                    (Judged::Gone, _) => self.pins.forget(&upstream.source, &tool.name),
+                    (PinJudgement::Gone, _) => self.pins.forget(&upstream.source, &tool.name),
                     _ => continue,
                 }
                 changed.push(tool.shown.clone());
@@ -194,7 +194,7 @@ impl Review {
             .map(|tool| &tool.judged)
         {
             None => Err(NotApproved::NoTool(name.to_owned())),
-            Some(Judged::Refused { reason }) => {
+            Some(PinJudgement::Refused { reason }) => {
                 Err(NotApproved::Refused(name.to_owned(), reason.clone()))
             }
             Some(_) => Ok(()),

@@ -8,7 +8,7 @@ use wardgate_proto::common::v1::ErrorReason;
 
 use super::harness::{Answer, Database, Harness, eventually};
 use crate::{NotApproved, Review, Selection};
-use wardgate_catalogue::{Grade, Judged};
+use wardgate_catalogue::{Grade, PinJudgement};
 
 /// A server in a few lines of shell: it lists what the file of its argument says, tells when that changes, and
 /// is not to be had while there is a file `away` beside it.
@@ -269,7 +269,7 @@ async fn a_review_approves_by_name_what_is_suspicious_and_never_what_is_refused(
         .iter()
         .map(|tool| tool.judged.clone())
         .collect();
-    assert_eq!(states, [Judged::Gone, Judged::Approved]);
+    assert_eq!(states, [PinJudgement::Gone, PinJudgement::Approved]);
     assert_eq!(world.approve(&named(&["files__odd"])).await, ["files__odd"]);
     std::fs::write(world.dir.join("away"), "").unwrap();
     let unreachable = review(&world.harness.file).await;

@@ -14,7 +14,7 @@ pub(crate) struct Conversations {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConversationsCommand {
     /// Whose conversations there are, since when, and how many messages each has.
-    List(Listing),
+    List(ListOptions),
     /// The same as JSON, one object a line, all of them.
     Export {
         #[command(flatten)]
@@ -47,7 +47,7 @@ pub(crate) enum ConversationsCommand {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Listing {
+pub(crate) struct ListOptions {
     #[command(flatten)]
     pub(crate) whose: OwnerFilter,
     #[command(flatten)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::{Client, Url};
 use tokio::sync::watch;
 use wardgate_domain::Ambient;
-use wardgate_edge::Bound;
+use wardgate_edge::BoundListener;
 use wardgate_rpc::Readiness;
 
 use crate::Failure;
@@ -33,7 +33,7 @@ async fn serve(config: &Path) -> Result<(), Failure> {
     let file = serve::required(wiring.approval_key_file.as_ref(), "agent.approval_key_file")?;
     let approvals = data_dir::approval_key(file)?;
     let stop = shutdown::shutdown(wiring.drain)?;
-    let bound = Bound::bind(wiring.listen).await?;
+    let bound = BoundListener::bind(wiring.listen).await?;
     let (connections, listen, own) = (wiring.limits.connections(), wiring.listen, wiring.probes);
     let gateway = follow(
         &wiring.links.gateway,

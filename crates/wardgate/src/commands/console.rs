@@ -3,7 +3,7 @@
 use tokio::sync::watch;
 use wardgate_console::ResultStore;
 use wardgate_domain::Ambient;
-use wardgate_edge::Bound;
+use wardgate_edge::BoundListener;
 use wardgate_rpc::Readiness;
 use wardgate_store::DatabaseSettings;
 
@@ -22,7 +22,7 @@ pub(crate) async fn run(arguments: &ConfigFile) -> Result<(), Failure> {
     let file = serve::required(wiring.cookie_key_file.as_ref(), "console.cookie_key_file")?;
     let key = data_dir::cookie_key(file)?;
     let stop = shutdown::shutdown(wiring.drain)?;
-    let bound = Bound::bind(wiring.listen).await?;
+    let bound = BoundListener::bind(wiring.listen).await?;
     let (connections, listen, own) = (wiring.limits.connections(), wiring.listen, wiring.probes);
     let gateway = agent::follow(
         &wiring.links.gateway,

@@ -8,7 +8,7 @@ use wardgate_domain::{Hold, HoldTarget, Skeleton};
 use wardgate_rpc::client::MemoryClient;
 
 use crate::Failure;
-use crate::cli::{Conversations, ConversationsCommand, HoldChange, Listing, RunningSystem};
+use crate::cli::{Conversations, ConversationsCommand, HoldChange, ListOptions, RunningSystem};
 use crate::compose;
 use crate::config::{OperatorWiring, Settings};
 
@@ -26,7 +26,7 @@ pub(crate) async fn run(arguments: Conversations) -> Result<(), Failure> {
     match arguments.command {
         ConversationsCommand::List(listing) => list(listing).await,
         ConversationsCommand::Export { whose, system } => {
-            let every = Listing {
+            let every = ListOptions {
                 whose,
                 system,
                 limit: u32::MAX,
@@ -45,7 +45,7 @@ pub(crate) async fn run(arguments: Conversations) -> Result<(), Failure> {
     }
 }
 
-async fn list(listing: Listing) -> Result<(), Failure> {
+async fn list(listing: ListOptions) -> Result<(), Failure> {
     let client = client(&listing.system)?;
     let mut out = std::io::stdout().lock();
     if !listing.json {

@@ -5,14 +5,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 
 use wardgate_catalogue_import::{
-    ImportError, Imported, MAX_DOCUMENT, OpenapiOptions, PostgresOptions,
+    ImportError, ImportedCatalogue, MAX_DOCUMENT, OpenapiOptions, PostgresOptions,
 };
 
 use crate::Failure;
 use crate::cli::{Import, ImportFrom};
 
 pub(crate) async fn run(arguments: Import) -> Result<(), Failure> {
-    let Imported { yaml, notes } = match arguments.from {
+    let ImportedCatalogue { yaml, notes } = match arguments.from {
         ImportFrom::Openapi {
             file,
             base_url,

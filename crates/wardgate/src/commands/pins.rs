@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use wardgate_catalogue::{Judged, JudgedTool};
+use wardgate_catalogue::{JudgedTool, PinJudgement};
 use wardgate_domain::{Ambient, Digest, mark_invisible};
 use wardgate_tool_runner::{Review, ReviewedUpstream, Selection};
 
@@ -106,7 +106,7 @@ fn print_report(upstream: &ReviewedUpstream) {
         println!("{source}: {}", mark_invisible(why));
         return;
     }
-    let is_approved = |judged: &Judged| *judged == Judged::Approved;
+    let is_approved = |judged: &PinJudgement| *judged == PinJudgement::Approved;
     let (approved, others): (Vec<_>, Vec<_>) = upstream
         .tools
         .iter()

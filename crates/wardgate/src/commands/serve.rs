@@ -12,13 +12,13 @@ use tokio::net::TcpListener;
 use tonic::body::Body;
 use tonic::server::NamedService;
 use wardgate_domain::Ambient;
-use wardgate_edge::Bound as BoundEdge;
+use wardgate_edge::BoundListener;
 use wardgate_gateway::Gateway;
 use wardgate_resilience::concurrency::Limiter;
 use wardgate_rpc::Service;
 use wardgate_rpc::link::TlsFiles;
 use wardgate_rpc::probes::{self, Part};
-use wardgate_rpc::server::Bound;
+use wardgate_rpc::server::BoundServer;
 use wardgate_telemetry::Metrics;
 
 use crate::Failure;
@@ -38,7 +38,7 @@ pub(crate) async fn gateway(arguments: &ConfigFile) -> Result<(), Failure> {
     }
     let stop = shutdown::shutdown(wiring.drain)?;
     let listen = config.listen;
-    let bound = BoundEdge::bind(listen).await?;
+    let bound = BoundListener::bind(listen).await?;
     let neighbours = compose::remote(&wiring)?;
     let key = required(wiring.session_key_file.as_ref(), "gateway.session_key_file")?;
     let key = data_dir::session_key(key)?;
@@ -191,7 +191,7 @@ where
     S::Future: Send + 'static,
 {
     let stop = shutdown::shutdown(wiring.drain)?;
-    let mut bound = Bound::bind(&wiring.server()).await?;
+    let mut bound = BoundServer::bind(&wiring.server()).await?;
     let section = name.replace('-', "_");
     if let Some(concurrency) = concurrency(&section, wiring.concurrency)? {
         bound = bound.limited(Limiter::new(name, concurrency));

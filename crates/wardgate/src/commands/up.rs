@@ -10,7 +10,7 @@ use axum::Router;
 use wardgate_agent::Endpoints;
 use wardgate_console::ResultStore;
 use wardgate_domain::Ambient;
-use wardgate_edge::Bound;
+use wardgate_edge::BoundListener;
 use wardgate_gateway::Gateway;
 use wardgate_rpc::Drain;
 use wardgate_rpc::operator::{OperatorServices, OperatorSocket};
@@ -53,7 +53,7 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
     let listen = arguments.listen.unwrap_or(up.gateway.listen);
     up.gateway.listen = listen;
     let own_probes = settings.probes("gateway")?;
-    let bound = Bound::bind(listen).await?;
+    let bound = BoundListener::bind(listen).await?;
     let url = format!("http://{}", bound.address());
     // What it waits for may never come: a signal ends the wait too.
     let StartedServices {
@@ -131,7 +131,7 @@ struct StartedServices {
 async fn start_services(
     up: UpSettings,
     dir: &DataDir,
-    bound: &Bound,
+    bound: &BoundListener,
     ambient: &Ambient,
 ) -> Result<StartedServices, Failure> {
     let UpSettings {

@@ -8,7 +8,7 @@ use wardgate_mcp_client::{BadDefinition, Definition};
 
 use super::support::{definition, tool, with};
 use crate::pins::display::pretty;
-use crate::pins::{Judged, Names, Offer, Pins};
+use crate::pins::{Names, Offer, PinJudgement, Pins};
 
 #[test]
 fn what_readers_could_take_for_different_things_is_no_definition() {
@@ -84,7 +84,7 @@ fn a_change_of_any_member_is_another_definition() {
             &mut Names::default(),
         );
         assert!(
-            matches!(judged[0].judged, Judged::Drifted { .. }),
+            matches!(judged[0].judged, PinJudgement::Drifted { .. }),
             "{name}: {judged:?}"
         );
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use wardgate_domain::Timestamp;
 
 use super::support::{definition, tool, with};
-use crate::pins::{Grade, Judged, JudgedTool, Names, Offer, Pins};
+use crate::pins::{Grade, JudgedTool, Names, Offer, PinJudgement, Pins};
 
 fn named(name: &str) -> Value {
     with("/name", json!(name))
@@ -84,7 +84,7 @@ fn each_tool_is_judged_by_itself() {
 fn suspicion_holds_at_first_sight_too() {
     let poisoned = with("/description", json!("Adds numbers.\u{200b} And so on."));
     let judged = judge(&Pins::default(), "shop", &[poisoned], &mut Names::default());
-    let Judged::New { findings } = &judged[0].judged else {
+    let PinJudgement::New { findings } = &judged[0].judged else {
         panic!("{judged:?}");
     };
     assert_eq!(findings[0].pointer, "/description");
@@ -162,7 +162,7 @@ fn an_approval_replaces_and_a_forgotten_tool_is_new_again() {
         std::slice::from_ref(&changed),
         &mut Names::default(),
     );
-    assert_eq!(judged[0].judged, Judged::Approved);
+    assert_eq!(judged[0].judged, PinJudgement::Approved);
     pins.forget("shop", "find_orders");
     assert!(!pins.knows("shop"));
     let judged = judge(&pins, "shop", &[changed], &mut Names::default());

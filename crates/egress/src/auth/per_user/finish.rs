@@ -3,7 +3,7 @@
 use wardgate_domain::Timestamp;
 
 use super::Person;
-use super::start::{PENDING, Pending};
+use super::start::{PENDING, PendingGrant};
 use super::tokens::Tokens;
 use super::{ConnectError, PerUser};
 
@@ -25,7 +25,7 @@ impl PerUser {
         let key = self.key(back.person);
         let pending = self.store.unseal(&key.about(PENDING), back.pending);
         let pending = pending.map_err(|_| ConnectError::Lapsed)?;
-        let pending: Pending =
+        let pending: PendingGrant =
             serde_json::from_slice(&pending).map_err(|_| ConnectError::Lapsed)?;
         if self.now() >= Timestamp::from_micros(pending.until_micros) {
             return Err(ConnectError::Lapsed);
@@ -66,7 +66,7 @@ impl PerUser {
 
     /// The server may have forgotten a client that it registered itself, or be another by now. All persons share that
     /// client, so what only one of them brought back is no reason.
-    async fn forget(&self, pending: &Pending) {
+    async fn forget(&self, pending: &PendingGrant) {
         if let Some(issuer) = &pending.at.issuer {
             let about = self.registration(issuer, &pending.redirect_uri);
             // Otherwise it is looked at again next time.

@@ -60,7 +60,7 @@ pub struct StartedGrant {
 
 /// What must be known when the person comes back; it is sealed for them and this source.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Pending {
+pub(super) struct PendingGrant {
     pub(super) verifier: String,
     pub(super) redirect_uri: String,
     pub(super) at: Registration,
@@ -71,7 +71,7 @@ pub(super) struct Pending {
     pub(super) until_micros: i64,
 }
 
-/// How [`Pending`] is sealed.
+/// How [`PendingGrant`] is sealed.
 pub(super) const PENDING: &str = "connection pending";
 
 /// The request of a person for a grant.
@@ -129,7 +129,7 @@ impl PerUser {
         if let Some(resource) = &facts.resource {
             url.query_pairs_mut().append_pair("resource", resource);
         }
-        let pending = Pending {
+        let pending = PendingGrant {
             verifier,
             redirect_uri: request.redirect_uri.to_owned(),
             at: Registration {

@@ -15,13 +15,13 @@ use super::*;
 pub(super) struct Site {
     pub(super) address: SocketAddr,
     pages: Mutex<BTreeMap<String, Page>>,
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<ReceivedRequest>>,
 }
 
 pub(super) type Page = (u16, Vec<(&'static str, String)>, Value);
 
 #[derive(Clone)]
-pub(super) struct Asked {
+pub(super) struct ReceivedRequest {
     pub(super) path: String,
     pub(super) headers: HeaderMap,
     pub(super) form: BTreeMap<String, String>,
@@ -45,7 +45,7 @@ impl Site {
         let (head, body) = request.into_parts();
         let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
         let path = head.uri.path().to_owned();
-        self.asked.lock().unwrap().push(Asked {
+        self.asked.lock().unwrap().push(ReceivedRequest {
             path: path.clone(),
             headers: head.headers.clone(),
             form: form_urlencoded(&body),
@@ -80,7 +80,7 @@ impl Site {
         format!("http://{}{path}", self.address)
     }
 
-    pub(super) fn asked(&self) -> Vec<Asked> {
+    pub(super) fn asked(&self) -> Vec<ReceivedRequest> {
         self.asked.lock().unwrap().clone()
     }
 

@@ -1,4 +1,4 @@
-use wardgate_domain::{Changed, ConversationChange, ConversationChanges};
+use wardgate_domain::{ChangedPart, ConversationChange, ConversationChanges};
 
 use super::*;
 use crate::listen::conversations::UpdateInboxes;
@@ -17,7 +17,7 @@ fn following(inboxes: &UpdateInboxes, list: bool) -> ConversationFeed {
     ConversationFeed::chosen(inboxes.open(ada()), list, chosen.to_vec())
 }
 
-fn deliver(inboxes: &UpdateInboxes, owner: Digest, what: Changed) {
+fn deliver(inboxes: &UpdateInboxes, owner: Digest, what: ChangedPart) {
     inboxes.deliver(&ConversationChanges {
         unseen: false,
         changes: vec![ConversationChange { owner, what }],
@@ -25,7 +25,7 @@ fn deliver(inboxes: &UpdateInboxes, owner: Digest, what: Changed) {
 }
 
 fn said(inboxes: &UpdateInboxes, name: &str) {
-    deliver(inboxes, ada(), Changed::Messages(id(name)));
+    deliver(inboxes, ada(), ChangedPart::Messages(id(name)));
 }
 
 fn words(list: bool, names: &[&str]) -> ResourceUpdates {
@@ -47,11 +47,15 @@ async fn only_what_was_chosen_is_told_and_only_to_whom_it_belongs() {
     let inboxes = UpdateInboxes::default();
     let (mut without_list, mut with_list) = (following(&inboxes, false), following(&inboxes, true));
     said(&inboxes, "other");
-    deliver(&inboxes, Digest::of(b"mallory"), Changed::Messages(id("a")));
-    deliver(&inboxes, Digest::of(b"mallory"), Changed::List);
+    deliver(
+        &inboxes,
+        Digest::of(b"mallory"),
+        ChangedPart::Messages(id("a")),
+    );
+    deliver(&inboxes, Digest::of(b"mallory"), ChangedPart::List);
     assert!(is_silent(&mut without_list).await);
     assert!(is_silent(&mut with_list).await);
-    deliver(&inboxes, ada(), Changed::List);
+    deliver(&inboxes, ada(), ChangedPart::List);
     assert_eq!(with_list.next().await, words(true, &[]));
     assert!(is_silent(&mut without_list).await);
     said(&inboxes, "b");

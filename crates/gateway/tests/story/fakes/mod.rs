@@ -92,16 +92,16 @@ pub(crate) fn caller_of(token: &str) -> Caller {
 /// A failure ordered by a test.
 #[derive(Debug, thiserror::Error)]
 #[error("as ordered")]
-struct Ordered(ErrorReason);
+struct OrderedFailure(ErrorReason);
 
-impl ServiceError for Ordered {
+impl ServiceError for OrderedFailure {
     fn reason(&self) -> ErrorReason {
         self.0
     }
 }
 
 fn failure(reason: ErrorReason) -> Status {
-    status(&Ordered(reason))
+    status(&OrderedFailure(reason))
 }
 
 /// The value now and on every change, until there is none.

@@ -6,7 +6,7 @@ use super::*;
 const FITTING: std::ops::RangeInclusive<f64> = 12.0..=36.0;
 
 /// A service that does `capacity` calls at once in `base` each; more at once take proportionally longer.
-struct Simulated {
+struct SimulatedService {
     limit: Limit,
     /// Nanoseconds of processors, of which it has as many as its capacity.
     used: Arc<AtomicU64>,
@@ -17,7 +17,7 @@ struct Simulated {
     capacity: f64,
 }
 
-impl Simulated {
+impl SimulatedService {
     fn new(config: Config) -> Self {
         Self::with_capacity(config, 16)
     }
@@ -79,7 +79,7 @@ fn idle(config: Config) -> Limit {
 
 #[test]
 fn under_overload_the_limit_falls_to_what_the_service_can_do_and_stays_there() {
-    let mut service = Simulated::new(Config::default());
+    let mut service = SimulatedService::new(Config::default());
     service.run(4, Duration::from_secs(2));
     service.run(10_000, Duration::from_secs(3));
     for _ in 0..60 {
@@ -91,7 +91,7 @@ fn under_overload_the_limit_falls_to_what_the_service_can_do_and_stays_there() {
 
 #[test]
 fn where_processors_are_busy_the_limit_falls_below_its_floor_and_returns_when_they_are_not() {
-    let mut service = Simulated::with_capacity(Config::default(), 2);
+    let mut service = SimulatedService::with_capacity(Config::default(), 2);
     service.run(1, Duration::from_secs(2));
     service.run(10_000, Duration::from_secs(5));
     for _ in 0..60 {
@@ -107,7 +107,7 @@ fn where_processors_are_busy_the_limit_falls_below_its_floor_and_returns_when_th
 
 #[test]
 fn where_calls_wait_for_something_else_the_limit_keeps_its_floor() {
-    let mut service = Simulated::with_capacity(Config::default(), 2);
+    let mut service = SimulatedService::with_capacity(Config::default(), 2);
     service.computes = false;
     service.run(1, Duration::from_secs(2));
     service.run(10_000, Duration::from_secs(60));
@@ -116,7 +116,7 @@ fn where_calls_wait_for_something_else_the_limit_keeps_its_floor() {
 
 #[test]
 fn a_limit_that_fell_rises_again_where_the_calls_under_way_do_not_end() {
-    let mut service = Simulated::with_capacity(Config::default(), 2);
+    let mut service = SimulatedService::with_capacity(Config::default(), 2);
     service.run(1, Duration::from_secs(2));
     service.run(10_000, Duration::from_secs(5));
     let held = service.limit.current(service.now);
@@ -131,7 +131,7 @@ fn a_limit_that_fell_rises_again_where_the_calls_under_way_do_not_end() {
 
 #[test]
 fn a_service_that_starts_in_overload_still_learns_what_is_normal() {
-    let mut service = Simulated::new(Config::default());
+    let mut service = SimulatedService::new(Config::default());
     service.run(10_000, Duration::from_secs(90));
     let limit = service.limit.current;
     assert!(FITTING.contains(&limit), "{limit}");
@@ -139,7 +139,7 @@ fn a_service_that_starts_in_overload_still_learns_what_is_normal() {
 
 #[test]
 fn the_limit_rises_with_demand_that_the_service_can_take() {
-    let mut service = Simulated::new(Config::default());
+    let mut service = SimulatedService::new(Config::default());
     service.computes = false;
     service.capacity = 100_000.0;
     service.run(4, Duration::from_secs(1));
@@ -152,7 +152,7 @@ fn the_limit_rises_with_demand_that_the_service_can_take() {
 
 #[test]
 fn after_overload_the_limit_returns_to_where_it_began() {
-    let mut service = Simulated::new(Config::default());
+    let mut service = SimulatedService::new(Config::default());
     service.run(4, Duration::from_secs(2));
     service.run(10_000, Duration::from_secs(5));
     assert!(service.limit.current < 40.0);
@@ -162,7 +162,7 @@ fn after_overload_the_limit_returns_to_where_it_began() {
 
 #[test]
 fn what_became_slower_for_good_is_normal_after_a_while() {
-    let mut service = Simulated::new(Config::default());
+    let mut service = SimulatedService::new(Config::default());
     service.run(4, Duration::from_secs(2));
     service.run(10_000, Duration::from_secs(5));
     service.base *= 5;
@@ -173,7 +173,7 @@ fn what_became_slower_for_good_is_normal_after_a_while() {
 
 #[test]
 fn calm_that_is_made_ends_although_no_call_does() {
-    let mut service = Simulated::new(Config::default());
+    let mut service = SimulatedService::new(Config::default());
     service.run(4, Duration::from_secs(2));
     while service.limit.making_calm.is_none() {
         service.run(10_000, Duration::from_millis(1));
@@ -184,7 +184,7 @@ fn calm_that_is_made_ends_although_no_call_does() {
 
 #[test]
 fn nothing_is_held_up_for_calm_where_calls_are_not_strained() {
-    let mut service = Simulated::new(Config::default());
+    let mut service = SimulatedService::new(Config::default());
     service.computes = false;
     service.capacity = 100_000.0;
     service.run(4, Duration::from_secs(1));

@@ -17,7 +17,7 @@ fn limiter(limit: usize, queue: usize) -> Limiter {
 fn waits(
     limiter: &Limiter,
     tenant: &'static str,
-) -> tokio::task::JoinHandle<Result<Slot, Refused>> {
+) -> tokio::task::JoinHandle<Result<Slot, OverloadRefusal>> {
     let limiter = limiter.clone();
     tokio::spawn(async move { limiter.enter(tenant, "a").await })
 }

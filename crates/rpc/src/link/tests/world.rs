@@ -25,7 +25,7 @@ use super::super::{Neighbour, ReplicaConnector, balanced, resolve};
 use crate::aging::ConnectionAge;
 use crate::peer::Peer;
 use crate::readiness::{Readiness, Service};
-use crate::server::{Bound, ListenConfig};
+use crate::server::{BoundServer, ListenConfig};
 use crate::shutdown::Shutdown;
 
 /// Any port.
@@ -206,7 +206,7 @@ impl RunningReplica {
         let (bound, ready) = std::sync::mpsc::channel();
         let (end, ending) = oneshot::channel::<()>();
         let serving = runtime.spawn(async move {
-            let mut server = Bound::bind(&config).await.unwrap();
+            let mut server = BoundServer::bind(&config).await.unwrap();
             server.aging = aging.unwrap_or(server.aging);
             bound.send(server.address().unwrap()).unwrap();
             let end = Shutdown::when(async { drop(ending.await) });

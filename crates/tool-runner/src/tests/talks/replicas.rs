@@ -14,7 +14,7 @@ async fn advertised() -> World {
         tls: None,
         plaintext: true,
     };
-    let bound = server::Bound::bind(&listen).await.unwrap();
+    let bound = server::BoundServer::bind(&listen).await.unwrap();
     let address = bound.address().unwrap();
     let world = World::with(false, |config| {
         config.advertise = Some(format!("http://{address}"));
