@@ -7,7 +7,7 @@ use reqwest::Url;
 use reqwest::header::{HeaderMap, LOCATION, SET_COOKIE};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use wardgate_testkit::{Ended, Reply, System, TestApp, run};
+use wardgate_testkit::{ProcessExit, Reply, System, TestApp, run};
 
 use super::authorization::{AUDIENCE, CLIENT, Place};
 use super::clinic;
@@ -200,7 +200,7 @@ fn log_in(place: &Place, person: &str) {
     person.clone_into(&mut place.login.lock().unwrap());
 }
 
-fn operate(app: &TestApp, arguments: &[&str]) -> Ended {
+fn operate(app: &TestApp, arguments: &[&str]) -> ProcessExit {
     let dir = app.data_dir().display().to_string();
     run(
         app.binary(),

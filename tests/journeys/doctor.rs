@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use wardgate_testkit::{Ended, Separate, System, TestApp, run};
+use wardgate_testkit::{ProcessExit, Separate, System, TestApp, run};
 
 use crate::{REPOSITORY, WARDGATE};
 
@@ -17,7 +17,7 @@ const SERVICES: [&str; 6] = [
     "operator",
 ];
 
-fn examine(system: &Separate) -> (Ended, Vec<Value>) {
+fn examine(system: &Separate) -> (ProcessExit, Vec<Value>) {
     let config = system.config().display().to_string();
     let mut words = vec!["doctor", "--json", "--config", &config];
     words.extend(SERVICES.iter().flat_map(|name| ["--service", name]));

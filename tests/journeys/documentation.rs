@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tempfile::TempDir;
-use wardgate_testkit::{Ended, System, TestApp, run};
+use wardgate_testkit::{ProcessExit, System, TestApp, run};
 
 use super::people::{auditor, billing, doctor, nurse};
 use crate::{REPOSITORY, WARDGATE};
@@ -69,7 +69,7 @@ fn blocks_marked(page: &Path, info: &str) -> Vec<String> {
 }
 
 /// Runs `script` beside a running demo, in a directory that holds its data directory `data` and nothing else.
-fn run_beside_demo(script: &str) -> Ended {
+fn run_beside_demo(script: &str) -> ProcessExit {
     let app = TestApp::start(WARDGATE);
     let directory = tempfile::tempdir().unwrap();
     let programs = tempfile::tempdir().unwrap();

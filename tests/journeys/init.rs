@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use wardgate_testkit::{Ended, Process, System, TestApp, run, until};
+use wardgate_testkit::{Process, ProcessExit, System, TestApp, run, until};
 
 use super::extra_tools::LOOK_OFTEN;
 use super::people::doctor;
@@ -55,7 +55,7 @@ impl Project {
     }
 
     /// Runs a line in the project's directory, as a person who pastes it.
-    fn shell(&self, line: &str) -> Ended {
+    fn shell(&self, line: &str) -> ProcessExit {
         let line = format!("cd '{}' && {line}", self.path().display());
         run(Path::new("sh"), &["-c", &line], &[])
     }

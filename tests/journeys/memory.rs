@@ -1,7 +1,7 @@
 //! Conversations that outlive the process, belong to one caller, and show no more than their reader may see today.
 
 use serde_json::{Value, json};
-use wardgate_testkit::{Ended, Reply, Separate, System, TestApp, run, until};
+use wardgate_testkit::{ProcessExit, Reply, Separate, System, TestApp, run, until};
 
 use super::extra_tools;
 use super::people::{doctor, nurse};
@@ -159,7 +159,7 @@ async fn conversations_are_kept_on_postgresql() {
 }
 
 /// `wardgate conversations …`.
-fn conversations(arguments: &[&str]) -> Ended {
+fn conversations(arguments: &[&str]) -> ProcessExit {
     run(
         WARDGATE.as_ref(),
         &[&["conversations"], arguments].concat(),

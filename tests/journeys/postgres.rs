@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use wardgate_domain::Ambient;
-use wardgate_testkit::{Client, Ended, System, TestApp, run};
+use wardgate_testkit::{Client, ProcessExit, System, TestApp, run};
 
 use super::hospital::main_calls;
 use crate::{REPOSITORY, WARDGATE};
@@ -108,7 +108,7 @@ impl<S: System> System for RecordElsewhere<S> {
         self.system.probes()
     }
 
-    fn query(&self, options: &[&str]) -> Ended {
+    fn query(&self, options: &[&str]) -> ProcessExit {
         // Of the shipped configuration only the store matters here.
         let query = ["audit", "query", "--config", SEPARATE];
         let store = [("WARDGATE_AUDIT__STORE", self.store.as_str())];

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
-use wardgate_testkit::{Client, Ended, Process, System, TestApp, run};
+use wardgate_testkit::{Client, Process, ProcessExit, System, TestApp, run};
 
 use super::people::{doctor, of_patient};
 use crate::{REPOSITORY, WARDGATE};
@@ -44,7 +44,7 @@ impl Example {
     }
 
     /// `wardgate up` on it, expected to end.
-    fn up(&self) -> Ended {
+    fn up(&self) -> ProcessExit {
         let (config, data) = (self.path("wardgate.yaml"), self.path("data"));
         let arguments = [
             "up",
@@ -63,7 +63,7 @@ impl Example {
     }
 
     /// One service on it, expected to end.
-    fn service(&self, name: &str) -> Ended {
+    fn service(&self, name: &str) -> ProcessExit {
         run(
             Path::new(WARDGATE),
             &[name, "--config", &self.path("wardgate.yaml")],
@@ -73,7 +73,7 @@ impl Example {
 }
 
 /// It did not start, and said why in words that hold each of `says`.
-fn assert_failed(ended: &Ended, says: &[&str]) {
+fn assert_failed(ended: &ProcessExit, says: &[&str]) {
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
     assert!(!ended.stdout.contains("ready"), "{}", ended.stdout);
     assert!(ended.stderr.contains("wardgate: "), "{}", ended.stderr);

@@ -1,7 +1,7 @@
 //! Tools switched on and off in a running system, from the command line.
 
 use serde_json::json;
-use wardgate_testkit::{Ended, Separate, System, TestApp, run, until};
+use wardgate_testkit::{ProcessExit, Separate, System, TestApp, run, until};
 
 use super::people::{doctor, nurse};
 use crate::{REPOSITORY, WARDGATE};
@@ -9,7 +9,7 @@ use crate::{REPOSITORY, WARDGATE};
 const SHIFTS: &str = "get_shifts";
 
 /// `wardgate tools …` for the system that `how` names.
-fn tools(arguments: &[&str], how: &[&str]) -> Ended {
+fn tools(arguments: &[&str], how: &[&str]) -> ProcessExit {
     run(
         WARDGATE.as_ref(),
         &[&["tools"], arguments, how].concat(),
@@ -18,7 +18,7 @@ fn tools(arguments: &[&str], how: &[&str]) -> Ended {
 }
 
 /// What a command that failed said.
-fn refusal(ended: &Ended) -> &str {
+fn refusal(ended: &ProcessExit) -> &str {
     assert_eq!(ended.code, Some(1), "{}", ended.stdout);
     &ended.stderr
 }

@@ -6,8 +6,8 @@ use axum::response::{IntoResponse, Response};
 use http::header;
 use wardgate_domain::Digest;
 
-use crate::http::protected;
 use crate::invisible_marks::with_character_classes;
+use crate::response_headers::protected;
 
 const STYLE: &str = include_str!("../assets/style.css");
 const ICON: &str = include_str!("../assets/icon.svg");

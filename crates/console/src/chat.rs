@@ -17,10 +17,11 @@ use wardgate_telemetry::trace_context;
 
 use crate::Console;
 use crate::fields::segment;
-use crate::http::{CONTENT_WITH_SCRIPT, PageResult};
+use crate::http::PageResult;
 use crate::layout::{self, Section};
 use crate::output::cut;
 use crate::page_request::SignedInRequest;
+use crate::response_headers::CONTENT_WITH_SCRIPT;
 use crate::session::Token;
 
 /// How long the agent may take to begin an answer; from then on it keeps the stream alive itself.

@@ -8,13 +8,14 @@ use http::Method;
 use wardgate_domain::{Ambient, Caller};
 use wardgate_edge::{Admission, EdgeClient};
 
-use crate::http::{open, signed_in};
+use crate::http::{open, signed_in, unknown};
 use crate::mcp::Gateway;
 use crate::page_slots::PageSlots;
-use crate::record::{Record, RecordAccess, RecordLinks};
+use crate::record::{Record, RecordLinks};
+use crate::record_access::RecordAccess;
 use crate::results::ResultStore;
 use crate::session::CookieKey;
-use crate::{assets, chat, playground, problem, profile, record_pages, sign_in, tools};
+use crate::{assets, chat, playground, profile, record_pages, sign_in, tools};
 
 /// Whom the console calls.
 pub struct Links {
@@ -121,15 +122,12 @@ impl Console {
             .route("/console/style.css", get(assets::style))
             .route("/console/chat.js", get(assets::script))
             .route("/console/icon.svg", get(assets::icon))
-            .route(
-                "/console/{*rest}",
-                open(self, "unknown", BOTH, problem::unknown),
-            )
+            .route("/console/{*rest}", open(self, "unknown", BOTH, unknown))
     }
 
     /// The pages on an address of their own, beside `probes`.
     pub fn alone(self: &Arc<Self>, probes: Router) -> Router {
-        let elsewhere = open(self, "unknown", BOTH, problem::unknown);
+        let elsewhere = open(self, "unknown", BOTH, unknown);
         let home = open(self, "home", GET, sign_in::home);
         self.router()
             .route("/", home)

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::response::Response;
 use axum::routing::{MethodRouter, any};
-use http::header::HeaderName;
-use http::{HeaderValue, Method, header};
+use http::Method;
 use metrics::counter;
 use tracing::Instrument;
 use wardgate_telemetry::{names, trace_context};
@@ -15,44 +14,11 @@ use wardgate_telemetry::{names, trace_context};
 use crate::Console;
 use crate::page_request::{PageRequest, SignedInRequest, Viewer};
 use crate::problem::Problem;
+use crate::problem_page;
+use crate::response_headers::protected;
 
 /// The response of a page, or the problem for which there is none.
 pub(crate) type PageResult = Result<Response, Problem>;
-
-/// What pages may load: our own stylesheet and picture. No script but where a page says so itself.
-const CONTENT: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
-
-/// The same with our script, and what it asks.
-pub(crate) const CONTENT_WITH_SCRIPT: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; script-src 'self'; connect-src 'self'";
-
-/// What every response has, unless it says otherwise itself. The referrer goes to our own pages only: without any,
-/// browsers would not say either which page sent a form.
-const HEADERS: [(HeaderName, &str); 7] = [
-    (header::CONTENT_SECURITY_POLICY, CONTENT),
-    (header::CACHE_CONTROL, "no-store"),
-    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (header::X_FRAME_OPTIONS, "DENY"),
-    (header::REFERRER_POLICY, "same-origin"),
-    (
-        HeaderName::from_static("cross-origin-opener-policy"),
-        "same-origin",
-    ),
-    (
-        HeaderName::from_static("cross-origin-resource-policy"),
-        "same-origin",
-    ),
-];
-
-/// A response with the headers that every one has.
-pub(crate) fn protected(mut response: Response) -> Response {
-    for (name, value) in HEADERS {
-        let headers = response.headers_mut();
-        if !headers.contains_key(&name) {
-            headers.insert(name, HeaderValue::from_static(value));
-        }
-    }
-    response
-}
 
 /// A path for anybody.
 pub(crate) fn open<W, A>(
@@ -126,7 +92,7 @@ where
                     } else {
                         None
                     };
-                    problem.into_page(viewer.as_ref())
+                    problem_page::render(&problem, viewer.as_ref())
                 }
             };
             let status = response.status().as_u16().to_string();
@@ -135,4 +101,9 @@ where
         };
         answered.instrument(span)
     })
+}
+
+/// A path that nobody serves.
+pub(crate) async fn unknown(_: Arc<Console>, _: PageRequest) -> PageResult {
+    Err(Problem::Unknown)
 }

@@ -7,7 +7,7 @@ use maud::{DOCTYPE, Markup, html};
 use crate::assets::{SCRIPT_URL, STYLE_URL};
 use crate::invisible_marks::mark_text_nodes;
 use crate::page_request::Viewer;
-use crate::record::RecordAccess;
+use crate::record_access::RecordAccess;
 
 /// The sections of the console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use wardgate_domain::Caller;
 use crate::Console;
 use crate::fields::Fields;
 use crate::problem::Problem;
-use crate::record::RecordAccess;
+use crate::record_access::RecordAccess;
 use crate::session::{self, Token};
 
 /// A request that passed the checks: its body is whole, and one that changes anything comes from a page of the console.

@@ -16,8 +16,9 @@ use crate::layout::{self, Section};
 use crate::mcp::{CALL_LIMIT, Exchange, GatewayFault, Request, RpcError};
 use crate::output::{pretty, pretty_text, structured, text};
 use crate::page_request::{SignedInRequest, Viewer};
-use crate::problem::{Problem, see_other};
-use crate::record::RecordAccess;
+use crate::problem::Problem;
+use crate::problem_page::see_other;
+use crate::record_access::RecordAccess;
 use crate::results::{CallOutcome, SubmittedCall, result_id};
 use crate::tools::{self, Tool};
 

@@ -1,22 +1,10 @@
-//! What a person reads where there is no page.
+//! The reasons for which a request has no page.
 
-use std::sync::Arc;
-
-use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, Method, StatusCode, header};
-use maud::{Markup, html};
+use http::{Method, StatusCode};
 use wardgate_domain::CallId;
 use wardgate_edge::{BodyRefusal, TokenRefusal};
 
-use crate::Console;
-use crate::fields::query;
-use crate::http::PageResult;
-use crate::layout;
 use crate::mcp::GatewayFault;
-use crate::output::cut;
-use crate::page_request::{PageRequest, Viewer};
-use crate::record::RecordAccess;
-use crate::results::KEPT;
 
 /// Why there is no page. Nothing of what was sent is in it.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +67,8 @@ impl Problem {
         )
     }
 
-    fn status(&self) -> StatusCode {
+    /// The status of the page that says so.
+    pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::SignedOut(_) => StatusCode::UNAUTHORIZED,
             Self::Token(refusal) => refusal.status(),
@@ -121,131 +110,4 @@ impl Problem {
             Self::RecordAway => "record_unavailable",
         }
     }
-
-    fn words(&self, viewer: Option<&Viewer>) -> (&'static str, Markup) {
-        match self {
-            Self::SignedOut(_) => (
-                "Signed out",
-                html! {
-                    p { "Your session has ended: sessions end with their token. Nothing was done." }
-                    p { a.button href="/console/sign-in" { "Sign in" } }
-                },
-            ),
-            Self::Token(refusal) => (
-                "Not now",
-                html! { p { "Nobody can be signed in: " (refusal.description()) "." } },
-            ),
-            Self::Host(what) => ("Not here", html! { p { (what) } }),
-            Self::Foreign => (
-                "Not from here",
-                html! { p { "This form was not sent from a page of this console. Nothing was done." } },
-            ),
-            Self::OtherPerson => (
-                "Somebody else is signed in now",
-                html! {
-                    p { "Another person opened this form. "
-                        @if let Some(viewer) = viewer { b { (viewer.caller.subject()) } " is signed in with this browser now, so it" }
-                        @else { "It" }
-                        " was not sent on: nothing was done." }
-                    p { "To do it as the person who is signed in now, open the page again and fill in the form." }
-                },
-            ),
-            Self::NoResult(call) => (
-                "The result is not kept",
-                html! {
-                    p { "A result can be looked at again for " (KEPT.as_secs() / 60) " minutes, by whom it was given to, with the \
-                         rights they had then, unless newer ones took its place. Opening this page called nothing." }
-                    (on_record(call.as_ref(), viewer))
-                },
-            ),
-            Self::NoStore => (
-                "Not now",
-                html! { p { "What comes of calls cannot be kept for you now, or looked at. Nothing was called; try again." } },
-            ),
-            Self::ResultLost(call) => (
-                "The result is lost",
-                html! {
-                    p { "The tool was called, and what came of it cannot be shown. Look at the record before you call it again." }
-                    (on_record(call.as_ref(), viewer))
-                },
-            ),
-            Self::Method(_) => (
-                "Not like that",
-                html! { p { "This page does not take that kind of request." } },
-            ),
-            Self::Body(refusal) => ("Too much", html! { p { (refusal.description()) } }),
-            Self::Input(what) => ("That does not fit", html! { p { (what) } }),
-            Self::Unknown => (
-                "Nothing here",
-                html! { p { "There is no such page, or nothing of this name that you may see." } },
-            ),
-            Self::Busy => (
-                "One moment",
-                html! { p { "Too many pages are being worked on, yours or those of others. Nothing was done; try again." } },
-            ),
-            Self::Refused(what) => ("The gateway refused", html! { p { (cut(what, 500)) } }),
-            Self::Gateway(fault) => (
-                "The gateway did not answer",
-                html! { p { (fault.words()) } },
-            ),
-            Self::NotForYou => (
-                "The record is not yours to read",
-                html! {
-                    p { "The policy lets you read neither the record of what everybody did nor that of what you did." }
-                    p.quiet { "Policies that permit " code { "Action::\"read_record\"" } " and " code { "Action::\"read_own_record\"" }
-                        " decide who may." }
-                },
-            ),
-            Self::NoRecord => (
-                "No record here",
-                html! {
-                    p { "This console has no link to the record. Whoever runs it can set "
-                        code { "console.links.policy" } " and " code { "console.links.audit" } "." }
-                },
-            ),
-            Self::RecordAway => (
-                "The record cannot be read now",
-                html! { p { "The record, or the policy that says who may read it, does not answer. Try again." } },
-            ),
-        }
-    }
-
-    /// The page that says so.
-    pub(crate) fn into_page(self, viewer: Option<&Viewer>) -> Response {
-        if let Self::SignedOut(Some(back)) = &self {
-            let to = format!("/console/sign-in?{}", query([("next", back.as_str())]));
-            return see_other(&to);
-        }
-        let (title, words) = self.words(viewer);
-        let content = html! { h1 { (title) } (words) p { a href="/console" { "To the console" } } };
-        let mut response = layout::plain(self.status(), viewer, title, &content);
-        if let Self::Method(methods) = self {
-            let methods: Vec<_> = methods.iter().map(Method::as_str).collect();
-            if let Ok(methods) = HeaderValue::try_from(methods.join(", ")) {
-                response.headers_mut().insert(header::ALLOW, methods);
-            }
-        }
-        response
-    }
-}
-
-/// A link to a call on record, for whom there is something behind it.
-fn on_record(call: Option<&CallId>, viewer: Option<&Viewer>) -> Markup {
-    let viewer = viewer.filter(|viewer| viewer.record != RecordAccess::None);
-    html! {
-        @if let (Some(call), Some(_)) = (call, viewer) {
-            p { a href={ "/console/record?" (query([("call_id", call.to_string().as_str())])) } { "The call on record" } }
-        }
-    }
-}
-
-/// Leads the browser to a page of ours, which it then asks for by GET.
-pub(crate) fn see_other(path: &str) -> Response {
-    let to = HeaderValue::try_from(path).unwrap_or(HeaderValue::from_static("/console"));
-    (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response()
-}
-
-/// A path that nobody serves.
-pub(crate) async fn unknown(_: Arc<Console>, _: PageRequest) -> PageResult {
-    Err(Problem::Unknown)
 }

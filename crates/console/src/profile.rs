@@ -9,7 +9,7 @@ use crate::Console;
 use crate::http::PageResult;
 use crate::layout::{self, Section};
 use crate::page_request::SignedInRequest;
-use crate::record::RecordAccess;
+use crate::record_access::RecordAccess;
 use crate::tools;
 
 /// The page. What one call would be allowed, only the call itself tells: rights can depend on its arguments and rows.

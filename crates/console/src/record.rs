@@ -22,6 +22,7 @@ use wardgate_rpc::client::{
 
 use crate::page_request::SignedInRequest;
 use crate::problem::Problem;
+use crate::record_access::RecordAccess;
 
 /// How a look at the record is named there.
 const METHOD: &str = "record/read";
@@ -67,17 +68,6 @@ pub(crate) struct RecordRows {
     pub(crate) more_before: Option<u64>,
     /// The time of the first of those, where records are in the order of their time.
     pub(crate) more_before_time: Option<Timestamp>,
-}
-
-/// What of the record a person may read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RecordAccess {
-    /// Nothing.
-    None,
-    /// What they did themselves.
-    Own,
-    /// What everybody did; for a caller of a tenant, everybody of that tenant.
-    All,
 }
 
 /// What of a record says whose it is.

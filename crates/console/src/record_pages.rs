@@ -18,7 +18,8 @@ use crate::layout::{self, Section};
 use crate::output::cut;
 use crate::page_request::SignedInRequest;
 use crate::problem::Problem;
-use crate::record::{ReadLimits, Record, RecordAccess, RecordRows};
+use crate::record::{ReadLimits, Record, RecordRows};
+use crate::record_access::RecordAccess;
 
 /// One page.
 const ON_PAGE: ReadLimits = ReadLimits {

@@ -11,7 +11,8 @@ use crate::Console;
 use crate::http::PageResult;
 use crate::layout;
 use crate::page_request::PageRequest;
-use crate::problem::{Problem, see_other};
+use crate::problem::Problem;
+use crate::problem_page::see_other;
 use crate::session::{self, MAX_TOKEN, Token};
 
 /// Where a person begins.

@@ -15,7 +15,7 @@ use crate::mcp::{ASK_LIMIT, Gateway, GatewayFault, Request};
 use crate::output::cut;
 use crate::page_request::SignedInRequest;
 use crate::problem::Problem;
-use crate::record::RecordAccess;
+use crate::record_access::RecordAccess;
 use crate::session::Token;
 
 /// A gateway with more is not listed further.

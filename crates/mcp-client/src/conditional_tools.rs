@@ -20,11 +20,13 @@ use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 use wardgate_domain::{Digest, RequiredCapabilities, ToolName};
 
+use super::connection::Connection;
 use super::definition::{self, Pages, ToolDefinition};
-use super::era::{self, Era};
+use super::era;
 use super::error::UpstreamError;
 use super::events::Events;
-use super::link::{Connection, Link};
+use super::link::Link;
+use super::message::Era;
 use super::participation::{ClientFeature, Participation, Profile};
 use super::settings::Transport;
 

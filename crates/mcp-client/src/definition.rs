@@ -10,8 +10,8 @@ use wardgate_domain::{RequiredCapabilities, ToolName};
 
 use super::error::UpstreamError;
 use super::events::Events;
-use super::http::headers::ParamHeader;
 use super::message::{Part, Request};
+use super::param_headers::ParamHeader;
 use super::result::check_complete;
 use super::ttl;
 use crate::fingerprint::{Definition, ToolFingerprint};
@@ -159,7 +159,7 @@ fn tool(
     has_tasks: bool,
 ) -> Result<ToolDefinition, &'static str> {
     #[derive(Deserialize)]
-    struct Checked {
+    struct CheckedDefinition {
         name: String,
         #[serde(rename = "inputSchema")]
         input_schema: Value,
@@ -174,7 +174,7 @@ fn tool(
     if !raw.get().starts_with('{') {
         return Err("it is not a JSON object");
     }
-    let checked: Checked = serde_json::from_str(raw.get())
+    let checked: CheckedDefinition = serde_json::from_str(raw.get())
         .map_err(|_| "it needs a `name` and an `inputSchema`, each once")?;
     let name = checked
         .name

@@ -18,11 +18,8 @@ use wardgate_mcp::error_code::{HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_
 use wardgate_mcp::extension::{SKILLS, TASKS};
 
 use super::error::{RpcError, UpstreamError};
-use super::message::{Part, Request, client_info};
+use super::message::{Era, MODERN, Part, Request, client_info};
 use super::participation::Profile;
-
-/// The version without handshake and session.
-pub(super) const MODERN: &str = Version::V2026_07_28.as_str();
 
 /// The versions that begin with `initialize`, best first.
 const LEGACY: [&str; 4] = [
@@ -36,15 +33,6 @@ const LATEST_LEGACY: &str = Version::NEWEST_LEGACY.as_str();
 
 /// For how long a server is taken to be legacy without asking again: it may have been upgraded.
 const VERDICT_HOLDS: Duration = Duration::from_hours(1);
-
-/// How requests are framed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Era {
-    /// Each request says all of itself.
-    Modern,
-    /// One `initialize` speaks for the whole connection.
-    Legacy,
-}
 
 /// Whose messages a server understands, as far as it has shown that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -288,13 +276,13 @@ const NO_COMMON_VERSION: UpstreamError =
 /// What the answer to [`initialize`] settles.
 pub(super) fn read_initialize(result: &RawValue) -> Result<Handshake, UpstreamError> {
     #[derive(Deserialize)]
-    struct Initialized {
+    struct InitializeResult {
         #[serde(rename = "protocolVersion")]
         version: String,
         #[serde(default)]
         capabilities: Capabilities,
     }
-    let initialized: Initialized = serde_json::from_str(result.get())
+    let initialized: InitializeResult = serde_json::from_str(result.get())
         .map_err(|_| UpstreamError::BadResult("its initialize result cannot be read"))?;
     let version = LEGACY
         .into_iter()

@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_json::has_unique_members;
 
-use super::result::data_for_client;
+use super::members::{META_OF_GATEWAY, members_except};
 use wardgate_egress::{AuthError, EgressError};
 use wardgate_mcp::error_code::{HEADER_MISMATCH, INTERNAL_ERROR, UNSUPPORTED_VERSION};
 
@@ -155,6 +155,14 @@ impl std::fmt::Debug for RpcError {
             .field("code", &self.code)
             .finish_non_exhaustive()
     }
+}
+
+/// The `data` of a JSON-RPC error as it is for the client; none where nothing is left of it.
+fn data_for_client(data: &RawValue) -> Option<String> {
+    if data.get().starts_with('{') {
+        return members_except(data, |name| name.starts_with(META_OF_GATEWAY)).ok()?;
+    }
+    Some(data.get().to_owned())
 }
 
 #[cfg(test)]

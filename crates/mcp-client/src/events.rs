@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use wardgate_domain::{Ambient, Timestamp};
 
 use super::era::{Eras, ObservedServer};
-use super::message::Incoming;
+use super::message::IncomingMessage;
 use super::quota::Quota;
 use super::subscriptions::Subscriptions;
 
@@ -213,9 +213,9 @@ impl Events {
     }
 
     /// Takes a message that belongs to no request of ours.
-    pub(super) fn unsolicited(&self, message: &Incoming<'_>) {
+    pub(super) fn unsolicited(&self, message: &IncomingMessage<'_>) {
         match message {
-            Incoming::Notification { method, params } => match &**method {
+            IncomingMessage::Notification { method, params } => match &**method {
                 "notifications/tools/list_changed" => self.tools_changed(),
                 "notifications/prompts/list_changed" => changed(&self.prompts),
                 "notifications/resources/list_changed" => changed(&self.resources),
@@ -233,8 +233,8 @@ impl Events {
                 }
                 _ => {}
             },
-            Incoming::Answer { .. } => self.ignored("it answers a request that nobody made"),
-            Incoming::Request { .. } => self.ignored("it is a request where none may be"),
+            IncomingMessage::Answer { .. } => self.ignored("it answers a request that nobody made"),
+            IncomingMessage::Request { .. } => self.ignored("it is a request where none may be"),
         }
     }
 

@@ -12,11 +12,12 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::connection::Connection;
 use super::definition::{self, Pages, ToolDefinition};
-use super::era::{Era, Eras, Skills};
+use super::era::Eras;
 use super::error::UpstreamError;
 use super::events::Events;
-use super::listing::{self, ConnectionTools, ListRequest, ListedTools};
+use super::listing::{self, ListRequest, ListedTools};
 use super::message::Request;
 use super::participation::{Participation, Profile};
 use super::server_message::{Listener, ServerMessage, lend};
@@ -38,11 +39,6 @@ const WAITING: usize = 256;
 enum Connector {
     Stdio(stdio::Launcher),
     Http(http::Dialer),
-}
-
-pub(super) enum Connection {
-    Stdio(stdio::Connection),
-    Http(http::Connection),
 }
 
 /// An attempt to connect that all share who need it.
@@ -187,7 +183,7 @@ impl Link {
         listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
         let listed = self.check_pin(connection, request).await?;
-        let result = connection.request(request, listener).await?;
+        let result = request_to_end(connection, request, listener).await?;
         let is_another = |listed: Arc<ListedTools>| listed.is_of_another_server(&result);
         if listed.is_some_and(is_another) {
             connection.listing().forget();
@@ -414,115 +410,21 @@ impl Link {
     }
 }
 
-impl Connection {
-    fn is_usable(&self) -> bool {
-        match self {
-            Self::Stdio(connection) => connection.is_usable(),
-            Self::Http(connection) => connection.is_usable(),
-        }
+/// One request and its answer; where it begins a task, the result of the task.
+async fn request_to_end(
+    connection: &Connection,
+    request: &Request<'_>,
+    mut listener: Option<Listener<'_>>,
+) -> Result<Box<RawValue>, UpstreamError> {
+    if let Some(level) = request.log_level() {
+        let setting = |request| async move { connection.request_plainly(&request, None).await };
+        connection.logging().make_at_least(level, setting).await;
     }
-
-    pub(super) fn era(&self) -> Era {
-        match self {
-            Self::Stdio(connection) => connection.era(),
-            Self::Http(connection) => connection.era(),
-        }
+    let answer = connection
+        .request_plainly(request, lend(&mut listener))
+        .await?;
+    if request.is_task {
+        return task::follow(connection, answer, listener).await;
     }
-
-    /// The tools that the server was found to offer over it.
-    pub(super) fn listing(&self) -> &ConnectionTools {
-        match self {
-            Self::Stdio(connection) => &connection.listing,
-            Self::Http(connection) => &connection.listing,
-        }
-    }
-
-    /// Whether it ends when another server takes over: it is a process, or a session.
-    fn has_session(&self) -> bool {
-        match self {
-            Self::Stdio(_) => true,
-            Self::Http(connection) => connection.has_session(),
-        }
-    }
-
-    /// Whether tools can be called as tasks that are followed here.
-    pub(super) fn has_tasks(&self) -> bool {
-        match self {
-            Self::Stdio(connection) => connection.has_tasks(),
-            Self::Http(connection) => connection.tasks,
-        }
-    }
-
-    /// What the server says of its skills, if it has any.
-    pub(super) fn skills(&self) -> Option<Skills> {
-        match self {
-            Self::Stdio(connection) => connection.skills(),
-            Self::Http(connection) => connection.skills,
-        }
-    }
-
-    /// Asks for what nobody waits for the answer to.
-    pub(super) fn request_later(&self, request: &Request<'_>) {
-        match self {
-            Self::Stdio(connection) => connection.request_later(request),
-            Self::Http(connection) => connection.request_later(request),
-        }
-    }
-
-    /// Says something that has no answer.
-    pub(super) async fn say(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
-        match self {
-            Self::Stdio(connection) => connection.say(message).await,
-            Self::Http(connection) => connection.say(message).await,
-        }
-    }
-
-    /// The same, without waiting for it.
-    pub(super) fn say_later(&self, message: Vec<u8>) {
-        match self {
-            Self::Stdio(connection) => connection.say_later(message),
-            Self::Http(connection) => connection.say_later(message),
-        }
-    }
-
-    /// Whether arguments are repeated as headers.
-    pub(super) fn repeats_arguments(&self) -> bool {
-        match self {
-            Self::Stdio(_) => false,
-            Self::Http(connection) => connection.repeats_arguments(),
-        }
-    }
-
-    async fn request(
-        &self,
-        request: &Request<'_>,
-        listener: Option<Listener<'_>>,
-    ) -> Result<Box<RawValue>, UpstreamError> {
-        if let Some(level) = request.log_level() {
-            let logging = match self {
-                Self::Stdio(connection) => &connection.logging,
-                Self::Http(connection) => &connection.logging,
-            };
-            let setting = |request| async move { self.request_plainly(&request, None).await };
-            logging.make_at_least(level, setting).await;
-        }
-        let mut listener = listener;
-        let answer = self.request_plainly(request, lend(&mut listener)).await?;
-        if request.is_task {
-            return task::follow(self, answer, listener).await;
-        }
-        Ok(answer)
-    }
-
-    /// One request and its answer, whatever that begins.
-    pub(super) async fn request_plainly(
-        &self,
-        request: &Request<'_>,
-        listener: Option<Listener<'_>>,
-    ) -> Result<Box<RawValue>, UpstreamError> {
-        match self {
-            Self::Stdio(connection) => connection.request(request, listener).await,
-            Self::Http(connection) => connection.request(request, listener).await,
-        }
-    }
+    Ok(answer)
 }

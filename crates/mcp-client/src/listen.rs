@@ -21,10 +21,10 @@ use tracing::warn;
 use wardgate_domain::Ambient;
 
 use super::backoff::Backoff;
-use super::era::{Era, Handshake};
+use super::era::Handshake;
 use super::error::{RpcError, UpstreamError};
 use super::events::Events;
-use super::message::{Part, Request};
+use super::message::{Era, Part, Request};
 
 /// The pause before listening again.
 const PAUSE: Backoff = Backoff {

@@ -17,7 +17,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::definition::ToolDefinition;
-use super::http::headers::ParamHeader;
+use super::param_headers::ParamHeader;
 use crate::fingerprint::ToolFingerprint;
 
 /// How long the list of a server without sessions holds: nothing shows when a new version of such a server takes over,

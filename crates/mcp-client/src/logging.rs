@@ -15,14 +15,14 @@ use super::participation::LogLevel;
 const LIMIT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
-pub(super) struct Logging {
+pub(super) struct ServerLogLevel {
     /// The server takes a level.
     is_offered: bool,
     /// None before anybody needed one.
     level: Mutex<Option<LogLevel>>,
 }
 
-impl Logging {
+impl ServerLogLevel {
     pub(super) fn of(handshake: Handshake) -> Self {
         Self {
             is_offered: handshake.logs,

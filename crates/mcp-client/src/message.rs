@@ -8,14 +8,13 @@ use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use wardgate_mcp::Version;
 use wardgate_mcp::error_code::{INTERNAL_ERROR, METHOD_NOT_FOUND};
 use wardgate_telemetry::trace_context::TraceContext;
 
-use super::era::{Era, MODERN};
 use super::error::{RpcError, UpstreamError};
 use super::foreign_meta::ForeignMeta;
 use super::participation::{LogLevel, Participation};
-use super::task;
 use crate::fingerprint::ToolFingerprint;
 
 /// The longest message taken from a server, in bytes.
@@ -24,6 +23,21 @@ pub(super) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 /// The deepest nesting taken from a server. Whatever reads below the members of a message has a limit of its own, or none
 /// to fear.
 const MAX_DEPTH: usize = 10_000;
+
+/// The version without handshake and session.
+pub(super) const MODERN: &str = Version::V2026_07_28.as_str();
+
+/// For how long the server is asked to keep a task, in milliseconds.
+const TASK_TTL: u64 = 15 * 60 * 1000;
+
+/// How requests are framed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Era {
+    /// Each request says all of itself.
+    Modern,
+    /// One `initialize` speaks for the whole connection.
+    Legacy,
+}
 
 /// A request before it has an id. `members` are those of `params`, `_meta` apart.
 #[derive(Debug)]
@@ -52,7 +66,7 @@ pub(super) enum Part<'a> {
 }
 
 #[derive(Serialize)]
-struct Outgoing<'a> {
+struct OutgoingMessage<'a> {
     jsonrpc: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<u64>,
@@ -153,7 +167,8 @@ impl<'a> Request<'a> {
     /// As one that begins a task, where `is_task` says so.
     pub(super) fn task_if(mut self, is_task: bool) -> Self {
         self.is_task = is_task;
-        self.members.extend(is_task.then(task::member));
+        let ttl = || ("task", Part::Json(serde_json::json!({ "ttl": TASK_TTL })));
+        self.members.extend(is_task.then(ttl));
         self
     }
 
@@ -248,7 +263,7 @@ fn encode(
     meta: Meta<'_>,
 ) -> Result<Vec<u8>, UpstreamError> {
     let params = Params { members, meta };
-    let message = Outgoing {
+    let message = OutgoingMessage {
         jsonrpc: "2.0",
         id,
         method,
@@ -260,7 +275,7 @@ fn encode(
 
 /// One message of a server.
 #[derive(Debug)]
-pub(super) enum Incoming<'a> {
+pub(super) enum IncomingMessage<'a> {
     /// The answer to the request of that id, if the id is one of ours by its form.
     Answer {
         id: Option<u64>,
@@ -293,7 +308,7 @@ struct Envelope<'a> {
 
 /// The messages in `text`: one, or those of a batch (2025-03-26 allows them). The error says what is wrong
 /// without a word of the text.
-pub(super) fn read(text: &[u8]) -> Result<Vec<Incoming<'_>>, &'static str> {
+pub(super) fn read(text: &[u8]) -> Result<Vec<IncomingMessage<'_>>, &'static str> {
     let text = std::str::from_utf8(text).map_err(|_| "it is not UTF-8")?;
     if depth(text) > MAX_DEPTH {
         return Err("it is nested too deeply");
@@ -309,7 +324,7 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<Incoming<'_>>, &'static str> {
     }
 }
 
-fn read_one(text: &str) -> Result<Incoming<'_>, &'static str> {
+fn read_one(text: &str) -> Result<IncomingMessage<'_>, &'static str> {
     if !text.trim_ascii_start().starts_with('{') {
         return Err("it is not a JSON object");
     }
@@ -317,12 +332,12 @@ fn read_one(text: &str) -> Result<Incoming<'_>, &'static str> {
         serde_json::from_str(text).map_err(|_| "it is not a JSON-RPC message")?;
     if let Some(method) = envelope.method {
         return Ok(match envelope.id {
-            Some(id) => Incoming::Request {
+            Some(id) => IncomingMessage::Request {
                 id,
                 method,
                 params: envelope.params,
             },
-            None => Incoming::Notification {
+            None => IncomingMessage::Notification {
                 method,
                 params: envelope.params,
             },
@@ -339,7 +354,7 @@ fn read_one(text: &str) -> Result<Incoming<'_>, &'static str> {
         )),
     };
     let id = envelope.id.and_then(|id| id.get().parse().ok());
-    Ok(Incoming::Answer { id, outcome })
+    Ok(IncomingMessage::Answer { id, outcome })
 }
 
 /// How deep the brackets of `text` nest.

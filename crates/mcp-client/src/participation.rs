@@ -10,6 +10,7 @@ use wardgate_json::Members;
 use wardgate_mcp::extension::TASKS;
 
 use super::foreign_meta::ForeignMeta;
+use super::members::object;
 
 /// What a client can be asked for, and which logs it wants.
 #[derive(Debug, Clone)]
@@ -312,14 +313,6 @@ fn members(json: &str) -> Result<Vec<(String, &RawValue)>, InvalidParticipation>
     } else {
         Err(InvalidParticipation::Capabilities)
     }
-}
-
-/// An object of these members, each already JSON.
-pub(super) fn object<'a>(members: impl Iterator<Item = (&'a str, String)>) -> String {
-    let members: Vec<_> = members
-        .map(|(name, value)| format!("{}:{value}", Value::from(name)))
-        .collect();
-    format!("{{{}}}", members.join(","))
 }
 
 #[cfg(test)]

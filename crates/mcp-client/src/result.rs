@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use wardgate_json::Members;
 use wardgate_mcp::meta;
 
 use super::error::UpstreamError;
-use super::participation::{self, Participation, Profile};
+use super::members::{META_OF_GATEWAY, members_except};
+use super::participation::{Participation, Profile};
 
 /// What a tool of an upstream server answered; each part byte for byte.
 #[derive(Debug, Clone)]
@@ -37,9 +37,6 @@ const OF_RESULT: [&str; 7] = [
 /// Members of the `_meta` of a result that are of the hop to the server.
 const META_OF_HOP: [&str; 2] = [meta::SERVER_INFO, meta::RELATED_TASK];
 
-/// What only the gateway says.
-const META_OF_GATEWAY: &str = "dev.wardgate/";
-
 /// The members of `result` besides those that [`CallResult`] has, as one JSON object; none where there are none. Each is
 /// there byte for byte.
 pub fn other_members(result: &RawValue) -> Result<Option<String>, UpstreamError> {
@@ -53,29 +50,12 @@ pub fn meta_for_client(meta: &RawValue) -> Result<Option<String>, UpstreamError>
     })
 }
 
-/// The `data` of a JSON-RPC error as it is for the client; none where nothing is left of it.
-pub(super) fn data_for_client(data: &RawValue) -> Option<String> {
-    if data.get().starts_with('{') {
-        return members_but(data, |name| name.starts_with(META_OF_GATEWAY)).ok()?;
-    }
-    Some(data.get().to_owned())
-}
-
 fn members_but(
     object: &RawValue,
     is_left_out: impl Fn(&str) -> bool,
 ) -> Result<Option<String>, UpstreamError> {
-    let members: Members<'_> = serde_json::from_str(object.get())
-        .map_err(|_| UpstreamError::BadResult("its result cannot be read"))?;
-    let mut members = members.0;
-    members.retain(|(name, _)| !is_left_out(name));
-    if members.is_empty() {
-        return Ok(None);
-    }
-    let members = members.iter();
-    Ok(Some(participation::object(members.map(|(name, value)| {
-        (name.as_str(), value.get().to_owned())
-    }))))
+    members_except(object, is_left_out)
+        .map_err(|_| UpstreamError::BadResult("its result cannot be read"))
 }
 
 impl CallResult {

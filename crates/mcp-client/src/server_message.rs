@@ -161,10 +161,10 @@ pub(super) fn read_log(params: Option<&RawValue>) -> Option<LogMessage> {
 /// The elicitation that is over.
 pub(super) fn read_completed(params: Option<&RawValue>) -> Option<String> {
     #[derive(Deserialize)]
-    struct Completed {
+    struct CompletedElicitation {
         #[serde(rename = "elicitationId")]
         id: String,
     }
-    let completed: Completed = serde_json::from_str(params?.get()).ok()?;
+    let completed: CompletedElicitation = serde_json::from_str(params?.get()).ok()?;
     Some(completed.id).filter(|id| id.len() <= MAX_ELICITATION_ID)
 }

@@ -9,10 +9,11 @@ use serde_json::value::RawValue;
 use wardgate_json::{Members, is_strict};
 
 use super::error::{RpcError, UpstreamError};
+use super::members::object;
 use super::message::{Part, Request};
-use super::participation::{Participation, object};
+use super::participation::Participation;
+use super::responses::Responses;
 use super::result::check_asked;
-use super::round::Responses;
 
 /// The longest id that is taken, in bytes.
 const MAX_ID: usize = 1_024;

@@ -7,17 +7,13 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::time::sleep;
 
+use super::connection::Connection;
 use super::error::UpstreamError;
-use super::link::Connection;
 use super::message::{Part, Request};
 use super::server_message::Listener;
-
-/// For how long the server is asked to keep a task, in milliseconds.
-const KEPT: u64 = 15 * 60 * 1000;
 
 /// The pause between two looks at a task, unless the server names one; and the bounds of what it may name.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -43,11 +39,6 @@ impl Task {
         let named = self.poll_interval.map(Duration::from_millis);
         named.unwrap_or(PAUSE).clamp(SHORTEST, LONGEST)
     }
-}
-
-/// What makes a call one that begins a task.
-pub(super) fn member() -> (&'static str, Part<'static>) {
-    ("task", Part::Json(json!({ "ttl": KEPT })))
 }
 
 /// The result of the task that `created` began; `created` itself where the server began none.

@@ -12,19 +12,20 @@ use tokio::time::{Instant, timeout_at};
 use wardgate_domain::{Ambient, Caller, OfferKind};
 
 use super::conditional_tools::ConditionalTools;
+use super::connection::Connection;
 use super::definition::{Pages, ToolDefinition};
-use super::era::{Era, Eras, ObservedServer, Skills, Verdict};
+use super::era::{Eras, ObservedServer, Skills, Verdict};
 use super::error::UpstreamError;
 use super::events::{Events, Health};
-use super::http::headers;
-use super::link::{Connection, Link};
+use super::link::Link;
 use super::listing::ListedTools;
-use super::message::{Part, Request};
-use super::open_exchange::OpenExchange;
+use super::message::{Era, Part, Request};
+use super::param_headers;
 use super::participation::{Participation, Profile};
 use super::personal::Personal;
 use super::profiles::Profiles;
 use super::result::check_complete;
+use super::round::OpenExchange;
 use super::round::{self, Round, RoundStart, UpstreamOperation};
 use super::server_message::{Listener, ServerMessage, lend};
 use super::server_task::{ServerTask, Step, TaskStatus};
@@ -490,7 +491,7 @@ impl Upstream {
         }
         let tools = known_tools(&self.link, &connection, deadline).await?;
         let marked = tools.tool(tool);
-        let marked = marked.map(|tool| headers::of_arguments(&tool.headers, arguments));
+        let marked = marked.map(|tool| param_headers::of_arguments(&tool.headers, arguments));
         Ok(marked.unwrap_or_default())
     }
 }

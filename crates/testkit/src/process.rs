@@ -137,7 +137,7 @@ impl Drop for Process {
 
 /// A command that ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ProcessExit {
     /// Exit code; none when a signal ended it.
     pub code: Option<i32>,
     /// Standard output.
@@ -146,7 +146,7 @@ pub struct Ended {
     pub stderr: String,
 }
 
-impl Ended {
+impl ProcessExit {
     /// What it printed, once it succeeded.
     pub fn success(self) -> String {
         assert_eq!(self.code, Some(0), "{}", self.stderr);
@@ -176,8 +176,8 @@ impl Ended {
 }
 
 /// Runs `binary` to its end; one that does not come to it fails the test.
-pub fn run(binary: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Ended {
-    Ended::of(command(binary, arguments, environment))
+pub fn run(binary: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> ProcessExit {
+    ProcessExit::of(command(binary, arguments, environment))
 }
 
 /// The developer's own database has no place in a test.

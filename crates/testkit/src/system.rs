@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::{Client, Ended, run, until};
+use crate::{Client, ProcessExit, run, until};
 
 /// A running system.
 pub trait System {
@@ -67,7 +67,7 @@ pub trait System {
         for (name, value) in claims {
             command.args(["--claim", &format!("{name}={value}")]);
         }
-        Ended::of(command).success().trim().to_owned()
+        ProcessExit::of(command).success().trim().to_owned()
     }
 
     /// Every record, oldest first, as `audit query --json` prints them.
@@ -83,7 +83,7 @@ pub trait System {
     }
 
     /// `audit query` with these options.
-    fn query(&self, options: &[&str]) -> Ended {
+    fn query(&self, options: &[&str]) -> ProcessExit {
         let dir = self.data_dir().display().to_string();
         let query = ["audit", "query", "--data-dir", &dir];
         run(self.binary(), &[&query, options].concat(), &[])

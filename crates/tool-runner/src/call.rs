@@ -35,7 +35,7 @@ use crate::executor_error::ExecutorError;
 use crate::failure::{FailedCall, Failure, ToolOutcome};
 use crate::interaction::{Elicitation, Interaction, SuspendedRound};
 use crate::kept_results::{self, KeptResults};
-use crate::loaded::{LoadedCatalogue, RunnableTool, Shared};
+use crate::loaded::{LoadedCatalogue, RunnableTool, SharedState};
 use crate::result::UnchangedResult;
 use crate::result::{self, Handle, ResultSummary, Stopwatch};
 use wardgate_mcp_client::{RpcError, TaskStatus};
@@ -143,7 +143,11 @@ impl AdmittedCall {
     }
 
     /// Runs the tool and tells `listener` what it says meanwhile. Dropping the future stops the work in the source.
-    pub(crate) async fn run(mut self, shared: &Shared, listener: &mpsc::Sender<RunEvent>) -> End {
+    pub(crate) async fn run(
+        mut self,
+        shared: &SharedState,
+        listener: &mpsc::Sender<RunEvent>,
+    ) -> End {
         info!(
             { names::CALL_ID } = %self.id,
             { names::TOOL } = self.tool(),
@@ -232,9 +236,9 @@ impl AdmittedCall {
         arguments: &Map<String, Value>,
         key: Option<&str>,
         deadline: Instant,
-        shared: &Shared,
+        shared: &SharedState,
         listener: &mpsc::Sender<RunEvent>,
-    ) -> Ended {
+    ) -> EndedRun {
         let tool = Arc::clone(&self.tool);
         let compiled = Arc::clone(&self.compiled);
         let gate = compiled.gate.as_ref();
@@ -309,8 +313,8 @@ impl AdmittedCall {
         mut kept: RetainedRows,
         attempts: u32,
         arguments: &Map<String, Value>,
-        shared: &Shared,
-    ) -> Ended {
+        shared: &SharedState,
+    ) -> EndedRun {
         let failure = match outcome {
             Ok(()) if let Some(unchanged) = kept.unchanged.take() => {
                 return self.pass_on(unchanged);
@@ -349,7 +353,7 @@ impl AdmittedCall {
         &'a self,
         arguments: &Map<String, Value>,
         key: Option<&str>,
-        shared: &'a Shared,
+        shared: &'a SharedState,
     ) -> Option<Elicitation<'a>> {
         let interaction = self.interaction.as_ref()?;
         let definition = self.permit.terms().definition_digest.to_string();
@@ -363,7 +367,7 @@ impl AdmittedCall {
         &'a self,
         arguments: &'a Map<String, Value>,
         deadline: Instant,
-        shared: &'a Shared,
+        shared: &'a SharedState,
     ) -> Invocation<'a> {
         Invocation {
             caller: &self.caller,
@@ -385,7 +389,7 @@ impl AdmittedCall {
     }
 
     /// Nothing ran: the caller has to let the source act in their name first.
-    fn connect(self, scope: Option<String>) -> Ended {
+    fn connect(self, scope: Option<String>) -> EndedRun {
         let connect = pb::Connect {
             source: self.tool.tool.source().unwrap_or_default().to_owned(),
             scope: scope.unwrap_or_default(),
@@ -398,7 +402,7 @@ impl AdmittedCall {
     }
 
     /// The round is over; the call goes on with the client's answers.
-    fn wait(self, waits: SuspendedRound) -> Ended {
+    fn wait(self, waits: SuspendedRound) -> EndedRun {
         let waits = pb::InputRequired {
             input_requests_json: waits.requests.into(),
             state: waits.state,
@@ -407,13 +411,13 @@ impl AdmittedCall {
         self.waiting(waits, ToolOutcome::Perhaps)
     }
 
-    fn waiting(self, mut waits: pb::InputRequired, ran: ToolOutcome) -> Ended {
+    fn waiting(self, mut waits: pb::InputRequired, ran: ToolOutcome) -> EndedRun {
         waits.facts = Some(pb::ResultFacts {
             status: pb::OutcomeStatus::Ok.into(),
             stages: self.stopwatch.into_stages(),
             ..pb::ResultFacts::default()
         });
-        Ended {
+        EndedRun {
             end: End::Waits(waits),
             ran,
         }
@@ -421,7 +425,7 @@ impl AdmittedCall {
 
     /// Keeps a result that is too large for an answer, and leaves a sample of it. What cannot be kept is cut, and
     /// the answer says so.
-    async fn keep(&self, kept: &mut RetainedRows, shared: &Shared) -> Option<Handle> {
+    async fn keep(&self, kept: &mut RetainedRows, shared: &SharedState) -> Option<Handle> {
         if kept.beyond.is_empty() {
             return None;
         }
@@ -450,7 +454,7 @@ impl AdmittedCall {
     }
 
     /// Makes the result of what goes on as it is.
-    fn pass_on(mut self, unchanged: UnchangedResult) -> Ended {
+    fn pass_on(mut self, unchanged: UnchangedResult) -> EndedRun {
         self.stopwatch.lap("redact");
         let (status, kind) = status_of(unchanged.is_error);
         let facts = pb::ResultFacts {
@@ -467,7 +471,7 @@ impl AdmittedCall {
             stages: self.stopwatch.into_stages(),
             ..pb::ResultFacts::default()
         };
-        Ended {
+        EndedRun {
             end: End::Result(result::unchanged(unchanged, facts)),
             ran: ToolOutcome::Yes,
         }
@@ -479,7 +483,7 @@ impl AdmittedCall {
         kept: RetainedRows,
         handle: Option<Handle>,
         arguments: &Map<String, Value>,
-    ) -> Ended {
+    ) -> EndedRun {
         let tool = Arc::clone(&self.tool);
         let shape = tool.tool.result();
         if kept.rows.is_empty()
@@ -518,7 +522,7 @@ impl AdmittedCall {
             single: kept.single,
             is_error: kept.is_error,
         };
-        Ended {
+        EndedRun {
             end: End::Result(result::released(shape, &rows, &whole, facts)),
             ran: ToolOutcome::Yes,
         }
@@ -564,7 +568,7 @@ impl AdmittedCall {
     }
 
     /// The JSON-RPC error of an upstream, as far as the permit lets it out.
-    fn protocol_error(self, error: RpcError) -> Ended {
+    fn protocol_error(self, error: RpcError) -> EndedRun {
         let released = self.released_error(&error);
         let phi = self.tool.tool.result().class(ERROR).is_phi();
         let failure = self.reported(error.message);
@@ -578,7 +582,7 @@ impl AdmittedCall {
         ended
     }
 
-    fn fail(self, failure: &Failure, withheld: u64) -> Ended {
+    fn fail(self, failure: &Failure, withheld: u64) -> EndedRun {
         let facts = pb::ResultFacts {
             status: failure.status.into(),
             rows_withheld: withheld,
@@ -587,7 +591,7 @@ impl AdmittedCall {
             stages: self.stopwatch.into_stages(),
             ..pb::ResultFacts::default()
         };
-        Ended {
+        EndedRun {
             end: End::Result(result::error(&failure.text, facts)),
             ran: failure.ran,
         }
@@ -613,7 +617,7 @@ pub(crate) enum End {
 }
 
 /// How a run ended.
-struct Ended {
+struct EndedRun {
     end: End,
     ran: ToolOutcome,
 }

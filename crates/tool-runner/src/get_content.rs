@@ -22,7 +22,7 @@ use wardgate_telemetry::names;
 
 use crate::Error;
 use crate::compiled_permit::CompiledPermit;
-use crate::content::{DecisionSubject, Found, GetError, MAX_VALUES, Origin};
+use crate::content::{DecisionSubject, GetError, MAX_VALUES, Origin, UpstreamContent};
 use crate::execution_log::execution_facts;
 use crate::interaction::{Elicitation, Interaction, SuspendedExchanges, SuspendedRound};
 use crate::loaded::LoadedCatalogue;
@@ -136,7 +136,7 @@ impl TryFrom<pb::GetContentRequest> for ContentQuery {
 }
 
 /// What may be got. Only [`admit`] makes one.
-pub(crate) struct Admitted {
+pub(crate) struct AdmittedContent {
     asked: ContentQuery,
     origin: Origin,
     permit: Permit,
@@ -155,7 +155,7 @@ pub(crate) fn admit(
     parking: &Arc<SuspendedExchanges>,
     max_bytes: usize,
     now: Timestamp,
-) -> Result<Admitted, Error> {
+) -> Result<AdmittedContent, Error> {
     let mut stopwatch = Stopwatch::start();
     let kind = asked.target.kind();
     let offers = loaded.offers(&asked.source);
@@ -171,7 +171,7 @@ pub(crate) fn admit(
     };
     let (permit, compiled) = loaded.compiled().admit(signed, to_run, None, now)?;
     stopwatch.lap("permit");
-    Ok(Admitted {
+    Ok(AdmittedContent {
         is_restricted: compiled.restricts(&permit, &facts.classes),
         parking: Arc::clone(parking),
         origin: origin.of(&asked.caller, asked.caller_token.as_deref())?,
@@ -183,7 +183,7 @@ pub(crate) fn admit(
     })
 }
 
-impl Admitted {
+impl AdmittedContent {
     /// What the record says of it.
     pub(crate) fn execution(&self) -> CallFacts {
         let ContentQuery {
@@ -206,8 +206,8 @@ impl Admitted {
         let got = self.find().await;
         self.stopwatch.lap("execute");
         let answer = got.and_then(|found| match found {
-            Found::Value(value) => self.release(value),
-            Found::Text {
+            UpstreamContent::Value(value) => self.release(value),
+            UpstreamContent::Text {
                 result,
                 parts,
                 meta,
@@ -225,7 +225,7 @@ impl Admitted {
                     fits.then_some(it).ok_or_else(GetError::too_large)
                 })
             }
-            Found::Waits(waits) => Ok(waiting(waits)),
+            UpstreamContent::Waits(waits) => Ok(waiting(waits)),
         });
         let mut answer = match answer {
             Ok(released) => released,
@@ -258,7 +258,7 @@ impl Admitted {
         answer
     }
 
-    async fn find(&self) -> Result<Found, GetError> {
+    async fn find(&self) -> Result<UpstreamContent, GetError> {
         let talk = self.talk()?;
         let talk = talk.as_ref();
         let found = match (&self.asked.target, &self.origin) {
@@ -293,7 +293,7 @@ impl Admitted {
                 upstream.complete(of, wanted).await
             }
         };
-        found.map(Found::Value)
+        found.map(UpstreamContent::Value)
     }
 
     /// Where the source may talk to the client. What waited goes on only there.

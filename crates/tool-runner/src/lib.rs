@@ -43,7 +43,7 @@ pub use error::Error;
 pub use imported::{NotApproved, Review, ReviewedUpstream, Selection};
 pub use replicas::Dial;
 pub use row_rule::RowRuleError;
-pub use service::{Closing, Links, check, service};
+pub use service::{Links, ServiceCloser, check, service};
 pub use sql::postgres_reader;
 pub use store::{LAYOUT, SealingKey, StoreError};
 

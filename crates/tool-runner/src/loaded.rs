@@ -18,7 +18,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::PseudonymKey;
 use wardgate_rpc::client::MemoryClient;
 
-use crate::content::{Contents, Following};
+use crate::content::{Contents, FollowedContent};
 use crate::execution_log::ExecutionLog;
 use crate::executor::{Caps, Executor, RetentionLimit, Sources};
 use crate::interaction::SuspendedExchanges;
@@ -114,14 +114,14 @@ pub(crate) struct LoadedCatalogue {
 
 /// What outlives every catalogue.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct SharedState {
     pub(crate) ambient: Ambient,
     pub(crate) platform: Arc<Platform>,
     pub(crate) rates: Arc<RateLimiter>,
     pub(crate) results: Arc<ResultCache<pb::ToolResult>>,
     pub(crate) store: Store,
     /// Prompts and resources of MCP servers.
-    pub(crate) following: Arc<Following>,
+    pub(crate) following: Arc<FollowedContent>,
     /// How long results that are too large for an answer are kept.
     pub(crate) kept_for: Duration,
     /// Calls that wait for their clients.
@@ -134,7 +134,7 @@ pub(crate) struct Shared {
     pub(crate) memory: Option<MemoryClient>,
 }
 
-impl Shared {
+impl SharedState {
     pub(crate) fn new(config: &Config, store: Store, ambient: Ambient) -> Self {
         let bytes = |result: &pb::ToolResult| {
             let others = result.other_members_json.len() + result.meta_json.len();
@@ -151,7 +151,7 @@ impl Shared {
             platform: Arc::new(Platform::new()),
             rates: Arc::new(RateLimiter::default()),
             results: Arc::new(results),
-            following: Arc::new(Following::new()),
+            following: Arc::new(FollowedContent::new()),
             store,
             kept_for: config.kept_for,
             executions: None,
@@ -173,7 +173,7 @@ impl LoadedCatalogue {
         catalogue: Catalogue,
         config: &Config,
         keys: &Keys,
-        shared: &Shared,
+        shared: &SharedState,
         previous: Option<&Self>,
     ) -> Result<Self, Error> {
         let (imported, missing) = (catalogue.imported().to_vec(), catalogue.missing().to_vec());

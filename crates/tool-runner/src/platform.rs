@@ -70,9 +70,9 @@ impl Platform {
     }
 
     /// Counts one call of `tool` until it is dropped.
-    pub(crate) fn begin(self: &Arc<Self>, tool: &str) -> Counted {
+    pub(crate) fn begin(self: &Arc<Self>, tool: &str) -> CountedCall {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        Counted {
+        CountedCall {
             platform: Arc::clone(self),
             tool: tool.to_owned(),
             began: Instant::now(),
@@ -99,20 +99,20 @@ impl Platform {
 }
 
 /// A call that is running. One that is dropped before it said how it went has failed.
-pub(crate) struct Counted {
+pub(crate) struct CountedCall {
     platform: Arc<Platform>,
     tool: String,
     began: Instant,
     failed: bool,
 }
 
-impl Counted {
+impl CountedCall {
     pub(crate) fn ended(mut self, failed: bool) {
         self.failed = failed;
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedCall {
     fn drop(&mut self) {
         self.platform.in_flight.fetch_sub(1, Ordering::Relaxed);
         let mut counts = self.platform.lock();

@@ -91,7 +91,7 @@ pub(crate) fn dropped_columns(dropped: &DroppedColumns) -> Option<pb::DroppedCol
 
 /// The structured content of a result with rows.
 #[derive(Serialize)]
-struct Structured<'a, T> {
+struct StructuredRows<'a, T> {
     data: &'a T,
     /// Present when rows were left out because there were too many.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -121,7 +121,7 @@ pub(crate) fn released(
     let (content, structured) = match shape.shape {
         Shape::Rows => {
             let data = rows;
-            let structured = json(&Structured {
+            let structured = json(&StructuredRows {
                 data,
                 truncated,
                 kept,
@@ -134,7 +134,7 @@ pub(crate) fn released(
             let text = serde_json::to_string_pretty(data).unwrap_or_default();
             (
                 text_content(&text),
-                json(&Structured {
+                json(&StructuredRows {
                     data,
                     truncated,
                     kept,
@@ -150,7 +150,7 @@ pub(crate) fn released(
             let text = texts(shape, rows.get());
             (
                 text_content(&text),
-                json(&Structured {
+                json(&StructuredRows {
                     data,
                     truncated,
                     kept,

@@ -29,14 +29,14 @@ use wardgate_rpc::client::{AuditClient, MemoryClient};
 use wardgate_rpc::{Readiness, Service, ServiceError};
 use wardgate_telemetry::names;
 
-pub use closing::Closing;
+pub use closing::ServiceCloser;
 
 use crate::call::{self, Call};
 use crate::connections;
 use crate::execution_log::{ExecutionLog, held_until};
 use crate::get_content::{self, ContentQuery};
 use crate::imported::{Importer, check_lock};
-use crate::loaded::{Keys, LoadedCatalogue, Shared};
+use crate::loaded::{Keys, LoadedCatalogue, SharedState};
 use crate::replicas::{self, Dial, Replicas};
 use crate::store::{SealingKey, Store};
 use crate::switchboard::{Switchboard, Switches};
@@ -64,7 +64,7 @@ pub struct Links {
 /// connected to when they are first used, so a dead one stops nothing but its own tools.
 ///
 /// It is ready once it knows which tools are switched off, and says so when a change of the file is faulty.
-/// What it starts is ended by the [`Closing`].
+/// What it starts is ended by the [`ServiceCloser`].
 pub async fn service(
     config: Config,
     permits: PermitVerifier,
@@ -75,7 +75,7 @@ pub async fn service(
 ) -> Result<
     (
         Service<ToolRunnerServiceServer<impl ToolRunnerService>>,
-        Closing,
+        ServiceCloser,
     ),
     Error,
 > {
@@ -99,14 +99,14 @@ pub async fn service(
     )?;
     let importer = Importer::new(&config.catalogue, audit.clone(), ambient.clone());
     let switchboard = Switchboard::open(store, audit, ambient.clone()).await?;
-    let shared = Shared {
+    let shared = SharedState {
         executions,
         memory,
         replicas: Arc::new(Replicas::new(config.advertise.clone(), replicas)),
-        ..Shared::new(&config, switchboard.store().clone(), ambient)
+        ..SharedState::new(&config, switchboard.store().clone(), ambient)
     };
     let runner = start(config, keys, switchboard, importer, shared)?;
-    let closing = Closing::of(&runner);
+    let closing = ServiceCloser::of(&runner);
     let service = Service {
         readiness: runner.readiness(),
         server: ToolRunnerServiceServer::from_arc(runner),
@@ -129,7 +129,7 @@ pub(crate) fn start(
     keys: Keys,
     switchboard: Arc<Switchboard>,
     importer: Importer,
-    shared: Shared,
+    shared: SharedState,
 ) -> Result<Arc<Runner>, Error> {
     let mut seen = Files::read(&config.catalogue, &[]).unwrap_or_default();
     let mut catalogue =
@@ -180,7 +180,7 @@ pub(crate) struct Runner {
     readiness: watch::Sender<Readiness>,
     /// What the files say now is not in force, since it has faults.
     is_outdated: AtomicBool,
-    shared: Shared,
+    shared: SharedState,
     config: Config,
     keys: Keys,
     switchboard: Arc<Switchboard>,

@@ -102,12 +102,12 @@ pub(crate) struct Switchboard {
     ambient: Ambient,
     /// None until the switches were read once.
     current: watch::Sender<Option<Arc<Switches>>>,
-    refreshing: Mutex<Refreshing>,
+    refreshing: Mutex<RefreshState>,
 }
 
 /// What one refresh leaves to the next.
 #[derive(Default)]
-struct Refreshing {
+struct RefreshState {
     prepared: bool,
     failed: bool,
 }
@@ -227,7 +227,7 @@ impl Switchboard {
         refreshed
     }
 
-    async fn read(&self, refreshing: &mut Refreshing) -> Result<(), StoreError> {
+    async fn read(&self, refreshing: &mut RefreshState) -> Result<(), StoreError> {
         if !refreshing.prepared {
             self.store.prepare().await?;
             refreshing.prepared = true;

@@ -145,7 +145,7 @@ impl AdmittedWatch {
         self,
         in_force: InForce,
     ) -> impl Stream<Item = Result<pb::WatchResourcesResponse, Status>> {
-        let watching = Watching {
+        let watching = ResourceWatch {
             admitted: self,
             in_force,
             watched: None,
@@ -160,7 +160,7 @@ impl AdmittedWatch {
 }
 
 /// One watch under way.
-struct Watching {
+struct ResourceWatch {
     admitted: AdmittedWatch,
     in_force: InForce,
     /// None before the first message.
@@ -178,7 +178,7 @@ enum ChangeSource {
     },
 }
 
-impl Watching {
+impl ResourceWatch {
     /// What to say next; none when the permits ended, or the source is off or gone.
     async fn next(&mut self) -> Option<BTreeSet<String>> {
         let until = self.admitted.until;

@@ -15,7 +15,7 @@ use wardgate_rpc::client::{AuditClient, MemoryClient, PolicyClient};
 use wardgate_rpc::link::TlsFiles;
 use wardgate_rpc::operator::OperatorServices;
 use wardgate_rpc::{Neighbour, Peer, Readiness, link};
-use wardgate_tool_runner::{Closing, SealingKey};
+use wardgate_tool_runner::{SealingKey, ServiceCloser};
 
 use crate::Failure;
 use crate::config::{AgentWiring, ConsoleWiring, GatewayWiring};
@@ -53,7 +53,7 @@ pub(crate) struct LocalServices {
     /// For the operator.
     pub(crate) operator_services: OperatorServices,
     /// What ends what they started.
-    pub(crate) closing: Closing,
+    pub(crate) closing: ServiceCloser,
 }
 
 /// Starts every service in this process.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use wardgate_testkit::{Ended, System, TestApp, run, until};
+use wardgate_testkit::{ProcessExit, System, TestApp, run, until};
 
 use super::super::extra_tools::LOOK_OFTEN;
 use super::super::people::{doctor, of_patient};
@@ -41,7 +41,7 @@ impl Upstream {
     }
 
     /// `wardgate tools` with these arguments, for the catalogue.
-    fn tools(&self, arguments: &[&str]) -> Ended {
+    fn tools(&self, arguments: &[&str]) -> ProcessExit {
         let file = self.catalogue.display().to_string();
         let all = [&["tools"], arguments, &["--file", &file]].concat();
         // The hospital's own source is not connected to, but it must be named.

@@ -20,11 +20,10 @@ use url::Url;
 
 use super::sse;
 use super::sse::Event;
-use crate::era::Era;
 use crate::error::UpstreamError;
 use crate::events::Events;
 use crate::listen::Line;
-use crate::message::{self, Incoming, Part, Request};
+use crate::message::{self, Era, IncomingMessage, Part, Request};
 use crate::open_requests::{NEWS_QUEUE, OpenRequests};
 use crate::server_message::{self, Listener, Question, ServerMessage};
 use wardgate_egress::{Body, Client, Response};
@@ -297,7 +296,7 @@ impl Exchange {
             && let Ok(messages) = message::read(&body)
         {
             for message in messages {
-                if let Incoming::Answer {
+                if let IncomingMessage::Answer {
                     outcome: Err(error @ UpstreamError::Rpc(_)),
                     ..
                 } = message
@@ -400,13 +399,13 @@ impl Exchange {
 
     async fn take(
         &self,
-        message: Incoming<'_>,
+        message: IncomingMessage<'_>,
         id: Option<u64>,
         listener: &mut Option<Listener<'_>>,
     ) -> Option<Answer> {
         match message {
             // An error without an id can only be about the request whose response it is in.
-            Incoming::Answer {
+            IncomingMessage::Answer {
                 id: answered,
                 outcome,
             } if id.is_some()
@@ -415,7 +414,9 @@ impl Exchange {
             {
                 return Some(outcome.map(ToOwned::to_owned));
             }
-            Incoming::Notification { method, params } if method == "notifications/progress" => {
+            IncomingMessage::Notification { method, params }
+                if method == "notifications/progress" =>
+            {
                 if let Some(listener) = listener
                     && let Some((token, report)) = server_message::read_progress(params)
                     && Some(token) == id
@@ -424,7 +425,9 @@ impl Exchange {
                 }
             }
             // What comes on the stream of a request is about that request.
-            Incoming::Notification { method, params } if method == "notifications/message" => {
+            IncomingMessage::Notification { method, params }
+                if method == "notifications/message" =>
+            {
                 if let Some(log) = server_message::read_log(params) {
                     match listener {
                         Some(listener) => drop(listener(ServerMessage::Log(log))),
@@ -435,12 +438,14 @@ impl Exchange {
                     }
                 }
             }
-            Incoming::Notification { method, params } if method == server_message::COMPLETED => {
+            IncomingMessage::Notification { method, params }
+                if method == server_message::COMPLETED =>
+            {
                 if let Some(elicitation) = server_message::read_completed(params) {
                     self.open().tell_completed(&elicitation);
                 }
             }
-            Incoming::Request {
+            IncomingMessage::Request {
                 id: asked,
                 method,
                 params,
@@ -460,7 +465,7 @@ impl Exchange {
                 }
             }
             // A server of 2026-07-28 cannot be answered, so it would wait for ever.
-            Incoming::Request { .. } if id.is_some() => {
+            IncomingMessage::Request { .. } if id.is_some() => {
                 return Some(Err(UpstreamError::AsksOutOfTurn));
             }
             other => self.events.unsolicited(&other),

@@ -4,7 +4,6 @@ use wardgate_mcp::error_code::UNSUPPORTED_VERSION;
 use wardgate_mcp::header;
 
 mod exchange;
-pub(super) mod headers;
 pub(super) mod sse;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,13 +19,13 @@ use tracing::info;
 use url::Url;
 
 use self::exchange::Exchange;
-use super::era::{self, Era, Eras, Handshake, Probe, Skills, Verdict};
+use super::era::{self, Eras, Handshake, Probe, Skills, Verdict};
 use super::error::UpstreamError;
 use super::events::Events;
 use super::listen;
 use super::listing::ConnectionTools;
-use super::logging::Logging;
-use super::message::Request;
+use super::logging::ServerLogLevel;
+use super::message::{Era, MODERN, Request};
 use super::participation::Profile;
 use super::server_message::Listener;
 use wardgate_egress::HttpSettings;
@@ -64,7 +63,7 @@ pub(super) struct Dialer {
 /// A server whose era is known, with its session where there is one.
 pub(super) struct Connection {
     exchange: Arc<Exchange>,
-    pub(super) logging: Logging,
+    pub(super) logging: ServerLogLevel,
     pub(super) listing: ConnectionTools,
     /// Tools can be called as tasks.
     pub(super) tasks: bool,
@@ -134,7 +133,7 @@ impl Dialer {
         }
         Ok(Connection {
             exchange,
-            logging: Logging::of(handshake),
+            logging: ServerLogLevel::of(handshake),
             listing: ConnectionTools::default(),
             tasks: handshake.tasks,
             skills: handshake.skills,
@@ -192,7 +191,7 @@ impl Dialer {
         if !self.profile.is_empty() || self.is_legacy.holds() {
             return Ok(Probe::Legacy);
         }
-        let exchange = Arc::new(self.exchange(Era::Modern, Some(era::MODERN), None));
+        let exchange = Arc::new(self.exchange(Era::Modern, Some(MODERN), None));
         match exchange.request(&era::discover(), None).await {
             Ok(result) => {
                 self.events.learn(&result);

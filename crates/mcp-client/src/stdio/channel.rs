@@ -19,10 +19,9 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::debug;
 
 use super::lines::{EndOfLines, Line, Lines};
-use crate::era::Era;
 use crate::error::UpstreamError;
 use crate::events::Events;
-use crate::message::{self, Incoming, Request};
+use crate::message::{self, Era, IncomingMessage, Request};
 use crate::open_requests::{NEWS_QUEUE, OpenRequests};
 use crate::server_message::{self, Listener, Question, ServerMessage};
 
@@ -209,9 +208,9 @@ impl Channel {
         }
     }
 
-    fn take(&self, message: Incoming<'_>) {
+    fn take(&self, message: IncomingMessage<'_>) {
         match message {
-            Incoming::Answer {
+            IncomingMessage::Answer {
                 id: Some(id),
                 outcome,
             } => match self.answered(id) {
@@ -226,12 +225,12 @@ impl Channel {
                         id, "an upstream server answered again or too late"
                     );
                 }
-                (None, false) => self.events.unsolicited(&Incoming::Answer {
+                (None, false) => self.events.unsolicited(&IncomingMessage::Answer {
                     id: Some(id),
                     outcome,
                 }),
             },
-            Incoming::Request { id, method, params } => {
+            IncomingMessage::Request { id, method, params } => {
                 let answer = match Question::read(id, &method, params) {
                     Some(question) => self.waiting.lock().open.ask_only(question),
                     None => message::answer(id, &method).ok(),
@@ -240,18 +239,24 @@ impl Channel {
                     self.say_if_heard(answer);
                 }
             }
-            Incoming::Notification { method, params } if method == server_message::COMPLETED => {
+            IncomingMessage::Notification { method, params }
+                if method == server_message::COMPLETED =>
+            {
                 if let Some(elicitation) = server_message::read_completed(params) {
                     self.waiting.lock().open.tell_completed(&elicitation);
                 }
             }
-            Incoming::Notification { method, params } if method == "notifications/message" => {
+            IncomingMessage::Notification { method, params }
+                if method == "notifications/message" =>
+            {
                 if let Some(log) = server_message::read_log(params) {
                     // What nobody is told is lost.
                     let _ = self.waiting.lock().open.tell_only(ServerMessage::Log(log));
                 }
             }
-            Incoming::Notification { method, params } if method == "notifications/progress" => {
+            IncomingMessage::Notification { method, params }
+                if method == "notifications/progress" =>
+            {
                 if let Some((id, report)) = server_message::read_progress(params)
                     && let Some(waiter) = self.waiting.lock().requests.get(&id)
                     && let Some(news) = &waiter.news

@@ -16,13 +16,13 @@ use tracing::info;
 use self::channel::Channel;
 use self::process::Process;
 use super::backoff::Backoff;
-use super::era::{self, Era, Handshake, Probe, Skills, Verdict};
+use super::era::{self, Handshake, Probe, Skills, Verdict};
 use super::error::UpstreamError;
 use super::events::Events;
 use super::listen::{self, Line};
 use super::listing::ConnectionTools;
-use super::logging::Logging;
-use super::message::Request;
+use super::logging::ServerLogLevel;
+use super::message::{Era, Request};
 use super::participation::Profile;
 use super::server_message::Listener;
 use super::settings::Program;
@@ -68,7 +68,7 @@ struct History {
 pub(super) struct Connection {
     process: Process,
     handshake: Handshake,
-    pub(super) logging: Logging,
+    pub(super) logging: ServerLogLevel,
     pub(super) listing: ConnectionTools,
     _listening: DropGuard,
 }
@@ -123,7 +123,7 @@ impl Launcher {
         Ok(Connection {
             process,
             handshake,
-            logging: Logging::of(handshake),
+            logging: ServerLogLevel::of(handshake),
             listing: ConnectionTools::default(),
             _listening: stop.drop_guard(),
         })

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout};
 
-use super::scripted::Scripted;
+use super::scripted::ScriptedServer;
 use super::{at_once, call, raw, read, soon, text, told, tool_call, until, upstream};
 use crate::testing::http::{fixture, serve, settings};
 use crate::testing::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
@@ -123,7 +123,7 @@ async fn changed_tools_are_announced() {
 
 #[tokio::test]
 async fn nothing_is_lost_on_the_way() {
-    let (_, url) = Scripted::new("odd").start().await;
+    let (_, url) = ScriptedServer::new("odd").start().await;
     let odd = upstream(&settings(&url));
     let tools = odd.list_tools(soon()).await.unwrap();
     assert_eq!(tools[0].raw.get(), ODD_TOOL);
@@ -131,7 +131,7 @@ async fn nothing_is_lost_on_the_way() {
     assert_eq!(result.content.unwrap().get(), ODD_CONTENT);
     assert_eq!(result.structured.unwrap().get(), ODD_STRUCTURED);
 
-    let (_, url) = Scripted::new("mirror").start().await;
+    let (_, url) = ScriptedServer::new("mirror").start().await;
     let mirror = upstream(&settings(&url));
     let arguments = "{ \"b\" : 1.10,\n\"a\":[12345678901234567890123] }";
     let seen = text(&call(&mirror, "odd", arguments).await.unwrap());
@@ -144,13 +144,13 @@ async fn nothing_is_lost_on_the_way() {
 #[tokio::test]
 async fn a_legacy_session_is_kept_renewed_and_ended() {
     for forgets_with in [404, 400] {
-        let mut server = Scripted::new("any");
+        let mut server = ScriptedServer::new("any");
         server.forgets_with = forgets_with;
         Box::pin(keep_renew_and_end_a_session(server)).await;
     }
 }
 
-async fn keep_renew_and_end_a_session(server: Scripted) {
+async fn keep_renew_and_end_a_session(server: ScriptedServer) {
     let (server, url) = server.start().await;
     let upstream = upstream(&settings(&url));
     call(&upstream, "any", "{}").await.unwrap();
@@ -180,7 +180,7 @@ async fn keep_renew_and_end_a_session(server: Scripted) {
 
 #[tokio::test]
 async fn a_legacy_answer_is_fetched_when_its_stream_breaks_off() {
-    let (server, url) = Scripted::new("any").start().await;
+    let (server, url) = ScriptedServer::new("any").start().await;
     let upstream = upstream(&settings(&url));
     call(&upstream, "any", "{}").await.unwrap();
     server.breaks_off.store(true, Ordering::SeqCst);
@@ -191,7 +191,7 @@ async fn a_legacy_answer_is_fetched_when_its_stream_breaks_off() {
 #[tokio::test]
 async fn a_call_whose_session_is_forgotten_midway_is_not_made_again() {
     for forgets_with in [404, 400] {
-        let mut server = Scripted::new("any");
+        let mut server = ScriptedServer::new("any");
         server.forgets_with = forgets_with;
         let (server, url) = server.start().await;
         let upstream = upstream(&settings(&url));
@@ -208,7 +208,7 @@ async fn a_call_whose_session_is_forgotten_midway_is_not_made_again() {
 
 #[tokio::test]
 async fn requests_of_a_legacy_server_are_answered_by_post() {
-    let (server, url) = Scripted::new("asks").start().await;
+    let (server, url) = ScriptedServer::new("asks").start().await;
     let upstream = upstream(&settings(&url));
     call(&upstream, "any", "{}").await.unwrap();
     let seen = server.seen.lock().unwrap();
@@ -233,7 +233,7 @@ async fn answers_to_other_requests_are_ignored() {
         ("twice", "first"),
         ("noisy", "heard"),
     ] {
-        let (_, url) = Scripted::new(kind).start().await;
+        let (_, url) = ScriptedServer::new(kind).start().await;
         let upstream = upstream(&settings(&url));
         let result = call(&upstream, "any", "{}").await.unwrap();
         assert_eq!(text(&result), expected, "{kind}");
@@ -242,8 +242,8 @@ async fn answers_to_other_requests_are_ignored() {
 
 #[tokio::test]
 async fn a_server_that_hangs_or_drips_costs_only_the_time_of_the_call() {
-    let silent = Scripted::new("silent");
-    let mut dripping = Scripted::new("any");
+    let silent = ScriptedServer::new("silent");
+    let mut dripping = ScriptedServer::new("any");
     dripping.drips = true;
     for server in [silent, dripping] {
         let (_, url) = server.start().await;
@@ -260,7 +260,7 @@ async fn a_server_that_hangs_or_drips_costs_only_the_time_of_the_call() {
 
 #[tokio::test]
 async fn an_answer_too_large_is_refused() {
-    let (_, url) = Scripted::new("large").start().await;
+    let (_, url) = ScriptedServer::new("large").start().await;
     let upstream = upstream(&settings(&url));
     let outcome = call(&upstream, "large", "{}").await.unwrap_err();
     assert!(matches!(outcome, UpstreamError::TooLarge), "{outcome}");
@@ -314,7 +314,7 @@ async fn a_server_that_is_not_there_is_unreachable() {
 #[tokio::test]
 async fn refused_credentials_and_failures_show_no_era() {
     for code in [401, 403, 503] {
-        let mut server = Scripted::new("any");
+        let mut server = ScriptedServer::new("any");
         server.status = Some(code);
         let (server, url) = server.start().await;
         let upstream = upstream(&settings(&url));
@@ -330,7 +330,7 @@ async fn refused_credentials_and_failures_show_no_era() {
 
 #[tokio::test]
 async fn a_tool_with_a_misplaced_header_mark_is_left_out() {
-    let (_, url) = Scripted::new("faulty").start().await;
+    let (_, url) = ScriptedServer::new("faulty").start().await;
     let tools = upstream(&settings(&url)).list_tools(soon()).await.unwrap();
     let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["good", "last"]);
@@ -338,7 +338,7 @@ async fn a_tool_with_a_misplaced_header_mark_is_left_out() {
 
 #[tokio::test]
 async fn a_redirect_of_a_call_is_not_followed() {
-    let (elsewhere, target) = Scripted::new("any").start().await;
+    let (elsewhere, target) = ScriptedServer::new("any").start().await;
     let redirect = Router::new().fallback(move || {
         let target = target.clone();
         async move {

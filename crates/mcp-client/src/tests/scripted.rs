@@ -17,7 +17,7 @@ use crate::testing::http::serve;
 use crate::testing::script::{Act, Script};
 
 /// A scripted server that remembers what it was sent.
-pub(super) struct Scripted {
+pub(super) struct ScriptedServer {
     script: Mutex<Script>,
     pub(super) seen: Mutex<Vec<(Method, HeaderMap, Value)>>,
     /// Sessions begun so far; only the last is known.
@@ -35,7 +35,7 @@ pub(super) struct Scripted {
     pub(super) forgets_with: u16,
 }
 
-impl Scripted {
+impl ScriptedServer {
     pub(super) fn new(kind: &str) -> Self {
         Self {
             script: Mutex::new(Script::new(kind)),
@@ -89,7 +89,7 @@ fn status(code: u16) -> Response {
         .unwrap()
 }
 
-async fn answer(State(server): State<Arc<Scripted>>, request: Request) -> Response {
+async fn answer(State(server): State<Arc<ScriptedServer>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
     let message: Value = serde_json::from_slice(&body).unwrap_or_default();

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 
-use super::scripted::Scripted;
+use super::scripted::ScriptedServer;
 use super::{soon, tool_call, until, upstream};
 use crate::testing::fixture::QUIET;
 use crate::testing::http::serve;
@@ -190,7 +190,7 @@ async fn no_change_is_lost_while_the_set_of_resources_changes() {
 
 #[tokio::test]
 async fn a_server_that_tells_of_no_resources_refuses_all() {
-    let (_, url) = Scripted::new("any").start().await;
+    let (_, url) = ScriptedServer::new("any").start().await;
     let upstream = upstream(&settings(&url));
     let _ = upstream.list_tools(soon()).await;
     let (_ear, accepted) = listen(&upstream, &[ONE]).await;

@@ -11,11 +11,11 @@ use wardgate_domain::Digest;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_telemetry::names;
 
-use super::{AdmittedCall, End, Ended, sorted};
+use super::{AdmittedCall, End, EndedRun, sorted};
 use crate::executor::RunEvent;
 use crate::failure::{Failure, ToolOutcome};
-use crate::loaded::Shared;
-use crate::store::keyed::{Ending, KeyedCall, KeyedCallState};
+use crate::loaded::SharedState;
+use crate::store::keyed::{KeyedCall, KeyedCallState, KeyedOutcome};
 
 impl AdmittedCall {
     /// Runs it unless the key says that it ran, and remembers how it ended. A call that waits for its client has not
@@ -25,7 +25,7 @@ impl AdmittedCall {
         key: &str,
         arguments: &Map<String, Value>,
         deadline: Instant,
-        shared: &Shared,
+        shared: &SharedState,
         listener: &mpsc::Sender<RunEvent>,
     ) -> End {
         let (id, store, now) = (self.id, &shared.store, shared.ambient.now());
@@ -92,19 +92,19 @@ impl AdmittedCall {
 }
 
 /// What the key stands for once a round ended so; `bytes` are those of its end.
-fn ending<'a>(ended: &Ended, bytes: &'a [u8], is_resumed: bool) -> Ending<'a> {
+fn ending<'a>(ended: &EndedRun, bytes: &'a [u8], is_resumed: bool) -> KeyedOutcome<'a> {
     match (&ended.end, ended.ran) {
         // Who connected asks anew: kept, the question would be the answer for good.
         (End::Waits(waits), ran)
             if waits.connect.is_none() && (is_resumed || ran != ToolOutcome::No) =>
         {
-            Ending::Waiting(bytes)
+            KeyedOutcome::Waiting(bytes)
         }
         // What went on before it failed did run.
-        (_, ToolOutcome::No) if is_resumed => Ending::Open,
-        (_, ToolOutcome::No) => Ending::NothingRan,
-        (End::Waits(_) | End::Task(_), _) | (_, ToolOutcome::Perhaps) => Ending::Open,
-        (End::Result(_), ToolOutcome::Yes) => Ending::Done(bytes),
+        (_, ToolOutcome::No) if is_resumed => KeyedOutcome::Open,
+        (_, ToolOutcome::No) => KeyedOutcome::NothingRan,
+        (End::Waits(_) | End::Task(_), _) | (_, ToolOutcome::Perhaps) => KeyedOutcome::Open,
+        (End::Result(_), ToolOutcome::Yes) => KeyedOutcome::Done(bytes),
     }
 }
 
@@ -122,24 +122,24 @@ mod tests {
                 ..pb::InputRequired::default()
             };
             let end = End::Waits(waits);
-            ending(&Ended { end, ran }, b"", is_resumed)
+            ending(&EndedRun { end, ran }, b"", is_resumed)
         };
         let connect = || Some(pb::Connect::default());
         assert!(matches!(
             ends(connect(), ToolOutcome::No, false),
-            Ending::NothingRan
+            KeyedOutcome::NothingRan
         ));
         assert!(matches!(
             ends(connect(), ToolOutcome::No, true),
-            Ending::Open
+            KeyedOutcome::Open
         ));
         assert!(matches!(
             ends(connect(), ToolOutcome::Perhaps, false),
-            Ending::Open
+            KeyedOutcome::Open
         ));
         for is_resumed in [false, true] {
             let waits = ends(None, ToolOutcome::Perhaps, is_resumed);
-            assert!(matches!(waits, Ending::Waiting(_)));
+            assert!(matches!(waits, KeyedOutcome::Waiting(_)));
         }
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use wardgate_domain::ColumnTier;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::{AdmittedCall, ERROR, End, Ended};
+use super::{AdmittedCall, ERROR, End, EndedRun};
 use crate::failure::ToolOutcome;
 use crate::interaction::{FollowedTask, Interaction};
 use wardgate_mcp_client::{RpcError, TaskStatus};
@@ -17,7 +17,7 @@ impl AdmittedCall {
     }
 
     /// How a task stands that has given no result, or none yet.
-    pub(super) fn stands(self, task: FollowedTask) -> Ended {
+    pub(super) fn stands(self, task: FollowedTask) -> EndedRun {
         let kind = match (&task.about, &task.standing) {
             (Some(_), None) => "task",
             (None, _) => "",
@@ -50,7 +50,7 @@ impl AdmittedCall {
             facts: Some(facts),
             ..wire(task)
         };
-        Ended {
+        EndedRun {
             end: End::Task(Box::new(task)),
             ran: ToolOutcome::Perhaps,
         }
@@ -76,7 +76,7 @@ impl AdmittedCall {
     }
 }
 
-impl Ended {
+impl EndedRun {
     /// The same as what a completed task gave; what is no result is itself the end.
     pub(super) fn of_task(self, task: FollowedTask) -> Self {
         let end = match self.end {

@@ -10,7 +10,7 @@ use tracing::warn;
 use wardgate_domain::{Caller, ColumnClass, Digest, OfferKind, source_uri};
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::Following;
+use super::FollowedContent;
 use super::upstream::{Entries, UpstreamOffers};
 use crate::Error;
 use crate::executor::Sources;
@@ -72,7 +72,7 @@ impl Contents {
         sources: &[SourceSettings],
         toolsets: &[Toolset],
         open: &Sources,
-        following: &Following,
+        following: &FollowedContent,
         limit: Duration,
     ) -> Result<Self, Error> {
         let mut contents = Self {
@@ -127,7 +127,7 @@ impl Contents {
         of: UpstreamOffers,
         settings: &McpSettings,
         toolsets: &[Toolset],
-        following: &Following,
+        following: &FollowedContent,
     ) {
         let source = of.source.clone();
         let entries = Entries {

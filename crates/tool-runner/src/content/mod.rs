@@ -13,7 +13,7 @@ mod upstream;
 pub(crate) use contents::{Contents, Origin};
 pub(crate) use error::GetError;
 pub(crate) use subject::DecisionSubject;
-pub(crate) use upstream::{Following, Found};
+pub(crate) use upstream::{FollowedContent, UpstreamContent};
 
 /// Most values of one completion (MCP, "completion/complete").
 pub(crate) const MAX_VALUES: usize = 100;

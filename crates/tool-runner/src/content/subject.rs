@@ -13,11 +13,11 @@ impl DecisionSubject {
     pub(crate) fn read(decided: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Decided {
+        struct SubjectMembers {
             name: Option<String>,
             uri: Option<String>,
         }
-        let decided: Decided = serde_json::from_slice(decided).ok()?;
+        let decided: SubjectMembers = serde_json::from_slice(decided).ok()?;
         match (decided.name, decided.uri) {
             (Some(name), None) => Some(Self::Prompt(name)),
             (None, Some(uri)) => Some(Self::Resource(uri)),

@@ -16,7 +16,7 @@ use super::{Caps, Invocation, Output};
 use crate::Config;
 use crate::executor_error::ExecutorError;
 use crate::kept_results::KeptResults;
-use crate::loaded::{Keys, LoadedCatalogue, RunnableTool, Shared};
+use crate::loaded::{Keys, LoadedCatalogue, RunnableTool, SharedState};
 use crate::tests::stores;
 use wardgate_catalogue::{Catalogue, Text};
 
@@ -35,7 +35,7 @@ const PROPERTIES: &str =
 /// A tool that can be run.
 pub(super) struct TestTool {
     loaded: LoadedCatalogue,
-    shared: Shared,
+    shared: SharedState,
     redactor: Redactor,
     /// Of the store.
     _directory: TempDir,
@@ -50,7 +50,7 @@ impl TestTool {
         let ambient = Ambient::system();
         let store = stores::store(&url, ambient.clone()).unwrap();
         let config = Config::default();
-        let shared = Shared::new(&config, store, ambient);
+        let shared = SharedState::new(&config, store, ambient);
         let pseudonyms = PseudonymKey::new([7; 32]);
         let redactor = Redactor::new(&pseudonyms, "");
         let keys = Keys {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Listing, Roster};
+use super::{Roster, ServerListing};
 use wardgate_mcp_client::Upstream;
 
 /// How often a server is asked that says nothing.
@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const QUIET: Duration = Duration::from_secs(2);
 
 /// The servers that are followed.
-pub(crate) struct Followers<L: Listing> {
+pub(crate) struct Followers<L: ServerListing> {
     roster: Roster<L::List>,
     running: Mutex<BTreeMap<String, Follower>>,
 }
@@ -34,7 +34,7 @@ struct Follower {
     _task: AbortOnDropHandle<()>,
 }
 
-impl<L: Listing> Followers<L> {
+impl<L: ServerListing> Followers<L> {
     pub(crate) fn new(roster: Roster<L::List>) -> Self {
         Self {
             roster,
@@ -67,7 +67,11 @@ impl<L: Listing> Followers<L> {
     }
 }
 
-async fn follow<L: Listing>(source: String, upstream: Arc<Upstream>, roster: Roster<L::List>) {
+async fn follow<L: ServerListing>(
+    source: String,
+    upstream: Arc<Upstream>,
+    roster: Roster<L::List>,
+) {
     let mut changes = L::changes(&upstream);
     let mut health = upstream.health();
     let mut failures = 0;

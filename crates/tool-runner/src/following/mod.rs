@@ -18,7 +18,7 @@ pub(crate) use follow::Followers;
 pub(crate) use roster::Roster;
 
 /// What is asked of each server.
-pub(crate) trait Listing: 'static {
+pub(crate) trait ServerListing: 'static {
     /// What it answers.
     type List: Clone + Default + PartialEq + Send + 'static;
 

@@ -7,10 +7,10 @@ use tokio::sync::watch;
 
 /// Shared by those who ask the servers and those who use the answers.
 #[derive(Clone, Default)]
-pub(crate) struct Roster<T>(Arc<Shared<T>>);
+pub(crate) struct Roster<T>(Arc<RosterState<T>>);
 
 #[derive(Default)]
-struct Shared<T> {
+struct RosterState<T> {
     servers: Mutex<BTreeMap<String, Server<T>>>,
     changes: watch::Sender<u64>,
 }

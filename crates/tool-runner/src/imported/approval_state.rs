@@ -8,7 +8,7 @@ use wardgate_domain::Digest;
 use wardgate_mcp_client::Definition;
 use wardgate_telemetry::names;
 
-use super::importing::Importing;
+use super::importing::ImportedSource;
 use super::recorder::{ITSELF, Recorder};
 use wardgate_catalogue::{Grade, JudgedTool, PinJudgement, Pins};
 
@@ -26,7 +26,7 @@ impl ApprovalStates {
     /// Takes note of a judgement. What is new in it goes to log and record.
     pub(super) fn update(
         &mut self,
-        importing: &[Importing],
+        importing: &[ImportedSource],
         judged: &[Vec<JudgedTool>],
         pins: &Pins,
         recorder: &Recorder,
@@ -105,7 +105,7 @@ fn tell(upstream: &str, tool: &JudgedTool, at_first_sight: bool) {
 }
 
 fn record(
-    source: &Importing,
+    source: &ImportedSource,
     tool: &JudgedTool,
     at_first_sight: bool,
     pins: &Pins,

@@ -46,14 +46,14 @@ impl FromIterator<String> for List {
 }
 
 /// A source whose tools are imported.
-pub(super) struct Importing {
+pub(super) struct ImportedSource {
     pub(super) name: String,
     pub(super) settings: McpSettings,
     /// The server's own names of the tools wanted; without it, all.
     only: Option<BTreeSet<String>>,
 }
 
-impl Importing {
+impl ImportedSource {
     /// In the order of their names. Where the file does not say, a server whose tools are configured one by
     /// one offers no others.
     pub(super) fn of(catalogue: &Catalogue) -> Vec<Self> {
@@ -99,7 +99,7 @@ fn approved(pins: &Pins, source: &str) -> List {
 
 /// Judges the tools of each source, and what its server says of itself. One without a list is taken to offer what was approved of it.
 pub(super) fn judge(
-    importing: &[Importing],
+    importing: &[ImportedSource],
     catalogue: &Catalogue,
     pins: &Pins,
     list: impl Fn(&str) -> Option<List>,

@@ -27,13 +27,13 @@ use wardgate_domain::{Ambient, Digest, RequiredCapabilities};
 use wardgate_rpc::client::AuditClient;
 
 use crate::Error;
-use crate::following::{Followers, Listing, Roster};
+use crate::following::{Followers, Roster, ServerListing};
 use wardgate_catalogue::{Catalogue, Imports, Tool, lock_path};
 use wardgate_catalogue::{Grade, JudgedTool, PinJudgement, Pins};
 use wardgate_mcp_client::{Upstream, UpstreamError};
 
 use approval_state::ApprovalStates;
-use importing::{Importing, List};
+use importing::{ImportedSource, List};
 use recorder::{ITSELF, Recorder};
 
 pub use review::{NotApproved, Review, ReviewedUpstream, Selection};
@@ -61,7 +61,7 @@ pub(crate) struct Importer {
 /// `tools/list`.
 struct Tools;
 
-impl Listing for Tools {
+impl ServerListing for Tools {
     type List = List;
 
     fn changes(upstream: &Upstream) -> watch::Receiver<u64> {
@@ -111,7 +111,7 @@ impl Importer {
             text => Pins::parse(&self.lock, text).map_err(|fault| Error::Catalogue(vec![fault]))?,
         };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let importing = Importing::of(catalogue);
+        let importing = ImportedSource::of(catalogue);
         let judge = |pins: &Pins| {
             let list = |source: &str| self.roster.list(source);
             importing::judge(&importing, catalogue, pins, list)
@@ -172,7 +172,7 @@ impl Importer {
     /// what is suspicious. True when there was any.
     fn see_first(
         &self,
-        importing: &[Importing],
+        importing: &[ImportedSource],
         judged: &[Vec<JudgedTool>],
         pins: &mut Pins,
         first_seen: &mut Pins,
@@ -203,7 +203,7 @@ impl Importer {
 
 /// The tools of `source` that can be offered, each as it is pinned. One that cannot is refused after all.
 fn approved(
-    source: &Importing,
+    source: &ImportedSource,
     judged: &mut [JudgedTool],
     pins: &Pins,
     required: &BTreeMap<String, RequiredCapabilities>,

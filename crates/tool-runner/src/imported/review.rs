@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use wardgate_domain::{Ambient, Digest, RequiredCapabilities, Timestamp};
 use wardgate_mcp_client::Definition;
 
-use super::importing::{self, Importing, List};
+use super::importing::{self, ImportedSource, List};
 use crate::Error;
 use crate::executor::Sources;
 use crate::platform::Platform;
@@ -75,12 +75,12 @@ impl Review {
         let catalogue = Catalogue::load(path, variables).map_err(Error::Catalogue)?;
         let lock = lock_path(path);
         let pins = Pins::load(&lock).map_err(|fault| Error::Catalogue(vec![fault]))?;
-        let importing = Importing::of(&catalogue);
+        let importing = ImportedSource::of(&catalogue);
         let answers = ask(&catalogue, &importing, ambient).await?;
         let judged = importing::judge(&importing, &catalogue, &pins, |source| {
             answers.get(source)?.as_ref().ok().cloned()
         });
-        let reviewed = |(source, mut tools): (&Importing, Vec<JudgedTool>)| {
+        let reviewed = |(source, mut tools): (&ImportedSource, Vec<JudgedTool>)| {
             let unreachable = answers
                 .get(&source.name)
                 .and_then(|answer| answer.clone().err());
@@ -217,7 +217,7 @@ impl Selection {
 /// What each source offers, or why that is not known; all are asked at once.
 async fn ask(
     catalogue: &Catalogue,
-    importing: &[Importing],
+    importing: &[ImportedSource],
     ambient: &Ambient,
 ) -> Result<BTreeMap<String, Result<List, String>>, Error> {
     let mut sources = Sources::new(&Arc::new(Platform::new()), None, None);

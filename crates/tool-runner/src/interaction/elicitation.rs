@@ -27,7 +27,7 @@ pub(crate) struct Elicitation<'a> {
 
 /// What a round ends in.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum EndedElicitation {
     Done(Box<RawValue>),
     Waits(SuspendedRound),
     Task(FollowedTask),
@@ -134,7 +134,7 @@ impl<'a> Elicitation<'a> {
         wanted: &UpstreamOperation,
         deadline: Instant,
         listener: &mut (dyn FnMut(ServerMessage) -> bool + Send),
-    ) -> Result<Ended, ElicitationError> {
+    ) -> Result<EndedElicitation, ElicitationError> {
         let client = &self.interaction.participation;
         if self.interaction.looks_after_task() {
             return self.look_after(upstream, deadline).await;
@@ -149,13 +149,13 @@ impl<'a> Elicitation<'a> {
                 round => round?,
             };
             let (requests, then) = match round {
-                Round::Done(result) => return Ok(Ended::Done(result)),
+                Round::Done(result) => return Ok(EndedElicitation::Done(result)),
                 Round::Task(ServerTask { id, about }) => {
                     // Another replica runs another process of a program, which knows nothing of it.
                     let at = self.parking.address().filter(|_| !upstream.is_over_http());
                     let at = at.map(str::to_owned);
                     let next = NextStep::Task(SuspensionKey { id, at });
-                    return Ok(Ended::Task(FollowedTask {
+                    return Ok(EndedElicitation::Task(FollowedTask {
                         state: State::new(self.subject, next).write(),
                         about: Some(about),
                         standing: None,
@@ -181,7 +181,7 @@ impl<'a> Elicitation<'a> {
                 }
             };
             let state = State::new(self.subject, next).write();
-            return Ok(Ended::Waits(SuspendedRound { requests, state }));
+            return Ok(EndedElicitation::Waits(SuspendedRound { requests, state }));
         }
     }
 
@@ -190,7 +190,7 @@ impl<'a> Elicitation<'a> {
         &self,
         upstream: &Upstream,
         deadline: Instant,
-    ) -> Result<Ended, ElicitationError> {
+    ) -> Result<EndedElicitation, ElicitationError> {
         let resumption = self.interaction.resumption.as_ref();
         let (state, step) = resumption
             .and_then(|resumption| Some((&resumption.state, resumption.step.as_ref()?)))
@@ -210,7 +210,7 @@ impl<'a> Elicitation<'a> {
             }
             Err(error) => return Err(error.into()),
         };
-        Ok(Ended::Task(FollowedTask {
+        Ok(EndedElicitation::Task(FollowedTask {
             state: state.write(),
             about,
             standing,

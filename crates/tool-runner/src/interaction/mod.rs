@@ -23,7 +23,9 @@ use wardgate_mcp_client::{
     ClientCapabilities, ForeignMeta, InvalidParticipation, Participation, Responses, Step,
 };
 
-pub(crate) use elicitation::{Elicitation, ElicitationError, Ended, FollowedTask, SuspendedRound};
+pub(crate) use elicitation::{
+    Elicitation, ElicitationError, EndedElicitation, FollowedTask, SuspendedRound,
+};
 pub(crate) use state::State;
 pub(crate) use suspended_exchanges::SuspendedExchanges;
 

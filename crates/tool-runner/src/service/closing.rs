@@ -13,9 +13,9 @@ use super::Runner;
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// Ends what a service started. Without it the programs of MCP servers are killed when the process ends.
-pub struct Closing(Arc<Runner>);
+pub struct ServiceCloser(Arc<Runner>);
 
-impl Closing {
+impl ServiceCloser {
     pub(super) fn of(runner: &Arc<Runner>) -> Self {
         Self(Arc::clone(runner))
     }

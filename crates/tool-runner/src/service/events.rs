@@ -12,8 +12,8 @@ use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
 use crate::call::{AdmittedCall, End};
 use crate::executor::{Progress, RunEvent};
-use crate::loaded::Shared;
-use crate::platform::Counted;
+use crate::loaded::SharedState;
+use crate::platform::CountedCall;
 use wardgate_mcp_client::LogMessage;
 
 /// How many events before the end may wait for a slow reader.
@@ -22,8 +22,8 @@ const SAID_WAITING: usize = 16;
 /// The events of one call: what it says meanwhile, and then exactly one end. Dropping the stream stops the call.
 pub(super) fn events(
     call: AdmittedCall,
-    shared: Shared,
-    counted: Counted,
+    shared: SharedState,
+    counted: CountedCall,
 ) -> impl Stream<Item = Result<pb::CallToolResponse, Status>> {
     let (sender, said) = mpsc::channel(SAID_WAITING);
     let running = async move {

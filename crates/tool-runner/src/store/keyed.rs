@@ -113,7 +113,7 @@ pub(crate) struct Ticket {
 }
 
 /// How a call with an idempotency key ended.
-pub(crate) enum Ending<'a> {
+pub(crate) enum KeyedOutcome<'a> {
     /// It ran; the bytes of its result, as the caller gets them.
     Done(&'a [u8]),
     /// Certainly nothing ran: the key may be used again.
@@ -197,22 +197,22 @@ impl Store {
     pub(crate) async fn finish(
         &self,
         ticket: Ticket,
-        ending: Ending<'_>,
+        ending: KeyedOutcome<'_>,
     ) -> Result<(), StoreError> {
         let id = || ticket.id.as_bytes()[..].into();
         let changed = match ending {
-            Ending::Done(result) => {
+            KeyedOutcome::Done(result) => {
                 let sealed = self.key.seal(&ticket.about, result, &self.ambient)?;
                 let row = [id(), sealed[..].into()];
                 within(self.database.execute(DONE, row)).await
             }
-            Ending::Waiting(waits) => {
+            KeyedOutcome::Waiting(waits) => {
                 let sealed = self.key.seal(&ticket.about, waits, &self.ambient)?;
                 let row = [id(), sealed[..].into(), WAITING.into()];
                 within(self.database.execute(WAIT, row)).await
             }
-            Ending::NothingRan => within(self.database.execute(FORGET, [id()])).await,
-            Ending::Open => within(self.database.execute(OPEN, [id()])).await,
+            KeyedOutcome::NothingRan => within(self.database.execute(FORGET, [id()])).await,
+            KeyedOutcome::Open => within(self.database.execute(OPEN, [id()])).await,
         };
         changed.map(drop)
     }

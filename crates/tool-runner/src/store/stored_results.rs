@@ -41,7 +41,7 @@ pub(super) const SWEEP: &str = "
         (SELECT number FROM tool_runner.kept_result WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 
 /// As [`LOOK`] gives it.
-type Found = (String, Vec<u8>, Vec<u8>, Vec<u8>, i64, i64);
+type StoredPage = (String, Vec<u8>, Vec<u8>, Vec<u8>, i64, i64);
 
 /// Bytes of results that are kept; the oldest go first.
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +76,7 @@ pub(crate) struct ToKeep<'a> {
 }
 
 /// A result that is kept.
-pub(crate) struct Kept {
+pub(crate) struct KeptResult {
     handle: String,
     /// Of everything its parts are sealed with.
     row: Digest,
@@ -157,7 +157,7 @@ impl Store {
         handle: &str,
         caller: &Caller,
         now: Timestamp,
-    ) -> Result<Option<Kept>, StoreError> {
+    ) -> Result<Option<KeptResult>, StoreError> {
         // PostgreSQL takes no NUL in a text.
         if handle.contains('\0') {
             return Ok(None);
@@ -168,7 +168,7 @@ impl Store {
             caller.as_bytes()[..].into(),
             now.as_micros().into(),
         ];
-        let rows: Vec<Found> = within(self.database.rows(LOOK, key)).await?;
+        let rows: Vec<StoredPage> = within(self.database.rows(LOOK, key)).await?;
         let Some((tool, definition, policy_hash, terms, chunks, expires_at)) =
             rows.into_iter().next()
         else {
@@ -183,7 +183,7 @@ impl Store {
             chunks,
             expires_at,
         };
-        Ok(Some(Kept {
+        Ok(Some(KeptResult {
             row: row.digest(),
             handle: handle.to_owned(),
             definition: row.definition,
@@ -197,7 +197,7 @@ impl Store {
     /// One part of a kept result, counted from 0. None: there is no such part, or not any more.
     pub(crate) async fn kept_chunk(
         &self,
-        kept: &Kept,
+        kept: &KeptResult,
         position: i64,
     ) -> Result<Option<Vec<u8>>, StoreError> {
         let key = [kept.handle.as_str().into(), position.into()];

@@ -5,7 +5,7 @@ use wardgate_domain::{
     CallerClaims, Switch, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget,
 };
 
-use super::keyed::{Ending, KeyedCall, KeyedCallState, Ticket};
+use super::keyed::{KeyedCall, KeyedCallState, KeyedOutcome, Ticket};
 use super::stored_results::{KeptLimits, ToKeep};
 use super::*;
 use crate::tests::harness::Database;
@@ -220,7 +220,10 @@ async fn a_key_runs_once_and_then_gives_its_result() {
         let ticket = begin_fresh(&store, call(&joy, "k"), at(0)).await;
         let again = store.begin(call(&joy, "k"), at(1)).await.unwrap();
         assert!(matches!(again, KeyedCallState::Running), "{again:?}");
-        store.finish(ticket, Ending::Done(CANARY)).await.unwrap();
+        store
+            .finish(ticket, KeyedOutcome::Done(CANARY))
+            .await
+            .unwrap();
         // Another process, later.
         let later = open(&database)
             .begin(call(&joy, "k"), at(40))
@@ -264,7 +267,10 @@ async fn a_result_released_under_other_terms_is_not_given_again() {
     for (_database, store) in each_store().await {
         let joy = caller("nurse.joy");
         let ticket = begin_fresh(&store, call(&joy, "k"), at(0)).await;
-        store.finish(ticket, Ending::Done(CANARY)).await.unwrap();
+        store
+            .finish(ticket, KeyedOutcome::Done(CANARY))
+            .await
+            .unwrap();
         let other_terms = KeyedCall {
             terms: Digest::of(b"fewer rights"),
             ..call(&joy, "k")
@@ -294,7 +300,7 @@ async fn a_call_that_never_ended_is_unknown_and_never_run_again() {
             );
         }
         let ticket = begin_fresh(&store, call(&joy, "open"), at(0)).await;
-        store.finish(ticket, Ending::Open).await.unwrap();
+        store.finish(ticket, KeyedOutcome::Open).await.unwrap();
         let begun = store.begin(call(&joy, "open"), at(1)).await.unwrap();
         assert!(matches!(begun, KeyedCallState::Unknown), "{begun:?}");
     }
@@ -305,9 +311,15 @@ async fn a_key_is_free_again_when_nothing_ran_and_after_a_day() {
     for (_database, store) in each_store().await {
         let joy = caller("nurse.joy");
         let ticket = begin_fresh(&store, call(&joy, "k"), at(0)).await;
-        store.finish(ticket, Ending::NothingRan).await.unwrap();
+        store
+            .finish(ticket, KeyedOutcome::NothingRan)
+            .await
+            .unwrap();
         let ticket = begin_fresh(&store, call(&joy, "k"), at(1)).await;
-        store.finish(ticket, Ending::Done(b"old")).await.unwrap();
+        store
+            .finish(ticket, KeyedOutcome::Done(b"old"))
+            .await
+            .unwrap();
         let next_day = KeyedCall {
             deadline: at(86_500),
             ..call(&joy, "k")
@@ -414,7 +426,10 @@ async fn nothing_a_tool_returned_is_stored_in_clear() {
     for (database, store) in each_store().await {
         let joy = caller("nurse.joy");
         let ticket = begin_fresh(&store, call(&joy, "canary-of-a-result"), at(0)).await;
-        store.finish(ticket, Ending::Done(CANARY)).await.unwrap();
+        store
+            .finish(ticket, KeyedOutcome::Done(CANARY))
+            .await
+            .unwrap();
         let chunks = [CANARY.to_vec()];
         store.keep(&to_keep(&joy, &chunks)).await.unwrap();
         if let Database::Sqlite { dir } = &database {

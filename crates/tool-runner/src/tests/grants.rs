@@ -36,7 +36,7 @@ const DOCUMENT: &str = "https://gateway.test/connect/client.json";
 
 /// What a code was given for.
 #[derive(Clone)]
-struct Granted {
+struct IssuedCode {
     challenge: String,
     client_id: String,
     resource: String,
@@ -45,7 +45,7 @@ struct Granted {
 /// The server, and the service it guards, on one port.
 struct Server {
     address: SocketAddr,
-    codes: Mutex<HashMap<String, Granted>>,
+    codes: Mutex<HashMap<String, IssuedCode>>,
     /// Refresh tokens that are good, each once.
     refresh: Mutex<Vec<String>>,
     refreshes: AtomicUsize,
@@ -197,7 +197,7 @@ impl Server {
         assert_eq!(query["state"], "state-1");
         let mut codes = self.codes.lock().unwrap();
         let code = format!("code-{}", codes.len());
-        let granted = Granted {
+        let granted = IssuedCode {
             challenge: query["code_challenge"].clone(),
             client_id: query["client_id"].clone(),
             resource: query["resource"].clone(),

@@ -27,7 +27,7 @@ use super::stores;
 use crate::Config;
 use crate::execution_log::ExecutionLog;
 use crate::imported::Importer;
-use crate::loaded::{Keys, Shared};
+use crate::loaded::{Keys, SharedState};
 use crate::replicas::{Dial, Replicas};
 use crate::service::{Runner, start};
 use crate::switchboard::Switchboard;
@@ -209,10 +209,10 @@ impl Harness {
             link::connect(url, Peer::ToolRunner, name, None)
         });
         let log = ExecutionLog::new(audit.client(), ambient.clone());
-        let shared = Shared {
+        let shared = SharedState {
             executions: is_recording.then_some(log),
             replicas: Arc::new(Replicas::new(config.advertise.clone(), Some(dial))),
-            ..Shared::new(&config, switchboard.store().clone(), ambient.clone())
+            ..SharedState::new(&config, switchboard.store().clone(), ambient.clone())
         };
         let runner = start(config, keys, switchboard, importer, shared).unwrap();
         Self {

@@ -22,10 +22,10 @@ const CHANGED: &str = "Reads and sends.";
 /// A server that can be replaced by another version of it.
 struct Upstream {
     is_modern: bool,
-    deployed: Mutex<Deployed>,
+    deployed: Mutex<DeployedServer>,
 }
 
-struct Deployed {
+struct DeployedServer {
     version: u64,
     /// What the version says of its one tool.
     description: &'static str,
@@ -164,7 +164,7 @@ impl World {
     async fn with(is_modern: bool, for_capable: &'static str, has_conditional: bool) -> Self {
         let upstream = Arc::new(Upstream {
             is_modern,
-            deployed: Mutex::new(Deployed {
+            deployed: Mutex::new(DeployedServer {
                 version: 1,
                 description: APPROVED,
                 for_capable,

@@ -16,10 +16,10 @@ const SERVERS: usize = 20;
 const TOOLS_EACH: usize = 50;
 
 /// How often all servers together were asked for anything.
-type Asked = Arc<AtomicUsize>;
+type ReceivedQuestion = Arc<AtomicUsize>;
 
 /// Every path is a server with fifty tools.
-async fn answer(State(asked): State<Asked>, request: Request) -> Response {
+async fn answer(State(asked): State<ReceivedQuestion>, request: Request) -> Response {
     asked.fetch_add(1, Ordering::Relaxed);
     let body = axum::body::to_bytes(request.into_body(), 1 << 16).await;
     let message: Value = serde_json::from_slice(&body.unwrap()).unwrap();
@@ -39,7 +39,7 @@ async fn answer(State(asked): State<Asked>, request: Request) -> Response {
 
 #[tokio::test]
 async fn a_thousand_tools_of_twenty_servers_are_listed_without_asking_any() {
-    let asked = Asked::default();
+    let asked = ReceivedQuestion::default();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     let servers = Router::new()

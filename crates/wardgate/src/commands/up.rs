@@ -15,7 +15,7 @@ use wardgate_gateway::Gateway;
 use wardgate_rpc::Drain;
 use wardgate_rpc::operator::{OperatorServices, OperatorSocket};
 use wardgate_store::DatabaseSettings;
-use wardgate_tool_runner::Closing;
+use wardgate_tool_runner::ServiceCloser;
 
 use crate::Failure;
 use crate::cli::{Demo, Up};
@@ -125,7 +125,7 @@ struct StartedServices {
     agent: Option<Router>,
     console: Router,
     operator_services: OperatorServices,
-    closing: Closing,
+    closing: ServiceCloser,
 }
 
 async fn start_services(

@@ -29,8 +29,8 @@ use wardgate_proto::toolrunner::v1::get_content_request::Completion;
 use super::GetError;
 use super::{DecisionSubject, MAX_VALUES};
 use crate::executor_error::ExecutorError;
-use crate::following::{Followers, Listing, Roster};
-use crate::interaction::{Elicitation, ElicitationError, Ended, SuspendedRound};
+use crate::following::{Followers, Roster, ServerListing};
+use crate::interaction::{Elicitation, ElicitationError, EndedElicitation, SuspendedRound};
 use crate::resource_links;
 use wardgate_catalogue::{CONTENT, McpSettings, OfferedSelection};
 use wardgate_mcp_client::{ServerMessage, Upstream, UpstreamError, UpstreamOperation};
@@ -40,7 +40,7 @@ pub(super) use self::entries::Entries;
 use self::skills::Skill;
 
 /// What servers last listed, and which do not answer.
-pub(crate) struct Following {
+pub(crate) struct FollowedContent {
     pub(crate) prompts: Roster<Prompts>,
     pub(crate) resources: Roster<Resources>,
     pub(crate) skills: Roster<Skills>,
@@ -64,7 +64,7 @@ pub(crate) struct Resources {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Skills(pub(crate) Option<(wardgate_mcp_client::Skills, Arc<[String]>)>);
 
-impl Following {
+impl FollowedContent {
     pub(crate) fn new() -> Self {
         let (prompts, resources) = (Roster::default(), Roster::default());
         let skills = Roster::default();
@@ -93,7 +93,7 @@ impl Following {
     }
 }
 
-impl Listing for Prompts {
+impl ServerListing for Prompts {
     type List = Self;
 
     fn changes(upstream: &Upstream) -> watch::Receiver<u64> {
@@ -106,7 +106,7 @@ impl Listing for Prompts {
     }
 }
 
-impl Listing for Resources {
+impl ServerListing for Resources {
     type List = Self;
 
     fn changes(upstream: &Upstream) -> watch::Receiver<u64> {
@@ -121,7 +121,7 @@ impl Listing for Resources {
     }
 }
 
-impl Listing for Skills {
+impl ServerListing for Skills {
     type List = Self;
 
     /// Their files are resources, and nothing else says that they changed.
@@ -217,7 +217,7 @@ impl UpstreamOffers {
         arguments: &Bytes,
         talk: Option<&Elicitation<'_>>,
         is_restricted: bool,
-    ) -> Result<Found, GetError> {
+    ) -> Result<UpstreamContent, GetError> {
         if !self.prompts.has(name) {
             return Err(GetError::Unknown);
         }
@@ -233,7 +233,7 @@ impl UpstreamOffers {
         };
         let got = match self.ask(wanted, talk).await? {
             SourceAnswer::Given(got) => got,
-            SourceAnswer::Waits(waits) => return Ok(Found::Waits(waits)),
+            SourceAnswer::Waits(waits) => return Ok(UpstreamContent::Waits(waits)),
         };
         if !is_restricted {
             return self.unchanged(&got, "messages", resource_links::in_messages_text);
@@ -245,7 +245,7 @@ impl UpstreamOffers {
         }
         result["messages"] = list(&mut got, "messages")?;
         resource_links::in_messages(&self.source, &mut result["messages"]);
-        Ok(Found::Value(result))
+        Ok(UpstreamContent::Value(result))
     }
 
     /// The result of `resources/read`.
@@ -254,7 +254,7 @@ impl UpstreamOffers {
         uri: &str,
         talk: Option<&Elicitation<'_>>,
         is_restricted: bool,
-    ) -> Result<Found, GetError> {
+    ) -> Result<UpstreamContent, GetError> {
         if !self.offers_resource(uri) {
             return Err(GetError::Unknown);
         }
@@ -264,7 +264,7 @@ impl UpstreamOffers {
         let answer = self.ask(wanted, talk).await;
         let read = match answer.map_err(GetError::of_name)? {
             SourceAnswer::Given(read) => read,
-            SourceAnswer::Waits(waits) => return Ok(Found::Waits(waits)),
+            SourceAnswer::Waits(waits) => return Ok(UpstreamContent::Waits(waits)),
         };
         if !is_restricted {
             return self.unchanged(&read, "contents", resource_links::in_contents_text);
@@ -272,7 +272,7 @@ impl UpstreamOffers {
         let mut read = to_value(&read)?;
         let mut contents = list(&mut read, "contents")?;
         resource_links::in_contents(&self.source, &mut contents);
-        Ok(Found::Value(json!({ "contents": contents })))
+        Ok(UpstreamContent::Value(json!({ "contents": contents })))
     }
 
     /// A result as the server wrote it, for a caller who may see all of it; only the URIs in its `member` are those that
@@ -282,7 +282,7 @@ impl UpstreamOffers {
         result: &RawValue,
         member: &str,
         with_shown_uris: fn(&str, &str) -> String,
-    ) -> Result<Found, GetError> {
+    ) -> Result<UpstreamContent, GetError> {
         if !has_unique_members(result.get()) {
             return Err(cannot_be_shown());
         }
@@ -309,7 +309,7 @@ impl UpstreamOffers {
             };
             written.push(format!("{}:{text}", Value::from(name)));
         }
-        Ok(Found::Text {
+        Ok(UpstreamContent::Text {
             result: format!("{{{}}}", written.join(",")),
             parts: parts.ok_or_else(cannot_be_shown)?,
             meta,
@@ -317,7 +317,7 @@ impl UpstreamOffers {
     }
 
     /// The result of `skills/get`, as JSON.
-    pub(crate) async fn get_skill(&self, uri: &str) -> Result<Found, GetError> {
+    pub(crate) async fn get_skill(&self, uri: &str) -> Result<UpstreamContent, GetError> {
         #[derive(Deserialize)]
         struct Got<'a> {
             #[serde(borrow)]
@@ -334,7 +334,7 @@ impl UpstreamOffers {
         let is_offered = |uri: &str| self.offers_resource(uri);
         let skill = Skill::read(&self.source, got.skill.get(), is_offered);
         match skill.map_err(|why| self.kept_out(why)) {
-            Ok(skill) if skill.own_uri == uri => Ok(Found::Text {
+            Ok(skill) if skill.own_uri == uri => Ok(UpstreamContent::Text {
                 result: format!(r#"{{"skill":{}}}"#, skill.whole()),
                 parts: 1,
                 meta: None,
@@ -356,7 +356,7 @@ impl UpstreamOffers {
         &self,
         uri: &str,
         cursor: Option<&str>,
-    ) -> Result<Found, GetError> {
+    ) -> Result<UpstreamContent, GetError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Read {
@@ -381,7 +381,7 @@ impl UpstreamOffers {
         let next = read
             .next_cursor
             .map(|at| format!(r#","nextCursor":{}"#, json!(at)));
-        Ok(Found::Text {
+        Ok(UpstreamContent::Text {
             result: format!(
                 r#"{{"resources":[{}]{}}}"#,
                 children.join(","),
@@ -410,7 +410,7 @@ impl UpstreamOffers {
         let asking = async {
             let Some(talk) = talk else {
                 let result = self.upstream.get(&wanted, deadline).await?;
-                return Ok(Ended::Done(result));
+                return Ok(EndedElicitation::Done(result));
             };
             // There is nobody to tell before the end.
             let mut listener = |_: ServerMessage| false;
@@ -418,10 +418,10 @@ impl UpstreamOffers {
                 .await
         };
         Ok(match self.guarded(Box::pin(asking)).await? {
-            Ended::Done(result) => SourceAnswer::Given(result),
-            Ended::Waits(waits) => SourceAnswer::Waits(waits),
+            EndedElicitation::Done(result) => SourceAnswer::Given(result),
+            EndedElicitation::Waits(waits) => SourceAnswer::Waits(waits),
             // Only a call may become one.
-            Ended::Task(_) => return Err(GetError::NotWaiting),
+            EndedElicitation::Task(_) => return Err(GetError::NotWaiting),
         })
     }
 
@@ -522,7 +522,7 @@ const OF_ANSWER: [&str; 6] = [
 ];
 
 /// What a server gave.
-pub(crate) enum Found {
+pub(crate) enum UpstreamContent {
     Value(Value),
     /// A result of so many parts, to be given as it is.
     Text {

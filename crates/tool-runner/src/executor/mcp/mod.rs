@@ -15,7 +15,7 @@ use super::http::json;
 use super::{Executor, Invocation, Output, Sources};
 use crate::Error;
 use crate::executor_error::ExecutorError;
-use crate::interaction::{Elicitation, Ended};
+use crate::interaction::{Elicitation, EndedElicitation};
 use crate::resource_links::{in_content, in_content_text};
 use crate::result::UnchangedResult;
 use wardgate_catalogue::plan::{McpPlan, McpTarget, SentArguments};
@@ -243,12 +243,12 @@ async fn ask(
     let mut listener = |news| hear(news, out);
     let round = talk.round(upstream, wanted, call.deadline, &mut listener);
     match Box::pin(round).await? {
-        Ended::Done(result) => Ok(Some(result)),
-        Ended::Waits(waits) => {
+        EndedElicitation::Done(result) => Ok(Some(result)),
+        EndedElicitation::Waits(waits) => {
             out.waits(waits);
             Ok(None)
         }
-        Ended::Task(task) => {
+        EndedElicitation::Task(task) => {
             // What a completed one gave is what the call would have given.
             let result = match &task.standing {
                 Some(TaskStatus::Completed(result)) => Some(result.clone()),

@@ -90,10 +90,10 @@ impl Server {
     }
 
     /// A stream that goes on as the test says.
-    fn says_events(&self) -> Said {
+    fn says_events(&self) -> ServerStream {
         let (sender, events) = mpsc::unbounded();
         self.says(Says::Events(events));
-        Said(sender)
+        ServerStream(sender)
     }
 
     fn says_later(&self) -> oneshot::Sender<Value> {
@@ -103,10 +103,10 @@ impl Server {
     }
 
     /// The stream of its own, of the next session that listens.
-    fn says_outside(&self) -> Said {
+    fn says_outside(&self) -> ServerStream {
         let (sender, events) = mpsc::unbounded();
         *self.own.lock().unwrap() = Some(events);
-        Said(sender)
+        ServerStream(sender)
     }
 }
 
@@ -115,9 +115,9 @@ fn result(text: &str) -> Value {
 }
 
 /// The server's end of a stream.
-struct Said(mpsc::UnboundedSender<String>);
+struct ServerStream(mpsc::UnboundedSender<String>);
 
-impl Said {
+impl ServerStream {
     fn message(&self, message: &Value) {
         self.0
             .unbounded_send(format!("data: {message}\n\n"))

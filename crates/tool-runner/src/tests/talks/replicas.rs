@@ -28,7 +28,7 @@ async fn advertised() -> World {
     world
 }
 
-async fn waiting(world: &World) -> (super::Said, Value, pb::InputRequired) {
+async fn waiting(world: &World) -> (super::ServerStream, Value, pb::InputRequired) {
     let said = world.server.says_events();
     let round = world.begin().await;
     let call = world.saw("tools/call", 1).await;

@@ -18,7 +18,7 @@ use crate::executor::testing::TestTool;
 
 /// What arrived.
 #[derive(Debug, Clone)]
-struct Seen {
+struct ReceivedRequest {
     method: Method,
     /// Path and query as they were on the wire.
     target: String,
@@ -29,7 +29,7 @@ struct Seen {
 /// Answers every request alike and remembers it.
 struct Recorder {
     port: u16,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl Recorder {
@@ -40,7 +40,7 @@ impl Recorder {
         let router = Router::new().fallback(async move |incoming: Incoming| {
             let (head, incoming) = incoming.into_parts();
             let bytes = axum::body::to_bytes(incoming, usize::MAX).await.unwrap();
-            record.lock().unwrap().push(Seen {
+            record.lock().unwrap().push(ReceivedRequest {
                 method: head.method,
                 target: head.uri.to_string(),
                 headers: head.headers,
@@ -70,7 +70,7 @@ impl Recorder {
         )
     }
 
-    fn last(&self) -> Seen {
+    fn last(&self) -> ReceivedRequest {
         self.seen.lock().unwrap().last().unwrap().clone()
     }
 

@@ -162,7 +162,7 @@ async fn no_argument_changes_the_shape_of_a_request() {
     }
 }
 
-fn check_all(seen: &Seen, port: u16, value: &Value, text: &str) {
+fn check_all(seen: &ReceivedRequest, port: u16, value: &Value, text: &str) {
     assert_eq!(seen.method, Method::PUT);
     let (path, query) = seen.target.split_once('?').unwrap();
     let segments: Vec<_> = path.split('/').collect();
@@ -189,7 +189,7 @@ fn check_all(seen: &Seen, port: u16, value: &Value, text: &str) {
     assert_eq!(body, json!({"a": value, "b": [value, format!("b{text}")]}));
 }
 
-fn check_header(seen: &Seen, port: u16, value: &Value, text: &str) {
+fn check_header(seen: &ReceivedRequest, port: u16, value: &Value, text: &str) {
     assert_eq!(seen.target, "/base/h");
     check_headers(seen, port, &["x-q"]);
     assert_eq!(
@@ -201,7 +201,7 @@ fn check_header(seen: &Seen, port: u16, value: &Value, text: &str) {
     assert_eq!(fields.filter(|(name, _)| name == "f").count(), wanted);
 }
 
-fn check_headers(seen: &Seen, port: u16, further: &[&str]) {
+fn check_headers(seen: &ReceivedRequest, port: u16, further: &[&str]) {
     let mut names: Vec<_> = seen.headers.keys().map(http::HeaderName::as_str).collect();
     names.sort_unstable();
     let own = [

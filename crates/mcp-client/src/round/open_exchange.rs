@@ -13,12 +13,14 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::error::UpstreamError;
-use super::link::{Connection, Link};
-use super::message;
-use super::participation::{Participation, Profile};
-use super::round::{self, Continuation, Responses, Round, UpstreamOperation};
-use super::server_message::{Listener, Question, ServerMessage};
+use super::{self as round, Continuation, Round, UpstreamOperation};
+use crate::connection::Connection;
+use crate::error::UpstreamError;
+use crate::link::Link;
+use crate::message;
+use crate::participation::{Participation, Profile};
+use crate::responses::Responses;
+use crate::server_message::{Listener, Question, ServerMessage};
 
 /// What is said and asked that waits to be taken up.
 const STEPS: usize = 32;
@@ -27,7 +29,7 @@ const STEPS: usize = 32;
 const KEPT_FOR_QUESTIONS: usize = 16;
 
 /// Questions of one exchange that are open at the same time.
-pub(super) const MAX_QUESTIONS: usize = 8;
+pub(crate) const MAX_QUESTIONS: usize = 8;
 
 /// Ids of elicitations of one exchange that are known.
 const MAX_ELICITATIONS: usize = 64;
@@ -57,7 +59,7 @@ enum Step {
 
 impl OpenExchange {
     /// Makes the request over `link`.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         link: Arc<Link>,
         wanted: UpstreamOperation,
         is_task: bool,
@@ -90,7 +92,7 @@ impl OpenExchange {
     }
 
     /// Goes on, with the answers that there are, up to the result or to what the client is asked next.
-    pub(super) async fn round(
+    pub(crate) async fn round(
         mut self,
         responses: Option<&Responses>,
         deadline: Instant,

@@ -6,7 +6,6 @@
 //!   legacy server:  an open exchange, kept going by a task ─▶ result ∣ questions ─▶ the exchange itself, still open
 //! ```
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -14,13 +13,19 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_mcp::error_code::URL_ELICITATION_REQUIRED;
 
-use super::error::{RpcError, UpstreamError};
-use super::message::{Part, Request};
-use super::open_exchange::{MAX_QUESTIONS, OpenExchange};
-use super::participation::{Participation, Profile, object};
-use super::result::{Outcome, read_outcome};
-use super::server_task::ServerTask;
+use crate::error::{RpcError, UpstreamError};
+use crate::message::{Part, Request};
+use crate::responses::Responses;
+
+mod open_exchange;
+
+use self::open_exchange::MAX_QUESTIONS;
+pub use self::open_exchange::OpenExchange;
 use crate::fingerprint::ToolFingerprint;
+use crate::members::object;
+use crate::participation::{Participation, Profile};
+use crate::result::{Outcome, read_outcome};
+use crate::server_task::ServerTask;
 
 /// What is asked of a server.
 #[derive(Debug, Clone)]
@@ -112,58 +117,6 @@ pub enum Continuation {
     Again,
 }
 
-/// What a client answered: each a JSON object, by the keys of what it was asked.
-#[derive(Clone)]
-pub struct Responses {
-    pub(super) by_key: BTreeMap<String, Box<RawValue>>,
-    raw: Box<RawValue>,
-}
-
-impl Default for Responses {
-    /// No answer at all.
-    fn default() -> Self {
-        Self {
-            by_key: BTreeMap::new(),
-            raw: RawValue::from_string("{}".to_owned()).unwrap_or_default(),
-        }
-    }
-}
-
-impl std::fmt::Debug for Responses {
-    /// Without the answers.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Responses")
-            .field("answers", &self.by_key.len())
-            .finish_non_exhaustive()
-    }
-}
-
-impl Responses {
-    /// `None` if it is something else.
-    pub fn read(json: &[u8]) -> Option<Self> {
-        let json = if json.is_empty() { b"{}" } else { json };
-        let by_key: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(json).ok()?;
-        let are_objects = by_key.values().all(|answer| answer.get().starts_with('{'));
-        are_objects.then_some(Self {
-            by_key,
-            raw: serde_json::from_slice(json).ok()?,
-        })
-    }
-
-    /// Whether the client did everything it was asked to do elsewhere.
-    pub fn are_all_accepted(&self) -> bool {
-        #[derive(Deserialize)]
-        struct Answer {
-            action: String,
-        }
-        let mut answers = self.by_key.values();
-        answers.all(|answer| {
-            serde_json::from_str::<Answer>(answer.get())
-                .is_ok_and(|answer| answer.action == "accept")
-        })
-    }
-}
-
 impl UpstreamOperation {
     pub(super) fn request(&self) -> Request<'_> {
         match self {
@@ -200,15 +153,6 @@ impl UpstreamOperation {
                 Request::new("resources/directory/read", members.collect())
             }
         }
-    }
-}
-
-impl Responses {
-    /// What makes a request the retry of one that waited.
-    pub(super) fn add_to<'a>(&'a self, request: &mut Request<'a>, state: Option<&'a str>) {
-        let members = &mut request.members;
-        members.push(("inputResponses", Part::Raw(&self.raw)));
-        members.extend(state.map(|state| ("requestState", Part::Text(state))));
     }
 }
 

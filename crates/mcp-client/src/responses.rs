@@ -1,0 +1,67 @@
+//! What a client answered to the requests of a server.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::message::{Part, Request};
+
+/// What a client answered: each a JSON object, by the keys of what it was asked.
+#[derive(Clone)]
+pub struct Responses {
+    pub(super) by_key: BTreeMap<String, Box<RawValue>>,
+    raw: Box<RawValue>,
+}
+
+impl Default for Responses {
+    /// No answer at all.
+    fn default() -> Self {
+        Self {
+            by_key: BTreeMap::new(),
+            raw: RawValue::from_string("{}".to_owned()).unwrap_or_default(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Responses {
+    /// Without the answers.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Responses")
+            .field("answers", &self.by_key.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Responses {
+    /// `None` if it is something else.
+    pub fn read(json: &[u8]) -> Option<Self> {
+        let json = if json.is_empty() { b"{}" } else { json };
+        let by_key: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(json).ok()?;
+        let are_objects = by_key.values().all(|answer| answer.get().starts_with('{'));
+        are_objects.then_some(Self {
+            by_key,
+            raw: serde_json::from_slice(json).ok()?,
+        })
+    }
+
+    /// Whether the client did everything it was asked to do elsewhere.
+    pub fn are_all_accepted(&self) -> bool {
+        #[derive(Deserialize)]
+        struct Answer {
+            action: String,
+        }
+        let mut answers = self.by_key.values();
+        answers.all(|answer| {
+            serde_json::from_str::<Answer>(answer.get())
+                .is_ok_and(|answer| answer.action == "accept")
+        })
+    }
+
+    /// What makes a request the retry of one that waited.
+    pub(super) fn add_to<'a>(&'a self, request: &mut Request<'a>, state: Option<&'a str>) {
+        let members = &mut request.members;
+        members.push(("inputResponses", Part::Raw(&self.raw)));
+        members.extend(state.map(|state| ("requestState", Part::Text(state))));
+    }
+}
