@@ -81,7 +81,7 @@ fn peers<B>(request: &http::Request<B>) -> Vec<Peer> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::methods::TABLE;
+    use crate::methods::METHODS;
 
     fn request(method: &str, peer: Peer) -> http::Request<()> {
         let mut request = http::Request::builder().uri(method).body(()).unwrap();
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn each_peer_calls_what_the_table_says_and_nothing_else() {
-        for method in TABLE {
+        for method in METHODS {
             for peer in Peer::ALL {
                 let answer = check(&request(method.path, peer), Trust::Certificate);
                 let may = method.callers.contains(&peer);
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn through_the_operators_door_everyone_is_the_operator_and_no_one_else() {
-        for method in TABLE {
+        for method in METHODS {
             let request = request(method.path, Peer::Gateway);
             let may = method.callers.contains(&Peer::Operator);
             let answer = check(&request, Trust::Operator);
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_request_of_nobody_is_refused() {
         let request = http::Request::builder()
-            .uri(TABLE[0].path)
+            .uri(METHODS[0].path)
             .body(())
             .unwrap();
         assert_eq!(

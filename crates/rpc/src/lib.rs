@@ -33,8 +33,9 @@ mod stack;
 mod status;
 
 pub use latency::LatencyLimit;
-pub use link::{Link, Neighbour};
+pub use link::{Link, LinkedService};
+pub use methods::{METHODS, Method, ResponseKind, RetryPolicy};
 pub use peer::Peer;
 pub use readiness::{Readiness, Service};
 pub use shutdown::{Drain, Shutdown};
-pub use status::{ServiceError, code_name, invalid, reason_of, status};
+pub use status::{ServiceError, code_name, code_of, invalid, reason_of, status};

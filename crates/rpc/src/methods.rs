@@ -7,18 +7,20 @@ use crate::peer::Peer;
 
 /// A method of one of the services.
 #[derive(Debug)]
-pub(crate) struct Method {
-    /// As requests name it.
-    pub(crate) path: &'static str,
+pub struct Method {
+    /// As requests name it: `/PACKAGE.SERVICE/METHOD`.
+    pub path: &'static str,
     /// Who may call it.
-    pub(crate) callers: &'static [Peer],
-    pub(crate) answer: ResponseKind,
-    pub(crate) repeat: RetryPolicy,
+    pub callers: &'static [Peer],
+    /// What it answers with.
+    pub answer: ResponseKind,
+    /// Whether a client may make a call of it twice.
+    pub repeat: RetryPolicy,
 }
 
 /// The kind of a method's response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ResponseKind {
+pub enum ResponseKind {
     /// One message.
     Whole,
     /// A stream: what has begun is not begun again.
@@ -27,10 +29,10 @@ pub(crate) enum ResponseKind {
 
 /// The retry policy of a method: whether a call may be made twice when it is not known whether the first was carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RetryPolicy {
+pub enum RetryPolicy {
     /// Twice does no harm.
     Always,
-    /// Only if the request is marked as [`IdempotentRequest`].
+    /// Only if the request is marked as having a key, or as one that only reads.
     IfMarked,
     /// Once.
     Never,
@@ -53,7 +55,7 @@ macro_rules! methods {
 
 /// Health and reflection, which are not ours, are open to every peer with a certificate. Reasons stand where one might
 /// expect otherwise.
-pub(crate) const TABLE: &[Method] = methods! {
+pub const METHODS: &[Method] = methods! {
     "wardgate.policy.v1.PolicyService" {
         Identify:            Memory,                 Whole,  Always;
         Authorize:           Gateway | Memory,       Whole,  Always;
@@ -111,7 +113,7 @@ pub(crate) const TABLE: &[Method] = methods! {
 
 /// The method at `path`, if somebody decided about it.
 pub(crate) fn find(path: &str) -> Option<&'static Method> {
-    TABLE.iter().find(|method| method.path == path)
+    METHODS.iter().find(|method| method.path == path)
 }
 
 impl Method {
@@ -141,7 +143,7 @@ mod tests {
                 }
             }
         }
-        let listed = TABLE.iter();
+        let listed = METHODS.iter();
         let mut listed: Vec<_> = listed
             .map(|method| {
                 (

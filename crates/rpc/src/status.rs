@@ -101,8 +101,9 @@ pub(crate) fn overloaded(refused: &OverloadRefusal) -> Status {
     status
 }
 
-pub(crate) fn with_reason(reason: ErrorReason, message: &str) -> Status {
-    let code = match reason {
+/// The gRPC code of an error with the reason `reason`.
+pub fn code_of(reason: ErrorReason) -> Code {
+    match reason {
         ErrorReason::InvalidMessage => Code::InvalidArgument,
         ErrorReason::PermitRefused | ErrorReason::PeerRefused | ErrorReason::Denied => {
             Code::PermissionDenied
@@ -116,9 +117,12 @@ pub(crate) fn with_reason(reason: ErrorReason, message: &str) -> Status {
         ErrorReason::DeadlineExceeded => Code::DeadlineExceeded,
         ErrorReason::TokenRefused => Code::Unauthenticated,
         ErrorReason::Internal | ErrorReason::Unspecified => Code::Internal,
-    };
+    }
+}
+
+pub(crate) fn with_reason(reason: ErrorReason, message: &str) -> Status {
     let details = ErrorDetails::with_error_info(reason.as_str_name(), DOMAIN, HashMap::new());
-    Status::with_error_details(code, message, details)
+    Status::with_error_details(code_of(reason), message, details)
 }
 
 #[cfg(test)]
