@@ -39,7 +39,7 @@ impl DefinitionKind {
 
 /// A definition as each version wants it: JSON text, its members byte for byte as they are configured.
 #[derive(Debug)]
-pub struct Definition {
+pub struct VersionedDefinition {
     kind: DefinitionKind,
     /// Bytes of each text up to the end of the name.
     named: usize,
@@ -48,7 +48,7 @@ pub struct Definition {
     texts: [Arc<str>; Version::EVERY.len()],
 }
 
-impl Definition {
+impl VersionedDefinition {
     /// From the definition without its name; none when it is no JSON object.
     pub fn new(kind: DefinitionKind, name: &str, definition: &str) -> Option<Self> {
         let members: BTreeMap<String, &RawValue> = object(definition)?;
@@ -152,7 +152,7 @@ mod tests {
     /// The members that each version has, oldest first.
     fn kept(kind: DefinitionKind, member: &str, value: &str) -> [Option<Value>; 5] {
         let text = format!(r#"{{"{member}":{value}}}"#);
-        let definition = Definition::new(kind, "n", &text).unwrap();
+        let definition = VersionedDefinition::new(kind, "n", &text).unwrap();
         Version::EVERY.map(|version| {
             let of_version = definition.of_version(version);
             let all: Value = serde_json::from_str(of_version).unwrap();
@@ -245,13 +245,13 @@ mod tests {
     #[test]
     fn what_stays_stays_as_it_is_written_and_is_kept_once() {
         let definition =
-            Definition::new(DefinitionKind::Resource, "a\"b", r#"{"x" : 1.10 }"#).unwrap();
+            VersionedDefinition::new(DefinitionKind::Resource, "a\"b", r#"{"x" : 1.10 }"#).unwrap();
         assert_eq!(&*definition.whole, r#"{"uri":"a\"b","x":1.10}"#);
         for text in &definition.texts {
             assert!(Arc::ptr_eq(text, &definition.whole));
         }
         let renamed = definition.renamed(Version::V2025_06_18, "c");
         assert_eq!(renamed, r#"{"uri":"c","x":1.10}"#);
-        assert!(Definition::new(DefinitionKind::Tool, "n", "[]").is_none());
+        assert!(VersionedDefinition::new(DefinitionKind::Tool, "n", "[]").is_none());
     }
 }

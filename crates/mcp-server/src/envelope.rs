@@ -14,18 +14,18 @@ use crate::rpc_error::RpcError;
 
 /// One JSON-RPC message.
 #[derive(Debug)]
-pub enum Message<'a> {
+pub enum JsonRpcMessage<'a> {
     /// A message that wants an answer.
-    Request(Request<'a>),
+    Request(JsonRpcRequest<'a>),
     /// A message without id; MCP answers it with 202 and nothing else.
     Notification,
     /// An answer to a request of the gateway's.
-    Response(Response<'a>),
+    Response(ClientResponse<'a>),
 }
 
 /// What a client answered.
 #[derive(Debug)]
-pub struct Response<'a> {
+pub struct ClientResponse<'a> {
     /// The id of the request that it answers.
     pub id: Option<&'a RawValue>,
     /// None for an error.
@@ -34,19 +34,19 @@ pub struct Response<'a> {
 
 /// One request.
 #[derive(Debug)]
-pub struct Request<'a> {
+pub struct JsonRpcRequest<'a> {
     /// A string or an integer, as written.
     pub id: &'a RawValue,
     /// The name of the method.
     pub method: Cow<'a, str>,
     /// The members of its parameters.
-    pub params: Params<'a>,
+    pub params: RequestParams<'a>,
     /// The message it was read from.
     text: &'a str,
 }
 
-impl<'a> Request<'a> {
-    /// All of `params`, an object as written: for the few methods that take more of them than [`Params`] has.
+impl<'a> JsonRpcRequest<'a> {
+    /// All of `params`, an object as written: for the few methods that take more of them than [`RequestParams`] has.
     pub fn raw_params(&self) -> Option<&'a RawValue> {
         #[derive(Deserialize)]
         struct ParamsOnly<'a> {
@@ -59,7 +59,7 @@ impl<'a> Request<'a> {
 
 /// The members of `params` that the gateway reads; each still raw.
 #[derive(Debug, Default, Deserialize)]
-pub struct Params<'a> {
+pub struct RequestParams<'a> {
     /// `_meta`.
     #[serde(borrow, default, rename = "_meta", deserialize_with = "present")]
     pub meta: Option<&'a RawValue>,
@@ -131,7 +131,7 @@ struct Envelope<'a> {
 enum ParamsMember<'a> {
     #[default]
     Nothing,
-    Object(Params<'a>),
+    Object(RequestParams<'a>),
     Other,
 }
 
@@ -147,7 +147,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for ParamsMember<'a> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                Params::deserialize(MapAccessDeserializer::new(map)).map(|params| {
+                RequestParams::deserialize(MapAccessDeserializer::new(map)).map(|params| {
                     if params.is_number {
                         ParamsMember::Other
                     } else {
@@ -195,7 +195,7 @@ fn is_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Err
     IgnoredAny::deserialize(deserializer).map(|_| true)
 }
 
-impl<'a> Message<'a> {
+impl<'a> JsonRpcMessage<'a> {
     /// Reads a scanned body. On an error the id comes along when it is usable, so that the answer can
     /// carry it.
     pub fn parse(text: &'a str) -> Result<Self, (Option<&'a RawValue>, RpcError)> {
@@ -216,7 +216,7 @@ impl<'a> Message<'a> {
         let Some(method) = envelope.method else {
             if envelope.result.is_some() || envelope.error.is_some() {
                 let result = envelope.result.filter(|_| envelope.error.is_none());
-                return Ok(Self::Response(Response { id, result }));
+                return Ok(Self::Response(ClientResponse { id, result }));
             }
             return Err(wrong(RpcError::invalid_request("`method` is missing")));
         };
@@ -226,7 +226,7 @@ impl<'a> Message<'a> {
             return Ok(Self::Notification);
         };
         let params = match envelope.params {
-            ParamsMember::Nothing => Params::default(),
+            ParamsMember::Nothing => RequestParams::default(),
             ParamsMember::Object(params) => params,
             ParamsMember::Other => {
                 return Err(wrong(RpcError::invalid_params(
@@ -234,7 +234,7 @@ impl<'a> Message<'a> {
                 )));
             }
         };
-        Ok(Self::Request(Request {
+        Ok(Self::Request(JsonRpcRequest {
             id,
             method,
             params,
@@ -259,12 +259,12 @@ pub fn cancelled(text: &str) -> Option<&str> {
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Params<'a> {
+    struct CancelledParams<'a> {
         #[serde(borrow)]
         request_id: &'a RawValue,
     }
     let message: CancelledNotification<'_> = object(text)?;
-    let params: Params<'_> = object(message.params.get())?;
+    let params: CancelledParams<'_> = object(message.params.get())?;
     (message.method == "notifications/cancelled").then_some(params.request_id.get())
 }
 
@@ -308,9 +308,9 @@ pub fn inner(object: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn request(text: &str) -> Request<'_> {
-        match Message::parse(text) {
-            Ok(Message::Request(request)) => request,
+    fn request(text: &str) -> JsonRpcRequest<'_> {
+        match JsonRpcMessage::parse(text) {
+            Ok(JsonRpcMessage::Request(request)) => request,
             other => panic!("{other:?}"),
         }
     }
@@ -377,7 +377,7 @@ mod tests {
             ),
         ];
         for (text, expected) in cases {
-            let (_, error) = Message::parse(text).unwrap_err();
+            let (_, error) = JsonRpcMessage::parse(text).unwrap_err();
             assert!(
                 error.message().contains(expected),
                 "{text}: {}",
@@ -390,13 +390,13 @@ mod tests {
     fn notifications_and_responses_are_told_apart() {
         let notification = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
         assert!(matches!(
-            Message::parse(notification),
-            Ok(Message::Notification)
+            JsonRpcMessage::parse(notification),
+            Ok(JsonRpcMessage::Notification)
         ));
         let response = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
         assert!(matches!(
-            Message::parse(response),
-            Ok(Message::Response(Response {
+            JsonRpcMessage::parse(response),
+            Ok(JsonRpcMessage::Response(ClientResponse {
                 result: Some(_),
                 ..
             }))

@@ -14,13 +14,13 @@ const META: &str = "_meta";
 
 /// The members of one object.
 #[derive(Debug)]
-pub struct Fields<'a> {
+pub struct ObjectMembers<'a> {
     /// For example `params.messages[1]`.
     path: String,
     members: BTreeMap<Cow<'a, str>, &'a RawValue>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> ObjectMembers<'a> {
     /// The parameters of a request.
     pub fn of_params(params: Option<&'a RawValue>) -> Result<Self, RpcError> {
         let Some(params) = params else {
@@ -200,7 +200,7 @@ mod tests {
         let raw = raw(
             r#"{"_meta":{},"id":7,"empty":"","n":0,"b":"true","role":"boss","o":[],"l":[{},{"x":1}],"nothing":null}"#,
         );
-        let fields = Fields::of_params(Some(&raw)).unwrap();
+        let fields = ObjectMembers::of_params(Some(&raw)).unwrap();
         let message = |error: RpcError| error.message().to_owned();
         let cases = [
             (
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn what_mcp_adds_to_every_request_is_no_field_of_the_method() {
         let raw = raw(r#"{"_meta":{"progressToken":1},"a":"b"}"#);
-        let fields = Fields::of_params(Some(&raw)).unwrap();
+        let fields = ObjectMembers::of_params(Some(&raw)).unwrap();
         assert!(fields.only(&["a"]).is_ok());
         assert_eq!(fields.text("a").unwrap().as_deref(), Some("b"));
     }

@@ -6,14 +6,14 @@ use std::borrow::Cow;
 use axum::http::HeaderMap;
 
 use crate::envelope::text_of;
-use crate::meta::Meta;
+use crate::meta::RequestMeta;
 use crate::rpc_error::RpcError;
 
 /// In characters.
 const MAX_KEY: usize = 128;
 
 /// The key, if the request brings one.
-pub fn key_of(meta: &Meta<'_>, headers: &HeaderMap) -> Result<Option<String>, RpcError> {
+pub fn key_of(meta: &RequestMeta<'_>, headers: &HeaderMap) -> Result<Option<String>, RpcError> {
     let in_body = match meta.idempotency_key {
         Some(raw) => Some(text_of(raw).ok_or_else(unfit)?),
         None => None,

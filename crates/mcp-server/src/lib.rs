@@ -20,23 +20,26 @@ mod log_level;
 mod meta;
 mod mirrored_headers;
 mod older_content;
-mod reply;
+mod response;
 mod rpc_error;
 mod version;
 
 pub use call_meta::{RecordStatus, call_meta, write_call, write_dropped};
-pub use definition::{Definition, DefinitionKind};
+pub use definition::{DefinitionKind, VersionedDefinition};
 pub use envelope::{
-    Message, Params, Request, Response, cancelled, inner, object, spelt_alike, text_of,
+    ClientResponse, JsonRpcMessage, JsonRpcRequest, RequestParams, cancelled, inner, object,
+    spelt_alike, text_of,
 };
 pub use event_stream::{KEEP_ALIVE, format_event, takes_events};
-pub use fields::Fields;
+pub use fields::ObjectMembers;
 pub use idempotency::key_of as idempotency_key;
 pub use log_level::LogLevel;
-pub use meta::Meta;
+pub use meta::RequestMeta;
 pub use mirrored_headers::{MirroredHeader, check as check_mirrored_headers, of_request};
 pub use older_content::{given, tool_content, tool_structured};
-pub use reply::{Answer, Dialect, SERVER_INFO, server_info, task_result_members, write_members};
+pub use response::{
+    McpResponse, ResultFormat, SERVER_INFO, server_info, task_result_members, write_members,
+};
 pub use rpc_error::{Remedy, RpcError, code_in};
 pub use version::{named_version, negotiate, negotiate_on_stream};
 

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use wardgate_domain::AgentRefusal;
 
-use crate::envelope::{Request, is_id, object, text_of};
+use crate::envelope::{JsonRpcRequest, is_id, object, text_of};
 use crate::log_level::LogLevel;
 use crate::rpc_error::RpcError;
 use wardgate_mcp::Version;
@@ -22,7 +22,7 @@ const TOKEN_BYTES: usize = 256;
 
 /// The members of `params._meta` that the gateway reads.
 #[derive(Debug, Default, Deserialize)]
-pub struct Meta<'a> {
+pub struct RequestMeta<'a> {
     #[serde(borrow, default, rename = "io.modelcontextprotocol/protocolVersion")]
     protocol_version: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "io.modelcontextprotocol/clientCapabilities")]
@@ -41,9 +41,9 @@ pub struct Meta<'a> {
     refused_by_agent: Option<&'a RawValue>,
 }
 
-impl<'a> Meta<'a> {
+impl<'a> RequestMeta<'a> {
     /// The `_meta` of a request; an empty one where it has none.
-    pub fn from_request(request: &Request<'a>) -> Result<Self, RpcError> {
+    pub fn from_request(request: &JsonRpcRequest<'a>) -> Result<Self, RpcError> {
         let Some(raw) = request.params.meta else {
             return Ok(Self::default());
         };
@@ -51,7 +51,7 @@ impl<'a> Meta<'a> {
     }
 
     /// The `_meta` of a modern request; none when the request is of an older version.
-    pub fn from_modern_request(request: &Request<'a>) -> Result<Option<Self>, RpcError> {
+    pub fn from_modern_request(request: &JsonRpcRequest<'a>) -> Result<Option<Self>, RpcError> {
         Ok(Self::from_request(request)?.if_modern())
     }
 
@@ -125,7 +125,7 @@ impl<'a> Meta<'a> {
     /// The version the request speaks, after all its own statements were compared.
     pub fn version(
         &self,
-        request: &Request<'_>,
+        request: &JsonRpcRequest<'_>,
         headers: Option<&HeaderMap>,
     ) -> Result<Version, RpcError> {
         let text = self.protocol_version.and_then(text_of).ok_or_else(|| {
@@ -196,7 +196,7 @@ pub(crate) fn decode(value: &str) -> Option<Cow<'_, str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::envelope::Message;
+    use crate::envelope::JsonRpcMessage;
 
     const BODY: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"naïve","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
 
@@ -205,10 +205,10 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        let Ok(Message::Request(request)) = Message::parse(body) else {
+        let Ok(JsonRpcMessage::Request(request)) = JsonRpcMessage::parse(body) else {
             panic!("{body}")
         };
-        Meta::from_modern_request(&request)?
+        RequestMeta::from_modern_request(&request)?
             .unwrap()
             .version(&request, Some(&map))
     }
@@ -251,10 +251,10 @@ mod tests {
     fn a_trace_context_is_read_as_the_headers_it_stands_for() {
         let context = |members: &str| {
             let body = BODY.replace(r#""_meta":{"#, &format!(r#""_meta":{{{members},"#));
-            let Ok(Message::Request(request)) = Message::parse(&body) else {
+            let Ok(JsonRpcMessage::Request(request)) = JsonRpcMessage::parse(&body) else {
                 panic!("{body}")
             };
-            Meta::from_request(&request).unwrap().trace_context()
+            RequestMeta::from_request(&request).unwrap().trace_context()
         };
         let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let both = context(&format!(

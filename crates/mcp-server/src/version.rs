@@ -4,7 +4,7 @@ use axum::http::HeaderMap;
 use wardgate_mcp::Version;
 use wardgate_mcp::header::PROTOCOL_VERSION;
 
-use crate::envelope::{Request, text_of};
+use crate::envelope::{JsonRpcRequest, text_of};
 use crate::rpc_error::RpcError;
 
 /// The version in the header, if there is one.
@@ -20,7 +20,7 @@ pub fn named_version(headers: &HeaderMap) -> Result<Option<Version>, RpcError> {
 }
 
 /// The version asked for if it is spoken, the newest with a handshake otherwise.
-pub fn negotiate(request: &Request<'_>) -> Result<Version, RpcError> {
+pub fn negotiate(request: &JsonRpcRequest<'_>) -> Result<Version, RpcError> {
     let asked = request
         .params
         .protocol_version
@@ -33,7 +33,7 @@ pub fn negotiate(request: &Request<'_>) -> Result<Version, RpcError> {
 }
 
 /// The same on a stream of HTTP+SSE, whose clients may know no later version than 2024-11-05.
-pub fn negotiate_on_stream(request: &Request<'_>) -> Result<Version, RpcError> {
+pub fn negotiate_on_stream(request: &JsonRpcRequest<'_>) -> Result<Version, RpcError> {
     let asked = request.params.protocol_version.and_then(text_of);
     if asked.is_some_and(|asked| asked == Version::V2024_11_05.as_str()) {
         return Ok(Version::V2024_11_05);

@@ -33,9 +33,9 @@ use crate::stack::Stack;
 /// A client transport to one service; cheap to clone.
 pub type Link = BoxCloneSyncService<Request<Body>, Response<Body>, tonic::transport::Error>;
 
-/// A service one may call, and whether it is ready.
+/// A service that this process may call, with its transport and whether it is ready.
 #[derive(Debug, Clone)]
-pub struct Neighbour {
+pub struct LinkedService {
     /// Where calls go.
     pub link: Link,
     /// Whether it can do its work, as last heard.
@@ -106,7 +106,7 @@ impl TlsFiles {
 
 /// A link to a server in this process, for calls by `caller`. No socket, no HTTP/2; the messages are
 /// still encoded, so that both doors behave alike.
-pub fn local<S>(service: Service<S>, caller: Peer) -> Neighbour
+pub fn local<S>(service: Service<S>, caller: Peer) -> LinkedService
 where
     S: TowerService<Request<Body>, Response = Response<Body>, Error = std::convert::Infallible>
         + NamedService
@@ -124,7 +124,7 @@ where
             request
         })
         .map_err(|never: std::convert::Infallible| match never {});
-    Neighbour {
+    LinkedService {
         link: BoxCloneSyncService::new(link),
         readiness: service.readiness,
     }
@@ -138,7 +138,7 @@ pub fn connect(
     server_name: Peer,
     name: &'static str,
     tls: Option<&TlsFiles>,
-) -> Result<Neighbour, Error> {
+) -> Result<LinkedService, Error> {
     let address = || Error::Address {
         url: url.to_owned(),
     };
@@ -178,11 +178,11 @@ fn balanced(
     name: &'static str,
     lookup: resolve::Lookup,
     dial: ReplicaConnector,
-) -> Neighbour {
+) -> LinkedService {
     let (pool, readiness) = Pool::open(server_name.as_str(), name, lookup, dial);
     let calls = BalancedTransport::new(pool, readiness.clone(), Ambient::system())
         .map_err(|never: std::convert::Infallible| match never {});
-    Neighbour {
+    LinkedService {
         link: BoxCloneSyncService::new(calls),
         readiness,
     }

@@ -14,11 +14,11 @@ use wardgate_telemetry::{Exposition, Metrics};
 
 use crate::readiness::Readiness;
 
-/// A part of this process, or a neighbour it cannot work without, and its readiness.
-pub type Part = (&'static str, watch::Receiver<Readiness>);
+/// The name and the readiness of a part of this process, or of a service that it depends on.
+pub type ProbedComponent = (&'static str, watch::Receiver<Readiness>);
 
 /// The probe routes and `/metrics`.
-pub fn router(parts: Vec<Part>, metrics: Metrics) -> Router {
+pub fn router(parts: Vec<ProbedComponent>, metrics: Metrics) -> Router {
     let render = move |headers: HeaderMap| {
         let metrics = metrics.clone();
         async move {
@@ -32,7 +32,7 @@ pub fn router(parts: Vec<Part>, metrics: Metrics) -> Router {
 }
 
 /// The probe routes alone. Alive means that the process answers; ready, that every part can do its work.
-pub fn states(parts: Vec<Part>) -> Router {
+pub fn states(parts: Vec<ProbedComponent>) -> Router {
     let parts = Arc::new(parts);
     let ready = move || {
         let parts = Arc::clone(&parts);
@@ -56,7 +56,7 @@ pub fn alive() -> Router {
         .route("/healthz", get(alive))
 }
 
-fn ready(parts: &[Part]) -> Response {
+fn ready(parts: &[ProbedComponent]) -> Response {
     let states: serde_json::Map<String, serde_json::Value> = parts
         .iter()
         .map(|(name, readiness)| {

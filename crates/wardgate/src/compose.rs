@@ -14,7 +14,7 @@ use wardgate_redact::PseudonymKey;
 use wardgate_rpc::client::{AuditClient, MemoryClient, PolicyClient};
 use wardgate_rpc::link::TlsFiles;
 use wardgate_rpc::operator::OperatorServices;
-use wardgate_rpc::{Neighbour, Peer, Readiness, link};
+use wardgate_rpc::{LinkedService, Peer, Readiness, link};
 use wardgate_tool_runner::{SealingKey, ServiceCloser};
 
 use crate::Failure;
@@ -252,15 +252,15 @@ pub(crate) fn remote_record(url: &str, tls: Option<&TlsFiles>) -> Result<AuditCl
     Ok(record(audit(url, tls)?))
 }
 
-fn record(audit: Neighbour) -> AuditClient {
+fn record(audit: LinkedService) -> AuditClient {
     AuditClient::new(audit.link, RECORD_LIMIT)
 }
 
-fn rights(policy: Neighbour) -> PolicyClient {
+fn rights(policy: LinkedService) -> PolicyClient {
     PolicyClient::new(policy.link, RIGHTS_LIMIT)
 }
 
-fn conversations(memory: Neighbour) -> MemoryClient {
+fn conversations(memory: LinkedService) -> MemoryClient {
     MemoryClient::new(memory.link, CONVERSATIONS_LIMIT)
 }
 
@@ -275,24 +275,24 @@ pub(crate) fn proto_name(peer: Peer) -> &'static str {
     }
 }
 
-fn connect(url: &str, peer: Peer, tls: Option<&TlsFiles>) -> Result<Neighbour, link::Error> {
+fn connect(url: &str, peer: Peer, tls: Option<&TlsFiles>) -> Result<LinkedService, link::Error> {
     link::connect(url, peer, proto_name(peer), tls)
 }
 
-fn policy(url: &str, tls: Option<&TlsFiles>) -> Result<Neighbour, link::Error> {
+fn policy(url: &str, tls: Option<&TlsFiles>) -> Result<LinkedService, link::Error> {
     connect(url, Peer::Policy, tls)
 }
 
-fn audit(url: &str, tls: Option<&TlsFiles>) -> Result<Neighbour, link::Error> {
+fn audit(url: &str, tls: Option<&TlsFiles>) -> Result<LinkedService, link::Error> {
     connect(url, Peer::Audit, tls)
 }
 
 /// The memory service behind a socket.
-pub(crate) fn memory(url: &str, tls: Option<&TlsFiles>) -> Result<Neighbour, link::Error> {
+pub(crate) fn memory(url: &str, tls: Option<&TlsFiles>) -> Result<LinkedService, link::Error> {
     connect(url, Peer::Memory, tls)
 }
 
 /// The tool-runner behind a socket.
-pub(crate) fn tool_runner(url: &str, tls: Option<&TlsFiles>) -> Result<Neighbour, link::Error> {
+pub(crate) fn tool_runner(url: &str, tls: Option<&TlsFiles>) -> Result<LinkedService, link::Error> {
     connect(url, Peer::ToolRunner, tls)
 }

@@ -1,4 +1,4 @@
-use wardgate_rpc::client::Which;
+use wardgate_rpc::client::ConversationSelector;
 
 use super::*;
 
@@ -72,9 +72,12 @@ async fn anothers_conversation_is_as_unknown_as_none() {
             .add(&joy, &mine, vec![person("secret")])
             .await
             .unwrap();
-        let own = setup
-            .memory
-            .read_conversation(on_behalf_of(&joy), Which::Own(&mine), 0, 0);
+        let own = setup.memory.read_conversation(
+            on_behalf_of(&joy),
+            ConversationSelector::Own(&mine),
+            0,
+            0,
+        );
         let key = own.await.unwrap().conversation.key;
         for other in [
             caller("nurse.jim", ""),
@@ -92,10 +95,15 @@ async fn anothers_conversation_is_as_unknown_as_none() {
             assert_eq!(reason(turn.await), unknown);
             assert_eq!(reason(memory.clear(of, &mine).await), unknown);
             assert_eq!(reason(memory.delete(of, &mine).await), unknown);
-            for which in [Which::Own(&mine), Which::Key(key)] {
+            for which in [
+                ConversationSelector::Own(&mine),
+                ConversationSelector::Key(key),
+            ] {
                 let read = memory.read_conversation(of, which, 0, 0).await.unwrap_err();
                 let id = id("no such conversation");
-                let none = memory.read_conversation(of, Which::Own(&id), 0, 0).await;
+                let none = memory
+                    .read_conversation(of, ConversationSelector::Own(&id), 0, 0)
+                    .await;
                 assert_eq!(read.reason(), unknown);
                 assert_eq!(read.to_string(), none.unwrap_err().to_string());
             }
@@ -128,14 +136,17 @@ async fn a_conversation_is_shared_only_where_the_policy_says_so_and_only_for_rea
             .add_to_turn(&joy, &mine, "t", TurnState::Complete, said)
             .await
             .unwrap();
-        let own = setup
-            .memory
-            .read_conversation(on_behalf_of(&joy), Which::Own(&mine), 0, 0);
+        let own = setup.memory.read_conversation(
+            on_behalf_of(&joy),
+            ConversationSelector::Own(&mine),
+            0,
+            0,
+        );
         let key = own.await.unwrap().conversation.key;
         let read = || {
             setup
                 .memory
-                .read_conversation(on_behalf_of(&jim), Which::Key(key), 0, 0)
+                .read_conversation(on_behalf_of(&jim), ConversationSelector::Key(key), 0, 0)
         };
         assert_eq!(reason(read().await), ErrorReason::UnknownConversation);
 
@@ -148,10 +159,12 @@ async fn a_conversation_is_shared_only_where_the_policy_says_so_and_only_for_rea
         let namesake = of_other_issuer("nurse.joy");
         setup.policy.share("nurse.joy", key);
         for stranger in [&elsewhere, &namesake] {
-            let read =
-                setup
-                    .memory
-                    .read_conversation(on_behalf_of(stranger), Which::Key(key), 0, 0);
+            let read = setup.memory.read_conversation(
+                on_behalf_of(stranger),
+                ConversationSelector::Key(key),
+                0,
+                0,
+            );
             assert_eq!(reason(read.await), ErrorReason::UnknownConversation);
         }
         // With the rights of the one who reads.
@@ -230,10 +243,12 @@ async fn a_conversation_is_read_whole_page_by_page() {
         setup.add(&joy, &mine, messages).await.unwrap();
         let (mut read, mut after) = (Vec::new(), 0);
         loop {
-            let page =
-                setup
-                    .memory
-                    .read_conversation(on_behalf_of(&joy), Which::Own(&mine), after, 10);
+            let page = setup.memory.read_conversation(
+                on_behalf_of(&joy),
+                ConversationSelector::Own(&mine),
+                after,
+                10,
+            );
             let page = page.await.unwrap();
             assert!(page.messages.len() <= 10);
             after = page.messages.last().unwrap().position;
@@ -256,9 +271,12 @@ async fn large_messages_are_read_a_bounded_number_of_bytes_at_a_time() {
             let batch = (0..5).map(|_| person(&large)).collect();
             setup.add(&joy, &mine, batch).await.unwrap();
         }
-        let page = setup
-            .memory
-            .read_conversation(on_behalf_of(&joy), Which::Own(&mine), 0, 500);
+        let page = setup.memory.read_conversation(
+            on_behalf_of(&joy),
+            ConversationSelector::Own(&mine),
+            0,
+            500,
+        );
         let page = page.await.unwrap();
         assert_eq!((page.messages.len(), page.more), (16, true));
         assert_eq!(setup.context(&joy, &mine).await.messages.len(), 16);
@@ -356,7 +374,7 @@ async fn a_message_whose_columns_were_altered_cannot_be_read() {
         let covered = vec![summary("covered", 1)];
         setup.add(&joy, &mine, covered).await.unwrap();
         let page = async |after, limit| {
-            let which = Which::Own(&mine);
+            let which = ConversationSelector::Own(&mine);
             let read = setup
                 .memory
                 .read_conversation(on_behalf_of(&joy), which, after, limit);

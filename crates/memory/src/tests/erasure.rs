@@ -1,5 +1,5 @@
 use wardgate_domain::{ConversationKey, HoldTarget};
-use wardgate_rpc::client::{Session, Which};
+use wardgate_rpc::client::{ConversationSelector, ConversationSubscriber};
 
 use super::*;
 use crate::config::Retention;
@@ -71,7 +71,7 @@ async fn after_a_deletion_nothing_of_it_is_left_and_everything_else_is() {
         );
         assert!(is_stored(&setup, "canary-id").await && is_stored(&setup, &words[0]).await);
 
-        let session = Session {
+        let session = ConversationSubscriber {
             caller: &joy,
             session: None,
         };
@@ -148,9 +148,12 @@ async fn clearing_erases_every_message_and_leaves_the_conversation() {
         let again = setup.add(&joy, &mine, said()).await.unwrap();
         assert_eq!([again[0].position, again[1].position], [3, 4]);
         assert_eq!(key_of(&setup, &joy, &mine).await, key);
-        let read = setup
-            .memory
-            .read_conversation(on_behalf_of(&joy), Which::Own(&mine), 0, 0);
+        let read = setup.memory.read_conversation(
+            on_behalf_of(&joy),
+            ConversationSelector::Own(&mine),
+            0,
+            0,
+        );
         assert_eq!(read.await.unwrap().conversation.messages, 2);
     }
 }
@@ -443,9 +446,12 @@ async fn what_is_cleared_and_not_yet_removed_is_as_good_as_gone() {
             .unwrap();
         assert_eq!(added[0].position, 4);
         for _ in 0..2 {
-            let read = setup
-                .memory
-                .read_conversation(on_behalf_of(&joy), Which::Own(&mine), 0, 0);
+            let read = setup.memory.read_conversation(
+                on_behalf_of(&joy),
+                ConversationSelector::Own(&mine),
+                0,
+                0,
+            );
             let read = read.await.unwrap();
             assert_eq!(texts(&read.messages), ["other"]);
             assert_eq!(read.conversation.messages, 1);

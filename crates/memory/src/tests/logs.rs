@@ -3,7 +3,7 @@ use std::sync::Mutex;
 
 use tracing_subscriber::fmt::MakeWriter;
 use wardgate_domain::{ConversationKey, HoldTarget};
-use wardgate_rpc::client::Which;
+use wardgate_rpc::client::ConversationSelector;
 
 use super::*;
 
@@ -108,7 +108,7 @@ async fn neither_logs_nor_errors_repeat_what_a_person_wrote() {
         );
         failed(
             memory
-                .read_conversation(on_behalf_of(&joy), Which::Key(key), 0, 0)
+                .read_conversation(on_behalf_of(&joy), ConversationSelector::Key(key), 0, 0)
                 .await
                 .err(),
         );

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use futures::future::join_all;
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
-use wardgate_rpc::client::Which;
+use wardgate_rpc::client::ConversationSelector;
 
 use super::*;
 
@@ -178,10 +178,12 @@ impl Client<'_> {
     /// What is stored is what this client was told, each at its place.
     async fn check(&self) {
         let joy = joy();
-        let read =
-            self.setup
-                .memory
-                .read_conversation(on_behalf_of(&joy), Which::Own(&self.mine), 0, 500);
+        let read = self.setup.memory.read_conversation(
+            on_behalf_of(&joy),
+            ConversationSelector::Own(&self.mine),
+            0,
+            500,
+        );
         let read = read.await.unwrap();
         assert_eq!(read.conversation.messages, read.messages.len() as u64);
         for message in &read.messages {

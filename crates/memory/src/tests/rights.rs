@@ -1,4 +1,4 @@
-use wardgate_rpc::client::Which;
+use wardgate_rpc::client::ConversationSelector;
 
 use super::*;
 
@@ -71,9 +71,12 @@ async fn every_way_of_reading_asks_again() {
         );
         assert!(context.messages[5].calls.is_empty());
 
-        let read = setup
-            .memory
-            .read_conversation(on_behalf_of(&joy), Which::Own(&mine), 0, 0);
+        let read = setup.memory.read_conversation(
+            on_behalf_of(&joy),
+            ConversationSelector::Own(&mine),
+            0,
+            0,
+        );
         assert_eq!(texts(&read.await.unwrap().messages), WITHOUT_READ);
         let turn = setup
             .memory
@@ -92,9 +95,12 @@ async fn every_way_of_reading_asks_again() {
             let first = if last == 4 { 5 } else { last };
             assert_eq!(texts(&window.messages), WITHOUT_READ[first..]);
         }
-        let page = setup
-            .memory
-            .read_conversation(on_behalf_of(&joy), Which::Own(&mine), 3, 1);
+        let page = setup.memory.read_conversation(
+            on_behalf_of(&joy),
+            ConversationSelector::Own(&mine),
+            3,
+            1,
+        );
         assert_eq!(texts(&page.await.unwrap().messages), [""]);
         let hits = setup
             .memory
@@ -205,9 +211,12 @@ async fn a_summary_is_withheld_when_a_result_it_covers_is() {
         setup.policy.narrow("read", "fewer rows");
         assert_eq!(summary_of().await, "");
         // The earlier one rests on nothing.
-        let read = setup
-            .memory
-            .read_conversation(on_behalf_of(&joy), Which::Own(&mine), 0, 0);
+        let read = setup.memory.read_conversation(
+            on_behalf_of(&joy),
+            ConversationSelector::Own(&mine),
+            0,
+            0,
+        );
         let read = read.await.unwrap();
         let summaries: Vec<_> = read
             .messages
@@ -240,7 +249,12 @@ async fn what_a_model_wrote_in_later_turns_is_withheld_with_the_result() {
         let read = async |reader: &Caller| {
             let memory = &setup.memory;
             // Begun behind the result, and its turn.
-            let page = memory.read_conversation(on_behalf_of(reader), Which::Key(key), 10, 0);
+            let page = memory.read_conversation(
+                on_behalf_of(reader),
+                ConversationSelector::Key(key),
+                10,
+                0,
+            );
             let page = page.await.unwrap();
             texts(&page.messages).concat()
         };

@@ -1,27 +1,31 @@
 use wardgate_domain::Digest;
-use wardgate_rpc::client::Session;
+use wardgate_rpc::client::ConversationSubscriber;
 
 use super::*;
 
 const DAY: Duration = Duration::from_hours(24);
 
-fn session<'a>(caller: &'a Caller, name: &str) -> Session<'a> {
-    Session {
+fn session<'a>(caller: &'a Caller, name: &str) -> ConversationSubscriber<'a> {
+    ConversationSubscriber {
         caller,
         session: (!name.is_empty()).then(|| Digest::of(name.as_bytes())),
     }
 }
 
-async fn subscribe(setup: &Setup, of: Session<'_>, conversation: &str) -> Result<(), CallError> {
+async fn subscribe(
+    setup: &Setup,
+    of: ConversationSubscriber<'_>,
+    conversation: &str,
+) -> Result<(), CallError> {
     setup.memory.subscribe(of, &id(conversation)).await
 }
 
-async fn unsubscribe(setup: &Setup, of: Session<'_>, conversation: &str) {
+async fn unsubscribe(setup: &Setup, of: ConversationSubscriber<'_>, conversation: &str) {
     let ended = setup.memory.unsubscribe(of, &id(conversation)).await;
     ended.unwrap();
 }
 
-async fn listed(setup: &Setup, of: Session<'_>) -> Vec<String> {
+async fn listed(setup: &Setup, of: ConversationSubscriber<'_>) -> Vec<String> {
     let ids = setup.memory.list_subscriptions(of).await.unwrap();
     ids.iter().map(|id| id.as_str().to_owned()).collect()
 }

@@ -1,4 +1,4 @@
-use wardgate_rpc::client::Which;
+use wardgate_rpc::client::ConversationSelector;
 
 use super::*;
 
@@ -24,9 +24,12 @@ async fn an_open_turn_is_seen_by_none_but_who_goes_on_with_it() {
             texts(&setup.context(&joy, &mine).await.messages),
             ["before", "between"]
         );
-        let read = setup
-            .memory
-            .read_conversation(on_behalf_of(&joy), Which::Own(&mine), 0, 0);
+        let read = setup.memory.read_conversation(
+            on_behalf_of(&joy),
+            ConversationSelector::Own(&mine),
+            0,
+            0,
+        );
         let read = read.await.unwrap();
         assert_eq!((read.messages.len(), read.conversation.messages), (2, 2));
         let found = setup
@@ -49,9 +52,12 @@ async fn an_open_turn_is_seen_by_none_but_who_goes_on_with_it() {
         let said = ["before", "question", "thinking", "between", "answer"];
         let context = setup.context(&joy, &mine).await;
         assert_eq!(texts(&context.messages), said);
-        let read = setup
-            .memory
-            .read_conversation(on_behalf_of(&joy), Which::Own(&mine), 0, 0);
+        let read = setup.memory.read_conversation(
+            on_behalf_of(&joy),
+            ConversationSelector::Own(&mine),
+            0,
+            0,
+        );
         assert_eq!(read.await.unwrap().conversation.messages, 5);
     }
 }

@@ -81,9 +81,9 @@ pub struct FinishConnection<'a> {
     pub issuer: Option<&'a str>,
 }
 
-/// Somebody lets a source act in their name.
+/// The connection of a person to a source, which acts in their name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Connection {
+pub struct SourceConnection {
     /// Name of the source.
     pub source: String,
     /// Who.
@@ -173,12 +173,15 @@ impl ToolRunnerClient {
     }
 
     /// Every connection.
-    pub async fn list_connections(&self) -> Result<Vec<Connection>, CallError> {
+    pub async fn list_connections(&self) -> Result<Vec<SourceConnection>, CallError> {
         let mut client = self.client.clone();
         within(LIMIT, async move {
             let request = request(pb::ListConnectionsRequest {}, LIMIT);
             let listed = client.list_connections(request).await?.into_inner();
-            let connections = listed.connections.into_iter().map(Connection::try_from);
+            let connections = listed
+                .connections
+                .into_iter()
+                .map(SourceConnection::try_from);
             Ok(connections.collect::<Result<_, _>>()?)
         })
         .await
@@ -236,7 +239,7 @@ impl From<&Person> for pb::Person {
     }
 }
 
-impl TryFrom<pb::Connection> for Connection {
+impl TryFrom<pb::Connection> for SourceConnection {
     type Error = InvalidMessage;
 
     fn try_from(connection: pb::Connection) -> Result<Self, Self::Error> {

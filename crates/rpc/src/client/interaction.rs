@@ -17,25 +17,25 @@ pub struct Interaction<'a> {
     pub log_level: Option<&'a str>,
     /// Where something goes on that waited for the client.
     pub resumption: Option<Resumption>,
-    /// What it says besides.
-    pub besides: Besides,
+    /// What goes on to an MCP server as the client wrote it.
+    pub passthrough: PassthroughMeta,
     /// It speaks a version before 2026-07-28.
     pub is_legacy: bool,
 }
 
-/// What a request says besides what it asks for: for an MCP server, each as the client wrote it.
+/// What a request carries for an MCP server apart from what it asks for, each as the client wrote it.
 #[derive(Clone, Default)]
-pub struct Besides {
+pub struct PassthroughMeta {
     /// Its `_meta`, a JSON object; empty: none.
     pub meta: Bytes,
-    /// Answers that came without anything that waited for them, a JSON object; empty: none.
-    pub unasked: Bytes,
+    /// Responses to input requests that nobody was waiting for, a JSON object; empty: none.
+    pub unsolicited_responses: Bytes,
 }
 
-impl fmt::Debug for Besides {
-    /// Without a word of it.
+impl fmt::Debug for PassthroughMeta {
+    /// Without its contents.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Besides")
+        f.write_str("PassthroughMeta")
     }
 }
 
@@ -139,8 +139,8 @@ impl From<Interaction<'_>> for pb::Interaction {
                     .map_or(pb::TaskStep::Unspecified, pb::TaskStep::from)
                     .into(),
             }),
-            meta_json: interaction.besides.meta,
-            unasked_responses_json: interaction.besides.unasked,
+            meta_json: interaction.passthrough.meta,
+            unasked_responses_json: interaction.passthrough.unsolicited_responses,
             legacy: interaction.is_legacy,
         }
     }

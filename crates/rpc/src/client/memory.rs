@@ -15,7 +15,7 @@ use wardgate_proto::memory::v1::memory_service_client::MemoryServiceClient;
 use super::{CallError, open_request, repeatable, request, token_of, within};
 use crate::Link;
 
-pub use watching::Session;
+pub use watching::ConversationSubscriber;
 
 /// Bytes of one answer: the largest page or turn the service gives, and room for what is around the texts.
 const MAX_ANSWER: usize = 24 << 20;
@@ -70,7 +70,7 @@ pub struct AddedMessages {
 
 /// One turn, whether or not it is complete.
 #[derive(Debug, Clone)]
-pub struct Turn {
+pub struct ConversationTurn {
     /// How far it is.
     pub state: TurnState,
     /// All of it, oldest first.
@@ -81,7 +81,7 @@ pub struct Turn {
 
 /// Part of a conversation, for reading and for export.
 #[derive(Debug, Clone)]
-pub struct Page {
+pub struct ConversationPage {
     /// Which one.
     pub conversation: Conversation,
     /// Oldest first.
@@ -92,7 +92,7 @@ pub struct Page {
 
 /// Which conversation a reader means.
 #[derive(Debug, Clone)]
-pub enum Which<'a> {
+pub enum ConversationSelector<'a> {
     /// The caller's own of this id.
     Own(&'a ConversationId),
     /// The one of this key: the caller's own, or one that the policy lets the caller recall.
@@ -209,7 +209,7 @@ impl MemoryClient {
         of: OnBehalfOf<'_>,
         id: &ConversationId,
         turn: &TurnId,
-    ) -> Result<Option<Turn>, CallError> {
+    ) -> Result<Option<ConversationTurn>, CallError> {
         let message = pb::GetTurnRequest {
             caller_token: token_of(of.caller)?,
             conversation_id: text(id),
@@ -224,7 +224,7 @@ impl MemoryClient {
         if answer.state() == pb::TurnState::Unspecified {
             return Ok(None);
         }
-        Ok(Some(Turn {
+        Ok(Some(ConversationTurn {
             state: answer.state().try_into()?,
             messages: all(answer.messages)?,
             key: key(&answer.key)?,
@@ -291,15 +291,15 @@ impl MemoryClient {
     pub async fn read_conversation(
         &self,
         of: OnBehalfOf<'_>,
-        which: Which<'_>,
+        which: ConversationSelector<'_>,
         after: u64,
         limit: u32,
-    ) -> Result<Page, CallError> {
+    ) -> Result<ConversationPage, CallError> {
         let message = pb::ReadConversationRequest {
             caller_token: token_of(of.caller)?,
             conversation_id: match which {
-                Which::Own(id) => text(id),
-                Which::Key(key) => key.to_string(),
+                ConversationSelector::Own(id) => text(id),
+                ConversationSelector::Key(key) => key.to_string(),
             },
             after,
             limit,
@@ -311,7 +311,7 @@ impl MemoryClient {
             })
             .await?;
         let conversation = present(answer.conversation, "conversation")?;
-        Ok(Page {
+        Ok(ConversationPage {
             conversation: conversation.try_into()?,
             messages: all(answer.messages)?,
             more: answer.more,

@@ -23,7 +23,7 @@ pub use audit::{
     AuditClient, AuditFilter, LONGEST_APPEND, QueriedRecord, RecordDamage, StoredRecord,
 };
 pub use connections::{
-    Connect, Connection, ConnectionDescription, FinishConnection, Person, RemoveConnections,
+    Connect, ConnectionDescription, FinishConnection, Person, RemoveConnections, SourceConnection,
     StartConnection, StartedConnection,
 };
 pub use content::{
@@ -31,16 +31,16 @@ pub use content::{
     Skills, WatchResources,
 };
 pub use interaction::{
-    Besides, InputRequired, Interaction, LogMessage, Progress, Resumption, Task, TaskStep,
+    InputRequired, Interaction, LogMessage, PassthroughMeta, Progress, Resumption, Task, TaskStep,
 };
 pub use memory::{
-    AddedMessages, Addition, ContextWindow, ListPage, MemoryClient, OnBehalfOf, Page, SearchHit,
-    Session, Turn, Which,
+    AddedMessages, Addition, ContextWindow, ConversationPage, ConversationSelector,
+    ConversationSubscriber, ConversationTurn, ListPage, MemoryClient, OnBehalfOf, SearchHit,
 };
 pub use policy::PolicyClient;
 pub use tool_runner::{
-    CallEvent, CallTool, Catalogue, DroppedColumns, ResultFacts, ServerCapabilities, Source, Tool,
-    ToolResult, ToolRunnerClient,
+    CallEvent, CallTool, Catalogue, CatalogueSource, CatalogueTool, DroppedColumns, ResultFacts,
+    ServerCapabilities, ToolResult, ToolRunnerClient,
 };
 
 /// A call to another service that failed.

@@ -33,18 +33,18 @@ pub struct ToolRunnerClient {
 #[derive(Debug, Clone, Default)]
 pub struct Catalogue {
     /// The tools, in configured order.
-    pub tools: Vec<Tool>,
+    pub tools: Vec<CatalogueTool>,
     /// Changes whenever something changes that callers are shown.
     pub shown_version: Bytes,
     /// MCP servers whose tools are listed and that do not answer.
     pub missing_upstreams: Vec<String>,
     /// What offers more than these tools.
-    pub sources: Vec<Source>,
+    pub sources: Vec<CatalogueSource>,
 }
 
-/// A source that offers resources, prompts or a route of its own.
+/// A source that offers resources, prompts or a route of its own, as the catalogue lists it.
 #[derive(Debug, Clone)]
-pub struct Source {
+pub struct CatalogueSource {
     /// Its name.
     pub name: String,
     /// Stands before the names of its tools and prompts.
@@ -76,9 +76,9 @@ pub struct ServerCapabilities {
     pub resource_subscriptions: bool,
 }
 
-/// One configured tool.
+/// A configured tool, as the catalogue lists it.
 #[derive(Debug, Clone)]
-pub struct Tool {
+pub struct CatalogueTool {
     /// What the policy needs to know.
     pub facts: ToolFacts,
     /// Other names it answers to.
@@ -244,7 +244,7 @@ impl ToolRunnerClient {
             let tools = answer
                 .tools
                 .into_iter()
-                .map(Tool::try_from)
+                .map(CatalogueTool::try_from)
                 .collect::<Result<_, _>>()?;
             Ok(Catalogue {
                 tools,
@@ -257,7 +257,7 @@ impl ToolRunnerClient {
                 sources: answer
                     .sources
                     .into_iter()
-                    .map(Source::try_from)
+                    .map(CatalogueSource::try_from)
                     .collect::<Result<_, _>>()?,
             })
         })
@@ -381,7 +381,7 @@ impl ToolRunnerClient {
     }
 }
 
-impl TryFrom<pb::Tool> for Tool {
+impl TryFrom<pb::Tool> for CatalogueTool {
     type Error = InvalidMessage;
 
     fn try_from(tool: pb::Tool) -> Result<Self, Self::Error> {
@@ -413,7 +413,7 @@ impl TryFrom<pb::Tool> for Tool {
     }
 }
 
-impl TryFrom<pb::Source> for Source {
+impl TryFrom<pb::Source> for CatalogueSource {
     type Error = InvalidMessage;
 
     fn try_from(source: pb::Source) -> Result<Self, Self::Error> {

@@ -16,9 +16,9 @@ use crate::status::PUSHBACK;
 /// Of an answer of one message so much is held until it is whole; a larger one is passed on as it comes.
 const HELD: usize = 1 << 20;
 
-/// What came of it.
+/// The outcome of one attempt of a call.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum AttemptOutcome {
     /// The server's answer, be it a refusal.
     Answered(Response<Body>),
     /// The server says that it cannot now.
@@ -56,18 +56,18 @@ impl Pushback {
 }
 
 /// What a transport's failure means.
-pub(super) fn failed(error: &tonic::transport::Error) -> Outcome {
+pub(super) fn failed(error: &tonic::transport::Error) -> AttemptOutcome {
     let mut source = error.source();
     while let Some(cause) = source {
         let unsent = cause.is::<ConnectError>()
             || cause.downcast_ref().is_some_and(hyper::Error::is_canceled)
             || cause.downcast_ref().is_some_and(not_taken);
         if unsent {
-            return Outcome::Unsent;
+            return AttemptOutcome::Unsent;
         }
         source = cause.source();
     }
-    Outcome::Lost
+    AttemptOutcome::Lost
 }
 
 /// Whether the server told that it did not take the stream on: it refused it, or went away before it.
@@ -76,17 +76,17 @@ fn not_taken(error: &h2::Error) -> bool {
 }
 
 /// What the head of an answer says.
-pub(super) fn begun(response: Response<Body>) -> Outcome {
+pub(super) fn begun(response: Response<Body>) -> AttemptOutcome {
     if is_unavailable(response.headers()) {
-        Outcome::Unavailable(response)
+        AttemptOutcome::Unavailable(response)
     } else {
-        Outcome::Answered(response)
+        AttemptOutcome::Answered(response)
     }
 }
 
 /// The whole of an answer of one message, so that a connection that breaks in the middle shows before anyone has
 /// seen a part of it.
-pub(super) async fn whole(response: Response<Body>) -> Outcome {
+pub(super) async fn whole(response: Response<Body>) -> AttemptOutcome {
     let (head, mut body) = response.into_parts();
     let mut frames: Vec<Result<Frame<Bytes>, Status>> = Vec::with_capacity(2);
     let mut held = 0;
@@ -94,7 +94,7 @@ pub(super) async fn whole(response: Response<Body>) -> Outcome {
     while held <= HELD {
         match body.frame().await {
             None => break,
-            Some(Err(_)) => return Outcome::Lost,
+            Some(Err(_)) => return AttemptOutcome::Lost,
             Some(Ok(frame)) => {
                 held += frame.data_ref().map_or(0, Bytes::len);
                 unavailable |= frame.trailers_ref().is_some_and(is_unavailable);
@@ -105,9 +105,9 @@ pub(super) async fn whole(response: Response<Body>) -> Outcome {
     let frames = stream::iter(frames).chain(BodyStream::new(body));
     let response = Response::from_parts(head, Body::new(StreamBody::new(frames)));
     if unavailable {
-        Outcome::Unavailable(response)
+        AttemptOutcome::Unavailable(response)
     } else {
-        Outcome::Answered(response)
+        AttemptOutcome::Answered(response)
     }
 }
 
@@ -141,9 +141,9 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_breaks_off_was_lost_and_a_whole_one_stays_as_it_is() {
         let broken = response(vec![data(10)], Some(Status::unknown("reset")));
-        assert!(matches!(whole(broken).await, Outcome::Lost));
+        assert!(matches!(whole(broken).await, AttemptOutcome::Lost));
         let complete = response(vec![data(10), trailers("0")], None);
-        let Outcome::Answered(answered) = whole(complete).await else {
+        let AttemptOutcome::Answered(answered) = whole(complete).await else {
             panic!("it was whole");
         };
         let body = answered.into_body().collect().await.unwrap();
@@ -154,7 +154,7 @@ mod tests {
     #[tokio::test]
     async fn more_than_is_held_is_passed_on_as_it_comes() {
         let frames = vec![data(HELD), data(1), data(HELD), trailers("0")];
-        let Outcome::Answered(answered) = whole(response(frames, None)).await else {
+        let AttemptOutcome::Answered(answered) = whole(response(frames, None)).await else {
             panic!("it was whole");
         };
         let body = answered.into_body().collect().await.unwrap();
@@ -164,9 +164,9 @@ mod tests {
     #[tokio::test]
     async fn a_server_may_say_at_the_end_that_it_cannot() {
         let late = whole(response(vec![trailers("14")], None)).await;
-        assert!(matches!(late, Outcome::Unavailable(_)));
+        assert!(matches!(late, AttemptOutcome::Unavailable(_)));
         let refused = whole(response(vec![trailers("7")], None)).await;
-        assert!(matches!(refused, Outcome::Answered(_)));
+        assert!(matches!(refused, AttemptOutcome::Answered(_)));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_telemetry::names;
 
 use super::SILENT;
-use super::answer::{self, Outcome, Pushback};
+use super::answer::{self, AttemptOutcome, Pushback};
 use super::pool::Pool;
 use super::replica::ReplicaCall;
 use crate::methods::{self, IdempotentRequest, ResponseKind, RetryPolicy};
@@ -106,22 +106,24 @@ impl BalancedTransport {
             tried += 1;
             let patience = call.patience().filter(|_| sent + 1 < MOST_SENT);
             let (pushback, refusal) = match self.attempt(call, taken, patience).await {
-                Outcome::Answered(response) => return response,
+                AttemptOutcome::Answered(response) => return response,
                 // The transport minds the deadline too.
                 _ if call.is_late() => return deadline::late().into_http(),
-                Outcome::Unsent if tried < MOST_TRIED => {
+                AttemptOutcome::Unsent if tried < MOST_TRIED => {
                     self.count("unsent");
                     sleep(self.jitter(tried)).await;
                     continue;
                 }
-                Outcome::Unsent => return self.unavailable(),
-                Outcome::Silent => {
+                AttemptOutcome::Unsent => return self.unavailable(),
+                AttemptOutcome::Silent => {
                     sent += 1;
                     self.count("silent");
                     continue;
                 }
-                Outcome::Lost => (Pushback::None, self.unavailable()),
-                Outcome::Unavailable(response) => (Pushback::of(response.headers()), response),
+                AttemptOutcome::Lost => (Pushback::None, self.unavailable()),
+                AttemptOutcome::Unavailable(response) => {
+                    (Pushback::of(response.headers()), response)
+                }
             };
             sent += 1;
             if !call.repeatable || sent == MOST_SENT {
@@ -156,7 +158,7 @@ impl BalancedTransport {
         call: &RetryableCall,
         mut taken: ReplicaCall,
         patience: Option<Instant>,
-    ) -> Outcome {
+    ) -> AttemptOutcome {
         let channel = taken.channel.clone();
         let answering = async {
             match channel.oneshot(call.request()).await {
@@ -172,22 +174,22 @@ impl BalancedTransport {
         };
         let outcome = match within {
             Some(outcome) => outcome,
-            None if patience.is_some() && self.gives_up(&taken) => Outcome::Silent,
+            None if patience.is_some() && self.gives_up(&taken) => AttemptOutcome::Silent,
             None => answering.await,
         };
         match outcome {
-            Outcome::Answered(response) => {
+            AttemptOutcome::Answered(response) => {
                 taken.succeeded();
-                Outcome::Answered(call.counted(response, taken))
+                AttemptOutcome::Answered(call.counted(response, taken))
             }
-            Outcome::Unavailable(response) => {
+            AttemptOutcome::Unavailable(response) => {
                 // A server that has too much to do works.
                 if Pushback::of(response.headers()) == Pushback::None {
                     taken.failed();
                 } else {
                     taken.succeeded();
                 }
-                Outcome::Unavailable(response)
+                AttemptOutcome::Unavailable(response)
             }
             failure => {
                 taken.failed();

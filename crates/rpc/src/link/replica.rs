@@ -25,18 +25,20 @@ pub(super) struct Replica {
     pub(super) address: SocketAddr,
     /// Calls that are open there, watches apart.
     in_flight: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<ReplicaState>,
     events: ReplicaEvents,
 }
 
+/// The state of a replica, behind its lock.
 #[derive(Debug)]
-struct State {
-    connection: Connection,
+struct ReplicaState {
+    connection: ConnectionState,
     ejection: Ejection,
 }
 
+/// The state of the connection to a replica.
 #[derive(Debug)]
-enum Connection {
+enum ConnectionState {
     /// The first is being made.
     New,
     /// There is none, and why the last attempt failed.
@@ -58,17 +60,17 @@ pub(super) enum ReplicaStatus {
     Ready,
     /// Ready by its own word, but it only fails.
     Ejected,
-    /// See [`Connection::New`].
+    /// See [`ConnectionState::New`].
     New,
-    /// See [`Connection::Unready`].
+    /// See [`ConnectionState::Unready`].
     Unready(String),
     /// The same, but it was ready a moment ago, and may only be about to stop.
     Leaving,
-    /// See [`Connection::Lost`].
+    /// See [`ConnectionState::Lost`].
     Lost,
-    /// See [`Connection::Unheard`].
+    /// See [`ConnectionState::Unheard`].
     Unheard,
-    /// See [`Connection::Away`].
+    /// See [`ConnectionState::Away`].
     Away(String),
 }
 
@@ -96,8 +98,8 @@ impl Replica {
         Arc::new(Self {
             address,
             in_flight: AtomicUsize::new(0),
-            state: Mutex::new(State {
-                connection: Connection::New,
+            state: Mutex::new(ReplicaState {
+                connection: ConnectionState::New,
                 ejection: Ejection::default(),
             }),
             events,
@@ -112,12 +114,12 @@ impl Replica {
                 Ok(channel) => channel,
                 Err(error) => {
                     tracing::debug!(address = %self.address, error = &error as &dyn std::error::Error, "cannot connect to {name}");
-                    self.turn(Connection::Away(format!("cannot reach {name}")));
+                    self.turn(ConnectionState::Away(format!("cannot reach {name}")));
                     tokio::time::sleep(pause.next()).await;
                     continue;
                 }
             };
-            self.turn(Connection::Unheard(channel.clone()));
+            self.turn(ConnectionState::Unheard(channel.clone()));
             let connected = Instant::now();
             let mut heard = false;
             let told = |what| {
@@ -128,22 +130,22 @@ impl Replica {
                         self.is_unready(channel, why);
                     }
                     ServiceHealth::Reported(Readiness::Ready | Readiness::Outdated(_)) => {
-                        self.turn(Connection::Ready(channel));
+                        self.turn(ConnectionState::Ready(channel));
                     }
                     // Not leaving: who is told to stop still answers.
                     ServiceHealth::Silent => {
                         let why = format!("{name} does not answer");
-                        self.turn(Connection::Unready(channel, why, None));
+                        self.turn(ConnectionState::Unready(channel, why, None));
                     }
                 }
             };
             let why = health::follow(channel.clone(), name, told).await;
             if heard {
                 tracing::debug!(address = %self.address, why, "lost the connection to {name}");
-                self.turn(Connection::Lost);
+                self.turn(ConnectionState::Lost);
                 self.events.lost.send_replace(());
             } else {
-                self.turn(Connection::Unready(channel, why, None));
+                self.turn(ConnectionState::Unready(channel, why, None));
             }
             if connected.elapsed() < LASTING {
                 tokio::time::sleep(pause.next()).await;
@@ -156,16 +158,16 @@ impl Replica {
     pub(super) fn replica_status(&self) -> ReplicaStatus {
         let state = self.state();
         match &state.connection {
-            Connection::Ready(_) if state.ejection.is_ejected() => ReplicaStatus::Ejected,
-            Connection::Ready(_) => ReplicaStatus::Ready,
-            Connection::Unready(_, _, Some(since)) if since.elapsed() < LEAVING => {
+            ConnectionState::Ready(_) if state.ejection.is_ejected() => ReplicaStatus::Ejected,
+            ConnectionState::Ready(_) => ReplicaStatus::Ready,
+            ConnectionState::Unready(_, _, Some(since)) if since.elapsed() < LEAVING => {
                 ReplicaStatus::Leaving
             }
-            Connection::Unready(_, why, _) => ReplicaStatus::Unready(why.clone()),
-            Connection::New => ReplicaStatus::New,
-            Connection::Lost => ReplicaStatus::Lost,
-            Connection::Unheard(_) => ReplicaStatus::Unheard,
-            Connection::Away(why) => ReplicaStatus::Away(why.clone()),
+            ConnectionState::Unready(_, why, _) => ReplicaStatus::Unready(why.clone()),
+            ConnectionState::New => ReplicaStatus::New,
+            ConnectionState::Lost => ReplicaStatus::Lost,
+            ConnectionState::Unheard(_) => ReplicaStatus::Unheard,
+            ConnectionState::Away(why) => ReplicaStatus::Away(why.clone()),
         }
     }
 
@@ -174,9 +176,9 @@ impl Replica {
     pub(super) fn load(&self, last_resort: bool) -> Option<usize> {
         let state = self.state();
         let usable = match state.connection {
-            Connection::Ready(_) => last_resort || !state.ejection.is_ejected(),
-            Connection::Unheard(_) | Connection::Unready(..) => last_resort,
-            Connection::New | Connection::Lost | Connection::Away(_) => false,
+            ConnectionState::Ready(_) => last_resort || !state.ejection.is_ejected(),
+            ConnectionState::Unheard(_) | ConnectionState::Unready(..) => last_resort,
+            ConnectionState::New | ConnectionState::Lost | ConnectionState::Away(_) => false,
         };
         usable.then(|| self.in_flight.load(Ordering::Relaxed))
     }
@@ -184,7 +186,7 @@ impl Replica {
     /// Whether the next call has to try if this ejected replica works again; only the first who asks is told so.
     pub(super) fn probe(&self, now: Instant) -> bool {
         let mut state = self.state();
-        matches!(state.connection, Connection::Ready(_)) && state.ejection.probe(now)
+        matches!(state.connection, ConnectionState::Ready(_)) && state.ejection.probe(now)
     }
 
     /// Takes one call on, unless the connection was lost in this moment.
@@ -194,9 +196,9 @@ impl Replica {
         deadline: Option<Instant>,
     ) -> Option<ReplicaCall> {
         let mut state = self.state();
-        let (Connection::Ready(channel)
-        | Connection::Unheard(channel)
-        | Connection::Unready(channel, ..)) = &state.connection
+        let (ConnectionState::Ready(channel)
+        | ConnectionState::Unheard(channel)
+        | ConnectionState::Unready(channel, ..)) = &state.connection
         else {
             if probe {
                 state.ejection.gave_up();
@@ -215,22 +217,22 @@ impl Replica {
 
     fn is_unready(&self, channel: Channel, why: String) {
         let since = match self.state().connection {
-            Connection::Ready(_) => Some(Instant::now()),
-            Connection::Unready(_, _, since) => since,
+            ConnectionState::Ready(_) => Some(Instant::now()),
+            ConnectionState::Unready(_, _, since) => since,
             _ => None,
         };
-        self.turn(Connection::Unready(channel, why, since));
+        self.turn(ConnectionState::Unready(channel, why, since));
         if since.is_some() {
             self.events.lost.send_replace(());
         }
     }
 
-    fn turn(&self, connection: Connection) {
+    fn turn(&self, connection: ConnectionState) {
         self.state().connection = connection;
         self.events.changed.send_replace(());
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ReplicaState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -17,7 +17,7 @@ use wardgate_gateway::Gateway;
 use wardgate_resilience::concurrency::Limiter;
 use wardgate_rpc::Service;
 use wardgate_rpc::link::TlsFiles;
-use wardgate_rpc::probes::{self, Part};
+use wardgate_rpc::probes::{self, ProbedComponent};
 use wardgate_rpc::server::BoundServer;
 use wardgate_telemetry::Metrics;
 
@@ -225,7 +225,7 @@ pub(crate) struct Probes {
 pub(crate) async fn serve_probes(
     configured: Option<SocketAddr>,
     clients: SocketAddr,
-    parts: Vec<Part>,
+    parts: Vec<ProbedComponent>,
     metrics: Metrics,
 ) -> Result<Probes, Failure> {
     let listener = match configured {

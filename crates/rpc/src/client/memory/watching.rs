@@ -7,16 +7,16 @@ use wardgate_proto::memory::v1 as pb;
 use super::{CallError, MemoryClient, open_request, text};
 use crate::client::token_of;
 
-/// Whose subscriptions: a session of a caller, by a digest of its id; without one the caller's own.
+/// The subscriber of a conversation: a session of a caller, by a digest of its id; without one the caller.
 #[derive(Debug, Clone, Copy)]
-pub struct Session<'a> {
+pub struct ConversationSubscriber<'a> {
     /// Who subscribes.
     pub caller: &'a Caller,
     /// Which of their sessions.
     pub session: Option<Digest>,
 }
 
-impl Session<'_> {
+impl ConversationSubscriber<'_> {
     fn to_wire(self) -> bytes::Bytes {
         self.session.map(Digest::to_wire).unwrap_or_default()
     }
@@ -36,7 +36,11 @@ impl MemoryClient {
     }
 
     /// Remembers that a session wants to hear of a conversation, which need not exist.
-    pub async fn subscribe(&self, of: Session<'_>, id: &ConversationId) -> Result<(), CallError> {
+    pub async fn subscribe(
+        &self,
+        of: ConversationSubscriber<'_>,
+        id: &ConversationId,
+    ) -> Result<(), CallError> {
         let message = pb::SubscribeRequest {
             caller_token: token_of(of.caller)?,
             session: of.to_wire(),
@@ -50,7 +54,11 @@ impl MemoryClient {
     }
 
     /// Forgets it, if it was remembered.
-    pub async fn unsubscribe(&self, of: Session<'_>, id: &ConversationId) -> Result<(), CallError> {
+    pub async fn unsubscribe(
+        &self,
+        of: ConversationSubscriber<'_>,
+        id: &ConversationId,
+    ) -> Result<(), CallError> {
         let message = pb::UnsubscribeRequest {
             caller_token: token_of(of.caller)?,
             session: of.to_wire(),
@@ -66,7 +74,7 @@ impl MemoryClient {
     /// What a session is subscribed to.
     pub async fn list_subscriptions(
         &self,
-        of: Session<'_>,
+        of: ConversationSubscriber<'_>,
     ) -> Result<Vec<ConversationId>, CallError> {
         let message = pb::ListSubscriptionsRequest {
             caller_token: token_of(of.caller)?,

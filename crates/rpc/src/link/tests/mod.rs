@@ -15,7 +15,7 @@ use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
 
 use self::world::{FakeResolver, RunningReplica};
-use super::{Link, Neighbour, SILENT};
+use super::{Link, LinkedService, SILENT};
 use crate::readiness::Readiness;
 
 async fn call(link: &Link) -> Result<(), Status> {
@@ -47,7 +47,7 @@ async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) -> Duration
     started.elapsed()
 }
 
-async fn ready(neighbour: &mut Neighbour) {
+async fn ready(neighbour: &mut LinkedService) {
     let ready = neighbour.readiness.wait_for(Readiness::is_ready);
     drop(ready.await.unwrap());
 }

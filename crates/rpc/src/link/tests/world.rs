@@ -21,7 +21,7 @@ use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditService
 use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicyServiceServer};
 
-use super::super::{Neighbour, ReplicaConnector, balanced, resolve};
+use super::super::{LinkedService, ReplicaConnector, balanced, resolve};
 use crate::aging::ConnectionAge;
 use crate::peer::Peer;
 use crate::readiness::{Readiness, Service};
@@ -282,7 +282,7 @@ impl FakeResolver {
         *self.addresses.lock().unwrap() = replicas.iter().map(|replica| replica.address).collect();
     }
 
-    pub(super) fn link(&self) -> Neighbour {
+    pub(super) fn link(&self) -> LinkedService {
         let names = self.clone();
         let lookup: resolve::Lookup = Arc::new(move || {
             let addresses = names.addresses.lock().unwrap().clone();

@@ -1,4 +1,4 @@
-//! Answers: the one place that knows how each protocol version wants its results.
+//! Responses: the one place that knows how each protocol version wants its results.
 
 use std::fmt::Write;
 
@@ -41,18 +41,18 @@ pub fn server_info(version: Version) -> &'static str {
 
 /// How a client wants the result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
+pub enum ResultFormat {
     /// As MCP has it.
     Mcp,
     /// The structured content itself, errors as errors: for clients that call a tool as a method.
     Direct,
 }
 
-/// A finished answer to one JSON-RPC message.
+/// The finished HTTP response to one JSON-RPC message, or to a batch of them.
 #[derive(Debug)]
-pub struct Answer {
+pub struct McpResponse {
     http: StatusCode,
-    body: AnswerBody,
+    body: McpResponseBody,
     /// Why the message, or messages of the batch, never became a call.
     refused: Vec<&'static str>,
     /// Some have a header for it.
@@ -65,7 +65,7 @@ pub struct Answer {
 
 /// What it consists of.
 #[derive(Debug)]
-enum AnswerBody {
+enum McpResponseBody {
     /// For messages that want no answer.
     Nothing,
     Json(String),
@@ -73,12 +73,12 @@ enum AnswerBody {
     Events(Body),
 }
 
-impl Answer {
+impl McpResponse {
     /// 202 without a body: for notifications.
     pub fn accepted() -> Self {
         Self {
             http: StatusCode::ACCEPTED,
-            body: AnswerBody::Nothing,
+            body: McpResponseBody::Nothing,
             refused: Vec::new(),
             remedy: None,
             session: None,
@@ -90,7 +90,7 @@ impl Answer {
     fn ok(body: String) -> Self {
         Self {
             http: StatusCode::OK,
-            body: AnswerBody::Json(body),
+            body: McpResponseBody::Json(body),
             refused: Vec::new(),
             remedy: None,
             session: None,
@@ -101,7 +101,7 @@ impl Answer {
     /// 200 with a stream of messages.
     pub fn events(stream: Body) -> Self {
         Self {
-            body: AnswerBody::Events(stream),
+            body: McpResponseBody::Events(stream),
             ..Self::ok(String::new())
         }
     }
@@ -194,7 +194,7 @@ impl Answer {
         body.push_str("}}");
         Self {
             http: error.http,
-            body: AnswerBody::Json(body),
+            body: McpResponseBody::Json(body),
             refused: if error.of_call {
                 Vec::new()
             } else {
@@ -372,9 +372,9 @@ impl Answer {
         let bodies: Vec<String> = answers
             .into_iter()
             .filter_map(|answer| match answer.body {
-                AnswerBody::Json(body) => Some(body),
+                McpResponseBody::Json(body) => Some(body),
                 // No version with batches has methods that answer with a stream.
-                AnswerBody::Nothing | AnswerBody::Events(_) => None,
+                McpResponseBody::Nothing | McpResponseBody::Events(_) => None,
             })
             .collect();
         if bodies.is_empty() {
@@ -382,7 +382,7 @@ impl Answer {
         }
         Self {
             http: StatusCode::OK,
-            body: AnswerBody::Json(format!("[{}]", bodies.join(","))),
+            body: McpResponseBody::Json(format!("[{}]", bodies.join(","))),
             refused,
             remedy: None,
             session: None,
@@ -399,8 +399,8 @@ impl Answer {
     /// Its text, where it is one message.
     pub fn into_text(self) -> Option<String> {
         match self.body {
-            AnswerBody::Json(body) => Some(body),
-            AnswerBody::Nothing | AnswerBody::Events(_) => None,
+            McpResponseBody::Json(body) => Some(body),
+            McpResponseBody::Nothing | McpResponseBody::Events(_) => None,
         }
     }
 
@@ -415,21 +415,21 @@ impl Answer {
     }
 }
 
-impl From<Answer> for Response {
-    fn from(answer: Answer) -> Self {
+impl From<McpResponse> for Response {
+    fn from(answer: McpResponse) -> Self {
         answer.into_response()
     }
 }
 
-impl IntoResponse for Answer {
+impl IntoResponse for McpResponse {
     fn into_response(self) -> Response {
         let mut response = match self.body {
-            AnswerBody::Nothing => return self.http.into_response(),
-            AnswerBody::Json(body) => {
+            McpResponseBody::Nothing => return self.http.into_response(),
+            McpResponseBody::Json(body) => {
                 let json = HeaderValue::from_static("application/json");
                 (self.http, [(header::CONTENT_TYPE, json)], body).into_response()
             }
-            AnswerBody::Events(stream) => {
+            McpResponseBody::Events(stream) => {
                 let headers = [
                     (header::CONTENT_TYPE, "text/event-stream"),
                     (header::CACHE_CONTROL, "no-store"),
