@@ -60,16 +60,17 @@ use wardgate_connect::{ConnectPages, GatewayParts};
 use wardgate_domain::{Ambient, Caller, Event, MemoryAccess, Outcome};
 use wardgate_edge::{Admission, Authenticator, BoundListener, Origins};
 use wardgate_gateway_store::{Sealer, Store};
-use wardgate_mcp_server::{Answer, RecordStatus};
+use wardgate_mcp_server::{McpResponse, RecordStatus};
 use wardgate_resilience::concurrency::Limiter;
 use wardgate_resilience::{Rate, RateLimiter};
 use wardgate_rpc::client::{CallError, MemoryClient, PolicyClient, ToolRunnerClient};
-use wardgate_rpc::probes::Part;
-use wardgate_rpc::{Neighbour, Readiness, Shutdown};
+use wardgate_rpc::probes::ProbedComponent;
+use wardgate_rpc::{LinkedService, Readiness, Shutdown};
 
 pub use config::{Config, Limits};
+pub use http::{listed_metadata_routes, listed_routes};
 pub use scopes::ScopesConfig;
-pub use wardgate_connect::SignInConfig;
+pub use wardgate_connect::{SignInConfig, listed_routes as listed_connect_routes};
 pub use wardgate_gateway_store::{LAYOUT, SessionKey};
 
 use audit_log::AuditLog;
@@ -79,9 +80,10 @@ use change_counter::ChangeCounter;
 use listen::{ConversationWatcher, Listeners, ResourceSubscriptions};
 use refusals::Refusals;
 use replica_inbox::ReplicaInbox;
-use session::SseStreams;
+use session::{SseStreams, StreamableSessions};
 use sse::MessageRelay;
-use stored_stream::Heartbeat;
+use stored_stream::StreamStore;
+use task_handle::TaskHandles;
 
 /// How often a start that waits says what for.
 const TELL: Duration = Duration::from_secs(5);
@@ -107,13 +109,13 @@ pub enum Error {
 #[derive(Debug, Clone)]
 pub struct Neighbours {
     /// Decides.
-    pub policy: Neighbour,
+    pub policy: LinkedService,
     /// Runs.
-    pub tool_runner: Neighbour,
+    pub tool_runner: LinkedService,
     /// Records.
-    pub audit: Neighbour,
+    pub audit: LinkedService,
     /// Remembers; without one there are no conversations.
-    pub memory: Option<Neighbour>,
+    pub memory: Option<LinkedService>,
 }
 
 /// A gateway, ready to serve.
@@ -132,7 +134,9 @@ pub struct Gateway {
     sealer: Arc<Sealer>,
     store: Arc<Store>,
     replica_inbox: ReplicaInbox,
-    heartbeat: Arc<Heartbeat>,
+    sessions: StreamableSessions,
+    stream_store: Arc<StreamStore>,
+    task_handles: TaskHandles,
     /// Sessions of HTTP+SSE whose streams are here.
     streams: SseStreams,
     relay: MessageRelay,
@@ -148,7 +152,7 @@ pub struct Gateway {
     limiter: Limiter,
     /// Calls under way, whether or not their client still waits.
     calls: TaskTracker,
-    parts: Vec<Part>,
+    parts: Vec<ProbedComponent>,
     /// Whether it goes on: the part of its readiness that is its own.
     own_readiness: watch::Sender<Readiness>,
     _recorder: AbortOnDropHandle<()>,
@@ -229,10 +233,12 @@ impl Gateway {
                 memory.clone().map(ConversationWatcher::follow),
                 config.limits.streams(),
             ),
-            sealer,
             subscriptions: ResourceSubscriptions::new(Arc::clone(&store)),
             replica_inbox: ReplicaInbox::new(&store),
-            heartbeat: Heartbeat::new(&store, &ambient),
+            sessions: StreamableSessions::new(&store, &sealer, &ambient),
+            stream_store: StreamStore::new(&store, &sealer, &ambient),
+            task_handles: TaskHandles::new(&store, &sealer),
+            sealer,
             store,
             streams: SseStreams::default(),
             relay: MessageRelay::new()?,
@@ -275,7 +281,7 @@ impl Gateway {
     }
 
     /// What has to be ready for it to be, for its probes.
-    pub fn parts(&self) -> Vec<Part> {
+    pub fn parts(&self) -> Vec<ProbedComponent> {
         self.parts.clone()
     }
 
@@ -355,7 +361,7 @@ impl Gateway {
 
     /// Counts why a message was refused. A refused call of a tool has its own record; what never became one has
     /// only this.
-    fn count(&self, answer: &Answer, client_ip: &str, caller: &Caller) {
+    fn count(&self, answer: &McpResponse, client_ip: &str, caller: &Caller) {
         for reason in answer.refused() {
             self.refusals.count(reason, client_ip, caller.subject());
         }
@@ -399,10 +405,6 @@ impl Gateway {
 
     fn replica_inbox(&self) -> &ReplicaInbox {
         &self.replica_inbox
-    }
-
-    fn heartbeat(&self) -> &Arc<Heartbeat> {
-        &self.heartbeat
     }
 
     fn runner(&self) -> &ToolRunnerClient {

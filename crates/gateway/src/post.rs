@@ -6,14 +6,13 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use wardgate_domain::{Caller, Digest};
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{Meta, Request, RpcError, named_version};
+use wardgate_mcp_server::{JsonRpcRequest, RequestMeta, RpcError, named_version};
 use wardgate_resilience::concurrency::Slot;
 
-use crate::Gateway;
 use crate::catalogue::View;
 use crate::request_context::RequestContext;
 use crate::scopes::TokenAccess;
-use crate::session::{SseSession, StreamableSession, find_session};
+use crate::session::{SseSession, StreamableSession, StreamableSessions};
 
 /// The transport that a message came by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,17 +68,24 @@ impl Post {
     }
 
     /// Looks up the session it names.
-    pub(crate) async fn attach_session(&mut self, gateway: &Gateway) -> Result<(), RpcError> {
+    pub(crate) async fn attach_session(
+        &mut self,
+        sessions: &StreamableSessions,
+    ) -> Result<(), RpcError> {
         if self.transport == Transport::Mcp {
-            self.streamable =
-                find_session(gateway, &self.view, &self.caller, &self.headers).await?;
+            let found = sessions.find(&self.view, &self.caller, &self.headers);
+            self.streamable = found.await?;
         }
         Ok(())
     }
 
     /// What the client of a request with `meta` said that it can be asked for, MCP `ClientCapabilities`; none: nothing. What
     /// an older client can do, it said when its session began.
-    pub(crate) fn client_capabilities(&self, meta: &Meta<'_>, version: Version) -> Option<String> {
+    pub(crate) fn client_capabilities(
+        &self,
+        meta: &RequestMeta<'_>,
+        version: Version,
+    ) -> Option<String> {
         match (&self.streamable, &self.session) {
             _ if version.is_modern() => meta.capabilities().map(ToOwned::to_owned),
             (Some(session), _) => session.declared.to_json(),
@@ -91,7 +97,7 @@ impl Post {
     /// The context of `request` for the pipeline.
     pub(crate) fn request_context(
         &self,
-        request: &Request<'_>,
+        request: &JsonRpcRequest<'_>,
         version: Version,
         slot: Option<Slot>,
     ) -> RequestContext {

@@ -5,13 +5,13 @@
 //!   long    in the store, sealed
 //! ```
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wardgate_domain::{CallId, Caller, Digest};
-use wardgate_gateway_store::{Purpose, ReplicaMessageId};
-
-use crate::Gateway;
+use wardgate_gateway_store::{Purpose, ReplicaMessageId, Sealer, Store};
 
 /// The longest arguments that are kept inline, in bytes.
 const SHORT: usize = 1_024;
@@ -30,54 +30,60 @@ pub(crate) enum StoredArguments {
 #[derive(Debug)]
 pub(crate) struct StoreUnavailable;
 
-impl StoredArguments {
-    /// Keeps short arguments inline. None if they are too long.
-    pub(crate) fn inline(arguments: &Bytes) -> Option<Self> {
-        let text = str::from_utf8(arguments).ok()?;
-        let text = (text.len() <= SHORT).then(|| text.to_owned())?;
-        RawValue::from_string(text).ok().map(Self::Inline)
+/// The arguments of all calls that became tasks.
+pub(crate) struct ArgumentStore {
+    store: Arc<Store>,
+    sealer: Arc<Sealer>,
+}
+
+impl ArgumentStore {
+    pub(crate) fn new(store: &Arc<Store>, sealer: &Arc<Sealer>) -> Self {
+        Self {
+            store: Arc::clone(store),
+            sealer: Arc::clone(sealer),
+        }
     }
 
-    /// Keeps long arguments in the store.
-    pub(crate) async fn store(
-        gateway: &Gateway,
+    /// Keeps the arguments of `call`: inline if they are short, else in the store.
+    pub(crate) async fn keep(
+        &self,
         caller: &Caller,
         call: CallId,
         arguments: &Bytes,
-    ) -> Result<Self, StoreUnavailable> {
-        let call = call.to_string();
+    ) -> Result<StoredArguments, StoreUnavailable> {
         let text = str::from_utf8(arguments).map_err(|_| StoreUnavailable)?;
+        if text.len() <= SHORT
+            && let Ok(inline) = RawValue::from_string(text.to_owned())
+        {
+            return Ok(StoredArguments::Inline(inline));
+        }
+        let call = call.to_string();
         let purpose = Purpose::UpstreamArguments;
-        let sealed = gateway.sealer().seal(purpose, caller, &call, &text);
+        let sealed = self.sealer.seal(purpose, caller, &call, &text);
         let sealed = sealed.ok_or(StoreUnavailable)?.into_bytes();
-        let kept = gateway
-            .store()
-            .post_replica_message(replica_message(&call), sealed)
-            .await;
+        let message = replica_message(&call);
+        let kept = self.store.post_replica_message(message, sealed).await;
         kept.map_err(|_| StoreUnavailable)?;
-        Ok(Self::Stored(call))
+        Ok(StoredArguments::Stored(call))
     }
 
     /// The arguments, byte for byte. None if they have expired.
     pub(crate) async fn find(
         &self,
-        gateway: &Gateway,
         caller: &Caller,
+        arguments: &StoredArguments,
     ) -> Result<Option<Bytes>, StoreUnavailable> {
-        let call = match self {
-            Self::Inline(arguments) => return Ok(Some(arguments.get().to_owned().into())),
-            Self::Stored(call) => call,
+        let call = match arguments {
+            StoredArguments::Inline(arguments) => {
+                return Ok(Some(arguments.get().to_owned().into()));
+            }
+            StoredArguments::Stored(call) => call,
         };
-        let kept = gateway
-            .store()
-            .fetch_replica_message(replica_message(call))
-            .await;
+        let message = replica_message(call);
+        let kept = self.store.fetch_replica_message(message).await;
         let sealed = kept.map_err(|_| StoreUnavailable)?.map(String::from_utf8);
         let purpose = Purpose::UpstreamArguments;
-        let text = sealed.and_then(|sealed| {
-            let sealer = gateway.sealer();
-            sealer.open(purpose, caller, call, &sealed.ok()?)
-        });
+        let text = sealed.and_then(|sealed| self.sealer.open(purpose, caller, call, &sealed.ok()?));
         Ok(text.map(|text: String| text.into()))
     }
 }

@@ -1,6 +1,7 @@
 //! The handle of a task that its client holds as `taskId`: sealed, so that any replica can serve it, and for its caller alone.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -10,16 +11,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_domain::{CallId, Caller, Digest};
-use wardgate_gateway_store::Purpose;
+use wardgate_gateway_store::{Purpose, Sealer, Store};
 use wardgate_json::replace_part;
 use wardgate_mcp::extension::TASKS;
-use wardgate_mcp_server::{Answer, RecordStatus, call_meta, inner, object};
+use wardgate_mcp_server::{McpResponse, RecordStatus, call_meta, inner, object};
 use wardgate_rpc::client::{ResultFacts, Task};
 
-use crate::Gateway;
 use crate::post::Post;
 use crate::request_context::RequestContext;
-use crate::stored_arguments::{StoreUnavailable, StoredArguments};
+use crate::stored_arguments::{ArgumentStore, StoreUnavailable, StoredArguments};
 
 /// What a client has to declare to be given tasks, a JSON object.
 pub(crate) const NEEDED: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
@@ -48,28 +48,64 @@ pub(crate) struct StartedTask {
     pub(crate) facts: ResultFacts,
 }
 
-impl TaskHandle {
+/// Hands out the handles of tasks, and opens them.
+pub(crate) struct TaskHandles {
+    sealer: Arc<Sealer>,
+    arguments: ArgumentStore,
+}
+
+impl TaskHandles {
+    pub(crate) fn new(store: &Arc<Store>, sealer: &Arc<Sealer>) -> Self {
+        Self {
+            sealer: Arc::clone(sealer),
+            arguments: ArgumentStore::new(store, sealer),
+        }
+    }
+
     /// Opens `sealed`. None if it was not handed to the caller of `post`.
-    pub(crate) fn open(gateway: &Gateway, post: &Post, sealed: &str) -> Option<Self> {
+    pub(crate) fn open(&self, post: &Post, sealed: &str) -> Option<TaskHandle> {
         let (caller, within) = (&post.caller, post.view.path());
-        let handle = gateway
-            .sealer()
-            .open(Purpose::Task, caller, &within, sealed);
-        handle.map(|handle| Self {
+        let handle = self.sealer.open(Purpose::Task, caller, &within, sealed);
+        handle.map(|handle| TaskHandle {
             sealed: sealed.to_owned(),
             ..handle
         })
     }
 
-    /// The arguments of the call. None if they have expired.
+    /// The arguments of the call that became the task. None if they have expired.
     pub(crate) async fn arguments(
         &self,
-        gateway: &Gateway,
+        handle: &TaskHandle,
         caller: &Caller,
     ) -> Result<Option<Bytes>, StoreUnavailable> {
-        self.asked.find(gateway, caller).await
+        self.arguments.find(caller, &handle.asked).await
     }
 
+    /// The task that the call `call_id` of the tool `name` became. None if its id cannot be handed out.
+    pub(crate) async fn hand_out(
+        &self,
+        RequestContext { caller, view, .. }: &RequestContext,
+        call_id: CallId,
+        (name, arguments): (&str, &Bytes),
+        task: Task,
+    ) -> Option<StartedTask> {
+        let asked = self.arguments.keep(caller, call_id, arguments).await.ok()?;
+        let mut handle = TaskHandle {
+            tool: name.to_owned(),
+            asked,
+            state: URL_SAFE_NO_PAD.encode(&task.state),
+            sealed: String::new(),
+        };
+        let within = view.path();
+        handle.sealed = self.sealer.seal(Purpose::Task, caller, &within, &handle)?;
+        Some(StartedTask {
+            members: handle.members(&task.about),
+            facts: task.facts,
+        })
+    }
+}
+
+impl TaskHandle {
     pub(crate) fn state(&self) -> Bytes {
         URL_SAFE_NO_PAD
             .decode(&self.state)
@@ -97,43 +133,20 @@ impl TaskHandle {
 }
 
 impl StartedTask {
-    /// The task that the call `call_id` of the tool `name` became. None if its id cannot be handed out.
-    pub(crate) async fn hand_out(
-        gateway: &Gateway,
-        RequestContext { caller, view, .. }: &RequestContext,
-        call_id: CallId,
-        (name, arguments): (&str, &Bytes),
-        task: Task,
-    ) -> Option<Self> {
-        let asked = match StoredArguments::inline(arguments) {
-            Some(asked) => asked,
-            None => StoredArguments::store(gateway, caller, call_id, arguments)
-                .await
-                .ok()?,
-        };
-        let mut handle = TaskHandle {
-            tool: name.to_owned(),
-            asked,
-            state: URL_SAFE_NO_PAD.encode(&task.state),
-            sealed: String::new(),
-        };
-        let (sealer, within) = (gateway.sealer(), view.path());
-        handle.sealed = sealer.seal(Purpose::Task, caller, &within, &handle)?;
-        Some(Self {
-            members: handle.members(&task.about),
-            facts: task.facts,
-        })
-    }
-
     /// The digest of what is released.
     pub(crate) fn digest(&self) -> Digest {
         Digest::of(self.members.as_bytes())
     }
 
     /// The answer to the call.
-    pub(crate) fn release(&self, id: &RawValue, call_id: CallId, recorded: RecordStatus) -> Answer {
+    pub(crate) fn release(
+        &self,
+        id: &RawValue,
+        call_id: CallId,
+        recorded: RecordStatus,
+    ) -> McpResponse {
         let meta = call_meta(call_id, recorded);
-        Answer::task(id, &self.members, &meta)
+        McpResponse::task(id, &self.members, &meta)
     }
 }
 

@@ -20,8 +20,8 @@ use wardgate_domain::MemoryMethod;
 use wardgate_json::scan;
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{
-    Answer, BATCH, Dialect, LISTEN, LogLevel, Message, Meta, Request, RpcError, cancelled,
-    idempotency_key, negotiate, object, of_request, text_of,
+    BATCH, JsonRpcMessage, JsonRpcRequest, LISTEN, LogLevel, McpResponse, RequestMeta,
+    ResultFormat, RpcError, cancelled, idempotency_key, negotiate, object, of_request, text_of,
 };
 use wardgate_resilience::concurrency::Slot;
 use wardgate_telemetry::names;
@@ -36,15 +36,15 @@ use crate::governed_call;
 use crate::listen;
 use crate::memory;
 use crate::post::{Post, Transport, is_batch};
-use crate::session;
+use crate::session::StreamableSessions;
 use crate::subscribe::SubscriptionMethod;
 use crate::tasks;
 
 /// Answers one POST.
-pub(crate) async fn answer_post(gateway: &Arc<Gateway>, post: &Post) -> Answer {
+pub(crate) async fn answer_post(gateway: &Arc<Gateway>, post: &Post) -> McpResponse {
     let text = match scan_body(gateway, &post.body) {
         Ok(text) => text,
-        Err(error) => return Answer::error(None, &error),
+        Err(error) => return McpResponse::error(None, &error),
     };
     if is_batch(&post.body) {
         return batch(gateway, post, text).await;
@@ -53,18 +53,20 @@ pub(crate) async fn answer_post(gateway: &Arc<Gateway>, post: &Post) -> Answer {
 }
 
 /// Refuses one POST with `error`. What is wrong with its message itself comes first, as it does everywhere.
-pub(crate) fn refuse_post(gateway: &Gateway, body: &[u8], error: &RpcError) -> Answer {
+pub(crate) fn refuse_post(gateway: &Gateway, body: &[u8], error: &RpcError) -> McpResponse {
     let text = match scan_body(gateway, body) {
         Ok(text) => text,
-        Err(error) => return Answer::error(None, &error),
+        Err(error) => return McpResponse::error(None, &error),
     };
     if is_batch(body) {
-        return Answer::error(None, error);
+        return McpResponse::error(None, error);
     }
-    match Message::parse(text) {
-        Ok(Message::Request(request)) => Answer::error(Some(request.id), error),
-        Ok(Message::Notification | Message::Response(_)) => Answer::error(None, error),
-        Err((id, error)) => Answer::error(id, &error),
+    match JsonRpcMessage::parse(text) {
+        Ok(JsonRpcMessage::Request(request)) => McpResponse::error(Some(request.id), error),
+        Ok(JsonRpcMessage::Notification | JsonRpcMessage::Response(_)) => {
+            McpResponse::error(None, error)
+        }
+        Err((id, error)) => McpResponse::error(id, &error),
     }
 }
 
@@ -74,7 +76,7 @@ fn scan_body<'b>(gateway: &Gateway, body: &'b [u8]) -> Result<&'b str, RpcError>
 }
 
 /// A batch: 2025-03-26 has them, later versions removed them.
-async fn batch(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
+async fn batch(gateway: &Arc<Gateway>, post: &Post, text: &str) -> McpResponse {
     let has_batches = match post.version() {
         Ok(Some(version)) => version.has_batches(),
         Ok(None) => post.transport == Transport::Mcp,
@@ -82,24 +84,24 @@ async fn batch(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
     };
     if !has_batches {
         let error = RpcError::invalid_request("batches exist only in protocol version 2025-03-26");
-        return Answer::error(None, &error);
+        return McpResponse::error(None, &error);
     }
     let messages: Vec<&RawValue> = match serde_json::from_str(text) {
         Ok(messages) => messages,
-        Err(_) => return Answer::error(None, &RpcError::invalid_request("not a batch")),
+        Err(_) => return McpResponse::error(None, &RpcError::invalid_request("not a batch")),
     };
     if messages.is_empty() || messages.len() > BATCH {
         let error = RpcError::invalid_request(format!("a batch holds 1 to {BATCH} messages"));
-        return Answer::error(None, &error);
+        return McpResponse::error(None, &error);
     }
     let mut answers = Vec::with_capacity(messages.len());
     for message in messages {
         answers.push(answer_in_step(gateway, post, message.get()).await);
     }
-    Answer::batch(answers)
+    McpResponse::batch(answers)
 }
 
-async fn answer_in_step(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
+async fn answer_in_step(gateway: &Arc<Gateway>, post: &Post, text: &str) -> McpResponse {
     let arrived = Instant::now();
     let answer = answer_message(gateway, post, text).await;
     if answer.is_of_unknown() {
@@ -108,39 +110,41 @@ async fn answer_in_step(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answ
     answer
 }
 
-async fn answer_message(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
-    let request = match Message::parse(text) {
-        Ok(Message::Request(request)) => request,
-        Ok(message @ (Message::Notification | Message::Response(_))) => {
+async fn answer_message(gateway: &Arc<Gateway>, post: &Post, text: &str) -> McpResponse {
+    let request = match JsonRpcMessage::parse(text) {
+        Ok(JsonRpcMessage::Request(request)) => request,
+        Ok(message @ (JsonRpcMessage::Notification | JsonRpcMessage::Response(_))) => {
             if let (Some(session), Some(id)) = (&post.streamable, cancelled(text)) {
                 gateway.replica_inbox().cancel(session, id).await;
             }
-            if let (Some(session), Message::Response(response)) = (post.session_name(), message) {
+            if let (Some(session), JsonRpcMessage::Response(response)) =
+                (post.session_name(), message)
+            {
                 deliver_client_response(gateway, &post.caller, &session, &response).await;
             }
             return match post.version() {
-                Ok(_) => Answer::accepted(),
-                Err(error) => Answer::error(None, &error),
+                Ok(_) => McpResponse::accepted(),
+                Err(error) => McpResponse::error(None, &error),
             };
         }
-        Err((id, error)) => return Answer::error(id, &error),
+        Err((id, error)) => return McpResponse::error(id, &error),
     };
     let version = match version_of(post, &request) {
         Ok(version) => version,
-        Err(error) => return Answer::error(Some(request.id), &error),
+        Err(error) => return McpResponse::error(Some(request.id), &error),
     };
     let answer = dispatch(gateway, post, &request, version).await;
-    answer.unwrap_or_else(|error| Answer::error(Some(request.id), &error))
+    answer.unwrap_or_else(|error| McpResponse::error(Some(request.id), &error))
 }
 
 /// The ladder.
-fn version_of(post: &Post, request: &Request<'_>) -> Result<Version, RpcError> {
+fn version_of(post: &Post, request: &JsonRpcRequest<'_>) -> Result<Version, RpcError> {
     if let Some(session) = &post.session {
         return session.speaks(request);
     }
     // The plain endpoint promises no transport headers, so it compares none.
     let headers = (post.transport == Transport::Mcp).then_some(&post.headers);
-    if let Some(meta) = Meta::from_modern_request(request)? {
+    if let Some(meta) = RequestMeta::from_modern_request(request)? {
         return meta.version(request, headers);
     }
     if request.method == "initialize" {
@@ -159,9 +163,9 @@ fn version_of(post: &Post, request: &Request<'_>) -> Result<Version, RpcError> {
 async fn dispatch(
     gateway: &Arc<Gateway>,
     post: &Post,
-    request: &Request<'_>,
+    request: &JsonRpcRequest<'_>,
     version: Version,
-) -> Result<Answer, RpcError> {
+) -> Result<McpResponse, RpcError> {
     let method = match &*request.method {
         known @ ("tools/call"
         | "tools/list"
@@ -197,9 +201,9 @@ async fn dispatch(
 async fn in_turn(
     gateway: &Arc<Gateway>,
     post: &Post,
-    (request, method): (&Request<'_>, &str),
+    (request, method): (&JsonRpcRequest<'_>, &str),
     version: Version,
-) -> Result<Answer, RpcError> {
+) -> Result<McpResponse, RpcError> {
     post.access.ask(gateway, &request.method)?;
     let mut slot = if is_work(&request.method) {
         Some(gateway.admit(&post.caller).await?)
@@ -225,10 +229,10 @@ fn is_work(method: &str) -> bool {
 async fn answer_to(
     gateway: &Arc<Gateway>,
     post: &Post,
-    request: &Request<'_>,
+    request: &JsonRpcRequest<'_>,
     version: Version,
     slot: &mut Option<Slot>,
-) -> Result<Answer, RpcError> {
+) -> Result<McpResponse, RpcError> {
     match &*request.method {
         "tools/call" => {
             let name = request
@@ -236,7 +240,7 @@ async fn answer_to(
                 .name
                 .and_then(text_of)
                 .ok_or_else(|| RpcError::invalid_params("`params.name` must be a string"))?;
-            let meta = Meta::from_request(request)?;
+            let meta = RequestMeta::from_request(request)?;
             let mut channel = ClientChannel::for_request(gateway, post, request, &meta, version)?;
             let call = tool_call(post, request, &meta, version, name.into_owned())?;
             let context = post.request_context(request, version, slot.take());
@@ -248,7 +252,7 @@ async fn answer_to(
             let answer = governed_call::run(gateway, request, context, channel, call).await?;
             // Whoever cancelled it waits for no answer.
             Ok(if under_way.cancel.is_cancelled() {
-                Answer::accepted()
+                McpResponse::accepted()
             } else {
                 answer
             })
@@ -266,12 +270,13 @@ async fn answer_to(
             if post.transport != Transport::Mcp || is_batch(&post.body) {
                 return Ok(answer);
             }
-            let begun = session::begin_session(gateway, &post.view, &post.caller, request, version);
+            let sessions = &gateway.sessions;
+            let begun = sessions.begin(&post.view, &post.caller, request, version);
             Ok(answer.in_session(begun.await))
         }
-        "ping" if !version.is_modern() => Ok(Answer::empty(request.id)),
+        "ping" if !version.is_modern() => Ok(McpResponse::empty(request.id)),
         SET_LEVEL if !version.is_modern() && post.transport != Transport::Message => {
-            set_level(gateway, post, request).await
+            set_level(&gateway.sessions, post, request).await
         }
         method if let Some(of_content) = ContentMethod::named(method) => {
             content::answer(gateway, post, request, (version, of_content), slot).await
@@ -297,10 +302,10 @@ async fn answer_to(
             tasks::answer(gateway, post, request, (version, of_tasks), slot).await
         }
         method if post.transport == Transport::Message && gateway.takes_direct_methods() => {
-            let meta = Meta::from_request(request)?;
+            let meta = RequestMeta::from_request(request)?;
             let call = tool_call(post, request, &meta, version, method.to_owned())?;
             let call = ToolCall {
-                dialect: Dialect::Direct,
+                result_format: ResultFormat::Direct,
                 ..call
             };
             let slot = gateway.admit(&post.caller).await?;
@@ -322,10 +327,10 @@ async fn answer_to(
 const SET_LEVEL: &str = "logging/setLevel";
 
 async fn set_level(
-    gateway: &Gateway,
+    sessions: &StreamableSessions,
     post: &Post,
-    request: &Request<'_>,
-) -> Result<Answer, RpcError> {
+    request: &JsonRpcRequest<'_>,
+) -> Result<McpResponse, RpcError> {
     #[derive(serde::Deserialize)]
     struct SetLevelParams<'a> {
         #[serde(borrow)]
@@ -341,17 +346,14 @@ async fn set_level(
     })?;
     match (&post.session, &post.streamable) {
         (Some(session), _) => session.set_log_level(level),
-        (None, Some(session)) => {
-            let set = gateway.store().set_log_level(session.id, level.as_str());
-            set.await.map_err(|_| RpcError::store_unavailable())?;
-        }
+        (None, Some(session)) => sessions.set_log_level(session, level).await?,
         (None, None) => {
             return Err(RpcError::invalid_request(
                 "a log level is kept for a session; initialize, and send Mcp-Session-Id",
             ));
         }
     }
-    Ok(Answer::empty(request.id))
+    Ok(McpResponse::empty(request.id))
 }
 
 /// The method of the memory of this name.
@@ -361,8 +363,8 @@ fn of_memory(method: &str) -> Option<MemoryMethod> {
 
 fn tool_call(
     post: &Post,
-    request: &Request<'_>,
-    meta: &Meta<'_>,
+    request: &JsonRpcRequest<'_>,
+    meta: &RequestMeta<'_>,
     version: Version,
     name: String,
 ) -> Result<ToolCall, RpcError> {
@@ -384,6 +386,6 @@ fn tool_call(
             .then(|| of_request(&post.headers)),
         name,
         arguments,
-        dialect: Dialect::Mcp,
+        result_format: ResultFormat::Mcp,
     })
 }

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use tracing::Instrument;
 use wardgate_domain::Caller;
-use wardgate_mcp_server::Answer;
+use wardgate_mcp_server::McpResponse;
 use wardgate_telemetry::trace_context;
 
 use super::{Endpoint, GRANTS, metadata, problem};
@@ -24,7 +24,6 @@ use crate::dispatch;
 use crate::listen;
 use crate::post::{Post, Transport};
 use crate::scopes::TokenAccess;
-use crate::session;
 use crate::sse;
 use crate::streamable;
 use crate::upstream;
@@ -111,7 +110,7 @@ async fn answer_admitted(
         Err(error) => {
             let answer = match &kind {
                 RequestKind::Message { body, .. } => dispatch::refuse_post(gateway, body, &error),
-                _ => Answer::error(None, &error),
+                _ => McpResponse::error(None, &error),
             };
             gateway.count(&answer, &client_ip, &caller);
             if answer.is_of_unknown() {
@@ -148,7 +147,7 @@ async fn answer_admitted(
         }
         RequestKind::SseStream => {
             let opened = sse::open_stream(gateway, (&caller, &access), &client_ip);
-            let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
+            let answer = opened.unwrap_or_else(|error| McpResponse::error(None, &error));
             gateway.count(&answer, &client_ip, &caller);
             answer.into_response()
         }
@@ -156,9 +155,9 @@ async fn answer_admitted(
 }
 
 async fn answer_message(gateway: &Arc<Gateway>, mut post: Post) -> Response {
-    let answer = match post.attach_session(gateway).await {
+    let answer = match post.attach_session(&gateway.sessions).await {
         Ok(()) => dispatch::answer_post(gateway, &post).await,
-        Err(error) => Answer::error(None, &error),
+        Err(error) => McpResponse::error(None, &error),
     };
     gateway.count(&answer, &post.client_ip, &post.caller);
     answer.into_response()
@@ -173,7 +172,7 @@ async fn open_listener(
 ) -> Response {
     let who = (caller, access);
     let opened = streamable::listen(gateway, view, who, client_ip, headers).await;
-    let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
+    let answer = opened.unwrap_or_else(|error| McpResponse::error(None, &error));
     gateway.count(&answer, client_ip, caller);
     answer.into_response()
 }
@@ -185,9 +184,9 @@ async fn end_session(
     client_ip: &str,
     headers: &HeaderMap,
 ) -> Response {
-    let ended = session::end_session(gateway, view, caller, headers).await;
+    let ended = gateway.sessions.end(view, caller, headers).await;
     ended.unwrap_or_else(|error| {
-        let answer = Answer::error(None, &error);
+        let answer = McpResponse::error(None, &error);
         gateway.count(&answer, client_ip, caller);
         answer.into_response()
     })
@@ -269,7 +268,7 @@ async fn classify_request(
         .map_err(|error| HttpRefusal {
             reason: error.reason(),
             subject: String::new(),
-            response: Box::new(Answer::error(None, &error).into_response()),
+            response: Box::new(McpResponse::error(None, &error).into_response()),
         })?;
     // 4. The method: messages come by POST; GET listens, DELETE ends a session.
     let listens = request.method == Method::GET && listen::is_asked_for(headers);
@@ -294,30 +293,30 @@ async fn classify_request(
 }
 
 fn not_a_post(endpoint: Endpoint) -> HttpRefusal {
-    let (allowed, description) = match endpoint {
-        Endpoint::Messages(Transport::Mcp) => (
-            "GET, POST, DELETE",
-            "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream opens a stream of changes, and DELETE ends a session.",
-        ),
-        Endpoint::Messages(Transport::Message) => ("POST", "Send messages by POST."),
-        Endpoint::Messages(Transport::Sse) => (
-            "POST",
-            "Send messages by POST; the stream of GET /sse says where to.",
-        ),
-        Endpoint::Sse => (
-            "GET",
-            "Open a stream by GET; messages go by POST to the address that its first event names.",
-        ),
+    let description = match endpoint {
+        Endpoint::Messages(Transport::Mcp) => {
+            "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream opens a stream of changes, and DELETE ends a session."
+        }
+        Endpoint::Messages(Transport::Message) => "Send messages by POST.",
+        Endpoint::Messages(Transport::Sse) => {
+            "Send messages by POST; the stream of GET /sse says where to."
+        }
+        Endpoint::Sse => {
+            "Open a stream by GET; messages go by POST to the address that its first event names."
+        }
     };
     let mut refusal = HttpRefusal::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method_not_allowed",
         description,
     );
-    refusal
-        .response
-        .headers_mut()
-        .insert(header::ALLOW, HeaderValue::from_static(allowed));
+    let methods: Vec<_> = endpoint.methods().iter().map(Method::as_str).collect();
+    if let Ok(allowed) = HeaderValue::try_from(methods.join(", ")) {
+        refusal
+            .response
+            .headers_mut()
+            .insert(header::ALLOW, allowed);
+    }
     refusal
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{Request, object};
+use wardgate_mcp_server::{JsonRpcRequest, object};
 
 /// The client's own capabilities, normalised: a session id that carries them stays short whatever a client sends.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,7 +46,7 @@ struct InitializeParams<'a> {
 
 impl DeclaredCapabilities {
     /// Of `initialize`, in the version that was agreed on.
-    pub(crate) fn from_initialize(initialize: &Request<'_>, version: Version) -> Self {
+    pub(crate) fn from_initialize(initialize: &JsonRpcRequest<'_>, version: Version) -> Self {
         let params = initialize.raw_params();
         let params = params.and_then(|params| object::<InitializeParams<'_>>(params.get()));
         let capabilities = params.and_then(|params| object(params.capabilities.get()));
@@ -98,13 +98,13 @@ impl DeclaredCapabilities {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wardgate_mcp_server::Message;
+    use wardgate_mcp_server::JsonRpcMessage;
 
     fn declared(version: Version, capabilities: &str) -> Option<String> {
         let text = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"capabilities":{capabilities}}}}}"#
         );
-        let Ok(Message::Request(request)) = Message::parse(&text) else {
+        let Ok(JsonRpcMessage::Request(request)) = JsonRpcMessage::parse(&text) else {
             panic!("{text}")
         };
         DeclaredCapabilities::from_initialize(&request, version).to_json()

@@ -7,4 +7,4 @@ mod streamable;
 
 pub(crate) use self::declared::DeclaredCapabilities;
 pub(crate) use self::sse::{OpenStream, SseSession, SseStreams, sse_digest};
-pub(crate) use self::streamable::{StreamableSession, begin_session, end_session, find_session};
+pub(crate) use self::streamable::{StreamableSession, StreamableSessions};

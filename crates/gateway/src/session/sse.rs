@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::Digest;
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{LogLevel, Request, RpcError, negotiate_on_stream, spelt_alike};
+use wardgate_mcp_server::{JsonRpcRequest, LogLevel, RpcError, negotiate_on_stream, spelt_alike};
 
 use super::DeclaredCapabilities;
 
@@ -40,7 +40,7 @@ pub(crate) struct SseSession {
 
 impl SseSession {
     /// Which version this request speaks: `initialize` says it for those that follow.
-    pub(crate) fn speaks(&self, request: &Request<'_>) -> Result<Version, RpcError> {
+    pub(crate) fn speaks(&self, request: &JsonRpcRequest<'_>) -> Result<Version, RpcError> {
         if request.method == "initialize" {
             let version = negotiate_on_stream(request)?;
             *lock(&self.version) = version;

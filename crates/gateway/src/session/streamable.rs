@@ -9,14 +9,13 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use wardgate_domain::{Caller, Digest};
-use wardgate_gateway_store::{Purpose, SessionId, SessionSettings};
+use wardgate_domain::{Ambient, Caller, Digest};
+use wardgate_gateway_store::{Purpose, Sealer, SessionId, SessionSettings, Store};
 use wardgate_mcp::Version;
 use wardgate_mcp::header::SESSION_ID;
-use wardgate_mcp_server::{LogLevel, Request, RpcError, named_version};
+use wardgate_mcp_server::{JsonRpcRequest, LogLevel, RpcError, named_version};
 
 use super::DeclaredCapabilities;
-use crate::Gateway;
 use crate::catalogue::View;
 
 /// One session, as one request of its client finds it.
@@ -57,81 +56,107 @@ fn hex(id: SessionId) -> String {
     format!("{:032x}", u128::from_be_bytes(id.0))
 }
 
-/// Begins a session of the client that asked to `initialize`. None when that cannot be kept: its requests are then
-/// answered without one.
-pub(crate) async fn begin_session(
-    gateway: &Gateway,
-    view: &View,
-    caller: &Caller,
-    initialize: &Request<'_>,
-    version: Version,
-) -> Option<HeaderValue> {
-    let id = SessionId(gateway.ambient().random());
-    let sealed = SealedSession {
-        id: hex(id),
-        version: version.as_str().to_owned(),
-        declared: DeclaredCapabilities::from_initialize(initialize, version),
-    };
-    let text = gateway
-        .sealer()
-        .seal(Purpose::Session, caller, &view.path(), &sealed)?;
-    let begun = gateway.store().begin_session(id, caller.person()).await;
-    begun.ok()?;
-    HeaderValue::try_from(text).ok()
+/// The sessions of all clients, in the store that every replica shares.
+pub(crate) struct StreamableSessions {
+    store: Arc<Store>,
+    sealer: Arc<Sealer>,
+    ambient: Ambient,
 }
 
-/// The session that a request of an older version names; none if it names none.
-pub(crate) async fn find_session(
-    gateway: &Gateway,
-    view: &View,
-    caller: &Caller,
-    headers: &HeaderMap,
-) -> Result<Option<Arc<StreamableSession>>, RpcError> {
-    let Some(named) = headers.get(SESSION_ID) else {
-        return Ok(None);
-    };
-    let version = named_version(headers)?;
-    // A modern request is in no session, whatever it names.
-    if version.is_some_and(Version::is_modern) {
-        return Ok(None);
+impl StreamableSessions {
+    pub(crate) fn new(store: &Arc<Store>, sealer: &Arc<Sealer>, ambient: &Ambient) -> Self {
+        Self {
+            store: Arc::clone(store),
+            sealer: Arc::clone(sealer),
+            ambient: ambient.clone(),
+        }
     }
-    let opened = named.to_str().ok().and_then(|text| {
-        gateway
-            .sealer()
-            .open::<SealedSession>(Purpose::Session, caller, &view.path(), text)
-    });
-    let sealed = opened.ok_or_else(RpcError::unknown_session)?;
-    let id = u128::from_str_radix(&sealed.id, 16).map_err(|_| RpcError::unknown_session())?;
-    let id = SessionId(id.to_be_bytes());
-    // Some clients name another of the older versions than they agreed on: what was agreed on holds.
-    let agreed: Version = sealed
-        .version
-        .parse()
-        .map_err(|_| RpcError::unknown_session())?;
-    // A store that is away ends no session: what the id says of itself is enough.
-    let visited = gateway.store().find_session(id, caller.person()).await;
-    let held = visited.unwrap_or(Some(SessionSettings { log_level: None }));
-    let held = held.ok_or_else(RpcError::unknown_session)?;
-    Ok(Some(Arc::new(StreamableSession {
-        id,
-        version: agreed,
-        declared: sealed.declared,
-        log_level: held.log_level.as_deref().and_then(LogLevel::named),
-    })))
-}
 
-/// Ends the session that a DELETE names.
-pub(crate) async fn end_session(
-    gateway: &Gateway,
-    view: &View,
-    caller: &Caller,
-    headers: &HeaderMap,
-) -> Result<Response, RpcError> {
-    let session = find_session(gateway, view, caller, headers).await?;
-    let session = session.ok_or_else(|| {
-        RpcError::invalid_request("name the session to end in the header Mcp-Session-Id")
-    })?;
-    let ended = gateway.store().end_session(session.id).await;
-    ended.map_err(|_| RpcError::store_unavailable())?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    /// Begins a session of the client that asked to `initialize`. None when that cannot be kept: its requests are then
+    /// answered without one.
+    pub(crate) async fn begin(
+        &self,
+        view: &View,
+        caller: &Caller,
+        initialize: &JsonRpcRequest<'_>,
+        version: Version,
+    ) -> Option<HeaderValue> {
+        let id = SessionId(self.ambient.random());
+        let sealed = SealedSession {
+            id: hex(id),
+            version: version.as_str().to_owned(),
+            declared: DeclaredCapabilities::from_initialize(initialize, version),
+        };
+        let path = view.path();
+        let text = self.sealer.seal(Purpose::Session, caller, &path, &sealed)?;
+        let begun = self.store.begin_session(id, caller.person()).await;
+        begun.ok()?;
+        HeaderValue::try_from(text).ok()
+    }
+
+    /// The session that a request of an older version names; none if it names none.
+    pub(crate) async fn find(
+        &self,
+        view: &View,
+        caller: &Caller,
+        headers: &HeaderMap,
+    ) -> Result<Option<Arc<StreamableSession>>, RpcError> {
+        let Some(named) = headers.get(SESSION_ID) else {
+            return Ok(None);
+        };
+        let version = named_version(headers)?;
+        // A modern request is in no session, whatever it names.
+        if version.is_some_and(Version::is_modern) {
+            return Ok(None);
+        }
+        let (text, path) = (named.to_str().ok(), view.path());
+        let opened = text.and_then(|text| {
+            let sealer = &self.sealer;
+            sealer.open::<SealedSession>(Purpose::Session, caller, &path, text)
+        });
+        let sealed = opened.ok_or_else(RpcError::unknown_session)?;
+        let id = u128::from_str_radix(&sealed.id, 16).map_err(|_| RpcError::unknown_session())?;
+        let id = SessionId(id.to_be_bytes());
+        // Some clients name another of the older versions than they agreed on: what was agreed on holds.
+        let agreed: Version = sealed
+            .version
+            .parse()
+            .map_err(|_| RpcError::unknown_session())?;
+        // A store that is away ends no session: what the id says of itself is enough.
+        let visited = self.store.find_session(id, caller.person()).await;
+        let held = visited.unwrap_or(Some(SessionSettings { log_level: None }));
+        let held = held.ok_or_else(RpcError::unknown_session)?;
+        Ok(Some(Arc::new(StreamableSession {
+            id,
+            version: agreed,
+            declared: sealed.declared,
+            log_level: held.log_level.as_deref().and_then(LogLevel::named),
+        })))
+    }
+
+    /// Sets from which level on the client of `session` wants log messages.
+    pub(crate) async fn set_log_level(
+        &self,
+        session: &StreamableSession,
+        level: LogLevel,
+    ) -> Result<(), RpcError> {
+        let set = self.store.set_log_level(session.id, level.as_str()).await;
+        set.map_err(|_| RpcError::store_unavailable())
+    }
+
+    /// Ends the session that a DELETE names.
+    pub(crate) async fn end(
+        &self,
+        view: &View,
+        caller: &Caller,
+        headers: &HeaderMap,
+    ) -> Result<Response, RpcError> {
+        let session = self.find(view, caller, headers).await?;
+        let session = session.ok_or_else(|| {
+            RpcError::invalid_request("name the session to end in the header Mcp-Session-Id")
+        })?;
+        let ended = self.store.end_session(session.id).await;
+        ended.map_err(|_| RpcError::store_unavailable())?;
+        Ok(StatusCode::NO_CONTENT.into_response())
+    }
 }

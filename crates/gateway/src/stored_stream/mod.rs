@@ -1,12 +1,9 @@
 //! The streams that answer POSTs in a session, stored event by event, so that a client can resume them at any replica.
 
-mod events;
 mod heartbeat;
+mod session_streams;
 mod writer;
 
-pub(crate) use self::events::{
-    EventPosition, open_event, open_replay_grant, open_request, open_suspended_call, primer,
-    seal_event,
-};
-pub(crate) use self::heartbeat::{Heartbeat, HeartbeatGuard};
+pub(crate) use self::heartbeat::HeartbeatGuard;
+pub(crate) use self::session_streams::{EventPosition, SessionStreams, StreamStore, primer};
 pub(crate) use self::writer::StreamWriter;

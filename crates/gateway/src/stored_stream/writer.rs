@@ -9,14 +9,12 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::time::sleep;
 use wardgate_domain::Caller;
-use wardgate_gateway_store::{StreamId, WriteResult};
+use wardgate_gateway_store::StreamId;
 use wardgate_mcp::Version;
 use wardgate_mcp_server::format_event;
 
-use super::events::{
-    EventPosition, primer, seal_event, seal_replay_grant, seal_request, seal_suspended_call,
-};
 use super::heartbeat::HeartbeatGuard;
+use super::session_streams::{EventPosition, SessionStreams, primer};
 use crate::Gateway;
 use crate::session::StreamableSession;
 
@@ -36,9 +34,7 @@ enum ReleaseReason {
 
 /// Writes one stream.
 pub(crate) struct StreamWriter {
-    gateway: Arc<Gateway>,
-    caller: Arc<Caller>,
-    session: Arc<StreamableSession>,
+    streams: SessionStreams,
     /// The id of the request that the stream answers.
     request: Box<RawValue>,
     /// The grant that a resumed stream is decided on by, serialized. None before the first message.
@@ -71,7 +67,7 @@ struct StoredStream {
 impl fmt::Debug for StreamWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Writer")
-            .field("session", &self.session)
+            .field("session", self.session())
             .finish_non_exhaustive()
     }
 }
@@ -84,10 +80,13 @@ impl StreamWriter {
         session: &Arc<StreamableSession>,
         request: &RawValue,
     ) -> Self {
+        Self::of_session(gateway.stream_store.of_session(caller, session), request)
+    }
+
+    /// The writer of the stream that answers `request`.
+    pub(crate) fn of_session(streams: SessionStreams, request: &RawValue) -> Self {
         Self {
-            gateway: Arc::clone(gateway),
-            caller: Arc::clone(caller),
-            session: Arc::clone(session),
+            streams,
             request: request.to_owned(),
             replay_grant: None,
             stream: StreamStatus::Silent,
@@ -101,8 +100,7 @@ impl StreamWriter {
 
     /// The writer of a stream that another replica began, and whose call is suspended.
     pub(crate) fn take_over(
-        gateway: &Arc<Gateway>,
-        (caller, session): (&Arc<Caller>, &Arc<StreamableSession>),
+        streams: SessionStreams,
         request: &RawValue,
         (id, position): (StreamId, i64),
         heartbeat_guard: HeartbeatGuard,
@@ -114,17 +112,17 @@ impl StreamWriter {
             waits: true,
             _beating: heartbeat_guard,
         };
-        let mut writer = Self::new(gateway, caller, session, request);
+        let mut writer = Self::of_session(streams, request);
         writer.stream = StreamStatus::Stored(stored);
         writer
     }
 
     pub(crate) fn version(&self) -> Version {
-        self.session.version
+        self.session().version
     }
 
     pub(crate) fn session(&self) -> &Arc<StreamableSession> {
-        &self.session
+        self.streams.session()
     }
 
     /// Stores the suspended call, so that another replica can resume it.
@@ -132,18 +130,9 @@ impl StreamWriter {
         let StreamStatus::Stored(stored) = &mut self.stream else {
             return;
         };
-        let (gateway, caller, session) = (&self.gateway, &self.caller, &self.session);
-        let Some(suspended_call) =
-            seal_suspended_call(gateway, caller, session, stored.id, suspended_call)
-        else {
-            return;
-        };
-        let replica = gateway.heartbeat().id();
-        let waits = gateway
-            .store()
-            .set_suspended_call(stored.id, replica, Some(&suspended_call));
-        // What failed may have been written all the same: another gateway could go on with it then too.
-        stored.waits = !matches!(waits.await, Ok(WriteResult::Gone));
+        if let Some(waits) = self.streams.suspend_call(stored.id, suspended_call).await {
+            stored.waits = waits;
+        }
     }
 
     /// Continues the call here. False if another replica has taken it over, or that is not known.
@@ -154,8 +143,7 @@ impl StreamWriter {
         if !stored.waits {
             return true;
         }
-        let (store, replica) = (self.gateway.store(), self.gateway.heartbeat().id());
-        if let Ok(WriteResult::Stored) = store.set_suspended_call(stored.id, replica, None).await {
+        if self.streams.take_back_call(stored.id).await {
             stored.waits = false;
             return true;
         }
@@ -172,8 +160,7 @@ impl StreamWriter {
         let StreamStatus::Stored(stored) = &self.stream else {
             return false;
         };
-        let (store, replica) = (self.gateway.store(), self.gateway.heartbeat().id());
-        if !stored.waits || store.leave_stream(stored.id, replica).await.is_err() {
+        if !stored.waits || self.streams.all().leave(stored.id).await.is_err() {
             return false;
         }
         self.stream = StreamStatus::HandedOver;
@@ -195,27 +182,16 @@ impl StreamWriter {
             Some(stored) => StreamStatus::Stored(stored),
             None => StreamStatus::Unkept,
         };
-        if !self.session.version.primes_streams() {
+        if !self.version().primes_streams() {
             return None;
         }
         Some(primer(&self.last_event_id()?))
     }
 
     async fn open(&self) -> Option<StoredStream> {
-        let Self {
-            gateway, session, ..
-        } = self;
-        let heartbeat_guard = gateway.heartbeat().beat().await.ok()?;
-        let id = StreamId(gateway.ambient().random());
-        let request = seal_request(gateway, &self.caller, session, id, &self.request)?;
-        let replay_grant = self.replay_grant.as_ref();
-        let replay_grant = replay_grant.and_then(|replay_grant| {
-            seal_replay_grant(gateway, &self.caller, session, id, replay_grant)
-        });
-        let store = gateway.store();
-        let replica = gateway.heartbeat().id();
-        let opened = store.open_stream(id, session.id, replica, &request, replay_grant.as_deref());
-        opened.await.ok()?.then_some(StoredStream {
+        let replay_grant = self.replay_grant.as_deref();
+        let (id, heartbeat_guard) = self.streams.open(&self.request, replay_grant).await?;
+        Some(StoredStream {
             id,
             position: 0,
             bytes: 0,
@@ -226,7 +202,7 @@ impl StreamWriter {
 
     /// Stores `message`, if that is possible, and returns it as an event.
     pub(crate) async fn store_event(&mut self, message: &str, is_last: bool) -> Bytes {
-        let is_kept = self.write(message, is_last).await.is_some();
+        let is_kept = self.write(message, is_last).await;
         if !is_kept {
             self.give_up();
         }
@@ -237,25 +213,20 @@ impl StreamWriter {
         format_event(id.as_deref(), None, message)
     }
 
-    async fn write(&mut self, message: &str, is_last: bool) -> Option<()> {
+    async fn write(&mut self, message: &str, is_last: bool) -> bool {
         let StreamStatus::Stored(stored) = &mut self.stream else {
-            return None;
+            return false;
         };
         stored.bytes += message.len();
         if stored.bytes > MOST_BYTES {
-            return None;
+            return false;
         }
-        let place = (stored.id, stored.position + 1);
-        let sealed = [seal_event(
-            &self.gateway,
-            &self.caller,
-            &self.session,
-            place,
-            message,
-        )?];
-        let (store, replica) = (self.gateway.store(), self.gateway.heartbeat().id());
-        let written = store.write_stream(stored.id, replica, stored.position, &sealed, is_last);
-        (written.await.ok()? == WriteResult::Stored).then(|| stored.position += 1)
+        let written = self
+            .streams
+            .write_event(stored.id, stored.position, message, is_last);
+        let is_stored = written.await;
+        stored.position += i64::from(is_stored);
+        is_stored
     }
 
     /// The id of the last event.
@@ -263,11 +234,8 @@ impl StreamWriter {
         let StreamStatus::Stored(stored) = &self.stream else {
             return None;
         };
-        EventPosition::in_answer(stored.id, stored.position).seal(
-            &self.gateway,
-            &self.caller,
-            &self.session,
-        )
+        let position = EventPosition::in_answer(stored.id, stored.position);
+        self.streams.event_id(position)
     }
 
     /// Stops storing events; a client that resumes the stream gets an error.
@@ -281,16 +249,13 @@ impl StreamWriter {
 
     /// Marks the stream in the store as given up, as soon as the store is available.
     fn release_stream(&self, stored: StoredStream, how: ReleaseReason) {
-        let (store, replica) = (
-            Arc::clone(self.gateway.store()),
-            self.gateway.heartbeat().id(),
-        );
+        let streams = Arc::clone(self.streams.all());
         tokio::spawn(async move {
             let stored = stored;
             for _ in 0..TRIES {
                 let told = match how {
-                    ReleaseReason::Broken => store.give_up_stream(stored.id).await,
-                    ReleaseReason::ToAnother => store.leave_stream(stored.id, replica).await,
+                    ReleaseReason::Broken => streams.give_up(stored.id).await,
+                    ReleaseReason::ToAnother => streams.leave(stored.id).await,
                 };
                 // A failure is told where it happens.
                 if told.is_ok() {

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use wardgate_domain::Caller;
 use wardgate_gateway_store::StreamId;
-use wardgate_mcp_server::{Answer, RpcError};
-use wardgate_rpc::client::Session as OfMemory;
+use wardgate_mcp_server::{McpResponse, RpcError};
+use wardgate_rpc::client::ConversationSubscriber as OfMemory;
 
 use super::resumed_stream::resume;
 use crate::Gateway;
@@ -23,8 +23,8 @@ use crate::governed_call::ResumingClient;
 use crate::listen::{ListeningClient, StreamScript};
 use crate::memory::ConversationUri;
 use crate::scopes::TokenAccess;
-use crate::session::{StreamableSession, find_session};
-use crate::stored_stream::{EventPosition, primer};
+use crate::session::StreamableSession;
+use crate::stored_stream::{EventPosition, SessionStreams, primer};
 
 /// Answers a GET of a client of an older version.
 pub(crate) async fn listen(
@@ -33,15 +33,16 @@ pub(crate) async fn listen(
     (caller, access): (&Arc<Caller>, &TokenAccess),
     client_ip: &str,
     headers: &HeaderMap,
-) -> Result<Answer, RpcError> {
+) -> Result<McpResponse, RpcError> {
     let offered = content::offered(gateway, view);
     let who = ListeningClient::follower(gateway, (caller, access), client_ip, view);
-    let Some(session) = find_session(gateway, view, caller, headers).await? else {
+    let Some(session) = gateway.sessions.find(view, caller, headers).await? else {
         let script =
             StreamScript::of_get(None, offered).hearing(who.subscribed(None, offered, false));
         return gateway.listeners().open(caller, script, gateway.ambient());
     };
-    let place = EventPosition::of_headers(gateway, caller, &session, headers)?;
+    let streams = gateway.stream_store.of_session(caller, &session);
+    let place = streams.last_event(headers)?;
     let id = Some(session.digest());
     let was_away = place == Some(EventPosition::Listening);
     let mut script = StreamScript::of_get(id, offered);
@@ -58,23 +59,17 @@ pub(crate) async fn listen(
                 client_ip: client_ip.to_owned(),
                 view: view.clone(),
             };
-            return resume(gateway, comer, &session, place).await;
+            return resume(gateway, comer, streams, place).await;
         }
     }
     let script = script.hearing(who.subscribed(id, offered, was_away));
-    let listener = SessionListener {
-        gateway: Arc::clone(gateway),
-        caller: Arc::clone(caller),
-        number: gateway.ambient().random(),
-        session,
-    };
     let said = gateway
         .listeners()
         .listen(caller, script, gateway.ambient())?;
-    let listens =
-        (listener.gateway.store()).listen_in_session(listener.session.id, listener.number);
-    // Without a store it is a stream like any other.
-    let _ = listens.await;
+    let listener = SessionListener {
+        number: streams.begin_listening().await,
+        streams,
+    };
     let first = listener.primer();
     let rest = stream::unfold((said, listener), async |(mut said, listener)| {
         let words = said.next().await?;
@@ -82,7 +77,7 @@ pub(crate) async fn listen(
         Some((words, (said, listener)))
     });
     let events = stream::iter(first).chain(rest).map(Ok::<_, Infallible>);
-    Ok(Answer::events(Body::from_stream(events)))
+    Ok(McpResponse::events(Body::from_stream(events)))
 }
 
 /// What the session is subscribed to; nothing where that cannot be known.
@@ -105,31 +100,25 @@ async fn subscribed(
 
 /// One stream.
 struct SessionListener {
-    gateway: Arc<Gateway>,
-    caller: Arc<Caller>,
-    session: Arc<StreamableSession>,
+    streams: SessionStreams,
     /// Tells it from the others of its session.
     number: [u8; 16],
 }
 
 impl SessionListener {
     fn id(&self) -> Option<String> {
-        EventPosition::Listening.seal(&self.gateway, &self.caller, &self.session)
+        self.streams.event_id(EventPosition::Listening)
     }
 
     fn primer(&self) -> Option<Bytes> {
-        let id = self
-            .id()
-            .filter(|_| self.session.version.primes_streams())?;
+        let version = self.streams.session().version;
+        let id = self.id().filter(|_| version.primes_streams())?;
         Some(primer(&id))
     }
 
     /// `words` with an id for each event. None when a newer stream says them, or the session has ended.
     async fn say(&self, words: &Bytes) -> Option<Bytes> {
-        let store = self.gateway.store();
-        let listens = store.listens_in_session(self.session.id, self.number).await;
-        // A store that is away ends no stream.
-        if matches!(listens, Ok(false)) {
+        if !self.streams.is_listening(self.number).await {
             return None;
         }
         let text = std::str::from_utf8(words).ok()?;

@@ -14,20 +14,14 @@ use bytes::Bytes;
 use futures::stream;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
-use wardgate_domain::Caller;
-use wardgate_gateway_store::{StoreError, StreamId, StreamPage, StreamState};
-use wardgate_mcp_server::{Answer, KEEP_ALIVE, RpcError, format_event};
+use wardgate_gateway_store::{StreamId, StreamPage, StreamState};
+use wardgate_mcp_server::{KEEP_ALIVE, McpResponse, RpcError, format_event};
 
 use super::sealed_operation::{allows_replay, resume_suspended};
 use crate::Gateway;
 use crate::governed_call::{DecisionUnavailable, ReplayGrant, ResumingClient};
 use crate::listen;
-use crate::session::StreamableSession;
-use crate::stored_stream::HeartbeatGuard;
-use crate::stored_stream::StreamWriter;
-use crate::stored_stream::{
-    EventPosition, open_event, open_replay_grant, open_request, open_suspended_call, seal_event,
-};
+use crate::stored_stream::{EventPosition, HeartbeatGuard, SessionStreams, StreamWriter};
 
 /// The interval at which the store is polled for more events.
 const LOOK: Duration = Duration::from_millis(250);
@@ -36,36 +30,32 @@ const LOOK: Duration = Duration::from_millis(250);
 pub(super) async fn resume(
     gateway: &Arc<Gateway>,
     client: ResumingClient,
-    session: &Arc<StreamableSession>,
+    streams: SessionStreams,
     (id, after): (StreamId, i64),
-) -> Result<Answer, RpcError> {
-    let store = gateway.store();
-    let is_there = store.read_stream(id, session.id, after).await;
+) -> Result<McpResponse, RpcError> {
+    let is_there = streams.read(id, after).await;
     let is_there = is_there.map_err(|_| RpcError::store_unavailable())?;
     is_there.ok_or_else(RpcError::unknown_event)?;
-    let caller = Arc::clone(&client.caller);
-    let replay_grant = store.replay_grant_of_stream(id, session.id).await;
+    let replay_grant = streams.replay_grant(id).await;
     let replay_grant = replay_grant.map_err(|_| RpcError::store_unavailable())?;
-    let replay_grant =
-        replay_grant.and_then(|sealed| open_replay_grant(gateway, &caller, session, id, &sealed));
     let replay_grant =
         replay_grant.and_then(|replay_grant| serde_json::from_slice(&replay_grant).ok());
     // What cannot be decided on is not given.
     let replay_grant: ReplayGrant = replay_grant.ok_or_else(RpcError::unknown_event)?;
-    match allows_replay(gateway, &replay_grant, &client, session.version).await {
+    let version = streams.session().version;
+    match allows_replay(gateway, &replay_grant, &client, version).await {
         Ok(true) => {}
         Ok(false) => return Err(RpcError::unknown_event()),
         Err(DecisionUnavailable) => return Err(RpcError::undecided()),
     }
-    let place = gateway.listeners().place(caller.subject());
+    let place = gateway.listeners().place(client.caller.subject());
     let stream = ResumedStream {
         gateway: Arc::clone(gateway),
-        session: Arc::clone(session),
+        streams,
         id,
         after,
         draining: gateway.listeners().draining(),
-        token_ends: Instant::now() + caller.expires_at().since(gateway.ambient().now()),
-        caller,
+        token_ends: Instant::now() + client.caller.expires_at().since(gateway.ambient().now()),
         client,
         replay_grant,
         silent_since: None,
@@ -73,14 +63,13 @@ pub(super) async fn resume(
     };
     let events = stream::unfold(Some(stream), async |stream| stream?.next().await);
     let events = futures::StreamExt::map(events, Ok::<_, Infallible>);
-    Ok(Answer::events(Body::from_stream(events)))
+    Ok(McpResponse::events(Body::from_stream(events)))
 }
 
 /// A stream that is resumed.
 struct ResumedStream {
     gateway: Arc<Gateway>,
-    caller: Arc<Caller>,
-    session: Arc<StreamableSession>,
+    streams: SessionStreams,
     /// The client that resumes it.
     client: ResumingClient,
     /// The grant that each further page is decided on by.
@@ -102,7 +91,7 @@ impl ResumedStream {
             return Some(self.keep_alive());
         }
         loop {
-            match self.read_page().await {
+            match self.streams.read(self.id, self.after).await {
                 Ok(Some(page)) if !page.events.is_empty() && !self.may_still_replay().await => {
                     return None;
                 }
@@ -141,35 +130,27 @@ impl ResumedStream {
         (Bytes::from_static(b":\n\n"), Some(self))
     }
 
-    async fn read_page(&self) -> Result<Option<StreamPage>, StoreError> {
-        let store = self.gateway.store();
-        store
-            .read_stream(self.id, self.session.id, self.after)
-            .await
-    }
-
     /// Whether the client may hear more, as things are now. It comes again, and hears why, where that is not known.
     async fn may_still_replay(&self) -> bool {
         let holds = allows_replay(
             &self.gateway,
             &self.replay_grant,
             &self.client,
-            self.session.version,
+            self.streams.session().version,
         );
         holds.await.unwrap_or(false)
     }
 
     /// The events of `page` as bytes. None if there are none.
     fn page_events(&mut self, page: &StreamPage) -> Option<Bytes> {
-        let (gateway, caller, session) = (&self.gateway, &self.caller, &self.session);
         let mut events = Vec::new();
         for (position, sealed) in &page.events {
-            let place = (self.id, *position);
-            let Some(message) = open_event(gateway, caller, session, place, sealed) else {
+            let Some(message) = self.streams.open_event(self.id, *position, sealed) else {
                 tracing::error!("an event of the gateway's store cannot be opened with its key");
                 continue;
             };
-            let id = EventPosition::in_answer(self.id, *position).seal(gateway, caller, session);
+            let position_in_stream = EventPosition::in_answer(self.id, *position);
+            let id = self.streams.event_id(position_in_stream);
             events.extend_from_slice(&format_event(id.as_deref(), None, &message));
             self.after = *position;
         }
@@ -184,13 +165,8 @@ impl ResumedStream {
 
     /// Takes over a stream whose replica is gone: resumes the suspended call, or ends the stream with an error.
     async fn take_over(&self, page: &StreamPage) {
-        let Self { gateway, id, .. } = self;
         // A failure is told where it happens, and whoever looks next tries again.
-        let Ok(heartbeat_guard) = gateway.heartbeat().beat().await else {
-            return;
-        };
-        let (store, replica) = (gateway.store(), gateway.heartbeat().id());
-        let Ok(Some(taken)) = store.take_over_stream(*id, replica).await else {
+        let Some((taken, heartbeat_guard)) = self.streams.take_over(self.id).await else {
             return;
         };
         if let Some(waiting) = &taken.waiting
@@ -199,13 +175,10 @@ impl ResumedStream {
             return;
         }
         let message = self.error(page, "gateway_gone", POSSIBLY_RAN);
-        let place = (*id, taken.position + 1);
-        let sealed = seal_event(gateway, &self.caller, &self.session, place, &message);
-        if let Some(sealed) = sealed {
-            let sealed = [sealed];
-            let last = store.write_stream(*id, replica, taken.position, &sealed, true);
-            let _ = last.await;
-        }
+        let last = self
+            .streams
+            .write_event(self.id, taken.position, &message, true);
+        last.await;
     }
 
     /// Resumes the call that is suspended in the stream.
@@ -215,33 +188,26 @@ impl ResumedStream {
         waiting: &[u8],
         (position, heartbeat_guard): (i64, HeartbeatGuard),
     ) -> bool {
-        let (gateway, caller, session, id) = (&self.gateway, &self.caller, &self.session, self.id);
-        let suspended_call = open_suspended_call(gateway, caller, session, id, waiting);
-        let request = open_request(gateway, caller, session, id, &page.request);
+        let (streams, id) = (&self.streams, self.id);
+        let suspended_call = streams.open_suspended_call(id, waiting);
+        let request = streams.open_request(id, &page.request);
         let (Some(suspended_call), Some(request)) = (suspended_call, request) else {
             return false;
         };
         let stream = (id, position);
-        let writer = StreamWriter::take_over(
-            gateway,
-            (caller, session),
-            &request,
-            stream,
-            heartbeat_guard,
-        );
-        resume_suspended(gateway, &self.client, (writer, request), &suspended_call)
+        let writer = StreamWriter::take_over(streams.clone(), &request, stream, heartbeat_guard);
+        resume_suspended(
+            &self.gateway,
+            &self.client,
+            (writer, request),
+            &suspended_call,
+        )
     }
 
     fn error(&self, page: &StreamPage, reason: &'static str, message: &str) -> String {
-        let request = open_request(
-            &self.gateway,
-            &self.caller,
-            &self.session,
-            self.id,
-            &page.request,
-        );
+        let request = self.streams.open_request(self.id, &page.request);
         let error = RpcError::internal(reason, message).with_reason();
-        let answer = Answer::error(request.as_deref(), &error);
+        let answer = McpResponse::error(request.as_deref(), &error);
         answer.into_text().unwrap_or_default()
     }
 }

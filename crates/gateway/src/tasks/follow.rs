@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 use wardgate_domain::Caller;
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{Meta, Request, RpcError, inner, object};
+use wardgate_mcp_server::{JsonRpcRequest, RequestMeta, RpcError, inner, object};
 use wardgate_rpc::client::TaskStep;
 
 use super::task_request::{TaskRequest, UNKNOWN};
@@ -33,7 +33,6 @@ use crate::post::Post;
 use crate::request_context::RequestContext;
 use crate::scopes::TokenAccess;
 use crate::stored_arguments::StoreUnavailable;
-use crate::task_handle::TaskHandle;
 
 /// The poll interval of a task whose server gives none.
 const PACE: Duration = Duration::from_secs(5);
@@ -91,23 +90,23 @@ impl TaskUpdate {
 pub(crate) async fn follow(
     gateway: &Arc<Gateway>,
     post: &Post,
-    request: &Request<'_>,
+    request: &JsonRpcRequest<'_>,
     ids: &[String],
 ) -> Result<Option<FollowedTasks>, RpcError> {
     if ids.is_empty() {
         return Ok(None);
     }
-    let meta = Meta::from_request(request)?;
+    let meta = RequestMeta::from_request(request)?;
     if !are_declared(meta.capabilities()) {
         return Err(RpcError::missing_capability(NEEDED));
     }
     let who = TaskFollower::new(gateway, post, request, &meta)?;
     let mut looks = Vec::with_capacity(ids.len());
     for id in ids {
-        let Some(handle) = TaskHandle::open(gateway, post, id) else {
+        let Some(handle) = gateway.task_handles.open(post, id) else {
             continue;
         };
-        match handle.arguments(gateway, &post.caller).await {
+        match gateway.task_handles.arguments(&handle, &post.caller).await {
             Ok(Some(arguments)) => looks.push(TaskRequest {
                 method: TaskMethod(TaskStep::Get),
                 handle,
@@ -170,8 +169,8 @@ impl TaskFollower {
     fn new(
         gateway: &Arc<Gateway>,
         post: &Post,
-        request: &Request<'_>,
-        meta: &Meta<'_>,
+        request: &JsonRpcRequest<'_>,
+        meta: &RequestMeta<'_>,
     ) -> Result<Self, RpcError> {
         Ok(Self {
             gateway: Arc::clone(gateway),

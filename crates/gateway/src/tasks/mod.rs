@@ -20,7 +20,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{Answer, Meta, Request, RpcError, object, text_of};
+use wardgate_mcp_server::{JsonRpcRequest, McpResponse, RequestMeta, RpcError, object, text_of};
 use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::TaskStep;
 
@@ -30,7 +30,7 @@ use crate::client_interaction::ClientChannel;
 use crate::governed_call;
 use crate::post::Post;
 use crate::stored_arguments::StoreUnavailable;
-use crate::task_handle::{NEEDED, TaskHandle, are_declared};
+use crate::task_handle::{NEEDED, are_declared};
 
 pub(crate) use self::follow::{FollowedTasks, TaskUpdate, follow};
 use self::task_request::TaskRequest;
@@ -80,13 +80,13 @@ fn unknown() -> RpcError {
 pub(crate) async fn answer(
     gateway: &Arc<Gateway>,
     post: &Post,
-    request: &Request<'_>,
+    request: &JsonRpcRequest<'_>,
     (version, method): (Version, TaskMethod),
     slot: &mut Option<Slot>,
-) -> Result<Answer, RpcError> {
-    let meta = Meta::from_request(request)?;
+) -> Result<McpResponse, RpcError> {
+    let meta = RequestMeta::from_request(request)?;
     let handle = request.params.task_id.and_then(text_of);
-    let handle = handle.and_then(|id| TaskHandle::open(gateway, post, &id));
+    let handle = handle.and_then(|id| gateway.task_handles.open(post, &id));
     // Where there were tasks a moment ago they can still be asked for.
     if handle.is_none() && !are_offered(gateway, &post.view) {
         return Err(RpcError::unknown_method(method.as_str(), version));
@@ -99,7 +99,7 @@ pub(crate) async fn answer(
         TaskStep::Update => responses(post, request)?,
         TaskStep::Get | TaskStep::Cancel => Bytes::new(),
     };
-    let arguments = match handle.arguments(gateway, &post.caller).await {
+    let arguments = match gateway.task_handles.arguments(&handle, &post.caller).await {
         Ok(arguments) => arguments.ok_or_else(unknown)?,
         Err(StoreUnavailable) => return Err(RpcError::store_unavailable()),
     };
@@ -116,7 +116,7 @@ pub(crate) async fn answer(
 }
 
 /// What the client answered, as it wrote it.
-fn responses(post: &Post, request: &Request<'_>) -> Result<Bytes, RpcError> {
+fn responses(post: &Post, request: &JsonRpcRequest<'_>) -> Result<Bytes, RpcError> {
     let responses = request.params.input_responses;
     let are_objects = |raw: &&RawValue| {
         let by_key: Option<BTreeMap<String, &RawValue>> = object(raw.get());
