@@ -9,7 +9,6 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use futures::future::BoxFuture;
 use tracing::{info, warn};
 use wardgate_domain::Digest;
 use wardgate_gateway_store::Purpose;
@@ -21,8 +20,6 @@ use crate::consent_flow::{ConnectTicket, ConsentFlow, no_cookie, random};
 use crate::pages::{self, ConnectProblem};
 use crate::sign_in::{AuthorizationRequest, SignIn, SignInError};
 use crate::{CALLBACK, CLIENT, CONSENT, SIGNED_IN};
-
-pub(crate) type ResponseFuture = BoxFuture<'static, Response>;
 
 /// `GET /connect/{link}`: nothing is done yet but sent on, so a link that was only looked at is as good as new.
 pub(crate) async fn enter(

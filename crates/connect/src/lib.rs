@@ -28,6 +28,7 @@ use serde::Deserialize;
 use wardgate_gateway_store::{Sealer, Store};
 
 use wardgate_domain::Ambient;
+use wardgate_edge::routes::{self, GET, GET_AND_POST, Route, RouteInfo};
 use wardgate_edge::{AuthConfig, BodyLimits, Origins};
 use wardgate_rpc::client::ToolRunnerClient;
 
@@ -112,34 +113,70 @@ const SIGNED_IN: &str = "/connect/signed-in";
 const CONSENT: &str = "/connect/consent";
 const CLIENT: &str = "/connect/client.json";
 
+/// Who has the cookie of the request before.
+const BROWSER: &str = "the browser that opened the link";
+
+/// Every path, all for browsers.
+const ROUTES: &[Route<Arc<ConnectPages>>] = &[
+    Route {
+        info: RouteInfo::new(
+            "/connect/{link}",
+            GET,
+            "who has the link",
+            "303 to the issuer's sign-in",
+        ),
+        handler: |pages, _| {
+            let pages = Arc::clone(pages);
+            get(move |Path(text): Path<String>, parts: Parts| flow::enter(pages, text, parts))
+        },
+    },
+    Route {
+        info: RouteInfo::new(SIGNED_IN, GET, BROWSER, "303 to the consent page"),
+        handler: |pages, _| {
+            let pages = Arc::clone(pages);
+            get(move |parts: Parts| flow::signed_in(pages, parts))
+        },
+    },
+    Route {
+        info: RouteInfo::new(
+            CONSENT,
+            GET_AND_POST,
+            BROWSER,
+            "200 HTML: who is asked for what. `POST` of its form: 200 HTML, which leads to the source's own server",
+        ),
+        handler: |pages, _| {
+            let (pages, form) = (Arc::clone(pages), Arc::clone(pages));
+            get(move |parts: Parts| flow::consent(pages, parts))
+                .post(move |request: Request| flow::decide(form, request))
+        },
+    },
+    Route {
+        info: RouteInfo::new(CALLBACK, GET, BROWSER, "200 HTML: connected"),
+        handler: |pages, _| {
+            let pages = Arc::clone(pages);
+            get(move |parts: Parts| flow::callback(pages, parts))
+        },
+    },
+    Route {
+        info: RouteInfo::new(
+            CLIENT,
+            GET,
+            "everybody",
+            "200 JSON: the gateway's OAuth client metadata",
+        ),
+        handler: |pages, _| {
+            let pages = Arc::clone(pages);
+            get(move || async move { flow::client(&pages) })
+        },
+    },
+];
+
+/// Every path, for the reference.
+pub fn listed_routes() -> Vec<&'static RouteInfo> {
+    routes::describe(ROUTES)
+}
+
 /// The paths that browsers open.
 pub fn router(connect_pages: &Arc<ConnectPages>) -> Router {
-    let link = Arc::clone(connect_pages);
-    let page = |handler: fn(Arc<ConnectPages>, Parts) -> flow::ResponseFuture| {
-        let connect_pages = Arc::clone(connect_pages);
-        get(move |parts: Parts| handler(connect_pages, parts))
-    };
-    let consent = Arc::clone(connect_pages);
-    Router::new()
-        .route(
-            "/connect/{link}",
-            get(move |Path(text): Path<String>, parts: Parts| flow::enter(link, text, parts)),
-        )
-        .route(
-            SIGNED_IN,
-            page(|connect_pages, parts| Box::pin(flow::signed_in(connect_pages, parts))),
-        )
-        .route(
-            CONSENT,
-            page(|connect_pages, parts| Box::pin(flow::consent(connect_pages, parts)))
-                .post(move |request: Request| flow::decide(consent, request)),
-        )
-        .route(
-            CALLBACK,
-            page(|connect_pages, parts| Box::pin(flow::callback(connect_pages, parts))),
-        )
-        .route(
-            CLIENT,
-            page(|connect_pages, _| Box::pin(async move { flow::client(&connect_pages) })),
-        )
+    routes::build_router(ROUTES, connect_pages)
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::get;
-use http::Method;
 use wardgate_domain::{Ambient, Caller};
+use wardgate_edge::routes::{self, GET, GET_AND_POST, POST, Route, RouteInfo};
 use wardgate_edge::{Admission, EdgeClient};
 
 use crate::http::{open, signed_in, unknown};
@@ -41,9 +41,151 @@ pub struct Console {
     pub(crate) ambient: Ambient,
 }
 
-const GET: &[Method] = &[Method::GET];
-const POST: &[Method] = &[Method::POST];
-const BOTH: &[Method] = &[Method::GET, Method::POST];
+const EVERYBODY: &str = "everybody";
+/// Whose cookie holds a session.
+const PERSON: &str = "who is signed in";
+const READER: &str = "who is signed in, as far as the policy lets them read the record";
+
+/// Every path. All that the pages need is below `/console`.
+const ROUTES: &[Route<Arc<Console>>] = &[
+    Route {
+        info: RouteInfo::new("/console", GET, EVERYBODY, "303 to `/console/tools`"),
+        handler: |console, methods| open(console, "home", methods, sign_in::home),
+    },
+    Route {
+        info: RouteInfo::new("/console/", GET, EVERYBODY, "the same"),
+        handler: |console, methods| open(console, "home", methods, sign_in::home),
+    },
+    Route {
+        info: RouteInfo::new(
+            "/console/sign-in",
+            GET_AND_POST,
+            EVERYBODY,
+            "200 HTML. `POST` of its form: 303 with the cookie; 401 where the token is refused",
+        ),
+        handler: |console, methods| open(console, "sign_in", methods, sign_in::page),
+    },
+    Route {
+        info: RouteInfo::new(
+            "/console/sign-out",
+            POST,
+            EVERYBODY,
+            "303 to `/console/sign-in`; takes the cookie away",
+        ),
+        handler: |console, methods| open(console, "sign_out", methods, sign_in::sign_out),
+    },
+    Route {
+        info: RouteInfo::new("/console/tools", GET, PERSON, "200 HTML: the tools"),
+        handler: |console, methods| signed_in(console, "tools", methods, tools::list),
+    },
+    Route {
+        info: RouteInfo::new(
+            "/console/tools/{name}",
+            GET_AND_POST,
+            PERSON,
+            "200 HTML: one tool. `POST` of its form calls it: 303 to the page of the call",
+        ),
+        handler: |console, methods| signed_in(console, "tool", methods, playground::page),
+    },
+    Route {
+        info: RouteInfo::new(
+            "/console/calls/{id}",
+            GET,
+            PERSON,
+            "200 HTML: a call and its result",
+        ),
+        handler: |console, methods| signed_in(console, "call", methods, playground::call),
+    },
+    Route {
+        info: RouteInfo::new("/console/chat", GET, PERSON, "200 HTML: the chat"),
+        handler: |console, methods| signed_in(console, "chat", methods, chat::page),
+    },
+    Route {
+        info: RouteInfo::new(
+            "/console/chat/message",
+            POST,
+            PERSON,
+            "JSON for the agent, and the agent's answer",
+        ),
+        handler: |console, methods| signed_in(console, "chat_message", methods, chat::message),
+    },
+    Route {
+        info: RouteInfo::new(
+            "/console/chat/approvals/{id}",
+            POST,
+            PERSON,
+            "JSON for the agent, and the agent's answer",
+        ),
+        handler: |console, methods| signed_in(console, "chat_approval", methods, chat::approval),
+    },
+    Route {
+        info: RouteInfo::new("/console/record", GET, READER, "200 HTML: the record"),
+        handler: |console, methods| signed_in(console, "record", methods, record_pages::list),
+    },
+    Route {
+        info: RouteInfo::new("/console/record.jsonl", GET, READER, "200, a record a line"),
+        handler: |console, methods| {
+            signed_in(console, "record_download", methods, record_pages::download)
+        },
+    },
+    Route {
+        info: RouteInfo::new(
+            "/console/record/{sequence}",
+            GET,
+            READER,
+            "200 HTML: one record",
+        ),
+        handler: |console, methods| {
+            signed_in(console, "record_entry", methods, record_pages::entry)
+        },
+    },
+    Route {
+        info: RouteInfo::new(
+            "/console/policy",
+            GET,
+            PERSON,
+            "200 HTML: what the person may call",
+        ),
+        handler: |console, methods| signed_in(console, "policy", methods, profile::page),
+    },
+    Route {
+        info: RouteInfo::new("/console/style.css", GET, EVERYBODY, "200"),
+        handler: |_, _| get(assets::style),
+    },
+    Route {
+        info: RouteInfo::new("/console/chat.js", GET, EVERYBODY, "200"),
+        handler: |_, _| get(assets::script),
+    },
+    Route {
+        info: RouteInfo::new("/console/icon.svg", GET, EVERYBODY, "200"),
+        handler: |_, _| get(assets::icon),
+    },
+    Route {
+        info: RouteInfo::new(
+            "/console/{*rest}",
+            GET_AND_POST,
+            EVERYBODY,
+            "any other path: 404",
+        ),
+        handler: |console, methods| open(console, "unknown", methods, unknown),
+    },
+];
+
+/// The path that there is besides on an address of the console's own.
+const ROUTES_ALONE: &[Route<Arc<Console>>] = &[Route {
+    info: RouteInfo::new(
+        "/",
+        GET,
+        EVERYBODY,
+        "303 to `/console/tools`, where the console has an address of its own",
+    ),
+    handler: |console, methods| open(console, "home", methods, sign_in::home),
+}];
+
+/// Every path, for the reference.
+pub fn listed_routes() -> Vec<&'static RouteInfo> {
+    [routes::describe(ROUTES), routes::describe(ROUTES_ALONE)].concat()
+}
 
 impl Console {
     /// Pages for whom `admission` lets in, with what came of calls in `results`. `public_url` is where browsers reach them; where that is https, so is the
@@ -72,65 +214,16 @@ impl Console {
         })
     }
 
-    /// The pages alone, to stand beside other paths. All they need is below `/console`.
+    /// The pages alone, to stand beside other paths.
     pub fn router(self: &Arc<Self>) -> Router {
-        Router::new()
-            .route("/console", open(self, "home", GET, sign_in::home))
-            .route("/console/", open(self, "home", GET, sign_in::home))
-            .route(
-                "/console/sign-in",
-                open(self, "sign_in", BOTH, sign_in::page),
-            )
-            .route(
-                "/console/sign-out",
-                open(self, "sign_out", POST, sign_in::sign_out),
-            )
-            .route("/console/tools", signed_in(self, "tools", GET, tools::list))
-            .route(
-                "/console/tools/{name}",
-                signed_in(self, "tool", BOTH, playground::page),
-            )
-            .route(
-                "/console/calls/{id}",
-                signed_in(self, "call", GET, playground::call),
-            )
-            .route("/console/chat", signed_in(self, "chat", GET, chat::page))
-            .route(
-                "/console/chat/message",
-                signed_in(self, "chat_message", POST, chat::message),
-            )
-            .route(
-                "/console/chat/approvals/{id}",
-                signed_in(self, "chat_approval", POST, chat::approval),
-            )
-            .route(
-                "/console/record",
-                signed_in(self, "record", GET, record_pages::list),
-            )
-            .route(
-                "/console/record.jsonl",
-                signed_in(self, "record_download", GET, record_pages::download),
-            )
-            .route(
-                "/console/record/{sequence}",
-                signed_in(self, "record_entry", GET, record_pages::entry),
-            )
-            .route(
-                "/console/policy",
-                signed_in(self, "policy", GET, profile::page),
-            )
-            .route("/console/style.css", get(assets::style))
-            .route("/console/chat.js", get(assets::script))
-            .route("/console/icon.svg", get(assets::icon))
-            .route("/console/{*rest}", open(self, "unknown", BOTH, unknown))
+        routes::build_router(ROUTES, self)
     }
 
     /// The pages on an address of their own, beside `probes`.
     pub fn alone(self: &Arc<Self>, probes: Router) -> Router {
-        let elsewhere = open(self, "unknown", BOTH, unknown);
-        let home = open(self, "home", GET, sign_in::home);
+        let elsewhere = open(self, "unknown", GET_AND_POST, unknown);
         self.router()
-            .route("/", home)
+            .merge(routes::build_router(ROUTES_ALONE, self))
             .merge(probes)
             .fallback_service(elsewhere)
     }

@@ -41,7 +41,7 @@ mod tools;
 mod tests;
 
 pub use config::HttpLimits;
-pub use console::{Console, Links};
+pub use console::{Console, Links, listed_routes};
 pub use record::RecordLinks;
 pub use results::{LAYOUT, ResultStore, ResultStoreError};
 pub use session::CookieKey;

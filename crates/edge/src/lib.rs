@@ -30,3 +30,4 @@ pub use edge_client::{EdgeClient, EdgeClientError, UnusableUrl};
 pub use error::Error;
 pub use listener::{BoundListener, ConnectionLimits, ListenerLimits};
 pub use origins::Origins;
+pub use wardgate_rpc::routes;

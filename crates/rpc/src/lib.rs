@@ -16,6 +16,7 @@ pub mod client;
 pub mod link;
 pub mod operator;
 pub mod probes;
+pub mod routes;
 pub mod server;
 
 mod access;

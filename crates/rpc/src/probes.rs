@@ -8,52 +8,110 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use tokio::sync::watch;
 use wardgate_telemetry::{Exposition, Metrics};
 
 use crate::readiness::Readiness;
+use crate::routes::{self, GET, Route, RouteInfo};
 
 /// The name and the readiness of a part of this process, or of a service that it depends on.
 pub type ProbedComponent = (&'static str, watch::Receiver<Readiness>);
 
+const EVERYBODY: &str = "everybody";
+
+/// Whether the process answers.
+const ALIVE: &[Route<()>] = &[
+    Route {
+        info: RouteInfo::new(
+            "/health",
+            GET,
+            EVERYBODY,
+            "200 `{\"status\":\"ok\"}`: the process answers",
+        ),
+        handler: |(), _| get(alive_now),
+    },
+    Route {
+        info: RouteInfo::new("/healthz", GET, EVERYBODY, "the same"),
+        handler: |(), _| get(alive_now),
+    },
+];
+
+/// Whether every part can do its work.
+const READY: &[Route<Arc<Vec<ProbedComponent>>>] = &[
+    Route {
+        info: RouteInfo::new(
+            "/ready",
+            GET,
+            EVERYBODY,
+            "200 or 503 JSON: `status`, and for each of `parts` `ready`, `ready: …` or `not ready`; why is in the log",
+        ),
+        handler: |parts, _| ready_route(parts),
+    },
+    Route {
+        info: RouteInfo::new("/readyz", GET, EVERYBODY, "the same"),
+        handler: |parts, _| ready_route(parts),
+    },
+];
+
+/// What is never where clients are.
+const METRICS: &[Route<Metrics>] = &[Route {
+    info: RouteInfo::new(
+        "/metrics",
+        GET,
+        EVERYBODY,
+        "200 in Prometheus' text format, or OpenMetrics where `Accept` asks for it; see [Metrics](metrics.md)",
+    ),
+    handler: |metrics, _| metrics_route(metrics),
+}];
+
+/// The probe routes and `/metrics`, for the reference.
+pub fn listed_routes() -> Vec<&'static RouteInfo> {
+    [
+        routes::describe(ALIVE),
+        routes::describe(READY),
+        routes::describe(METRICS),
+    ]
+    .concat()
+}
+
 /// The probe routes and `/metrics`.
 pub fn router(parts: Vec<ProbedComponent>, metrics: Metrics) -> Router {
-    let render = move |headers: HeaderMap| {
-        let metrics = metrics.clone();
-        async move {
-            let accept = headers.get(header::ACCEPT);
-            let accept = accept.and_then(|accept| accept.to_str().ok());
-            let Exposition { content_type, text } = metrics.render(accept.unwrap_or_default());
-            ([(header::CONTENT_TYPE, content_type)], text)
-        }
-    };
-    states(parts).route("/metrics", get(render))
+    states(parts).merge(routes::build_router(METRICS, &metrics))
 }
 
 /// The probe routes alone. Alive means that the process answers; ready, that every part can do its work.
 pub fn states(parts: Vec<ProbedComponent>) -> Router {
-    let parts = Arc::new(parts);
-    let ready = move || {
-        let parts = Arc::clone(&parts);
-        async move { ready(&parts) }
-    };
-    alive()
-        .route("/ready", get(ready.clone()))
-        .route("/readyz", get(ready))
+    alive().merge(routes::build_router(READY, &Arc::new(parts)))
 }
 
 /// Whether a probe is served at `path`.
 pub fn is_probe(path: &str) -> bool {
-    ["/health", "/healthz", "/ready", "/readyz", "/metrics"].contains(&path)
+    listed_routes().iter().any(|route| route.path == path)
 }
 
 /// Whether the process answers, and nothing else.
 pub fn alive() -> Router {
-    let alive = || async { json(StatusCode::OK, r#"{"status":"ok"}"#.to_owned()) };
-    Router::new()
-        .route("/health", get(alive))
-        .route("/healthz", get(alive))
+    routes::build_router(ALIVE, &())
+}
+
+async fn alive_now() -> Response {
+    json(StatusCode::OK, r#"{"status":"ok"}"#.to_owned())
+}
+
+fn ready_route(parts: &Arc<Vec<ProbedComponent>>) -> MethodRouter {
+    let parts = Arc::clone(parts);
+    get(move || async move { ready(&parts) })
+}
+
+fn metrics_route(metrics: &Metrics) -> MethodRouter {
+    let metrics = metrics.clone();
+    get(move |headers: HeaderMap| async move {
+        let accept = headers.get(header::ACCEPT);
+        let accept = accept.and_then(|accept| accept.to_str().ok());
+        let Exposition { content_type, text } = metrics.render(accept.unwrap_or_default());
+        ([(header::CONTENT_TYPE, content_type)], text)
+    })
 }
 
 fn ready(parts: &[ProbedComponent]) -> Response {
