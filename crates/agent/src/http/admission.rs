@@ -13,6 +13,7 @@ use http::{Method, StatusCode};
 use metrics::counter;
 use tracing::Instrument;
 use wardgate_domain::Caller;
+use wardgate_edge::routes::GET;
 use wardgate_telemetry::{names, trace_context};
 
 use super::{Endpoints, GRANTS, Problem};
@@ -27,8 +28,12 @@ pub(super) struct AdmittedRequest {
     pub(super) body: Bytes,
 }
 
-/// A path that takes `method` and lets `work` answer.
-pub(super) fn endpoint<W, A>(here: &Arc<Endpoints>, method: Method, work: W) -> MethodRouter
+/// A path that takes `methods` and lets `work` answer.
+pub(super) fn endpoint<W, A>(
+    here: &Arc<Endpoints>,
+    methods: &'static [Method],
+    work: W,
+) -> MethodRouter
 where
     W: Fn(Arc<Endpoints>, AdmittedRequest) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Result<Response, Problem>> + Send + 'static,
@@ -45,19 +50,24 @@ where
     any(move |request: Request| {
         let span = tracing::debug_span!("http", http.request.method = %request.method());
         trace_context::adopt(&span, request.headers());
-        answer(here, method, request, work).instrument(span)
+        answer(here, methods, request, work).instrument(span)
     })
     .options(preflight)
 }
 
-async fn answer<W, A>(here: Arc<Endpoints>, method: Method, request: Request, work: W) -> Response
+async fn answer<W, A>(
+    here: Arc<Endpoints>,
+    methods: &'static [Method],
+    request: Request,
+    work: W,
+) -> Response
 where
     W: Fn(Arc<Endpoints>, AdmittedRequest) -> A,
     A: Future<Output = Result<Response, Problem>>,
 {
     let (parts, mut body) = request.into_parts();
     let origin = here.admission.origins.welcome(&parts);
-    let mut response = match admit(&here, &method, &parts, &mut body).await {
+    let mut response = match admit(&here, methods, &parts, &mut body).await {
         Ok((caller, token, body)) => {
             let admitted = AdmittedRequest {
                 caller,
@@ -82,7 +92,7 @@ where
 /// The ordered list. Each step costs more than the one before, and trusts what that one checked.
 async fn admit(
     here: &Endpoints,
-    method: &Method,
+    methods: &[Method],
     request: &Parts,
     body: &mut Body,
 ) -> Result<(Arc<Caller>, BearerToken, Bytes), Problem> {
@@ -100,11 +110,11 @@ async fn admit(
     let token = BearerToken::new(token.unwrap_or_default())
         .of_peer(request.extensions.get::<SocketAddr>().copied());
     // 3. The method.
-    if request.method != method {
-        let allowed = if method == Method::GET { "GET" } else { "POST" };
+    if !methods.contains(&request.method) {
+        let allowed = if methods == GET { "GET" } else { "POST" };
         return Err(Problem::method_not_allowed(allowed));
     }
-    if method == Method::GET {
+    if request.method == Method::GET {
         return Ok((caller, token, Bytes::new()));
     }
     // 4. The media type: what is not JSON is not read as JSON.

@@ -27,8 +27,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::any;
-use http::Method;
 use wardgate_domain::Ambient;
+use wardgate_edge::routes::{self, ANY, GET, POST, Route, RouteInfo};
 use wardgate_edge::{Admission, Grants};
 
 use crate::Agent;
@@ -44,6 +44,69 @@ const GRANTS: Grants = Grants {
     response_headers: "www-authenticate",
 };
 
+/// A token that is good at `/mcp`.
+const CALLER: &str = "a caller";
+const EVERYBODY: &str = "everybody";
+
+const CHAT: &str = "the turn of a chat, from `message`, `model`, `conversation_id`, `message_id`; `Last-Event-ID` resumes. \
+    200 `application/x-ndjson`: [events](../chat-with-an-assistant.md#send-a-message)";
+
+/// Every path.
+const ROUTES: &[Route<Arc<Endpoints>>] = &[
+    Route {
+        info: RouteInfo::new("/api/chat/message/", POST, CALLER, CHAT),
+        handler: |here, methods| endpoint(here, methods, chat::post),
+    },
+    Route {
+        info: RouteInfo::new("/api/chat/message", POST, CALLER, "the same"),
+        handler: |here, methods| endpoint(here, methods, chat::post),
+    },
+    // What chat services of before called it.
+    Route {
+        info: RouteInfo::new("/chat", POST, CALLER, "the same"),
+        handler: |here, methods| endpoint(here, methods, chat::post),
+    },
+    Route {
+        info: RouteInfo::new(
+            "/api/chat/approvals/{id}",
+            POST,
+            CALLER,
+            "approves or refuses a call that waits: `decision` is `approve` or `refuse`. 200 `application/x-ndjson`",
+        ),
+        handler: |here, methods| endpoint(here, methods, approvals::post),
+    },
+    Route {
+        info: RouteInfo::new(
+            "/v1/chat/completions",
+            POST,
+            CALLER,
+            "a turn as OpenAI has it. 200 JSON, or `text/event-stream` with `stream`",
+        ),
+        handler: |here, methods| endpoint(here, methods, completions::post),
+    },
+    Route {
+        info: RouteInfo::new("/v1/models", GET, CALLER, "the assistants. 200 JSON"),
+        handler: |here, methods| endpoint(here, methods, models::list),
+    },
+    Route {
+        info: RouteInfo::new("/v1/models/{name}", GET, CALLER, "one of them. 200 JSON"),
+        handler: |here, methods| endpoint(here, methods, models::one),
+    },
+    Route {
+        info: RouteInfo::new("/v1/{*rest}", ANY, EVERYBODY, "any other path: 404"),
+        handler: |_, _| any(not_found),
+    },
+    Route {
+        info: RouteInfo::new("/api/{*rest}", ANY, EVERYBODY, "any other path: 404"),
+        handler: |_, _| any(not_found),
+    },
+];
+
+/// Every path, for the reference.
+pub fn listed_routes() -> Vec<&'static RouteInfo> {
+    routes::describe(ROUTES)
+}
+
 /// The paths of an agent.
 pub struct Endpoints {
     /// Who answers.
@@ -58,28 +121,7 @@ impl Endpoints {
     /// The paths alone, to stand beside others. What is under `/v1/` and `/api/` and unknown is answered here too:
     /// clients of these read no JSON-RPC.
     pub fn router(self) -> Router {
-        let here = Arc::new(self);
-        let chat = endpoint(&here, Method::POST, chat::post);
-        Router::new()
-            .route("/api/chat/message", chat.clone())
-            .route("/api/chat/message/", chat.clone())
-            // What chat services of before called it.
-            .route("/chat", chat)
-            .route(
-                "/api/chat/approvals/{id}",
-                endpoint(&here, Method::POST, approvals::post),
-            )
-            .route(
-                "/v1/chat/completions",
-                endpoint(&here, Method::POST, completions::post),
-            )
-            .route("/v1/models", endpoint(&here, Method::GET, models::list))
-            .route(
-                "/v1/models/{name}",
-                endpoint(&here, Method::GET, models::one),
-            )
-            .route("/v1/{*rest}", any(not_found))
-            .route("/api/{*rest}", any(not_found))
+        routes::build_router(ROUTES, &Arc::new(self))
     }
 
     /// The paths on an address of their own, beside `probes`.

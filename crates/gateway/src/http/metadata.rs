@@ -3,9 +3,12 @@
 //! Each path that takes tokens is a resource, and its canonical URI the public URL with that path. A token for `/mcp`, the
 //! whole view, is good for the parts of it too; one for a part is good for that part alone.
 
+use std::sync::Arc;
+
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{MethodRouter, get};
 use wardgate_edge::{Scopes, TokenRefusal};
 
 use super::{not_found, problem};
@@ -20,9 +23,19 @@ pub(super) const AUTHORIZATION_SERVER: &str = "/.well-known/oauth-authorization-
 /// The whole view.
 const WHOLE: &str = "/mcp";
 
+/// The handler of every path that begins with [`WELL_KNOWN`].
+pub(super) fn route(gateway: &Arc<Gateway>) -> MethodRouter {
+    let gateway = Arc::clone(gateway);
+    get(move |request: Parts| async move {
+        let path = request.uri.path().strip_prefix(WELL_KNOWN);
+        protected_resource(&gateway, path.unwrap_or_default())
+    })
+    .options(|| async { preflight() })
+}
+
 /// `GET /.well-known/oauth-protected-resource[/path]`: open to everyone, and to web pages. It is the same for whatever
 /// upstream or toolset a path names, so it tells nobody which there are.
-pub(super) fn protected_resource(gateway: &Gateway, path: &str) -> Response {
+fn protected_resource(gateway: &Gateway, path: &str) -> Response {
     let Some(resource) = resource_at(path) else {
         return not_found();
     };

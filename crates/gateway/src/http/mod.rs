@@ -6,13 +6,14 @@ mod post;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get};
+use axum::routing::{MethodRouter, any, get};
 use wardgate_edge::Grants;
+use wardgate_edge::routes::{self, Route, RouteInfo};
 use wardgate_mcp::header::PARAM_PREFIX;
-use wardgate_mcp_server::{Answer, RpcError};
+use wardgate_mcp_server::{McpResponse, RpcError};
 
 use crate::Gateway;
 use crate::post::Transport;
@@ -35,61 +36,134 @@ enum Endpoint {
     Sse,
 }
 
+impl Endpoint {
+    const MCP: Self = Self::Messages(Transport::Mcp);
+
+    /// The methods that a path of this kind takes.
+    const fn methods(self) -> &'static [Method] {
+        match self {
+            Self::Messages(Transport::Mcp) => &[Method::GET, Method::POST, Method::DELETE],
+            Self::Messages(Transport::Message | Transport::Sse) => routes::POST,
+            Self::Sse => routes::GET,
+        }
+    }
+
+    /// A route of this kind.
+    const fn route_at(
+        self,
+        path: &'static str,
+        response: &'static str,
+        handler: fn(&Arc<Gateway>, &'static [Method]) -> MethodRouter,
+    ) -> Route<Arc<Gateway>> {
+        let info = RouteInfo::new(path, self.methods(), "a caller", response);
+        Route { info, handler }
+    }
+
+    /// The handler of a path of this kind.
+    fn handler(self, gateway: &Arc<Gateway>) -> MethodRouter {
+        let for_preflight = Arc::clone(gateway);
+        let preflight = move |request: Parts| async move {
+            GRANTS
+                .preflight(&for_preflight.origins, &request)
+                .unwrap_or_else(|what| problem(StatusCode::FORBIDDEN, "origin_refused", &what))
+        };
+        let gateway = Arc::clone(gateway);
+        any(move |request| post::handle(gateway, self, request)).options(preflight)
+    }
+}
+
 /// Every path that takes tokens, and nothing else.
-const ENDPOINTS: [(&str, Endpoint); 7] = [
-    ("/mcp", Endpoint::Messages(Transport::Mcp)),
-    ("/mcp/{toolset}", Endpoint::Messages(Transport::Mcp)),
-    ("/mcp/upstream/{source}", Endpoint::Messages(Transport::Mcp)),
-    ("/message", Endpoint::Messages(Transport::Message)),
-    ("/sse", Endpoint::Sse),
-    ("/messages/", Endpoint::Messages(Transport::Sse)),
-    ("/messages", Endpoint::Messages(Transport::Sse)),
+const ENDPOINTS: &[Route<Arc<Gateway>>] = &[
+    Endpoint::MCP.route_at(
+        "/mcp",
+        "every tool: `POST` a message · `GET` a stream of changes, or the rest of an answer · `DELETE` a session",
+        |gateway, _| Endpoint::MCP.handler(gateway),
+    ),
+    Endpoint::MCP.route_at(
+        "/mcp/{toolset}",
+        "the same of the tools of one toolset",
+        |gateway, _| Endpoint::MCP.handler(gateway),
+    ),
+    Endpoint::MCP.route_at(
+        "/mcp/upstream/{source}",
+        "the same of one MCP server as it is; the caller needs the right `connect`",
+        |gateway, _| Endpoint::MCP.handler(gateway),
+    ),
+    Endpoint::Messages(Transport::Message).route_at("/message", "`POST` one message", |gateway, _| {
+        Endpoint::Messages(Transport::Message).handler(gateway)
+    }),
+    Endpoint::Sse.route_at("/sse", "`GET` a stream (2024-11-05)", |gateway, _| {
+        Endpoint::Sse.handler(gateway)
+    }),
+    Endpoint::Messages(Transport::Sse).route_at(
+        "/messages/",
+        "`POST` a message of such a stream, with `?session_id=` as its first event says",
+        |gateway, _| Endpoint::Messages(Transport::Sse).handler(gateway),
+    ),
+    Endpoint::Messages(Transport::Sse).route_at("/messages", "the same", |gateway, _| {
+        Endpoint::Messages(Transport::Sse).handler(gateway)
+    }),
 ];
+
+const EVERYBODY: &str = "everybody, and pages of every origin";
+
+/// Every path about the gateway as a protected resource.
+const METADATA: &[Route<Arc<Gateway>>] = &[
+    Route {
+        info: RouteInfo::new(
+            metadata::WELL_KNOWN,
+            routes::GET,
+            EVERYBODY,
+            "200 JSON (RFC 9728) about `/mcp`",
+        ),
+        handler: |gateway, _| metadata::route(gateway),
+    },
+    Route {
+        info: RouteInfo::new(
+            "/.well-known/oauth-protected-resource/{*path}",
+            routes::GET,
+            EVERYBODY,
+            "the same about `mcp`, `mcp/{toolset}`, `mcp/upstream/{source}`, `message` or `sse`, whether or not there is such a toolset or source; else 404",
+        ),
+        handler: |gateway, _| metadata::route(gateway),
+    },
+    Route {
+        info: RouteInfo::new(
+            metadata::AUTHORIZATION_SERVER,
+            routes::GET,
+            EVERYBODY,
+            "307 to `gateway.authorization_server_metadata`; 404 where that is unset",
+        ),
+        handler: |gateway, _| {
+            let gateway = Arc::clone(gateway);
+            get(move || async move { metadata::authorization_server(&gateway) })
+                .options(|| async { metadata::preflight() })
+        },
+    },
+];
+
+/// The paths that take tokens, for the reference.
+pub fn listed_routes() -> Vec<&'static RouteInfo> {
+    routes::describe(ENDPOINTS)
+}
+
+/// The paths of OAuth metadata, for the reference.
+pub fn listed_metadata_routes() -> Vec<&'static RouteInfo> {
+    routes::describe(METADATA)
+}
 
 /// Every path for clients.
 pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
-    let route = |endpoint: Endpoint| {
-        let gateway = Arc::clone(gateway);
-        let preflight = {
-            let gateway = Arc::clone(&gateway);
-            move |request: Parts| async move {
-                GRANTS
-                    .preflight(&gateway.origins, &request)
-                    .unwrap_or_else(|what| problem(StatusCode::FORBIDDEN, "origin_refused", &what))
-            }
-        };
-        any(move |request| post::handle(gateway, endpoint, request)).options(preflight)
-    };
-    let metadata = {
-        let gateway = Arc::clone(gateway);
-        get(move |request: Parts| async move {
-            let path = request.uri.path();
-            let path = path.strip_prefix(metadata::WELL_KNOWN);
-            metadata::protected_resource(&gateway, path.unwrap_or_default())
-        })
-        .options(|| async { metadata::preflight() })
-    };
-    let authorization_server = {
-        let gateway = Arc::clone(gateway);
-        get(move || async move { metadata::authorization_server(&gateway) })
-            .options(|| async { metadata::preflight() })
-    };
-    let endpoints = ENDPOINTS.into_iter();
-    endpoints
-        .fold(Router::new(), |router, (path, endpoint)| {
-            router.route(path, route(endpoint))
-        })
-        .route(metadata::WELL_KNOWN, metadata.clone())
-        .route("/.well-known/oauth-protected-resource/{*path}", metadata)
+    routes::build_router(ENDPOINTS, gateway)
+        .merge(routes::build_router(METADATA, gateway))
         .merge(wardgate_connect::router(&gateway.connect_pages))
-        .route(metadata::AUTHORIZATION_SERVER, authorization_server)
         .fallback(|| async { not_found() })
 }
 
 /// A refusal before the message was read: an HTTP status, and a JSON-RPC error that says why, because that
 /// is what clients show.
 fn problem(status: StatusCode, reason: &'static str, description: &str) -> Response {
-    Answer::error(None, &RpcError::unread(status, reason, description)).into_response()
+    McpResponse::error(None, &RpcError::unread(status, reason, description)).into_response()
 }
 
 /// A path that nobody serves.
