@@ -1,4 +1,4 @@
-//! The gRPC door: each method converts, calls, converts.
+//! The gRPC methods: each method converts, calls, converts.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use wardgate_rpc::Service;
 use wardgate_rpc::client::QueriedRecord;
 
 use crate::canonical::Entry;
-use crate::filter::RecordFilter;
+use crate::filter::{RecordFilter, parse_call_id};
 use crate::growth::GrowthMonitor;
 use crate::intent_closer::IntentCloser;
 use crate::ownership::{CallingProcesses, StoreLock};
@@ -113,6 +113,39 @@ impl AuditService for Audit {
             .map(|record| record.map(response).map_err(|error| status(&error)));
         Ok(Response::new(Box::pin(records)))
     }
+}
+
+impl TryFrom<pb::QueryRequest> for RecordFilter {
+    type Error = InvalidMessage;
+
+    fn try_from(request: pb::QueryRequest) -> Result<Self, Self::Error> {
+        let status = pb::Status::try_from(request.status)
+            .map_err(|_| InvalidMessage::field("status", "is unknown"))?;
+        let filter = Self {
+            subject: non_empty(request.subject),
+            tool: non_empty(request.tool),
+            call_id: non_empty(request.call_id)
+                .as_deref()
+                .map(parse_call_id)
+                .transpose()?,
+            status: match status {
+                pb::Status::Unspecified => None,
+                status => Some(status.try_into()?),
+            },
+            since: request.since.map(TryInto::try_into).transpose()?,
+            until: request.until.map(TryInto::try_into).transpose()?,
+            from_sequence: request.from_sequence,
+            before_sequence: (request.before_sequence > 0).then_some(request.before_sequence),
+            before_time: request.before_time.map(TryInto::try_into).transpose()?,
+            limit: (request.limit > 0).then_some(request.limit),
+            newest_first: request.newest_first,
+        };
+        filter.validate()
+    }
+}
+
+fn non_empty(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
 }
 
 fn response(found: QueriedRecord) -> pb::QueryResponse {

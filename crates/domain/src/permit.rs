@@ -9,12 +9,10 @@ use std::sync::Arc;
 
 use aws_lc_rs::signature::{self, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use bytes::Bytes;
-use prost::Message;
-use wardgate_proto::policy::v1 as pb;
 
 use crate::{
     Caller, ColumnClass, ColumnTier, DecisionId, Digest, InvalidMessage, PermitId, Timestamp,
-    ToolName,
+    ToolName, wire,
 };
 
 /// Which rows may leave: the Cedar residual of `Action::"read"` for one caller.
@@ -87,9 +85,7 @@ pub struct SignedPermit {
 impl SignedPermit {
     /// What it says, unverified: enough to decide whether to send it again, never to run a tool.
     pub fn unverified_terms(&self) -> Result<PermitTerms, InvalidMessage> {
-        pb::Permit::decode(self.permit.clone())
-            .map_err(|_| InvalidMessage::field("permit", "cannot be decoded"))?
-            .try_into()
+        wire::decode_permit(self.permit.clone())
     }
 }
 
@@ -122,7 +118,7 @@ impl PermitSigner {
 
     /// Signs `terms`.
     pub fn sign(&self, terms: &PermitTerms) -> SignedPermit {
-        let permit = Bytes::from(pb::Permit::from(terms).encode_to_vec());
+        let permit = wire::encode_permit(terms);
         let signature = Bytes::copy_from_slice(self.key.sign(&permit).as_ref());
         SignedPermit { permit, signature }
     }

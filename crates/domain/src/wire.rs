@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use crate::Digest;
 
+pub(crate) use decision::{decode_permit, encode_permit};
+
 /// A message that lacks a required field or holds an impossible value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("field `{field}` {problem}")]

@@ -21,7 +21,7 @@ use tracing::{info, warn};
 use wardgate_domain::ConversationChanges;
 
 use crate::Error;
-use crate::store::{LIMIT, Store};
+use crate::store::{LIMIT, MemoryStore};
 
 /// How often the store is read for what other replicas changed.
 const POLL: Duration = Duration::from_secs(1);
@@ -49,7 +49,7 @@ const MOST_WATCHERS: usize = 256;
 
 /// The feed. It follows the log until it is dropped.
 pub(crate) struct ChangeFeed {
-    store: Store,
+    store: MemoryStore,
     watchers: broadcast::Sender<Arc<ConversationChanges>>,
     state: Mutex<FeedState>,
 }
@@ -111,7 +111,7 @@ impl FeedPosition {
 
 impl ChangeFeed {
     /// Follows the log of a store that should be there; one that is away is waited for.
-    pub(crate) async fn start(store: Store) -> Arc<Self> {
+    pub(crate) async fn start(store: MemoryStore) -> Arc<Self> {
         let bell = store.bell();
         let change_feed = Arc::new(Self {
             store,

@@ -23,18 +23,18 @@ pub struct Config {
     pub retention: Vec<Retention>,
     /// How much one owner may store.
     #[serde(default)]
-    pub limits: Limits,
+    pub limits: OwnerLimits,
 }
 
 /// How much one owner may store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Limits {
+pub struct OwnerLimits {
     /// Conversations that are not erased.
     pub conversations: std::num::NonZeroU32,
 }
 
-impl Default for Limits {
+impl Default for OwnerLimits {
     fn default() -> Self {
         Self {
             conversations: std::num::NonZeroU32::MIN.saturating_add(9_999),
@@ -60,7 +60,7 @@ impl Config {
             store: store.into(),
             database: DatabaseSettings::default(),
             retention: Vec::new(),
-            limits: Limits::default(),
+            limits: OwnerLimits::default(),
         }
     }
 

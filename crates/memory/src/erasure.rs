@@ -15,7 +15,7 @@ use wardgate_rpc::client::AuditClient;
 use wardgate_telemetry::names;
 
 use crate::Error;
-use crate::store::{ErasureCandidate, Store};
+use crate::store::{ErasureCandidate, MemoryStore};
 
 /// Rows of a long conversation that whoever erases it does not wait for go with the sweeper.
 const BATCHES: usize = 20;
@@ -47,7 +47,7 @@ impl ErasureActor {
 
 /// Erases conversations and sets holds, each on record first.
 pub(crate) struct Erasure {
-    store: Store,
+    store: MemoryStore,
     record: AuditClient,
     ambient: Ambient,
     /// Something was removed and is not known to be overwritten. So it is at the start: the process before may have
@@ -56,7 +56,7 @@ pub(crate) struct Erasure {
 }
 
 impl Erasure {
-    pub(crate) fn new(store: Store, record: AuditClient, ambient: Ambient) -> Arc<Self> {
+    pub(crate) fn new(store: MemoryStore, record: AuditClient, ambient: Ambient) -> Arc<Self> {
         Arc::new(Self {
             store,
             record,

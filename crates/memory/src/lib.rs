@@ -22,11 +22,11 @@ mod rights;
 mod sealing;
 mod service;
 mod store;
-mod subscription_methods;
 mod tool_digest;
+mod wire;
 mod words;
 
-pub use config::{Config, Limits, Retention};
+pub use config::{Config, OwnerLimits, Retention};
 pub use error::Error;
 pub use sealing::MasterKey;
 pub use service::service;

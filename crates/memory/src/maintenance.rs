@@ -13,7 +13,7 @@ use wardgate_store::is_busy;
 use wardgate_telemetry::names;
 
 use crate::erasure::{Erasure, ErasureActor};
-use crate::store::Store;
+use crate::store::MemoryStore;
 use crate::{Config, Error};
 
 /// How often the store is looked at.
@@ -31,7 +31,7 @@ const BATCHES: usize = 100;
 /// The maintenance of the store. It ends when it is dropped.
 pub(crate) struct StoreMaintenance {
     config: Config,
-    store: Store,
+    store: MemoryStore,
     erasure: Arc<Erasure>,
     ambient: Ambient,
     readiness: watch::Sender<Readiness>,
@@ -42,7 +42,7 @@ impl StoreMaintenance {
     /// newer program or under another key is an error here.
     pub(crate) async fn start(
         config: Config,
-        store: Store,
+        store: MemoryStore,
         erasure: Arc<Erasure>,
         ambient: Ambient,
     ) -> Result<Arc<Self>, Error> {

@@ -244,7 +244,7 @@ pub(crate) async fn rights_of_calls(
 }
 
 /// The messages of `reading` as `context` may read them: what the policy no longer lets them see is empty.
-pub(crate) async fn shown(
+pub(crate) async fn filter_readable(
     rights: &impl Rights,
     context: RequestContext<'_>,
     reading: ConversationExcerpt,

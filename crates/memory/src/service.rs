@@ -1,4 +1,7 @@
-//! The gRPC methods: each converts, does, converts.
+//! The gRPC methods: each converts, calls, converts.
+
+mod conversations;
+mod subscriptions;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,7 +10,9 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use metrics::{counter, histogram};
 use tonic::{Request, Response, Status};
-use wardgate_domain::{Ambient, ConversationKey, HoldTarget, InvalidMessage};
+use wardgate_domain::{
+    Ambient, ConversationId, ConversationKey, HoldTarget, InvalidMessage, InvalidText,
+};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::memory::v1 as pb;
 use wardgate_proto::memory::v1::memory_service_server::{MemoryService, MemoryServiceServer};
@@ -17,13 +22,12 @@ use wardgate_telemetry::names;
 
 use crate::callers::CallerCache;
 use crate::change_feed::ChangeFeed;
-use crate::conversation_methods::{ConversationMethods, at_most};
+use crate::conversation_methods::ConversationMethods;
 use crate::erasure::{Erasure, ErasureActor};
 use crate::maintenance::StoreMaintenance;
 use crate::names::check_name;
 use crate::rights::Rights;
-use crate::store::{MAX_BATCH_BYTES, Store};
-use crate::subscription_methods::SubscriptionMethods;
+use crate::store::{MAX_BATCH_BYTES, MemoryStore};
 use crate::{Config, Error, MasterKey};
 
 /// Bytes of one request: the largest batch, and room for what is around the texts.
@@ -38,20 +42,22 @@ pub async fn service(
     record: AuditClient,
     ambient: Ambient,
 ) -> Result<Service<MemoryServiceServer<impl MemoryService>>, Error> {
-    let memory = Memory::start(config, key, policy, record, ambient).await?;
+    let memory = MemoryHandler::start(config, key, policy, record, ambient).await?;
     Ok(memory.serve())
 }
 
-pub(crate) struct Memory<R> {
-    conversation_methods: ConversationMethods<R>,
-    subscription_methods: SubscriptionMethods<R>,
+/// The handler of the memory service's methods.
+pub(crate) struct MemoryHandler<R> {
+    callers: CallerCache<R>,
+    conversations: ConversationMethods<R>,
     pub(crate) change_feed: Arc<ChangeFeed>,
-    store: Store,
+    store: MemoryStore,
     erasure: Arc<Erasure>,
+    ambient: Ambient,
     pub(crate) maintenance: Arc<StoreMaintenance>,
 }
 
-impl<R: Rights> Memory<R> {
+impl<R: Rights> MemoryHandler<R> {
     pub(crate) async fn start(
         config: Config,
         key: MasterKey,
@@ -59,33 +65,27 @@ impl<R: Rights> Memory<R> {
         record: AuditClient,
         ambient: Ambient,
     ) -> Result<Self, Error> {
-        let store = Store::open(&config.store, &config.database, key, ambient.clone())?;
+        let store = MemoryStore::open(&config.store, &config.database, key, ambient.clone())?;
         let erasure = Erasure::new(store.clone(), record, ambient.clone());
         let limits = config.limits;
         let maintenance =
             StoreMaintenance::start(config, store.clone(), erasure.clone(), ambient.clone())
                 .await?;
         let change_feed = ChangeFeed::start(store.clone()).await;
-        let callers = Arc::new(CallerCache::new(rights.clone(), ambient.clone()));
-        let subscription_methods = SubscriptionMethods {
-            callers: Arc::clone(&callers),
-            store: store.clone(),
-            ambient: ambient.clone(),
-        };
-        let conversation_methods = ConversationMethods {
-            callers,
+        let conversations = ConversationMethods {
             store: store.clone(),
             erasure: erasure.clone(),
-            rights,
-            ambient,
+            rights: rights.clone(),
+            ambient: ambient.clone(),
             limits,
         };
         Ok(Self {
-            conversation_methods,
-            subscription_methods,
+            callers: CallerCache::new(rights, ambient.clone()),
+            conversations,
             change_feed,
             store,
             erasure,
+            ambient,
             maintenance,
         })
     }
@@ -99,7 +99,7 @@ impl<R: Rights> Memory<R> {
 
     async fn survey(&self, request: pb::SurveyRequest) -> Result<pb::SurveyResponse, Error> {
         let whose = (request.tenant.as_str(), request.subject.as_str());
-        let limit = at_most(request.limit, 50, 200);
+        let limit = bounded_limit(request.limit, 50, 200);
         let page = self.store.survey(whose, limit, &request.page_token);
         let (skeletons, next_page_token) = page.await?;
         Ok(pb::SurveyResponse {
@@ -111,7 +111,7 @@ impl<R: Rights> Memory<R> {
     async fn erase(&self, request: pb::EraseRequest) -> Result<pb::EraseResponse, Error> {
         let key: Result<ConversationKey, _> = request.key.parse();
         let key = key.map_err(|error| InvalidMessage::field("key", error.to_string()))?;
-        let by = ErasureActor::Operator(operator(request.by)?);
+        let by = ErasureActor::Operator(check_operator(request.by)?);
         self.erasure.erase(key, by).await?;
         Ok(pb::EraseResponse {})
     }
@@ -119,7 +119,7 @@ impl<R: Rights> Memory<R> {
     async fn set_hold(&self, request: pb::SetHoldRequest) -> Result<pb::SetHoldResponse, Error> {
         let missing = || InvalidMessage::field("target", "is missing");
         let target = HoldTarget::try_from(request.target.ok_or_else(missing)?)?;
-        let by = operator(request.by)?;
+        let by = check_operator(request.by)?;
         self.erasure.set_hold(target, request.held, by).await?;
         Ok(pb::SetHoldResponse {})
     }
@@ -132,7 +132,21 @@ impl<R: Rights> Memory<R> {
     }
 }
 
-fn operator(by: String) -> Result<String, InvalidMessage> {
+/// The requested number within bounds; 0 stands for the default.
+fn bounded_limit(requested: u32, default: u32, maximum: u32) -> u32 {
+    if requested == 0 {
+        default
+    } else {
+        requested.min(maximum)
+    }
+}
+
+fn parse_conversation_id(text: &str) -> Result<ConversationId, InvalidMessage> {
+    let invalid = |error: InvalidText| InvalidMessage::field("conversation_id", error.to_string());
+    text.parse().map_err(invalid)
+}
+
+fn check_operator(by: String) -> Result<String, InvalidMessage> {
     if by.is_empty() {
         return Err(InvalidMessage::field("by", "is empty"));
     }
@@ -167,9 +181,9 @@ async fn answer<T>(
 }
 
 macro_rules! methods {
-    ($($method:ident, $request:ident, $response:ident, $of:ident $(. $part:ident)?;)+) => {
+    ($($method:ident, $request:ident, $response:ident;)+) => {
         #[tonic::async_trait]
-        impl<R: Rights> MemoryService for Memory<R> {
+        impl<R: Rights> MemoryService for MemoryHandler<R> {
             type WatchConversationsStream =
                 BoxStream<'static, Result<pb::WatchConversationsResponse, Status>>;
 
@@ -186,28 +200,27 @@ macro_rules! methods {
                 &self,
                 request: Request<pb::$request>,
             ) -> Result<Response<pb::$response>, Status> {
-                let $of = self;
-                answer(stringify!($method), $of$(.$part)?.$method(request.into_inner())).await
+                answer(stringify!($method), self.$method(request.into_inner())).await
             })+
         }
     };
 }
 
 methods! {
-    get_or_create, GetOrCreateRequest, GetOrCreateResponse, memory.conversation_methods;
-    get_context, GetContextRequest, GetContextResponse, memory.conversation_methods;
-    add_messages, AddMessagesRequest, AddMessagesResponse, memory.conversation_methods;
-    get_turn, GetTurnRequest, GetTurnResponse, memory.conversation_methods;
-    clear, ClearRequest, ClearResponse, memory.conversation_methods;
-    delete, DeleteRequest, DeleteResponse, memory.conversation_methods;
-    list_conversations, ListConversationsRequest, ListConversationsResponse, memory.conversation_methods;
-    read_conversation, ReadConversationRequest, ReadConversationResponse, memory.conversation_methods;
-    search, SearchRequest, SearchResponse, memory.conversation_methods;
-    subscribe, SubscribeRequest, SubscribeResponse, memory.subscription_methods;
-    unsubscribe, UnsubscribeRequest, UnsubscribeResponse, memory.subscription_methods;
-    list_subscriptions, ListSubscriptionsRequest, ListSubscriptionsResponse, memory.subscription_methods;
-    survey, SurveyRequest, SurveyResponse, memory;
-    erase, EraseRequest, EraseResponse, memory;
-    set_hold, SetHoldRequest, SetHoldResponse, memory;
-    list_holds, ListHoldsRequest, ListHoldsResponse, memory;
+    get_or_create, GetOrCreateRequest, GetOrCreateResponse;
+    get_context, GetContextRequest, GetContextResponse;
+    add_messages, AddMessagesRequest, AddMessagesResponse;
+    get_turn, GetTurnRequest, GetTurnResponse;
+    clear, ClearRequest, ClearResponse;
+    delete, DeleteRequest, DeleteResponse;
+    list_conversations, ListConversationsRequest, ListConversationsResponse;
+    read_conversation, ReadConversationRequest, ReadConversationResponse;
+    search, SearchRequest, SearchResponse;
+    subscribe, SubscribeRequest, SubscribeResponse;
+    unsubscribe, UnsubscribeRequest, UnsubscribeResponse;
+    list_subscriptions, ListSubscriptionsRequest, ListSubscriptionsResponse;
+    survey, SurveyRequest, SurveyResponse;
+    erase, EraseRequest, EraseResponse;
+    set_hold, SetHoldRequest, SetHoldResponse;
+    list_holds, ListHoldsRequest, ListHoldsResponse;
 }

@@ -18,7 +18,7 @@ const MAX_WORDS: usize = 10_000;
 const MAX_LENGTH: usize = 64;
 
 /// Words of one search.
-pub(crate) const MAX_ASKED: usize = 32;
+pub(crate) const MAX_SEARCH_WORDS: usize = 32;
 
 /// What stands in the index for the words of `text`, each once, at most [`MAX_WORDS`].
 pub(crate) fn blind(text: &str, key: &WordKey) -> BTreeSet<String> {

@@ -1,5 +1,7 @@
 //! Decisions, permits, row rules, and who may recall a conversation.
 
+use bytes::Bytes;
+use prost::Message as _;
 use wardgate_proto::{common, policy};
 
 use super::{optional_digest, parse, required};
@@ -29,6 +31,18 @@ impl From<&SignedPermit> for policy::v1::SignedPermit {
             signature: signed.signature.clone(),
         }
     }
+}
+
+/// The bytes that the policy service signs.
+pub(crate) fn encode_permit(terms: &PermitTerms) -> Bytes {
+    policy::v1::Permit::from(terms).encode_to_vec().into()
+}
+
+/// The terms of bytes that [`encode_permit`] made.
+pub(crate) fn decode_permit(bytes: Bytes) -> Result<PermitTerms, InvalidMessage> {
+    policy::v1::Permit::decode(bytes)
+        .map_err(|_| InvalidMessage::field("permit", "cannot be decoded"))?
+        .try_into()
 }
 
 impl TryFrom<policy::v1::Permit> for PermitTerms {

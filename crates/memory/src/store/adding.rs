@@ -18,7 +18,7 @@ use super::row::{
     ConversationRow, MessageRow, UnlockedConversation, message, role_number, source_number, state,
     state_number,
 };
-use super::{CallRights, Store, signed, unsigned, within};
+use super::{CallRights, MemoryStore, signed, unsigned, within};
 use crate::Error;
 use crate::owner::Owner;
 use crate::sealing::WordKey;
@@ -97,7 +97,7 @@ struct TurnProgress {
     bytes: i64,
 }
 
-impl Store {
+impl MemoryStore {
     /// Adds to the owner's conversation, and gives its key and what is stored, in the order given, without the texts.
     /// A message whose id is there already with the same content counts as added.
     pub(crate) async fn add(
@@ -136,7 +136,7 @@ impl Store {
 
 /// One addition, in its transaction.
 struct AdditionTransaction<'a> {
-    store: &'a Store,
+    store: &'a MemoryStore,
     transaction: Transaction,
     conversation: ConversationRow,
     unlocked: UnlockedConversation,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use wardgate_domain::{ChangedPart, ConversationChange, Digest};
 
-use super::{Store, within};
+use super::{MemoryStore, within};
 use crate::Error;
 use wardgate_store::Transaction;
 
@@ -68,7 +68,7 @@ pub(super) async fn note_of_owner(
     Ok(())
 }
 
-impl Store {
+impl MemoryStore {
     /// Rung whenever this replica noted something.
     pub(crate) fn bell(&self) -> Arc<tokio::sync::Notify> {
         Arc::clone(&self.bell)

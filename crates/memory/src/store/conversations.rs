@@ -6,7 +6,7 @@ use wardgate_domain::{
 
 use super::changes::{ChangeKind, note};
 use super::row::{ConversationRow, conversation, held, owner_digest};
-use super::{Store, unsigned, within};
+use super::{MemoryStore, unsigned, within};
 use crate::Error;
 use crate::owner::Owner;
 use wardgate_store::{Transaction, Value};
@@ -86,7 +86,7 @@ wardgate_store::from_row!(SkeletonRow {
     held,
 });
 
-impl Store {
+impl MemoryStore {
     /// The owner's conversation of that id, made when there is none, and whether it was made; without an id a new
     /// one. None is made beyond `most`; those who make some at the same instant can each have the last.
     pub(crate) async fn get_or_create(

@@ -16,7 +16,7 @@ use super::changes::{ChangeKind, note};
 use super::conversations::owned_and_locked;
 use super::row::{ConversationRow, conversation, held};
 use super::subscriptions::end_subscriptions;
-use super::{Store, within};
+use super::{MemoryStore, within};
 use crate::Error;
 use crate::owner::Owner;
 use wardgate_store::{Statement, Transaction};
@@ -107,7 +107,7 @@ impl ErasureCandidate {
     }
 }
 
-impl Store {
+impl MemoryStore {
     /// Erases every message of the owner's conversation, and gives its key.
     pub(crate) async fn clear(
         &self,
@@ -144,7 +144,7 @@ impl Store {
         .await
     }
 
-    /// Destroys the key and the id of a conversation. Its rows go with [`Store::empty`].
+    /// Destroys the key and the id of a conversation. Its rows go with [`MemoryStore::empty`].
     pub(crate) async fn erase(
         &self,
         doomed: &ErasureCandidate,

@@ -2,7 +2,7 @@
 
 use wardgate_domain::{Hold, HoldTarget, Timestamp};
 
-use super::{Store, within};
+use super::{MemoryStore, within};
 use crate::Error;
 use wardgate_store::Value;
 
@@ -22,7 +22,7 @@ const ALL: &str =
 
 const EXISTS: &str = "SELECT number FROM memory.conversation WHERE key = $1";
 
-impl Store {
+impl MemoryStore {
     /// Whether that is something a hold can be on: a conversation must exist.
     pub(crate) async fn can_be_held(&self, target: &HoldTarget) -> Result<(), Error> {
         let HoldTarget::Conversation(key) = target else {

@@ -89,7 +89,7 @@ pub(crate) struct GroundingResult {
 
 /// The store; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Store {
+pub(crate) struct MemoryStore {
     address: Address,
     database: Database,
     key: Arc<MasterKey>,
@@ -98,7 +98,7 @@ pub(crate) struct Store {
     bell: Arc<Notify>,
 }
 
-impl Store {
+impl MemoryStore {
     /// The store at `sqlite:PATH` or `postgres://…`; connects on first use.
     pub(crate) fn open(
         url: &str,
@@ -159,7 +159,7 @@ impl Store {
     }
 }
 
-impl std::fmt::Display for Store {
+impl std::fmt::Display for MemoryStore {
     /// Where it is, without credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.address.fmt(f)

@@ -3,7 +3,7 @@
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqliteConnection};
 use wardgate_domain::Ambient;
 
-use super::{Store, changes, conversations, erasing, reading, searching, subscriptions};
+use super::{MemoryStore, changes, conversations, erasing, reading, searching, subscriptions};
 use crate::MasterKey;
 use crate::tests::database::Database;
 use wardgate_store::{DatabaseSettings, Statement};
@@ -138,9 +138,9 @@ fn fill(sql: &str, sqlite: bool) -> String {
     }
 }
 
-async fn store(database: &Database) -> Store {
+async fn store(database: &Database) -> MemoryStore {
     let key = MasterKey::from_bytes(&[7; 32]);
-    let store = Store::open(
+    let store = MemoryStore::open(
         &database.url(),
         &DatabaseSettings::default(),
         key,

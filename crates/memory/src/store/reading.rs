@@ -9,7 +9,7 @@ use super::row::{
     ConversationRow, GroundingRow, MessageRow, UnlockedConversation, ground, message, role_number,
     state,
 };
-use super::{GroundingResult, Store, StoredMessage, signed, unsigned, within};
+use super::{GroundingResult, MemoryStore, StoredMessage, signed, unsigned, within};
 use crate::Error;
 use crate::owner::Owner;
 use wardgate_store::{Transaction, Value};
@@ -139,7 +139,7 @@ struct ConversationSnapshot {
     unlocked: UnlockedConversation,
 }
 
-impl Store {
+impl MemoryStore {
     /// The last messages of complete turns that fit; `max_tokens` of 0 is no limit.
     pub(crate) async fn window(
         &self,

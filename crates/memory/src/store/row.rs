@@ -3,18 +3,17 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use prost::Message as _;
 use serde::{Deserialize, Serialize};
 use wardgate_domain::{
     About, AnsweredCall, Conversation, ConversationKey, Digest, Message, NewMessage, Role, Source,
     Timestamp, TurnState,
 };
-use wardgate_proto::memory::v1 as pb;
 
-use super::{CallRights, GroundingResult, Store, StoredMessage, signed, unsigned};
+use super::{CallRights, GroundingResult, MemoryStore, StoredMessage, signed, unsigned};
 use crate::Error;
 use crate::owner::Owner;
 use crate::sealing::DataKey;
+use crate::wire::{decode_call, encode_call};
 
 /// Whether a hold is on the conversation `c`.
 macro_rules! held {
@@ -96,7 +95,7 @@ impl ConversationRow {
     }
 
     /// With its key, its messages can be read.
-    pub(super) fn unlock(&self, store: &Store) -> Result<UnlockedConversation, Error> {
+    pub(super) fn unlock(&self, store: &MemoryStore) -> Result<UnlockedConversation, Error> {
         let key = self.key()?;
         let wrapped = self.data_key.clone();
         let wrapped = wrapped.ok_or(Error::Damaged("conversation"))?;
@@ -211,7 +210,7 @@ impl UnlockedConversation {
         (id, position): (&str, i64),
         turn: Option<&str>,
         call_rights: Option<&CallRights>,
-        store: &Store,
+        store: &MemoryStore,
     ) -> Result<SealedMessage, Error> {
         let calls = std::str::from_utf8(&message.calls);
         let body = SealedFields {
@@ -234,10 +233,10 @@ impl UnlockedConversation {
             let about = self.about(kind, &clear);
             self.data_key.seal(&about, plain, &store.ambient)
         };
-        let call = message.call.as_ref().map(|call| {
-            let call = pb::ToolCall::from(call).encode_to_vec();
-            seal("call", &call)
-        });
+        let call = message
+            .call
+            .as_ref()
+            .map(|call| seal("call", &encode_call(call)));
         let grounds = message.call.as_ref().zip(call_rights);
         Ok(SealedMessage {
             body: seal("body", &body)?,
@@ -309,8 +308,7 @@ impl UnlockedConversation {
 
     fn open_call(&self, clear: &ClearFields<'_>, sealed: Vec<u8>) -> Result<AnsweredCall, Error> {
         let call = self.data_key.open(&self.about("call", clear), sealed)?;
-        let call = pb::ToolCall::decode(&call[..]).map_err(|_| Error::Damaged("message"))?;
-        Ok(call.try_into()?)
+        decode_call(&call)
     }
 
     fn about(&self, kind: &'static str, clear: &ClearFields<'_>) -> About {
@@ -360,7 +358,12 @@ pub(super) fn state(number: i64) -> Result<TurnState, Error> {
 }
 
 pub(super) fn role_number(role: Role) -> i64 {
-    i64::from(i32::from(pb::Role::from(role)))
+    match role {
+        Role::User => 1,
+        Role::Assistant => 2,
+        Role::Tool => 3,
+        Role::System => 4,
+    }
 }
 
 fn role(number: i64) -> Result<Role, Error> {
@@ -371,7 +374,13 @@ fn role(number: i64) -> Result<Role, Error> {
 }
 
 pub(super) fn source_number(source: Source) -> i64 {
-    i64::from(i32::from(pb::Source::from(source)))
+    match source {
+        Source::Person => 1,
+        Source::Model => 2,
+        Source::Tool => 3,
+        Source::Summary => 4,
+        Source::Approval => 5,
+    }
 }
 
 fn source(number: i64) -> Result<Source, Error> {

@@ -8,7 +8,7 @@ use super::reading::{ConversationExcerpt, reading};
 use super::row::{
     ConversationRow, MessageRow, UnlockedConversation, conversation, message, owner_digest,
 };
-use super::{Store, StoredMessage, within};
+use super::{MemoryStore, StoredMessage, within};
 use crate::Error;
 use crate::owner::Owner;
 use wardgate_store::{Statement, Value};
@@ -54,7 +54,7 @@ const CONVERSATION_OF: &str = concat!(
 
 const MESSAGE: &str = concat!(message!(), "WHERE m.number = $1");
 
-impl Store {
+impl MemoryStore {
     /// The newest complete messages of the owner that hold every one of the blinded `words`; one reading for each
     /// conversation.
     pub(crate) async fn search(

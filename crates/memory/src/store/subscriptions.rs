@@ -6,7 +6,7 @@ use wardgate_domain::{ConversationId, Digest, Timestamp};
 
 use super::changes::{ChangeKind, note, note_of_owner};
 use super::row::owner_digest;
-use super::{Store, within};
+use super::{MemoryStore, within};
 use crate::Error;
 use crate::owner::Owner;
 use wardgate_store::{Transaction, Value};
@@ -49,7 +49,7 @@ fn session_digest(session: Option<Digest>) -> Vec<u8> {
     session.map_or_else(Vec::new, |session| session.as_bytes().to_vec())
 }
 
-impl Store {
+impl MemoryStore {
     /// Subscribes a session to what its owner calls `id`, whether or not there is such a conversation.
     pub(crate) async fn subscribe(
         &self,

@@ -322,7 +322,7 @@ async fn what_is_too_much_is_refused_by_name_without_repeating_it() {
 #[tokio::test]
 async fn a_store_under_another_master_key_is_left_alone() {
     for setup in Setup::each().await {
-        let other = Memory::start(
+        let other = MemoryHandler::start(
             Config::for_store(setup.database.url()),
             MasterKey::from_bytes(&[8; 32]),
             Policy::default(),
@@ -343,7 +343,7 @@ async fn a_store_of_a_newer_program_is_left_alone() {
             "UPDATE memory.schema_version SET version = 9"
         };
         setup.database.execute(newer).await;
-        let start = Memory::start(
+        let start = MemoryHandler::start(
             Config::for_store(setup.database.url()),
             MasterKey::from_bytes(&[7; 32]),
             Policy::default(),

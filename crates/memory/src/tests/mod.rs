@@ -30,7 +30,7 @@ use wardgate_testkit::TestClock;
 
 use crate::change_feed::ChangeFeed;
 use crate::maintenance::StoreMaintenance;
-use crate::service::Memory;
+use crate::service::MemoryHandler;
 use crate::{Config, Error, MasterKey};
 use database::Database;
 use policy::Policy;
@@ -70,7 +70,7 @@ impl Setup {
         let clock = TestClock::ticking_from(1_800_000_000);
         let ambient = clock.ambient();
         let key = MasterKey::from_bytes(&[7; 32]);
-        let memory = Memory::start(config, key, policy.clone(), audit.client(), ambient);
+        let memory = MemoryHandler::start(config, key, policy.clone(), audit.client(), ambient);
         let memory = memory.await.unwrap();
         let maintenance = memory.maintenance.clone();
         let change_feed = memory.change_feed.clone();
