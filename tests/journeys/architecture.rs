@@ -264,6 +264,53 @@ fn the_modules_of_a_crate_import_each_other_in_no_cycle() {
     }
 }
 
+/// Where a router is made of its table; the reference lists what is in the tables.
+const ROUTE_TABLES: &str = "crates/rpc/src/routes.rs";
+
+/// Crates of what is not served by Wardgate: the servers of tests, and a client.
+const NOT_SERVED: [&str; 3] = ["bench", "fixture", "testkit"];
+
+#[test]
+fn every_http_route_is_in_a_table_of_the_reference() {
+    for name in packages().iter().map(short) {
+        if NOT_SERVED.contains(&name.as_str()) {
+            continue;
+        }
+        for (file, source) in shipped_sources(&Path::new(REPOSITORY).join("crates").join(&name)) {
+            if file.ends_with(ROUTE_TABLES) {
+                continue;
+            }
+            for call in [".route(", ".route_service(", ".nest(", ".nest_service("] {
+                assert!(
+                    !source.contains(call),
+                    "{} has {call}: add a `Route` to the table of its service",
+                    file.display()
+                );
+            }
+        }
+    }
+}
+
+/// The Rust files of a crate without its tests, each with its text.
+fn shipped_sources(krate: &Path) -> Vec<(PathBuf, String)> {
+    let mut sources = Vec::new();
+    let mut pending = vec![krate.join("src")];
+    while let Some(path) = pending.pop() {
+        let name = path.file_stem().unwrap();
+        if name == "tests" || name == "testing" {
+            continue;
+        }
+        if path.is_dir() {
+            pending.extend(fs::read_dir(&path).unwrap().map(|it| it.unwrap().path()));
+        } else if path.extension().is_some_and(|it| it == "rs") {
+            let source = fs::read_to_string(&path).unwrap();
+            let shipped = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
+            sources.push((path, shipped.to_owned()));
+        }
+    }
+    sources
+}
+
 /// The most lines of source that a crate may have.
 const MOST_LINES: usize = 15_000;
 
@@ -294,6 +341,27 @@ fn lines_of_source(directory: &Path) -> usize {
             }
         })
         .sum()
+}
+
+#[test]
+fn an_operation_provides_three_methods_to_the_pipeline_and_no_more() {
+    let path = Path::new(REPOSITORY).join("crates/gateway/src/governed_call/operation.rs");
+    let source = fs::read_to_string(path).unwrap();
+    let (_, operation) = source.split_once("pub(crate) trait Operation: ").unwrap();
+    let (operation, _) = operation.split_once("\n}\n").unwrap();
+    let methods = operation.lines().filter_map(|line| {
+        let (name, _) = line.strip_prefix("    fn ")?.split_once('(')?;
+        Some(name)
+    });
+    assert_eq!(methods.collect::<Vec<_>>(), ["describe", "run", "render"]);
+    let constants = operation
+        .lines()
+        .filter(|line| line.starts_with("    const "));
+    assert_eq!(
+        constants.count(),
+        0,
+        "an operation describes itself by its description"
+    );
 }
 
 /// Participles that are nouns of the field.
@@ -339,28 +407,100 @@ fn is_bare_participle(name: &str) -> bool {
     is_one_word && is_participle && !NOUNS.contains(&name)
 }
 
+/// Names that a type of any crate may have.
+const COMMON_NAMES: [&str; 4] = ["Config", "Error", "Result", "Settings"];
+
+/// The most modules that may declare types of the same name.
+const MOST_MODULES: usize = 3;
+
+#[test]
+fn no_type_name_occurs_in_more_than_three_modules() {
+    let crates = Path::new(REPOSITORY).join("crates");
+    let mut modules = BTreeMap::<String, BTreeSet<PathBuf>>::new();
+    for name in packages().iter().map(short) {
+        for path in rust_files(&crates.join(name).join("src")) {
+            let module = path.strip_prefix(&crates).unwrap();
+            if is_of_tests(module) {
+                continue;
+            }
+            for declared in types_of_module(&fs::read_to_string(&path).unwrap()) {
+                let named_so = modules.entry(declared).or_default();
+                named_so.insert(module.to_owned());
+            }
+        }
+    }
+    modules.retain(|name, of| of.len() > MOST_MODULES && !COMMON_NAMES.contains(&name.as_str()));
+    assert!(
+        modules.is_empty(),
+        "say what is meant by these types: {modules:#?}"
+    );
+}
+
+#[test]
+fn the_types_of_a_module_are_those_that_it_declares_outside_of_impls_and_tests() {
+    let module = "pub(crate) struct One<'a>(&'a str);\n\
+        impl Two for One<'_> {\n    type Three = u8;\n}\n\
+        fn four() {\n    enum Five {}\n}\n\
+        pub type Six = u8;\n\
+        #[cfg(test)]\nmod tests {\n    struct Seven;\n}\n";
+    let types: Vec<_> = types_of_module(module).collect();
+    assert_eq!(types, ["One", "Five", "Six"]);
+    assert!(is_of_tests(Path::new("rpc/src/link/tests/world.rs")));
+    assert!(is_of_tests(Path::new("audit/src/tests.rs")));
+    assert!(!is_of_tests(Path::new("grpc-json/src/testing/mod.rs")));
+}
+
+/// Whether a module belongs to the unit tests of its crate.
+fn is_of_tests(module: &Path) -> bool {
+    let mut parts = module.iter().map(|part| part.to_str().unwrap());
+    parts.any(|part| part == "tests" || part == "tests.rs" || part.ends_with("_tests.rs"))
+}
+
+/// The types that the source of a module declares. Those of its tests and the associated types of `impl` blocks, which
+/// have the names that a trait gives them, are left out.
+fn types_of_module(source: &str) -> impl Iterator<Item = String> {
+    let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    let lines = code.lines().filter(|line| !line.starts_with("    type "));
+    lines.filter_map(declared_type)
+}
+
 /// The structs, enums, traits and type aliases that the sources and tests of a crate declare, each with its file.
 fn declared_types(krate: &Path) -> Vec<(PathBuf, String)> {
     let mut types = Vec::new();
-    let mut pending = vec![krate.join("src"), krate.join("tests")];
+    for path in [krate.join("src"), krate.join("tests")] {
+        for path in rust_files(&path) {
+            let source = fs::read_to_string(&path).unwrap();
+            let declared = source.lines().filter_map(declared_type);
+            types.extend(declared.map(|name| (path.clone(), name)));
+        }
+    }
+    types
+}
+
+/// The name of the type that `line` begins to declare.
+fn declared_type(line: &str) -> Option<String> {
+    let declaration = line.trim_start();
+    let declaration = match declaration.strip_prefix("pub") {
+        Some(rest) => rest.trim_start_matches(|c: char| c != ' ').trim_start(),
+        None => declaration,
+    };
+    let kinds = ["struct ", "enum ", "trait ", "type "];
+    let name = kinds.iter().find_map(|kind| declaration.strip_prefix(kind));
+    name.map(first_name).filter(|name| !name.is_empty())
+}
+
+/// The Rust files below a directory, which may be missing.
+fn rust_files(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut pending = vec![directory.to_owned()];
     while let Some(path) = pending.pop() {
         if path.is_dir() {
             pending.extend(fs::read_dir(&path).unwrap().map(|it| it.unwrap().path()));
         } else if path.extension().is_some_and(|it| it == "rs") {
-            for line in fs::read_to_string(&path).unwrap().lines() {
-                let declaration = line.trim_start();
-                let declaration = match declaration.strip_prefix("pub") {
-                    Some(rest) => rest.trim_start_matches(|c: char| c != ' ').trim_start(),
-                    None => declaration,
-                };
-                let kinds = ["struct ", "enum ", "trait ", "type "];
-                let name = kinds.iter().find_map(|kind| declaration.strip_prefix(kind));
-                let name = name.map(first_name).filter(|name| !name.is_empty());
-                types.extend(name.map(|name| (path.clone(), name)));
-            }
+            files.push(path);
         }
     }
-    types
+    files
 }
 
 /// The modules at the root of a crate, and which of the others each imports, tests apart.

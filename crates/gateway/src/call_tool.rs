@@ -10,32 +10,27 @@ use bytes::Bytes;
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
-use tracing::Span;
 use wardgate_connect::ConnectPrompt;
-use wardgate_domain::{
-    AgentRefusal, CallFacts, CallId, Caller, Digest, Outcome, RequiredCapabilities, Status,
-    ToolFacts,
-};
+use wardgate_domain::{AgentRefusal, Caller, Digest, RequiredCapabilities, Status, ToolFacts};
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{Answer, Dialect, RecordStatus, RpcError, check_mirrored_headers};
+use wardgate_mcp_server::{
+    McpResponse, RecordStatus, ResultFormat, RpcError, check_mirrored_headers,
+};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
     CallError, CallEvent, CallTool, DroppedColumns, InputRequired, Interaction, ResultFacts,
     Resumption, ToolResult,
 };
-use wardgate_telemetry::names;
 
 use crate::Gateway;
-use crate::authority::Grant;
 use crate::catalogue::View;
 use crate::catalogue::{CatalogueIndex, Tool};
 use crate::client_interaction::ClientInteraction;
 use crate::governed_call::{
-    GovernedCall, Operation, Output, Rejection, RequestBinding, Resource, RunError, RunOutcome,
+    CALL_TOOL, Description, Ending, Operation, Output, PermittedRun, Rejection, Reply,
+    RequestBinding, Resource, ResourceUse, ResumableOperation, RunError, RunOutcome,
     SealedOperation,
 };
-use crate::measures;
-use crate::request_context::RequestContext;
 use crate::task_handle::{self, StartedTask};
 
 /// One tool call, parsed but not yet decided on.
@@ -53,7 +48,7 @@ pub(crate) struct ToolCall {
     /// The arguments, byte for byte as the client sent them.
     pub(crate) arguments: Bytes,
     /// The form of the result.
-    pub(crate) dialect: Dialect,
+    pub(crate) result_format: ResultFormat,
 }
 
 /// A tool call in a form that any replica can read.
@@ -76,8 +71,19 @@ impl ToolCall {
             mirrored_headers: None,
             name: sealed.name,
             arguments: sealed.arguments.into(),
-            dialect: Dialect::Mcp,
+            result_format: ResultFormat::Mcp,
         })
+    }
+}
+
+impl ResumableOperation for ToolCall {
+    fn seal(&self) -> Option<SealedOperation> {
+        let sealed = to_raw_value(&SealedToolCall {
+            name: self.name.clone(),
+            arguments: String::from_utf8(self.arguments.to_vec()).ok()?,
+            idempotency_key: self.idempotency_key.clone(),
+        });
+        sealed.ok().map(SealedOperation::Call)
     }
 }
 
@@ -94,6 +100,25 @@ impl Resource for Arc<Tool> {
         let mut tags = self.facts.tags.iter();
         let upstream = tags.find_map(|tag| tag.strip_prefix("upstream:"));
         upstream.unwrap_or(self.facts.name.as_str())
+    }
+
+    fn check_request(
+        &self,
+        description: &Description<'_, Self>,
+        client: &ClientInteraction,
+    ) -> Result<(), Rejection> {
+        if !self.is_for_client(client.capabilities().as_deref()) {
+            return Err(if client.is_legacy() {
+                Rejection::NotForClient
+            } else {
+                Rejection::MissingCapability(self.required_capabilities.to_json().into())
+            });
+        }
+        let Some(headers) = description.mirrored_headers else {
+            return Ok(());
+        };
+        check_mirrored_headers(&self.mirrored_headers, description.arguments, headers)
+            .map_err(Rejection::HeaderMismatch)
     }
 }
 
@@ -127,72 +152,41 @@ impl Operation for ToolCall {
     type Resource = Arc<Tool>;
     type Output = ToolCallOutput;
 
-    const UNKNOWN: &'static str = "unknown_tool";
-
-    fn method(&self) -> &'static str {
-        "tools/call"
-    }
-
-    fn describe_arrival(&self, call_id: CallId, context: &RequestContext) -> (CallFacts, Span) {
-        let span = tracing::info_span!(
-            "tools/call",
-            { names::CALL_ID } = %call_id,
-            { names::CALLER } = context.caller.subject(),
-            { names::TOOL } = tracing::field::Empty,
-        );
-        let (ip, name, arguments) = (context.client_ip.clone(), &self.name, &self.arguments);
-        let facts =
-            CallFacts::arriving(call_id, &context.caller, ip, self.protocol, name, arguments);
-        (facts, span)
-    }
-
-    fn agent_refusal(&self) -> Option<AgentRefusal> {
-        self.agent_refusal
-    }
-
-    fn refusal_key(&self) -> Option<&str> {
-        self.agent_refusal.and(self.idempotency_key.as_deref())
-    }
-
-    fn find_resource(&self, catalogue: &CatalogueIndex, view: &View) -> Option<Arc<Tool>> {
-        view.tool(catalogue, &self.name).cloned()
-    }
-
-    fn check_request(&self, tool: &Arc<Tool>, client: &ClientInteraction) -> Result<(), Rejection> {
-        if !tool.is_for_client(client.capabilities().as_deref()) {
-            return Err(if client.is_legacy() {
-                Rejection::NotForClient
-            } else {
-                Rejection::MissingCapability(tool.required_capabilities.to_json().into())
-            });
-        }
-        let Some(headers) = &self.mirrored_headers else {
-            return Ok(());
-        };
-        check_mirrored_headers(&tool.mirrored_headers, &self.arguments, headers)
-            .map_err(Rejection::HeaderMismatch)
-    }
-
-    fn policy_arguments(&self, _tool: &Arc<Tool>) -> Bytes {
-        self.arguments.clone()
-    }
-
-    fn request_binding(&self) -> Option<RequestBinding<'_>> {
-        (self.dialect == Dialect::Mcp).then_some(RequestBinding {
-            method: self.method(),
-            name: &self.name,
+    fn describe(
+        &self,
+        catalogue: Option<&CatalogueIndex>,
+        view: &View,
+    ) -> Description<'_, Arc<Tool>> {
+        let tool = catalogue.and_then(|catalogue| view.tool(catalogue, &self.name));
+        Description {
+            method: CALL_TOOL,
+            protocol: self.protocol,
+            recorded_name: Some(&self.name),
             arguments: &self.arguments,
-        })
+            mirrored_headers: self.mirrored_headers.as_ref(),
+            agent_refusal: self.agent_refusal,
+            refusal_key: self.agent_refusal.and(self.idempotency_key.as_deref()),
+            binding: (self.result_format == ResultFormat::Mcp).then_some(RequestBinding {
+                method: CALL_TOOL,
+                name: &self.name,
+                arguments: &self.arguments,
+            }),
+            resumable: Some(self),
+            unknown_reason: "unknown_tool",
+            resource_use: tool.map(|tool| ResourceUse {
+                policy_arguments: self.arguments.clone(),
+                may_write: !tool.facts.read_only,
+                resource: Arc::clone(tool),
+            }),
+        }
     }
 
     async fn run(
-        call: &mut GovernedCall<Self>,
-        tool: &Arc<Tool>,
-        grant: &Grant,
-        resumption: Option<Resumption>,
+        &self,
+        mut run: PermittedRun<'_, Arc<Tool>>,
     ) -> Result<RunOutcome<ToolCallOutput>, RunError> {
         // A call that only waited for its user to connect the source begins anew.
-        let resumption = match resumption {
+        let resumption = match run.resumption.take() {
             Some(Resumption {
                 state, responses, ..
             }) if state.is_empty() => {
@@ -203,55 +197,48 @@ impl Operation for ToolCall {
             }
             resumption => resumption,
         };
-        let (tool_call, gateway) = (&call.operation, &call.gateway);
-        let capabilities = call.client.capabilities();
+        let (gateway, tool, caller) = (run.gateway, run.resource, &run.context.caller);
+        let capabilities = run.client.capabilities();
         let output = gateway.runner().call_tool(CallTool {
-            call_id: call.facts.call_id,
-            caller: &call.context.caller,
+            call_id: run.call_id,
+            caller,
             tool: &tool.facts.name,
-            arguments: tool_call.arguments.clone(),
-            permit: &grant.permit,
-            idempotency_key: tool_call.idempotency_key.as_deref(),
+            arguments: self.arguments.clone(),
+            permit: &run.grant.permit,
+            idempotency_key: self.idempotency_key.as_deref(),
             interaction: Interaction {
                 capabilities: capabilities.as_deref(),
-                log_level: call.client.log_level(),
+                log_level: run.client.log_level(),
                 resumption,
-                besides: call.client.besides(),
-                is_legacy: call.client.is_legacy(),
+                passthrough: run.client.passthrough(),
+                is_legacy: run.client.is_legacy(),
             },
-            caller_token: call
-                .context
-                .caller
-                .token_for_source(tool.needs_caller_token),
+            caller_token: caller.token_for_source(tool.needs_caller_token),
             // The tool-runner enforces the time limit itself; this one catches a tool-runner that does not answer.
             limit: tool.time_limit + Duration::from_secs(1),
         });
-        let events = call.client.unless_cancelled(Box::pin(output)).await?;
-        let mut events = pin!(events.map_err(|error| run_error(&call.gateway, &error, tool))?);
-        while let Some(event) = call.client.unless_cancelled(events.next()).await? {
-            let event = event.map_err(|error| run_error(&call.gateway, &error, tool))?;
-            if let Some(notification) = call.client.notification_for(&event) {
-                call.send_notification(&notification).await?;
-            }
+        let to_run_error = |error: CallError| run_error(gateway, &error, tool);
+        let events = run.client.unless_cancelled(Box::pin(output)).await?;
+        let mut events = pin!(events.map_err(to_run_error)?);
+        while let Some(event) = run.client.unless_cancelled(events.next()).await? {
+            let event = event.map_err(to_run_error)?;
+            run.client.send_event(&event).await?;
             match event {
                 CallEvent::Result(mut result) => {
-                    result.content = call.context.view.content(result.content);
+                    result.content = run.context.view.content(result.content);
                     return Ok(RunOutcome::Output(ToolCallOutput::Result(result)));
                 }
                 CallEvent::Task(task) => {
-                    let task = StartedTask::hand_out(
-                        &call.gateway,
-                        &call.context,
-                        call.facts.call_id,
-                        (&call.operation.name, &call.operation.arguments),
-                        *task,
-                    )
-                    .await;
+                    let call = (&*self.name, &self.arguments);
+                    let handles = &gateway.task_handles;
+                    let task = handles
+                        .hand_out(run.context, run.call_id, call, *task)
+                        .await;
                     let task = task.ok_or_else(|| task_not_handed_out(tool))?;
                     return Ok(RunOutcome::Output(ToolCallOutput::Task(task)));
                 }
                 CallEvent::InputRequired(input_required) => {
-                    return Ok(input_outcome(call, input_required));
+                    return Ok(self.input_outcome(&run, input_required));
                 }
                 CallEvent::Progress(_) | CallEvent::Log(_) | CallEvent::Completed(_) => {}
             }
@@ -259,124 +246,114 @@ impl Operation for ToolCall {
         Err(lost_call(tool).into())
     }
 
-    fn to_sealed(&self) -> Option<SealedOperation> {
-        let sealed = to_raw_value(&SealedToolCall {
-            name: self.name.clone(),
-            arguments: String::from_utf8(self.arguments.to_vec()).ok()?,
-            idempotency_key: self.idempotency_key.clone(),
-        });
-        sealed.ok().map(SealedOperation::Call)
+    fn render(&self, reply: &Reply<'_>, ending: Ending<'_, ToolCallOutput>) -> McpResponse {
+        match ending {
+            Ending::Completed(output, recorded) => self.render_output(reply, recorded, output),
+            Ending::Rejected(rejection, recorded) => recorded
+                .and_then(|recorded| self.render_rejection_as_result(reply, recorded, rejection))
+                .unwrap_or_else(|| reply.error(rejection, recorded, || self.not_found_error())),
+        }
     }
+}
 
-    fn report_outcome(&self, outcome: &Outcome, is_hidden: bool) {
-        measures::ended(outcome, is_hidden);
-        tracing::info!(
-            status = outcome.status.as_str(),
-            reason = outcome.reason,
-            rows = outcome.rows,
-            rows_withheld = outcome.rows_withheld,
-            "tool call ended"
-        );
-    }
-
-    fn release(
-        call: &GovernedCall<Self>,
+impl ToolCall {
+    fn render_output(
+        &self,
+        reply: &Reply<'_>,
         recorded: RecordStatus,
         output: &ToolCallOutput,
-    ) -> Answer {
-        let (id, call_id) = (&call.context.id, call.facts.call_id);
+    ) -> McpResponse {
+        let (id, version, call_id) = (&reply.context.id, reply.context.version, reply.call_id);
         let result = match output {
             ToolCallOutput::Result(result) => result,
-            ToolCallOutput::Task(task) => {
-                return task.release(&call.context.id, call.facts.call_id, recorded);
-            }
+            ToolCallOutput::Task(task) => return task.release(id, call_id, recorded),
         };
         if result.facts.error_kind == RATE_LIMITED {
             let wait = result.facts.retry_after.unwrap_or_default();
             let error = RpcError::rate_limited(wait).of_call(call_id, recorded.receipt());
-            return Answer::error(Some(id), &error);
+            return McpResponse::error(Some(id), &error);
         }
-        let capabilities = call.client.capabilities();
         let is_declared = |required: &str| {
             let required = RequiredCapabilities::read(required.as_bytes(), []);
-            required.is_some_and(|required| required.are_declared(capabilities.as_deref()))
+            required.is_some_and(|required| required.are_declared(reply.capabilities))
         };
-        if call.context.version.is_modern()
+        if version.is_modern()
             && let Some(required) = required_capability(&result.facts.error_kind)
             // A declared capability was withheld for another reason.
             && !is_declared(required)
         {
             let error = RpcError::missing_capability(required);
-            return Answer::error(Some(id), &error.of_call(call_id, recorded.receipt()));
+            return McpResponse::error(Some(id), &error.of_call(call_id, recorded.receipt()));
         }
-        let version = call.context.version;
-        match call.operation.dialect {
-            Dialect::Mcp if !result.error.is_empty() => {
-                Answer::protocol_error(id, version, call_id, recorded, &result.error)
+        match self.result_format {
+            ResultFormat::Mcp if !result.error.is_empty() => {
+                McpResponse::protocol_error(id, version, call_id, recorded, &result.error)
             }
-            Dialect::Direct => Answer::direct(id, call_id, recorded, result),
-            Dialect::Mcp => Answer::released(id, version, call_id, recorded, result),
+            ResultFormat::Direct => McpResponse::direct(id, call_id, recorded, result),
+            ResultFormat::Mcp => McpResponse::released(id, version, call_id, recorded, result),
         }
     }
 
-    fn write_rejection(
-        call: &GovernedCall<Self>,
+    /// The rejections that are results with `isError`, so that the model reads them. None for those that are errors.
+    fn render_rejection_as_result(
+        &self,
+        reply: &Reply<'_>,
         recorded: RecordStatus,
         rejection: &Rejection,
-    ) -> Option<Answer> {
-        let RequestContext { id, version, .. } = &call.context;
-        let (version, call_id) = (*version, call.facts.call_id);
+    ) -> Option<McpResponse> {
+        let (id, version, call_id) = (&reply.context.id, reply.context.version, reply.call_id);
         match rejection {
-            _ if call.operation.dialect == Dialect::Direct => None,
+            _ if self.result_format == ResultFormat::Direct => None,
             Rejection::Denied {
                 reason,
                 decision,
                 visible: true,
             } => {
                 let denial = (reason.as_str(), *decision);
-                Some(Answer::denied(id, version, call_id, recorded, denial))
+                Some(McpResponse::denied(id, version, call_id, recorded, denial))
             }
             // Older versions have no error code for it, and the model may know another way.
             Rejection::MissingCapability(_) | Rejection::InputError(_) if !version.is_modern() => {
                 let message = "The tool asks for input that it cannot get here.";
-                Some(Answer::failed(id, version, call_id, recorded, message))
+                Some(McpResponse::failed(id, version, call_id, recorded, message))
             }
             _ => None,
         }
     }
 
-    fn not_found_error(&self, _version: Version) -> RpcError {
-        match self.dialect {
-            Dialect::Direct => RpcError::forbidden(&self.name),
-            Dialect::Mcp => RpcError::unknown_tool(&self.name),
+    fn not_found_error(&self) -> RpcError {
+        match self.result_format {
+            ResultFormat::Direct => RpcError::forbidden(&self.name),
+            ResultFormat::Mcp => RpcError::unknown_tool(&self.name),
         }
     }
-}
 
-/// The outcome of a call that needs input: of the client, or of its user, who has to connect the source first.
-fn input_outcome(
-    call: &GovernedCall<ToolCall>,
-    mut input_required: Box<InputRequired>,
-) -> RunOutcome<ToolCallOutput> {
-    let Some(connect) = &input_required.connect else {
-        return RunOutcome::InputRequired(input_required);
-    };
-    let capabilities = call.client.capabilities();
-    let caller = &call.context.caller;
-    match wardgate_connect::prompt_to_connect(
-        &call.gateway.connect_pages,
-        caller,
-        connect,
-        capabilities.as_deref(),
-    ) {
-        ConnectPrompt::InputRequests(requests) if call.operation.request_binding().is_some() => {
-            input_required.requests = requests;
-            RunOutcome::InputRequired(input_required)
+    /// The outcome of a call that needs input: of the client, or of its user, who has to connect the source first.
+    fn input_outcome(
+        &self,
+        run: &PermittedRun<'_, Arc<Tool>>,
+        mut input_required: Box<InputRequired>,
+    ) -> RunOutcome<ToolCallOutput> {
+        let Some(connect) = &input_required.connect else {
+            return RunOutcome::InputRequired(input_required);
+        };
+        let capabilities = run.client.capabilities();
+        let prompt = wardgate_connect::prompt_to_connect(
+            &run.gateway.connect_pages,
+            &run.context.caller,
+            connect,
+            capabilities.as_deref(),
+        );
+        match prompt {
+            ConnectPrompt::InputRequests(requests) if self.result_format == ResultFormat::Mcp => {
+                input_required.requests = requests;
+                RunOutcome::InputRequired(input_required)
+            }
+            ConnectPrompt::InputRequests(_) => RunOutcome::Output(not_connected(
+                "The source acts in your name, and you have not allowed that yet.",
+            )),
+            ConnectPrompt::Message(message) => RunOutcome::Output(not_connected(&message)),
         }
-        ConnectPrompt::InputRequests(_) => RunOutcome::Output(not_connected(
-            "The source acts in your name, and you have not allowed that yet.",
-        )),
-        ConnectPrompt::Message(message) => RunOutcome::Output(not_connected(&message)),
     }
 }
 

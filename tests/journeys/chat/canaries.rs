@@ -284,7 +284,7 @@ async fn p4_no_canary_is_in_any_log_metric_trace_or_record() {
     for (place, text, expected) in [
         ("the record", open_record, "dr.yenji"),
         ("the record, closed", record(&app), "dr.yenji"),
-        ("the log", log.clone(), "tool call ended"),
+        ("the log", log.clone(), "call ended"),
         (
             "the metrics",
             text,
@@ -298,7 +298,7 @@ async fn p4_no_canary_is_in_any_log_metric_trace_or_record() {
         assert_eq!(line, None, "in {place}");
     }
     // And what is said can be found by its trace.
-    let mut ends = log.lines().filter(|line| line.contains("tool call ended"));
+    let mut ends = log.lines().filter(|line| line.contains("call ended"));
     assert!(ends.all(|line| {
         let line: Value = serde_json::from_str(line).unwrap();
         line["trace_id"].is_string() && line["span_id"].is_string()

@@ -9,7 +9,7 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use wardgate_domain::OfferKind;
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{Message, Request, RpcError, object, text_of};
+use wardgate_mcp_server::{JsonRpcMessage, JsonRpcRequest, RpcError, object, text_of};
 use wardgate_rpc::client::ContentPart;
 
 use super::skill;
@@ -40,7 +40,7 @@ struct SealedContentRequest {
 
 impl ContentRequest {
     /// The request for the store. None if it cannot be written.
-    pub(super) fn seal(&self) -> Option<Box<RawValue>> {
+    pub(super) fn seal_request(&self) -> Option<Box<RawValue>> {
         let sealed = to_raw_value(&SealedContentRequest {
             method: self.method.as_str().to_owned(),
             params: self.params.clone(),
@@ -56,7 +56,7 @@ impl ContentRequest {
         } = serde_json::from_str(sealed.get()).ok()?;
         let method = ContentMethod::named(&name)?;
         let text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"{name}","params":{params}}}"#);
-        let Ok(Message::Request(request)) = Message::parse(&text) else {
+        let Ok(JsonRpcMessage::Request(request)) = JsonRpcMessage::parse(&text) else {
             return None;
         };
         Self::from_request(method, &request, version.as_str()).ok()
@@ -135,7 +135,7 @@ struct CompletionContext<'a> {
 impl ContentRequest {
     pub(super) fn from_request(
         method: ContentMethod,
-        request: &Request<'_>,
+        request: &JsonRpcRequest<'_>,
         protocol: &'static str,
     ) -> Result<Self, RpcError> {
         let text = |raw: Option<&RawValue>, field: &str| {
@@ -258,7 +258,7 @@ mod tests {
 
     fn read(method: ContentMethod, params: &str) -> Result<ContentRequest, RpcError> {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{params}}}"#);
-        let Ok(Message::Request(request)) = Message::parse(&text) else {
+        let Ok(JsonRpcMessage::Request(request)) = JsonRpcMessage::parse(&text) else {
             panic!("{text}")
         };
         ContentRequest::from_request(method, &request, "2025-11-25")

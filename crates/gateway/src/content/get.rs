@@ -5,33 +5,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tracing::Span;
-use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Status, ToolFacts};
+use wardgate_domain::{Caller, Digest, Status, ToolFacts};
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{
-    Answer, Meta, RecordStatus, Request, RpcError, call_meta, inner, write_members,
+    JsonRpcRequest, McpResponse, RecordStatus, RequestMeta, RpcError, call_meta, inner,
+    write_members,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
     CallError, ContentOutcome, ContentPart, ContentResult, GetContent, Interaction, ResultFacts,
-    Resumption,
 };
-use wardgate_telemetry::names;
 
 use super::content_request::{self, ContentName, ContentRequest};
 use super::reader::ContentReader;
 use super::skill;
 use crate::Gateway;
-use crate::authority::Grant;
 use crate::catalogue::View;
-use crate::catalogue::{CatalogueIndex, Source};
+use crate::catalogue::{CatalogueIndex, CatalogueSource};
 use crate::client_interaction::ClientChannel;
 use crate::content_method::ContentMethod;
 use crate::governed_call::{
-    self, GovernedCall, Operation, Output, Rejection, RequestBinding, Resource, RunError,
-    RunOutcome, SealedOperation,
+    self, Description, Ending, Operation, Output, PermittedRun, Rejection, Reply, RequestBinding,
+    Resource, ResourceUse, ResumableOperation, RunError, RunOutcome, SealedOperation,
 };
-use crate::measures;
 use crate::post::Post;
 use crate::request_context::RequestContext;
 
@@ -43,7 +39,7 @@ const UNKNOWN: &str = "unknown";
 
 /// The prompt or resource in the catalogue, and its source.
 pub(crate) struct ContentResource {
-    source: Arc<Source>,
+    source: Arc<CatalogueSource>,
     facts: ToolFacts,
     /// The name or URI at the source.
     own_name: String,
@@ -69,10 +65,10 @@ enum ContentError {
 pub(super) async fn get(
     gateway: &Arc<Gateway>,
     post: &Post,
-    request: &Request<'_>,
+    request: &JsonRpcRequest<'_>,
     context: RequestContext,
     content_request: ContentRequest,
-) -> Result<Answer, RpcError> {
+) -> Result<McpResponse, RpcError> {
     let version = context.version;
     let channel = match content_request.wanted {
         ContentPart::Completion { .. } | ContentPart::Skill | ContentPart::Directory(_) => {
@@ -82,7 +78,7 @@ pub(super) async fn get(
             gateway,
             post,
             request,
-            &Meta::from_request(request)?,
+            &RequestMeta::from_request(request)?,
             version,
         )?,
     };
@@ -114,40 +110,105 @@ impl Output for ContentOutput {
     }
 }
 
+impl ResumableOperation for ContentRequest {
+    fn seal(&self) -> Option<SealedOperation> {
+        self.seal_request().map(SealedOperation::Content)
+    }
+}
+
 impl Operation for ContentRequest {
     type Resource = ContentResource;
     type Output = ContentOutput;
 
-    const UNKNOWN: &'static str = UNKNOWN;
-
-    fn method(&self) -> &'static str {
-        self.method.as_str()
+    fn describe(
+        &self,
+        catalogue: Option<&CatalogueIndex>,
+        view: &View,
+    ) -> Description<'_, ContentResource> {
+        let resource = catalogue.and_then(|catalogue| self.find_resource(catalogue, view));
+        let is_resumable = !matches!(self.wanted, ContentPart::Skill | ContentPart::Directory(_));
+        Description {
+            method: self.method.as_str(),
+            protocol: self.protocol,
+            recorded_name: match &self.of {
+                ContentName::Prompt(name) => Some(name),
+                // A URI can hold anything a person typed.
+                ContentName::Resource(_) | ContentName::Template(_) => None,
+            },
+            arguments: self.params.as_bytes(),
+            mirrored_headers: None,
+            agent_refusal: None,
+            refusal_key: None,
+            binding: self.request_binding(),
+            resumable: is_resumable.then_some(self as &dyn ResumableOperation),
+            unknown_reason: UNKNOWN,
+            resource_use: resource.map(|resource| ResourceUse {
+                policy_arguments: self.policy_arguments(&resource),
+                may_write: !resource.facts.read_only,
+                resource,
+            }),
+        }
     }
 
-    fn describe_arrival(&self, call_id: CallId, context: &RequestContext) -> (CallFacts, Span) {
-        let RequestContext {
-            caller, client_ip, ..
-        } = context;
-        let (ip, protocol, params) = (client_ip.clone(), self.protocol, self.params.as_bytes());
-        let facts = match &self.of {
-            ContentName::Prompt(name) => {
-                CallFacts::arriving(call_id, caller, ip, protocol, name, params)
+    async fn run(
+        &self,
+        mut run: PermittedRun<'_, ContentResource>,
+    ) -> Result<RunOutcome<ContentOutput>, RunError> {
+        let (gateway, resource, caller) = (run.gateway, run.resource, &run.context.caller);
+        let capabilities = run.client.capabilities();
+        let get = GetContent {
+            call_id: run.call_id,
+            caller,
+            source: &resource.source.name,
+            permit: &run.grant.permit,
+            decided: self.policy_arguments(resource),
+            wanted: self.wanted.clone(),
+            caller_token: caller.token_for_source(resource.source.needs_caller_token),
+            interaction: Interaction {
+                capabilities: capabilities.as_deref(),
+                log_level: None,
+                resumption: run.resumption.take(),
+                passthrough: run.client.passthrough(),
+                is_legacy: run.client.is_legacy(),
+            },
+        };
+        let getting = Box::pin(gateway.runner().get_content(get, LIMIT));
+        let output = run.client.unless_cancelled(getting).await?;
+        let ContentResult { given, meta, facts } =
+            output.map_err(|error| run_error(gateway, &error))?;
+        let result = match given {
+            ContentOutcome::InputRequired(input_required) => {
+                return Ok(RunOutcome::InputRequired(Box::new(input_required)));
             }
-            // A URI can hold anything a person typed.
-            ContentName::Resource(_) | ContentName::Template(_) => {
-                CallFacts::without_tool(call_id, caller, ip, protocol, params)
+            ContentOutcome::Nothing(_) if facts.error_kind == UNKNOWN => {
+                return Err(Rejection::Unknown.into());
+            }
+            ContentOutcome::Nothing(message) => Err(ContentError::Message(message)),
+            ContentOutcome::Error(error) => Err(ContentError::Upstream(error)),
+            ContentOutcome::Result(result) => {
+                let shown = self.filter_result(&run, result).await;
+                let shown = shown.map_err(Rejection::NotAttempted)?;
+                Ok(run.context.view.given(shown))
             }
         };
-        let method = self.method.as_str();
-        let span = tracing::info_span!(
-            "content",
-            method,
-            { names::CALL_ID } = %call_id,
-            { names::CALLER } = caller.subject(),
-        );
-        (facts.by_method(method), span)
+        Ok(RunOutcome::Output(ContentOutput {
+            result,
+            meta,
+            facts,
+        }))
     }
 
+    fn render(&self, reply: &Reply<'_>, ending: Ending<'_, ContentOutput>) -> McpResponse {
+        match ending {
+            Ending::Completed(output, recorded) => self.render_output(reply, recorded, output),
+            Ending::Rejected(rejection, recorded) => reply.error(rejection, recorded, || {
+                self.not_found_error(reply.context.version)
+            }),
+        }
+    }
+}
+
+impl ContentRequest {
     fn find_resource(&self, catalogue: &CatalogueIndex, view: &View) -> Option<ContentResource> {
         let resource = self.of.find(catalogue.content(), view)?;
         let source = catalogue.content().source(&resource.source);
@@ -178,88 +239,41 @@ impl Operation for ContentRequest {
         })
     }
 
-    fn to_sealed(&self) -> Option<SealedOperation> {
-        let can_resume = !matches!(self.wanted, ContentPart::Skill | ContentPart::Directory(_));
-        let sealed = can_resume.then(|| self.seal()).flatten();
-        sealed.map(SealedOperation::Content)
-    }
-
-    async fn run(
-        call: &mut GovernedCall<Self>,
-        resource: &ContentResource,
-        grant: &Grant,
-        resumption: Option<Resumption>,
-    ) -> Result<RunOutcome<ContentOutput>, RunError> {
-        let content_request = &call.operation;
-        let capabilities = call.client.capabilities();
-        let get = GetContent {
-            call_id: call.facts.call_id,
-            caller: &call.context.caller,
-            source: &resource.source.name,
-            permit: &grant.permit,
-            decided: content_request.policy_arguments(resource),
-            wanted: content_request.wanted.clone(),
-            caller_token: call
-                .context
-                .caller
-                .token_for_source(resource.source.needs_caller_token),
-            interaction: Interaction {
-                capabilities: capabilities.as_deref(),
-                log_level: None,
-                resumption,
-                besides: call.client.besides(),
-                is_legacy: call.client.is_legacy(),
-            },
+    /// The result without the files that the caller may not read.
+    async fn filter_result(
+        &self,
+        run: &PermittedRun<'_, ContentResource>,
+        result: String,
+    ) -> Result<String, RpcError> {
+        let context = run.context;
+        let reader = ContentReader {
+            gateway: run.gateway,
+            caller: &context.caller,
+            client_ip: &context.client_ip,
+            facts: &run.resource.facts,
         };
-        let getting = Box::pin(call.gateway.runner().get_content(get, LIMIT));
-        let output = call.client.unless_cancelled(getting).await?;
-        let ContentResult { given, meta, facts } =
-            output.map_err(|error| run_error(&call.gateway, &error))?;
-        let result = match given {
-            ContentOutcome::InputRequired(input_required) => {
-                return Ok(RunOutcome::InputRequired(Box::new(input_required)));
+        match (&self.wanted, &self.of) {
+            (ContentPart::Skill, _) => skill::filter_skill(&reader, result).await,
+            (ContentPart::Directory(_), ContentName::Resource(uri)) => {
+                skill::filter_directory(&reader, (&context.view, uri), result).await
             }
-            ContentOutcome::Nothing(_) if facts.error_kind == UNKNOWN => {
-                return Err(Rejection::Unknown.into());
-            }
-            ContentOutcome::Nothing(message) => Err(ContentError::Message(message)),
-            ContentOutcome::Error(error) => Err(ContentError::Upstream(error)),
-            ContentOutcome::Result(result) => {
-                let shown = filter_result(call, resource, result).await;
-                Ok(call
-                    .context
-                    .view
-                    .given(shown.map_err(Rejection::NotAttempted)?))
-            }
-        };
-        Ok(RunOutcome::Output(ContentOutput {
-            result,
-            meta,
-            facts,
-        }))
+            _ => Ok(result),
+        }
     }
 
-    fn report_outcome(&self, outcome: &Outcome, is_hidden: bool) {
-        measures::ended(outcome, is_hidden);
-        tracing::info!(
-            status = outcome.status.as_str(),
-            reason = outcome.reason,
-            "use of a prompt or resource ended"
-        );
-    }
-
-    fn release(
-        call: &GovernedCall<Self>,
+    fn render_output(
+        &self,
+        reply: &Reply<'_>,
         recorded: RecordStatus,
         output: &ContentOutput,
-    ) -> Answer {
-        let (id, call_id, version) = (&call.context.id, call.facts.call_id, call.context.version);
+    ) -> McpResponse {
+        let (id, version, call_id) = (&reply.context.id, reply.context.version, reply.call_id);
         let error = match &output.result {
             Ok(result) => {
                 let mut members = inner(&wardgate_mcp_server::given(result, version)).to_owned();
                 // The result depends on the caller and may change at any time.
                 let is_kept = matches!(
-                    call.operation.wanted,
+                    self.wanted,
                     ContentPart::Resource | ContentPart::Skill | ContentPart::Directory(_)
                 );
                 if version.is_modern() && is_kept {
@@ -267,10 +281,10 @@ impl Operation for ContentRequest {
                 }
                 let mut meta = call_meta(call_id, recorded);
                 write_members(&mut meta, &output.meta);
-                return Answer::result_with_meta(id, version, &members, &meta);
+                return McpResponse::result_with_meta(id, version, &members, &meta);
             }
             Err(ContentError::Upstream(error)) => {
-                return Answer::protocol_error(id, version, call_id, recorded, error);
+                return McpResponse::protocol_error(id, version, call_id, recorded, error);
             }
             Err(ContentError::Message(message)) => match output.facts.status {
                 Status::InvalidArguments => {
@@ -280,7 +294,7 @@ impl Operation for ContentRequest {
                 _ => RpcError::internal("source_failed", message),
             },
         };
-        Answer::error(Some(id), &error.of_call(call_id, recorded.receipt()))
+        McpResponse::error(Some(id), &error.of_call(call_id, recorded.receipt()))
     }
 
     fn not_found_error(&self, version: Version) -> RpcError {
@@ -293,28 +307,6 @@ impl Operation for ContentRequest {
                 RpcError::invalid_params("Unknown resource template").because("unknown_resource")
             }
         }
-    }
-}
-
-/// The result without the files that the caller may not read.
-async fn filter_result(
-    call: &GovernedCall<ContentRequest>,
-    resource: &ContentResource,
-    result: String,
-) -> Result<String, RpcError> {
-    let context = &call.context;
-    let reader = ContentReader {
-        gateway: &call.gateway,
-        caller: &context.caller,
-        client_ip: &context.client_ip,
-        facts: &resource.facts,
-    };
-    match (&call.operation.wanted, &call.operation.of) {
-        (ContentPart::Skill, _) => skill::filter_skill(&reader, result).await,
-        (ContentPart::Directory(_), ContentName::Resource(uri)) => {
-            skill::filter_directory(&reader, (&context.view, uri), result).await
-        }
-        _ => Ok(result),
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use wardgate_domain::{MemoryMethod, OfferKind};
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{Answer, Request, RpcError};
+use wardgate_mcp_server::{JsonRpcRequest, McpResponse, RpcError};
 use wardgate_rpc::client::ContentSource;
 
 use super::reader::{self, ContentReader};
@@ -31,9 +31,9 @@ const PAGE_OF_SKILLS: usize = 20;
 pub(super) async fn prompts(
     gateway: &Arc<Gateway>,
     post: &Post,
-    request: &Request<'_>,
+    request: &JsonRpcRequest<'_>,
     version: Version,
-) -> Result<Answer, RpcError> {
+) -> Result<McpResponse, RpcError> {
     let cursor = after(request)?;
     let catalogue = gateway.catalogue().known()?;
     let entries = &catalogue.content().prompts;
@@ -46,9 +46,9 @@ pub(super) async fn prompts(
 pub(super) async fn resources(
     gateway: &Arc<Gateway>,
     post: &Post,
-    request: &Request<'_>,
+    request: &JsonRpcRequest<'_>,
     version: Version,
-) -> Result<Answer, RpcError> {
+) -> Result<McpResponse, RpcError> {
     let remembers = super::offered(gateway, &post.view).conversations;
     let after = match Cursor::from_request(request)? {
         None => None,
@@ -76,9 +76,9 @@ pub(super) async fn resources(
 pub(super) async fn templates(
     gateway: &Arc<Gateway>,
     post: &Post,
-    request: &Request<'_>,
+    request: &JsonRpcRequest<'_>,
     version: Version,
-) -> Result<Answer, RpcError> {
+) -> Result<McpResponse, RpcError> {
     let cursor = after(request)?;
     let catalogue = gateway.catalogue().known()?;
     let entries = &catalogue.content().templates;
@@ -94,9 +94,9 @@ pub(super) async fn templates(
 pub(super) async fn skills(
     gateway: &Arc<Gateway>,
     post: &Post,
-    request: &Request<'_>,
+    request: &JsonRpcRequest<'_>,
     version: Version,
-) -> Result<Answer, RpcError> {
+) -> Result<McpResponse, RpcError> {
     let cursor = after(request)?;
     let catalogue = gateway.catalogue().known()?;
     let entries = &catalogue.content().skills;
@@ -115,7 +115,7 @@ pub(super) async fn skills(
 }
 
 /// Behind which entry the list goes on, where there are no conversations in it.
-fn after(request: &Request<'_>) -> Result<Option<String>, RpcError> {
+fn after(request: &JsonRpcRequest<'_>) -> Result<Option<String>, RpcError> {
     match Cursor::from_request(request)? {
         None => Ok(None),
         Some(Cursor::After(name)) => Ok(Some(name)),
@@ -162,7 +162,7 @@ impl<'a> ContentLister<'a> {
             source.switches.allow(&post.caller).then_some(facts)
         });
         let visible = gateway.authority().visible(&post.caller, facts).await;
-        let visible = visible.map_err(|error| gateway.undecided(&error))?;
+        let visible = visible.map_err(|error| gateway.authority().undecided(&error))?;
         Ok(Self {
             gateway,
             post,
@@ -316,7 +316,7 @@ impl<'a> ContentLister<'a> {
 }
 
 impl ListPage {
-    fn answer(self, request: &Request<'_>, version: Version, list: &str) -> Answer {
+    fn answer(self, request: &JsonRpcRequest<'_>, version: Version, list: &str) -> McpResponse {
         let mut members = format!(r#""{list}":[{}]"#, self.entries.join(","));
         if let Some(next) = self.next {
             members += &format!(r#","nextCursor":"{}""#, next.write());
@@ -324,6 +324,6 @@ impl ListPage {
         if version.is_modern() {
             members += &self.hints;
         }
-        Answer::result_with_meta(request.id, version, &members, &self.meta)
+        McpResponse::result_with_meta(request.id, version, &members, &self.meta)
     }
 }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use wardgate_domain::{MemoryMethod, OfferKind};
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{Answer, Request, RpcError};
+use wardgate_mcp_server::{JsonRpcRequest, McpResponse, RpcError};
 use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::Skills;
 
@@ -66,10 +66,10 @@ pub(crate) fn offered(gateway: &Gateway, view: &View) -> OfferedContent {
 pub(crate) async fn answer(
     gateway: &Arc<Gateway>,
     post: &Post,
-    request: &Request<'_>,
+    request: &JsonRpcRequest<'_>,
     (version, method): (Version, ContentMethod),
     slot: &mut Option<Slot>,
-) -> Result<Answer, RpcError> {
+) -> Result<McpResponse, RpcError> {
     let offered = offered(gateway, &post.view);
     let remembers = offered.conversations;
     let unknown = || RpcError::unknown_method(method.as_str(), version);

@@ -31,7 +31,7 @@ impl ContentReader<'_> {
         match asked.await {
             Ok(Authorization::Allowed(grant)) => Ok(Some(grant)),
             Ok(Authorization::Denied { .. }) => Ok(None),
-            Err(error) => Err(self.gateway.undecided(&error)),
+            Err(error) => Err(authority.undecided(&error)),
         }
     }
 }

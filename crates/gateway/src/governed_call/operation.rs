@@ -1,15 +1,17 @@
-//! The three things that the pipeline needs of what it governs: the operation, the resource it uses, and its output.
+//! What the pipeline needs of a kind of request: its description, its run, and the answer that it renders.
 
+use axum::http::HeaderMap;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tracing::Span;
-use wardgate_domain::{AgentRefusal, CallFacts, CallId, Caller, Digest, Outcome, ToolFacts};
-use wardgate_mcp::Version;
-use wardgate_mcp_server::{Answer, RecordStatus, RpcError};
+use wardgate_domain::{AgentRefusal, CallFacts, CallId, Caller, Digest, ToolFacts};
+use wardgate_mcp_server::{McpResponse, RecordStatus, RpcError};
 use wardgate_rpc::client::{InputRequired, ResultFacts, Resumption};
+use wardgate_telemetry::names;
 
-use super::{GovernedCall, Rejection, RunError};
+use super::{Rejection, RunClient, RunError};
+use crate::Gateway;
 use crate::authority::Grant;
 use crate::catalogue::CatalogueIndex;
 use crate::catalogue::View;
@@ -17,85 +19,103 @@ use crate::client_interaction::ClientInteraction;
 use crate::request_context::RequestContext;
 
 /// One kind of request that is decided on, run and recorded: a tool call, the use of a prompt or resource, a step of a
-/// task.
+/// task. The pipeline calls the three methods in this order; a test keeps them three.
 pub(crate) trait Operation: Send + Sync + Sized + 'static {
     /// The entry of the catalogue that the operation uses.
     type Resource: Resource;
     /// The result of a run that completes.
     type Output: Output;
 
-    /// The reason on record where the catalogue has no such resource.
-    const UNKNOWN: &'static str;
-
-    /// The MCP method.
-    fn method(&self) -> &'static str;
-
-    /// The facts for the record, and the span for traces, before anything is decided.
-    fn describe_arrival(&self, call_id: CallId, context: &RequestContext) -> (CallFacts, Span);
-
-    /// The reason for which the agent itself refuses the call. Such a call is recorded and never run.
-    fn agent_refusal(&self) -> Option<AgentRefusal> {
-        None
-    }
-
-    /// The idempotency key under which that refusal is recorded once. None if the agent gives none.
-    fn refusal_key(&self) -> Option<&str> {
-        None
-    }
-
-    /// The resource in the catalogue. None if no source offers it in this view.
-    fn find_resource(&self, catalogue: &CatalogueIndex, view: &View) -> Option<Self::Resource>;
-
-    /// The arguments that the policy decides on, one JSON object.
-    fn policy_arguments(&self, resource: &Self::Resource) -> Bytes;
-
-    /// Whether the operation may write. If so, its intent is recorded before it runs.
-    fn may_write(&self, facts: &ToolFacts) -> bool {
-        !facts.read_only
-    }
-
-    /// Checks what else the request must say of `resource` and which capabilities its client needs. It runs after the
-    /// decision, so that only permitted callers see these errors.
-    fn check_request(
+    /// Describes the request, and finds the entry of `catalogue` that it uses in `view`.
+    fn describe(
         &self,
-        _resource: &Self::Resource,
-        _client: &ClientInteraction,
-    ) -> Result<(), Rejection> {
-        Ok(())
-    }
+        catalogue: Option<&CatalogueIndex>,
+        view: &View,
+    ) -> Description<'_, Self::Resource>;
 
-    /// The parts of the request that a `requestState` is bound to. None if the operation never asks its client for input.
-    fn request_binding(&self) -> Option<RequestBinding<'_>>;
-
-    /// Runs the operation under `grant`, or continues it from `resumption`.
+    /// Runs the operation under a permit, or continues it.
     fn run(
-        call: &mut GovernedCall<Self>,
-        resource: &Self::Resource,
-        grant: &Grant,
-        resumption: Option<Resumption>,
+        &self,
+        run: PermittedRun<'_, Self::Resource>,
     ) -> impl Future<Output = Result<RunOutcome<Self::Output>, RunError>> + Send;
 
-    /// The operation in a form that any replica can read, so that it can resume the call or decide on it again. None for
-    /// operations that have a single answer and send nothing before it.
-    fn to_sealed(&self) -> Option<SealedOperation>;
+    /// Renders the answer of a call that has ended.
+    fn render(&self, reply: &Reply<'_>, ending: Ending<'_, Self::Output>) -> McpResponse;
+}
 
-    /// Counts and logs the outcome. Metrics do not show the name of a resource that is hidden from its caller.
-    fn report_outcome(&self, outcome: &Outcome, is_hidden: bool);
+/// A request in the terms of the pipeline.
+pub(crate) struct Description<'a, R> {
+    /// The MCP method.
+    pub(crate) method: &'static str,
+    /// The protocol version, or the name of the plain endpoint, for the record.
+    pub(crate) protocol: &'static str,
+    /// The requested name, for the record. None for a URI, which can hold anything that a person typed.
+    pub(crate) recorded_name: Option<&'a str>,
+    /// The arguments, byte for byte as the client sent them. Their digest is on record.
+    pub(crate) arguments: &'a [u8],
+    /// The headers that mirror arguments. None where the request has no such headers.
+    pub(crate) mirrored_headers: Option<&'a HeaderMap>,
+    /// The reason for which the agent itself refuses the call. Such a call is recorded and never run.
+    pub(crate) agent_refusal: Option<AgentRefusal>,
+    /// The idempotency key under which that refusal is recorded once. None if the agent gives none.
+    pub(crate) refusal_key: Option<&'a str>,
+    /// The parts of the request that a `requestState` is bound to. None if the operation never asks its client for input.
+    pub(crate) binding: Option<RequestBinding<'a>>,
+    /// The operation for other replicas. None if it has a single answer and sends nothing before it.
+    pub(crate) resumable: Option<&'a dyn ResumableOperation>,
+    /// The reason on record where the catalogue has no such entry.
+    pub(crate) unknown_reason: &'static str,
+    /// The use of the catalogue's entry. None if no source offers it in this view.
+    pub(crate) resource_use: Option<ResourceUse<R>>,
+}
 
-    /// Writes the answer of a completed run. It takes `recorded`, since nothing is released that is not on record.
-    fn release(call: &GovernedCall<Self>, recorded: RecordStatus, output: &Self::Output) -> Answer;
+/// The method whose calls have no method on record: the record says which tool was called.
+pub(crate) const CALL_TOOL: &str = "tools/call";
 
-    /// Writes the answer for a rejection that this operation words itself. None for the common error.
-    fn write_rejection(
-        _call: &GovernedCall<Self>,
-        _recorded: RecordStatus,
-        _rejection: &Rejection,
-    ) -> Option<Answer> {
-        None
+impl<R> Description<'_, R> {
+    /// The facts for the record, before anything is decided.
+    pub(super) fn to_facts(&self, call_id: CallId, context: &RequestContext) -> CallFacts {
+        let (caller, ip) = (&context.caller, context.client_ip.clone());
+        let (protocol, arguments) = (self.protocol, self.arguments);
+        let facts = match self.recorded_name {
+            Some(name) => CallFacts::arriving(call_id, caller, ip, protocol, name, arguments),
+            None => CallFacts::without_tool(call_id, caller, ip, protocol, arguments),
+        };
+        if self.method == CALL_TOOL {
+            return facts;
+        }
+        facts.by_method(self.method)
     }
 
-    /// The error for a resource that does not exist, and for one that is hidden from the caller.
-    fn not_found_error(&self, version: Version) -> RpcError;
+    /// The span of the call, below that of its request.
+    pub(super) fn open_span(&self, call_id: CallId, caller: &Caller, request: &Span) -> Span {
+        macro_rules! span {
+            ($name:literal) => {
+                tracing::info_span!(
+                    parent: request,
+                    $name,
+                    method = self.method,
+                    { names::CALL_ID } = %call_id,
+                    { names::CALLER } = caller.subject(),
+                    { names::TOOL } = tracing::field::Empty,
+                )
+            };
+        }
+        match self.method {
+            CALL_TOOL => span!("tools/call"),
+            method if method.starts_with("tasks/") => span!("tasks"),
+            _ => span!("content"),
+        }
+    }
+}
+
+/// The use of an entry of the catalogue.
+pub(crate) struct ResourceUse<R> {
+    pub(crate) resource: R,
+    /// The arguments that the policy decides on, one JSON object.
+    pub(crate) policy_arguments: Bytes,
+    /// Whether the use may write. If so, its intent is recorded before it runs.
+    pub(crate) may_write: bool,
 }
 
 /// The parts of a request that a `requestState` is bound to: it opens for the same request alone.
@@ -117,6 +137,31 @@ pub(crate) trait Resource: Send + Sync {
     fn is_enabled_for(&self, caller: &Caller) -> bool;
     /// The name of the server, as shown to a client that it asks for input.
     fn label(&self) -> &str;
+
+    /// Checks what else the request must say and which capabilities its client needs. It runs after the decision, so
+    /// that only permitted callers see these errors.
+    fn check_request(
+        &self,
+        _description: &Description<'_, Self>,
+        _client: &ClientInteraction,
+    ) -> Result<(), Rejection>
+    where
+        Self: Sized,
+    {
+        Ok(())
+    }
+}
+
+/// The run of an operation that is authorized.
+pub(crate) struct PermittedRun<'a, R> {
+    pub(crate) gateway: &'a Gateway,
+    pub(crate) context: &'a RequestContext,
+    pub(crate) call_id: CallId,
+    pub(crate) resource: &'a R,
+    pub(crate) grant: &'a Grant,
+    /// The state and the input to continue with. None for a run that begins.
+    pub(crate) resumption: Option<Resumption>,
+    pub(crate) client: RunClient<'a>,
 }
 
 /// The result of an operation, before it is released.
@@ -134,6 +179,45 @@ pub(crate) enum RunOutcome<T> {
     Output(T),
     /// The server needs input of the client before it goes on.
     InputRequired(Box<InputRequired>),
+}
+
+/// The end of a call, as its answer tells it. An output comes with the status of its record, since nothing is released
+/// that is not on record.
+pub(crate) enum Ending<'a, T> {
+    Completed(&'a T, RecordStatus),
+    /// Without a status the call could not be recorded.
+    Rejected(&'a Rejection, Option<RecordStatus>),
+}
+
+/// The call that an answer is written for.
+pub(crate) struct Reply<'a> {
+    pub(crate) context: &'a RequestContext,
+    pub(crate) call_id: CallId,
+    /// The MCP `ClientCapabilities` of the client. None if it declared nothing.
+    pub(crate) capabilities: Option<&'a str>,
+}
+
+impl Reply<'_> {
+    /// The error for `rejection`; `not_found_error` for a resource that does not exist or is hidden from the caller.
+    pub(crate) fn error(
+        &self,
+        rejection: &Rejection,
+        recorded: Option<RecordStatus>,
+        not_found_error: impl FnOnce() -> RpcError,
+    ) -> McpResponse {
+        let error = rejection.error(not_found_error);
+        let error = match recorded {
+            Some(recorded) => error.of_call(self.call_id, recorded.receipt()),
+            None => error.because("not_durable").of_call(self.call_id, None),
+        };
+        McpResponse::error(Some(&self.context.id), &error)
+    }
+}
+
+/// An operation that another replica can resume, or decide on again.
+pub(crate) trait ResumableOperation: Sync {
+    /// The operation in a form that any replica can read. None if it cannot be written.
+    fn seal(&self) -> Option<SealedOperation>;
 }
 
 /// An operation in a form that any replica can read: the module of the operation writes and reads the content.

@@ -57,13 +57,18 @@ async fn current_visibility<O: Operation>(
     operation: &O,
 ) -> Result<Option<String>, DecisionUnavailable> {
     let catalogue = gateway.catalogue().current().ok_or(DecisionUnavailable)?;
-    let resource = operation.find_resource(&catalogue, &client.view);
-    let Some(resource) = resource.filter(|resource| resource.is_enabled_for(&client.caller)) else {
+    let description = operation.describe(Some(&catalogue), &client.view);
+    let Some(resource_use) = (description.resource_use)
+        .filter(|resource_use| resource_use.resource.is_enabled_for(&client.caller))
+    else {
         return Ok(None);
     };
-    let (facts, arguments) = (resource.facts(), operation.policy_arguments(&resource));
+    let (facts, arguments) = (
+        resource_use.resource.facts(),
+        &resource_use.policy_arguments,
+    );
     let authority = gateway.authority();
-    let decision = authority.authorize(&client.caller, facts, &arguments, &client.client_ip);
+    let decision = authority.authorize(&client.caller, facts, arguments, &client.client_ip);
     let grant = match decision.await {
         Ok(Authorization::Allowed(grant)) => grant,
         Ok(Authorization::Denied { .. }) => return Ok(None),
@@ -72,7 +77,7 @@ async fn current_visibility<O: Operation>(
             return Err(DecisionUnavailable);
         }
     };
-    let applied = client.access.apply(gateway, operation.method(), facts);
+    let applied = client.access.apply(gateway, description.method, facts);
     Ok(applied.ok().and_then(|()| visibility_digest(&grant)))
 }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wardgate_domain::Digest;
 use wardgate_gateway_store::Purpose;
-use wardgate_mcp_server::{Request, RpcError, object, text_of};
+use wardgate_mcp_server::{JsonRpcRequest, RpcError, object, text_of};
 use wardgate_rpc::client::Resumption;
 
 use super::{Rejection, RequestBinding};
@@ -95,7 +95,7 @@ impl ResumePoint {
         gateway: &Gateway,
         context: &RequestContext,
         binding: RequestBinding<'_>,
-        request: &Request<'_>,
+        request: &JsonRpcRequest<'_>,
     ) -> Result<Self, RpcError> {
         let responses = request.params.input_responses;
         // Without a state the responses are to nothing that was asked here: the call begins, and a server that knows

@@ -5,16 +5,16 @@
 
 use std::sync::Arc;
 
+use axum::http::HeaderMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tracing::Instrument;
 use wardgate_domain::Caller;
 
-use super::GovernedCall;
 use super::operation::{Operation, SealedOperation};
 use super::request_state::{AwaitedInput, ResumePoint};
+use super::spawn_call;
 use crate::Gateway;
 use crate::catalogue::View;
 use crate::client_interaction::{self, ClientChannel, PendingInput};
@@ -94,15 +94,14 @@ pub(crate) fn resume<O: Operation>(
         view,
         access,
     };
-    let (call, span) = GovernedCall::new(
+    let client = client_interaction::resume(channel);
+    // The request with the trace context went to the replica that is gone.
+    spawn_call(
         gateway,
         context,
+        (client, HeaderMap::new()),
         operation,
-        client_interaction::resume(channel),
         resume_point,
     );
-    gateway
-        .calls
-        .spawn(call.run_to_completion().instrument(span));
     true
 }

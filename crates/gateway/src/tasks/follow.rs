@@ -222,7 +222,7 @@ impl TaskFollower {
     }
 
     async fn task_request(&self, task_request: TaskRequest) -> PollResult {
-        let Ok(slot) = self.gateway.wait_for_slot(&self.caller).await else {
+        let Ok(slot) = self.gateway.admission.wait_for_slot(&self.caller).await else {
             return PollResult::Unseen;
         };
         let context = RequestContext {

@@ -7,28 +7,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::Value;
-use tracing::Span;
-use wardgate_domain::{CallFacts, CallId, Digest, Outcome, Status, ToolFacts};
-use wardgate_mcp::Version;
-use wardgate_mcp_server::{
-    Answer, RecordStatus, RpcError, call_meta, task_result_members, write_dropped,
-};
+use wardgate_domain::{Caller, Digest, Status, ToolFacts};
+use wardgate_mcp_server::{McpResponse, RpcError, call_meta, task_result_members, write_dropped};
 use wardgate_rpc::client::{
-    Besides, CallEvent, CallTool, Interaction, ResultFacts, Resumption, Task, TaskStep, ToolResult,
+    CallError, CallEvent, CallTool, Interaction, PassthroughMeta, ResultFacts, Resumption, Task,
+    TaskStep, ToolResult,
 };
-use wardgate_telemetry::names;
 
 use super::{TaskMethod, unknown};
-use crate::authority::Grant;
-use crate::call_tool::{self, ToolCall};
+use crate::call_tool;
 use crate::catalogue::View;
 use crate::catalogue::{CatalogueIndex, Tool};
 use crate::client_interaction::{InputRecipient, InputRequests};
 use crate::governed_call::{
-    GovernedCall, Operation, Output, Rejection, RequestBinding, Resource, RunError, RunOutcome,
-    SealedOperation,
+    Description, Ending, Operation, Output, PermittedRun, Rejection, Reply, Resource, ResourceUse,
+    RunError, RunOutcome,
 };
-use crate::measures;
 use crate::request_context::RequestContext;
 use crate::task_handle::TaskHandle;
 
@@ -67,90 +61,91 @@ impl Output for TaskOutput {
     }
 }
 
+/// The tool whose call became the task. What that call had to say and to declare was checked then.
+pub(super) struct TaskTool(Arc<Tool>);
+
+impl Resource for TaskTool {
+    fn facts(&self) -> &ToolFacts {
+        self.0.facts()
+    }
+
+    fn is_enabled_for(&self, caller: &Caller) -> bool {
+        self.0.is_enabled_for(caller)
+    }
+
+    fn label(&self) -> &str {
+        self.0.label()
+    }
+}
+
 impl Operation for TaskRequest {
-    type Resource = <ToolCall as Operation>::Resource;
+    type Resource = TaskTool;
     type Output = TaskOutput;
 
-    const UNKNOWN: &'static str = UNKNOWN;
-
-    fn method(&self) -> &'static str {
-        self.method.as_str()
-    }
-
-    fn describe_arrival(&self, call_id: CallId, context: &RequestContext) -> (CallFacts, Span) {
-        let method = self.method.as_str();
-        let span = tracing::info_span!(
-            "tasks",
-            method,
-            { names::CALL_ID } = %call_id,
-            { names::CALLER } = context.caller.subject(),
-            { names::TOOL } = tracing::field::Empty,
-        );
-        let (caller, ip) = (&context.caller, context.client_ip.clone());
-        let (tool, arguments) = (&self.handle.tool, &self.arguments);
-        let facts = CallFacts::arriving(call_id, caller, ip, self.protocol, tool, arguments);
-        (facts.by_method(method), span)
-    }
-
-    fn find_resource(&self, catalogue: &CatalogueIndex, view: &View) -> Option<Self::Resource> {
-        view.tool(catalogue, &self.handle.tool).cloned()
-    }
-
-    fn policy_arguments(&self, _tool: &Self::Resource) -> Bytes {
-        self.arguments.clone()
-    }
-
-    fn may_write(&self, facts: &ToolFacts) -> bool {
-        self.method.0 != TaskStep::Get && !facts.read_only
-    }
-
-    /// None: a task requests input by its result.
-    fn request_binding(&self) -> Option<RequestBinding<'_>> {
-        None
+    fn describe(
+        &self,
+        catalogue: Option<&CatalogueIndex>,
+        view: &View,
+    ) -> Description<'_, TaskTool> {
+        let tool = catalogue.and_then(|catalogue| view.tool(catalogue, &self.handle.tool));
+        Description {
+            method: self.method.as_str(),
+            protocol: self.protocol,
+            recorded_name: Some(&self.handle.tool),
+            arguments: &self.arguments,
+            mirrored_headers: None,
+            agent_refusal: None,
+            refusal_key: None,
+            // A task requests input by its result.
+            binding: None,
+            resumable: None,
+            unknown_reason: UNKNOWN,
+            resource_use: tool.map(|tool| ResourceUse {
+                policy_arguments: self.arguments.clone(),
+                may_write: self.method.0 != TaskStep::Get && !tool.facts.read_only,
+                resource: TaskTool(Arc::clone(tool)),
+            }),
+        }
     }
 
     async fn run(
-        call: &mut GovernedCall<Self>,
-        tool: &Self::Resource,
-        grant: &Grant,
-        _resumption: Option<Resumption>,
+        &self,
+        mut run: PermittedRun<'_, TaskTool>,
     ) -> Result<RunOutcome<TaskOutput>, RunError> {
-        let (task_request, gateway) = (&call.operation, &call.gateway);
-        let capabilities = call.client.capabilities();
+        let (gateway, caller) = (run.gateway, &run.context.caller);
+        let TaskTool(tool) = run.resource;
+        let capabilities = run.client.capabilities();
         let stream = gateway.runner().call_tool(CallTool {
-            call_id: call.facts.call_id,
-            caller: &call.context.caller,
+            call_id: run.call_id,
+            caller,
             tool: &tool.facts.name,
-            arguments: task_request.arguments.clone(),
-            permit: &grant.permit,
+            arguments: self.arguments.clone(),
+            permit: &run.grant.permit,
             idempotency_key: None,
             interaction: Interaction {
                 capabilities: capabilities.as_deref(),
                 log_level: None,
                 resumption: Some(Resumption {
-                    state: task_request.handle.state(),
-                    responses: task_request.responses.clone(),
-                    task_step: Some(task_request.method.0),
+                    state: self.handle.state(),
+                    responses: self.responses.clone(),
+                    task_step: Some(self.method.0),
                 }),
-                besides: Besides {
-                    unasked: Bytes::new(),
-                    ..call.client.besides()
+                passthrough: PassthroughMeta {
+                    unsolicited_responses: Bytes::new(),
+                    ..run.client.passthrough()
                 },
-                is_legacy: call.client.is_legacy(),
+                is_legacy: run.client.is_legacy(),
             },
-            caller_token: call
-                .context
-                .caller
-                .token_for_source(tool.needs_caller_token),
+            caller_token: caller.token_for_source(tool.needs_caller_token),
             limit: tool.time_limit + Duration::from_secs(1),
         });
-        let events = call.client.unless_cancelled(Box::pin(stream)).await?;
-        let refused = |error| call_tool::run_error(&call.gateway, &error, tool);
-        let mut events = pin!(events.map_err(refused)?);
-        while let Some(event) = call.client.unless_cancelled(events.next()).await? {
-            match event.map_err(refused)? {
+        let to_run_error = |error: CallError| call_tool::run_error(gateway, &error, tool);
+        let events = run.client.unless_cancelled(Box::pin(stream)).await?;
+        let mut events = pin!(events.map_err(to_run_error)?);
+        while let Some(event) = run.client.unless_cancelled(events.next()).await? {
+            match event.map_err(to_run_error)? {
                 CallEvent::Task(task) => {
-                    return Ok(RunOutcome::Output(output_of_task(call, tool, *task)?));
+                    return Ok(RunOutcome::Output(self.output_of_task(&run, *task)?));
                 }
                 CallEvent::Result(result) => return failed_output(&result).map(RunOutcome::Output),
                 CallEvent::InputRequired(input_required) => {
@@ -172,80 +167,70 @@ impl Operation for TaskRequest {
         Err(call_tool::lost_call(tool).into())
     }
 
-    fn to_sealed(&self) -> Option<SealedOperation> {
-        None
-    }
-
-    fn report_outcome(&self, outcome: &Outcome, is_hidden: bool) {
-        measures::ended(outcome, is_hidden);
-        tracing::info!(
-            status = outcome.status.as_str(),
-            reason = outcome.reason,
-            "look after a task ended"
-        );
-    }
-
-    fn release(call: &GovernedCall<Self>, recorded: RecordStatus, output: &TaskOutput) -> Answer {
-        let RequestContext { id, version, .. } = &call.context;
-        let call_id = call.facts.call_id;
+    fn render(&self, reply: &Reply<'_>, ending: Ending<'_, TaskOutput>) -> McpResponse {
+        let RequestContext { id, version, .. } = reply.context;
+        let (output, recorded) = match ending {
+            Ending::Completed(output, recorded) => (output, recorded),
+            Ending::Rejected(rejection, recorded) => {
+                return reply.error(rejection, recorded, unknown);
+            }
+        };
         match &output.result {
             Ok(members) => {
-                let mut meta = call_meta(call_id, recorded);
+                let mut meta = call_meta(reply.call_id, recorded);
                 write_dropped(&mut meta, output.facts.dropped_columns);
-                Answer::result_with_meta(id, *version, members, &meta)
+                McpResponse::result_with_meta(id, *version, members, &meta)
             }
             Err(message) => {
                 let error = RpcError::internal("task_failed", message);
-                Answer::error(Some(id), &error.of_call(call_id, recorded.receipt()))
+                McpResponse::error(Some(id), &error.of_call(reply.call_id, recorded.receipt()))
             }
         }
     }
-
-    fn not_found_error(&self, _version: Version) -> RpcError {
-        unknown()
-    }
 }
 
-/// The state of the task, in the form for the client.
-fn output_of_task(
-    call: &GovernedCall<TaskRequest>,
-    tool: &Arc<Tool>,
-    task: Task,
-) -> Result<TaskOutput, Rejection> {
-    let RequestContext { version, view, .. } = &call.context;
-    if task.about.is_empty() {
-        return Ok(TaskOutput {
-            result: Ok(String::new()),
+impl TaskRequest {
+    /// The state of the task, in the form for the client.
+    fn output_of_task(
+        &self,
+        run: &PermittedRun<'_, TaskTool>,
+        task: Task,
+    ) -> Result<TaskOutput, Rejection> {
+        let RequestContext { version, view, .. } = run.context;
+        if task.about.is_empty() {
+            return Ok(TaskOutput {
+                result: Ok(String::new()),
+                facts: task.facts,
+            });
+        }
+        let mut members = self.handle.members(&task.about);
+        if !task.requests.is_empty() {
+            let capabilities = run.client.capabilities();
+            let recipient = InputRecipient {
+                version: *version,
+                capabilities: capabilities.as_deref(),
+                label: Some(run.resource.label()).filter(|_| !view.has_own_names()),
+                ambient: run.gateway.ambient(),
+            };
+            let input_requests = InputRequests::parse(&task.requests, recipient)?;
+            members += r#","inputRequests":"#;
+            members += input_requests.as_json();
+        }
+        if let Some(mut result) = task.result {
+            result.content = view.content(result.content);
+            members += r#","result":{"#;
+            members += &task_result_members(*version, &result);
+            members.push('}');
+        }
+        if !task.error.is_empty() {
+            members += r#","error":"#;
+            members += &task.error;
+        }
+        Ok(TaskOutput {
+            result: Ok(members),
             facts: task.facts,
-        });
+        })
     }
-    let mut members = call.operation.handle.members(&task.about);
-    if !task.requests.is_empty() {
-        let capabilities = call.client.capabilities();
-        let recipient = InputRecipient {
-            version: *version,
-            capabilities: capabilities.as_deref(),
-            label: Some(tool.label()).filter(|_| !view.has_own_names()),
-            ambient: call.gateway.ambient(),
-        };
-        let input_requests = InputRequests::parse(&task.requests, recipient)?;
-        members += r#","inputRequests":"#;
-        members += input_requests.as_json();
-    }
-    if let Some(mut result) = task.result {
-        result.content = view.content(result.content);
-        members += r#","result":{"#;
-        members += &task_result_members(*version, &result);
-        members.push('}');
-    }
-    if !task.error.is_empty() {
-        members += r#","error":"#;
-        members += &task.error;
-    }
-    Ok(TaskOutput {
-        result: Ok(members),
-        facts: task.facts,
-    })
 }
 
 /// The output where the state of the task could not be read.

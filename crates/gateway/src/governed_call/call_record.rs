@@ -1,0 +1,105 @@
+//! What is on record of a call, and the client of its run, to which nothing is sent before the intent is on record.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use wardgate_domain::{CallFacts, Event};
+use wardgate_rpc::client::{CallEvent, PassthroughMeta};
+
+use super::operation::ResumableOperation;
+use super::{Rejection, ReplayGrant};
+use crate::audit_log::AuditLog;
+use crate::authority::Grant;
+use crate::client_interaction::{ClientInteraction, InputError, Interruption, PendingInput};
+
+/// The record of a call.
+pub(super) struct CallRecord {
+    pub(super) facts: CallFacts,
+    /// The grant that the call runs under, once it is authorized.
+    pub(super) grant: Option<Arc<Grant>>,
+    pub(super) has_intent: bool,
+}
+
+impl CallRecord {
+    /// Appends the intent record, once: before an operation runs that may write, and before anything is sent that the
+    /// outcome record would come too late for.
+    pub(super) async fn record_intent(&mut self, audit_log: &AuditLog) -> Result<(), Rejection> {
+        if !self.has_intent {
+            let intent = Event::Intent(self.facts.clone());
+            let appended = audit_log.append(intent).await;
+            appended.map_err(|_| Rejection::NotRecorded)?;
+            self.has_intent = true;
+        }
+        Ok(())
+    }
+}
+
+/// The client of a run.
+pub(crate) struct RunClient<'a> {
+    pub(super) interaction: &'a mut ClientInteraction,
+    pub(super) record: &'a mut CallRecord,
+    pub(super) audit_log: &'a AuditLog,
+    pub(super) resumable: Option<&'a dyn ResumableOperation>,
+}
+
+impl RunClient<'_> {
+    /// The MCP `ClientCapabilities` of the client. None if it declared nothing.
+    pub(crate) fn capabilities(&self) -> Option<Arc<str>> {
+        self.interaction.capabilities()
+    }
+
+    /// Whether the client speaks a version before 2026-07-28.
+    pub(crate) fn is_legacy(&self) -> bool {
+        self.interaction.is_legacy()
+    }
+
+    /// The parts of the request that the server gets unchanged.
+    pub(crate) fn passthrough(&self) -> PassthroughMeta {
+        self.interaction.passthrough()
+    }
+
+    /// The lowest MCP level of the log messages that the client gets. None if it gets none.
+    pub(crate) fn log_level(&self) -> Option<&'static str> {
+        self.interaction.log_level()
+    }
+
+    /// Waits for `step`, unless the client cancels the call or `step` panics.
+    pub(crate) async fn unless_cancelled<T>(
+        &mut self,
+        step: impl Future<Output = T>,
+    ) -> Result<T, Interruption> {
+        self.interaction.unless_cancelled(step).await
+    }
+
+    /// Sends the client the notification for `event`, if it asked for such.
+    pub(crate) async fn send_event(&mut self, event: &CallEvent) -> Result<(), Rejection> {
+        if let Some(notification) = self.interaction.notification_for(event) {
+            self.prepare_first_message().await?;
+            self.interaction.send_message(&notification).await;
+        }
+        Ok(())
+    }
+
+    /// Requests input of an older client, on its stream. `suspended` is the state with which another replica can wait
+    /// for the responses instead.
+    pub(super) async fn request_input(
+        &mut self,
+        input_requests: &str,
+        suspended: impl FnOnce(&PendingInput) -> Option<Vec<u8>>,
+    ) -> Result<Result<Bytes, InputError>, Rejection> {
+        self.prepare_first_message().await?;
+        let input = self.interaction.request_input(input_requests, suspended);
+        Ok(input.await)
+    }
+
+    /// Records the intent and keeps the grant with the stream, which the first message needs.
+    async fn prepare_first_message(&mut self) -> Result<(), Rejection> {
+        self.record.record_intent(self.audit_log).await?;
+        let (resumable, grant) = (self.resumable, &self.record.grant);
+        self.interaction.set_replay_grant(|| {
+            let replay_grant = ReplayGrant::new(resumable?.seal()?, grant.as_deref()?)?;
+            serde_json::to_vec(&replay_grant).ok()
+        });
+        Ok(())
+    }
+}
