@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use wardgate_testkit::{Client, Process, Reply, System, TestApp, until};
+use wardgate_testkit::{Client, Reply, System, TestApp, WardgateProcess, until};
 
 use super::people::doctor;
 use crate::{REPOSITORY, WARDGATE};
@@ -60,7 +60,7 @@ async fn without_a_section_of_its_own_there_is_no_agent() {
 }
 
 /// `wardgate agent` with the keys of a running system and its gateway at `gateway`.
-pub(super) fn agent(app: &TestApp, gateway: &str) -> (Process, Client) {
+pub(super) fn agent(app: &TestApp, gateway: &str) -> (WardgateProcess, Client) {
     let keys = app.data_dir().join("keys").display().to_string();
     let config = json!({ "agent": {
         "listen": "127.0.0.1:0",
@@ -75,7 +75,7 @@ pub(super) fn agent(app: &TestApp, gateway: &str) -> (Process, Client) {
     let file = app.data_dir().join("agent.yaml");
     std::fs::write(&file, config.to_string()).unwrap();
     let file = file.display().to_string();
-    let process = Process::start(Path::new(WARDGATE), &["agent", "--config", &file], &[]);
+    let process = WardgateProcess::start(Path::new(WARDGATE), &["agent", "--config", &file], &[]);
     let url = process.ready_line().split_whitespace().nth(1).unwrap();
     let client = Client::new(url.strip_suffix(CHAT).unwrap());
     (process, client)

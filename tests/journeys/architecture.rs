@@ -460,7 +460,8 @@ fn is_of_tests(module: &Path) -> bool {
 /// have the names that a trait gives them, are left out.
 fn types_of_module(source: &str) -> impl Iterator<Item = String> {
     let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
-    let lines = code.lines().filter(|line| !line.starts_with("    type "));
+    let is_of_impl = |line: &&str| line.starts_with(' ') && line.trim_start().starts_with("type ");
+    let lines = code.lines().filter(|line| !is_of_impl(line));
     lines.filter_map(declared_type)
 }
 

@@ -1,7 +1,7 @@
 //! The console: what a browser asks, and what people get who may do different things.
 
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
-use wardgate_testkit::{Process, Separate, System, TestApp, until};
+use wardgate_testkit::{Separate, System, TestApp, WardgateProcess, until};
 
 use super::people::{auditor, billing, doctor, nurse};
 use crate::{REPOSITORY, WARDGATE};
@@ -203,7 +203,7 @@ async fn a_console_of_its_own_reaches_gateway_and_record_over_their_links() {
         ("WARDGATE_CONSOLE__LINKS__AGENT", "http://127.0.0.1:9"),
     ];
     let config = config.to_str().unwrap().to_owned();
-    let process = Process::start(
+    let process = WardgateProcess::start(
         WARDGATE.as_ref(),
         &["console", "--config", &config],
         &environment,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use wardgate_testkit::{Process, ProcessExit, System, TestApp, run, until};
+use wardgate_testkit::{ProcessExit, System, TestApp, WardgateProcess, run, until};
 
 use super::extra_tools::LOOK_OFTEN;
 use super::people::doctor;
@@ -36,13 +36,13 @@ impl Project {
     }
 
     /// `wardgate up` as it is printed, on a port that the system chooses.
-    fn up(&self) -> (Process, String) {
+    fn up(&self) -> (WardgateProcess, String) {
         let line = format!(
             "cd '{}' && exec {} --listen 127.0.0.1:0",
             self.path().display(),
             self.printed_line("wardgate up")
         );
-        let process = Process::start(Path::new("sh"), &["-c", &line], &[]);
+        let process = WardgateProcess::start(Path::new("sh"), &["-c", &line], &[]);
         let url = process.ready_line().split_whitespace().nth(1).unwrap();
         let url = url.trim_end_matches("/mcp").to_owned();
         (process, url)

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use serde_json::json;
-use wardgate_testkit::{Client, Process, Separate, System, run, until};
+use wardgate_testkit::{Client, Separate, System, WardgateProcess, run, until};
 
 use super::hospital::main_calls;
 use super::people::{doctor, of_patient};
@@ -97,7 +97,7 @@ async fn probes_with_an_address_of_their_own_are_not_shown_to_clients() {
     ];
     let config = system.config().display().to_string();
     let words = ["gateway", "--config", &config];
-    let _second = Process::start(system.binary(), &words, &environment);
+    let _second = WardgateProcess::start(system.binary(), &words, &environment);
     let clients = Client::new(&format!("http://{listen}"));
     let probes = Client::new(&format!("http://{at}"));
     until("the second gateway is ready", async || {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::{Value, json};
-use wardgate_testkit::{Process, Reply, System, TestApp, until};
+use wardgate_testkit::{Reply, System, TestApp, WardgateProcess, until};
 
 use super::clinic;
 use crate::WARDGATE;
@@ -43,9 +43,9 @@ forbid (principal in Role::"Clerk", action == Action::"read_resource", resource)
 const BILLING: &str = "skill://clinic/acme/billing/SKILL.md";
 
 /// The server, and a gateway in front of it that knows its skills.
-async fn start() -> (Process, TestApp) {
+async fn start() -> (WardgateProcess, TestApp) {
     let program = Path::new(WARDGATE).with_file_name("wardgate-fixture");
-    let server = Process::start(&program, &["--require-bearer", "own"], &[]);
+    let server = WardgateProcess::start(&program, &["--require-bearer", "own"], &[]);
     let url = server
         .ready_line()
         .split_whitespace()

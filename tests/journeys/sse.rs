@@ -1,7 +1,7 @@
 //! HTTP+SSE, the transport of 2024-11-05: `GET /sse` and `POST /messages/`.
 
 use serde_json::{Value, json};
-use wardgate_testkit::{Client, Process, Reply, Separate, System, TestApp};
+use wardgate_testkit::{Client, Reply, Separate, System, TestApp, WardgateProcess};
 
 use super::people::{column, doctor, nurse, of_patient};
 use super::subscriptions::Ear;
@@ -91,7 +91,7 @@ async fn a_client_of_the_first_version_lists_calls_and_hears_of_changes() {
 }
 
 /// A further gateway of `system`, which the others reach where it listens.
-fn gateway(system: &Separate) -> (Process, Client) {
+fn gateway(system: &Separate) -> (WardgateProcess, Client) {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
     drop(free);
@@ -102,7 +102,7 @@ fn gateway(system: &Separate) -> (Process, Client) {
         ("WARDGATE_GATEWAY__LISTEN", address.as_str()),
         ("WARDGATE_GATEWAY__ADVERTISE", url.as_str()),
     ];
-    let process = Process::start(system.binary(), &arguments, &environment);
+    let process = WardgateProcess::start(system.binary(), &arguments, &environment);
     (process, Client::new(&url))
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
-use wardgate_testkit::{Client, Process, ProcessExit, System, TestApp, run};
+use wardgate_testkit::{Client, ProcessExit, System, TestApp, WardgateProcess, run};
 
 use super::people::{doctor, of_patient};
 use crate::{REPOSITORY, WARDGATE};
@@ -505,7 +505,7 @@ async fn a_source_that_cannot_be_reached_fails_its_own_tools_alone() {
         "127.0.0.1:0",
     ];
     let url = format!("sqlite:{database}");
-    let process = Process::start(
+    let process = WardgateProcess::start(
         Path::new(WARDGATE),
         &arguments,
         &[("HOSPITAL_DB_URL", &url)],
@@ -660,7 +660,7 @@ async fn metrics_are_on_loopback_alone_and_where_the_configuration_says() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().display().to_string();
     let listen = clients.to_string();
-    let second = Process::start(
+    let second = WardgateProcess::start(
         Path::new(WARDGATE),
         &["up", "--data-dir", &dir, "--listen", &listen],
         &[],

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
-use wardgate_testkit::{Process, run, until};
+use wardgate_testkit::{WardgateProcess, run, until};
 
 use super::clinic;
 use super::postgres::Database;
@@ -58,9 +58,9 @@ permit (principal in Role::"Doctor", action == Action::"show_clear", resource);
 /// The whole system.
 struct Cluster {
     dir: TempDir,
-    fixture: Process,
-    services: Vec<Process>,
-    gateways: Vec<(u16, Process)>,
+    fixture: WardgateProcess,
+    services: Vec<WardgateProcess>,
+    gateways: Vec<(u16, WardgateProcess)>,
     /// Where clients connect.
     address: String,
     token: String,
@@ -83,7 +83,7 @@ impl Cluster {
         let record = dir.path().join("record").display().to_string();
         // Its tools ask as 2026-07-28 does, which a server of both eras refuses in a legacy session.
         let options = ["--era", "modern", "--record", &record];
-        let fixture = Process::start(&program, &options, &[]);
+        let fixture = WardgateProcess::start(&program, &options, &[]);
         let url = fixture.ready_line().split_whitespace().nth(1).unwrap();
         let environment = vec![
             ("CLINIC_URL".to_owned(), url.to_owned()),
@@ -131,21 +131,21 @@ impl Cluster {
         cluster
     }
 
-    fn process(&self, name: &str, more: &[(&str, &str)]) -> Process {
+    fn process(&self, name: &str, more: &[(&str, &str)]) -> WardgateProcess {
         let config = self.dir.path().join("wardgate.yaml").display().to_string();
         let environment = self.environment.iter();
         let mut environment: Vec<(&str, &str)> = environment
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
         environment.extend(more);
-        Process::start(
+        WardgateProcess::start(
             WARDGATE.as_ref(),
             &[name, "--config", &config],
             &environment,
         )
     }
 
-    fn gateway(&self, port: u16) -> Process {
+    fn gateway(&self, port: u16) -> WardgateProcess {
         let listen = format!("127.0.0.1:{port}");
         self.process("gateway", &[("WARDGATE_GATEWAY__LISTEN", &listen)])
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use wardgate_testkit::{Process, Reply, System, TestApp, until};
+use wardgate_testkit::{Reply, System, TestApp, WardgateProcess, until};
 
 use crate::{REPOSITORY, WARDGATE};
 
@@ -48,7 +48,7 @@ permit (principal in Role::"Clerk", action == Action::"show_clear", resource == 
 
 /// The server, and what it saw.
 struct Upstream {
-    process: Process,
+    process: WardgateProcess,
     files: TempDir,
 }
 
@@ -62,7 +62,7 @@ impl Upstream {
         let files = tempfile::tempdir().unwrap();
         let record = files.path().join("record").display().to_string();
         let options = ["--require-bearer", SERVERS_OWN, "--record", &record];
-        let process = Process::start(&program, &options, &[]);
+        let process = WardgateProcess::start(&program, &options, &[]);
         Self { process, files }
     }
 

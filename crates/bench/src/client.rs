@@ -8,25 +8,7 @@ use reqwest::{Url, redirect};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use wardgate_mcp::{Version, header, meta};
-
-/// Which MCP is spoken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Era {
-    /// 2026-07-28.
-    Modern,
-    /// 2025-11-25, as a client that opened no session.
-    Legacy,
-}
-
-impl Era {
-    fn version(self) -> &'static str {
-        match self {
-            Self::Modern => Version::V2026_07_28.as_str(),
-            Self::Legacy => Version::NEWEST_LEGACY.as_str(),
-        }
-    }
-}
+use wardgate_mcp::{Era, header, meta};
 
 /// Longest answer that is read, bytes.
 const LONGEST: usize = 32 << 20;
@@ -41,7 +23,7 @@ pub struct Settings {
     pub url: Url,
     /// A bearer token.
     pub token: String,
-    /// Which MCP is spoken.
+    /// How requests are framed; the version is the newest of the era.
     pub era: Era,
     /// How long one call may take.
     pub limit: Duration,
@@ -49,7 +31,7 @@ pub struct Settings {
 
 /// What to call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tool {
+pub struct ToolCall {
     name: String,
     arguments: String,
 }
@@ -100,7 +82,7 @@ impl Fault {
     }
 }
 
-impl Tool {
+impl ToolCall {
     /// `arguments` is one JSON object.
     pub fn new(name: &str, arguments: &str) -> Result<Self, Fault> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
@@ -125,14 +107,14 @@ impl Tool {
 
 /// Calls tools of one gateway; cheap to clone, connections are shared.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub struct McpClient {
     http: reqwest::Client,
     url: Url,
     headers: HeaderMap,
     era: Era,
 }
 
-impl Client {
+impl McpClient {
     /// Connects when it first calls.
     pub fn new(settings: Settings) -> Result<Self, Fault> {
         let Settings {
@@ -156,7 +138,7 @@ impl Client {
             (CONTENT_TYPE, HeaderValue::from_static("application/json")),
         ];
         let mut headers: HeaderMap = headers.into_iter().collect();
-        let version = HeaderValue::from_static(era.version());
+        let version = HeaderValue::from_static(era.newest_version().as_str());
         headers.insert(header::PROTOCOL_VERSION, version);
         if era == Era::Modern {
             headers.insert(header::METHOD, HeaderValue::from_static("tools/call"));
@@ -179,7 +161,7 @@ impl Client {
     }
 
     /// Calls once. The result as it came, after it was verified.
-    pub async fn call(&self, id: u64, tool: &Tool) -> Result<Box<RawValue>, Fault> {
+    pub async fn call(&self, id: u64, tool: &ToolCall) -> Result<Box<RawValue>, Fault> {
         let mut request = self
             .http
             .post(self.url.clone())
@@ -204,11 +186,11 @@ impl Client {
         verified(id, status, &text.into())
     }
 
-    fn body(&self, id: u64, tool: &Tool) -> String {
-        let Tool { name, arguments } = tool;
+    fn body(&self, id: u64, tool: &ToolCall) -> String {
+        let ToolCall { name, arguments } = tool;
         let own_meta = match self.era {
             Era::Modern => json!({
-                meta::PROTOCOL_VERSION: self.era.version(),
+                meta::PROTOCOL_VERSION: self.era.newest_version().as_str(),
                 meta::CLIENT_CAPABILITIES: {},
                 meta::CLIENT_INFO: {
                     "name": "wardgate", "version": env!("CARGO_PKG_VERSION"),
@@ -233,21 +215,21 @@ fn why(error: &reqwest::Error) -> &'static str {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct JsonRpcResponse {
     id: Option<u64>,
     result: Option<Box<RawValue>>,
-    error: Option<RpcError>,
+    error: Option<JsonRpcError>,
 }
 
 #[derive(Deserialize)]
-struct RpcError {
+struct JsonRpcError {
     code: i64,
     message: String,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Outcome {
+struct CallToolResult {
     #[serde(default)]
     is_error: bool,
     #[serde(default)]
@@ -258,20 +240,20 @@ struct Outcome {
 
 /// The result of the call with this id: on record, and not a failure.
 fn verified(id: u64, status: u16, body: &Bytes) -> Result<Box<RawValue>, Fault> {
-    let Ok(answer) = serde_json::from_slice::<Answer>(body) else {
+    let Ok(answer) = serde_json::from_slice::<JsonRpcResponse>(body) else {
         return Err(match status {
             200 => Fault::Wrong("it is no JSON-RPC message"),
             _ => Fault::Status(status),
         });
     };
-    if let Some(RpcError { code, message }) = answer.error {
+    if let Some(JsonRpcError { code, message }) = answer.error {
         return Err(Fault::Rpc { code, message });
     }
     if answer.id != Some(id) {
         return Err(Fault::Wrong("it has another id"));
     }
     let result = answer.result.ok_or(Fault::Wrong("it has no result"))?;
-    let Ok(outcome) = serde_json::from_str::<Outcome>(result.get()) else {
+    let Ok(outcome) = serde_json::from_str::<CallToolResult>(result.get()) else {
         return Err(Fault::Wrong("its result is no object"));
     };
     if outcome.is_error {
@@ -320,9 +302,12 @@ mod tests {
 
     #[test]
     fn what_is_no_call_is_refused_before_anything_is_sent() {
-        assert!(Tool::new("get_x", "{}").is_ok());
+        assert!(ToolCall::new("get_x", "{}").is_ok());
         for (name, arguments) in [("", "{}"), ("a\nb", "{}"), ("a", "[]"), ("a", "{")] {
-            assert!(Tool::new(name, arguments).is_err(), "{name:?} {arguments}");
+            assert!(
+                ToolCall::new(name, arguments).is_err(),
+                "{name:?} {arguments}"
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Calls of tools over MCP: one, or many at a time with their latencies.
 //!
 //! ```text
-//!  Tool ─▶ Client::call ─▶ Answer: its id, no error, a receipt     every answer is verified, or counted as a fault
+//!  ToolCall ─▶ McpClient::call ─▶ its id, no error, a receipt     every answer is verified, or counted as a fault
 //!              ▲
 //!  closed: so many callers, each waits for its answer ─┐
 //!  open:   so many calls a second, whatever comes back ┴─▶ Tally ─▶ Report
@@ -14,6 +14,7 @@ mod client;
 mod load;
 mod report;
 
-pub use client::{Client, Era, Fault, Settings, Tool};
+pub use client::{McpClient, Fault, Settings, ToolCall};
 pub use load::{Load, Pace, run};
 pub use report::{Latency, Report};
+pub use wardgate_mcp::Era;

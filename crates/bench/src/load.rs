@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
-use crate::client::{Client, Fault, Tool};
+use crate::client::{Fault, McpClient, ToolCall};
 use crate::report::{Report, Tally};
 
 /// Calls of an open loop that may wait for their answers; one more is a fault of its own and not sent.
@@ -32,7 +32,7 @@ pub enum Pace {
 #[derive(Debug, Clone)]
 pub struct Load {
     /// Called in turn; at least one.
-    pub tools: Vec<Tool>,
+    pub tools: Vec<ToolCall>,
     /// How calls follow each other.
     pub pace: Pace,
     /// How long calls are made that nobody counts.
@@ -42,7 +42,7 @@ pub struct Load {
 }
 
 /// Makes the calls, and says what came of them. Calls under way at the end are waited for and counted.
-pub async fn run(client: &Client, load: &Load) -> Result<Report, Fault> {
+pub async fn run(client: &McpClient, load: &Load) -> Result<Report, Fault> {
     if load.tools.is_empty() {
         return Err(Fault::Settings("there is no tool to call".to_owned()));
     }
@@ -65,8 +65,8 @@ pub async fn run(client: &Client, load: &Load) -> Result<Report, Fault> {
 
 /// What all callers share.
 struct Calls {
-    client: Client,
-    tools: Vec<Tool>,
+    client: McpClient,
+    tools: Vec<ToolCall>,
     next: AtomicU64,
     /// When counting begins.
     from: Instant,

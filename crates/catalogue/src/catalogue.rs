@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use wardgate_domain::Digest;
 
-use crate::fault::{Fault, Faults, Fields};
+use crate::fault::{Fault, Faults, FieldReader};
 use crate::files::{Text, texts};
 use crate::offers::Offers;
 use crate::scope::{Types, read_types};
@@ -228,7 +228,7 @@ fn base(path: &Path) -> &Path {
 
 impl<'n> Parts<'n> {
     fn of(path: &'n Path, node: &'n Node, faults: &mut Faults) -> Option<Self> {
-        let mut fields = Fields::of(node, "the file", faults)?;
+        let mut fields = FieldReader::of(node, "the file", faults)?;
         let types = fields.optional("types");
         let parts = Self {
             path,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use wardgate_arguments::{InputSchema, JsonType, Property};
 
-use crate::fault::{Faults, Fields};
+use crate::fault::{Faults, FieldReader};
 use crate::template::{Filter, Template, UnfitValue};
 use crate::yaml::{Node, Yaml};
 
@@ -116,7 +116,7 @@ fn read_one(node: &Node, input: &InputSchema, faults: &mut Faults) -> Option<Der
 }
 
 fn read_choice(node: &Node, input: &InputSchema, faults: &mut Faults) -> Option<DerivedValue> {
-    let mut fields = Fields::of(node, "derive", faults)?;
+    let mut fields = FieldReader::of(node, "derive", faults)?;
     let argument = fields.required("argument", "name the argument that chooses", faults);
     let allow = fields.required("allow", "list the values it may have", faults);
     fields.finish(faults);

@@ -3,7 +3,7 @@
 use wardgate_arguments::InputSchema;
 
 use crate::derive::Derive;
-use crate::fault::{Faults, Fields};
+use crate::fault::{Faults, FieldReader};
 use crate::plan::{KINDS, Plan};
 use crate::scope::{Scope, Types};
 use crate::yaml::{Key, Mark, Node, Yaml};
@@ -14,7 +14,7 @@ pub(super) struct Execution<'n> {
     /// What the type's word stands for, in the file.
     pub(super) word: Option<&'n Node>,
     kind: &'n Node,
-    fields: Fields<'n>,
+    fields: FieldReader<'n>,
     derive: Option<&'n Node>,
 }
 
@@ -30,7 +30,7 @@ impl<'n> Execution<'n> {
         faults: &mut Faults,
     ) -> Option<Self> {
         let fix = "add `type`, for example `type: sql`";
-        let mut fields = Fields::of(node, key.name.as_str(), faults)?;
+        let mut fields = FieldReader::of(node, key.name.as_str(), faults)?;
         let kind = fields.required("type", fix, faults)?;
         let word = match &kind.value {
             Yaml::Text(word) => types.get(word.as_str()).copied(),
@@ -39,7 +39,8 @@ impl<'n> Execution<'n> {
         let (fields, kind) = match word {
             None => (fields, kind),
             Some(meaning) => {
-                let mut fields = Fields::with_defaults(node, meaning, key.name.as_str(), faults)?;
+                let mut fields =
+                    FieldReader::with_defaults(node, meaning, key.name.as_str(), faults)?;
                 fields.optional("type");
                 let kind = meaning.get("type");
                 if kind.is_none() {

@@ -248,14 +248,14 @@ fn size(text: &str) -> Option<usize> {
 }
 
 /// The fields of one map; what nobody asked for in the end is a fault.
-pub(crate) struct Fields<'n> {
+pub(crate) struct FieldReader<'n> {
     at: Mark,
     what: String,
     entries: Vec<(&'n Key, &'n Node)>,
     known: Vec<&'static str>,
 }
 
-impl<'n> Fields<'n> {
+impl<'n> FieldReader<'n> {
     /// `what` names the map in faults, for example ``tool `x` ``.
     pub(crate) fn of(node: &'n Node, what: impl Into<String>, faults: &mut Faults) -> Option<Self> {
         let what = what.into();

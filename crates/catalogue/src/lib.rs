@@ -46,7 +46,7 @@ pub use pins::{
 pub use result_shape::{MaxRows, ResultShape, RowEntity, Shape, VALUE};
 pub use source::{McpSettings, OfferedSelection, PinMode, SourceKind, SourceSettings, SqlSettings};
 pub use statement::{
-    BadStatement, BoundList, BoundValue, Dialect, Parameter, ParameterType, Statement,
+    BadStatement, BoundList, BoundValue, Parameter, ParameterType, SqlDialect, Statement,
     name_placeholders,
 };
 pub use template::{UnfitValue, is_identifier};

@@ -2,12 +2,12 @@
 
 use std::num::NonZeroU32;
 
-use crate::fault::{Faults, Fields};
+use crate::fault::{Faults, FieldReader};
 use crate::yaml::Node;
 use wardgate_resilience::{BreakerSettings, LimitSettings, ParseRateError, RetrySettings};
 
 pub(super) fn read_limits(node: &Node, faults: &mut Faults) -> Option<LimitSettings> {
-    let mut fields = Fields::of(node, "limits", faults)?;
+    let mut fields = FieldReader::of(node, "limits", faults)?;
     let concurrency = fields.optional("concurrency");
     let concurrency = concurrency.and_then(|node| count(node, "concurrency", faults));
     let per_caller = fields.optional("per_caller").and_then(|node| {
@@ -26,7 +26,7 @@ pub(super) fn read_limits(node: &Node, faults: &mut Faults) -> Option<LimitSetti
 }
 
 pub(super) fn read_retry(node: &Node, faults: &mut Faults) -> Option<RetrySettings> {
-    let mut fields = Fields::of(node, "retry", faults)?;
+    let mut fields = FieldReader::of(node, "retry", faults)?;
     let default = RetrySettings::default();
     let attempts = fields.optional("attempts");
     let attempts = attempts.and_then(|node| count(node, "attempts", faults));
@@ -43,7 +43,7 @@ pub(super) fn read_retry(node: &Node, faults: &mut Faults) -> Option<RetrySettin
 }
 
 pub(super) fn read_breaker(node: &Node, faults: &mut Faults) -> Option<BreakerSettings> {
-    let mut fields = Fields::of(node, "breaker", faults)?;
+    let mut fields = FieldReader::of(node, "breaker", faults)?;
     let default = BreakerSettings::default();
     let failures = fields.optional("failures");
     let failures = failures.and_then(|node| count(node, "failures", faults));

@@ -9,9 +9,9 @@ use serde_json::Value;
 use wardgate_domain::ColumnClass;
 use wardgate_redact::Row;
 
-use crate::fault::{Faults, Fields};
+use crate::fault::{Faults, FieldReader};
 use crate::selector::Selector;
-use crate::statement::{BadStatement, Dialect, check_expression};
+use crate::statement::{BadStatement, SqlDialect, check_expression};
 use crate::template::Template;
 use crate::yaml::{Mark, Node, Yaml};
 
@@ -135,11 +135,11 @@ impl ResultShape {
     pub(super) fn read(
         node: &Node,
         default: Shape,
-        dialect: Option<Dialect>,
+        dialect: Option<SqlDialect>,
         faults: &mut Faults,
     ) -> Option<Self> {
         let faults_before = faults.count();
-        let mut fields = Fields::of(node, "result", faults)?;
+        let mut fields = FieldReader::of(node, "result", faults)?;
         let rows = fields.optional("rows");
         let rows = rows.and_then(|node| Selector::read(node, "rows", faults));
         let columns = fields.optional("columns");
@@ -270,7 +270,7 @@ fn read_max_rows(node: &Node, faults: &mut Faults) -> Option<MaxRows> {
     let Yaml::Map(_) = node.value else {
         return faults.positive(node, "max_rows").map(MaxRows::Fixed);
     };
-    let mut fields = Fields::of(node, "max_rows", faults)?;
+    let mut fields = FieldReader::of(node, "max_rows", faults)?;
     let argument = fields.required("argument", "name the argument that says how many", faults);
     fields.finish(faults);
     let argument = argument?;
@@ -340,7 +340,7 @@ pub(crate) fn read_classes(node: &Node, faults: &mut Faults) -> BTreeMap<String,
 
 fn read_row_rule(
     node: &Node,
-    dialect: Option<Dialect>,
+    dialect: Option<SqlDialect>,
     faults: &mut Faults,
 ) -> BTreeMap<String, String> {
     let mut pushdown = BTreeMap::new();
@@ -359,7 +359,7 @@ fn read_row_rule(
 }
 
 fn read_empty(node: &Node, faults: &mut Faults) -> Option<Template> {
-    let mut fields = Fields::of(node, "empty", faults)?;
+    let mut fields = FieldReader::of(node, "empty", faults)?;
     let error = fields.required(
         "error",
         "add `error`, the text for a result without rows",

@@ -34,7 +34,7 @@ const FILE_WORDS: [&str; 2] = ["OUTFILE", "DUMPFILE"];
 
 /// Which SQL a source speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
+pub enum SqlDialect {
     /// SQLite
     Sqlite,
     /// PostgreSQL
@@ -43,7 +43,7 @@ pub enum Dialect {
     Mysql,
 }
 
-impl Dialect {
+impl SqlDialect {
     /// The placeholder of the bound value with this number, counted from 1. Those of MySQL have none: they take
     /// the values in the order they stand in.
     pub fn placeholder(self, number: usize) -> String {
@@ -69,7 +69,7 @@ impl Dialect {
 /// A checked statement.
 #[derive(Debug)]
 pub struct Statement {
-    dialect: Dialect,
+    dialect: SqlDialect,
     segments: Vec<Segment>,
     params: Vec<String>,
     names: Vec<String>,
@@ -97,7 +97,7 @@ pub struct BadStatement {
 }
 
 impl Statement {
-    pub(crate) fn parse(dialect: Dialect, sql: &str) -> Result<Self, BadStatement> {
+    pub(crate) fn parse(dialect: SqlDialect, sql: &str) -> Result<Self, BadStatement> {
         let mut scanner = Scanner::new(dialect, sql);
         let mut statement = Self {
             dialect,
@@ -110,7 +110,7 @@ impl Statement {
         let mut ended_at = None;
         while let Some((at, token)) = scanner.next()? {
             match token {
-                Token::Blank | Token::Comment => {}
+                SqlToken::Blank | SqlToken::Comment => {}
                 _ if ended_at.is_some() => {
                     return Err(scanner.bad(
                         at,
@@ -118,20 +118,20 @@ impl Statement {
                         "keep exactly one statement",
                     ));
                 }
-                Token::Semicolon => ended_at = Some(at),
-                Token::Param(name) => {
+                SqlToken::Semicolon => ended_at = Some(at),
+                SqlToken::Param(name) => {
                     statement.push_text(&sql[text_from..at]);
                     text_from = at + 1 + name.len();
                     statement.push_param(name);
                 }
-                Token::Name(name) => {
+                SqlToken::Name(name) => {
                     statement.push_text(&sql[text_from..at]);
                     text_from = at + name.len() + 2;
                     let index = index_of(&mut statement.names, name);
                     statement.segments.push(Segment::Name(index));
                 }
-                Token::Placeholder => return Err(scanner.placeholder(at)),
-                Token::Word | Token::Other => {}
+                SqlToken::Placeholder => return Err(scanner.placeholder(at)),
+                SqlToken::Word | SqlToken::Other => {}
             }
         }
         statement.push_text(&sql[text_from..ended_at.unwrap_or(sql.len())]);
@@ -195,7 +195,7 @@ impl Statement {
     }
 
     /// Which SQL it is in.
-    pub fn dialect(&self) -> Dialect {
+    pub fn dialect(&self) -> SqlDialect {
         self.dialect
     }
 
@@ -214,25 +214,25 @@ fn index_of(known: &mut Vec<String>, name: &str) -> usize {
 }
 
 /// Checks an expression that a row rule may be pushed down to: no parameter, no second statement.
-pub(crate) fn check_expression(dialect: Dialect, sql: &str) -> Result<(), BadStatement> {
+pub(crate) fn check_expression(dialect: SqlDialect, sql: &str) -> Result<(), BadStatement> {
     let mut scanner = Scanner::new(dialect, sql);
     let mut depth = 0_i32;
     while let Some((at, token)) = scanner.next()? {
         match token {
-            Token::Semicolon | Token::Param(_) | Token::Name(_) | Token::Comment => {
+            SqlToken::Semicolon | SqlToken::Param(_) | SqlToken::Name(_) | SqlToken::Comment => {
                 return Err(scanner.bad(
                     at,
                     "the expression holds a parameter, a comment or a `;`",
                     "write a plain expression over the columns of the statement",
                 ));
             }
-            Token::Placeholder => return Err(scanner.placeholder(at)),
-            Token::Other => match sql.as_bytes()[at] {
+            SqlToken::Placeholder => return Err(scanner.placeholder(at)),
+            SqlToken::Other => match sql.as_bytes()[at] {
                 b'(' => depth += 1,
                 b')' => depth -= 1,
                 _ => {}
             },
-            Token::Word | Token::Blank => {}
+            SqlToken::Word | SqlToken::Blank => {}
         }
         if depth < 0 {
             break;
@@ -244,7 +244,7 @@ pub(crate) fn check_expression(dialect: Dialect, sql: &str) -> Result<(), BadSta
     Err(scanner.bad(0, "the brackets do not match", "close every bracket"))
 }
 
-enum Token<'s> {
+enum SqlToken<'s> {
     Blank,
     Comment,
     Semicolon,
@@ -261,14 +261,14 @@ enum Token<'s> {
 }
 
 struct Scanner<'s> {
-    dialect: Dialect,
+    dialect: SqlDialect,
     sql: &'s str,
     at: usize,
     first_word: Option<&'s str>,
 }
 
 impl<'s> Scanner<'s> {
-    fn new(dialect: Dialect, sql: &'s str) -> Self {
+    fn new(dialect: SqlDialect, sql: &'s str) -> Self {
         Self {
             dialect,
             sql,
@@ -290,7 +290,7 @@ impl<'s> Scanner<'s> {
     }
 
     /// The next token and where it starts.
-    fn next(&mut self) -> Result<Option<(usize, Token<'s>)>, BadStatement> {
+    fn next(&mut self) -> Result<Option<(usize, SqlToken<'s>)>, BadStatement> {
         let start = self.at;
         let rest = &self.sql[start..];
         let Some(first) = rest.chars().next() else {
@@ -301,32 +301,32 @@ impl<'s> Scanner<'s> {
             ('\0', _) => {
                 return Err(self.bad(start, "the text holds a NUL character", "remove it"));
             }
-            (c, _) if c.is_whitespace() => (c.len_utf8(), Token::Blank),
-            (';', _) => (1, Token::Semicolon),
-            ('-', Some('-')) => (self.dash_comment(start, rest)?, Token::Comment),
-            ('#', _) if self.dialect == Dialect::Mysql => (line(rest), Token::Comment),
-            ('/', Some('*')) => (self.block_comment(start)?, Token::Comment),
-            ('\'', _) => (self.quoted(start, 1, '\'', false)?, Token::Other),
-            ('e' | 'E', Some('\'')) if self.dialect == Dialect::Postgres => {
-                (self.quoted(start, 2, '\'', true)?, Token::Other)
+            (c, _) if c.is_whitespace() => (c.len_utf8(), SqlToken::Blank),
+            (';', _) => (1, SqlToken::Semicolon),
+            ('-', Some('-')) => (self.dash_comment(start, rest)?, SqlToken::Comment),
+            ('#', _) if self.dialect == SqlDialect::Mysql => (line(rest), SqlToken::Comment),
+            ('/', Some('*')) => (self.block_comment(start)?, SqlToken::Comment),
+            ('\'', _) => (self.quoted(start, 1, '\'', false)?, SqlToken::Other),
+            ('e' | 'E', Some('\'')) if self.dialect == SqlDialect::Postgres => {
+                (self.quoted(start, 2, '\'', true)?, SqlToken::Other)
             }
-            ('"', _) => (self.quoted(start, 1, '"', false)?, Token::Other),
-            ('`', _) if self.dialect != Dialect::Postgres => {
-                (self.quoted(start, 1, '`', false)?, Token::Other)
+            ('"', _) => (self.quoted(start, 1, '"', false)?, SqlToken::Other),
+            ('`', _) if self.dialect != SqlDialect::Postgres => {
+                (self.quoted(start, 1, '`', false)?, SqlToken::Other)
             }
-            ('[', _) if self.dialect == Dialect::Sqlite => {
-                (self.quoted(start, 1, ']', false)?, Token::Other)
+            ('[', _) if self.dialect == SqlDialect::Sqlite => {
+                (self.quoted(start, 1, ']', false)?, SqlToken::Other)
             }
-            (':', Some(':')) => (2, Token::Other),
+            (':', Some(':')) => (2, SqlToken::Other),
             (':', Some(next)) if is_word_start(next) => {
                 let name = word(&rest[1..]);
-                (1 + name.len(), Token::Param(name))
+                (1 + name.len(), SqlToken::Param(name))
             }
             ('{' | '}', _) => {
                 let name = self.braced(start, rest)?;
-                (name.len() + 2, Token::Name(name))
+                (name.len() + 2, SqlToken::Name(name))
             }
-            ('$' | '@', _) if self.dialect == Dialect::Mysql => {
+            ('$' | '@', _) if self.dialect == SqlDialect::Mysql => {
                 return Err(self.bad(
                     start,
                     "the statement holds a `$` or `@` outside quotes",
@@ -334,13 +334,15 @@ impl<'s> Scanner<'s> {
                 ));
             }
             ('$', Some(next)) if next == '$' || is_word_start(next) => self.dollar(start, rest)?,
-            ('$', Some(next)) if next.is_ascii_digit() => (numbered(rest), Token::Placeholder),
-            ('?', _) if self.dialect != Dialect::Postgres => (numbered(rest), Token::Placeholder),
-            ('@', _) if self.dialect == Dialect::Sqlite => return Err(self.placeholder(start)),
+            ('$', Some(next)) if next.is_ascii_digit() => (numbered(rest), SqlToken::Placeholder),
+            ('?', _) if self.dialect != SqlDialect::Postgres => {
+                (numbered(rest), SqlToken::Placeholder)
+            }
+            ('@', _) if self.dialect == SqlDialect::Sqlite => return Err(self.placeholder(start)),
             (c, _) if is_word_start(c) || c.is_ascii_digit() => {
                 let word = word(rest);
                 let is_file_word = FILE_WORDS.iter().any(|it| word.eq_ignore_ascii_case(it));
-                if is_file_word && self.dialect == Dialect::Mysql {
+                if is_file_word && self.dialect == SqlDialect::Mysql {
                     return Err(self.bad(
                         start,
                         "the statement writes a file on the server",
@@ -348,9 +350,9 @@ impl<'s> Scanner<'s> {
                     ));
                 }
                 self.first_word.get_or_insert(word);
-                (word.len(), Token::Word)
+                (word.len(), SqlToken::Word)
             }
-            (c, _) => (c.len_utf8(), Token::Other),
+            (c, _) => (c.len_utf8(), SqlToken::Other),
         };
         self.at = start + length;
         Ok(Some((start, token)))
@@ -379,8 +381,8 @@ impl<'s> Scanner<'s> {
     }
 
     /// A dollar-quoted text of PostgreSQL; in SQLite `$name` is a placeholder.
-    fn dollar(&self, start: usize, rest: &str) -> Result<(usize, Token<'s>), BadStatement> {
-        if self.dialect == Dialect::Sqlite {
+    fn dollar(&self, start: usize, rest: &str) -> Result<(usize, SqlToken<'s>), BadStatement> {
+        if self.dialect == SqlDialect::Sqlite {
             return Err(self.placeholder(start));
         }
         let tag = 1 + word(&rest[1..]).len();
@@ -388,11 +390,11 @@ impl<'s> Scanner<'s> {
             let delimiter = &rest[..=tag];
             let body = &rest[delimiter.len()..];
             return match body.find(delimiter) {
-                Some(end) => Ok((end + 2 * delimiter.len(), Token::Other)),
+                Some(end) => Ok((end + 2 * delimiter.len(), SqlToken::Other)),
                 None => Err(self.open(start, delimiter)),
             };
         }
-        Ok((1, Token::Other))
+        Ok((1, SqlToken::Other))
     }
 
     /// Length of a quoted text whose quote ends at `start + opening`; a doubled quote stands for itself.
@@ -422,7 +424,7 @@ impl<'s> Scanner<'s> {
 
     /// Length of a comment that begins with two dashes; to MySQL they are two minus signs unless a blank follows.
     fn dash_comment(&self, start: usize, rest: &str) -> Result<usize, BadStatement> {
-        let is_open = self.dialect == Dialect::Mysql
+        let is_open = self.dialect == SqlDialect::Mysql
             && !rest[2..].is_empty()
             && !rest[2..].starts_with([' ', '\t', '\r', '\n']);
         if is_open {
@@ -438,7 +440,9 @@ impl<'s> Scanner<'s> {
     /// Length of a block comment; PostgreSQL nests them, MySQL executes some.
     fn block_comment(&self, start: usize) -> Result<usize, BadStatement> {
         let text = &self.sql[start..];
-        if self.dialect == Dialect::Mysql && (text.starts_with("/*!") || text.starts_with("/*M!")) {
+        if self.dialect == SqlDialect::Mysql
+            && (text.starts_with("/*!") || text.starts_with("/*M!"))
+        {
             return Err(self.bad(
                 start,
                 "the statement holds a comment that the server would execute",
@@ -455,7 +459,7 @@ impl<'s> Scanner<'s> {
             if text[at..].starts_with("*/") {
                 depth -= 1;
                 at += 2;
-            } else if text[at..].starts_with("/*") && self.dialect == Dialect::Postgres {
+            } else if text[at..].starts_with("/*") && self.dialect == SqlDialect::Postgres {
                 depth += 1;
                 at += 2;
             } else {

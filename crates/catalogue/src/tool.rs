@@ -14,7 +14,7 @@ use wardgate_domain::{Digest, OfferKind, RequiredCapabilities, ToolFacts, ToolNa
 
 use crate::derive::Derive;
 use crate::execute::{Execution, is_execute};
-use crate::fault::{Faults, Fields, FilePosition};
+use crate::fault::{Faults, FieldReader, FilePosition};
 use crate::limits::read_limits;
 use crate::name::{MAX_NAME, is_name};
 use crate::plan::Plan;
@@ -167,7 +167,7 @@ impl Tool {
     }
 
     pub(super) fn read(node: &Node, file: &ToolFile<'_>, faults: &mut Faults) -> Option<Self> {
-        let mut fields = Fields::of(node, what(node), faults)?;
+        let mut fields = FieldReader::of(node, what(node), faults)?;
         let name = fields
             .required("name", "add a `name`", faults)
             .and_then(|node| name(node, faults));
@@ -311,7 +311,7 @@ struct Hints {
 
 impl Hints {
     fn read(node: &Node, faults: &mut Faults) -> Self {
-        let Some(mut fields) = Fields::of(node, "annotations", faults) else {
+        let Some(mut fields) = FieldReader::of(node, "annotations", faults) else {
             return Self::default();
         };
         if let Some(title) = fields.optional("title") {
@@ -360,7 +360,7 @@ fn cache(node: &Node, read_only: bool, faults: &mut Faults) -> Option<Duration> 
 /// Every example must be a call that the schema accepts.
 fn check_examples(node: &Node, input: &InputSchema, faults: &mut Faults) {
     for example in faults.list(node, "examples") {
-        let Some(mut fields) = Fields::of(example, "examples", faults) else {
+        let Some(mut fields) = FieldReader::of(example, "examples", faults) else {
             continue;
         };
         let arguments = fields.required("arguments", "add the arguments of the call", faults);

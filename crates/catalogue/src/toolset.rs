@@ -2,7 +2,7 @@
 
 use wardgate_domain::ToolFacts;
 
-use crate::fault::{Faults, Fields};
+use crate::fault::{Faults, FieldReader};
 use crate::name::is_name;
 use crate::tool::Tool;
 use crate::yaml::Node;
@@ -38,7 +38,7 @@ impl Toolset {
     ) {
         for (key, node) in faults.map(node, "toolsets").unwrap_or_default() {
             let what = format!("toolsets.{}", key.name);
-            let Some(mut fields) = Fields::of(node, what, faults) else {
+            let Some(mut fields) = FieldReader::of(node, what, faults) else {
                 continue;
             };
             let description = fields.optional("description");

@@ -7,7 +7,7 @@ use wardgate_domain::Ambient;
 use wardgate_telemetry::trace_context;
 
 use super::auth::{Auth, AuthSettings, OnBehalf};
-use super::{Egress, EgressError, EgressSettings, Request, Response};
+use super::{Egress, EgressError, EgressRequest, EgressResponse, EgressSettings};
 
 /// What a service is reached with. Header values can be secrets, so none is shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -42,13 +42,13 @@ impl std::fmt::Debug for ClientSettings {
 }
 
 /// Keeps connections and tokens for the next request.
-pub struct Client {
+pub struct EgressClient {
     egress: Egress,
     headers: HeaderMap,
     auth: Auth,
 }
 
-impl Client {
+impl EgressClient {
     /// Connects to nothing yet.
     pub fn open(settings: &ClientSettings, ambient: &Ambient) -> Result<Self, EgressError> {
         Ok(Self {
@@ -62,9 +62,9 @@ impl Client {
     /// do, it is tried once more.
     pub async fn send(
         &self,
-        mut request: Request,
+        mut request: EgressRequest,
         caller: Option<OnBehalf<'_>>,
-    ) -> Result<Response, EgressError> {
+    ) -> Result<EgressResponse, EgressError> {
         for (name, value) in &self.headers {
             if !request.headers.contains_key(name) {
                 request.headers.insert(name, value.clone());

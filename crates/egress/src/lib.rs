@@ -7,10 +7,10 @@
 //!                                                                        Body: bytes() whole, or chunk by chunk
 //! ```
 //!
-//! A [`Client`] is opened once from its [`ClientSettings`] and kept: it pools connections (HTTP/1.1, and
-//! HTTP/2 where TLS negotiates it). A [`Request`] has the service's time limit to the end of
-//! its response; [`Request::open_ended`] is for event streams, where the limit covers the headers and the
-//! reader bounds the chunks it takes. Dropping the future or the [`Body`] ends the request.
+//! A [`EgressClient`] is opened once from its [`ClientSettings`] and kept: it pools connections (HTTP/1.1, and
+//! HTTP/2 where TLS negotiates it). A [`EgressRequest`] has the service's time limit to the end of
+//! its response; [`EgressRequest::open_ended`] is for event streams, where the limit covers the headers and the
+//! reader bounds the chunks it takes. Dropping the future or the [`ResponseBody`] ends the request.
 //!
 //! No proxy of the environment, no cookies, no decompression and no retry of anything a server may have
 //! seen. Errors name hosts, never paths, queries, headers or bodies.
@@ -38,11 +38,11 @@ pub use auth::{
     Secret, ServerSettings, StartedGrant, StoreFuture, StoreUnavailable, StoredTokens,
     SubjectToken,
 };
-pub use client::{Client, ClientSettings, HttpSettings};
+pub use client::{ClientSettings, EgressClient, HttpSettings};
 pub use error::EgressError;
 pub use guard::{AllowedHost, Guard, NotAHost};
-pub use request::Request;
-pub use response::{Body, Response};
+pub use request::EgressRequest;
+pub use response::{EgressResponse, ResponseBody};
 
 use guard::GuardedDns;
 
@@ -119,11 +119,11 @@ impl Egress {
     }
 
     /// Sends a request and follows its redirects. Any status is a response.
-    pub async fn send(&self, request: Request) -> Result<Response, EgressError> {
+    pub async fn send(&self, request: EgressRequest) -> Result<EgressResponse, EgressError> {
         let open_ended = request.open_ended;
         let deadline = Deadline::after(self.timeout);
         let response = within(deadline, self.follow(request)).await?;
-        Ok(Response::new(
+        Ok(EgressResponse::new(
             response,
             deadline.filter(|_| !open_ended),
             self.max_response_bytes,
@@ -131,7 +131,7 @@ impl Egress {
         ))
     }
 
-    async fn follow(&self, mut request: Request) -> Result<reqwest::Response, EgressError> {
+    async fn follow(&self, mut request: EgressRequest) -> Result<reqwest::Response, EgressError> {
         self.guard.check(&request.url)?;
         for _ in 0..=redirect::MOST {
             let response = self.http.execute(request.to_reqwest()).await?;

@@ -7,7 +7,7 @@ use url::Url;
 
 /// Made by its caller, sent by [`Egress`](super::Egress). Not shown: its URL and body can hold arguments.
 #[derive(Clone)]
-pub struct Request {
+pub struct EgressRequest {
     pub(super) method: Method,
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
@@ -15,7 +15,7 @@ pub struct Request {
     pub(super) open_ended: bool,
 }
 
-impl Request {
+impl EgressRequest {
     /// Without headers and body.
     pub fn new(method: Method, url: Url) -> Self {
         Self {

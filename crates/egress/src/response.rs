@@ -6,16 +6,16 @@ use http::{HeaderMap, StatusCode};
 use super::{Deadline, EgressError, within};
 
 /// What a service answered, of whatever status. Not shown: it can hold anything.
-pub struct Response {
+pub struct EgressResponse {
     /// Of the last response, behind all redirects.
     pub status: StatusCode,
     /// Of the same.
     pub headers: HeaderMap,
     /// Not yet read.
-    pub body: Body,
+    pub body: ResponseBody,
 }
 
-impl Response {
+impl EgressResponse {
     pub(super) fn new(
         mut response: reqwest::Response,
         deadline: Option<Deadline>,
@@ -25,7 +25,7 @@ impl Response {
         Self {
             status: response.status(),
             headers: std::mem::take(response.headers_mut()),
-            body: Body {
+            body: ResponseBody {
                 response,
                 deadline,
                 limit,
@@ -37,7 +37,7 @@ impl Response {
 }
 
 /// A body as it comes in. Dropping it before its end closes the connection.
-pub struct Body {
+pub struct ResponseBody {
     response: reqwest::Response,
     deadline: Option<Deadline>,
     limit: usize,
@@ -46,7 +46,7 @@ pub struct Body {
     read: usize,
 }
 
-impl Body {
+impl ResponseBody {
     /// The next piece; none at the end.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, EgressError> {
         let chunk = within(self.deadline, self.response.chunk()).await?;

@@ -52,8 +52,8 @@ fn url(address: SocketAddr, path: &str) -> Url {
     Url::parse(&format!("http://{address}{path}")).unwrap()
 }
 
-fn get_request(url: Url) -> Request {
-    Request::new(Method::GET, url)
+fn get_request(url: Url) -> EgressRequest {
+    EgressRequest::new(Method::GET, url)
 }
 
 /// Reaches `hosts` on this machine.
@@ -75,7 +75,7 @@ fn quick(host: SocketAddr) -> Egress {
 }
 
 /// The error of an exchange, wherever it came up.
-async fn failure(egress: &Egress, request: Request) -> EgressError {
+async fn failure(egress: &Egress, request: EgressRequest) -> EgressError {
     match egress.send(request).await {
         Ok(response) => response.body.bytes().await.unwrap_err(),
         Err(error) => error,

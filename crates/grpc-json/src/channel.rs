@@ -28,12 +28,12 @@ const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 
 /// One HTTP/2 connection, shared by all clones.
 #[derive(Clone)]
-pub(super) struct Connection {
+pub(super) struct GrpcChannel {
     channel: Channel,
     made: Arc<AtomicU64>,
 }
 
-impl Connection {
+impl GrpcChannel {
     /// Connects to nothing yet, and to no address that `guard` does not admit. `ca` in PEM stands in for the
     /// certificate authorities of the system.
     pub(super) fn new(
@@ -72,7 +72,7 @@ impl Connection {
     }
 }
 
-impl Service<Request<Body>> for Connection {
+impl Service<Request<Body>> for GrpcChannel {
     type Response = Response<Body>;
     type Error = tonic::transport::Error;
     type Future = BoxFuture<'static, Result<Response<Body>, tonic::transport::Error>>;

@@ -46,7 +46,7 @@ pub use methods::MethodName;
 pub use misfit::{field, field_names, has_own_form};
 pub use settings::GrpcSettings;
 
-use channel::Connection;
+use channel::GrpcChannel;
 use codec::DynamicCodec;
 use json::{NotJson, to_json, to_message};
 use methods::{Methods, ReflectedServices};
@@ -61,7 +61,7 @@ const JSON_FACTOR: usize = 4;
 
 /// A configured server.
 pub struct GrpcServer {
-    connection: Connection,
+    connection: GrpcChannel,
     methods: Methods,
     metadata: MetadataMap,
     auth: Auth,
@@ -81,7 +81,7 @@ impl GrpcServer {
         } = settings;
         let guard = Guard::new(egress.hosts.clone(), egress.private.clone());
         Ok(Self {
-            connection: Connection::new(url, guard, ca.as_deref())
+            connection: GrpcChannel::new(url, guard, ca.as_deref())
                 .map_err(|error| GrpcError::Setup(status::innermost(&error)))?,
             methods: match descriptors {
                 Some(descriptors) => Methods::Fixed(descriptors.pool().clone()),

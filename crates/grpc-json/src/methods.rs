@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use tonic::metadata::MetadataMap;
 
 use super::bad_descriptors::BadDescriptors;
-use super::channel::Connection;
+use super::channel::GrpcChannel;
 use super::descriptors;
 use super::trim::is_identifier;
 use super::{GrpcError, reflection};
@@ -94,7 +94,7 @@ impl Methods {
     pub(super) async fn find(
         &self,
         name: &MethodName,
-        connection: &Connection,
+        connection: &GrpcChannel,
         metadata: &MetadataMap,
         deadline: Instant,
     ) -> Result<MethodDescriptor, GrpcError> {
@@ -152,7 +152,7 @@ impl ReflectedServices {
     async fn find(
         &self,
         name: &MethodName,
-        connection: &Connection,
+        connection: &GrpcChannel,
         metadata: &MetadataMap,
     ) -> Result<MethodDescriptor, GrpcError> {
         if let Some(told) = self.told(name, connection) {
@@ -185,7 +185,7 @@ impl ReflectedServices {
     fn told(
         &self,
         name: &MethodName,
-        connection: &Connection,
+        connection: &GrpcChannel,
     ) -> Option<Result<MethodDescriptor, GrpcError>> {
         let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
         let told = services.get(&name.service)?;

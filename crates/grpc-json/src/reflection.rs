@@ -20,7 +20,7 @@ use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse
 
 use super::GrpcError;
 use super::bad_descriptors::BadDescriptors;
-use super::channel::Connection;
+use super::channel::GrpcChannel;
 use super::descriptors::{self, MAX_BYTES, MAX_FILES};
 use super::status;
 
@@ -32,7 +32,7 @@ const VERSIONS: [&str; 2] = [
 
 /// The files that `service` and all it uses are described in.
 pub(super) async fn files(
-    connection: &Connection,
+    connection: &GrpcChannel,
     metadata: &MetadataMap,
     service: &str,
 ) -> Result<Vec<FileDescriptorProto>, GrpcError> {
@@ -119,7 +119,7 @@ struct Conversation {
 impl Conversation {
     /// Many servers send nothing, not even headers, before the first question.
     async fn open(
-        connection: &Connection,
+        connection: &GrpcChannel,
         metadata: &MetadataMap,
         path: PathAndQuery,
         first: MessageRequest,

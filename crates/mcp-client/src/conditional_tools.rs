@@ -20,15 +20,15 @@ use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 use wardgate_domain::{Digest, RequiredCapabilities, ToolName};
 
-use super::connection::Connection;
+use super::connection::UpstreamConnection;
 use super::definition::{self, Pages, ToolDefinition};
 use super::era;
 use super::error::UpstreamError;
 use super::events::Events;
 use super::link::Link;
-use super::message::Era;
 use super::participation::{ClientFeature, Participation, Profile};
 use super::settings::Transport;
+use wardgate_mcp::Era;
 
 /// How long all of these lists may take together. The tools for every client wait for them.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -237,7 +237,7 @@ fn names(tools: &[ToolDefinition]) -> HashSet<ToolName> {
 struct ProbedServer<'a> {
     transport: &'a Transport,
     link: &'a Arc<Link>,
-    connection: &'a Connection,
+    connection: &'a UpstreamConnection,
     deadline: Instant,
 }
 
@@ -255,7 +255,7 @@ impl ProbedServer<'_> {
 /// The tools for a client with the capabilities of `profile`, which the requests say.
 async fn list_modern(
     link: &Arc<Link>,
-    connection: &Connection,
+    connection: &UpstreamConnection,
     profile: Profile,
     deadline: Instant,
 ) -> Result<Vec<ToolDefinition>, UpstreamError> {
@@ -268,7 +268,7 @@ async fn list_modern(
             break;
         }
     }
-    let is_over_http = matches!(connection, Connection::Http(_));
+    let is_over_http = matches!(connection, UpstreamConnection::Http(_));
     let has_tasks = connection.has_tasks();
     Ok(definition::tools(
         &link.events,

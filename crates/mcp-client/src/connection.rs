@@ -6,16 +6,17 @@ use super::era::Skills;
 use super::error::UpstreamError;
 use super::listing::ConnectionTools;
 use super::logging::ServerLogLevel;
-use super::message::{Era, Request};
+use super::message::UpstreamRequest;
 use super::server_message::Listener;
 use super::{http, stdio};
+use wardgate_mcp::Era;
 
-pub(super) enum Connection {
-    Stdio(stdio::Connection),
-    Http(http::Connection),
+pub(super) enum UpstreamConnection {
+    Stdio(stdio::StdioConnection),
+    Http(http::HttpConnection),
 }
 
-impl Connection {
+impl UpstreamConnection {
     pub(super) fn is_usable(&self) -> bool {
         match self {
             Self::Stdio(connection) => connection.is_usable(),
@@ -71,7 +72,7 @@ impl Connection {
     }
 
     /// Asks for what nobody waits for the answer to.
-    pub(super) fn request_later(&self, request: &Request<'_>) {
+    pub(super) fn request_later(&self, request: &UpstreamRequest<'_>) {
         match self {
             Self::Stdio(connection) => connection.request_later(request),
             Self::Http(connection) => connection.request_later(request),
@@ -105,7 +106,7 @@ impl Connection {
     /// One request and its answer, whatever that begins.
     pub(super) async fn request_plainly(
         &self,
-        request: &Request<'_>,
+        request: &UpstreamRequest<'_>,
         listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
         match self {

@@ -10,11 +10,11 @@ use wardgate_domain::{RequiredCapabilities, ToolName};
 
 use super::error::UpstreamError;
 use super::events::Events;
-use super::message::{Part, Request};
+use super::message::{MemberValue, UpstreamRequest};
 use super::param_headers::ParamHeader;
 use super::result::check_complete;
 use super::ttl;
-use crate::fingerprint::{Definition, ToolFingerprint};
+use crate::fingerprint::{CanonicalDefinition, ToolFingerprint};
 
 /// Most pages of one list.
 const MAX_PAGES: usize = 100;
@@ -40,7 +40,7 @@ pub struct ToolDefinition {
 impl ToolDefinition {
     /// None where the definition cannot be pinned.
     pub(super) fn fingerprint(&self) -> Option<ToolFingerprint> {
-        let definition = Definition::read(self.raw.get()).ok();
+        let definition = CanonicalDefinition::read(self.raw.get()).ok();
         definition.map(|definition| definition.fingerprint())
     }
 }
@@ -70,15 +70,18 @@ impl Pages {
     }
 
     /// The request for the next page.
-    pub(super) fn request(&self) -> Request<'_> {
-        let cursor = self.cursor.iter().map(|at| ("cursor", Part::Text(at)));
-        Request::new(self.method, cursor.collect())
+    pub(super) fn request(&self) -> UpstreamRequest<'_> {
+        let cursor = self
+            .cursor
+            .iter()
+            .map(|at| ("cursor", MemberValue::Text(at)));
+        UpstreamRequest::new(self.method, cursor.collect())
     }
 
     /// Takes the next page; true where it was the last one.
     pub(super) fn take(&mut self, result: &RawValue) -> Result<bool, UpstreamError> {
         check_complete(result)?;
-        let page = Page::read(result, self.member)?;
+        let page = DefinitionPage::read(result, self.member)?;
         self.entries.extend(page.entries);
         self.ttl = ttl::shorter(self.ttl, page.ttl);
         self.read += 1;
@@ -97,14 +100,14 @@ impl Pages {
 }
 
 /// One page of a list.
-struct Page {
+struct DefinitionPage {
     entries: Vec<Box<RawValue>>,
     next: Option<String>,
     /// How long it may be kept; none where the server does not say.
     ttl: Option<Duration>,
 }
 
-impl Page {
+impl DefinitionPage {
     /// Reads a page whose entries are the member `list` of `result`.
     fn read(result: &RawValue, list: &str) -> Result<Self, UpstreamError> {
         #[derive(Deserialize)]

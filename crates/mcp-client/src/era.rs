@@ -13,12 +13,12 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
-use wardgate_mcp::Version;
 use wardgate_mcp::error_code::{HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION};
 use wardgate_mcp::extension::{SKILLS, TASKS};
+use wardgate_mcp::{Era, Version};
 
-use super::error::{RpcError, UpstreamError};
-use super::message::{Era, MODERN, Part, Request, client_info};
+use super::error::{UpstreamError, UpstreamRpcError};
+use super::message::{MODERN, MemberValue, UpstreamRequest, client_info};
 use super::participation::Profile;
 
 /// The versions that begin with `initialize`, best first.
@@ -73,9 +73,9 @@ pub struct ServerCapabilities {
 
 /// Since when something is known of a server, so that it need not be asked at every connection.
 #[derive(Debug, Default)]
-pub(super) struct Verdict(Mutex<Option<Instant>>);
+pub(super) struct CachedObservation(Mutex<Option<Instant>>);
 
-impl Verdict {
+impl CachedObservation {
     /// Whether it is known, and not for too long.
     pub(super) fn holds(&self) -> bool {
         let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,18 +143,18 @@ pub(super) enum Probe {
 }
 
 /// The first message to a server of unknown era.
-pub(super) fn discover() -> Request<'static> {
-    Request::new("server/discover", Vec::new())
+pub(super) fn discover() -> UpstreamRequest<'static> {
+    UpstreamRequest::new("server/discover", Vec::new())
 }
 
 /// The first message to a legacy server, which is offered what `profile` says and nothing else.
-pub(super) fn initialize(profile: Profile) -> Request<'static> {
+pub(super) fn initialize(profile: Profile) -> UpstreamRequest<'static> {
     let members = vec![
-        ("protocolVersion", Part::Text(LATEST_LEGACY)),
-        ("capabilities", Part::Json(profile.told())),
-        ("clientInfo", Part::Json(client_info())),
+        ("protocolVersion", MemberValue::Text(LATEST_LEGACY)),
+        ("capabilities", MemberValue::Json(profile.told())),
+        ("clientInfo", MemberValue::Json(client_info())),
     ];
-    Request::new("initialize", members)
+    UpstreamRequest::new("initialize", members)
 }
 
 #[derive(Default, Deserialize)]
@@ -219,7 +219,9 @@ impl Capabilities {
 }
 
 /// What the answer to [`discover`] shows.
-pub(super) fn read_probe(answer: Result<Box<RawValue>, RpcError>) -> Result<Probe, UpstreamError> {
+pub(super) fn read_probe(
+    answer: Result<Box<RawValue>, UpstreamRpcError>,
+) -> Result<Probe, UpstreamError> {
     #[derive(Deserialize)]
     struct DiscoverResult {
         #[serde(rename = "supportedVersions")]

@@ -51,7 +51,7 @@ pub enum UpstreamError {
     Status(u16),
     /// The server's own answer.
     #[error("the upstream server answered with JSON-RPC error {}", .0.code)]
-    Rpc(RpcError),
+    Rpc(UpstreamRpcError),
     /// The server acted, and its result is of no use.
     #[error("the upstream server gave an answer that cannot be used: {0}")]
     BadResult(&'static str),
@@ -111,9 +111,12 @@ impl From<EgressError> for UpstreamError {
     }
 }
 
-/// A JSON-RPC error. Its words are the server's: for the caller, by the policy; never for the log.
+/// The result of a request, as the server wrote it.
+pub(super) type RequestResult = Result<Box<RawValue>, UpstreamError>;
+
+/// A JSON-RPC error of an upstream server. Its words are the server's: for the caller, by the policy; never for the log.
 #[derive(Clone, Deserialize)]
-pub struct RpcError {
+pub struct UpstreamRpcError {
     /// Of JSON-RPC, of MCP, or the server's own.
     pub code: i64,
     /// In the server's words.
@@ -124,7 +127,7 @@ pub struct RpcError {
     pub data: Option<Box<RawValue>>,
 }
 
-impl RpcError {
+impl UpstreamRpcError {
     /// Its code, unless that is about our own request.
     pub fn code_for_clients(&self) -> i64 {
         match self.code {
@@ -134,7 +137,7 @@ impl RpcError {
     }
 }
 
-impl RpcError {
+impl UpstreamRpcError {
     /// The error as one JSON object, byte for byte but for what is about our own request or for the gateway alone to say.
     /// `data` that readers could take for different things is left out.
     pub fn for_clients(&self) -> String {
@@ -149,9 +152,9 @@ impl RpcError {
     }
 }
 
-impl std::fmt::Debug for RpcError {
+impl std::fmt::Debug for UpstreamRpcError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RpcError")
+        f.debug_struct("UpstreamRpcError")
             .field("code", &self.code)
             .finish_non_exhaustive()
     }
@@ -172,7 +175,7 @@ mod tests {
     #[test]
     fn an_error_goes_on_as_it_is_but_for_what_is_not_the_servers_to_say() {
         let told = |text: &str| {
-            let error: RpcError = serde_json::from_str(text).unwrap();
+            let error: UpstreamRpcError = serde_json::from_str(text).unwrap();
             error.for_clients()
         };
         let whole = r#"{"code":-32002,"message":"n\"o","data":{"uri":"a:b","n":1.10}}"#;

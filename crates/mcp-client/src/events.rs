@@ -233,7 +233,7 @@ impl Events {
                 }
                 _ => {}
             },
-            IncomingMessage::Answer { .. } => self.ignored("it answers a request that nobody made"),
+            IncomingMessage::Response { .. } => self.ignored("it answers a request that nobody made"),
             IncomingMessage::Request { .. } => self.ignored("it is a request where none may be"),
         }
     }

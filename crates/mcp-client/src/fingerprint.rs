@@ -13,7 +13,7 @@ pub const INSTRUCTIONS: &str = "(instructions)";
 
 /// An MCP tool definition with all its members, known and unknown; or a server's instructions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Definition {
+pub struct CanonicalDefinition {
     name: String,
     json: Json,
     digest: Digest,
@@ -69,7 +69,7 @@ impl ToolFingerprint {
     }
 }
 
-impl Definition {
+impl CanonicalDefinition {
     /// Reads the JSON object that describes one tool.
     pub fn read(text: &str) -> Result<Self, BadDefinition> {
         if text.len() > MAX_BYTES {
@@ -183,7 +183,7 @@ mod tests {
 
     fn fingerprint(members: &str) -> ToolFingerprint {
         let text = format!(r#"{{"name":"read","inputSchema":{{"type":"object"}}{members}}}"#);
-        Definition::read(&text).unwrap().fingerprint()
+        CanonicalDefinition::read(&text).unwrap().fingerprint()
     }
 
     #[test]

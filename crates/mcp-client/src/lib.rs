@@ -46,10 +46,10 @@ mod upstream;
 
 pub use definition::ToolDefinition;
 pub use era::Skills;
-pub use error::{RpcError, UpstreamError};
+pub use error::{UpstreamError, UpstreamRpcError};
 #[cfg(test)]
 use events::Health;
-pub use fingerprint::{BadDefinition, Definition, INSTRUCTIONS, ToolFingerprint, name_in};
+pub use fingerprint::{BadDefinition, CanonicalDefinition, INSTRUCTIONS, ToolFingerprint, name_in};
 pub use foreign_meta::ForeignMeta;
 pub use http::sse::Event;
 pub use participation::{ClientCapabilities, InvalidParticipation, Participation};

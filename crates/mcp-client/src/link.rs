@@ -12,13 +12,13 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::connection::Connection;
+use super::connection::UpstreamConnection;
 use super::definition::{self, Pages, ToolDefinition};
 use super::era::Eras;
 use super::error::UpstreamError;
 use super::events::Events;
 use super::listing::{self, ListRequest, ListedTools};
-use super::message::Request;
+use super::message::UpstreamRequest;
 use super::participation::{Participation, Profile};
 use super::server_message::{Listener, ServerMessage, lend};
 use super::settings::Transport;
@@ -46,7 +46,7 @@ type Attempt = Shared<BoxFuture<'static, Result<(), UpstreamError>>>;
 
 pub(super) struct Link {
     connector: Connector,
-    current: ArcSwapOption<Connection>,
+    current: ArcSwapOption<UpstreamConnection>,
     attempt: Mutex<Option<Attempt>>,
     pub(super) events: Arc<Events>,
     tasks: TaskTracker,
@@ -56,7 +56,7 @@ pub(super) struct Link {
 }
 
 /// See [`Link::turn`].
-pub(super) struct Turn<'a> {
+pub(super) struct RequestPermit<'a> {
     _place: SemaphorePermit<'a>,
     _turn: Option<SemaphorePermit<'a>>,
 }
@@ -98,7 +98,7 @@ impl Link {
     /// Asks by `deadline`. Dropping the future cancels the request at the server.
     pub(super) async fn request(
         self: &Arc<Self>,
-        request: &Request<'_>,
+        request: &UpstreamRequest<'_>,
         deadline: Instant,
         listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
@@ -110,11 +110,11 @@ impl Link {
     }
 
     /// The right to have the server work on a request that may stay open, until it waits for a person.
-    pub(super) async fn turn(&self) -> Result<Turn<'_>, UpstreamError> {
+    pub(super) async fn turn(&self) -> Result<RequestPermit<'_>, UpstreamError> {
         let place = self.places.try_acquire().map_err(|_| UpstreamError::Busy)?;
         // The semaphore is never closed.
         let turn = self.turns.acquire().await.ok();
-        Ok(Turn {
+        Ok(RequestPermit {
             _place: place,
             _turn: turn,
         })
@@ -124,8 +124,8 @@ impl Link {
     /// a person takes, so it holds no turn.
     pub(super) async fn converse(
         self: &Arc<Self>,
-        request: &Request<'_>,
-        take: impl Fn(ServerMessage, &Arc<Connection>) -> bool + Send + Sync,
+        request: &UpstreamRequest<'_>,
+        take: impl Fn(ServerMessage, &Arc<UpstreamConnection>) -> bool + Send + Sync,
     ) -> Result<Box<RawValue>, UpstreamError> {
         let mut outcome = Err(UpstreamError::Gone);
         for _ in 0..2 {
@@ -156,7 +156,7 @@ impl Link {
 
     async fn in_turn(
         self: &Arc<Self>,
-        request: &Request<'_>,
+        request: &UpstreamRequest<'_>,
         mut listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
         // The semaphore is never closed.
@@ -178,8 +178,8 @@ impl Link {
     /// Asks over `connection`; a pinned tool only if the connection has the one that was approved.
     async fn request_over(
         &self,
-        connection: &Connection,
-        request: &Request<'_>,
+        connection: &UpstreamConnection,
+        request: &UpstreamRequest<'_>,
         listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
         let listed = self.check_pin(connection, request).await?;
@@ -196,8 +196,8 @@ impl Link {
     /// Refuses to call a pinned tool where `connection` offers another; gives the list it was compared with.
     async fn check_pin(
         &self,
-        connection: &Connection,
-        request: &Request<'_>,
+        connection: &UpstreamConnection,
+        request: &UpstreamRequest<'_>,
     ) -> Result<Option<Arc<ListedTools>>, UpstreamError> {
         let Some((pin, name)) = request.pin.zip(request.subject()) else {
             return Ok(None);
@@ -218,7 +218,7 @@ impl Link {
     /// The tools that the server offers over `connection`, by a list that still holds.
     async fn tools_that_hold(
         &self,
-        connection: &Connection,
+        connection: &UpstreamConnection,
     ) -> Result<Arc<ListedTools>, UpstreamError> {
         let current = || {
             let revision = self.events.tools_revision();
@@ -232,7 +232,7 @@ impl Link {
     /// The tools that the server last listed over `connection`.
     pub(super) async fn known_tools(
         &self,
-        connection: &Connection,
+        connection: &UpstreamConnection,
     ) -> Result<Arc<ListedTools>, UpstreamError> {
         let current = || connection.listing().current();
         self.tools_by(connection, current).await
@@ -241,7 +241,7 @@ impl Link {
     /// What `current` gives, or else a new list.
     async fn tools_by(
         &self,
-        connection: &Connection,
+        connection: &UpstreamConnection,
         current: impl Fn() -> Option<Arc<ListedTools>> + Send,
     ) -> Result<Arc<ListedTools>, UpstreamError> {
         if let Some(listed) = current() {
@@ -280,7 +280,7 @@ impl Link {
 
     async fn list_tools_over(
         &self,
-        connection: &Connection,
+        connection: &UpstreamConnection,
     ) -> Result<(Vec<ToolDefinition>, Option<Duration>), UpstreamError> {
         let asked = ListRequest {
             revision: self.events.tools_revision(),
@@ -296,7 +296,7 @@ impl Link {
                 break listing::server_of(&page);
             }
         };
-        let is_over_http = matches!(connection, Connection::Http(_));
+        let is_over_http = matches!(connection, UpstreamConnection::Http(_));
         let has_tasks = connection.has_tasks();
         let tools = definition::tools(&self.events, pages.entries, is_over_http, has_tasks);
         let listed = ListedTools::new(&tools, asked, server);
@@ -321,7 +321,9 @@ impl Link {
     }
 
     /// The connection in use, or a new one.
-    pub(super) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, UpstreamError> {
+    pub(super) async fn connection(
+        self: &Arc<Self>,
+    ) -> Result<Arc<UpstreamConnection>, UpstreamError> {
         if let Some(connection) = self.usable() {
             return Ok(connection);
         }
@@ -334,13 +336,13 @@ impl Link {
     pub(super) async fn connection_by(
         self: &Arc<Self>,
         deadline: Instant,
-    ) -> Result<Arc<Connection>, UpstreamError> {
+    ) -> Result<Arc<UpstreamConnection>, UpstreamError> {
         timeout_at(deadline, self.connection())
             .await
             .unwrap_or(Err(UpstreamError::Timeout))
     }
 
-    fn usable(&self) -> Option<Arc<Connection>> {
+    fn usable(&self) -> Option<Arc<UpstreamConnection>> {
         self.current
             .load_full()
             .filter(|connection| connection.is_usable())
@@ -374,8 +376,10 @@ impl Link {
     /// Puts a new connection in the place of the one that there was.
     async fn replace(&self) -> Result<(), UpstreamError> {
         let connection = match &self.connector {
-            Connector::Stdio(launcher) => launcher.connect().map_ok(Connection::Stdio).boxed(),
-            Connector::Http(dialer) => dialer.connect().map_ok(Connection::Http).boxed(),
+            Connector::Stdio(launcher) => {
+                launcher.connect().map_ok(UpstreamConnection::Stdio).boxed()
+            }
+            Connector::Http(dialer) => dialer.connect().map_ok(UpstreamConnection::Http).boxed(),
         };
         let connection = tokio::select! {
             biased;
@@ -412,8 +416,8 @@ impl Link {
 
 /// One request and its answer; where it begins a task, the result of the task.
 async fn request_to_end(
-    connection: &Connection,
-    request: &Request<'_>,
+    connection: &UpstreamConnection,
+    request: &UpstreamRequest<'_>,
     mut listener: Option<Listener<'_>>,
 ) -> Result<Box<RawValue>, UpstreamError> {
     if let Some(level) = request.log_level() {

@@ -22,9 +22,10 @@ use wardgate_domain::Ambient;
 
 use super::backoff::Backoff;
 use super::era::Handshake;
-use super::error::{RpcError, UpstreamError};
+use super::error::{UpstreamError, UpstreamRpcError};
 use super::events::Events;
-use super::message::{Era, Part, Request};
+use super::message::{MemberValue, UpstreamRequest};
+use wardgate_mcp::Era;
 
 /// The pause before listening again.
 const PAUSE: Backoff = Backoff {
@@ -52,7 +53,7 @@ pub(super) trait Line: Clone + Send + Sync + 'static {
     /// Asks, and waits for the answer without a time limit. Dropping the future ends the request.
     fn ask(
         &self,
-        request: &Request<'_>,
+        request: &UpstreamRequest<'_>,
     ) -> impl Future<Output = Result<Box<RawValue>, UpstreamError>> + Send;
 
     /// Takes what a legacy server says outside of answers, until it ends the stream of that.
@@ -137,7 +138,7 @@ fn end_soon(earlier: ListenRequest) -> AbortOnDropHandle<()> {
     }))
 }
 
-fn request(announces: bool, uris: &BTreeSet<String>) -> Request<'static> {
+fn request(announces: bool, uris: &BTreeSet<String>) -> UpstreamRequest<'static> {
     // A server acknowledges those of them that it has.
     let mut wanted = json!({});
     if announces {
@@ -152,9 +153,9 @@ fn request(announces: bool, uris: &BTreeSet<String>) -> Request<'static> {
     if !uris.is_empty() {
         wanted["resourceSubscriptions"] = json!(uris);
     }
-    Request::new(
+    UpstreamRequest::new(
         "subscriptions/listen",
-        vec![("notifications", Part::Json(wanted))],
+        vec![("notifications", MemberValue::Json(wanted))],
     )
 }
 
@@ -248,7 +249,7 @@ async fn overhear<L: Line>(line: &L, events: &Arc<Events>) -> StandaloneStream {
 
 /// Asks for one resource.
 async fn about<L: Line>(line: &L, method: &'static str, uri: &str) -> Result<(), UpstreamError> {
-    let request = Request::new(method, vec![("uri", Part::Text(uri))]);
+    let request = UpstreamRequest::new(method, vec![("uri", MemberValue::Text(uri))]);
     let asked = timeout(PATIENCE, line.ask(&request)).await;
     asked.unwrap_or(Err(UpstreamError::Timeout)).map(drop)
 }
@@ -332,7 +333,7 @@ where
     }
 }
 
-fn refused(events: &Events, error: &RpcError) {
+fn refused(events: &Events, error: &UpstreamRpcError) {
     warn!(
         upstream = events.upstream,
         code = error.code,

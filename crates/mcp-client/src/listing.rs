@@ -125,16 +125,16 @@ impl ConnectionTools {
 /// What the result of a server of 2026-07-28 says of the server.
 pub(super) fn server_of(result: &RawValue) -> Option<Box<str>> {
     #[derive(Deserialize)]
-    struct Answer<'a> {
+    struct ListResult<'a> {
         #[serde(borrow, rename = "_meta")]
-        meta: Meta<'a>,
+        meta: ListResultMeta<'a>,
     }
     #[derive(Deserialize)]
-    struct Meta<'a> {
+    struct ListResultMeta<'a> {
         #[serde(borrow, rename = "io.modelcontextprotocol/serverInfo")]
         server: &'a RawValue,
     }
-    let answer: Answer<'_> = serde_json::from_str(result.get()).ok()?;
+    let answer: ListResult<'_> = serde_json::from_str(result.get()).ok()?;
     Some(answer.meta.server.get().into())
 }
 

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::era::Handshake;
 use super::error::UpstreamError;
-use super::message::{Part, Request};
+use super::message::{MemberValue, UpstreamRequest};
 use super::participation::LogLevel;
 
 /// How long a server may take to note a level.
@@ -34,7 +34,7 @@ impl ServerLogLevel {
     pub(super) async fn make_at_least<F>(
         &self,
         level: LogLevel,
-        set: impl FnOnce(Request<'static>) -> F,
+        set: impl FnOnce(UpstreamRequest<'static>) -> F,
     ) where
         F: Future<Output = Result<Box<RawValue>, UpstreamError>>,
     {
@@ -44,8 +44,8 @@ impl ServerLogLevel {
         let mut current = self.level.lock().await;
         if current.is_none_or(|current| level < current) {
             *current = Some(level);
-            let members = vec![("level", Part::Json(level.as_str().into()))];
-            let setting = set(Request::new("logging/setLevel", members));
+            let members = vec![("level", MemberValue::Json(level.as_str().into()))];
+            let setting = set(UpstreamRequest::new("logging/setLevel", members));
             // Without it the call goes on; it only has less to tell.
             let _ = timeout(LIMIT, setting).await;
         }

@@ -8,11 +8,11 @@ use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use wardgate_mcp::Version;
 use wardgate_mcp::error_code::{INTERNAL_ERROR, METHOD_NOT_FOUND};
+use wardgate_mcp::{Era, Version};
 use wardgate_telemetry::trace_context::TraceContext;
 
-use super::error::{RpcError, UpstreamError};
+use super::error::{UpstreamError, UpstreamRpcError};
 use super::foreign_meta::ForeignMeta;
 use super::participation::{LogLevel, Participation};
 use crate::fingerprint::ToolFingerprint;
@@ -30,20 +30,11 @@ pub(super) const MODERN: &str = Version::V2026_07_28.as_str();
 /// For how long the server is asked to keep a task, in milliseconds.
 const TASK_TTL: u64 = 15 * 60 * 1000;
 
-/// How requests are framed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Era {
-    /// Each request says all of itself.
-    Modern,
-    /// One `initialize` speaks for the whole connection.
-    Legacy,
-}
-
 /// A request before it has an id. `members` are those of `params`, `_meta` apart.
 #[derive(Debug)]
-pub(super) struct Request<'a> {
+pub(super) struct UpstreamRequest<'a> {
     pub(super) method: &'static str,
-    pub(super) members: Vec<(&'static str, Part<'a>)>,
+    pub(super) members: Vec<(&'static str, MemberValue<'a>)>,
     /// Arguments that 2026-07-28 repeats as headers over HTTP.
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     /// The approved definition of the tool that it calls; none: whatever has the name is called.
@@ -59,7 +50,7 @@ pub(super) struct Request<'a> {
 /// The value of one member.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum Part<'a> {
+pub(super) enum MemberValue<'a> {
     Text(&'a str),
     Raw(&'a RawValue),
     Json(Value),
@@ -76,12 +67,13 @@ struct OutgoingMessage<'a> {
 }
 
 struct Params<'a> {
-    members: &'a [(&'static str, Part<'a>)],
-    meta: Meta<'a>,
+    members: &'a [(&'static str, MemberValue<'a>)],
+    meta: OutgoingMeta<'a>,
 }
 
+/// The `_meta` of a request.
 #[derive(Default, Serialize)]
-struct Meta<'a> {
+struct OutgoingMeta<'a> {
     #[serde(rename = "progressToken", skip_serializing_if = "Option::is_none")]
     progress_token: Option<u64>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
@@ -102,7 +94,7 @@ struct ModernMeta<'a> {
     #[serde(rename = "io.modelcontextprotocol/clientInfo")]
     client: Value,
     #[serde(rename = "io.modelcontextprotocol/clientCapabilities")]
-    capabilities: Part<'a>,
+    capabilities: MemberValue<'a>,
     #[serde(
         rename = "io.modelcontextprotocol/logLevel",
         skip_serializing_if = "Option::is_none"
@@ -116,7 +108,7 @@ impl Params<'_> {
     }
 }
 
-impl Meta<'_> {
+impl OutgoingMeta<'_> {
     fn is_empty(&self) -> bool {
         self.progress_token.is_none()
             && self.modern.is_none()
@@ -143,8 +135,8 @@ pub(super) fn client_info() -> Value {
     serde_json::json!({ "name": "wardgate", "version": env!("CARGO_PKG_VERSION") })
 }
 
-impl<'a> Request<'a> {
-    pub(super) fn new(method: &'static str, members: Vec<(&'static str, Part<'a>)>) -> Self {
+impl<'a> UpstreamRequest<'a> {
+    pub(super) fn new(method: &'static str, members: Vec<(&'static str, MemberValue<'a>)>) -> Self {
         Self {
             method,
             members,
@@ -167,7 +159,12 @@ impl<'a> Request<'a> {
     /// As one that begins a task, where `is_task` says so.
     pub(super) fn task_if(mut self, is_task: bool) -> Self {
         self.is_task = is_task;
-        let ttl = || ("task", Part::Json(serde_json::json!({ "ttl": TASK_TTL })));
+        let ttl = || {
+            (
+                "task",
+                MemberValue::Json(serde_json::json!({ "ttl": TASK_TTL })),
+            )
+        };
         self.members.extend(is_task.then(ttl));
         self
     }
@@ -194,7 +191,7 @@ impl<'a> Request<'a> {
             _ => return None,
         };
         self.members.iter().find_map(|(name, part)| match part {
-            Part::Text(text) if *name == member => Some(*text),
+            MemberValue::Text(text) if *name == member => Some(*text),
             _ => None,
         })
     }
@@ -221,15 +218,15 @@ impl<'a> Request<'a> {
             version: MODERN,
             client: client_info(),
             capabilities: match self.participation {
-                Some(client) => Part::Raw(client.capabilities.told(self.offers_tasks)),
-                None => Part::Json(Value::Object(serde_json::Map::new())),
+                Some(client) => MemberValue::Raw(client.capabilities.told(self.offers_tasks)),
+                None => MemberValue::Json(Value::Object(serde_json::Map::new())),
             },
             log_level: self
                 .participation
                 .and_then(|client| client.log_level)
                 .map(LogLevel::as_str),
         });
-        let meta = Meta {
+        let meta = OutgoingMeta {
             progress_token: wants_progress.then_some(id),
             modern,
             others: self
@@ -245,22 +242,22 @@ impl<'a> Request<'a> {
 /// A notification of a legacy client, or on stdio.
 pub(super) fn notification(
     method: &str,
-    members: &[(&'static str, Part<'_>)],
+    members: &[(&'static str, MemberValue<'_>)],
 ) -> Result<Vec<u8>, UpstreamError> {
-    encode(None, method, members, Meta::default())
+    encode(None, method, members, OutgoingMeta::default())
 }
 
 /// Tells the server that nobody waits for the answer to request `id` any more.
 pub(super) fn cancelled(id: u64) -> Result<Vec<u8>, UpstreamError> {
-    let members = [("requestId", Part::Json(id.into()))];
+    let members = [("requestId", MemberValue::Json(id.into()))];
     notification("notifications/cancelled", &members)
 }
 
 fn encode(
     id: Option<u64>,
     method: &str,
-    members: &[(&'static str, Part<'_>)],
-    meta: Meta<'_>,
+    members: &[(&'static str, MemberValue<'_>)],
+    meta: OutgoingMeta<'_>,
 ) -> Result<Vec<u8>, UpstreamError> {
     let params = Params { members, meta };
     let message = OutgoingMessage {
@@ -276,8 +273,8 @@ fn encode(
 /// One message of a server.
 #[derive(Debug)]
 pub(super) enum IncomingMessage<'a> {
-    /// The answer to the request of that id, if the id is one of ours by its form.
-    Answer {
+    /// The response to the request of that id, if the id is one of ours by its form.
+    Response {
         id: Option<u64>,
         outcome: Result<&'a RawValue, UpstreamError>,
     },
@@ -345,16 +342,18 @@ fn read_one(text: &str) -> Result<IncomingMessage<'_>, &'static str> {
     }
     let outcome = match (envelope.result, envelope.error) {
         (Some(result), None) => Ok(result),
-        (None, Some(error)) => Err(serde_json::from_str::<RpcError>(error.get()).map_or(
-            UpstreamError::BadResult("its error is not a JSON-RPC error"),
-            UpstreamError::Rpc,
-        )),
+        (None, Some(error)) => Err(
+            serde_json::from_str::<UpstreamRpcError>(error.get()).map_or(
+                UpstreamError::BadResult("its error is not a JSON-RPC error"),
+                UpstreamError::Rpc,
+            ),
+        ),
         _ => Err(UpstreamError::BadResult(
             "it must have either a result or an error",
         )),
     };
     let id = envelope.id.and_then(|id| id.get().parse().ok());
-    Ok(IncomingMessage::Answer { id, outcome })
+    Ok(IncomingMessage::Response { id, outcome })
 }
 
 /// How deep the brackets of `text` nest.
@@ -379,10 +378,10 @@ fn depth(text: &str) -> usize {
 
 /// What the client answered to a request of a server's.
 pub(super) fn answered(id: &RawValue, result: &RawValue) -> Result<Vec<u8>, UpstreamError> {
-    own_message(&Answer {
+    own_message(&OutgoingResponse {
         jsonrpc: "2.0",
         id,
-        result: Some(Part::Raw(result)),
+        result: Some(MemberValue::Raw(result)),
         error: None,
     })
 }
@@ -401,7 +400,7 @@ pub(super) fn unclear(id: &RawValue) -> Result<Vec<u8>, UpstreamError> {
 }
 
 fn not_asked(id: &RawValue, why: &str) -> Result<Vec<u8>, UpstreamError> {
-    own_message(&Answer {
+    own_message(&OutgoingResponse {
         jsonrpc: "2.0",
         id,
         result: None,
@@ -409,27 +408,28 @@ fn not_asked(id: &RawValue, why: &str) -> Result<Vec<u8>, UpstreamError> {
     })
 }
 
+/// The response to a request of a server.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct OutgoingResponse<'a> {
     jsonrpc: &'static str,
     id: &'a RawValue,
     #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<Part<'a>>,
+    result: Option<MemberValue<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Value>,
 }
 
-fn own_message(answer: &Answer<'_>) -> Result<Vec<u8>, UpstreamError> {
+fn own_message(answer: &OutgoingResponse<'_>) -> Result<Vec<u8>, UpstreamError> {
     serde_json::to_vec(answer).map_err(|_| UpstreamError::BadResult("its request has a bad id"))
 }
 
 /// The answer to a request of a server's: a ping is answered, and nothing else was offered to it.
 pub(crate) fn answer(id: &RawValue, method: &str) -> Result<Vec<u8>, UpstreamError> {
     let is_ping = method == "ping";
-    own_message(&Answer {
+    own_message(&OutgoingResponse {
         jsonrpc: "2.0",
         id,
-        result: is_ping.then(|| Part::Json(serde_json::json!({}))),
+        result: is_ping.then(|| MemberValue::Json(serde_json::json!({}))),
         error: (!is_ping).then(|| {
             serde_json::json!({ "code": METHOD_NOT_FOUND, "message": "this client does not offer the method" })
         }),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::message::{Part, Request};
+use super::message::{MemberValue, UpstreamRequest};
 
 /// What a client answered: each a JSON object, by the keys of what it was asked.
 #[derive(Clone)]
@@ -48,20 +48,20 @@ impl Responses {
     /// Whether the client did everything it was asked to do elsewhere.
     pub fn are_all_accepted(&self) -> bool {
         #[derive(Deserialize)]
-        struct Answer {
+        struct ElicitResult {
             action: String,
         }
         let mut answers = self.by_key.values();
         answers.all(|answer| {
-            serde_json::from_str::<Answer>(answer.get())
+            serde_json::from_str::<ElicitResult>(answer.get())
                 .is_ok_and(|answer| answer.action == "accept")
         })
     }
 
     /// What makes a request the retry of one that waited.
-    pub(super) fn add_to<'a>(&'a self, request: &mut Request<'a>, state: Option<&'a str>) {
+    pub(super) fn add_to<'a>(&'a self, request: &mut UpstreamRequest<'a>, state: Option<&'a str>) {
         let members = &mut request.members;
-        members.push(("inputResponses", Part::Raw(&self.raw)));
-        members.extend(state.map(|state| ("requestState", Part::Text(state))));
+        members.push(("inputResponses", MemberValue::Raw(&self.raw)));
+        members.extend(state.map(|state| ("requestState", MemberValue::Text(state))));
     }
 }

@@ -107,7 +107,7 @@ fn even_if_null<'de, D: serde::Deserializer<'de>>(
 const MAX_REQUESTS: usize = 32;
 
 /// What the result of a request with a client is.
-pub(super) enum Outcome {
+pub(super) enum RequestOutcome {
     Complete(Box<RawValue>),
     InputRequired {
         /// One JSON object, byte for byte where the server gave one.
@@ -124,7 +124,7 @@ pub(super) fn read_outcome(
     result: Box<RawValue>,
     client: &Participation,
     may_be_task: bool,
-) -> Result<Outcome, UpstreamError> {
+) -> Result<RequestOutcome, UpstreamError> {
     #[derive(Deserialize)]
     struct InputRequired {
         #[serde(default, rename = "inputRequests")]
@@ -134,11 +134,11 @@ pub(super) fn read_outcome(
     }
     let kind = kind(&result)?;
     if may_be_task && kind.as_deref() == Some("task") {
-        return Ok(Outcome::Task(result));
+        return Ok(RequestOutcome::Task(result));
     }
     match check_kind(kind.as_deref()) {
         Err(UpstreamError::InputRequired) => {}
-        complete => return complete.map(|()| Outcome::Complete(result)),
+        complete => return complete.map(|()| RequestOutcome::Complete(result)),
     }
     let InputRequired { requests, state } =
         serde_json::from_str(result.get()).map_err(|_| UNREADABLE)?;
@@ -149,7 +149,7 @@ pub(super) fn read_outcome(
     }
     let requests = requests.map_or_else(|| "{}".to_owned(), |requests| requests.get().to_owned());
     check_asked(&requests, client.capabilities.profile)?;
-    Ok(Outcome::InputRequired { requests, state })
+    Ok(RequestOutcome::InputRequired { requests, state })
 }
 
 const UNREADABLE: UpstreamError =

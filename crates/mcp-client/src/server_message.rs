@@ -122,12 +122,12 @@ pub(super) fn lend<'a>(listener: &'a mut Option<Listener<'_>>) -> Option<Listene
 /// The request a progress notification is of, and what it says.
 pub(super) fn read_progress(params: Option<&RawValue>) -> Option<(u64, Progress)> {
     #[derive(Deserialize)]
-    struct Token {
+    struct ProgressParams {
         #[serde(rename = "progressToken")]
         token: u64,
     }
     let params = params?.get();
-    let token: Token = serde_json::from_str(params).ok()?;
+    let token: ProgressParams = serde_json::from_str(params).ok()?;
     let mut progress: Progress = serde_json::from_str(params).ok()?;
     if let Some(message) = &mut progress.message
         && let Some((end, _)) = message.char_indices().nth(MAX_PROGRESS_TEXT)

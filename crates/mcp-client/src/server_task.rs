@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use wardgate_json::{Members, is_strict};
 
-use super::error::{RpcError, UpstreamError};
+use super::error::{UpstreamError, UpstreamRpcError};
 use super::members::object;
-use super::message::{Part, Request};
+use super::message::{MemberValue, UpstreamRequest};
 use super::participation::Participation;
 use super::responses::Responses;
 use super::result::check_asked;
@@ -65,7 +65,7 @@ pub enum TaskStatus {
     /// What its call would have given.
     Completed(Box<RawValue>),
     /// It failed.
-    Failed(RpcError),
+    Failed(UpstreamRpcError),
 }
 
 #[derive(Deserialize)]
@@ -76,7 +76,7 @@ struct TaskMembers {
     #[serde(default)]
     result: Option<Box<RawValue>>,
     #[serde(default)]
-    error: Option<RpcError>,
+    error: Option<UpstreamRpcError>,
     #[serde(default, rename = "inputRequests")]
     requests: Option<Box<RawValue>>,
 }
@@ -92,13 +92,17 @@ enum Status {
 }
 
 impl Step {
-    pub(super) fn request<'a>(&'a self, id: &'a str, client: &'a Participation) -> Request<'a> {
-        let task = vec![("taskId", Part::Text(id))];
+    pub(super) fn request<'a>(
+        &'a self,
+        id: &'a str,
+        client: &'a Participation,
+    ) -> UpstreamRequest<'a> {
+        let task = vec![("taskId", MemberValue::Text(id))];
         let request = match self {
-            Self::Get => Request::new("tasks/get", task),
-            Self::Cancel => Request::new("tasks/cancel", task),
+            Self::Get => UpstreamRequest::new("tasks/get", task),
+            Self::Cancel => UpstreamRequest::new("tasks/cancel", task),
             Self::Update(responses) => {
-                let mut request = Request::new("tasks/update", task);
+                let mut request = UpstreamRequest::new("tasks/update", task);
                 responses.add_to(&mut request, None);
                 request
             }

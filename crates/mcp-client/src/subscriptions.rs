@@ -22,7 +22,7 @@ const MAX_URI: usize = 4_096;
 /// Shared by the ears and the connection in use.
 #[derive(Debug)]
 pub(super) struct Subscriptions {
-    table: Mutex<BTreeMap<String, Entry>>,
+    table: Mutex<BTreeMap<String, ResourceSubscription>>,
     /// Counts the changes of what is wanted.
     wanted: watch::Sender<u64>,
     /// Counts how often the server began to listen to us.
@@ -31,7 +31,7 @@ pub(super) struct Subscriptions {
 
 /// A resource that somebody listens to, or did until a moment ago.
 #[derive(Debug)]
-struct Entry {
+struct ResourceSubscription {
     inboxes: Vec<Inbox>,
     standing: SubscriptionStatus,
     /// It may have changed while nobody was listening.
@@ -66,7 +66,7 @@ impl Default for Subscriptions {
     }
 }
 
-impl Entry {
+impl ResourceSubscription {
     fn stands(&mut self, uri: &str, standing: SubscriptionStatus) {
         self.standing = standing;
         for inbox in &self.inboxes {
@@ -109,7 +109,7 @@ impl Subscriptions {
             }
             let entry = table.entry(uri.clone()).or_insert_with(|| {
                 is_news = true;
-                Entry {
+                ResourceSubscription {
                     inboxes: Vec::new(),
                     standing: SubscriptionStatus::Asked,
                     missed: false,
@@ -220,7 +220,7 @@ impl Subscriptions {
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
+    fn table(&self) -> MutexGuard<'_, BTreeMap<String, ResourceSubscription>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,9 +10,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::sleep;
 
-use super::connection::Connection;
+use super::connection::UpstreamConnection;
 use super::error::UpstreamError;
-use super::message::{Part, Request};
+use super::message::{MemberValue, UpstreamRequest};
 use super::server_message::Listener;
 
 /// The pause between two looks at a task, unless the server names one; and the bounds of what it may name.
@@ -43,7 +43,7 @@ impl Task {
 
 /// The result of the task that `created` began; `created` itself where the server began none.
 pub(super) async fn follow(
-    connection: &Connection,
+    connection: &UpstreamConnection,
     created: Box<RawValue>,
     listener: Option<Listener<'_>>,
 ) -> Result<Box<RawValue>, UpstreamError> {
@@ -55,7 +55,8 @@ pub(super) async fn follow(
         id: task.id.clone(),
         is_over: false,
     };
-    let of_task = |method| Request::new(method, vec![("taskId", Part::Text(&task.id))]);
+    let of_task =
+        |method| UpstreamRequest::new(method, vec![("taskId", MemberValue::Text(&task.id))]);
     let (look, collect) = (of_task("tasks/get"), of_task("tasks/result"));
     let (mut status, mut pause) = (task.status.clone(), task.pause());
     // One that needs something asks for it where its result is waited for.
@@ -75,7 +76,7 @@ pub(super) async fn follow(
 
 /// A task that runs at the server. Dropped before its end, it is cancelled there.
 struct RunningTask<'a> {
-    connection: &'a Connection,
+    connection: &'a UpstreamConnection,
     id: String,
     is_over: bool,
 }
@@ -83,9 +84,9 @@ struct RunningTask<'a> {
 impl Drop for RunningTask<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            let members = vec![("taskId", Part::Text(&self.id))];
+            let members = vec![("taskId", MemberValue::Text(&self.id))];
             self.connection
-                .request_later(&Request::new("tasks/cancel", members));
+                .request_later(&UpstreamRequest::new("tasks/cancel", members));
         }
     }
 }

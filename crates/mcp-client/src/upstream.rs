@@ -12,14 +12,14 @@ use tokio::time::{Instant, timeout_at};
 use wardgate_domain::{Ambient, Caller, OfferKind};
 
 use super::conditional_tools::ConditionalTools;
-use super::connection::Connection;
+use super::connection::UpstreamConnection;
 use super::definition::{Pages, ToolDefinition};
-use super::era::{Eras, ObservedServer, Skills, Verdict};
+use super::era::{CachedObservation, Eras, ObservedServer, Skills};
 use super::error::UpstreamError;
 use super::events::{Events, Health};
 use super::link::Link;
 use super::listing::ListedTools;
-use super::message::{Era, Part, Request};
+use super::message::{MemberValue, UpstreamRequest};
 use super::param_headers;
 use super::participation::{Participation, Profile};
 use super::personal::Personal;
@@ -33,6 +33,7 @@ use super::settings::Transport;
 use super::subscriptions::ResourceListener;
 use super::ttl::Ttls;
 use wardgate_egress::EgressError;
+use wardgate_mcp::Era;
 use wardgate_mcp::error_code::HEADER_MISMATCH;
 
 /// Further connections to one legacy server whose clients can be asked something: processes, or sessions.
@@ -52,7 +53,7 @@ pub struct Upstream {
     ttls: Ttls,
     conditional_tools: ConditionalTools,
     /// Of a program that names no legacy version: it does not take `initialize`.
-    refuses_initialize: Verdict,
+    refuses_initialize: CachedObservation,
 }
 
 impl Upstream {
@@ -85,7 +86,7 @@ impl Upstream {
             })),
             ttls: Ttls::default(),
             conditional_tools: ConditionalTools::default(),
-            refuses_initialize: Verdict::default(),
+            refuses_initialize: CachedObservation::default(),
         })
     }
 
@@ -303,7 +304,7 @@ impl Upstream {
     async fn marked(
         &self,
         wanted: &UpstreamOperation,
-        mut request: Request<'_>,
+        mut request: UpstreamRequest<'_>,
         deadline: Instant,
         mut listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
@@ -374,7 +375,7 @@ impl Upstream {
         uri: &str,
         deadline: Instant,
     ) -> Result<Box<RawValue>, UpstreamError> {
-        let request = Request::new("resources/read", vec![("uri", Part::Text(uri))]);
+        let request = UpstreamRequest::new("resources/read", vec![("uri", MemberValue::Text(uri))]);
         self.ask(&request, deadline, None).await
     }
 
@@ -394,11 +395,15 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<Box<RawValue>, UpstreamError> {
         let members = vec![
-            ("name", Part::Text(name)),
-            ("arguments", Part::Raw(arguments)),
+            ("name", MemberValue::Text(name)),
+            ("arguments", MemberValue::Raw(arguments)),
         ];
-        self.ask(&Request::new("prompts/get", members), deadline, None)
-            .await
+        self.ask(
+            &UpstreamRequest::new("prompts/get", members),
+            deadline,
+            None,
+        )
+        .await
     }
 
     /// Whether it is behind a URL.
@@ -422,14 +427,14 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<Box<RawValue>, UpstreamError> {
         let mut members = vec![
-            ("ref", Part::Json(reference)),
-            ("argument", Part::Json(argument)),
+            ("ref", MemberValue::Json(reference)),
+            ("argument", MemberValue::Json(argument)),
         ];
         if let Some(known) = known {
-            members.push(("context", Part::Json(json!({ "arguments": known }))));
+            members.push(("context", MemberValue::Json(json!({ "arguments": known }))));
         }
         self.ask(
-            &Request::new("completion/complete", members),
+            &UpstreamRequest::new("completion/complete", members),
             deadline,
             None,
         )
@@ -452,7 +457,7 @@ impl Upstream {
 
     async fn ask(
         &self,
-        request: &Request<'_>,
+        request: &UpstreamRequest<'_>,
         deadline: Instant,
         listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
@@ -516,7 +521,7 @@ async fn runs_as_task(
 /// How the tools are called, asked for if nobody did yet.
 async fn known_tools(
     link: &Arc<Link>,
-    connection: &Connection,
+    connection: &UpstreamConnection,
     deadline: Instant,
 ) -> Result<Arc<ListedTools>, UpstreamError> {
     timeout_at(deadline, link.known_tools(connection))

@@ -8,4 +8,4 @@ pub mod header;
 pub mod meta;
 mod version;
 
-pub use version::{ParseVersionError, Version};
+pub use version::{Era, ParseVersionError, Version};

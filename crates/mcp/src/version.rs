@@ -18,6 +18,25 @@ pub enum Version {
     V2026_07_28,
 }
 
+/// How requests say which version and capabilities they come with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Era {
+    /// From 2026-07-28: each request says all of itself.
+    Modern,
+    /// Up to 2025-11-25: one `initialize` speaks for the whole connection.
+    Legacy,
+}
+
+impl Era {
+    /// The newest version of the era.
+    pub const fn newest_version(self) -> Version {
+        match self {
+            Self::Modern => Version::V2026_07_28,
+            Self::Legacy => Version::NEWEST_LEGACY,
+        }
+    }
+}
+
 impl Version {
     /// Every version of Streamable HTTP, newest first. 2024-11-05 has a transport of its own.
     pub const ALL: [Self; 4] = [

@@ -14,7 +14,7 @@ pub const THIS_BINARY: &str = "/proc/self/exe";
 
 /// What each process of the program may use; `None` is what Wardgate itself may use.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct ResourceLimits {
     /// Seconds of CPU time.
     pub cpu: Option<u64>,
     /// Bytes of address space.
@@ -34,7 +34,7 @@ pub(super) struct LaunchOrder {
     pub(super) program: PathBuf,
     /// Bytes for its standard input, which come first on the leash; none: its standard input is empty.
     pub(super) stdin: Option<usize>,
-    pub(super) limits: Limits,
+    pub(super) limits: ResourceLimits,
     pub(super) sandbox: Option<Sandbox>,
 }
 

@@ -22,7 +22,7 @@ mod supervisor;
 
 pub use landlock_rules::{KernelSupport, Sandbox};
 pub use launch::launch;
-pub use launch_order::{LAUNCH, Limits, THIS_BINARY};
+pub use launch_order::{LAUNCH, ResourceLimits, THIS_BINARY};
 pub use program::{OutputListener, Program, RunError, RunInput};
 
 #[cfg(any(test, feature = "testing"))]

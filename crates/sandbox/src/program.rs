@@ -10,7 +10,7 @@ use tokio::process::{Child, Command};
 use tracing::debug;
 
 use super::landlock_rules::Sandbox;
-use super::launch_order::{LAUNCH, LaunchOrder, LaunchStep, Limits};
+use super::launch_order::{LAUNCH, LaunchOrder, LaunchStep, ResourceLimits};
 use super::stderr::StandardError;
 
 /// Bytes read at once.
@@ -28,7 +28,7 @@ pub struct Program {
     /// Where it runs.
     pub directory: PathBuf,
     /// What each of its processes may use.
-    pub limits: Limits,
+    pub limits: ResourceLimits,
     /// Bytes of standard output one run may write.
     pub max_output: usize,
     /// What it can reach; all that Wardgate itself can where there is none.

@@ -14,13 +14,13 @@ use tokio_util::task::TaskTracker;
 use crate::Error;
 use crate::events::Events;
 use crate::fault::RequestFault;
-use crate::gateway::{self, EVENT_STREAM, Gateway, SILENCE};
+use crate::gateway::{self, EVENT_STREAM, GatewayClient, SILENCE};
 use crate::headers;
 use crate::in_flight::{InFlight, RequestGuard};
-use crate::message::{Line, Message, Request};
+use crate::message::{ClientMessage, ClientRequest, Line};
 use crate::mirrored_headers::MirroredHeaders;
 use crate::pipes::Output;
-use crate::session::Session;
+use crate::session::McpSession;
 
 /// How long the gateway may take to take note of what has no answer.
 const NOTICE_LIMIT: Duration = Duration::from_secs(10);
@@ -40,10 +40,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Carries messages between the client and the gateway.
 pub(crate) struct Bridge {
-    gateway: Gateway,
+    gateway: GatewayClient,
     out: Output,
     /// Of a legacy client, the last one.
-    session: Mutex<Option<Arc<Session>>>,
+    session: Mutex<Option<Arc<McpSession>>>,
     mirrored_headers: MirroredHeaders,
     in_flight: InFlight,
     requests: TaskTracker,
@@ -67,11 +67,11 @@ enum RequestMode {
     /// Opens a session.
     Initialize,
     /// Of the session, if one is open: what is not allowed without one the gateway says.
-    Legacy(Option<Arc<Session>>),
+    Legacy(Option<Arc<McpSession>>),
 }
 
 impl Bridge {
-    pub(crate) fn new(gateway: Gateway, out: Output) -> Self {
+    pub(crate) fn new(gateway: GatewayClient, out: Output) -> Self {
         Self {
             gateway,
             out,
@@ -121,13 +121,13 @@ impl Bridge {
             self.out.write(RequestFault::NotAMessage.answer(None)).await;
             return;
         };
-        let requests: Vec<&Request> = line.messages().iter().filter_map(request).collect();
+        let requests: Vec<&ClientRequest> = line.messages().iter().filter_map(request).collect();
         if requests.is_empty() {
             self.note(&line, text).await;
             return;
         }
         let mode = match &line {
-            Line::One(Message::Request(request)) => self.mode(request),
+            Line::One(ClientMessage::Request(request)) => self.mode(request),
             _ => RequestMode::Legacy(self.session()),
         };
         match self.in_flight.enter(&requests).await {
@@ -147,7 +147,7 @@ impl Bridge {
         }
     }
 
-    fn mode(&self, request: &Request) -> RequestMode {
+    fn mode(&self, request: &ClientRequest) -> RequestMode {
         match &request.version {
             Some(version) => {
                 let mut headers = headers::of_modern(request, version);
@@ -167,7 +167,7 @@ impl Bridge {
     /// Carries what has no answer. One after the other, and before the requests that follow: what a
     /// notification says holds from then on.
     async fn note(self: &Arc<Self>, line: &Line, text: Bytes) {
-        if let Line::One(Message::Notification {
+        if let Line::One(ClientMessage::Notification {
             cancels: Some(id), ..
         }) = line
             && self.in_flight.drop_modern(id)
@@ -175,11 +175,14 @@ impl Bridge {
             return;
         }
         let session = self.session();
-        let headers = session.as_deref().map(Session::headers).unwrap_or_default();
+        let headers = session
+            .as_deref()
+            .map(McpSession::headers)
+            .unwrap_or_default();
         let sent = timeout(NOTICE_LIMIT, self.gateway.post(text, headers)).await;
         match sent.unwrap_or(Err(RequestFault::Lost)) {
             Ok(_) => {
-                let begins = |message: &Message| matches!(message, Message::Notification { method, .. } if method == "notifications/initialized");
+                let begins = |message: &ClientMessage| matches!(message, ClientMessage::Notification { method, .. } if method == "notifications/initialized");
                 if let Some(session) = session
                     && line.messages().iter().any(begins)
                     && session.begins_to_listen()
@@ -272,7 +275,7 @@ impl Bridge {
     /// Takes up a stream that broke off, after its last event if that had an id.
     async fn resume(
         &self,
-        session: &Session,
+        session: &McpSession,
         events: Events,
         mut broken: RequestFault,
     ) -> Result<Events, RequestFault> {
@@ -299,7 +302,7 @@ impl Bridge {
     ) -> Result<(), RequestFault> {
         let line = Line::read(text).ok_or(RequestFault::NotMcp)?;
         for message in line.messages() {
-            let Message::Response { id, error } = message else {
+            let ClientMessage::Response { id, error } = message else {
                 continue;
             };
             match id {
@@ -325,7 +328,7 @@ impl Bridge {
     fn learn(&self, answer: &[u8], mode: &RequestMode, headers: &HeaderMap) {
         match mode {
             RequestMode::Initialize => {
-                if let Some(session) = Session::opened(answer, headers)
+                if let Some(session) = McpSession::opened(answer, headers)
                     && let Some(before) = self.last_session().replace(Arc::new(session))
                 {
                     before.over.cancel();
@@ -339,7 +342,7 @@ impl Bridge {
     }
 
     /// Hears what the gateway says unasked, for as long as the session lasts.
-    async fn listen(self: Arc<Self>, session: Arc<Session>) {
+    async fn listen(self: Arc<Self>, session: Arc<McpSession>) {
         let listening = async {
             let mut last = None;
             let mut failures = 0;
@@ -379,25 +382,25 @@ impl Bridge {
         Ok(())
     }
 
-    fn session(&self) -> Option<Arc<Session>> {
+    fn session(&self) -> Option<Arc<McpSession>> {
         self.last_session().clone()
     }
 
-    fn last_session(&self) -> MutexGuard<'_, Option<Arc<Session>>> {
+    fn last_session(&self) -> MutexGuard<'_, Option<Arc<McpSession>>> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A session that has ended is listened to no longer.
-fn heed(session: Option<&Session>, fault: &RequestFault) {
+fn heed(session: Option<&McpSession>, fault: &RequestFault) {
     if let (Some(session), RequestFault::SessionEnded) = (session, fault) {
         session.over.cancel();
     }
 }
 
-fn request(message: &Message) -> Option<&Request> {
+fn request(message: &ClientMessage) -> Option<&ClientRequest> {
     match message {
-        Message::Request(request) => Some(request),
+        ClientMessage::Request(request) => Some(request),
         _ => None,
     }
 }

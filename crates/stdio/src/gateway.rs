@@ -8,7 +8,7 @@ use reqwest::{Client, Method, Response, StatusCode, Url, redirect};
 use wardgate_mcp::header::SESSION_ID;
 
 use crate::fault::RequestFault;
-use crate::message::{Line, Message};
+use crate::message::{ClientMessage, Line};
 use crate::token::TokenSource;
 use crate::{Error, MAX_MESSAGE_BYTES, Settings};
 
@@ -26,13 +26,13 @@ pub(crate) const EVENT_STREAM: &str = "text/event-stream";
 
 /// One gateway.
 #[derive(Debug)]
-pub(crate) struct Gateway {
+pub(crate) struct GatewayClient {
     http: Client,
     url: Url,
     token: TokenSource,
 }
 
-impl Gateway {
+impl GatewayClient {
     pub(crate) fn new(settings: Settings) -> Result<Self, Error> {
         let Settings { mut url, token } = settings;
         let problem = if !matches!(url.scheme(), "http" | "https") {
@@ -133,7 +133,7 @@ impl Gateway {
             return Err(RequestFault::SessionEnded);
         }
         let reason = match whole(response).await.as_deref().map(Line::read) {
-            Ok(Some(Line::One(Message::Response { error, .. }))) => error,
+            Ok(Some(Line::One(ClientMessage::Response { error, .. }))) => error,
             _ => None,
         };
         let advice = (status == StatusCode::UNAUTHORIZED).then(|| self.token.advice());

@@ -3,10 +3,10 @@
 use reqwest::header::HeaderMap;
 use wardgate_mcp::header::{self, encode_value};
 
-use crate::message::Request;
+use crate::message::ClientRequest;
 
 /// Those of a request that speaks `version`.
-pub(crate) fn of_modern(request: &Request, version: &str) -> HeaderMap {
+pub(crate) fn of_modern(request: &ClientRequest, version: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(header::PROTOCOL_VERSION, encode_value(version));
     headers.insert(header::METHOD, encode_value(&request.method));

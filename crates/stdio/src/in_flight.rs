@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::fault::RequestFault;
-use crate::message::{Id, Request};
+use crate::message::{ClientRequest, Id};
 
 /// Lines at a time. Each may hold a whole message, and so may its answer.
 const MOST: usize = 64;
@@ -57,7 +57,10 @@ impl InFlight {
     }
 
     /// Lets the requests of a line in when it is their turn.
-    pub(crate) async fn enter(&self, requests: &[&Request]) -> Result<RequestGuard, RequestFault> {
+    pub(crate) async fn enter(
+        &self,
+        requests: &[&ClientRequest],
+    ) -> Result<RequestGuard, RequestFault> {
         let turn = timeout(TURN, Arc::clone(&self.turns).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else {
             return Err(RequestFault::Busy);

@@ -32,7 +32,7 @@ use reqwest::Url;
 pub use token::TokenSource;
 
 use bridge::Bridge;
-use gateway::Gateway;
+use gateway::GatewayClient;
 
 /// The longest line, and the longest message of the gateway: well above what a gateway takes and gives.
 const MAX_MESSAGE_BYTES: usize = 8 << 20;
@@ -88,7 +88,7 @@ pub async fn run(
     output: impl Write + Send + 'static,
     stop: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let gateway = Gateway::new(settings)?;
+    let gateway = GatewayClient::new(settings)?;
     let mut lines = pipes::lines(input);
     let (out, written) = pipes::output(output);
     let bridge = Arc::new(Bridge::new(gateway, out.clone()));

@@ -26,8 +26,8 @@ impl Id {
 
 /// One message.
 #[derive(Debug)]
-pub(crate) enum Message {
-    Request(Request),
+pub(crate) enum ClientMessage {
+    Request(ClientRequest),
     Notification {
         method: String,
         /// The request that `notifications/cancelled` names.
@@ -43,7 +43,7 @@ pub(crate) enum Message {
 
 /// One request.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct ClientRequest {
     pub(crate) id: Id,
     pub(crate) method: String,
     /// What a modern request says of itself; of another, none.
@@ -57,9 +57,9 @@ pub(crate) struct Request {
 /// A line of the client, or what one event of the gateway holds.
 #[derive(Debug)]
 pub(crate) enum Line {
-    One(Message),
+    One(ClientMessage),
     /// 2025-03-26 has them.
-    Batch(Vec<Message>),
+    Batch(Vec<ClientMessage>),
 }
 
 impl Line {
@@ -67,15 +67,17 @@ impl Line {
     pub(crate) fn read(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         if !text.trim_start().starts_with('[') {
-            return Message::read(text).map(Self::One);
+            return ClientMessage::read(text).map(Self::One);
         }
         let messages: Vec<&RawValue> = serde_json::from_str(text).ok()?;
-        let messages = messages.iter().map(|message| Message::read(message.get()));
+        let messages = messages
+            .iter()
+            .map(|message| ClientMessage::read(message.get()));
         let messages: Vec<_> = messages.collect::<Option<_>>()?;
         (!messages.is_empty()).then_some(Self::Batch(messages))
     }
 
-    pub(crate) fn messages(&self) -> &[Message] {
+    pub(crate) fn messages(&self) -> &[ClientMessage] {
         match self {
             Self::One(message) => std::slice::from_ref(message),
             Self::Batch(messages) => messages,
@@ -119,7 +121,7 @@ struct MessageMeta<'a> {
     version: Option<&'a RawValue>,
 }
 
-impl Message {
+impl ClientMessage {
     fn read(text: &str) -> Option<Self> {
         let envelope: MessageEnvelope<'_> = parse_object(text)?;
         let id = envelope.id.and_then(Id::of);
@@ -153,7 +155,7 @@ impl Message {
             _ => None,
         };
         let arguments = params.arguments.filter(|_| method == "tools/call");
-        Some(Self::Request(Request {
+        Some(Self::Request(ClientRequest {
             version: meta.version.and_then(text_of),
             subject: subject.and_then(text_of),
             arguments: arguments.map(ToOwned::to_owned),
@@ -171,7 +173,7 @@ fn text_of(raw: &RawValue) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn one(text: &str) -> Message {
+    fn one(text: &str) -> ClientMessage {
         match Line::read(text.as_bytes()) {
             Some(Line::One(message)) => message,
             other => panic!("{other:?}"),
@@ -180,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_modern_request_says_its_version_and_what_it_is_about() {
-        let Message::Request(request) = one(
+        let ClientMessage::Request(request) = one(
             r#"{"jsonrpc":"2.0","id":"\u0061","method":"tools/call","params":{"name":"x","arguments":{ "n":1.10 },"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#,
         ) else {
             panic!("no request")
@@ -196,7 +198,7 @@ mod tests {
         for params in ["[]", "7", r#"{"_meta":[]}"#, r#"{"name":7}"#] {
             let text =
                 format!(r#"{{"id":18446744073709551617,"method":"tools/call","params":{params}}}"#);
-            let Message::Request(request) = one(&text) else {
+            let ClientMessage::Request(request) = one(&text) else {
                 panic!("no request")
             };
             assert_eq!(request.id.as_json(), "18446744073709551617");
@@ -208,22 +210,22 @@ mod tests {
     fn kinds_of_messages_are_told_apart() {
         assert!(matches!(
             one(r#"{"method":"notifications/cancelled","params":{"requestId":7}}"#),
-            Message::Notification { cancels: Some(id), .. } if id.as_json() == "7"
+            ClientMessage::Notification { cancels: Some(id), .. } if id.as_json() == "7"
         ));
         assert!(matches!(
             one(r#"{"method":"notifications/progress","params":{"requestId":7}}"#),
-            Message::Notification { cancels: None, .. }
+            ClientMessage::Notification { cancels: None, .. }
         ));
         assert!(matches!(
             one(r#"{"id":1,"result":{}}"#),
-            Message::Response {
+            ClientMessage::Response {
                 id: Some(_),
                 error: None
             }
         ));
         assert!(matches!(
             one(r#"{"id":null,"error":{"code":1,"message":""}}"#),
-            Message::Response {
+            ClientMessage::Response {
                 id: None,
                 error: Some(_)
             }

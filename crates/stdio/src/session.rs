@@ -13,7 +13,7 @@ const HEADER_SINCE: &str = "2025-06-18";
 
 /// One session; the gateway may keep none, then it is only the version.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct McpSession {
     version: String,
     id: Option<HeaderValue>,
     listens: AtomicBool,
@@ -32,7 +32,7 @@ struct InitializeResult {
     protocol_version: String,
 }
 
-impl Session {
+impl McpSession {
     /// The session that `answer`, with these headers, opens; none when it is an error.
     pub(crate) fn opened(answer: &[u8], headers: &HeaderMap) -> Option<Self> {
         let InitializeResponse { result } = parse_object(std::str::from_utf8(answer).ok()?)?;

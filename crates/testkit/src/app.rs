@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use crate::{Client, Process, System};
+use crate::{Client, System, WardgateProcess};
 
 /// One process with everything: the hospital demo, or another example.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub struct TestApp {
     example: &'static str,
     environment: Vec<(String, String)>,
     /// The process.
-    pub process: Process,
+    pub process: WardgateProcess,
     client: Client,
 }
 
@@ -116,7 +116,7 @@ impl System for TestApp {
 /// What runs where no configuration is given.
 const DEMO: &str = "hospital";
 
-fn up(binary: &Path, dir: &Path, example: &str, environment: &[(&str, &str)]) -> Process {
+fn up(binary: &Path, dir: &Path, example: &str, environment: &[(&str, &str)]) -> WardgateProcess {
     let config = dir
         .join(example)
         .join("wardgate.yaml")
@@ -127,7 +127,7 @@ fn up(binary: &Path, dir: &Path, example: &str, environment: &[(&str, &str)]) ->
     if example != DEMO {
         arguments.extend(["--config", &config]);
     }
-    Process::start(binary, &arguments, environment)
+    WardgateProcess::start(binary, &arguments, environment)
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -144,7 +144,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Where `…/metrics` of the `ready` line is.
-pub(crate) fn probes_url(process: &Process) -> String {
+pub(crate) fn probes_url(process: &WardgateProcess) -> String {
     let mut words = process.ready_line().split_whitespace();
     let url = words.find_map(|word| word.trim_end_matches([')', ';']).strip_suffix("/metrics"));
     url.unwrap_or_else(|| panic!("no URL of metrics in {:?}", process.ready_line()))
@@ -152,7 +152,7 @@ pub(crate) fn probes_url(process: &Process) -> String {
 }
 
 /// The URL in `ready http://host:port/mcp …`.
-pub(crate) fn base_url(process: &Process) -> String {
+pub(crate) fn base_url(process: &WardgateProcess) -> String {
     let url = process.ready_line().split_whitespace().nth(1);
     url.and_then(|url| url.strip_suffix("/mcp"))
         .unwrap_or_else(|| panic!("no URL in {:?}", process.ready_line()))

@@ -30,7 +30,7 @@ pub use app::TestApp;
 pub use chance::{highest_chance, lowest_chance};
 pub use client::{Client, Reply};
 pub use clock::TestClock;
-pub use process::{Process, ProcessExit, PythonServer, run};
+pub use process::{ProcessExit, PythonServer, WardgateProcess, run};
 pub use separate::Separate;
 pub use stdio::StdioClient;
 pub use system::System;

@@ -48,13 +48,13 @@ impl Drop for PythonServer {
 
 /// A running `wardgate`, killed when dropped.
 #[derive(Debug)]
-pub struct Process {
+pub struct WardgateProcess {
     child: Child,
     ready: String,
     log: Log,
 }
 
-impl Process {
+impl WardgateProcess {
     /// Starts `binary` and waits for its `ready` line.
     pub fn start(binary: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut child = spawn(&mut command(binary, arguments, environment));
@@ -129,7 +129,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for WardgateProcess {
     fn drop(&mut self) {
         self.kill();
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use tempfile::TempDir;
 
 use crate::app::{base_url, probes_url};
-use crate::{Client, Process, System, run};
+use crate::{Client, System, WardgateProcess, run};
 
 /// The hospital demo as the shipped example `deploy/examples/separate` runs it.
 #[derive(Debug)]
@@ -16,15 +16,15 @@ pub struct Separate {
     dir: TempDir,
     environment: Vec<(String, String)>,
     /// The policy service.
-    pub policy: Process,
+    pub policy: WardgateProcess,
     /// The tool-runner.
-    pub tool_runner: Process,
+    pub tool_runner: WardgateProcess,
     /// The audit service.
-    pub audit: Process,
+    pub audit: WardgateProcess,
     /// The memory service.
-    pub memory: Process,
+    pub memory: WardgateProcess,
     /// The gateway.
-    pub gateway: Process,
+    pub gateway: WardgateProcess,
     client: Client,
 }
 
@@ -114,19 +114,24 @@ impl System for Separate {
     }
 }
 
-fn service(binary: &Path, dir: &Path, environment: &[(String, String)], name: &str) -> Process {
+fn service(
+    binary: &Path,
+    dir: &Path,
+    environment: &[(String, String)],
+    name: &str,
+) -> WardgateProcess {
     let config = dir.join("separate/wardgate.yaml").display().to_string();
     let environment: Vec<(&str, &str)> = environment
         .iter()
         .map(|(name, value)| (name.as_str(), value.as_str()))
         .collect();
-    Process::start(binary, &[name, "--config", &config], &environment)
+    WardgateProcess::start(binary, &[name, "--config", &config], &environment)
 }
 
 /// Certificates and keys as the example's own comment says, and the database that `wardgate up` makes.
 fn make_data(binary: &Path, data: &Path) {
     let dir = data.display().to_string();
-    let mut up = Process::start(
+    let mut up = WardgateProcess::start(
         binary,
         &["up", "--data-dir", &dir, "--listen", "127.0.0.1:0"],
         &[],

@@ -17,10 +17,10 @@ use std::sync::Arc;
 
 use super::cursor::{Cursor, ParseResult, Stop, is_in_name};
 use super::reading::{Form, FormReader, FoundCalls};
-use super::state::{Fence, State};
+use super::state::{Fence, ParserState};
 use super::template::CallFormat;
 use super::tokens::{CLOSINGS, QUIET};
-use super::tools::Tools;
+use super::tools::ToolSchemas;
 use super::unreadable::{self, UnreadableCall};
 use super::{CallSyntax, Piece};
 use crate::Function;
@@ -40,12 +40,12 @@ pub struct Extractor {
     forms: Vec<&'static Form>,
     /// What a form can begin with, or where none is looked for.
     starts: String,
-    tools: Tools,
+    tools: ToolSchemas,
     /// Not yet decided.
     pending: String,
     /// White space after a call: dropped if nothing but calls or the end follows.
     blanks: String,
-    state: State,
+    state: ParserState,
     /// What may be spent on reading unfinished forms again.
     waiting: usize,
     /// Where the last call that cannot be read ends, in bytes decided on.
@@ -95,10 +95,10 @@ impl Extractor {
                 .collect(),
             format: format.clone(),
             forms,
-            tools: Tools::of(functions),
+            tools: ToolSchemas::of(functions),
             pending: String::new(),
             blanks: String::new(),
-            state: State::new(),
+            state: ParserState::new(),
             waiting: AGAIN_FREE,
             unreadable_until: 0,
             decided: 0,

@@ -3,14 +3,14 @@
 use super::cursor::{Cursor, ParseResult, Stop, is_in_name};
 use super::json::{self, Json};
 use super::shape;
-use super::tools::Tools;
+use super::tools::ToolSchemas;
 
 /// Longer than any tool's name is.
 const MAX_NAME: usize = 128;
 
 /// A whole call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Call {
+pub(super) struct ParsedCall {
     pub(super) name: String,
     /// JSON text of an object.
     pub(super) arguments: String,
@@ -40,7 +40,7 @@ pub(super) enum Place {
 #[derive(Debug, Default)]
 pub(super) struct FoundCalls {
     /// In order. None: the stretch that was read is text, whatever it looks like inside.
-    pub(super) calls: Vec<Call>,
+    pub(super) calls: Vec<ParsedCall>,
     /// Whether a code fence was opened and not closed.
     pub(super) fenced: bool,
 }
@@ -59,7 +59,7 @@ pub(super) enum CallCertainty {
 pub(super) struct FormReader<'a> {
     /// What is looked for, in order.
     pub(super) forms: &'a [&'static Form],
-    pub(super) tools: &'a Tools,
+    pub(super) tools: &'a ToolSchemas,
     /// In a code block or in quotes, where people show what calls look like.
     pub(super) quoted: bool,
     /// First on its line, or after a sentence, a colon or a tag.
@@ -83,12 +83,12 @@ impl FormReader<'_> {
         name: &str,
         arguments: &Json,
         opening: CallCertainty,
-    ) -> ParseResult<Call> {
+    ) -> ParseResult<ParsedCall> {
         let name = self.resolve(name, opening)?;
         if !matches!(arguments, Json::Object(_)) {
             return Err(Stop::No);
         }
-        Ok(Call {
+        Ok(ParsedCall {
             name: name.to_owned(),
             arguments: arguments.to_json(),
         })
@@ -122,7 +122,7 @@ impl FormReader<'_> {
             return Err(Stop::No);
         }
         let none = Json::Object(Vec::new());
-        let calls: ParseResult<Vec<Call>> = shaped
+        let calls: ParseResult<Vec<ParsedCall>> = shaped
             .iter()
             .map(|it| match (&it.arguments, opening) {
                 (Some(arguments), _) => self.call(&it.name, arguments, opening),
@@ -149,14 +149,14 @@ impl FormReader<'_> {
         cursor: &mut Cursor,
         name: &str,
         opening: CallCertainty,
-    ) -> ParseResult<Call> {
+    ) -> ParseResult<ParsedCall> {
         let arguments = json::object(cursor)?;
         self.call(name, &arguments, opening)
     }
 }
 
 impl FoundCalls {
-    pub(super) fn calls(calls: Vec<Call>) -> Self {
+    pub(super) fn calls(calls: Vec<ParsedCall>) -> Self {
         Self {
             calls,
             fenced: false,
@@ -168,8 +168,8 @@ impl FoundCalls {
     }
 }
 
-impl From<Call> for FoundCalls {
-    fn from(call: Call) -> Self {
+impl From<ParsedCall> for FoundCalls {
+    fn from(call: ParsedCall) -> Self {
         Self::calls(vec![call])
     }
 }

@@ -5,7 +5,7 @@ use super::reading::Place;
 
 /// Where the text stands that was decided on.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct ParserState {
     last: Option<char>,
     /// The last character that is not white space.
     last_visible: Option<char>,
@@ -31,7 +31,7 @@ pub(super) enum Fence {
     Dropped,
 }
 
-impl State {
+impl ParserState {
     /// Before all text.
     pub(super) fn new() -> Self {
         Self {

@@ -9,9 +9,9 @@ use crate::Function;
 
 /// What is known of the tools, by their names.
 #[derive(Debug)]
-pub(super) struct Tools(HashMap<String, Value>);
+pub(super) struct ToolSchemas(HashMap<String, Value>);
 
-impl Tools {
+impl ToolSchemas {
     pub(super) fn of(functions: &[Function]) -> Self {
         let each = functions.iter();
         Self(

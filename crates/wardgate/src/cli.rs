@@ -15,13 +15,13 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use wardgate_domain::{Status, Timestamp};
 
-pub(crate) use agent::{Agent, AgentCommand, Extract};
-pub(crate) use calls::{Bench, Call, Caller, Era};
-pub(crate) use conversations::{Conversations, ConversationsCommand, HoldChange, ListOptions};
-pub(crate) use doctor::{Doctor, Part};
-pub(crate) use import::{Import, ImportFrom};
-pub(crate) use init::Init;
-pub(crate) use stdio::Stdio;
+pub(crate) use agent::{AgentArgs, AgentCommand, ExtractArgs};
+pub(crate) use calls::{BenchArgs, CallArgs, ClientOptions, ProtocolEra};
+pub(crate) use conversations::{ConversationsArgs, ConversationsCommand, HoldChange, ListOptions};
+pub(crate) use doctor::{ConfigSection, DoctorArgs};
+pub(crate) use import::{ImportArgs, ImportFrom};
+pub(crate) use init::InitArgs;
+pub(crate) use stdio::StdioArgs;
 
 /// Governed access for AI agents: known callers, rules down to row and column, a record of every call.
 #[derive(Debug, Parser)]
@@ -34,47 +34,47 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Make a small project: a table, one tool, policies for two roles; and say what to do with it.
-    Init(Init),
+    Init(InitArgs),
     /// Run every service in this process.
-    Up(Up),
+    Up(UpArgs),
     /// Run the gateway alone: MCP over HTTP.
     Gateway(ConfigFile),
     /// Run the policy service alone, or check policies.
-    Policy(Policy),
+    Policy(PolicyArgs),
     /// Run the tool-runner alone.
     ToolRunner(ConfigFile),
     /// Run the audit service alone, or read the record.
-    Audit(Audit),
+    Audit(AuditArgs),
     /// Run the agent alone, or find tool calls in what models wrote.
-    Agent(Agent),
+    Agent(AgentArgs),
     /// Run the memory service alone.
     Memory(ConfigFile),
     /// Run the console alone: web pages for people.
     Console(ConfigFile),
     /// See, erase and hold the conversations of a running system, without a word of what was said.
-    Conversations(Conversations),
+    Conversations(ConversationsArgs),
     /// Be a stdio MCP server for a desktop client, whose requests go to a gateway.
-    Stdio(Stdio),
+    Stdio(StdioArgs),
     /// Print a token of the local issuer.
-    Token(Token),
+    Token(TokenArgs),
     /// Check or list a catalogue of tools, approve and switch tools, or call one.
-    Tools(Tools),
+    Tools(ToolsArgs),
     /// Make certificates and keys.
-    Certs(Certs),
+    Certs(CertsArgs),
     /// Check or show a configuration.
-    Config(Config),
+    Config(ConfigArgs),
     /// Examine a deployment, change nothing, and say what to do: configuration, keys, certificates, issuers, neighbours,
     /// clocks, databases, versions and the record. Exit code 1 when something fails.
-    Doctor(Doctor),
+    Doctor(DoctorArgs),
     /// Bring every store that a configuration names to its newest schema, and let the services' roles use them.
     Migrate(ConfigFile),
     /// The name that `tools call` had first.
     #[command(hide = true)]
-    Call(Call),
+    Call(CallArgs),
     /// Call tools over MCP under load, verify every answer, and print how long they took.
-    Bench(Bench),
+    Bench(BenchArgs),
     /// Ask a running process whether it is ready; exit code 0 when it is.
-    Health(Health),
+    Health(HealthArgs),
 }
 
 /// Where the configuration is.
@@ -86,7 +86,7 @@ pub(crate) struct ConfigFile {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Up {
+pub(crate) struct UpArgs {
     /// Configuration file (YAML). Without one, `wardgate.yaml` of this directory, and where there is none, the demo.
     #[arg(long, value_name = "FILE", conflicts_with = "demo")]
     pub(crate) config: Option<PathBuf>,
@@ -109,7 +109,7 @@ pub(crate) enum Demo {
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub(crate) struct Policy {
+pub(crate) struct PolicyArgs {
     #[command(subcommand)]
     pub(crate) command: Option<PolicyCommand>,
     /// Run the service with this configuration file.
@@ -128,7 +128,7 @@ pub(crate) enum PolicyCommand {
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub(crate) struct Audit {
+pub(crate) struct AuditArgs {
     #[command(subcommand)]
     pub(crate) command: Option<AuditCommand>,
     /// Run the service with this configuration file.
@@ -199,7 +199,7 @@ pub(crate) enum View {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Token {
+pub(crate) struct TokenArgs {
     /// Data directory of the local issuer.
     #[arg(long, value_name = "DIR", default_value = "data")]
     pub(crate) data_dir: PathBuf,
@@ -218,7 +218,7 @@ pub(crate) struct Token {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Tools {
+pub(crate) struct ToolsArgs {
     #[command(subcommand)]
     pub(crate) command: ToolsCommand,
 }
@@ -245,7 +245,7 @@ pub(crate) enum ToolsCommand {
         json: bool,
     },
     /// Call one tool over MCP and print its result.
-    Call(Call),
+    Call(CallArgs),
     /// Check arguments against input schemas, as a call does: JSON lines `{"id", "schema", "arguments"}` from
     /// standard input, `{"id", "ok", "arguments" or "error" and "path"}` to standard output.
     Validate,
@@ -258,10 +258,10 @@ pub(crate) enum ToolsCommand {
         json: bool,
     },
     /// Approve tools of MCP servers as they are now, in `tools.lock` beside the catalogue.
-    Approve(Approve),
+    Approve(ApproveArgs),
     /// Make a catalogue to review, from what is there already. What was chosen or left out is said on standard
     /// error.
-    Import(Import),
+    Import(ImportArgs),
     /// Turn a tool, toolset or upstream on, whatever less specific switches say.
     Enable(SwitchChange),
     /// Turn it off: nobody concerned sees it or can call it.
@@ -285,12 +285,12 @@ pub(crate) enum ToolsCommand {
         json: bool,
     },
     /// Forget the tokens that somebody got a source: their next call has to be allowed anew.
-    Disconnect(Disconnect),
+    Disconnect(DisconnectArgs),
 }
 
 /// Whose tokens are forgotten.
 #[derive(Debug, Args)]
-pub(crate) struct Disconnect {
+pub(crate) struct DisconnectArgs {
     /// What the issuer calls the person.
     #[arg(long, value_name = "SUBJECT")]
     pub(crate) user: String,
@@ -316,7 +316,7 @@ pub(crate) struct CatalogueFile {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Approve {
+pub(crate) struct ApproveArgs {
     /// Tools by the names that clients see. A suspicious one is only approved by its name.
     #[arg(value_name = "NAME", required_unless_present_any = ["all_harmless", "source"])]
     pub(crate) names: Vec<String>,
@@ -378,7 +378,7 @@ pub(crate) struct RunningSystem {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Certs {
+pub(crate) struct CertsArgs {
     #[command(subcommand)]
     pub(crate) command: CertsCommand,
 }
@@ -394,7 +394,7 @@ pub(crate) enum CertsCommand {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Config {
+pub(crate) struct ConfigArgs {
     #[command(subcommand)]
     pub(crate) command: ConfigCommand,
 }
@@ -431,7 +431,7 @@ pub(crate) enum SchemaOf {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Health {
+pub(crate) struct HealthArgs {
     /// Base URL of the process's probes.
     #[arg(long, default_value = "http://127.0.0.1:8080")]
     pub(crate) url: String,

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use wardgate_testkit::{Process, Separate, System, until};
+use wardgate_testkit::{Separate, System, WardgateProcess, until};
 
 use super::super::extra_tools::{Counter, LOOK_OFTEN};
 use super::super::people::{doctor, of_patient};
@@ -51,7 +51,7 @@ const ANSWER: &str = "I note it.\nIt is noted.\nShe has hypertension.";
 /// `wardgate agent` beside the other services.
 struct Agent {
     config: PathBuf,
-    process: Process,
+    process: WardgateProcess,
 }
 
 impl Agent {
@@ -84,9 +84,9 @@ impl Agent {
         Self { config, process }
     }
 
-    fn run(config: &Path) -> Process {
+    fn run(config: &Path) -> WardgateProcess {
         let config = config.display().to_string();
-        Process::start(WARDGATE.as_ref(), &["agent", "--config", &config], &[])
+        WardgateProcess::start(WARDGATE.as_ref(), &["agent", "--config", &config], &[])
     }
 
     fn restart(&mut self) {

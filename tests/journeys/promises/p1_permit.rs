@@ -24,7 +24,7 @@ use wardgate_rpc::client::{
 };
 use wardgate_rpc::link::{self, TlsFiles};
 use wardgate_rpc::{Link, Peer};
-use wardgate_testkit::{Process, Separate, System, run, until};
+use wardgate_testkit::{Separate, System, WardgateProcess, run, until};
 
 use crate::{REPOSITORY, WARDGATE};
 
@@ -39,7 +39,7 @@ struct Direct {
 }
 
 /// `https://` and the address that a process said it serves at.
-fn url(process: &Process) -> String {
+fn url(process: &WardgateProcess) -> String {
     format!(
         "https://{}",
         process.ready_line().rsplit(' ').next().unwrap()

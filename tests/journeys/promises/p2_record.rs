@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use sqlx::{Connection, SqliteConnection};
-use wardgate_testkit::{Process, Reply, Separate, System, TestApp, until};
+use wardgate_testkit::{Reply, Separate, System, TestApp, WardgateProcess, until};
 
 use super::super::extra_tools::{Counter, LOOK_OFTEN};
 use super::super::people::{doctor, of_patient};
@@ -96,7 +96,7 @@ impl<S: System> Ward<S> {
     }
 
     /// Calls once more, and then none of `refused` is among the calls that ran, as the process that runs tools logs them.
-    async fn work_and_see_that_none_ran(&self, refused: &[String], process: &Process) {
+    async fn work_and_see_that_none_ran(&self, refused: &[String], process: &WardgateProcess) {
         let ran = |call_id: &str| {
             let log = process.log();
             let mut lines = log.lines();

@@ -9,9 +9,10 @@ use axum::routing::post;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use wardgate_mcp::Era;
 
 use super::*;
-use crate::client::{Era, Settings};
+use crate::client::Settings;
 
 struct Server {
     /// Answers wait for one of these.
@@ -41,11 +42,11 @@ async fn answer(
     (StatusCode::OK, answer.to_string())
 }
 
-async fn start(places: usize) -> (Arc<Server>, Client) {
+async fn start(places: usize) -> (Arc<Server>, McpClient) {
     start_for(Era::Modern, places).await
 }
 
-async fn start_for(era: Era, places: usize) -> (Arc<Server>, Client) {
+async fn start_for(era: Era, places: usize) -> (Arc<Server>, McpClient) {
     let server = Arc::new(Server {
         gate: Semaphore::new(places),
         refuses: AtomicBool::new(false),
@@ -57,7 +58,7 @@ async fn start_for(era: Era, places: usize) -> (Arc<Server>, Client) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await });
-    let client = Client::new(Settings {
+    let client = McpClient::new(Settings {
         url: url.parse().unwrap(),
         token: "secret\n".to_owned(),
         era,
@@ -69,8 +70,8 @@ async fn start_for(era: Era, places: usize) -> (Arc<Server>, Client) {
 fn load(pace: Pace, millis: u64) -> Load {
     Load {
         tools: vec![
-            Tool::new("one", "{}").unwrap(),
-            Tool::new("two", r#"{"a":1}"#).unwrap(),
+            ToolCall::new("one", "{}").unwrap(),
+            ToolCall::new("two", r#"{"a":1}"#).unwrap(),
         ],
         pace,
         warm_up: Duration::ZERO,

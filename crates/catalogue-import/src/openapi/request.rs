@@ -7,7 +7,7 @@ use super::schema::Schemas;
 use crate::text::{Names, name};
 
 /// The request of a tool.
-pub(super) struct Request {
+pub(super) struct RequestTemplate {
     pub(super) input_schema: Value,
     /// With placeholders.
     pub(super) path: String,
@@ -52,7 +52,7 @@ pub(super) fn read<'d>(
     operation: &Operation<'d>,
     schemas: &mut Schemas<'d>,
     reviews: &mut Vec<String>,
-) -> Result<Request, String> {
+) -> Result<RequestTemplate, String> {
     let mut arguments = Arguments {
         names: Names::without(&["row_rule"]),
         properties: Map::new(),
@@ -101,7 +101,7 @@ pub(super) fn read<'d>(
             parts.extend(self::body(body, &mut arguments, schemas, reviews)?);
         }
     }
-    Ok(Request {
+    Ok(RequestTemplate {
         input_schema: arguments.into_schema(),
         path,
         parts,

@@ -20,7 +20,7 @@ use super::text::{Names, name};
 use super::{ImportError, ImportedCatalogue, document};
 use parameter::Parameter;
 use reference::References;
-use wardgate_catalogue::Dialect;
+use wardgate_catalogue::SqlDialect;
 
 /// One entry of the file: its name, the type of its kind, and its fields.
 #[derive(Debug)]
@@ -136,7 +136,7 @@ impl Resources {
 /// Fills in the tool; an error is the reason why it can be none.
 fn import(
     resource: &Resource,
-    sources: &BTreeMap<String, (String, Dialect)>,
+    sources: &BTreeMap<String, (String, SqlDialect)>,
     references: &References,
     tool: &mut ToolDraft,
 ) -> Result<(), String> {

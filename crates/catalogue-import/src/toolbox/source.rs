@@ -6,7 +6,7 @@ use super::reference::{Piece, Reference, References};
 use super::{Resource, scalar};
 use crate::draft::{Draft, SourceDraft};
 use crate::text;
-use wardgate_catalogue::Dialect;
+use wardgate_catalogue::SqlDialect;
 
 /// What RFC 3986 calls unreserved stays in the parts of a URL.
 const PART: &AsciiSet = &NON_ALPHANUMERIC
@@ -22,18 +22,18 @@ const HOST: &AsciiSet = &PART.remove(b'[').remove(b']').remove(b':');
 const PATH: &AsciiSet = &PART.remove(b'/').remove(b':');
 
 /// Types of sources that speak a dialect; those with an `instance` are reached through a connector of their own.
-const TYPES: [(&str, Dialect); 11] = [
-    ("postgres", Dialect::Postgres),
-    ("cockroachdb", Dialect::Postgres),
-    ("cloud-sql-postgres", Dialect::Postgres),
-    ("alloydb-postgres", Dialect::Postgres),
-    ("mysql", Dialect::Mysql),
-    ("mariadb", Dialect::Mysql),
-    ("tidb", Dialect::Mysql),
-    ("oceanbase", Dialect::Mysql),
-    ("cloud-sql-mysql", Dialect::Mysql),
-    ("singlestore", Dialect::Mysql),
-    ("sqlite", Dialect::Sqlite),
+const TYPES: [(&str, SqlDialect); 11] = [
+    ("postgres", SqlDialect::Postgres),
+    ("cockroachdb", SqlDialect::Postgres),
+    ("cloud-sql-postgres", SqlDialect::Postgres),
+    ("alloydb-postgres", SqlDialect::Postgres),
+    ("mysql", SqlDialect::Mysql),
+    ("mariadb", SqlDialect::Mysql),
+    ("tidb", SqlDialect::Mysql),
+    ("oceanbase", SqlDialect::Mysql),
+    ("cloud-sql-mysql", SqlDialect::Mysql),
+    ("singlestore", SqlDialect::Mysql),
+    ("sqlite", SqlDialect::Sqlite),
 ];
 
 /// Fields that become part of the URL, or need not.
@@ -47,7 +47,7 @@ pub(super) fn import(
     resource: &Resource,
     references: &References,
     draft: &mut Draft,
-) -> Option<Dialect> {
+) -> Option<SqlDialect> {
     let Some((_, dialect)) = TYPES.iter().find(|(kind, _)| *kind == resource.kind) else {
         draft.leave_out_source(
             name,
@@ -63,9 +63,9 @@ pub(super) fn import(
         ..SourceDraft::default()
     };
     let (word, scheme) = match dialect {
-        Dialect::Postgres => ("postgres", "postgres"),
-        Dialect::Mysql => ("mysql", "mysql"),
-        Dialect::Sqlite => ("sqlite", "sqlite"),
+        SqlDialect::Postgres => ("postgres", "postgres"),
+        SqlDialect::Mysql => ("mysql", "mysql"),
+        SqlDialect::Sqlite => ("sqlite", "sqlite"),
     };
     let mut parts = Parts {
         name,
@@ -74,7 +74,7 @@ pub(super) fn import(
         draft,
     };
     let url = match dialect {
-        Dialect::Sqlite => parts.part("database").map(|path| format!("sqlite:{path}")),
+        SqlDialect::Sqlite => parts.part("database").map(|path| format!("sqlite:{path}")),
         _ => parts.server(scheme),
     };
     let url = url.unwrap_or_else(|| {
@@ -82,7 +82,7 @@ pub(super) fn import(
             .reviews
             .push("its address is not a host in the file: set the URL of the database".to_owned());
         let variable = format!("{}_URL", text::variable(name));
-        let sample = if *dialect == Dialect::Sqlite {
+        let sample = if *dialect == SqlDialect::Sqlite {
             "sqlite:x.db"
         } else {
             scheme
@@ -101,7 +101,7 @@ pub(super) fn import(
                 .push(format!("its `{field}` is not carried over"));
         }
     }
-    if *dialect == Dialect::Postgres {
+    if *dialect == SqlDialect::Postgres {
         source.reviews.push(
             "beyond this machine TLS with a valid certificate is demanded, unless `?sslmode=…` says otherwise"
                 .to_owned(),

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::parameter::Parameter;
 use crate::text::Names;
-use wardgate_catalogue::{Dialect, is_identifier, name_placeholders};
+use wardgate_catalogue::{SqlDialect, is_identifier, name_placeholders};
 
 /// Words that change data, wherever they stand: better taken for a writer than for a reader.
 const WRITING: [&str; 10] = [
@@ -15,7 +15,7 @@ const WRITING: [&str; 10] = [
 /// from. An error is the reason why it cannot be done.
 pub(super) fn convert(
     sql: &str,
-    dialect: Dialect,
+    dialect: SqlDialect,
     parameters: &[Parameter],
     choices: &[Parameter],
     names: &mut Names,
@@ -86,14 +86,14 @@ pub(super) fn only_reads(sql: &str) -> bool {
 }
 
 /// What a person should look at.
-pub(super) fn reviews(sql: &str, dialect: Dialect, has_choices: bool) -> Vec<String> {
+pub(super) fn reviews(sql: &str, dialect: SqlDialect, has_choices: bool) -> Vec<String> {
     let mut reviews = Vec::new();
     if has_choices {
         reviews.push(
             "the identifiers in `allow` are quoted: upper and lower case are told apart".to_owned(),
         );
     }
-    if dialect == Dialect::Mysql && sql.contains(['"', '\\']) {
+    if dialect == SqlDialect::Mysql && sql.contains(['"', '\\']) {
         reviews.push(
             "here `\"` quotes names and a backslash is a character like any other (ANSI_QUOTES, NO_BACKSLASH_ESCAPES)"
                 .to_owned(),

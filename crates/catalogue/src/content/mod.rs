@@ -23,7 +23,7 @@ use wardgate_domain::{ColumnClass, Digest, OfferKind};
 use self::arguments::Arguments;
 use self::prompt::Prompt;
 use self::resource::{Address, Resource};
-use crate::fault::{Faults, Fields};
+use crate::fault::{Faults, FieldReader};
 use crate::files::AttachedFile;
 use crate::result_shape::read_classes;
 use crate::template::UnfitValue;
@@ -91,7 +91,7 @@ impl FileContent {
     pub(crate) fn read(
         source: &str,
         node: &Node,
-        fields: &mut Fields<'_>,
+        fields: &mut FieldReader<'_>,
         base: &Path,
         faults: &mut Faults,
     ) -> Option<Self> {

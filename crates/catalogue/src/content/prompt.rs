@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use wardgate_domain::UriTemplate;
 
 use super::{Arguments, ContentError, FileContent};
-use crate::fault::{Faults, Fields};
+use crate::fault::{Faults, FieldReader};
 use crate::name::is_name;
 use crate::template::Template;
 use crate::yaml::{Mark, Node, Yaml};
@@ -17,11 +17,11 @@ pub(crate) struct Prompt {
     title: Option<String>,
     description: Option<String>,
     pub(super) arguments: Arguments,
-    messages: Vec<Message>,
+    messages: Vec<PromptMessage>,
 }
 
 #[derive(Debug)]
-struct Message {
+struct PromptMessage {
     role: &'static str,
     says: Says,
 }
@@ -35,7 +35,7 @@ enum Says {
 
 impl Prompt {
     pub(super) fn read(node: &Node, faults: &mut Faults) -> Option<Self> {
-        let mut fields = Fields::of(node, super::what("prompt", node, "name"), faults)?;
+        let mut fields = FieldReader::of(node, super::what("prompt", node, "name"), faults)?;
         let name_node = fields.required("name", "add a `name`", faults);
         let name = name_node.and_then(|node| name(node, faults));
         let [title, description] = ["title", "description"].map(|member| {
@@ -56,7 +56,7 @@ impl Prompt {
         }
         let messages: Vec<_> = nodes
             .iter()
-            .filter_map(|node| Message::read(node, &arguments, faults))
+            .filter_map(|node| PromptMessage::read(node, &arguments, faults))
             .collect();
         Some(Self {
             at: name_node?.at,
@@ -104,7 +104,7 @@ impl Prompt {
             arguments
         };
         let values = self.arguments.check(arguments)?;
-        let message = |message: &Message| {
+        let message = |message: &PromptMessage| {
             let content = match &message.says {
                 Says::Text(text) => json!({ "type": "text", "text": text.fill_plain(&values)? }),
                 Says::Resource(uri) => {
@@ -138,9 +138,9 @@ fn name(node: &Node, faults: &mut Faults) -> Option<String> {
     Some(name.to_owned())
 }
 
-impl Message {
+impl PromptMessage {
     fn read(node: &Node, arguments: &Arguments, faults: &mut Faults) -> Option<Self> {
-        let mut fields = Fields::of(node, "messages", faults)?;
+        let mut fields = FieldReader::of(node, "messages", faults)?;
         let role = match fields.optional("role") {
             None => Some("user"),
             Some(node) => role(node, faults),

@@ -10,7 +10,7 @@ use url::Url;
 use wardgate_domain::UriTemplate;
 
 use super::{Arguments, ContentError};
-use crate::fault::{Faults, Fields};
+use crate::fault::{Faults, FieldReader};
 use crate::files::AttachedFile;
 use crate::template::Template;
 use crate::yaml::{Mark, Node};
@@ -30,7 +30,7 @@ pub(crate) struct Resource {
     pub(super) at: Mark,
     pub(super) address: Address,
     about: About,
-    body: Body,
+    body: ResourceBody,
     file: Option<AttachedFile>,
 }
 
@@ -51,7 +51,7 @@ struct About {
 }
 
 #[derive(Debug)]
-enum Body {
+enum ResourceBody {
     Text(String),
     Blob {
         base64: String,
@@ -63,7 +63,7 @@ enum Body {
 
 impl Resource {
     pub(super) fn read(node: &Node, base: &Path, faults: &mut Faults) -> Option<Self> {
-        let mut fields = Fields::of(node, super::what("resource", node, "name"), faults)?;
+        let mut fields = FieldReader::of(node, super::what("resource", node, "name"), faults)?;
         let (uri, template) = (fields.optional("uri"), fields.optional("uri_template"));
         let arguments = fields.optional("arguments");
         let name = fields.required("name", "add a `name`, for people", faults);
@@ -115,10 +115,12 @@ impl Resource {
         let address = address?;
         let mut attached = None;
         let body = match (text, file, &address) {
-            (Some(node), None, Address::Uri(_)) => faults.any_text(node, "text").map(Body::Text),
-            (Some(node), None, Address::Template(_, arguments)) => {
-                arguments.template(node, "text", faults).map(Body::Template)
+            (Some(node), None, Address::Uri(_)) => {
+                faults.any_text(node, "text").map(ResourceBody::Text)
             }
+            (Some(node), None, Address::Template(_, arguments)) => arguments
+                .template(node, "text", faults)
+                .map(ResourceBody::Template),
             (None, Some(node), Address::Uri(_)) => {
                 let read = file_of(node, base, faults);
                 read.map(|(body, file)| {
@@ -158,9 +160,9 @@ impl Resource {
             }
         }
         let size = match &self.body {
-            Body::Text(text) => Some(text.len()),
-            Body::Blob { size, .. } => Some(*size),
-            Body::Template(_) => None,
+            ResourceBody::Text(text) => Some(text.len()),
+            ResourceBody::Blob { size, .. } => Some(*size),
+            ResourceBody::Template(_) => None,
         };
         if let Some(size) = size {
             definition["size"] = size.into();
@@ -176,9 +178,9 @@ impl Resource {
     /// What is read there, for a digest; a template's text stands in the file itself.
     pub(super) fn body(&self) -> &str {
         match &self.body {
-            Body::Text(text) => text,
-            Body::Blob { base64, .. } => base64,
-            Body::Template(_) => "",
+            ResourceBody::Text(text) => text,
+            ResourceBody::Blob { base64, .. } => base64,
+            ResourceBody::Template(_) => "",
         }
     }
 
@@ -197,14 +199,14 @@ impl Resource {
             contents["mimeType"] = mime_type.as_str().into();
         }
         match (&self.body, &self.address) {
-            (Body::Text(text), _) => contents["text"] = text.as_str().into(),
-            (Body::Blob { base64, .. }, _) => contents["blob"] = base64.as_str().into(),
-            (Body::Template(template), Address::Template(_, arguments)) => {
+            (ResourceBody::Text(text), _) => contents["text"] = text.as_str().into(),
+            (ResourceBody::Blob { base64, .. }, _) => contents["blob"] = base64.as_str().into(),
+            (ResourceBody::Template(template), Address::Template(_, arguments)) => {
                 let values = arguments.check_texts(values)?;
                 contents["text"] = template.fill_plain(&values)?.into();
             }
             // A text with variables in it stands under a template.
-            (Body::Template(_), Address::Uri(_)) => return Err(ContentError::Unknown),
+            (ResourceBody::Template(_), Address::Uri(_)) => return Err(ContentError::Unknown),
         }
         Ok(contents)
     }
@@ -275,7 +277,7 @@ fn is_usable(uri: &str, node: &Node, what: &str, faults: &mut Faults) -> bool {
     }
 }
 
-fn file_of(node: &Node, base: &Path, faults: &mut Faults) -> Option<(Body, AttachedFile)> {
+fn file_of(node: &Node, base: &Path, faults: &mut Faults) -> Option<(ResourceBody, AttachedFile)> {
     let name = faults.text(node, "file")?;
     let path = base.join(name);
     let read = std::fs::metadata(&path).and_then(|found| {
@@ -286,7 +288,7 @@ fn file_of(node: &Node, base: &Path, faults: &mut Faults) -> Option<(Body, Attac
         Ok((bytes, AttachedFile::of(path, &found)))
     });
     match read {
-        Ok((Some(bytes), file)) => Some((Body::of(bytes), file)),
+        Ok((Some(bytes), file)) => Some((ResourceBody::of(bytes), file)),
         Ok((None, _)) => {
             faults.add(
                 node.at,
@@ -306,7 +308,7 @@ fn file_of(node: &Node, base: &Path, faults: &mut Faults) -> Option<(Body, Attac
     }
 }
 
-impl Body {
+impl ResourceBody {
     /// A text where it is one.
     fn of(bytes: Vec<u8>) -> Self {
         match String::from_utf8(bytes) {

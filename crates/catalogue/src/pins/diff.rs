@@ -10,7 +10,7 @@ use super::pointer::Pointer;
 use super::suspicion::{Finding, Scan};
 use serde::Serialize;
 use wardgate_json::Json;
-use wardgate_mcp_client::Definition;
+use wardgate_mcp_client::CanonicalDefinition;
 
 /// All that changed. Shown a line a change, the gravest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -40,7 +40,7 @@ pub struct Change {
 
 impl Diff {
     /// What changed from `was` to `is`.
-    pub(crate) fn between(was: &Definition, is: &Definition) -> Self {
+    pub(crate) fn between(was: &CanonicalDefinition, is: &CanonicalDefinition) -> Self {
         let mut walk = Walk::default();
         walk.definition(was.json(), is.json());
         let Walk { mut changes, scan } = walk;

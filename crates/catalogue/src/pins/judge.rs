@@ -8,7 +8,7 @@ use super::pointer::Pointer;
 use super::suspicion::{Finding, Scan};
 use super::{Diff, Grade, Names, Pins};
 use serde::Serialize;
-use wardgate_mcp_client::{Definition, INSTRUCTIONS, name_in};
+use wardgate_mcp_client::{CanonicalDefinition, INSTRUCTIONS, name_in};
 
 /// What an upstream offers now.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,12 @@ pub struct Offer<'a> {
 }
 
 impl Offer<'_> {
-    fn tool(&self, name: &str, definition: Option<Definition>, judged: PinJudgement) -> JudgedTool {
+    fn tool(
+        &self,
+        name: &str,
+        definition: Option<CanonicalDefinition>,
+        judged: PinJudgement,
+    ) -> JudgedTool {
         JudgedTool {
             name: Escape::short(name).to_string(),
             shown: Escape::short(&format!("{}{name}", self.prefix)).to_string(),
@@ -42,7 +47,7 @@ pub struct JudgedTool {
     /// The name under which clients see it, safe to show.
     pub shown: String,
     /// What is offered now, where it can be read.
-    pub definition: Option<Definition>,
+    pub definition: Option<CanonicalDefinition>,
     /// The judgement.
     pub judged: PinJudgement,
 }
@@ -112,7 +117,7 @@ impl JudgedTool {
     /// All that a model is told by it, as JSON in which nothing can deceive a terminal; empty of a tool that is gone.
     #[must_use]
     pub fn definition_text(&self) -> String {
-        let text = self.definition.as_ref().map(Definition::text);
+        let text = self.definition.as_ref().map(CanonicalDefinition::text);
         Escape::whole(&text.unwrap_or_default()).to_string()
     }
 }
@@ -150,9 +155,9 @@ impl Pins {
     pub fn judge(&self, offer: Offer<'_>, names: &mut Names) -> Vec<JudgedTool> {
         let wanted = |name: &str| offer.only.is_none_or(|only| only.contains(name));
         let mut judged = Vec::new();
-        let mut offered: BTreeMap<String, Vec<Definition>> = BTreeMap::new();
+        let mut offered: BTreeMap<String, Vec<CanonicalDefinition>> = BTreeMap::new();
         for text in offer.definitions {
-            match Definition::read(text) {
+            match CanonicalDefinition::read(text) {
                 Ok(definition) if wanted(definition.name()) => {
                     let same_name = offered.entry(definition.name().to_owned()).or_default();
                     same_name.push(definition);
@@ -163,22 +168,23 @@ impl Pins {
                 }
             }
         }
-        let gone = self.of(offer.source).map(Definition::name);
+        let gone = self.of(offer.source).map(CanonicalDefinition::name);
         for name in gone.filter(|&name| wanted(name) && !offered.contains_key(name)) {
             judged.push(offer.tool(name, None, PinJudgement::Gone));
         }
         for (name, definitions) in offered {
             let claim = names.claim(offer.source, offer.prefix, &name);
-            let (definition, verdict) = match (claim, <[Definition; 1]>::try_from(definitions)) {
-                (Err(bad), _) => (None, refused(bad.to_string())),
-                // Which of them a call would reach is the upstream's secret.
-                (Ok(()), Err(_)) => (None, refused("several tools have its name".to_owned())),
-                (Ok(()), Ok([definition])) => {
-                    let pinned = self.pinned(offer.source, definition.name());
-                    let verdict = judge_against(pinned, &definition);
-                    (Some(definition), verdict)
-                }
-            };
+            let (definition, verdict) =
+                match (claim, <[CanonicalDefinition; 1]>::try_from(definitions)) {
+                    (Err(bad), _) => (None, refused(bad.to_string())),
+                    // Which of them a call would reach is the upstream's secret.
+                    (Ok(()), Err(_)) => (None, refused("several tools have its name".to_owned())),
+                    (Ok(()), Ok([definition])) => {
+                        let pinned = self.pinned(offer.source, definition.name());
+                        let verdict = judge_against(pinned, &definition);
+                        (Some(definition), verdict)
+                    }
+                };
             judged.push(offer.tool(&name, definition, verdict));
         }
         judged.sort_by(|a, b| a.name.cmp(&b.name));
@@ -187,7 +193,7 @@ impl Pins {
 
     /// Judges what the server of `source` says of itself.
     pub fn judge_instructions(&self, source: &str, text: &str) -> JudgedTool {
-        let definition = Definition::of_instructions(text);
+        let definition = CanonicalDefinition::of_instructions(text);
         let pinned = self.instructions(source);
         let judged = judge_against(pinned, &definition);
         JudgedTool {
@@ -199,7 +205,7 @@ impl Pins {
     }
 }
 
-fn judge_against(pinned: Option<&Definition>, is: &Definition) -> PinJudgement {
+fn judge_against(pinned: Option<&CanonicalDefinition>, is: &CanonicalDefinition) -> PinJudgement {
     match pinned {
         Some(was) if was.digest() == is.digest() => PinJudgement::Approved,
         Some(was) => PinJudgement::Drifted {

@@ -28,7 +28,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::Spanned;
 use wardgate_domain::{Ambient, Timestamp};
-use wardgate_mcp_client::{Definition, INSTRUCTIONS};
+use wardgate_mcp_client::{CanonicalDefinition, INSTRUCTIONS};
 
 use super::display::{pretty, visible};
 use super::{Pin, Pins};
@@ -58,14 +58,14 @@ struct FormatVersion {
 struct Lock {
     #[expect(dead_code, reason = "read before, by `Versioned`")]
     version: u64,
-    sources: BTreeMap<String, BTreeMap<String, Spanned<Entry>>>,
+    sources: BTreeMap<String, BTreeMap<String, Spanned<LockEntry>>>,
     #[serde(default)]
-    instructions: BTreeMap<String, Spanned<Entry>>,
+    instructions: BTreeMap<String, Spanned<LockEntry>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct LockEntry {
     sha256: Spanned<String>,
     approved_at: Spanned<String>,
     approved_by: String,
@@ -123,15 +123,15 @@ impl Pins {
         let instructions = instructions.map(|(source, entry)| (source, None, entry));
         for (source, tool, entry) in tools.chain(instructions) {
             let at = entry.referenced;
-            let Entry {
+            let LockEntry {
                 sha256,
                 approved_at,
                 approved_by,
                 definition,
             } = entry.value;
             let read = match &tool {
-                Some(_) => Definition::read(&definition.value),
-                None => Definition::read_instructions(&definition.value),
+                Some(_) => CanonicalDefinition::read(&definition.value),
+                None => CanonicalDefinition::read_instructions(&definition.value),
             };
             let name = tool.unwrap_or_else(|| format!("{source} {INSTRUCTIONS}"));
             let read = read.map_err(|bad| {

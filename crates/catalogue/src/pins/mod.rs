@@ -22,7 +22,7 @@ mod suspicion;
 use std::collections::BTreeMap;
 
 use wardgate_domain::Timestamp;
-use wardgate_mcp_client::{Definition, INSTRUCTIONS};
+use wardgate_mcp_client::{CanonicalDefinition, INSTRUCTIONS};
 
 pub use diff::{Change, Diff};
 pub use escape::Escape;
@@ -42,14 +42,20 @@ pub struct Pins {
 /// One approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Pin {
-    definition: Definition,
+    definition: CanonicalDefinition,
     approved_at: Timestamp,
     approved_by: String,
 }
 
 impl Pins {
     /// Somebody approves `definition` as it is, in place of what was approved before.
-    pub fn approve(&mut self, source: &str, definition: Definition, by: &str, at: Timestamp) {
+    pub fn approve(
+        &mut self,
+        source: &str,
+        definition: CanonicalDefinition,
+        by: &str,
+        at: Timestamp,
+    ) {
         let tool = definition.name().to_owned();
         let pin = Pin {
             definition,
@@ -82,7 +88,7 @@ impl Pins {
     }
 
     /// What was approved under that name.
-    pub fn pinned(&self, source: &str, tool: &str) -> Option<&Definition> {
+    pub fn pinned(&self, source: &str, tool: &str) -> Option<&CanonicalDefinition> {
         let pin = self.sources.get(source)?.get(tool)?;
         Some(&pin.definition)
     }
@@ -97,7 +103,7 @@ impl Pins {
     }
 
     /// What the server was approved to say of itself.
-    pub fn instructions(&self, source: &str) -> Option<&Definition> {
+    pub fn instructions(&self, source: &str) -> Option<&CanonicalDefinition> {
         Some(&self.instructions.get(source)?.definition)
     }
 
@@ -112,7 +118,7 @@ impl Pins {
     }
 
     /// What was approved of `source`, by name.
-    pub fn of(&self, source: &str) -> impl Iterator<Item = &Definition> {
+    pub fn of(&self, source: &str) -> impl Iterator<Item = &CanonicalDefinition> {
         self.sources
             .get(source)
             .into_iter()

@@ -6,10 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
-use wardgate_sandbox::{KernelSupport, Limits, Program, RunInput, Sandbox};
+use wardgate_sandbox::{KernelSupport, Program, ResourceLimits, RunInput, Sandbox};
 
 use super::Plan;
-use crate::fault::Fields;
+use crate::fault::FieldReader;
 use crate::scope::Scope;
 use crate::template::{Template, UnfitValue, is_identifier};
 use crate::yaml::Node;
@@ -90,7 +90,7 @@ impl CommandPlan {
     }
 }
 
-pub(super) fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
+pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
     let faults_before = scope.faults.count();
     let argv = fields.required("argv", "add the program and its arguments", scope.faults);
     let template = fields.optional("template");
@@ -250,8 +250,8 @@ fn read_format(node: &Node, scope: &mut Scope<'_, '_>) -> Option<OutputFormat> {
     Some(format?.1)
 }
 
-fn read_limits(node: &Node, scope: &mut Scope<'_, '_>) -> (Limits, Option<usize>) {
-    let Some(mut fields) = Fields::of(node, "limits", scope.faults) else {
+fn read_limits(node: &Node, scope: &mut Scope<'_, '_>) -> (ResourceLimits, Option<usize>) {
+    let Some(mut fields) = FieldReader::of(node, "limits", scope.faults) else {
         return Default::default();
     };
     let faults = &mut *scope.faults;
@@ -272,7 +272,7 @@ fn read_limits(node: &Node, scope: &mut Scope<'_, '_>) -> (Limits, Option<usize>
     };
     let (memory, file_size, output) = (size("memory"), size("file_size"), size("output"));
     fields.finish(faults);
-    let limits = Limits {
+    let limits = ResourceLimits {
         // The kernel counts whole seconds.
         cpu: cpu.map(|cpu| cpu.as_secs() + u64::from(cpu.subsec_nanos() > 0)),
         memory: memory.map(|size| size as u64),
@@ -284,7 +284,7 @@ fn read_limits(node: &Node, scope: &mut Scope<'_, '_>) -> (Limits, Option<usize>
 }
 
 fn read_sandbox(node: &Node, scope: &mut Scope<'_, '_>) -> Option<Sandbox> {
-    let mut fields = Fields::of(node, "sandbox", scope.faults)?;
+    let mut fields = FieldReader::of(node, "sandbox", scope.faults)?;
     let (read, write) = (fields.optional("read"), fields.optional("write"));
     let (network, required) = (fields.optional("network"), fields.optional("required"));
     fields.finish(scope.faults);

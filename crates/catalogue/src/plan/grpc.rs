@@ -5,7 +5,7 @@ mod check;
 use wardgate_grpc_json::MethodName;
 
 use super::{Plan, PlanSource, SentArguments};
-use crate::fault::Fields;
+use crate::fault::FieldReader;
 use crate::scope::Scope;
 use crate::source::SourceKind;
 
@@ -20,7 +20,7 @@ pub struct GrpcPlan {
     pub message: SentArguments,
 }
 
-pub(super) fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
+pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
     let source = fields.required("source", "name one of `sources`", scope.faults);
     let fix = "name one like `package.Service/Method`";
     let method_node = fields.required("method", fix, scope.faults);

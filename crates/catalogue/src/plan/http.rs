@@ -11,7 +11,7 @@ mod path;
 use ::http::Method;
 
 use super::{Plan, PlanSource};
-use crate::fault::Fields;
+use crate::fault::FieldReader;
 use crate::scope::Scope;
 use crate::source::SourceKind;
 use crate::yaml::Node;
@@ -37,7 +37,7 @@ pub struct HttpPlan {
     pub body: BodyTemplate,
 }
 
-pub(super) fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
+pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
     let faults = scope.faults.count();
     let source = source(fields, scope);
     let method_node = fields.optional("method");
@@ -71,7 +71,10 @@ pub(super) fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option
 }
 
 /// The HTTP service that `source` names.
-pub(super) fn source(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<PlanSource> {
+pub(super) fn source(
+    fields: &mut FieldReader<'_>,
+    scope: &mut Scope<'_, '_>,
+) -> Option<PlanSource> {
     let node = fields.required("source", "name one of `sources`", scope.faults)?;
     let settings = scope.source(node)?;
     let SourceKind::Http(http) = &settings.kind else {

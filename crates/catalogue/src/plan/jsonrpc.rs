@@ -2,7 +2,7 @@
 
 use super::http::{self, PathTemplate};
 use super::{Plan, PlanSource, SentArguments};
-use crate::fault::Fields;
+use crate::fault::FieldReader;
 use crate::scope::Scope;
 use crate::yaml::Node;
 
@@ -30,7 +30,7 @@ pub struct JsonRpcPlan {
     pub params: SentArguments,
 }
 
-pub(super) fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
+pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
     let source = http::source(fields, scope);
     let path = fields
         .optional("path")

@@ -6,7 +6,7 @@ use wardgate_domain::RequiredCapabilities;
 use wardgate_mcp_client::ToolFingerprint;
 
 use super::{Plan, PlanSource, SentArguments};
-use crate::fault::Fields;
+use crate::fault::FieldReader;
 use crate::scope::Scope;
 use crate::source::{McpSettings, OfferedSelection, SourceKind};
 use crate::template::Template;
@@ -75,7 +75,7 @@ impl McpPlan {
     }
 }
 
-pub(super) fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
+pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
     let source_node = fields.required("source", "name one of `sources`", scope.faults);
     let source = source_node.and_then(|node| {
         let settings = scope.source(node)?;

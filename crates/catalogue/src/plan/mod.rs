@@ -13,7 +13,7 @@ mod sql;
 
 use wardgate_egress::AuthSettings;
 
-use crate::fault::Fields;
+use crate::fault::FieldReader;
 use crate::result_shape::Shape;
 use crate::scope::Scope;
 use crate::statement::Statement;
@@ -47,7 +47,7 @@ pub enum Plan {
 }
 
 /// Reads what stands in `execute` besides `type` and `derive`.
-type PlanReader = fn(&mut Fields<'_>, &mut Scope<'_, '_>) -> Option<Plan>;
+type PlanReader = fn(&mut FieldReader<'_>, &mut Scope<'_, '_>) -> Option<Plan>;
 
 /// Every word for `execute.type`.
 pub(crate) const KINDS: [(&str, PlanReader); 7] = [

@@ -1,7 +1,7 @@
 //! `type: query`: a question about Wardgate itself, answered by an interface of the tool-runner.
 
 use super::Plan;
-use crate::fault::Fields;
+use crate::fault::FieldReader;
 use crate::scope::Scope;
 
 /// A question to an interface.
@@ -70,7 +70,7 @@ impl QueryInterface {
     }
 }
 
-pub(super) fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
+pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
     let known = INTERFACES.map(|(name, _)| name).join(", ");
     let fix = format!("name one of {known}");
     let interface = fields.required("interface", &fix, scope.faults);

@@ -12,10 +12,12 @@ use wardgate_arguments::JsonType;
 
 use super::{Plan, PlanSource};
 use crate::derive::DerivedValue;
-use crate::fault::Fields;
+use crate::fault::FieldReader;
 use crate::scope::Scope;
 use crate::source::SourceKind;
-use crate::statement::{Dialect, ParameterType, QuotedPlaceholder, Statement, quoted_placeholders};
+use crate::statement::{
+    ParameterType, QuotedPlaceholder, SqlDialect, Statement, quoted_placeholders,
+};
 use crate::template::UnfitValue;
 use crate::yaml::Node;
 
@@ -42,7 +44,7 @@ struct Identifiers {
     by_value: BTreeMap<String, String>,
 }
 
-pub(super) fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
+pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
     let source = fields.required("source", "name one of `sources`", scope.faults);
     let statement = fields.required("statement", "add the SQL statement", scope.faults);
     let source = source.and_then(|node| {
@@ -138,7 +140,7 @@ fn param(name: &str, node: &Node, scope: &mut Scope<'_, '_>) -> Option<Parameter
 /// The identifiers that may stand for `{name}`.
 fn read_identifiers(
     name: &str,
-    dialect: Dialect,
+    dialect: SqlDialect,
     node: &Node,
     scope: &mut Scope<'_, '_>,
 ) -> Option<Identifiers> {

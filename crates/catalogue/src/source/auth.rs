@@ -2,7 +2,7 @@
 
 use super::Expand;
 use super::http::service_url;
-use crate::fault::Fields;
+use crate::fault::FieldReader;
 use crate::yaml::Node;
 use wardgate_egress::{
     AuthSettings, ClientKey, ClientProof, CodeSettings, EnterpriseSettings, OAuthClient,
@@ -22,7 +22,7 @@ pub(crate) enum Service {
 
 /// Reads it; what is secret in it is never part of a fault.
 pub(crate) fn read(node: &Node, service: Service, expand: &mut Expand<'_>) -> Option<AuthSettings> {
-    let mut fields = Fields::of(node, "auth", expand.faults)?;
+    let mut fields = FieldReader::of(node, "auth", expand.faults)?;
     let kind = fields.required(
         "type",
         &format!("add `type`, one of {TYPES}"),
@@ -85,7 +85,7 @@ fn place(auth: &Node, service: Service) -> ServerLocation {
 fn client(
     node: &Node,
     place: ServerLocation,
-    fields: &mut Fields<'_>,
+    fields: &mut FieldReader<'_>,
     expand: &mut Expand<'_>,
 ) -> Option<OAuthClient> {
     let server = server(node, place, fields, expand);
@@ -105,7 +105,7 @@ fn client(
 fn enterprise(
     node: &Node,
     service: Service,
-    fields: &mut Fields<'_>,
+    fields: &mut FieldReader<'_>,
     expand: &mut Expand<'_>,
 ) -> Option<AuthSettings> {
     // An ID-JAG names its audience, unless that is written here, apart from the server that gets it.
@@ -136,7 +136,7 @@ fn enterprise(
             }
         });
     let provider = provider.and_then(|node| {
-        let mut fields = Fields::of(node, "identity_provider", expand.faults)?;
+        let mut fields = FieldReader::of(node, "identity_provider", expand.faults)?;
         let provider = client_of_provider(node, &mut fields, expand);
         fields.finish(expand.faults);
         provider
@@ -151,7 +151,7 @@ fn enterprise(
 /// What it grants is said by the service, so there is nothing else to say.
 fn client_of_provider(
     node: &Node,
-    fields: &mut Fields<'_>,
+    fields: &mut FieldReader<'_>,
     expand: &mut Expand<'_>,
 ) -> Option<OAuthClient> {
     let server = server(node, ServerLocation::Said, fields, expand);
@@ -170,7 +170,7 @@ fn client_of_provider(
 fn authorization_code(
     node: &Node,
     service: Service,
-    fields: &mut Fields<'_>,
+    fields: &mut FieldReader<'_>,
     expand: &mut Expand<'_>,
 ) -> Option<AuthSettings> {
     let server = server(node, place(node, service), fields, expand);
@@ -224,7 +224,7 @@ fn authorization_code(
 /// A public client has none.
 fn proof_or_none(
     auth: &Node,
-    fields: &mut Fields<'_>,
+    fields: &mut FieldReader<'_>,
     expand: &mut Expand<'_>,
 ) -> Option<ClientProof> {
     let has_one = ["client_secret", "private_key"].map(|key| auth.get(key).is_some());
@@ -238,7 +238,7 @@ fn proof_or_none(
 fn server(
     node: &Node,
     place: ServerLocation,
-    fields: &mut Fields<'_>,
+    fields: &mut FieldReader<'_>,
     expand: &mut Expand<'_>,
 ) -> Option<ServerSettings> {
     let token_url = fields.optional("token_url");
@@ -271,7 +271,7 @@ fn server(
 }
 
 /// A secret or a private key.
-fn proof(fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<ClientProof> {
+fn proof(fields: &mut FieldReader<'_>, expand: &mut Expand<'_>) -> Option<ClientProof> {
     let Some(node) = fields.optional("private_key") else {
         return secret("client_secret", fields, expand).map(ClientProof::Secret);
     };
@@ -299,16 +299,28 @@ fn proof(fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<ClientProof
     }
 }
 
-fn optional(key: &'static str, fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<String> {
+fn optional(
+    key: &'static str,
+    fields: &mut FieldReader<'_>,
+    expand: &mut Expand<'_>,
+) -> Option<String> {
     let node = fields.optional(key)?;
     expand.text(node, key)
 }
 
-fn secret(key: &'static str, fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<Secret> {
+fn secret(
+    key: &'static str,
+    fields: &mut FieldReader<'_>,
+    expand: &mut Expand<'_>,
+) -> Option<Secret> {
     text(key, fields, expand).map(Secret::from)
 }
 
-fn text(key: &'static str, fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<String> {
+fn text(
+    key: &'static str,
+    fields: &mut FieldReader<'_>,
+    expand: &mut Expand<'_>,
+) -> Option<String> {
     let fix = format!("add `{key}`, a secret for example as \"${{NAME}}\"");
     let node = fields.required(key, &fix, expand.faults)?;
     expand.text(node, key)

@@ -10,7 +10,7 @@ use url::Url;
 use super::Expand;
 use super::auth::{self, Service};
 use super::http::{DEFAULT_MAX_RESPONSE_BYTES, check_reachable, private, service_url};
-use crate::fault::Fields;
+use crate::fault::FieldReader;
 use crate::yaml::Node;
 use wardgate_egress::EgressSettings;
 use wardgate_grpc_json::{DescriptorFile, GrpcSettings, add_metadata};
@@ -18,7 +18,7 @@ use wardgate_grpc_json::{DescriptorFile, GrpcSettings, add_metadata};
 /// For the token endpoint of `auth`; a call itself takes as long as its tool may.
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(super) fn read(fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<GrpcSettings> {
+pub(super) fn read(fields: &mut FieldReader<'_>, expand: &mut Expand<'_>) -> Option<GrpcSettings> {
     let faults = expand.faults.count();
     let url_node = fields.required(
         "url",
@@ -89,7 +89,7 @@ fn server_url(node: &Node, expand: &mut Expand<'_>) -> Option<Url> {
 
 /// The certificate authorities of `tls: { ca: FILE }`.
 fn ca(node: &Node, expand: &mut Expand<'_>) -> Option<String> {
-    let mut fields = Fields::of(node, "tls", expand.faults)?;
+    let mut fields = FieldReader::of(node, "tls", expand.faults)?;
     let fix = "add `ca`, a file of certificates in PEM; without `tls` the system's are trusted";
     let ca = fields.required("ca", fix, expand.faults);
     fields.finish(expand.faults);

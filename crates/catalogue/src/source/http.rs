@@ -10,7 +10,7 @@ use url::{Host, Url};
 
 use super::Expand;
 use super::auth::{self, Service};
-use crate::fault::Fields;
+use crate::fault::FieldReader;
 use crate::yaml::{Mark, Node, Yaml};
 use wardgate_egress::{
     AllowedHost, AuthSettings, ClientSettings, EgressError, EgressSettings, Guard, HttpSettings,
@@ -23,7 +23,7 @@ pub(super) const DEFAULT_MAX_RESPONSE_BYTES: usize = 1 << 20;
 /// Reads every key that has to do with HTTP.
 pub(super) fn read(
     service: Service,
-    fields: &mut Fields<'_>,
+    fields: &mut FieldReader<'_>,
     expand: &mut Expand<'_>,
 ) -> Option<HttpSettings> {
     let url = match service {

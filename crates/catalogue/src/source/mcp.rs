@@ -7,7 +7,7 @@ use wardgate_domain::{ColumnClass, source_uri};
 
 use super::auth::Service;
 use super::{Expand, http};
-use crate::fault::Fields;
+use crate::fault::FieldReader;
 use crate::result_shape::read_classes;
 use crate::yaml::{Node, Yaml};
 use wardgate_egress::AuthSettings;
@@ -82,7 +82,7 @@ impl McpSettings {
     pub(super) fn read(
         source: &str,
         node: &Node,
-        fields: &mut Fields<'_>,
+        fields: &mut FieldReader<'_>,
         expand: &mut Expand<'_>,
     ) -> Option<Self> {
         let prefix = match fields.optional("prefix") {
@@ -165,7 +165,7 @@ impl McpSettings {
     }
 }
 
-fn program(fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<Program> {
+fn program(fields: &mut FieldReader<'_>, expand: &mut Expand<'_>) -> Option<Program> {
     let env = match fields.optional("env") {
         Some(node) => environment(node, expand),
         None => Some(BTreeMap::new()),

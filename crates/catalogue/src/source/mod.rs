@@ -14,7 +14,7 @@ use std::sync::Arc;
 use wardgate_egress::HttpSettings;
 use wardgate_grpc_json::GrpcSettings;
 
-use crate::fault::{Faults, Fields};
+use crate::fault::{Faults, FieldReader};
 use crate::limits::{read_breaker, read_retry};
 use crate::yaml::{Key, Node};
 
@@ -90,7 +90,7 @@ impl SourceSettings {
         variables: &BTreeMap<String, String>,
         faults: &mut Faults,
     ) -> Option<Self> {
-        let mut fields = Fields::of(node, format!("sources.{}", key.name), faults)?;
+        let mut fields = FieldReader::of(node, format!("sources.{}", key.name), faults)?;
         let mut expand = Expand {
             base,
             variables,

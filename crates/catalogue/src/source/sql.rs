@@ -9,8 +9,8 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 
 use super::Expand;
-use crate::fault::Fields;
-use crate::statement::Dialect;
+use crate::fault::FieldReader;
+use crate::statement::SqlDialect;
 use crate::yaml::{Mark, Node, Yaml};
 
 const DEFAULT_CONNECTIONS: usize = 8;
@@ -19,7 +19,7 @@ const DEFAULT_CONNECTIONS: usize = 8;
 #[derive(Clone, PartialEq, Eq)]
 pub struct SqlSettings {
     /// Which SQL it speaks.
-    pub dialect: Dialect,
+    pub dialect: SqlDialect,
     /// Where it is, credentials included.
     pub url: String,
     /// The most sessions of readers, and of writers.
@@ -37,13 +37,13 @@ impl fmt::Debug for SqlSettings {
 impl SqlSettings {
     pub(super) fn read(
         kind: &str,
-        fields: &mut Fields<'_>,
+        fields: &mut FieldReader<'_>,
         expand: &mut Expand<'_>,
     ) -> Option<Self> {
         let dialect = match kind {
-            "postgres" => Dialect::Postgres,
-            "mysql" => Dialect::Mysql,
-            _ => Dialect::Sqlite,
+            "postgres" => SqlDialect::Postgres,
+            "mysql" => SqlDialect::Mysql,
+            _ => SqlDialect::Sqlite,
         };
         let url = fields.required(
             "url",
@@ -58,7 +58,7 @@ impl SqlSettings {
         let url = expand.text(url_node, "url")?;
         check_url(dialect, &url, url_node.at, expand)?;
         let is_literal = matches!(&url_node.value, Yaml::Text(text) if !text.contains('$'));
-        let url = if is_literal && dialect == Dialect::Sqlite {
+        let url = if is_literal && dialect == SqlDialect::Sqlite {
             beside(expand.base, url)
         } else {
             url
@@ -92,11 +92,11 @@ fn connections(node: &Node, expand: &mut Expand<'_>) -> Option<usize> {
     expand.faults.positive(node, "max_connections")
 }
 
-fn check_url(dialect: Dialect, url: &str, at: Mark, expand: &mut Expand<'_>) -> Option<()> {
+fn check_url(dialect: SqlDialect, url: &str, at: Mark, expand: &mut Expand<'_>) -> Option<()> {
     let (schemes, example): (&[&str], _) = match dialect {
-        Dialect::Sqlite => (&["sqlite"], "sqlite:data.db"),
-        Dialect::Postgres => (&["postgres", "postgresql"], "postgres://user@host/database"),
-        Dialect::Mysql => (&["mysql", "mariadb"], "mysql://user@host/database"),
+        SqlDialect::Sqlite => (&["sqlite"], "sqlite:data.db"),
+        SqlDialect::Postgres => (&["postgres", "postgresql"], "postgres://user@host/database"),
+        SqlDialect::Mysql => (&["mysql", "mariadb"], "mysql://user@host/database"),
     };
     let scheme = url.split(':').next().unwrap_or_default();
     if !schemes.contains(&scheme) {
@@ -108,9 +108,9 @@ fn check_url(dialect: Dialect, url: &str, at: Mark, expand: &mut Expand<'_>) -> 
         return None;
     }
     let readable = match dialect {
-        Dialect::Sqlite => SqliteConnectOptions::from_str(url).is_ok(),
-        Dialect::Postgres => PgConnectOptions::from_str(url).is_ok(),
-        Dialect::Mysql => MySqlConnectOptions::from_str(url).is_ok(),
+        SqlDialect::Sqlite => SqliteConnectOptions::from_str(url).is_ok(),
+        SqlDialect::Postgres => PgConnectOptions::from_str(url).is_ok(),
+        SqlDialect::Mysql => MySqlConnectOptions::from_str(url).is_ok(),
     };
     if !readable {
         expand.faults.add(

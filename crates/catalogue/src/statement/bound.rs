@@ -13,7 +13,7 @@ use serde_json::Value;
 use wardgate_arguments::JsonType;
 use wardgate_json::{MAX_DIGITS, decimal_of};
 
-use super::Dialect;
+use super::SqlDialect;
 
 /// The most elements of a list that is bound.
 const MAX_LIST: usize = 1_000;
@@ -91,7 +91,7 @@ impl Parameter {
     pub fn of(
         kind: ParameterType,
         value: Option<&Value>,
-        dialect: Dialect,
+        dialect: SqlDialect,
     ) -> Result<Self, Unbindable> {
         match (kind, value) {
             (ParameterType::One(kind), value) => {
@@ -112,7 +112,7 @@ impl Parameter {
 }
 
 impl BoundValue {
-    fn of(kind: JsonType, value: Option<&Value>, dialect: Dialect) -> Result<Self, Unbindable> {
+    fn of(kind: JsonType, value: Option<&Value>, dialect: SqlDialect) -> Result<Self, Unbindable> {
         let number = match value {
             Some(Value::Number(number)) => {
                 let value = decimal_of(number).ok_or(Unbindable::TooLong)?;
@@ -135,8 +135,8 @@ impl BoundValue {
 }
 
 /// The number as the database can keep it, without zeros at its end where there are too many.
-fn storable(number: BigDecimal, dialect: Dialect) -> Result<BigDecimal, Unbindable> {
-    if dialect != Dialect::Mysql || fits_mysql(&number) {
+fn storable(number: BigDecimal, dialect: SqlDialect) -> Result<BigDecimal, Unbindable> {
+    if dialect != SqlDialect::Mysql || fits_mysql(&number) {
         return Ok(number);
     }
     Some(number.normalized())
@@ -201,14 +201,14 @@ impl BoundList {
 mod tests {
     use super::*;
 
-    fn bound(kind: JsonType, number: &str, dialect: Dialect) -> Result<BoundValue, Unbindable> {
+    fn bound(kind: JsonType, number: &str, dialect: SqlDialect) -> Result<BoundValue, Unbindable> {
         let value = serde_json::from_str(number).unwrap();
         BoundValue::of(kind, Some(&value), dialect)
     }
 
     #[test]
     fn a_whole_number_is_an_integer_as_far_as_64_bits_reach() {
-        let bound = |number| bound(JsonType::Integer, number, Dialect::Postgres).unwrap();
+        let bound = |number| bound(JsonType::Integer, number, SqlDialect::Postgres).unwrap();
         assert_eq!(
             bound("9223372036854775807"),
             BoundValue::Integer(Some(i64::MAX))
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_number_that_the_database_would_cut_is_refused() {
-        let bound = |number: &str| bound(JsonType::Number, number, Dialect::Mysql);
+        let bound = |number: &str| bound(JsonType::Number, number, SqlDialect::Mysql);
         for number in [
             &"9".repeat(65),
             &format!("0.{}", "9".repeat(30)),

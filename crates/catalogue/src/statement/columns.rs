@@ -1,6 +1,6 @@
 //! What the text of a statement tells of its result: the names of its columns, without a database.
 
-use super::{BadStatement, Dialect, Scanner, Statement, Token};
+use super::{BadStatement, Scanner, SqlDialect, SqlToken, Statement};
 
 /// Words that end the list of columns.
 const CLAUSES: [&str; 13] = [
@@ -39,7 +39,7 @@ impl Statement {
     /// The names of the columns of `sql`, as far as its text tells: an expression without an alias is left out. `None`
     /// when nothing is known, as of `SELECT *`.
     pub(super) fn read_columns(
-        dialect: Dialect,
+        dialect: SqlDialect,
         sql: &str,
     ) -> Result<Option<Vec<String>>, BadStatement> {
         let pieces = pieces(dialect, sql)?;
@@ -61,19 +61,19 @@ impl StatementPart<'_> {
     }
 }
 
-fn pieces(dialect: Dialect, sql: &str) -> Result<Vec<StatementPart<'_>>, BadStatement> {
+fn pieces(dialect: SqlDialect, sql: &str) -> Result<Vec<StatementPart<'_>>, BadStatement> {
     let mut scanner = Scanner::new(dialect, sql);
     let mut pieces = Vec::new();
     let mut depth = 0_usize;
     while let Some((at, token)) = scanner.next()? {
         let text = &sql[at..scanner.at];
         let piece = match (token, text) {
-            (Token::Blank | Token::Comment, _) => continue,
-            (Token::Other, "(") => {
+            (SqlToken::Blank | SqlToken::Comment, _) => continue,
+            (SqlToken::Other, "(") => {
                 depth += 1;
                 continue;
             }
-            (Token::Other, ")") => {
+            (SqlToken::Other, ")") => {
                 depth = depth.saturating_sub(1);
                 if depth > 0 {
                     continue;
@@ -82,10 +82,10 @@ fn pieces(dialect: Dialect, sql: &str) -> Result<Vec<StatementPart<'_>>, BadStat
                 continue;
             }
             _ if depth > 0 => continue,
-            (Token::Word, word) => StatementPart::Word(word),
-            (Token::Other, ",") => StatementPart::Comma,
-            (Token::Other, ".") => StatementPart::Dot,
-            (Token::Other, quoted) => {
+            (SqlToken::Word, word) => StatementPart::Word(word),
+            (SqlToken::Other, ",") => StatementPart::Comma,
+            (SqlToken::Other, ".") => StatementPart::Dot,
+            (SqlToken::Other, quoted) => {
                 identifier(quoted).map_or(StatementPart::Other, StatementPart::Quoted)
             }
             _ => StatementPart::Other,
@@ -144,7 +144,7 @@ fn column_list<'p, 's>(pieces: &'p [StatementPart<'s>]) -> Option<&'p [Statement
 }
 
 /// The name of one column, where it has one that the text tells.
-fn name(dialect: Dialect, item: &[StatementPart<'_>]) -> Option<String> {
+fn name(dialect: SqlDialect, item: &[StatementPart<'_>]) -> Option<String> {
     let (last, before) = item.split_last()?;
     let name = match last {
         StatementPart::Quoted(name) => return is_named(before).then(|| name.clone()),
@@ -157,8 +157,8 @@ fn name(dialect: Dialect, item: &[StatementPart<'_>]) -> Option<String> {
         return None;
     }
     Some(match dialect {
-        Dialect::Postgres => name.to_lowercase(),
-        Dialect::Sqlite | Dialect::Mysql => name.to_owned(),
+        SqlDialect::Postgres => name.to_lowercase(),
+        SqlDialect::Sqlite | SqlDialect::Mysql => name.to_owned(),
     })
 }
 
@@ -188,7 +188,7 @@ fn is_named(before: &[StatementPart<'_>]) -> bool {
 mod tests {
     use super::*;
 
-    fn columns(dialect: Dialect, sql: &str) -> Option<Vec<String>> {
+    fn columns(dialect: SqlDialect, sql: &str) -> Option<Vec<String>> {
         Statement::parse(dialect, sql).unwrap().columns
     }
 
@@ -230,7 +230,7 @@ mod tests {
             ("INSERT INTO t (a) SELECT b FROM u", &[]),
             ("SELECT :a AS given, a || b AS both", &["given", "both"]),
         ] {
-            let found = columns(Dialect::Sqlite, sql);
+            let found = columns(SqlDialect::Sqlite, sql);
             assert_eq!(found.as_deref().unwrap(), expected, "{sql}");
         }
     }
@@ -244,14 +244,14 @@ mod tests {
             "SELECT count(*), sum(a) OVER w FROM t",
             "SELECT a COLLATE NOCASE, NOT b FROM t",
         ] {
-            assert_eq!(columns(Dialect::Sqlite, sql), None, "{sql}");
+            assert_eq!(columns(SqlDialect::Sqlite, sql), None, "{sql}");
         }
     }
 
     #[test]
     fn postgresql_has_its_own_words() {
         let sql = "SELECT DISTINCT ON (Zone) Zone, \"Id\", a IS DISTINCT FROM b AS Differs FROM t";
-        let found = columns(Dialect::Postgres, sql);
+        let found = columns(SqlDialect::Postgres, sql);
         assert_eq!(found.unwrap(), ["zone", "Id", "differs"]);
     }
 }

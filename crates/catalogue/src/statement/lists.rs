@@ -1,6 +1,6 @@
 //! Parameters that are lists: `id IN (:ids)` and `id = ANY (:ids)`, in every dialect.
 
-use super::{BadStatement, Dialect, Segment, Statement, is_word_part};
+use super::{BadStatement, Segment, SqlDialect, Statement, is_word_part};
 
 impl Statement {
     /// Lets the parameter `name` be a list. PostgreSQL binds it as an array, wherever it stands; the others have as many
@@ -24,14 +24,14 @@ impl Statement {
             match membership(before).filter(|_| is_alone) {
                 Some((operand, is_negated)) => {
                     let operator = match (self.dialect, is_negated) {
-                        (Dialect::Postgres, false) => "= ANY (",
-                        (Dialect::Postgres, true) => "<> ALL (",
+                        (SqlDialect::Postgres, false) => "= ANY (",
+                        (SqlDialect::Postgres, true) => "<> ALL (",
                         (_, false) => "IN (",
                         (_, true) => "NOT IN (",
                     };
                     self.segments[at - 1] = Segment::Text(format!("{operand} {operator}"));
                 }
-                None if self.dialect == Dialect::Postgres => {}
+                None if self.dialect == SqlDialect::Postgres => {}
                 None => {
                     return Err(BadStatement {
                         problem: format!("`:{name}` is a list, and stands where one value does"),

@@ -1,11 +1,11 @@
 //! Statements that come with placeholders of the database's own.
 
-use super::{BadStatement, Dialect, Scanner, Token, word};
+use super::{BadStatement, Scanner, SqlDialect, SqlToken, word};
 
 /// `sql` with `:name` in place of each placeholder of the database's own; `name` says which by position,
 /// from 0.
 pub fn name_placeholders<'n>(
-    dialect: Dialect,
+    dialect: SqlDialect,
     sql: &str,
     name: impl Fn(usize) -> Option<&'n str>,
 ) -> Result<String, BadStatement> {
@@ -15,14 +15,14 @@ pub fn name_placeholders<'n>(
     let mut unnumbered = 0..;
     while let Some((at, token)) = scanner.next()? {
         match token {
-            Token::Param(name) => {
+            SqlToken::Param(name) => {
                 return Err(scanner.bad(
                     at,
                     &format!("the statement holds `:{name}` beside placeholders"),
                     "write all parameters in one way",
                 ));
             }
-            Token::Placeholder => {
+            SqlToken::Placeholder => {
                 let position = match &sql[at + 1..scanner.at] {
                     "" => unnumbered.next(),
                     number => number

@@ -1,6 +1,6 @@
 //! Placeholders that stand in quotes, where they are text and nothing is put in their place.
 
-use super::{BadStatement, Dialect, Scanner, Token, word};
+use super::{BadStatement, Scanner, SqlDialect, SqlToken, word};
 
 /// What looks like a placeholder, in the quotes of a statement.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(crate) struct QuotedPlaceholder<'s> {
 
 /// Every `{name}` and `:name` in quotes of `sql`.
 pub(crate) fn quoted_placeholders(
-    dialect: Dialect,
+    dialect: SqlDialect,
     sql: &str,
 ) -> Result<Vec<QuotedPlaceholder<'_>>, BadStatement> {
     let mut scanner = Scanner::new(dialect, sql);
@@ -23,7 +23,7 @@ pub(crate) fn quoted_placeholders(
     while let Some((at, token)) = scanner.next()? {
         let text = &sql[at..scanner.at];
         // One character is a mark of its own; anything longer is in quotes.
-        if !matches!(token, Token::Other) || text.len() < 2 {
+        if !matches!(token, SqlToken::Other) || text.len() < 2 {
             continue;
         }
         for (offset, mark) in text.match_indices(['{', ':']) {
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn what_stands_in_quotes_is_found_and_what_is_bound_is_not() {
         let sql = "SELECT a::text, ':b' FROM {t}\nWHERE a = :a AND b LIKE '%{q}%' AND c = '12:30' AND d = 'x::y'";
-        let found = quoted_placeholders(Dialect::Postgres, sql).unwrap();
+        let found = quoted_placeholders(SqlDialect::Postgres, sql).unwrap();
         let found: Vec<_> = found.iter().map(|it| (it.shown, it.line)).collect();
         assert_eq!(found, [(":b", 1), ("{q}", 2), (":30", 2)]);
     }

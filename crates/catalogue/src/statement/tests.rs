@@ -5,7 +5,7 @@ use wardgate_arguments::JsonType;
 use super::*;
 use crate::statement::{BoundList, BoundValue, Parameter};
 
-fn rendered(dialect: Dialect, sql: &str) -> (String, Vec<String>) {
+fn rendered(dialect: SqlDialect, sql: &str) -> (String, Vec<String>) {
     let statement = Statement::parse(dialect, sql).unwrap();
     let (text, _) = statement.with_values(&[], None, &[]);
     (text.to_string(), statement.params)
@@ -16,21 +16,21 @@ fn parameters_become_numbered_placeholders() {
     let sql = "SELECT :b, :a, :b FROM t WHERE :row_rule;";
     let names = vec!["b".to_owned(), "a".to_owned()];
     assert_eq!(
-        rendered(Dialect::Postgres, sql),
+        rendered(SqlDialect::Postgres, sql),
         (
             "SELECT $1, $2, $1 FROM t WHERE (TRUE)".to_owned(),
             names.clone()
         )
     );
     assert_eq!(
-        rendered(Dialect::Sqlite, sql),
+        rendered(SqlDialect::Sqlite, sql),
         (
             "SELECT ?1, ?2, ?1 FROM t WHERE (TRUE)".to_owned(),
             names.clone()
         )
     );
     assert_eq!(
-        rendered(Dialect::Mysql, sql),
+        rendered(SqlDialect::Mysql, sql),
         ("SELECT ?, ?, ? FROM t WHERE (TRUE)".to_owned(), names)
     );
 }
@@ -39,9 +39,9 @@ fn parameters_become_numbered_placeholders() {
 fn values_are_bound_in_the_order_of_their_placeholders() {
     let sql = "SELECT :b, :a, :b FROM t WHERE :row_rule AND c = :c";
     for (dialect, order) in [
-        (Dialect::Postgres, &["b", "a", "c", "r", "s"][..]),
-        (Dialect::Sqlite, &["b", "a", "c", "r", "s"]),
-        (Dialect::Mysql, &["b", "a", "b", "r", "s", "c"]),
+        (SqlDialect::Postgres, &["b", "a", "c", "r", "s"][..]),
+        (SqlDialect::Sqlite, &["b", "a", "c", "r", "s"]),
+        (SqlDialect::Mysql, &["b", "a", "b", "r", "s", "c"]),
     ] {
         let statement = Statement::parse(dialect, sql).unwrap();
         let params: Vec<_> = statement.params().iter().map(|it| one(it)).collect();
@@ -74,12 +74,12 @@ fn a_list_is_an_array_or_as_many_placeholders() {
     };
     for (dialect, rendered, values) in [
         (
-            Dialect::Postgres,
+            SqlDialect::Postgres,
             "SELECT 1 FROM t WHERE a = $1 AND id  <> ALL ($2 ) AND id = ANY ($2) AND ($3)",
             vec![text("x"), array, text("r")],
         ),
         (
-            Dialect::Sqlite,
+            SqlDialect::Sqlite,
             "SELECT 1 FROM t WHERE a = ?1 AND id  NOT IN (?4, ?5, ?6, ?7 ) AND id IN (?8, ?9, ?10, ?11) AND (?3)",
             [
                 vec![text("x"), BoundValue::Integer(None), text("r")],
@@ -88,7 +88,7 @@ fn a_list_is_an_array_or_as_many_placeholders() {
             .concat(),
         ),
         (
-            Dialect::Mysql,
+            SqlDialect::Mysql,
             "SELECT 1 FROM t WHERE a = ? AND id  NOT IN (?, ?, ?, ? ) AND id IN (?, ?, ?, ?) AND (?)",
             [
                 vec![text("x")],
@@ -122,12 +122,12 @@ fn a_list_stands_where_several_values_may() {
         "SELECT 1 WHERE id > ANY (:ids)",
         "SELECT 1 WHERE id >= ANY (:ids)",
     ] {
-        for dialect in [Dialect::Sqlite, Dialect::Mysql] {
+        for dialect in [SqlDialect::Sqlite, SqlDialect::Mysql] {
             let mut statement = Statement::parse(dialect, sql).unwrap();
             let bad = statement.set_list("ids").unwrap_err();
             assert_eq!(bad.fix, "write `… IN (:ids)` or `… = ANY (:ids)`", "{sql}");
         }
-        let mut statement = Statement::parse(Dialect::Postgres, sql).unwrap();
+        let mut statement = Statement::parse(SqlDialect::Postgres, sql).unwrap();
         statement.set_list("ids").unwrap();
         let params = [Parameter::List(JsonType::Integer, Vec::new())];
         let (rendered, _) = statement.with_values(&[], None, &params);
@@ -143,19 +143,19 @@ fn a_list_stands_where_several_values_may() {
 fn quotes_comments_and_casts_hold_no_parameters() {
     for (dialect, sql) in [
         (
-            Dialect::Postgres,
+            SqlDialect::Postgres,
             "SELECT ':x', \"a:x\", 'it''s :x', a::text -- :x\n, b /* :x /* :y */ :z */ FROM t",
         ),
         (
-            Dialect::Postgres,
+            SqlDialect::Postgres,
             "SELECT E'\\':x', $$ :x ; $$, $t$ :x $$ $t$, '{\"a\":1}'::jsonb ? 'a', x[1:2] FROM t",
         ),
         (
-            Dialect::Sqlite,
+            SqlDialect::Sqlite,
             "SELECT [a:x], `b:x`, ':x;' /* :x /* */ FROM t",
         ),
         (
-            Dialect::Mysql,
+            SqlDialect::Mysql,
             "SELECT `a``:x`, \"b:x\", '\\', ':x' # it's :x\n, - 1, _utf8mb4':x' -- :x\n /* :x /* */ FROM t",
         ),
     ] {
@@ -171,7 +171,7 @@ fn only_one_statement_is_accepted() {
         "SELECT 1;\n/* done */",
         "SELECT ';'",
     ] {
-        assert!(Statement::parse(Dialect::Sqlite, sql).is_ok(), "{sql}");
+        assert!(Statement::parse(SqlDialect::Sqlite, sql).is_ok(), "{sql}");
     }
     for (sql, problem) in [
         ("SELECT 1; DROP TABLE t", "there is more after the `;`"),
@@ -208,10 +208,10 @@ fn only_one_statement_is_accepted() {
         ),
         ("SELECT '\0'", "a quoted text holds a NUL character"),
     ] {
-        let bad = Statement::parse(Dialect::Sqlite, sql).unwrap_err();
+        let bad = Statement::parse(SqlDialect::Sqlite, sql).unwrap_err();
         assert_eq!(bad.problem, problem, "{sql}");
     }
-    let unclosed = Statement::parse(Dialect::Postgres, "SELECT $a$ x $b$").unwrap_err();
+    let unclosed = Statement::parse(SqlDialect::Postgres, "SELECT $a$ x $b$").unwrap_err();
     assert_eq!(unclosed.fix, "close it with $a$");
 }
 
@@ -220,15 +220,15 @@ fn a_name_is_an_identifier_whatever_it_holds() {
     let sql = "SELECT '{a}', {b} /* {c} */ FROM {a} WHERE {b} = :b";
     for (dialect, rendered) in [
         (
-            Dialect::Postgres,
+            SqlDialect::Postgres,
             r#"SELECT '{a}', "x" /* {c} */ FROM "a""`b" WHERE "x" = $1"#,
         ),
         (
-            Dialect::Sqlite,
+            SqlDialect::Sqlite,
             r#"SELECT '{a}', `x` /* {c} */ FROM `a"``b` WHERE `x` = ?1"#,
         ),
         (
-            Dialect::Mysql,
+            SqlDialect::Mysql,
             r#"SELECT '{a}', `x` /* {c} */ FROM `a"``b` WHERE `x` = ?"#,
         ),
     ] {
@@ -245,7 +245,7 @@ fn a_name_is_an_identifier_whatever_it_holds() {
         "SELECT a}",
         "SELECT {a:sql}",
     ] {
-        let bad = Statement::parse(Dialect::Postgres, sql).unwrap_err();
+        let bad = Statement::parse(SqlDialect::Postgres, sql).unwrap_err();
         assert!(bad.problem.starts_with("there is a brace"), "{sql}");
     }
 }
@@ -255,12 +255,12 @@ fn placeholders_of_the_database_get_names() {
     let name = |position: usize| ["a", "b"].get(position).copied();
     for (dialect, sql, named) in [
         (
-            Dialect::Postgres,
+            SqlDialect::Postgres,
             "SELECT '$1', $2::int, x[1:$1] -- $1\nWHERE a = $1AND j ? 'x'",
             "SELECT '$1', :b::int, x[1: :a] -- $1\nWHERE a = :a AND j ? 'x'",
         ),
-        (Dialect::Mysql, "SELECT ?, '?', ?", "SELECT :a, '?', :b"),
-        (Dialect::Sqlite, "SELECT ?2, ?, $1", "SELECT :b, :a, :a"),
+        (SqlDialect::Mysql, "SELECT ?, '?', ?", "SELECT :a, '?', :b"),
+        (SqlDialect::Sqlite, "SELECT ?2, ?, $1", "SELECT :b, :a, :a"),
     ] {
         let converted = name_placeholders(dialect, sql, name).unwrap();
         assert_eq!(converted, named);
@@ -273,7 +273,7 @@ fn placeholders_of_the_database_get_names() {
         "SELECT $99999999999999999999",
     ] {
         assert!(
-            name_placeholders(Dialect::Postgres, sql, name).is_err(),
+            name_placeholders(SqlDialect::Postgres, sql, name).is_err(),
             "{sql}"
         );
     }
@@ -309,7 +309,7 @@ fn what_mysql_reads_in_two_ways_is_refused() {
             "writes a file on the server",
         ),
     ] {
-        let bad = Statement::parse(Dialect::Mysql, sql).unwrap_err();
+        let bad = Statement::parse(SqlDialect::Mysql, sql).unwrap_err();
         assert!(bad.problem.contains(problem), "{sql}: {}", bad.problem);
     }
 }
@@ -322,7 +322,7 @@ fn a_rule_expression_cannot_leave_its_place() {
         "(a || b)",
         "CASE WHEN a THEN 'x' END",
     ] {
-        assert_eq!(check_expression(Dialect::Postgres, sql), Ok(()), "{sql}");
+        assert_eq!(check_expression(SqlDialect::Postgres, sql), Ok(()), "{sql}");
     }
     for sql in [
         "a) OR (1=1",
@@ -333,14 +333,17 @@ fn a_rule_expression_cannot_leave_its_place() {
         "a /* b */",
         "'a",
     ] {
-        assert!(check_expression(Dialect::Postgres, sql).is_err(), "{sql}");
+        assert!(
+            check_expression(SqlDialect::Postgres, sql).is_err(),
+            "{sql}"
+        );
     }
 }
 
 proptest! {
     #[test]
     fn any_text_is_scanned_without_a_panic(sql in "[ -~\u{0}\u{e9}\n]{0,60}") {
-        for dialect in [Dialect::Sqlite, Dialect::Postgres, Dialect::Mysql] {
+        for dialect in [SqlDialect::Sqlite, SqlDialect::Postgres, SqlDialect::Mysql] {
             let _ = Statement::parse(dialect, &sql);
             let _ = check_expression(dialect, &sql);
         }
@@ -349,7 +352,7 @@ proptest! {
     #[test]
     fn what_is_not_a_parameter_is_kept_to_the_letter(text in "[a-z '\"()/*-]{0,40}") {
         let sql = format!("SELECT {text}");
-        if let Ok(statement) = Statement::parse(Dialect::Postgres, &sql) {
+        if let Ok(statement) = Statement::parse(SqlDialect::Postgres, &sql) {
             prop_assert_eq!(statement.with_values(&[], None, &[]).0.to_string(), sql);
         }
     }

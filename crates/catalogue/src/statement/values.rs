@@ -3,15 +3,15 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::{Dialect, Segment, Statement};
+use super::{Segment, SqlDialect, Statement};
 use crate::statement::{BoundList, BoundValue, Parameter};
 
 /// What a list without elements is compared with where there are no arrays: rows of none.
 const NO_ROWS: &str = "SELECT NULL WHERE FALSE";
 const NO_ROWS_IN_MYSQL: &str = "SELECT NULL FROM DUAL WHERE FALSE";
 
-struct Writer {
-    dialect: Dialect,
+struct StatementWriter {
+    dialect: SqlDialect,
     sql: String,
     values: Vec<BoundValue>,
 }
@@ -30,12 +30,12 @@ impl Statement {
         params: &[Parameter],
     ) -> (Arc<str>, Vec<BoundValue>) {
         let (rule, rule_values) = row_rule.unwrap_or(("TRUE", &[]));
-        let mut writer = Writer {
+        let mut writer = StatementWriter {
             dialect: self.dialect,
             sql: String::new(),
             values: Vec::new(),
         };
-        if self.dialect != Dialect::Mysql {
+        if self.dialect != SqlDialect::Mysql {
             writer
                 .values
                 .extend(params.iter().map(|it| self.numbered(it)));
@@ -51,7 +51,7 @@ impl Statement {
                 Segment::RowRule => {
                     // Writing to a `String` does not fail.
                     let _ = write!(writer.sql, "({rule})");
-                    if self.dialect == Dialect::Mysql {
+                    if self.dialect == SqlDialect::Mysql {
                         writer.values.extend_from_slice(rule_values);
                     }
                 }
@@ -64,7 +64,7 @@ impl Statement {
     fn numbered(&self, param: &Parameter) -> BoundValue {
         match param {
             Parameter::One(value) => value.clone(),
-            Parameter::List(kind, items) if self.dialect == Dialect::Postgres => {
+            Parameter::List(kind, items) if self.dialect == SqlDialect::Postgres => {
                 BoundValue::List(BoundList::of(*kind, items))
             }
             // Its elements are bound behind everything else; this keeps the numbers of the others.
@@ -73,16 +73,16 @@ impl Statement {
     }
 }
 
-impl Writer {
+impl StatementWriter {
     fn parameter(&mut self, index: usize, param: Option<&Parameter>) {
         let number = index + 1;
         match param {
-            Some(Parameter::List(_, items)) if self.dialect != Dialect::Postgres => {
+            Some(Parameter::List(_, items)) if self.dialect != SqlDialect::Postgres => {
                 self.elements(items);
             }
             // A text keeps the types that it was prepared with, so another type is another text.
             Some(Parameter::One(BoundValue::BigInteger(_)))
-                if self.dialect == Dialect::Postgres =>
+                if self.dialect == SqlDialect::Postgres =>
             {
                 let _ = write!(self.sql, "CAST(${number} AS numeric)");
             }
@@ -91,7 +91,7 @@ impl Writer {
             }
             _ => self.sql.push_str(&self.dialect.placeholder(number)),
         }
-        if let (Some(Parameter::One(value)), Dialect::Mysql) = (param, self.dialect) {
+        if let (Some(Parameter::One(value)), SqlDialect::Mysql) = (param, self.dialect) {
             self.values.push(value.clone());
         }
     }
@@ -99,7 +99,7 @@ impl Writer {
     fn elements(&mut self, items: &[BoundValue]) {
         let Some(last) = items.last() else {
             self.sql.push_str(match self.dialect {
-                Dialect::Mysql => NO_ROWS_IN_MYSQL,
+                SqlDialect::Mysql => NO_ROWS_IN_MYSQL,
                 _ => NO_ROWS,
             });
             return;

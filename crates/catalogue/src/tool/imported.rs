@@ -18,14 +18,14 @@ use crate::plan::{McpPlan, Plan};
 use crate::result_shape::{ResultShape, Shape};
 use crate::schema;
 use crate::source::{McpSettings, OfferedSelection};
-use wardgate_mcp_client::Definition;
+use wardgate_mcp_client::CanonicalDefinition;
 use wardgate_resilience::LimitSettings;
 
 impl Tool {
     /// The tool of `source` that `definition` describes, for clients with the capabilities `required`, under the name that clients see. What the server says
     /// of it goes on as it is; what `tools.yaml` says of the server holds for each of its tools.
     pub fn imported(
-        definition: &Definition,
+        definition: &CanonicalDefinition,
         source: &str,
         settings: &McpSettings,
         required: &RequiredCapabilities,
@@ -87,11 +87,11 @@ impl Tool {
 /// A definition that asks nobody to call its tool as a task, where that is the only way: that is done here.
 fn plain(definition: String) -> String {
     #[derive(Deserialize)]
-    struct Definition<'d> {
+    struct ExecutionMember<'d> {
         #[serde(borrow, default)]
         execution: Option<&'d RawValue>,
     }
-    let execution = serde_json::from_str::<Definition<'_>>(&definition);
+    let execution = serde_json::from_str::<ExecutionMember<'_>>(&definition);
     let execution = execution.ok().and_then(|definition| definition.execution);
     let execution: Value = execution
         .and_then(|execution| serde_json::from_str(execution.get()).ok())
@@ -110,7 +110,7 @@ fn plain(definition: String) -> String {
 
 /// SHA-256 over all that is known of the tool. `Debug` keeps the parts apart.
 fn digest(
-    definition: &Definition,
+    definition: &CanonicalDefinition,
     name: &ToolName,
     tags: &[String],
     classes: &BTreeMap<String, ColumnClass>,

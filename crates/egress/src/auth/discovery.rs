@@ -21,7 +21,7 @@ use url::Url;
 
 use super::AuthError;
 use super::challenge::Challenge;
-use crate::{Egress, EgressError, EgressSettings, PrivateAddresses, Request};
+use crate::{Egress, EgressError, EgressRequest, EgressSettings, PrivateAddresses};
 
 const PROTECTED_RESOURCE: &str = "oauth-protected-resource";
 const AUTHORIZATION_SERVER: &str = "oauth-authorization-server";
@@ -195,7 +195,7 @@ impl Finder {
 
     /// What the service says to a request without a token.
     async fn challenge(&self, service: &Url) -> Result<Option<Challenge>, AuthError> {
-        let request = Request::new(Method::POST, service.clone())
+        let request = EgressRequest::new(Method::POST, service.clone())
             .header(
                 ACCEPT,
                 HeaderValue::from_static("application/json, text/event-stream"),
@@ -219,7 +219,7 @@ impl Finder {
         by: &Url,
     ) -> Result<Option<T>, AuthError> {
         check_scheme(url, by)?;
-        let request = Request::new(Method::GET, url.clone())
+        let request = EgressRequest::new(Method::GET, url.clone())
             .header(ACCEPT, HeaderValue::from_static("application/json"));
         let response = self
             .egress(url)

@@ -5,7 +5,7 @@
 //! ```
 
 use super::client::OAuthClient;
-use super::server::{Server, TOKEN_EXCHANGE};
+use super::server::{TOKEN_EXCHANGE, TokenEndpointClient};
 use super::token::AccessToken;
 use super::{AuthError, CallerToken};
 use crate::{EgressError, EgressSettings};
@@ -46,8 +46,8 @@ impl SubjectToken {
 
 /// The two authorization servers.
 pub(super) struct Enterprise {
-    service: Server,
-    identity_provider: Server,
+    service: TokenEndpointClient,
+    identity_provider: TokenEndpointClient,
     subject: SubjectToken,
 }
 
@@ -58,8 +58,12 @@ impl Enterprise {
         ambient: &Ambient,
     ) -> Result<Self, EgressError> {
         Ok(Self {
-            service: Server::open(&settings.client, limits, ambient)?,
-            identity_provider: Server::open(&settings.identity_provider, limits, ambient)?,
+            service: TokenEndpointClient::open(&settings.client, limits, ambient)?,
+            identity_provider: TokenEndpointClient::open(
+                &settings.identity_provider,
+                limits,
+                ambient,
+            )?,
             subject: settings.subject,
         })
     }

@@ -12,7 +12,7 @@ use wardgate_domain::Ambient;
 
 use super::token::AccessToken;
 use super::{AuthError, ClientKey, ClientProof, Secret, basic, bearer};
-use crate::{Egress, EgressError, EgressSettings, Request};
+use crate::{Egress, EgressError, EgressRequest, EgressSettings};
 
 pub(super) const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
 const JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
@@ -135,8 +135,8 @@ impl TokenEndpoint {
         ))
     }
 
-    fn request(&self, form: &[(&str, &str)]) -> Result<Request, AuthError> {
-        let mut request = Request::new(Method::POST, self.url.clone())
+    fn request(&self, form: &[(&str, &str)]) -> Result<EgressRequest, AuthError> {
+        let mut request = EgressRequest::new(Method::POST, self.url.clone())
             .header(ACCEPT, HeaderValue::from_static("application/json"));
         let mut body = form_urlencoded::Serializer::new(String::new());
         body.extend_pairs(form);

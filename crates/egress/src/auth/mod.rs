@@ -42,7 +42,7 @@ pub use secret::Secret;
 use super::{EgressError, EgressSettings};
 use challenge::Challenge;
 use enterprise::Enterprise;
-use server::Server;
+use server::TokenEndpointClient;
 use token::TokenCell;
 
 /// How many callers' exchanged tokens one source keeps.
@@ -215,13 +215,13 @@ pub struct Auth(Credentials);
 enum Credentials {
     Fixed(Option<HeaderValue>),
     OwnToken {
-        server: Server,
+        server: TokenEndpointClient,
         token: TokenCell,
     },
     /// One cell a caller's token. Source, audience and scope need no part in the key: this cache is the
     /// source's own.
     TokenExchange {
-        server: Server,
+        server: TokenEndpointClient,
         tokens: Cache<Digest, Arc<TokenCell>>,
     },
     Enterprise {
@@ -247,11 +247,11 @@ impl Auth {
                 Credentials::Fixed(Some(basic(username, password.expose())?))
             }
             AuthSettings::ClientCredentials(client) => Credentials::OwnToken {
-                server: Server::open(client, egress, ambient)?,
+                server: TokenEndpointClient::open(client, egress, ambient)?,
                 token: TokenCell::default(),
             },
             AuthSettings::TokenExchange(client) => Credentials::TokenExchange {
-                server: Server::open(client, egress, ambient)?,
+                server: TokenEndpointClient::open(client, egress, ambient)?,
                 tokens: Cache::new(CALLERS),
             },
             AuthSettings::Enterprise(settings) => Credentials::Enterprise {

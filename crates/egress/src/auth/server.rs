@@ -15,7 +15,7 @@ use crate::{EgressError, EgressSettings};
 pub(super) const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 
 /// A client with the token endpoint it asks, which is looked for when first needed unless it is configured.
-pub(super) struct Server {
+pub(super) struct TokenEndpointClient {
     client: OAuthClient,
     limits: EgressSettings,
     ambient: Ambient,
@@ -32,7 +32,7 @@ pub(super) struct ResolvedServer {
     pub(super) resource: Option<String>,
 }
 
-impl Server {
+impl TokenEndpointClient {
     /// Asks nobody yet.
     pub(super) fn open(
         client: &OAuthClient,

@@ -67,14 +67,14 @@ pub fn parcel(value: &Value) -> DynamicMessage {
 }
 
 /// A server that stops when dropped.
-pub struct Server {
+pub struct TestServer {
     pub url: Url,
     pub address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
 
-impl Server {
+impl TestServer {
     pub async fn start(routes: Router) -> Self {
         Self::start_at("127.0.0.1:0".parse().unwrap(), routes).await
     }
@@ -117,7 +117,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for TestServer {
     fn drop(&mut self) {
         self.task.abort();
     }

@@ -17,7 +17,7 @@ fn parcels(count: usize) -> Vec<DynamicMessage> {
 
 #[tokio::test]
 async fn a_unary_method_answers_once() {
-    let server = Server::start(methods(pool(), |_, message| {
+    let server = TestServer::start(methods(pool(), |_, message| {
         let id = message.get_field_by_name("parcel_id").unwrap().into_owned();
         let id = id.as_str().unwrap();
         answers(vec![parcel(&json!({"parcelId": id, "grams": "7"}))])(
@@ -34,7 +34,7 @@ async fn a_unary_method_answers_once() {
 
 #[tokio::test]
 async fn a_stream_answers_message_by_message() {
-    let server = Server::start(methods(pool(), answers(parcels(100)))).await;
+    let server = TestServer::start(methods(pool(), answers(parcels(100)))).await;
     let client = described(&server.url);
     let all = call(&client, &method("List"), json!({"count": 100}))
         .await
@@ -48,7 +48,7 @@ async fn a_stream_answers_message_by_message() {
         .collect();
     assert_eq!(ids, sent);
 
-    let server = Server::start(methods(pool(), answers(vec![]))).await;
+    let server = TestServer::start(methods(pool(), answers(vec![]))).await;
     let client = described(&server.url);
     assert!(
         call(&client, &method("List"), json!({}))
@@ -60,7 +60,7 @@ async fn a_stream_answers_message_by_message() {
 
 #[tokio::test]
 async fn unknown_methods_and_streams_of_requests_are_refused_unsent() {
-    let server = Server::start(methods(pool(), |_, _| panic!("nothing is to be sent"))).await;
+    let server = TestServer::start(methods(pool(), |_, _| panic!("nothing is to be sent"))).await;
     let client = described(&server.url);
     for (name, text) in [
         (
@@ -115,7 +115,7 @@ fn a_name_is_a_service_and_a_method() {
 #[tokio::test]
 async fn the_server_sees_the_metadata_and_the_deadline() {
     let (seen, mut received) = tokio::sync::mpsc::unbounded_channel();
-    let server = Server::start(methods(pool(), move |metadata, message| {
+    let server = TestServer::start(methods(pool(), move |metadata, message| {
         seen.send(metadata).unwrap();
         answers(parcels(1))(MetadataMap::new(), message)
     }))
@@ -160,7 +160,7 @@ async fn the_server_sees_the_metadata_and_the_deadline() {
 
 #[tokio::test]
 async fn a_silent_server_ends_at_the_deadline() {
-    let server = Server::start(methods(pool(), |_, _| {
+    let server = TestServer::start(methods(pool(), |_, _| {
         let first = stream::iter(vec![Ok(parcel(&json!({})))]);
         Ok(first.chain(stream::pending()).boxed())
     }))
@@ -177,7 +177,7 @@ async fn a_silent_server_ends_at_the_deadline() {
     assert!(matches!(late, GrpcError::Timeout), "{late}");
 
     // One that does not even send headers, and a deadline that has passed.
-    let server = Server::start(raw(|_| std::future::pending())).await;
+    let server = TestServer::start(raw(|_| std::future::pending())).await;
     let client = described(&server.url);
     for milliseconds in [300, 0] {
         let deadline = Instant::now() + Duration::from_millis(milliseconds);
@@ -203,7 +203,7 @@ impl Drop for DropSignal {
 async fn to_stop_reading_cancels_the_call_at_the_server() {
     let (dropped, cancelled) = oneshot::channel();
     let guard = Arc::new(Mutex::new(Some(DropSignal(Some(dropped)))));
-    let server = Server::start(methods(pool(), move |_, _| {
+    let server = TestServer::start(methods(pool(), move |_, _| {
         let guard = guard.lock().unwrap().take().unwrap();
         let endless = stream::repeat_with(move || {
             let _held = &guard;
@@ -263,7 +263,7 @@ async fn every_status_means_something() {
 }
 
 async fn status_of(code: Code) -> GrpcError {
-    let server = Server::start(methods(pool(), refuses(Status::new(code, "SECRET")))).await;
+    let server = TestServer::start(methods(pool(), refuses(Status::new(code, "SECRET")))).await;
     let client = described(&server.url);
     let error = get(&client).await.unwrap_err();
     assert!(!error.to_string().contains("SECRET"), "{error}");
@@ -276,7 +276,7 @@ async fn a_status_after_messages_fails_the_call() {
         let status = Status::not_found("there is no more");
         Ok(stream::iter(vec![Ok(parcel(&json!({}))), Err(status)]).boxed())
     };
-    let server = Server::start(methods(pool(), handle)).await;
+    let server = TestServer::start(methods(pool(), handle)).await;
     let client = described(&server.url);
     for name in ["List", "Get"] {
         let error = call(&client, &method(name), json!({})).await.unwrap_err();
@@ -295,7 +295,7 @@ async fn a_status_after_messages_fails_the_call() {
 
 #[tokio::test]
 async fn where_nobody_listens_nothing_was_sent() {
-    let server = Server::start(methods(pool(), answers(parcels(1)))).await;
+    let server = TestServer::start(methods(pool(), answers(parcels(1)))).await;
     let url = server.url.clone();
     let client = described(&url);
     server.stop().await;
@@ -305,19 +305,19 @@ async fn where_nobody_listens_nothing_was_sent() {
 
 #[tokio::test]
 async fn a_lost_connection_is_made_again() {
-    let server = Server::start(methods(pool(), answers(parcels(1)))).await;
+    let server = TestServer::start(methods(pool(), answers(parcels(1)))).await;
     let address = server.address;
     let client = described(&server.url);
     get(&client).await.unwrap();
     server.stop().await;
     get(&client).await.unwrap_err();
-    let _server = Server::start_at(address, methods(pool(), answers(parcels(1)))).await;
+    let _server = TestServer::start_at(address, methods(pool(), answers(parcels(1)))).await;
     get(&client).await.unwrap();
 }
 
 #[tokio::test]
 async fn addresses_off_the_internet_are_connected_to_only_where_listed() {
-    let server = Server::start(methods(pool(), answers(parcels(1)))).await;
+    let server = TestServer::start(methods(pool(), answers(parcels(1)))).await;
     let port = server.address.port();
     for (host, networks, reached) in [
         ("127.0.0.1", "127.0.0.0/8", true),
@@ -350,7 +350,7 @@ async fn over_tls_the_server_has_to_be_one_that_the_ca_vouches_for() {
     let pem = identity.cert.pem();
     let key = identity.signing_key.serialize_pem();
     let routes = methods(pool(), answers(parcels(1)));
-    let server = Server::start_tls(&pem, &key, routes).await;
+    let server = TestServer::start_tls(&pem, &key, routes).await;
     let url: Url = format!("https://localhost:{}", server.address.port())
         .parse()
         .unwrap();
@@ -369,7 +369,7 @@ async fn over_tls_the_server_has_to_be_one_that_the_ca_vouches_for() {
 
 #[tokio::test]
 async fn a_token_that_is_not_accepted_is_renewed_once() {
-    let server = Server::start(methods(pool(), |metadata, message| {
+    let server = TestServer::start(methods(pool(), |metadata, message| {
         match metadata.get("authorization").unwrap().to_str().unwrap() {
             "Bearer token2" => answers(parcels(1))(metadata, message),
             _ => Err(Status::unauthenticated("")),

@@ -34,7 +34,7 @@ async fn sent(
     headers: &'static [(&'static str, &'static str)],
     frames: fn() -> Frames,
 ) -> [Result<usize, GrpcError>; 2] {
-    let server = Server::start(raw(move |_| async move {
+    let server = TestServer::start(raw(move |_| async move {
         let mut response = http::Response::builder().header("content-type", "application/grpc");
         for (name, value) in headers {
             response = response.header(*name, *value);
@@ -188,17 +188,17 @@ async fn messages_over_the_limit_are_refused_before_they_are_read() {
         assert!(matches!(error, GrpcError::TooLarge), "{error}");
     }
     let huge = parcel(&json!({"parcelId": "x".repeat(LIMIT)}));
-    let server = Server::start(methods(pool(), answers(vec![huge]))).await;
+    let server = TestServer::start(methods(pool(), answers(vec![huge]))).await;
     let error = get(&described(&server.url)).await.unwrap_err();
     assert!(matches!(error, GrpcError::TooLarge), "{error}");
     let fits = parcel(&json!({"parcelId": "x".repeat(LIMIT - 100)}));
-    let server = Server::start(methods(pool(), answers(vec![fits]))).await;
+    let server = TestServer::start(methods(pool(), answers(vec![fits]))).await;
     get(&described(&server.url)).await.unwrap();
 }
 
 #[tokio::test]
 async fn an_endless_stream_is_read_only_as_far_as_wanted() {
-    let server = Server::start(methods(pool(), |_, _| {
+    let server = TestServer::start(methods(pool(), |_, _| {
         Ok(stream::repeat_with(|| Ok(parcel(&json!({"parcelId": "x".repeat(1000)})))).boxed())
     }))
     .await;
@@ -213,7 +213,7 @@ async fn an_endless_stream_is_read_only_as_far_as_wanted() {
 #[tokio::test]
 async fn http_that_is_no_grpc_breaks_the_call() {
     for status in [502, 500, 404, 200] {
-        let server = Server::start(raw(move |_| async move {
+        let server = TestServer::start(raw(move |_| async move {
             let body = Body::new(StreamBody::new(stream::iter(vec![
                 Ok::<_, std::io::Error>(Frame::data(Bytes::from_static(b"<html>SECRET</html>"))),
             ])));

@@ -14,7 +14,9 @@ use tokio::time::Instant;
 use tonic::metadata::MetadataMap;
 use url::Url;
 
-use super::testing::{Server, answers, descriptors, files, methods, parcel, pool, raw, refuses};
+use super::testing::{
+    TestServer, answers, descriptors, files, methods, parcel, pool, raw, refuses,
+};
 use super::*;
 use wardgate_egress::{AuthSettings, EgressSettings, PrivateAddresses};
 

@@ -20,13 +20,14 @@ use url::Url;
 
 use super::sse;
 use super::sse::Event;
-use crate::error::UpstreamError;
+use crate::error::{RequestResult, UpstreamError};
 use crate::events::Events;
 use crate::listen::Line;
-use crate::message::{self, Era, IncomingMessage, Part, Request};
+use crate::message::{self, IncomingMessage, MemberValue, UpstreamRequest};
 use crate::open_requests::{NEWS_QUEUE, OpenRequests};
 use crate::server_message::{self, Listener, Question, ServerMessage};
-use wardgate_egress::{Body, Client, Response};
+use wardgate_egress::{EgressClient, EgressResponse, ResponseBody};
+use wardgate_mcp::Era;
 use wardgate_mcp::header;
 
 /// How long after an answer more may arrive of what a server says about a request on a stream of its own.
@@ -48,11 +49,9 @@ const MAX_RESUMPTIONS: u32 = 5;
 const RESUME_AFTER: Duration = Duration::from_secs(1);
 const RESUME_AFTER_AT_MOST: Duration = Duration::from_secs(10);
 
-type Answer = Result<Box<RawValue>, UpstreamError>;
-
 /// One server, and what was agreed with it.
 pub(super) struct Exchange {
-    pub(super) client: Arc<Client>,
+    pub(super) client: Arc<EgressClient>,
     pub(super) url: Url,
     /// Of one message.
     pub(super) max_bytes: usize,
@@ -74,9 +73,9 @@ impl Exchange {
     /// one by the closed stream, a legacy one by a message.
     pub(super) async fn request(
         self: &Arc<Self>,
-        request: &Request<'_>,
+        request: &UpstreamRequest<'_>,
         listener: Option<Listener<'_>>,
-    ) -> Answer {
+    ) -> RequestResult {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let body = request.encode(id, self.era, listener.is_some())?;
         let mut place = PendingRequest {
@@ -109,7 +108,7 @@ impl Exchange {
         body: Vec<u8>,
         headers: Vec<(HeaderName, HeaderValue)>,
         listener: Option<Listener<'_>>,
-    ) -> Answer {
+    ) -> RequestResult {
         let response = self.post(body, headers).await?;
         self.answer(response, id, listener).await
     }
@@ -120,7 +119,7 @@ impl Exchange {
         id: u64,
         body: Vec<u8>,
         listener: Option<Listener<'_>>,
-    ) -> Answer {
+    ) -> RequestResult {
         let Some(listener) = listener else {
             self.open().begin(id, None);
             return self.exchange(id, body, Vec::new(), None).await;
@@ -168,7 +167,7 @@ impl Exchange {
     /// Like [`Self::request`], with the headers of the response.
     pub(super) async fn first_request(
         &self,
-        request: &Request<'_>,
+        request: &UpstreamRequest<'_>,
     ) -> Result<(Box<RawValue>, HeaderMap), UpstreamError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let body = request.encode(id, self.era, false)?;
@@ -181,7 +180,7 @@ impl Exchange {
     pub(super) async fn notify(
         &self,
         method: &str,
-        members: &[(&'static str, Part<'_>)],
+        members: &[(&'static str, MemberValue<'_>)],
     ) -> Result<(), UpstreamError> {
         self.say(message::notification(method, members)?).await
     }
@@ -189,14 +188,14 @@ impl Exchange {
     /// Tells the server to forget the session, if there is one.
     pub(super) async fn end_session(&self) -> Result<(), UpstreamError> {
         if self.session.is_some() {
-            let request = wardgate_egress::Request::new(Method::DELETE, self.url.clone());
+            let request = wardgate_egress::EgressRequest::new(Method::DELETE, self.url.clone());
             self.client.send(self.with_terms(request), None).await?;
         }
         Ok(())
     }
 
     /// The headers in which 2026-07-28 repeats what the body says.
-    fn describe(&self, request: &Request<'_>) -> Vec<(HeaderName, HeaderValue)> {
+    fn describe(&self, request: &UpstreamRequest<'_>) -> Vec<(HeaderName, HeaderValue)> {
         if self.era == Era::Legacy {
             return Vec::new();
         }
@@ -214,9 +213,9 @@ impl Exchange {
         &self,
         body: Vec<u8>,
         headers: Vec<(HeaderName, HeaderValue)>,
-    ) -> Result<Response, UpstreamError> {
+    ) -> Result<EgressResponse, UpstreamError> {
         let accept = HeaderValue::from_static("application/json, text/event-stream");
-        let request = wardgate_egress::Request::new(Method::POST, self.url.clone())
+        let request = wardgate_egress::EgressRequest::new(Method::POST, self.url.clone())
             .body(JSON, body)
             .header(ACCEPT, accept)
             .open_ended();
@@ -228,8 +227,8 @@ impl Exchange {
     }
 
     /// A stream of what the server has to say; after the event `last`, if one is named.
-    async fn get(&self, last: Option<&str>) -> Result<Response, UpstreamError> {
-        let mut request = wardgate_egress::Request::new(Method::GET, self.url.clone())
+    async fn get(&self, last: Option<&str>) -> Result<EgressResponse, UpstreamError> {
+        let mut request = wardgate_egress::EgressRequest::new(Method::GET, self.url.clone())
             .header(ACCEPT, HeaderValue::from_static(EVENT_STREAM))
             .open_ended();
         if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
@@ -251,7 +250,7 @@ impl Exchange {
     }
 
     /// Asks for what nobody waits for the answer to.
-    pub(super) fn request_later(self: &Arc<Self>, request: &Request<'_>) {
+    pub(super) fn request_later(self: &Arc<Self>, request: &UpstreamRequest<'_>) {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         if let Ok(body) = request.encode(id, self.era, false) {
             self.say_later(body);
@@ -267,7 +266,10 @@ impl Exchange {
         }
     }
 
-    fn with_terms(&self, mut request: wardgate_egress::Request) -> wardgate_egress::Request {
+    fn with_terms(
+        &self,
+        mut request: wardgate_egress::EgressRequest,
+    ) -> wardgate_egress::EgressRequest {
         // 2025-03-26 does not know the header yet.
         if let Some(version) = self.version.filter(|version| *version > "2025-03-26") {
             request = request.header(header::PROTOCOL_VERSION, HeaderValue::from_static(version));
@@ -279,7 +281,7 @@ impl Exchange {
     }
 
     /// The response, if its status is a success.
-    async fn accepted(&self, response: Response) -> Result<Response, UpstreamError> {
+    async fn accepted(&self, response: EgressResponse) -> Result<EgressResponse, UpstreamError> {
         let status = response.status.as_u16();
         if response.status.is_success() {
             return Ok(response);
@@ -296,7 +298,7 @@ impl Exchange {
             && let Ok(messages) = message::read(&body)
         {
             for message in messages {
-                if let IncomingMessage::Answer {
+                if let IncomingMessage::Response {
                     outcome: Err(error @ UpstreamError::Rpc(_)),
                     ..
                 } = message
@@ -311,10 +313,10 @@ impl Exchange {
     /// The answer to request `id`, whichever way it comes.
     async fn answer(
         &self,
-        response: Response,
+        response: EgressResponse,
         id: u64,
         mut listener: Option<Listener<'_>>,
-    ) -> Answer {
+    ) -> RequestResult {
         if is(&response, EVENT_STREAM) {
             return self.follow(response.body, Some(id), listener).await;
         }
@@ -335,10 +337,10 @@ impl Exchange {
     /// Reads an event stream up to the answer to request `id`, or to its end.
     async fn follow(
         &self,
-        mut body: Body,
+        mut body: ResponseBody,
         id: Option<u64>,
         mut listener: Option<Listener<'_>>,
-    ) -> Answer {
+    ) -> RequestResult {
         let mut parser = sse::Parser::new(self.max_bytes);
         let mut resumptions = 0;
         loop {
@@ -388,7 +390,7 @@ impl Exchange {
         text: &[u8],
         id: Option<u64>,
         listener: &mut Option<Listener<'_>>,
-    ) -> Result<Option<Answer>, &'static str> {
+    ) -> Result<Option<RequestResult>, &'static str> {
         for message in message::read(text)? {
             if let Some(answer) = self.take(message, id, listener).await {
                 return Ok(Some(answer));
@@ -402,10 +404,10 @@ impl Exchange {
         message: IncomingMessage<'_>,
         id: Option<u64>,
         listener: &mut Option<Listener<'_>>,
-    ) -> Option<Answer> {
+    ) -> Option<RequestResult> {
         match message {
             // An error without an id can only be about the request whose response it is in.
-            IncomingMessage::Answer {
+            IncomingMessage::Response {
                 id: answered,
                 outcome,
             } if id.is_some()
@@ -486,7 +488,7 @@ impl Exchange {
 }
 
 impl Line for Arc<Exchange> {
-    async fn ask(&self, request: &Request<'_>) -> Answer {
+    async fn ask(&self, request: &UpstreamRequest<'_>) -> RequestResult {
         self.request(request, None).await
     }
 
@@ -496,7 +498,7 @@ impl Line for Arc<Exchange> {
     }
 }
 
-pub(super) fn is(response: &Response, media_type: &str) -> bool {
+pub(super) fn is(response: &EgressResponse, media_type: &str) -> bool {
     response
         .headers
         .get(CONTENT_TYPE)
@@ -506,7 +508,7 @@ pub(super) fn is(response: &Response, media_type: &str) -> bool {
 }
 
 /// Reads a stream to its end: only then can its connection be used again.
-async fn read_out(mut body: Body) {
+async fn read_out(mut body: ResponseBody) {
     while let Ok(Some(_)) = body.chunk().await {}
 }
 

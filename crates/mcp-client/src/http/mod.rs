@@ -1,5 +1,6 @@
 //! Servers behind a URL: Streamable HTTP of either era.
 
+use wardgate_mcp::Era;
 use wardgate_mcp::error_code::UNSUPPORTED_VERSION;
 use wardgate_mcp::header;
 
@@ -19,17 +20,17 @@ use tracing::info;
 use url::Url;
 
 use self::exchange::Exchange;
-use super::era::{self, Eras, Handshake, Probe, Skills, Verdict};
+use super::era::{self, CachedObservation, Eras, Handshake, Probe, Skills};
 use super::error::UpstreamError;
 use super::events::Events;
 use super::listen;
 use super::listing::ConnectionTools;
 use super::logging::ServerLogLevel;
-use super::message::{Era, MODERN, Request};
+use super::message::{MODERN, UpstreamRequest};
 use super::participation::Profile;
 use super::server_message::Listener;
 use wardgate_egress::HttpSettings;
-use wardgate_egress::{Client, EgressError};
+use wardgate_egress::{EgressClient, EgressError};
 
 /// How long a server of 2026-07-28 may take to answer `initialize`.
 const INITIALIZE_LIMIT: Duration = Duration::from_secs(5);
@@ -46,14 +47,14 @@ const MAX_SESSION_ID: usize = 1024;
 
 /// Reaches one server.
 pub(super) struct Dialer {
-    client: Arc<Client>,
+    client: Arc<EgressClient>,
     url: Url,
     /// Of one message.
     max_bytes: usize,
     /// Of an answer that is no stream.
     events: Arc<Events>,
     tasks: TaskTracker,
-    is_legacy: Verdict,
+    is_legacy: CachedObservation,
     /// Whether a server that names no legacy version takes `initialize` all the same, and since when that is known.
     takes_initialize: Mutex<Option<(bool, Instant)>>,
     /// What a legacy server may ask.
@@ -61,7 +62,7 @@ pub(super) struct Dialer {
 }
 
 /// A server whose era is known, with its session where there is one.
-pub(super) struct Connection {
+pub(super) struct HttpConnection {
     exchange: Arc<Exchange>,
     pub(super) logging: ServerLogLevel,
     pub(super) listing: ConnectionTools,
@@ -83,19 +84,19 @@ impl Dialer {
         profile: Profile,
     ) -> Result<Self, EgressError> {
         Ok(Self {
-            client: Arc::new(Client::open(&settings.client, &events.ambient)?),
+            client: Arc::new(EgressClient::open(&settings.client, &events.ambient)?),
             url: settings.url.clone(),
             max_bytes: settings.client.egress.max_response_bytes,
             events,
             tasks,
-            is_legacy: Verdict::default(),
+            is_legacy: CachedObservation::default(),
             takes_initialize: Mutex::default(),
             profile,
         })
     }
 
     /// Finds out the server's era and, with a legacy server, begins a session.
-    pub(super) async fn connect(&self) -> Result<Connection, UpstreamError> {
+    pub(super) async fn connect(&self) -> Result<HttpConnection, UpstreamError> {
         let (handshake, session) = match self.probe().await? {
             Probe::Modern(handshake) => (self.with_known_eras(handshake), None),
             Probe::Legacy => {
@@ -131,7 +132,7 @@ impl Dialer {
             // What it asks before anybody listens would be lost.
             let _ = timeout(BEGIN_LIMIT, begun.cancelled()).await;
         }
-        Ok(Connection {
+        Ok(HttpConnection {
             exchange,
             logging: ServerLogLevel::of(handshake),
             listing: ConnectionTools::default(),
@@ -289,7 +290,7 @@ async fn attend(exchange: Arc<Exchange>, hears: ServerStream, stop: Cancellation
     let _ = timeout(FAREWELL, exchange.end_session()).await;
 }
 
-impl Connection {
+impl HttpConnection {
     /// A legacy server may have become a modern one, so its connection is made anew now and then.
     pub(super) fn is_usable(&self) -> bool {
         let is_fresh = self.exchange.era == Era::Modern || era::still_holds(self.since);
@@ -311,7 +312,7 @@ impl Connection {
     }
 
     /// Asks for what nobody waits for the answer to.
-    pub(super) fn request_later(&self, request: &Request<'_>) {
+    pub(super) fn request_later(&self, request: &UpstreamRequest<'_>) {
         self.exchange.request_later(request);
     }
 
@@ -327,7 +328,7 @@ impl Connection {
 
     pub(super) async fn request(
         &self,
-        request: &Request<'_>,
+        request: &UpstreamRequest<'_>,
         listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
         let outcome = self.exchange.request(request, listener).await;

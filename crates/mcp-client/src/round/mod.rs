@@ -13,8 +13,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_mcp::error_code::URL_ELICITATION_REQUIRED;
 
-use crate::error::{RpcError, UpstreamError};
-use crate::message::{Part, Request};
+use crate::error::{UpstreamError, UpstreamRpcError};
+use crate::message::{MemberValue, UpstreamRequest};
 use crate::responses::Responses;
 
 mod open_exchange;
@@ -24,7 +24,7 @@ pub use self::open_exchange::OpenExchange;
 use crate::fingerprint::ToolFingerprint;
 use crate::members::object;
 use crate::participation::{Participation, Profile};
-use crate::result::{Outcome, read_outcome};
+use crate::result::{RequestOutcome, read_outcome};
 use crate::server_task::ServerTask;
 
 /// What is asked of a server.
@@ -118,39 +118,41 @@ pub enum Continuation {
 }
 
 impl UpstreamOperation {
-    pub(super) fn request(&self) -> Request<'_> {
+    pub(super) fn request(&self) -> UpstreamRequest<'_> {
         match self {
             Self::Tool {
                 name,
                 arguments,
                 pin,
                 may_be_task,
-            } => Request {
+            } => UpstreamRequest {
                 pin: pin.as_deref(),
                 offers_tasks: *may_be_task,
-                ..Request::new(
+                ..UpstreamRequest::new(
                     "tools/call",
                     vec![
-                        ("name", Part::Text(name)),
-                        ("arguments", Part::Raw(arguments)),
+                        ("name", MemberValue::Text(name)),
+                        ("arguments", MemberValue::Raw(arguments)),
                     ],
                 )
             },
-            Self::Prompt { name, arguments } => Request::new(
+            Self::Prompt { name, arguments } => UpstreamRequest::new(
                 "prompts/get",
                 vec![
-                    ("name", Part::Text(name)),
-                    ("arguments", Part::Raw(arguments)),
+                    ("name", MemberValue::Text(name)),
+                    ("arguments", MemberValue::Raw(arguments)),
                 ],
             ),
             Self::Resource { uri } => {
-                Request::new("resources/read", vec![("uri", Part::Text(uri))])
+                UpstreamRequest::new("resources/read", vec![("uri", MemberValue::Text(uri))])
             }
-            Self::Skill { uri } => Request::new("skills/get", vec![("uri", Part::Text(uri))]),
+            Self::Skill { uri } => {
+                UpstreamRequest::new("skills/get", vec![("uri", MemberValue::Text(uri))])
+            }
             Self::Directory { uri, cursor } => {
-                let cursor = cursor.iter().map(|at| ("cursor", Part::Text(at)));
-                let members = [("uri", Part::Text(uri))].into_iter().chain(cursor);
-                Request::new("resources/directory/read", members.collect())
+                let cursor = cursor.iter().map(|at| ("cursor", MemberValue::Text(at)));
+                let members = [("uri", MemberValue::Text(uri))].into_iter().chain(cursor);
+                UpstreamRequest::new("resources/directory/read", members.collect())
             }
         }
     }
@@ -164,9 +166,9 @@ pub(super) fn end(
 ) -> Result<Round, UpstreamError> {
     match outcome {
         Ok(result) => Ok(match read_outcome(result, client, may_be_task)? {
-            Outcome::Complete(result) => Round::Done(result),
-            Outcome::Task(task) => Round::Task(ServerTask::begun(&task)?),
-            Outcome::InputRequired { requests, state } => Round::Waits {
+            RequestOutcome::Complete(result) => Round::Done(result),
+            RequestOutcome::Task(task) => Round::Task(ServerTask::begun(&task)?),
+            RequestOutcome::InputRequired { requests, state } => Round::Waits {
                 requests,
                 then: Continuation::Retry(state),
             },
@@ -183,7 +185,7 @@ pub(super) fn end(
 }
 
 /// The elicitations that a server asks for by an error, where the client takes part in them.
-fn urls(error: &RpcError, profile: Profile) -> Option<String> {
+fn urls(error: &UpstreamRpcError, profile: Profile) -> Option<String> {
     #[derive(Deserialize)]
     struct Data {
         elicitations: Vec<Box<RawValue>>,

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{self as round, Continuation, Round, UpstreamOperation};
-use crate::connection::Connection;
+use crate::connection::UpstreamConnection;
 use crate::error::UpstreamError;
 use crate::link::Link;
 use crate::message;
@@ -48,7 +48,7 @@ pub struct OpenExchange {
 struct ExchangedRequest {
     question: Question,
     /// Where it came from, and where its answer goes.
-    connection: Arc<Connection>,
+    connection: Arc<UpstreamConnection>,
 }
 
 enum Step {
@@ -238,7 +238,7 @@ fn is_own(news: &ServerMessage, elicitations: &Mutex<BTreeSet<String>>) -> bool 
 /// Whether what the server says or asks has a place.
 fn take(
     news: ServerMessage,
-    connection: &Arc<Connection>,
+    connection: &Arc<UpstreamConnection>,
     profile: Profile,
     steps: &mpsc::Sender<Step>,
 ) -> bool {

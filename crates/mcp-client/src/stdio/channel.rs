@@ -14,24 +14,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tracing::debug;
 
 use super::lines::{EndOfLines, Line, Lines};
-use crate::error::UpstreamError;
+use crate::error::{RequestResult, UpstreamError};
 use crate::events::Events;
-use crate::message::{self, Era, IncomingMessage, Request};
+use crate::message::{self, IncomingMessage, UpstreamRequest};
 use crate::open_requests::{NEWS_QUEUE, OpenRequests};
 use crate::server_message::{self, Listener, Question, ServerMessage};
+use wardgate_mcp::Era;
 
 /// Messages that wait to be written.
 const QUEUE: usize = 64;
 
 /// A line longer than a message may be is read over up to here; then the program is stopped.
 const MAX_SKIPPED: usize = 16 * message::MAX_MESSAGE_BYTES;
-
-type Answer = Result<Box<RawValue>, UpstreamError>;
 
 /// The way to a running server.
 #[derive(Debug)]
@@ -59,7 +57,7 @@ struct Table {
 
 #[derive(Debug)]
 struct Waiter {
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<RequestResult>,
     news: Option<mpsc::Sender<ServerMessage>>,
 }
 
@@ -86,10 +84,10 @@ impl Channel {
     /// Asks, and waits for the answer without a time limit. Dropping the future tells the server.
     pub(super) async fn request(
         &self,
-        request: &Request<'_>,
+        request: &UpstreamRequest<'_>,
         era: Era,
         mut listener: Option<Listener<'_>>,
-    ) -> Answer {
+    ) -> RequestResult {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let line = message::one_line(request.encode(id, era, listener.is_some())?);
         let (answer, mut answered) = oneshot::channel();
@@ -142,7 +140,7 @@ impl Channel {
     }
 
     /// Asks for what nobody waits for the answer to.
-    pub(super) fn request_later(&self, request: &Request<'_>, era: Era) {
+    pub(super) fn request_later(&self, request: &UpstreamRequest<'_>, era: Era) {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         if let Ok(message) = request.encode(id, era, false) {
             self.say_if_heard(message);
@@ -210,7 +208,7 @@ impl Channel {
 
     fn take(&self, message: IncomingMessage<'_>) {
         match message {
-            IncomingMessage::Answer {
+            IncomingMessage::Response {
                 id: Some(id),
                 outcome,
             } => match self.answered(id) {
@@ -225,7 +223,7 @@ impl Channel {
                         id, "an upstream server answered again or too late"
                     );
                 }
-                (None, false) => self.events.unsolicited(&IncomingMessage::Answer {
+                (None, false) => self.events.unsolicited(&IncomingMessage::Response {
                     id: Some(id),
                     outcome,
                 }),

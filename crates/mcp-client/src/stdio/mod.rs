@@ -14,18 +14,19 @@ use tokio_util::task::TaskTracker;
 use tracing::info;
 
 use self::channel::Channel;
-use self::process::Process;
+use self::process::ServerProcess;
 use super::backoff::Backoff;
-use super::era::{self, Handshake, Probe, Skills, Verdict};
+use super::era::{self, CachedObservation, Handshake, Probe, Skills};
 use super::error::UpstreamError;
 use super::events::Events;
 use super::listen::{self, Line};
 use super::listing::ConnectionTools;
 use super::logging::ServerLogLevel;
-use super::message::{Era, Request};
+use super::message::UpstreamRequest;
 use super::participation::Profile;
 use super::server_message::Listener;
 use super::settings::Program;
+use wardgate_mcp::Era;
 
 /// How long a server may take over the message that shows its era, and over `initialize`.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
@@ -49,7 +50,7 @@ pub(super) struct Launcher {
     events: Arc<Events>,
     tasks: TaskTracker,
     history: Mutex<History>,
-    is_legacy: Verdict,
+    is_legacy: CachedObservation,
     /// What a legacy server may ask.
     profile: Profile,
 }
@@ -65,8 +66,8 @@ struct History {
 
 /// A server ready for requests.
 #[derive(Debug)]
-pub(super) struct Connection {
-    process: Process,
+pub(super) struct StdioConnection {
+    process: ServerProcess,
     handshake: Handshake,
     pub(super) logging: ServerLogLevel,
     pub(super) listing: ConnectionTools,
@@ -85,13 +86,13 @@ impl Launcher {
             events,
             tasks,
             history: Mutex::default(),
-            is_legacy: Verdict::default(),
+            is_legacy: CachedObservation::default(),
             profile,
         }
     }
 
     /// Starts the server and finds out its era.
-    pub(super) async fn connect(&self) -> Result<Connection, UpstreamError> {
+    pub(super) async fn connect(&self) -> Result<StdioConnection, UpstreamError> {
         self.wait_for_turn().await?;
         let (process, handshake) = self.open().await?;
         process.channel.take_into_use();
@@ -120,7 +121,7 @@ impl Launcher {
             version = handshake.version,
             "an upstream server was started"
         );
-        Ok(Connection {
+        Ok(StdioConnection {
             process,
             handshake,
             logging: ServerLogLevel::of(handshake),
@@ -165,7 +166,7 @@ impl Launcher {
     }
 
     /// A server that ends, or hangs, at a first message other than `initialize` gets a fresh process.
-    async fn open(&self) -> Result<(Process, Handshake), UpstreamError> {
+    async fn open(&self) -> Result<(ServerProcess, Handshake), UpstreamError> {
         if self.profile.is_empty() && !self.is_legacy.holds() {
             let process = self.start()?;
             let discover = era::discover();
@@ -210,8 +211,8 @@ impl Launcher {
         Ok(handshake)
     }
 
-    fn start(&self) -> Result<Process, UpstreamError> {
-        Process::start(&self.program, &self.events, &self.tasks)
+    fn start(&self) -> Result<ServerProcess, UpstreamError> {
+        ServerProcess::start(&self.program, &self.events, &self.tasks)
     }
 }
 
@@ -224,7 +225,7 @@ struct Pipe {
 }
 
 impl Line for Pipe {
-    async fn ask(&self, request: &Request<'_>) -> Result<Box<RawValue>, UpstreamError> {
+    async fn ask(&self, request: &UpstreamRequest<'_>) -> Result<Box<RawValue>, UpstreamError> {
         self.channel.request(request, self.era, None).await
     }
 
@@ -235,7 +236,7 @@ impl Line for Pipe {
     }
 }
 
-impl Connection {
+impl StdioConnection {
     pub(super) fn is_usable(&self) -> bool {
         self.process.channel.is_open()
     }
@@ -260,7 +261,7 @@ impl Connection {
     }
 
     /// Asks for what nobody waits for the answer to.
-    pub(super) fn request_later(&self, request: &Request<'_>) {
+    pub(super) fn request_later(&self, request: &UpstreamRequest<'_>) {
         let era = self.handshake.era;
         self.process.channel.request_later(request, era);
     }
@@ -272,7 +273,7 @@ impl Connection {
 
     pub(super) async fn request(
         &self,
-        request: &Request<'_>,
+        request: &UpstreamRequest<'_>,
         listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
         self.process

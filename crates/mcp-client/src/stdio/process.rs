@@ -40,7 +40,7 @@ const LOG_LINES_PER_SECOND: u32 = 20;
 
 /// A running server. Dropped, it is ended in the background.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct ServerProcess {
     pub(super) channel: Arc<Channel>,
     _stop: DropGuard,
 }
@@ -61,13 +61,13 @@ impl Drop for Group {
     }
 }
 
-impl Drop for Process {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         self.channel.end(None);
     }
 }
 
-impl Process {
+impl ServerProcess {
     /// Starts the program; `tasks` watch over it until it has ended.
     pub(super) fn start(
         program: &Program,

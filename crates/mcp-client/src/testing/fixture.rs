@@ -21,7 +21,7 @@ use tokio::sync::watch;
 
 /// What outlives one session of the server.
 #[derive(Debug)]
-pub struct State {
+pub struct FixtureState {
     /// Calls of `wait` that were told to stop.
     pub cancelled: AtomicUsize,
     /// Calls of `wait` that have begun.
@@ -38,7 +38,7 @@ pub struct State {
     pub subscribed: Mutex<Vec<String>>,
 }
 
-impl State {
+impl FixtureState {
     /// The resource at `uri` changes.
     pub fn touch(&self, uri: &str) {
         self.touched.send_modify(|(count, last)| {
@@ -70,7 +70,7 @@ pub struct Fixture {
     names_modern_alone: bool,
     /// It has tools for clients with certain capabilities.
     has_conditional_tools: bool,
-    pub state: Arc<State>,
+    pub state: Arc<FixtureState>,
 }
 
 impl Fixture {
@@ -89,7 +89,7 @@ impl Fixture {
             versions,
             names_modern_alone: era == "unnamed",
             has_conditional_tools: false,
-            state: Arc::new(State {
+            state: Arc::new(FixtureState {
                 cancelled: AtomicUsize::new(0),
                 waiting: AtomicUsize::new(0),
                 listed: AtomicUsize::new(0),

@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use crate::testing::launcher;
-use crate::{Limits, OutputListener, Program, RunError, RunInput};
+use crate::{OutputListener, Program, ResourceLimits, RunError, RunInput};
 
 /// A program and the directory it runs in.
 struct Case {
@@ -48,7 +48,7 @@ impl Case {
             path: path.into(),
             launcher: launcher(),
             directory: directory.path().into(),
-            limits: Limits::default(),
+            limits: ResourceLimits::default(),
             max_output: 1 << 20,
             sandbox: None,
         };

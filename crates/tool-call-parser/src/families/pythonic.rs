@@ -6,7 +6,7 @@
 
 use super::super::cursor::{Cursor, ParseResult, Stop, is_in_name};
 use super::super::json::{self, Json};
-use super::super::reading::{Call, CallCertainty, Form, FormReader, FoundCalls, Place};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, ParsedCall, Place};
 
 pub(in super::super) static LIST: Form = Form {
     starts: "[",
@@ -88,7 +88,7 @@ pub(super) fn call(
     cursor: &mut Cursor,
     reading: &FormReader,
     opening: CallCertainty,
-) -> ParseResult<Call> {
+) -> ParseResult<ParsedCall> {
     let name = cursor.run_of(|c| is_in_name(c) && c != ':')?;
     cursor.literal("(")?;
     let mut members = Vec::new();

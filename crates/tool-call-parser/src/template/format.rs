@@ -4,9 +4,9 @@ use std::cell::Cell;
 
 use super::super::cursor::{Cursor, ParseResult, Stop, is_in_name};
 use super::super::json::{self, Json};
-use super::super::reading::{Call, CallCertainty as Certainty, FormReader, FoundCalls};
+use super::super::reading::{CallCertainty as Certainty, FormReader, FoundCalls, ParsedCall};
 use super::super::shape;
-use super::super::state::State;
+use super::super::state::ParserState;
 use super::pattern::{Pattern, PatternSlots};
 use super::values::{ListedArguments, read_listed};
 
@@ -20,7 +20,7 @@ pub(crate) struct CallFormat {
     pub(super) openings: Vec<Pattern>,
     /// What stands before a call that follows another one directly.
     pub(super) continuation: Option<Pattern>,
-    pub(super) body: Body,
+    pub(super) body: CallBody,
     /// Tokens that follow a call.
     pub(super) closings: Vec<String>,
     /// Tokens that follow the last call.
@@ -29,7 +29,7 @@ pub(crate) struct CallFormat {
 
 /// What a call consists of, after its opening.
 #[derive(Debug, Clone)]
-pub(super) enum Body {
+pub(super) enum CallBody {
     /// A JSON object that holds the name and the arguments.
     Object(ObjectShape),
     /// The name, what stands after it, and the arguments.
@@ -60,7 +60,7 @@ pub(super) enum NamedArguments {
 impl CallFormat {
     /// The characters that a call can begin with. None of them: a name.
     pub(crate) fn starts(&self) -> impl Iterator<Item = char> {
-        let is_object = matches!(self.body, Body::Object(_)).then_some('{');
+        let is_object = matches!(self.body, CallBody::Object(_)).then_some('{');
         let patterns = self.openings.iter().chain(&self.continuation);
         patterns.filter_map(Pattern::first).chain(is_object)
     }
@@ -87,7 +87,7 @@ impl CallFormat {
         &self,
         cursor: &mut Cursor,
         reading: &FormReader,
-        state: &State,
+        state: &ParserState,
     ) -> ParseResult<FoundCalls> {
         let mut reached = cursor.clone();
         let continuation = self.continuation.iter().filter(|_| state.continues());
@@ -120,7 +120,7 @@ impl CallFormat {
         cursor: &mut Cursor,
         reading: &FormReader,
         opening: &Pattern,
-    ) -> ParseResult<Call> {
+    ) -> ParseResult<ParsedCall> {
         opening.matches(cursor, PatternSlots::default())?;
         cursor.blanks();
         let certainty = |between: Option<&Pattern>| {
@@ -131,19 +131,19 @@ impl CallFormat {
             }
         };
         match &self.body {
-            Body::Object(shape) => {
+            CallBody::Object(shape) => {
                 let value = json::object(cursor)?;
                 let (name, arguments) = shape.parts(&value).ok_or(Stop::No)?;
                 reading.call(&name, &arguments, certainty(None))
             }
-            Body::Named(NamedArguments::Json { between }) => named(cursor, |cursor, name| {
+            CallBody::Named(NamedArguments::Json { between }) => named(cursor, |cursor, name| {
                 between.matches(cursor, slots(name))?;
                 cursor.blanks();
                 let value = json::value(cursor)?;
                 let arguments = shape::arguments(&value).ok_or(Stop::No)?;
                 reading.call(name, &arguments, certainty(Some(between)))
             }),
-            Body::Named(NamedArguments::Listed(listed)) => named(cursor, |cursor, name| {
+            CallBody::Named(NamedArguments::Listed(listed)) => named(cursor, |cursor, name| {
                 let certainty = certainty(Some(&listed.first));
                 let tool = reading.resolve(name, certainty)?;
                 let members = read_listed(listed, cursor, reading, tool)?;

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::super::json::{self, Json};
 use super::super::tokens::QUIET;
 use super::TemplateError;
-use super::format::{Body, CallFormat, NamedArguments, ObjectShape};
+use super::format::{CallBody, CallFormat, NamedArguments, ObjectShape};
 use super::learn_values::listed;
-use super::pattern::{Part, Pattern, common_start, tokens};
+use super::pattern::{Pattern, PatternPart, common_start, tokens};
 use super::probe::{IDS, KEYS, NAMES, ProbeCall, Prober, TEXTS};
 
 /// The first call of all probes: one argument that is a text.
@@ -30,7 +30,7 @@ pub(super) struct LocatedCall {
     start: usize,
     /// Where the call is over.
     end: usize,
-    body: Body,
+    body: CallBody,
 }
 
 /// Learns how calls are written that are handed to the template so.
@@ -76,10 +76,10 @@ pub(super) fn pattern(rendered: &str) -> Pattern {
     Pattern::of(
         rendered,
         &[
-            (IDS[0], Part::Id),
-            (IDS[1], Part::Id),
-            (NAMES[0], Part::Name),
-            (NAMES[1], Part::Name),
+            (IDS[0], PatternPart::Id),
+            (IDS[1], PatternPart::Id),
+            (NAMES[0], PatternPart::Name),
+            (NAMES[1], PatternPart::Name),
         ],
     )
 }
@@ -100,7 +100,7 @@ fn openings(
     // A name that stands before the call's own one cannot be known while it is read.
     let own = |rendered: &str| {
         let opening = pattern(after_thoughts(rendered)).trimmed();
-        opening.after_last(&Part::Name).unwrap_or(opening)
+        opening.after_last(&PatternPart::Name).unwrap_or(opening)
     };
     add(own(&one[..located.start]));
     let body = &one[located.start..located.end];
@@ -116,7 +116,7 @@ fn openings(
 }
 
 fn own_of(continuation: &Pattern) -> Pattern {
-    let after_name = continuation.after_last(&Part::Name);
+    let after_name = continuation.after_last(&PatternPart::Name);
     after_name.unwrap_or_else(|| continuation.clone())
 }
 
@@ -134,11 +134,11 @@ fn between_calls(located: &LocatedCall, one: &str, two: &str) -> Option<String> 
     let start = two.find(body)? + body.len();
     let rest = &two[start..];
     let end = match &located.body {
-        Body::Object(_) => rest
+        CallBody::Object(_) => rest
             .match_indices('{')
             .map(|(at, _)| at)
             .find(|at| holds_call(&rest[*at..], 1).is_some())?,
-        Body::Named(_) => own_name(rest, NAMES[1], KEYS[1])?,
+        CallBody::Named(_) => own_name(rest, NAMES[1], KEYS[1])?,
     };
     Some(rest[..end].to_owned())
 }
@@ -163,7 +163,7 @@ fn locate_object(one: &str, two: Option<&str>) -> Option<LocatedCall> {
         if two.is_some_and(|two| !two.contains(call)) {
             continue;
         }
-        let body = Body::Object(object_shape(&value)?);
+        let body = CallBody::Object(object_shape(&value)?);
         return Some(LocatedCall {
             start,
             end: start + length,
@@ -231,7 +231,7 @@ fn locate_name(
         return Ok(LocatedCall {
             start,
             end: after_name + at + length,
-            body: Body::Named(NamedArguments::Json {
+            body: CallBody::Named(NamedArguments::Json {
                 between: pattern(&rest[..at]),
             }),
         });
@@ -240,7 +240,7 @@ fn locate_name(
     Ok(LocatedCall {
         start,
         end: after_name + length,
-        body: Body::Named(NamedArguments::Listed(Box::new(listed))),
+        body: CallBody::Named(NamedArguments::Listed(Box::new(listed))),
     })
 }
 

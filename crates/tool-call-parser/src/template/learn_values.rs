@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::json;
 use super::TemplateError;
 use super::learn::pattern;
-use super::pattern::{Part, Pattern, common_start};
+use super::pattern::{Pattern, PatternPart, common_start};
 use super::probe::{HARD_TEXT, IDS, KEYS, NAMES, NUMBERS, ProbeCall, Prober, TEXTS};
 use super::values::{ListedArguments, ValueKind, ValueStyle};
 
@@ -74,10 +74,10 @@ fn keyed(rendered: &str) -> Pattern {
     Pattern::of(
         rendered,
         &[
-            (IDS[0], Part::Id),
-            (NAMES[0], Part::Name),
-            (KEYS[0], Part::Key),
-            (KEYS[1], Part::Key),
+            (IDS[0], PatternPart::Id),
+            (NAMES[0], PatternPart::Name),
+            (KEYS[0], PatternPart::Key),
+            (KEYS[1], PatternPart::Key),
         ],
     )
 }

@@ -4,7 +4,7 @@ use super::super::cursor::{Cursor, ParseResult, is_in_name};
 
 /// A part of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum PatternPart {
     /// Text without white space.
     Text(String),
     /// White space as the template prints it. Models differ in it, so any or none matches.
@@ -28,11 +28,11 @@ pub(super) struct PatternSlots<'a> {
 
 /// Parts in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Pattern(Vec<Part>);
+pub(super) struct Pattern(Vec<PatternPart>);
 
 impl Pattern {
     /// The pattern of rendered text in which `slots` stand for themselves.
-    pub(super) fn of(rendered: &str, slots: &[(&str, Part)]) -> Self {
+    pub(super) fn of(rendered: &str, slots: &[(&str, PatternPart)]) -> Self {
         let mut pattern = Self::default();
         let mut rest = rendered;
         while !rest.is_empty() {
@@ -69,13 +69,13 @@ impl Pattern {
             let (part, next) = rest.split_at(length);
             let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
             if is_blank {
-                self.0.push(Part::Blanks(part.to_owned()));
+                self.0.push(PatternPart::Blanks(part.to_owned()));
             } else if is_digit(first) && !is_word(before) && !is_word(next.chars().next()) {
-                self.0.push(Part::Number);
-            } else if let Some(Part::Text(text)) = self.0.last_mut() {
+                self.0.push(PatternPart::Number);
+            } else if let Some(PatternPart::Text(text)) = self.0.last_mut() {
                 text.push_str(part);
             } else {
-                self.0.push(Part::Text(part.to_owned()));
+                self.0.push(PatternPart::Text(part.to_owned()));
             }
             before = part.chars().last();
             rest = next;
@@ -85,21 +85,24 @@ impl Pattern {
     /// The same without white space around it.
     pub(super) fn trimmed(mut self) -> Self {
         self = self.trimmed_end();
-        let blanks = self.0.iter().take_while(|it| matches!(it, Part::Blanks(_)));
+        let blanks = self
+            .0
+            .iter()
+            .take_while(|it| matches!(it, PatternPart::Blanks(_)));
         self.0.drain(..blanks.count());
         self
     }
 
     /// The same without white space at its end.
     pub(super) fn trimmed_end(mut self) -> Self {
-        while let Some(Part::Blanks(_)) = self.0.last() {
+        while let Some(PatternPart::Blanks(_)) = self.0.last() {
             self.0.pop();
         }
         self
     }
 
     /// What follows the last `part`, if there is one.
-    pub(super) fn after_last(&self, part: &Part) -> Option<Self> {
+    pub(super) fn after_last(&self, part: &PatternPart) -> Option<Self> {
         let at = self.0.iter().rposition(|it| it == part)?;
         Some(Self(self.0[at + 1..].to_vec()).trimmed())
     }
@@ -110,9 +113,12 @@ impl Pattern {
 
     /// The first character that is not white space; none: it may be any.
     pub(super) fn first(&self) -> Option<char> {
-        let mut parts = self.0.iter().filter(|it| !matches!(it, Part::Blanks(_)));
+        let mut parts = self
+            .0
+            .iter()
+            .filter(|it| !matches!(it, PatternPart::Blanks(_)));
         match parts.next()? {
-            Part::Text(text) => text.chars().next(),
+            PatternPart::Text(text) => text.chars().next(),
             _ => None,
         }
     }
@@ -120,7 +126,7 @@ impl Pattern {
     /// The white space at its start.
     pub(super) fn blanks_before(&self) -> &str {
         match self.0.first() {
-            Some(Part::Blanks(blanks)) => blanks,
+            Some(PatternPart::Blanks(blanks)) => blanks,
             _ => "",
         }
     }
@@ -128,7 +134,7 @@ impl Pattern {
     /// Whether it holds a token that means nothing but a call, rather than signs that stand in any text.
     pub(super) fn is_unmistakable(&self) -> bool {
         self.0.iter().any(|part| match part {
-            Part::Text(text) => {
+            PatternPart::Text(text) => {
                 let letters = text.chars().filter(|c| c.is_alphabetic()).count();
                 letters > 1 && text.contains(['<', '｜', '[', '|'])
             }
@@ -140,12 +146,12 @@ impl Pattern {
     pub(super) fn matches(&self, cursor: &mut Cursor, slots: PatternSlots) -> ParseResult<()> {
         for part in &self.0 {
             match part {
-                Part::Text(text) => cursor.literal(text)?,
-                Part::Blanks(_) => cursor.blanks(),
-                Part::Id => cursor.skip(is_in_name),
-                Part::Number => cursor.skip(|c| c.is_ascii_digit()),
-                Part::Name => cursor.literal(slots.name)?,
-                Part::Key => cursor.literal(slots.key)?,
+                PatternPart::Text(text) => cursor.literal(text)?,
+                PatternPart::Blanks(_) => cursor.blanks(),
+                PatternPart::Id => cursor.skip(is_in_name),
+                PatternPart::Number => cursor.skip(|c| c.is_ascii_digit()),
+                PatternPart::Name => cursor.literal(slots.name)?,
+                PatternPart::Key => cursor.literal(slots.key)?,
             }
         }
         Ok(())
@@ -158,7 +164,7 @@ impl Pattern {
         cursor: &mut Cursor,
         slots: PatternSlots,
     ) -> ParseResult<()> {
-        let Some((Part::Blanks(blanks), parts)) = self.0.split_last() else {
+        let Some((PatternPart::Blanks(blanks), parts)) = self.0.split_last() else {
             return self.matches(cursor, slots);
         };
         Self(parts.to_vec()).matches(cursor, slots)?;

@@ -7,7 +7,7 @@ use wardgate_tool_call_parser::Family;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub(crate) struct Agent {
+pub(crate) struct AgentArgs {
     #[command(subcommand)]
     pub(crate) command: Option<AgentCommand>,
     /// Run the service with this configuration file.
@@ -21,11 +21,11 @@ pub(crate) enum AgentCommand {
     ///
     /// A line `{"id", "text", "tools", "family"?, "template"?}`, with tools as in the chat completions API, gives a line
     /// `{"id", "calls": [{"name", "arguments"}], "text"}`, or `{"id", "error"}` if it cannot be used.
-    Extract(Extract),
+    Extract(ExtractArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Extract {
+pub(crate) struct ExtractArgs {
     /// Which models wrote it, for lines that do not say; `unknown` for any.
     #[arg(long, value_name = "FAMILY", default_value_t = Family::UNKNOWN)]
     pub(crate) family: Family,

@@ -7,7 +7,7 @@ use reqwest::Url;
 
 /// Where, and as whom.
 #[derive(Debug, Args)]
-pub(crate) struct Caller {
+pub(crate) struct ClientOptions {
     /// The gateway's MCP endpoint; without a path, `/mcp`.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     pub(crate) url: Url,
@@ -18,32 +18,32 @@ pub(crate) struct Caller {
     #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
     pub(crate) token: Option<String>,
     /// Which versions of MCP to speak: `modern` is 2026-07-28, `legacy` 2025-11-25.
-    #[arg(long, value_enum, default_value_t = Era::Modern)]
-    pub(crate) era: Era,
+    #[arg(long, value_enum, default_value_t = ProtocolEra::Modern)]
+    pub(crate) era: ProtocolEra,
     /// Seconds one call may take.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) limit: u64,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Era {
+pub(crate) enum ProtocolEra {
     Modern,
     Legacy,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Call {
+pub(crate) struct CallArgs {
     /// Name of the tool.
     pub(crate) tool: String,
     /// Its arguments, a JSON object.
     #[arg(long = "args", value_name = "JSON", default_value = "{}")]
     pub(crate) arguments: String,
     #[command(flatten)]
-    pub(crate) caller: Caller,
+    pub(crate) caller: ClientOptions,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Bench {
+pub(crate) struct BenchArgs {
     /// Name of the tool.
     #[arg(long, value_name = "NAME", required_unless_present = "calls")]
     pub(crate) tool: Option<String>,
@@ -74,5 +74,5 @@ pub(crate) struct Bench {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) caller: Caller,
+    pub(crate) caller: ClientOptions,
 }

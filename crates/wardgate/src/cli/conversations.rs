@@ -6,7 +6,7 @@ use wardgate_domain::ConversationKey;
 use super::RunningSystem;
 
 #[derive(Debug, Args)]
-pub(crate) struct Conversations {
+pub(crate) struct ConversationsArgs {
     #[command(subcommand)]
     pub(crate) command: ConversationsCommand,
 }

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 #[derive(Debug, Args)]
-pub(crate) struct Doctor {
+pub(crate) struct DoctorArgs {
     /// The configuration: everything it names is looked at. Of one for `wardgate up` its data directory too.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Only what these sections of it need, where the files of others are elsewhere; may be given several times.
     #[arg(long, value_enum, value_name = "NAME", requires = "config")]
-    pub(crate) service: Vec<Part>,
+    pub(crate) service: Vec<ConfigSection>,
     /// The data directory of `wardgate up`.
     #[arg(long, value_name = "DIR", default_value = "data")]
     pub(crate) data_dir: PathBuf,
@@ -25,7 +25,7 @@ pub(crate) struct Doctor {
 
 /// What has a section of a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Part {
+pub(crate) enum ConfigSection {
     Gateway,
     Policy,
     ToolRunner,
@@ -36,7 +36,7 @@ pub(crate) enum Part {
     Operator,
 }
 
-impl Part {
+impl ConfigSection {
     pub(crate) const ALL: [Self; 8] = [
         Self::Gateway,
         Self::Policy,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Args)]
-pub(crate) struct Import {
+pub(crate) struct ImportArgs {
     #[command(subcommand)]
     pub(crate) from: ImportFrom,
     /// Write the file here instead of to standard output. One that exists is kept.

@@ -6,7 +6,7 @@ use clap::Args;
 use reqwest::Url;
 
 #[derive(Debug, Args)]
-pub(crate) struct Stdio {
+pub(crate) struct StdioArgs {
     /// The gateway's MCP endpoint, for example `https://mcp.hospital.example/mcp`; without a path, `/mcp`.
     #[arg(long, value_name = "URL")]
     pub(crate) url: Url,

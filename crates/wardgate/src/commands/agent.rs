@@ -10,14 +10,14 @@ use wardgate_edge::BoundListener;
 use wardgate_rpc::Readiness;
 
 use crate::Failure;
-use crate::cli::{Agent, AgentCommand};
+use crate::cli::{AgentArgs, AgentCommand};
 use crate::commands::{extract, serve};
 use crate::compose;
 use crate::config::{AgentWiring, Settings};
 use crate::data_dir;
 use crate::shutdown;
 
-pub(crate) async fn run(arguments: Agent) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: AgentArgs) -> Result<(), Failure> {
     match (arguments.command, arguments.config) {
         (Some(AgentCommand::Extract(arguments)), _) => extract::run(&arguments),
         (None, Some(config)) => serve(&config).await,

@@ -9,13 +9,13 @@ use wardgate_domain::mark_invisible;
 use wardgate_rpc::client::{AuditFilter, QueriedRecord};
 
 use crate::Failure;
-use crate::cli::{Audit, AuditCommand, AuditQuery, RecordSource, View};
+use crate::cli::{AuditArgs, AuditCommand, AuditQuery, RecordSource, View};
 use crate::commands::serve;
 use crate::commands::terminal::cell;
 use crate::config::Settings;
 use crate::data_dir::DataDir;
 
-pub(crate) async fn run(arguments: Audit) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: AuditArgs) -> Result<(), Failure> {
     match (arguments.command, arguments.config) {
         (Some(AuditCommand::Query(query)), _) => print_records(query).await,
         (None, Some(config)) => serve::audit(&config).await,

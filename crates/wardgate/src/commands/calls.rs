@@ -4,23 +4,23 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use wardgate_bench::{Client, Load, Pace, Settings, Tool};
+use wardgate_bench::{Load, McpClient, Pace, Settings, ToolCall};
 use wardgate_domain::escape_invisible_json;
 
 use super::TOKEN;
 use crate::Failure;
-use crate::cli::{Bench, Call, Caller, Era};
+use crate::cli::{BenchArgs, CallArgs, ClientOptions, ProtocolEra};
 
 /// Prints the result; a failure is the exit code.
-pub(crate) async fn call(arguments: Call) -> Result<(), Failure> {
-    let tool = Tool::new(&arguments.tool, &arguments.arguments)?;
+pub(crate) async fn call(arguments: CallArgs) -> Result<(), Failure> {
+    let tool = ToolCall::new(&arguments.tool, &arguments.arguments)?;
     let result = client(arguments.caller)?.call(1, &tool).await?;
     println!("{}", escape_invisible_json(result.get()));
     Ok(())
 }
 
 /// Prints the report. Calls without a verified answer are part of it, and the exit code says that there were some.
-pub(crate) async fn bench(arguments: Bench) -> Result<(), Failure> {
+pub(crate) async fn bench(arguments: BenchArgs) -> Result<(), Failure> {
     let load = Load {
         tools: tools(&arguments)?,
         pace: match arguments.rate {
@@ -44,7 +44,7 @@ pub(crate) async fn bench(arguments: Bench) -> Result<(), Failure> {
     }
 }
 
-fn client(caller: Caller) -> Result<Client, Failure> {
+fn client(caller: ClientOptions) -> Result<McpClient, Failure> {
     let token = match (caller.token, caller.token_file) {
         (Some(token), _) => token,
         (None, Some(file)) => std::fs::read_to_string(&file)
@@ -53,18 +53,18 @@ fn client(caller: Caller) -> Result<Client, Failure> {
             format!("there is no token: name its file with --token-file, or set {TOKEN}")
         })?,
     };
-    Ok(Client::new(Settings {
+    Ok(McpClient::new(Settings {
         url: caller.url,
         token,
         era: match caller.era {
-            Era::Modern => wardgate_bench::Era::Modern,
-            Era::Legacy => wardgate_bench::Era::Legacy,
+            ProtocolEra::Modern => wardgate_bench::Era::Modern,
+            ProtocolEra::Legacy => wardgate_bench::Era::Legacy,
         },
         limit: Duration::from_secs(caller.limit),
     })?)
 }
 
-fn tools(arguments: &Bench) -> Result<Vec<Tool>, Failure> {
+fn tools(arguments: &BenchArgs) -> Result<Vec<ToolCall>, Failure> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct ToolLine {
@@ -72,7 +72,7 @@ fn tools(arguments: &Bench) -> Result<Vec<Tool>, Failure> {
         arguments: Box<RawValue>,
     }
     if let Some(tool) = &arguments.tool {
-        return Ok(vec![Tool::new(tool, &arguments.arguments)?]);
+        return Ok(vec![ToolCall::new(tool, &arguments.arguments)?]);
     }
     let Some(file) = &arguments.calls else {
         return Ok(Vec::new());
@@ -88,7 +88,7 @@ fn tools(arguments: &Bench) -> Result<Vec<Tool>, Failure> {
             let wrong = |what: String| format!("{} line {}: {what}", file.display(), at + 1);
             let call: ToolLine =
                 serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
-            Tool::new(&call.tool, call.arguments.get())
+            ToolCall::new(&call.tool, call.arguments.get())
                 .map_err(|fault| wrong(fault.to_string()).into())
         })
         .collect()

@@ -11,11 +11,11 @@ use wardgate_domain::Ambient;
 use wardgate_rpc::Peer;
 
 use crate::Failure;
-use crate::cli::{Certs, CertsCommand};
+use crate::cli::{CertsArgs, CertsCommand};
 use crate::data_dir::{self, DataDir};
 use crate::issuer;
 
-pub(crate) fn run(arguments: &Certs) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &CertsArgs) -> Result<(), Failure> {
     let CertsCommand::Dev { data_dir } = &arguments.command;
     let dir = DataDir::open(data_dir)?;
     dir.make_keys(&Ambient::system())?;

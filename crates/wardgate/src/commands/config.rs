@@ -12,7 +12,7 @@ use wardgate_policy::PolicySet;
 use wardgate_store::Address;
 
 use crate::Failure;
-use crate::cli::{Config, ConfigCommand, SchemaOf};
+use crate::cli::{ConfigArgs, ConfigCommand, SchemaOf};
 use crate::commands::up::UpSettings;
 use crate::commands::warnings;
 use crate::config::{
@@ -21,7 +21,7 @@ use crate::config::{
 };
 use crate::data_dir::DataDir;
 
-pub(crate) fn run(arguments: &Config) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &ConfigArgs) -> Result<(), Failure> {
     match &arguments.command {
         ConfigCommand::Check(arguments) => {
             let settings = Settings::load(&arguments.file.config)?;

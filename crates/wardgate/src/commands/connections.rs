@@ -4,7 +4,7 @@ use serde_json::json;
 use wardgate_rpc::client::RemoveConnections;
 
 use crate::Failure;
-use crate::cli::{Disconnect, RunningSystem};
+use crate::cli::{DisconnectArgs, RunningSystem};
 
 use super::operator::operator_name;
 use super::running::tool_runner;
@@ -36,7 +36,7 @@ pub(crate) async fn list(system: &RunningSystem, json: bool) -> Result<(), Failu
     Ok(())
 }
 
-pub(crate) async fn remove(arguments: Disconnect) -> Result<(), Failure> {
+pub(crate) async fn remove(arguments: DisconnectArgs) -> Result<(), Failure> {
     let by = operator_name(arguments.by);
     let removed = tool_runner(&arguments.system)?
         .remove_connections(RemoveConnections {

@@ -8,7 +8,7 @@ use wardgate_domain::{Hold, HoldTarget, Skeleton};
 use wardgate_rpc::client::MemoryClient;
 
 use crate::Failure;
-use crate::cli::{Conversations, ConversationsCommand, HoldChange, ListOptions, RunningSystem};
+use crate::cli::{ConversationsArgs, ConversationsCommand, HoldChange, ListOptions, RunningSystem};
 use crate::compose;
 use crate::config::{OperatorWiring, Settings};
 
@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Skeletons asked for at once.
 const PAGE: u32 = 200;
 
-pub(crate) async fn run(arguments: Conversations) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: ConversationsArgs) -> Result<(), Failure> {
     match arguments.command {
         ConversationsCommand::List(listing) => list(listing).await,
         ConversationsCommand::Export { whose, system } => {

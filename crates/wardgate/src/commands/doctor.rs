@@ -20,13 +20,13 @@ mod stores;
 use std::io::Write;
 
 use deployment::Deployment;
-use finding::{Finding, Verdict};
+use finding::{CheckStatus, Finding};
 use wardgate_domain::mark_invisible;
 
 use crate::Failure;
-use crate::cli::Doctor;
+use crate::cli::DoctorArgs;
 
-pub(crate) async fn run(arguments: &Doctor) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: &DoctorArgs) -> Result<(), Failure> {
     let (deployment, mut findings) = Deployment::of(arguments)?;
     findings.extend(keys::examine(&deployment.keys));
     findings.extend(certificates::examine(&deployment.certificates));
@@ -38,7 +38,7 @@ pub(crate) async fn run(arguments: &Doctor) -> Result<(), Failure> {
     print(&findings, arguments.json)?;
     let failed = findings
         .iter()
-        .filter(|finding| finding.verdict == Verdict::Fail)
+        .filter(|finding| finding.verdict == CheckStatus::Fail)
         .count();
     match failed {
         0 => Ok(()),

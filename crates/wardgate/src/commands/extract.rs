@@ -5,15 +5,15 @@ use std::io::{BufRead, Write};
 use wardgate_tool_call_parser::{CallSyntax, FailedLines};
 
 use crate::Failure;
-use crate::cli::Extract;
+use crate::cli::ExtractArgs;
 
-pub(crate) fn run(arguments: &Extract) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &ExtractArgs) -> Result<(), Failure> {
     let output = std::io::BufWriter::new(std::io::stdout().lock());
     filter(arguments, std::io::stdin().lock(), output)
 }
 
 fn filter(
-    arguments: &Extract,
+    arguments: &ExtractArgs,
     mut input: impl BufRead,
     mut output: impl Write,
 ) -> Result<(), Failure> {

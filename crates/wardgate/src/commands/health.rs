@@ -1,9 +1,9 @@
 //! `wardgate health`: is it ready?
 
 use crate::Failure;
-use crate::cli::Health;
+use crate::cli::HealthArgs;
 
-pub(crate) async fn run(arguments: &Health) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: &HealthArgs) -> Result<(), Failure> {
     let url = format!("{}/ready", arguments.url.trim_end_matches('/'));
     let answer = reqwest::get(&url).await?;
     let ready = answer.status().is_success();

@@ -9,9 +9,9 @@ use wardgate_catalogue_import::{
 };
 
 use crate::Failure;
-use crate::cli::{Import, ImportFrom};
+use crate::cli::{ImportArgs, ImportFrom};
 
-pub(crate) async fn run(arguments: Import) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: ImportArgs) -> Result<(), Failure> {
     let ImportedCatalogue { yaml, notes } = match arguments.from {
         ImportFrom::Openapi {
             file,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::Failure;
-use crate::cli::Init;
+use crate::cli::InitArgs;
 use crate::commands::program;
 use crate::demo;
 
@@ -26,7 +26,7 @@ const FILES: [(&str, &str); 5] = [
 const NEXT_STEPS: &str = include_str!("../../project/next-steps.txt");
 
 /// Makes the files and the database, and prints what to do with them. Nothing that is there is overwritten.
-pub(crate) async fn run(arguments: &Init) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: &InitArgs) -> Result<(), Failure> {
     let directory = &arguments.directory;
     check_is_empty(directory)?;
     for (name, content) in FILES {

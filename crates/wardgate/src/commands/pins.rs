@@ -8,7 +8,7 @@ use wardgate_domain::{Ambient, Digest, mark_invisible};
 use wardgate_tool_runner::{Review, ReviewedUpstream, Selection};
 
 use crate::Failure;
-use crate::cli::{Approve, CatalogueFile};
+use crate::cli::{ApproveArgs, CatalogueFile};
 use crate::commands::operator::operator_name;
 use crate::commands::program;
 
@@ -32,7 +32,7 @@ pub(crate) async fn diff(catalogue: &CatalogueFile, json: bool) -> Result<(), Fa
     Ok(())
 }
 
-pub(crate) async fn approve(arguments: Approve) -> Result<(), Failure> {
+pub(crate) async fn approve(arguments: ApproveArgs) -> Result<(), Failure> {
     let ambient = Ambient::system();
     let by = operator_name(arguments.by);
     let selection = match arguments.source {

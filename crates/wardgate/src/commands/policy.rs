@@ -1,10 +1,10 @@
 //! `wardgate policy`: the service, and checks of policies.
 
 use crate::Failure;
-use crate::cli::{Policy, PolicyCommand};
+use crate::cli::{PolicyArgs, PolicyCommand};
 use crate::commands::serve;
 
-pub(crate) async fn run(arguments: Policy) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: PolicyArgs) -> Result<(), Failure> {
     match (arguments.command, arguments.config) {
         (Some(PolicyCommand::Check { directory }), _) => {
             let set = wardgate_policy::PolicySet::load(&directory)?;

@@ -6,10 +6,10 @@ use wardgate_telemetry::Config;
 
 use super::TOKEN;
 use crate::Failure;
-use crate::cli::Stdio;
+use crate::cli::StdioArgs;
 use crate::shutdown;
 
-pub(crate) async fn run(arguments: Stdio) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: StdioArgs) -> Result<(), Failure> {
     let _telemetry = wardgate_telemetry::init(&Config::default(), "stdio")?;
     let token = match (arguments.token_file, std::env::var(TOKEN)) {
         (Some(file), _) => TokenSource::File(file),

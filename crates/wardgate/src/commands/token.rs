@@ -3,11 +3,11 @@
 use wardgate_domain::Ambient;
 
 use crate::Failure;
-use crate::cli::Token;
+use crate::cli::TokenArgs;
 use crate::data_dir::DataDir;
 use crate::issuer::{self, TokenRequest};
 
-pub(crate) fn run(arguments: &Token) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &TokenArgs) -> Result<(), Failure> {
     let dir = DataDir::existing(&arguments.data_dir)?;
     let request = TokenRequest {
         subject: &arguments.sub,

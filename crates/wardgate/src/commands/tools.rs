@@ -9,11 +9,11 @@ use wardgate_domain::{SwitchAction, ToolName, mark_invisible};
 use wardgate_policy::PolicySet;
 
 use crate::Failure;
-use crate::cli::{Tools, ToolsCommand};
+use crate::cli::{ToolsArgs, ToolsCommand};
 use crate::commands::terminal::cell;
 use crate::commands::{calls, connections, import, pins, switches, validate, warnings};
 
-pub(crate) async fn run(arguments: Tools) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: ToolsArgs) -> Result<(), Failure> {
     match arguments.command {
         ToolsCommand::Check { file, policies } => check(&file, policies)?,
         ToolsCommand::List { file, json } => {

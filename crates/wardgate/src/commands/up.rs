@@ -18,7 +18,7 @@ use wardgate_store::DatabaseSettings;
 use wardgate_tool_runner::ServiceCloser;
 
 use crate::Failure;
-use crate::cli::{Demo, Up};
+use crate::cli::{Demo, UpArgs};
 use crate::commands::{program, serve};
 use crate::compose::{self, LocalServices, ServiceConfigs};
 use crate::config::Settings;
@@ -35,7 +35,7 @@ const CONFIGURATION: &str = "wardgate.yaml";
 /// How long the demo's tokens live.
 const DEMO_TOKEN: Duration = Duration::from_secs(8 * 3_600);
 
-pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: UpArgs) -> Result<(), Failure> {
     let ambient = Ambient::system();
     let dir = DataDir::open(&arguments.data_dir)?;
     dir.make_keys(&ambient)?;

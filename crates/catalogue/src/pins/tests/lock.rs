@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 use wardgate_domain::{Ambient, Timestamp};
-use wardgate_mcp_client::Definition;
+use wardgate_mcp_client::CanonicalDefinition;
 
 use super::support::{definition, with};
 use crate::pins::Pins;
@@ -211,7 +211,7 @@ fn the_file_is_replaced_whole_and_nothing_is_left_beside_it() {
 #[test]
 fn a_file_of_the_first_version_stays_as_it_is_and_instructions_leave_its_approvals_alone() {
     let mut pins = Pins::default();
-    let definition = Definition::read(
+    let definition = CanonicalDefinition::read(
         r#"{"name":"a","inputSchema":{},"_meta":{"x":1},"icons":[],"execution":{}}"#,
     );
     pins.approve(
@@ -225,7 +225,7 @@ fn a_file_of_the_first_version_stays_as_it_is_and_instructions_leave_its_approva
     let mut read = Pins::parse(Path::new("tools.lock"), &first).unwrap();
     assert_eq!(read.to_text(), first);
 
-    let said = Definition::of_instructions("Read first.\nThen: \u{202e}stop.");
+    let said = CanonicalDefinition::of_instructions("Read first.\nThen: \u{202e}stop.");
     read.approve("files", said.clone(), "bob", Timestamp::from_seconds(1));
     let second = read.to_text();
     assert!(
@@ -247,7 +247,7 @@ fn a_file_of_the_first_version_stays_as_it_is_and_instructions_leave_its_approva
 fn every_member_of_a_definition_is_part_of_what_was_approved() {
     let with = |member: &str| {
         let text = format!(r#"{{"name":"a","inputSchema":{{}}{member}}}"#);
-        Definition::read(&text).unwrap().digest()
+        CanonicalDefinition::read(&text).unwrap().digest()
     };
     let members = [
         "",

@@ -1,7 +1,7 @@
 //! Definitions to change.
 
 use serde_json::{Value, json};
-use wardgate_mcp_client::Definition;
+use wardgate_mcp_client::CanonicalDefinition;
 
 /// A tool with a bit of everything.
 pub(super) fn tool() -> Value {
@@ -43,6 +43,6 @@ pub(super) fn with(pointer: &str, value: Value) -> Value {
     tool
 }
 
-pub(super) fn definition(tool: &Value) -> Definition {
-    Definition::read(&tool.to_string()).unwrap()
+pub(super) fn definition(tool: &Value) -> CanonicalDefinition {
+    CanonicalDefinition::read(&tool.to_string()).unwrap()
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use url::form_urlencoded;
 
 use super::pairs::Pairs;
-use crate::fault::Fields;
+use crate::fault::FieldReader;
 use crate::scope::Scope;
 use crate::template::{JsonTemplate, Template, UnfitValue};
 
@@ -23,7 +23,7 @@ pub enum BodyTemplate {
 }
 
 impl BodyTemplate {
-    pub(super) fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Self> {
+    pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Self> {
         let json = fields.optional("json");
         let form = fields.optional("form");
         let text = fields.optional("text");

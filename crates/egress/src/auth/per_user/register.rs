@@ -14,7 +14,7 @@ use wardgate_domain::About;
 use super::start::{Facts, GrantRequest};
 use super::{ConnectError, PerUser};
 use crate::auth::AuthError;
-use crate::{Egress, EgressSettings, Request};
+use crate::{Egress, EgressRequest, EgressSettings};
 
 /// How long a client is used that a server registered for good.
 const KEPT: Duration = Duration::from_hours(30 * 24);
@@ -23,7 +23,7 @@ const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
 /// A client as its server knows it. A configured one has its proof in the settings.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Client {
+pub(super) struct ClientIdentity {
     pub(super) id: String,
     pub(super) secret: Option<String>,
 }
@@ -45,9 +45,9 @@ impl PerUser {
         &self,
         facts: &Facts,
         request: &GrantRequest<'_>,
-    ) -> Result<Client, ConnectError> {
+    ) -> Result<ClientIdentity, ConnectError> {
         if let Some(client) = &self.settings.client {
-            return Ok(Client {
+            return Ok(ClientIdentity {
                 id: client.id.clone(),
                 secret: None,
             });
@@ -55,7 +55,7 @@ impl PerUser {
         if let Some(url) = request.client_metadata_url
             && facts.takes_metadata_documents
         {
-            return Ok(Client {
+            return Ok(ClientIdentity {
                 id: url.to_owned(),
                 secret: None,
             });
@@ -72,7 +72,7 @@ impl PerUser {
             0 => forever,
             seconds => forever.min(wardgate_domain::Timestamp::from_seconds(seconds)),
         };
-        let client = Client {
+        let client = ClientIdentity {
             id: registered.id,
             secret: registered.secret,
         };
@@ -90,7 +90,7 @@ impl PerUser {
             .and(redirect_uri.as_bytes())
     }
 
-    async fn registered(&self, about: &About) -> Result<Option<Client>, ConnectError> {
+    async fn registered(&self, about: &About) -> Result<Option<ClientIdentity>, ConnectError> {
         let plain = self.store.registered_client(about).await?;
         Ok(plain.and_then(|plain| serde_json::from_slice(&plain).ok()))
     }
@@ -120,7 +120,7 @@ impl PerUser {
         });
         let private = self.limits.private.clone();
         let settings = EgressSettings::of(url, [], private, self.limits.timeout, MAX_ANSWER_BYTES);
-        let request = Request::new(Method::POST, url.clone())
+        let request = EgressRequest::new(Method::POST, url.clone())
             .header(ACCEPT, HeaderValue::from_static("application/json"))
             .body("application/json", client.to_string());
         let egress = Egress::open(settings).map_err(AuthError::endpoint)?;

@@ -125,8 +125,10 @@ impl Site {
             headers: HeaderMap::new(),
             auth,
         };
-        let client = Client::open(&settings, &Ambient::system()).unwrap();
-        let response = client.send(Request::new(Method::GET, url), None).await?;
+        let client = EgressClient::open(&settings, &Ambient::system()).unwrap();
+        let response = client
+            .send(EgressRequest::new(Method::GET, url), None)
+            .await?;
         Ok(response.status)
     }
 }
@@ -329,7 +331,7 @@ async fn a_server_that_refuses_is_looked_for_again() {
         Duration::from_secs(20),
         1024,
     );
-    let server = Server::open(&settings, &limits, &Ambient::system()).unwrap();
+    let server = TokenEndpointClient::open(&settings, &limits, &Ambient::system()).unwrap();
     server.own_token(String::new()).await.unwrap();
     server.own_token(String::new()).await.unwrap();
     assert_eq!(site.paths()[3..], ["/as/token", "/as/token"]);

@@ -47,7 +47,7 @@ async fn world() -> Arc<Site> {
     site
 }
 
-fn open(site: &Site, auth: AuthSettings) -> Client {
+fn open(site: &Site, auth: AuthSettings) -> EgressClient {
     let url: Url = site.at("/mcp").parse().unwrap();
     let settings = ClientSettings {
         egress: EgressSettings::of(
@@ -61,16 +61,18 @@ fn open(site: &Site, auth: AuthSettings) -> Client {
         auth,
     };
     let ambient = TestClock::at(START).ambient();
-    Client::open(&settings, &ambient).unwrap()
+    EgressClient::open(&settings, &ambient).unwrap()
 }
 
 async fn call(
     site: &Site,
-    client: &Client,
+    client: &EgressClient,
     caller: Option<OnBehalf<'_>>,
 ) -> Result<StatusCode, EgressError> {
     let url = site.at("/mcp").parse().unwrap();
-    let response = client.send(Request::new(Method::GET, url), caller).await?;
+    let response = client
+        .send(EgressRequest::new(Method::GET, url), caller)
+        .await?;
     Ok(response.status)
 }
 

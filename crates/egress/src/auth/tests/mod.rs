@@ -19,7 +19,7 @@ use url::Url;
 use wardgate_testkit::TestClock;
 
 use super::*;
-use crate::{Client, ClientSettings, PrivateAddresses, Request};
+use crate::{ClientSettings, EgressClient, EgressRequest, PrivateAddresses};
 
 mod assertion;
 mod discovery;
@@ -123,9 +123,9 @@ impl World {
         format!("http://{}/token", self.address).parse().unwrap()
     }
 
-    fn client(&self, auth: AuthSettings) -> Client {
+    fn client(&self, auth: AuthSettings) -> EgressClient {
         let ambient = self.clock.ambient();
-        Client::open(&self.settings(auth), &ambient).unwrap()
+        EgressClient::open(&self.settings(auth), &ambient).unwrap()
     }
 
     fn settings(&self, auth: AuthSettings) -> ClientSettings {
@@ -148,10 +148,10 @@ impl World {
 
     async fn call(
         &self,
-        client: &Client,
+        client: &EgressClient,
         caller: Option<OnBehalf<'_>>,
     ) -> Result<StatusCode, EgressError> {
-        let request = Request::new(Method::GET, self.url());
+        let request = EgressRequest::new(Method::GET, self.url());
         let response = client.send(request, caller).await?;
         Ok(response.status)
     }
@@ -247,7 +247,9 @@ async fn a_line_break_in_a_credential_is_refused() {
     let world = World::start().await;
     let token = Secret::from("a\r\nx-admin: 1".to_owned());
     let settings = world.settings(AuthSettings::Bearer { token });
-    let refused = Client::open(&settings, &Ambient::system()).err().unwrap();
+    let refused = EgressClient::open(&settings, &Ambient::system())
+        .err()
+        .unwrap();
     assert!(matches!(refused, EgressError::Auth(AuthError::NotAHeader)));
 }
 
@@ -471,7 +473,7 @@ async fn the_token_endpoint_is_behind_the_same_guard() {
         ..world.oauth()
     }));
     settings.egress.private = PrivateAddresses::Listed(vec!["127.0.0.0/8".parse().unwrap()]);
-    let client = Client::open(&settings, &Ambient::system()).unwrap();
+    let client = EgressClient::open(&settings, &Ambient::system()).unwrap();
     let error = world.call(&client, None).await.unwrap_err();
     let EgressError::Auth(AuthError::Endpoint(cause)) = error else {
         panic!("{error}");

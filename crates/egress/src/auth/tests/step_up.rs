@@ -6,7 +6,7 @@ use super::*;
 const FORBIDDEN: &str = r#"Bearer error="insufficient_scope", scope="admin""#;
 
 /// A service at `/mcp` that wants more of everybody, and a server that knows no such scope.
-async fn world() -> (Arc<Site>, Client) {
+async fn world() -> (Arc<Site>, EgressClient) {
     let site = Site::start().await;
     let challenge = ("WWW-Authenticate", FORBIDDEN.to_owned());
     site.put("/mcp", (403, vec![challenge], Value::Null));
@@ -36,7 +36,7 @@ async fn world() -> (Arc<Site>, Client) {
         auth,
     };
     let ambient = TestClock::at(START).ambient();
-    (site, Client::open(&settings, &ambient).unwrap())
+    (site, EgressClient::open(&settings, &ambient).unwrap())
 }
 
 fn grants(site: &Site) {
@@ -44,8 +44,8 @@ fn grants(site: &Site) {
     site.json("/token", granted);
 }
 
-async fn call(site: &Site, client: &Client, who: &str) -> Result<StatusCode, EgressError> {
-    let request = Request::new(Method::GET, site.at("/mcp").parse().unwrap());
+async fn call(site: &Site, client: &EgressClient, who: &str) -> Result<StatusCode, EgressError> {
+    let request = EgressRequest::new(Method::GET, site.at("/mcp").parse().unwrap());
     let response = client.send(request, Some(token(who, 600))).await?;
     Ok(response.status)
 }

@@ -165,7 +165,7 @@ fn unusable(path: &Path, why: &str) -> CertificateProblem {
 mod tests {
     use super::*;
     use crate::commands::certs;
-    use crate::commands::doctor::finding::Verdict;
+    use crate::commands::doctor::finding::CheckStatus;
 
     fn files(dir: &Path, name: &str) -> TlsFiles {
         TlsFiles {
@@ -175,7 +175,7 @@ mod tests {
         }
     }
 
-    fn verdict(peer: Peer, files: &TlsFiles, now: Timestamp) -> Verdict {
+    fn verdict(peer: Peer, files: &TlsFiles, now: Timestamp) -> CheckStatus {
         examine_one(peer, files, now).verdict
     }
 
@@ -188,21 +188,21 @@ mod tests {
         }
         let now = Ambient::system().now();
         let good = files(&dir, "audit");
-        assert_eq!(verdict(Peer::Audit, &good, now), Verdict::Ok);
-        assert_eq!(verdict(Peer::Policy, &good, now), Verdict::Fail);
+        assert_eq!(verdict(Peer::Audit, &good, now), CheckStatus::Ok);
+        assert_eq!(verdict(Peer::Policy, &good, now), CheckStatus::Fail);
         let of_another = TlsFiles {
             ca: other.join("ca.pem"),
             ..good.clone()
         };
-        assert_eq!(verdict(Peer::Audit, &of_another, now), Verdict::Fail);
+        assert_eq!(verdict(Peer::Audit, &of_another, now), CheckStatus::Fail);
         let wrong_key = TlsFiles {
             key: dir.join("policy.key"),
             ..good.clone()
         };
-        assert_eq!(verdict(Peer::Audit, &wrong_key, now), Verdict::Fail);
+        assert_eq!(verdict(Peer::Audit, &wrong_key, now), CheckStatus::Fail);
         assert_eq!(
             verdict(Peer::Audit, &files(&dir, "none"), now),
-            Verdict::Fail
+            CheckStatus::Fail
         );
     }
 
@@ -216,8 +216,8 @@ mod tests {
         let (_, parsed) = parse_x509_certificate(&leaf).unwrap();
         let end = Timestamp::from_seconds(parsed.validity().not_after.timestamp());
         let at = |before: u32| verdict(Peer::Audit, &files, end.minus(DAY * before));
-        assert_eq!(at(30), Verdict::Ok);
-        assert_eq!(at(3), Verdict::Warn);
-        assert_eq!(at(0), Verdict::Fail);
+        assert_eq!(at(30), CheckStatus::Ok);
+        assert_eq!(at(3), CheckStatus::Warn);
+        assert_eq!(at(0), CheckStatus::Fail);
     }
 }

@@ -41,18 +41,18 @@ pub(super) fn date(header: Option<&http::HeaderValue>) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::doctor::finding::Verdict;
+    use crate::commands::doctor::finding::CheckStatus;
 
     #[test]
     fn clocks_may_differ_by_the_noise_and_not_by_more_than_the_leeway_of_tokens() {
         let now = Timestamp::from_seconds(1_000);
         for (theirs, verdict) in [
-            (1_000, Verdict::Ok),
-            (998, Verdict::Ok),
-            (995, Verdict::Warn),
-            (1_009, Verdict::Warn),
-            (1_011, Verdict::Fail),
-            (0, Verdict::Fail),
+            (1_000, CheckStatus::Ok),
+            (998, CheckStatus::Ok),
+            (995, CheckStatus::Warn),
+            (1_009, CheckStatus::Warn),
+            (1_011, CheckStatus::Fail),
+            (0, CheckStatus::Fail),
         ] {
             let finding = compare("db", Timestamp::from_seconds(theirs), now);
             assert_eq!(finding.verdict, verdict, "{theirs}");

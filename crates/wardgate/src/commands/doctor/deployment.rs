@@ -13,10 +13,10 @@ use super::certificates::Certificate;
 use super::edges::{ALIVE, Edge, Issuers, READY};
 use super::finding::{Finding, FindingSubject};
 use super::keys::{KeyFile, KeyKind};
-use super::neighbours::Neighbour;
-use super::stores::Store;
+use super::neighbours::ServiceDependency;
+use super::stores::ServiceStore;
 use crate::Failure;
-use crate::cli::{Doctor, Part};
+use crate::cli::{ConfigSection, DoctorArgs};
 use crate::commands::config;
 use crate::commands::up::UpSettings;
 use crate::compose;
@@ -30,9 +30,9 @@ pub(super) struct Deployment {
     pub(super) keys: Vec<KeyFile>,
     pub(super) certificates: Vec<Certificate>,
     pub(super) issuers: Vec<Issuers>,
-    pub(super) neighbours: Vec<Neighbour>,
+    pub(super) neighbours: Vec<ServiceDependency>,
     pub(super) edges: Vec<Edge>,
-    pub(super) stores: Vec<Store>,
+    pub(super) stores: Vec<ServiceStore>,
     /// The store of the record, where it can be read.
     pub(super) record: Option<String>,
     /// All of it is verified.
@@ -41,7 +41,7 @@ pub(super) struct Deployment {
 
 impl Deployment {
     /// With what is already wrong in the configuration.
-    pub(super) fn of(arguments: &Doctor) -> Result<(Self, Vec<Finding>), Failure> {
+    pub(super) fn of(arguments: &DoctorArgs) -> Result<(Self, Vec<Finding>), Failure> {
         let (mut deployment, findings) = match &arguments.config {
             Some(file) => Self::configured(file, arguments),
             None => (Self::up(&arguments.data_dir)?, Vec::new()),
@@ -50,7 +50,7 @@ impl Deployment {
         Ok((deployment, findings))
     }
 
-    fn configured(file: &Path, arguments: &Doctor) -> (Self, Vec<Finding>) {
+    fn configured(file: &Path, arguments: &DoctorArgs) -> (Self, Vec<Finding>) {
         let only = &arguments.service;
         let about = FindingSubject::new("configuration", file.display().to_string());
         let remedy = "mend the file or the environment; `wardgate config check` tells the same";
@@ -69,7 +69,7 @@ impl Deployment {
             return (deployment, findings);
         }
         let mut deployment = Self::default();
-        for part in Part::ALL {
+        for part in ConfigSection::ALL {
             if !settings.has(part.section()) || !(only.is_empty() || only.contains(&part)) {
                 continue;
             }
@@ -120,16 +120,16 @@ impl Deployment {
         (deployment, Some(finding))
     }
 
-    fn add(&mut self, part: Part, settings: &Settings) -> Result<(), Error> {
+    fn add(&mut self, part: ConfigSection, settings: &Settings) -> Result<(), Error> {
         match part {
-            Part::Gateway => self.add_gateway(settings),
-            Part::Policy => self.add_service(Peer::Policy, settings),
-            Part::ToolRunner => self.add_service(Peer::ToolRunner, settings),
-            Part::Audit => self.add_service(Peer::Audit, settings),
-            Part::Memory => self.add_service(Peer::Memory, settings),
-            Part::Agent => self.add_agent(settings),
-            Part::Console => self.add_console(settings),
-            Part::Operator => {
+            ConfigSection::Gateway => self.add_gateway(settings),
+            ConfigSection::Policy => self.add_service(Peer::Policy, settings),
+            ConfigSection::ToolRunner => self.add_service(Peer::ToolRunner, settings),
+            ConfigSection::Audit => self.add_service(Peer::Audit, settings),
+            ConfigSection::Memory => self.add_service(Peer::Memory, settings),
+            ConfigSection::Agent => self.add_agent(settings),
+            ConfigSection::Console => self.add_console(settings),
+            ConfigSection::Operator => {
                 let OperatorWiring { links, tls } = settings.wiring("operator")?;
                 self.link(
                     Peer::Operator,
@@ -381,7 +381,7 @@ impl Deployment {
     }
 
     fn link(&mut self, of: Peer, peer: Peer, url: Option<&String>, tls: Option<&TlsFiles>) {
-        self.neighbours.extend(url.map(|url| Neighbour {
+        self.neighbours.extend(url.map(|url| ServiceDependency {
             of,
             peer,
             name: compose::proto_name(peer),
@@ -391,7 +391,7 @@ impl Deployment {
     }
 
     fn store(&mut self, setting: &'static str, address: Option<String>, layout: &'static Layout) {
-        self.stores.extend(address.map(|address| Store {
+        self.stores.extend(address.map(|address| ServiceStore {
             setting,
             address,
             layout,

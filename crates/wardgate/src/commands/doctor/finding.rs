@@ -6,7 +6,7 @@ use serde::Serialize;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Verdict {
+pub(super) enum CheckStatus {
     Ok,
     /// It works now, and somebody should see to it.
     Warn,
@@ -16,7 +16,7 @@ pub(super) enum Verdict {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
-    pub(super) verdict: Verdict,
+    pub(super) verdict: CheckStatus,
     /// What kind of thing.
     check: &'static str,
     /// Which one.
@@ -42,18 +42,18 @@ impl FindingSubject {
     }
 
     pub(super) fn ok(&self, message: impl Into<String>) -> Finding {
-        self.finding(Verdict::Ok, message.into(), None)
+        self.finding(CheckStatus::Ok, message.into(), None)
     }
 
     pub(super) fn warn(&self, message: impl Into<String>, remedy: impl Into<String>) -> Finding {
-        self.finding(Verdict::Warn, message.into(), Some(remedy.into()))
+        self.finding(CheckStatus::Warn, message.into(), Some(remedy.into()))
     }
 
     pub(super) fn fail(&self, message: impl Into<String>, remedy: impl Into<String>) -> Finding {
-        self.finding(Verdict::Fail, message.into(), Some(remedy.into()))
+        self.finding(CheckStatus::Fail, message.into(), Some(remedy.into()))
     }
 
-    fn finding(&self, verdict: Verdict, message: String, remedy: Option<String>) -> Finding {
+    fn finding(&self, verdict: CheckStatus, message: String, remedy: Option<String>) -> Finding {
         Finding {
             verdict,
             check: self.check,
@@ -67,9 +67,9 @@ impl FindingSubject {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = match self.verdict {
-            Verdict::Ok => "ok",
-            Verdict::Warn => "warn",
-            Verdict::Fail => "FAIL",
+            CheckStatus::Ok => "ok",
+            CheckStatus::Warn => "warn",
+            CheckStatus::Fail => "FAIL",
         };
         let Self {
             check,

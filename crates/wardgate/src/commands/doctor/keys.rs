@@ -87,7 +87,7 @@ mod tests {
     use wardgate_domain::Ambient;
 
     use super::*;
-    use crate::commands::doctor::finding::Verdict;
+    use crate::commands::doctor::finding::CheckStatus;
     use crate::data_dir::DataDir;
 
     fn key(setting: &str, path: PathBuf, kind: KeyKind) -> KeyFile {
@@ -98,7 +98,7 @@ mod tests {
         }
     }
 
-    fn verdicts(keys: &[KeyFile]) -> Vec<Verdict> {
+    fn verdicts(keys: &[KeyFile]) -> Vec<CheckStatus> {
         let findings = examine(keys);
         findings.iter().map(|it| it.verdict).collect()
     }
@@ -117,21 +117,21 @@ mod tests {
         let stranger = key("public", other.permit_public_key(), KeyKind::PermitPublic);
         assert_eq!(
             verdicts(&[private.clone(), public, stranger.clone()]),
-            [Verdict::Ok; 4]
+            [CheckStatus::Ok; 4]
         );
-        assert_eq!(verdicts(&[private, stranger])[2], Verdict::Fail);
+        assert_eq!(verdicts(&[private, stranger])[2], CheckStatus::Fail);
         let wrong = key("mac", dir.permit_key(), KeyKind::Secret);
         let none = KeyFile {
             path: None,
             ..wrong.clone()
         };
         let gone = key("mac", dir.path().join("gone"), KeyKind::Secret);
-        assert_eq!(verdicts(&[wrong, none, gone]), [Verdict::Fail; 3]);
+        assert_eq!(verdicts(&[wrong, none, gone]), [CheckStatus::Fail; 3]);
         let mac = dir.mac_key();
         std::fs::set_permissions(&mac, PermissionsExt::from_mode(0o644)).unwrap();
         assert_eq!(
             verdicts(&[key("mac", mac, KeyKind::Secret)]),
-            [Verdict::Warn]
+            [CheckStatus::Warn]
         );
     }
 }

@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(3);
 
 /// A link of a service.
 #[derive(Debug, Clone)]
-pub(super) struct Neighbour {
+pub(super) struct ServiceDependency {
     /// Whose link it is.
     pub(super) of: Peer,
     /// Which service is there.
@@ -36,7 +36,7 @@ pub(super) struct Neighbour {
     pub(super) tls: Option<TlsFiles>,
 }
 
-pub(super) async fn examine(neighbours: &[Neighbour]) -> Vec<Finding> {
+pub(super) async fn examine(neighbours: &[ServiceDependency]) -> Vec<Finding> {
     let all = neighbours.iter().map(examine_one);
     let mut findings = Vec::new();
     for finding in join_all(all).await.into_iter().flatten() {
@@ -49,8 +49,8 @@ pub(super) async fn examine(neighbours: &[Neighbour]) -> Vec<Finding> {
 }
 
 /// Every address the name stands for: of several replicas one may be ill.
-async fn examine_one(neighbour: &Neighbour) -> Vec<Finding> {
-    let Neighbour { of, peer, url, .. } = neighbour;
+async fn examine_one(neighbour: &ServiceDependency) -> Vec<Finding> {
+    let ServiceDependency { of, peer, url, .. } = neighbour;
     let (of, peer) = (of.as_str(), peer.as_str());
     let about = FindingSubject::new("neighbour", format!("{peer}, from {of}"));
     let (scheme, addresses) = match addresses(url).await {
@@ -89,8 +89,12 @@ async fn addresses(url: &str) -> Result<(&'static str, Vec<SocketAddr>), String>
     }
 }
 
-async fn examine_address(neighbour: &Neighbour, scheme: &str, address: SocketAddr) -> Vec<Finding> {
-    let Neighbour { of, peer, name, .. } = neighbour;
+async fn examine_address(
+    neighbour: &ServiceDependency,
+    scheme: &str,
+    address: SocketAddr,
+) -> Vec<Finding> {
+    let ServiceDependency { of, peer, name, .. } = neighbour;
     let (of, peer_name) = (of.as_str(), peer.as_str());
     let place = format!("{peer_name} at {address}");
     let about = FindingSubject::new("neighbour", format!("{place}, from {of}"));

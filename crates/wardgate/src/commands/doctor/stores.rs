@@ -20,19 +20,19 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 /// The store of one service.
 #[derive(Debug, Clone)]
-pub(super) struct Store {
+pub(super) struct ServiceStore {
     /// Where the configuration names it.
     pub(super) setting: &'static str,
     pub(super) address: String,
     pub(super) layout: &'static Layout,
 }
 
-pub(super) async fn examine(stores: &[Store]) -> Vec<Finding> {
+pub(super) async fn examine(stores: &[ServiceStore]) -> Vec<Finding> {
     let all = stores.iter().map(examine_one);
     join_all(all).await.into_iter().flatten().collect()
 }
 
-async fn examine_one(store: &Store) -> Vec<Finding> {
+async fn examine_one(store: &ServiceStore) -> Vec<Finding> {
     let about = FindingSubject::new("store", store.setting);
     let address: Address = match store.address.parse() {
         Ok(address) => address,
@@ -103,7 +103,7 @@ async fn sqlite(
 async fn postgres(
     about: &FindingSubject,
     options: &PgConnectOptions,
-    store: &Store,
+    store: &ServiceStore,
 ) -> Result<Vec<Finding>, sqlx::Error> {
     let name = store.layout.schema.name;
     let mut connection = options
@@ -155,7 +155,7 @@ const ASKED_FOR: &str = "4999ms";
 async fn in_between(
     about: &FindingSubject,
     role: &str,
-    store: &Store,
+    store: &ServiceStore,
     connection: &mut PgConnection,
 ) -> Result<Option<Finding>, sqlx::Error> {
     let (limit, commits): (String, String) = sqlx::query_as(
