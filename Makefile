@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help run test test-slow test-k8s test-chaos bench book dashboards load load-overload lint format release clean
+.PHONY: help run test test-slow test-k8s test-chaos bench bench-ratio book dashboards load load-overload lint format release clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ test-chaos: ## Run the chart's pods under load, restart, kill, part and upgrade 
 bench: ## Measure what a call costs: the tool-runner itself by stage, then direct, by an upstream's route and on /mcp
 	$(CARGO) bench --locked --package wardgate-tool-runner --bench call
 	$(CARGO) test --locked --release --package wardgate --test journeys cost:: -- --include-ignored --nocapture
+
+bench-ratio: ## Measure a governed call beside the same call made at the MCP server itself, and print the ratios
+	deploy/load/ratio $(ARGS)
 
 book: ## Build the documentation as HTML, below target/book
 	tests/book/run

@@ -44,8 +44,11 @@ class Process:
         with open(log, "ab") as errors:
             env = {**{name: value for name, value in os.environ.items() if name != "HOSPITAL_DB_URL"}, **env}
             self.child = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=errors, text=True, preexec_fn=setup)
-        if not any(line.startswith("ready") for line in iter(self.child.stdout.readline, "")):
-            raise SystemExit(f"{words[1]} did not become ready; see {log}")
+        ready = next((line for line in iter(self.child.stdout.readline, "") if line.startswith("ready")), None)
+        if not ready:
+            raise SystemExit(f"{' '.join(map(str, words[:2]))} did not become ready; see {log}")
+        # The first word after `ready` is where it serves clients.
+        self.url = next(iter(ready.split()[1:]), "")
         # What it still says must not fill the pipe.
         threading.Thread(target=self.child.stdout.read, daemon=True).start()
 

@@ -27,6 +27,8 @@ pub struct Settings {
     pub era: Era,
     /// How long one call may take.
     pub limit: Duration,
+    /// Whether each answer must carry a receipt. Servers behind a gateway give none.
+    pub requires_receipt: bool,
 }
 
 /// What to call.
@@ -112,6 +114,7 @@ pub struct McpClient {
     url: Url,
     headers: HeaderMap,
     era: Era,
+    requires_receipt: bool,
 }
 
 impl McpClient {
@@ -122,6 +125,7 @@ impl McpClient {
             token,
             era,
             limit,
+            requires_receipt,
         } = settings;
         if url.path() == "/" {
             url.set_path("/mcp");
@@ -157,6 +161,7 @@ impl McpClient {
             url,
             headers,
             era,
+            requires_receipt,
         })
     }
 
@@ -183,7 +188,7 @@ impl McpClient {
             }
             text.extend_from_slice(&chunk);
         }
-        verified(id, status, &text.into())
+        verified(id, status, &text.into(), self.requires_receipt)
     }
 
     fn body(&self, id: u64, tool: &ToolCall) -> String {
@@ -238,8 +243,13 @@ struct CallToolResult {
     meta: Value,
 }
 
-/// The result of the call with this id: on record, and not a failure.
-fn verified(id: u64, status: u16, body: &Bytes) -> Result<Box<RawValue>, Fault> {
+/// The result of the call with this id: not a failure, and on record where a receipt is required.
+fn verified(
+    id: u64,
+    status: u16,
+    body: &Bytes,
+    requires_receipt: bool,
+) -> Result<Box<RawValue>, Fault> {
     let Ok(answer) = serde_json::from_slice::<JsonRpcResponse>(body) else {
         return Err(match status {
             200 => Fault::Wrong("it is no JSON-RPC message"),
@@ -260,7 +270,7 @@ fn verified(id: u64, status: u16, body: &Bytes) -> Result<Box<RawValue>, Fault> 
         let said = outcome.content[0]["text"].as_str().unwrap_or_default();
         return Err(Fault::Tool(said.to_owned()));
     }
-    if outcome.meta[RECEIPT].is_null() {
+    if requires_receipt && outcome.meta[RECEIPT].is_null() {
         return Err(Fault::NoReceipt);
     }
     Ok(result)
@@ -271,7 +281,7 @@ mod tests {
     use super::*;
 
     fn of(status: u16, body: &str) -> Result<Box<RawValue>, Fault> {
-        verified(7, status, &Bytes::copy_from_slice(body.as_bytes()))
+        verified(7, status, &Bytes::copy_from_slice(body.as_bytes()), true)
     }
 
     const GOOD: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"content":[],"_meta":{"dev.wardgate/receipt":{"sequence":1}}}}"#;
@@ -286,6 +296,8 @@ mod tests {
         );
         let unrecorded = GOOD.replace("receipt", "other");
         assert_eq!(of(200, &unrecorded).unwrap_err(), Fault::NoReceipt);
+        let direct = verified(7, 200, &unrecorded.into_bytes().into(), false);
+        assert!(direct.is_ok(), "a server itself gives no receipt");
         let failed = GOOD.replace(
             "\"content\":[]",
             r#""isError":true,"content":[{"text":"no"}]"#,

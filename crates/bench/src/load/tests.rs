@@ -63,6 +63,7 @@ async fn start_for(era: Era, places: usize) -> (Arc<Server>, McpClient) {
         token: "secret\n".to_owned(),
         era,
         limit: Duration::from_secs(20),
+        requires_receipt: true,
     });
     (server, client.unwrap())
 }

@@ -70,6 +70,9 @@ pub(crate) struct BenchArgs {
     /// Seconds of calls that are.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub(crate) seconds: u64,
+    /// The URL is an MCP server itself, not a gateway: its answers carry no receipt.
+    #[arg(long)]
+    pub(crate) direct: bool,
     /// Print the report as JSON.
     #[arg(long)]
     pub(crate) json: bool,

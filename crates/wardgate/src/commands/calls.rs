@@ -14,7 +14,7 @@ use crate::cli::{BenchArgs, CallArgs, ClientOptions, ProtocolEra};
 /// Prints the result; a failure is the exit code.
 pub(crate) async fn call(arguments: CallArgs) -> Result<(), Failure> {
     let tool = ToolCall::new(&arguments.tool, &arguments.arguments)?;
-    let result = client(arguments.caller)?.call(1, &tool).await?;
+    let result = client(arguments.caller, true)?.call(1, &tool).await?;
     println!("{}", escape_invisible_json(result.get()));
     Ok(())
 }
@@ -32,7 +32,8 @@ pub(crate) async fn bench(arguments: BenchArgs) -> Result<(), Failure> {
         warm_up: Duration::from_secs(arguments.warm_up),
         duration: Duration::from_secs(arguments.seconds),
     };
-    let report = wardgate_bench::run(&client(arguments.caller)?, &load).await?;
+    let client = client(arguments.caller, !arguments.direct)?;
+    let report = wardgate_bench::run(&client, &load).await?;
     if arguments.json {
         println!("{}", serde_json::to_string(&report)?);
     } else {
@@ -44,7 +45,7 @@ pub(crate) async fn bench(arguments: BenchArgs) -> Result<(), Failure> {
     }
 }
 
-fn client(caller: ClientOptions) -> Result<McpClient, Failure> {
+fn client(caller: ClientOptions, requires_receipt: bool) -> Result<McpClient, Failure> {
     let token = match (caller.token, caller.token_file) {
         (Some(token), _) => token,
         (None, Some(file)) => std::fs::read_to_string(&file)
@@ -61,6 +62,7 @@ fn client(caller: ClientOptions) -> Result<McpClient, Failure> {
             ProtocolEra::Legacy => wardgate_bench::Era::Legacy,
         },
         limit: Duration::from_secs(caller.limit),
+        requires_receipt,
     })?)
 }
 
