@@ -32,7 +32,7 @@ const MAX_COLUMN: usize = 512;
 
 /// A record as the store takes it: its bytes, its hash, and the columns that queries filter on.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct RecordEntry {
     pub(crate) canonical: Vec<u8>,
     pub(crate) leaf_hash: Digest,
     pub(crate) event: &'static str,
@@ -43,7 +43,7 @@ pub(crate) struct Entry {
     pub(crate) status: Option<&'static str>,
 }
 
-impl Entry {
+impl RecordEntry {
     /// The entry of `record`.
     pub(crate) fn of(record: &Record, mac_key: &MacKey) -> Result<Self, InvalidMessage> {
         match &record.event {
@@ -159,7 +159,7 @@ impl Entry {
         let canonical = MemoryRecord {
             arguments_hmac: hex(mac_key.mac(call.arguments_digest)),
             call_id: call.call_id.to_string(),
-            caller: Caller::of(call),
+            caller: RecordCaller::of(call),
             client_ip: &call.client_ip,
             conversation: conversation.as_deref(),
             duration_us: integer(micros, "memory_access.duration")?,
@@ -229,7 +229,7 @@ impl OpenIntent {
     }
 
     /// The outcome `unknown`: the same subject, and nothing claimed about what happened after.
-    pub(crate) fn unknown_outcome(self, now: Timestamp) -> Result<Entry, Error> {
+    pub(crate) fn unknown_outcome(self, now: Timestamp) -> Result<RecordEntry, Error> {
         let outcome = CallRecord {
             event: "outcome".into(),
             reason: "no_outcome".into(),
@@ -238,7 +238,7 @@ impl OpenIntent {
             violation: Some(false),
             ..self.call
         };
-        Ok(Entry::of_call(
+        Ok(RecordEntry::of_call(
             &outcome,
             "outcome",
             now,
@@ -252,7 +252,7 @@ impl OpenIntent {
 struct CallRecord<'a> {
     arguments_hmac: Cow<'a, str>,
     call_id: Cow<'a, str>,
-    caller: Caller<'a>,
+    caller: RecordCaller<'a>,
     #[serde(default, skip_serializing_if = "str::is_empty")]
     client_ip: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -295,7 +295,7 @@ struct CallRecord<'a> {
 
 /// Who asked, inside a [`CallRecord`] or a [`MemoryRecord`].
 #[derive(Debug, Serialize, Deserialize)]
-struct Caller<'a> {
+struct RecordCaller<'a> {
     issuer: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     roles: Cow<'a, [String]>,
@@ -306,7 +306,7 @@ struct Caller<'a> {
     token_id: Cow<'a, str>,
 }
 
-impl<'a> Caller<'a> {
+impl<'a> RecordCaller<'a> {
     fn of(call: &'a CallFacts) -> Self {
         Self {
             issuer: call.issuer.as_str().into(),
@@ -371,7 +371,7 @@ struct AdminRecord<'a> {
 struct MemoryRecord<'a> {
     arguments_hmac: String,
     call_id: String,
-    caller: Caller<'a>,
+    caller: RecordCaller<'a>,
     #[serde(skip_serializing_if = "str::is_empty")]
     client_ip: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -407,7 +407,7 @@ impl<'a> CallRecord<'a> {
         Ok(Self {
             arguments_hmac: hex(mac_key.mac(subject.arguments_digest)).into(),
             call_id: subject.call_id.to_string().into(),
-            caller: Caller::of(subject),
+            caller: RecordCaller::of(subject),
             client_ip: subject.client_ip.as_str().into(),
             decision,
             definition_digest: subject.definition_digest.map(hex),

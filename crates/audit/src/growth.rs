@@ -9,14 +9,14 @@ use tokio::time::{MissedTickBehavior, interval};
 use wardgate_telemetry::names;
 
 use crate::Error;
-use crate::store::{Address, Reader};
+use crate::store::{Address, StoreReader};
 
 /// How often it is measured.
 const INTERVAL: Duration = Duration::from_mins(1);
 
 /// The monitor of the size of the record's store.
 pub(crate) struct GrowthMonitor {
-    pub(crate) reader: Reader,
+    pub(crate) reader: StoreReader,
     pub(crate) address: Address,
     /// The bytes that the store may take, where an operator says so.
     pub(crate) capacity: Option<u64>,
@@ -85,7 +85,7 @@ mod tests {
         let settings = DatabaseSettings::default();
         store::prepare(&address, &settings).await.unwrap();
         let growth = |capacity| GrowthMonitor {
-            reader: Reader::new(&address, &settings),
+            reader: StoreReader::new(&address, &settings),
             address: address.clone(),
             capacity,
         };

@@ -14,7 +14,7 @@ use wardgate_store::StartWait;
 
 use crate::Error;
 use crate::canonical::OpenIntent;
-use crate::store::{Address, Page, Reader};
+use crate::store::{Address, PageBounds, StoreReader};
 use crate::writer::Appends;
 
 /// Intents read at once.
@@ -28,7 +28,7 @@ const INTERVAL: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)]
 
 /// Closes the intents that no process will finish.
 pub(crate) struct IntentCloser {
-    pub(crate) reader: Reader,
+    pub(crate) reader: StoreReader,
     pub(crate) appends: Appends,
     pub(crate) ambient: Ambient,
     /// Age from which an intent counts as abandoned.
@@ -89,7 +89,7 @@ impl IntentCloser {
         let mut rest = head.closed_below..head.size;
         let mut closed_below = head.size;
         while !rest.is_empty() {
-            let page = Page {
+            let page = PageBounds {
                 range: rest.clone(),
                 after: None,
                 limit: PAGE,

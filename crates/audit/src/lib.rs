@@ -31,7 +31,7 @@ pub use config::Config;
 pub use error::Error;
 pub use mac::MacKey;
 pub use ownership::CallingProcesses;
-pub use reader::Reader;
+pub use reader::RecordReader;
 pub use service::service;
 pub use store::LAYOUT;
 pub use view::{access_view, record_line};

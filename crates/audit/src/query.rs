@@ -7,7 +7,7 @@ use wardgate_rpc::client::{QueriedRecord, RecordDamage};
 
 use crate::Error;
 use crate::filter::RecordFilter;
-use crate::store::{Page, Reader, RecordPage, RecordPosition};
+use crate::store::{PageBounds, RecordPage, RecordPosition, StoreReader};
 
 /// Records read at once.
 const PAGE: u64 = 256;
@@ -15,7 +15,7 @@ const PAGE: u64 = 256;
 /// The records that match `filter`, a page at a time; those appended while it reads are left out. What was changed or
 /// removed is named: of a reading of all records where it stands, otherwise before the records.
 pub(crate) fn run(
-    reader: Reader,
+    reader: StoreReader,
     filter: RecordFilter,
 ) -> impl Stream<Item = Result<QueriedRecord, Error>> + Send + 'static {
     let pages = stream::try_unfold(None, move |rest: Option<RemainingQuery>| {
@@ -81,8 +81,8 @@ impl RemainingQuery {
         }
     }
 
-    fn page(&self, filter: &RecordFilter) -> Option<Page> {
-        let page = Page {
+    fn page(&self, filter: &RecordFilter) -> Option<PageBounds> {
+        let page = PageBounds {
             range: self.range.clone(),
             after: self.after,
             limit: self.limit.min(PAGE),
@@ -95,7 +95,7 @@ impl RemainingQuery {
     fn advance(
         &mut self,
         filter: &RecordFilter,
-        page: &Page,
+        page: &PageBounds,
         read: RecordPage,
         found: &mut Vec<QueriedRecord>,
     ) {

@@ -9,14 +9,14 @@ use crate::{Error, query};
 
 /// Reads a store and never writes to it.
 #[derive(Debug, Clone)]
-pub struct Reader(store::Reader);
+pub struct RecordReader(store::StoreReader);
 
-impl Reader {
+impl RecordReader {
     /// Opens the store at `store`, spelt as in the configuration. It must exist and have the schema of
     /// this program.
     pub async fn open(store: &str) -> Result<Self, Error> {
         let address: Address = store.parse()?;
-        let reader = store::Reader::new(&address, &DatabaseSettings::default());
+        let reader = store::StoreReader::new(&address, &DatabaseSettings::default());
         reader.check_schema(&address).await?;
         Ok(Self(reader))
     }

@@ -12,13 +12,13 @@ use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditService
 use wardgate_rpc::Service;
 use wardgate_rpc::client::QueriedRecord;
 
-use crate::canonical::Entry;
+use crate::canonical::RecordEntry;
 use crate::filter::{RecordFilter, parse_call_id};
 use crate::growth::GrowthMonitor;
 use crate::intent_closer::IntentCloser;
 use crate::ownership::{CallingProcesses, StoreLock};
 use crate::query;
-use crate::store::{self, Address, Reader};
+use crate::store::{self, Address, StoreReader};
 use crate::writer::{self, Appends};
 use crate::{Config, Error, MacKey};
 
@@ -34,7 +34,7 @@ pub async fn service(
     let address: Address = config.store.parse()?;
     store::prepare(&address, &config.database).await?;
     let (lock, is_alone) = StoreLock::take(&address);
-    let reader = Reader::new(&address, &config.database);
+    let reader = StoreReader::new(&address, &config.database);
     let appends = writer::start(address.clone(), config.write_limit).await?;
     let readiness = appends.readiness();
 
@@ -71,7 +71,7 @@ pub async fn service(
 
 struct Audit {
     appends: Appends,
-    reader: Reader,
+    reader: StoreReader,
     mac_key: MacKey,
     _lock: StoreLock,
     _stop: DropGuard,
@@ -81,7 +81,7 @@ impl Audit {
     async fn append(&self, request: pb::AppendRequest) -> Result<Receipt, Error> {
         let missing = || InvalidMessage::field("record", "is missing");
         let record = Record::try_from(request.record.ok_or_else(missing)?)?;
-        let entry = Entry::of(&record, &self.mac_key)?;
+        let entry = RecordEntry::of(&record, &self.mac_key)?;
         self.appends.append(entry, request.retry).await
     }
 }

@@ -22,9 +22,10 @@ use wardgate_rpc::{LatencyLimit, Readiness};
 use wardgate_telemetry::names;
 
 use crate::Error;
-use crate::canonical::Entry;
+use crate::canonical::RecordEntry;
 use crate::store::{
-    Address, AppendError, LONGEST_WRITE, MAX_BATCH, StoredEntry, WRITE_LIMIT, Writer, open_error,
+    Address, AppendError, LONGEST_WRITE, MAX_BATCH, StoreWriter, StoredEntry, WRITE_LIMIT,
+    open_error,
 };
 
 /// Records that may wait; more are refused at once.
@@ -57,7 +58,7 @@ pub(crate) struct Appends {
 impl Appends {
     /// Stores `entry` and returns once it is durable. With `retry`, an entry that is stored already is
     /// not stored again.
-    pub(crate) async fn append(&self, entry: Entry, retry: bool) -> Result<Receipt, Error> {
+    pub(crate) async fn append(&self, entry: RecordEntry, retry: bool) -> Result<Receipt, Error> {
         if !self.readiness.borrow().is_ready() {
             return Err(Error::NotDurable);
         }
@@ -98,7 +99,7 @@ enum WriterJob {
 /// An append that is not yet durable.
 #[derive(Debug)]
 struct PendingAppend {
-    entry: Entry,
+    entry: RecordEntry,
     retry: bool,
     answer: oneshot::Sender<Result<Receipt, Error>>,
 }
@@ -123,7 +124,7 @@ impl PendingAppend {
 
 /// Starts the writer of the store at `address`, where one write may take `limit`.
 pub(crate) async fn start(address: Address, limit: Duration) -> Result<Appends, Error> {
-    let connection = Writer::connect(&address)
+    let connection = StoreWriter::connect(&address)
         .await
         .map_err(|source| open_error(&address, source))?;
     let (queue, jobs) = mpsc::channel(QUEUE);
@@ -214,7 +215,7 @@ impl StoreHealth {
 
 struct WriterTask {
     /// None after a failure: a connection in an unknown state is not used again.
-    connection: Option<Writer>,
+    connection: Option<StoreWriter>,
     health: StoreHealth,
 }
 
@@ -296,7 +297,7 @@ impl WriterTask {
         let write = async {
             let mut connection = match connection {
                 Some(connection) => connection,
-                None => Writer::connect(address).await?,
+                None => StoreWriter::connect(address).await?,
             };
             connection.probe().await.map(|()| connection)
         };
@@ -305,7 +306,10 @@ impl WriterTask {
 }
 
 /// Stores `batch` and answers each of it; what is left in it after an error is not known to be stored.
-async fn store(connection: &mut Writer, batch: &mut Vec<PendingAppend>) -> Result<(), sqlx::Error> {
+async fn store(
+    connection: &mut StoreWriter,
+    batch: &mut Vec<PendingAppend>,
+) -> Result<(), sqlx::Error> {
     let mut collisions = 0;
     while !batch.is_empty() {
         if batch.iter().any(|waiting| waiting.retry) {
@@ -346,7 +350,7 @@ async fn store(connection: &mut Writer, batch: &mut Vec<PendingAppend>) -> Resul
 
 /// Answers those of `batch` that ask for it and are stored already, and takes them out.
 async fn answer_stored(
-    connection: &mut Writer,
+    connection: &mut StoreWriter,
     batch: &mut Vec<PendingAppend>,
 ) -> Result<(), sqlx::Error> {
     let asked: Vec<_> = batch

@@ -80,12 +80,12 @@ pub fn inward(uri: &str) -> Option<(&str, String)> {
 /// Where the definition of a tool, a JSON object, names the resource of its page (MCP Apps): each as it is written there.
 pub fn app_pages(definition: &str) -> Vec<&RawValue> {
     #[derive(Deserialize)]
-    struct Definition<'a> {
+    struct ToolDefinition<'a> {
         #[serde(borrow, default, rename = "_meta")]
         meta: Option<&'a RawValue>,
     }
     #[derive(Deserialize)]
-    struct Meta<'a> {
+    struct DefinitionMeta<'a> {
         #[serde(borrow, default)]
         ui: Option<&'a RawValue>,
         /// In earlier drafts.
@@ -93,15 +93,16 @@ pub fn app_pages(definition: &str) -> Vec<&RawValue> {
         flat: Option<&'a RawValue>,
     }
     #[derive(Deserialize)]
-    struct Page<'a> {
+    struct AppPage<'a> {
         #[serde(borrow, default, rename = "resourceUri")]
         uri: Option<&'a RawValue>,
     }
-    let meta = parse_object::<Definition<'_>>(definition).and_then(|definition| definition.meta);
-    let Some(Meta { ui, flat }) = meta.and_then(|meta| parse_object(meta.get())) else {
+    let meta =
+        parse_object::<ToolDefinition<'_>>(definition).and_then(|definition| definition.meta);
+    let Some(DefinitionMeta { ui, flat }) = meta.and_then(|meta| parse_object(meta.get())) else {
         return Vec::new();
     };
-    let page = ui.and_then(|ui| parse_object::<Page<'_>>(ui.get())?.uri);
+    let page = ui.and_then(|ui| parse_object::<AppPage<'_>>(ui.get())?.uri);
     page.into_iter().chain(flat).collect()
 }
 

@@ -84,11 +84,11 @@ pub(super) struct Breaker {
     source: String,
     settings: BreakerSettings,
     ambient: Ambient,
-    state: Mutex<State>,
+    state: Mutex<CircuitState>,
 }
 
 #[derive(Debug)]
-enum State {
+enum CircuitState {
     Closed(FailureCount),
     /// The next call after the wait probes.
     Open {
@@ -133,15 +133,15 @@ impl Breaker {
             source,
             settings,
             ambient,
-            state: Mutex::new(State::Closed(FailureCount::default())),
+            state: Mutex::new(CircuitState::Closed(FailureCount::default())),
         }
     }
 
     pub(super) fn state(&self) -> BreakerState {
         match *self.lock() {
-            State::Closed(_) => BreakerState::Closed,
-            State::Open { since, .. } => BreakerState::Open { since },
-            State::HalfOpen { since, .. } => BreakerState::HalfOpen { since },
+            CircuitState::Closed(_) => BreakerState::Closed,
+            CircuitState::Open { since, .. } => BreakerState::Open { since },
+            CircuitState::HalfOpen { since, .. } => BreakerState::HalfOpen { since },
         }
     }
 
@@ -149,13 +149,13 @@ impl Breaker {
     pub(super) fn admit(&self) -> Result<Trial<'_>, Open> {
         let mut state = self.lock();
         let (since, retry_after) = match *state {
-            State::Closed(_) => return Ok(self.trial(false)),
-            State::Open {
+            CircuitState::Closed(_) => return Ok(self.trial(false)),
+            CircuitState::Open {
                 since,
                 waits_from,
                 wait,
             } => (since, wait.saturating_sub(waits_from.elapsed())),
-            State::HalfOpen { since, probes_from } => {
+            CircuitState::HalfOpen { since, probes_from } => {
                 let place = self.settings.probe_after;
                 (since, place.saturating_sub(probes_from.elapsed()))
             }
@@ -163,7 +163,7 @@ impl Breaker {
         if !retry_after.is_zero() {
             return Err(Open { retry_after });
         }
-        *state = State::HalfOpen {
+        *state = CircuitState::HalfOpen {
             since,
             probes_from: Instant::now(),
         };
@@ -180,21 +180,21 @@ impl Breaker {
     fn succeeded(&self, is_probe: bool) {
         let mut state = self.lock();
         match &mut *state {
-            State::Closed(failures) => *failures = FailureCount::default(),
-            State::Open { .. } | State::HalfOpen { .. } if is_probe => {
-                *state = State::Closed(FailureCount::default());
+            CircuitState::Closed(failures) => *failures = FailureCount::default(),
+            CircuitState::Open { .. } | CircuitState::HalfOpen { .. } if is_probe => {
+                *state = CircuitState::Closed(FailureCount::default());
                 gauge!(names::BREAKER_OPEN, "source" => self.source.clone()).set(0);
                 info!("the source `{}` answers again", self.source);
             }
             // An answer to a call from before it opened.
-            State::Open { .. } | State::HalfOpen { .. } => {}
+            CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => {}
         }
     }
 
     fn failed(&self, is_probe: bool, cause: FailureCause) {
         let mut state = self.lock();
         match &mut *state {
-            State::Closed(failures) => {
+            CircuitState::Closed(failures) => {
                 failures.add(cause, self.settings.failures);
                 if failures.counted >= self.settings.failures {
                     *state = self.open(self.ambient.now());
@@ -206,16 +206,16 @@ impl Breaker {
                     );
                 }
             }
-            State::HalfOpen { since, .. } if is_probe => *state = self.open(*since),
-            State::Open { .. } | State::HalfOpen { .. } => {}
+            CircuitState::HalfOpen { since, .. } if is_probe => *state = self.open(*since),
+            CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => {}
         }
     }
 
     /// The next caller probes at once.
     fn probe_left(&self) {
         let mut state = self.lock();
-        if let State::HalfOpen { since, .. } = *state {
-            *state = State::Open {
+        if let CircuitState::HalfOpen { since, .. } = *state {
+            *state = CircuitState::Open {
                 since,
                 waits_from: Instant::now(),
                 wait: Duration::ZERO,
@@ -224,16 +224,16 @@ impl Breaker {
     }
 
     /// The last fifth of the wait is random, so that replicas do not probe together.
-    fn open(&self, since: Timestamp) -> State {
+    fn open(&self, since: Timestamp) -> CircuitState {
         let fifth = self.settings.probe_after / 5;
-        State::Open {
+        CircuitState::Open {
             since,
             waits_from: Instant::now(),
             wait: fifth * 4 + jitter::up_to(fifth, &self.ambient),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CircuitState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -88,7 +88,7 @@ pub enum GuardError<E> {
 }
 
 /// The right to use a source once, until dropped; for work that is more than one attempt can hold.
-pub struct Turn<'a> {
+pub struct SourceUse<'a> {
     slot: Option<Slot<'a>>,
     trial: Option<(Trial<'a>, MeasuredUse<'a>)>,
     /// The caller that the source is used for, if it is for one.
@@ -109,7 +109,7 @@ impl MeasuredUse<'_> {
     }
 }
 
-impl Turn<'_> {
+impl SourceUse<'_> {
     /// Gives the place among the tool's running calls to another call.
     pub fn leave(&mut self) {
         self.slot = None;
@@ -153,13 +153,13 @@ impl<'a> Guard<'a> {
         &self,
         caller: &Caller,
         deadline: Instant,
-    ) -> Result<Turn<'a>, GuardError<E>> {
+    ) -> Result<SourceUse<'a>, GuardError<E>> {
         let slot = self.slot(caller, deadline).await?;
         let turn = self
             .source
             .map(|source| source.enter(Some(caller.digest())));
         let turn = turn.transpose()?;
-        Ok(Turn {
+        Ok(SourceUse {
             slot,
             trial: turn.and_then(|turn| turn.trial),
             caller: Some(caller.digest()),
@@ -230,9 +230,9 @@ impl SourceGuard {
     }
 
     /// Lets a use of the source in that is no call of a tool.
-    pub fn enter<E>(&self, caller: Option<Digest>) -> Result<Turn<'_>, GuardError<E>> {
+    pub fn enter<E>(&self, caller: Option<Digest>) -> Result<SourceUse<'_>, GuardError<E>> {
         let trial = self.admit()?;
-        Ok(Turn {
+        Ok(SourceUse {
             slot: None,
             trial: Some((trial, self.measured())),
             caller,

@@ -21,7 +21,7 @@ mod retry;
 
 pub use breaker::{BreakerSettings, BreakerState};
 pub use guard::{
-    Attempt, FailedAttempt, Guard, GuardError, GuardedCall, Health, SourceGuard, Turn,
+    Attempt, FailedAttempt, Guard, GuardError, GuardedCall, Health, SourceGuard, SourceUse,
 };
 pub use limits::{Limit, LimitReached, LimitSettings, ToolLimits};
 pub use rate::{ParseRateError, Rate, RateLimiter};

@@ -24,12 +24,12 @@ const ENTRY_BYTES: usize = 128;
 
 /// Results by a digest of everything they depend on.
 pub struct ResultCache<T> {
-    entries: Cache<Digest, Entry<T>, Bytes<T>>,
+    entries: Cache<Digest, CacheEntry<T>, Bytes<T>>,
     ambient: Ambient,
 }
 
 #[derive(Clone)]
-enum Entry<T> {
+enum CacheEntry<T> {
     Result {
         value: T,
         stored_at: Timestamp,
@@ -38,7 +38,7 @@ enum Entry<T> {
     Failed,
 }
 
-impl<T> Entry<T> {
+impl<T> CacheEntry<T> {
     fn is_from(&self, instant: Timestamp) -> bool {
         matches!(self, Self::Result { stored_at, .. } if *stored_at == instant)
     }
@@ -53,11 +53,11 @@ impl<T> Clone for Bytes<T> {
     }
 }
 
-impl<T> Weighter<Digest, Entry<T>> for Bytes<T> {
-    fn weight(&self, _key: &Digest, entry: &Entry<T>) -> u64 {
+impl<T> Weighter<Digest, CacheEntry<T>> for Bytes<T> {
+    fn weight(&self, _key: &Digest, entry: &CacheEntry<T>) -> u64 {
         let bytes = match entry {
-            Entry::Result { value, .. } => (self.0)(value),
-            Entry::Failed => 0,
+            CacheEntry::Result { value, .. } => (self.0)(value),
+            CacheEntry::Failed => 0,
         };
         (bytes + ENTRY_BYTES) as u64
     }
@@ -85,15 +85,15 @@ impl<T: Clone> ResultCache<T> {
     ) -> Result<T, E> {
         loop {
             match self.entries.get_value_or_guard_async(&key).await {
-                Ok(Entry::Result { value, stored_at }) if self.is_fresh(stored_at, ttl) => {
+                Ok(CacheEntry::Result { value, stored_at }) if self.is_fresh(stored_at, ttl) => {
                     counter!(names::RESULT_CACHE, "outcome" => "hit").increment(1);
                     return Ok(value);
                 }
-                Ok(Entry::Result { stored_at, .. }) => {
+                Ok(CacheEntry::Result { stored_at, .. }) => {
                     self.entries
                         .remove_if(&key, |entry| entry.is_from(stored_at));
                 }
-                Ok(Entry::Failed) => {
+                Ok(CacheEntry::Failed) => {
                     counter!(names::RESULT_CACHE, "outcome" => "miss").increment(1);
                     return run.await;
                 }
@@ -101,16 +101,16 @@ impl<T: Clone> ResultCache<T> {
                     counter!(names::RESULT_CACHE, "outcome" => "miss").increment(1);
                     let outcome = run.await;
                     let entry = match &outcome {
-                        Ok(value) => Entry::Result {
+                        Ok(value) => CacheEntry::Result {
                             value: value.clone(),
                             stored_at: self.ambient.now(),
                         },
-                        Err(_) => Entry::Failed,
+                        Err(_) => CacheEntry::Failed,
                     };
                     // Fails only where the place was removed meanwhile, and none ever is.
                     let _ = place.insert(entry);
                     self.entries
-                        .remove_if(&key, |entry| matches!(entry, Entry::Failed));
+                        .remove_if(&key, |entry| matches!(entry, CacheEntry::Failed));
                     return outcome;
                 }
             }

@@ -12,7 +12,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 pub fn inject(headers: &mut HeaderMap) {
     let context = Span::current().context();
     global::get_text_map_propagator(|propagator| {
-        propagator.inject_context(&context, &mut Writer(headers));
+        propagator.inject_context(&context, &mut HeaderInjector(headers));
     });
 }
 
@@ -49,7 +49,7 @@ pub fn adopt(span: &Span, headers: &HeaderMap) {
         return;
     }
     let context =
-        global::get_text_map_propagator(|propagator| propagator.extract(&Reader(headers)));
+        global::get_text_map_propagator(|propagator| propagator.extract(&HeaderExtractor(headers)));
     // An error means that no traces are collected; the span then has no parent to set.
     let _ = span.set_parent(context);
 }
@@ -63,9 +63,9 @@ pub(crate) fn current() -> Option<SpanContext> {
     })
 }
 
-struct Writer<'a>(&'a mut HeaderMap);
+struct HeaderInjector<'a>(&'a mut HeaderMap);
 
-impl Injector for Writer<'_> {
+impl Injector for HeaderInjector<'_> {
     fn set(&mut self, key: &str, value: String) {
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(key), HeaderValue::try_from(value)) {
             self.0.insert(name, value);
@@ -73,9 +73,9 @@ impl Injector for Writer<'_> {
     }
 }
 
-struct Reader<'a>(&'a HeaderMap);
+struct HeaderExtractor<'a>(&'a HeaderMap);
 
-impl Extractor for Reader<'_> {
+impl Extractor for HeaderExtractor<'_> {
     fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key)?.to_str().ok()
     }

@@ -56,7 +56,7 @@ fn outcome() -> Outcome {
 }
 
 fn canonical(event: Event) -> String {
-    let entry = Entry::of(
+    let entry = RecordEntry::of(
         &Record {
             time: time(),
             event,
@@ -302,7 +302,7 @@ fn the_leaf_hash_is_the_one_of_rfc_6962() {
 
 #[test]
 fn an_unknown_outcome_says_who_and_nothing_of_what_followed() {
-    let intent = Entry::of(
+    let intent = RecordEntry::of(
         &Record {
             time: time(),
             event: Event::Intent(subject()),
@@ -342,7 +342,7 @@ fn what_has_no_exact_form_is_refused() {
             event: Event::Outcome(outcome()),
         };
         change(&mut record);
-        Entry::of(&record, &key()).unwrap_err().to_string()
+        RecordEntry::of(&record, &key()).unwrap_err().to_string()
     };
     let with = |change: fn(&mut Outcome)| {
         fails(&|record| match &mut record.event {

@@ -17,11 +17,11 @@ use wardgate_rpc::client::RecordDamage;
 use wardgate_store::{DatabaseSettings, Layout, MigrationError, StartWait, is_busy};
 
 use crate::Error;
-use crate::canonical::{Entry, IndexedColumns, leaf_hash};
+use crate::canonical::{IndexedColumns, RecordEntry, leaf_hash};
 use crate::filter::RecordFilter;
 use crate::stored_row::StoredRow;
 
-pub(crate) use select::{Page, RecordPosition};
+pub(crate) use select::{PageBounds, RecordPosition};
 pub(crate) use wardgate_store::Address;
 
 /// Entries of one append.
@@ -114,7 +114,7 @@ wardgate_store::from_row!(StoredEntry {
 
 impl StoredEntry {
     /// True when this is `entry`, or stands where it would have to stand.
-    pub(crate) fn takes_the_place_of(&self, entry: &Entry) -> bool {
+    pub(crate) fn takes_the_place_of(&self, entry: &RecordEntry) -> bool {
         match &entry.call_id {
             Some(_) => self.call_id == entry.call_id && self.event == entry.event,
             None => self.holds(entry),
@@ -122,7 +122,7 @@ impl StoredEntry {
     }
 
     /// True when the stored bytes are those of `entry`.
-    pub(crate) fn holds(&self, entry: &Entry) -> bool {
+    pub(crate) fn holds(&self, entry: &RecordEntry) -> bool {
         self.leaf_hash == entry.leaf_hash.as_bytes()
     }
 
@@ -132,21 +132,23 @@ impl StoredEntry {
 }
 
 /// The writing side: one connection, used by one task.
-pub(crate) enum Writer {
-    Sqlite(sqlite::Writer),
-    Postgres(postgres::Writer),
+pub(crate) enum StoreWriter {
+    Sqlite(sqlite::SqliteWriter),
+    Postgres(postgres::PostgresWriter),
 }
 
-impl Writer {
+impl StoreWriter {
     pub(crate) async fn connect(address: &Address) -> Result<Self, sqlx::Error> {
         Ok(match address {
-            Address::Sqlite(path) => Self::Sqlite(sqlite::Writer::connect(path).await?),
-            Address::Postgres(options) => Self::Postgres(postgres::Writer::connect(options).await?),
+            Address::Sqlite(path) => Self::Sqlite(sqlite::SqliteWriter::connect(path).await?),
+            Address::Postgres(options) => {
+                Self::Postgres(postgres::PostgresWriter::connect(options).await?)
+            }
         })
     }
 
     /// Stores all of `entries` or none, durably; returns the sequence of the first.
-    pub(crate) async fn append(&mut self, entries: &[&Entry]) -> Result<u64, AppendError> {
+    pub(crate) async fn append(&mut self, entries: &[&RecordEntry]) -> Result<u64, AppendError> {
         match self {
             Self::Sqlite(writer) => writer.append(entries).await,
             Self::Postgres(writer) => writer.append(entries).await,
@@ -156,7 +158,7 @@ impl Writer {
     /// What is stored already of `entries`, or in the place of one.
     pub(crate) async fn find(
         &mut self,
-        entries: &[&Entry],
+        entries: &[&RecordEntry],
     ) -> Result<Vec<StoredEntry>, sqlx::Error> {
         match self {
             Self::Sqlite(writer) => writer.find(entries).await,
@@ -270,7 +272,7 @@ impl From<Vec<RecordRow>> for RecordPage {
 
 /// The reading side: a small pool; cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Reader {
+pub(crate) struct StoreReader {
     pool: ReadPool,
     /// When the whole sequence was last seen to be dense.
     dense_at: Arc<Mutex<Option<Instant>>>,
@@ -285,7 +287,7 @@ enum ReadPool {
 /// How long a sequence that was seen to be dense is taken to be so by queries that do not read all of it.
 const DENSE_FOR: Duration = Duration::from_mins(1);
 
-impl Reader {
+impl StoreReader {
     /// Connects on first use.
     pub(crate) fn new(address: &Address, settings: &DatabaseSettings) -> Self {
         let pool = match address {
@@ -331,14 +333,14 @@ impl Reader {
     pub(crate) async fn page(
         &self,
         filter: &RecordFilter,
-        page: &Page,
+        page: &PageBounds,
     ) -> Result<RecordPage, Error> {
         self.select(|table| select::matching(table, filter, page))
             .await
     }
 
     /// One page of the intents without an outcome, oldest first.
-    pub(crate) async fn open_intents(&self, page: &Page) -> Result<RecordPage, Error> {
+    pub(crate) async fn open_intents(&self, page: &PageBounds) -> Result<RecordPage, Error> {
         self.select(|table| select::open_intents(table, page)).await
     }
 

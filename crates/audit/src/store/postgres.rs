@@ -8,7 +8,7 @@ use wardgate_store::{DatabaseSettings, MigrationError};
 use super::{
     AppendError, LONGEST_WRITE, READ_LIMIT, READ_WAIT, READERS, StoredEntry, signed, unsigned,
 };
-use crate::canonical::Entry;
+use crate::canonical::RecordEntry;
 
 pub(super) const RECORD: &str = "audit.record";
 pub(super) const HEAD: &str = "SELECT size, closed_below FROM audit.head";
@@ -88,9 +88,9 @@ pub(super) fn read_pool(options: &PgConnectOptions, settings: &DatabaseSettings)
         .connect_lazy_with(options)
 }
 
-pub(crate) struct Writer(PgConnection);
+pub(crate) struct PostgresWriter(PgConnection);
 
-impl Writer {
+impl PostgresWriter {
     pub(super) async fn connect(options: &PgConnectOptions) -> Result<Self, sqlx::Error> {
         // The server gives a statement up no later than the writer does, so none holds the head row
         // for a batch that was given up.
@@ -105,8 +105,11 @@ impl Writer {
         options.connect().await.map(Self)
     }
 
-    pub(super) async fn append(&mut self, entries: &[&Entry]) -> Result<u64, AppendError> {
-        fn column<'a, T>(entries: &[&'a Entry], field: impl Fn(&'a Entry) -> T) -> Vec<T> {
+    pub(super) async fn append(&mut self, entries: &[&RecordEntry]) -> Result<u64, AppendError> {
+        fn column<'a, T>(
+            entries: &[&'a RecordEntry],
+            field: impl Fn(&'a RecordEntry) -> T,
+        ) -> Vec<T> {
             entries.iter().map(|entry| field(entry)).collect()
         }
         let first: i64 = sqlx::query_scalar(APPEND)
@@ -127,7 +130,7 @@ impl Writer {
 
     pub(super) async fn find(
         &mut self,
-        entries: &[&Entry],
+        entries: &[&RecordEntry],
     ) -> Result<Vec<StoredEntry>, sqlx::Error> {
         let call_ids: Vec<_> = entries
             .iter()
@@ -187,7 +190,7 @@ mod tests {
         // Whatever the URL, the role or the database say.
         let lax = server.parse::<PgConnectOptions>().unwrap();
         let lax = lax.options([("synchronous_commit", "off")]);
-        let mut writer = Writer::connect(&lax).await.unwrap();
+        let mut writer = PostgresWriter::connect(&lax).await.unwrap();
         let synchronous: String = sqlx::query_scalar("SHOW synchronous_commit")
             .fetch_one(&mut writer.0)
             .await

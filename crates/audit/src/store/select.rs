@@ -23,7 +23,7 @@ pub(crate) struct RecordPosition {
 
 /// Which part of a selection to read.
 #[derive(Debug, Clone)]
-pub(crate) struct Page {
+pub(crate) struct PageBounds {
     /// Sequences to look at.
     pub(crate) range: Range<u64>,
     /// Of a selection by time: what follows this position, in the order of the page.
@@ -87,7 +87,7 @@ impl Selection {
         }
     }
 
-    fn page(mut self, page: &Page) -> Self {
+    fn page(mut self, page: &PageBounds) -> Self {
         self.and("sequence >= ", Value::Integer(signed(page.range.start)));
         self.and("sequence < ", Value::Integer(signed(page.range.end)));
         self.sql.push_str(" ORDER BY sequence ");
@@ -101,7 +101,7 @@ impl Selection {
     }
 
     /// In the order of time. The expressions keep the planner from the primary key, whose order this is not.
-    fn page_by_time(mut self, page: &Page) -> Self {
+    fn page_by_time(mut self, page: &PageBounds) -> Self {
         self.and("sequence + 0 >= ", Value::Integer(signed(page.range.start)));
         self.and("sequence + 0 < ", Value::Integer(signed(page.range.end)));
         let (beyond, order) = if page.newest_first {
@@ -161,7 +161,7 @@ impl Selection {
 }
 
 /// The records that match `filter`.
-pub(super) fn matching(table: &'static str, filter: &RecordFilter, page: &Page) -> Selection {
+pub(super) fn matching(table: &'static str, filter: &RecordFilter, page: &PageBounds) -> Selection {
     let mut selection = Selection::from(table);
     selection.and_text("subject = ", filter.subject.as_deref());
     selection.and_text("tool = ", filter.tool.as_deref());
@@ -184,7 +184,7 @@ pub(super) fn matching(table: &'static str, filter: &RecordFilter, page: &Page) 
 }
 
 /// The intents without an outcome.
-pub(super) fn open_intents(table: &'static str, page: &Page) -> Selection {
+pub(super) fn open_intents(table: &'static str, page: &PageBounds) -> Selection {
     let mut selection = Selection::from(table);
     selection
         .sql
@@ -259,7 +259,7 @@ mod tests {
                         sequence: 7,
                     }),
                 ] {
-                    let page = Page {
+                    let page = PageBounds {
                         range: 0..1_000_000,
                         after,
                         limit: 256,
@@ -297,7 +297,7 @@ mod tests {
                 tokio::time::timeout(Duration::from_millis(50), endless().sqlite(&pool));
             assert!(abandoned.await.is_err());
         }
-        let page = Page {
+        let page = PageBounds {
             range: 0..1,
             after: None,
             limit: 1,

@@ -14,7 +14,7 @@ use wardgate_store::{DatabaseSettings, MigrationError};
 use super::{
     AppendError, LONGEST_WRITE, MAX_BATCH, READ_WAIT, READERS, StoredEntry, signed, unsigned,
 };
-use crate::canonical::Entry;
+use crate::canonical::RecordEntry;
 
 pub(super) const RECORD: &str = "record";
 pub(super) const HEAD: &str =
@@ -102,14 +102,14 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .busy_timeout(LONGEST_WRITE)
 }
 
-pub(crate) struct Writer(SqliteConnection);
+pub(crate) struct SqliteWriter(SqliteConnection);
 
-impl Writer {
+impl SqliteWriter {
     pub(super) async fn connect(path: &Path) -> Result<Self, sqlx::Error> {
         options(path).connect().await.map(Self)
     }
 
-    pub(super) async fn append(&mut self, entries: &[&Entry]) -> Result<u64, AppendError> {
+    pub(super) async fn append(&mut self, entries: &[&RecordEntry]) -> Result<u64, AppendError> {
         let append = sqlx::query(statement_for(entries.len()));
         let append = entries.iter().copied().fold(append, bind);
         let last = append.execute(&mut self.0).await?.last_insert_rowid();
@@ -118,7 +118,7 @@ impl Writer {
 
     pub(super) async fn find(
         &mut self,
-        entries: &[&Entry],
+        entries: &[&RecordEntry],
     ) -> Result<Vec<StoredEntry>, sqlx::Error> {
         let call_ids: Vec<_> = entries
             .iter()
@@ -166,7 +166,7 @@ impl Writer {
 
 type Insert = Query<'static, Sqlite, SqliteArguments>;
 
-fn bind(insert: Insert, entry: &Entry) -> Insert {
+fn bind(insert: Insert, entry: &RecordEntry) -> Insert {
     insert
         .bind(entry.leaf_hash.as_bytes().to_vec())
         .bind(entry.canonical.clone())
@@ -188,7 +188,7 @@ mod tests {
         let path = dir.path().join("audit.sqlite");
         let settings = DatabaseSettings::default();
         prepare(&path, &settings).await.unwrap();
-        let mut writer = Writer::connect(&path).await.unwrap();
+        let mut writer = SqliteWriter::connect(&path).await.unwrap();
         let journal: String = sqlx::query_scalar("PRAGMA journal_mode")
             .fetch_one(&mut writer.0)
             .await

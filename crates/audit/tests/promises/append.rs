@@ -294,7 +294,7 @@ async fn a_newer_schema_is_refused(store: &TestStore) {
         refused.err(),
         Some(Error::Schema(MigrationError::Newer { found: 99, .. }))
     ));
-    let refused = wardgate_audit::Reader::open(&store.url).await;
+    let refused = wardgate_audit::RecordReader::open(&store.url).await;
     assert!(matches!(
         refused.err(),
         Some(Error::Schema(MigrationError::Newer { found: 99, .. }))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::TryStreamExt;
 use futures::future::join_all;
 use tonic::Code;
-use wardgate_audit::{Error, Reader};
+use wardgate_audit::{Error, RecordReader};
 use wardgate_domain::{Ambient, CallFacts, ConversationKey, Status, Timestamp};
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_client::AuditServiceClient;
@@ -420,7 +420,7 @@ async fn a_query_that_means_nothing_is_refused(store: &TestStore) {
 async fn a_reader_needs_no_service_and_disturbs_none(store: &TestStore) {
     assert!(
         matches!(
-            Reader::open(&store.url).await.err(),
+            RecordReader::open(&store.url).await.err(),
             Some(Error::Open { .. })
         ),
         "nothing there"
@@ -431,7 +431,7 @@ async fn a_reader_needs_no_service_and_disturbs_none(store: &TestStore) {
         .append(&outcome(&subject(), Status::Ok), false)
         .await
         .unwrap();
-    let reader = Reader::open(&store.url).await.unwrap();
+    let reader = RecordReader::open(&store.url).await.unwrap();
     let count = async || {
         let records = reader.query(AuditFilter::default()).unwrap();
         records.try_collect::<Vec<_>>().await.unwrap().len()
@@ -459,11 +459,14 @@ async fn a_store_that_is_none_is_refused() {
         "postgres://[",
     ] {
         assert!(
-            matches!(Reader::open(store).await.err(), Some(Error::UnknownStore)),
+            matches!(
+                RecordReader::open(store).await.err(),
+                Some(Error::UnknownStore)
+            ),
             "{store}"
         );
     }
-    let error = Reader::open("postgres://u:hunter2@127.0.0.1:1/audit")
+    let error = RecordReader::open("postgres://u:hunter2@127.0.0.1:1/audit")
         .await
         .unwrap_err();
     assert!(error.to_string().contains("127.0.0.1:1/audit"), "{error}");

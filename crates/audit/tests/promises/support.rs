@@ -6,7 +6,7 @@ use futures::TryStreamExt;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
 use tempfile::TempDir;
 use tokio::sync::watch;
-use wardgate_audit::{CallingProcesses, Config, MacKey, Reader};
+use wardgate_audit::{CallingProcesses, Config, MacKey, RecordReader};
 use wardgate_domain::{
     AdminChange, Ambient, CallFacts, CallId, ConversationKey, Digest, Event, MemoryAccess,
     MemoryMethod, Outcome, Record, RefusalCount, Refusals, Status, Timestamp,
@@ -156,7 +156,7 @@ impl TestStore {
 
     /// What a filter gives, read without the service.
     pub(crate) async fn read(&self, filter: AuditFilter) -> Vec<QueriedRecord> {
-        let reader = Reader::open(&self.url).await.unwrap();
+        let reader = RecordReader::open(&self.url).await.unwrap();
         let records = reader.query(filter).unwrap();
         records.try_collect().await.unwrap()
     }

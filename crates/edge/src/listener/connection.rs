@@ -18,7 +18,7 @@ const FRAMES_OF_A_KNOWN_CALLER: u32 = 1_100;
 
 tokio::task_local! {
     /// The connection whose request the current task answers.
-    static CURRENT: Arc<Connection>;
+    static CURRENT: Arc<ClientConnection>;
 }
 
 /// Credits the connection of the current request with a caller whose token was verified. Outside a listener it does
@@ -51,7 +51,7 @@ impl From<SocketAddr> for ClientNetwork {
 
 /// What is known of one open connection; shared by its task, its requests and the table of all connections.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct ClientConnection {
     pub(super) network: ClientNetwork,
     opened: Instant,
     requests_in_flight: AtomicUsize,
@@ -66,7 +66,7 @@ pub(super) struct Connection {
     pub(super) replaced: CancellationToken,
 }
 
-impl Connection {
+impl ClientConnection {
     pub(super) fn new(network: ClientNetwork) -> Self {
         Self {
             network,
@@ -121,7 +121,7 @@ impl Connection {
 
 /// A request whose answer has not been sent whole.
 #[derive(Debug)]
-pub(super) struct RequestInFlight(Arc<Connection>);
+pub(super) struct RequestInFlight(Arc<ClientConnection>);
 
 impl Drop for RequestInFlight {
     fn drop(&mut self) {
@@ -178,7 +178,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_idle_from_the_end_of_its_last_request() {
-        let connection = Arc::new(Connection::new(network("192.0.2.1:1")));
+        let connection = Arc::new(ClientConnection::new(network("192.0.2.1:1")));
         assert_eq!(connection.idle_since(), Some(connection.opened()));
         let (first, second) = (connection.begin_request(), connection.begin_request());
         tokio::time::advance(Duration::from_secs(5)).await;

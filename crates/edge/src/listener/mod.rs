@@ -46,7 +46,7 @@ use crate::Error;
 pub(crate) use connection::credit_known_caller;
 pub use limits::{ConnectionLimits, ListenerLimits};
 
-use connection::{AnswerBody, Connection};
+use connection::{AnswerBody, ClientConnection};
 use slots::{ConnectionSlot, ConnectionSlots, SlotUse};
 use stream::WatchedStream;
 
@@ -98,7 +98,7 @@ impl BoundListener {
             limits.per_address(),
             limits.listener.control_frames,
         );
-        let server = Arc::new(Server {
+        let server = Arc::new(HttpServer {
             router,
             slots: Arc::clone(&slots),
             builder: builder(&limits),
@@ -172,7 +172,7 @@ fn builder(limits: &ConnectionLimits) -> Builder<TokioExecutor> {
 }
 
 /// What all connections of a listener share.
-struct Server {
+struct HttpServer {
     router: Router,
     slots: Arc<ConnectionSlots>,
     builder: Builder<TokioExecutor>,
@@ -182,7 +182,7 @@ struct Server {
     closing: CancellationToken,
 }
 
-impl Server {
+impl HttpServer {
     /// Serves one connection to its end.
     async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, slot: ConnectionSlot) {
         let (connection, use_for) = (Arc::clone(&slot.connection), slot.use_for);
@@ -213,7 +213,7 @@ impl Server {
         &self,
         mut request: Request<Incoming>,
         peer: SocketAddr,
-        connection: Arc<Connection>,
+        connection: Arc<ClientConnection>,
         use_for: SlotUse,
     ) -> Result<Response<AnswerBody>, Infallible> {
         let in_flight = connection.begin_request();
@@ -240,8 +240,11 @@ impl Server {
 
     /// Lets a connection go on until it ends by itself or has to: without a request for too long, at its greatest age,
     /// when another one has its place, or when the process stops.
-    async fn drive<S>(&self, mut served: Pin<&mut ServedConnection<S>>, connection: &Connection)
-    where
+    async fn drive<S>(
+        &self,
+        mut served: Pin<&mut ServedConnection<S>>,
+        connection: &ClientConnection,
+    ) where
         S: Service<Request<Incoming>, Response = Response<AnswerBody>, Error = Infallible>,
         S::Future: Send + 'static,
     {
@@ -292,7 +295,7 @@ impl Server {
 
     /// When a connection has been without a request for too long; none while there is one. The first has as long as a
     /// header may take.
-    fn idle_end(&self, connection: &Connection) -> Option<Instant> {
+    fn idle_end(&self, connection: &ClientConnection) -> Option<Instant> {
         let patience = if connection.is_used() {
             self.limits.idle()
         } else {
@@ -305,7 +308,7 @@ impl Server {
     fn note_end(
         &self,
         ended: Result<(), Box<dyn std::error::Error + Send + Sync>>,
-        connection: &Connection,
+        connection: &ClientConnection,
     ) {
         let Err(error) = ended else {
             return;

@@ -23,7 +23,7 @@ use metrics::counter;
 use tokio::time::Instant;
 use wardgate_telemetry::names;
 
-use super::connection::{ClientNetwork, Connection};
+use super::connection::{ClientConnection, ClientNetwork};
 use super::token_bucket::{BudgetExceeded, TokenBucket};
 
 /// Connections that are only asked whether they are probes, at once. The oldest one gives way to a new one.
@@ -59,8 +59,8 @@ pub(super) struct ConnectionSlots {
 #[derive(Debug)]
 struct SlotState {
     next: u64,
-    served: HashMap<u64, Arc<Connection>>,
-    probes: BTreeMap<u64, Arc<Connection>>,
+    served: HashMap<u64, Arc<ClientConnection>>,
+    probes: BTreeMap<u64, Arc<ClientConnection>>,
     clients: HashMap<ClientNetwork, ClientConnections>,
     /// Replacements in the window that began then.
     replacements: (Instant, u32),
@@ -88,7 +88,7 @@ pub(super) enum SlotUse {
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
     id: u64,
-    pub(super) connection: Arc<Connection>,
+    pub(super) connection: Arc<ClientConnection>,
     pub(super) use_for: SlotUse,
     slots: Arc<ConnectionSlots>,
 }
@@ -124,7 +124,7 @@ impl ConnectionSlots {
             counter!(names::ENDED_CONNECTIONS, "reason" => "connection_rate").increment(1);
             return None;
         }
-        let connection = Arc::new(Connection::new(network));
+        let connection = Arc::new(ClientConnection::new(network));
         let id = state.next;
         state.next += 1;
         let own = state.served_of(network);
@@ -247,7 +247,7 @@ impl SlotState {
         *count < most
     }
 
-    fn remove(&mut self, id: u64) -> Option<Arc<Connection>> {
+    fn remove(&mut self, id: u64) -> Option<Arc<ClientConnection>> {
         self.probes.remove(&id);
         let connection = self.served.remove(&id)?;
         if let Some(client) = self.clients.get_mut(&connection.network) {

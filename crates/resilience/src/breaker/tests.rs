@@ -84,7 +84,7 @@ async fn of_a_hundred_callers_one_at_a_time_probes() {
 #[test]
 fn of_a_hundred_threads_one_at_a_time_probes() {
     let breaker = breaker(Ambient::system());
-    *breaker.lock() = State::Open {
+    *breaker.lock() = CircuitState::Open {
         since: Timestamp::from_seconds(0),
         waits_from: Instant::now(),
         wait: Duration::ZERO,

@@ -33,14 +33,14 @@ pub struct Limiter(Arc<LimiterState>);
 struct LimiterState {
     service: &'static str,
     config: Config,
-    state: Mutex<State>,
+    state: Mutex<AdmissionState>,
     under_way: Gauge,
     limit: Gauge,
     age: Gauge,
 }
 
 #[derive(Debug)]
-struct State {
+struct AdmissionState {
     limit: Limit,
     queue: Queue<WaitingCalls>,
     /// Calls that are done and wait to be recorded.
@@ -51,7 +51,7 @@ struct State {
     last_turned_away: Option<Instant>,
 }
 
-impl State {
+impl AdmissionState {
     /// There is more to do than can be done.
     fn is_overloaded(&self, now: Instant) -> bool {
         self.last_turned_away
@@ -82,7 +82,7 @@ impl Limiter {
         let shared = LimiterState {
             service,
             config,
-            state: Mutex::new(State {
+            state: Mutex::new(AdmissionState {
                 limit: Limit::new(config, Processors::of_this_process(now), now),
                 queue: Queue::default(),
                 recording: 0,
@@ -209,12 +209,12 @@ impl Drop for QueuedCall {
 }
 
 impl LimiterState {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, AdmissionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets in whoever is next, as long as there is room.
-    fn let_in(self: &Arc<Self>, mut state: MutexGuard<'_, State>, now: Instant) {
+    fn let_in(self: &Arc<Self>, mut state: MutexGuard<'_, AdmissionState>, now: Instant) {
         let order = if state.is_overloaded(now) {
             Order::NewestFirst
         } else {
@@ -257,7 +257,7 @@ impl LimiterState {
         }
     }
 
-    fn show(&self, state: &State, now: Instant) {
+    fn show(&self, state: &AdmissionState, now: Instant) {
         let count = |number: usize| f64::from(u32::try_from(number).unwrap_or(u32::MAX));
         self.under_way.set(count(state.queue.under_way()));
         self.limit.set(count(state.limit.current(now)));
@@ -280,7 +280,12 @@ pub struct Slot {
 }
 
 impl Slot {
-    fn begin(shared: &Arc<LimiterState>, state: &mut State, whose: Whose, now: Instant) -> Self {
+    fn begin(
+        shared: &Arc<LimiterState>,
+        state: &mut AdmissionState,
+        whose: Whose,
+        now: Instant,
+    ) -> Self {
         state.queue.begin(&whose);
         let under_way = state.queue.under_way();
         Self {

@@ -34,13 +34,13 @@ pub(crate) struct Queue<W> {
 
 #[derive(Debug)]
 struct Tenant<W> {
-    callers: BTreeMap<Arc<str>, Caller<W>>,
+    callers: BTreeMap<Arc<str>, CallerQueue<W>>,
     waiting: usize,
     under_way: usize,
 }
 
 #[derive(Debug)]
-struct Caller<W> {
+struct CallerQueue<W> {
     waiting: VecDeque<(Number, W)>,
     under_way: usize,
 }
@@ -63,7 +63,7 @@ impl<W> Default for Queue<W> {
     }
 }
 
-impl<W> Caller<W> {
+impl<W> CallerQueue<W> {
     /// Which of its calls has waited for longest.
     fn oldest(&self) -> Option<Number> {
         self.waiting.front().map(|(number, _)| *number)
@@ -202,12 +202,16 @@ impl<W> Queue<W> {
     pub(crate) fn evict(&mut self) -> Option<(Whose, W)> {
         let tenants = self.tenants.iter();
         let most = |(_, tenant): &(&Arc<str>, &Tenant<W>)| {
-            let oldest = tenant.callers.values().filter_map(Caller::oldest).min();
+            let oldest = tenant
+                .callers
+                .values()
+                .filter_map(CallerQueue::oldest)
+                .min();
             (tenant.waiting, Reverse(oldest))
         };
         let (tenant_name, tenant) = tenants.max_by_key(most)?;
         let callers = tenant.callers.iter();
-        let most = |(_, caller): &(&Arc<str>, &Caller<W>)| {
+        let most = |(_, caller): &(&Arc<str>, &CallerQueue<W>)| {
             (caller.waiting.len(), Reverse(caller.oldest()))
         };
         let (caller_name, caller) = callers.max_by_key(most)?;
@@ -234,7 +238,7 @@ impl<W> Queue<W> {
         let Some(tenant) = self.tenants.get_mut(&whose.tenant) else {
             return;
         };
-        let is_gone = |caller: &Caller<W>| caller.under_way == 0 && caller.waiting.is_empty();
+        let is_gone = |caller: &CallerQueue<W>| caller.under_way == 0 && caller.waiting.is_empty();
         if tenant.callers.get(&whose.caller).is_some_and(is_gone) {
             tenant.callers.remove(&whose.caller);
         }
@@ -244,9 +248,9 @@ impl<W> Queue<W> {
     }
 }
 
-fn caller<'a, W>(tenant: &'a mut Tenant<W>, whose: &Whose) -> &'a mut Caller<W> {
+fn caller<'a, W>(tenant: &'a mut Tenant<W>, whose: &Whose) -> &'a mut CallerQueue<W> {
     let name = Arc::clone(&whose.caller);
-    tenant.callers.entry(name).or_insert_with(|| Caller {
+    tenant.callers.entry(name).or_insert_with(|| CallerQueue {
         waiting: VecDeque::new(),
         under_way: 0,
     })

@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 
 use futures::{StreamExt, pin_mut};
 use serde_json::Value;
-use wardgate_audit::{Reader, access_view, record_line};
+use wardgate_audit::{RecordReader, access_view, record_line};
 use wardgate_domain::mark_invisible;
 use wardgate_rpc::client::{AuditFilter, QueriedRecord};
 
@@ -24,7 +24,7 @@ pub(crate) async fn run(arguments: AuditArgs) -> Result<(), Failure> {
 }
 
 async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
-    let reader = Reader::open(&store(&arguments.source)?).await?;
+    let reader = RecordReader::open(&store(&arguments.source)?).await?;
     let records = reader.query(AuditFilter {
         subject: arguments.user,
         tool: arguments.tool,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use futures::{TryStreamExt, pin_mut};
-use wardgate_audit::Reader;
+use wardgate_audit::RecordReader;
 use wardgate_rpc::client::{AuditFilter, QueriedRecord, StoredRecord};
 
 use super::deployment::Deployment;
@@ -23,7 +23,7 @@ pub(super) async fn examine(deployment: &Deployment) -> Vec<Finding> {
     };
     let about = FindingSubject::new("record", "audit");
     let remedy = "see what is said here of audit.store, and the log of the audit service";
-    let reader = match Reader::open(store).await {
+    let reader = match RecordReader::open(store).await {
         Ok(reader) => reader,
         Err(error) => return vec![about.fail(error.to_string(), remedy)],
     };
@@ -85,7 +85,10 @@ impl fmt::Display for VerifiedRecords {
 }
 
 /// From the newest back, `limit` at the most.
-async fn verify(reader: &Reader, limit: Option<u64>) -> Result<VerifiedRecords, RecordProblem> {
+async fn verify(
+    reader: &RecordReader,
+    limit: Option<u64>,
+) -> Result<VerifiedRecords, RecordProblem> {
     let unreadable = |error: wardgate_audit::Error| RecordProblem::Unreadable(error.to_string());
     let filter = AuditFilter {
         limit,
@@ -107,7 +110,7 @@ async fn verify(reader: &Reader, limit: Option<u64>) -> Result<VerifiedRecords, 
 }
 
 /// A request was just refused: that has to be on record soon.
-async fn moves(reader: &Reader, before: Option<u64>) -> Finding {
+async fn moves(reader: &RecordReader, before: Option<u64>) -> Finding {
     let about = FindingSubject::new("record", "gateway to audit");
     let began = Instant::now();
     while began.elapsed() < PATIENCE {
