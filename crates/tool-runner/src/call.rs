@@ -21,10 +21,10 @@ use tracing::{info, warn};
 use wardgate_arguments::{Arguments, InvalidArguments};
 use wardgate_domain::{
     CallFacts, CallId, CallToRun, Caller, ColumnClass, Digest, InvalidMessage, OfferKind, Permit,
-    SignedPermit, Timestamp,
+    SignedPermit, Status, Timestamp,
 };
-use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::{DropReason, DroppedColumns};
+use wardgate_rpc::client::{ConnectTarget, InputRequired, ResultFacts, Task, ToolResult};
 use wardgate_telemetry::names;
 
 use crate::Error;
@@ -33,12 +33,12 @@ use crate::execution_log::execution_facts;
 use crate::executor::{Audience, Executor, Invocation, Output, RetainedRows, RunEvent};
 use crate::executor_error::ExecutorError;
 use crate::failure::{FailedCall, Failure, ToolOutcome};
-use crate::interaction::{Elicitation, Interaction, SuspendedRound};
+use crate::interaction::{Elicitation, Interaction, SuspendedRound, UncheckedInteraction};
 use crate::kept_results::{self, KeptResults};
 use crate::loaded::{LoadedCatalogue, RunnableTool, SharedState};
 use crate::result::UnchangedResult;
 use crate::result::{self, Handle, ResultSummary, Stopwatch};
-use wardgate_mcp_client::{RpcError, TaskStatus};
+use wardgate_mcp_client::{TaskStatus, UpstreamRpcError};
 use wardgate_resilience::{Attempt, FailedAttempt, GuardError, GuardedCall};
 
 /// The column whose class governs the words an upstream fails in.
@@ -48,7 +48,7 @@ pub(crate) const ERROR: &str = "error";
 const SAMPLE: usize = 20;
 
 /// A call as it comes over the wire, its fields checked.
-pub(crate) struct Call {
+pub(crate) struct CallRequest {
     pub(crate) id: CallId,
     pub(crate) caller: Caller,
     /// Canonical name.
@@ -61,7 +61,7 @@ pub(crate) struct Call {
     /// The same key and arguments never run a tool that writes twice.
     pub(crate) idempotency_key: Option<String>,
     /// What the client can take part in; read only where the tool's source may talk to it.
-    pub(crate) interaction: Option<pb::Interaction>,
+    pub(crate) interaction: Option<UncheckedInteraction>,
 }
 
 /// A call that may run. Only [`admit`] makes one.
@@ -81,7 +81,7 @@ pub(crate) struct AdmittedCall {
 
 /// Finds the tool and turns the signed permit into the right to run it once.
 pub(crate) fn admit(
-    call: Call,
+    call: CallRequest,
     loaded: &Arc<LoadedCatalogue>,
     now: Timestamp,
 ) -> Result<AdmittedCall, Error> {
@@ -390,36 +390,28 @@ impl AdmittedCall {
 
     /// Nothing ran: the caller has to let the source act in their name first.
     fn connect(self, scope: Option<String>) -> EndedRun {
-        let connect = pb::Connect {
+        let connect = ConnectTarget {
             source: self.tool.tool.source().unwrap_or_default().to_owned(),
-            scope: scope.unwrap_or_default(),
+            scope,
         };
-        let waits = pb::InputRequired {
+        let waits = InputRequired {
+            requests: String::new(),
+            state: Bytes::new(),
+            facts: result::facts(Status::Ok, "", self.stopwatch.into_stages()),
             connect: Some(connect),
-            ..pb::InputRequired::default()
         };
-        self.waiting(waits, ToolOutcome::No)
+        EndedRun {
+            end: End::Waits(waits),
+            ran: ToolOutcome::No,
+        }
     }
 
     /// The round is over; the call goes on with the client's answers.
     fn wait(self, waits: SuspendedRound) -> EndedRun {
-        let waits = pb::InputRequired {
-            input_requests_json: waits.requests.into(),
-            state: waits.state,
-            ..pb::InputRequired::default()
-        };
-        self.waiting(waits, ToolOutcome::Perhaps)
-    }
-
-    fn waiting(self, mut waits: pb::InputRequired, ran: ToolOutcome) -> EndedRun {
-        waits.facts = Some(pb::ResultFacts {
-            status: pb::OutcomeStatus::Ok.into(),
-            stages: self.stopwatch.into_stages(),
-            ..pb::ResultFacts::default()
-        });
+        let facts = result::facts(Status::Ok, "", self.stopwatch.into_stages());
         EndedRun {
-            end: End::Waits(waits),
-            ran,
+            end: End::Waits(waits.into_input_required(facts)),
+            ran: ToolOutcome::Perhaps,
         }
     }
 
@@ -457,19 +449,11 @@ impl AdmittedCall {
     fn pass_on(mut self, unchanged: UnchangedResult) -> EndedRun {
         self.stopwatch.lap("redact");
         let (status, kind) = status_of(unchanged.is_error);
-        let facts = pb::ResultFacts {
-            status: status.into(),
+        let classes = &self.tool.tool.facts().classes;
+        let facts = ResultFacts {
             rows: 1,
-            phi: self
-                .tool
-                .tool
-                .facts()
-                .classes
-                .iter()
-                .any(ColumnClass::is_phi),
-            error_kind: kind.to_owned(),
-            stages: self.stopwatch.into_stages(),
-            ..pb::ResultFacts::default()
+            phi: classes.iter().any(ColumnClass::is_phi),
+            ..result::facts(status, kind, self.stopwatch.into_stages())
         };
         EndedRun {
             end: End::Result(result::unchanged(unchanged, facts)),
@@ -505,8 +489,8 @@ impl AdmittedCall {
         self.stopwatch.lap("redact");
         self.log_dropped_columns(&counts.dropped);
         let (status, kind) = status_of(kept.is_error);
-        let facts = pb::ResultFacts {
-            status: status.into(),
+        let facts = ResultFacts {
+            status,
             rows: rows.get().len() as u64,
             rows_withheld: kept.withheld,
             fields_redacted: counts.fields_redacted,
@@ -568,28 +552,23 @@ impl AdmittedCall {
     }
 
     /// The JSON-RPC error of an upstream, as far as the permit lets it out.
-    fn protocol_error(self, error: RpcError) -> EndedRun {
+    fn protocol_error(self, error: UpstreamRpcError) -> EndedRun {
         let released = self.released_error(&error);
         let phi = self.tool.tool.result().class(ERROR).is_phi();
         let failure = self.reported(error.message);
         let mut ended = self.fail(&failure, 0);
         if let End::Result(result) = &mut ended.end {
-            result.error_json = released.into();
-            if let Some(facts) = &mut result.facts {
-                facts.phi = phi;
-            }
+            result.error = released.into();
+            result.facts.phi = phi;
         }
         ended
     }
 
     fn fail(self, failure: &Failure, withheld: u64) -> EndedRun {
-        let facts = pb::ResultFacts {
-            status: failure.status.into(),
+        let facts = ResultFacts {
             rows_withheld: withheld,
-            error_kind: failure.kind.to_owned(),
-            retry_after: failure.retry_after.and_then(|wait| wait.try_into().ok()),
-            stages: self.stopwatch.into_stages(),
-            ..pb::ResultFacts::default()
+            retry_after: failure.retry_after,
+            ..result::facts(failure.status, failure.kind, self.stopwatch.into_stages())
         };
         EndedRun {
             end: End::Result(result::error(&failure.text, facts)),
@@ -599,21 +578,21 @@ impl AdmittedCall {
 }
 
 /// What the record says of a result that may say itself that it is a failure.
-fn status_of(is_error: bool) -> (pb::OutcomeStatus, &'static str) {
+fn status_of(is_error: bool) -> (Status, &'static str) {
     if is_error {
-        (pb::OutcomeStatus::ToolError, "tool_error")
+        (Status::Error, "tool_error")
     } else {
-        (pb::OutcomeStatus::Ok, "")
+        (Status::Ok, "")
     }
 }
 
 /// What comes of a call.
 pub(crate) enum End {
-    Result(pb::ToolResult),
+    Result(ToolResult),
     /// It waits for its client.
-    Waits(pb::InputRequired),
+    Waits(InputRequired),
     /// It goes on as a task, or is about one.
-    Task(Box<pb::Task>),
+    Task(Box<Task>),
 }
 
 /// How a run ended.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wardgate_egress::{AuthError, EgressError};
 
 use wardgate_catalogue::UnfitValue;
-use wardgate_mcp_client::RpcError;
+use wardgate_mcp_client::UpstreamRpcError;
 use wardgate_resilience::Health;
 
 /// The time limit that ended.
@@ -85,7 +85,7 @@ pub(crate) enum ExecutorError {
     Reported(String),
     /// An MCP server answered with a JSON-RPC error. Its words are governed like those of [`Self::Reported`].
     #[error("the upstream server answered with JSON-RPC error {}", .0.code)]
-    Protocol(RpcError),
+    Protocol(UpstreamRpcError),
 }
 
 impl ExecutorError {

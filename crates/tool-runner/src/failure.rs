@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use wardgate_domain::duration;
-use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_domain::{Status, duration};
 
 use crate::executor_error::{ExecutorError, TimeLimit};
 use crate::result;
@@ -24,7 +23,7 @@ pub(crate) struct FailedCall<'a> {
 /// A failure as the client may know it.
 pub(crate) struct Failure {
     pub(crate) text: String,
-    pub(crate) status: pb::OutcomeStatus,
+    pub(crate) status: Status,
     pub(crate) kind: &'static str,
     /// When it may be tried again, where that is known.
     pub(crate) retry_after: Option<Duration>,
@@ -35,7 +34,7 @@ impl Failure {
     pub(crate) fn new(kind: &'static str, text: String) -> Self {
         Self {
             text,
-            status: pb::OutcomeStatus::ToolError,
+            status: Status::Error,
             kind,
             retry_after: None,
             ran: ToolOutcome::Yes,
@@ -64,7 +63,7 @@ impl Failure {
 
     pub(crate) fn invalid(text: String) -> Self {
         Self {
-            status: pb::OutcomeStatus::InvalidArguments,
+            status: Status::InvalidArguments,
             ..Self::new("invalid_arguments", text).unrun()
         }
     }
@@ -76,7 +75,7 @@ impl Failure {
 
     pub(crate) fn timeout(limit: Duration) -> Self {
         Self {
-            status: pb::OutcomeStatus::Timeout,
+            status: Status::Timeout,
             ..Self::new("timeout", result::timeout_text(limit)).perhaps_run()
         }
     }

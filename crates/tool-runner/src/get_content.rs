@@ -13,40 +13,41 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tracing::info;
 use wardgate_domain::{
-    CallFacts, CallId, CallToRun, Caller, Digest, InvalidId, InvalidMessage, OfferKind, Permit,
-    SignedPermit, Timestamp,
+    CallFacts, CallId, CallToRun, Caller, Digest, OfferKind, Permit, SignedPermit, Status,
+    Timestamp,
 };
-use wardgate_proto::toolrunner::v1 as pb;
-use wardgate_proto::toolrunner::v1::get_content_request::{Completion, Wanted};
+use wardgate_rpc::client::ResultFacts;
 use wardgate_telemetry::names;
 
 use crate::Error;
 use crate::compiled_permit::CompiledPermit;
-use crate::content::{DecisionSubject, GetError, MAX_VALUES, Origin, UpstreamContent};
+use crate::content::{
+    CompletionRequest, DecisionSubject, GetError, MAX_VALUES, Origin, UpstreamContent,
+};
 use crate::execution_log::execution_facts;
 use crate::interaction::{Elicitation, Interaction, SuspendedExchanges, SuspendedRound};
 use crate::loaded::LoadedCatalogue;
-use crate::result::Stopwatch;
+use crate::result::{self, Stopwatch};
 use released::{Censor, count};
 use wardgate_catalogue::FileContent;
 
 /// What is asked for, its fields checked.
 pub(crate) struct ContentQuery {
-    id: CallId,
+    pub(crate) id: CallId,
     pub(crate) caller: Caller,
     pub(crate) source: String,
-    permit: Option<SignedPermit>,
+    pub(crate) permit: Option<SignedPermit>,
     /// What the policy decided on, byte for byte.
-    decided: Bytes,
-    target: ContentTarget,
+    pub(crate) decided: Bytes,
+    pub(crate) target: ContentTarget,
     /// Where the source exchanges it.
-    caller_token: Option<String>,
+    pub(crate) caller_token: Option<String>,
     /// What the client can take part in.
-    interaction: Option<Interaction>,
+    pub(crate) interaction: Option<Interaction>,
 }
 
 /// What is wanted, each by the source's own name for it.
-enum ContentTarget {
+pub(crate) enum ContentTarget {
     Prompt {
         name: String,
         arguments: Bytes,
@@ -56,7 +57,7 @@ enum ContentTarget {
     },
     Completion {
         of: DecisionSubject,
-        wanted: Completion,
+        wanted: CompletionRequest,
     },
     /// By the URI of its SKILL.md.
     Skill {
@@ -69,25 +70,6 @@ enum ContentTarget {
 }
 
 impl ContentTarget {
-    fn read(decided: &[u8], wanted: Wanted) -> Option<Self> {
-        Some(match (DecisionSubject::read(decided)?, wanted) {
-            (of, Wanted::Completion(wanted)) => Self::Completion { of, wanted },
-            (DecisionSubject::Prompt(name), Wanted::Prompt(wanted)) => Self::Prompt {
-                name,
-                arguments: wanted.arguments_json,
-            },
-            (DecisionSubject::Resource(uri), Wanted::Resource(_)) => Self::Resource { uri },
-            (DecisionSubject::Resource(uri), Wanted::Skill(_)) => Self::Skill { uri },
-            (DecisionSubject::Resource(uri), Wanted::Directory(wanted)) => Self::Directory {
-                uri,
-                cursor: wanted.cursor,
-            },
-            (DecisionSubject::Prompt(_), _) | (DecisionSubject::Resource(_), Wanted::Prompt(_)) => {
-                return None;
-            }
-        })
-    }
-
     /// The right that it takes.
     fn kind(&self) -> OfferKind {
         match self {
@@ -107,32 +89,20 @@ impl ContentTarget {
     }
 }
 
-impl TryFrom<pb::GetContentRequest> for ContentQuery {
-    type Error = InvalidMessage;
+/// What came of a request, redacted.
+pub(crate) struct ContentAnswer {
+    pub(crate) outcome: ContentOutcome,
+    pub(crate) facts: ResultFacts,
+}
 
-    fn try_from(request: pb::GetContentRequest) -> Result<Self, Self::Error> {
-        let missing = |field| InvalidMessage::field(field, "is missing");
-        let wanted = request.wanted.ok_or_else(|| missing("wanted"))?;
-        let target = ContentTarget::read(&request.decided_json, wanted)
-            .ok_or_else(|| InvalidMessage::field("decided_json", "does not name what is wanted"))?;
-        Ok(Self {
-            id: request
-                .call_id
-                .parse()
-                .map_err(|error: InvalidId| InvalidMessage::field("call_id", error.to_string()))?,
-            caller: request
-                .caller
-                .ok_or_else(|| missing("caller"))?
-                .try_into()?,
-            source: request.source,
-            // An empty permit is none.
-            permit: request.permit.and_then(|permit| permit.try_into().ok()),
-            decided: request.decided_json,
-            target,
-            caller_token: Some(request.caller_token).filter(|token| !token.is_empty()),
-            interaction: request.interaction.map(TryInto::try_into).transpose()?,
-        })
-    }
+pub(crate) enum ContentOutcome {
+    /// The MCP result and its `_meta`: JSON objects, the second empty where there is none.
+    Result { result: String, meta: String },
+    /// Nothing yet: it goes on with the client's answers.
+    InputRequired(SuspendedRound),
+    /// Why there is none, in words for the client, and the JSON-RPC error that an MCP server answered with: a JSON
+    /// object, empty where there is none that the caller may see.
+    Failure { text: String, error: String },
 }
 
 /// What may be got. Only [`admit`] makes one.
@@ -197,7 +167,7 @@ impl AdmittedContent {
     }
 
     /// Gets it. Dropping the future stops the work at the source.
-    pub(crate) async fn get(mut self) -> pb::GetContentResponse {
+    pub(crate) async fn get(mut self) -> ContentAnswer {
         info!(
             { names::CALL_ID } = %self.asked.id,
             source = self.asked.source,
@@ -212,50 +182,41 @@ impl AdmittedContent {
                 parts,
                 meta,
             } => {
-                let phi = self.origin.class().is_phi();
-                let meta = meta.unwrap_or_default();
-                let bytes = result.len() + meta.len();
-                let released = self.released(result, parts, (0, phi));
-                let released = released.map(|released| pb::GetContentResponse {
-                    meta_json: meta.into(),
-                    ..released
-                });
-                released.and_then(|it| {
-                    let fits = bytes <= self.max_bytes;
-                    fits.then_some(it).ok_or_else(GetError::too_large)
-                })
-            }
-            UpstreamContent::Waits(waits) => Ok(waiting(waits)),
-        });
-        let mut answer = match answer {
-            Ok(released) => released,
-            Err(error) => {
-                let (status, kind) = error.told();
-                let words = error.to_string();
-                let reported = match error {
-                    GetError::Reported { error, .. } if !self.is_restricted => error,
-                    _ => String::new(),
+                let facts = ResultFacts {
+                    rows: parts,
+                    phi: self.origin.class().is_phi(),
+                    ..result::facts(Status::Ok, "", Vec::new())
                 };
-                pb::GetContentResponse {
-                    error: words,
-                    facts: Some(pb::ResultFacts {
-                        status: status.into(),
-                        error_kind: kind.to_owned(),
-                        phi: !reported.is_empty() && self.origin.class().is_phi(),
-                        ..pb::ResultFacts::default()
-                    }),
-                    error_json: reported.into(),
-                    ..pb::GetContentResponse::default()
-                }
+                self.released(result, meta.unwrap_or_default(), facts)
             }
-        };
-        if let Some(facts) = &mut answer.facts {
-            facts.stages = self.stopwatch.into_stages();
-            if let Some(waits) = &mut answer.input_required {
-                waits.facts = Some(facts.clone());
-            }
-        }
+            UpstreamContent::Waits(waits) => Ok(ContentAnswer {
+                outcome: ContentOutcome::InputRequired(waits),
+                facts: result::facts(Status::Ok, "", Vec::new()),
+            }),
+        });
+        let mut answer = answer.unwrap_or_else(|error| self.failure(error));
+        answer.facts.stages = self.stopwatch.into_stages();
         answer
+    }
+
+    fn failure(&self, error: GetError) -> ContentAnswer {
+        let (status, kind) = error.recorded();
+        let text = error.to_string();
+        let reported = match error {
+            GetError::Reported { error, .. } if !self.is_restricted => error,
+            _ => String::new(),
+        };
+        let facts = ResultFacts {
+            phi: !reported.is_empty() && self.origin.class().is_phi(),
+            ..result::facts(status, kind, Vec::new())
+        };
+        ContentAnswer {
+            outcome: ContentOutcome::Failure {
+                text,
+                error: reported,
+            },
+            facts,
+        }
     }
 
     async fn find(&self) -> Result<UpstreamContent, GetError> {
@@ -328,7 +289,7 @@ impl AdmittedContent {
     }
 
     /// Redacts what was found and makes the result of it.
-    fn release(&mut self, found: Value) -> Result<pb::GetContentResponse, GetError> {
+    fn release(&mut self, found: Value) -> Result<ContentAnswer, GetError> {
         let class = self.origin.class();
         let mut censor = Censor {
             redactor: &self.compiled.redactor,
@@ -358,50 +319,30 @@ impl AdmittedContent {
             // What is said of files is given as it is.
             (ContentTarget::Skill { .. } | ContentTarget::Directory { .. }, _) => (found, 1, false),
         };
-        let redacted = censor.redacted;
-        self.released(result.to_string(), parts, (redacted, phi && parts > 0))
+        let facts = ResultFacts {
+            rows: parts,
+            fields_redacted: censor.redacted,
+            phi: phi && parts > 0,
+            ..result::facts(Status::Ok, "", Vec::new())
+        };
+        self.released(result.to_string(), String::new(), facts)
     }
 
-    /// A result of so many parts, with the number of fields that were redacted, and whether it is health information.
+    /// The answer with a result, unless that is too large.
     fn released(
         &mut self,
         result: String,
-        parts: u64,
-        (redacted, phi): (u64, bool),
-    ) -> Result<pb::GetContentResponse, GetError> {
-        let facts = pb::ResultFacts {
-            status: pb::OutcomeStatus::Ok.into(),
-            rows: parts,
-            fields_redacted: redacted,
-            phi,
-            ..pb::ResultFacts::default()
-        };
+        meta: String,
+        facts: ResultFacts,
+    ) -> Result<ContentAnswer, GetError> {
         self.stopwatch.lap("redact");
-        if result.len() > self.max_bytes {
+        if result.len() + meta.len() > self.max_bytes {
             return Err(GetError::too_large());
         }
-        Ok(pb::GetContentResponse {
-            result_json: result.into(),
-            facts: Some(facts),
-            ..pb::GetContentResponse::default()
+        Ok(ContentAnswer {
+            outcome: ContentOutcome::Result { result, meta },
+            facts,
         })
-    }
-}
-
-/// It goes on with the client's answers.
-fn waiting(waits: SuspendedRound) -> pb::GetContentResponse {
-    pb::GetContentResponse {
-        input_required: Some(pb::InputRequired {
-            input_requests_json: waits.requests.into(),
-            state: waits.state,
-            facts: None,
-            connect: None,
-        }),
-        facts: Some(pb::ResultFacts {
-            status: pb::OutcomeStatus::Ok.into(),
-            ..pb::ResultFacts::default()
-        }),
-        ..pb::GetContentResponse::default()
     }
 }
 
@@ -409,7 +350,7 @@ fn waiting(waits: SuspendedRound) -> pb::GetContentResponse {
 fn complete(
     own: &FileContent,
     of: &DecisionSubject,
-    wanted: &Completion,
+    wanted: &CompletionRequest,
 ) -> Result<Value, GetError> {
     let (argument, begun) = (&wanted.argument, &wanted.value);
     let values = match of {

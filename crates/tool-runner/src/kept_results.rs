@@ -11,17 +11,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prost::Message;
 use serde_json::{Map, Value};
 use wardgate_catalogue::Tool;
 use wardgate_domain::{Caller, Digest, PermitTerms, Timestamp};
-use wardgate_proto::policy::v1 as pb;
 use wardgate_redact::{Redacted, RedactionCounts, Redactor, Row};
 
 use crate::executor_error::ExecutorError;
 use crate::row_rule::{RowGate, Verdict};
 use crate::store::stored_results::ToKeep;
 use crate::store::{Store, StoreError};
+use crate::wire;
 
 /// Rows that are sealed and read together.
 const CHUNK: usize = 500;
@@ -45,7 +44,7 @@ pub(crate) async fn keep<'r>(
             tool: terms.tool.as_str(),
             definition: terms.definition_digest,
             policy_hash: terms.policy_hash,
-            terms: &pb::Permit::from(terms).encode_to_vec(),
+            terms: &wire::encode_permit_terms(terms),
             chunks: &chunks,
             expires_at,
         })
@@ -74,10 +73,7 @@ impl KeptResults<'_> {
     ) -> Result<(Redacted<Vec<Row>>, RedactionCounts), ExecutorError> {
         let kept = self.store.kept(handle, caller, self.now).await;
         let kept = kept.map_err(|error| away(&error))?.ok_or_else(unknown)?;
-        let terms = pb::Permit::decode(kept.terms.as_slice())
-            .ok()
-            .and_then(|permit| PermitTerms::try_from(permit).ok())
-            .ok_or_else(changed)?;
+        let terms = wire::decode_permit_terms(&kept.terms).ok_or_else(changed)?;
         let tool = self.tools.get(&kept.tool).ok_or_else(changed)?;
         let is_as_it_was = kept.policy_hash == self.policy_hash
             && kept.definition == tool.facts().definition_digest

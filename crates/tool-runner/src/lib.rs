@@ -37,6 +37,7 @@ mod sql;
 mod store;
 mod switchboard;
 mod watch_resources;
+mod wire;
 
 pub use config::Config;
 pub use error::Error;

@@ -7,16 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde_json::{Map, Value};
 use wardgate_domain::{
     Ambient, Digest, OfferKind, PermitVerifier, RequiredCapabilities, SwitchKind, SwitchTarget,
     ToolSwitches,
 };
 use wardgate_json::integral;
-use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::PseudonymKey;
-use wardgate_rpc::client::MemoryClient;
+use wardgate_rpc::client::{MemoryClient, ServerCapabilities, ToolResult};
 
 use crate::content::{Contents, FollowedContent};
 use crate::execution_log::ExecutionLog;
@@ -28,7 +26,7 @@ use crate::store::Store;
 use crate::switchboard::Switches;
 use crate::{Config, Error};
 use wardgate_catalogue::{Catalogue, MaxRows, Offers, Tool, Toolset};
-use wardgate_egress::PerUser;
+use wardgate_egress::UserGrants;
 use wardgate_mcp_client::Upstream;
 use wardgate_resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
 
@@ -38,7 +36,7 @@ use compiled_permits::CompiledPermits;
 pub(crate) struct RunnableTool {
     pub(crate) tool: Arc<Tool>,
     /// Names of the toolsets it is in.
-    toolsets: Vec<String>,
+    pub(crate) toolsets: Vec<String>,
     pub(crate) executor: Arc<dyn Executor>,
     pub(crate) time_limit: Duration,
     pub(crate) max_rows: usize,
@@ -101,15 +99,57 @@ impl RunnableTool {
 /// definitions it was compiled for.
 pub(crate) struct LoadedCatalogue {
     tools: HashMap<String, Arc<RunnableTool>>,
+    /// The same in configured order.
+    listed: Vec<Arc<RunnableTool>>,
     definitions: HashMap<String, Arc<Tool>>,
+    toolsets: Vec<Toolset>,
     sources: Sources,
-    list: pb::ListToolsResponse,
-    offers: BTreeMap<String, Offers>,
+    offers: BTreeMap<String, SourceOffers>,
+    /// MCP servers whose tools are listed and that do not answer.
+    missing: Vec<String>,
     version: Digest,
     shown: Digest,
     contents: Contents,
     compiled: CompiledPermits,
     upstreams: BTreeMap<String, Arc<Upstream>>,
+}
+
+/// What a source offers besides tools, with what its server says of itself and of its lists.
+pub(crate) struct SourceOffers {
+    pub(crate) offers: Offers,
+    /// What an MCP server says of itself, as somebody approved it; empty where there is nothing.
+    pub(crate) instructions: String,
+    /// How long the server lets its lists be kept, where it says so.
+    ttls: BTreeMap<OfferKind, Duration>,
+}
+
+impl SourceOffers {
+    /// Where the tools of a server are not imported they are configured one by one, and its own list of them is of no
+    /// concern.
+    fn new(
+        offers: Offers,
+        sources: &Sources,
+        is_imported: bool,
+        instructions: Option<&String>,
+    ) -> Self {
+        let server = sources.mcp(&offers.source).ok();
+        let kinds = [OfferKind::Tool, OfferKind::Prompts, OfferKind::Resources];
+        let kinds = kinds.into_iter();
+        let ttls = kinds
+            .filter(|kind| is_imported || *kind != OfferKind::Tool)
+            .filter_map(|kind| Some((kind, server.as_ref()?.ttl(kind)?)))
+            .collect();
+        Self {
+            offers,
+            instructions: instructions.cloned().unwrap_or_default(),
+            ttls,
+        }
+    }
+
+    /// How long the server lets its list of this kind be kept.
+    pub(crate) fn ttl(&self, kind: OfferKind) -> Option<Duration> {
+        self.ttls.get(&kind).copied()
+    }
 }
 
 /// What outlives every catalogue.
@@ -118,7 +158,7 @@ pub(crate) struct SharedState {
     pub(crate) ambient: Ambient,
     pub(crate) platform: Arc<Platform>,
     pub(crate) rates: Arc<RateLimiter>,
-    pub(crate) results: Arc<ResultCache<pb::ToolResult>>,
+    pub(crate) results: Arc<ResultCache<ToolResult>>,
     pub(crate) store: Store,
     /// Prompts and resources of MCP servers.
     pub(crate) following: Arc<FollowedContent>,
@@ -136,9 +176,9 @@ pub(crate) struct SharedState {
 
 impl SharedState {
     pub(crate) fn new(config: &Config, store: Store, ambient: Ambient) -> Self {
-        let bytes = |result: &pb::ToolResult| {
-            let others = result.other_members_json.len() + result.meta_json.len();
-            result.content_json.len() + result.structured_content_json.len() + others
+        let bytes = |result: &ToolResult| {
+            let others = result.other_members.len() + result.meta.len();
+            result.content.len() + result.structured_content.len() + others
         };
         let results = ResultCache::new(config.result_cache_bytes, bytes, ambient.clone());
         Self {
@@ -182,26 +222,28 @@ impl LoadedCatalogue {
         let store = Some(shared.store.clone());
         let mut sources = Sources::new(&shared.platform, shared.memory.clone(), store);
         let open = previous.map(|previous| &previous.sources);
-        let mut offers = BTreeMap::new();
         for settings in &settings {
-            if let Some(of_source) = Offers::of(settings, &tools) {
-                offers.insert(of_source.source.clone(), of_source);
-            }
             let limit = longest(&tools, &settings.name, config.time_limit);
             sources.open(settings.clone(), limit, &shared.ambient, open)?;
         }
         let (following, limit) = (&shared.following, config.time_limit);
         let contents = Contents::of(&settings, &toolsets, &sources, following, limit)?;
         let of_contents = contents.digest();
-        let offered: Vec<_> = offers
-            .values()
-            .map(|of| offered(of, &sources, &imported, instructions.get(&of.source)))
+        let offers = settings.iter().filter_map(|it| Offers::of(it, &tools));
+        let offers: BTreeMap<_, _> = offers
+            .map(|offers| {
+                let instructions = instructions.get(&offers.source);
+                let name = offers.source.clone();
+                let is_imported = imported.contains(&name);
+                let of = SourceOffers::new(offers, &sources, is_imported, instructions);
+                (name, of)
+            })
             .collect();
         let both = |one: &Digest, other: &Digest| {
             Digest::of_parts([one, other].map(|it| it.as_bytes().as_slice()))
         };
         let shown = both(&both(&version, &of_contents), &of_required(&tools));
-        let version = both(&shown, &of_ttls(&offered));
+        let version = both(&shown, &of_ttls(offers.values()));
         let toolsets_of = |tool: &Tool| -> Vec<String> {
             let own = toolsets.iter().filter(|it| it.holds(tool.facts()));
             own.map(|toolset| toolset.name.clone()).collect()
@@ -210,17 +252,6 @@ impl LoadedCatalogue {
             tools: tools.iter().map(known).collect(),
             toolsets: toolsets.clone(),
         });
-        let list = pb::ListToolsResponse {
-            tools: tools
-                .iter()
-                .map(|tool| wire(tool, toolsets_of(tool), config))
-                .collect(),
-            toolsets: toolsets.iter().cloned().map(toolset_message).collect(),
-            catalogue_version: version.to_wire(),
-            shown_version: shown.to_wire(),
-            missing_upstreams: missing,
-            sources: offered,
-        };
         let upstreams = imported
             .into_iter()
             .map(|name| Ok((name.clone(), sources.mcp(&name)?)))
@@ -231,13 +262,10 @@ impl LoadedCatalogue {
             rows: config.kept_rows,
             bytes: config.kept_bytes,
         });
-        let definitions: HashMap<_, _> = tools
-            .into_iter()
-            .map(|tool| (tool.facts().name.to_string(), Arc::new(tool)))
-            .collect();
-        let runnable = |(name, tool): (&String, &Arc<Tool>)| {
-            let runnable = RunnableTool {
-                toolsets: toolsets_of(tool),
+        let runnable = |tool: Tool| {
+            let tool = Arc::new(tool);
+            Ok(Arc::new(RunnableTool {
+                toolsets: toolsets_of(&tool),
                 executor: crate::executor::open(tool.plan(), &sources)?,
                 time_limit: tool.time_limit().unwrap_or(config.time_limit),
                 max_rows: match tool.result().max_rows {
@@ -253,19 +281,24 @@ impl LoadedCatalogue {
                 ),
                 source: tool.source().and_then(|name| sources.guard(name)).cloned(),
                 warned: AtomicBool::new(false),
-                tool: Arc::clone(tool),
-            };
-            Ok((name.clone(), Arc::new(runnable)))
+                tool,
+            }))
         };
-        let tools = definitions
-            .iter()
-            .map(runnable)
-            .collect::<Result<_, Error>>()?;
+        let listed = tools.into_iter().map(runnable);
+        let listed = listed.collect::<Result<Vec<_>, Error>>()?;
+        let named = || {
+            let tools = listed.iter();
+            tools.map(|it| (it.tool.facts().name.to_string(), it))
+        };
         Ok(Self {
-            tools,
-            definitions,
+            tools: named().map(|(name, it)| (name, Arc::clone(it))).collect(),
+            definitions: named()
+                .map(|(name, it)| (name, Arc::clone(&it.tool)))
+                .collect(),
+            listed,
+            toolsets,
             sources,
-            list,
+            missing,
             version,
             shown,
             offers,
@@ -287,7 +320,26 @@ impl LoadedCatalogue {
 
     /// What the source of this name offers besides tools.
     pub(crate) fn offers(&self, source: &str) -> Option<&Offers> {
-        self.offers.get(source)
+        self.offers.get(source).map(|of| &of.offers)
+    }
+
+    /// The same of every source, in the order of their names.
+    pub(crate) fn source_offers(&self) -> impl Iterator<Item = &SourceOffers> {
+        self.offers.values()
+    }
+
+    /// The tools in configured order.
+    pub(crate) fn listed_tools(&self) -> &[Arc<RunnableTool>] {
+        &self.listed
+    }
+
+    pub(crate) fn toolsets(&self) -> &[Toolset] {
+        &self.toolsets
+    }
+
+    /// Names of the MCP servers whose tools are listed and that do not answer.
+    pub(crate) fn missing_upstreams(&self) -> &[String] {
+        &self.missing
     }
 
     /// Prompts and resources.
@@ -296,14 +348,14 @@ impl LoadedCatalogue {
     }
 
     /// What callers granted the source of that name to do in their name, where it is one of those.
-    pub(crate) fn per_user(&self, source: &str) -> Option<&Arc<PerUser>> {
+    pub(crate) fn per_user(&self, source: &str) -> Option<&Arc<UserGrants>> {
         self.sources.per_user(source)
     }
 
     /// What the MCP server of that name declared when it was connected to.
-    pub(crate) fn capabilities(&self, source: &str) -> Option<pb::ServerCapabilities> {
+    pub(crate) fn capabilities(&self, source: &str) -> Option<ServerCapabilities> {
         let declared = self.sources.mcp(source).ok()?.shown().borrow().declares?;
-        Some(pb::ServerCapabilities {
+        Some(ServerCapabilities {
             logging: declared.logging,
             completions: declared.completions,
             resource_subscriptions: declared.resource_subscriptions,
@@ -332,17 +384,9 @@ impl LoadedCatalogue {
         let name = target.name.as_str();
         match target.kind {
             SwitchKind::Tool => self.tools.contains_key(name),
-            SwitchKind::Toolset => self
-                .list
-                .toolsets
-                .iter()
-                .any(|toolset| toolset.name == name),
+            SwitchKind::Toolset => self.toolsets.iter().any(|toolset| toolset.name == name),
             SwitchKind::Upstream => self.sources.has(name),
         }
-    }
-
-    pub(crate) fn list(&self) -> &pb::ListToolsResponse {
-        &self.list
     }
 
     /// Differs where anything does that others learn of this.
@@ -357,36 +401,6 @@ impl LoadedCatalogue {
 
     pub(crate) fn compiled(&self) -> &CompiledPermits {
         &self.compiled
-    }
-}
-
-/// What a source offers besides tools, with what its server says of itself and of its lists. Where its tools are not
-/// imported they are configured one by one, and the server's own list of them is of no concern.
-fn offered(
-    of: &Offers,
-    sources: &Sources,
-    imported: &[String],
-    said: Option<&String>,
-) -> pb::Source {
-    let server = sources.mcp(&of.source).ok();
-    let ttl = |kind| server.as_ref()?.ttl(kind)?.try_into().ok();
-    let tools = of.tools.iter();
-    pb::Source {
-        name: of.source.clone(),
-        prefix: of.prefix.clone(),
-        facts: of.facts.iter().map(Into::into).collect(),
-        tools: tools
-            .map(|(own, name)| (own.clone(), name.to_string()))
-            .collect(),
-        needs_caller_token: of.exchanges_token,
-        // They change more often than the catalogue.
-        switches: Vec::new(),
-        // It is known once the server was connected to.
-        capabilities: None,
-        instructions: said.cloned().unwrap_or_default(),
-        tools_ttl: ttl(OfferKind::Tool).filter(|_| imported.contains(&of.source)),
-        prompts_ttl: ttl(OfferKind::Prompts),
-        resources_ttl: ttl(OfferKind::Resources),
     }
 }
 
@@ -408,11 +422,8 @@ fn of_required(tools: &[Tool]) -> Digest {
 }
 
 /// How long lists of sources may be kept.
-fn of_ttls(offered: &[pb::Source]) -> Digest {
-    let ttls: Vec<_> = offered
-        .iter()
-        .map(|of| (&of.tools_ttl, &of.prompts_ttl, &of.resources_ttl))
-        .collect();
+fn of_ttls<'a>(offers: impl Iterator<Item = &'a SourceOffers>) -> Digest {
+    let ttls: Vec<_> = offers.map(|of| &of.ttls).collect();
     Digest::of(format!("{ttls:?}").as_bytes())
 }
 
@@ -420,30 +431,5 @@ fn known(tool: &Tool) -> KnownTool {
     KnownTool {
         facts: tool.facts().clone(),
         source: tool.source().map(str::to_owned),
-    }
-}
-
-fn wire(tool: &Tool, toolsets: Vec<String>, config: &Config) -> pb::Tool {
-    let time_limit = tool.time_limit().unwrap_or(config.time_limit);
-    let (needed, alternatives) = tool.required_capabilities().to_wire();
-    pb::Tool {
-        facts: Some(tool.facts().into()),
-        aliases: tool.aliases().iter().map(ToString::to_string).collect(),
-        definition_json: tool.definition_json().clone(),
-        time_limit: time_limit.try_into().ok(),
-        toolsets,
-        needs_caller_token: tool.plan().needs_caller_token(),
-        // These change more often than the catalogue.
-        switches: Vec::new(),
-        may_be_task: false,
-        required_capabilities_json: needed.into(),
-        alternative_capabilities_json: alternatives.into_iter().map(Bytes::from).collect(),
-    }
-}
-
-fn toolset_message(toolset: Toolset) -> pb::Toolset {
-    pb::Toolset {
-        name: toolset.name,
-        description: toolset.description,
     }
 }

@@ -7,14 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Extensions, Request, Status};
 use tracing::warn;
-use wardgate_proto::toolrunner::v1 as pb;
-use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
-use wardgate_rpc::{Link, Neighbour, link};
+use wardgate_rpc::{Link, LinkedService, link};
 
 use crate::interaction::State;
 
 /// Makes the link to the replica at an address.
-pub type Dial = Arc<dyn Fn(&str) -> Result<Neighbour, link::Error> + Send + Sync>;
+pub type Dial = Arc<dyn Fn(&str) -> Result<LinkedService, link::Error> + Send + Sync>;
 
 /// Says that another replica has handed a request on: whoever gets it does not hand it on again.
 const HANDED_ON: &str = "x-wardgate-handed-on";
@@ -22,14 +20,11 @@ const HANDED_ON: &str = "x-wardgate-handed-on";
 /// Links that are kept. There are more only where replicas come and go.
 const MOST: usize = 64;
 
-/// A client of one of them.
-pub(crate) type Replica = ToolRunnerServiceClient<Link>;
-
 pub(crate) struct Replicas {
     /// Where others reach this one.
     own: Option<String>,
     dial: Option<Dial>,
-    links: Mutex<HashMap<String, Neighbour>>,
+    links: Mutex<HashMap<String, LinkedService>>,
 }
 
 impl Replicas {
@@ -41,14 +36,9 @@ impl Replicas {
         }
     }
 
-    /// The one that holds what `interaction` goes on with, unless it is this one.
-    pub(crate) fn holding(
-        &self,
-        interaction: Option<&pb::Interaction>,
-        metadata: &MetadataMap,
-    ) -> Option<Replica> {
-        let resumption = interaction?.resumption.as_ref()?;
-        let state = State::read(&resumption.state)?;
+    /// The link to the replica that holds what goes on with `state`, unless it is this one.
+    pub(crate) fn holding(&self, state: Option<&[u8]>, metadata: &MetadataMap) -> Option<Link> {
+        let state = State::read(state?)?;
         let url = state
             .parked_at()
             .filter(|url| self.own.as_deref() != Some(url))?;
@@ -67,7 +57,7 @@ impl Replicas {
             links.insert(url.to_owned(), dialled.ok()?);
         }
         let neighbour = links.get(url)?;
-        Some(ToolRunnerServiceClient::new(neighbour.link.clone()))
+        Some(neighbour.link.clone())
     }
 }
 

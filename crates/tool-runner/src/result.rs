@@ -6,9 +6,9 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use wardgate_domain::duration;
-use wardgate_proto::toolrunner::v1 as pb;
-use wardgate_redact::{DropReason, DroppedColumns, Redacted, Row};
+use wardgate_domain::{Status, duration};
+use wardgate_redact::{DropReason, Redacted, Row};
+use wardgate_rpc::client::{DroppedColumns, ResultFacts, ToolResult};
 
 use wardgate_catalogue::{ResultShape, Shape, VALUE};
 
@@ -81,12 +81,27 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// How many columns were left out, as it goes over the wire; none when nothing was.
-pub(crate) fn dropped_columns(dropped: &DroppedColumns) -> Option<pb::DroppedColumns> {
-    (!dropped.is_empty()).then(|| pb::DroppedColumns {
+/// The number of columns that were left out, by reason.
+pub(crate) fn dropped_columns(dropped: &wardgate_redact::DroppedColumns) -> DroppedColumns {
+    DroppedColumns {
         unclassified: dropped.count(DropReason::Unclassified),
         not_permitted: dropped.count(DropReason::NotPermitted),
-    })
+    }
+}
+
+/// The facts of a result without rows. An empty `error_kind` is that of a success.
+pub(crate) fn facts(status: Status, error_kind: &str, stages: Vec<StageTime>) -> ResultFacts {
+    ResultFacts {
+        status,
+        rows: 0,
+        rows_withheld: 0,
+        fields_redacted: 0,
+        phi: false,
+        error_kind: error_kind.to_owned(),
+        retry_after: None,
+        stages,
+        dropped_columns: DroppedColumns::default(),
+    }
 }
 
 /// The structured content of a result with rows.
@@ -114,8 +129,8 @@ pub(crate) fn released(
     shape: &ResultShape,
     rows: &Redacted<Vec<Row>>,
     whole: &ResultSummary,
-    facts: pb::ResultFacts,
-) -> pb::ToolResult {
+    facts: ResultFacts,
+) -> ToolResult {
     let truncated = whole.truncated;
     let kept = whole.handle.as_ref();
     let (content, structured) = match shape.shape {
@@ -159,12 +174,10 @@ pub(crate) fn released(
         }
         Shape::Content => content(rows.get()),
     };
-    pb::ToolResult {
-        content_json: content,
-        structured_content_json: structured.into(),
+    ToolResult {
+        structured_content: structured.into(),
         is_error: whole.is_error,
-        facts: Some(facts),
-        ..pb::ToolResult::default()
+        ..plain(content, facts)
     }
 }
 
@@ -191,16 +204,14 @@ impl UnchangedResult {
 }
 
 /// The result of an MCP server, as it is.
-pub(crate) fn unchanged(result: UnchangedResult, facts: pb::ResultFacts) -> pb::ToolResult {
+pub(crate) fn unchanged(result: UnchangedResult, facts: ResultFacts) -> ToolResult {
     let structured = result.structured.map(Box::<str>::from);
-    pb::ToolResult {
-        content_json: result.content.into(),
-        structured_content_json: structured.map(String::from).unwrap_or_default().into(),
+    ToolResult {
+        structured_content: structured.map(String::from).unwrap_or_default().into(),
         is_error: result.is_error,
-        facts: Some(facts),
-        other_members_json: result.others.unwrap_or_default().into(),
-        meta_json: result.meta.unwrap_or_default().into(),
-        ..pb::ToolResult::default()
+        other_members: result.others.unwrap_or_default().into(),
+        meta: result.meta.unwrap_or_default().into(),
+        ..plain(result.content.into(), facts)
     }
 }
 
@@ -252,12 +263,23 @@ fn json<T: Serialize + ?Sized>(value: &T) -> String {
 }
 
 /// A result that says what went wrong.
-pub(crate) fn error(text: &str, facts: pb::ResultFacts) -> pb::ToolResult {
-    pb::ToolResult {
-        content_json: text_content(text),
+pub(crate) fn error(text: &str, facts: ResultFacts) -> ToolResult {
+    ToolResult {
         is_error: true,
-        facts: Some(facts),
-        ..pb::ToolResult::default()
+        ..plain(text_content(text), facts)
+    }
+}
+
+/// A result that has nothing but content.
+fn plain(content: Bytes, facts: ResultFacts) -> ToolResult {
+    ToolResult {
+        content,
+        structured_content: Bytes::new(),
+        is_error: false,
+        facts,
+        other_members: Bytes::new(),
+        meta: Bytes::new(),
+        error: Bytes::new(),
     }
 }
 
@@ -294,10 +316,13 @@ pub(crate) fn json_size(row: &Row) -> usize {
     counter.0
 }
 
+/// The name of a stage, and how long it took.
+pub(crate) type StageTime = (String, Duration);
+
 /// When each stage of a call began, to tell how long it took.
 pub(crate) struct Stopwatch {
     stage_began: std::time::Instant,
-    stages: Vec<pb::StageTime>,
+    stages: Vec<StageTime>,
 }
 
 impl Stopwatch {
@@ -325,14 +350,10 @@ impl Stopwatch {
     }
 
     fn push(&mut self, stage: &str, time: Duration) {
-        self.stages.push(pb::StageTime {
-            stage: stage.to_owned(),
-            // Less than ages.
-            duration: time.try_into().ok(),
-        });
+        self.stages.push((stage.to_owned(), time));
     }
 
-    pub(crate) fn into_stages(self) -> Vec<pb::StageTime> {
+    pub(crate) fn into_stages(self) -> Vec<StageTime> {
         self.stages
     }
 }

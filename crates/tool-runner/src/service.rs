@@ -1,8 +1,11 @@
 //! The gRPC service: each method converts, calls a plain function, and converts back.
 
 mod closing;
+mod connections;
 mod events;
 mod follow;
+mod requests;
+mod responses;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +20,10 @@ use tokio_stream::wrappers::WatchStream;
 use tonic::{Request, Response, Status};
 use tracing::{error, info, warn};
 use wardgate_domain::{
-    Ambient, BearerToken, Caller, Digest, InvalidId, InvalidMessage, PermitVerifier, SwitchAction,
-    SwitchChange,
+    Ambient, Caller, Digest, InvalidMessage, PermitVerifier, SwitchAction, SwitchChange,
 };
 use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::{
     ToolRunnerService, ToolRunnerServiceServer,
 };
@@ -31,8 +34,9 @@ use wardgate_telemetry::names;
 
 pub use closing::ServiceCloser;
 
-use crate::call::{self, Call};
-use crate::connections;
+use self::requests::resumed_state;
+use crate::call::{self, CallRequest};
+use crate::connections as grants;
 use crate::execution_log::{ExecutionLog, held_until};
 use crate::get_content::{self, ContentQuery};
 use crate::imported::{Importer, check_lock};
@@ -40,7 +44,7 @@ use crate::loaded::{Keys, LoadedCatalogue, SharedState};
 use crate::replicas::{self, Dial, Replicas};
 use crate::store::{SealingKey, Store};
 use crate::switchboard::{Switchboard, Switches};
-use crate::watch_resources::{self, InForce, WatchAsked};
+use crate::watch_resources::{self, InForce, WatchRequest};
 use crate::{Config, Error};
 use wardgate_catalogue::Catalogue;
 use wardgate_catalogue::Files;
@@ -199,20 +203,9 @@ impl ToolRunnerService for Runner {
     ) -> Result<Response<pb::ListToolsResponse>, Status> {
         let switches = self.switches().map_err(|error| refused(&error))?;
         let loaded = self.loaded.load();
-        let mut list = loaded.list().clone();
-        list.catalogue_version = version(&loaded, Some(&switches)).to_wire();
-        list.shown_version = shown(&loaded, Some(&switches)).to_wire();
-        for tool in &mut list.tools {
-            let name = tool.facts.as_ref().map(|facts| facts.name.as_str());
-            if let Some(tool_in_force) = name.and_then(|name| loaded.tool(name)) {
-                tool.switches = (&tool_in_force.switches(&switches)).into();
-                tool.may_be_task = loaded.may_be_task(tool_in_force);
-            }
-        }
-        for source in &mut list.sources {
-            source.switches = (&switches.of_source(&source.name)).into();
-            source.capabilities = loaded.capabilities(&source.name);
-        }
+        let version = version(&loaded, Some(&switches));
+        let shown = shown(&loaded, Some(&switches));
+        let list = responses::tools(&loaded, &switches, version, shown);
         Ok(Response::new(list))
     }
 
@@ -235,13 +228,15 @@ impl ToolRunnerService for Runner {
     ) -> Result<Response<Self::CallToolStream>, Status> {
         let (metadata, _, request) = request.into_parts();
         let replicas = &self.shared.replicas;
-        if let Some(mut other) = replicas.holding(request.interaction.as_ref(), &metadata) {
+        let state = resumed_state(request.interaction.as_ref());
+        if let Some(link) = replicas.holding(state, &metadata) {
+            let mut other = ToolRunnerServiceClient::new(link);
             let call = replicas::handed_on(&metadata, request.clone());
             if let Some(events) = replicas::unless_gone(other.call_tool(call).await) {
                 return Ok(Response::new(events?.into_inner().boxed()));
             }
         }
-        let call = Call::try_from(request).map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
+        let call = CallRequest::try_from(request).map_err(invalid)?;
         let loaded = self.loaded.load_full();
         let admitted = self
             .check_switch(&call, &loaded)
@@ -261,9 +256,11 @@ impl ToolRunnerService for Runner {
     ) -> Result<Response<pb::ListContentResponse>, Status> {
         let switches = self.switches().map_err(|error| refused(&error))?;
         let loaded = self.loaded.load();
-        let mut list = loaded.contents().list().clone();
-        list.catalogue_version = version(&loaded, Some(&switches)).to_wire();
-        Ok(Response::new(list))
+        let version = version(&loaded, Some(&switches));
+        Ok(Response::new(responses::content(
+            loaded.contents().lists(),
+            version,
+        )))
     }
 
     async fn get_content(
@@ -272,14 +269,15 @@ impl ToolRunnerService for Runner {
     ) -> Result<Response<pb::GetContentResponse>, Status> {
         let (metadata, _, request) = request.into_parts();
         let replicas = &self.shared.replicas;
-        if let Some(mut other) = replicas.holding(request.interaction.as_ref(), &metadata) {
+        let state = resumed_state(request.interaction.as_ref());
+        if let Some(link) = replicas.holding(state, &metadata) {
+            let mut other = ToolRunnerServiceClient::new(link);
             let get = replicas::handed_on(&metadata, request.clone());
             if let Some(given) = replicas::unless_gone(other.get_content(get).await) {
                 return Ok(Response::new(given?.into_inner()));
             }
         }
-        let asked =
-            ContentQuery::try_from(request).map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
+        let asked = ContentQuery::try_from(request).map_err(invalid)?;
         let loaded = self.loaded.load();
         let (max_bytes, now) = (self.config.max_result_bytes, self.shared.ambient.now());
         let admitted = self
@@ -290,19 +288,18 @@ impl ToolRunnerService for Runner {
         let recorded = log.map(|log| log.append(admitted.execution()));
         let got = Box::pin(admitted.get());
         let Some(recorded) = recorded else {
-            return Ok(Response::new(got.await));
+            return Ok(Response::new(got.await.into()));
         };
         let released = try_join(recorded, got.map(Ok)).await;
         let ((), given) = released.map_err(|error| refused(&error))?;
-        Ok(Response::new(given))
+        Ok(Response::new(given.into()))
     }
 
     async fn watch_resources(
         &self,
         request: Request<pb::WatchResourcesRequest>,
     ) -> Result<Response<Self::WatchResourcesStream>, Status> {
-        let asked = WatchAsked::try_from(request.into_inner())
-            .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
+        let asked = WatchRequest::try_from(request.into_inner()).map_err(invalid)?;
         let loaded = self.loaded.load();
         let admitted = self
             .check_source(&asked.source, &asked.caller)
@@ -313,15 +310,18 @@ impl ToolRunnerService for Runner {
             switchboard: Arc::clone(&self.switchboard),
             changes: self.version.subscribe(),
         };
-        Ok(Response::new(admitted.run(in_force).boxed()))
+        let changes = admitted.run(in_force).map(|uris| {
+            let uris = uris.into_iter().collect();
+            Ok(pb::WatchResourcesResponse { uris })
+        });
+        Ok(Response::new(changes.boxed()))
     }
 
     async fn set_switch(
         &self,
         request: Request<pb::SetSwitchRequest>,
     ) -> Result<Response<pb::SetSwitchResponse>, Status> {
-        let change = SwitchChange::try_from(request.into_inner())
-            .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
+        let change = SwitchChange::try_from(request.into_inner()).map_err(invalid)?;
         self.set(change)
             .await
             .map_err(|error| wardgate_rpc::status(&error))?;
@@ -346,51 +346,80 @@ impl ToolRunnerService for Runner {
         &self,
         request: Request<pb::DescribeConnectionRequest>,
     ) -> Result<Response<pb::DescribeConnectionResponse>, Status> {
-        let answer = connections::describe(&self.loaded.load_full(), request.into_inner()).await;
-        answer.map(Response::new)
+        let request = request.into_inner();
+        let connect = connections::connect(request.connect).map_err(invalid)?;
+        let person = connections::person(request.person).map_err(invalid)?;
+        let described = grants::describe(&self.loaded.load_full(), &person, &connect).await;
+        let described = described.map_err(|error| wardgate_rpc::status(&error))?;
+        Ok(Response::new(connections::description(described)))
     }
 
     async fn start_connection(
         &self,
         request: Request<pb::StartConnectionRequest>,
     ) -> Result<Response<pb::StartConnectionResponse>, Status> {
-        let answer = connections::start(&self.loaded.load_full(), request.into_inner()).await;
-        answer.map(Response::new)
+        let mut request = request.into_inner();
+        let connect = connections::connect(request.connect.take()).map_err(invalid)?;
+        let person = connections::person(request.person.take()).map_err(invalid)?;
+        let grant = connections::grant_request(&request, &person, &connect).map_err(invalid)?;
+        let started = grants::start(&self.loaded.load_full(), &connect.source, grant).await;
+        let started = started.map_err(|error| wardgate_rpc::status(&error))?;
+        Ok(Response::new(connections::started_grant(started)))
     }
 
     async fn finish_connection(
         &self,
         request: Request<pb::FinishConnectionRequest>,
     ) -> Result<Response<pb::FinishConnectionResponse>, Status> {
+        let mut request = request.into_inner();
+        let person = connections::person(request.person.take()).map_err(invalid)?;
         let (loaded, board) = (self.loaded.load_full(), Arc::clone(&self.switchboard));
         // Its own task: a code is good once, whoever hangs up.
         let finishing = tokio::spawn(async move {
-            connections::finish(&loaded, &board, request.into_inner()).await
+            let callback = connections::grant_callback(&request, &person).map_err(invalid)?;
+            let finished = grants::finish(&loaded, &board, &request.source, callback).await;
+            finished.map_err(|error| wardgate_rpc::status(&error))
         });
         let interrupted = |_| wardgate_rpc::status(&Error::Interrupted);
-        finishing.await.map_err(interrupted)?.map(Response::new)
+        finishing.await.map_err(interrupted)??;
+        Ok(Response::new(pb::FinishConnectionResponse {}))
     }
 
     async fn list_connections(
         &self,
         _: Request<pb::ListConnectionsRequest>,
     ) -> Result<Response<pb::ListConnectionsResponse>, Status> {
-        let answer = connections::list(self.switchboard.store()).await;
-        answer.map(Response::new)
+        let connections = self.switchboard.store().connections().await;
+        let connections = connections.map_err(|error| wardgate_rpc::status(&Error::from(error)))?;
+        Ok(Response::new(pb::ListConnectionsResponse {
+            connections: connections.into_iter().map(Into::into).collect(),
+        }))
     }
 
     async fn remove_connections(
         &self,
         request: Request<pb::RemoveConnectionsRequest>,
     ) -> Result<Response<pb::RemoveConnectionsResponse>, Status> {
+        let request = request.into_inner();
         let (loaded, board) = (self.loaded.load_full(), Arc::clone(&self.switchboard));
         // Its own task: what is forgotten here is taken back there, whoever hangs up.
         let removing = tokio::spawn(async move {
-            connections::remove(&loaded, &board, request.into_inner()).await
+            let remove = connections::remove_connections(&request).map_err(invalid)?;
+            let removed = grants::remove(&loaded, &board, remove).await;
+            removed.map_err(|error| wardgate_rpc::status(&error))
         });
         let interrupted = |_| wardgate_rpc::status(&Error::Interrupted);
-        removing.await.map_err(interrupted)?.map(Response::new)
+        let removed = removing.await.map_err(interrupted)??;
+        Ok(Response::new(pb::RemoveConnectionsResponse { removed }))
     }
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it stands where errors are mapped"
+)]
+fn invalid(message: InvalidMessage) -> Status {
+    wardgate_rpc::invalid(&message)
 }
 
 /// The answer of what runs under a permit: what may write begins once it is on record, of what only reads nothing is let out
@@ -415,35 +444,6 @@ fn refused(error: &Error) -> Status {
     wardgate_rpc::status(error)
 }
 
-impl TryFrom<pb::CallToolRequest> for Call {
-    type Error = InvalidMessage;
-
-    fn try_from(request: pb::CallToolRequest) -> Result<Self, Self::Error> {
-        let id = request
-            .call_id
-            .parse()
-            .map_err(|error: InvalidId| InvalidMessage::field("call_id", error.to_string()))?;
-        let mut caller: Caller = request
-            .caller
-            .ok_or_else(|| InvalidMessage::field("caller", "is missing"))?
-            .try_into()?;
-        if !request.caller_token.is_empty() {
-            caller = caller.with_token(BearerToken::new(&request.caller_token));
-        }
-        Ok(Self {
-            id,
-            caller,
-            tool: request.tool,
-            arguments: request.arguments_json,
-            // An empty permit is none.
-            permit: request.permit.and_then(|permit| permit.try_into().ok()),
-            caller_token: Some(request.caller_token).filter(|token| !token.is_empty()),
-            idempotency_key: Some(request.idempotency_key).filter(|key| !key.is_empty()),
-            interaction: request.interaction,
-        })
-    }
-}
-
 impl Runner {
     /// Until they were read once nobody knows what is off, and nothing may run.
     fn switches(&self) -> Result<Arc<Switches>, Error> {
@@ -451,7 +451,7 @@ impl Runner {
     }
 
     /// A tool that is off for its caller is answered like one that does not exist.
-    fn check_switch(&self, call: &Call, loaded: &LoadedCatalogue) -> Result<(), Error> {
+    fn check_switch(&self, call: &CallRequest, loaded: &LoadedCatalogue) -> Result<(), Error> {
         let switches = self.switches()?;
         match loaded.tool(&call.tool) {
             Some(tool) if tool.switches(&switches).allow(&call.caller) => Ok(()),

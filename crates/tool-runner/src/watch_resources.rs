@@ -16,21 +16,17 @@ use bytes::Bytes;
 use futures::stream::{self, Stream};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
-use tonic::Status;
-use wardgate_domain::{
-    CallToRun, Caller, Digest, InvalidMessage, OfferKind, SignedPermit, Timestamp,
-};
-use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_domain::{CallToRun, Caller, Digest, OfferKind, SignedPermit, Timestamp};
 
 use crate::Error;
-use crate::content::{Contents, DecisionSubject, Origin};
+use crate::content::{Contents, Origin};
 use crate::loaded::LoadedCatalogue;
 use crate::switchboard::Switchboard;
 use wardgate_catalogue::FileContent;
 use wardgate_mcp_client::{ResourceListener, Upstream};
 
-/// Resources of one request.
-const MOST: usize = 256;
+/// Most resources of one request.
+pub(crate) const MAX_RESOURCES: usize = 256;
 
 /// How long a server may take to say which it tells of.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -39,52 +35,19 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// What is asked for, its fields checked.
-pub(crate) struct WatchAsked {
+pub(crate) struct WatchRequest {
     pub(crate) caller: Caller,
     pub(crate) source: String,
-    resources: Vec<WatchedUris>,
-    token: Option<String>,
+    pub(crate) resources: Vec<WatchedResource>,
+    /// The caller's bearer token, where the source needs it.
+    pub(crate) token: Option<String>,
 }
 
-struct WatchedUris {
-    uri: String,
-    decided: Bytes,
-    permit: Option<SignedPermit>,
-}
-
-impl TryFrom<pb::WatchResourcesRequest> for WatchAsked {
-    type Error = InvalidMessage;
-
-    fn try_from(request: pb::WatchResourcesRequest) -> Result<Self, Self::Error> {
-        let caller = request.caller;
-        let caller = caller.ok_or_else(|| InvalidMessage::field("caller", "is missing"))?;
-        if request.resources.len() > MOST {
-            return Err(InvalidMessage::field("resources", "are more than 256"));
-        }
-        let wanted =
-            |resource: pb::WatchedResource| match DecisionSubject::read(&resource.decided_json) {
-                Some(DecisionSubject::Resource(uri)) => Ok(WatchedUris {
-                    uri,
-                    decided: resource.decided_json,
-                    // An empty permit is none.
-                    permit: resource.permit.and_then(|permit| permit.try_into().ok()),
-                }),
-                Some(DecisionSubject::Prompt(_)) | None => {
-                    let problem = "does not name a resource";
-                    Err(InvalidMessage::field("resources.decided_json", problem))
-                }
-            };
-        Ok(Self {
-            caller: caller.try_into()?,
-            source: request.source,
-            resources: request
-                .resources
-                .into_iter()
-                .map(wanted)
-                .collect::<Result<_, _>>()?,
-            token: Some(request.caller_token).filter(|token| !token.is_empty()),
-        })
-    }
+pub(crate) struct WatchedResource {
+    pub(crate) uri: String,
+    /// What the policy decided on, byte for byte.
+    pub(crate) decided: Bytes,
+    pub(crate) permit: Option<SignedPermit>,
 }
 
 /// What may be watched, and how long. Only [`admit`] makes one.
@@ -99,7 +62,7 @@ pub(crate) struct AdmittedWatch {
 
 /// Turns signed permits into the right to hear of what they let read.
 pub(crate) fn admit(
-    asked: WatchAsked,
+    asked: WatchRequest,
     loaded: &LoadedCatalogue,
     now: Timestamp,
 ) -> Result<AdmittedWatch, Error> {
@@ -140,11 +103,8 @@ pub(crate) struct InForce {
 }
 
 impl AdmittedWatch {
-    /// Watches. Dropping the stream ends it.
-    pub(crate) fn run(
-        self,
-        in_force: InForce,
-    ) -> impl Stream<Item = Result<pb::WatchResourcesResponse, Status>> {
+    /// Watches: gives the URIs that are watched, then again and again those that changed. Dropping the stream ends it.
+    pub(crate) fn run(self, in_force: InForce) -> impl Stream<Item = BTreeSet<String>> {
         let watching = ResourceWatch {
             admitted: self,
             in_force,
@@ -153,8 +113,7 @@ impl AdmittedWatch {
         };
         stream::unfold(watching, async |mut watching| {
             let uris = watching.next().await?;
-            let uris = uris.into_iter().collect();
-            Some((Ok(pb::WatchResourcesResponse { uris }), watching))
+            Some((uris, watching))
         })
     }
 }

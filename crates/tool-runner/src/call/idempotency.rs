@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use prost::Message;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::warn;
 use wardgate_domain::Digest;
-use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_telemetry::names;
 
 use super::{AdmittedCall, End, EndedRun, sorted};
@@ -16,6 +14,7 @@ use crate::executor::RunEvent;
 use crate::failure::{Failure, ToolOutcome};
 use crate::loaded::SharedState;
 use crate::store::keyed::{KeyedCall, KeyedCallState, KeyedOutcome};
+use crate::wire;
 
 impl AdmittedCall {
     /// Runs it unless the key says that it ran, and remembers how it ended. A call that waits for its client has not
@@ -49,7 +48,7 @@ impl AdmittedCall {
         let begun = match resumption.map(|it| it.state.write()) {
             Some(state) => {
                 let is_it = |waits: &[u8]| {
-                    pb::InputRequired::decode(waits).is_ok_and(|waits| waits.state == state)
+                    wire::decode_input_required(waits).is_some_and(|waits| waits.state == state)
                 };
                 store.resume(keyed, is_it, now).await
             }
@@ -57,14 +56,14 @@ impl AdmittedCall {
         };
         let ticket = match begun {
             Ok(KeyedCallState::Fresh(ticket)) => ticket,
-            Ok(KeyedCallState::Done(result)) => match pb::ToolResult::decode(result.as_slice()) {
-                Ok(result) => return End::Result(result),
-                Err(_) => return self.fail(&Failure::unknown_outcome(), 0).end,
+            Ok(KeyedCallState::Done(result)) => match wire::decode_tool_result(&result) {
+                Some(result) => return End::Result(result),
+                None => return self.fail(&Failure::unknown_outcome(), 0).end,
             },
             Ok(KeyedCallState::Waiting(waits)) if resumption.is_none() => {
-                match pb::InputRequired::decode(waits.as_slice()) {
-                    Ok(waits) => return End::Waits(waits),
-                    Err(_) => return self.fail(&Failure::unknown_outcome(), 0).end,
+                match wire::decode_input_required(&waits) {
+                    Some(waits) => return End::Waits(waits),
+                    None => return self.fail(&Failure::unknown_outcome(), 0).end,
                 }
             }
             Ok(KeyedCallState::Waiting(_)) => return self.fail(&Failure::not_waiting(), 0).end,
@@ -77,8 +76,8 @@ impl AdmittedCall {
         let ended = self.perform(arguments, Some(key), deadline, shared, listener);
         let ended = ended.await;
         let bytes = match &ended.end {
-            End::Result(result) => result.encode_to_vec(),
-            End::Waits(waits) => waits.encode_to_vec(),
+            End::Result(result) => wire::encode_tool_result(result),
+            End::Waits(waits) => wire::encode_input_required(waits),
             // With a key nothing becomes one.
             End::Task(_) => Vec::new(),
         };
@@ -112,19 +111,31 @@ fn ending<'a>(ended: &EndedRun, bytes: &'a [u8], is_resumed: bool) -> KeyedOutco
 mod tests {
     //! What becomes of the key.
 
+    use bytes::Bytes;
+    use wardgate_domain::Status;
+    use wardgate_rpc::client::{ConnectTarget, InputRequired};
+
     use super::*;
+    use crate::result;
 
     #[test]
     fn a_question_to_connect_is_never_what_a_key_waits_for() {
         let ends = |connect, ran, is_resumed| {
-            let waits = pb::InputRequired {
+            let waits = InputRequired {
+                requests: String::new(),
+                state: Bytes::new(),
+                facts: result::facts(Status::Ok, "", Vec::new()),
                 connect,
-                ..pb::InputRequired::default()
             };
             let end = End::Waits(waits);
             ending(&EndedRun { end, ran }, b"", is_resumed)
         };
-        let connect = || Some(pb::Connect::default());
+        let connect = || {
+            Some(ConnectTarget {
+                source: "mail".to_owned(),
+                scope: None,
+            })
+        };
         assert!(matches!(
             ends(connect(), ToolOutcome::No, false),
             KeyedOutcome::NothingRan

@@ -1,13 +1,14 @@
 //! Calls that became tasks of their servers, and what is asked about those afterwards.
 
 use serde_json::{Value, json};
-use wardgate_domain::ColumnTier;
-use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_domain::{ColumnTier, Status};
+use wardgate_rpc::client::{ResultFacts, Task};
 
 use super::{AdmittedCall, ERROR, End, EndedRun};
 use crate::failure::ToolOutcome;
 use crate::interaction::{FollowedTask, Interaction};
-use wardgate_mcp_client::{RpcError, TaskStatus};
+use crate::result;
+use wardgate_mcp_client::{TaskStatus, UpstreamRpcError};
 
 impl AdmittedCall {
     /// Whether it is about a task that an earlier call became.
@@ -33,22 +34,21 @@ impl AdmittedCall {
             _ => {}
         }
         let status = if failed.is_empty() {
-            pb::OutcomeStatus::Ok
+            Status::Ok
         } else {
-            pb::OutcomeStatus::ToolError
+            Status::Error
         };
-        let facts = pb::ResultFacts {
-            status: status.into(),
-            error_kind: kind.to_owned(),
+        let facts = ResultFacts {
             phi: !failed.is_empty() && self.tool.tool.result().class(ERROR).is_phi(),
-            stages: self.stopwatch.into_stages(),
-            ..pb::ResultFacts::default()
+            ..result::facts(status, kind, self.stopwatch.into_stages())
         };
-        let task = pb::Task {
-            input_requests_json: requests.into(),
-            error_json: failed.into(),
-            facts: Some(facts),
-            ..wire(task)
+        let task = Task {
+            state: task.state,
+            about: task.about.unwrap_or_default(),
+            requests,
+            result: None,
+            error: failed,
+            facts,
         };
         EndedRun {
             end: End::Task(Box::new(task)),
@@ -58,7 +58,7 @@ impl AdmittedCall {
 
     /// The JSON-RPC error that a call or a task ended in, as far as the permit lets it out: whole where the permit
     /// restricts nothing or shows errors, else its code with the words redacted.
-    pub(super) fn released_error(&self, error: &RpcError) -> String {
+    pub(super) fn released_error(&self, error: &UpstreamRpcError) -> String {
         let class = self.tool.tool.result().class(ERROR);
         let tier = self.permit.tier(class);
         let classes = &self.tool.tool.facts().classes;
@@ -80,21 +80,16 @@ impl EndedRun {
     /// The same as what a completed task gave; what is no result is itself the end.
     pub(super) fn of_task(self, task: FollowedTask) -> Self {
         let end = match self.end {
-            End::Result(result) => End::Task(Box::new(pb::Task {
+            End::Result(result) => End::Task(Box::new(Task {
+                state: task.state,
+                about: task.about.unwrap_or_default(),
+                requests: String::new(),
+                error: String::new(),
                 facts: result.facts.clone(),
                 result: Some(result),
-                ..wire(task)
             })),
             end => end,
         };
         Self { end, ..self }
-    }
-}
-
-fn wire(task: FollowedTask) -> pb::Task {
-    pb::Task {
-        state: task.state,
-        task_json: task.about.unwrap_or_default().into(),
-        ..pb::Task::default()
     }
 }

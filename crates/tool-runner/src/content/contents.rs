@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prost::Message;
+use bytes::Bytes;
 use tracing::warn;
 use wardgate_domain::{Caller, ColumnClass, Digest, OfferKind, source_uri};
-use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_rpc::client::{ContentSource, Skills};
 
 use super::FollowedContent;
 use super::upstream::{Entries, UpstreamOffers};
@@ -23,8 +23,29 @@ use wardgate_mcp_client::Upstream;
 /// The prompts and resources of a catalogue.
 pub(crate) struct Contents {
     origins: BTreeMap<String, Origin>,
-    /// Without the version.
-    list: pb::ListContentResponse,
+    lists: ContentLists,
+}
+
+/// What clients may be shown, each list in the order of the names, no name twice.
+#[derive(Default)]
+pub(crate) struct ContentLists {
+    pub(crate) sources: Vec<ContentSource>,
+    pub(crate) prompts: Vec<ListedContent>,
+    pub(crate) resources: Vec<ListedContent>,
+    pub(crate) templates: Vec<ListedContent>,
+    pub(crate) skills: Vec<ListedContent>,
+}
+
+/// A prompt, resource, template or skill.
+pub(crate) struct ListedContent {
+    /// Name of its source.
+    pub(crate) source: String,
+    /// What clients call it.
+    pub(crate) name: String,
+    /// What the source calls it.
+    pub(crate) own_name: String,
+    /// The MCP definition without that name: a JSON object.
+    pub(crate) definition: Bytes,
 }
 
 /// Where a source has them from.
@@ -77,7 +98,7 @@ impl Contents {
     ) -> Result<Self, Error> {
         let mut contents = Self {
             origins: BTreeMap::new(),
-            list: pb::ListContentResponse::default(),
+            lists: ContentLists::default(),
         };
         // The file's own first: of two of one name the first stays.
         for source in sources {
@@ -101,22 +122,23 @@ impl Contents {
     }
 
     fn add_own(&mut self, source: &str, own: &Arc<FileContent>, toolsets: &[Toolset]) {
-        let entry = |listed: OfferedItem| pb::ContentEntry {
+        let entry = |listed: OfferedItem| ListedContent {
             source: source.to_owned(),
             own_name: listed.name.clone(),
             name: listed.name,
-            definition_json: listed.definition.to_string().into(),
+            definition: listed.definition.to_string().into(),
         };
-        self.list.prompts.extend(own.prompts().map(entry));
-        self.list.resources.extend(own.resources().map(entry));
+        self.lists.prompts.extend(own.prompts().map(entry));
+        self.lists.resources.extend(own.resources().map(entry));
         let templates = own.templates().map(entry);
-        self.list.resource_templates.extend(templates);
-        self.list.sources.push(pb::ContentSource {
+        self.lists.templates.extend(templates);
+        self.lists.sources.push(ContentSource {
             name: source.to_owned(),
-            prompts: own.kinds().any(|kind| kind == OfferKind::Prompts),
-            resources: own.kinds().any(|kind| kind == OfferKind::Resources),
+            kinds: own.kinds().collect(),
             toolsets: names(toolsets, &own.tags),
-            ..pb::ContentSource::default()
+            is_upstream: false,
+            is_missing: false,
+            skills: None,
         });
         let origin = Origin::Own(Arc::clone(own));
         self.origins.insert(source.to_owned(), origin);
@@ -136,17 +158,17 @@ impl Contents {
         };
         let prompts = following.prompts.list(&source).unwrap_or_default();
         let listed = following.resources.list(&source).unwrap_or_default();
-        self.list.prompts.extend(entries.prompts(&prompts.0));
+        self.lists.prompts.extend(entries.prompts(&prompts.0));
         let resources = entries.resources(&listed.resources);
-        self.list.resources.extend(resources);
+        self.lists.resources.extend(resources);
         let templates = entries.templates(&listed.templates);
-        self.list.resource_templates.extend(templates);
+        self.lists.templates.extend(templates);
         let skills = following.skills.list(&source);
         // Whether it has any is not known before it says so.
         let may_have_skills =
             of.skills != OfferedSelection::None && skills.as_ref().is_none_or(|it| it.0.is_some());
         let (skills, listed) = skills.and_then(|skills| skills.0).unzip();
-        self.list
+        self.lists
             .skills
             .extend(entries.skills(&listed.unwrap_or_default()));
         let missing = [
@@ -156,15 +178,23 @@ impl Contents {
         ];
         let mut tags = settings.tags.clone();
         tags.push(format!("upstream:{source}"));
-        self.list.sources.push(pb::ContentSource {
+        let kinds = [
+            (OfferKind::Prompts, &of.prompts),
+            (OfferKind::Resources, &of.resources),
+        ];
+        let kinds = kinds.into_iter();
+        self.lists.sources.push(ContentSource {
             name: source.clone(),
-            prompts: of.prompts != OfferedSelection::None,
-            resources: of.resources != OfferedSelection::None,
+            kinds: kinds
+                .filter(|(_, offered)| **offered != OfferedSelection::None)
+                .map(|(kind, _)| kind)
+                .collect(),
             toolsets: names(toolsets, &tags),
             is_upstream: true,
             is_missing: missing.iter().any(|missing| missing.contains(&source)),
-            skills: may_have_skills,
-            directories: skills.is_some_and(|skills| skills.directories),
+            skills: may_have_skills.then(|| Skills {
+                directories: skills.is_some_and(|skills| skills.directories),
+            }),
         });
         self.origins.insert(source, Origin::Upstream(Arc::new(of)));
     }
@@ -172,10 +202,10 @@ impl Contents {
     /// Puts the lists in order. No name stands in one twice.
     fn settle(&mut self) {
         let lists = [
-            &mut self.list.prompts,
-            &mut self.list.resources,
-            &mut self.list.resource_templates,
-            &mut self.list.skills,
+            &mut self.lists.prompts,
+            &mut self.lists.resources,
+            &mut self.lists.templates,
+            &mut self.lists.skills,
         ];
         for list in lists {
             list.sort_by(|a, b| a.name.cmp(&b.name));
@@ -224,13 +254,28 @@ impl Contents {
         files.collect()
     }
 
-    pub(crate) fn list(&self) -> &pb::ListContentResponse {
-        &self.list
+    pub(crate) fn lists(&self) -> &ContentLists {
+        &self.lists
     }
 
     /// Differs whenever the lists do.
     pub(crate) fn digest(&self) -> Digest {
-        Digest::of(&self.list.encode_to_vec())
+        let lists = &self.lists;
+        let each = [
+            &lists.prompts,
+            &lists.resources,
+            &lists.templates,
+            &lists.skills,
+        ];
+        let each = each.map(|list| {
+            let entries = list.iter().map(|it| {
+                let definition = Digest::of(&it.definition);
+                (&it.source, &it.name, &it.own_name, definition)
+            });
+            entries.collect::<Vec<_>>()
+        });
+        // `Debug` keeps the parts apart.
+        Digest::of(format!("{:?}{each:?}", lists.sources).as_bytes())
     }
 }
 

@@ -1,8 +1,7 @@
 //! Why a prompt, resource or completion cannot be given.
 
-use wardgate_proto::toolrunner::v1 as pb;
-
 use wardgate_catalogue::ContentError;
+use wardgate_domain::Status;
 
 /// Its message is for the client: it names arguments and rules, never a value, and no internals.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,7 +26,7 @@ pub(crate) enum GetError {
     /// The source failed.
     #[error("{words}")]
     Failed {
-        status: pb::OutcomeStatus,
+        status: Status,
         /// Machine-readable, for the record.
         kind: &'static str,
         words: &'static str,
@@ -46,7 +45,7 @@ fn reported_error_text(is_about_arguments: bool) -> &'static str {
 impl GetError {
     pub(crate) fn failed(kind: &'static str, words: &'static str) -> Self {
         Self::Failed {
-            status: pb::OutcomeStatus::ToolError,
+            status: Status::Error,
             kind,
             words,
         }
@@ -67,17 +66,17 @@ impl GetError {
         }
     }
 
-    /// As the record tells it.
-    pub(crate) fn told(&self) -> (pb::OutcomeStatus, &'static str) {
+    /// The status and the kind of error, for the record.
+    pub(crate) fn recorded(&self) -> (Status, &'static str) {
         match self {
-            Self::Unknown => (pb::OutcomeStatus::InvalidArguments, "unknown"),
+            Self::Unknown => (Status::InvalidArguments, "unknown"),
             Self::Invalid(_)
             | Self::Reported {
                 is_about_arguments: true,
                 ..
-            } => (pb::OutcomeStatus::InvalidArguments, "invalid_arguments"),
-            Self::Reported { .. } => (pb::OutcomeStatus::ToolError, "tool_error"),
-            Self::NotWaiting => (pb::OutcomeStatus::ToolError, "not_waiting"),
+            } => (Status::InvalidArguments, "invalid_arguments"),
+            Self::Reported { .. } => (Status::Error, "tool_error"),
+            Self::NotWaiting => (Status::Error, "not_waiting"),
             Self::Failed { status, kind, .. } => (*status, kind),
         }
     }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use wardgate_domain::{Caller, Digest, RequiredCapabilities};
+use wardgate_rpc::client::{InputRequired, ResultFacts};
 
 use super::Interaction;
 use super::state::{NextStep, State, SuspensionKey};
@@ -49,6 +50,18 @@ pub(crate) struct SuspendedRound {
     /// MCP `inputRequests`: one JSON object.
     pub(crate) requests: String,
     pub(crate) state: Bytes,
+}
+
+impl SuspendedRound {
+    /// What the client is asked, with what the record says of the round.
+    pub(crate) fn into_input_required(self, facts: ResultFacts) -> InputRequired {
+        InputRequired {
+            requests: self.requests,
+            state: self.state,
+            facts,
+            connect: None,
+        }
+    }
 }
 
 impl std::fmt::Debug for SuspendedRound {
@@ -219,8 +232,8 @@ impl<'a> Elicitation<'a> {
 
     fn start(&self) -> Result<RoundStart, ElicitationError> {
         let Some(resumption) = &self.interaction.resumption else {
-            let unasked = self.interaction.unasked.clone();
-            return Ok(unasked.map_or(RoundStart::Beginning, RoundStart::Answered));
+            let responses = self.interaction.unsolicited_responses.clone();
+            return Ok(responses.map_or(RoundStart::Beginning, RoundStart::Answered));
         };
         if !resumption.state.is_of(self.subject) {
             return Err(ElicitationError::NotWaiting);

@@ -16,11 +16,12 @@ mod suspended_exchanges;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use wardgate_domain::InvalidMessage;
-use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_rpc::client::{self, PassthroughMeta, TaskStep};
 
 use wardgate_mcp_client::{
-    ClientCapabilities, ForeignMeta, InvalidParticipation, Participation, Responses, Step,
+    ClientCapabilities, ForeignMeta, InvalidParticipation, Participation, Responses, TaskStep,
 };
 
 pub(crate) use elicitation::{
@@ -29,12 +30,24 @@ pub(crate) use elicitation::{
 pub(crate) use state::State;
 pub(crate) use suspended_exchanges::SuspendedExchanges;
 
-/// What comes over the wire of it, its fields checked.
+/// What a request says of its client's part. It is checked only where a source may ask the client.
+pub(crate) struct UncheckedInteraction {
+    /// MCP `ClientCapabilities`, a JSON object; empty: it can be asked for nothing.
+    pub(crate) capabilities: Bytes,
+    /// The MCP level from which on it wants log messages; empty: none.
+    pub(crate) log_level: String,
+    pub(crate) resumption: Option<client::Resumption>,
+    pub(crate) passthrough: PassthroughMeta,
+    /// It speaks a version before 2026-07-28.
+    pub(crate) is_legacy: bool,
+}
+
+/// The client's part, checked.
 pub(crate) struct Interaction {
     participation: Arc<Participation>,
     pub(crate) resumption: Option<Resumption>,
     /// Answers to what nobody here asked.
-    unasked: Option<Responses>,
+    unsolicited_responses: Option<Responses>,
 }
 
 /// How something goes on that waited for its client.
@@ -42,7 +55,7 @@ pub(crate) struct Resumption {
     pub(crate) state: State,
     responses: Responses,
     /// What is wanted of a task.
-    step: Option<Step>,
+    step: Option<TaskStep>,
 }
 
 impl Interaction {
@@ -55,7 +68,8 @@ impl Interaction {
             others,
             is_legacy: _,
         } = &*self.participation;
-        let is_silent = others.is_empty() && self.unasked.is_none() && !capabilities.take_tasks();
+        let is_silent =
+            others.is_empty() && self.unsolicited_responses.is_none() && !capabilities.take_tasks();
         capabilities.ask_nothing() && log_level.is_none() && is_silent && self.resumption.is_none()
     }
 
@@ -66,19 +80,20 @@ impl Interaction {
     }
 }
 
-impl TryFrom<pb::Interaction> for Interaction {
+impl TryFrom<UncheckedInteraction> for Interaction {
     type Error = InvalidMessage;
 
-    fn try_from(interaction: pb::Interaction) -> Result<Self, Self::Error> {
+    fn try_from(interaction: UncheckedInteraction) -> Result<Self, Self::Error> {
         let invalid = |field, why: String| InvalidMessage::field(field, why);
-        let capabilities = ClientCapabilities::read(&interaction.client_capabilities_json);
+        let capabilities = ClientCapabilities::read(&interaction.capabilities);
         let log_level = Some(interaction.log_level.as_str()).filter(|level| !level.is_empty());
         let log_level = log_level.map(str::parse).transpose();
         let resumption = interaction.resumption.map(Resumption::try_from);
-        let unasked = Some(interaction.unasked_responses_json).filter(|json| !json.is_empty());
+        let unsolicited =
+            Some(interaction.passthrough.unsolicited_responses).filter(|json| !json.is_empty());
         Ok(Self {
             // What answers nothing is of no use to anybody.
-            unasked: unasked.and_then(|json| Responses::read(&json)),
+            unsolicited_responses: unsolicited.and_then(|json| Responses::read(&json)),
             participation: Arc::new(Participation {
                 capabilities: capabilities.map_err(|error| {
                     invalid("interaction.client_capabilities_json", error.to_string())
@@ -86,8 +101,8 @@ impl TryFrom<pb::Interaction> for Interaction {
                 log_level: log_level.map_err(|error: InvalidParticipation| {
                     invalid("interaction.log_level", error.to_string())
                 })?,
-                is_legacy: interaction.legacy,
-                others: ForeignMeta::of(&interaction.meta_json).ok_or_else(|| {
+                is_legacy: interaction.is_legacy,
+                others: ForeignMeta::of(&interaction.passthrough.meta).ok_or_else(|| {
                     invalid("interaction.meta_json", "is not a JSON object".to_owned())
                 })?,
             }),
@@ -96,22 +111,21 @@ impl TryFrom<pb::Interaction> for Interaction {
     }
 }
 
-impl TryFrom<pb::Resumption> for Resumption {
+impl TryFrom<client::Resumption> for Resumption {
     type Error = InvalidMessage;
 
-    fn try_from(resumption: pb::Resumption) -> Result<Self, Self::Error> {
+    fn try_from(resumption: client::Resumption) -> Result<Self, Self::Error> {
         let missing = |field| InvalidMessage::field(field, "cannot be read");
-        let responses = Responses::read(&resumption.input_responses_json)
+        let responses = Responses::read(&resumption.responses)
             .ok_or_else(|| missing("interaction.resumption.input_responses_json"))?;
         Ok(Self {
             state: State::read(&resumption.state)
                 .ok_or_else(|| missing("interaction.resumption.state"))?,
-            step: match resumption.task_step() {
-                pb::TaskStep::Unspecified => None,
-                pb::TaskStep::Get => Some(Step::Get),
-                pb::TaskStep::Update => Some(Step::Update(responses.clone())),
-                pb::TaskStep::Cancel => Some(Step::Cancel),
-            },
+            step: resumption.task_step.map(|step| match step {
+                TaskStep::Get => TaskStep::Get,
+                TaskStep::Update => TaskStep::Update(responses.clone()),
+                TaskStep::Cancel => TaskStep::Cancel,
+            }),
             responses,
         })
     }

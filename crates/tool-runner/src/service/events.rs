@@ -14,6 +14,7 @@ use crate::call::{AdmittedCall, End};
 use crate::executor::{Progress, RunEvent};
 use crate::loaded::SharedState;
 use crate::platform::CountedCall;
+use crate::wire;
 use wardgate_mcp_client::LogMessage;
 
 /// How many events before the end may wait for a slow reader.
@@ -57,9 +58,9 @@ fn in_order(
         };
         is_done = true;
         Poll::Ready(Some(match end {
-            End::Result(result) => Event::Result(result),
-            End::Waits(waits) => Event::InputRequired(waits),
-            End::Task(task) => Event::Task(*task),
+            End::Result(result) => Event::Result(wire::tool_result(result)),
+            End::Waits(waits) => Event::InputRequired(wire::input_required(waits)),
+            End::Task(task) => Event::Task(wire::task(*task)),
         }))
     })
 }
@@ -96,7 +97,10 @@ fn log_message(message: LogMessage) -> pb::LogMessage {
 
 #[cfg(test)]
 mod tests {
+    use wardgate_domain::Status;
+
     use super::*;
+    use crate::result;
 
     #[tokio::test]
     async fn what_was_said_in_the_moment_of_the_end_comes_before_it() {
@@ -110,7 +114,10 @@ mod tests {
                 };
                 sender.try_send(RunEvent::Progress(step)).unwrap();
             }
-            End::Result(pb::ToolResult::default())
+            End::Result(result::error(
+                "",
+                result::facts(Status::Error, "", Vec::new()),
+            ))
         };
         let events: Vec<_> = in_order(running, said).collect().await;
         let kinds: Vec<_> = events

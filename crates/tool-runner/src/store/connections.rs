@@ -68,7 +68,7 @@ const MOST_LISTED: i64 = 10_000;
 
 /// That there is a connection, without its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Connection {
+pub(crate) struct StoredConnection {
     pub(crate) source: String,
     pub(crate) person: Person,
     pub(crate) connected_at: Timestamp,
@@ -78,7 +78,7 @@ pub(crate) struct Connection {
 /// A row of a list.
 type ConnectionRow = (String, String, String, String, i64, i64);
 
-impl From<ConnectionRow> for Connection {
+impl From<ConnectionRow> for StoredConnection {
     fn from((source, tenant, issuer, subject, connected_at, changed_at): ConnectionRow) -> Self {
         Self {
             source,
@@ -97,17 +97,17 @@ const TOKENS: &str = "connection tokens";
 
 impl Store {
     /// Every connection, in a fixed order.
-    pub(crate) async fn connections(&self) -> Result<Vec<Connection>, StoreError> {
+    pub(crate) async fn connections(&self) -> Result<Vec<StoredConnection>, StoreError> {
         let rows: Vec<ConnectionRow> =
             within(self.database.rows(LIST, [MOST_LISTED.into()])).await?;
-        Ok(rows.into_iter().map(Connection::from).collect())
+        Ok(rows.into_iter().map(StoredConnection::from).collect())
     }
 
     /// Those that [`Self::disconnect`] would end.
     pub(crate) async fn connections_of(
         &self,
         (subject, issuer, source): (&str, &str, &str),
-    ) -> Result<Vec<Connection>, StoreError> {
+    ) -> Result<Vec<StoredConnection>, StoreError> {
         let of = [
             subject.into(),
             issuer.into(),
@@ -115,7 +115,7 @@ impl Store {
             MOST_LISTED.into(),
         ];
         let rows: Vec<ConnectionRow> = within(self.database.rows(LIST_OF, of)).await?;
-        Ok(rows.into_iter().map(Connection::from).collect())
+        Ok(rows.into_iter().map(StoredConnection::from).collect())
     }
 
     /// Forgets the tokens of everybody whom an issuer calls `subject`; an empty `issuer` or `source` stands for all.

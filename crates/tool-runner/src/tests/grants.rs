@@ -20,7 +20,7 @@ use url::Url;
 use wardgate_domain::Digest;
 use wardgate_egress::{
     Auth, AuthError, AuthSettings, CodeSettings, ConnectError, EgressSettings, GrantCallback,
-    GrantRequest, OnBehalf, OpenAuth, PerUser, Person, PrivateAddresses, ServerSettings,
+    GrantRequest, OnBehalf, OpenAuth, UserGrants, Person, PrivateAddresses, ServerSettings,
 };
 use wardgate_testkit::TestClock;
 
@@ -211,7 +211,7 @@ impl Server {
 struct Replica {
     server: Arc<Server>,
     clock: TestClock,
-    grants: Arc<PerUser>,
+    grants: Arc<UserGrants>,
     limits: EgressSettings,
 }
 
@@ -263,7 +263,7 @@ impl Place {
             server: Arc::clone(&self.server),
             clock: self.clock.clone(),
             limits: limits.clone(),
-            grants: Arc::new(PerUser::open(
+            grants: Arc::new(UserGrants::open(
                 "crm",
                 &service,
                 &settings,
@@ -332,7 +332,7 @@ impl Replica {
     }
 }
 
-async fn authorization_of_ann(grants: Arc<PerUser>) -> Result<Option<HeaderValue>, AuthError> {
+async fn authorization_of_ann(grants: Arc<UserGrants>) -> Result<Option<HeaderValue>, AuthError> {
     let ann = caller("ann");
     grants
         .authorization(Some(OnBehalf::of(&ann, None)), None)

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::value::RawValue;
 use tracing::warn;
 use wardgate_domain::source_uri;
-use wardgate_proto::toolrunner::v1 as pb;
 
 use super::UpstreamOffers;
 use super::skills::Skill;
+use crate::content::ListedContent;
 use wardgate_catalogue::is_name;
 
 /// Most entries of one list of one server.
@@ -28,23 +28,23 @@ pub(in crate::content) struct Entries<'a> {
 }
 
 impl Entries<'_> {
-    pub(in crate::content) fn prompts(&self, definitions: &[String]) -> Vec<pb::ContentEntry> {
+    pub(in crate::content) fn prompts(&self, definitions: &[String]) -> Vec<ListedContent> {
         self.entries("name", definitions, |own| {
             let name = format!("{}{own}", self.prefix);
             (self.of.prompts.has(own) && is_name(&name)).then_some(name)
         })
     }
 
-    pub(in crate::content) fn resources(&self, definitions: &[String]) -> Vec<pb::ContentEntry> {
+    pub(in crate::content) fn resources(&self, definitions: &[String]) -> Vec<ListedContent> {
         self.entries("uri", definitions, |own| self.shown(own))
     }
 
-    pub(in crate::content) fn templates(&self, definitions: &[String]) -> Vec<pb::ContentEntry> {
+    pub(in crate::content) fn templates(&self, definitions: &[String]) -> Vec<ListedContent> {
         self.entries("uriTemplate", definitions, |own| self.shown(own))
     }
 
     /// Those that can be offered, and no more of them than there is room for.
-    pub(in crate::content) fn skills(&self, definitions: &[String]) -> Vec<pb::ContentEntry> {
+    pub(in crate::content) fn skills(&self, definitions: &[String]) -> Vec<ListedContent> {
         let source = &self.of.source;
         let mut room = MAX_SKILLS_BYTES;
         let mut entries = Vec::new();
@@ -63,11 +63,11 @@ impl Entries<'_> {
                 continue;
             };
             room = left;
-            entries.push(pb::ContentEntry {
+            entries.push(ListedContent {
                 source: source.clone(),
                 name: skill.uri,
                 own_name: skill.own_uri,
-                definition_json: skill.definition.into(),
+                definition: skill.definition.into(),
             });
         }
         entries
@@ -79,8 +79,8 @@ impl Entries<'_> {
             let is_offered = self.of.offers_resource(own);
             source_uri::outward(&self.of.source, own).filter(|_| is_offered)
         });
-        let whole = |entry: &pb::ContentEntry| {
-            let others = String::from_utf8_lossy(&entry.definition_json);
+        let whole = |entry: &ListedContent| {
+            let others = String::from_utf8_lossy(&entry.definition);
             let others = others.trim_start_matches('{');
             let comma = if others == "}" { "" } else { "," };
             format!(
@@ -102,7 +102,7 @@ impl Entries<'_> {
         member: &str,
         definitions: &[String],
         shown: impl Fn(&str) -> Option<String>,
-    ) -> Vec<pb::ContentEntry> {
+    ) -> Vec<ListedContent> {
         let source = &self.of.source;
         let entry = |definition: &String| {
             let members: BTreeMap<String, &RawValue> = serde_json::from_str(definition).ok()?;
@@ -112,11 +112,11 @@ impl Entries<'_> {
             let others: Vec<_> = others
                 .map(|(name, value)| format!("{}:{}", serde_json::json!(name), value.get()))
                 .collect();
-            Some(pb::ContentEntry {
+            Some(ListedContent {
                 source: source.clone(),
                 name,
                 own_name,
-                definition_json: format!("{{{}}}", others.join(",")).into(),
+                definition: format!("{{{}}}", others.join(",")).into(),
             })
         };
         let fits = |definition: &&String| definition.len() <= MAX_BYTES;

@@ -20,14 +20,12 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use wardgate_domain::{Caller, ColumnClass, Digest, UriTemplate};
+use wardgate_domain::{Caller, ColumnClass, Digest, Status, UriTemplate};
 use wardgate_json::{Members, has_unique_members};
 use wardgate_mcp::error_code::{INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND};
-use wardgate_proto::toolrunner::v1 as pb;
-use wardgate_proto::toolrunner::v1::get_content_request::Completion;
 
 use super::GetError;
-use super::{DecisionSubject, MAX_VALUES};
+use super::{CompletionRequest, DecisionSubject, MAX_VALUES};
 use crate::executor_error::ExecutorError;
 use crate::following::{Followers, Roster, ServerListing};
 use crate::interaction::{Elicitation, ElicitationError, EndedElicitation, SuspendedRound};
@@ -429,7 +427,7 @@ impl UpstreamOffers {
     pub(crate) async fn complete(
         &self,
         of: &DecisionSubject,
-        wanted: &Completion,
+        wanted: &CompletionRequest,
     ) -> Result<Value, GetError> {
         let reference = match of {
             DecisionSubject::Prompt(name) if self.prompts.has(name) => {
@@ -443,7 +441,7 @@ impl UpstreamOffers {
             }
         };
         let argument = json!({ "name": wanted.argument, "value": wanted.value });
-        let known = serde_json::from_slice(&wanted.known_json).ok();
+        let known = serde_json::from_slice(&wanted.known).ok();
         let deadline = Instant::now() + self.limit;
         let asking = self.upstream.complete(reference, argument, known, deadline);
         let asking = async {
@@ -554,7 +552,7 @@ fn told(error: &UpstreamError) -> GetError {
             "The source asks for input in the middle of a request, and its caller may not be asked.",
         ),
         UpstreamError::Timeout | UpstreamError::SourceTimeout(_) => GetError::Failed {
-            status: pb::OutcomeStatus::Timeout,
+            status: Status::Timeout,
             kind: "timeout",
             words: "The source took too long.",
         },

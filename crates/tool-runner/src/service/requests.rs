@@ -1,0 +1,171 @@
+//! Requests as the wire has them, to the checked types that everything behind the service works on.
+
+use wardgate_domain::{BearerToken, Caller, InvalidId, InvalidMessage};
+use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_proto::toolrunner::v1::get_content_request::Wanted;
+use wardgate_rpc::client::{PassthroughMeta, Resumption, TaskStep};
+
+use crate::call::CallRequest;
+use crate::content::{CompletionRequest, DecisionSubject};
+use crate::get_content::{ContentQuery, ContentTarget};
+use crate::interaction::UncheckedInteraction;
+use crate::watch_resources::{MAX_RESOURCES, WatchRequest, WatchedResource};
+
+impl TryFrom<pb::CallToolRequest> for CallRequest {
+    type Error = InvalidMessage;
+
+    fn try_from(request: pb::CallToolRequest) -> Result<Self, Self::Error> {
+        let id = call_id(&request.call_id)?;
+        let mut caller = caller(request.caller)?;
+        if !request.caller_token.is_empty() {
+            caller = caller.with_token(BearerToken::new(&request.caller_token));
+        }
+        Ok(Self {
+            id,
+            caller,
+            tool: request.tool,
+            arguments: request.arguments_json,
+            // An empty permit is none.
+            permit: request.permit.and_then(|permit| permit.try_into().ok()),
+            caller_token: present(request.caller_token),
+            idempotency_key: present(request.idempotency_key),
+            interaction: request.interaction.map(Into::into),
+        })
+    }
+}
+
+impl TryFrom<pb::GetContentRequest> for ContentQuery {
+    type Error = InvalidMessage;
+
+    fn try_from(request: pb::GetContentRequest) -> Result<Self, Self::Error> {
+        let wanted = request.wanted;
+        let wanted = wanted.ok_or_else(|| InvalidMessage::field("wanted", "is missing"))?;
+        let target = content_target(&request.decided_json, wanted)
+            .ok_or_else(|| InvalidMessage::field("decided_json", "does not name what is wanted"))?;
+        let interaction = request.interaction.map(UncheckedInteraction::from);
+        Ok(Self {
+            id: call_id(&request.call_id)?,
+            caller: caller(request.caller)?,
+            source: request.source,
+            // An empty permit is none.
+            permit: request.permit.and_then(|permit| permit.try_into().ok()),
+            decided: request.decided_json,
+            target,
+            caller_token: present(request.caller_token),
+            interaction: interaction.map(TryInto::try_into).transpose()?,
+        })
+    }
+}
+
+fn content_target(decided: &[u8], wanted: Wanted) -> Option<ContentTarget> {
+    Some(match (DecisionSubject::read(decided)?, wanted) {
+        (of, Wanted::Completion(wanted)) => ContentTarget::Completion {
+            of,
+            wanted: CompletionRequest {
+                argument: wanted.argument,
+                value: wanted.value,
+                known: wanted.known_json,
+            },
+        },
+        (DecisionSubject::Prompt(name), Wanted::Prompt(wanted)) => ContentTarget::Prompt {
+            name,
+            arguments: wanted.arguments_json,
+        },
+        (DecisionSubject::Resource(uri), Wanted::Resource(_)) => ContentTarget::Resource { uri },
+        (DecisionSubject::Resource(uri), Wanted::Skill(_)) => ContentTarget::Skill { uri },
+        (DecisionSubject::Resource(uri), Wanted::Directory(wanted)) => ContentTarget::Directory {
+            uri,
+            cursor: wanted.cursor,
+        },
+        (DecisionSubject::Prompt(_), _) | (DecisionSubject::Resource(_), Wanted::Prompt(_)) => {
+            return None;
+        }
+    })
+}
+
+impl TryFrom<pb::WatchResourcesRequest> for WatchRequest {
+    type Error = InvalidMessage;
+
+    fn try_from(request: pb::WatchResourcesRequest) -> Result<Self, Self::Error> {
+        let caller = request.caller;
+        let caller = caller.ok_or_else(|| InvalidMessage::field("caller", "is missing"))?;
+        if request.resources.len() > MAX_RESOURCES {
+            return Err(InvalidMessage::field("resources", "are more than 256"));
+        }
+        let resources = request.resources.into_iter();
+        Ok(Self {
+            caller: caller.try_into()?,
+            source: request.source,
+            resources: resources.map(TryInto::try_into).collect::<Result<_, _>>()?,
+            token: present(request.caller_token),
+        })
+    }
+}
+
+impl TryFrom<pb::WatchedResource> for WatchedResource {
+    type Error = InvalidMessage;
+
+    fn try_from(resource: pb::WatchedResource) -> Result<Self, Self::Error> {
+        match DecisionSubject::read(&resource.decided_json) {
+            Some(DecisionSubject::Resource(uri)) => Ok(Self {
+                uri,
+                decided: resource.decided_json,
+                // An empty permit is none.
+                permit: resource.permit.and_then(|permit| permit.try_into().ok()),
+            }),
+            Some(DecisionSubject::Prompt(_)) | None => {
+                let problem = "does not name a resource";
+                Err(InvalidMessage::field("resources.decided_json", problem))
+            }
+        }
+    }
+}
+
+impl From<pb::Interaction> for UncheckedInteraction {
+    fn from(interaction: pb::Interaction) -> Self {
+        Self {
+            capabilities: interaction.client_capabilities_json,
+            log_level: interaction.log_level,
+            resumption: interaction.resumption.map(resumption),
+            passthrough: PassthroughMeta {
+                meta: interaction.meta_json,
+                unsolicited_responses: interaction.unasked_responses_json,
+            },
+            is_legacy: interaction.legacy,
+        }
+    }
+}
+
+fn resumption(resumption: pb::Resumption) -> Resumption {
+    Resumption {
+        task_step: match resumption.task_step() {
+            pb::TaskStep::Unspecified => None,
+            pb::TaskStep::Get => Some(TaskStep::Get),
+            pb::TaskStep::Update => Some(TaskStep::Update),
+            pb::TaskStep::Cancel => Some(TaskStep::Cancel),
+        },
+        state: resumption.state,
+        responses: resumption.input_responses_json,
+    }
+}
+
+/// The state that a request goes on with, if it goes on with any.
+pub(super) fn resumed_state(interaction: Option<&pb::Interaction>) -> Option<&[u8]> {
+    let resumption = interaction?.resumption.as_ref();
+    resumption.map(|resumption| &*resumption.state)
+}
+
+fn call_id(text: &str) -> Result<wardgate_domain::CallId, InvalidMessage> {
+    text.parse()
+        .map_err(|error: InvalidId| InvalidMessage::field("call_id", error.to_string()))
+}
+
+fn caller(caller: Option<wardgate_proto::common::v1::Caller>) -> Result<Caller, InvalidMessage> {
+    let caller = caller.ok_or_else(|| InvalidMessage::field("caller", "is missing"))?;
+    caller.try_into()
+}
+
+/// An empty text stands for none.
+fn present(text: String) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty())
+}
