@@ -465,6 +465,47 @@ fn types_of_module(source: &str) -> impl Iterator<Item = String> {
     lines.filter_map(declared_type)
 }
 
+/// Crates that hold the Protobuf types, carry them, or stand in for a service.
+const CRATES_OF_PROTOBUF: [&str; 5] = ["bench", "fixture", "proto", "rpc", "testkit"];
+
+/// What other modules may use all the same: the word that a status carries as its reason, which is an enum without
+/// data, and the descriptors, from which the reference of the services is generated.
+const OUTSIDE_MESSAGES: [&str; 2] = [
+    "wardgate_proto::common::v1::ErrorReason",
+    "wardgate_proto::DESCRIPTORS",
+];
+
+#[test]
+fn protobuf_types_stay_in_services_and_conversion_modules() {
+    let crates = Path::new(REPOSITORY).join("crates");
+    let names = packages().iter().map(short).collect::<Vec<_>>();
+    let mut pending = names
+        .iter()
+        .filter(|name| !CRATES_OF_PROTOBUF.contains(&name.as_str()))
+        .map(|name| crates.join(name).join("src"))
+        .collect::<Vec<_>>();
+    while let Some(path) = pending.pop() {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        if ["service", "wire", "tests", "testing"].contains(&name) {
+            continue;
+        }
+        if path.is_dir() {
+            pending.extend(fs::read_dir(&path).unwrap().map(|it| it.unwrap().path()));
+        } else if path.extension().is_some_and(|it| it == "rs") {
+            let source = fs::read_to_string(&path).unwrap();
+            let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
+            let code = OUTSIDE_MESSAGES
+                .iter()
+                .fold(code.to_owned(), |code, allowed| code.replace(allowed, ""));
+            assert!(
+                !code.contains("wardgate_proto"),
+                "{} uses Protobuf types: convert them in a `service` or `wire` module",
+                path.display()
+            );
+        }
+    }
+}
+
 /// The structs, enums, traits and type aliases that the sources and tests of a crate declare, each with its file.
 fn declared_types(krate: &Path) -> Vec<(PathBuf, String)> {
     let mut types = Vec::new();
