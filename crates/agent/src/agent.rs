@@ -21,7 +21,7 @@ use crate::assistant::{Assistant, Assistants, OpenProvider, parse, texts};
 use crate::caller_gateway::CallerGateway;
 use crate::clients::{GatewayClient, ModelClient};
 use crate::event::AgentEvent;
-use crate::gateway::Gateway;
+use crate::gateway::GatewayEndpoint;
 use crate::model::{ModelError, ModelRequest, ModelStream};
 use crate::provider::{Provider, ProviderSettings};
 use crate::reload::{self, Parse};
@@ -58,7 +58,7 @@ impl Agent {
     /// down, or not configured, shows when it is asked.
     pub async fn open(
         config: &Config,
-        gateway: Gateway,
+        gateway: GatewayEndpoint,
         key: ApprovalKey,
         ambient: Ambient,
     ) -> Result<Self, Error> {

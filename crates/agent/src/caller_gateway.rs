@@ -12,18 +12,18 @@ use wardgate_telemetry::names;
 
 use crate::clients::{GatewayClient, GatewayFailure, GatewayFuture, GatewayTool, ToolAnswer};
 use crate::functions::result_text;
-use crate::gateway::{CallEnding, Gateway, GatewayError, ToolCall};
+use crate::gateway::{CallEnding, GatewayEndpoint, GatewayError, ToolCall};
 use crate::request::BearerToken;
 
 /// The gateway, asked on behalf of one caller.
 #[derive(Debug, Clone)]
 pub(crate) struct CallerGateway {
-    gateway: Gateway,
+    gateway: GatewayEndpoint,
     token: BearerToken,
 }
 
 impl CallerGateway {
-    pub(crate) fn new(gateway: Gateway, token: BearerToken) -> Self {
+    pub(crate) fn new(gateway: GatewayEndpoint, token: BearerToken) -> Self {
         Self { gateway, token }
     }
 

@@ -36,7 +36,7 @@ pub use agent::{Agent, EventStream, check};
 pub use approval::ApprovalKey;
 pub use config::{Config, Telemetry};
 pub use event::{AgentEvent, Cap, ErrorKind, EventBody, FinishReason};
-pub use gateway::Gateway;
+pub use gateway::GatewayEndpoint;
 pub use http::{Endpoints, HttpLimits, listed_routes};
 pub use request::{ApprovalDecision, BearerToken, ChatRequest, HistoryMessage, Model, Speaker};
 

@@ -32,7 +32,7 @@ pub(crate) enum Role {
 /// Where its text comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Source {
+pub(crate) enum MessageSource {
     Person,
     Model,
     Tool,
@@ -42,14 +42,14 @@ pub(crate) enum Source {
 
 /// A message as it comes back.
 #[derive(Clone, Deserialize)]
-pub(crate) struct Message {
+pub(crate) struct StoredMessage {
     pub(crate) role: Role,
     #[serde(default)]
     pub(crate) content: String,
     #[serde(default, rename = "message_id")]
     pub(crate) id: String,
     #[serde(default)]
-    pub(crate) source: Option<Source>,
+    pub(crate) source: Option<MessageSource>,
     #[serde(default)]
     pub(crate) author: String,
     #[serde(default)]
@@ -119,7 +119,7 @@ pub(crate) fn storable(text: &str) -> String {
 pub(crate) struct NewMessage {
     pub(crate) message_id: String,
     pub(crate) role: Role,
-    pub(crate) source: Source,
+    pub(crate) source: MessageSource,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) author: String,
     pub(crate) content: String,
@@ -132,7 +132,7 @@ pub(crate) struct NewMessage {
 }
 
 impl NewMessage {
-    pub(crate) fn text(message_id: &str, role: Role, source: Source, content: &str) -> Self {
+    pub(crate) fn text(message_id: &str, role: Role, source: MessageSource, content: &str) -> Self {
         Self {
             message_id: message_id.to_owned(),
             role,
@@ -169,7 +169,7 @@ pub(crate) enum TurnState {
 /// What the model may be shown of earlier turns.
 #[derive(Default, Deserialize)]
 pub(crate) struct Window {
-    pub(crate) messages: Vec<Message>,
+    pub(crate) messages: Vec<StoredMessage>,
     #[serde(default)]
     pub(crate) summary: Option<Summary>,
     /// Messages before the window that no summary covers.
@@ -187,7 +187,7 @@ pub(crate) struct Summary {
 pub(crate) struct StoredTurn {
     pub(crate) state: TurnState,
     #[serde(default)]
-    pub(crate) messages: Vec<Message>,
+    pub(crate) messages: Vec<StoredMessage>,
 }
 
 impl Conversation {
@@ -302,7 +302,7 @@ mod tests {
             assert_eq!(Value::Object(kept.arguments.clone()).to_string(), stored);
             assert_eq!(FunctionCall::from(kept), call);
         }
-        let message = NewMessage::text("m", Role::Assistant, Source::Model, "a\0b");
+        let message = NewMessage::text("m", Role::Assistant, MessageSource::Model, "a\0b");
         assert_eq!(message.content, "a\u{fffd}b");
     }
 }

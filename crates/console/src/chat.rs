@@ -22,7 +22,7 @@ use crate::layout::{self, Section};
 use crate::output::cut;
 use crate::page_request::SignedInRequest;
 use crate::response_headers::CONTENT_WITH_SCRIPT;
-use crate::session::Token;
+use crate::session::SessionToken;
 
 /// How long the agent may take to begin an answer; from then on it keeps the stream alive itself.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -125,7 +125,7 @@ fn conversation(caller: &Caller, assistants: &[Model]) -> Markup {
     }
 }
 
-async fn assistants(agent: &EdgeClient, token: &Token) -> Result<Vec<Model>, ()> {
+async fn assistants(agent: &EdgeClient, token: &SessionToken) -> Result<Vec<Model>, ()> {
     let request = to_agent(agent, token, http::Method::GET, "/v1/models", String::new());
     let page_request = async {
         let response = agent.send(request?).await.map_err(drop)?;
@@ -206,7 +206,7 @@ async fn passed(console: &Console, signed_in: &SignedInRequest, path: &str) -> R
 
 fn to_agent(
     agent: &EdgeClient,
-    token: &Token,
+    token: &SessionToken,
     method: http::Method,
     path: &str,
     body: String,

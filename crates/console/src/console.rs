@@ -9,7 +9,7 @@ use wardgate_edge::routes::{self, GET, GET_AND_POST, POST, Route, RouteInfo};
 use wardgate_edge::{Admission, EdgeClient};
 
 use crate::http::{open, signed_in, unknown};
-use crate::mcp::Gateway;
+use crate::mcp::GatewayClient;
 use crate::page_slots::PageSlots;
 use crate::record::{Record, RecordLinks};
 use crate::record_access::RecordAccess;
@@ -29,7 +29,7 @@ pub struct Links {
 
 /// The pages.
 pub struct Console {
-    pub(crate) gateway: Gateway,
+    pub(crate) gateway: GatewayClient,
     pub(crate) agent: Option<EdgeClient>,
     pub(crate) record: Option<Record>,
     pub(crate) admission: Admission,
@@ -200,7 +200,7 @@ impl Console {
     ) -> Arc<Self> {
         let origin = public_url.and_then(|url| url::Url::parse(url).ok());
         Arc::new(Self {
-            gateway: Gateway::new(links.gateway),
+            gateway: GatewayClient::new(links.gateway),
             agent: links.agent,
             record: links
                 .record

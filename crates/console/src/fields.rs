@@ -11,9 +11,9 @@ const MOST: usize = 512;
 
 /// Names and values, as they were sent.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Fields(Vec<(String, String)>);
+pub(crate) struct FormFields(Vec<(String, String)>);
 
-impl Fields {
+impl FormFields {
     pub(crate) fn of_query(query: Option<&str>) -> Result<Self, Problem> {
         Self::read(query.unwrap_or_default().as_bytes())
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_domain::find_invisible;
 
-use crate::fields::Fields;
+use crate::fields::FormFields;
 use crate::output::{cut, pretty};
 
 /// Before the name of an argument, in the form: our own fields have no such names.
@@ -81,7 +81,7 @@ impl Form {
     }
 
     /// The arguments that the fields hold.
-    pub(crate) fn filled(&self, fields: &Fields) -> FilledForm {
+    pub(crate) fn filled(&self, fields: &FormFields) -> FilledForm {
         if let Some(whole) = fields.filled(WHOLE) {
             let wrong = |what: &str| Err(vec![(WHOLE.to_owned(), what.to_owned())]);
             return match serde_json::from_str::<Value>(whole) {
@@ -114,7 +114,7 @@ impl Form {
     }
 
     /// The fields, with what was filled in; `wrong` is what is to be mended.
-    pub(crate) fn fields(&self, filled: Option<&Fields>, wrong: &[(String, String)]) -> Markup {
+    pub(crate) fn fields(&self, filled: Option<&FormFields>, wrong: &[(String, String)]) -> Markup {
         let fault = |name: &str| {
             let mut wrong = wrong.iter();
             wrong
@@ -168,7 +168,7 @@ impl FormArgument {
         }
     }
 
-    fn field(&self, index: usize, filled: Option<&Fields>, fault: Option<&str>) -> Markup {
+    fn field(&self, index: usize, filled: Option<&FormFields>, fault: Option<&str>) -> Markup {
         let (id, about) = (format!("argument-{index}"), format!("about-{index}"));
         let name = format!("{PREFIX}{}", self.name);
         let value = match filled {
@@ -306,7 +306,7 @@ mod tests {
     }
 
     fn filled(query: &str) -> Result<String, Vec<(String, String)>> {
-        let fields = Fields::of_query(Some(query)).unwrap();
+        let fields = FormFields::of_query(Some(query)).unwrap();
         let filled = Form::of(&schema()).filled(&fields);
         filled.map(|filled| filled.get().to_owned())
     }

@@ -15,7 +15,7 @@ use wardgate_edge::{EdgeClient, EdgeClientError};
 use wardgate_mcp::{Version, header, meta};
 use wardgate_telemetry::trace_context;
 
-use crate::session::Token;
+use crate::session::SessionToken;
 
 const VERSION: &str = Version::V2026_07_28.as_str();
 
@@ -30,10 +30,10 @@ pub(crate) const CALL_LIMIT: Duration = Duration::from_secs(310);
 
 /// How the gateway is reached.
 #[derive(Debug, Clone)]
-pub(crate) struct Gateway(EdgeClient);
+pub(crate) struct GatewayClient(EdgeClient);
 
 /// A request that is not written yet.
-pub(crate) struct Request<'r> {
+pub(crate) struct GatewayRequest<'r> {
     pub(crate) method: &'r str,
     /// What the method is about, for the header `Mcp-Name`.
     pub(crate) name: Option<&'r str>,
@@ -50,7 +50,7 @@ pub(crate) struct Request<'r> {
 pub(crate) struct Exchange {
     pub(crate) request: String,
     pub(crate) answer: String,
-    pub(crate) outcome: Result<Value, RpcError>,
+    pub(crate) outcome: Result<Value, RpcErrorObject>,
 }
 
 impl Exchange {
@@ -74,7 +74,7 @@ impl Exchange {
 
 /// A JSON-RPC error of the gateway.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub(crate) struct RpcError {
+pub(crate) struct RpcErrorObject {
     pub(crate) code: i64,
     #[serde(default)]
     pub(crate) message: String,
@@ -156,13 +156,13 @@ struct ResponseMessage {
     #[serde(default)]
     result: Option<Value>,
     #[serde(default)]
-    error: Option<RpcError>,
+    error: Option<RpcErrorObject>,
 }
 
 /// There is one request a connection's stream, so that one id does for all.
 const ID: u32 = 1;
 
-impl Gateway {
+impl GatewayClient {
     pub(crate) fn new(edge: EdgeClient) -> Self {
         Self(edge)
     }
@@ -170,8 +170,8 @@ impl Gateway {
     /// Sends `request` and waits for what comes of it. Dropping the future cancels it.
     pub(crate) async fn ask(
         &self,
-        token: &Token,
-        request: Request<'_>,
+        token: &SessionToken,
+        request: GatewayRequest<'_>,
     ) -> Result<Exchange, GatewayFault> {
         let limit = request.limit;
         let work = async {
@@ -191,8 +191,8 @@ impl Gateway {
 
     fn write(
         &self,
-        token: &Token,
-        request: Request<'_>,
+        token: &SessionToken,
+        request: GatewayRequest<'_>,
     ) -> Result<http::Request<String>, GatewayFault> {
         let mut own_meta = Map::new();
         for (name, value) in [
@@ -246,7 +246,7 @@ impl Gateway {
 /// Waits for the answer, as it was written and as what it means.
 async fn read_response(
     response: Response<Body>,
-) -> Result<(String, Result<Value, RpcError>), GatewayFault> {
+) -> Result<(String, Result<Value, RpcErrorObject>), GatewayFault> {
     let (head, body) = response.into_parts();
     match head.status {
         StatusCode::UNAUTHORIZED => return Err(GatewayFault::Unauthorized),
@@ -294,7 +294,7 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
 }
 
 /// The answer that `bytes` hold; none where they hold another message.
-fn message(bytes: &[u8]) -> Option<Result<Value, RpcError>> {
+fn message(bytes: &[u8]) -> Option<Result<Value, RpcErrorObject>> {
     let message: ResponseMessage = serde_json::from_slice(bytes).ok()?;
     match message {
         // A request that was refused unread is answered without its id.

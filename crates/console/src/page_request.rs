@@ -11,10 +11,10 @@ use http::{HeaderMap, Method, Uri, header};
 use wardgate_domain::Caller;
 
 use crate::Console;
-use crate::fields::Fields;
+use crate::fields::FormFields;
 use crate::problem::Problem;
 use crate::record_access::RecordAccess;
-use crate::session::{self, Token};
+use crate::session::{self, SessionToken};
 
 /// A request that passed the checks: its body is whole, and one that changes anything comes from a page of the console.
 pub(crate) struct PageRequest {
@@ -32,7 +32,7 @@ pub(crate) struct Viewer {
 /// The request of a person who is signed in.
 pub(crate) struct SignedInRequest {
     pub(crate) viewer: Viewer,
-    pub(crate) token: Token,
+    pub(crate) token: SessionToken,
     pub(crate) page_request: PageRequest,
 }
 
@@ -129,12 +129,12 @@ impl PageRequest {
         self.parts.method == Method::POST
     }
 
-    pub(crate) fn query(&self) -> Result<Fields, Problem> {
-        Fields::of_query(self.parts.uri.query())
+    pub(crate) fn query(&self) -> Result<FormFields, Problem> {
+        FormFields::of_query(self.parts.uri.query())
     }
 
-    pub(crate) fn form(&self) -> Result<Fields, Problem> {
-        Fields::of_form(&self.parts.headers, &self.body)
+    pub(crate) fn form(&self) -> Result<FormFields, Problem> {
+        FormFields::of_form(&self.parts.headers, &self.body)
     }
 
     /// The one variable of the path.

@@ -9,18 +9,18 @@ use serde_json::{Map, Value, json};
 use wardgate_domain::{CallId, Timestamp};
 
 use crate::Console;
-use crate::fields::{Fields, query};
+use crate::fields::{FormFields, query};
 use crate::form::Form;
 use crate::http::PageResult;
 use crate::layout::{self, Section};
-use crate::mcp::{CALL_LIMIT, Exchange, GatewayFault, Request, RpcError};
+use crate::mcp::{CALL_LIMIT, Exchange, GatewayFault, GatewayRequest, RpcErrorObject};
 use crate::output::{pretty, pretty_text, structured, text};
 use crate::page_request::{SignedInRequest, Viewer};
 use crate::problem::Problem;
 use crate::problem_page::see_other;
 use crate::record_access::RecordAccess;
 use crate::results::{CallOutcome, SubmittedCall, result_id};
-use crate::tools::{self, Tool};
+use crate::tools::{self, GatewayTool};
 
 /// In the form, what tells it from every other: sent twice, it calls once.
 const KEY: &str = "key";
@@ -54,7 +54,11 @@ pub(crate) async fn page(console: Arc<Console>, mut signed_in: SignedInRequest) 
 }
 
 /// The tool of this name. One that is not there and one that this person may not see are one and the same.
-async fn tool(console: &Console, signed_in: &SignedInRequest, name: &str) -> Result<Tool, Problem> {
+async fn tool(
+    console: &Console,
+    signed_in: &SignedInRequest,
+    name: &str,
+) -> Result<GatewayTool, Problem> {
     let tools = tools::all(&console.gateway, &signed_in.token).await?;
     let mut tools = tools.into_iter();
     tools.find(|tool| tool.name == name).ok_or(Problem::Unknown)
@@ -114,13 +118,13 @@ async fn submit(console: &Console, signed_in: &SignedInRequest, name: &str) -> P
 async fn ask(
     console: &Console,
     signed_in: &SignedInRequest,
-    tool: &Tool,
+    tool: &GatewayTool,
     arguments: &RawValue,
     key: &str,
 ) -> Result<Exchange, GatewayFault> {
     let mut params = Map::new();
     params.insert("name".to_owned(), json!(tool.name));
-    let request = Request {
+    let request = GatewayRequest {
         method: "tools/call",
         name: Some(&tool.name),
         params,
@@ -203,7 +207,7 @@ fn new_key(console: &Console) -> String {
 }
 
 /// The key that the form was made with.
-fn own_key(fields: &Fields) -> Option<String> {
+fn own_key(fields: &FormFields) -> Option<String> {
     let key: CallId = fields.get(KEY)?.parse().ok()?;
     Some(key.to_string())
 }
@@ -211,7 +215,7 @@ fn own_key(fields: &Fields) -> Option<String> {
 fn whole(
     console: &Console,
     viewer: &Viewer,
-    tool: &Tool,
+    tool: &GatewayTool,
     fields: &Markup,
     result: Option<&Markup>,
 ) -> Markup {
@@ -302,7 +306,7 @@ fn block(content: &Value) -> Markup {
     }
 }
 
-fn refused(error: &RpcError) -> Markup {
+fn refused(error: &RpcErrorObject) -> Markup {
     html! {
         p.notice.bad #outcome role="status" { "Refused: " (error.message) }
         p.quiet { "JSON-RPC error " (error.code)

@@ -12,7 +12,7 @@ use wardgate_domain::{CallId, Status, Timestamp};
 use wardgate_rpc::client::{AuditFilter, StoredRecord};
 
 use crate::Console;
-use crate::fields::{Fields, query};
+use crate::fields::{FormFields, query};
 use crate::http::PageResult;
 use crate::layout::{self, Section};
 use crate::output::cut;
@@ -236,7 +236,7 @@ fn record(console: &Console) -> Result<&Record, Problem> {
 }
 
 /// The filter as it was asked for, as the record of the look keeps its digest.
-fn question(fields: &Fields) -> String {
+fn question(fields: &FormFields) -> String {
     let names = FILTER.iter().chain(&["before"]);
     query(names.filter_map(|name| Some((*name, fields.filled(name)?))))
 }
@@ -249,7 +249,7 @@ struct FilterFault {
 }
 
 /// The filter that `fields` hold, or everything that is wrong with it.
-fn filter(fields: &Fields) -> Result<AuditFilter, Vec<FilterFault>> {
+fn filter(fields: &FormFields) -> Result<AuditFilter, Vec<FilterFault>> {
     let mut faults = Vec::new();
     let text = |name| fields.filled(name).map(ToOwned::to_owned);
     let status = |word: &str| {
@@ -297,7 +297,7 @@ fn filter(fields: &Fields) -> Result<AuditFilter, Vec<FilterFault>> {
 const WRITE_TIMES: &str = "Write times as 2026-01-31T08:00, in UTC.";
 
 fn parsed<T>(
-    fields: &Fields,
+    fields: &FormFields,
     field: &'static str,
     parse: impl Fn(&str) -> Option<T>,
     problem: &'static str,
@@ -339,7 +339,7 @@ fn time(text: &str) -> Option<Timestamp> {
     whole.iter().find_map(|text| text.parse().ok())
 }
 
-fn form(fields: &Fields, access: RecordAccess, faults: &[FilterFault]) -> Markup {
+fn form(fields: &FormFields, access: RecordAccess, faults: &[FilterFault]) -> Markup {
     let value = |name| fields.filled(name).unwrap_or_default();
     let fault = |name: &str| faults.iter().find(|fault| fault.field == name);
     // A browser shows nothing of a time that it cannot read, in a field for times.

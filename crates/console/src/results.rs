@@ -21,7 +21,7 @@ use wardgate_store::{
 };
 
 use crate::CookieKey;
-use crate::fields::Fields;
+use crate::fields::FormFields;
 use crate::mcp::{CALL_LIMIT, GatewayFault};
 
 /// How long a result is kept.
@@ -130,7 +130,7 @@ pub(crate) struct SubmittedCall {
     /// The tool.
     pub(crate) tool: String,
     /// What was filled in.
-    pub(crate) fields: Fields,
+    pub(crate) fields: FormFields,
     /// When, in microseconds since 1970.
     pub(crate) at_micros: i64,
     /// Nothing while it runs.

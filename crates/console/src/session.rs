@@ -58,12 +58,12 @@ impl fmt::Debug for CookieKey {
 
 /// A person's token, passed on to the gateway and the agent and shown nowhere; and where they called from.
 #[derive(Clone)]
-pub(crate) struct Token {
+pub(crate) struct SessionToken {
     text: Arc<str>,
     peer: Option<SocketAddr>,
 }
 
-impl Token {
+impl SessionToken {
     pub(crate) fn new(text: &str, peer: Option<SocketAddr>) -> Self {
         Self {
             text: Arc::from(text),
@@ -92,16 +92,16 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for SessionToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token")
+        f.write_str("SessionToken")
     }
 }
 
 /// `Set-Cookie` that begins a session of `caller`. None for a token that no cookie holds.
 pub(crate) fn begin(
     key: &CookieKey,
-    token: &Token,
+    token: &SessionToken,
     caller: &Caller,
     is_secure: bool,
     ambient: &Ambient,
@@ -137,7 +137,7 @@ pub(crate) fn resume(
     key: &CookieKey,
     headers: &HeaderMap,
     peer: Option<SocketAddr>,
-) -> Option<Token> {
+) -> Option<SessionToken> {
     let cookies = headers.get_all(COOKIE).iter();
     let mut values = cookies
         .filter_map(|value| value.to_str().ok())
@@ -150,5 +150,5 @@ pub(crate) fn resume(
     };
     let sealed = URL_SAFE_NO_PAD.decode(value).ok()?;
     let text = key.sessions.open(&About::new(SEALED), sealed).ok()?;
-    Some(Token::new(std::str::from_utf8(&text).ok()?, peer))
+    Some(SessionToken::new(std::str::from_utf8(&text).ok()?, peer))
 }

@@ -13,7 +13,7 @@ use crate::layout;
 use crate::page_request::PageRequest;
 use crate::problem::Problem;
 use crate::problem_page::see_other;
-use crate::session::{self, MAX_TOKEN, Token};
+use crate::session::{self, MAX_TOKEN, SessionToken};
 
 /// Where a person begins.
 const HOME: &str = "/console/tools";
@@ -32,7 +32,7 @@ pub(crate) async fn page(console: Arc<Console>, page_request: PageRequest) -> Pa
     let fields = page_request.form()?;
     let next = own(fields.get("next"));
     let peer = page_request.parts.extensions.get::<SocketAddr>().copied();
-    let token = Token::new(bare(fields.get("token").unwrap_or_default()), peer);
+    let token = SessionToken::new(bare(fields.get("token").unwrap_or_default()), peer);
     let refused = match token.verify(&console.admission.auth).await {
         Ok(caller) => {
             let secure = console.is_secure();

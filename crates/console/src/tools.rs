@@ -11,12 +11,12 @@ use crate::Console;
 use crate::fields::{query, segment};
 use crate::http::PageResult;
 use crate::layout::{self, Section};
-use crate::mcp::{ASK_LIMIT, Gateway, GatewayFault, Request};
+use crate::mcp::{ASK_LIMIT, GatewayClient, GatewayFault, GatewayRequest};
 use crate::output::cut;
 use crate::page_request::SignedInRequest;
 use crate::problem::Problem;
 use crate::record_access::RecordAccess;
-use crate::session::Token;
+use crate::session::SessionToken;
 
 /// A gateway with more is not listed further.
 const MAX_PAGES: usize = 100;
@@ -36,7 +36,7 @@ const IN_LIST: usize = 280;
 /// A tool as the gateway lists it. All of it may be somebody else's words.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Tool {
+pub(crate) struct GatewayTool {
     pub(crate) name: String,
     #[serde(default)]
     pub(crate) title: Option<String>,
@@ -57,7 +57,10 @@ struct ToolListPage {
 }
 
 /// Every tool that the gateway lists for this person.
-pub(crate) async fn all(gateway: &Gateway, token: &Token) -> Result<Vec<Tool>, Problem> {
+pub(crate) async fn all(
+    gateway: &GatewayClient,
+    token: &SessionToken,
+) -> Result<Vec<GatewayTool>, Problem> {
     let mut tools = Vec::new();
     let mut cursor: Option<String> = None;
     for _ in 0..MAX_PAGES {
@@ -65,7 +68,7 @@ pub(crate) async fn all(gateway: &Gateway, token: &Token) -> Result<Vec<Tool>, P
         if let Some(cursor) = &cursor {
             params.insert("cursor".to_owned(), json!(cursor));
         }
-        let request = Request {
+        let request = GatewayRequest {
             method: "tools/list",
             name: None,
             params,
@@ -91,7 +94,7 @@ pub(crate) async fn all(gateway: &Gateway, token: &Token) -> Result<Vec<Tool>, P
     Err(GatewayFault::TooLarge.into())
 }
 
-impl Tool {
+impl GatewayTool {
     /// What people call it.
     pub(crate) fn title(&self) -> Option<&str> {
         let given = self.title.as_deref();

@@ -11,8 +11,8 @@ use cedar_policy::{
 use serde_json::Value;
 
 use crate::error::{Finding, Findings, Position, findings};
-use crate::files::{Files, Source, Sources};
-use crate::limits::{self, Dialect};
+use crate::files::{Files, SourceFile, SourceFiles};
+use crate::limits::{self, CedarLanguage};
 use crate::schema_shape::Declarations;
 use crate::set::{PolicySet, depth};
 use crate::vocabulary::Vocabulary;
@@ -80,8 +80,8 @@ fn compile(files: &Files) -> Result<PolicySet, Findings> {
     Err(Findings(faults.into_iter().map(finding).collect()))
 }
 
-fn read_schema(source: &Source<'_>) -> Result<Vocabulary, Findings> {
-    within_limits(source, Dialect::Schema)?;
+fn read_schema(source: &SourceFile<'_>) -> Result<Vocabulary, Findings> {
+    within_limits(source, CedarLanguage::Schema)?;
     let refused =
         |error: &dyn miette::Diagnostic| Findings(findings(&source.path, source.text, error));
     let (fragment, _) =
@@ -100,7 +100,7 @@ fn read_schema(source: &Source<'_>) -> Result<Vocabulary, Findings> {
     })
 }
 
-fn within_limits(source: &Source<'_>, dialect: Dialect) -> Result<Vec<usize>, Findings> {
+fn within_limits(source: &SourceFile<'_>, dialect: CedarLanguage) -> Result<Vec<usize>, Findings> {
     limits::check(source.text, dialect).map_err(|excess| {
         Findings(vec![Finding {
             file: source.path.clone(),
@@ -120,7 +120,7 @@ struct ParsedPolicies<'a> {
 /// The position where a policy begins.
 #[derive(Clone, Copy)]
 struct PolicyPosition<'a> {
-    source: &'a Source<'a>,
+    source: &'a SourceFile<'a>,
     start: usize,
 }
 
@@ -135,7 +135,7 @@ impl PolicyPosition<'_> {
     }
 }
 
-fn read_policies<'a>(sources: &'a Sources<'a>) -> Result<ParsedPolicies<'a>, Findings> {
+fn read_policies<'a>(sources: &'a SourceFiles<'a>) -> Result<ParsedPolicies<'a>, Findings> {
     let mut policies = ParsedPolicies {
         set: cedar::PolicySet::new(),
         positions: HashMap::new(),
@@ -154,8 +154,8 @@ fn read_policies<'a>(sources: &'a Sources<'a>) -> Result<ParsedPolicies<'a>, Fin
 }
 
 impl<'a> ParsedPolicies<'a> {
-    fn add(&mut self, source: &'a Source<'a>) -> Result<(), Findings> {
-        let starts = within_limits(source, Dialect::Policies)?;
+    fn add(&mut self, source: &'a SourceFile<'a>) -> Result<(), Findings> {
+        let starts = within_limits(source, CedarLanguage::Policies)?;
         let parsed: cedar::PolicySet =
             source.text.parse().map_err(|errors: cedar::ParseErrors| {
                 Findings(

@@ -17,16 +17,16 @@ pub(crate) struct Files {
 
 /// One file of text.
 #[derive(Debug)]
-pub(crate) struct Source<'a> {
+pub(crate) struct SourceFile<'a> {
     pub(crate) path: PathBuf,
     pub(crate) text: &'a str,
 }
 
 /// The one schema and every policy file, in order.
 #[derive(Debug)]
-pub(crate) struct Sources<'a> {
-    pub(crate) schema: Source<'a>,
-    pub(crate) policies: Vec<Source<'a>>,
+pub(crate) struct SourceFiles<'a> {
+    pub(crate) schema: SourceFile<'a>,
+    pub(crate) policies: Vec<SourceFile<'a>>,
 }
 
 impl Files {
@@ -98,7 +98,7 @@ impl Files {
     }
 
     /// The files as text: exactly one schema, none too long.
-    pub(crate) fn sources(&self) -> Result<Sources<'_>, Findings> {
+    pub(crate) fn sources(&self) -> Result<SourceFiles<'_>, Findings> {
         let mut findings = Vec::new();
         let (mut schemas, mut policies) = (Vec::new(), Vec::new());
         for (name, bytes) in &self.files {
@@ -109,8 +109,8 @@ impl Files {
                 continue;
             }
             match std::str::from_utf8(bytes) {
-                Ok(text) if is_schema(name) => schemas.push(Source { path, text }),
-                Ok(text) => policies.push(Source { path, text }),
+                Ok(text) if is_schema(name) => schemas.push(SourceFile { path, text }),
+                Ok(text) => policies.push(SourceFile { path, text }),
                 Err(_) => {
                     findings.push(whole(&path, "is not UTF-8 text", Some("save it as UTF-8")));
                 }
@@ -126,7 +126,7 @@ impl Files {
             ));
         }
         match schema {
-            Some(schema) if findings.is_empty() => Ok(Sources { schema, policies }),
+            Some(schema) if findings.is_empty() => Ok(SourceFiles { schema, policies }),
             None if findings.is_empty() => {
                 let fix = Some("add the schema that the policies are written against");
                 Err(Findings(vec![whole(

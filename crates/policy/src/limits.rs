@@ -25,7 +25,7 @@ const MAX_COMMON_TYPES: usize = 16;
 
 /// Which language a text is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub(crate) enum CedarLanguage {
     Policies,
     Schema,
 }
@@ -41,10 +41,10 @@ pub(crate) struct LimitExcess {
 
 /// Checks `text` and gives the byte offset at which each statement starts. Comments and strings do not
 /// count; what is no Cedar at all is left to the parser.
-pub(crate) fn check(text: &str, dialect: Dialect) -> Result<Vec<usize>, LimitExcess> {
+pub(crate) fn check(text: &str, dialect: CedarLanguage) -> Result<Vec<usize>, LimitExcess> {
     let mut starts = Vec::new();
     let (mut depth, mut operators, mut types, mut in_statement) = (0_usize, 0, 0, false);
-    for (offset, token) in (Tokens {
+    for (offset, token) in (CedarTokens {
         text,
         at: 0,
         dialect,
@@ -55,31 +55,31 @@ pub(crate) fn check(text: &str, dialect: Dialect) -> Result<Vec<usize>, LimitExc
             starts.push(offset);
         }
         let exceeded = match token {
-            Token::Open => {
+            CedarToken::Open => {
                 depth += 1;
                 (depth > MAX_NESTING).then(|| format!("brackets nest deeper than {MAX_NESTING}"))
             }
-            Token::Close => {
+            CedarToken::Close => {
                 depth = depth.saturating_sub(1);
                 None
             }
-            Token::End => {
-                in_statement = dialect == Dialect::Policies && depth > 0;
-                let full = dialect == Dialect::Schema && starts.len() > MAX_DECLARATIONS;
+            CedarToken::End => {
+                in_statement = dialect == CedarLanguage::Policies && depth > 0;
+                let full = dialect == CedarLanguage::Schema && starts.len() > MAX_DECLARATIONS;
                 full.then(|| format!("the schema has more than {MAX_DECLARATIONS} declarations"))
             }
-            Token::Operator => {
+            CedarToken::Operator => {
                 operators += 1;
                 (operators > MAX_OPERATORS)
                     .then(|| format!("one policy has more than {MAX_OPERATORS} operators"))
             }
-            Token::TypeDeclaration => {
+            CedarToken::TypeDeclaration => {
                 types += 1;
                 (types > MAX_COMMON_TYPES).then(|| {
                     format!("the schema has more than {MAX_COMMON_TYPES} `type` declarations")
                 })
             }
-            Token::Other => None,
+            CedarToken::Other => None,
         };
         if let Some(problem) = exceeded {
             return Err(LimitExcess { offset, problem });
@@ -89,7 +89,7 @@ pub(crate) fn check(text: &str, dialect: Dialect) -> Result<Vec<usize>, LimitExc
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Token {
+enum CedarToken {
     Open,
     Close,
     End,
@@ -99,13 +99,13 @@ enum Token {
 }
 
 /// Splits a text into tokens, as coarsely as counting allows.
-struct Tokens<'a> {
+struct CedarTokens<'a> {
     text: &'a str,
     at: usize,
-    dialect: Dialect,
+    dialect: CedarLanguage,
 }
 
-impl<'a> Tokens<'a> {
+impl<'a> CedarTokens<'a> {
     fn rest(&self) -> &'a [u8] {
         self.text.as_bytes().get(self.at..).unwrap_or_default()
     }
@@ -139,29 +139,29 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    fn word(&mut self) -> Token {
+    fn word(&mut self) -> CedarToken {
         let start = self.at;
         self.skip_while(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         let word = self.text.get(start..self.at).unwrap_or_default();
         match self.dialect {
-            Dialect::Policies if matches!(word, "if" | "has" | "in" | "is" | "like") => {
-                Token::Operator
+            CedarLanguage::Policies if matches!(word, "if" | "has" | "in" | "is" | "like") => {
+                CedarToken::Operator
             }
             // An attribute may be called `type` too; then a colon or a question mark follows.
-            Dialect::Schema if word == "type" => {
+            CedarLanguage::Schema if word == "type" => {
                 self.skip_blank();
                 match self.rest() {
-                    [b':' | b'?', ..] => Token::Other,
-                    _ => Token::TypeDeclaration,
+                    [b':' | b'?', ..] => CedarToken::Other,
+                    _ => CedarToken::TypeDeclaration,
                 }
             }
-            _ => Token::Other,
+            _ => CedarToken::Other,
         }
     }
 }
 
-impl Iterator for Tokens<'_> {
-    type Item = (usize, Token);
+impl Iterator for CedarTokens<'_> {
+    type Item = (usize, CedarToken);
 
     fn next(&mut self) -> Option<Self::Item> {
         self.skip_blank();
@@ -170,26 +170,26 @@ impl Iterator for Tokens<'_> {
             (_, []) => return None,
             (_, [b'"', ..]) => {
                 self.skip_string();
-                Token::Other
+                CedarToken::Other
             }
             (_, [byte, ..]) if byte.is_ascii_alphabetic() || *byte == b'_' => self.word(),
             (
-                Dialect::Policies,
+                CedarLanguage::Policies,
                 [b'&', b'&', ..] | [b'|', b'|', ..] | [b'=' | b'!' | b'<' | b'>', b'=', ..],
             ) => {
                 self.at += 2;
-                Token::Operator
+                CedarToken::Operator
             }
             (dialect, [byte, ..]) => {
                 self.at += 1;
                 match (dialect, byte) {
-                    (_, b'(' | b'[' | b'{') | (Dialect::Schema, b'<') => Token::Open,
-                    (_, b')' | b']' | b'}') | (Dialect::Schema, b'>') => Token::Close,
-                    (_, b';') => Token::End,
-                    (Dialect::Policies, b'<' | b'>' | b'!' | b'+' | b'-' | b'*' | b'.') => {
-                        Token::Operator
+                    (_, b'(' | b'[' | b'{') | (CedarLanguage::Schema, b'<') => CedarToken::Open,
+                    (_, b')' | b']' | b'}') | (CedarLanguage::Schema, b'>') => CedarToken::Close,
+                    (_, b';') => CedarToken::End,
+                    (CedarLanguage::Policies, b'<' | b'>' | b'!' | b'+' | b'-' | b'*' | b'.') => {
+                        CedarToken::Operator
                     }
-                    _ => Token::Other,
+                    _ => CedarToken::Other,
                 }
             }
         };
@@ -201,7 +201,7 @@ impl Iterator for Tokens<'_> {
 mod tests {
     use super::*;
 
-    fn problem(text: &str, dialect: Dialect) -> String {
+    fn problem(text: &str, dialect: CedarLanguage) -> String {
         check(text, dialect).unwrap_err().problem
     }
 
@@ -209,7 +209,7 @@ mod tests {
     fn statements_start_behind_comments_and_blanks() {
         let text =
             "// a; (((\n permit(principal, action, resource);\n\n@id(\"x;\")\nforbid(p,a,r);";
-        let starts = check(text, Dialect::Policies).unwrap();
+        let starts = check(text, CedarLanguage::Policies).unwrap();
         let begin: Vec<_> = starts
             .iter()
             .map(|start| &text[*start..*start + 3])
@@ -221,10 +221,10 @@ mod tests {
     fn brackets_may_nest_to_the_limit_and_no_deeper() {
         for (open, close) in [("(", ")"), ("[", "]"), ("{", "}")] {
             let nested = |depth| format!("{}{}", open.repeat(depth), close.repeat(depth));
-            assert!(check(&nested(64), Dialect::Policies).is_ok());
-            assert!(problem(&nested(65), Dialect::Policies).contains("nest"));
+            assert!(check(&nested(64), CedarLanguage::Policies).is_ok());
+            assert!(problem(&nested(65), CedarLanguage::Policies).contains("nest"));
         }
-        assert!(problem(&"Set<".repeat(65), Dialect::Schema).contains("nest"));
+        assert!(problem(&"Set<".repeat(65), CedarLanguage::Schema).contains("nest"));
     }
 
     #[test]
@@ -235,7 +235,7 @@ mod tests {
             "[".repeat(99),
             "{".repeat(99)
         );
-        assert!(check(&text, Dialect::Policies).is_ok());
+        assert!(check(&text, CedarLanguage::Policies).is_ok());
     }
 
     #[test]
@@ -249,21 +249,29 @@ mod tests {
             "x has ",
         ] {
             assert!(
-                problem(&link.repeat(1_001), Dialect::Policies).contains("operators"),
+                problem(&link.repeat(1_001), CedarLanguage::Policies).contains("operators"),
                 "{link}"
             );
         }
         let two = format!("{}; {};", "true && ".repeat(600), "true && ".repeat(600));
         assert!(
-            check(&two, Dialect::Policies).is_ok(),
+            check(&two, CedarLanguage::Policies).is_ok(),
             "each policy counts for itself"
         );
     }
 
     #[test]
     fn schema_bombs_are_refused() {
-        assert!(problem(&"type T = {a: U, b: U};".repeat(17), Dialect::Schema).contains("`type`"));
-        assert!(check(&"entity E { type: String, };".repeat(17), Dialect::Schema).is_ok());
-        assert!(problem(&"entity E;".repeat(513), Dialect::Schema).contains("declarations"));
+        assert!(
+            problem(&"type T = {a: U, b: U};".repeat(17), CedarLanguage::Schema).contains("`type`")
+        );
+        assert!(
+            check(
+                &"entity E { type: String, };".repeat(17),
+                CedarLanguage::Schema
+            )
+            .is_ok()
+        );
+        assert!(problem(&"entity E;".repeat(513), CedarLanguage::Schema).contains("declarations"));
     }
 }

@@ -134,7 +134,7 @@ pub(crate) async fn local_agent(
     gateway: &Arc<Gateway>,
     ambient: &Ambient,
 ) -> Result<Endpoints, Failure> {
-    let inside = wardgate_agent::Gateway::in_process(gateway.router());
+    let inside = wardgate_agent::GatewayEndpoint::in_process(gateway.router());
     Ok(Endpoints {
         agent: Agent::open(config, inside, approvals, ambient.clone()).await?,
         admission: gateway.admission(),
@@ -149,7 +149,7 @@ pub(crate) async fn remote_agent(
     wiring: AgentWiring,
     ambient: &Ambient,
 ) -> Result<Endpoints, Failure> {
-    let gateway = wardgate_agent::Gateway::over_http(&wiring.links.gateway)?;
+    let gateway = wardgate_agent::GatewayEndpoint::over_http(&wiring.links.gateway)?;
     Ok(Endpoints {
         agent: Agent::open(config, gateway, approvals, ambient.clone()).await?,
         admission: Admission {

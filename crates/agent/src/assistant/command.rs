@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::prompt::Template;
-use super::settings::Answer;
+use super::settings::CommandAnswer;
 
 /// A call with holes in its arguments.
 #[derive(Debug, Clone)]
@@ -75,7 +75,7 @@ pub(crate) struct Command {
     pub(crate) name: String,
     pub(crate) words: Vec<String>,
     pub(crate) call: ConfiguredCall,
-    pub(crate) answer: Answer,
+    pub(crate) answer: CommandAnswer,
 }
 
 /// What the configuration makes of a message before any model is asked.
@@ -87,7 +87,7 @@ pub(crate) enum MessageOpening {
     Call {
         tool: String,
         arguments: String,
-        answer: Answer,
+        answer: CommandAnswer,
         /// The person wrote it as a command.
         is_command: bool,
     },
@@ -113,7 +113,7 @@ pub(crate) fn opening(
         Some((call, arguments)) => MessageOpening::Call {
             tool: call.tool.clone(),
             arguments,
-            answer: Answer::Model,
+            answer: CommandAnswer::Model,
             is_command: false,
         },
         None => MessageOpening::None,
@@ -172,7 +172,7 @@ mod tests {
             name: "/record".to_owned(),
             words: vec!["uuid".to_owned()],
             call: call("uuid", "{{ uuid }}", &["uuid"]),
-            answer: Answer::Result,
+            answer: CommandAnswer::Result,
         }
     }
 
@@ -185,7 +185,7 @@ mod tests {
             MessageOpening::Call {
                 tool: "look_up".to_owned(),
                 arguments: r#"{"uuid":"a\"b c"}"#.to_owned(),
-                answer: Answer::Result,
+                answer: CommandAnswer::Result,
                 is_command: true,
             }
         );

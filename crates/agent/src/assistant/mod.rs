@@ -17,7 +17,7 @@ pub(crate) use command::{Command, ConfiguredCall, MessageOpening, opening};
 pub(crate) use language::{ByLanguage, Language, detect};
 pub(crate) use load::{OpenProvider, Text, parse, texts};
 pub(crate) use prompt::{Prompt, PromptFacts, Template};
-pub(crate) use settings::{Answer, Approval, Calls, Context, Limits, Tools};
+pub(crate) use settings::{Approval, Calls, CommandAnswer, Context, ToolSelection, TurnLimits};
 
 use crate::clients::ModelClient;
 use crate::request::Model;
@@ -36,10 +36,10 @@ pub(crate) struct Assistant {
     pub(crate) calls: Calls,
     /// How its model writes calls as text.
     pub(crate) syntax: CallSyntax,
-    pub(crate) tools: Tools,
+    pub(crate) tools: ToolSelection,
     pub(crate) prompts: ByLanguage<Prompt>,
     pub(crate) context: Context,
-    pub(crate) limits: Limits,
+    pub(crate) limits: TurnLimits,
     pub(crate) guardrail: Option<Guardrail>,
     /// Of what a person says.
     pub(crate) input: Vec<Check>,

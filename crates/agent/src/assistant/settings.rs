@@ -38,12 +38,12 @@ pub(super) struct Assistant {
     #[serde(default)]
     pub(super) template: Option<Spanned<String>>,
     #[serde(default)]
-    pub(super) tools: Tools,
+    pub(super) tools: ToolSelection,
     pub(super) prompts: Spanned<Texts>,
     #[serde(default)]
     pub(super) context: Context,
     #[serde(default)]
-    pub(super) limits: Limits,
+    pub(super) limits: TurnLimits,
     #[serde(default)]
     pub(super) guardrail: Option<Spanned<Guardrail>>,
     #[serde(default)]
@@ -53,7 +53,7 @@ pub(super) struct Assistant {
     #[serde(default)]
     pub(super) commands: BTreeMap<String, Spanned<Command>>,
     #[serde(default)]
-    pub(super) opening: Option<Spanned<Call>>,
+    pub(super) opening: Option<Spanned<OpeningCall>>,
 }
 
 /// Texts by language; `default` names the one for everybody else.
@@ -73,7 +73,7 @@ pub(crate) enum Calls {
 /// Which of the caller's tools the assistant has.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Tools {
+pub(crate) struct ToolSelection {
     /// Those of these toolsets; none: of all.
     pub(crate) toolsets: Vec<String>,
     /// Those with these names; `*` stands for any characters.
@@ -82,7 +82,7 @@ pub(crate) struct Tools {
     pub(crate) rename: BTreeMap<String, String>,
 }
 
-impl Default for Tools {
+impl Default for ToolSelection {
     fn default() -> Self {
         Self {
             toolsets: Vec::new(),
@@ -117,7 +117,7 @@ impl Default for Context {
 /// What one turn may take. On each but `parallel`, the model gets one last round without tools.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Limits {
+pub(crate) struct TurnLimits {
     /// Rounds of calls.
     pub(crate) turns: u32,
     /// How often the same tool may run with the same arguments.
@@ -159,7 +159,7 @@ impl TryFrom<f64> for Amount {
     }
 }
 
-impl Default for Limits {
+impl Default for TurnLimits {
     fn default() -> Self {
         Self {
             turns: 6,
@@ -236,13 +236,13 @@ pub(super) struct Command {
     #[serde(default)]
     pub(super) arguments: BTreeMap<String, Spanned<Value>>,
     #[serde(default)]
-    pub(super) answer: Answer,
+    pub(super) answer: CommandAnswer,
 }
 
 /// A call made for every message before the model is asked.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Call {
+pub(super) struct OpeningCall {
     /// The model's name for the tool.
     pub(super) tool: String,
     /// With `{{ message }}` in their texts.
@@ -253,7 +253,7 @@ pub(super) struct Call {
 /// What answers a command.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Answer {
+pub(crate) enum CommandAnswer {
     /// The model, from the result.
     #[default]
     Model,

@@ -44,14 +44,14 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// How the gateway is reached. Cheap to clone; clones share what they remember.
 #[derive(Clone)]
-pub struct Gateway(Arc<Inner>);
+pub struct GatewayEndpoint(Arc<Inner>);
 
 struct Inner {
     edge: EdgeClient,
     tools: ToolCache,
 }
 
-impl Gateway {
+impl GatewayEndpoint {
     /// A gateway in this process: its router is called without a socket.
     pub fn in_process(router: Router) -> Self {
         Self::through(EdgeClient::router(router))
@@ -130,9 +130,11 @@ impl Gateway {
     }
 }
 
-impl fmt::Debug for Gateway {
+impl fmt::Debug for GatewayEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Gateway").field(&self.0.edge).finish()
+        f.debug_tuple("GatewayEndpoint")
+            .field(&self.0.edge)
+            .finish()
     }
 }
 

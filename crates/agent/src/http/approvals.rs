@@ -6,7 +6,7 @@ use axum::extract::{FromRequestParts, Path};
 use axum::response::Response;
 
 use super::admission::AdmittedRequest;
-use super::fields::Fields;
+use super::fields::JsonFields;
 use super::{Endpoints, Problem, ndjson};
 use crate::ApprovalDecision;
 
@@ -25,7 +25,9 @@ pub(super) async fn post(
 }
 
 fn parse_decision(body: &[u8]) -> Result<ApprovalDecision, Problem> {
-    let decision = Fields::parse(body)?.only(&["decision"])?.text("decision")?;
+    let decision = JsonFields::parse(body)?
+        .only(&["decision"])?
+        .text("decision")?;
     match decision.as_deref() {
         Some("approve") => Ok(ApprovalDecision::Approve),
         Some("refuse") => Ok(ApprovalDecision::Refuse),

@@ -6,7 +6,7 @@ use axum::response::Response;
 use http::HeaderMap;
 
 use super::admission::AdmittedRequest;
-use super::fields::Fields;
+use super::fields::JsonFields;
 use super::{Endpoints, Problem, ndjson};
 use crate::ChatRequest;
 
@@ -24,7 +24,7 @@ pub(super) async fn post(
 
 fn parse_request(body: &[u8], headers: &HeaderMap) -> Result<ChatRequest, Problem> {
     let mut fields =
-        Fields::parse(body)?.only(&["message", "conversation_id", "model", "message_id"])?;
+        JsonFields::parse(body)?.only(&["message", "conversation_id", "model", "message_id"])?;
     let message = fields
         .text("message")?
         .ok_or_else(|| Problem::field("message", "Send `message`: what the person says."))?;

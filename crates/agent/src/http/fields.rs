@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 use super::Problem;
 
 /// A JSON object that came from outside.
-pub(super) struct Fields(Map<String, Value>);
+pub(super) struct JsonFields(Map<String, Value>);
 
-impl Fields {
+impl JsonFields {
     pub(super) fn parse(body: &[u8]) -> Result<Self, Problem> {
         match serde_json::from_slice(body) {
             Ok(Value::Object(fields)) => Ok(Self(fields)),

@@ -18,7 +18,7 @@ use wardgate_testkit::TestClock;
 
 use super::{Endpoints, HttpLimits};
 use crate::{
-    Agent, AgentEvent, ApprovalKey, Config, EventBody, EventStream, FinishReason, Gateway,
+    Agent, AgentEvent, ApprovalKey, Config, EventBody, EventStream, FinishReason, GatewayEndpoint,
 };
 
 /// 2025-11-11T13:50:00Z.
@@ -55,7 +55,7 @@ impl TestEndpoints {
         let auth = AuthConfig {
             issuers: vec![IssuerConfig::new("https://id.example", "wardgate", jwks)],
         };
-        let gateway = Gateway::in_process(Router::new());
+        let gateway = GatewayEndpoint::in_process(Router::new());
         let key = ApprovalKey::from_bytes(&[7; 32]);
         let agent = Agent::open(&Config::default(), gateway, key, ambient.clone()).await;
         let endpoints = Endpoints {

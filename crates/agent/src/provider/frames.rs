@@ -13,7 +13,7 @@ use sse_stream::SseByteStream;
 use crate::model::ModelError;
 
 /// Bytes of an answer as they arrive; no two of its errors.
-pub(super) type Body = BoxStream<'static, Result<Bytes, ModelError>>;
+pub(super) type ByteStream = BoxStream<'static, Result<Bytes, ModelError>>;
 
 /// No event and no JSON value is larger.
 const MAX_FRAME_BYTES: usize = 4 << 20;
@@ -25,7 +25,7 @@ pub(super) enum Frames {
 
 impl Frames {
     /// Waits for the first byte.
-    pub(super) async fn open(mut body: Body) -> Result<Self, ModelError> {
+    pub(super) async fn open(mut body: ByteStream) -> Result<Self, ModelError> {
         let mut head = Vec::new();
         loop {
             match kind_of(&head) {
@@ -81,7 +81,7 @@ fn start(head: &[u8]) -> &[u8] {
         .trim_ascii_start()
 }
 
-fn with_head(head: Vec<u8>, body: Body) -> Body {
+fn with_head(head: Vec<u8>, body: ByteStream) -> ByteStream {
     let skipped = head.len() - start(&head).len();
     let mut head = Bytes::from(head);
     head.advance(skipped);
@@ -90,13 +90,13 @@ fn with_head(head: Vec<u8>, body: Body) -> Body {
 
 /// Server-sent events. Only their data matters: every wire names its events inside it too.
 pub(super) struct Events {
-    events: SseByteStream<Body>,
+    events: SseByteStream<ByteStream>,
     /// Bytes since the last event, counted where they go into the parser, which has no limit of its own.
     pending: Arc<AtomicUsize>,
 }
 
 impl Events {
-    fn new(body: Body, max_bytes: usize) -> Self {
+    fn new(body: ByteStream, max_bytes: usize) -> Self {
         let pending = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&pending);
         // A last event that lacks its empty line is taken nevertheless; what is in it shows whether it is whole.
@@ -140,7 +140,7 @@ fn model_error(error: sse_stream::Error) -> ModelError {
 
 /// JSON objects or arrays: one document, or one a line.
 pub(super) struct Values {
-    body: Body,
+    body: ByteStream,
     /// Arrived and not yet read.
     rest: Bytes,
     /// The value being read.
@@ -152,7 +152,7 @@ pub(super) struct Values {
 }
 
 impl Values {
-    fn new(body: Body, max_bytes: usize) -> Self {
+    fn new(body: ByteStream, max_bytes: usize) -> Self {
         Self {
             body,
             rest: Bytes::new(),
@@ -215,7 +215,7 @@ impl Values {
 mod tests {
     use super::*;
 
-    fn body(pieces: &[&[u8]]) -> Body {
+    fn body(pieces: &[&[u8]]) -> ByteStream {
         let pieces: Vec<_> = pieces
             .iter()
             .map(|piece| Ok(Bytes::copy_from_slice(piece)))
@@ -223,7 +223,7 @@ mod tests {
         stream::iter(pieces).boxed()
     }
 
-    async fn read(body: Body) -> (Vec<String>, Option<ModelError>) {
+    async fn read(body: ByteStream) -> (Vec<String>, Option<ModelError>) {
         let mut texts = Vec::new();
         let mut frames = match Frames::open(body).await {
             Ok(frames) => frames,
@@ -296,7 +296,7 @@ mod tests {
         );
     }
 
-    fn body_of_events(count: usize) -> Body {
+    fn body_of_events(count: usize) -> ByteStream {
         stream::repeat_with(|| Ok(Bytes::from_static(b"data: x\n\n")))
             .take(count)
             .boxed()

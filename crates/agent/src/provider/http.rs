@@ -14,7 +14,7 @@ use url::Url;
 use wardgate_domain::Ambient;
 
 use super::failure;
-use super::frames::Body;
+use super::frames::ByteStream;
 use crate::model::ModelError;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -23,7 +23,7 @@ const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// How long is waited for what.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct ResponseTimeouts {
     pub(super) first_byte: Duration,
     pub(super) idle: Duration,
 }
@@ -32,7 +32,7 @@ pub(super) struct Limits {
 pub(super) struct Http {
     client: reqwest::Client,
     url: Url,
-    limits: Limits,
+    limits: ResponseTimeouts,
 }
 
 impl Http {
@@ -41,7 +41,7 @@ impl Http {
     pub(super) fn open(
         url: Url,
         mut headers: HeaderMap,
-        limits: Limits,
+        limits: ResponseTimeouts,
     ) -> Result<Self, reqwest::Error> {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let client = reqwest::Client::builder()
@@ -66,7 +66,7 @@ impl Http {
         json: Bytes,
         deadline: Instant,
         ambient: &Ambient,
-    ) -> Result<Body, ModelError> {
+    ) -> Result<ByteStream, ModelError> {
         let first_byte_by = deadline.min(Instant::now() + self.limits.first_byte);
         let request = self.client.post(self.url.clone()).body(json).send();
         let response = timeout_at(first_byte_by, request)
@@ -111,7 +111,7 @@ fn body(
     first_byte_by: Instant,
     idle: Duration,
     deadline: Instant,
-) -> Body {
+) -> ByteStream {
     let reading = (response, Some(first_byte_by));
     stream::try_unfold(reading, move |(mut response, first_byte_by)| async move {
         let by = first_byte_by.unwrap_or_else(|| deadline.min(Instant::now() + idle));

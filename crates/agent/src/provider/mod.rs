@@ -45,7 +45,7 @@ use wardgate_domain::Ambient;
 use self::answer::AnswerAssembly;
 use self::calls::CallIds;
 use self::frames::Frames;
-use self::http::{Http, Limits};
+use self::http::{Http, ResponseTimeouts};
 pub(crate) use self::settings::{ProviderKind, ProviderSettings, SettingsError};
 use self::telemetry::AnswerTelemetry;
 use crate::model::{ModelError, ModelEvent, ModelMessage, ModelRequest, ModelStream};
@@ -77,7 +77,7 @@ impl Provider {
     ) -> Result<Self, SettingsError> {
         let (url, headers) = settings.target(name)?;
         let is_openai_itself = url.host_str() == Some("api.openai.com");
-        let limits = Limits {
+        let limits = ResponseTimeouts {
             first_byte: settings.timeout,
             idle: settings.idle_timeout,
         };

@@ -15,7 +15,7 @@ use wardgate_testkit::lowest_chance;
 
 use super::answer::AnswerAssembly;
 use super::calls::CallIds;
-use super::frames::{Body, Frames};
+use super::frames::{ByteStream, Frames};
 use super::replay::CASSETTES;
 use super::telemetry::AnswerTelemetry;
 use super::{AnswerReader, Provider, ProviderKind};
@@ -90,7 +90,10 @@ pub(crate) async fn recorded(cassette: &str) -> Vec<ModelEvent> {
     events
 }
 
-pub(super) async fn reading(kind: ProviderKind, body: Body) -> Result<AnswerReader, ModelError> {
+pub(super) async fn reading(
+    kind: ProviderKind,
+    body: ByteStream,
+) -> Result<AnswerReader, ModelError> {
     Ok(AnswerReader {
         kind,
         frames: Frames::open(body).await?,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use wardgate_domain::{Caller, CallerClaims, Timestamp};
 
 pub(crate) use gateway::{FakeGateway, FakeTool};
-pub(crate) use model::{Answer, ScriptedModel, call, says, words};
+pub(crate) use model::{ScriptedAnswer, ScriptedModel, call, says, words};
 
 /// Somebody with these roles.
 pub(crate) fn caller(subject: &str, roles: &[&str]) -> Arc<Caller> {

@@ -12,12 +12,12 @@ use crate::model::{
     TokenUsage,
 };
 
-pub(crate) type Answer = Vec<Result<ModelEvent, ModelError>>;
+pub(crate) type ScriptedAnswer = Vec<Result<ModelEvent, ModelError>>;
 
 /// Gives its answers one after the other, and keeps what it was asked.
 #[derive(Default)]
 pub(crate) struct ScriptedModel {
-    answers: Mutex<VecDeque<Answer>>,
+    answers: Mutex<VecDeque<ScriptedAnswer>>,
     requests: Mutex<Vec<ModelRequest>>,
     pub(crate) speaks_text_only: bool,
     /// Whoever asks for a round gets the same answer to it.
@@ -25,7 +25,7 @@ pub(crate) struct ScriptedModel {
 }
 
 impl ScriptedModel {
-    pub(crate) fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
+    pub(crate) fn new(answers: impl IntoIterator<Item = ScriptedAnswer>) -> Self {
         Self {
             answers: Mutex::new(answers.into_iter().collect()),
             ..Self::default()
@@ -33,19 +33,19 @@ impl ScriptedModel {
     }
 
     /// Gives the answer of each round, however often it is asked for it.
-    pub(crate) fn by_round(answers: impl IntoIterator<Item = Answer>) -> Self {
+    pub(crate) fn by_round(answers: impl IntoIterator<Item = ScriptedAnswer>) -> Self {
         Self {
             answers_by_round: true,
             ..Self::new(answers)
         }
     }
 
-    pub(crate) fn then(&self, answer: Answer) {
+    pub(crate) fn then(&self, answer: ScriptedAnswer) {
         self.answers.lock().unwrap().push_back(answer);
     }
 
     /// Its script from here on.
-    pub(crate) fn rewind(&self, answers: Vec<Answer>) {
+    pub(crate) fn rewind(&self, answers: Vec<ScriptedAnswer>) {
         *self.answers.lock().unwrap() = answers.into();
     }
 
@@ -114,8 +114,8 @@ fn asks_for_tools(message: &ModelMessage) -> bool {
 }
 
 /// An answer in words, a piece at a time.
-pub(crate) fn words(text: &str) -> Answer {
-    let mut answer: Answer = text
+pub(crate) fn words(text: &str) -> ScriptedAnswer {
+    let mut answer: ScriptedAnswer = text
         .split_inclusive(' ')
         .map(|piece| Ok(ModelEvent::Text(piece.to_owned())))
         .collect();
@@ -128,7 +128,7 @@ pub(crate) fn words(text: &str) -> Answer {
 }
 
 /// An answer that asks for tools.
-pub(crate) fn says(text: &str, calls: &[FunctionCall]) -> Answer {
+pub(crate) fn says(text: &str, calls: &[FunctionCall]) -> ScriptedAnswer {
     let mut answer = Vec::new();
     if !text.is_empty() {
         answer.push(Ok(ModelEvent::Text(text.to_owned())));

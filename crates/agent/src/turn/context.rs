@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::clients::ToolAnswer;
 use crate::guardrail::screening::{CAUTION, RULE, reads_like_instructions};
-use crate::memory::{Message, Role, Source, Window};
+use crate::memory::{MessageSource, Role, StoredMessage, Window};
 use crate::model::{Function, FunctionCall, ModelMessage};
 use crate::request::{HistoryMessage, Speaker};
 
@@ -22,7 +22,7 @@ pub(super) const NOT_RUN: &str = "This call gave no result.";
 
 /// The notation of calls in messages to a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(super) enum CallNotation {
     /// As the provider's wire has them.
     Native,
     /// `TOOL:` and `PARAMETERS:`, answered by `[Tool Result: …]`.
@@ -43,7 +43,7 @@ pub(super) enum ConversationEntry {
 /// The entries of a window of the memory, turn by turn, however the turns overlapped. A call and its result stay
 /// together; one without the other is of no use to a model.
 pub(super) fn window_entries(window: Window) -> Vec<ConversationEntry> {
-    let mut turns: Vec<Vec<Message>> = Vec::new();
+    let mut turns: Vec<Vec<StoredMessage>> = Vec::new();
     let mut by_id: HashMap<String, usize> = HashMap::new();
     for message in window.messages {
         let known = by_id.get(&message.turn_id).copied();
@@ -57,7 +57,7 @@ pub(super) fn window_entries(window: Window) -> Vec<ConversationEntry> {
     turns.into_iter().flat_map(turn_entries).collect()
 }
 
-fn turn_entries(messages: Vec<Message>) -> Vec<ConversationEntry> {
+fn turn_entries(messages: Vec<StoredMessage>) -> Vec<ConversationEntry> {
     let mut answers: HashMap<String, ToolAnswer> = HashMap::new();
     for message in &messages {
         if message.role == Role::Tool {
@@ -66,8 +66,8 @@ fn turn_entries(messages: Vec<Message>) -> Vec<ConversationEntry> {
             answers.insert(message.tool_call_id.clone(), ToolAnswer { text, is_error });
         }
     }
-    let entries = |message: Message| match message.role {
-        _ if message.source == Some(Source::Approval) => None,
+    let entries = |message: StoredMessage| match message.role {
+        _ if message.source == Some(MessageSource::Approval) => None,
         Role::User => Some(ConversationEntry::Person(shown(&message))),
         Role::Assistant => Some(ConversationEntry::Model {
             text: shown(&message),
@@ -80,7 +80,7 @@ fn turn_entries(messages: Vec<Message>) -> Vec<ConversationEntry> {
 }
 
 /// What its reader may read of a message.
-pub(super) fn shown(message: &Message) -> String {
+pub(super) fn shown(message: &StoredMessage) -> String {
     if message.withheld {
         WITHHELD.to_owned()
     } else {
@@ -135,7 +135,7 @@ pub(super) fn system(
     prompt: &str,
     summary: Option<&str>,
     functions: &[Function],
-    dialect: Dialect,
+    dialect: CallNotation,
 ) -> ModelMessage {
     let mut text = prompt.trim().to_owned();
     if let Some(summary) = summary {
@@ -146,7 +146,7 @@ pub(super) fn system(
     if !functions.is_empty() {
         text.push_str("\n\n");
         text.push_str(RULE);
-        if dialect == Dialect::Text {
+        if dialect == CallNotation::Text {
             text.push_str("\n\n");
             text.push_str(&described(functions));
         }
@@ -166,14 +166,14 @@ fn described(functions: &[Function]) -> String {
 }
 
 /// The entries as messages to a model.
-pub(super) fn messages(entries: &[ConversationEntry], dialect: Dialect) -> Vec<ModelMessage> {
+pub(super) fn messages(entries: &[ConversationEntry], dialect: CallNotation) -> Vec<ModelMessage> {
     let mut messages = Vec::new();
     for entries in entries {
         match entries {
             ConversationEntry::Person(text) => messages.push(ModelMessage::User(text.clone())),
             ConversationEntry::Model { text, calls } => match dialect {
-                Dialect::Native => native(&mut messages, text, calls),
-                Dialect::Text => in_text(&mut messages, text, calls),
+                CallNotation::Native => native(&mut messages, text, calls),
+                CallNotation::Text => in_text(&mut messages, text, calls),
             },
         }
     }
@@ -274,7 +274,7 @@ mod tests {
             {"role": "user", "content": "{}", "source": "approval", "turn_id": "1"},
             {"role": "tool", "content": "hidden", "withheld": true, "turn_id": "1", "tool_call_id": "c2"},
         ])));
-        let messages = messages(&entries, Dialect::Native);
+        let messages = messages(&entries, CallNotation::Native);
         assert_eq!(messages.len(), 3, "{messages:?}");
         let texts: Vec<_> = messages
             .iter()
@@ -310,7 +310,7 @@ mod tests {
             text: "Let me look.".to_owned(),
             calls: vec![(call, answer)],
         }];
-        let messages = messages(&entries, Dialect::Text);
+        let messages = messages(&entries, CallNotation::Text);
         let [
             ModelMessage::Assistant { text, calls },
             ModelMessage::User(result),

@@ -20,7 +20,9 @@ use serde_json::{Map, Value};
 use crate::approval::InvalidApproval;
 use crate::clients::{GatewayFailure, ToolAnswer};
 use crate::event::{Cap, FinishReason};
-use crate::memory::{AnsweredCall, Conversation, Message, NewMessage, Role, Source, TurnState};
+use crate::memory::{
+    AnsweredCall, Conversation, MessageSource, NewMessage, Role, StoredMessage, TurnState,
+};
 use crate::model::FunctionCall;
 use crate::request::ApprovalDecision;
 
@@ -171,13 +173,13 @@ impl Journal {
             }
             TurnState::Open | TurnState::Complete => {}
         }
-        let is_others = |it: &Message| it.role == Role::Assistant && it.author != author;
+        let is_others = |it: &StoredMessage| it.role == Role::Assistant && it.author != author;
         if stored.messages.iter().any(is_others) {
             let problem = "this turn is another assistant's; send the message to that one, or under another message_id";
             return Err(TurnFailure::Conflict(problem.to_owned()));
         }
         // What is withheld of a round says neither what it asked for nor whether it was the last.
-        let is_lost = |it: &Message| it.withheld && it.role != Role::Tool;
+        let is_lost = |it: &StoredMessage| it.withheld && it.role != Role::Tool;
         if stored.state == TurnState::Open && stored.messages.iter().any(is_lost) {
             let problem = "what this turn rests on may no longer be read; send the message under another message_id";
             return Err(TurnFailure::Conflict(problem.to_owned()));
@@ -191,9 +193,9 @@ impl Journal {
         Ok(Some(journal))
     }
 
-    fn replay(&mut self, message: Message) {
+    fn replay(&mut self, message: StoredMessage) {
         match (message.role, message.source) {
-            (_, Some(Source::Approval)) => {
+            (_, Some(MessageSource::Approval)) => {
                 if let Ok(decision) = serde_json::from_str::<RecordedDecision>(&message.content) {
                     self.decisions.insert(decision.call_id.clone(), decision);
                 }
@@ -278,14 +280,14 @@ impl Journal {
             messages.push(NewMessage::text(
                 &self.turn,
                 Role::User,
-                Source::Person,
+                MessageSource::Person,
                 &self.question,
             ));
         }
         messages.push(NewMessage {
             author: self.author.clone(),
             tool_calls: round.calls.iter().map(Into::into).collect(),
-            ..NewMessage::text(&id, Role::Assistant, Source::Model, &round.text)
+            ..NewMessage::text(&id, Role::Assistant, MessageSource::Model, &round.text)
         });
         let is_answer = round.calls.is_empty();
         let state = if is_answer {
@@ -319,7 +321,7 @@ impl Journal {
                 arguments: arguments.clone(),
                 is_error: answer.is_error,
             }),
-            ..NewMessage::text(&id, Role::Tool, Source::Tool, &answer.text)
+            ..NewMessage::text(&id, Role::Tool, MessageSource::Tool, &answer.text)
         };
         let added = self
             .conversation
@@ -350,7 +352,7 @@ impl Journal {
     ) -> Result<(), TurnFailure> {
         let id = format!("{}/{round}.{index}/approval", self.turn);
         let content = serde_json::to_string(&decision).map_err(|_| InvalidApproval::Unknown)?;
-        let message = NewMessage::text(&id, Role::User, Source::Approval, &content);
+        let message = NewMessage::text(&id, Role::User, MessageSource::Approval, &content);
         self.add(&[message], TurnState::Open).await?;
         self.decisions.insert(decision.call_id.clone(), decision);
         Ok(())

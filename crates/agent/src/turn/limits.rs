@@ -7,14 +7,14 @@ use serde_json::Value;
 use tokio::time::Instant;
 use wardgate_domain::Digest;
 
-use crate::assistant::Limits;
+use crate::assistant::TurnLimits;
 use crate::event::Cap;
 use crate::model::{FunctionCall, TokenUsage};
 
 /// The budget of a turn: its limits, and what it has used of them so far.
 #[derive(Debug)]
 pub(super) struct TurnBudget {
-    limits: Limits,
+    limits: TurnLimits,
     deadline: Instant,
     usage: TokenUsage,
     calls: HashMap<Digest, u32>,
@@ -22,7 +22,7 @@ pub(super) struct TurnBudget {
 }
 
 impl TurnBudget {
-    pub(super) fn unused(limits: Limits) -> Self {
+    pub(super) fn unused(limits: TurnLimits) -> Self {
         Self {
             limits,
             deadline: Instant::now() + Duration::from_secs(limits.seconds),
@@ -126,7 +126,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_same_call_is_the_same_however_it_is_written() {
-        let mut budget = TurnBudget::unused(Limits::default());
+        let mut budget = TurnBudget::unused(TurnLimits::default());
         assert!(budget.may_call(&call(r#"{"a":1,"b":[2]}"#)));
         assert!(budget.may_call(&call(r#"{ "b": [2], "a": 1 }"#)));
         assert!(budget.may_call(&call(r#"{"a":2,"b":[2]}"#)));
@@ -138,10 +138,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_was_spent_is_the_price_of_what_was_read_and_written() {
         let cost = json!({"most": 0.5, "input": 2, "output": 10});
-        let mut budget = TurnBudget::unused(Limits {
+        let mut budget = TurnBudget::unused(TurnLimits {
             cost: serde_json::from_value(cost).unwrap(),
             tokens: u64::MAX,
-            ..Limits::default()
+            ..TurnLimits::default()
         });
         let mut add = |input, output| {
             budget.add(TokenUsage { input, output });
@@ -155,13 +155,13 @@ mod tests {
     fn money_is_a_number_not_below_zero() {
         for most in [json!(-1), json!("0.5"), json!(null)] {
             let cost = json!({"most": most, "input": 1, "output": 1});
-            assert!(serde_json::from_value::<Limits>(json!({"cost": cost})).is_err());
+            assert!(serde_json::from_value::<TurnLimits>(json!({"cost": cost})).is_err());
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn rounds_tokens_and_time_come_to_their_limits() {
-        let limits = Limits::default();
+        let limits = TurnLimits::default();
         let mut budget = TurnBudget::unused(limits);
         assert_eq!(budget.cap(limits.turns as usize), Some(Cap::Turns));
         tokio::time::advance(Duration::from_secs(limits.seconds)).await;

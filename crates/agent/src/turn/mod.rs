@@ -31,7 +31,7 @@ use tokio::time::timeout_at;
 use wardgate_domain::{Ambient, Caller};
 
 use crate::approval::{Approval, ApprovalKey, InvalidApproval};
-use crate::assistant::{Answer, Assistant, Calls, MessageOpening, opening};
+use crate::assistant::{Assistant, Calls, CommandAnswer, MessageOpening, opening};
 use crate::clients::{GatewayClient, ToolAnswer};
 use crate::event::{AgentEvent, ErrorKind, FinishReason};
 use crate::guardrail;
@@ -327,7 +327,7 @@ impl Turn {
             opening,
             MessageOpening::Usage(_)
                 | MessageOpening::Call {
-                    answer: Answer::Result,
+                    answer: CommandAnswer::Result,
                     ..
                 }
         );
@@ -391,7 +391,7 @@ impl Turn {
             (
                 1,
                 MessageOpening::Call {
-                    answer: Answer::Result,
+                    answer: CommandAnswer::Result,
                     ..
                 },
             ) => {

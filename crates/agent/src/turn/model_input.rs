@@ -6,7 +6,7 @@ use crate::model::{Function, FunctionChoice, ModelMessage, ModelRequest};
 use crate::request::HistoryMessage;
 
 use super::TurnSetup;
-use super::context::{self, ConversationEntry, Dialect};
+use super::context::{self, CallNotation, ConversationEntry};
 use super::failure::TurnFailure;
 use super::journal::Journal;
 use super::offered_tools::OfferedTools;
@@ -15,7 +15,7 @@ use super::offered_tools::OfferedTools;
 pub(super) struct ModelInput {
     pub(super) offered_tools: OfferedTools,
     pub(super) functions: Vec<Function>,
-    dialect: Dialect,
+    dialect: CallNotation,
     prompt: String,
     summary: Option<String>,
     pub(super) before: Vec<ConversationEntry>,
@@ -62,9 +62,9 @@ impl ModelInput {
             functions: offered_tools.functions(),
             offered_tools,
             dialect: if carries && assistant.calls == Calls::Native {
-                Dialect::Native
+                CallNotation::Native
             } else {
-                Dialect::Text
+                CallNotation::Text
             },
             summary: summary.filter(|_| !template.shows_summary()),
             prompt,
@@ -83,7 +83,7 @@ impl ModelInput {
         let (dialect, functions) = (self.dialect, &self.functions);
         // In words there is no other way to take tools away than not to speak of them.
         let described: &[Function] = match dialect {
-            Dialect::Text if cap.is_some() => &[],
+            CallNotation::Text if cap.is_some() => &[],
             _ => functions,
         };
         let summary = self.summary.as_deref();
@@ -91,8 +91,8 @@ impl ModelInput {
         messages.extend(context::messages(&self.before, dialect));
         messages.extend(context::messages(entries, dialect));
         let functions = match dialect {
-            Dialect::Native => functions.clone(),
-            Dialect::Text => Vec::new(),
+            CallNotation::Native => functions.clone(),
+            CallNotation::Text => Vec::new(),
         };
         ModelRequest {
             model: model.model.clone(),

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::assistant::Tools;
+use crate::assistant::ToolSelection;
 use crate::clients::GatewayTool;
 use crate::model::Function;
 
@@ -15,7 +15,7 @@ pub(super) struct OfferedTools(Vec<GatewayTool>);
 
 impl OfferedTools {
     /// Of what the caller may use, what the assistant has. The order is the gateway's, which helps a provider's cache.
-    pub(super) fn select(tools: Vec<GatewayTool>, settings: &Tools) -> Self {
+    pub(super) fn select(tools: Vec<GatewayTool>, settings: &ToolSelection) -> Self {
         let mut offered = Vec::new();
         let mut names = HashSet::new();
         for mut tool in tools {

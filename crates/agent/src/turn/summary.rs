@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clients::in_words;
-use crate::memory::{Conversation, Message, NewMessage, Role, Source, Summary};
+use crate::memory::{Conversation, MessageSource, NewMessage, Role, StoredMessage, Summary};
 use crate::model::{FunctionChoice, ModelMessage, ModelRequest};
 
 use super::{TurnFailure, TurnSetup};
@@ -74,15 +74,15 @@ async fn sum_up(setup: &TurnSetup, conversation: &Conversation) -> Result<(), Tu
     let message = NewMessage {
         author: setup.assistant.name.clone(),
         covers_to: Some(last.position),
-        ..NewMessage::text(&id, Role::Assistant, Source::Summary, summary.trim())
+        ..NewMessage::text(&id, Role::Assistant, MessageSource::Summary, summary.trim())
     };
     conversation.add_alone(&message).await?;
     Ok(())
 }
 
 /// What the first `old` of the messages say: the words of people, and of the model in turns without tools.
-fn transcript(messages: &[Message], old: usize, summary: Option<&Summary>) -> String {
-    let turn = |message: &Message| message.turn_id.clone();
+fn transcript(messages: &[StoredMessage], old: usize, summary: Option<&Summary>) -> String {
+    let turn = |message: &StoredMessage| message.turn_id.clone();
     // Of a turn that began before these messages it is not known whether it used tools.
     let whole: HashSet<String> = messages
         .iter()
@@ -101,7 +101,7 @@ fn transcript(messages: &[Message], old: usize, summary: Option<&Summary>) -> St
     for message in messages[..old].iter().filter(|message| !message.withheld) {
         let turn = &message.turn_id;
         match message.role {
-            Role::User if message.source != Some(Source::Approval) => {
+            Role::User if message.source != Some(MessageSource::Approval) => {
                 text.push_str(&format!("Person: {}\n", message.content));
             }
             Role::Assistant if whole.contains(turn) && !with_tools.contains(turn) => {

@@ -112,7 +112,7 @@ fn caller(subject: &str, role: &str) -> Caller {
 fn call() -> SubmittedCall {
     SubmittedCall {
         tool: "look_up".to_owned(),
-        fields: Fields::default(),
+        fields: FormFields::default(),
         at_micros: Timestamp::from_seconds(NOW).as_micros(),
         outcome: None,
     }

@@ -185,7 +185,7 @@ fn check_services(settings: &Settings) -> Result<(), Failure> {
         let (_, wiring): (wardgate_agent::Config, AgentWiring) = settings.service("agent")?;
         let url = wiring.public_url.as_deref();
         at(settings, "agent", wiring.auth.validate_for(url))?;
-        let gateway = wardgate_agent::Gateway::over_http(&wiring.links.gateway);
+        let gateway = wardgate_agent::GatewayEndpoint::over_http(&wiring.links.gateway);
         let gateway = gateway.map_err(|error| CheckError(format!("agent.links.gateway: {error}")));
         at(settings, "agent", gateway)?;
     } else if settings.has("agent") {

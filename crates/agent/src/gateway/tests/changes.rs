@@ -18,7 +18,7 @@ fn listing(tools: &Arc<Mutex<Vec<&'static str>>>, ttl: Duration) -> ScriptedGate
     })
 }
 
-async fn list(gateway: &Gateway, who: &str) -> Vec<String> {
+async fn list(gateway: &GatewayEndpoint, who: &str) -> Vec<String> {
     let list = gateway.list_tools(&token(who), None).await.unwrap();
     names(&list).into_iter().map(str::to_owned).collect()
 }

@@ -118,17 +118,17 @@ impl ScriptedGateway {
         self
     }
 
-    fn in_process(&self) -> Gateway {
-        Gateway::in_process(self.router.clone())
+    fn in_process(&self) -> GatewayEndpoint {
+        GatewayEndpoint::in_process(self.router.clone())
     }
 
     /// The same script through both doors.
-    async fn doors(&self) -> [Gateway; 2] {
+    async fn doors(&self) -> [GatewayEndpoint; 2] {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let router = self.router.clone();
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let over_http = Gateway::over_http(&url.parse().unwrap()).unwrap();
+        let over_http = GatewayEndpoint::over_http(&url.parse().unwrap()).unwrap();
         [self.in_process(), over_http]
     }
 
@@ -146,7 +146,7 @@ fn raw(text: &str) -> Box<RawValue> {
 }
 
 /// Calls `name` without anything that could cancel it.
-async fn call(gateway: &Gateway, name: &str) -> Result<CallOutcome, GatewayError> {
+async fn call(gateway: &GatewayEndpoint, name: &str) -> Result<CallOutcome, GatewayError> {
     let call = ToolCall {
         name,
         arguments: &raw("{}"),

@@ -4,7 +4,7 @@ use http::HeaderMap;
 use serde_json::Value;
 
 use super::super::Problem;
-use super::super::fields::Fields;
+use super::super::fields::JsonFields;
 use crate::{ChatRequest, HistoryMessage, Speaker};
 
 /// A request.
@@ -16,7 +16,7 @@ pub(super) struct Completion {
 
 impl Completion {
     pub(super) fn read(body: &[u8], headers: &HeaderMap) -> Result<Self, Problem> {
-        let mut fields = Fields::parse(body)?;
+        let mut fields = JsonFields::parse(body)?;
         refuse_unmeant(&mut fields)?;
         let stream = fields.flag("stream")?;
         let include_usage = match fields.take("stream_options") {
@@ -50,7 +50,7 @@ impl Completion {
 }
 
 /// Refuses what would make the client read an answer that is not there.
-fn refuse_unmeant(fields: &mut Fields) -> Result<(), Problem> {
+fn refuse_unmeant(fields: &mut JsonFields) -> Result<(), Problem> {
     if fields.take("n").is_some_and(|n| n != 1) {
         return Err(Problem::field(
             "n",

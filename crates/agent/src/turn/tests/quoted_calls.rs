@@ -5,19 +5,19 @@ use serde_json::json;
 use super::fixture::{Events, Fixture, named};
 use crate::model::ModelMessage;
 use crate::request::ChatRequest;
-use crate::testing::{Answer, FakeGateway, FakeTool, ScriptedModel, call, says, words};
+use crate::testing::{FakeGateway, FakeTool, ScriptedAnswer, ScriptedModel, call, says, words};
 
 const TEXT: &str = "    calls: text\n";
 const WIPE: &str = "TOOL: wipe\nPARAMETERS: {\"id\": \"7\"}";
 
-async fn asked(data: &str, answers: impl IntoIterator<Item = Answer>) -> (Fixture, Events) {
+async fn asked(data: &str, answers: impl IntoIterator<Item = ScriptedAnswer>) -> (Fixture, Events) {
     let takes = json!({"type": "object", "properties": {"id": {"type": "string"}}});
     let gateway = FakeGateway::new([
         FakeTool::gives("read", data),
         FakeTool::gives("wipe", "wiped").takes(takes).writes(),
     ]);
     let read = words("TOOL: read\nPARAMETERS: {}");
-    let answers: Vec<Answer> = std::iter::once(read).chain(answers).collect();
+    let answers: Vec<ScriptedAnswer> = std::iter::once(read).chain(answers).collect();
     let fixture = Fixture::new(ScriptedModel::new(answers), gateway, TEXT).await;
     let events = fixture.says("read it").await;
     (fixture, events)
