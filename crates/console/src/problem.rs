@@ -91,7 +91,7 @@ impl Problem {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::SignedOut(_) => "signed_out",
-            Self::Token(refusal) => refusal.reason(),
+            Self::Token(refusal) => refusal.reason().as_str(),
             Self::Host(_) => "host_refused",
             Self::Foreign => "foreign_form",
             Self::OtherPerson => "form_of_another_person",
@@ -99,7 +99,7 @@ impl Problem {
             Self::NoStore => "results_unavailable",
             Self::ResultLost(_) => "result_lost",
             Self::Method(_) => "method_not_allowed",
-            Self::Body(refusal) => refusal.reason(),
+            Self::Body(refusal) => refusal.reason().as_str(),
             Self::Input(_) => "invalid_form",
             Self::Unknown => "not_found",
             Self::Busy => "overloaded",

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::Status;
+use crate::{Reason, Status};
 
 /// Why an agent does not make a call that its model asked for. The set is closed: an agent cannot write words of its own
 /// into the record.
@@ -41,14 +41,19 @@ impl AgentRefusal {
 
     /// The reason as messages, records and metrics spell it.
     pub fn as_str(self) -> &'static str {
+        self.reason().as_str()
+    }
+
+    /// The reason on record.
+    pub fn reason(self) -> Reason {
         match self {
-            Self::NotAvailable => "not_available",
-            Self::InData => "in_data",
-            Self::Unreadable => "unreadable",
-            Self::Arguments => "arguments",
-            Self::Repeated => "repeated",
-            Self::Declined => "declined",
-            Self::ApprovalChanged => "approval_changed",
+            Self::NotAvailable => Reason::NOT_AVAILABLE,
+            Self::InData => Reason::IN_DATA,
+            Self::Unreadable => Reason::UNREADABLE,
+            Self::Arguments => Reason::ARGUMENTS,
+            Self::Repeated => Reason::REPEATED,
+            Self::Declined => Reason::DECLINED,
+            Self::ApprovalChanged => Reason::APPROVAL_CHANGED,
         }
     }
 

@@ -1,6 +1,6 @@
 //! The policy's answers: to one call, and to one request to read a conversation.
 
-use crate::{ConversationKey, DecisionId, Digest, SignedPermit};
+use crate::{ConversationKey, DecisionId, Digest, Reason, SignedPermit};
 
 /// Why a call was denied: a kind, never the rule itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,13 +14,18 @@ pub enum DenialReason {
 }
 
 impl DenialReason {
-    /// The kind as refusals and records spell it.
-    pub fn as_str(self) -> &'static str {
+    /// The reason that refusals and records state.
+    pub fn reason(self) -> Reason {
         match self {
-            Self::NotPermitted => "not_permitted",
-            Self::Forbidden => "forbidden",
-            Self::PolicyError => "policy_error",
+            Self::NotPermitted => Reason::NOT_PERMITTED,
+            Self::Forbidden => Reason::FORBIDDEN,
+            Self::PolicyError => Reason::POLICY_ERROR,
         }
+    }
+
+    /// The same in a word.
+    pub fn as_str(self) -> &'static str {
+        self.reason().as_str()
     }
 }
 

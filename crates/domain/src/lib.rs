@@ -24,6 +24,7 @@ mod ids;
 mod invisible;
 mod memory_access;
 mod permit;
+mod reason;
 mod record;
 mod sealing;
 pub mod source_uri;
@@ -55,6 +56,7 @@ pub use permit::{
     AttributeType, CallToRun, Permit, PermitKeyError, PermitRefusal, PermitSigner, PermitTerms,
     PermitVerifier, RowRule, SignedPermit, VerifiedTerms,
 };
+pub use reason::{Explanation, REASON_GROUPS, Reason, ReasonGroup, ReasonOutcome};
 pub use record::{
     AdminChange, CallFacts, Event, NOT_A_NAME, Outcome, Receipt, Record, RefusalCount, Refusals,
     Status,

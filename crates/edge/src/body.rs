@@ -6,6 +6,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use wardgate_domain::Reason;
 
 /// What a body may cost.
 #[derive(Debug, Clone, Copy)]
@@ -38,11 +39,11 @@ impl BodyRefusal {
     }
 
     /// The word for records and metrics.
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::TooLarge(_) => "too_large",
-            Self::Late(_) => "body_timeout",
-            Self::Incomplete => "incomplete_body",
+            Self::TooLarge(_) => Reason::TOO_LARGE,
+            Self::Late(_) => Reason::BODY_TIMEOUT,
+            Self::Incomplete => Reason::INCOMPLETE_BODY,
         }
     }
 

@@ -41,21 +41,6 @@ const NUMBER: &str = "$serde_json::private::Number";
 /// The deepest that [`parse_strict`] reads. `serde_json` reads no deeper either.
 const MAX_DEPTH: usize = 127;
 
-impl ScanError {
-    /// The kind, for records and metrics.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::NotUtf8 => "not_utf8",
-            Self::Syntax(_) => "malformed_json",
-            Self::TooDeep(_) => "too_deep",
-            Self::DuplicateKey(_) => "duplicate_key",
-            Self::Nul(_) => "nul_character",
-            Self::LoneSurrogate(_) => "lone_surrogate",
-            Self::ReservedKey(_) => "reserved_key",
-        }
-    }
-}
-
 /// Checks `body` and gives it back as text.
 pub fn scan(body: &[u8], max_depth: usize) -> Result<&str, ScanError> {
     let text = std::str::from_utf8(body).map_err(|_| ScanError::NotUtf8)?;
@@ -368,33 +353,34 @@ mod tests {
     #[test]
     fn what_parsers_read_differently_is_refused() {
         let cases: [(&str, &str); 24] = [
-            ("", "malformed_json"),
-            ("\u{feff}{}", "malformed_json"),
-            (r#"{"a":1,"a":2}"#, "duplicate_key"),
-            (r#"{"a":1,"\u0061":2}"#, "duplicate_key"),
-            (r#"{"x":{"method":1,"metho\u0064":2}}"#, "duplicate_key"),
-            ("\"a\u{0}b\"", "nul_character"),
-            (r#""\u0000""#, "nul_character"),
-            (r#""\ud800""#, "lone_surrogate"),
-            (r#""\ud800\u0041""#, "lone_surrogate"),
-            (r#""\udc00""#, "lone_surrogate"),
-            ("\"a\nb\"", "malformed_json"),
-            ("{'a':1}", "malformed_json"),
-            ("[1,]", "malformed_json"),
-            (r#"{"a":1,}"#, "malformed_json"),
-            ("[1 2]", "malformed_json"),
-            ("01", "malformed_json"),
-            ("1.", "malformed_json"),
-            (".5", "malformed_json"),
-            ("+1", "malformed_json"),
-            ("NaN", "malformed_json"),
-            ("{} {}", "malformed_json"),
-            (r#""\x41""#, "malformed_json"),
-            ("[1", "malformed_json"),
-            ("// c\n1", "malformed_json"),
+            ("", "Syntax"),
+            ("\u{feff}{}", "Syntax"),
+            (r#"{"a":1,"a":2}"#, "DuplicateKey"),
+            (r#"{"a":1,"\u0061":2}"#, "DuplicateKey"),
+            (r#"{"x":{"method":1,"metho\u0064":2}}"#, "DuplicateKey"),
+            ("\"a\u{0}b\"", "Nul"),
+            (r#""\u0000""#, "Nul"),
+            (r#""\ud800""#, "LoneSurrogate"),
+            (r#""\ud800\u0041""#, "LoneSurrogate"),
+            (r#""\udc00""#, "LoneSurrogate"),
+            ("\"a\nb\"", "Syntax"),
+            ("{'a':1}", "Syntax"),
+            ("[1,]", "Syntax"),
+            (r#"{"a":1,}"#, "Syntax"),
+            ("[1 2]", "Syntax"),
+            ("01", "Syntax"),
+            ("1.", "Syntax"),
+            (".5", "Syntax"),
+            ("+1", "Syntax"),
+            ("NaN", "Syntax"),
+            ("{} {}", "Syntax"),
+            (r#""\x41""#, "Syntax"),
+            ("[1", "Syntax"),
+            ("// c\n1", "Syntax"),
         ];
         for (text, expected) in cases {
-            assert_eq!(verdict(text).unwrap_err().reason(), expected, "{text:?}");
+            let error = format!("{:?}", verdict(text).unwrap_err());
+            assert!(error.starts_with(expected), "{text:?}: {error}");
         }
         assert_eq!(scan(b"\"\xff\"", 64).unwrap_err(), ScanError::NotUtf8);
     }

@@ -240,7 +240,7 @@ mod tests {
         ];
         for headers in cases {
             assert_eq!(
-                version(BODY, headers).unwrap_err().reason(),
+                version(BODY, headers).unwrap_err().reason().as_str(),
                 "header_mismatch",
                 "{headers:?}"
             );
@@ -276,7 +276,7 @@ mod tests {
         let other = ("mcp-name", "memory://conversation/b");
         for headers in [&[VERSION, method][..], &[VERSION, method, other]] {
             let refused = version(&body, headers).unwrap_err();
-            assert_eq!(refused.reason(), "header_mismatch");
+            assert_eq!(refused.reason().as_str(), "header_mismatch");
         }
     }
 
@@ -285,7 +285,7 @@ mod tests {
         let body = BODY.replace("2026-07-28", "2099-01-01");
         let headers = [("mcp-protocol-version", "2099-01-01"), METHOD, NAME];
         assert_eq!(
-            version(&body, &headers).unwrap_err().reason(),
+            version(&body, &headers).unwrap_err().reason().as_str(),
             "unsupported_version"
         );
     }
@@ -296,7 +296,8 @@ mod tests {
         assert_eq!(
             version(&body, &[VERSION, METHOD, NAME])
                 .unwrap_err()
-                .reason(),
+                .reason()
+                .as_str(),
             "invalid_meta"
         );
     }

@@ -144,7 +144,7 @@ mod tests {
         let mirrored_headers = MirroredHeader::of_tool(&format!(r#"{{"inputSchema":{SCHEMA}}}"#));
         let checked = check(&mirrored_headers, arguments.as_bytes(), &map);
         if let Err(error) = &checked {
-            assert_eq!(error.reason(), "header_mismatch");
+            assert_eq!(error.reason().as_str(), "header_mismatch");
         }
         checked.is_ok()
     }

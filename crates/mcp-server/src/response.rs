@@ -7,7 +7,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use wardgate_domain::{CallId, DecisionId};
+use wardgate_domain::{CallId, DecisionId, Reason};
 use wardgate_mcp::Version;
 use wardgate_mcp::header::SESSION_ID;
 use wardgate_rpc::client::ToolResult;
@@ -198,7 +198,7 @@ impl McpResponse {
             refused: if error.of_call {
                 Vec::new()
             } else {
-                vec![error.reason]
+                vec![error.reason.as_str()]
             },
             remedy: error.remedy.clone(),
             session: None,
@@ -252,7 +252,7 @@ impl McpResponse {
             data: Option<&'a RawValue>,
         }
         let Ok(said) = serde_json::from_slice::<UpstreamErrorMembers<'_>>(error) else {
-            let error = RpcError::internal("tool_error", "The tool reported an error.");
+            let error = RpcError::internal(Reason::TOOL_ERROR, "The tool reported an error.");
             return Self::error(Some(id), &error.of_call(call_id, recorded.receipt()));
         };
         let code = crate::rpc_error::code_in(version, said.code);
@@ -287,7 +287,7 @@ impl McpResponse {
         if result.is_error {
             let content: Vec<Value> = serde_json::from_slice(&result.content).unwrap_or_default();
             let text = content.first().and_then(|block| block["text"].as_str());
-            let error = RpcError::internal("tool_error", text.unwrap_or("The tool failed."));
+            let error = RpcError::internal(Reason::TOOL_ERROR, text.unwrap_or("The tool failed."));
             return Self::error(Some(id), &error.of_call(call_id, recorded.receipt()));
         }
         let structured = String::from_utf8_lossy(&result.structured_content);

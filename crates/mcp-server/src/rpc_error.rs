@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use wardgate_domain::{CallId, Receipt};
+use wardgate_domain::{CallId, Reason, Receipt};
 use wardgate_mcp::Version;
 use wardgate_mcp::error_code::{
     HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND,
@@ -29,7 +29,7 @@ pub struct RpcError {
     /// The resource that it is about, as the client named it.
     uri: Option<Box<str>>,
     /// The kind, for records and metrics.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// It ended a call of a tool, which has a record of its own.
     pub of_call: bool,
     /// It says that there is no such thing, also where there is one that the caller may not know of.
@@ -62,7 +62,7 @@ pub fn code_in(version: Version, code: i64) -> i64 {
 }
 
 impl RpcError {
-    fn new(http: StatusCode, code: i64, reason: &'static str, message: impl Into<String>) -> Self {
+    fn new(http: StatusCode, code: i64, reason: Reason, message: impl Into<String>) -> Self {
         Self {
             http,
             code,
@@ -86,13 +86,13 @@ impl RpcError {
     }
 
     /// Not JSON, or JSON that parsers read differently.
-    pub fn parse(reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn parse(reason: Reason, message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, PARSE_ERROR, reason, message)
     }
 
     /// Refused before the body was read: who asks, or how, is not welcome.
-    pub fn unread(http: StatusCode, reason: &'static str, message: &str) -> Self {
-        let data = Some(serde_json::json!({ "reason": reason }).to_string());
+    pub fn unread(http: StatusCode, reason: Reason, message: &str) -> Self {
+        let data = Some(serde_json::json!({ "reason": reason.as_str() }).to_string());
         Self {
             data,
             ..Self::new(http, INVALID_REQUEST, reason, message)
@@ -107,7 +107,7 @@ impl RpcError {
         );
         Self {
             remedy: Some(Box::new(Remedy::StepUp(challenge))),
-            ..Self::unread(StatusCode::FORBIDDEN, "insufficient_scope", &message)
+            ..Self::unread(StatusCode::FORBIDDEN, Reason::INSUFFICIENT_SCOPE, &message)
         }
     }
 
@@ -117,7 +117,7 @@ impl RpcError {
         let challenge = r#"Bearer error="invalid_token", error_description="the token is not accepted any more""#;
         Self {
             remedy: Some(Box::new(Remedy::StepUp(challenge.to_owned()))),
-            ..Self::unread(StatusCode::UNAUTHORIZED, "token_refused", message)
+            ..Self::unread(StatusCode::UNAUTHORIZED, Reason::TOKEN_REFUSED, message)
         }
     }
 
@@ -126,14 +126,19 @@ impl RpcError {
         Self::new(
             StatusCode::BAD_REQUEST,
             INVALID_REQUEST,
-            "invalid_request",
+            Reason::INVALID_REQUEST,
             message,
         )
     }
 
     /// A request whose parameters do not fit its method.
     pub fn invalid_params(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::OK, INVALID_PARAMS, "invalid_params", message)
+        Self::new(
+            StatusCode::OK,
+            INVALID_PARAMS,
+            Reason::INVALID_PARAMS,
+            message,
+        )
     }
 
     /// A modern request whose `_meta` lacks what it must have.
@@ -141,7 +146,7 @@ impl RpcError {
         Self::new(
             StatusCode::BAD_REQUEST,
             INVALID_PARAMS,
-            "invalid_meta",
+            Reason::INVALID_META,
             message,
         )
     }
@@ -157,7 +162,7 @@ impl RpcError {
         Self::new(
             http,
             METHOD_NOT_FOUND,
-            "unknown_method",
+            Reason::UNKNOWN_METHOD,
             format!("Method '{shown}' not found on server 'wardgate'"),
         )
     }
@@ -167,7 +172,7 @@ impl RpcError {
         Self::new(
             StatusCode::BAD_REQUEST,
             HEADER_MISMATCH,
-            "header_mismatch",
+            Reason::HEADER_MISMATCH,
             message,
         )
     }
@@ -188,7 +193,7 @@ impl RpcError {
             ..Self::new(
                 StatusCode::BAD_REQUEST,
                 UNSUPPORTED_VERSION,
-                "unsupported_version",
+                Reason::UNSUPPORTED_VERSION,
                 format!(
                     "Unsupported protocol version; use one of {}",
                     supported.join(", ")
@@ -199,7 +204,7 @@ impl RpcError {
 
     /// A `requestState` that was made for another, for another request or by nobody, is too old or was used: all alike.
     pub fn unknown_state() -> Self {
-        Self::invalid_params("unknown `requestState`").because("unknown_state")
+        Self::invalid_params("unknown `requestState`").because(Reason::UNKNOWN_STATE)
     }
 
     /// It can be done only for a client that can do more: what, says `required`, a JSON object.
@@ -212,7 +217,7 @@ impl RpcError {
             ..Self::new(
                 StatusCode::BAD_REQUEST,
                 MISSING_CAPABILITY,
-                "missing_capability",
+                Reason::MISSING_CAPABILITY,
                 message,
             )
         }
@@ -224,7 +229,7 @@ impl RpcError {
         Self::new(
             StatusCode::OK,
             INVALID_PARAMS,
-            "unknown_tool",
+            Reason::UNKNOWN_TOOL,
             format!("Unknown tool: {shown}"),
         )
         .of_unknown()
@@ -236,7 +241,7 @@ impl RpcError {
         Self::new(
             StatusCode::OK,
             INVALID_PARAMS,
-            "unknown_prompt",
+            Reason::UNKNOWN_PROMPT,
             format!("Unknown prompt: {shown}"),
         )
         .of_unknown()
@@ -245,7 +250,7 @@ impl RpcError {
     /// The agent that sends a call says itself that it does not make it.
     pub fn refused_by_agent() -> Self {
         let message = "The agent refused this call. It is on record, and nothing ran.";
-        Self::invalid_params(message).because("refused_by_agent")
+        Self::invalid_params(message).because(Reason::REFUSED_BY_AGENT)
     }
 
     /// A resource that there is not, or not for this caller.
@@ -258,7 +263,7 @@ impl RpcError {
         Self::new(
             StatusCode::OK,
             code,
-            "unknown_resource",
+            Reason::UNKNOWN_RESOURCE,
             "Resource not found",
         )
         .of_unknown()
@@ -276,13 +281,13 @@ impl RpcError {
     /// A path to an upstream that there is not, or not for this caller.
     pub fn unknown_route() -> Self {
         let message = "No such path; MCP is served at /mcp.";
-        Self::unread(StatusCode::NOT_FOUND, "unknown_upstream", message).of_unknown()
+        Self::unread(StatusCode::NOT_FOUND, Reason::UNKNOWN_UPSTREAM, message).of_unknown()
     }
 
     /// A session that ended, or is somebody else's: 404 has the client begin another.
     pub fn unknown_session() -> Self {
         let message = "Session not found. Initialize again, without Mcp-Session-Id.";
-        Self::unread(StatusCode::NOT_FOUND, "unknown_session", message)
+        Self::unread(StatusCode::NOT_FOUND, Reason::UNKNOWN_SESSION, message)
     }
 
     /// What must be kept cannot be kept now.
@@ -290,7 +295,7 @@ impl RpcError {
         let message = "The gateway's store cannot be reached; try again later.";
         Self::unread(
             StatusCode::SERVICE_UNAVAILABLE,
-            "store_unavailable",
+            Reason::STORE_UNAVAILABLE,
             message,
         )
     }
@@ -300,7 +305,7 @@ impl RpcError {
         let message = "It cannot be decided now whether you may still hear this; try again later.";
         Self::unread(
             StatusCode::SERVICE_UNAVAILABLE,
-            "policy_unavailable",
+            Reason::POLICY_UNAVAILABLE,
             message,
         )
     }
@@ -308,7 +313,7 @@ impl RpcError {
     /// A place in a stream that is none of this session's.
     pub fn unknown_event() -> Self {
         let message = "Last-Event-ID is no event of this session. Listen without it.";
-        Self::unread(StatusCode::BAD_REQUEST, "unknown_event", message)
+        Self::unread(StatusCode::BAD_REQUEST, Reason::UNKNOWN_EVENT, message)
     }
 
     /// A request of a version whose requests say all of themselves, and that does not.
@@ -324,21 +329,21 @@ impl RpcError {
         Self::new(
             StatusCode::FORBIDDEN,
             INVALID_PARAMS,
-            "forbidden",
+            Reason::FORBIDDEN,
             format!("Forbidden: {shown}"),
         )
         .of_unknown()
     }
 
     /// The platform failed, not the caller.
-    pub fn internal(reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn internal(reason: Reason, message: impl Into<String>) -> Self {
         Self::new(StatusCode::OK, INTERNAL_ERROR, reason, message)
     }
 
     /// Nobody can say what the caller may do or see.
     pub fn not_decided() -> Self {
         let message = "The request could not be decided. Try again later.";
-        Self::internal("policy_unavailable", message)
+        Self::internal(Reason::POLICY_UNAVAILABLE, message)
     }
 
     /// The caller calls too often (RFC 6585, section 4).
@@ -349,7 +354,7 @@ impl RpcError {
             ..Self::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 INTERNAL_ERROR,
-                "rate_limited",
+                Reason::RATE_LIMITED,
                 message,
             )
         }
@@ -358,9 +363,9 @@ impl RpcError {
     /// The caller makes more requests than one caller may (RFC 6585, section 4). Nothing was done.
     pub fn too_many_requests(wait: Duration) -> Self {
         let message = "You make more requests than one caller may. Wait, then try again.";
-        let reason = "rate_limited";
+        let reason = Reason::RATE_LIMITED;
         let seconds = whole_seconds(wait);
-        let data = serde_json::json!({ "reason": reason, "retryAfterSeconds": seconds });
+        let data = serde_json::json!({ "reason": reason.as_str(), "retryAfterSeconds": seconds });
         Self {
             data: Some(data.to_string()),
             remedy: Some(Box::new(Remedy::Wait(seconds))),
@@ -377,13 +382,13 @@ impl RpcError {
     pub fn overloaded(is_over_share: bool, wait: Duration) -> Self {
         let (http, reason, message) = if is_over_share {
             let words = "You have more requests under way than your share. Wait, then try again.";
-            (StatusCode::TOO_MANY_REQUESTS, "over_share", words)
+            (StatusCode::TOO_MANY_REQUESTS, Reason::OVER_SHARE, words)
         } else {
             let words = "There is more to do than can be done now. Wait, then try again.";
-            (StatusCode::SERVICE_UNAVAILABLE, "overloaded", words)
+            (StatusCode::SERVICE_UNAVAILABLE, Reason::OVERLOADED, words)
         };
         let seconds = whole_seconds(wait);
-        let data = serde_json::json!({ "reason": reason, "retryAfterSeconds": seconds });
+        let data = serde_json::json!({ "reason": reason.as_str(), "retryAfterSeconds": seconds });
         Self {
             data: Some(data.to_string()),
             remedy: Some(Box::new(Remedy::Wait(seconds))),
@@ -393,7 +398,7 @@ impl RpcError {
 
     /// The same under a closer reason.
     #[must_use]
-    pub fn because(self, reason: &'static str) -> Self {
+    pub fn because(self, reason: Reason) -> Self {
         Self { reason, ..self }
     }
 
@@ -402,7 +407,7 @@ impl RpcError {
         Self::new(
             StatusCode::TOO_MANY_REQUESTS,
             INTERNAL_ERROR,
-            "too_many_streams",
+            Reason::TOO_MANY_STREAMS,
             "Too many streams of changes are open. Close some, or list again from time to time.",
         )
     }
@@ -411,7 +416,7 @@ impl RpcError {
     pub fn too_many_messages() -> Self {
         Self::unread(
             StatusCode::TOO_MANY_REQUESTS,
-            "too_many_messages",
+            Reason::TOO_MANY_MESSAGES,
             "Too many requests of this session are under way. Wait for answers.",
         )
     }
@@ -419,7 +424,7 @@ impl RpcError {
     /// Says the reason to the client too.
     #[must_use]
     pub fn with_reason(self) -> Self {
-        let data = serde_json::json!({ "reason": self.reason }).to_string();
+        let data = serde_json::json!({ "reason": self.reason.as_str() }).to_string();
         Self {
             data: Some(data),
             ..self
@@ -432,7 +437,7 @@ impl RpcError {
         let mut data = String::from("{");
         write_call(&mut data, call_id, receipt, None);
         // Writing to a string cannot fail.
-        let _ = write!(data, r#","reason":"{}""#, self.reason);
+        let _ = write!(data, r#","reason":"{}""#, self.reason.as_str());
         if let Some(uri) = &self.uri {
             let _ = write!(data, r#","uri":{}"#, serde_json::json!(uri));
         }
@@ -450,7 +455,7 @@ impl RpcError {
     }
 
     /// The kind, for records.
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> Reason {
         self.reason
     }
 

@@ -134,14 +134,14 @@ impl From<TokenRefusal> for Problem {
     fn from(refusal: TokenRefusal) -> Self {
         Self {
             header: Some(Header::Challenge(refusal.challenge(None, ""))),
-            ..Self::new(refusal.status(), refusal.reason(), refusal.description())
+            ..Self::new(refusal.status(), refusal.reason().as_str(), refusal.description())
         }
     }
 }
 
 impl From<BodyRefusal> for Problem {
     fn from(refusal: BodyRefusal) -> Self {
-        Self::new(refusal.status(), refusal.reason(), refusal.description())
+        Self::new(refusal.status(), refusal.reason().as_str(), refusal.description())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Why a request has no caller.
 
 use http::{HeaderValue, StatusCode};
+use wardgate_domain::Reason;
 
 /// Why a token, or a request without a usable one, is refused.
 ///
@@ -73,26 +74,26 @@ impl TokenRefusal {
     }
 
     /// The word for records and metrics.
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::TokenMissing => "token_missing",
-            Self::AuthorizationRepeated => "authorization_repeated",
-            Self::AuthorizationMalformed => "authorization_malformed",
-            Self::SchemeRefused => "scheme_refused",
-            Self::TokenTooLong => "token_too_long",
-            Self::TokenMalformed => "token_malformed",
-            Self::HeaderParameterRefused(_) => "header_parameter_refused",
-            Self::TypeRefused => "type_refused",
-            Self::AlgorithmRefused => "algorithm_refused",
-            Self::KeyUnknown => "key_unknown",
-            Self::KeysUnavailable => "keys_unavailable",
-            Self::SignatureInvalid => "signature_invalid",
-            Self::TokenExpired => "token_expired",
-            Self::TokenNotYetValid => "token_not_yet_valid",
-            Self::IssuerRefused => "issuer_refused",
-            Self::AudienceRefused => "audience_refused",
-            Self::ClaimMissing(_) => "claim_missing",
-            Self::ClaimInvalid(_) => "claim_invalid",
+            Self::TokenMissing => Reason::TOKEN_MISSING,
+            Self::AuthorizationRepeated => Reason::AUTHORIZATION_REPEATED,
+            Self::AuthorizationMalformed => Reason::AUTHORIZATION_MALFORMED,
+            Self::SchemeRefused => Reason::SCHEME_REFUSED,
+            Self::TokenTooLong => Reason::TOKEN_TOO_LONG,
+            Self::TokenMalformed => Reason::TOKEN_MALFORMED,
+            Self::HeaderParameterRefused(_) => Reason::HEADER_PARAMETER_REFUSED,
+            Self::TypeRefused => Reason::TYPE_REFUSED,
+            Self::AlgorithmRefused => Reason::ALGORITHM_REFUSED,
+            Self::KeyUnknown => Reason::KEY_UNKNOWN,
+            Self::KeysUnavailable => Reason::KEYS_UNAVAILABLE,
+            Self::SignatureInvalid => Reason::SIGNATURE_INVALID,
+            Self::TokenExpired => Reason::TOKEN_EXPIRED,
+            Self::TokenNotYetValid => Reason::TOKEN_NOT_YET_VALID,
+            Self::IssuerRefused => Reason::ISSUER_REFUSED,
+            Self::AudienceRefused => Reason::AUDIENCE_REFUSED,
+            Self::ClaimMissing(_) => Reason::CLAIM_MISSING,
+            Self::ClaimInvalid(_) => Reason::CLAIM_INVALID,
         }
     }
 

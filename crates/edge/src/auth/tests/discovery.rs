@@ -40,7 +40,7 @@ async fn verdict(path: &str, documents: &[(&str, Value)]) -> &'static str {
     let authenticator = authenticator(config, &TestClock::at(NOW)).await.unwrap();
     let token = key.token(header("EdDSA", "k"), claims_with("iss", issuer));
     let verified = authenticator.caller(&token).await;
-    verified.map_or_else(|refusal| refusal.reason(), |_| "accepted")
+    verified.map_or_else(|refusal| refusal.reason().as_str(), |_| "accepted")
 }
 
 fn metadata() -> Value {

@@ -109,7 +109,7 @@ impl Issuer {
         self.authenticator
             .caller(token)
             .await
-            .map_or_else(|refusal| refusal.reason(), |_| "accepted")
+            .map_or_else(|refusal| refusal.reason().as_str(), |_| "accepted")
     }
 }
 
