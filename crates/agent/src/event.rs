@@ -196,6 +196,22 @@ impl FinishReason {
 }
 
 impl ErrorKind {
+    /// Every kind.
+    pub(crate) const ALL: [Self; 12] = [
+        Self::InvalidRequest,
+        Self::UnknownModel,
+        Self::ModelNotConfigured,
+        Self::ModelFailed,
+        Self::EmptyAnswer,
+        Self::ToolNotAvailable,
+        Self::CallInData,
+        Self::GuardrailFailed,
+        Self::GatewayFailed,
+        Self::Conflict,
+        Self::InvalidApproval,
+        Self::TooManyTurns,
+    ];
+
     /// As it is written.
     pub fn word(self) -> &'static str {
         match self {
@@ -251,20 +267,20 @@ mod tests {
 
     #[test]
     fn nothing_that_was_said_is_in_debug() {
-        let said = || "canary".to_owned();
+        let canary = || "canary".to_owned();
         let bodies = [
-            EventBody::Token { text: said() },
+            EventBody::Token { text: canary() },
             EventBody::ToolCall {
                 call_id: "c1".to_owned(),
                 tool_name: "t".to_owned(),
-                arguments: json!(said()),
+                arguments: json!(canary()),
             },
             EventBody::ToolResult {
                 call_id: "c1".to_owned(),
                 tool_name: "t".to_owned(),
                 success: true,
-                data: json!(said()),
-                error: Some(said()),
+                data: json!(canary()),
+                error: Some(canary()),
             },
         ];
         let shown = format!("{bodies:?}");

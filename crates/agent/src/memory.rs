@@ -298,9 +298,12 @@ mod tests {
                 name: "t".to_owned(),
                 arguments: written.to_owned(),
             };
-            let kept = StoredCall::from(&call);
-            assert_eq!(Value::Object(kept.arguments.clone()).to_string(), stored);
-            assert_eq!(FunctionCall::from(kept), call);
+            let stored_call = StoredCall::from(&call);
+            assert_eq!(
+                Value::Object(stored_call.arguments.clone()).to_string(),
+                stored
+            );
+            assert_eq!(FunctionCall::from(stored_call), call);
         }
         let message = NewMessage::text("m", Role::Assistant, MessageSource::Model, "a\0b");
         assert_eq!(message.content, "a\u{fffd}b");

@@ -201,25 +201,25 @@ mod tests {
 
     #[test]
     fn nothing_that_was_said_is_in_debug() {
-        let said = || "canary".to_owned();
+        let canary = || "canary".to_owned();
         let call = || FunctionCall {
             id: "c1".to_owned(),
             name: "look".to_owned(),
-            arguments: said(),
+            arguments: canary(),
         };
         let request = ModelRequest {
             model: "m".to_owned(),
             messages: vec![
-                ModelMessage::System(said()),
-                ModelMessage::User(said()),
+                ModelMessage::System(canary()),
+                ModelMessage::User(canary()),
                 ModelMessage::Assistant {
-                    text: said(),
+                    text: canary(),
                     calls: vec![call()],
                 },
                 ModelMessage::Result {
                     call_id: "c1".to_owned(),
                     name: "look".to_owned(),
-                    text: said(),
+                    text: canary(),
                     is_error: false,
                 },
             ],
@@ -229,8 +229,8 @@ mod tests {
             max_output_tokens: None,
         };
         let events = [
-            ModelEvent::Text(said()),
-            ModelEvent::Reasoning(said()),
+            ModelEvent::Text(canary()),
+            ModelEvent::Reasoning(canary()),
             ModelEvent::Call(call()),
         ];
         let shown = format!("{request:?} {events:?}");

@@ -120,9 +120,9 @@ impl RecordEntry {
         let canonical = RefusedRequests {
             counts: counts.collect::<Result<_, InvalidMessage>>()?,
             event: "refusals",
-            time: shown(time, "record.time")?,
+            time: rfc_3339(time, "record.time")?,
             version: VERSION,
-            window_start: shown(refusals.window_start, "refusals.window_start")?,
+            window_start: rfc_3339(refusals.window_start, "refusals.window_start")?,
         };
         Self::without_call(&canonical, "refusals", time)
     }
@@ -137,7 +137,7 @@ impl RecordEntry {
             scope: &change.scope,
             status,
             target: &change.target,
-            time: shown(time, "record.time")?,
+            time: rfc_3339(time, "record.time")?,
             version: VERSION,
         };
         Ok(Self {
@@ -170,7 +170,7 @@ impl RecordEntry {
             protocol: &call.protocol,
             reason: &access.reason,
             status: access.status.as_str(),
-            time: shown(time, "record.time")?,
+            time: rfc_3339(time, "record.time")?,
             version: VERSION,
             violation: access.status == Status::Denied,
             withheld: integer(access.withheld, "memory_access.withheld")?,
@@ -234,7 +234,7 @@ impl OpenIntent {
             event: "outcome".into(),
             reason: "no_outcome".into(),
             status: Status::Unknown.as_str().into(),
-            time: shown(now, "record.time")?,
+            time: rfc_3339(now, "record.time")?,
             violation: Some(false),
             ..self.call
         };
@@ -424,7 +424,7 @@ impl<'a> CallRecord<'a> {
             rows: None,
             rows_withheld: None,
             status: "".into(),
-            time: shown(time, "record.time")?,
+            time: rfc_3339(time, "record.time")?,
             tool: subject
                 .tool
                 .as_ref()
@@ -534,7 +534,7 @@ fn integer(value: u64, field: &'static str) -> Result<u64, InvalidMessage> {
 }
 
 /// RFC 3339 with `Z`; an instant beyond the year 9999 has no such form.
-fn shown(time: Timestamp, field: &'static str) -> Result<String, InvalidMessage> {
+fn rfc_3339(time: Timestamp, field: &'static str) -> Result<String, InvalidMessage> {
     let mut text = String::new();
     write!(text, "{time}").map_err(|_| InvalidMessage::field(field, "has no RFC 3339 form"))?;
     Ok(text)

@@ -128,14 +128,14 @@ pub(crate) async fn start(address: Address, limit: Duration) -> Result<Appends, 
         .await
         .map_err(|source| open_error(&address, source))?;
     let (queue, jobs) = mpsc::channel(QUEUE);
-    let (told, readiness) = watch::channel(Readiness::Ready);
+    let (sender, readiness) = watch::channel(Readiness::Ready);
     let write_limit = Arc::new(LatencyLimit::new(limit, LONGEST_WRITE));
     let mut writer = WriterTask {
         connection: Some(connection),
         health: StoreHealth {
             address,
             limit: Arc::clone(&write_limit),
-            told,
+            readiness: sender,
         },
     };
     for _ in 0..FIRST_PROBES {
@@ -156,7 +156,7 @@ pub(crate) async fn start(address: Address, limit: Duration) -> Result<Appends, 
 struct StoreHealth {
     address: Address,
     limit: Arc<LatencyLimit>,
-    told: watch::Sender<Readiness>,
+    readiness: watch::Sender<Readiness>,
 }
 
 impl StoreHealth {
@@ -170,7 +170,7 @@ impl StoreHealth {
         let ended = if let Ok(ended) = timeout(limit, &mut write).await {
             Some(ended)
         } else {
-            self.fails(&format!("a write has taken {} ms", limit.as_millis()));
+            self.report_failure(&format!("a write has taken {} ms", limit.as_millis()));
             timeout(LONGEST_WRITE.saturating_sub(limit), write)
                 .await
                 .ok()
@@ -180,33 +180,33 @@ impl StoreHealth {
                 let took = started.elapsed();
                 self.limit.observe(took);
                 gauge!(names::AUDIT_WRITE_LIMIT).set(self.limit.current());
-                self.works(took);
+                self.report_success(took);
                 return Some(written);
             }
-            Some(Err(error)) => self.fails(&error.to_string()),
-            None => self.fails("a write took too long"),
+            Some(Err(error)) => self.report_failure(&error.to_string()),
+            None => self.report_failure("a write took too long"),
         }
         None
     }
 
-    fn works(&self, took: Duration) {
-        if !self.told.borrow().is_ready() {
+    fn report_success(&self, took: Duration) {
+        if !self.readiness.borrow().is_ready() {
             let took_ms = took.as_millis();
             let limit_ms = self.limit.current().as_millis();
             tracing::info!(took_ms, limit_ms, "the audit store takes records again");
-            self.told.send_replace(Readiness::Ready);
+            self.readiness.send_replace(Readiness::Ready);
         }
     }
 
-    fn fails(&self, cause: &str) {
+    fn report_failure(&self, cause: &str) {
         counter!(names::AUDIT_STORE_FAILURES).increment(1);
-        if self.told.borrow().is_ready() {
+        if self.readiness.borrow().is_ready() {
             tracing::error!(
                 cause,
                 "the audit store takes no records; calls are refused until it does"
             );
         }
-        self.told.send_replace(Readiness::NotReady(format!(
+        self.readiness.send_replace(Readiness::NotReady(format!(
             "the audit store {} takes no records: {cause}",
             self.address
         )));
@@ -353,12 +353,12 @@ async fn answer_stored(
     connection: &mut StoreWriter,
     batch: &mut Vec<PendingAppend>,
 ) -> Result<(), sqlx::Error> {
-    let asked: Vec<_> = batch
+    let entries: Vec<_> = batch
         .iter()
         .filter(|waiting| waiting.retry)
         .map(|waiting| &waiting.entry)
         .collect();
-    let found = connection.find(&asked).await?;
+    let found = connection.find(&entries).await?;
     for waiting in std::mem::take(batch) {
         let stored = found
             .iter()

@@ -177,7 +177,7 @@ impl FormArgument {
             None => self
                 .default
                 .as_ref()
-                .map(shown)
+                .map(field_text)
                 .filter(|text| find_invisible(text).next().is_none())
                 .unwrap_or_default(),
         };
@@ -258,7 +258,7 @@ fn rules(of: &Value) -> Vec<String> {
         .iter()
         .filter_map(|(key, words)| {
             let value = of.get(*key)?;
-            Some(format!("{words} {}", cut(&shown(value), 120)))
+            Some(format!("{words} {}", cut(&field_text(value), 120)))
         })
         .collect();
     if kind(of) == FieldKind::Json {
@@ -268,7 +268,7 @@ fn rules(of: &Value) -> Vec<String> {
 }
 
 /// A value as it is written into a field: texts without quotes.
-fn shown(value: &Value) -> String {
+fn field_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Array(_) | Value::Object(_) => pretty(value),

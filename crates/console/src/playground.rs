@@ -108,8 +108,8 @@ async fn submit(console: &Console, signed_in: &SignedInRequest, name: &str) -> P
             Err(fault) => CallOutcome::Failed(fault),
         },
     };
-    let kept = running.finish(outcome).await;
-    kept.map_err(|_| Problem::ResultLost(call))?;
+    let finished = running.finish(outcome).await;
+    finished.map_err(|_| Problem::ResultLost(call))?;
     let call = call.map(|call| format!("?call={call}")).unwrap_or_default();
     Ok(see_other(&format!("{path}{call}#result")))
 }
@@ -250,12 +250,12 @@ fn whole(
 
 /// What came of a call.
 fn result(exchange: &Exchange, access: RecordAccess) -> Markup {
-    let told = match &exchange.outcome {
+    let outcome = match &exchange.outcome {
         Ok(result) => of_tool(result),
         Err(error) => refused(error),
     };
     html! {
-        (told)
+        (outcome)
         (on_record(exchange.meta(), access))
         details {
             summary { "JSON-RPC" }

@@ -105,14 +105,14 @@ impl GatewayTool {
         format!("/console/tools/{}", segment(&self.name))
     }
 
-    fn mentions(&self, wanted: &str) -> bool {
+    fn mentions(&self, search_text: &str) -> bool {
         let texts = [
             Some(self.name.as_str()),
             self.title(),
             Some(&self.description),
         ];
         let mut texts = texts.into_iter().flatten();
-        texts.any(|text| text.to_lowercase().contains(wanted))
+        texts.any(|text| text.to_lowercase().contains(search_text))
     }
 
     /// What it says of itself: hints, no more.
@@ -124,11 +124,11 @@ impl GatewayTool {
             ("openWorldHint", true, "reaches outside", ""),
             ("readOnlyHint", false, "may change things", "warn"),
         ];
-        let said = hints
+        let badges = hints
             .into_iter()
             .filter(|(name, value, ..)| self.annotations.get(*name) == Some(&Value::Bool(*value)));
         html! {
-            @for (name, value, words, kind) in said {
+            @for (name, value, words, kind) in badges {
                 span class={ "badge " (kind) } title={ "The tool says of itself: " (name) " " (value) } { (words) }
             }
         }
@@ -141,8 +141,8 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
     let sought = fields.filled("q").unwrap_or_default().to_owned();
     let mut tools = all(&console.gateway, &signed_in.token).await?;
     let of_all = tools.len();
-    let wanted = sought.to_lowercase();
-    tools.retain(|tool| tool.mentions(&wanted));
+    let search_text = sought.to_lowercase();
+    tools.retain(|tool| tool.mentions(&search_text));
     let pages = tools.len().div_ceil(ON_PAGE).max(1);
     let page = fields.get("page").and_then(|page| page.parse().ok());
     let page = page.unwrap_or(1).clamp(1, pages);

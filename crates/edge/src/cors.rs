@@ -54,9 +54,9 @@ impl Grants {
     /// The headers they may send, with those among them of the prefix that the page asks for.
     fn with_asked_for(&self, request: &HeaderMap) -> Option<HeaderValue> {
         let prefix = self.request_prefix?;
-        let asked = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS)?;
+        let requested = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS)?;
         let mut all = self.request_headers.to_owned();
-        for name in asked.to_str().ok()?.split(',').map(str::trim) {
+        for name in requested.to_str().ok()?.split(',').map(str::trim) {
             // A name that is none would be an answer of its own.
             let name = HeaderName::from_bytes(name.as_bytes()).ok();
             if let Some(name) = name.filter(|name| name.as_str().starts_with(prefix)) {

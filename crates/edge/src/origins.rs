@@ -181,10 +181,10 @@ mod tests {
             "console",
         ] {
             let refused = Origins::new("agent", None, Vec::new(), vec![origin.to_owned()]);
-            let told = refused.unwrap_err().to_string();
+            let message = refused.unwrap_err().to_string();
             assert!(
-                told.contains(origin) && told.contains("agent.allowed_origins"),
-                "{told}"
+                message.contains(origin) && message.contains("agent.allowed_origins"),
+                "{message}"
             );
         }
     }

@@ -22,7 +22,7 @@ use wardgate_domain::{
 use wardgate_memory::{Config, MasterKey, service};
 use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicyServiceServer};
-use wardgate_rpc::client::{Addition, AuditClient, MemoryClient, OnBehalfOf, PolicyClient};
+use wardgate_rpc::client::{AuditClient, MemoryClient, MessageBatch, OnBehalfOf, PolicyClient};
 use wardgate_rpc::{Peer, Readiness, Service, link};
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -106,9 +106,9 @@ fn sizes(most: i64) -> Vec<i64> {
     sizes
 }
 
-fn said(count: usize) -> Addition {
+fn said(count: usize) -> MessageBatch {
     let text = "My tooth hurts, and has for a week. What can be done about it?";
-    Addition {
+    MessageBatch {
         messages: vec![NewMessage::text(Role::User, Source::Person, text); count],
         turn: None,
     }

@@ -22,7 +22,7 @@ const REMEMBERED_FOR: Duration = Duration::from_secs(5);
 pub(crate) struct CallerCache<R> {
     rights: R,
     /// By the digest of the token, and until when.
-    remembered: Cache<Digest, (Arc<Caller>, Timestamp)>,
+    cache: Cache<Digest, (Arc<Caller>, Timestamp)>,
     ambient: Ambient,
 }
 
@@ -30,7 +30,7 @@ impl<R: Rights> CallerCache<R> {
     pub(crate) fn new(rights: R, ambient: Ambient) -> Self {
         Self {
             rights,
-            remembered: Cache::new(REMEMBERED),
+            cache: Cache::new(REMEMBERED),
             ambient,
         }
     }
@@ -39,7 +39,7 @@ impl<R: Rights> CallerCache<R> {
     pub(crate) async fn identify(&self, token: &str) -> Result<Arc<Caller>, Error> {
         let digest = Digest::of(token.as_bytes());
         let now = self.ambient.now();
-        if let Some((caller, until)) = self.remembered.get(&digest)
+        if let Some((caller, until)) = self.cache.get(&digest)
             && now < until
         {
             return Ok(caller);
@@ -61,7 +61,7 @@ impl<R: Rights> CallerCache<R> {
         }
         let caller = Arc::new(caller);
         let until = now.plus(REMEMBERED_FOR).min(caller.expires_at());
-        self.remembered.insert(digest, (Arc::clone(&caller), until));
+        self.cache.insert(digest, (Arc::clone(&caller), until));
         Ok(caller)
     }
 }

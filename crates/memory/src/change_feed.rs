@@ -112,14 +112,14 @@ impl FeedPosition {
 impl ChangeFeed {
     /// Follows the log of a store that should be there; one that is away is waited for.
     pub(crate) async fn start(store: MemoryStore) -> Arc<Self> {
-        let bell = store.bell();
+        let change_signal = store.change_signal();
         let change_feed = Arc::new(Self {
             store,
             watchers: broadcast::Sender::new(BEHIND),
             state: Mutex::default(),
         });
-        change_feed.look(Instant::now()).await;
-        tokio::spawn(follow(Arc::downgrade(&change_feed), bell));
+        change_feed.poll(Instant::now()).await;
+        tokio::spawn(follow(Arc::downgrade(&change_feed), change_signal));
         change_feed
     }
 
@@ -138,18 +138,18 @@ impl ChangeFeed {
         };
         let watcher = self.watchers.subscribe();
         let rest = stream::unfold(watcher, move |mut watcher| async move {
-            let heard = match watcher.recv().await {
+            let changes = match watcher.recv().await {
                 Ok(changes) => changes,
                 Err(RecvError::Lagged(_)) => unseen(),
                 Err(RecvError::Closed) => return None,
             };
-            Some((heard, watcher))
+            Some((changes, watcher))
         });
         Ok(futures::StreamExt::chain(stream::iter([unseen()]), rest))
     }
 
-    /// Reads what is new and tells it.
-    pub(crate) async fn look(&self, now: Instant) {
+    /// Reads the new changes of the log and publishes them.
+    pub(crate) async fn poll(&self, now: Instant) {
         let mut state = self.state.lock().await;
         let read = self.read_log(&mut state.position, now).await;
         match &read {
@@ -233,14 +233,14 @@ impl ChangeFeed {
     }
 }
 
-async fn follow(change_feed: Weak<ChangeFeed>, bell: Arc<Notify>) {
+async fn follow(change_feed: Weak<ChangeFeed>, change_signal: Arc<Notify>) {
     loop {
         // What other replicas changed, nobody rings for.
-        let _ = tokio::time::timeout(POLL, bell.notified()).await;
+        let _ = tokio::time::timeout(POLL, change_signal.notified()).await;
         let Some(change_feed) = change_feed.upgrade() else {
             return;
         };
-        change_feed.look(Instant::now()).await;
+        change_feed.poll(Instant::now()).await;
         drop(change_feed);
         tokio::time::sleep(PAUSE).await;
     }

@@ -74,8 +74,8 @@ impl Erasure {
         let erasure = Arc::clone(self);
         // Its own task: whoever hangs up, what was recorded is done or recorded as failed.
         let erasing = tokio::spawn(async move {
-            let doomed = erasure.store.doomed(key).await?;
-            erasure.record_and_erase(doomed, &by).await?;
+            let candidate = erasure.store.find_erasable(key).await?;
+            erasure.record_and_erase(candidate, &by).await?;
             erasure.clean_up(BATCHES).await;
             Ok(())
         });
@@ -84,23 +84,23 @@ impl Erasure {
 
     pub(crate) async fn record_and_erase(
         &self,
-        doomed: ErasureCandidate,
+        candidate: ErasureCandidate,
         by: &ErasureActor,
     ) -> Result<(), Error> {
         let change = AdminChange {
             actor: by.actor().to_owned(),
             action: "conversation.erase".to_owned(),
-            target: doomed.key.to_string(),
+            target: candidate.key.to_string(),
             scope: String::new(),
-            detail_digest: Some(doomed.id_digest),
+            detail_digest: Some(candidate.id_digest),
             failed: false,
         };
         self.append(&change).await?;
-        let erased = self.store.erase(&doomed, self.ambient.now()).await;
+        let erased = self.store.erase(&candidate, self.ambient.now()).await;
         self.settle(change, erased).await?;
         self.to_scrub.store(true, Ordering::Release);
         counter!(names::CONVERSATIONS_ERASED, "by" => by.kind()).increment(1);
-        tracing::info!(key = %doomed.key, by = by.kind(), "a conversation was erased");
+        tracing::info!(key = %candidate.key, by = by.kind(), "a conversation was erased");
         Ok(())
     }
 

@@ -70,7 +70,7 @@ impl StoreMaintenance {
         if prepared {
             maintenance.readiness.send_replace(Readiness::Ready);
         }
-        tokio::spawn(keep(Arc::downgrade(&maintenance), prepared));
+        tokio::spawn(run(Arc::downgrade(&maintenance), prepared));
         Ok(maintenance)
     }
 
@@ -79,13 +79,13 @@ impl StoreMaintenance {
     }
 
     /// Whether the store is there now; true once it was brought up to date.
-    async fn look(&self, prepared: bool) -> bool {
-        let looked = if prepared {
+    async fn check_store(&self, prepared: bool) -> bool {
+        let checked = if prepared {
             self.store.probe().await
         } else {
             self.store.prepare().await
         };
-        match looked {
+        match checked {
             Ok(()) => {
                 if self.readiness.send_replace(Readiness::Ready) != Readiness::Ready {
                     info!(store = %self.store, "the memory store is there again");
@@ -134,10 +134,10 @@ impl StoreMaintenance {
                 continue;
             };
             let unchanged_since = self.ambient.now().minus(kept_for);
-            for doomed in self.store.expired(&tenant, unchanged_since).await? {
+            for candidate in self.store.expired(&tenant, unchanged_since).await? {
                 match self
                     .erasure
-                    .record_and_erase(doomed, &ErasureActor::Retention)
+                    .record_and_erase(candidate, &ErasureActor::Retention)
                     .await
                 {
                     // A hold, or its owner, was quicker.
@@ -150,17 +150,17 @@ impl StoreMaintenance {
     }
 }
 
-async fn keep(maintenance: Weak<StoreMaintenance>, mut prepared: bool) {
-    let mut looks = 0;
+async fn run(maintenance: Weak<StoreMaintenance>, mut prepared: bool) {
+    let mut checks = 0;
     loop {
         tokio::time::sleep(LOOK).await;
         let Some(maintenance) = maintenance.upgrade() else {
             return;
         };
-        prepared = maintenance.look(prepared).await;
-        looks += 1;
-        if looks >= SWEEP && prepared {
-            looks = 0;
+        prepared = maintenance.check_store(prepared).await;
+        checks += 1;
+        if checks >= SWEEP && prepared {
+            checks = 0;
             maintenance.sweep().await;
         }
     }

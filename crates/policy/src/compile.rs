@@ -247,7 +247,7 @@ fn validate(schema: &Schema, policies: &ParsedPolicies<'_>) -> Result<(), Findin
         DEREFERENCES,
     );
     let mut found = Vec::new();
-    let mut told = HashSet::new();
+    let mut reported = HashSet::new();
     let mut add = |id: &PolicyId, error: &dyn miette::Diagnostic| {
         let Some(place) = policies.positions.get(id) else {
             return;
@@ -260,7 +260,7 @@ fn validate(schema: &Schema, policies: &ParsedPolicies<'_>) -> Result<(), Findin
         found.append(&mut of_cedar);
     };
     for error in result.validation_errors() {
-        told.insert(error.policy_id());
+        reported.insert(error.policy_id());
         add(error.policy_id(), error);
     }
     // A rule that never applies, or that does not read as it looks, is a mistake, and the more so in a
@@ -273,7 +273,7 @@ fn validate(schema: &Schema, policies: &ParsedPolicies<'_>) -> Result<(), Findin
                 | ValidationWarning::BidiCharsInString(_)
                 | ValidationWarning::BidiCharsInIdentifier(_)
         );
-        if counts && told.insert(warning.policy_id()) {
+        if counts && reported.insert(warning.policy_id()) {
             add(warning.policy_id(), warning);
         }
     }

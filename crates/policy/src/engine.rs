@@ -24,7 +24,7 @@ const REMEMBERED: usize = 4_096;
 #[derive(Debug)]
 pub(crate) struct Engine {
     set: PolicySet,
-    remembered: Cache<RightsKey, Arc<ToolRights>>,
+    cache: Cache<RightsKey, Arc<ToolRights>>,
     /// Tools that nobody may call, by name and definition, that were logged.
     unreachable: Cache<(ToolName, Digest), ()>,
 }
@@ -71,7 +71,7 @@ impl Engine {
     pub(crate) fn new(set: PolicySet) -> Self {
         Self {
             set,
-            remembered: Cache::new(REMEMBERED),
+            cache: Cache::new(REMEMBERED),
             unreachable: Cache::new(REMEMBERED),
         }
     }
@@ -88,10 +88,10 @@ impl Engine {
             tool: tool.name.clone(),
             definition: tool.definition_digest,
         };
-        let remembered = self
-            .remembered
+        let cached = self
+            .cache
             .get_or_insert_with(&key, || Ok::<_, Infallible>(self.work_out(caller, tool)));
-        let rights = match remembered {
+        let rights = match cached {
             Ok(rights) => rights,
             Err(never) => match never {},
         };
@@ -100,7 +100,7 @@ impl Engine {
             return rights;
         }
         let rights = self.work_out(caller, tool);
-        self.remembered.insert(key, Arc::clone(&rights));
+        self.cache.insert(key, Arc::clone(&rights));
         rights
     }
 
@@ -171,7 +171,7 @@ impl Engine {
     /// place of any permission to call.
     pub(crate) fn view<'a>(&self, rights: &'a ToolRights) -> Result<&'a ResultView, &'a Denial> {
         let work_out = || {
-            self.look(rights)
+            self.evaluate(rights)
                 .map_err(|fault| denied_for(&fault, &rights.tool))
         };
         rights.view.get_or_init(work_out).as_ref()
@@ -216,7 +216,7 @@ impl Engine {
         }
     }
 
-    fn look(&self, rights: &ToolRights) -> Result<ResultView, DecisionFault> {
+    fn evaluate(&self, rights: &ToolRights) -> Result<ResultView, DecisionFault> {
         let row_rule = match &rights.tool.entity {
             Some(entity) => {
                 let partial = self.partial(&rights.entities)?;

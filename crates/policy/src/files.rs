@@ -149,10 +149,10 @@ fn whole(file: &Path, problem: impl Into<String>, fix: Option<&str>) -> Finding 
     }
 }
 
-fn has_extension(name: &str, wanted: &str) -> bool {
+fn has_extension(name: &str, expected: &str) -> bool {
     Path::new(name)
         .extension()
-        .is_some_and(|extension| extension == wanted)
+        .is_some_and(|extension| extension == expected)
 }
 
 fn is_policies(name: &str) -> bool {

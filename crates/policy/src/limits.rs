@@ -120,8 +120,12 @@ impl<'a> CedarTokens<'a> {
         }
     }
 
-    fn skip_while(&mut self, wanted: impl Fn(u8) -> bool) {
-        self.at += self.rest().iter().take_while(|byte| wanted(**byte)).count();
+    fn skip_while(&mut self, matches: impl Fn(u8) -> bool) {
+        self.at += self
+            .rest()
+            .iter()
+            .take_while(|byte| matches(**byte))
+            .count();
     }
 
     fn skip_string(&mut self) {

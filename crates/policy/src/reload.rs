@@ -38,8 +38,8 @@ pub(crate) fn first(dir: &Path) -> Result<(PolicySet, DirectoryState), Error> {
 }
 
 impl DirectoryState {
-    /// Looks at `dir`, and puts its policies in force if they changed and are usable as a whole.
-    pub(crate) fn look(&mut self, dir: &Path, store: &PolicyStore) -> ReloadOutcome {
+    /// Reads `dir`, and puts its policies in force if they changed and are usable as a whole.
+    pub(crate) fn reload(&mut self, dir: &Path, store: &PolicyStore) -> ReloadOutcome {
         let files = match Files::read(dir) {
             Ok(files) => files,
             Err(error) => {
@@ -72,11 +72,11 @@ impl DirectoryState {
     }
 }
 
-/// Looks at `dir` every `interval`, for as long as `store` is in use.
+/// Reads `dir` every `interval`, for as long as `store` is in use.
 pub(crate) fn watch(
     store: &Arc<PolicyStore>,
     dir: PathBuf,
-    seen: DirectoryState,
+    state: DirectoryState,
     interval: Duration,
     readiness: Sender<Readiness>,
 ) {
@@ -84,37 +84,37 @@ pub(crate) fn watch(
     tokio::spawn(async move {
         let mut ticker = tokio::time::interval(interval);
         ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut seen = seen;
+        let mut state = state;
         loop {
             ticker.tick().await;
-            match look_apart(&store, &dir, seen.clone(), readiness.clone()).await {
-                Some(after) => seen = after,
+            match reload_in_background(&store, &dir, state.clone(), readiness.clone()).await {
+                Some(after) => state = after,
                 None => return,
             }
         }
     });
 }
 
-/// One look on a thread that may block; `None` when the store is gone.
-async fn look_apart(
+/// One reload on a thread that may block; `None` when the store is gone.
+async fn reload_in_background(
     store: &Weak<PolicyStore>,
     dir: &Path,
-    seen: DirectoryState,
+    state: DirectoryState,
     readiness: Sender<Readiness>,
 ) -> Option<DirectoryState> {
-    let (store, dir, before) = (store.upgrade()?, dir.to_owned(), seen.clone());
-    let looked = tokio::task::spawn_blocking(move || {
-        let mut seen = seen;
-        let look = seen.look(&dir, &store);
-        report(&look, &store, &readiness);
-        seen
+    let (store, dir, before) = (store.upgrade()?, dir.to_owned(), state.clone());
+    let reloaded = tokio::task::spawn_blocking(move || {
+        let mut state = state;
+        let outcome = state.reload(&dir, &store);
+        report(&outcome, &store, &readiness);
+        state
     });
-    Some(looked.await.unwrap_or(before))
+    Some(reloaded.await.unwrap_or(before))
 }
 
-fn report(look: &ReloadOutcome, store: &PolicyStore, readiness: &Sender<Readiness>) {
+fn report(outcome: &ReloadOutcome, store: &PolicyStore, readiness: &Sender<Readiness>) {
     let in_force = *store.version().borrow();
-    match look {
+    match outcome {
         ReloadOutcome::Unchanged => {}
         ReloadOutcome::Swapped => {
             metrics::counter!(names::POLICY_RELOADS, "outcome" => "swapped").increment(1);

@@ -39,7 +39,7 @@ pub async fn service(
     )
     .await?;
     let dir = config.policies.clone();
-    let (set, seen) = tokio::task::spawn_blocking(move || reload::first(&dir))
+    let (set, state) = tokio::task::spawn_blocking(move || reload::first(&dir))
         .await
         .map_err(|_| Error::Compiler {
             path: config.policies.clone(),
@@ -47,19 +47,19 @@ pub async fn service(
     tracing::info!(policy.hash = %set.hash(), policies = set.policy_ids().len(), "policies are in force");
     metrics::gauge!(names::POLICY_STALE).set(0.0);
     let store = Arc::new(PolicyStore::new(set, signer, ambient, config.permit_ttl));
-    let (told, policies) = watch::channel(Readiness::Ready);
+    let (readiness_sender, policies) = watch::channel(Readiness::Ready);
     reload::watch(
         &store,
         config.policies,
-        seen,
+        state,
         config.reload_interval,
-        told.clone(),
+        readiness_sender.clone(),
     );
     let (readiness, following) = both_ready(auth.readiness(), policies);
     let server = server::PolicyServiceServer::new(PolicyHandler {
         store,
         auth,
-        _told: told,
+        _readiness_sender: readiness_sender,
         _following: following,
     });
     Ok(wardgate_rpc::Service { server, readiness })
@@ -98,8 +98,8 @@ fn both_ready(
 struct PolicyHandler {
     store: Arc<PolicyStore>,
     auth: Authenticator,
-    /// Held, so that the readiness keeps its last word for as long as the service lives.
-    _told: watch::Sender<Readiness>,
+    /// Held, so that the readiness keeps its last value for as long as the service lives.
+    _readiness_sender: watch::Sender<Readiness>,
     _following: AbortOnDropHandle<()>,
 }
 

@@ -42,7 +42,7 @@ impl PolicySet {
         let use_of = |action: &EntityUid| {
             let asks = |kind: &OfferKind| {
                 let question = words.question(*kind);
-                question.is_some_and(|(asked, _)| asked == action)
+                question.is_some_and(|(of_kind, _)| of_kind == action)
             };
             OfferKind::ALL.into_iter().find(asks)
         };
@@ -60,23 +60,23 @@ impl PolicySet {
         let audits = auditing.map(|auditing| &auditing.read_record);
         let audits_own = auditing.and_then(|auditing| auditing.read_own_record.as_ref());
         for policy in policies.policies() {
-            for asked in policy.get_valid_request_envs(&words.schema) {
-                if let Some(kind) = use_of(asked.action()) {
+            for environment in policy.get_valid_request_envs(&words.schema) {
+                if let Some(kind) = use_of(environment.action()) {
                     uses.entry(kind).or_default().push(policy.clone());
-                } else if Some(asked.action()) == recalls {
+                } else if Some(environment.action()) == recalls {
                     recall.push(policy.clone());
-                } else if Some(asked.action()) == audits {
+                } else if Some(environment.action()) == audits {
                     read_record.push(policy.clone());
-                } else if Some(asked.action()) == audits_own {
+                } else if Some(environment.action()) == audits_own {
                     read_own_record.push(policy.clone());
-                } else if *asked.action() == words.read {
-                    if let Some(of_type) = read.get_mut(&asked.resource().to_string()) {
+                } else if *environment.action() == words.read {
+                    if let Some(of_type) = read.get_mut(&environment.resource().to_string()) {
                         of_type.push(policy.clone());
                     }
                 } else if let Some(tier) = words
                     .show
                     .iter()
-                    .position(|(_, action)| action == asked.action())
+                    .position(|(_, action)| action == environment.action())
                 {
                     show[tier].push(policy.clone());
                 }

@@ -326,10 +326,10 @@ impl DeclarationChecker<'_> {
         &mut self,
         of: &str,
         found: &Record,
-        wanted: &[(&str, Type, bool)],
+        expected: &[(&str, Type, bool)],
         declare: &str,
     ) {
-        for (name, r#type, required) in wanted {
+        for (name, r#type, required) in expected {
             let as_wanted = Attribute {
                 r#type: r#type.clone(),
                 required: *required,
@@ -347,7 +347,7 @@ impl DeclarationChecker<'_> {
             }
         }
         for name in found.keys() {
-            if !wanted.iter().any(|(known, ..)| known == name) {
+            if !expected.iter().any(|(known, ..)| known == name) {
                 self.add(
                     format!("{of} has `{name}`, which nothing gives a value"),
                     declare,
@@ -374,8 +374,8 @@ impl DeclarationChecker<'_> {
             .attributes
             .into_iter()
             .partition(|(name, _)| [SUBJECT, TENANT].contains(&name.as_str()));
-        let wanted = [(SUBJECT, Type::Text, true), (TENANT, Type::Text, true)];
-        self.attributes("entity `User`", &fixed, &wanted, declare);
+        let expected = [(SUBJECT, Type::Text, true), (TENANT, Type::Text, true)];
+        self.attributes("entity `User`", &fixed, &expected, declare);
         let types = [Type::Text, Type::Integer, Type::Boolean, Type::Texts];
         self.plain("User", &others, &types);
         others

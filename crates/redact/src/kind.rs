@@ -78,13 +78,13 @@ fn withheld() -> String {
 /// The last `wanted` characters, but never more than two fifths of all.
 fn last(
     characters: impl DoubleEndedIterator<Item = char> + Clone,
-    wanted: usize,
+    visible: usize,
 ) -> Option<String> {
     let count = characters.clone().count();
     if count < SHOWABLE {
         return None;
     }
-    let hidden = count - wanted.min(count * 2 / 5);
+    let hidden = count - visible.min(count * 2 / 5);
     let mut shown = MASK.to_owned();
     shown.extend(characters.skip(hidden));
     Some(shown)

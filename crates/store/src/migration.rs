@@ -94,10 +94,10 @@ mod tests {
     fn a_program_that_may_not_migrate_refuses_an_older_store_and_names_the_command() {
         let all = ["one", "two"];
         assert!(check(&all, 2).is_ok() && check(&all, 3).is_ok());
-        let told = check(&all, 1).unwrap_err().to_string();
+        let message = check(&all, 1).unwrap_err().to_string();
         assert!(
-            told.contains("version 1") && told.contains("wardgate migrate"),
-            "{told}"
+            message.contains("version 1") && message.contains("wardgate migrate"),
+            "{message}"
         );
     }
 

@@ -51,8 +51,8 @@ pub fn only_living(options: PgPoolOptions) -> PgPoolOptions {
 }
 
 async fn answers(connection: &mut PgConnection) -> bool {
-    let asked = timeout(ANSWERS_WITHIN, connection.ping());
-    asked.await.is_ok_and(|answer| answer.is_ok())
+    let ping = timeout(ANSWERS_WITHIN, connection.ping());
+    ping.await.is_ok_and(|answer| answer.is_ok())
 }
 
 impl Schema {

@@ -59,9 +59,9 @@ mod tests {
     #[test]
     fn only_so_many_values_become_labels() {
         let labels = BoundedLabel::new(2);
-        let told: Vec<_> = ["a", "b", "c", "a", "d"]
+        let labels: Vec<_> = ["a", "b", "c", "a", "d"]
             .map(|value| labels.label(value).into_owned())
             .to_vec();
-        assert_eq!(told, ["a", "b", OTHER, "a", OTHER]);
+        assert_eq!(labels, ["a", "b", OTHER, "a", OTHER]);
     }
 }

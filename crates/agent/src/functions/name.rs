@@ -61,13 +61,13 @@ fn is_in_name(c: char) -> bool {
 /// As much of the name as can stay, then that many digits of its digest.
 fn changed(tool: &str, digits: usize) -> String {
     let digest = Digest::of(tool.as_bytes()).to_string();
-    let kept = MAX_NAME.saturating_sub(digits + 1);
+    let prefix_length = MAX_NAME.saturating_sub(digits + 1);
     let mut name: String = tool
         .chars()
         .map(|c| if is_in_name(c) { c } else { '_' })
-        .take(kept)
+        .take(prefix_length)
         .collect();
-    if kept > 0 {
+    if prefix_length > 0 {
         name.push('_');
     }
     name.extend(digest.chars().take(digits));

@@ -89,10 +89,10 @@ impl<'s> SchemaCleaner<'s> {
     ) -> Result<Map<String, Value>, UnsupportedSchema> {
         let target = self.references.follow(reference)?;
         if !self.references.enter(target) {
-            let kept = |name: &&str| target.get(*name).is_some_and(Value::is_string);
-            let kept = ["type", "description"].into_iter().filter(kept);
-            let kept = kept.map(|name| (name.to_owned(), target[name].clone()));
-            return Ok(kept.collect());
+            let members = |name: &&str| target.get(*name).is_some_and(Value::is_string);
+            let members = ["type", "description"].into_iter().filter(members);
+            let members = members.map(|name| (name.to_owned(), target[name].clone()));
+            return Ok(members.collect());
         }
         let cleaned = self.schema(target, depth + 1);
         self.references.leave();

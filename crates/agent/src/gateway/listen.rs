@@ -111,8 +111,8 @@ fn notifications(body: Body) -> impl Stream<Item = Notification> + Send + 'stati
     let bytes = Body::new(Limited::new(body, MAX_STREAM)).into_data_stream();
     let alive = stream::unfold(bytes, async |mut bytes| {
         // Signs of life are comments, which the reader of events does not pass on.
-        let heard = tokio::time::timeout(SILENCE, bytes.next()).await.ok()??;
-        Some((heard.ok()?, bytes))
+        let chunk = tokio::time::timeout(SILENCE, bytes.next()).await.ok()??;
+        Some((chunk.ok()?, bytes))
     });
     let events = SseStream::from_bytes_stream(alive.map(Ok::<Bytes, std::convert::Infallible>));
     let events = events.take_while(|event| std::future::ready(event.is_ok()));

@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn messages_are_written_as_the_conventions_have_them() {
-        let asked = [
+        let messages = [
             ModelMessage::System("Help.".to_owned()),
             ModelMessage::User("Who?".to_owned()),
             ModelMessage::Assistant {
@@ -108,7 +108,7 @@ mod tests {
                 is_error: false,
             },
         ];
-        let written: Value = asked.iter().map(message).collect();
+        let written: Value = messages.iter().map(message).collect();
         let called = |arguments: Value| json!({ "type": "tool_call", "id": "c1", "name": "look_up", "arguments": arguments });
         assert_eq!(
             written,

@@ -37,7 +37,7 @@ pub(super) fn body(request: &ModelRequest) -> Value {
 
 /// One message stands for itself.
 fn prompt(messages: &[ModelMessage]) -> String {
-    let said: Vec<_> = messages
+    let dialogue: Vec<_> = messages
         .iter()
         .filter_map(|message| match message {
             ModelMessage::System(_) => None,
@@ -46,15 +46,15 @@ fn prompt(messages: &[ModelMessage]) -> String {
             ModelMessage::Result { text, .. } => Some(("Tool Result", text)),
         })
         .collect();
-    if let [("User", text)] = said.as_slice() {
+    if let [("User", text)] = dialogue.as_slice() {
         return (*text).clone();
     }
-    let mut dialogue = String::new();
-    for (who, text) in said {
-        dialogue.push_str(&format!("{who}: {text}\n\n"));
+    let mut prompt = String::new();
+    for (who, text) in dialogue {
+        prompt.push_str(&format!("{who}: {text}\n\n"));
     }
-    dialogue.push_str("Assistant:");
-    dialogue
+    prompt.push_str("Assistant:");
+    prompt
 }
 
 /// Reads one line of a stream, or a whole answer.

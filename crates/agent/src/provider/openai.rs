@@ -110,8 +110,8 @@ pub(super) fn read_frame(frame: &str, answer: &mut AnswerAssembly) -> Result<(),
 
 fn read_choice(choice: &Value, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
     for key in ["delta", "message"] {
-        if let Some(Value::Object(said)) = choice.get(key) {
-            read_said(said, answer)?;
+        if let Some(Value::Object(message)) = choice.get(key) {
+            read_message(message, answer)?;
         }
     }
     let reason = choice.get("finish_reason").and_then(Value::as_str);
@@ -127,13 +127,16 @@ fn read_choice(choice: &Value, answer: &mut AnswerAssembly) -> Result<(), ModelE
     Ok(())
 }
 
-fn read_said(said: &Map<String, Value>, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
+fn read_message(
+    message: &Map<String, Value>,
+    answer: &mut AnswerAssembly,
+) -> Result<(), ModelError> {
     // Some servers send the same thoughts under both names.
     let thoughts = ["reasoning_content", "reasoning"]
         .into_iter()
-        .find_map(|key| said.get(key)?.as_str());
+        .find_map(|key| message.get(key)?.as_str());
     answer.reasoning(thoughts.unwrap_or_default())?;
-    match said.get("content") {
+    match message.get("content") {
         Some(Value::String(text)) => answer.text(text)?,
         Some(Value::Array(parts)) => {
             for text in parts.iter().filter_map(|part| part.get("text")?.as_str()) {
@@ -143,11 +146,12 @@ fn read_said(said: &Map<String, Value>, answer: &mut AnswerAssembly) -> Result<(
         _ => {}
     }
     answer.text(
-        said.get("refusal")
+        message
+            .get("refusal")
             .and_then(Value::as_str)
             .unwrap_or_default(),
     )?;
-    let calls = said.get("tool_calls").and_then(Value::as_array);
+    let calls = message.get("tool_calls").and_then(Value::as_array);
     for call in calls.into_iter().flatten() {
         read_call(call, answer)?;
     }
@@ -163,13 +167,13 @@ fn read_call(call: &Value, answer: &mut AnswerAssembly) -> Result<(), ModelError
     };
     answer.call(&CallPiece {
         index: call.get("index").and_then(Value::as_u64),
-        id: said(call.get("id")),
-        name: said(function.and_then(|function| function.get("name"))),
+        id: non_empty_text(call.get("id")),
+        name: non_empty_text(function.and_then(|function| function.get("name"))),
         arguments,
     })
 }
 
-fn said(value: Option<&Value>) -> Option<&str> {
+fn non_empty_text(value: Option<&Value>) -> Option<&str> {
     value?.as_str().filter(|text| !text.is_empty())
 }
 

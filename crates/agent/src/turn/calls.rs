@@ -154,8 +154,8 @@ pub(super) async fn run_calls(
     calls: &[(FunctionCall, bool)],
     sink: &mut EventSink,
 ) -> Result<(CallsOutcome, Vec<ToolAnswer>), TurnFailure> {
-    let asked: Vec<FunctionCall> = calls.iter().map(|(call, _)| call.clone()).collect();
-    send_calls(round, &asked, sink).await;
+    let requested: Vec<FunctionCall> = calls.iter().map(|(call, _)| call.clone()).collect();
+    send_calls(round, &requested, sink).await;
     let plans: Vec<CallPlan<'_>> = calls
         .iter()
         .map(|(call, may)| plan_call(setup, offered_tools, journal, call, *may))
@@ -164,14 +164,14 @@ pub(super) async fn run_calls(
     let mut at = 0;
     while at < plans.len() {
         if let CallPlan::NeedsApproval(ready) = &plans[at] {
-            request_approval(setup, journal, round, at, &asked[at], ready, sink).await?;
+            request_approval(setup, journal, round, at, &requested[at], ready, sink).await?;
             return Ok((CallsOutcome::AwaitingApproval, answers));
         }
         let concurrent = plans[at..].iter().take_while(|plan| plan.is_concurrent());
         let end = at + concurrent.count().max(1);
         let mut running = stream::iter(at..end)
             .map(|index| {
-                let (plan, call) = (&plans[index], &asked[index]);
+                let (plan, call) = (&plans[index], &requested[index]);
                 run_call(
                     setup,
                     journal,
@@ -184,20 +184,20 @@ pub(super) async fn run_calls(
             .buffered(setup.assistant.limits.parallel);
         let mut fresh = Vec::new();
         while let Some(ran) = running.next().await {
-            let (answer, kept) = ran?;
+            let (answer, is_kept) = ran?;
             let index = at + fresh.len();
             if let CallPlan::Refused(refused) = &plans[index]
                 && let Some(kind) = refused.error_kind()
             {
                 sink.call_error(round, index, kind, &refused.text).await;
             }
-            send_result(round, index, &asked[index], &answer, sink).await;
-            fresh.push((answer, kept));
+            send_result(round, index, &requested[index], &answer, sink).await;
+            fresh.push((answer, is_kept));
         }
         drop(running);
-        for (offset, (answer, kept)) in fresh.into_iter().enumerate() {
-            if kept {
-                journal.keep_answer(&asked[at + offset], answer.clone());
+        for (offset, (answer, is_kept)) in fresh.into_iter().enumerate() {
+            if is_kept {
+                journal.keep_answer(&requested[at + offset], answer.clone());
             }
             answers.push(answer);
         }

@@ -181,9 +181,9 @@ impl Turn {
         let journal = Journal::load(conversation, &approval.turn, author).await?;
         let mut journal = journal.ok_or(InvalidApproval::Unknown)?;
         let round = journal.rounds().len().saturating_sub(1);
-        let asked = journal.rounds().last().map(|round| round.calls.clone());
-        let mut asked = asked.into_iter().flatten().enumerate();
-        let waiting = asked.find(|(_, call)| call.id == approval.call_id);
+        let requested = journal.rounds().last().map(|round| round.calls.clone());
+        let mut requested = requested.into_iter().flatten().enumerate();
+        let waiting = requested.find(|(_, call)| call.id == approval.call_id);
         let (index, call) = waiting.ok_or(InvalidApproval::Used)?;
         let is_decided = journal.decision(&call).is_some() || journal.answer(&call).is_some();
         if is_decided || !journal.is_open() {
@@ -434,7 +434,7 @@ impl Turn {
         };
         let cap = self.budget.cap(round);
         let request = model_input.request(&assistant.model, entries, cap);
-        let asked = model_input::characters(&request);
+        let input_characters = model_input::characters(&request);
         self.sink.restart_round(round);
         let until = self.budget.last_deadline();
         let stream = timeout_at(until, client.stream(request))
@@ -455,7 +455,7 @@ impl Turn {
         };
         let model_answer = model_answer::read_answer(&options, stream, &mut self.sink).await?;
         self.budget.add(model_answer.usage.unwrap_or(TokenUsage {
-            input: limits::estimate(asked),
+            input: limits::estimate(input_characters),
             output: limits::estimate(model_answer.characters),
         }));
         let mut step = Round {

@@ -103,8 +103,8 @@ pub(super) async fn read_answer(
         in_text.into_calls(options, &words.0)
     } else {
         let source = CallSource::Model;
-        let heard = |call| ModelCall { call, source };
-        native.into_iter().map(heard).collect()
+        let classified = |call| ModelCall { call, source };
+        native.into_iter().map(classified).collect()
     };
     Ok(ModelAnswer {
         text: words.0,
@@ -147,8 +147,8 @@ impl TextCalls {
             options
                 .data
                 .quoted_calls(&calls, are_mentions, options.syntax, options.functions);
-        let heard = self.0.into_iter().zip(in_data);
-        heard
+        let classified = self.0.into_iter().zip(in_data);
+        classified
             .map(|((call, is_readable), in_data)| ModelCall {
                 call,
                 source: match (is_readable, in_data) {

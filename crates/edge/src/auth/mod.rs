@@ -141,10 +141,10 @@ impl Authenticator {
         }
         let digest = Digest::of(token.as_bytes());
         let now = self.ambient.now();
-        let kept = self
+        let cached = self
             .verified
             .get(digest, now, |issuer| self.keys.version(issuer));
-        match kept {
+        match cached {
             Some(verified_token) => Ok((verified_token, "cache")),
             None => Ok((self.check(token, digest).await?, "signature")),
         }

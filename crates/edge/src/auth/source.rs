@@ -117,16 +117,16 @@ async fn discover(
     issuer: &str,
     candidates: &[Url; 3],
 ) -> Result<Url, KeySetError> {
-    let mut told = None;
+    let mut failure = None;
     for candidate in candidates {
         match keys_by(client, issuer, candidate).await {
             Ok(url) => return Ok(url),
             // That one of the documents is not there says the least.
-            Err(KeySetError::Status(_)) if told.is_some() => {}
-            Err(error) => told = Some(error),
+            Err(KeySetError::Status(_)) if failure.is_some() => {}
+            Err(error) => failure = Some(error),
         }
     }
-    Err(told.unwrap_or(KeySetError::Slow))
+    Err(failure.unwrap_or(KeySetError::Slow))
 }
 
 async fn keys_by(client: &Client, issuer: &str, document: &Url) -> Result<Url, KeySetError> {

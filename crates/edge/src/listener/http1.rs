@@ -398,8 +398,8 @@ mod tests {
             for before in ["", &good] {
                 let text = format!("{before}{POST}{fields}");
                 for piece in 1..=text.len() {
-                    let told = follow_in_pieces(&text, piece);
-                    assert_eq!(told, Err(fault), "{text:?} by {piece}");
+                    let result = follow_in_pieces(&text, piece);
+                    assert_eq!(result, Err(fault), "{text:?} by {piece}");
                 }
             }
         }

@@ -84,9 +84,9 @@ impl FrameFollower {
             let skipped = usize::try_from(self.payload_left).unwrap_or(bytes.len());
             bytes = bytes.get(skipped..).unwrap_or_default();
             self.payload_left = 0;
-            let wanted = (HEADER - self.header_bytes).min(bytes.len());
-            let (taken, rest) = bytes.split_at(wanted);
-            let end = self.header_bytes + wanted;
+            let needed = (HEADER - self.header_bytes).min(bytes.len());
+            let (taken, rest) = bytes.split_at(needed);
+            let end = self.header_bytes + needed;
             if let Some(slot) = self.header.get_mut(self.header_bytes..end) {
                 slot.copy_from_slice(taken);
             }

@@ -12,7 +12,7 @@ use wardgate_domain::{
     Timestamp, TurnId, TurnState,
 };
 
-use super::changes::{ChangeKind, note};
+use super::changes::{ChangeKind, log_change};
 use super::conversations::owned_and_locked;
 use super::row::{
     ConversationRow, MessageRow, UnlockedConversation, message, role_number, source_number, state,
@@ -129,7 +129,7 @@ impl MemoryStore {
             Ok((key, stored))
         });
         let added = added.await?;
-        self.bell.notify_one();
+        self.change_signal.notify_one();
         Ok(added)
     }
 }
@@ -153,7 +153,7 @@ impl AdditionTransaction<'_> {
     async fn run(&mut self, addition: Addition) -> Result<Vec<Message>, Error> {
         let Addition { entries, turn } = addition;
         if let Some((id, _)) = &turn {
-            self.turn = self.turn_so_far(id).await?;
+            self.turn = self.turn_progress(id).await?;
         }
         let before = self.last;
         let mut stored = Vec::with_capacity(entries.len());
@@ -169,8 +169,8 @@ impl AdditionTransaction<'_> {
             });
         }
         let added = self.last - before;
-        if let Some((id, wanted)) = &turn {
-            self.end_turn(id, *wanted, added, stored.is_empty()).await?;
+        if let Some((id, target)) = &turn {
+            self.end_turn(id, *target, added, stored.is_empty()).await?;
         } else {
             self.complete += added;
         }
@@ -186,12 +186,12 @@ impl AdditionTransaction<'_> {
         // Of an open turn nobody hears: nothing of it is there to read.
         if self.complete != self.conversation.messages {
             let number = self.conversation.number;
-            note(&mut self.transaction, number, ChangeKind::Messages).await?;
+            log_change(&mut self.transaction, number, ChangeKind::Messages).await?;
         }
         Ok(stored.into_iter().map(without_texts).collect())
     }
 
-    async fn turn_so_far(&mut self, id: &TurnId) -> Result<Option<TurnProgress>, Error> {
+    async fn turn_progress(&mut self, id: &TurnId) -> Result<Option<TurnProgress>, Error> {
         let key = [
             self.conversation.number.into(),
             id.as_str().into(),
@@ -217,9 +217,9 @@ impl AdditionTransaction<'_> {
         let Some(row) = row else { return Ok(None) };
         if row.position <= self.conversation.cleared_to {
             let cleared_to = self.conversation.cleared_to;
-            let gone = || [number.into(), id.as_str().into(), cleared_to.into()];
-            self.transaction.execute(FORGET_WORDS, gone()).await?;
-            self.transaction.execute(FORGET, gone()).await?;
+            let cleared = || [number.into(), id.as_str().into(), cleared_to.into()];
+            self.transaction.execute(FORGET_WORDS, cleared()).await?;
+            self.transaction.execute(FORGET, cleared()).await?;
             return Ok(None);
         }
         Ok(Some(self.unlocked.open(row)?.message))
@@ -234,10 +234,10 @@ impl AdditionTransaction<'_> {
             message,
             call_rights,
         } = entry;
-        if let Some(so_far) = &self.turn
-            && so_far.state != TurnState::Open
+        if let Some(progress) = &self.turn
+            && progress.state != TurnState::Open
         {
-            return Err(Error::TurnOver(so_far.state.as_str()));
+            return Err(Error::TurnOver(progress.state.as_str()));
         }
         if message.covers_to > unsigned(self.last) {
             let problem = "is not the position of an earlier message";
@@ -306,14 +306,14 @@ impl AdditionTransaction<'_> {
         if turn.is_none() {
             return Ok(());
         }
-        let so_far = self.turn.get_or_insert(TurnProgress {
+        let progress = self.turn.get_or_insert(TurnProgress {
             state: TurnState::Open,
             messages: 0,
             bytes: 0,
         });
-        so_far.messages += 1;
-        so_far.bytes += size;
-        if so_far.messages > MAX_TURN_MESSAGES || so_far.bytes > MAX_TURN_BYTES {
+        progress.messages += 1;
+        progress.bytes += size;
+        if progress.messages > MAX_TURN_MESSAGES || progress.bytes > MAX_TURN_BYTES {
             return Err(Error::TurnFull {
                 messages: MAX_TURN_MESSAGES,
                 bytes: MAX_TURN_BYTES,
@@ -337,36 +337,36 @@ impl AdditionTransaction<'_> {
         Ok(())
     }
 
-    /// Brings the turn to the state that is wanted once `added` messages were added.
+    /// Brings the turn to the state `target` once `added` messages were added.
     async fn end_turn(
         &mut self,
         id: &TurnId,
-        wanted: TurnState,
+        target: TurnState,
         added: i64,
         nothing_given: bool,
     ) -> Result<(), Error> {
-        let Some(so_far) = &self.turn else {
+        let Some(progress) = &self.turn else {
             // A turn begins with its first message; without any there is nothing to complete or to give up.
             return Ok(());
         };
-        match (so_far.state, wanted) {
-            (is, wanted) if is != TurnState::Open => {
+        match (progress.state, target) {
+            (is, target) if is != TurnState::Open => {
                 // A late repetition of an earlier step changes nothing.
-                if is == wanted || (wanted == TurnState::Open && !nothing_given) {
+                if is == target || (target == TurnState::Open && !nothing_given) {
                     return Ok(());
                 }
                 Err(Error::TurnOver(is.as_str()))
             }
             (_, TurnState::Open) => Ok(()),
-            (_, wanted) => {
+            (_, target) => {
                 let values = [
                     self.conversation.number.into(),
                     id.as_str().into(),
-                    state_number(wanted).into(),
+                    state_number(target).into(),
                     self.conversation.cleared_to.into(),
                 ];
                 let ended = self.transaction.execute(END_TURN, values).await?;
-                if wanted == TurnState::Complete {
+                if target == TurnState::Complete {
                     self.complete += added + signed(ended);
                 }
                 Ok(())

@@ -47,7 +47,7 @@ pub(crate) struct LoggedChange {
 }
 
 /// Notes that the conversation of that number changed.
-pub(super) async fn note(
+pub(super) async fn log_change(
     transaction: &mut Transaction,
     conversation: i64,
     kind: ChangeKind,
@@ -58,7 +58,7 @@ pub(super) async fn note(
 }
 
 /// Notes that something else of that owner changed.
-pub(super) async fn note_of_owner(
+pub(super) async fn log_owner_change(
     transaction: &mut Transaction,
     owner: &[u8],
     kind: ChangeKind,
@@ -69,9 +69,9 @@ pub(super) async fn note_of_owner(
 }
 
 impl MemoryStore {
-    /// Rung whenever this replica noted something.
-    pub(crate) fn bell(&self) -> Arc<tokio::sync::Notify> {
-        Arc::clone(&self.bell)
+    /// Notified whenever this replica added a change to the log.
+    pub(crate) fn change_signal(&self) -> Arc<tokio::sync::Notify> {
+        Arc::clone(&self.change_signal)
     }
 
     /// The number of the last change.
@@ -93,7 +93,7 @@ impl MemoryStore {
             let rows: Vec<(i64, Vec<u8>, i64, Option<String>)> =
                 transaction.rows(AFTER, bounds).await?;
             transaction.commit().await?;
-            rows.into_iter().map(noted).collect()
+            rows.into_iter().map(parse_change).collect()
         })
         .await
     }
@@ -109,7 +109,7 @@ impl MemoryStore {
     }
 }
 
-fn noted(
+fn parse_change(
     (number, owner, kind, id): (i64, Vec<u8>, i64, Option<String>),
 ) -> Result<LoggedChange, Error> {
     let damaged = || Error::Damaged("change");

@@ -4,7 +4,7 @@ use wardgate_domain::{
     Conversation, ConversationId, ConversationKey, InvalidMessage, Skeleton, Timestamp,
 };
 
-use super::changes::{ChangeKind, note};
+use super::changes::{ChangeKind, log_change};
 use super::row::{ConversationRow, conversation, held, owner_digest};
 use super::{MemoryStore, unsigned, within};
 use crate::Error;
@@ -128,14 +128,14 @@ impl MemoryStore {
                 if count.is_some_and(|(count,)| count > i64::from(most)) {
                     return Err(Error::TooManyConversations(most));
                 }
-                note(&mut transaction, found.number, ChangeKind::List).await?;
+                log_change(&mut transaction, found.number, ChangeKind::List).await?;
             }
             transaction.commit().await?;
-            Ok((found.shown()?, made))
+            Ok((found.to_conversation()?, made))
         });
         let (conversation, made) = made_or_found.await?;
         if made {
-            self.bell.notify_one();
+            self.change_signal.notify_one();
         }
         Ok((conversation, made))
     }
@@ -151,7 +151,7 @@ impl MemoryStore {
             let found = owned(&mut transaction, owner, id.as_str()).await;
             transaction.commit().await?;
             match found {
-                Ok(row) => Ok(Some(row.shown()?)),
+                Ok(row) => Ok(Some(row.to_conversation()?)),
                 Err(Error::UnknownConversation) => Ok(None),
                 Err(error) => Err(error),
             }
@@ -180,7 +180,7 @@ impl MemoryStore {
                 issuer,
                 subject,
             };
-            Ok(Some((row.shown()?, owner)))
+            Ok(Some((row.to_conversation()?, owner)))
         })
         .await
     }
@@ -212,13 +212,15 @@ impl MemoryStore {
             ];
             let rows: Vec<ConversationRow> = transaction.rows(RECENT, bounds).await?;
             transaction.commit().await?;
-            let shown: Vec<_> = rows
+            let conversations: Vec<_> = rows
                 .iter()
-                .map(ConversationRow::shown)
+                .map(ConversationRow::to_conversation)
                 .collect::<Result<_, _>>()?;
-            let last = shown.last().filter(|_| is_full(shown.len(), limit));
+            let last = conversations
+                .last()
+                .filter(|_| is_full(conversations.len(), limit));
             let token = last.map(|last| format!("{}.{}", last.updated_at.as_micros(), last.key));
-            Ok((shown, token.unwrap_or_default()))
+            Ok((conversations, token.unwrap_or_default()))
         })
         .await
     }
@@ -250,7 +252,7 @@ impl MemoryStore {
             transaction.commit().await?;
             let skeletons: Vec<_> = rows
                 .into_iter()
-                .map(SkeletonRow::shown)
+                .map(SkeletonRow::into_skeleton)
                 .collect::<Result<_, _>>()?;
             let last = skeletons.last().filter(|_| is_full(skeletons.len(), limit));
             let token = last.map(|last| last.key.to_string());
@@ -261,7 +263,7 @@ impl MemoryStore {
 }
 
 impl SkeletonRow {
-    fn shown(self) -> Result<Skeleton, Error> {
+    fn into_skeleton(self) -> Result<Skeleton, Error> {
         Ok(Skeleton {
             key: self
                 .key

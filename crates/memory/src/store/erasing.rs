@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use wardgate_domain::{ConversationId, ConversationKey, Digest, Timestamp};
 
-use super::changes::{ChangeKind, note};
+use super::changes::{ChangeKind, log_change};
 use super::conversations::owned_and_locked;
 use super::row::{ConversationRow, conversation, held};
 use super::subscriptions::end_subscriptions;
@@ -98,10 +98,10 @@ pub(crate) struct ErasureCandidate {
 
 impl ErasureCandidate {
     fn of(row: &ConversationRow, unchanged_since: Option<Timestamp>) -> Result<Self, Error> {
-        let shown = row.shown()?;
+        let conversation = row.to_conversation()?;
         Ok(Self {
-            key: shown.key,
-            id_digest: Digest::of(shown.id.as_str().as_bytes()),
+            key: conversation.key,
+            id_digest: Digest::of(conversation.id.as_str().as_bytes()),
             unchanged_since,
         })
     }
@@ -125,20 +125,23 @@ impl MemoryStore {
             let (_, wrapped) = self.key.new_data_key(key, &self.ambient)?;
             let values = [row.number.into(), wrapped.into(), now.as_micros().into()];
             transaction.execute(CLEAR, values).await?;
-            note(&mut transaction, row.number, ChangeKind::Messages).await?;
+            log_change(&mut transaction, row.number, ChangeKind::Messages).await?;
             transaction.commit().await?;
             Ok(key)
         });
         let key = cleared.await?;
-        self.bell.notify_one();
+        self.change_signal.notify_one();
         Ok(key)
     }
 
     /// The conversation of that key, if it may be erased.
-    pub(crate) async fn doomed(&self, key: ConversationKey) -> Result<ErasureCandidate, Error> {
+    pub(crate) async fn find_erasable(
+        &self,
+        key: ConversationKey,
+    ) -> Result<ErasureCandidate, Error> {
         within(async {
             let mut transaction = self.database.write().await?;
-            let row = erasable(&mut transaction, key).await?;
+            let row = lock_erasable(&mut transaction, key).await?;
             ErasureCandidate::of(&row, None)
         })
         .await
@@ -147,14 +150,14 @@ impl MemoryStore {
     /// Destroys the key and the id of a conversation. Its rows go with [`MemoryStore::empty`].
     pub(crate) async fn erase(
         &self,
-        doomed: &ErasureCandidate,
+        candidate: &ErasureCandidate,
         now: Timestamp,
     ) -> Result<(), Error> {
         let erased = within(async {
             let mut transaction = self.database.write().await?;
-            let row = erasable(&mut transaction, doomed.key).await?;
-            let updated_at = row.shown()?.updated_at;
-            if doomed
+            let row = lock_erasable(&mut transaction, candidate.key).await?;
+            let updated_at = row.to_conversation()?.updated_at;
+            if candidate
                 .unchanged_since
                 .is_some_and(|since| updated_at >= since)
             {
@@ -163,11 +166,11 @@ impl MemoryStore {
             let values = [row.number.into(), now.as_micros().into()];
             end_subscriptions(&mut transaction, row.number).await?;
             transaction.execute(ERASE, values).await?;
-            note(&mut transaction, row.number, ChangeKind::List).await?;
+            log_change(&mut transaction, row.number, ChangeKind::List).await?;
             Ok(transaction.commit().await?)
         });
         erased.await?;
-        self.bell.notify_one();
+        self.change_signal.notify_one();
         Ok(())
     }
 
@@ -235,8 +238,7 @@ impl MemoryStore {
             ];
             let rows: Vec<ConversationRow> = transaction.rows(EXPIRED, bounds).await?;
             transaction.commit().await?;
-            let doomed = rows.iter();
-            doomed
+            rows.iter()
                 .map(|row| ErasureCandidate::of(row, Some(unchanged_since)))
                 .collect()
         })
@@ -273,7 +275,7 @@ impl MemoryStore {
     }
 }
 
-async fn erasable(
+async fn lock_erasable(
     transaction: &mut Transaction,
     key: ConversationKey,
 ) -> Result<ConversationRow, Error> {

@@ -94,8 +94,8 @@ pub(crate) struct MemoryStore {
     database: Database,
     key: Arc<MasterKey>,
     ambient: Ambient,
-    /// Rung when something was noted in the log of changes.
-    bell: Arc<Notify>,
+    /// Notified when a change was added to the log of changes.
+    change_signal: Arc<Notify>,
 }
 
 impl MemoryStore {
@@ -112,7 +112,7 @@ impl MemoryStore {
             address,
             key: Arc::new(key),
             ambient,
-            bell: Arc::default(),
+            change_signal: Arc::default(),
         })
     }
 

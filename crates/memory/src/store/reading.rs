@@ -341,7 +341,7 @@ pub(super) async fn reading(
     let beyond = too_many.then(|| grounds.pop()).flatten();
     let grounds = grounds.into_iter().map(|row| unlocked.open_ground(row));
     Ok(ConversationExcerpt {
-        conversation: row.shown()?,
+        conversation: row.to_conversation()?,
         messages,
         grounds: grounds.collect::<Result<_, _>>()?,
         unjudged_from: beyond.map(|row| unsigned(row.position)),

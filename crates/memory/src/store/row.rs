@@ -80,7 +80,7 @@ impl ConversationRow {
         self.key.parse().map_err(|_| Error::Damaged("conversation"))
     }
 
-    pub(super) fn shown(&self) -> Result<Conversation, Error> {
+    pub(super) fn to_conversation(&self) -> Result<Conversation, Error> {
         let damaged = || Error::Damaged("conversation");
         let id = self.id.as_deref().ok_or_else(damaged)?;
         Ok(Conversation {

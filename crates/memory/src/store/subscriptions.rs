@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wardgate_domain::{ConversationId, Digest, Timestamp};
 
-use super::changes::{ChangeKind, note, note_of_owner};
+use super::changes::{ChangeKind, log_change, log_owner_change};
 use super::row::owner_digest;
 use super::{MemoryStore, within};
 use crate::Error;
@@ -77,11 +77,11 @@ impl MemoryStore {
             if count.is_some_and(|(count,)| count > MOST) {
                 return Err(Error::TooManySubscriptions(MOST));
             }
-            note_of_owner(&mut transaction, &owner, ChangeKind::Subscriptions).await?;
+            log_owner_change(&mut transaction, &owner, ChangeKind::Subscriptions).await?;
             Ok(transaction.commit().await?)
         });
         subscribed.await?;
-        self.bell.notify_one();
+        self.change_signal.notify_one();
         Ok(())
     }
 
@@ -101,12 +101,12 @@ impl MemoryStore {
                 session_digest(session).into(),
             ];
             if transaction.execute(END, row).await? > 0 {
-                note_of_owner(&mut transaction, &owner, ChangeKind::Subscriptions).await?;
+                log_owner_change(&mut transaction, &owner, ChangeKind::Subscriptions).await?;
             }
             Ok(transaction.commit().await?)
         });
         unsubscribed.await?;
-        self.bell.notify_one();
+        self.change_signal.notify_one();
         Ok(())
     }
 
@@ -164,7 +164,7 @@ pub(super) async fn end_subscriptions(
 ) -> Result<(), Error> {
     let number = [conversation.into()];
     if transaction.execute(END_OF_CONVERSATION, number).await? > 0 {
-        note(transaction, conversation, ChangeKind::Subscriptions).await?;
+        log_change(transaction, conversation, ChangeKind::Subscriptions).await?;
     }
     Ok(())
 }

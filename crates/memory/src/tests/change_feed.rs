@@ -46,7 +46,7 @@ async fn whoever_watches_hears_of_each_change_whose_it_is_and_of_nothing_else() 
     for setup in Setup::each().await {
         let joy = joy();
         setup.make(&joy, "before").await;
-        setup.change_feed.look(Instant::now()).await;
+        setup.change_feed.poll(Instant::now()).await;
         let mut watch = ChangeWatcher::on(&setup).await;
         let mine = setup.make(&joy, "chat").await;
         setup.make(&joy, "chat").await;
@@ -92,7 +92,7 @@ async fn what_another_replica_changes_is_heard_at_its_next_reading() {
         let joy = joy();
         let mine = setup.make(&joy, "chat").await;
         let other = setup.replica().await;
-        other.change_feed.look(Instant::now()).await;
+        other.change_feed.poll(Instant::now()).await;
         let mut watch = ChangeWatcher::on(&other).await;
         setup.add(&joy, &mine, vec![person("hello")]).await.unwrap();
         let heard = watch.hears_of(&joy, 1).await;
@@ -108,7 +108,7 @@ async fn a_change_that_is_committed_after_a_later_one_is_heard_too() {
         }
         let joy = joy();
         setup.make(&joy, "chat").await;
-        setup.change_feed.look(Instant::now()).await;
+        setup.change_feed.poll(Instant::now()).await;
         let mut watch = ChangeWatcher::on(&setup).await;
         let mut slow = PgConnection::connect(&setup.database.url()).await.unwrap();
         let mut slow = slow.begin().await.unwrap();
@@ -126,11 +126,11 @@ async fn a_change_that_is_committed_after_a_later_one_is_heard_too() {
 async fn a_watcher_that_is_too_slow_or_a_replica_that_was_away_is_told_so() {
     for setup in Setup::each().await {
         let joy = joy();
-        setup.change_feed.look(Instant::now()).await;
+        setup.change_feed.poll(Instant::now()).await;
         let mut slow = ChangeWatcher::on(&setup).await;
         for n in 0..100 {
             setup.make(&joy, &format!("chat{n}")).await;
-            setup.change_feed.look(Instant::now()).await;
+            setup.change_feed.poll(Instant::now()).await;
         }
         let mut heard = 0;
         loop {
@@ -144,7 +144,7 @@ async fn a_watcher_that_is_too_slow_or_a_replica_that_was_away_is_told_so() {
         let mut present = ChangeWatcher::on(&setup).await;
         setup
             .change_feed
-            .look(Instant::now() + Duration::from_secs(31))
+            .poll(Instant::now() + Duration::from_secs(31))
             .await;
         assert!(present.hears().await.unseen);
         setup.make(&joy, "at last").await;
@@ -161,7 +161,7 @@ async fn what_everyone_has_read_is_forgotten() {
             // Looks in between, so that nobody seems to have been away.
             for seconds in [0, 20, 40] {
                 let now = Instant::now() + Duration::from_secs(minute * 61 + seconds);
-                setup.change_feed.look(now).await;
+                setup.change_feed.poll(now).await;
             }
         }
         let left = "SELECT count(*) FROM memory.change";

@@ -24,7 +24,7 @@ use wardgate_domain::{
     MessageId, NewMessage, OfferKind, Role, Source, Timestamp, ToolFacts, TurnId, TurnState,
 };
 use wardgate_proto::common::v1::ErrorReason;
-use wardgate_rpc::client::{Addition, CallError, ContextWindow, MemoryClient, OnBehalfOf};
+use wardgate_rpc::client::{CallError, ContextWindow, MemoryClient, MessageBatch, OnBehalfOf};
 use wardgate_rpc::{Peer, link};
 use wardgate_testkit::TestClock;
 
@@ -117,7 +117,7 @@ impl Setup {
         id: &ConversationId,
         messages: Vec<NewMessage>,
     ) -> Result<Vec<Message>, CallError> {
-        let addition = Addition {
+        let addition = MessageBatch {
             messages,
             turn: None,
         };
@@ -132,7 +132,7 @@ impl Setup {
         state: TurnState,
         messages: Vec<NewMessage>,
     ) -> Result<Vec<Message>, CallError> {
-        let addition = Addition {
+        let addition = MessageBatch {
             messages,
             turn: Some((turn_id(turn), state)),
         };
@@ -144,7 +144,7 @@ impl Setup {
         &self,
         caller: &Caller,
         id: &ConversationId,
-        addition: &Addition,
+        addition: &MessageBatch,
     ) -> Result<Vec<Message>, CallError> {
         let may_repeat = addition.messages.iter().all(|message| message.id.is_some());
         let until = Instant::now() + Duration::from_mins(2);

@@ -101,7 +101,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Client<'a> {
     setup: &'a Setup,
     mine: ConversationId,
-    sent: Vec<Addition>,
+    sent: Vec<MessageBatch>,
     /// Position and text by id, of everything since the last time it was cleared.
     stored: BTreeMap<String, (u64, String)>,
     last: u64,
@@ -118,7 +118,7 @@ impl Client<'_> {
     }
 
     async fn send(&mut self, messages: Vec<NewMessage>, turn: Option<(TurnId, TurnState)>) {
-        let addition = Addition { messages, turn };
+        let addition = MessageBatch { messages, turn };
         let joy = joy();
         let added = self
             .setup
@@ -154,7 +154,7 @@ impl Client<'_> {
                 let Some(index) = usize::from(which).checked_rem(self.sent.len()) else {
                     return;
                 };
-                let Addition { messages, turn } = self.sent[index].clone();
+                let MessageBatch { messages, turn } = self.sent[index].clone();
                 self.send(messages, turn).await;
             }
             Step::ToTurn { turn, end } => {

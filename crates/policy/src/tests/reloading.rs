@@ -12,20 +12,20 @@ const REVOKED: &str = "// nothing is allowed any more";
 #[test]
 fn a_usable_change_is_in_force_with_the_very_next_decision() {
     let dir = Dir::with(ALLOW);
-    let (set, mut seen) = first(dir.path()).unwrap();
+    let (set, mut state) = first(dir.path()).unwrap();
     let desk = TestPolicy::over(set);
     let mut version = desk.store.version();
     let (caller, tool) = (caller("s", &[]), tool("t"));
     let before = desk.permit(&caller, &tool, "{}");
     assert_eq!(before.policy_hash, *version.borrow_and_update());
     assert!(matches!(
-        seen.look(dir.path(), &desk.store),
+        state.reload(dir.path(), &desk.store),
         ReloadOutcome::Unchanged
     ));
 
     dir.write("p.cedar", REVOKED);
     assert!(matches!(
-        seen.look(dir.path(), &desk.store),
+        state.reload(dir.path(), &desk.store),
         ReloadOutcome::Swapped
     ));
 
@@ -36,7 +36,7 @@ fn a_usable_change_is_in_force_with_the_very_next_decision() {
         (DenialReason::NotPermitted, false)
     );
     assert!(matches!(
-        seen.look(dir.path(), &desk.store),
+        state.reload(dir.path(), &desk.store),
         ReloadOutcome::Unchanged
     ));
 }
@@ -44,7 +44,7 @@ fn a_usable_change_is_in_force_with_the_very_next_decision() {
 #[test]
 fn an_unusable_change_leaves_the_old_set_in_force_and_is_told_once() {
     let dir = Dir::with(ALLOW);
-    let (set, mut seen) = first(dir.path()).unwrap();
+    let (set, mut state) = first(dir.path()).unwrap();
     let desk = TestPolicy::over(set);
     let version = desk.store.version();
     let (caller, tool) = (caller("s", &[]), tool("t"));
@@ -63,12 +63,15 @@ fn an_unusable_change_leaves_the_old_set_in_force_and_is_told_once() {
     ];
     for (file, text) in bad {
         dir.write(file, text);
-        let ReloadOutcome::Refused(error) = seen.look(dir.path(), &desk.store) else {
+        let ReloadOutcome::Refused(error) = state.reload(dir.path(), &desk.store) else {
             panic!("{text}")
         };
         assert!(error.to_string().contains(file), "{error}");
         assert!(
-            matches!(seen.look(dir.path(), &desk.store), ReloadOutcome::Unchanged),
+            matches!(
+                state.reload(dir.path(), &desk.store),
+                ReloadOutcome::Unchanged
+            ),
             "told once"
         );
         assert_eq!(desk.permit(&caller, &tool, "{}").policy_hash, hash);
@@ -80,7 +83,7 @@ fn an_unusable_change_leaves_the_old_set_in_force_and_is_told_once() {
         std::fs::copy(mended.path().join(file), dir.path().join(file)).unwrap();
     }
     assert!(matches!(
-        seen.look(dir.path(), &desk.store),
+        state.reload(dir.path(), &desk.store),
         ReloadOutcome::Swapped
     ));
     desk.denial(&caller, &tool, "{}");
@@ -90,15 +93,15 @@ fn an_unusable_change_leaves_the_old_set_in_force_and_is_told_once() {
 fn a_directory_that_is_gone_leaves_the_old_set_in_force() {
     let dir = Dir::with(ALLOW);
     let path = dir.path().to_owned();
-    let (set, mut seen) = first(&path).unwrap();
+    let (set, mut state) = first(&path).unwrap();
     let desk = TestPolicy::over(set);
     drop(dir);
     assert!(matches!(
-        seen.look(&path, &desk.store),
+        state.reload(&path, &desk.store),
         ReloadOutcome::Refused(_)
     ));
     assert!(matches!(
-        seen.look(&path, &desk.store),
+        state.reload(&path, &desk.store),
         ReloadOutcome::Unchanged
     ));
     desk.permit(&caller("s", &[]), &tool("t"), "{}");

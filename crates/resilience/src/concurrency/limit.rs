@@ -92,9 +92,9 @@ impl Strain {
     }
 }
 
-/// Of what a duration is.
+/// What a duration was measured of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Of<'a> {
+pub(crate) enum DurationSource<'a> {
     /// A call of that kind.
     Call(&'a str),
     /// What every call waits for, whatever its kind: a neighbour whose capacity is part of ours.
@@ -197,11 +197,17 @@ impl Limit {
     }
 
     /// Something took `took`.
-    pub(crate) fn learn(&mut self, now: Instant, of: Of<'_>, took: Duration, in_calm: bool) {
+    pub(crate) fn learn(
+        &mut self,
+        now: Instant,
+        of: DurationSource<'_>,
+        took: Duration,
+        in_calm: bool,
+    ) {
         self.slowest = self.slowest.max(took);
         let ln = took.as_secs_f64().max(1e-6).ln();
         let (normal, strain) = match of {
-            Of::Call(kind) => {
+            DurationSource::Call(kind) => {
                 // What is beyond the bound shares one kind.
                 let full = self.kinds.len() >= KINDS && !self.kinds.contains_key(kind);
                 let kind = if full { "" } else { kind };
@@ -213,7 +219,7 @@ impl Limit {
                 };
                 (normal, &mut self.calls_strain)
             }
-            Of::Neighbour => (&mut self.neighbour, &mut self.neighbour_strain),
+            DurationSource::Neighbour => (&mut self.neighbour, &mut self.neighbour_strain),
         };
         let is_known = normal.seen * LEARNING >= 1.0;
         if is_known {

@@ -9,9 +9,9 @@ use tokio::time::{Instant, timeout};
 use wardgate_telemetry::names;
 
 use crate::concurrency::config::Config;
-use crate::concurrency::limit::{Limit, Of};
+use crate::concurrency::limit::{DurationSource, Limit};
 use crate::concurrency::processors::Processors;
-use crate::concurrency::queue::{Number, Order, Queue, Whose};
+use crate::concurrency::queue::{CallOwner, Number, Order, Queue};
 
 /// Whoever is turned away comes back no sooner.
 const SOONEST: Duration = Duration::from_millis(100);
@@ -100,11 +100,11 @@ impl Limiter {
     /// Waits a short while for a place among the calls under way, which tenants share fairly, and so do the callers of
     /// each.
     pub async fn enter(&self, tenant: &str, caller: &str) -> Result<Slot, OverloadRefusal> {
-        let whose = Whose {
+        let owner = CallOwner {
             tenant: tenant.into(),
             caller: caller.into(),
         };
-        let (queued, mut woken) = match self.at_once(whose) {
+        let (queued, mut woken) = match self.at_once(owner) {
             Ok(slot) => return Ok(slot),
             Err(waits) => waits,
         };
@@ -115,18 +115,18 @@ impl Limiter {
             Err(_) if !queued.leave() => (woken.try_recv().ok(), "queue_full"),
             Err(_) => (None, "waited_too_long"),
         };
-        slot.ok_or_else(|| self.0.refused(&queued.whose, reason))
+        slot.ok_or_else(|| self.0.refused(&queued.owner, reason))
     }
 
     /// A place, or a place in the queue.
-    fn at_once(&self, whose: Whose) -> Result<Slot, (QueuedCall, oneshot::Receiver<Slot>)> {
+    fn at_once(&self, owner: CallOwner) -> Result<Slot, (QueuedCall, oneshot::Receiver<Slot>)> {
         let now = Instant::now();
         let mut state = self.0.state();
         let (under_way, limit) = (state.queue.under_way(), state.limit.current(now));
         let has_room = state.queue.waiting() == 0 && under_way < limit;
         let may_exceed = || under_way < limit + limit.div_ceil(OVERDRAFT);
-        if has_room || (may_exceed() && state.queue.is_idle(&whose)) {
-            let slot = Slot::begin(&self.0, &mut state, whose, now);
+        if has_room || (may_exceed() && state.queue.is_idle(&owner)) {
+            let slot = Slot::begin(&self.0, &mut state, owner, now);
             if has_room {
                 state.last_turned_away = None;
             }
@@ -142,7 +142,7 @@ impl Limiter {
             (config.wait(), config.queue)
         };
         let (wake, woken) = oneshot::channel();
-        let number = state.queue.push(&whose, WaitingCalls { since: now, wake });
+        let number = state.queue.push(&owner, WaitingCalls { since: now, wake });
         while state.queue.waiting() > room {
             drop(state.queue.evict());
         }
@@ -150,7 +150,7 @@ impl Limiter {
         let shared = Arc::clone(&self.0);
         let queued = QueuedCall {
             shared,
-            whose,
+            owner,
             number,
             wait,
         };
@@ -159,13 +159,13 @@ impl Limiter {
 
     /// A place for what was let in elsewhere and goes on here: it is not turned away.
     pub fn take(&self, tenant: &str, caller: &str) -> Slot {
-        let whose = Whose {
+        let owner = CallOwner {
             tenant: tenant.into(),
             caller: caller.into(),
         };
         let now = Instant::now();
         let mut state = self.0.state();
-        let slot = Slot::begin(&self.0, &mut state, whose, now);
+        let slot = Slot::begin(&self.0, &mut state, owner, now);
         self.0.show(&state, now);
         slot
     }
@@ -176,7 +176,9 @@ impl Limiter {
         let mut state = self.0.state();
         let under_way = state.queue.under_way();
         let is_calm = state.limit.is_calm(now, under_way);
-        state.limit.learn(now, Of::Neighbour, took, is_calm);
+        state
+            .limit
+            .learn(now, DurationSource::Neighbour, took, is_calm);
     }
 
     /// A neighbour has turned a call away: there is more under way here than it can take.
@@ -188,7 +190,7 @@ impl Limiter {
 /// A call that waits. It leaves the queue when whoever waits goes away.
 struct QueuedCall {
     shared: Arc<LimiterState>,
-    whose: Whose,
+    owner: CallOwner,
     number: Number,
     /// For how long it may.
     wait: Duration,
@@ -198,7 +200,7 @@ impl QueuedCall {
     /// Leaves the queue; false if it was no longer there.
     fn leave(&self) -> bool {
         let mut state = self.shared.state();
-        state.queue.remove(&self.whose, self.number).is_some()
+        state.queue.remove(&self.owner, self.number).is_some()
     }
 }
 
@@ -214,7 +216,7 @@ impl LimiterState {
     }
 
     /// Lets in whoever is next, as long as there is room.
-    fn let_in(self: &Arc<Self>, mut state: MutexGuard<'_, AdmissionState>, now: Instant) {
+    fn admit_waiting(self: &Arc<Self>, mut state: MutexGuard<'_, AdmissionState>, now: Instant) {
         let order = if state.is_overloaded(now) {
             Order::NewestFirst
         } else {
@@ -222,10 +224,10 @@ impl LimiterState {
         };
         let mut woken = Vec::new();
         while state.queue.under_way() < state.limit.current(now)
-            && let Some((whose, waiting)) = state.queue.pop(order)
+            && let Some((owner, waiting)) = state.queue.pop(order)
         {
             if !waiting.wake.is_closed() {
-                let slot = Slot::begin(self, &mut state, whose, now);
+                let slot = Slot::begin(self, &mut state, owner, now);
                 woken.push((waiting.wake, slot));
             }
         }
@@ -240,9 +242,9 @@ impl LimiterState {
         }
     }
 
-    fn refused(&self, whose: &Whose, reason: &'static str) -> OverloadRefusal {
+    fn refused(&self, owner: &CallOwner, reason: &'static str) -> OverloadRefusal {
         let mut state = self.state();
-        let is_over_share = state.queue.is_over_share(whose);
+        let is_over_share = state.queue.is_over_share(owner);
         state.turned_away = state.turned_away.wrapping_add(1);
         state.last_turned_away = Some(Instant::now());
         // Not all at once: one to two times what they would wait here.
@@ -271,7 +273,7 @@ impl LimiterState {
 #[derive(Debug)]
 pub struct Slot {
     shared: Arc<LimiterState>,
-    whose: Whose,
+    owner: CallOwner,
     since: Instant,
     began_in_calm: bool,
     /// How long it had a place before it gave it back for a while.
@@ -283,14 +285,14 @@ impl Slot {
     fn begin(
         shared: &Arc<LimiterState>,
         state: &mut AdmissionState,
-        whose: Whose,
+        owner: CallOwner,
         now: Instant,
     ) -> Self {
-        state.queue.begin(&whose);
+        state.queue.begin(&owner);
         let under_way = state.queue.under_way();
         Self {
             shared: Arc::clone(shared),
-            whose,
+            owner,
             since: now,
             began_in_calm: state.limit.is_calm(now, under_way),
             before: Duration::ZERO,
@@ -309,7 +311,7 @@ impl Slot {
     pub fn resume(&mut self) {
         if !self.has_place {
             let mut state = self.shared.state();
-            state.queue.begin(&self.whose);
+            state.queue.begin(&self.owner);
             self.since = Instant::now();
             self.has_place = true;
         }
@@ -327,7 +329,9 @@ impl Slot {
         let under_way = state.queue.under_way();
         let is_calm = state.limit.is_calm(now, under_way) && self.began_in_calm;
         let took = self.before + now.duration_since(self.since);
-        state.limit.learn(now, Of::Call(kind), took, is_calm);
+        state
+            .limit
+            .learn(now, DurationSource::Call(kind), took, is_calm);
         if state.recording >= state.limit.current(now) {
             drop(state);
             return RecordingSlot(HeldPlace::Own {
@@ -346,8 +350,8 @@ impl Slot {
         }
         self.has_place = false;
         let mut state = self.shared.state();
-        state.queue.end(&self.whose);
-        self.shared.let_in(state, now);
+        state.queue.end(&self.owner);
+        self.shared.admit_waiting(state, now);
     }
 }
 

@@ -13,9 +13,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Whose call it is.
+/// The owner of a call: a caller of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Whose {
+pub(crate) struct CallOwner {
     pub(crate) tenant: Arc<str>,
     pub(crate) caller: Arc<str>,
 }
@@ -88,75 +88,75 @@ impl<W> Queue<W> {
     }
 
     /// Whether `whose` tenant, or where there is no other tenant its caller, has nothing under way.
-    pub(crate) fn is_idle(&self, whose: &Whose) -> bool {
-        let Some(tenant) = self.tenants.get(&whose.tenant) else {
+    pub(crate) fn is_idle(&self, owner: &CallOwner) -> bool {
+        let Some(tenant) = self.tenants.get(&owner.tenant) else {
             return true;
         };
         let is_alone = self.tenants.len() == 1;
-        let caller = tenant.callers.get(&whose.caller);
+        let caller = tenant.callers.get(&owner.caller);
         tenant.under_way == 0 || (is_alone && caller.is_none_or(|caller| caller.under_way == 0))
     }
 
     /// Whether there are others, and `whose` tenant or caller has more under way than an even share.
-    pub(crate) fn is_over_share(&self, whose: &Whose) -> bool {
+    pub(crate) fn is_over_share(&self, owner: &CallOwner) -> bool {
         let over = |own: usize, all: usize, sharers: usize| sharers > 1 && own * sharers > all;
-        let Some(tenant) = self.tenants.get(&whose.tenant) else {
+        let Some(tenant) = self.tenants.get(&owner.tenant) else {
             return false;
         };
-        let caller = tenant.callers.get(&whose.caller);
+        let caller = tenant.callers.get(&owner.caller);
         let callers = tenant.callers.len();
         over(tenant.under_way, self.under_way, self.tenants.len())
             || caller.is_some_and(|caller| over(caller.under_way, tenant.under_way, callers))
     }
 
     /// A call begins.
-    pub(crate) fn begin(&mut self, whose: &Whose) {
+    pub(crate) fn begin(&mut self, owner: &CallOwner) {
         self.under_way += 1;
-        let tenant = self.tenant(whose);
+        let tenant = self.tenant(owner);
         tenant.under_way += 1;
-        caller(tenant, whose).under_way += 1;
+        caller(tenant, owner).under_way += 1;
     }
 
     /// A call ends.
-    pub(crate) fn end(&mut self, whose: &Whose) {
-        let Some(tenant) = self.tenants.get_mut(&whose.tenant) else {
+    pub(crate) fn end(&mut self, owner: &CallOwner) {
+        let Some(tenant) = self.tenants.get_mut(&owner.tenant) else {
             return;
         };
-        let Some(caller) = tenant.callers.get_mut(&whose.caller) else {
+        let Some(caller) = tenant.callers.get_mut(&owner.caller) else {
             return;
         };
         self.under_way -= 1;
         tenant.under_way -= 1;
         caller.under_way -= 1;
-        self.forget(whose);
+        self.forget(owner);
     }
 
     /// A call waits, to be woken by `waker`.
-    pub(crate) fn push(&mut self, whose: &Whose, waker: W) -> Number {
+    pub(crate) fn push(&mut self, owner: &CallOwner, waker: W) -> Number {
         let number = self.next;
         self.next += 1;
         self.waiting += 1;
-        let tenant = self.tenant(whose);
+        let tenant = self.tenant(owner);
         tenant.waiting += 1;
-        caller(tenant, whose).waiting.push_back((number, waker));
+        caller(tenant, owner).waiting.push_back((number, waker));
         number
     }
 
     /// A call waits no longer. None if it was taken out before.
-    pub(crate) fn remove(&mut self, whose: &Whose, number: Number) -> Option<W> {
-        let tenant = self.tenants.get_mut(&whose.tenant)?;
-        let caller = tenant.callers.get_mut(&whose.caller)?;
+    pub(crate) fn remove(&mut self, owner: &CallOwner, number: Number) -> Option<W> {
+        let tenant = self.tenants.get_mut(&owner.tenant)?;
+        let caller = tenant.callers.get_mut(&owner.caller)?;
         let at = caller.waiting.binary_search_by_key(&number, |(at, _)| *at);
         let (_, waker) = caller.waiting.remove(at.ok()?)?;
         tenant.waiting -= 1;
         self.waiting -= 1;
-        self.forget(whose);
+        self.forget(owner);
         Some(waker)
     }
 
     /// Takes out who is next.
-    pub(crate) fn pop(&mut self, order: Order) -> Option<(Whose, W)> {
-        let mut best: Option<(usize, usize, i128, Whose, Number)> = None;
+    pub(crate) fn pop(&mut self, order: Order) -> Option<(CallOwner, W)> {
+        let mut best: Option<(usize, usize, i128, CallOwner, Number)> = None;
         for (tenant_name, tenant) in self.tenants.iter().filter(|(_, tenant)| tenant.waiting > 0) {
             for (caller_name, caller) in &tenant.callers {
                 let Some(urgency) = caller.urgency(order) else {
@@ -171,17 +171,17 @@ impl<W> Queue<W> {
                         Order::OldestFirst => caller.oldest()?,
                         Order::NewestFirst => caller.waiting.back()?.0,
                     };
-                    let whose = Whose {
+                    let owner = CallOwner {
                         tenant: Arc::clone(tenant_name),
                         caller: Arc::clone(caller_name),
                     };
-                    best = Some((rank.0, rank.1, rank.2, whose, number));
+                    best = Some((rank.0, rank.1, rank.2, owner, number));
                 }
             }
         }
-        let (.., whose, number) = best?;
-        let waker = self.remove(&whose, number)?;
-        Some((whose, waker))
+        let (.., owner, number) = best?;
+        let waker = self.remove(&owner, number)?;
+        Some((owner, waker))
     }
 
     /// Who waits for longest.
@@ -199,7 +199,7 @@ impl<W> Queue<W> {
     }
 
     /// Takes out whoever has to make room: of those that wait with most, the oldest.
-    pub(crate) fn evict(&mut self) -> Option<(Whose, W)> {
+    pub(crate) fn evict(&mut self) -> Option<(CallOwner, W)> {
         let tenants = self.tenants.iter();
         let most = |(_, tenant): &(&Arc<str>, &Tenant<W>)| {
             let oldest = tenant
@@ -216,16 +216,16 @@ impl<W> Queue<W> {
         };
         let (caller_name, caller) = callers.max_by_key(most)?;
         let number = caller.oldest()?;
-        let whose = Whose {
+        let owner = CallOwner {
             tenant: Arc::clone(tenant_name),
             caller: Arc::clone(caller_name),
         };
-        let waker = self.remove(&whose, number)?;
-        Some((whose, waker))
+        let waker = self.remove(&owner, number)?;
+        Some((owner, waker))
     }
 
-    fn tenant(&mut self, whose: &Whose) -> &mut Tenant<W> {
-        let name = Arc::clone(&whose.tenant);
+    fn tenant(&mut self, owner: &CallOwner) -> &mut Tenant<W> {
+        let name = Arc::clone(&owner.tenant);
         self.tenants.entry(name).or_insert_with(|| Tenant {
             callers: BTreeMap::new(),
             waiting: 0,
@@ -234,22 +234,22 @@ impl<W> Queue<W> {
     }
 
     /// Who has nothing here is not remembered.
-    fn forget(&mut self, whose: &Whose) {
-        let Some(tenant) = self.tenants.get_mut(&whose.tenant) else {
+    fn forget(&mut self, owner: &CallOwner) {
+        let Some(tenant) = self.tenants.get_mut(&owner.tenant) else {
             return;
         };
         let is_gone = |caller: &CallerQueue<W>| caller.under_way == 0 && caller.waiting.is_empty();
-        if tenant.callers.get(&whose.caller).is_some_and(is_gone) {
-            tenant.callers.remove(&whose.caller);
+        if tenant.callers.get(&owner.caller).is_some_and(is_gone) {
+            tenant.callers.remove(&owner.caller);
         }
         if tenant.callers.is_empty() {
-            self.tenants.remove(&whose.tenant);
+            self.tenants.remove(&owner.tenant);
         }
     }
 }
 
-fn caller<'a, W>(tenant: &'a mut Tenant<W>, whose: &Whose) -> &'a mut CallerQueue<W> {
-    let name = Arc::clone(&whose.caller);
+fn caller<'a, W>(tenant: &'a mut Tenant<W>, owner: &CallOwner) -> &'a mut CallerQueue<W> {
+    let name = Arc::clone(&owner.caller);
     tenant.callers.entry(name).or_insert_with(|| CallerQueue {
         waiting: VecDeque::new(),
         under_way: 0,
@@ -260,8 +260,8 @@ fn caller<'a, W>(tenant: &'a mut Tenant<W>, whose: &Whose) -> &'a mut CallerQueu
 mod tests {
     use super::*;
 
-    fn whose(tenant: &str, caller: &str) -> Whose {
-        Whose {
+    fn owner(tenant: &str, caller: &str) -> CallOwner {
+        CallOwner {
             tenant: tenant.into(),
             caller: caller.into(),
         }
@@ -274,8 +274,8 @@ mod tests {
     #[test]
     fn the_tenant_with_the_fewest_calls_under_way_is_next_then_its_caller_with_the_fewest() {
         let mut queue = Queue::default();
-        let (busy, quiet) = (whose("busy", "a"), whose("quiet", "a"));
-        let other = whose("busy", "b");
+        let (busy, quiet) = (owner("busy", "a"), owner("quiet", "a"));
+        let other = owner("busy", "b");
         queue.begin(&busy);
         queue.begin(&busy);
         queue.begin(&quiet);
@@ -292,7 +292,7 @@ mod tests {
     fn among_equals_age_decides() {
         let mut queue = Queue::default();
         for (caller, waker) in [("a", "1"), ("b", "2"), ("a", "3")] {
-            queue.push(&whose("t", caller), waker);
+            queue.push(&owner("t", caller), waker);
         }
         assert_eq!(next(&mut queue, Order::NewestFirst), "3");
         assert_eq!(next(&mut queue, Order::OldestFirst), "1");
@@ -302,9 +302,9 @@ mod tests {
     #[test]
     fn whoever_waits_with_most_makes_room_with_its_oldest() {
         let mut queue = Queue::default();
-        queue.push(&whose("quiet", "a"), "quiet");
+        queue.push(&owner("quiet", "a"), "quiet");
         for (caller, waker) in [("a", "1"), ("b", "2"), ("b", "3")] {
-            queue.push(&whose("busy", caller), waker);
+            queue.push(&owner("busy", caller), waker);
         }
         assert_eq!(queue.evict().unwrap().1, "2");
         assert_eq!(queue.evict().unwrap().1, "1");
@@ -315,7 +315,7 @@ mod tests {
     fn among_tenants_that_wait_with_as_many_the_oldest_call_makes_room_whatever_their_names() {
         let mut queue = Queue::default();
         for (tenant, waker) in [("b", "1"), ("a", "2"), ("c", "3")] {
-            queue.push(&whose(tenant, "x"), waker);
+            queue.push(&owner(tenant, "x"), waker);
         }
         let order: Vec<_> = std::iter::from_fn(|| queue.evict()).collect();
         let order: Vec<_> = order.into_iter().map(|(_, waker)| waker).collect();
@@ -325,14 +325,14 @@ mod tests {
     #[test]
     fn an_even_share_is_counted_over_tenants_then_over_the_callers_of_one() {
         let mut queue = Queue::<()>::default();
-        let (a, b) = (whose("t", "a"), whose("t", "b"));
+        let (a, b) = (owner("t", "a"), owner("t", "b"));
         assert!(queue.is_idle(&a) && !queue.is_over_share(&a));
         queue.begin(&a);
         queue.begin(&a);
         assert!(!queue.is_over_share(&a), "nobody shares with it");
         queue.begin(&b);
         assert!(queue.is_over_share(&a) && !queue.is_over_share(&b));
-        let other = whose("u", "c");
+        let other = owner("u", "c");
         queue.begin(&other);
         assert!(queue.is_over_share(&b), "its tenant has three of four");
         assert!(!queue.is_over_share(&other));
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn nobody_is_remembered_who_has_nothing_there() {
         let mut queue = Queue::default();
-        let one = whose("t", "a");
+        let one = owner("t", "a");
         queue.begin(&one);
         let number = queue.push(&one, "waits");
         queue.end(&one);

@@ -87,23 +87,23 @@ async fn streamed(
 /// The first events, up to one that says the answer began; or the failure, where the turn ended before.
 async fn opening(events: &mut EventStream) -> Result<Vec<AgentEvent>, Problem> {
     let until = Instant::now() + OPENING;
-    let mut told = Vec::new();
+    let mut first_events = Vec::new();
     while let Ok(Some(event)) = timeout_at(until, events.next()).await {
         let begun = match &event.body {
             EventBody::Error { .. } | EventBody::Usage { .. } => false,
             EventBody::Done { finish_reason, .. } if *finish_reason == FinishReason::Error => {
                 return Err(Problem::of_failed_turn(
-                    told.iter().map(|event: &AgentEvent| &event.body),
+                    first_events.iter().map(|event: &AgentEvent| &event.body),
                 ));
             }
             _ => true,
         };
-        told.push(event);
+        first_events.push(event);
         if begun {
             break;
         }
     }
-    Ok(told)
+    Ok(first_events)
 }
 
 /// OpenAI's word.

@@ -75,7 +75,7 @@ fn messages(messages: Option<Value>) -> Result<(Vec<HistoryMessage>, String), Pr
             "Send `messages`: an array of objects with `role` and `content`.",
         ));
     };
-    let mut said = Vec::new();
+    let mut history = Vec::new();
     for message in &messages {
         // Instructions are the assistant's configuration, and results of tools its own.
         let speaker = match message["role"].as_str() {
@@ -91,19 +91,19 @@ fn messages(messages: Option<Value>) -> Result<(Vec<HistoryMessage>, String), Pr
         let text = text(&message["content"]).ok_or_else(|| {
             wrong("The `content` of a message is a string, or an array of parts of the type text.")
         })?;
-        said.push(HistoryMessage { speaker, text });
+        history.push(HistoryMessage { speaker, text });
     }
-    let last = said
+    let last = history
         .iter()
         .rposition(|message| message.speaker == Speaker::User);
     let Some(question) = last.map(|last| {
-        said.truncate(last + 1);
-        said.pop()
+        history.truncate(last + 1);
+        history.pop()
     }) else {
         return Err(wrong("`messages` needs one with the role user."));
     };
     Ok((
-        said,
+        history,
         question.map(|message| message.text).unwrap_or_default(),
     ))
 }

@@ -61,7 +61,8 @@ impl SimulatedService {
                 self.used.fetch_add(nanos, Ordering::Relaxed);
             }
             for _ in 0..under_way {
-                self.limit.learn(self.now, Of::Call("tool"), took, in_calm);
+                self.limit
+                    .learn(self.now, DurationSource::Call("tool"), took, in_calm);
             }
         }
     }
@@ -201,13 +202,13 @@ fn another_mix_of_tools_is_no_strain() {
     let (quick, slow) = (Duration::from_millis(1), Duration::from_secs(2));
     for (kind, took) in [("quick", quick), ("slow", slow)] {
         for _ in 0..100 {
-            limit.learn(now, Of::Call(kind), took, true);
+            limit.learn(now, DurationSource::Call(kind), took, true);
         }
     }
     for _ in 0..2_000 {
         now += Duration::from_millis(1);
         limit.is_calm(now, 64);
-        limit.learn(now, Of::Call("slow"), slow, false);
+        limit.learn(now, DurationSource::Call("slow"), slow, false);
     }
     assert!(limit.current >= 64.0, "{}", limit.current);
 }
@@ -217,7 +218,12 @@ fn a_neighbour_that_takes_longer_or_turns_calls_away_lowers_the_limit() {
     let mut limit = idle(Config::default());
     let mut now = Instant::now();
     for _ in 0..100 {
-        limit.learn(now, Of::Neighbour, Duration::from_millis(1), true);
+        limit.learn(
+            now,
+            DurationSource::Neighbour,
+            Duration::from_millis(1),
+            true,
+        );
     }
     let mut fill = |limit: &mut Limit, what: &dyn Fn(&mut Limit, Instant)| {
         for _ in 0..500 {
@@ -227,7 +233,12 @@ fn a_neighbour_that_takes_longer_or_turns_calls_away_lowers_the_limit() {
         }
     };
     fill(&mut limit, &|limit, now| {
-        limit.learn(now, Of::Neighbour, Duration::from_millis(20), false);
+        limit.learn(
+            now,
+            DurationSource::Neighbour,
+            Duration::from_millis(20),
+            false,
+        );
     });
     let slowed = limit.current;
     assert!(slowed < 32.0, "{slowed}");
@@ -242,7 +253,7 @@ fn kinds_beyond_the_bound_share_one() {
     for kind in 0..2 * KINDS {
         limit.learn(
             Instant::now(),
-            Of::Call(&kind.to_string()),
+            DurationSource::Call(&kind.to_string()),
             Duration::ZERO,
             true,
         );
