@@ -12,8 +12,12 @@ use wardgate_domain::{
     Ambient, Caller, Decision, DenialReason, Digest, PermitId, SignedPermit, Timestamp, ToolFacts,
     ToolName, Verdict,
 };
+use wardgate_mcp_server::RpcError;
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_resilience::concurrency::Limiter;
 use wardgate_rpc::client::{CallError, PolicyClient};
 
+use crate::admission::neighbour_overloaded;
 use crate::change_counter::ChangeCounter;
 
 /// Permits kept at most.
@@ -48,6 +52,8 @@ type PermitCacheKey = (Digest, ToolName, Digest);
 #[derive(Debug)]
 pub(crate) struct Authority {
     policy: PolicyClient,
+    /// The limiter learns from overload of the policy service.
+    limiter: Limiter,
     ambient: Ambient,
     kept: Cache<PermitCacheKey, Arc<Grant>>,
     /// The policy version in force; none while it is not known, and then nothing is reused.
@@ -56,11 +62,17 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
-    pub(crate) fn new(policy: PolicyClient, ambient: Ambient, changes: ChangeCounter) -> Self {
+    pub(crate) fn new(
+        policy: PolicyClient,
+        limiter: Limiter,
+        ambient: Ambient,
+        changes: ChangeCounter,
+    ) -> Self {
         let version = Arc::new(ArcSwapOption::empty());
         let watcher = tokio::spawn(watch(policy.clone(), Arc::clone(&version), changes));
         Self {
             policy,
+            limiter,
             ambient,
             kept: Cache::new(KEPT),
             version,
@@ -135,6 +147,18 @@ impl Authority {
         tools: impl IntoIterator<Item = &'a ToolFacts>,
     ) -> Result<Vec<String>, CallError> {
         self.policy.list_visible(caller, tools).await
+    }
+
+    /// The error where the policy service did not decide.
+    pub(crate) fn undecided(&self, error: &CallError) -> RpcError {
+        match error.reason() {
+            ErrorReason::Overloaded => neighbour_overloaded(&self.limiter),
+            ErrorReason::TokenRefused => RpcError::token_refused(),
+            _ => {
+                tracing::warn!(%error, "the policy service did not decide");
+                RpcError::not_decided()
+            }
+        }
     }
 
     fn holds(&self, grant: &Grant) -> bool {

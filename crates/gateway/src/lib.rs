@@ -27,6 +27,7 @@ mod config;
 mod content;
 mod content_method;
 mod cursor;
+mod discovery;
 mod dispatch;
 mod governed_call;
 mod http;
@@ -34,6 +35,7 @@ mod listen;
 mod measures;
 mod memory;
 mod post;
+mod recorder;
 mod refusals;
 mod replica_inbox;
 mod request_context;
@@ -55,14 +57,13 @@ use std::time::Duration;
 
 use axum::Router;
 use tokio::sync::watch;
-use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use tokio_util::task::TaskTracker;
 use wardgate_connect::{ConnectPages, GatewayParts};
-use wardgate_domain::{Ambient, Caller, Event, MemoryAccess, Outcome};
+use wardgate_domain::{Ambient, Caller, Outcome};
 use wardgate_edge::{Admission, Authenticator, BoundListener, Origins};
 use wardgate_gateway_store::{Sealer, Store};
-use wardgate_mcp_server::{McpResponse, RecordStatus};
-use wardgate_resilience::concurrency::Limiter;
-use wardgate_resilience::{Rate, RateLimiter};
+use wardgate_mcp_server::{RecordStatus, RpcError};
+use wardgate_resilience::concurrency::{Limiter, Slot};
 use wardgate_rpc::client::{CallError, MemoryClient, PolicyClient, ToolRunnerClient};
 use wardgate_rpc::probes::ProbedComponent;
 use wardgate_rpc::{LinkedService, Readiness, Shutdown};
@@ -73,15 +74,19 @@ pub use scopes::ScopesConfig;
 pub use wardgate_connect::{SignInConfig, listed_routes as listed_connect_routes};
 pub use wardgate_gateway_store::{LAYOUT, SessionKey};
 
+use admission::RequestAdmission;
 use audit_log::AuditLog;
 use authority::Authority;
 use catalogue::Catalogue;
 use change_counter::ChangeCounter;
-use listen::{ConversationWatcher, Listeners, ResourceSubscriptions};
-use refusals::Refusals;
+use discovery::Discovery;
+use http::{RequestGuard, ResourceMetadata};
+use listen::{ConversationWatcher, Listeners, ResourceSubscriptions, ResourceWatcher};
+use memory::ConversationMemory;
+use recorder::CallRecorder;
 use replica_inbox::ReplicaInbox;
-use session::{SseStreams, StreamableSessions};
-use sse::MessageRelay;
+use session::StreamableSessions;
+use sse::SseTransport;
 use stored_stream::StreamStore;
 use task_handle::TaskHandles;
 
@@ -120,42 +125,32 @@ pub struct Neighbours {
 
 /// A gateway, ready to serve.
 pub struct Gateway {
-    config: Config,
-    public_url: String,
-    origins: Origins,
+    limits: Limits,
+    /// Whether `/message` also takes the names of tools as methods.
+    takes_direct_methods: bool,
+    guard: RequestGuard,
     connect_pages: Arc<ConnectPages>,
     ambient: Ambient,
-    auth: Arc<Authenticator>,
-    authority: Authority,
-    catalogue: Catalogue,
+    discovery: Arc<Discovery>,
     listeners: Listeners,
-    /// What clients before 2026-07-28 are subscribed to.
-    subscriptions: Arc<ResourceSubscriptions>,
+    resource_watcher: Arc<ResourceWatcher>,
     sealer: Arc<Sealer>,
     store: Arc<Store>,
     replica_inbox: ReplicaInbox,
     sessions: StreamableSessions,
     stream_store: Arc<StreamStore>,
     task_handles: TaskHandles,
-    /// Sessions of HTTP+SSE whose streams are here.
-    streams: SseStreams,
-    relay: MessageRelay,
+    sse: SseTransport,
     runner: ToolRunnerClient,
     /// Not among the parts that must be ready: tools are of use without it.
-    memory: Option<MemoryClient>,
-    audit_log: Arc<AuditLog>,
-    refusals: Arc<Refusals>,
-    /// Requests that each caller may still make.
-    request_rates: RateLimiter,
-    request_rate: Rate,
-    /// Lets requests in, as many as can be worked on.
-    limiter: Limiter,
+    memory: Option<Arc<ConversationMemory>>,
+    recorder: Arc<CallRecorder>,
+    admission: RequestAdmission,
     /// Calls under way, whether or not their client still waits.
     calls: TaskTracker,
     parts: Vec<ProbedComponent>,
     /// Whether it goes on: the part of its readiness that is its own.
     own_readiness: watch::Sender<Readiness>,
-    _recorder: AbortOnDropHandle<()>,
 }
 
 impl Gateway {
@@ -219,45 +214,53 @@ impl Gateway {
             limiter.clone(),
             ambient.clone(),
         );
-        let audit_log = Arc::new(audit_log);
-        let refusals = Arc::new(Refusals::default());
-        let recorder = refusals::record(
-            Arc::clone(&refusals),
-            Arc::clone(&audit_log),
+        let recorder = CallRecorder::new(audit_log, ambient.clone());
+        let authority = Authority::new(policy, limiter.clone(), ambient.clone(), changes.clone());
+        let discovery = Arc::new(Discovery::new(catalogue, authority, memory.is_some()));
+        let resource_watcher = ResourceWatcher::new(
+            Arc::clone(&discovery),
+            runner.clone(),
+            ResourceSubscriptions::new(&store, &sealer),
+            changes.clone(),
             ambient.clone(),
         );
+        let listeners = Listeners::new(
+            changes,
+            memory.clone().map(ConversationWatcher::follow),
+            config.limits.streams(),
+            ambient.clone(),
+        );
+        let calls = TaskTracker::new();
+        let memory = memory
+            .map(|client| ConversationMemory::new(client, &discovery, &recorder, &calls, &ambient));
+        let sse = SseTransport::new(&sealer, &ambient, config.advertise.clone(), &public_url)?;
+        let admission = Admission {
+            auth,
+            origins,
+            body: config.limits.body(),
+        };
+        let metadata = ResourceMetadata::new(&config, public_url);
         Ok(Arc::new(Self {
-            authority: Authority::new(policy, ambient.clone(), changes.clone()),
-            listeners: Listeners::new(
-                changes,
-                memory.clone().map(ConversationWatcher::follow),
-                config.limits.streams(),
-            ),
-            subscriptions: ResourceSubscriptions::new(Arc::clone(&store)),
+            limits: config.limits,
+            takes_direct_methods: config.direct_methods,
+            guard: RequestGuard::new(admission, metadata, config.scopes),
+            connect_pages,
+            discovery,
+            listeners,
+            resource_watcher,
             replica_inbox: ReplicaInbox::new(&store),
             sessions: StreamableSessions::new(&store, &sealer, &ambient),
             stream_store: StreamStore::new(&store, &sealer, &ambient),
             task_handles: TaskHandles::new(&store, &sealer),
             sealer,
             store,
-            streams: SseStreams::default(),
-            relay: MessageRelay::new()?,
-            _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),
-            public_url,
-            request_rates: RateLimiter::default(),
-            request_rate: Rate::per_minute(config.limits.requests_per_minute),
-            config,
-            origins,
-            connect_pages,
-            ambient,
-            auth,
-            catalogue,
+            sse,
             runner,
             memory,
-            audit_log,
-            refusals,
-            limiter,
-            calls: TaskTracker::new(),
+            recorder,
+            admission: RequestAdmission::new(limiter, config.limits.requests_per_minute),
+            calls,
+            ambient,
             parts,
             own_readiness,
         }))
@@ -287,17 +290,13 @@ impl Gateway {
 
     /// Whom it lets in, for whatever else has the same address.
     pub fn admission(&self) -> Admission {
-        Admission {
-            auth: Arc::clone(&self.auth),
-            origins: self.origins.clone(),
-            body: self.config.limits.body(),
-        }
+        self.guard.admission().clone()
     }
 
     /// Serves `router`, which is the gateway's and whatever else has the same address, until `shutdown` closes. Then
     /// finishes what is in flight and records what was only counted. From when it is told to stop it is not ready.
     pub async fn serve(self: Arc<Self>, bound: BoundListener, router: Router, shutdown: Shutdown) {
-        let limits = self.config.limits.connections();
+        let limits = self.limits.connections();
         let (told, closes) = (shutdown.clone().is_told(), shutdown.clone().closes());
         let ending = async {
             told.await;
@@ -309,30 +308,27 @@ impl Gateway {
         };
         let serving = bound.serve(router, limits, shutdown, self.finish());
         tokio::join!(ending, serving);
-        self.refusals.flush(&self.audit_log, &self.ambient).await;
+        self.recorder.flush().await;
     }
 
-    /// Puts on record how a call ended, and counts a refusal instead where its caller had many of late. A call whose intent
-    /// is on record has an outcome too, always.
     async fn record_outcome(
         &self,
         outcome: Outcome,
         has_intent: bool,
     ) -> Result<RecordStatus, CallError> {
-        if !has_intent && self.refusals.folds(&outcome.call, outcome.status) {
-            return Ok(RecordStatus::InSummary);
-        }
-        let appended = self.audit_log.append(Event::Outcome(outcome)).await;
-        appended.map(RecordStatus::ByItself)
+        self.recorder.record_outcome(outcome, has_intent).await
     }
 
-    /// The same of a use of the memory, which has no intent.
-    async fn record_access(&self, access: MemoryAccess) -> Result<RecordStatus, CallError> {
-        if self.refusals.folds(&access.call, access.status) {
-            return Ok(RecordStatus::InSummary);
-        }
-        let appended = self.audit_log.append(Event::MemoryAccess(access)).await;
-        appended.map(RecordStatus::ByItself)
+    fn admit_resumed(&self, caller: &Caller) -> Slot {
+        self.admission.admit_resumed(caller)
+    }
+
+    fn neighbour_overloaded(&self) -> RpcError {
+        self.admission.neighbour_overloaded()
+    }
+
+    fn undecided(&self, error: &CallError) -> RpcError {
+        self.discovery.authority().undecided(error)
     }
 
     /// Waits for the calls under way, those included whose client is gone.
@@ -341,58 +337,20 @@ impl Gateway {
         self.calls.wait().await;
     }
 
-    /// How clients reach the gateway.
-    fn public_url(&self) -> &str {
-        &self.public_url
-    }
-
-    /// The path below which clients reach it.
-    fn public_path(&self) -> &str {
-        let after_scheme = self.public_url.split_once("://");
-        let host_and_path = after_scheme.map_or(self.public_url.as_str(), |(_, rest)| rest);
-        let path = host_and_path.find('/').map(|at| &host_and_path[at..]);
-        path.unwrap_or_default().trim_end_matches('/')
-    }
-
-    /// Whether other replicas reach this one at `url`.
-    fn is_at(&self, url: &str) -> bool {
-        self.config.advertise.as_deref() == Some(url)
-    }
-
-    /// Counts why a message was refused. A refused call of a tool has its own record; what never became one has
-    /// only this.
-    fn count(&self, answer: &McpResponse, client_ip: &str, caller: &Caller) {
-        for reason in answer.refused() {
-            self.refusals.count(reason, client_ip, caller.subject());
-        }
-    }
-
-    fn takes_direct_methods(&self) -> bool {
-        self.config.direct_methods
-    }
-
-    fn limits(&self) -> Limits {
-        self.config.limits
-    }
-
     fn ambient(&self) -> &Ambient {
         &self.ambient
     }
 
     fn authority(&self) -> &Authority {
-        &self.authority
+        self.discovery.authority()
     }
 
     fn catalogue(&self) -> &Catalogue {
-        &self.catalogue
+        self.discovery.catalogue()
     }
 
     fn listeners(&self) -> &Listeners {
         &self.listeners
-    }
-
-    fn subscriptions(&self) -> &Arc<ResourceSubscriptions> {
-        &self.subscriptions
     }
 
     fn sealer(&self) -> &Sealer {
@@ -411,15 +369,7 @@ impl Gateway {
         &self.runner
     }
 
-    fn memory(&self) -> Option<&MemoryClient> {
-        self.memory.as_ref()
-    }
-
-    fn limiter(&self) -> &Limiter {
-        &self.limiter
-    }
-
     fn audit_log(&self) -> &AuditLog {
-        &self.audit_log
+        self.recorder.audit_log()
     }
 }

@@ -5,7 +5,7 @@
 //! record; no record at all would hide the flood.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use metrics::counter;
@@ -124,16 +124,7 @@ impl Refusals {
 const KINDS_A_RECORD: usize = 64;
 
 /// Length of a window.
-const INTERVAL: Duration = Duration::from_secs(1);
-
-/// Records the counts every second, for as long as the gateway runs.
-pub(crate) async fn record(refusals: Arc<Refusals>, audit_log: Arc<AuditLog>, ambient: Ambient) {
-    let mut ticks = tokio::time::interval(INTERVAL);
-    loop {
-        ticks.tick().await;
-        refusals.flush(&audit_log, &ambient).await;
-    }
-}
+pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

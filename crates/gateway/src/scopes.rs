@@ -12,8 +12,6 @@ use wardgate_domain::{OfferKind, ToolFacts};
 use wardgate_edge::Scopes;
 use wardgate_mcp_server::RpcError;
 
-use crate::Gateway;
-
 /// Which scopes operations need. Without any, tokens need none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -60,63 +58,56 @@ impl ScopesConfig {
     }
 }
 
-/// What the token of a request is good for, and at which resource.
+/// What the token of a request is good for, and at which resource, by the rules of the configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct TokenAccess {
     scopes: Arc<Scopes>,
+    rules: Arc<ScopesConfig>,
     /// The URL of the resource's metadata.
     metadata: Arc<str>,
 }
 
 impl TokenAccess {
-    pub(crate) fn new(scopes: Arc<Scopes>, metadata: String) -> Self {
+    pub(crate) fn new(scopes: Arc<Scopes>, rules: &Arc<ScopesConfig>, metadata: String) -> Self {
         Self {
             scopes,
+            rules: Arc::clone(rules),
             metadata: metadata.into(),
         }
     }
 
     /// To the resource at all.
-    pub(crate) fn enter(&self, rules: &ScopesConfig) -> Result<(), RpcError> {
-        self.has(rules, rules.required.iter())
+    pub(crate) fn enter(&self) -> Result<(), RpcError> {
+        self.has(&self.rules.required)
     }
 
     /// To a method.
-    pub(crate) fn ask(&self, gateway: &Gateway, method: &str) -> Result<(), RpcError> {
-        let rules = &gateway.config.scopes;
+    pub(crate) fn ask(&self, method: &str) -> Result<(), RpcError> {
+        let rules = &self.rules;
         let of_method = rules.methods.get(method).into_iter().flatten();
-        self.has(rules, of_method.chain(&rules.required))
+        self.has(of_method.chain(&rules.required))
     }
 
     /// To what a method uses, by a caller whom the policy lets use it.
-    pub(crate) fn apply(
-        &self,
-        gateway: &Gateway,
-        method: &str,
-        facts: &ToolFacts,
-    ) -> Result<(), RpcError> {
-        let rules = &gateway.config.scopes;
+    pub(crate) fn apply(&self, method: &str, facts: &ToolFacts) -> Result<(), RpcError> {
+        let rules = &self.rules;
         let of_method = rules.methods.get(method).into_iter().flatten();
         let of_tags = rules.of_tags(facts);
         let may_write = facts.kind == OfferKind::Tool && !facts.read_only;
         let of_writes = rules.writes.iter().filter(|_| may_write);
         let of_use = of_method.chain(of_tags).chain(of_writes);
-        self.has(rules, of_use.chain(&rules.required))
+        self.has(of_use.chain(&rules.required))
     }
 
     /// To the route of a server, by a caller whom the policy lets connect to it.
-    pub(crate) fn connect(&self, gateway: &Gateway, facts: &ToolFacts) -> Result<(), RpcError> {
-        let rules = &gateway.config.scopes;
-        self.has(rules, rules.of_tags(facts).chain(&rules.required))
+    pub(crate) fn connect(&self, facts: &ToolFacts) -> Result<(), RpcError> {
+        let rules = &self.rules;
+        self.has(rules.of_tags(facts).chain(&rules.required))
     }
 
-    fn has<'a>(
-        &self,
-        rules: &ScopesConfig,
-        needed: impl Iterator<Item = &'a String>,
-    ) -> Result<(), RpcError> {
-        let needed: BTreeSet<&str> = needed.map(String::as_str).collect();
-        if needed.is_empty() || rules.are_held(&needed, &self.scopes) {
+    fn has<'a>(&self, needed: impl IntoIterator<Item = &'a String>) -> Result<(), RpcError> {
+        let needed: BTreeSet<&str> = needed.into_iter().map(String::as_str).collect();
+        if needed.is_empty() || self.rules.are_held(&needed, &self.scopes) {
             return Ok(());
         }
         let needed: Vec<&str> = needed.into_iter().collect();
@@ -135,29 +126,30 @@ mod tests {
         serde_json::from_value(written).unwrap()
     }
 
-    fn holding(scopes: &str) -> TokenAccess {
+    fn holding(scopes: &str, rules: &Arc<ScopesConfig>) -> TokenAccess {
         let scopes = scopes.split(' ').map(ToOwned::to_owned).collect();
-        TokenAccess::new(Arc::new(scopes), "https://mcp.example/metadata".to_owned())
+        let metadata = "https://mcp.example/metadata".to_owned();
+        TokenAccess::new(Arc::new(scopes), rules, metadata)
     }
 
     #[test]
     fn a_scope_counts_as_those_it_includes_whatever_leads_back() {
-        let rules = rules(serde_json::json!({
+        let rules = Arc::new(rules(serde_json::json!({
             "required": ["read"],
             "includes": { "admin": ["write"], "write": ["read", "admin"], "other": [] },
-        }));
+        })));
         for good in ["read", "write", "admin", "other read"] {
-            holding(good).enter(&rules).unwrap();
+            holding(good, &rules).enter().unwrap();
         }
         for bad in ["", "other", "rea", "Read"] {
-            let refused = holding(bad).enter(&rules).unwrap_err();
-            assert_eq!(refused.reason(), "insufficient_scope", "{bad}");
+            let refused = holding(bad, &rules).enter().unwrap_err();
+            assert_eq!(refused.reason().as_str(), "insufficient_scope", "{bad}");
         }
     }
 
     #[test]
     fn whoever_needs_none_is_asked_for_none() {
-        holding("").enter(&ScopesConfig::default()).unwrap();
+        holding("", &Arc::default()).enter().unwrap();
     }
 
     #[test]

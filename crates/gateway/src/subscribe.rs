@@ -8,12 +8,10 @@
 use std::sync::Arc;
 
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{Answer, Fields, Request, RpcError};
-use wardgate_rpc::client::Session;
+use wardgate_mcp_server::{JsonRpcRequest, McpResponse, ObjectMembers, RpcError};
+use wardgate_rpc::client::{ConversationSubscriber, MemoryClient};
 
-use crate::Gateway;
-use crate::content;
-use crate::listen::{self, ListeningClient, Subscriber};
+use crate::listen::{self, ListeningClient, ResourceWatcher, Subscriber};
 use crate::memory::{self, ConversationUri, MemoryRejection, TEMPLATE};
 use crate::post::Post;
 
@@ -36,27 +34,28 @@ impl SubscriptionMethod {
 
     pub(crate) async fn answer(
         self,
-        gateway: &Arc<Gateway>,
+        watcher: &Arc<ResourceWatcher>,
+        memory: Option<&MemoryClient>,
         post: &Post,
-        request: &Request<'_>,
+        request: &JsonRpcRequest<'_>,
         version: Version,
-    ) -> Result<Answer, RpcError> {
-        let offered = content::offered(gateway, &post.view);
+    ) -> Result<McpResponse, RpcError> {
+        let offered = watcher.discovery().offered(&post.view);
         if !offered.conversations && !offered.resources {
             return Err(RpcError::unknown_method(&request.method, version));
         }
-        let params = Fields::of_params(request.raw_params())?;
+        let params = ObjectMembers::of_params(request.raw_params())?;
         let uri = params.required_text("uri")?;
-        let memory = gateway.memory().filter(|_| offered.conversations);
+        let memory = memory.filter(|_| offered.conversations);
         let is_of_memory = !offered.resources || memory::is_uri(&uri);
         let Some(memory) = memory.filter(|_| is_of_memory) else {
-            let who = ListeningClient::for_post(gateway, post, listen::SUBSCRIBE);
+            let who = ListeningClient::for_post(watcher, post, listen::SUBSCRIBE);
             let subscriber = Subscriber::for_post(post);
             match self {
                 Self::Begin => listen::subscribe(&who, &subscriber, uri, version).await?,
                 Self::End => listen::unsubscribe(&who, &subscriber, &uri).await?,
             }
-            return Ok(Answer::empty(request.id));
+            return Ok(McpResponse::empty(request.id));
         };
         let id = ConversationUri::id_of_whole(&uri).ok_or_else(|| {
             params.wrong(
@@ -64,7 +63,7 @@ impl SubscriptionMethod {
                 &format!("must be {TEMPLATE}, as resources/list gives it"),
             )
         })?;
-        let session = Session {
+        let session = ConversationSubscriber {
             caller: &post.caller,
             session: post.session_digest(),
         };
@@ -73,6 +72,6 @@ impl SubscriptionMethod {
             Self::End => memory.unsubscribe(session, &id).await,
         };
         done.map_err(|error| MemoryRejection::from(error).error)?;
-        Ok(Answer::empty(request.id))
+        Ok(McpResponse::empty(request.id))
     }
 }

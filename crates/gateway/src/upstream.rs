@@ -9,38 +9,36 @@ use bytes::Bytes;
 use wardgate_domain::{Caller, OfferKind};
 use wardgate_mcp_server::RpcError;
 
-use crate::Gateway;
 use crate::authority::Authorization;
 use crate::catalogue::View;
+use crate::discovery::Discovery;
 use crate::scopes::TokenAccess;
 
 /// The view of the server that is called `name`.
 pub(crate) async fn resolve_view(
-    gateway: &Gateway,
+    discovery: &Discovery,
     (caller, access): (&Caller, &TokenAccess),
     client_ip: &str,
     name: &str,
 ) -> Result<View, RpcError> {
-    let catalogue = gateway.catalogue().known()?;
+    let (catalogue, authority) = (discovery.catalogue().known()?, discovery.authority());
     let source = catalogue
         .source(name)
         .filter(|source| source.switches.allow(caller));
     let connect = source.and_then(|source| source.facts.get(&OfferKind::Connect));
     let (Some(source), Some(connect)) = (source, connect) else {
         // It is answered as a source whose rights cannot be decided, while none can be.
-        return Err(match gateway.authority().visible(caller, []).await {
+        return Err(match authority.visible(caller, []).await {
             Ok(_) => RpcError::unknown_route(),
-            Err(error) => gateway.undecided(&error),
+            Err(error) => authority.undecided(&error),
         });
     };
     let arguments = Bytes::from_static(b"{}");
-    let asked = gateway
-        .authority()
-        .authorize(caller, connect, &arguments, client_ip);
+    let asked = authority.authorize(caller, connect, &arguments, client_ip);
     match asked.await {
-        Ok(Authorization::Allowed(_)) => access.connect(gateway, connect)?,
+        Ok(Authorization::Allowed(_)) => access.connect(connect)?,
         Ok(Authorization::Denied { .. }) => return Err(RpcError::unknown_route()),
-        Err(error) => return Err(gateway.undecided(&error)),
+        Err(error) => return Err(authority.undecided(&error)),
     }
     Ok(View::of_upstream(Arc::clone(source), &catalogue))
 }

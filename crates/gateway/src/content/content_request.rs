@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use wardgate_domain::OfferKind;
+use wardgate_gateway_store::Sealer;
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{JsonRpcMessage, JsonRpcRequest, RpcError, object, text_of};
 use wardgate_rpc::client::ContentPart;
 
 use super::skill;
-use crate::Gateway;
 use crate::catalogue::View;
 use crate::catalogue::{ContentIndex, ContentLocation};
 use crate::content_method::ContentMethod;
@@ -182,7 +182,7 @@ impl ContentRequest {
     /// The same request, with the source's own cursor in place of the sealed one.
     pub(super) fn with_source_cursor(
         self,
-        gateway: &Gateway,
+        sealer: &Sealer,
         context: &RequestContext,
     ) -> Result<Self, RpcError> {
         let (ContentPart::Directory(Some(given)), ContentName::Resource(uri)) =
@@ -190,7 +190,7 @@ impl ContentRequest {
         else {
             return Ok(self);
         };
-        let own = skill::cursor(gateway, &context.caller, (&context.view, uri), given);
+        let own = skill::cursor(sealer, &context.caller, (&context.view, uri), given);
         let own = own.ok_or_else(|| {
             RpcError::invalid_params(
                 "`params.cursor` is unknown: use the `nextCursor` of this directory, or none",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use wardgate_domain::{Caller, Digest, Status, ToolFacts};
+use wardgate_domain::{Reason, Caller, Digest, Status, ToolFacts};
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{
     JsonRpcRequest, McpResponse, RecordStatus, RequestMeta, RpcError, call_meta, inner,
@@ -35,7 +35,7 @@ use crate::request_context::RequestContext;
 const LIMIT: Duration = Duration::from_secs(40);
 
 /// The error kind of the tool-runner for a name or URI that the source does not know.
-const UNKNOWN: &str = "unknown";
+const UNKNOWN: Reason = Reason::UNKNOWN;
 
 /// The prompt or resource in the catalogue, and its source.
 pub(crate) struct ContentResource {
@@ -180,7 +180,7 @@ impl Operation for ContentRequest {
             ContentOutcome::InputRequired(input_required) => {
                 return Ok(RunOutcome::InputRequired(Box::new(input_required)));
             }
-            ContentOutcome::Nothing(_) if facts.error_kind == UNKNOWN => {
+            ContentOutcome::Nothing(_) if facts.error_kind == UNKNOWN.as_str() => {
                 return Err(Rejection::Unknown.into());
             }
             ContentOutcome::Nothing(message) => Err(ContentError::Message(message)),
@@ -247,7 +247,7 @@ impl ContentRequest {
     ) -> Result<String, RpcError> {
         let context = run.context;
         let reader = ContentReader {
-            gateway: run.gateway,
+            authority: run.gateway.authority(),
             caller: &context.caller,
             client_ip: &context.client_ip,
             facts: &run.resource.facts,
@@ -255,7 +255,8 @@ impl ContentRequest {
         match (&self.wanted, &self.of) {
             (ContentPart::Skill, _) => skill::filter_skill(&reader, result).await,
             (ContentPart::Directory(_), ContentName::Resource(uri)) => {
-                skill::filter_directory(&reader, (&context.view, uri), result).await
+                let sealer = run.gateway.sealer();
+                skill::filter_directory(&reader, sealer, (&context.view, uri), result).await
             }
             _ => Ok(result),
         }
@@ -288,10 +289,10 @@ impl ContentRequest {
             }
             Err(ContentError::Message(message)) => match output.facts.status {
                 Status::InvalidArguments => {
-                    RpcError::invalid_params(message).because("invalid_arguments")
+                    RpcError::invalid_params(message).because(Reason::INVALID_ARGUMENTS)
                 }
-                Status::Timeout => RpcError::internal("timeout", message),
-                _ => RpcError::internal("source_failed", message),
+                Status::Timeout => RpcError::internal(Reason::TIMEOUT, message),
+                _ => RpcError::internal(Reason::SOURCE_FAILED, message),
             },
         };
         McpResponse::error(Some(id), &error.of_call(call_id, recorded.receipt()))
@@ -304,7 +305,7 @@ impl ContentRequest {
                 RpcError::unknown_resource(version).about(uri)
             }
             ContentName::Resource(_) | ContentName::Template(_) => {
-                RpcError::invalid_params("Unknown resource template").because("unknown_resource")
+                RpcError::invalid_params("Unknown resource template").because(Reason::UNKNOWN_RESOURCE)
             }
         }
     }
@@ -320,7 +321,7 @@ fn run_error(gateway: &Gateway, error: &CallError) -> RunError {
         _ => {
             tracing::warn!(%error, "the tool-runner did not give a prompt or resource");
             let rejection = Rejection::Failed {
-                kind: "tool_runner_unavailable",
+                kind: Reason::TOOL_RUNNER_UNAVAILABLE,
                 message: "It could not be read. Try again later.",
             };
             rejection.into()

@@ -12,14 +12,15 @@ use wardgate_rpc::client::ContentSource;
 
 use super::reader::{self, ContentReader};
 use super::skill;
-use crate::Gateway;
+use crate::authority::Authority;
 use crate::caching;
 use crate::catalogue::CatalogueIndex as Catalogue;
 use crate::catalogue::IndexEntry;
 use crate::catalogue::MISSING_UPSTREAMS;
 use crate::catalogue::View;
 use crate::cursor::Cursor;
-use crate::memory;
+use crate::discovery::Discovery;
+use crate::memory::{self, ConversationMemory};
 use crate::post::Post;
 
 /// Entries on a page.
@@ -29,80 +30,97 @@ const PAGE: usize = 100;
 const PAGE_OF_SKILLS: usize = 20;
 
 pub(super) async fn prompts(
-    gateway: &Arc<Gateway>,
+    discovery: &Discovery,
     post: &Post,
     request: &JsonRpcRequest<'_>,
     version: Version,
 ) -> Result<McpResponse, RpcError> {
     let cursor = after(request)?;
-    let catalogue = gateway.catalogue().known()?;
+    let catalogue = discovery.catalogue().known()?;
     let entries = &catalogue.content().prompts;
-    let lister =
-        ContentLister::new(gateway, post, &catalogue, (OfferKind::Prompts, |_| true)).await?;
+    let lister = ContentLister::new(
+        discovery.authority(),
+        post,
+        &catalogue,
+        (OfferKind::Prompts, |_| true),
+    )
+    .await?;
     let page = lister.page(entries, cursor, version).await?;
     Ok(page.answer(request, version, "prompts"))
 }
 
 pub(super) async fn resources(
-    gateway: &Arc<Gateway>,
+    discovery: &Discovery,
+    memory: Option<&Arc<ConversationMemory>>,
     post: &Post,
     request: &JsonRpcRequest<'_>,
     version: Version,
 ) -> Result<McpResponse, RpcError> {
-    let remembers = super::offered(gateway, &post.view).conversations;
     let after = match Cursor::from_request(request)? {
         None => None,
         Some(Cursor::After(name)) => Some(name),
-        Some(Cursor::Memory(_)) if remembers => {
-            return memory::answer(gateway, post, request, version, MemoryMethod::List).await;
+        Some(Cursor::Memory(_)) => {
+            let memory = memory.ok_or_else(unknown_cursor)?;
+            let listing = memory.answer(post, request, version, MemoryMethod::List);
+            return listing.await;
         }
-        Some(Cursor::Memory(_)) => return Err(unknown_cursor()),
     };
-    let catalogue = gateway.catalogue().known()?;
+    let catalogue = discovery.catalogue().known()?;
     let entries = &catalogue.content().resources;
-    let lister =
-        ContentLister::new(gateway, post, &catalogue, (OfferKind::Resources, |_| true)).await?;
+    let lister = ContentLister::new(
+        discovery.authority(),
+        post,
+        &catalogue,
+        (OfferKind::Resources, |_| true),
+    )
+    .await?;
     let page = lister.page(entries, after, version).await?;
-    if page.next.is_some() || !remembers {
+    let Some(memory) = memory.filter(|_| page.next.is_none()) else {
         return Ok(page.answer(request, version, "resources"));
-    }
+    };
     let listed = memory::PrecedingResources {
         entries: page.entries,
         meta: page.meta,
     };
-    memory::list_behind(gateway, post, request, version, listed).await
+    Ok(memory.list_behind(post, request, version, listed).await)
 }
 
 pub(super) async fn templates(
-    gateway: &Arc<Gateway>,
+    discovery: &Discovery,
+    has_conversations: bool,
     post: &Post,
     request: &JsonRpcRequest<'_>,
     version: Version,
 ) -> Result<McpResponse, RpcError> {
     let cursor = after(request)?;
-    let catalogue = gateway.catalogue().known()?;
+    let catalogue = discovery.catalogue().known()?;
     let entries = &catalogue.content().templates;
-    let lister =
-        ContentLister::new(gateway, post, &catalogue, (OfferKind::Resources, |_| true)).await?;
+    let lister = ContentLister::new(
+        discovery.authority(),
+        post,
+        &catalogue,
+        (OfferKind::Resources, |_| true),
+    )
+    .await?;
     let mut page = lister.page_of_templates(entries, cursor.as_deref(), version);
-    if cursor.is_none() && super::offered(gateway, &post.view).conversations {
+    if cursor.is_none() && has_conversations {
         page.entries.insert(0, memory::template().to_string());
     }
     Ok(page.answer(request, version, "resourceTemplates"))
 }
 
 pub(super) async fn skills(
-    gateway: &Arc<Gateway>,
+    discovery: &Discovery,
     post: &Post,
     request: &JsonRpcRequest<'_>,
     version: Version,
 ) -> Result<McpResponse, RpcError> {
     let cursor = after(request)?;
-    let catalogue = gateway.catalogue().known()?;
+    let catalogue = discovery.catalogue().known()?;
     let entries = &catalogue.content().skills;
     let has_skills: fn(&ContentSource) -> bool = |source| source.skills.is_some();
     let lister = ContentLister::new(
-        gateway,
+        discovery.authority(),
         post,
         &catalogue,
         (OfferKind::Resources, has_skills),
@@ -129,7 +147,7 @@ fn unknown_cursor() -> RpcError {
 
 /// Who lists what.
 struct ContentLister<'a> {
-    gateway: &'a Gateway,
+    authority: &'a Authority,
     post: &'a Post,
     catalogue: &'a Catalogue,
     kind: OfferKind,
@@ -150,7 +168,7 @@ struct ListPage {
 
 impl<'a> ContentLister<'a> {
     async fn new(
-        gateway: &'a Gateway,
+        authority: &'a Authority,
         post: &'a Post,
         catalogue: &'a Catalogue,
         (kind, is_asked): (OfferKind, fn(&ContentSource) -> bool),
@@ -161,10 +179,10 @@ impl<'a> ContentLister<'a> {
             let facts = source.facts.get(&kind)?;
             source.switches.allow(&post.caller).then_some(facts)
         });
-        let visible = gateway.authority().visible(&post.caller, facts).await;
-        let visible = visible.map_err(|error| gateway.authority().undecided(&error))?;
+        let visible = authority.visible(&post.caller, facts).await;
+        let visible = visible.map_err(|error| authority.undecided(&error))?;
         Ok(Self {
-            gateway,
+            authority,
             post,
             catalogue,
             kind,
@@ -287,7 +305,7 @@ impl<'a> ContentLister<'a> {
             .facts
             .get(&self.kind)?;
         Some(ContentReader {
-            gateway: self.gateway,
+            authority: self.authority,
             caller: &self.post.caller,
             client_ip: &self.post.client_ip,
             facts,

@@ -21,46 +21,18 @@ mod skill;
 
 use std::sync::Arc;
 
-use wardgate_domain::{MemoryMethod, OfferKind};
+use wardgate_domain::MemoryMethod;
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{JsonRpcRequest, McpResponse, RpcError};
 use wardgate_resilience::concurrency::Slot;
-use wardgate_rpc::client::Skills;
 
 pub(crate) use self::content_request::ContentRequest;
 use crate::Gateway;
-use crate::catalogue::View;
 use crate::content_method::ContentMethod;
 use crate::memory;
 use crate::post::Post;
 
 pub(crate) use self::resource::{ResolvedResource, resolve_resource};
-
-/// What there is in a view, whoever asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct OfferedContent {
-    pub(crate) prompts: bool,
-    /// Of sources; conversations aside.
-    pub(crate) resources: bool,
-    /// Conversations of the memory.
-    pub(crate) conversations: bool,
-    pub(crate) skills: Option<Skills>,
-}
-
-/// What there is, as last heard.
-pub(crate) fn offered(gateway: &Gateway, view: &View) -> OfferedContent {
-    let catalogue = gateway.catalogue().current();
-    let offers = |kind| {
-        let catalogue = catalogue.as_ref();
-        catalogue.is_some_and(|catalogue| catalogue.content().offers(kind, view))
-    };
-    OfferedContent {
-        prompts: offers(OfferKind::Prompts),
-        resources: offers(OfferKind::Resources),
-        conversations: gateway.memory().is_some() && view.has_conversations(),
-        skills: catalogue.as_ref().and_then(|it| it.content().skills(view)),
-    }
-}
 
 /// Answers `request`. A method for which there is nothing is none.
 pub(crate) async fn answer(
@@ -70,26 +42,32 @@ pub(crate) async fn answer(
     (version, method): (Version, ContentMethod),
     slot: &mut Option<Slot>,
 ) -> Result<McpResponse, RpcError> {
-    let offered = offered(gateway, &post.view);
-    let remembers = offered.conversations;
+    let discovery = &*gateway.discovery;
+    let offered = discovery.offered(&post.view);
+    let memory = gateway.memory.as_ref().filter(|_| offered.conversations);
     let unknown = || RpcError::unknown_method(method.as_str(), version);
     match method {
         ContentMethod::ListPrompts if offered.prompts => {
-            list::prompts(gateway, post, request, version).await
+            list::prompts(discovery, post, request, version).await
         }
         ContentMethod::ListResources if offered.resources => {
-            list::resources(gateway, post, request, version).await
+            list::resources(discovery, memory, post, request, version).await
         }
-        ContentMethod::ListResources if remembers => {
-            memory::answer(gateway, post, request, version, MemoryMethod::List).await
+        ContentMethod::ListResources if let Some(memory) = memory => {
+            memory
+                .answer(post, request, version, MemoryMethod::List)
+                .await
         }
-        ContentMethod::ListTemplates if offered.resources || remembers => {
-            list::templates(gateway, post, request, version).await
+        ContentMethod::ListTemplates if offered.resources || memory.is_some() => {
+            list::templates(discovery, memory.is_some(), post, request, version).await
         }
         ContentMethod::ReadResource
-            if remembers && (!offered.resources || memory::is_about(request.params.uri)) =>
+            if let Some(memory) = memory
+                && (!offered.resources || memory::is_about(request.params.uri)) =>
         {
-            memory::answer(gateway, post, request, version, MemoryMethod::Read).await
+            memory
+                .answer(post, request, version, MemoryMethod::Read)
+                .await
         }
         ContentMethod::ListSkills | ContentMethod::GetSkill
             if offered.skills.is_none() || !version.is_modern() =>
@@ -101,7 +79,7 @@ pub(crate) async fn answer(
         {
             Err(unknown())
         }
-        ContentMethod::ListSkills => list::skills(gateway, post, request, version).await,
+        ContentMethod::ListSkills => list::skills(discovery, post, request, version).await,
         ContentMethod::GetPrompt if !offered.prompts => Err(unknown()),
         ContentMethod::ReadResource if !offered.resources => Err(unknown()),
         ContentMethod::Complete if !(offered.prompts || offered.resources) => Err(unknown()),
@@ -113,7 +91,7 @@ pub(crate) async fn answer(
             let context = post.request_context(request, version, slot.take());
             let content_request =
                 ContentRequest::from_request(method, request, post.protocol(version))?
-                    .with_source_cursor(gateway, &context)?;
+                    .with_source_cursor(&gateway.sealer, &context)?;
             get::get(gateway, post, request, context, content_request).await
         }
         ContentMethod::ListPrompts

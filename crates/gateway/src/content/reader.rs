@@ -7,8 +7,7 @@ use wardgate_domain::{Caller, ToolFacts};
 use wardgate_mcp_server::RpcError;
 
 use super::content_request;
-use crate::Gateway;
-use crate::authority::{Authorization, Grant};
+use crate::authority::{Authority, Authorization, Grant};
 
 /// Decisions asked for at a time.
 const AT_ONCE: usize = 8;
@@ -16,7 +15,7 @@ const AT_ONCE: usize = 8;
 /// Who asks, and what the policy knows of one kind of what the source offers.
 #[derive(Clone, Copy)]
 pub(super) struct ContentReader<'a> {
-    pub(super) gateway: &'a Gateway,
+    pub(super) authority: &'a Authority,
     pub(super) caller: &'a Caller,
     pub(super) client_ip: &'a str,
     pub(super) facts: &'a ToolFacts,
@@ -26,7 +25,7 @@ impl ContentReader<'_> {
     /// The right to what its source calls so, if there is one.
     pub(super) async fn right(&self, own_name: &str) -> Result<Option<Arc<Grant>>, RpcError> {
         let asked = content_request::policy_arguments(self.facts.kind, own_name);
-        let authority = self.gateway.authority();
+        let authority = self.authority;
         let asked = authority.authorize(self.caller, self.facts, &asked, self.client_ip);
         match asked.await {
             Ok(Authorization::Allowed(grant)) => Ok(Some(grant)),

@@ -4,8 +4,7 @@ use bytes::Bytes;
 use wardgate_domain::{Caller, OfferKind, ToolFacts};
 
 use super::content_request::{self, ContentName};
-use crate::Gateway;
-use crate::catalogue::View;
+use crate::catalogue::{Catalogue, View};
 
 /// What there is to decide on, for whoever wants to read it.
 #[derive(Debug)]
@@ -23,12 +22,12 @@ pub(crate) struct ResolvedResource {
 
 /// The resource at `uri` in `view`, unless its source is off for `caller`.
 pub(crate) fn resolve_resource(
-    gateway: &Gateway,
+    catalogue: &Catalogue,
     caller: &Caller,
     view: &View,
     uri: &str,
 ) -> Option<ResolvedResource> {
-    let catalogue = gateway.catalogue().current()?;
+    let catalogue = catalogue.current()?;
     let content = catalogue.content();
     let found = ContentName::Resource(uri.to_owned()).find(content, view)?;
     let is_seen = view.has(content.source(&found.source)?);

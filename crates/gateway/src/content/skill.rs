@@ -7,12 +7,11 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use wardgate_domain::{Caller, ColumnTier, ToolFacts, source_uri};
-use wardgate_gateway_store::Purpose;
+use wardgate_gateway_store::{Purpose, Sealer};
 use wardgate_json::replace_part;
 use wardgate_mcp_server::{RpcError, object, text_of};
 
 use super::reader::{self, ContentReader};
-use crate::Gateway;
 use crate::authority::Grant;
 use crate::catalogue::View;
 
@@ -86,6 +85,7 @@ pub(super) async fn filter_skill(
 /// The result of `resources/directory/read`, with what of it may be read. It goes on at a place for this caller alone.
 pub(super) async fn filter_directory(
     reader: &ContentReader<'_>,
+    sealer: &Sealer,
     (view, uri): (&View, &str),
     result: String,
 ) -> Result<String, RpcError> {
@@ -99,10 +99,9 @@ pub(super) async fn filter_directory(
     }
     let read = object::<DirectoryResult<'_>>(&result).ok_or_else(RpcError::not_decided)?;
     let kept = list(&readable(reader, &read.resources).await?);
-    let next = read.next_cursor.and_then(|own| {
-        let sealer = reader.gateway.sealer();
-        sealer.seal(Purpose::Directory, reader.caller, &within(view, uri), &own)
-    });
+    let next = read
+        .next_cursor
+        .and_then(|own| sealer.seal(Purpose::Directory, reader.caller, &within(view, uri), &own));
     let next = next.map(|next| format!(r#","nextCursor":{}"#, json!(next)));
     Ok(format!(
         r#"{{"resources":{kept}{}}}"#,
@@ -112,12 +111,11 @@ pub(super) async fn filter_directory(
 
 /// The server's own cursor, of the one that its client was given for the directory at `uri`.
 pub(super) fn cursor(
-    gateway: &Gateway,
+    sealer: &Sealer,
     caller: &Caller,
     (view, uri): (&View, &str),
     given: &str,
 ) -> Option<String> {
-    let sealer = gateway.sealer();
     sealer.open(Purpose::Directory, caller, &within(view, uri), given)
 }
 

@@ -2,22 +2,20 @@
 
 use serde_json::{Value, json};
 use wardgate_mcp::{Version, extension};
-use wardgate_mcp_server::{Answer, Request, inner};
+use wardgate_mcp_server::{JsonRpcRequest, McpResponse, inner};
 use wardgate_rpc::client::ServerCapabilities;
 
 use super::instructions::instructions;
-use crate::Gateway;
 use crate::catalogue::View;
-use crate::content;
+use crate::discovery::Discovery;
 use crate::post::{Post, Transport};
-use crate::tasks;
 
 /// What there is besides tools depends on the configuration, never on the caller. Where one server is shown alone it is
 /// what that server declared, as far as the gateway passes it on. `hears` says that there is a stream on which a client
 /// hears what is said before an answer.
-pub(super) fn capabilities(gateway: &Gateway, view: &View, hears: bool) -> Value {
+pub(super) fn capabilities(discovery: &Discovery, view: &View, hears: bool) -> Value {
     let changes = json!({ "listChanged": true });
-    let offered = content::offered(gateway, view);
+    let offered = discovery.offered(view);
     let declared = view.declared();
     let declares = |what: fn(ServerCapabilities) -> bool| declared.is_none_or(what);
     let mut capabilities = json!({ "tools": changes });
@@ -38,12 +36,12 @@ pub(super) fn capabilities(gateway: &Gateway, view: &View, hears: bool) -> Value
 }
 
 /// The same with the extensions of 2026-07-28.
-fn with_extensions(gateway: &Gateway, view: &View, hears: bool) -> Value {
-    let mut capabilities = capabilities(gateway, view, hears);
-    if tasks::are_offered(gateway, view) {
+fn with_extensions(discovery: &Discovery, view: &View, hears: bool) -> Value {
+    let mut capabilities = capabilities(discovery, view, hears);
+    if discovery.offers_tasks(view) {
         capabilities["extensions"][extension::TASKS] = json!({});
     }
-    if let Some(skills) = content::offered(gateway, view).skills {
+    if let Some(skills) = discovery.offered(view).skills {
         let settings = if skills.directories {
             json!({ "directoryRead": true })
         } else {
@@ -55,18 +53,18 @@ fn with_extensions(gateway: &Gateway, view: &View, hears: bool) -> Value {
 }
 
 pub(super) async fn discover(
-    gateway: &Gateway,
+    discovery: &Discovery,
     post: &Post,
-    request: &Request<'_>,
+    request: &JsonRpcRequest<'_>,
     version: Version,
-) -> Answer {
+) -> McpResponse {
     let supported: Vec<&str> = Version::ALL
         .iter()
         .map(|version| version.as_str())
         .collect();
-    let instructions = instructions(gateway, &post.caller, &post.view).await;
+    let instructions = instructions(discovery, &post.caller, &post.view).await;
     let hears = post.transport != Transport::Message;
-    let capabilities = with_extensions(gateway, &post.view, hears);
+    let capabilities = with_extensions(discovery, &post.view, hears);
     let result = json!({
         "supportedVersions": supported,
         "capabilities": capabilities,
@@ -82,5 +80,5 @@ pub(super) async fn discover(
         r#"{},"ttlMs":{ttl},"cacheScope":"{scope}""#,
         inner(&result.to_string())
     );
-    Answer::result(request.id, version, &members)
+    McpResponse::result(request.id, version, &members)
 }

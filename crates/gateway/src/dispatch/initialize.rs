@@ -2,26 +2,27 @@
 //! the version travels in the `MCP-Protocol-Version` header of every later request.
 
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{Answer, Request, inner, server_info};
+use wardgate_mcp_server::{JsonRpcRequest, McpResponse, inner, server_info};
 
 use super::discover::capabilities;
 use super::instructions::instructions;
-use crate::Gateway;
+use crate::discovery::Discovery;
 use crate::post::{Post, Transport};
 
 pub(super) async fn initialize(
-    gateway: &Gateway,
+    discovery: &Discovery,
     post: &Post,
-    request: &Request<'_>,
+    request: &JsonRpcRequest<'_>,
     version: Version,
-) -> Answer {
-    let mut capabilities = capabilities(gateway, &post.view, post.transport != Transport::Message);
+) -> McpResponse {
+    let mut capabilities =
+        capabilities(discovery, &post.view, post.transport != Transport::Message);
     if !version.has_audio()
         && let Some(capabilities) = capabilities.as_object_mut()
     {
         capabilities.remove("completions");
     }
-    let instructions = instructions(gateway, &post.caller, &post.view).await;
+    let instructions = instructions(discovery, &post.caller, &post.view).await;
     let result = serde_json::json!({
         "protocolVersion": version.as_str(),
         "capabilities": capabilities,
@@ -32,5 +33,5 @@ pub(super) async fn initialize(
         inner(&result.to_string()),
         server_info(version)
     );
-    Answer::result(request.id, version, &members)
+    McpResponse::result(request.id, version, &members)
 }

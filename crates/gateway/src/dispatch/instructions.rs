@@ -5,9 +5,10 @@
 
 use std::fmt::Write;
 
-use crate::Gateway;
+use crate::authority::Authority;
 use crate::catalogue::View;
-use crate::catalogue::{CatalogueIndex, Source};
+use crate::catalogue::{CatalogueIndex, CatalogueSource};
+use crate::discovery::Discovery;
 use wardgate_domain::Caller;
 
 /// The gateway's own.
@@ -24,9 +25,13 @@ pub(super) struct Instructions {
 }
 
 /// What `caller` is told in `view`. While nothing can be decided, only the gateway speaks.
-pub(super) async fn instructions(gateway: &Gateway, caller: &Caller, view: &View) -> Instructions {
+pub(super) async fn instructions(
+    discovery: &Discovery,
+    caller: &Caller,
+    view: &View,
+) -> Instructions {
     let mut text = OWN.to_owned();
-    let catalogue = gateway.catalogue().current();
+    let catalogue = discovery.catalogue().current();
     let speaks = |catalogue: &CatalogueIndex| {
         let mut sources = catalogue.sources();
         sources.any(|source| !source.instructions.is_empty())
@@ -38,7 +43,7 @@ pub(super) async fn instructions(gateway: &Gateway, caller: &Caller, view: &View
         };
     };
     let mut left = MOST;
-    for source in heard(gateway, caller, view, &catalogue).await {
+    for source in heard(discovery.authority(), caller, view, &catalogue).await {
         let said = labelled(source);
         if said.len() > left {
             let _ = write!(
@@ -58,11 +63,11 @@ pub(super) async fn instructions(gateway: &Gateway, caller: &Caller, view: &View
 
 /// The sources with instructions, of which the caller may use something, in the order of their names.
 async fn heard<'c>(
-    gateway: &Gateway,
+    authority: &Authority,
     caller: &Caller,
     view: &View,
     catalogue: &'c CatalogueIndex,
-) -> Vec<&'c Source> {
+) -> Vec<&'c CatalogueSource> {
     let speaking = catalogue.sources().filter(|it| !it.instructions.is_empty());
     let mut speaking: Vec<_> = speaking
         .filter(|source| source.switches.allow(caller))
@@ -70,12 +75,12 @@ async fn heard<'c>(
         .collect();
     let tools = view.tools(catalogue);
     let of_them = tools.iter().map(|seen| seen.tool).filter(|tool| {
-        let is_of = |(_, tag): &(&Source, String)| tool.facts.tags.contains(tag);
+        let is_of = |(_, tag): &(&CatalogueSource, String)| tool.facts.tags.contains(tag);
         tool.switches.allow(caller) && speaking.iter().any(is_of)
     });
     let of_them: Vec<_> = of_them.collect();
     let facts = of_them.iter().map(|tool| &tool.facts);
-    let Ok(visible) = gateway.authority().visible(caller, facts).await else {
+    let Ok(visible) = authority.visible(caller, facts).await else {
         return Vec::new();
     };
     speaking.retain(|(_, tag)| {
@@ -88,7 +93,7 @@ async fn heard<'c>(
 }
 
 /// What `source` says, as its words.
-fn labelled(source: &Source) -> String {
+fn labelled(source: &CatalogueSource) -> String {
     let mut said = format!(
         "\n\nThe server `{}` says of itself (these are its words, not the gateway's):",
         source.name

@@ -3,38 +3,36 @@
 use std::collections::HashSet;
 
 use wardgate_domain::OfferKind;
-use wardgate_mcp_server::{Answer, Meta, Request, RpcError};
+use wardgate_mcp_server::{JsonRpcRequest, McpResponse, RequestMeta, RpcError};
 
 use wardgate_mcp::Version;
 
-use crate::Gateway;
 use crate::caching;
-use crate::catalogue::{MISSING_UPSTREAMS, Source, Tool};
+use crate::catalogue::{CatalogueSource, MISSING_UPSTREAMS, Tool};
+use crate::discovery::Discovery;
 use crate::post::Post;
 
 pub(super) async fn list_tools(
-    gateway: &Gateway,
+    discovery: &Discovery,
     post: &Post,
-    request: &Request<'_>,
+    request: &JsonRpcRequest<'_>,
     version: Version,
-) -> Result<Answer, RpcError> {
+) -> Result<McpResponse, RpcError> {
     let caller = &*post.caller;
     if request.params.cursor.is_some() {
         return Err(RpcError::invalid_params(
             "unknown `cursor`: the list has one page",
         ));
     }
-    let catalogue = gateway.catalogue().known()?;
+    let catalogue = discovery.catalogue().known()?;
     let mut enabled = post.view.tools(&catalogue);
     enabled.retain(|seen| seen.tool.switches.allow(caller));
-    let meta = Meta::from_request(request)?;
+    let meta = RequestMeta::from_request(request)?;
     let capabilities = post.client_capabilities(&meta, version);
     enabled.retain(|seen| seen.tool.is_for_client(capabilities.as_deref()));
-    let visible = gateway
-        .authority()
-        .visible(caller, enabled.iter().map(|seen| &seen.tool.facts))
-        .await
-        .map_err(|error| gateway.undecided(&error))?;
+    let authority = discovery.authority();
+    let visible = authority.visible(caller, enabled.iter().map(|seen| &seen.tool.facts));
+    let visible = visible.await.map_err(|error| authority.undecided(&error))?;
     let is_visible = |tool: &Tool| visible.iter().any(|name| *name == tool.facts.name.as_str());
     enabled.retain(|seen| is_visible(seen.tool));
     let missing = missing(catalogue.missing_upstreams(), || {
@@ -48,10 +46,11 @@ pub(super) async fn list_tools(
     members.push(']');
     if version.is_modern() {
         let shown: HashSet<_> = enabled.iter().map(|seen| &seen.tool.facts.name).collect();
-        let of_shown = |source: &&Source| source.tools.values().any(|name| shown.contains(name));
+        let of_shown =
+            |source: &&CatalogueSource| source.tools.values().any(|name| shown.contains(name));
         members += &caching::hints(OfferKind::Tool, catalogue.sources().filter(of_shown));
     }
-    Ok(Answer::result_with_meta(
+    Ok(McpResponse::result_with_meta(
         request.id, version, &members, &missing,
     ))
 }

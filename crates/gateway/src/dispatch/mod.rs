@@ -34,7 +34,6 @@ use crate::content;
 use crate::content_method::ContentMethod;
 use crate::governed_call;
 use crate::listen;
-use crate::memory;
 use crate::post::{Post, Transport, is_batch};
 use crate::session::StreamableSessions;
 use crate::subscribe::SubscriptionMethod;
@@ -42,7 +41,7 @@ use crate::tasks;
 
 /// Answers one POST.
 pub(crate) async fn answer_post(gateway: &Arc<Gateway>, post: &Post) -> McpResponse {
-    let text = match scan_body(gateway, &post.body) {
+    let text = match scan_body(&post.body, gateway.limits.depth) {
         Ok(text) => text,
         Err(error) => return McpResponse::error(None, &error),
     };
@@ -53,8 +52,8 @@ pub(crate) async fn answer_post(gateway: &Arc<Gateway>, post: &Post) -> McpRespo
 }
 
 /// Refuses one POST with `error`. What is wrong with its message itself comes first, as it does everywhere.
-pub(crate) fn refuse_post(gateway: &Gateway, body: &[u8], error: &RpcError) -> McpResponse {
-    let text = match scan_body(gateway, body) {
+pub(crate) fn refuse_post(body: &[u8], depth: usize, error: &RpcError) -> McpResponse {
+    let text = match scan_body(body, depth) {
         Ok(text) => text,
         Err(error) => return McpResponse::error(None, &error),
     };
@@ -70,9 +69,8 @@ pub(crate) fn refuse_post(gateway: &Gateway, body: &[u8], error: &RpcError) -> M
     }
 }
 
-fn scan_body<'b>(gateway: &Gateway, body: &'b [u8]) -> Result<&'b str, RpcError> {
-    scan(body, gateway.limits().depth)
-        .map_err(|error| RpcError::parse(error.reason(), error.to_string()))
+fn scan_body(body: &[u8], depth: usize) -> Result<&str, RpcError> {
+    scan(body, depth).map_err(|error| RpcError::parse(error.into(), error.to_string()))
 }
 
 /// A batch: 2025-03-26 has them, later versions removed them.
@@ -204,9 +202,9 @@ async fn in_turn(
     (request, method): (&JsonRpcRequest<'_>, &str),
     version: Version,
 ) -> Result<McpResponse, RpcError> {
-    post.access.ask(gateway, &request.method)?;
+    post.access.ask(&request.method)?;
     let mut slot = if is_work(&request.method) {
-        Some(gateway.admit(&post.caller).await?)
+        Some(gateway.admission.admit(&post.caller).await?)
     } else {
         None
     };
@@ -257,16 +255,16 @@ async fn answer_to(
                 answer
             })
         }
-        "tools/list" => list_tools::list_tools(gateway, post, request, version).await,
+        "tools/list" => list_tools::list_tools(&gateway.discovery, post, request, version).await,
         "server/discover" if version.is_modern() => {
-            Ok(discover::discover(gateway, post, request, version).await)
+            Ok(discover::discover(&gateway.discovery, post, request, version).await)
         }
         // The plain endpoint has one answer to one POST.
         LISTEN if version.is_modern() && post.transport == Transport::Mcp => {
             Box::pin(listen::listen(gateway, post, request)).await
         }
         "initialize" if !version.is_modern() => {
-            let answer = initialize::initialize(gateway, post, request, version).await;
+            let answer = initialize::initialize(&gateway.discovery, post, request, version).await;
             if post.transport != Transport::Mcp || is_batch(&post.body) {
                 return Ok(answer);
             }
@@ -287,13 +285,16 @@ async fn answer_to(
                 && !version.is_modern()
                 && post.transport != Transport::Message =>
         {
-            Box::pin(subscribe.answer(gateway, post, request, version)).await
+            let (watcher, memory) = (&gateway.resource_watcher, gateway.listeners().memory());
+            Box::pin(subscribe.answer(watcher, memory, post, request, version)).await
         }
         method
             if let Some(of_memory) = of_memory(method)
                 && post.view.has_conversations() =>
         {
-            memory::answer(gateway, post, request, version, of_memory).await
+            let memory = gateway.memory.as_ref();
+            let memory = memory.ok_or_else(|| RpcError::unknown_method(method, version))?;
+            memory.answer(post, request, version, of_memory).await
         }
         method
             if let Some(of_tasks) = tasks::TaskMethod::named(method)
@@ -301,14 +302,14 @@ async fn answer_to(
         {
             tasks::answer(gateway, post, request, (version, of_tasks), slot).await
         }
-        method if post.transport == Transport::Message && gateway.takes_direct_methods() => {
+        method if post.transport == Transport::Message && gateway.takes_direct_methods => {
             let meta = RequestMeta::from_request(request)?;
             let call = tool_call(post, request, &meta, version, method.to_owned())?;
             let call = ToolCall {
                 result_format: ResultFormat::Direct,
                 ..call
             };
-            let slot = gateway.admit(&post.caller).await?;
+            let slot = gateway.admission.admit(&post.caller).await?;
             let context = post.request_context(request, version, Some(slot));
             governed_call::run(
                 gateway,

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
 use tracing::{Instrument, Span};
-use wardgate_domain::{CallId, Digest, NOT_A_NAME, Outcome, Status, ToolName};
+use wardgate_domain::{Reason, CallId, Digest, NOT_A_NAME, Outcome, Status, ToolName};
 use wardgate_mcp_server::{JsonRpcRequest, McpResponse, RecordStatus, RpcError, call_meta};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_resilience::concurrency::RecordingSlot;
@@ -118,7 +118,7 @@ async fn run_and_answer<O: Operation>(
     let (client, answer) = client_interaction::open(channel);
     let call_id = spawn_call(gateway, context, (client, trace), operation, resume_point);
     answer.await.unwrap_or_else(|_| {
-        let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
+        let error = RpcError::internal(Reason::PANIC, "Internal error.").of_call(call_id, None);
         McpResponse::error(Some(&id), &error)
     })
 }
@@ -291,7 +291,7 @@ impl GovernedCall {
         let grant = self.authorize(resource_use).await?;
         resource.check_request(description, &self.client)?;
         let access = &self.context.access;
-        let applied = access.apply(&self.gateway, description.method, facts);
+        let applied = access.apply(description.method, facts);
         applied.map_err(Rejection::Scope)?;
         Ok((resource_use, grant))
     }
@@ -381,14 +381,14 @@ impl GovernedCall {
                 ..
             }) => {
                 let digest = Digest::of(input_requests.as_json().as_bytes());
-                (Status::Ok, "input_required", Some(facts), Some(digest))
+                (Status::Ok, Reason::INPUT_REQUIRED.as_str(), Some(facts), Some(digest))
             }
             Err(Rejection::Unknown) => {
-                (Status::UnknownTool, description.unknown_reason, None, None)
+                (Status::UnknownTool, description.unknown_reason.as_str(), None, None)
             }
             Err(rejection) => {
                 let (status, reason) = rejection.record_status();
-                (status, reason, None, None)
+                (status, reason.as_str(), None, None)
             }
         };
         Outcome {

@@ -77,7 +77,7 @@ async fn current_visibility<O: Operation>(
             return Err(DecisionUnavailable);
         }
     };
-    let applied = client.access.apply(gateway, description.method, facts);
+    let applied = client.access.apply(description.method, facts);
     Ok(applied.ok().and_then(|()| visibility_digest(&grant)))
 }
 

@@ -12,7 +12,7 @@ use axum::routing::{MethodRouter, get};
 use wardgate_edge::{Scopes, TokenRefusal};
 
 use super::{not_found, problem};
-use crate::Gateway;
+use crate::config::Config;
 
 /// Where metadata begins; the path of the resource follows (RFC 9728, section 3.1).
 pub(super) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
@@ -23,61 +23,101 @@ pub(super) const AUTHORIZATION_SERVER: &str = "/.well-known/oauth-authorization-
 /// The whole view.
 const WHOLE: &str = "/mcp";
 
-/// The handler of every path that begins with [`WELL_KNOWN`].
-pub(super) fn route(gateway: &Arc<Gateway>) -> MethodRouter {
-    let gateway = Arc::clone(gateway);
-    get(move |request: Parts| async move {
-        let path = request.uri.path().strip_prefix(WELL_KNOWN);
-        protected_resource(&gateway, path.unwrap_or_default())
-    })
-    .options(|| async { preflight() })
+/// What the gateway says of itself as a protected resource.
+pub(crate) struct ResourceMetadata {
+    /// How clients reach the gateway.
+    public_url: String,
+    issuers: Vec<String>,
+    /// What every token needs.
+    required_scopes: Vec<String>,
+    /// Where the authorization server's metadata is, if the gateway tells.
+    authorization_server: Option<String>,
 }
 
-/// `GET /.well-known/oauth-protected-resource[/path]`: open to everyone, and to web pages. It is the same for whatever
-/// upstream or toolset a path names, so it tells nobody which there are.
-fn protected_resource(gateway: &Gateway, path: &str) -> Response {
-    let Some(resource) = resource_at(path) else {
-        return not_found();
-    };
-    let issuers: Vec<&str> = gateway
-        .config
-        .auth
-        .issuers
-        .iter()
-        .map(|issuer| issuer.issuer.as_str())
-        .collect();
-    let mut document = serde_json::json!({
-        "resource": format!("{}{resource}", gateway.public_url()),
-        "resource_name": "Wardgate",
-        "authorization_servers": issuers,
-        "bearer_methods_supported": ["header"],
-    });
-    // No more than to begin with: what else an operation needs its 403 says.
-    let required = &gateway.config.scopes.required;
-    if !required.is_empty() {
-        document["scopes_supported"] = required.as_slice().into();
+impl ResourceMetadata {
+    pub(crate) fn new(config: &Config, public_url: String) -> Self {
+        let issuers = config.auth.issuers.iter();
+        Self {
+            public_url,
+            issuers: issuers.map(|issuer| issuer.issuer.clone()).collect(),
+            required_scopes: config.scopes.required.clone(),
+            authorization_server: config.authorization_server_metadata.clone(),
+        }
     }
-    let headers = [
-        (header::CONTENT_TYPE, "application/json"),
-        (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
-    ];
-    (headers, document.to_string()).into_response()
-}
 
-/// `GET /.well-known/oauth-authorization-server`: the way to where it really is, if there is one to tell.
-pub(super) fn authorization_server(gateway: &Gateway) -> Response {
-    let Some(url) = &gateway.config.authorization_server_metadata else {
-        return not_found();
-    };
-    let mut response = Redirect::temporary(url).into_response();
-    let everyone = header::HeaderValue::from_static("*");
-    let headers = response.headers_mut();
-    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, everyone);
-    response
+    /// The handler of every path that begins with [`WELL_KNOWN`].
+    pub(super) fn route(self: &Arc<Self>) -> MethodRouter {
+        let metadata = Arc::clone(self);
+        get(move |request: Parts| async move {
+            let path = request.uri.path().strip_prefix(WELL_KNOWN);
+            metadata.protected_resource(path.unwrap_or_default())
+        })
+        .options(|| async { preflight() })
+    }
+
+    /// The handler of [`AUTHORIZATION_SERVER`].
+    pub(super) fn authorization_server_route(self: &Arc<Self>) -> MethodRouter {
+        let metadata = Arc::clone(self);
+        get(move || async move { metadata.authorization_server() })
+            .options(|| async { preflight() })
+    }
+
+    /// `GET /.well-known/oauth-protected-resource[/path]`: open to everyone, and to web pages. It is the same for whatever
+    /// upstream or toolset a path names, so it tells nobody which there are.
+    fn protected_resource(&self, path: &str) -> Response {
+        let Some(resource) = resource_at(path) else {
+            return not_found();
+        };
+        let mut document = serde_json::json!({
+            "resource": format!("{}{resource}", self.public_url),
+            "resource_name": "Wardgate",
+            "authorization_servers": self.issuers,
+            "bearer_methods_supported": ["header"],
+        });
+        // No more than to begin with: what else an operation needs its 403 says.
+        if !self.required_scopes.is_empty() {
+            document["scopes_supported"] = self.required_scopes.as_slice().into();
+        }
+        let headers = [
+            (header::CONTENT_TYPE, "application/json"),
+            (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+        ];
+        (headers, document.to_string()).into_response()
+    }
+
+    /// `GET /.well-known/oauth-authorization-server`: the way to where it really is, if there is one to tell.
+    fn authorization_server(&self) -> Response {
+        let Some(url) = &self.authorization_server else {
+            return not_found();
+        };
+        let mut response = Redirect::temporary(url).into_response();
+        let everyone = header::HeaderValue::from_static("*");
+        let headers = response.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, everyone);
+        response
+    }
+
+    /// 401 with the way to a token (RFC 6750 §3, RFC 9728 §5.1).
+    pub(super) fn unauthorized(&self, refusal: &TokenRefusal, request: &Parts) -> Response {
+        let metadata = self.url(resource_of(request));
+        let required = self.required_scopes.iter().cloned();
+        let scope = required.collect::<Scopes>().to_string();
+        let mut response = problem(refusal.status(), refusal.reason(), &refusal.description());
+        response.headers_mut().insert(
+            header::WWW_AUTHENTICATE,
+            refusal.challenge(Some(&metadata), &scope),
+        );
+        response
+    }
+
+    /// Where the metadata of the resource at `path` is.
+    pub(super) fn url(&self, path: &str) -> String {
+        format!("{}{WELL_KNOWN}{path}", self.public_url)
+    }
 }
 
 /// A page may ask for either, and name the version that it speaks.
-pub(super) fn preflight() -> Response {
+fn preflight() -> Response {
     let headers = [
         (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
         (header::ACCESS_CONTROL_ALLOW_METHODS, "GET"),
@@ -85,24 +125,6 @@ pub(super) fn preflight() -> Response {
         (header::ACCESS_CONTROL_MAX_AGE, "600"),
     ];
     (StatusCode::NO_CONTENT, headers).into_response()
-}
-
-/// 401 with the way to a token (RFC 6750 §3, RFC 9728 §5.1).
-pub(super) fn unauthorized(gateway: &Gateway, refusal: &TokenRefusal, request: &Parts) -> Response {
-    let metadata = url(gateway, resource_of(request));
-    let required = gateway.config.scopes.required.iter().cloned();
-    let scope = required.collect::<Scopes>().to_string();
-    let mut response = problem(refusal.status(), refusal.reason(), &refusal.description());
-    response.headers_mut().insert(
-        header::WWW_AUTHENTICATE,
-        refusal.challenge(Some(&metadata), &scope),
-    );
-    response
-}
-
-/// Where the metadata of the resource at `path` is.
-pub(super) fn url(gateway: &Gateway, path: &str) -> String {
-    format!("{}{WELL_KNOWN}{path}", gateway.public_url())
 }
 
 /// The resources, any of which a token for `request` may be for.

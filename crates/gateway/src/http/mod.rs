@@ -1,5 +1,6 @@
 //! HTTP: every path in one list, and what each request passes before it is read.
 
+mod guard;
 mod metadata;
 mod post;
 
@@ -9,7 +10,8 @@ use axum::Router;
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, any, get};
+use axum::routing::{MethodRouter, any};
+use wardgate_domain::Reason;
 use wardgate_edge::Grants;
 use wardgate_edge::routes::{self, Route, RouteInfo};
 use wardgate_mcp::header::PARAM_PREFIX;
@@ -17,6 +19,9 @@ use wardgate_mcp_server::{McpResponse, RpcError};
 
 use crate::Gateway;
 use crate::post::Transport;
+
+pub(crate) use self::guard::RequestGuard;
+pub(crate) use self::metadata::ResourceMetadata;
 
 /// Methods, request headers and response headers of MCP.
 const GRANTS: Grants = Grants {
@@ -64,8 +69,10 @@ impl Endpoint {
         let for_preflight = Arc::clone(gateway);
         let preflight = move |request: Parts| async move {
             GRANTS
-                .preflight(&for_preflight.origins, &request)
-                .unwrap_or_else(|what| problem(StatusCode::FORBIDDEN, "origin_refused", &what))
+                .preflight(for_preflight.guard.origins(), &request)
+                .unwrap_or_else(|what| {
+                    problem(StatusCode::FORBIDDEN, Reason::ORIGIN_REFUSED, &what)
+                })
         };
         let gateway = Arc::clone(gateway);
         any(move |request| post::handle(gateway, self, request)).options(preflight)
@@ -116,7 +123,7 @@ const METADATA: &[Route<Arc<Gateway>>] = &[
             EVERYBODY,
             "200 JSON (RFC 9728) about `/mcp`",
         ),
-        handler: |gateway, _| metadata::route(gateway),
+        handler: |gateway, _| gateway.guard.metadata().route(),
     },
     Route {
         info: RouteInfo::new(
@@ -125,7 +132,7 @@ const METADATA: &[Route<Arc<Gateway>>] = &[
             EVERYBODY,
             "the same about `mcp`, `mcp/{toolset}`, `mcp/upstream/{source}`, `message` or `sse`, whether or not there is such a toolset or source; else 404",
         ),
-        handler: |gateway, _| metadata::route(gateway),
+        handler: |gateway, _| gateway.guard.metadata().route(),
     },
     Route {
         info: RouteInfo::new(
@@ -134,11 +141,7 @@ const METADATA: &[Route<Arc<Gateway>>] = &[
             EVERYBODY,
             "307 to `gateway.authorization_server_metadata`; 404 where that is unset",
         ),
-        handler: |gateway, _| {
-            let gateway = Arc::clone(gateway);
-            get(move || async move { metadata::authorization_server(&gateway) })
-                .options(|| async { metadata::preflight() })
-        },
+        handler: |gateway, _| gateway.guard.metadata().authorization_server_route(),
     },
 ];
 
@@ -162,7 +165,7 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
 
 /// A refusal before the message was read: an HTTP status, and a JSON-RPC error that says why, because that
 /// is what clients show.
-fn problem(status: StatusCode, reason: &'static str, description: &str) -> Response {
+fn problem(status: StatusCode, reason: Reason, description: &str) -> Response {
     McpResponse::error(None, &RpcError::unread(status, reason, description)).into_response()
 }
 
@@ -170,7 +173,7 @@ fn problem(status: StatusCode, reason: &'static str, description: &str) -> Respo
 fn not_found() -> Response {
     problem(
         StatusCode::NOT_FOUND,
-        "not_found",
+        Reason::NOT_FOUND,
         "No such path; MCP is served at /mcp.",
     )
 }

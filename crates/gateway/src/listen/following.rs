@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 use wardgate_domain::{Caller, ConversationId, Digest};
-use wardgate_rpc::client::{MemoryClient, Session};
+use wardgate_rpc::client::{ConversationSubscriber, MemoryClient};
 
 use super::conversations::{ConversationWatcher, UpdateReceiver};
 use crate::memory::ConversationUri;
@@ -136,7 +136,7 @@ impl ConversationFeed {
             let Some(own) = &mut self.subscriptions else {
                 return;
             };
-            let session = Session {
+            let session = ConversationSubscriber {
                 caller: &own.caller,
                 session: own.session,
             };

@@ -34,23 +34,25 @@ use futures::{StreamExt, stream};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
-use wardgate_domain::{Ambient, Caller};
+use wardgate_domain::{Ambient, Caller, Digest};
 use wardgate_mcp::Version;
 use wardgate_mcp::header::PROTOCOL_VERSION;
-use wardgate_mcp_server::{Answer, KEEP_ALIVE, LISTEN, Request, RpcError, takes_events};
+use wardgate_mcp_server::{
+    JsonRpcRequest, KEEP_ALIVE, LISTEN, McpResponse, RpcError, takes_events,
+};
+use wardgate_rpc::client::{ConversationSubscriber, MemoryClient};
 
 use self::following::{ConversationFeed, ResourceUpdates};
 use crate::Gateway;
 use crate::change_counter::ChangeCounter;
-use crate::content;
+use crate::memory::ConversationUri;
 use crate::post::Post;
 use crate::tasks::{self, FollowedTasks, TaskUpdate};
 
 pub(crate) use self::conversations::ConversationWatcher;
-use self::resources::watches;
 pub(crate) use self::resources::{
-    ListeningClient, ResourceChanges, ResourceSubscriptions, SUBSCRIBE, Subscriber, subscribe,
-    unsubscribe,
+    ListeningClient, ResourceChanges, ResourceSubscriptions, ResourceWatcher, SUBSCRIBE,
+    Subscriber, subscribe, unsubscribe,
 };
 use self::script::ListenRequest;
 pub(crate) use self::script::StreamScript;
@@ -77,9 +79,9 @@ pub(crate) struct Listeners {
     changes: ChangeCounter,
     /// None without a memory service.
     conversations: Option<ConversationWatcher>,
-    watches: StreamQuota,
     places: StreamQuota,
     draining: CancellationToken,
+    ambient: Ambient,
 }
 
 impl Listeners {
@@ -88,13 +90,14 @@ impl Listeners {
         changes: ChangeCounter,
         conversations: Option<ConversationWatcher>,
         streams: usize,
+        ambient: Ambient,
     ) -> Self {
         Self {
             changes,
             conversations,
-            watches: watches(),
             places: StreamQuota::new(streams),
             draining: CancellationToken::new(),
+            ambient,
         }
     }
 
@@ -103,19 +106,53 @@ impl Listeners {
         &self,
         caller: &Arc<Caller>,
         script: StreamScript,
-        ambient: &Ambient,
-    ) -> Result<Answer, RpcError> {
-        let events = self.listen(caller, script, ambient)?;
-        let events = events.map(Ok::<_, std::convert::Infallible>);
-        Ok(Answer::events(Body::from_stream(events)))
+    ) -> Result<McpResponse, RpcError> {
+        Ok(answer_with(self.listen(caller, script)?))
+    }
+
+    /// The events of a stream that follows the subscriptions of `session`, for a client before 2026-07-28. To one that was
+    /// away everything counts as changed.
+    pub(crate) async fn follow(
+        &self,
+        client: ListeningClient,
+        session: Option<Digest>,
+        was_away: bool,
+    ) -> Result<BoxStream<'static, Bytes>, RpcError> {
+        let caller = Arc::clone(&client.caller);
+        let offered = client.watcher.discovery().offered(&client.view);
+        let mut script = StreamScript::of_get(session, offered);
+        if was_away {
+            script = script.after_absence(&self.subscribed_conversations(&caller, session).await);
+        }
+        let script = script.hearing(client.subscribed(session, offered, was_away));
+        self.listen(&caller, script)
+    }
+
+    /// The URIs of the conversations that `session` is subscribed to; none where that cannot be known.
+    async fn subscribed_conversations(
+        &self,
+        caller: &Caller,
+        session: Option<Digest>,
+    ) -> Vec<String> {
+        let Some(memory) = self.memory() else {
+            return Vec::new();
+        };
+        let subscriptions = memory.list_subscriptions(ConversationSubscriber { caller, session });
+        let ids = subscriptions.await.unwrap_or_default();
+        let uris = ids.iter().map(|id| ConversationUri::whole(id).write());
+        uris.collect()
+    }
+
+    /// The memory service, if there is one.
+    pub(crate) fn memory(&self) -> Option<&MemoryClient> {
+        self.conversations.as_ref().map(ConversationWatcher::memory)
     }
 
     /// The events of such a stream.
-    pub(crate) fn listen(
+    fn listen(
         &self,
         caller: &Arc<Caller>,
         mut script: StreamScript,
-        ambient: &Ambient,
     ) -> Result<BoxStream<'static, Bytes>, RpcError> {
         let place = self
             .places
@@ -138,20 +175,11 @@ impl Listeners {
             silent_until: Instant::now(),
             script,
             draining: self.draining.clone(),
-            token_ends: Box::pin(sleep(caller.expires_at().since(ambient.now()))),
+            token_ends: Box::pin(sleep(caller.expires_at().since(self.ambient.now()))),
             _place: place,
         };
         let rest = stream::unfold(Some(listener), async |listener| listener?.next().await);
         Ok(stream::iter([first]).chain(rest).boxed())
-    }
-
-    /// Changes when the catalogue or the policy does.
-    fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.follow()
-    }
-
-    fn watches(&self) -> &StreamQuota {
-        &self.watches
     }
 
     /// A lease for a stream of `subject`. None if the quota is used up.
@@ -168,6 +196,12 @@ impl Listeners {
     pub(crate) fn drain(&self) {
         self.draining.cancel();
     }
+}
+
+/// The answer that is the stream of `events`.
+pub(crate) fn answer_with(events: BoxStream<'static, Bytes>) -> McpResponse {
+    let events = events.map(Ok::<_, std::convert::Infallible>);
+    McpResponse::events(Body::from_stream(events))
 }
 
 /// One stream.
@@ -258,11 +292,11 @@ async fn next_task_update(tasks: &mut Option<FollowedTasks>) -> TaskUpdate {
 pub(crate) async fn listen(
     gateway: &Arc<Gateway>,
     post: &Post,
-    request: &Request<'_>,
-) -> Result<Answer, RpcError> {
-    let offered = content::offered(gateway, &post.view);
+    request: &JsonRpcRequest<'_>,
+) -> Result<McpResponse, RpcError> {
+    let (listeners, watcher) = (gateway.listeners(), &gateway.resource_watcher);
+    let offered = watcher.discovery().offered(&post.view);
     let subscription = ListenRequest::parse(request)?;
-    let listeners = gateway.listeners();
     let uris = subscription.of_sources(offered);
     let resources = if uris.is_empty() {
         None
@@ -270,11 +304,12 @@ pub(crate) async fn listen(
         // Nobody makes sources work for streams that there is no place for.
         let place = listeners.place(post.caller.subject());
         let _place = place.ok_or_else(RpcError::too_many_streams)?;
-        Some(ResourceChanges::chosen(ListeningClient::for_post(gateway, post, LISTEN), uris).await)
+        let client = ListeningClient::for_post(watcher, post, LISTEN);
+        Some(ResourceChanges::chosen(client, uris).await)
     };
     let tasks = tasks::follow(gateway, post, request, subscription.tasks()).await?;
     let script = StreamScript::of_subscription(subscription, offered, resources, tasks);
-    listeners.open(&post.caller, script, gateway.ambient())
+    listeners.open(&post.caller, script)
 }
 
 #[cfg(test)]

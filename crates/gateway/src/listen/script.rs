@@ -8,11 +8,11 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use wardgate_domain::Digest;
-use wardgate_mcp_server::{Request, RpcError, SERVER_INFO, object};
+use wardgate_mcp_server::{JsonRpcRequest, RpcError, SERVER_INFO, object};
 
 use super::following::{ConversationSelection, ResourceUpdates};
 use super::resources::ResourceChanges;
-use crate::content::OfferedContent;
+use crate::discovery::OfferedContent;
 use crate::memory::{self, ConversationUri};
 use crate::tasks::{FollowedTasks, TaskUpdate};
 
@@ -68,7 +68,7 @@ struct ListenFilter {
 }
 
 impl ListenRequest {
-    pub(super) fn parse(request: &Request<'_>) -> Result<Self, RpcError> {
+    pub(super) fn parse(request: &JsonRpcRequest<'_>) -> Result<Self, RpcError> {
         if request.id.get().len() > ID_BYTES {
             return Err(RpcError::invalid_params(format!(
                 "the `id` of a subscription has at most {ID_BYTES} bytes"

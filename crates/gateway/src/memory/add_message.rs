@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use wardgate_domain::{
-    AnsweredCall, ConversationId, MemoryMethod, Message, NewMessage, Status, ToolFacts, TurnId,
-    TurnState,
+    AnsweredCall, ConversationId, MemoryMethod, Message, NewMessage, Reason, Status, ToolFacts,
+    TurnId, TurnState,
 };
-use wardgate_mcp_server::{Fields, RpcError};
-use wardgate_rpc::client::Addition;
+use wardgate_mcp_server::{ObjectMembers, RpcError};
+use wardgate_rpc::client::MessageBatch;
 
 use super::message::{FIELDS, SubmittedMessage, SubmittedToolCall};
 use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
@@ -25,7 +25,7 @@ pub(super) struct AddMessage {
 impl MemoryOperation for AddMessage {
     const METHOD: MemoryMethod = MemoryMethod::AddMessage;
 
-    fn parse(params: &Fields<'_>) -> Result<Self, RpcError> {
+    fn parse(params: &ObjectMembers<'_>) -> Result<Self, RpcError> {
         let turn = params.object("turn")?.as_ref().map(turn).transpose()?;
         let of_list = ["conversation_id", "turn", "messages"];
         let list = params.objects("messages")?;
@@ -34,7 +34,7 @@ impl MemoryOperation for AddMessage {
             if list.is_empty() && turn.is_none() {
                 return Err(params.wrong("messages", "is empty, and there is no `turn` to end"));
             }
-            let given = |fields: &Fields<'_>| {
+            let given = |fields: &ObjectMembers<'_>| {
                 fields.only(&FIELDS)?;
                 SubmittedMessage::parse(fields)
             };
@@ -53,7 +53,7 @@ impl MemoryOperation for AddMessage {
 
     async fn run(&self, handler: &MemoryHandler<'_>) -> Result<MemoryOutput, MemoryRejection> {
         let tools = tools(handler, &self.messages).await?;
-        let addition = Addition {
+        let addition = MessageBatch {
             messages: self.messages.iter().zip(tools).map(complete).collect(),
             turn: self.turn.clone(),
         };
@@ -80,7 +80,7 @@ impl MemoryOperation for AddMessage {
     }
 }
 
-fn turn(fields: &Fields<'_>) -> Result<(TurnId, TurnState), RpcError> {
+fn turn(fields: &ObjectMembers<'_>) -> Result<(TurnId, TurnState), RpcError> {
     fields.only(&["id", "state"])?;
     Ok((
         fields.required("id")?,
@@ -127,18 +127,18 @@ async fn tools(
         return Ok(tools);
     }
     let caller = handler.of.caller;
-    let authority = handler.gateway.authority();
+    let authority = handler.discovery.authority();
     let visible = authority.visible(caller, named().map(|tool| &tool.facts));
     let visible = visible
         .await
-        .map_err(|error| MemoryRejection::neighbour(handler.gateway.undecided(&error)))?;
+        .map_err(|error| MemoryRejection::neighbour(authority.undecided(&error)))?;
     for (message, tool) in given.iter().zip(&tools) {
         if let (Some(call), Some(tool)) = (&message.tool, tool)
             && !visible.iter().any(|name| *name == tool.facts.name.as_str())
         {
             return Err(MemoryRejection::unknown_tool(
                 Status::Denied,
-                "hidden",
+                Reason::HIDDEN,
                 &call.name,
             ));
         }
@@ -148,19 +148,19 @@ async fn tools(
 
 fn find(handler: &MemoryHandler<'_>, name: &str) -> Result<Arc<Tool>, MemoryRejection> {
     let (reason, _) = catalogue::NOT_KNOWN;
-    let catalogue = handler.gateway.catalogue().current();
+    let catalogue = handler.discovery.catalogue().current();
     let catalogue = catalogue.ok_or_else(|| MemoryRejection::unavailable(reason))?;
     let Some(tool) = catalogue.find(name) else {
         return Err(MemoryRejection::unknown_tool(
             Status::UnknownTool,
-            "unknown_tool",
+            Reason::UNKNOWN_TOOL,
             name,
         ));
     };
     if !tool.switches.allow(handler.of.caller) {
         return Err(MemoryRejection::unknown_tool(
             Status::Denied,
-            "disabled",
+            Reason::DISABLED,
             name,
         ));
     }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod};
-use wardgate_mcp_server::{Fields, RpcError};
+use wardgate_mcp_server::{ObjectMembers, RpcError};
 
 use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection};
 
@@ -13,7 +13,7 @@ pub(super) struct ClearConversation {
 impl MemoryOperation for ClearConversation {
     const METHOD: MemoryMethod = MemoryMethod::Clear;
 
-    fn parse(params: &Fields<'_>) -> Result<Self, RpcError> {
+    fn parse(params: &ObjectMembers<'_>) -> Result<Self, RpcError> {
         params.only(&["conversation_id"])?;
         Ok(Self {
             id: params.required("conversation_id")?,

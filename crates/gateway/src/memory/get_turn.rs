@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod, TurnId};
-use wardgate_mcp_server::{Fields, RpcError};
+use wardgate_mcp_server::{ObjectMembers, RpcError};
 
 use super::message::MessageView;
 use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
@@ -15,7 +15,7 @@ pub(super) struct GetTurn {
 impl MemoryOperation for GetTurn {
     const METHOD: MemoryMethod = MemoryMethod::GetTurn;
 
-    fn parse(params: &Fields<'_>) -> Result<Self, RpcError> {
+    fn parse(params: &ObjectMembers<'_>) -> Result<Self, RpcError> {
         params.only(&["conversation_id", "turn_id"])?;
         Ok(Self {
             id: params.required("conversation_id")?,

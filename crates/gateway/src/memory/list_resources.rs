@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use wardgate_domain::{Conversation, MemoryMethod};
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{Fields, RpcError};
+use wardgate_mcp_server::{ObjectMembers, RpcError};
 
 use super::uri::{ConversationUri, TEMPLATE};
 use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
@@ -43,7 +43,7 @@ impl ListResources {
 impl MemoryOperation for ListResources {
     const METHOD: MemoryMethod = MemoryMethod::List;
 
-    fn parse(params: &Fields<'_>) -> Result<Self, RpcError> {
+    fn parse(params: &ObjectMembers<'_>) -> Result<Self, RpcError> {
         let cursor = match params.parsed("cursor")? {
             Some(Cursor::Memory(cursor)) => cursor,
             // What was listed before conversations may be gone by now.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use wardgate_domain::{Message, NewMessage, Role, Source, TurnId};
-use wardgate_mcp_server::{Fields, RpcError};
+use wardgate_mcp_server::{ObjectMembers, RpcError};
 
 /// A message as a client gave it: of a tool's result only the name is known yet.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) const FIELDS: [&str; 8] = [
 ];
 
 impl SubmittedMessage {
-    pub(super) fn parse(fields: &Fields<'_>) -> Result<Self, RpcError> {
+    pub(super) fn parse(fields: &ObjectMembers<'_>) -> Result<Self, RpcError> {
         let role = fields.required_word("role", Role::ALL, Role::as_str)?;
         let source = fields.word("source", Source::ALL, Source::as_str)?;
         let covers_to = fields.position("covers_to")?.unwrap_or(0);
@@ -82,7 +82,7 @@ impl SubmittedMessage {
 }
 
 impl SubmittedToolCall {
-    fn parse(fields: &Fields<'_>) -> Result<Self, RpcError> {
+    fn parse(fields: &ObjectMembers<'_>) -> Result<Self, RpcError> {
         fields.only(&["call_id", "name", "arguments", "is_error"])?;
         Ok(Self {
             call_id: fields.required_text("call_id")?,
@@ -93,7 +93,7 @@ impl SubmittedToolCall {
 }
 
 /// An object as it came, byte for byte; an empty one when absent.
-fn arguments(fields: &Fields<'_>) -> Result<Bytes, RpcError> {
+fn arguments(fields: &ObjectMembers<'_>) -> Result<Bytes, RpcError> {
     match fields.value("arguments").map(RawValue::get) {
         None => Ok(Bytes::from_static(b"{}")),
         Some(object) if object.starts_with('{') => Ok(Bytes::copy_from_slice(object.as_bytes())),
@@ -102,7 +102,7 @@ fn arguments(fields: &Fields<'_>) -> Result<Bytes, RpcError> {
 }
 
 /// Arguments as a model wrote them: an object, or a text, which may be anything.
-fn written(call: &Fields<'_>) -> Result<(), RpcError> {
+fn written(call: &ObjectMembers<'_>) -> Result<(), RpcError> {
     match call.value("arguments").map(RawValue::get) {
         Some(text) if !text.starts_with(['{', '"']) => {
             Err(call.wrong("arguments", "must be an object or a string"))
@@ -112,7 +112,7 @@ fn written(call: &Fields<'_>) -> Result<(), RpcError> {
 }
 
 /// What a model asks for, as it came; empty when it asks for nothing.
-fn calls(fields: &Fields<'_>) -> Result<Bytes, RpcError> {
+fn calls(fields: &ObjectMembers<'_>) -> Result<Bytes, RpcError> {
     let (Some(calls), Some(raw)) = (fields.objects("tool_calls")?, fields.value("tool_calls"))
     else {
         return Ok(Bytes::new());

@@ -7,7 +7,7 @@
 //!                        the record ──receipt──▶ answer
 //! ```
 //!
-//! Each operation is a file: its parameters, its request to the memory service, its result. All go through [`answer`].
+//! Each operation is a file: its parameters, its request to the memory service, its result. All go through [`ConversationMemory::answer`].
 
 mod add_message;
 mod clear;
@@ -27,18 +27,22 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 use wardgate_domain::{
-    CallFacts, CallId, Caller, ColumnClass, ConversationKey, MemoryAccess, MemoryMethod, Message,
-    Status,
+    Ambient, CallFacts, CallId, Caller, ColumnClass, ConversationKey, MemoryAccess, MemoryMethod,
+    Message, Reason, Status,
 };
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{Answer, Fields, Request, RpcError, call_meta, inner, text_of};
+use wardgate_mcp_server::{
+    JsonRpcRequest, McpResponse, ObjectMembers, RpcError, call_meta, inner, text_of,
+};
 use wardgate_rpc::client::{MemoryClient, OnBehalfOf};
 use wardgate_telemetry::names;
 
-use crate::Gateway;
+use crate::discovery::Discovery;
 use crate::post::Post;
+use crate::recorder::CallRecorder;
 use crate::stages::stage;
 
 pub(crate) use self::list_resources::{PrecedingResources, template};
@@ -53,7 +57,7 @@ trait MemoryOperation: Sized + Send + Sync + 'static {
     const METHOD: MemoryMethod;
 
     /// What the client asks for; an error names the field.
-    fn parse(params: &Fields<'_>) -> Result<Self, RpcError>;
+    fn parse(params: &ObjectMembers<'_>) -> Result<Self, RpcError>;
 
     /// Further members of the `_meta` of its answer.
     fn meta(&self) -> Option<&str> {
@@ -69,7 +73,7 @@ trait MemoryOperation: Sized + Send + Sync + 'static {
 
 /// The context of a memory operation.
 struct MemoryHandler<'a> {
-    gateway: &'a Gateway,
+    discovery: &'a Discovery,
     memory: &'a MemoryClient,
     of: OnBehalfOf<'a>,
     version: Version,
@@ -115,74 +119,68 @@ impl MessageCounts {
     }
 }
 
-/// Answers `request`, if its method is one of the memory's.
-pub(crate) async fn answer(
-    gateway: &Arc<Gateway>,
-    post: &Post,
-    request: &Request<'_>,
-    version: Version,
-    method: MemoryMethod,
-) -> Result<Answer, RpcError> {
-    let memory_request = MemoryRequest::new(gateway, post, request, version);
-    match method {
-        MemoryMethod::GetOrCreate => {
-            memory_request
-                .answer::<get_or_create::GetOrCreate>(request)
-                .await
-        }
-        MemoryMethod::GetContext => {
-            memory_request
-                .answer::<get_context::GetContext>(request)
-                .await
-        }
-        MemoryMethod::AddMessage => {
-            memory_request
-                .answer::<add_message::AddMessage>(request)
-                .await
-        }
-        MemoryMethod::GetTurn => memory_request.answer::<get_turn::GetTurn>(request).await,
-        MemoryMethod::Clear => {
-            memory_request
-                .answer::<clear::ClearConversation>(request)
-                .await
-        }
-        MemoryMethod::Delete => {
-            memory_request
-                .answer::<delete::DeleteConversation>(request)
-                .await
-        }
-        MemoryMethod::Search => {
-            memory_request
-                .answer::<search::SearchMessages>(request)
-                .await
-        }
-        MemoryMethod::List => {
-            memory_request
-                .answer::<list_resources::ListResources>(request)
-                .await
-        }
-        MemoryMethod::Read => {
-            memory_request
-                .answer::<read_resource::ReadResource>(request)
-                .await
-        }
-    }
+/// Remembered conversations, and what a request to the memory goes through.
+pub(crate) struct ConversationMemory {
+    client: MemoryClient,
+    discovery: Arc<Discovery>,
+    recorder: Arc<CallRecorder>,
+    /// Calls under way, whether or not their client still waits.
+    calls: TaskTracker,
+    ambient: Ambient,
 }
 
-/// The first conversations, as resources behind others on one page.
-pub(crate) async fn list_behind(
-    gateway: &Arc<Gateway>,
-    post: &Post,
-    request: &Request<'_>,
-    version: Version,
-    before: PrecedingResources,
-) -> Result<Answer, RpcError> {
-    let Some(memory) = gateway.memory().cloned() else {
-        return Err(RpcError::unknown_method(&request.method, version));
-    };
-    let memory_request = MemoryRequest::new(gateway, post, request, version);
-    let operation = list_resources::ListResources::behind(before);
-    Ok(memory_request.run_recorded(operation, memory).await)
+impl ConversationMemory {
+    pub(crate) fn new(
+        client: MemoryClient,
+        discovery: &Arc<Discovery>,
+        recorder: &Arc<CallRecorder>,
+        calls: &TaskTracker,
+        ambient: &Ambient,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            client,
+            discovery: Arc::clone(discovery),
+            recorder: Arc::clone(recorder),
+            calls: calls.clone(),
+            ambient: ambient.clone(),
+        })
+    }
+
+    /// Answers `request`, which is of `method`.
+    pub(crate) async fn answer(
+        self: &Arc<Self>,
+        post: &Post,
+        request: &JsonRpcRequest<'_>,
+        version: Version,
+        method: MemoryMethod,
+    ) -> Result<McpResponse, RpcError> {
+        use MemoryMethod as Method;
+        let own = MemoryRequest::new(self, post, request, version);
+        match method {
+            Method::GetOrCreate => own.answer::<get_or_create::GetOrCreate>(request).await,
+            Method::GetContext => own.answer::<get_context::GetContext>(request).await,
+            Method::AddMessage => own.answer::<add_message::AddMessage>(request).await,
+            Method::GetTurn => own.answer::<get_turn::GetTurn>(request).await,
+            Method::Clear => own.answer::<clear::ClearConversation>(request).await,
+            Method::Delete => own.answer::<delete::DeleteConversation>(request).await,
+            Method::Search => own.answer::<search::SearchMessages>(request).await,
+            Method::List => own.answer::<list_resources::ListResources>(request).await,
+            Method::Read => own.answer::<read_resource::ReadResource>(request).await,
+        }
+    }
+
+    /// The first conversations, as resources behind others on one page.
+    pub(crate) async fn list_behind(
+        self: &Arc<Self>,
+        post: &Post,
+        request: &JsonRpcRequest<'_>,
+        version: Version,
+        before: PrecedingResources,
+    ) -> McpResponse {
+        let own = MemoryRequest::new(self, post, request, version);
+        let operation = list_resources::ListResources::behind(before);
+        own.run_recorded(operation).await
+    }
 }
 
 /// Whether a URI is in the scheme of conversations.
@@ -198,7 +196,7 @@ pub(crate) fn is_uri(uri: &str) -> bool {
 
 /// One request to the memory, before its parameters are parsed.
 struct MemoryRequest {
-    gateway: Arc<Gateway>,
+    memory: Arc<ConversationMemory>,
     id: Box<RawValue>,
     version: Version,
     call_id: CallId,
@@ -208,11 +206,16 @@ struct MemoryRequest {
 }
 
 impl MemoryRequest {
-    fn new(gateway: &Arc<Gateway>, post: &Post, request: &Request<'_>, version: Version) -> Self {
-        let call_id = CallId::new(gateway.ambient());
+    fn new(
+        memory: &Arc<ConversationMemory>,
+        post: &Post,
+        request: &JsonRpcRequest<'_>,
+        version: Version,
+    ) -> Self {
+        let call_id = CallId::new(&memory.ambient);
         let params = request.raw_params().map_or("{}", RawValue::get);
         Self {
-            gateway: Arc::clone(gateway),
+            memory: Arc::clone(memory),
             id: request.id.to_owned(),
             version,
             call_id,
@@ -228,16 +231,16 @@ impl MemoryRequest {
         }
     }
 
-    async fn answer<E: MemoryOperation>(self, request: &Request<'_>) -> Result<Answer, RpcError> {
-        let Some(memory) = self.gateway.memory().cloned() else {
-            return Err(RpcError::unknown_method(E::METHOD.as_str(), self.version));
-        };
-        let operation = E::parse(&Fields::of_params(request.raw_params())?)?;
-        Ok(self.run_recorded(operation, memory).await)
+    async fn answer<E: MemoryOperation>(
+        self,
+        request: &JsonRpcRequest<'_>,
+    ) -> Result<McpResponse, RpcError> {
+        let operation = E::parse(&ObjectMembers::of_params(request.raw_params())?)?;
+        Ok(self.run_recorded(operation).await)
     }
 
     /// Runs `operation` in a task of its own, so that it is recorded even if the client hangs up.
-    async fn run_recorded<E: MemoryOperation>(self, operation: E, memory: MemoryClient) -> Answer {
+    async fn run_recorded<E: MemoryOperation>(self, operation: E) -> McpResponse {
         let (id, call_id) = (self.id.clone(), self.call_id);
         let span = tracing::info_span!(
             "memory",
@@ -245,25 +248,25 @@ impl MemoryRequest {
             { names::CALL_ID } = %call_id,
             { names::CALLER } = self.caller.subject(),
         );
-        let calls = self.gateway.calls.clone();
+        let calls = self.memory.calls.clone();
         // Its own task: whoever hangs up, the record is written.
-        let running = calls.spawn(self.run(operation, memory).instrument(span));
+        let running = calls.spawn(self.run(operation).instrument(span));
         running.await.unwrap_or_else(|_| {
-            let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
-            Answer::error(Some(&id), &error)
+            let error = RpcError::internal(Reason::PANIC, "Internal error.").of_call(call_id, None);
+            McpResponse::error(Some(&id), &error)
         })
     }
 
     /// Runs `operation`, records the access, and writes the answer.
-    async fn run<E: MemoryOperation>(self, operation: E, memory: MemoryClient) -> Answer {
+    async fn run<E: MemoryOperation>(self, operation: E) -> McpResponse {
         let started = Instant::now();
         // What cannot be recorded is not even begun.
-        if !self.gateway.audit_log().is_ready() {
+        if !self.memory.recorder.audit_log().is_ready() {
             return self.not_recorded();
         }
         let handler = MemoryHandler {
-            gateway: &self.gateway,
-            memory: &memory,
+            discovery: &self.memory.discovery,
+            memory: &self.memory.client,
             of: OnBehalfOf {
                 caller: &self.caller,
                 client_ip: &self.client_ip,
@@ -280,7 +283,7 @@ impl MemoryRequest {
             withheld = access.withheld,
             "use of the memory ended"
         );
-        let Ok(recorded) = self.gateway.record_access(access).await else {
+        let Ok(recorded) = self.memory.recorder.record_access(access).await else {
             return self.not_recorded();
         };
         match ending {
@@ -290,18 +293,19 @@ impl MemoryRequest {
                     meta = format!("{meta},{more}");
                 }
                 let members = inner(&done.result);
-                Answer::result_with_meta(&self.id, self.version, members, &meta)
+                McpResponse::result_with_meta(&self.id, self.version, members, &meta)
             }
             Err(rejection) => {
                 let error = rejection.error.of_call(self.call_id, recorded.receipt());
-                Answer::error(Some(&self.id), &error)
+                McpResponse::error(Some(&self.id), &error)
             }
         }
     }
 
-    fn not_recorded(&self) -> Answer {
-        let error = RpcError::internal("not_durable", NOT_RELEASED).of_call(self.call_id, None);
-        Answer::error(Some(&self.id), &error)
+    fn not_recorded(&self) -> McpResponse {
+        let error =
+            RpcError::internal(Reason::NOT_DURABLE, NOT_RELEASED).of_call(self.call_id, None);
+        McpResponse::error(Some(&self.id), &error)
     }
 }
 
@@ -319,7 +323,7 @@ fn access(
     let none = MessageCounts::default();
     let (conversation, seen, status, reason) = match ending {
         Ok(done) => (done.conversation, &done.seen, Status::Ok, ""),
-        Err(rejection) => (None, &none, rejection.status, rejection.reason),
+        Err(rejection) => (None, &none, rejection.status, rejection.reason.as_str()),
     };
     MemoryAccess {
         call,

@@ -1,10 +1,10 @@
 //! `resources/read` of a conversation: also how its owner exports it.
 
 use serde_json::json;
-use wardgate_domain::{MemoryMethod, Status};
-use wardgate_mcp_server::{Fields, RpcError};
+use wardgate_domain::{MemoryMethod, Reason, Status};
+use wardgate_mcp_server::{ObjectMembers, RpcError};
 use wardgate_proto::common::v1::ErrorReason;
-use wardgate_rpc::client::Which;
+use wardgate_rpc::client::ConversationSelector;
 
 use super::list_resources::private;
 use super::message::MessageView;
@@ -21,7 +21,7 @@ pub(super) struct ReadResource {
 impl MemoryOperation for ReadResource {
     const METHOD: MemoryMethod = MemoryMethod::Read;
 
-    fn parse(params: &Fields<'_>) -> Result<Self, RpcError> {
+    fn parse(params: &ObjectMembers<'_>) -> Result<Self, RpcError> {
         Ok(Self {
             uri: params.required("uri")?,
         })
@@ -30,12 +30,17 @@ impl MemoryOperation for ReadResource {
     async fn run(&self, handler: &MemoryHandler<'_>) -> Result<MemoryOutput, MemoryRejection> {
         let page = handler
             .memory
-            .read_conversation(handler.of, Which::Own(&self.uri.id), self.uri.after, PAGE)
+            .read_conversation(
+                handler.of,
+                ConversationSelector::Own(&self.uri.id),
+                self.uri.after,
+                PAGE,
+            )
             .await
             .map_err(|error| match error.reason() {
                 ErrorReason::UnknownConversation => MemoryRejection::new(
                     Status::InvalidArguments,
-                    "unknown_conversation",
+                    Reason::UNKNOWN_CONVERSATION,
                     RpcError::unknown_resource(handler.version),
                 ),
                 _ => error.into(),

@@ -1,6 +1,6 @@
 //! The reasons for which the memory gave no result: the status for the record, and the error for the client.
 
-use wardgate_domain::Status;
+use wardgate_domain::{Reason, Status};
 use wardgate_mcp_server::RpcError;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::CallError;
@@ -11,12 +11,12 @@ use crate::admission::NEIGHBOUR_PAUSE;
 #[derive(Debug)]
 pub(crate) struct MemoryRejection {
     pub(super) status: Status,
-    pub(super) reason: &'static str,
+    pub(super) reason: Reason,
     pub(crate) error: RpcError,
 }
 
 impl MemoryRejection {
-    pub(super) fn new(status: Status, reason: &'static str, error: RpcError) -> Self {
+    pub(super) fn new(status: Status, reason: Reason, error: RpcError) -> Self {
         Self {
             status,
             reason,
@@ -25,7 +25,7 @@ impl MemoryRejection {
     }
 
     /// A tool that there is not, or not for this caller: the same words; the record tells which.
-    pub(super) fn unknown_tool(status: Status, reason: &'static str, name: &str) -> Self {
+    pub(super) fn unknown_tool(status: Status, reason: Reason, name: &str) -> Self {
         Self::new(status, reason, RpcError::unknown_tool(name))
     }
 
@@ -35,7 +35,7 @@ impl MemoryRejection {
     }
 
     /// The memory service, or the policy, does not answer.
-    pub(super) fn unavailable(reason: &'static str) -> Self {
+    pub(super) fn unavailable(reason: Reason) -> Self {
         let words = "The memory cannot be reached. Try again later; what you add under the same `message_id` is added once.";
         Self::new(Status::Error, reason, RpcError::internal(reason, words))
     }
@@ -51,26 +51,31 @@ impl From<CallError> for MemoryRejection {
         match error.reason() {
             ErrorReason::UnknownConversation => Self::new(
                 Status::InvalidArguments,
-                "unknown_conversation",
-                RpcError::invalid_params("Unknown conversation").because("unknown_conversation"),
+                Reason::UNKNOWN_CONVERSATION,
+                RpcError::invalid_params("Unknown conversation")
+                    .because(Reason::UNKNOWN_CONVERSATION),
             ),
             ErrorReason::Overloaded => {
                 Self::neighbour(RpcError::overloaded(false, NEIGHBOUR_PAUSE))
             }
-            ErrorReason::InvalidMessage => refused(Status::InvalidArguments, "invalid_params"),
-            ErrorReason::Conflict => refused(Status::InvalidArguments, "conflict"),
-            ErrorReason::Held => refused(Status::Error, "held"),
-            ErrorReason::Denied => refused(Status::Denied, "denied"),
-            ErrorReason::TokenRefused => {
-                Self::new(Status::Denied, "token_refused", RpcError::token_refused())
+            ErrorReason::InvalidMessage => {
+                refused(Status::InvalidArguments, Reason::INVALID_PARAMS)
             }
+            ErrorReason::Conflict => refused(Status::InvalidArguments, Reason::CONFLICT),
+            ErrorReason::Held => refused(Status::Error, Reason::HELD),
+            ErrorReason::Denied => refused(Status::Denied, Reason::DENIED),
+            ErrorReason::TokenRefused => Self::new(
+                Status::Denied,
+                Reason::TOKEN_REFUSED,
+                RpcError::token_refused(),
+            ),
             ErrorReason::DeadlineExceeded => Self {
                 status: Status::Timeout,
-                ..Self::unavailable("timeout")
+                ..Self::unavailable(Reason::TIMEOUT)
             },
             _ => {
                 tracing::warn!(%error, "the memory service did not answer");
-                Self::unavailable("memory_unavailable")
+                Self::unavailable(Reason::MEMORY_UNAVAILABLE)
             }
         }
     }
@@ -104,7 +109,8 @@ mod tests {
             (ErrorReason::Unavailable, "memory_unavailable"),
         ] {
             let rejection = MemoryRejection::from(CallError::from(status(&TestRefusal(reason))));
-            assert_eq!((rejection.reason, rejection.error.reason()), (word, word));
+            let reasons = [rejection.reason, rejection.error.reason()];
+            assert_eq!(reasons.map(Reason::as_str), [word, word]);
         }
     }
 }

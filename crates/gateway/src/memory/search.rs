@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod};
-use wardgate_mcp_server::{Fields, RpcError};
+use wardgate_mcp_server::{ObjectMembers, RpcError};
 
 use super::message::MessageView;
 use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
@@ -20,7 +20,7 @@ pub(super) struct SearchMessages {
 impl MemoryOperation for SearchMessages {
     const METHOD: MemoryMethod = MemoryMethod::Search;
 
-    fn parse(params: &Fields<'_>) -> Result<Self, RpcError> {
+    fn parse(params: &ObjectMembers<'_>) -> Result<Self, RpcError> {
         params.only(&["query", "conversation_id", "limit"])?;
         Ok(Self {
             query: params.required_text("query")?,

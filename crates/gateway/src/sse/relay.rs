@@ -8,13 +8,14 @@ use std::time::Duration;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use reqwest::{Client, redirect};
+use wardgate_domain::Reason;
 use wardgate_gateway_store::{Purpose, Sealer};
-use wardgate_mcp_server::{Answer, RpcError};
+use wardgate_mcp_server::{McpResponse, RpcError};
 use wardgate_telemetry::trace_context;
 
 use super::TURN;
+use crate::Error;
 use crate::post::Post;
-use crate::{Error, Gateway};
 
 /// Marks a message as relayed, so that it goes no further. Holds the client's address, sealed.
 const RELAYED: HeaderName = HeaderName::from_static("wardgate-relayed");
@@ -58,7 +59,7 @@ impl MessageRelay {
     /// Hands the message to the replica at `url`, once.
     pub(super) async fn forward(
         &self,
-        gateway: &Gateway,
+        sealer: &Sealer,
         post: &Post,
         url: &str,
         id: &str,
@@ -66,7 +67,6 @@ impl MessageRelay {
         if post.headers.contains_key(RELAYED) {
             return Err(super::unknown());
         }
-        let sealer = gateway.sealer();
         let mark = sealer.seal(Purpose::SseRelay, &post.caller, "", &post.client_ip);
         let mark = mark.and_then(|mark| HeaderValue::try_from(mark).ok());
         let mut headers = HeaderMap::new();
@@ -84,7 +84,7 @@ impl MessageRelay {
             unreachable()
         })?;
         if response.status() == StatusCode::ACCEPTED {
-            return Ok(Answer::accepted().into_response());
+            return Ok(McpResponse::accepted().into_response());
         }
         refusal(response).await.ok_or_else(unreachable)
     }
@@ -113,7 +113,7 @@ async fn refusal(mut response: reqwest::Response) -> Option<Response> {
 fn unreachable() -> RpcError {
     RpcError::unread(
         StatusCode::BAD_GATEWAY,
-        "stream_unreachable",
+        Reason::STREAM_UNREACHABLE,
         "The gateway that has this stream cannot be reached. Open another stream with GET /sse.",
     )
 }

@@ -3,27 +3,21 @@
 //! It says that something may have changed, never what. So nothing of it is kept: a client that lost its stream and
 //! comes back with the id of an event hears that everything may have changed meanwhile.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use wardgate_domain::Caller;
 use wardgate_gateway_store::StreamId;
 use wardgate_mcp_server::{McpResponse, RpcError};
-use wardgate_rpc::client::ConversationSubscriber as OfMemory;
 
 use super::resumed_stream::resume;
 use crate::Gateway;
 use crate::catalogue::View;
-use crate::content;
 use crate::governed_call::ResumingClient;
-use crate::listen::{ListeningClient, StreamScript};
-use crate::memory::ConversationUri;
+use crate::listen::{self, ListeningClient};
 use crate::scopes::TokenAccess;
-use crate::session::StreamableSession;
 use crate::stored_stream::{EventPosition, SessionStreams, primer};
 
 /// Answers a GET of a client of an older version.
@@ -34,38 +28,30 @@ pub(crate) async fn listen(
     client_ip: &str,
     headers: &HeaderMap,
 ) -> Result<McpResponse, RpcError> {
-    let offered = content::offered(gateway, view);
-    let who = ListeningClient::follower(gateway, (caller, access), client_ip, view);
-    let Some(session) = gateway.sessions.find(view, caller, headers).await? else {
-        let script =
-            StreamScript::of_get(None, offered).hearing(who.subscribed(None, offered, false));
-        return gateway.listeners().open(caller, script, gateway.ambient());
+    let session = gateway.sessions.find(view, caller, headers).await?;
+    let who =
+        ListeningClient::follower(&gateway.resource_watcher, (caller, access), client_ip, view);
+    let Some(session) = session else {
+        return Ok(listen::answer_with(
+            gateway.listeners().follow(who, None, false).await?,
+        ));
     };
     let streams = gateway.stream_store.of_session(caller, &session);
     let place = streams.last_event(headers)?;
-    let id = Some(session.digest());
-    let was_away = place == Some(EventPosition::Listening);
-    let mut script = StreamScript::of_get(id, offered);
-    match place {
-        None => {}
-        Some(EventPosition::Listening) => {
-            script = script.after_absence(&subscribed(gateway, caller, &session).await);
-        }
-        Some(EventPosition::Answer(stream, after)) => {
-            let place = (StreamId(stream), after);
-            let comer = ResumingClient {
-                caller: Arc::clone(caller),
-                access: access.clone(),
-                client_ip: client_ip.to_owned(),
-                view: view.clone(),
-            };
-            return resume(gateway, comer, streams, place).await;
-        }
+    if let Some(EventPosition::Answer(stream, after)) = place {
+        let comer = ResumingClient {
+            caller: Arc::clone(caller),
+            access: access.clone(),
+            client_ip: client_ip.to_owned(),
+            view: view.clone(),
+        };
+        return resume(gateway, comer, streams, (StreamId(stream), after)).await;
     }
-    let script = script.hearing(who.subscribed(id, offered, was_away));
-    let said = gateway
+    let was_away = place == Some(EventPosition::Listening);
+    let following = gateway
         .listeners()
-        .listen(caller, script, gateway.ambient())?;
+        .follow(who, Some(session.digest()), was_away);
+    let said = following.await?;
     let listener = SessionListener {
         number: streams.begin_listening().await,
         streams,
@@ -76,26 +62,7 @@ pub(crate) async fn listen(
         let words = listener.say(&words).await?;
         Some((words, (said, listener)))
     });
-    let events = stream::iter(first).chain(rest).map(Ok::<_, Infallible>);
-    Ok(McpResponse::events(Body::from_stream(events)))
-}
-
-/// What the session is subscribed to; nothing where that cannot be known.
-async fn subscribed(
-    gateway: &Gateway,
-    caller: &Caller,
-    session: &StreamableSession,
-) -> Vec<String> {
-    let Some(memory) = gateway.memory() else {
-        return Vec::new();
-    };
-    let subscriptions = memory.list_subscriptions(OfMemory {
-        caller,
-        session: Some(session.digest()),
-    });
-    let ids = subscriptions.await.unwrap_or_default();
-    let uris = ids.iter().map(|id| ConversationUri::whole(id).write());
-    uris.collect()
+    Ok(listen::answer_with(stream::iter(first).chain(rest).boxed()))
 }
 
 /// One stream.

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use futures::stream;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
+use wardgate_domain::Reason;
 use wardgate_gateway_store::{StreamId, StreamPage, StreamState};
 use wardgate_mcp_server::{KEEP_ALIVE, McpResponse, RpcError, format_event};
 
@@ -159,7 +160,7 @@ impl ResumedStream {
 
     /// The error event that says that the rest is not stored.
     fn lost_event(&self, page: &StreamPage) -> Bytes {
-        let message = self.error(page, "stream_not_kept", NOT_KEPT);
+        let message = self.error(page, Reason::STREAM_NOT_KEPT, NOT_KEPT);
         format_event(None, None, &message)
     }
 
@@ -174,7 +175,7 @@ impl ResumedStream {
         {
             return;
         }
-        let message = self.error(page, "gateway_gone", POSSIBLY_RAN);
+        let message = self.error(page, Reason::GATEWAY_GONE, POSSIBLY_RAN);
         let last = self
             .streams
             .write_event(self.id, taken.position, &message, true);
@@ -204,7 +205,7 @@ impl ResumedStream {
         )
     }
 
-    fn error(&self, page: &StreamPage, reason: &'static str, message: &str) -> String {
+    fn error(&self, page: &StreamPage, reason: Reason, message: &str) -> String {
         let request = self.streams.open_request(self.id, &page.request);
         let error = RpcError::internal(reason, message).with_reason();
         let answer = McpResponse::error(request.as_deref(), &error);

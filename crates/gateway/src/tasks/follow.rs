@@ -263,7 +263,7 @@ fn parse_poll_result(answer: &str) -> Option<PollResult> {
     let answer: PollAnswer<'_> = object(answer)?;
     if let Some(refusal) = answer.error {
         let reason = refusal.data?.reason?;
-        return (reason == UNKNOWN).then_some(PollResult::Unknown);
+        return (reason == UNKNOWN.as_str()).then_some(PollResult::Unknown);
     }
     // A server may have written names with escapes.
     let mut members: BTreeMap<String, &RawValue> = object(answer.result?.get())?;

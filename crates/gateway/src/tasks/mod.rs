@@ -25,7 +25,6 @@ use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::TaskStep;
 
 use crate::Gateway;
-use crate::catalogue::View;
 use crate::client_interaction::ClientChannel;
 use crate::governed_call;
 use crate::post::Post;
@@ -62,15 +61,6 @@ impl TaskMethod {
     }
 }
 
-/// Whether calls of anything in `view` may become tasks, whoever asks.
-pub(crate) fn are_offered(gateway: &Gateway, view: &View) -> bool {
-    let catalogue = gateway.catalogue().current();
-    catalogue.is_some_and(|catalogue| {
-        let tools = view.tools(&catalogue);
-        tools.iter().any(|seen| seen.tool.may_be_task)
-    })
-}
-
 /// A task that opens for nobody, or that is over, or not for this caller any more: all alike.
 fn unknown() -> RpcError {
     RpcError::invalid_params("unknown `taskId`").because(task_request::UNKNOWN)
@@ -88,7 +78,7 @@ pub(crate) async fn answer(
     let handle = request.params.task_id.and_then(text_of);
     let handle = handle.and_then(|id| gateway.task_handles.open(post, &id));
     // Where there were tasks a moment ago they can still be asked for.
-    if handle.is_none() && !are_offered(gateway, &post.view) {
+    if handle.is_none() && !gateway.discovery.offers_tasks(&post.view) {
         return Err(RpcError::unknown_method(method.as_str(), version));
     }
     if !are_declared(meta.capabilities()) {

@@ -19,27 +19,63 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
-use wardgate_domain::{Caller, Digest, ToolFacts};
+use wardgate_domain::{Ambient, Caller, Digest, ToolFacts};
 use wardgate_mcp_server::RpcError;
+use wardgate_rpc::client::ToolRunnerClient;
 
 use self::sources::Sources;
-use super::PAUSE;
-use crate::Gateway;
+use super::{PAUSE, StreamQuota};
 use crate::catalogue::View;
-use crate::content::OfferedContent;
+use crate::change_counter::ChangeCounter;
+use crate::discovery::{Discovery, OfferedContent};
 use crate::post::Post;
 use crate::scopes::TokenAccess;
 
-pub(super) use self::source::watches;
+use self::source::watches;
 pub(crate) use self::subscribed::{ResourceSubscriptions, Subscriber, subscribe, unsubscribe};
 
 /// By which clients before 2026-07-28 choose what they hear of.
 pub(crate) const SUBSCRIBE: &str = "resources/subscribe";
 
+/// Watches resources of sources for the clients that listen.
+pub(crate) struct ResourceWatcher {
+    discovery: Arc<Discovery>,
+    runner: ToolRunnerClient,
+    /// What clients before 2026-07-28 are subscribed to.
+    subscriptions: Arc<ResourceSubscriptions>,
+    /// Counts the changes of the catalogue and of the policy.
+    changes: ChangeCounter,
+    watches: StreamQuota,
+    ambient: Ambient,
+}
+
+impl ResourceWatcher {
+    pub(crate) fn new(
+        discovery: Arc<Discovery>,
+        runner: ToolRunnerClient,
+        subscriptions: Arc<ResourceSubscriptions>,
+        changes: ChangeCounter,
+        ambient: Ambient,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            discovery,
+            runner,
+            subscriptions,
+            changes,
+            watches: watches(),
+            ambient,
+        })
+    }
+
+    pub(crate) fn discovery(&self) -> &Discovery {
+        &self.discovery
+    }
+}
+
 /// Who listens, and to what view of the catalogue.
 #[derive(Clone)]
 pub(crate) struct ListeningClient {
-    pub(crate) gateway: Arc<Gateway>,
+    pub(super) watcher: Arc<ResourceWatcher>,
     pub(crate) caller: Arc<Caller>,
     /// What the token is good for.
     pub(crate) access: TokenAccess,
@@ -52,7 +88,7 @@ pub(crate) struct ListeningClient {
 impl ListeningClient {
     /// What a stream hears that follows the subscriptions of that session; nothing where there are no resources. To a
     /// client that was away everything counts as changed.
-    pub(crate) fn subscribed(
+    pub(super) fn subscribed(
         self,
         session: Option<Digest>,
         offered: OfferedContent,
@@ -69,13 +105,13 @@ impl ListeningClient {
 
     /// Whoever follows subscriptions on a stream of an older client's.
     pub(crate) fn follower(
-        gateway: &Arc<Gateway>,
+        watcher: &Arc<ResourceWatcher>,
         (caller, access): (&Arc<Caller>, &TokenAccess),
         client_ip: &str,
         view: &View,
     ) -> Self {
         Self {
-            gateway: Arc::clone(gateway),
+            watcher: Arc::clone(watcher),
             caller: Arc::clone(caller),
             access: access.clone(),
             method: SUBSCRIBE,
@@ -84,9 +120,13 @@ impl ListeningClient {
         }
     }
 
-    pub(crate) fn for_post(gateway: &Arc<Gateway>, post: &Post, method: &'static str) -> Self {
+    pub(crate) fn for_post(
+        watcher: &Arc<ResourceWatcher>,
+        post: &Post,
+        method: &'static str,
+    ) -> Self {
         Self {
-            gateway: Arc::clone(gateway),
+            watcher: Arc::clone(watcher),
             caller: Arc::clone(&post.caller),
             access: post.access.clone(),
             method,
@@ -97,7 +137,7 @@ impl ListeningClient {
 
     /// Whether the token has the scopes for it, of a resource that the policy lets the caller read.
     fn apply(&self, facts: &ToolFacts) -> Result<(), RpcError> {
-        self.access.apply(&self.gateway, self.method, facts)
+        self.access.apply(self.method, facts)
     }
 }
 

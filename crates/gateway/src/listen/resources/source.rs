@@ -57,7 +57,7 @@ const REMAINS_DENIED: Duration = Duration::from_secs(40);
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// The quota of watches.
-pub(in crate::listen) fn watches() -> StreamQuota {
+pub(super) fn watches() -> StreamQuota {
     StreamQuota::of_each(MOST_WATCHES, MOST_WATCHES_EACH)
 }
 
@@ -95,14 +95,14 @@ pub(super) async fn follow(
     settled: watch::Sender<(u64, BTreeSet<String>)>,
     heard: ChangedUris,
 ) {
-    let places = who.gateway.listeners().watches();
-    let Some(_place) = places.take(who.caller.subject()) else {
+    let watcher = Arc::clone(&who.watcher);
+    let Some(_place) = watcher.watches.take(who.caller.subject()) else {
         tracing::warn!(
             "as many sources are watched, of all or of one caller, as can be; one stream goes without"
         );
         return;
     };
-    let mut changes = who.gateway.listeners().changes();
+    let mut changes = watcher.changes.follow();
     let mut follower = SourceFollower {
         who,
         source,
@@ -147,18 +147,19 @@ impl ListeningClient {
         afresh: bool,
     ) -> Result<Vec<ReadableResource>, CallError> {
         let ListeningClient {
-            gateway,
+            watcher,
             caller,
             client_ip,
             view,
             ..
         } = self;
+        let catalogue = watcher.discovery.catalogue();
         let found = selection.uris.iter().filter_map(|uri| {
-            let resource = content::resolve_resource(gateway, caller, view, uri)?;
+            let resource = content::resolve_resource(catalogue, caller, view, uri)?;
             (resource.source == source).then(|| (uri.clone(), resource))
         });
         let found: Vec<_> = found.take(MOST_RESOURCES).collect();
-        let authority = gateway.authority();
+        let authority = watcher.discovery.authority();
         if let Some((_, resource)) = found.first().filter(|_| afresh) {
             authority.forget(caller, &resource.facts);
         }
@@ -215,7 +216,7 @@ impl SourceFollower {
             .who
             .readable_resources(&self.source, selection, afresh)
             .await?;
-        let now = self.who.gateway.ambient().now();
+        let now = self.who.watcher.ambient.now();
         let left = granted.iter().map(|it| it.grant.expires_at.since(now));
         let left = left.min().unwrap_or(REMAINS_DENIED);
         match self.watch(granted).await {
@@ -258,7 +259,7 @@ impl SourceFollower {
             resources: resources.collect(),
             caller_token: self.who.caller.token_for_source(needs_token),
         };
-        let told = self.who.gateway.runner().watch_resources(watch).await?;
+        let told = self.who.watcher.runner.watch_resources(watch).await?;
         let mut told: ChangeStream = told.boxed();
         let first = timeout(PATIENCE, told.next()).await;
         let first: BTreeSet<String> = match first {

@@ -48,12 +48,13 @@ impl Sources {
         let mut by_source: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for uri in uris {
             let ListeningClient {
-                gateway,
+                watcher,
                 caller,
                 view,
                 ..
             } = &self.who;
-            if let Some(resource) = content::resolve_resource(gateway, caller, view, &uri) {
+            let catalogue = watcher.discovery.catalogue();
+            if let Some(resource) = content::resolve_resource(catalogue, caller, view, &uri) {
                 by_source.entry(resource.source).or_default().insert(uri);
             }
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
-use wardgate_domain::{Caller, Digest};
+use wardgate_domain::{Caller, Digest, Reason};
 use wardgate_gateway_store::{Purpose, Sealer, Store, SubscriptionsId};
 use wardgate_mcp::Version;
 use wardgate_mcp_server::RpcError;
@@ -68,6 +68,7 @@ impl Subscriber {
 /// Those of everyone, and the streams here that follow them.
 pub(crate) struct ResourceSubscriptions {
     store: Arc<Store>,
+    sealer: Arc<Sealer>,
     streams: Mutex<HashMap<SubscriptionsId, Vec<Arc<SubscribedStream>>>>,
 }
 
@@ -95,9 +96,10 @@ struct StoredSubscriptions {
 }
 
 impl ResourceSubscriptions {
-    pub(crate) fn new(store: Arc<Store>) -> Arc<Self> {
+    pub(crate) fn new(store: &Arc<Store>, sealer: &Arc<Sealer>) -> Arc<Self> {
         let subscriptions = Arc::new(Self {
-            store,
+            store: Arc::clone(store),
+            sealer: Arc::clone(sealer),
             streams: Mutex::default(),
         });
         tokio::spawn(poll_store(Arc::downgrade(&subscriptions)));
@@ -112,11 +114,7 @@ impl ResourceSubscriptions {
         self.streams().get(&id).cloned().unwrap_or_default()
     }
 
-    async fn read(
-        &self,
-        sealer: &Sealer,
-        of: &Subscriber,
-    ) -> Result<StoredSubscriptions, RpcError> {
+    async fn read(&self, of: &Subscriber) -> Result<StoredSubscriptions, RpcError> {
         let read = self.store.read_subscriptions(of.id()).await;
         let read = read.map_err(|_| store_unavailable())?;
         let Some((sealed, revision)) = read else {
@@ -127,7 +125,9 @@ impl ResourceSubscriptions {
         };
         let sealed = String::from_utf8(sealed).unwrap_or_default();
         // What cannot be opened any more is too old.
-        let uris = sealer.open(Purpose::Subscriptions, &of.caller, "", &sealed);
+        let uris = self
+            .sealer
+            .open(Purpose::Subscriptions, &of.caller, "", &sealed);
         Ok(StoredSubscriptions {
             uris: uris.unwrap_or_default(),
             revision: Some(revision),
@@ -137,15 +137,16 @@ impl ResourceSubscriptions {
     /// Makes of what is stored what `change` makes of it. Gives the revision.
     async fn write(
         &self,
-        sealer: &Sealer,
         of: &Subscriber,
         change: impl Fn(&mut BTreeSet<String>),
     ) -> Result<i64, RpcError> {
         for _ in 0..ATTEMPTS {
-            let StoredSubscriptions { mut uris, revision } = self.read(sealer, of).await?;
+            let StoredSubscriptions { mut uris, revision } = self.read(of).await?;
             change(&mut uris);
             let fits = uris.len() <= MOST;
-            let sealed = sealer.seal(Purpose::Subscriptions, &of.caller, "", &uris);
+            let sealed = self
+                .sealer
+                .seal(Purpose::Subscriptions, &of.caller, "", &uris);
             let sealed = sealed.filter(|_| fits).ok_or_else(too_many)?;
             let owner = of.caller.person();
             let written = self
@@ -185,20 +186,21 @@ pub(crate) async fn subscribe(
     version: Version,
 ) -> Result<(), RpcError> {
     let ListeningClient {
-        gateway,
+        watcher,
         caller,
         client_ip,
         view,
         ..
     } = who;
     let unknown = || RpcError::unknown_resource(version);
-    let resource = content::resolve_resource(gateway, caller, view, &uri).ok_or_else(unknown)?;
-    let authority = gateway.authority();
+    let (catalogue, authority) = (watcher.discovery.catalogue(), watcher.discovery.authority());
+    let resource = content::resolve_resource(catalogue, caller, view, &uri);
+    let resource = resource.ok_or_else(unknown)?;
     let asked = authority.authorize(caller, &resource.facts, &resource.decided, client_ip);
     match asked.await {
         Ok(Authorization::Allowed(_)) => who.apply(&resource.facts)?,
         Ok(Authorization::Denied { .. }) => return Err(unknown()),
-        Err(error) => return Err(gateway.undecided(&error)),
+        Err(error) => return Err(authority.undecided(&error)),
     }
     // Listened to from here on, so that its source is asked but once.
     let mut trial = Sources::new(who.clone(), ChangedUris::default());
@@ -207,15 +209,13 @@ pub(crate) async fn subscribe(
         let error = RpcError::invalid_params(
             "the source of this resource does not tell of its changes, or cannot now",
         );
-        return Err(error.because("not_watched"));
+        return Err(error.because(Reason::NOT_WATCHED));
     }
-    let subscriptions = gateway.subscriptions();
+    let subscriptions = &watcher.subscriptions;
     let add = |uris: &mut BTreeSet<String>| {
         uris.insert(uri.clone());
     };
-    let written = subscriptions
-        .write(gateway.sealer(), subscriber, add)
-        .await?;
+    let written = subscriptions.write(subscriber, add).await?;
     subscriptions.announce(subscriber.id(), written).await;
     Ok(())
 }
@@ -226,14 +226,11 @@ pub(crate) async fn unsubscribe(
     subscriber: &Subscriber,
     uri: &str,
 ) -> Result<(), RpcError> {
-    let gateway = &who.gateway;
-    let subscriptions = gateway.subscriptions();
+    let subscriptions = &who.watcher.subscriptions;
     let remove = |uris: &mut BTreeSet<String>| {
         uris.remove(uri);
     };
-    let written = subscriptions
-        .write(gateway.sealer(), subscriber, remove)
-        .await?;
+    let written = subscriptions.write(subscriber, remove).await?;
     subscriptions.announce(subscriber.id(), written).await;
     Ok(())
 }
@@ -245,10 +242,11 @@ pub(super) async fn follow_subscriptions(
     was_away: bool,
     heard: ChangedUris,
 ) {
-    let gateway = Arc::clone(&who.gateway);
-    let following = StreamRegistration::begin(gateway.subscriptions(), &subscriber);
+    let watcher = Arc::clone(&who.watcher);
+    let subscriptions = &watcher.subscriptions;
+    let following = StreamRegistration::begin(subscriptions, &subscriber);
     let mut news = following.stream.news.subscribe();
-    let mut changes = gateway.listeners().changes();
+    let mut changes = watcher.changes.follow();
     let mut sources = Sources::new(who, heard);
     let mut before: Option<BTreeSet<String>> = None;
     loop {
@@ -259,8 +257,8 @@ pub(super) async fn follow_subscriptions(
             is_late = std::mem::take(&mut news.is_late);
             false
         });
-        let read = gateway.subscriptions().read(gateway.sealer(), &subscriber);
-        let Ok(StoredSubscriptions { uris, revision }) = read.await else {
+        let read = subscriptions.read(&subscriber).await;
+        let Ok(StoredSubscriptions { uris, revision }) = read else {
             sleep(LOOK).await;
             continue;
         };
@@ -279,9 +277,8 @@ pub(super) async fn follow_subscriptions(
             _ = news.changed() => {}
             _ = changes.changed() => sleep(LOOK).await,
             () = sleep(WRITE_AGAIN) => {
-                let written = gateway.subscriptions().write(gateway.sealer(), &subscriber, |_| ());
                 // Another attempt is made before it ends.
-                let _ = written.await;
+                let _ = subscriptions.write(&subscriber, |_| ()).await;
             }
         }
     }
@@ -351,12 +348,12 @@ async fn poll_store(subscriptions: Weak<ResourceSubscriptions>) {
 
 fn store_unavailable() -> RpcError {
     RpcError::internal(
-        "store_unavailable",
+        Reason::STORE_UNAVAILABLE,
         "Subscriptions cannot be kept now. Try again later.",
     )
 }
 
 fn too_many() -> RpcError {
     RpcError::invalid_params("there are too many subscriptions: unsubscribe from some")
-        .because("too_many_subscriptions")
+        .because(Reason::TOO_MANY_SUBSCRIPTIONS)
 }

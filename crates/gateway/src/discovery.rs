@@ -1,0 +1,68 @@
+//! What there is for a caller: the catalogue, as far as the policy shows it.
+
+use wardgate_domain::OfferKind;
+use wardgate_rpc::client::Skills;
+
+use crate::authority::Authority;
+use crate::catalogue::{Catalogue, View};
+
+/// The catalogue, and who may see what of it.
+pub(crate) struct Discovery {
+    catalogue: Catalogue,
+    authority: Authority,
+    /// Whether there is a memory service.
+    has_memory: bool,
+}
+
+/// What there is in a view, whoever asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OfferedContent {
+    pub(crate) prompts: bool,
+    /// Of sources; conversations aside.
+    pub(crate) resources: bool,
+    /// Conversations of the memory.
+    pub(crate) conversations: bool,
+    pub(crate) skills: Option<Skills>,
+}
+
+impl Discovery {
+    pub(crate) fn new(catalogue: Catalogue, authority: Authority, has_memory: bool) -> Self {
+        Self {
+            catalogue,
+            authority,
+            has_memory,
+        }
+    }
+
+    pub(crate) fn catalogue(&self) -> &Catalogue {
+        &self.catalogue
+    }
+
+    pub(crate) fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// The prompts, resources and skills that there are in `view`, as last heard.
+    pub(crate) fn offered(&self, view: &View) -> OfferedContent {
+        let catalogue = self.catalogue.current();
+        let offers = |kind| {
+            let catalogue = catalogue.as_ref();
+            catalogue.is_some_and(|catalogue| catalogue.content().offers(kind, view))
+        };
+        OfferedContent {
+            prompts: offers(OfferKind::Prompts),
+            resources: offers(OfferKind::Resources),
+            conversations: self.has_memory && view.has_conversations(),
+            skills: catalogue.as_ref().and_then(|it| it.content().skills(view)),
+        }
+    }
+
+    /// Whether calls of anything in `view` may become tasks, whoever asks.
+    pub(crate) fn offers_tasks(&self, view: &View) -> bool {
+        let catalogue = self.catalogue.current();
+        catalogue.is_some_and(|catalogue| {
+            let tools = view.tools(&catalogue);
+            tools.iter().any(|seen| seen.tool.may_be_task)
+        })
+    }
+}
