@@ -37,7 +37,7 @@ pub use approval::ApprovalKey;
 pub use config::{Config, Telemetry};
 pub use event::{AgentEvent, Cap, ErrorKind, EventBody, FinishReason};
 pub use gateway::GatewayEndpoint;
-pub use http::{Endpoints, HttpLimits, listed_routes};
+pub use http::{Endpoints, HttpLimits, listed_failures, listed_routes};
 pub use request::{ApprovalDecision, BearerToken, ChatRequest, HistoryMessage, Model, Speaker};
 
 /// Why the service cannot start.

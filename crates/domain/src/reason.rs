@@ -184,6 +184,7 @@ reasons! {
     UPSTREAM_UNAUTHORIZED = "upstream_unauthorized";
     HTTP_STATUS = "http_status";
     GRPC_STATUS = "grpc_status";
+    BAD_DESCRIPTORS = "bad_descriptors";
     SQL_ERROR = "sql_error";
     COMMAND_FAILED = "command_failed";
     TOOL_ERROR = "tool_error";
@@ -333,6 +334,7 @@ pub const REASON_GROUPS: &[ReasonGroup] = groups! {
         [UPSTREAM_UNAUTHORIZED] Unstated "the MCP server refuses the platform's credentials" "operators check `auth`";
         [HTTP_STATUS, GRPC_STATUS] Unstated "the service answered with that status" "the text names it; `result.error` can release its words";
         [UNKNOWN_METHOD] Unstated "the gRPC service has no such method" "operators check `method`";
+        [BAD_DESCRIPTORS] Unstated "the gRPC service does not describe its methods" "operators check `descriptors` of the source";
         [SQL_ERROR] Unstated "the database refused the statement" "its message is in the log, as far as it quotes no values";
         [COMMAND_FAILED] Unstated "the program ended with a code other than 0" "standard error is in the debug log";
         [TOOL_ERROR] Unstated "the source's own failure: its words as far as class `error` is shown" "";

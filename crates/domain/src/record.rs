@@ -191,6 +191,22 @@ impl Status {
             Self::Unknown => "unknown",
         }
     }
+
+    /// What the reference says of it, in Markdown.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Ok => {
+                "the result was released; the reason is empty, or `input_required`, `task`, `task_working`, …"
+            }
+            Self::Denied => "refused by policy, switch, scope or agent",
+            Self::UnknownTool => "there is no such tool, prompt, resource or task",
+            Self::InvalidArguments => "the arguments do not fit",
+            Self::Error => "the tool ran and failed, or a part of the platform did",
+            Self::Timeout => "the time limit passed",
+            Self::Cancelled => "the client went away or cancelled",
+            Self::Unknown => "how it ended is not known: it may have run",
+        }
+    }
 }
 
 /// How one call ended.

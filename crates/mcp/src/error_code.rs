@@ -1,31 +1,75 @@
-//! Codes of JSON-RPC errors (JSON-RPC 2.0, section 5.1) and of the protocol's own.
+//! Codes of JSON-RPC errors (JSON-RPC 2.0, section 5.1) and of the protocol's own, in one table that the reference is
+//! made of.
 
-/// The message is not JSON.
-pub const PARSE_ERROR: i64 = -32700;
+/// A code, explained in Markdown.
+#[derive(Debug)]
+pub struct ExplainedCode {
+    /// The code.
+    pub code: i64,
+    /// What it says.
+    pub meaning: &'static str,
+    /// The HTTP status of a response with it.
+    pub http: &'static str,
+    /// What its client can do.
+    pub remedy: &'static str,
+}
 
-/// The message is no JSON-RPC request.
-pub const INVALID_REQUEST: i64 = -32600;
+macro_rules! codes {
+    ($($name:ident = $code:literal, $meaning:literal, $http:literal, $remedy:literal;)+) => {
+        $(
+            #[doc = $meaning]
+            pub const $name: i64 = $code;
+        )+
 
-/// There is no such method.
-pub const METHOD_NOT_FOUND: i64 = -32601;
+        /// Every code, explained.
+        pub const EXPLAINED: &[ExplainedCode] = &[$(ExplainedCode {
+            code: $name,
+            meaning: $meaning,
+            http: $http,
+            remedy: $remedy,
+        }),+];
+    };
+}
 
-/// The parameters do not fit the method, or name something that there is not.
-pub const INVALID_PARAMS: i64 = -32602;
-
-/// The receiver failed.
-pub const INTERNAL_ERROR: i64 = -32603;
-
-/// There is no such resource (before 2026-07-28).
-pub const RESOURCE_NOT_FOUND: i64 = -32002;
-
-/// A header does not repeat what the body says (from 2026-07-28).
-pub const HEADER_MISMATCH: i64 = -32020;
-
-/// The request needs a capability that its client did not declare (from 2026-07-28).
-pub const MISSING_CAPABILITY: i64 = -32021;
-
-/// The receiver does not speak the version of the request (from 2026-07-28).
-pub const UNSUPPORTED_VERSION: i64 = -32022;
-
-/// A person has to visit a page first (2025-11-25).
-pub const URL_ELICITATION_REQUIRED: i64 = -32042;
+codes! {
+    PARSE_ERROR = -32700,
+        "The message is not JSON, or JSON that parsers read differently.",
+        "400",
+        "send valid JSON without repeated keys";
+    INVALID_REQUEST = -32600,
+        "The message is no JSON-RPC request, or it was refused before it was read (see `data.reason`).",
+        "400, or the status of the refusal",
+        "see the message";
+    METHOD_NOT_FOUND = -32601,
+        "There is no such method in this version, or nothing on this path that it is for.",
+        "404 from 2026-07-28, else 200",
+        "list what there is; check the version";
+    INVALID_PARAMS = -32602,
+        "The parameters do not fit the method, or name a tool, prompt, task or `requestState` that is unknown or hidden; from 2026-07-28 a resource too.",
+        "200; 400 for `_meta`; 403 for a tool called by its name",
+        "see the message and `data.reason`";
+    INTERNAL_ERROR = -32603,
+        "The receiver failed, or turned the request away.",
+        "200, 429, 503",
+        "see `data.reason`";
+    RESOURCE_NOT_FOUND = -32002,
+        "There is no such resource (before 2026-07-28).",
+        "200",
+        "list the resources";
+    HEADER_MISMATCH = -32020,
+        "A header does not repeat what the body says (from 2026-07-28).",
+        "400",
+        "send each of `MCP-Protocol-Version`, `Mcp-Method`, `Mcp-Name` and `Mcp-Param-*` once, equal to the body";
+    MISSING_CAPABILITY = -32021,
+        "The request needs a capability that its client did not declare (from 2026-07-28).",
+        "400",
+        "declare `data.requiredCapabilities`, where the client has it";
+    UNSUPPORTED_VERSION = -32022,
+        "The receiver does not speak the version of the request.",
+        "400",
+        "use one of `data.supported`";
+    URL_ELICITATION_REQUIRED = -32042,
+        "A person has to visit a page first (2025-11-25).",
+        "200",
+        "open the page that `data` names, then call again";
+}

@@ -35,6 +35,7 @@ use crate::Agent;
 use admission::endpoint;
 pub use limits::HttpLimits;
 use problem::Problem;
+pub use problem::listed_failures;
 
 /// What pages of a welcome origin may do. OpenAI's client for browsers sends many headers of its own.
 const GRANTS: Grants = Grants {

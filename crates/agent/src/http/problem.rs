@@ -51,11 +51,8 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "not_found", message)
     }
 
-    pub(super) fn unknown_model(message: impl Into<String>) -> Self {
-        Self {
-            param: Some("model"),
-            ..Self::new(StatusCode::NOT_FOUND, "model_not_found", message)
-        }
+    pub(super) fn unknown_model(message: &str) -> Self {
+        Self::of(ErrorKind::UnknownModel, message)
     }
 
     pub(super) fn method_not_allowed(allowed: &'static str) -> Self {
@@ -82,29 +79,20 @@ impl Problem {
     }
 
     fn of(kind: ErrorKind, message: &str) -> Self {
-        let (status, code) = match kind {
-            ErrorKind::InvalidRequest => (StatusCode::BAD_REQUEST, "invalid_request"),
-            ErrorKind::UnknownModel => return Self::unknown_model(message),
+        let (status, code) = response_to(kind);
+        let problem = Self::new(status, code, message);
+        match kind {
+            ErrorKind::UnknownModel => Self {
+                param: Some("model"),
+                ..problem
+            },
             // Nothing was begun: the one failure that is worth another try as it is.
-            ErrorKind::TooManyTurns => {
-                return Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_turns", message);
-            }
-            // Not 503: the same request fails until somebody changes the configuration, and clients, proxies and load
-            // balancers send a request again that got a 5xx.
-            ErrorKind::ModelNotConfigured => (StatusCode::NOT_FOUND, "model_not_configured"),
-            ErrorKind::ModelFailed => (StatusCode::BAD_GATEWAY, "model_failed"),
-            ErrorKind::EmptyAnswer => (StatusCode::BAD_GATEWAY, "empty_answer"),
-            ErrorKind::ToolNotAvailable => (StatusCode::BAD_GATEWAY, "tool_not_available"),
-            ErrorKind::CallInData => (StatusCode::BAD_GATEWAY, "call_in_data"),
-            ErrorKind::GuardrailFailed => (StatusCode::SERVICE_UNAVAILABLE, "guardrail_failed"),
-            ErrorKind::GatewayFailed => (StatusCode::SERVICE_UNAVAILABLE, "gateway_failed"),
-            ErrorKind::Conflict => (StatusCode::CONFLICT, "conflict"),
-            ErrorKind::InvalidApproval => (StatusCode::FORBIDDEN, "invalid_approval"),
-        };
-        Self {
+            ErrorKind::TooManyTurns => problem,
             // Tools may have run; a second turn would run them once more.
-            header: Some(Header::NoRetry),
-            ..Self::new(status, code, message)
+            _ => Self {
+                header: Some(Header::NoRetry),
+                ..problem
+            },
         }
     }
 
@@ -130,18 +118,51 @@ impl Problem {
     }
 }
 
+/// The status and the `code` of a failure before the answer begins.
+fn response_to(kind: ErrorKind) -> (StatusCode, &'static str) {
+    let status = match kind {
+        ErrorKind::InvalidRequest => StatusCode::BAD_REQUEST,
+        ErrorKind::UnknownModel => return (StatusCode::NOT_FOUND, "model_not_found"),
+        ErrorKind::TooManyTurns => StatusCode::TOO_MANY_REQUESTS,
+        // Not 503: the same request fails until somebody changes the configuration, and clients, proxies and load
+        // balancers send a request again that got a 5xx.
+        ErrorKind::ModelNotConfigured => StatusCode::NOT_FOUND,
+        ErrorKind::ModelFailed
+        | ErrorKind::EmptyAnswer
+        | ErrorKind::ToolNotAvailable
+        | ErrorKind::CallInData => StatusCode::BAD_GATEWAY,
+        ErrorKind::GuardrailFailed | ErrorKind::GatewayFailed => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorKind::Conflict => StatusCode::CONFLICT,
+        ErrorKind::InvalidApproval => StatusCode::FORBIDDEN,
+    };
+    (status, kind.word())
+}
+
+/// The status and the `code` of every failure before the answer begins, for the reference.
+pub fn listed_failures() -> Vec<(StatusCode, &'static str)> {
+    ErrorKind::ALL.into_iter().map(response_to).collect()
+}
+
 impl From<TokenRefusal> for Problem {
     fn from(refusal: TokenRefusal) -> Self {
         Self {
             header: Some(Header::Challenge(refusal.challenge(None, ""))),
-            ..Self::new(refusal.status(), refusal.reason().as_str(), refusal.description())
+            ..Self::new(
+                refusal.status(),
+                refusal.reason().as_str(),
+                refusal.description(),
+            )
         }
     }
 }
 
 impl From<BodyRefusal> for Problem {
     fn from(refusal: BodyRefusal) -> Self {
-        Self::new(refusal.status(), refusal.reason().as_str(), refusal.description())
+        Self::new(
+            refusal.status(),
+            refusal.reason().as_str(),
+            refusal.description(),
+        )
     }
 }
 
