@@ -21,7 +21,7 @@ use tracing::{info, warn};
 use wardgate_arguments::{Arguments, InvalidArguments};
 use wardgate_domain::{
     CallFacts, CallId, CallToRun, Caller, ColumnClass, Digest, InvalidMessage, OfferKind, Permit,
-    SignedPermit, Status, Timestamp,
+    Reason, SignedPermit, Status, Timestamp,
 };
 use wardgate_redact::{DropReason, DroppedColumns};
 use wardgate_rpc::client::{ConnectTarget, InputRequired, ResultFacts, Task, ToolResult};
@@ -476,7 +476,7 @@ impl AdmittedCall {
         {
             // A text placeholder of a message takes any value.
             let text = template.fill_plain(arguments).unwrap_or_default();
-            return self.fail(&Failure::new("no_rows", text), kept.withheld);
+            return self.fail(&Failure::new(Reason::NO_ROWS, text), kept.withheld);
         }
         let (rows, counts) = kept.released.unwrap_or_else(|| {
             let rows = kept.rows.into_iter();
@@ -543,9 +543,9 @@ impl AdmittedCall {
         let words = self.compiled.redactor.field(class, tier, words.into());
         warn!({ names::CALL_ID } = %self.id, "a tool reported an error");
         match words {
-            Some(Value::String(words)) => Failure::new("tool_error", words),
+            Some(Value::String(words)) => Failure::new(Reason::TOOL_ERROR, words),
             _ => Failure::tool(
-                "tool_error",
+                Reason::TOOL_ERROR,
                 "the tool reported an error, which is withheld",
             ),
         }
@@ -568,7 +568,11 @@ impl AdmittedCall {
         let facts = ResultFacts {
             rows_withheld: withheld,
             retry_after: failure.retry_after,
-            ..result::facts(failure.status, failure.kind, self.stopwatch.into_stages())
+            ..result::facts(
+                failure.status,
+                failure.kind.as_str(),
+                self.stopwatch.into_stages(),
+            )
         };
         EndedRun {
             end: End::Result(result::error(&failure.text, facts)),
@@ -580,7 +584,7 @@ impl AdmittedCall {
 /// What the record says of a result that may say itself that it is a failure.
 fn status_of(is_error: bool) -> (Status, &'static str) {
     if is_error {
-        (Status::Error, "tool_error")
+        (Status::Error, Reason::TOOL_ERROR.as_str())
     } else {
         (Status::Ok, "")
     }

@@ -15,12 +15,12 @@ use wardgate_rpc::client::{ConnectTarget, RemoveConnections};
 
 use crate::Error;
 use crate::loaded::LoadedCatalogue;
-use crate::store::Store;
+use crate::store::ToolRunnerStore;
 use crate::store::connections::StoredConnection;
 use crate::switchboard::Switchboard;
 use wardgate_egress::{
-    AuthError, ConnectError, Grant, GrantCallback, GrantDescription, GrantRequest, UserGrants, Person,
-    StartedGrant,
+    AuthError, ConnectError, Grant, GrantCallback, GrantDescription, GrantRequest, Person,
+    StartedGrant, UserGrants,
 };
 
 pub(crate) async fn describe(
@@ -101,7 +101,7 @@ pub(crate) async fn remove(
 /// What is to be taken back, of sources that are configured. What cannot be read is forgotten all the same.
 async fn grants(
     loaded: &LoadedCatalogue,
-    store: &Store,
+    store: &ToolRunnerStore,
     of: (&str, &str, &str),
 ) -> Vec<(Arc<UserGrants>, Grant)> {
     let connections = store.connections_of(of).await.unwrap_or_default();
@@ -116,7 +116,10 @@ async fn grants(
     grants
 }
 
-fn per_user_of<'a>(loaded: &'a LoadedCatalogue, source: &str) -> Result<&'a Arc<UserGrants>, Error> {
+fn per_user_of<'a>(
+    loaded: &'a LoadedCatalogue,
+    source: &str,
+) -> Result<&'a Arc<UserGrants>, Error> {
     loaded.per_user(source).ok_or_else(|| Error::Connection {
         reason: ErrorReason::InvalidMessage,
         text: "there is no source of that name whose `auth` is authorization_code".to_owned(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use wardgate_domain::Reason;
 use wardgate_egress::{AuthError, EgressError};
 
 use wardgate_catalogue::UnfitValue;
@@ -49,7 +50,7 @@ pub(crate) enum ExecutorError {
     #[error("the source refused: {cause}")]
     Refused {
         /// Machine-readable, for the record.
-        kind: &'static str,
+        kind: Reason,
         /// For the caller.
         text: String,
         /// For the log.
@@ -141,11 +142,11 @@ impl From<EgressError> for ExecutorError {
                 pause: None,
             },
             EgressError::Auth(AuthError::NoCallerToken) => refused(
-                "no_credentials",
+                Reason::NO_CREDENTIALS,
                 "the service needs the caller's token, which did not come with the call",
             ),
             EgressError::Auth(_) => refused(
-                "no_credentials",
+                Reason::NO_CREDENTIALS,
                 "no credentials for the service were granted",
             ),
             EgressError::NotHttp
@@ -154,7 +155,7 @@ impl From<EgressError> for ExecutorError {
             | EgressError::Downgrade
             | EgressError::TooManyRedirects
             | EgressError::Setup(_) => refused(
-                "egress_refused",
+                Reason::EGRESS_REFUSED,
                 "the service leads to where this tool may not go",
             ),
         }

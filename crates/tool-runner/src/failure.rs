@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wardgate_domain::{Status, duration};
+use wardgate_domain::{Reason, Status, duration};
 
 use crate::executor_error::{ExecutorError, TimeLimit};
 use crate::result;
@@ -24,14 +24,14 @@ pub(crate) struct FailedCall<'a> {
 pub(crate) struct Failure {
     pub(crate) text: String,
     pub(crate) status: Status,
-    pub(crate) kind: &'static str,
+    pub(crate) kind: Reason,
     /// When it may be tried again, where that is known.
     pub(crate) retry_after: Option<Duration>,
     pub(crate) ran: ToolOutcome,
 }
 
 impl Failure {
-    pub(crate) fn new(kind: &'static str, text: String) -> Self {
+    pub(crate) fn new(kind: Reason, text: String) -> Self {
         Self {
             text,
             status: Status::Error,
@@ -57,26 +57,26 @@ impl Failure {
         }
     }
 
-    pub(crate) fn tool(kind: &'static str, text: &str) -> Self {
+    pub(crate) fn tool(kind: Reason, text: &str) -> Self {
         Self::new(kind, format!("Tool execution failed: {text}"))
     }
 
     pub(crate) fn invalid(text: String) -> Self {
         Self {
             status: Status::InvalidArguments,
-            ..Self::new("invalid_arguments", text).unrun()
+            ..Self::new(Reason::INVALID_ARGUMENTS, text).unrun()
         }
     }
 
     /// Every row was withheld for want of a decision: that is a fault of the configuration, not an empty result.
     pub(crate) fn undecided() -> Self {
-        Self::tool("bad_result", "its rows do not fit the policies")
+        Self::tool(Reason::BAD_RESULT, "its rows do not fit the policies")
     }
 
     pub(crate) fn timeout(limit: Duration) -> Self {
         Self {
             status: Status::Timeout,
-            ..Self::new("timeout", result::timeout_text(limit)).perhaps_run()
+            ..Self::new(Reason::TIMEOUT, result::timeout_text(limit)).perhaps_run()
         }
     }
 
@@ -108,7 +108,7 @@ impl Failure {
 
     pub(crate) fn too_large() -> Self {
         Self::tool(
-            "result_too_large",
+            Reason::RESULT_TOO_LARGE,
             "a single row is larger than a result may be",
         )
     }
@@ -117,15 +117,15 @@ impl Failure {
     pub(crate) fn keyed(stands: &KeyedCallState) -> Self {
         match stands {
             KeyedCallState::SameKeyOtherArguments => Self::tool(
-                "idempotency_conflict",
+                Reason::IDEMPOTENCY_CONFLICT,
                 "its idempotency key was used with other arguments; use a new key",
             ),
             KeyedCallState::Running => Self::tool(
-                "idempotency_running",
+                Reason::IDEMPOTENCY_RUNNING,
                 "the call with its idempotency key is still running; ask again later",
             ),
             KeyedCallState::DoneUnderOtherTerms => Self::tool(
-                "idempotency_done",
+                Reason::IDEMPOTENCY_DONE,
                 "it ran before, and the rules for its result have changed since",
             ),
             // The others are answered where they are found.
@@ -138,7 +138,7 @@ impl Failure {
 
     pub(crate) fn unknown_outcome() -> Self {
         Self::tool(
-            "idempotency_unknown",
+            Reason::IDEMPOTENCY_UNKNOWN,
             "the call with its idempotency key began, and how it ended is not known; check before you use a new key",
         )
     }
@@ -153,8 +153,12 @@ impl Failure {
             GuardError::Limited(LimitReached { limit, retry_after }) => Self {
                 retry_after: Some(*retry_after),
                 ..match limit {
-                    Limit::Rate => Self::tool("rate_limited", "it was called too often; wait"),
-                    Limit::Concurrency => Self::tool("busy", "too many calls of it are running"),
+                    Limit::Rate => {
+                        Self::tool(Reason::RATE_LIMITED, "it was called too often; wait")
+                    }
+                    Limit::Concurrency => {
+                        Self::tool(Reason::BUSY, "too many calls of it are running")
+                    }
                 }
                 .unrun()
             },
@@ -170,26 +174,26 @@ impl Failure {
     /// What a client answered comes too late, twice, or to something else than what asked.
     pub(crate) fn not_waiting() -> Self {
         Self::tool(
-            "not_waiting",
+            Reason::NOT_WAITING,
             "nothing waits for these answers any more, and it may have run in part; check before you call again",
         )
         .perhaps_run()
     }
 
     pub(crate) fn unavailable(text: &str) -> Self {
-        Self::tool("source_unavailable", text)
+        Self::tool(Reason::SOURCE_UNAVAILABLE, text)
     }
 
     pub(crate) fn executor(error: &ExecutorError, call: &FailedCall<'_>) -> Self {
         match error {
             ExecutorError::Timeout(limit) => Self::timed_out(*limit, call),
             ExecutorError::NotConnected { .. } => Self::tool(
-                "not_connected",
+                Reason::NOT_CONNECTED,
                 "its source acts in your name, and you have not allowed that yet",
             )
             .unrun(),
             ExecutorError::ToolChanged => Self::tool(
-                "tool_changed",
+                Reason::TOOL_CHANGED,
                 "the upstream server changed this tool after it was approved, so it was not called; `wardgate tools diff` shows the change",
             )
             .unrun(),
@@ -201,25 +205,25 @@ impl Failure {
             ExecutorError::Broken(_) => {
                 Self::unavailable("the connection to the data source broke").perhaps_run()
             }
-            ExecutorError::Refused { kind, text, .. } => Self::tool(kind, text),
+            ExecutorError::Refused { kind, text, .. } => Self::tool(*kind, text),
             ExecutorError::BadArgument { text } => {
                 Self::invalid(format!("Invalid arguments: {text}"))
             }
             ExecutorError::BadResult(_) => Self::tool(
-                "bad_result",
+                Reason::BAD_RESULT,
                 "the data source gave a result that cannot be shown",
             ),
-            ExecutorError::Misshapen(text) => Self::tool("bad_result", text),
+            ExecutorError::Misshapen(text) => Self::tool(Reason::BAD_RESULT, text),
             ExecutorError::TooLarge => {
                 Self::tool(
-                    "result_too_large",
+                    Reason::RESULT_TOO_LARGE,
                     "the result is larger than `max_response_bytes` of its source (1 MiB unless set) or `tool_runner.max_result_bytes` allows",
                 )
             }
             ExecutorError::NotWaiting => Self::not_waiting(),
             // Its words are released by [`AdmittedCall::reported`].
             ExecutorError::Reported(_) | ExecutorError::Protocol(_) => {
-                Self::tool("tool_error", "the tool reported an error")
+                Self::tool(Reason::TOOL_ERROR, "the tool reported an error")
             }
         }
     }

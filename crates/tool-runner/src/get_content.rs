@@ -208,7 +208,7 @@ impl AdmittedContent {
         };
         let facts = ResultFacts {
             phi: !reported.is_empty() && self.origin.class().is_phi(),
-            ..result::facts(status, kind, Vec::new())
+            ..result::facts(status, kind.as_str(), Vec::new())
         };
         ContentAnswer {
             outcome: ContentOutcome::Failure {

@@ -17,9 +17,9 @@ use wardgate_domain::{Caller, Digest, PermitTerms, Timestamp};
 use wardgate_redact::{Redacted, RedactionCounts, Redactor, Row};
 
 use crate::executor_error::ExecutorError;
-use crate::row_rule::{RowGate, Verdict};
+use crate::row_rule::{RowGate, RowVerdict};
 use crate::store::stored_results::ToKeep;
-use crate::store::{Store, StoreError};
+use crate::store::{StoreError, ToolRunnerStore};
 use crate::wire;
 
 /// Rows that are sealed and read together.
@@ -27,7 +27,7 @@ const CHUNK: usize = 500;
 
 /// Keeps `rows` for the caller of `terms`; returns the handle and when it ends.
 pub(crate) async fn keep<'r>(
-    store: &Store,
+    store: &ToolRunnerStore,
     caller: &Caller,
     terms: &PermitTerms,
     rows: impl Iterator<Item = &'r Row>,
@@ -55,7 +55,7 @@ pub(crate) async fn keep<'r>(
 /// Where a call may look for results of its caller.
 #[derive(Clone, Copy)]
 pub(crate) struct KeptResults<'a> {
-    pub(crate) store: &'a Store,
+    pub(crate) store: &'a ToolRunnerStore,
     /// The tools in force, by name.
     pub(crate) tools: &'a HashMap<String, Arc<Tool>>,
     pub(crate) redactor: &'a Redactor,
@@ -93,7 +93,7 @@ impl KeptResults<'_> {
             let found = found.into_iter().map(|members| row(members, &mut names));
             rows.extend(found.filter(|row| {
                 gate.as_ref()
-                    .is_none_or(|gate| matches!(gate.verdict(row), Verdict::Admitted))
+                    .is_none_or(|gate| matches!(gate.verdict(row), RowVerdict::Admitted))
             }));
         }
         Ok(self.redact(tool, &terms, rows))

@@ -22,7 +22,7 @@ use crate::executor::{Caps, Executor, RetentionLimit, Sources};
 use crate::interaction::SuspendedExchanges;
 use crate::platform::{KnownTool, Overview, Platform};
 use crate::replicas::Replicas;
-use crate::store::Store;
+use crate::store::ToolRunnerStore;
 use crate::switchboard::Switches;
 use crate::{Config, Error};
 use wardgate_catalogue::{Catalogue, MaxRows, Offers, Tool, Toolset};
@@ -159,7 +159,7 @@ pub(crate) struct SharedState {
     pub(crate) platform: Arc<Platform>,
     pub(crate) rates: Arc<RateLimiter>,
     pub(crate) results: Arc<ResultCache<ToolResult>>,
-    pub(crate) store: Store,
+    pub(crate) store: ToolRunnerStore,
     /// Prompts and resources of MCP servers.
     pub(crate) following: Arc<FollowedContent>,
     /// How long results that are too large for an answer are kept.
@@ -175,7 +175,7 @@ pub(crate) struct SharedState {
 }
 
 impl SharedState {
-    pub(crate) fn new(config: &Config, store: Store, ambient: Ambient) -> Self {
+    pub(crate) fn new(config: &Config, store: ToolRunnerStore, ambient: Ambient) -> Self {
         let bytes = |result: &ToolResult| {
             let others = result.other_members.len() + result.meta.len();
             result.content.len() + result.structured_content.len() + others

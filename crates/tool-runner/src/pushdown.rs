@@ -22,7 +22,7 @@ use cedar_policy::pst::{
 };
 use cedar_policy::{Policy, PolicySet};
 
-use wardgate_catalogue::{BoundValue, Dialect};
+use wardgate_catalogue::{BoundValue, SqlDialect};
 
 /// A row rule as a condition, and the values of its placeholders.
 #[derive(Debug, PartialEq)]
@@ -36,10 +36,10 @@ pub(crate) struct PushedCondition {
 pub(crate) fn condition(
     policies: &PolicySet,
     expressions: &BTreeMap<String, String>,
-    dialect: Dialect,
+    dialect: SqlDialect,
     taken: usize,
 ) -> PushedCondition {
-    let mut writer = Writer {
+    let mut writer = ConditionWriter {
         expressions,
         dialect,
         taken,
@@ -68,15 +68,15 @@ pub(crate) fn condition(
     }
 }
 
-struct Writer<'a> {
+struct ConditionWriter<'a> {
     expressions: &'a BTreeMap<String, String>,
-    dialect: Dialect,
+    dialect: SqlDialect,
     taken: usize,
     values: Vec<BoundValue>,
 }
 
 /// Each method gives `None` for what it does not understand.
-impl Writer<'_> {
+impl ConditionWriter<'_> {
     fn clause(&mut self, policy: &Policy) -> Option<String> {
         let bound = self.values.len();
         let pst = policy.to_pst();
@@ -168,7 +168,7 @@ impl Writer<'_> {
     fn is_by_collation(&self, sides: [&Expr; 2]) -> bool {
         let is_no_text =
             |side: &Expr| matches!(side, Expr::Literal(Literal::Bool(_) | Literal::Long(_)));
-        self.dialect == Dialect::Mysql && !sides.into_iter().any(is_no_text)
+        self.dialect == SqlDialect::Mysql && !sides.into_iter().any(is_no_text)
     }
 
     /// Two texts that are the same to the letter. Such texts are equal under a collation too, and by that an

@@ -9,7 +9,7 @@ use tonic::{Code, Extensions, Request, Status};
 use tracing::warn;
 use wardgate_rpc::{Link, LinkedService, link};
 
-use crate::interaction::State;
+use crate::interaction::ResumptionState;
 
 /// Makes the link to the replica at an address.
 pub type Dial = Arc<dyn Fn(&str) -> Result<LinkedService, link::Error> + Send + Sync>;
@@ -38,7 +38,7 @@ impl Replicas {
 
     /// The link to the replica that holds what goes on with `state`, unless it is this one.
     pub(crate) fn holding(&self, state: Option<&[u8]>, metadata: &MetadataMap) -> Option<Link> {
-        let state = State::read(state?)?;
+        let state = ResumptionState::read(state?)?;
         let url = state
             .parked_at()
             .filter(|url| self.own.as_deref() != Some(url))?;

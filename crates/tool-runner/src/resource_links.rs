@@ -26,13 +26,13 @@ pub(crate) fn in_content_text(source: &str, blocks: &str) -> String {
 /// The same in the JSON of the messages of a prompt.
 pub(crate) fn in_messages_text(source: &str, messages: &str) -> String {
     #[derive(Deserialize)]
-    struct Message<'a> {
+    struct MessageContent<'a> {
         #[serde(borrow)]
         content: &'a RawValue,
     }
     let each: Vec<&RawValue> = serde_json::from_str(messages).unwrap_or_default();
     let uris = each.into_iter().filter_map(|message| {
-        let message: Message<'_> = serde_json::from_str(message.get()).ok()?;
+        let message: MessageContent<'_> = serde_json::from_str(message.get()).ok()?;
         uri_of_block(message.content)
     });
     source_uri::outward_in(source, messages, uris)

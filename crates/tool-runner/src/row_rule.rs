@@ -34,7 +34,7 @@ pub enum RowRuleError {
 
 /// What the rule says of one row.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum RowVerdict {
     Admitted,
     Withheld,
     /// Withheld because the rule cannot tell; the statement or the tool's `result` does not fit the policies.
@@ -128,13 +128,13 @@ impl RowGate {
     }
 
     /// Whether `row`, with all its columns, may leave. Any doubt withholds it.
-    pub(crate) fn verdict(&self, row: &Row) -> Verdict {
+    pub(crate) fn verdict(&self, row: &Row) -> RowVerdict {
         match &self.rule {
-            Rule::All => Verdict::Admitted,
+            Rule::All => RowVerdict::Admitted,
             Rule::Policies(residual) => match residual.admits(row) {
-                Ok(true) => Verdict::Admitted,
-                Ok(false) => Verdict::Withheld,
-                Err(why) => Verdict::Undecided(why),
+                Ok(true) => RowVerdict::Admitted,
+                Ok(false) => RowVerdict::Withheld,
+                Err(why) => RowVerdict::Undecided(why),
             },
         }
     }

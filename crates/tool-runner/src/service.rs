@@ -42,7 +42,7 @@ use crate::get_content::{self, ContentQuery};
 use crate::imported::{Importer, check_lock};
 use crate::loaded::{Keys, LoadedCatalogue, SharedState};
 use crate::replicas::{self, Dial, Replicas};
-use crate::store::{SealingKey, Store};
+use crate::store::{SealingKey, ToolRunnerStore};
 use crate::switchboard::{Switchboard, Switches};
 use crate::watch_resources::{self, InForce, WatchRequest};
 use crate::{Config, Error};
@@ -95,7 +95,7 @@ pub async fn service(
         permits,
         pseudonyms: Arc::new(pseudonym_key),
     };
-    let store = Store::open(
+    let store = ToolRunnerStore::open(
         &config.store,
         &config.database,
         sealing_key,

@@ -24,7 +24,7 @@ use wardgate_store::is_busy;
 use wardgate_telemetry::names;
 
 use crate::Error;
-use crate::store::{Store, StoreError};
+use crate::store::{StoreError, ToolRunnerStore};
 
 /// Short enough that a change made on another replica is in force here well within a second.
 const POLL: Duration = Duration::from_millis(250);
@@ -97,7 +97,7 @@ impl Switches {
 
 /// Follows the switches and changes them.
 pub(crate) struct Switchboard {
-    store: Store,
+    store: ToolRunnerStore,
     audit: AuditClient,
     ambient: Ambient,
     /// None until the switches were read once.
@@ -116,7 +116,7 @@ impl Switchboard {
     /// Reads the switches and follows them as long as the board lives. A server that is away is waited for;
     /// a file that cannot be used, or a store of a newer program, is an error here.
     pub(crate) async fn open(
-        store: Store,
+        store: ToolRunnerStore,
         audit: AuditClient,
         ambient: Ambient,
     ) -> Result<Arc<Self>, StoreError> {
@@ -140,7 +140,7 @@ impl Switchboard {
     }
 
     /// Where they are kept.
-    pub(crate) fn store(&self) -> &Store {
+    pub(crate) fn store(&self) -> &ToolRunnerStore {
         &self.store
     }
 

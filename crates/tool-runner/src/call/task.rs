@@ -1,7 +1,7 @@
 //! Calls that became tasks of their servers, and what is asked about those afterwards.
 
 use serde_json::{Value, json};
-use wardgate_domain::{ColumnTier, Status};
+use wardgate_domain::{ColumnTier, Reason, Status};
 use wardgate_rpc::client::{ResultFacts, Task};
 
 use super::{AdmittedCall, ERROR, End, EndedRun};
@@ -20,12 +20,14 @@ impl AdmittedCall {
     /// How a task stands that has given no result, or none yet.
     pub(super) fn stands(self, task: FollowedTask) -> EndedRun {
         let kind = match (&task.about, &task.standing) {
-            (Some(_), None) => "task",
+            (Some(_), None) => Reason::TASK.as_str(),
             (None, _) => "",
-            (_, Some(TaskStatus::Working)) => "task_working",
-            (_, Some(TaskStatus::Cancelled)) => "task_cancelled",
-            (_, Some(TaskStatus::Asks(_))) => "task_input_required",
-            (_, Some(TaskStatus::Failed(_) | TaskStatus::Completed(_))) => "task_failed",
+            (_, Some(TaskStatus::Working)) => Reason::TASK_WORKING.as_str(),
+            (_, Some(TaskStatus::Cancelled)) => Reason::TASK_CANCELLED.as_str(),
+            (_, Some(TaskStatus::Asks(_))) => Reason::TASK_INPUT_REQUIRED.as_str(),
+            (_, Some(TaskStatus::Failed(_) | TaskStatus::Completed(_))) => {
+                Reason::TASK_FAILED.as_str()
+            }
         };
         let (mut requests, mut failed) = (String::new(), String::new());
         match &task.standing {

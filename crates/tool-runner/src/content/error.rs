@@ -1,7 +1,7 @@
 //! Why a prompt, resource or completion cannot be given.
 
 use wardgate_catalogue::ContentError;
-use wardgate_domain::Status;
+use wardgate_domain::{Reason, Status};
 
 /// Its message is for the client: it names arguments and rules, never a value, and no internals.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,7 +28,7 @@ pub(crate) enum GetError {
     Failed {
         status: Status,
         /// Machine-readable, for the record.
-        kind: &'static str,
+        kind: Reason,
         words: &'static str,
     },
 }
@@ -43,7 +43,7 @@ fn reported_error_text(is_about_arguments: bool) -> &'static str {
 }
 
 impl GetError {
-    pub(crate) fn failed(kind: &'static str, words: &'static str) -> Self {
+    pub(crate) fn failed(kind: Reason, words: &'static str) -> Self {
         Self::Failed {
             status: Status::Error,
             kind,
@@ -52,7 +52,10 @@ impl GetError {
     }
 
     pub(crate) fn too_large() -> Self {
-        Self::failed("result_too_large", "It is larger than a result may be.")
+        Self::failed(
+            Reason::RESULT_TOO_LARGE,
+            "It is larger than a result may be.",
+        )
     }
 
     /// The same of a request by a name alone: a server of 2026-07-28 that does not take it knows no such name.
@@ -67,17 +70,17 @@ impl GetError {
     }
 
     /// The status and the kind of error, for the record.
-    pub(crate) fn recorded(&self) -> (Status, &'static str) {
+    pub(crate) fn recorded(&self) -> (Status, Reason) {
         match self {
-            Self::Unknown => (Status::InvalidArguments, "unknown"),
+            Self::Unknown => (Status::InvalidArguments, Reason::UNKNOWN),
             Self::Invalid(_)
             | Self::Reported {
                 is_about_arguments: true,
                 ..
-            } => (Status::InvalidArguments, "invalid_arguments"),
-            Self::Reported { .. } => (Status::Error, "tool_error"),
-            Self::NotWaiting => (Status::Error, "not_waiting"),
-            Self::Failed { status, kind, .. } => (*status, kind),
+            } => (Status::InvalidArguments, Reason::INVALID_ARGUMENTS),
+            Self::Reported { .. } => (Status::Error, Reason::TOOL_ERROR),
+            Self::NotWaiting => (Status::Error, Reason::NOT_WAITING),
+            Self::Failed { status, kind, .. } => (*status, *kind),
         }
     }
 }

@@ -35,10 +35,10 @@ use crate::kept_results::KeptResults;
 use crate::platform::Platform;
 use crate::pushdown::PushedCondition;
 use crate::sql::Database;
-use crate::store::Store;
+use crate::store::ToolRunnerStore;
 use wardgate_catalogue::plan::Plan;
 use wardgate_catalogue::{SourceKind, SourceSettings};
-use wardgate_egress::{AuthSettings, OpenAuth, PerUser};
+use wardgate_egress::{AuthSettings, OpenAuth, UserGrants};
 use wardgate_grpc_json::GrpcServer;
 use wardgate_mcp_client::Upstream;
 use wardgate_resilience::SourceGuard;
@@ -99,22 +99,22 @@ pub(crate) struct Sources {
     platform: Arc<Platform>,
     memory: Option<MemoryClient>,
     /// Where tokens of callers are kept.
-    store: Option<Store>,
+    store: Option<ToolRunnerStore>,
     open: BTreeMap<String, OpenSource>,
 }
 
 #[derive(Clone)]
 struct OpenSource {
     settings: SourceSettings,
-    per_user: Option<Arc<PerUser>>,
+    per_user: Option<Arc<UserGrants>>,
     limit: Duration,
-    source: Source,
+    source: ExecutorSource,
     guard: Arc<SourceGuard>,
 }
 
 /// What an executor works on. Nothing is connected before its first use.
 #[derive(Clone)]
-pub(crate) enum Source {
+pub(crate) enum ExecutorSource {
     Sql(Arc<Database>),
     Http(Arc<HttpSource>),
     Grpc(Arc<GrpcServer>),
@@ -127,7 +127,7 @@ impl Sources {
     pub(crate) fn new(
         platform: &Arc<Platform>,
         memory: Option<MemoryClient>,
-        store: Option<Store>,
+        store: Option<ToolRunnerStore>,
     ) -> Self {
         Self {
             platform: Arc::clone(platform),
@@ -162,7 +162,7 @@ impl Sources {
             );
             let mut opened = settings.clone();
             let per_user = self.per_user_of(&mut opened, ambient);
-            let source = Source::open(&opened, limit, ambient)?;
+            let source = ExecutorSource::open(&opened, limit, ambient)?;
             (source, Arc::new(guard), per_user)
         };
         self.open.insert(
@@ -183,7 +183,7 @@ impl Sources {
         &self,
         settings: &mut SourceSettings,
         ambient: &Ambient,
-    ) -> Option<Arc<PerUser>> {
+    ) -> Option<Arc<UserGrants>> {
         let name = settings.name.clone();
         let store = self.store.clone()?;
         let http = settings.kind.http_mut()?;
@@ -191,14 +191,14 @@ impl Sources {
             return None;
         };
         let limits = &http.client.egress;
-        let per_user = PerUser::open(&name, &http.url, code, limits, Arc::new(store), ambient);
+        let per_user = UserGrants::open(&name, &http.url, code, limits, Arc::new(store), ambient);
         let per_user = Arc::new(per_user);
         http.client.auth = AuthSettings::Open(OpenAuth::PerUser(Arc::clone(&per_user)));
         Some(per_user)
     }
 
     /// What callers granted the source of that name.
-    pub(crate) fn per_user(&self, name: &str) -> Option<&Arc<PerUser>> {
+    pub(crate) fn per_user(&self, name: &str) -> Option<&Arc<UserGrants>> {
         self.open.get(name)?.per_user.as_ref()
     }
 
@@ -231,15 +231,18 @@ impl Sources {
         self.open
             .iter()
             .filter_map(|(name, open)| match &open.source {
-                Source::Sql(database) => Some((name.as_str(), Arc::clone(database))),
-                Source::Http(_) | Source::Grpc(_) | Source::Mcp(_) | Source::Content => None,
+                ExecutorSource::Sql(database) => Some((name.as_str(), Arc::clone(database))),
+                ExecutorSource::Http(_)
+                | ExecutorSource::Grpc(_)
+                | ExecutorSource::Mcp(_)
+                | ExecutorSource::Content => None,
             })
     }
 
     /// The database of that name.
     pub(crate) fn sql(&self, name: &str) -> Result<Arc<Database>, Error> {
         match self.open.get(name).map(|open| &open.source) {
-            Some(Source::Sql(database)) => Ok(Arc::clone(database)),
+            Some(ExecutorSource::Sql(database)) => Ok(Arc::clone(database)),
             _ => Err(Error::NoSource(name.to_owned())),
         }
     }
@@ -247,7 +250,7 @@ impl Sources {
     /// The MCP server of that name.
     pub(crate) fn mcp(&self, name: &str) -> Result<Arc<Upstream>, Error> {
         match self.open.get(name).map(|open| &open.source) {
-            Some(Source::Mcp(upstream)) => Ok(Arc::clone(upstream)),
+            Some(ExecutorSource::Mcp(upstream)) => Ok(Arc::clone(upstream)),
             _ => Err(Error::NoSource(name.to_owned())),
         }
     }
@@ -263,15 +266,18 @@ impl Sources {
     /// Every MCP server.
     pub(crate) fn servers(&self) -> impl Iterator<Item = &Arc<Upstream>> {
         self.open.values().filter_map(|open| match &open.source {
-            Source::Mcp(upstream) => Some(upstream),
-            Source::Sql(_) | Source::Http(_) | Source::Grpc(_) | Source::Content => None,
+            ExecutorSource::Mcp(upstream) => Some(upstream),
+            ExecutorSource::Sql(_)
+            | ExecutorSource::Http(_)
+            | ExecutorSource::Grpc(_)
+            | ExecutorSource::Content => None,
         })
     }
 
     /// The HTTP service of that name.
     pub(crate) fn http(&self, name: &str) -> Result<Arc<HttpSource>, Error> {
         match self.open.get(name).map(|open| &open.source) {
-            Some(Source::Http(service)) => Ok(Arc::clone(service)),
+            Some(ExecutorSource::Http(service)) => Ok(Arc::clone(service)),
             _ => Err(Error::NoSource(name.to_owned())),
         }
     }
@@ -279,13 +285,13 @@ impl Sources {
     /// The gRPC server of that name.
     pub(crate) fn grpc(&self, name: &str) -> Result<Arc<GrpcServer>, Error> {
         match self.open.get(name).map(|open| &open.source) {
-            Some(Source::Grpc(server)) => Ok(Arc::clone(server)),
+            Some(ExecutorSource::Grpc(server)) => Ok(Arc::clone(server)),
             _ => Err(Error::NoSource(name.to_owned())),
         }
     }
 }
 
-impl Source {
+impl ExecutorSource {
     fn open(settings: &SourceSettings, limit: Duration, ambient: &Ambient) -> Result<Self, Error> {
         match &settings.kind {
             SourceKind::Sql(settings) => Database::new(settings, limit)

@@ -19,7 +19,7 @@ use crate::compiled_permit::CompiledPermit;
 use crate::executor_error::ExecutorError;
 use crate::interaction::{FollowedTask, SuspendedRound};
 use crate::result::{self, UnchangedResult};
-use crate::row_rule::{RowGate, RowRuleUndecided, Verdict};
+use crate::row_rule::{RowGate, RowRuleUndecided, RowVerdict};
 use wardgate_catalogue::{ResultShape, Shape};
 use wardgate_mcp_client::LogMessage;
 
@@ -166,12 +166,12 @@ impl<'a> Output<'a> {
             let verdict = gate.verdict(&row);
             self.kept.ruling += began.elapsed();
             match verdict {
-                Verdict::Admitted => {}
-                Verdict::Withheld => {
+                RowVerdict::Admitted => {}
+                RowVerdict::Withheld => {
                     self.kept.withheld += 1;
                     return ControlFlow::Continue(());
                 }
-                Verdict::Undecided(why) => {
+                RowVerdict::Undecided(why) => {
                     self.kept.withheld += 1;
                     self.kept.undecided = Some(why);
                     return ControlFlow::Continue(());

@@ -7,7 +7,7 @@ use cedar_policy::PolicySet;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use wardgate_catalogue::plan::SqlPlan;
-use wardgate_catalogue::{Dialect, Parameter, ParameterType};
+use wardgate_catalogue::{Parameter, ParameterType, SqlDialect};
 
 use super::{Executor, Invocation, Output, Sources};
 use crate::Error;
@@ -67,7 +67,7 @@ impl Executor for SqlExecutor {
 fn bind(
     params: &[(String, ParameterType)],
     arguments: &Map<String, Value>,
-    dialect: Dialect,
+    dialect: SqlDialect,
 ) -> Result<Vec<Parameter>, ExecutorError> {
     let bound = |(name, kind): &(String, ParameterType)| {
         Parameter::of(*kind, arguments.get(name), dialect).map_err(|why| {

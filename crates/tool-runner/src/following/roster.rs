@@ -11,12 +11,12 @@ pub(crate) struct Roster<T>(Arc<RosterState<T>>);
 
 #[derive(Default)]
 struct RosterState<T> {
-    servers: Mutex<BTreeMap<String, Server<T>>>,
+    servers: Mutex<BTreeMap<String, ListedServer<T>>>,
     changes: watch::Sender<u64>,
 }
 
 #[derive(Default)]
-struct Server<T> {
+struct ListedServer<T> {
     /// None before the first answer.
     list: Option<T>,
     is_missing: bool,
@@ -63,14 +63,14 @@ impl<T: Clone + Default + PartialEq> Roster<T> {
         }
     }
 
-    fn change(&self, source: &str, change: impl FnOnce(&mut Server<T>) -> bool) {
+    fn change(&self, source: &str, change: impl FnOnce(&mut ListedServer<T>) -> bool) {
         let is_news = change(self.servers().entry(source.to_owned()).or_default());
         if is_news {
             self.0.changes.send_modify(|changes| *changes += 1);
         }
     }
 
-    fn servers(&self) -> MutexGuard<'_, BTreeMap<String, Server<T>>> {
+    fn servers(&self) -> MutexGuard<'_, BTreeMap<String, ListedServer<T>>> {
         self.0
             .servers
             .lock()

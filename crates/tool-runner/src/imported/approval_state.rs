@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use metrics::gauge;
 use tracing::{info, warn};
 use wardgate_domain::Digest;
-use wardgate_mcp_client::Definition;
+use wardgate_mcp_client::CanonicalDefinition;
 use wardgate_telemetry::names;
 
 use super::importing::ImportedSource;
@@ -44,7 +44,7 @@ impl ApprovalStates {
                 let key = (source.name.clone(), tool.name.clone());
                 let standing = ApprovalState {
                     state: tool.judged.as_str(),
-                    digest: tool.definition.as_ref().map(Definition::digest),
+                    digest: tool.definition.as_ref().map(CanonicalDefinition::digest),
                 };
                 let before = self.0.get(&key);
                 if before != Some(&standing) {
@@ -111,7 +111,7 @@ fn record(
     pins: &Pins,
     recorder: &Recorder,
 ) {
-    let digest = tool.definition.as_ref().map(Definition::digest);
+    let digest = tool.definition.as_ref().map(CanonicalDefinition::digest);
     match tool.judged {
         PinJudgement::Approved if !at_first_sight => {
             let by = pins.approver(&source.name, &tool.name).unwrap_or(ITSELF);

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use wardgate_domain::{RequiredCapabilities, ToolName};
 
 use wardgate_catalogue::{Catalogue, McpSettings, OfferedSelection, PinMode, SourceKind};
-use wardgate_catalogue::{JudgedTool, Names, Offer, Pins};
-use wardgate_mcp_client::Definition;
+use wardgate_catalogue::{JudgedTool, Names, Pins, UpstreamOffer};
+use wardgate_mcp_client::CanonicalDefinition;
 use wardgate_mcp_client::{Upstream, UpstreamError};
 
 /// What a server offers, as it sent it.
@@ -90,10 +90,10 @@ impl ImportedSource {
 /// What was approved of `source`.
 fn approved(pins: &Pins, source: &str) -> List {
     let instructions = pins.instructions(source);
-    let instructions = instructions.and_then(Definition::instructions);
+    let instructions = instructions.and_then(CanonicalDefinition::instructions);
     List {
         instructions: instructions.map(Arc::from),
-        ..pins.of(source).map(Definition::text).collect()
+        ..pins.of(source).map(CanonicalDefinition::text).collect()
     }
 }
 
@@ -116,7 +116,7 @@ pub(super) fn judge(
     for source in importing {
         let list = list(&source.name).unwrap_or_else(|| approved(pins, &source.name));
         let definitions: Vec<&str> = list.tools.iter().map(String::as_str).collect();
-        let offer = Offer {
+        let offer = UpstreamOffer {
             source: &source.name,
             prefix: &source.settings.prefix,
             only: source.only.as_ref(),

@@ -53,15 +53,15 @@ pub(crate) struct Importer {
     lock: PathBuf,
     ambient: Ambient,
     roster: Roster<List>,
-    followers: Followers<Tools>,
+    followers: Followers<ToolListing>,
     recorder: Recorder,
-    state: Mutex<State>,
+    state: Mutex<ImportState>,
 }
 
 /// `tools/list`.
-struct Tools;
+struct ToolListing;
 
-impl ServerListing for Tools {
+impl ServerListing for ToolListing {
     type List = List;
 
     fn changes(upstream: &Upstream) -> watch::Receiver<u64> {
@@ -75,7 +75,7 @@ impl ServerListing for Tools {
 
 /// What is remembered from one catalogue to the next.
 #[derive(Default)]
-struct State {
+struct ImportState {
     /// What sources with `pins: first_use` offered when they were first seen.
     first_seen: Pins,
     standings: ApprovalStates,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::time::Instant;
 use wardgate_domain::{Ambient, Digest, RequiredCapabilities, Timestamp};
-use wardgate_mcp_client::Definition;
+use wardgate_mcp_client::CanonicalDefinition;
 
 use super::importing::{self, ImportedSource, List};
 use crate::Error;
@@ -125,7 +125,7 @@ impl Review {
             let tools = upstream.tools.iter();
             let taken = tools.filter(|tool| selection.takes(upstream, tool) && tool.is_pending());
             taken.map(|tool| {
-                let definition = tool.definition.as_ref().map(Definition::digest);
+                let definition = tool.definition.as_ref().map(CanonicalDefinition::digest);
                 format!("{:?} {:?} {definition:?}\n", upstream.source, tool.name)
             })
         });

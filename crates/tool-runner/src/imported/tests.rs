@@ -4,24 +4,24 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use wardgate_rpc::Peer;
+use wardgate_testkit::{FakeAudit, until_true};
 use wardgate_domain::Timestamp;
-use wardgate_mcp_client::Definition;
+use wardgate_mcp_client::CanonicalDefinition;
 
 use super::*;
-use crate::tests::harness::eventually;
-use crate::tests::record::Audit;
 use wardgate_catalogue::Text;
 
 const ONE_SERVER: &str = "sources: { files: { type: mcp, command: [none] } }";
 
 struct World {
     importer: Importer,
-    audit: Audit,
+    audit: Arc<FakeAudit>,
 }
 
 impl World {
     fn new() -> Self {
-        let audit = Audit::default();
+        let audit = FakeAudit::new(Peer::ToolRunner);
         Self {
             importer: Importer::new(
                 &PathBuf::from("tools.yaml"),
@@ -61,7 +61,7 @@ impl World {
 
     /// Waits until these are on record, in this order.
     async fn has_recorded(&self, actions: &[&str]) {
-        eventually("the record", || async {
+        until_true("the record", || async {
             let recorded = self.audit.actions();
             let recorded: Vec<_> = recorded.iter().map(|(action, _)| action.as_str()).collect();
             recorded == actions
@@ -99,7 +99,7 @@ fn changed(name: &str) -> Value {
 fn pinned(tools: &[Value]) -> Pins {
     let mut pins = Pins::default();
     for tool in tools {
-        let definition = Definition::read(&tool.to_string()).unwrap();
+        let definition = CanonicalDefinition::read(&tool.to_string()).unwrap();
         pins.approve("files", definition, "alice", Timestamp::from_seconds(0));
     }
     pins
@@ -156,7 +156,7 @@ async fn p9_what_a_server_says_of_itself_is_kept_out_until_it_is_approved() {
     world.says("files", &[tool("read")], "Read first.");
     let before = world.import(ONE_SERVER, &pins);
     assert_eq!((names(&before), told(&before)), (vec!["files__read"], None));
-    let approved = Definition::of_instructions("Read first.");
+    let approved = CanonicalDefinition::of_instructions("Read first.");
     pins.approve("files", approved, "alice", Timestamp::from_seconds(0));
     let after = world.import(ONE_SERVER, &pins);
     assert_eq!(told(&after), Some("Read first."));
@@ -369,11 +369,11 @@ async fn a_toolset_may_name_imported_tools() {
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_recorded_now_is_recorded_later() {
     let world = World::new();
-    world.audit.is_down(true);
+    world.audit.fails();
     world.answers("files", &[tool("read")]);
     world.import(ONE_SERVER, &Pins::default());
     tokio::time::sleep(std::time::Duration::from_secs(5)).await;
     assert!(world.audit.actions().is_empty());
-    world.audit.is_down(false);
+    world.audit.recovers();
     world.has_recorded(&["tool.quarantined"]).await;
 }

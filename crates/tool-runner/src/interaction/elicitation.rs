@@ -9,7 +9,7 @@ use wardgate_domain::{Caller, Digest, RequiredCapabilities};
 use wardgate_rpc::client::{InputRequired, ResultFacts};
 
 use super::Interaction;
-use super::state::{NextStep, State, SuspensionKey};
+use super::state::{NextStep, ResumptionState, SuspensionKey};
 use super::suspended_exchanges::SuspendedExchanges;
 use wardgate_mcp::error_code::INVALID_PARAMS;
 use wardgate_mcp_client::{
@@ -169,7 +169,7 @@ impl<'a> Elicitation<'a> {
                     let at = at.map(str::to_owned);
                     let next = NextStep::Task(SuspensionKey { id, at });
                     return Ok(EndedElicitation::Task(FollowedTask {
-                        state: State::new(self.subject, next).write(),
+                        state: ResumptionState::new(self.subject, next).write(),
                         about: Some(about),
                         standing: None,
                     }));
@@ -193,7 +193,7 @@ impl<'a> Elicitation<'a> {
                     }
                 }
             };
-            let state = State::new(self.subject, next).write();
+            let state = ResumptionState::new(self.subject, next).write();
             return Ok(EndedElicitation::Waits(SuspendedRound { requests, state }));
         }
     }

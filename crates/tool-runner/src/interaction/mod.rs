@@ -18,16 +18,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use wardgate_domain::InvalidMessage;
-use wardgate_rpc::client::{self, PassthroughMeta, TaskStep};
+use wardgate_rpc::client::{self, PassthroughMeta};
 
 use wardgate_mcp_client::{
-    ClientCapabilities, ForeignMeta, InvalidParticipation, Participation, Responses, TaskStep,
+    ClientCapabilities, ForeignMeta, InvalidParticipation, Participation, Responses,
+    ServerTaskRequest,
 };
 
 pub(crate) use elicitation::{
     Elicitation, ElicitationError, EndedElicitation, FollowedTask, SuspendedRound,
 };
-pub(crate) use state::State;
+pub(crate) use state::ResumptionState;
 pub(crate) use suspended_exchanges::SuspendedExchanges;
 
 /// What a request says of its client's part. It is checked only where a source may ask the client.
@@ -52,10 +53,10 @@ pub(crate) struct Interaction {
 
 /// How something goes on that waited for its client.
 pub(crate) struct Resumption {
-    pub(crate) state: State,
+    pub(crate) state: ResumptionState,
     responses: Responses,
     /// What is wanted of a task.
-    step: Option<TaskStep>,
+    step: Option<ServerTaskRequest>,
 }
 
 impl Interaction {
@@ -119,12 +120,12 @@ impl TryFrom<client::Resumption> for Resumption {
         let responses = Responses::read(&resumption.responses)
             .ok_or_else(|| missing("interaction.resumption.input_responses_json"))?;
         Ok(Self {
-            state: State::read(&resumption.state)
+            state: ResumptionState::read(&resumption.state)
                 .ok_or_else(|| missing("interaction.resumption.state"))?,
             step: resumption.task_step.map(|step| match step {
-                TaskStep::Get => TaskStep::Get,
-                TaskStep::Update => TaskStep::Update(responses.clone()),
-                TaskStep::Cancel => TaskStep::Cancel,
+                client::TaskStep::Get => ServerTaskRequest::Get,
+                client::TaskStep::Update => ServerTaskRequest::Update(responses.clone()),
+                client::TaskStep::Cancel => ServerTaskRequest::Cancel,
             }),
             responses,
         })

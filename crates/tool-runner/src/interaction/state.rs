@@ -8,7 +8,7 @@ use wardgate_domain::Digest;
 /// What waits, and how it goes on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct State {
+pub(crate) struct ResumptionState {
     /// Digest of what waits: whose it is, and what was asked for.
     of: String,
     pub(super) next: NextStep,
@@ -38,7 +38,7 @@ pub(crate) struct SuspensionKey {
     pub(super) at: Option<String>,
 }
 
-impl State {
+impl ResumptionState {
     pub(super) fn new(subject: Digest, next: NextStep) -> Self {
         Self {
             of: subject.to_string(),

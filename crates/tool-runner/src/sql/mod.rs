@@ -18,6 +18,7 @@ use std::time::Duration;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use tokio::time::timeout;
+use wardgate_domain::Reason;
 use wardgate_redact::Row;
 
 use crate::executor_error::{ExecutorError, TimeLimit};
@@ -26,7 +27,7 @@ use mysql::Mysql;
 use pool::Pool;
 use postgres::Postgres;
 use sqlite::Sqlite;
-use wardgate_catalogue::{BoundValue, Dialect, SqlSettings};
+use wardgate_catalogue::{BoundValue, SqlDialect, SqlSettings};
 
 /// How much is read on after the last row that is wanted. To see the end of a result costs less than a new
 /// session.
@@ -108,15 +109,15 @@ impl Database {
             max_connections,
         } = settings;
         Ok(Self(match dialect {
-            Dialect::Sqlite => Lanes::Sqlite {
+            SqlDialect::Sqlite => Lanes::Sqlite {
                 reader: Pool::new(Sqlite::reader(url)?, *max_connections),
                 writer: Pool::new(Sqlite::writer(url)?, *max_connections),
             },
-            Dialect::Postgres => Lanes::Postgres {
+            SqlDialect::Postgres => Lanes::Postgres {
                 reader: Pool::new(Postgres::reader(url, statement_limit)?, *max_connections),
                 writer: Pool::new(Postgres::writer(url, statement_limit)?, *max_connections),
             },
-            Dialect::Mysql => Lanes::Mysql {
+            SqlDialect::Mysql => Lanes::Mysql {
                 reader: Pool::new(Mysql::reader(url, statement_limit)?, *max_connections),
                 writer: Pool::new(Mysql::writer(url, statement_limit)?, *max_connections),
             },
@@ -124,11 +125,11 @@ impl Database {
     }
 
     /// Which SQL it speaks.
-    pub(crate) fn dialect(&self) -> Dialect {
+    pub(crate) fn dialect(&self) -> SqlDialect {
         match self.0 {
-            Lanes::Sqlite { .. } => Dialect::Sqlite,
-            Lanes::Postgres { .. } => Dialect::Postgres,
-            Lanes::Mysql { .. } => Dialect::Mysql,
+            Lanes::Sqlite { .. } => SqlDialect::Sqlite,
+            Lanes::Postgres { .. } => SqlDialect::Postgres,
+            Lanes::Mysql { .. } => SqlDialect::Mysql,
         }
     }
 
@@ -169,7 +170,7 @@ impl From<SourceError> for ExecutorError {
             SourceError::Timeout => Self::Timeout(TimeLimit::Unstated),
             SourceError::Broken(_) => Self::Broken(cause),
             SourceError::Refused(_) => Self::Refused {
-                kind: "sql_error",
+                kind: Reason::SQL_ERROR,
                 text: "the data source refused the query".to_owned(),
                 cause,
             },

@@ -112,25 +112,25 @@ fn strict_tls(options: MySqlConnectOptions) -> MySqlConnectOptions {
     }
 }
 
-pub(super) struct Session {
+pub(super) struct MysqlSession {
     connection: MySqlConnection,
-    process: Arc<Process>,
+    process: Arc<MysqlProcess>,
 }
 
 /// What works for a session in the server.
-pub(super) struct Process {
+pub(super) struct MysqlProcess {
     options: MySqlConnectOptions,
     server: String,
     id: u64,
 }
 
 impl Backend for Mysql {
-    type Session = Session;
-    type Handle = Arc<Process>;
+    type Session = MysqlSession;
+    type Handle = Arc<MysqlProcess>;
     type Row = MySqlRow;
     type Layout = Vec<MysqlColumn>;
 
-    async fn connect(&self) -> Result<Session, sqlx::Error> {
+    async fn connect(&self) -> Result<MysqlSession, sqlx::Error> {
         let mut connection = MySqlConnection::connect_with(&self.options).await?;
         let (version, id, server): (String, u64, String) = sqlx::query_as(OWN_SESSION)
             .persistent(false)
@@ -145,9 +145,9 @@ impl Backend for Mysql {
             )
             .await?;
         }
-        Ok(Session {
+        Ok(MysqlSession {
             connection,
-            process: Arc::new(Process {
+            process: Arc::new(MysqlProcess {
                 options: self.options.clone(),
                 server,
                 id,
@@ -155,22 +155,22 @@ impl Backend for Mysql {
         })
     }
 
-    async fn is_alive(session: &mut Session) -> bool {
+    async fn is_alive(session: &mut MysqlSession) -> bool {
         session.connection.ping().await.is_ok()
     }
 
-    fn handle(session: &Session) -> Arc<Process> {
+    fn handle(session: &MysqlSession) -> Arc<MysqlProcess> {
         Arc::clone(&session.process)
     }
 
-    async fn stop(process: Arc<Process>) {
+    async fn stop(process: Arc<MysqlProcess>) {
         if let Err(error) = process.kill().await {
             warn!(%error, "a statement was not stopped; it runs until the time limit of the server");
         }
     }
 
     fn fetch<'s>(
-        session: &'s mut Session,
+        session: &'s mut MysqlSession,
         sql: Arc<str>,
         values: &[BoundValue],
     ) -> BoxStream<'s, Result<MySqlRow, sqlx::Error>> {
@@ -237,7 +237,7 @@ fn number(error: &dyn DatabaseError) -> u16 {
         .map_or(0, MySqlDatabaseError::number)
 }
 
-impl Process {
+impl MysqlProcess {
     /// Ends the session with what it does, from a connection of its own. The server would notice only when it
     /// has a row to send.
     async fn kill(&self) -> Result<(), sqlx::Error> {

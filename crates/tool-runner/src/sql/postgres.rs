@@ -23,7 +23,7 @@ use wardgate_redact::Row;
 use super::backend::{Backend, distinct, is_here};
 use super::{Refusal, SourceError};
 use text::with_texts;
-use value::Reader;
+use value::ValueReader;
 use wardgate_catalogue::{BoundList, BoundValue};
 
 /// How often a server looks whether its client is still there, should it not be told to stop.
@@ -90,33 +90,33 @@ fn strict_tls(options: PgConnectOptions) -> PgConnectOptions {
     }
 }
 
-pub(super) struct Session {
+pub(super) struct PostgresSession {
     connection: PgConnection,
-    process: Arc<Process>,
+    process: Arc<PostgresProcess>,
 }
 
 /// The process of the server that works for a session.
-pub(super) struct Process {
+pub(super) struct PostgresProcess {
     options: PgConnectOptions,
     id: i32,
     started: String,
 }
 
 impl Backend for Postgres {
-    type Session = Session;
-    type Handle = Arc<Process>;
+    type Session = PostgresSession;
+    type Handle = Arc<PostgresProcess>;
     type Row = PgRow;
     type Layout = Vec<PgColumn>;
 
-    async fn connect(&self) -> Result<Session, sqlx::Error> {
+    async fn connect(&self) -> Result<PostgresSession, sqlx::Error> {
         let mut connection = self.open().await?;
         let (id, started) = sqlx::query_as(OWN_PROCESS)
             .persistent(false)
             .fetch_one(&mut connection)
             .await?;
-        Ok(Session {
+        Ok(PostgresSession {
             connection,
-            process: Arc::new(Process {
+            process: Arc::new(PostgresProcess {
                 options: self.options.clone(),
                 id,
                 started,
@@ -124,22 +124,22 @@ impl Backend for Postgres {
         })
     }
 
-    async fn is_alive(session: &mut Session) -> bool {
+    async fn is_alive(session: &mut PostgresSession) -> bool {
         session.connection.ping().await.is_ok()
     }
 
-    fn handle(session: &Session) -> Arc<Process> {
+    fn handle(session: &PostgresSession) -> Arc<PostgresProcess> {
         Arc::clone(&session.process)
     }
 
-    async fn stop(process: Arc<Process>) {
+    async fn stop(process: Arc<PostgresProcess>) {
         if let Err(error) = process.cancel().await {
             warn!(%error, "a statement was not cancelled; PostgreSQL stops it when it looks for its client");
         }
     }
 
     fn fetch<'s>(
-        session: &'s mut Session,
+        session: &'s mut PostgresSession,
         sql: Arc<str>,
         values: &[BoundValue],
     ) -> BoxStream<'s, Result<PgRow, sqlx::Error>> {
@@ -160,7 +160,7 @@ impl Backend for Postgres {
         let columns = names.into_iter().zip(row.columns());
         let columns = columns.map(|(name, column)| PgColumn {
             name,
-            reader: Reader::of(column.type_info()),
+            reader: ValueReader::of(column.type_info()),
         });
         Ok(columns.collect())
     }
@@ -225,7 +225,7 @@ fn arguments(values: &[BoundValue]) -> Result<PgArguments, BoxDynError> {
     Ok(arguments)
 }
 
-impl Process {
+impl PostgresProcess {
     /// Cancels what it does, from a connection of its own.
     async fn cancel(&self) -> Result<(), sqlx::Error> {
         let mut connection = PgConnection::connect_with(&self.options).await?;
@@ -242,7 +242,7 @@ impl Process {
 pub(super) struct PgColumn {
     name: Arc<str>,
     /// `None` for a type without a form in JSON, of which not even the text could be asked for.
-    reader: Option<Reader>,
+    reader: Option<ValueReader>,
 }
 
 impl PgColumn {

@@ -53,24 +53,24 @@ impl Sqlite {
 }
 
 /// A connection that stops working when it is dropped.
-pub(super) struct Session {
+pub(super) struct SqliteSession {
     connection: SqliteConnection,
     stop: Arc<AtomicBool>,
 }
 
-impl Drop for Session {
+impl Drop for SqliteSession {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
 impl Backend for Sqlite {
-    type Session = Session;
+    type Session = SqliteSession;
     type Handle = ();
     type Row = SqliteRow;
     type Layout = Vec<SqliteColumn>;
 
-    async fn connect(&self) -> Result<Session, sqlx::Error> {
+    async fn connect(&self) -> Result<SqliteSession, sqlx::Error> {
         let mut connection = SqliteConnection::connect_with(&self.options).await?;
         let stop = Arc::new(AtomicBool::new(false));
         let watched = Arc::clone(&stop);
@@ -80,20 +80,20 @@ impl Backend for Sqlite {
             .set_progress_handler(STOP_CHECK_INTERVAL, move || {
                 !watched.load(Ordering::Relaxed)
             });
-        Ok(Session { connection, stop })
+        Ok(SqliteSession { connection, stop })
     }
 
-    async fn is_alive(_: &mut Session) -> bool {
+    async fn is_alive(_: &mut SqliteSession) -> bool {
         true
     }
 
-    fn handle(_: &Session) {}
+    fn handle(_: &SqliteSession) {}
 
     /// Dropping the session did.
     async fn stop((): ()) {}
 
     fn fetch<'s>(
-        session: &'s mut Session,
+        session: &'s mut SqliteSession,
         sql: Arc<str>,
         values: &[BoundValue],
     ) -> BoxStream<'s, Result<SqliteRow, sqlx::Error>> {

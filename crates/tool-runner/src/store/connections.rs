@@ -11,7 +11,7 @@ use wardgate_egress::{
     ConnectionKey, GrantStore, Person, StoreFuture, StoreUnavailable, StoredTokens,
 };
 
-use super::{Store, StoreError, within};
+use super::{StoreError, ToolRunnerStore, within};
 use wardgate_store::Value;
 
 /// A new grant takes the place of an older one.
@@ -95,7 +95,7 @@ impl From<ConnectionRow> for StoredConnection {
 
 const TOKENS: &str = "connection tokens";
 
-impl Store {
+impl ToolRunnerStore {
     /// Every connection, in a fixed order.
     pub(crate) async fn connections(&self) -> Result<Vec<StoredConnection>, StoreError> {
         let rows: Vec<ConnectionRow> =
@@ -130,7 +130,7 @@ impl Store {
     }
 }
 
-impl GrantStore for Store {
+impl GrantStore for ToolRunnerStore {
     fn connect<'a>(&'a self, key: &'a ConnectionKey<'_>, plain: &'a [u8]) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let sealed = self.key.seal(&key.about(TOKENS), plain, &self.ambient)?;

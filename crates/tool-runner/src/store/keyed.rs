@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use wardgate_domain::{About, Caller, Digest, Timestamp};
 
-use super::{Store, StoreError, person, within};
+use super::{StoreError, ToolRunnerStore, person, within};
 
 /// How long a key is remembered.
 const KEPT: Duration = Duration::from_hours(24);
@@ -55,7 +55,7 @@ const RESUME: &str = "
 const WAITING: i64 = i64::MAX;
 
 /// As [`LOOK`] gives it.
-type Row = (Vec<u8>, Vec<u8>, i64, Option<Vec<u8>>);
+type KeyedCallRow = (Vec<u8>, Vec<u8>, i64, Option<Vec<u8>>);
 
 /// A call with an idempotency key.
 #[derive(Clone, Copy)]
@@ -75,7 +75,7 @@ pub(crate) struct KeyedCall<'a> {
 
 /// Where a call with an idempotency key stands.
 pub(crate) enum KeyedCallState {
-    /// Nothing ran yet: run it, then [`Store::finish`] it.
+    /// Nothing ran yet: run it, then [`ToolRunnerStore::finish`] it.
     Fresh(Ticket),
     /// The key stands for a call with other arguments.
     SameKeyOtherArguments,
@@ -124,7 +124,7 @@ pub(crate) enum KeyedOutcome<'a> {
     Waiting(&'a [u8]),
 }
 
-impl Store {
+impl ToolRunnerStore {
     /// Takes the key for this call unless it is taken. After an error nothing may run.
     pub(crate) async fn begin(
         &self,
@@ -151,7 +151,7 @@ impl Store {
                     return Ok(KeyedCallState::Fresh(Ticket { id, about }));
                 }
                 let id = [id.as_bytes()[..].into()];
-                let rows: Vec<Row> = self.database.rows(LOOK, id).await?;
+                let rows: Vec<KeyedCallRow> = self.database.rows(LOOK, id).await?;
                 if let Some(row) = rows.into_iter().next() {
                     return self.stands(call, row, now);
                 }
@@ -172,7 +172,7 @@ impl Store {
         within(async {
             // It can be taken up by another between the two statements; then that one runs.
             loop {
-                let rows: Vec<Row> = self.database.rows(LOOK, [key()]).await?;
+                let rows: Vec<KeyedCallRow> = self.database.rows(LOOK, [key()]).await?;
                 let Some(row) = rows.into_iter().next() else {
                     return Ok(KeyedCallState::Unknown);
                 };
@@ -220,7 +220,7 @@ impl Store {
     fn stands(
         &self,
         call: KeyedCall<'_>,
-        row: Row,
+        row: KeyedCallRow,
         now: Timestamp,
     ) -> Result<KeyedCallState, StoreError> {
         let (arguments, terms, running_until, result) = row;

@@ -108,7 +108,7 @@ impl From<StoreError> for StoreUnavailable {
 
 /// The store; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Store {
+pub(crate) struct ToolRunnerStore {
     address: Address,
     database: Database,
     key: Arc<SealingKey>,
@@ -116,7 +116,7 @@ pub(crate) struct Store {
     limits: KeptLimits,
 }
 
-impl Store {
+impl ToolRunnerStore {
     /// The store at `sqlite:PATH` or `postgres://…`; connects on first use.
     pub(crate) fn open(
         url: &str,
@@ -154,7 +154,7 @@ impl Store {
     }
 }
 
-impl std::fmt::Display for Store {
+impl std::fmt::Display for ToolRunnerStore {
     /// Where it is, without credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.address.fmt(f)

@@ -2,7 +2,7 @@
 
 use wardgate_domain::{About, Caller, Digest, Timestamp};
 
-use super::{Store, StoreError, person, within};
+use super::{StoreError, ToolRunnerStore, person, within};
 use wardgate_store::Value;
 
 const KEEP: &str = "
@@ -88,12 +88,12 @@ pub(crate) struct KeptResult {
     pub(crate) chunks: i64,
 }
 
-impl Store {
+impl ToolRunnerStore {
     /// Keeps a result, and lets the oldest go where there is no room; returns its handle.
     pub(crate) async fn keep(&self, result: &ToKeep<'_>) -> Result<String, StoreError> {
         let handle = format!("{:032x}", u128::from_be_bytes(self.ambient.random()));
         let count = i64::try_from(result.chunks.len()).unwrap_or(i64::MAX);
-        let row = Row {
+        let row = StoredResultRow {
             handle: &handle,
             caller: person(result.caller),
             tool: result.tool,
@@ -120,7 +120,7 @@ impl Store {
 
     async fn write(
         &self,
-        row: &Row<'_>,
+        row: &StoredResultRow<'_>,
         terms: Vec<u8>,
         chunks: Vec<Vec<u8>>,
         bytes: i64,
@@ -174,7 +174,7 @@ impl Store {
         else {
             return Ok(None);
         };
-        let row = Row {
+        let row = StoredResultRow {
             handle,
             caller,
             tool: &tool,
@@ -210,7 +210,7 @@ impl Store {
 }
 
 /// What stands in clear in a row; its parts are sealed with all of it, so none of it can be changed.
-struct Row<'a> {
+struct StoredResultRow<'a> {
     handle: &'a str,
     caller: Digest,
     tool: &'a str,
@@ -220,7 +220,7 @@ struct Row<'a> {
     expires_at: i64,
 }
 
-impl Row<'_> {
+impl StoredResultRow<'_> {
     fn digest(&self) -> Digest {
         let whole = About::new("kept result")
             .and(self.handle.as_bytes())

@@ -4,7 +4,7 @@ use wardgate_domain::{
     Switch, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget, Timestamp,
 };
 
-use super::{Store, StoreError, within};
+use super::{StoreError, ToolRunnerStore, within};
 use wardgate_store::Value;
 
 /// More than this are not kept, so that every replica can hold all of them.
@@ -32,9 +32,9 @@ const RESET: &str = "
     DELETE FROM tool_runner.switch
     WHERE target_kind = $1 AND target = $2 AND scope_kind = $3 AND scope = $4 AND issuer = $5";
 
-type Row = (String, String, String, String, String, i64, String, i64);
+type SwitchRow = (String, String, String, String, String, i64, String, i64);
 
-impl Store {
+impl ToolRunnerStore {
     /// Differs whenever any switch differs.
     pub(crate) async fn switches_version(&self) -> Result<i64, StoreError> {
         let versions: Vec<(i64,)> = within(self.database.rows(VERSION, [])).await?;
@@ -43,7 +43,7 @@ impl Store {
 
     /// Every switch, in a fixed order.
     pub(crate) async fn switches(&self) -> Result<Vec<Switch>, StoreError> {
-        let rows: Vec<Row> = within(self.database.rows(ALL, [])).await?;
+        let rows: Vec<SwitchRow> = within(self.database.rows(ALL, [])).await?;
         Ok(rows.into_iter().filter_map(switch).collect())
     }
 
@@ -96,7 +96,9 @@ fn key(change: &SwitchChange) -> [Value; 5] {
 }
 
 /// None for a kind that only a newer program writes, which also raises the schema's version.
-fn switch((kind, name, scope_kind, scope, issuer, enabled, set_by, set_at): Row) -> Option<Switch> {
+fn switch(
+    (kind, name, scope_kind, scope, issuer, enabled, set_by, set_at): SwitchRow,
+) -> Option<Switch> {
     let kind = SwitchKind::ALL
         .into_iter()
         .find(|known| known.as_str() == kind)?;

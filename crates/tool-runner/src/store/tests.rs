@@ -30,7 +30,7 @@ fn caller(subject: &str) -> Caller {
     })
 }
 
-fn open(database: &Database) -> Store {
+fn open(database: &Database) -> ToolRunnerStore {
     stores::store(&database.url(), Ambient::system()).unwrap()
 }
 
@@ -57,7 +57,7 @@ fn call<'a>(caller: &'a Caller, key: &'a str) -> KeyedCall<'a> {
     }
 }
 
-async fn begin_fresh(store: &Store, call: KeyedCall<'_>, now: Timestamp) -> Ticket {
+async fn begin_fresh(store: &ToolRunnerStore, call: KeyedCall<'_>, now: Timestamp) -> Ticket {
     match store.begin(call, now).await.unwrap() {
         KeyedCallState::Fresh(ticket) => ticket,
         other => panic!("{other:?}"),

@@ -1,16 +1,16 @@
 use wardgate_domain::{SwitchAction, SwitchScope};
-use wardgate_testkit::until;
+use wardgate_rpc::Peer;
+use wardgate_testkit::{FakeAudit, until, until_true};
 
 use super::*;
-use crate::tests::harness::{Database, eventually};
-use crate::tests::record::Audit;
+use crate::tests::harness::Database;
 use crate::tests::stores;
 
-fn store(database: &Database) -> Store {
+fn store(database: &Database) -> ToolRunnerStore {
     stores::store(&database.url(), Ambient::system()).unwrap()
 }
 
-async fn board(database: &Database, audit: &Audit) -> Arc<Switchboard> {
+async fn board(database: &Database, audit: &Arc<FakeAudit>) -> Arc<Switchboard> {
     let board = Switchboard::open(store(database), audit.client(), Ambient::system())
         .await
         .unwrap();
@@ -53,7 +53,7 @@ fn is_on(board: &Switchboard) -> bool {
 #[tokio::test]
 async fn a_switch_is_recorded_and_in_force_at_once_and_elsewhere_within_a_second() {
     for database in Database::each_store().await {
-        let audit = Audit::default();
+        let audit = FakeAudit::new(Peer::ToolRunner);
         let (here, there) = (
             board(&database, &audit).await,
             board(&database, &audit).await,
@@ -67,10 +67,10 @@ async fn a_switch_is_recorded_and_in_force_at_once_and_elsewhere_within_a_second
         for (kind, name) in targets {
             set(&here, change(kind, name, SwitchAction::Disable)).await;
             assert!(!is_on(&here), "{kind:?}");
-            eventually("off there too", async || !is_on(&there)).await;
+            until_true("off there too", async || !is_on(&there)).await;
             set(&here, change(kind, name, SwitchAction::Reset)).await;
             assert!(is_on(&here));
-            eventually("on there too", async || is_on(&there)).await;
+            until_true("on there too", async || is_on(&there)).await;
         }
         let made = audit.actions().into_iter().filter(|(_, failed)| !failed);
         let mut actions: Vec<_> = made.map(|(action, _)| action).collect();
@@ -84,9 +84,9 @@ async fn a_switch_is_recorded_and_in_force_at_once_and_elsewhere_within_a_second
 #[tokio::test]
 async fn a_change_that_cannot_be_recorded_is_not_made() {
     let database = Database::sqlite().await;
-    let audit = Audit::default();
+    let audit = FakeAudit::new(Peer::ToolRunner);
     let board = board(&database, &audit).await;
-    audit.is_down(true);
+    audit.fails();
     let disable = change(SwitchKind::Tool, "t", SwitchAction::Disable);
     let refused = board.set(disable).await.unwrap_err();
     assert!(matches!(refused, Error::NotRecorded(_)), "{refused}");
@@ -97,7 +97,7 @@ async fn a_change_that_cannot_be_recorded_is_not_made() {
 #[tokio::test]
 async fn a_change_that_was_recorded_and_cannot_be_made_is_recorded_as_failed() {
     let database = Database::sqlite().await;
-    let audit = Audit::default();
+    let audit = FakeAudit::new(Peer::ToolRunner);
     let board = board(&database, &audit).await;
     let disable = change(SwitchKind::Tool, "t", SwitchAction::Disable);
     set(&board, disable).await;
@@ -136,7 +136,7 @@ async fn a_server_that_is_away_at_the_start_is_waited_for() {
     let url = format!("postgres://u@{}/d", free.local_addr().unwrap());
     drop(free);
     let away = stores::store(&url, Ambient::system()).unwrap();
-    let board = Switchboard::open(away, Audit::default().client(), Ambient::system())
+    let board = Switchboard::open(away, FakeAudit::new(Peer::ToolRunner).client(), Ambient::system())
         .await
         .unwrap();
     assert!(board.current().is_none());
@@ -146,7 +146,7 @@ async fn a_server_that_is_away_at_the_start_is_waited_for() {
 async fn a_file_that_cannot_be_used_is_told_at_the_start() {
     let url = "sqlite:/no/such/directory/store.sqlite";
     let store = stores::store(url, Ambient::system()).unwrap();
-    let opened = Switchboard::open(store, Audit::default().client(), Ambient::system()).await;
+    let opened = Switchboard::open(store, FakeAudit::new(Peer::ToolRunner).client(), Ambient::system()).await;
     let told = opened.err().unwrap().to_string();
     assert!(
         told.contains("sqlite:/no/such/directory/store.sqlite"),

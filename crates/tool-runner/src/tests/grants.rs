@@ -20,13 +20,13 @@ use url::Url;
 use wardgate_domain::Digest;
 use wardgate_egress::{
     Auth, AuthError, AuthSettings, CodeSettings, ConnectError, EgressSettings, GrantCallback,
-    GrantRequest, OnBehalf, OpenAuth, UserGrants, Person, PrivateAddresses, ServerSettings,
+    GrantRequest, OnBehalf, OpenAuth, Person, PrivateAddresses, ServerSettings, UserGrants,
 };
 use wardgate_testkit::TestClock;
 
 use super::harness::caller;
 use super::stores;
-use crate::store::Store;
+use crate::store::ToolRunnerStore;
 
 /// Seconds since 1970.
 const START: i64 = 1_800_000_000;
@@ -234,7 +234,7 @@ impl Place {
         self.replica_for("/mcp").await
     }
 
-    async fn store(&self) -> Store {
+    async fn store(&self) -> ToolRunnerStore {
         let store = format!("sqlite:{}/store.db", self.directory.path().display());
         stores::prepared(&store, self.clock.ambient()).await
     }

@@ -5,16 +5,16 @@ use wardgate_store::DatabaseSettings;
 use wardgate_testkit::until;
 
 use super::database::Database;
-use crate::store::{SealingKey, Store, StoreError};
+use crate::store::{SealingKey, StoreError, ToolRunnerStore};
 
 /// The store at `url`, as it is.
-pub(crate) fn store(url: &str, ambient: Ambient) -> Result<Store, StoreError> {
+pub(crate) fn store(url: &str, ambient: Ambient) -> Result<ToolRunnerStore, StoreError> {
     let key = SealingKey::derive(&[7; 32]);
-    Store::open(url, &DatabaseSettings::default(), key, ambient)
+    ToolRunnerStore::open(url, &DatabaseSettings::default(), key, ambient)
 }
 
 /// The store at `url` with its schema. A busy machine says to try again later, so that is done.
-pub(crate) async fn prepared(url: &str, ambient: Ambient) -> Store {
+pub(crate) async fn prepared(url: &str, ambient: Ambient) -> ToolRunnerStore {
     let store = store(url, ambient).unwrap();
     until("the store is prepared", async || {
         match store.prepare().await {
@@ -28,7 +28,7 @@ pub(crate) async fn prepared(url: &str, ambient: Ambient) -> Store {
 }
 
 /// A store of each kind that is there, with its schema.
-pub(crate) async fn each_store() -> Vec<(Database, Store)> {
+pub(crate) async fn each_store() -> Vec<(Database, ToolRunnerStore)> {
     let mut stores = Vec::new();
     for database in Database::each_store().await {
         let store = prepared(&database.url(), Ambient::system()).await;

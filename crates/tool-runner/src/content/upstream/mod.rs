@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use wardgate_domain::{Caller, ColumnClass, Digest, Status, UriTemplate};
+use wardgate_domain::{Caller, ColumnClass, Digest, Reason, Status, UriTemplate};
 use wardgate_json::{Members, has_unique_members};
 use wardgate_mcp::error_code::{INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND};
 
@@ -477,7 +477,7 @@ impl UpstreamOffers {
     ) -> Result<T, GetError> {
         let Ok(mut turn) = self.guard.enter::<ExecutorError>(self.caller) else {
             return Err(GetError::failed(
-                "source_unavailable",
+                Reason::SOURCE_UNAVAILABLE,
                 "The source has been failing and is left alone for now. Try again later.",
             ));
         };
@@ -491,9 +491,10 @@ impl UpstreamOffers {
                 let told = match &error {
                     ElicitationError::Upstream(error) => told(error),
                     ElicitationError::NotWaiting => GetError::NotWaiting,
-                    ElicitationError::Declined => {
-                        GetError::failed("declined", "What the source needs first was declined.")
-                    }
+                    ElicitationError::Declined => GetError::failed(
+                        Reason::DECLINED,
+                        "What the source needs first was declined.",
+                    ),
                 };
                 turn.shows(ExecutorError::from(error).health());
                 Err(told)
@@ -546,25 +547,25 @@ fn told(error: &UpstreamError) -> GetError {
             is_about_arguments: error.code == INVALID_PARAMS,
             error: error.for_clients(),
         },
-        UpstreamError::Status(_) => failed("tool_error", "The source reported an error."),
+        UpstreamError::Status(_) => failed(Reason::TOOL_ERROR, "The source reported an error."),
         UpstreamError::InputRequired | UpstreamError::AsksOutOfTurn => failed(
-            "input_required",
+            Reason::INPUT_REQUIRED,
             "The source asks for input in the middle of a request, and its caller may not be asked.",
         ),
         UpstreamError::Timeout | UpstreamError::SourceTimeout(_) => GetError::Failed {
             status: Status::Timeout,
-            kind: "timeout",
+            kind: Reason::TIMEOUT,
             words: "The source took too long.",
         },
         UpstreamError::TooLarge => GetError::too_large(),
         UpstreamError::BadResult(_) => cannot_be_shown(),
-        UpstreamError::Busy => failed("source_unavailable", "The source is busy. Try again later."),
+        UpstreamError::Busy => failed(Reason::SOURCE_UNAVAILABLE, "The source is busy. Try again later."),
         UpstreamError::NotConnected { .. } => failed(
-            "not_connected",
+            Reason::NOT_CONNECTED,
             "The source acts in your name, and you have not allowed that yet. Call one of its tools first.",
         ),
         UpstreamError::NoCallerToken => failed(
-            "no_credentials",
+            Reason::NO_CREDENTIALS,
             "The source needs your own token, and it did not come with the request.",
         ),
         UpstreamError::Unreachable(_)
@@ -572,14 +573,14 @@ fn told(error: &UpstreamError) -> GetError {
         | UpstreamError::Broken(_)
         // Of calls of tools alone.
         | UpstreamError::ToolChanged => failed(
-            "source_unavailable",
+            Reason::SOURCE_UNAVAILABLE,
             "The source cannot be reached. Try again later.",
         ),
     }
 }
 
 fn cannot_be_shown() -> GetError {
-    GetError::failed("bad_result", "What the source gave cannot be shown.")
+    GetError::failed(Reason::BAD_RESULT, "What the source gave cannot be shown.")
 }
 
 /// The list `member` of a result.

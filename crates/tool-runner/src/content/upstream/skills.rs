@@ -28,7 +28,7 @@ pub(super) struct Skill {
 }
 
 #[derive(Deserialize)]
-struct Entry<'a> {
+struct SkillEntry<'a> {
     uri: String,
     #[serde(borrow)]
     frontmatter: &'a RawValue,
@@ -61,7 +61,7 @@ impl Skill {
         const UNREADABLE: &str = "it needs a `uri`, a `frontmatter` and `resources`";
         let members: BTreeMap<String, &RawValue> =
             serde_json::from_str(entry).map_err(|_| UNREADABLE)?;
-        let Entry {
+        let SkillEntry {
             uri: own_uri,
             frontmatter,
             resources,

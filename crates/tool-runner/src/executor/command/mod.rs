@@ -8,11 +8,12 @@ use futures::future::BoxFuture;
 use nix::unistd::Uid;
 use tracing::warn;
 use wardgate_catalogue::plan::CommandPlan;
+use wardgate_domain::Reason;
 use wardgate_sandbox::{KernelSupport, RunError};
 
 use super::{Executor, Invocation, Output};
 use crate::executor_error::ExecutorError;
-use output::Reader;
+use output::OutputReader;
 
 /// A program keeps nothing open between calls.
 struct CommandExecutor(CommandPlan);
@@ -44,7 +45,7 @@ impl Executor for CommandExecutor {
     ) -> BoxFuture<'a, Result<(), ExecutorError>> {
         Box::pin(async move {
             let input = self.0.input(call.arguments)?;
-            let mut reader = Reader::new(self.0.format, self.0.progress, out);
+            let mut reader = OutputReader::new(self.0.format, self.0.progress, out);
             self.0.program.run(input, &mut reader).await?;
             reader.finish()
         })
@@ -61,7 +62,7 @@ impl From<RunError> for ExecutorError {
             RunError::Broken(cause) => Self::Broken(cause.to_string()),
             RunError::TooLarge => Self::TooLarge,
             RunError::Failed(_) => Self::Refused {
-                kind: "command_failed",
+                kind: Reason::COMMAND_FAILED,
                 text: error.to_string(),
                 cause: error.to_string(),
             },

@@ -12,7 +12,7 @@ use crate::executor::Output;
 use crate::executor_error::ExecutorError;
 
 /// Reads the output of one run.
-pub(super) struct Reader<'r, 'o> {
+pub(super) struct OutputReader<'r, 'o> {
     format: OutputFormat,
     /// Whether lines of standard error are told as progress.
     progress: bool,
@@ -23,7 +23,7 @@ pub(super) struct Reader<'r, 'o> {
     is_not_utf8: bool,
 }
 
-impl<'r, 'o> Reader<'r, 'o> {
+impl<'r, 'o> OutputReader<'r, 'o> {
     pub(super) fn new(format: OutputFormat, progress: bool, out: &'r mut Output<'o>) -> Self {
         Self {
             format,
@@ -73,7 +73,7 @@ impl<'r, 'o> Reader<'r, 'o> {
     }
 }
 
-impl OutputListener for Reader<'_, '_> {
+impl OutputListener for OutputReader<'_, '_> {
     fn output(&mut self, bytes: &[u8]) -> ControlFlow<()> {
         if self.format != OutputFormat::Lines {
             self.rest.extend_from_slice(bytes);

@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use serde_json::json;
 use tonic::Code;
 use wardgate_catalogue::plan::GrpcPlan;
+use wardgate_domain::Reason;
 use wardgate_egress::OnBehalf;
 use wardgate_grpc_json::{GrpcError, GrpcServer};
 use wardgate_rpc::code_name;
@@ -73,12 +74,12 @@ fn failure(error: GrpcError, out: &Output<'_>) -> ExecutorError {
         GrpcError::RequestTooLarge(_) => ExecutorError::BadArgument { text: cause },
         GrpcError::Auth(error) => error.into(),
         GrpcError::Undescribed(_) => refused(
-            "bad_descriptors",
+            Reason::BAD_DESCRIPTORS,
             "the service does not describe its methods",
         ),
-        GrpcError::NoMethod(_) => refused("unknown_method", "the service has no such method"),
+        GrpcError::NoMethod(_) => refused(Reason::UNKNOWN_METHOD, "the service has no such method"),
         GrpcError::ClientStreaming(_) => refused(
-            "unknown_method",
+            Reason::UNKNOWN_METHOD,
             "the service's method takes a stream of messages",
         ),
         GrpcError::Status { code, message } => {
@@ -89,7 +90,7 @@ fn failure(error: GrpcError, out: &Output<'_>) -> ExecutorError {
             }
             let status = json!({ "error": { "code": name, "message": message } });
             out.reported(&status)
-                .unwrap_or_else(|| refused("grpc_status", &text))
+                .unwrap_or_else(|| refused(Reason::GRPC_STATUS, &text))
         }
     }
 }

@@ -5,12 +5,12 @@ use tonic::Status;
 use super::*;
 use crate::executor::testing::{TestTool, said};
 use wardgate_grpc_json::testing::{
-    Server, answers, descriptor_set, methods, parcel, pool, refuses,
+    TestServer, answers, descriptor_set, methods, parcel, pool, refuses,
 };
 
 /// A tool that calls a server with this handler, its methods known from a descriptor file.
 struct Setup {
-    server: Server,
+    server: TestServer,
     dir: TempDir,
 }
 
@@ -19,7 +19,7 @@ impl Setup {
         let dir = TempDir::new().unwrap();
         std::fs::write(dir.path().join("parcels.binpb"), descriptor_set()).unwrap();
         Self {
-            server: Server::start(routes).await,
+            server: TestServer::start(routes).await,
             dir,
         }
     }

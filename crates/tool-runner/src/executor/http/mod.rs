@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use url::form_urlencoded;
 use wardgate_catalogue::plan::HttpPlan;
-use wardgate_egress::Request;
+use wardgate_egress::EgressRequest;
 
 use super::{Executor, Invocation, Output, Sources};
 use crate::Error;
@@ -38,7 +38,7 @@ struct HttpExecutor {
 }
 
 impl HttpExecutor {
-    fn request(&self, values: &Map<String, Value>) -> Result<Request, ExecutorError> {
+    fn request(&self, values: &Map<String, Value>) -> Result<EgressRequest, ExecutorError> {
         let plan = &self.plan;
         let mut url = self.source.url(plan.path.as_ref(), values)?;
         let query = plan.query.fill(values)?;
@@ -54,7 +54,7 @@ impl HttpExecutor {
                 ),
             });
         }
-        let mut request = Request::new(plan.method.clone(), url);
+        let mut request = EgressRequest::new(plan.method.clone(), url);
         if let Some((content_type, body)) = plan.body.fill(values)? {
             request = request.body(content_type, body);
         }

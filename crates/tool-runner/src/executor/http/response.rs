@@ -7,19 +7,23 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use serde_json::Value;
+use wardgate_domain::Reason;
 use wardgate_json::parse_strict;
 use wardgate_redact::Row;
 
 use crate::executor::Output;
 use crate::executor_error::ExecutorError;
-use wardgate_egress::Response;
+use wardgate_egress::EgressResponse;
 
 /// The column of a response that is text.
 const TEXT: &str = "text";
 
 /// Hands the body to `out`: JSON as a document, text as a row with the column `text`, nothing as nothing.
-pub(super) async fn read(response: Response, out: &mut Output<'_>) -> Result<(), ExecutorError> {
-    let Response {
+pub(super) async fn read(
+    response: EgressResponse,
+    out: &mut Output<'_>,
+) -> Result<(), ExecutorError> {
+    let EgressResponse {
         status,
         headers,
         body,
@@ -65,7 +69,7 @@ pub(in crate::executor) fn refused(
             ExecutorError::Unavailable { text, pause: None }
         }
         _ => ExecutorError::Refused {
-            kind: "http_status",
+            kind: Reason::HTTP_STATUS,
             cause: text.clone(),
             text,
         },

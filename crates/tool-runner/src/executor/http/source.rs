@@ -8,12 +8,12 @@ use crate::executor::Invocation;
 use wardgate_catalogue::UnfitValue;
 use wardgate_catalogue::plan::PathTemplate;
 use wardgate_egress::HttpSettings;
-use wardgate_egress::{Client, EgressError, OnBehalf, Request, Response};
+use wardgate_egress::{EgressClient, EgressError, EgressRequest, EgressResponse, OnBehalf};
 
 /// A service and the client it is called with.
 pub(crate) struct HttpSource {
     url: Url,
-    client: Client,
+    client: EgressClient,
 }
 
 impl HttpSource {
@@ -21,7 +21,7 @@ impl HttpSource {
     pub(crate) fn open(settings: &HttpSettings, ambient: &Ambient) -> Result<Self, EgressError> {
         Ok(Self {
             url: settings.url.clone(),
-            client: Client::open(&settings.client, ambient)?,
+            client: EgressClient::open(&settings.client, ambient)?,
         })
     }
 
@@ -42,9 +42,9 @@ impl HttpSource {
     /// Sends a request on behalf of the call's caller.
     pub(in crate::executor) async fn send(
         &self,
-        request: Request,
+        request: EgressRequest,
         call: &Invocation<'_>,
-    ) -> Result<Response, EgressError> {
+    ) -> Result<EgressResponse, EgressError> {
         let caller = Some(OnBehalf::of(call.caller, call.caller_token));
         self.client.send(request, caller).await
     }

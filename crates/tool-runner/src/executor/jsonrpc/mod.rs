@@ -16,7 +16,8 @@ use http::header::{ACCEPT, HeaderValue};
 use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 use wardgate_catalogue::plan::{JsonRpcDialect, JsonRpcPlan};
-use wardgate_egress::Request;
+use wardgate_domain::Reason;
+use wardgate_egress::EgressRequest;
 
 use super::http::{self as http_source, HttpSource};
 use super::{Executor, Invocation, Output, Sources};
@@ -40,7 +41,11 @@ struct JsonRpcExecutor {
 }
 
 impl JsonRpcExecutor {
-    fn request(&self, id: u64, values: &Map<String, Value>) -> Result<Request, ExecutorError> {
+    fn request(
+        &self,
+        id: u64,
+        values: &Map<String, Value>,
+    ) -> Result<EgressRequest, ExecutorError> {
         let plan = &self.plan;
         let url = self.source.url(plan.path.as_ref(), values)?;
         let method = match plan.dialect {
@@ -54,7 +59,7 @@ impl JsonRpcExecutor {
             "method": method,
             "params": { "name": plan.method, "arguments": params },
         });
-        Ok(Request::new(Method::POST, url)
+        Ok(EgressRequest::new(Method::POST, url)
             .header(ACCEPT, HeaderValue::from_static("application/json"))
             .body("application/json", body.to_string()))
     }
@@ -152,7 +157,7 @@ fn reported(result: &Map<String, Value>) -> String {
 fn bad(what: &str) -> ExecutorError {
     let text = format!("MCP server returned {what}");
     ExecutorError::Refused {
-        kind: "bad_result",
+        kind: Reason::BAD_RESULT,
         cause: text.clone(),
         text,
     }

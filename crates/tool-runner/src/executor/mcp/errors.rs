@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use wardgate_domain::RequiredCapabilities;
+use wardgate_domain::{Reason, RequiredCapabilities};
 
 use crate::executor_error::{ExecutorError, TimeLimit};
 use crate::interaction::ElicitationError;
 use wardgate_mcp::error_code::MISSING_CAPABILITY;
 use wardgate_mcp::extension::TASKS;
-use wardgate_mcp_client::{RpcError, UpstreamError};
+use wardgate_mcp_client::{UpstreamError, UpstreamRpcError};
 
 /// The kind of a refusal by a server that does not accept our credentials.
-const UNAUTHORIZED: &str = "upstream_unauthorized";
+const UNAUTHORIZED: Reason = Reason::UPSTREAM_UNAUTHORIZED;
 
 impl From<ElicitationError> for ExecutorError {
     fn from(error: ElicitationError) -> Self {
@@ -21,7 +21,7 @@ impl From<ElicitationError> for ExecutorError {
             ElicitationError::Upstream(error) => error.into(),
             ElicitationError::NotWaiting => Self::NotWaiting,
             ElicitationError::Declined => Self::Refused {
-                kind: "declined",
+                kind: Reason::DECLINED,
                 text: "what the tool needs first was declined".to_owned(),
                 cause: error.to_string(),
             },
@@ -37,7 +37,7 @@ impl From<UpstreamError> for ExecutorError {
             UpstreamError::NotConnected { scope } => Self::NotConnected { scope },
             UpstreamError::ToolChanged => Self::ToolChanged,
             UpstreamError::NoCallerToken => Self::Refused {
-                kind: "no_credentials",
+                kind: Reason::NO_CREDENTIALS,
                 text: "the service needs the caller's token, which did not come with the call"
                     .to_owned(),
                 cause,
@@ -60,12 +60,12 @@ impl From<UpstreamError> for ExecutorError {
                 pause: None,
             },
             UpstreamError::Status(_) => Self::Refused {
-                kind: "http_status",
+                kind: Reason::HTTP_STATUS,
                 text: cause.clone(),
                 cause,
             },
             UpstreamError::Rpc(error) if needs_tasks(&error) => Self::Refused {
-                kind: "needs_tasks",
+                kind: Reason::NEEDS_TASKS,
                 text: "the tool runs as a task only: for a client of 2026-07-28 that declares io.modelcontextprotocol/tasks, calls it without an idempotency key and may see all of its results"
                     .to_owned(),
                 cause,
@@ -79,13 +79,13 @@ impl From<UpstreamError> for ExecutorError {
             UpstreamError::BadResult(_) => Self::BadResult(cause),
             UpstreamError::TooLarge => Self::TooLarge,
             UpstreamError::AsksOutOfTurn => Self::Refused {
-                kind: "input_required",
+                kind: Reason::INPUT_REQUIRED,
                 text: "the tool asks its client in the middle of a call in a way that MCP 2026-07-28 does not have; a client of an earlier version that can be asked may call it"
                     .to_owned(),
                 cause,
             },
             UpstreamError::InputRequired => Self::Refused {
-                kind: "input_required",
+                kind: Reason::INPUT_REQUIRED,
                 text: "the tool asks for input in the middle of a call, and its caller may not be asked"
                     .to_owned(),
                 cause,
@@ -96,17 +96,17 @@ impl From<UpstreamError> for ExecutorError {
 
 /// The kind of a refusal by a server whose client did not declare what it needs; none of any other refusal. Gateways
 /// know these kinds.
-fn undeclared(error: &RpcError) -> Option<&'static str> {
+fn undeclared(error: &UpstreamRpcError) -> Option<Reason> {
     let required = required(error)?;
     kind_of_missing(|capability| required.contains_key(capability))
 }
 
 /// The kind of a refusal for want of the first of these capabilities that `is_required`.
-fn kind_of_missing(is_required: impl Fn(&str) -> bool) -> Option<&'static str> {
+fn kind_of_missing(is_required: impl Fn(&str) -> bool) -> Option<Reason> {
     let kinds = [
-        ("sampling", "needs_sampling"),
-        ("elicitation", "needs_elicitation"),
-        ("roots", "needs_roots"),
+        ("sampling", Reason::NEEDS_SAMPLING),
+        ("elicitation", Reason::NEEDS_ELICITATION),
+        ("roots", Reason::NEEDS_ROOTS),
     ];
     let mut kinds = kinds.into_iter();
     let (_, kind) = kinds.find(|(capability, _)| is_required(capability))?;
@@ -117,7 +117,7 @@ fn kind_of_missing(is_required: impl Fn(&str) -> bool) -> Option<&'static str> {
 pub(super) fn not_for_client(required: &RequiredCapabilities) -> ExecutorError {
     ExecutorError::Refused {
         kind: kind_of_missing(|capability| required.contain(capability))
-            .unwrap_or("needs_capability"),
+            .unwrap_or(Reason::NEEDS_CAPABILITY),
         text: NOT_ASKABLE.to_owned(),
         cause: format!("the client lacks some of {}", required.to_json()),
     }
@@ -126,13 +126,13 @@ pub(super) fn not_for_client(required: &RequiredCapabilities) -> ExecutorError {
 const NOT_ASKABLE: &str = "the tool needs a client that it can ask, and this one did not say that it can be asked, or may not be asked here";
 
 /// Whether it is refused for want of a client that takes tasks.
-fn needs_tasks(error: &RpcError) -> bool {
+fn needs_tasks(error: &UpstreamRpcError) -> bool {
     let extensions = required(error).and_then(|mut required| required.remove("extensions"));
     extensions.is_some_and(|extensions| extensions.get(TASKS).is_some())
 }
 
 /// The client capabilities without which a server refuses.
-fn required(error: &RpcError) -> Option<Map<String, Value>> {
+fn required(error: &UpstreamRpcError) -> Option<Map<String, Value>> {
     #[derive(Deserialize)]
     struct Data {
         #[serde(rename = "requiredCapabilities")]

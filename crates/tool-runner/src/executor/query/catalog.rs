@@ -10,7 +10,7 @@ use super::{Interface, unanswered};
 use crate::executor::{Invocation, Output, Sources};
 use crate::executor_error::ExecutorError;
 use crate::sql::Database;
-use wardgate_catalogue::{BoundValue, Dialect};
+use wardgate_catalogue::{BoundValue, SqlDialect};
 
 /// The SQL sources, each a database under the name of the source.
 pub(super) struct Catalog;
@@ -48,35 +48,35 @@ impl Interface for Catalog {
     }
 }
 
-fn tables(dialect: Dialect) -> &'static str {
+fn tables(dialect: SqlDialect) -> &'static str {
     match dialect {
-        Dialect::Sqlite => {
+        SqlDialect::Sqlite => {
             "SELECT name AS table_name, type AS table_type FROM sqlite_schema
              WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
         }
-        Dialect::Postgres => {
+        SqlDialect::Postgres => {
             "SELECT table_name::text, CASE table_type WHEN 'VIEW' THEN 'view' ELSE 'table' END AS table_type
              FROM information_schema.tables WHERE table_schema = current_schema() ORDER BY table_name"
         }
-        Dialect::Mysql => {
+        SqlDialect::Mysql => {
             "SELECT table_name AS table_name, CASE table_type WHEN 'VIEW' THEN 'view' ELSE 'table' END AS table_type
              FROM information_schema.tables WHERE table_schema = DATABASE() ORDER BY table_name"
         }
     }
 }
 
-fn columns(dialect: Dialect) -> &'static str {
+fn columns(dialect: SqlDialect) -> &'static str {
     match dialect {
-        Dialect::Sqlite => {
+        SqlDialect::Sqlite => {
             "SELECT name AS column_name, lower(type) AS data_type, \"notnull\" = 0 AS nullable
              FROM pragma_table_info(?1) ORDER BY cid"
         }
-        Dialect::Postgres => {
+        SqlDialect::Postgres => {
             "SELECT column_name::text, data_type::text, is_nullable = 'YES' AS nullable
              FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = $1
              ORDER BY ordinal_position"
         }
-        Dialect::Mysql => {
+        SqlDialect::Mysql => {
             "SELECT column_name AS column_name, data_type AS data_type, is_nullable = 'YES' AS nullable
              FROM information_schema.columns WHERE table_schema = DATABASE()
              AND CONVERT(table_name USING utf8mb4) COLLATE utf8mb4_bin = ? ORDER BY ordinal_position"

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use wardgate_domain::{ConversationId, Message, NewMessage, Role, Source};
 use wardgate_proto::common::v1::ErrorReason;
-use wardgate_rpc::client::{Addition, CallError, MemoryClient, OnBehalfOf};
+use wardgate_rpc::client::{CallError, MemoryClient, MessageBatch, OnBehalfOf};
 
 use super::{Interface, unanswered};
 use crate::Error;
@@ -153,7 +153,7 @@ impl MemoryHandler<'_> {
             Speaker::Assistant => Role::Assistant,
         };
         // Its id is for memory to make: one that a model chose could take the place of a turn's next step.
-        let addition = Addition {
+        let addition = MessageBatch {
             messages: vec![NewMessage::text(role, Source::Model, asked.content)],
             turn: None,
         };

@@ -51,7 +51,7 @@ fn interface(of: QueryInterface) -> &'static dyn Interface {
         QueryInterface::Metrics => &metrics::Metrics,
         QueryInterface::Node => &node::Node,
         QueryInterface::Results => &results::Results,
-        QueryInterface::Tools => &tools::Tools,
+        QueryInterface::Tools => &tools::ToolsInterface,
     }
 }
 

@@ -8,9 +8,9 @@ use crate::executor::{Invocation, Output, Sources};
 use crate::executor_error::ExecutorError;
 
 /// The catalogue in force.
-pub(super) struct Tools;
+pub(super) struct ToolsInterface;
 
-impl Interface for Tools {
+impl Interface for ToolsInterface {
     fn answer<'a>(
         &'a self,
         question: &'a str,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use sqlx::postgres::{PgConnection, PgTypeInfo};
 use sqlx::{AssertSqlSafe, Column, Executor, SqlSafeStr, Statement};
 
-use super::value::Reader;
-use wardgate_catalogue::Dialect;
+use super::value::ValueReader;
+use wardgate_catalogue::SqlDialect;
 
 /// What the rows of the configured statement are called in the one around it.
 const ROWS: &str = "wardgate_rows";
@@ -54,14 +54,15 @@ async fn prepare(
 
 /// `None` where every column has a form in JSON. The rows are materialized, so they stay in their order.
 fn around(sql: &str, columns: &[sqlx::postgres::PgColumn]) -> Option<String> {
-    let is_readable = |column: &sqlx::postgres::PgColumn| Reader::of(column.type_info()).is_some();
+    let is_readable =
+        |column: &sqlx::postgres::PgColumn| ValueReader::of(column.type_info()).is_some();
     if columns.iter().all(is_readable) {
         return None;
     }
     let mut around = format!("WITH {ROWS} AS MATERIALIZED (\n{sql}\n) SELECT ");
     for (position, column) in columns.iter().enumerate() {
         let separator = if position > 0 { ", " } else { "" };
-        let name = Dialect::Postgres.identifier(column.name());
+        let name = SqlDialect::Postgres.identifier(column.name());
         let text = if is_readable(column) { "" } else { "::text" };
         // Writing to a `String` does not fail.
         let _ = write!(around, "{separator}{ROWS}.{name}{text} AS {name}");

@@ -23,13 +23,13 @@ type ColumnReader = fn(&[u8]) -> Result<Value, BoxDynError>;
 
 /// How the values of a type become JSON.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Reader {
+pub(super) enum ValueReader {
     Scalar(ColumnReader),
     /// A list of such values, or a list of lists where the array has several dimensions.
     List(ColumnReader),
 }
 
-impl Reader {
+impl ValueReader {
     /// `None` for a type that has no form in JSON but its text.
     pub(super) fn of(kind: &PgTypeInfo) -> Option<Self> {
         if let Some(read) = scalar(kind) {
