@@ -1,7 +1,7 @@
 //! The console: what a browser asks, and what people get who may do different things.
 
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
-use wardgate_testkit::{Separate, System, TestApp, WardgateProcess, until};
+use wardgate_testkit::{SeparateProcesses, System, TestApp, WardgateProcess, until};
 
 use super::people::{auditor, billing, doctor, nurse};
 use crate::{REPOSITORY, WARDGATE};
@@ -196,7 +196,7 @@ async fn people_see_in_the_console_what_they_may_and_the_auditor_sees_that() {
 
 #[tokio::test]
 async fn a_console_of_its_own_reaches_gateway_and_record_over_their_links() {
-    let separate = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
+    let separate = SeparateProcesses::start(WARDGATE, REPOSITORY.as_ref()).await;
     let config = separate.config();
     let environment = [
         ("WARDGATE_CONSOLE__LISTEN", "127.0.0.1:0"),

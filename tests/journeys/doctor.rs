@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use wardgate_testkit::{ProcessExit, Separate, System, TestApp, run};
+use wardgate_testkit::{ProcessExit, SeparateProcesses, System, TestApp, run};
 
 use crate::{REPOSITORY, WARDGATE};
 
@@ -17,7 +17,7 @@ const SERVICES: [&str; 6] = [
     "operator",
 ];
 
-fn examine(system: &Separate) -> (ProcessExit, Vec<Value>) {
+fn examine(system: &SeparateProcesses) -> (ProcessExit, Vec<Value>) {
     let config = system.config().display().to_string();
     let mut words = vec!["doctor", "--json", "--config", &config];
     words.extend(SERVICES.iter().flat_map(|name| ["--service", name]));
@@ -36,7 +36,7 @@ fn failed(findings: &[Value]) -> Vec<&Value> {
 
 #[tokio::test]
 async fn the_doctor_finds_nothing_wrong_where_nothing_is_and_names_what_breaks() {
-    let mut system = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
+    let mut system = SeparateProcesses::start(WARDGATE, REPOSITORY.as_ref()).await;
     let (ended, findings) = examine(&system);
     assert!(failed(&findings).is_empty(), "{}", ended.stdout);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);

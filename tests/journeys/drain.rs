@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use wardgate_testkit::{Separate, System, TestApp, until};
+use wardgate_testkit::{SeparateProcesses, System, TestApp, until};
 
 use super::agent::agent;
 use super::people::{doctor, of_patient};
@@ -13,12 +13,12 @@ use crate::{REPOSITORY, WARDGATE};
 const DELAY: Duration = Duration::from_secs(10);
 
 /// Five processes, each of which serves on for that long.
-async fn start() -> Separate {
+async fn start() -> SeparateProcesses {
     let names = ["GATEWAY", "POLICY", "TOOL_RUNNER", "AUDIT", "MEMORY"];
     let names = names.map(|name| format!("WARDGATE_{name}__DRAIN__DELAY_SECONDS"));
     let delay = DELAY.as_secs().to_string();
     let environment = names.each_ref().map(|name| (name.as_str(), delay.as_str()));
-    Separate::start_with(WARDGATE, REPOSITORY.as_ref(), &environment).await
+    SeparateProcesses::start_with(WARDGATE, REPOSITORY.as_ref(), &environment).await
 }
 
 #[tokio::test]

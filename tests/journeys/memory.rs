@@ -1,7 +1,7 @@
 //! Conversations that outlive the process, belong to one caller, and show no more than their reader may see today.
 
 use serde_json::{Value, json};
-use wardgate_testkit::{ProcessExit, Reply, Separate, System, TestApp, run, until};
+use wardgate_testkit::{ProcessExit, Reply, SeparateProcesses, System, TestApp, run, until};
 
 use super::extra_tools;
 use super::people::{doctor, nurse};
@@ -115,7 +115,7 @@ async fn a_conversation_outlives_a_restart_and_a_kill() {
 
 #[tokio::test]
 async fn conversations_are_kept_by_a_process_of_their_own_over_mtls() {
-    let mut system = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
+    let mut system = SeparateProcesses::start(WARDGATE, REPOSITORY.as_ref()).await;
     remembers(&system).await;
     system.memory.kill();
     let token = doctor(&system);

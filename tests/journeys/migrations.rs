@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection};
 use wardgate_domain::Ambient;
-use wardgate_testkit::{Separate, System, run};
+use wardgate_testkit::{SeparateProcesses, System, run};
 
 use super::hospital::main_calls;
 use super::postgres::{Database, RecordElsewhere, SEPARATE};
@@ -89,7 +89,8 @@ async fn services_work_with_a_role_that_owns_nothing_on_stores_one_version_ahead
 
     let mut services = everywhere("STORE", &role.url);
     services.extend(everywhere("DATABASE__MIGRATE", "false"));
-    let system = Separate::start_with(WARDGATE, REPOSITORY.as_ref(), &lent(&services)).await;
+    let system =
+        SeparateProcesses::start_with(WARDGATE, REPOSITORY.as_ref(), &lent(&services)).await;
     let store = role.url.clone();
     let system = RecordElsewhere { system, store };
     main_calls(&system).await;
@@ -124,7 +125,7 @@ async fn a_service_that_may_not_migrate_refuses_an_older_store_and_names_the_com
     environment.extend(everywhere("DATABASE__MIGRATE", "false"));
     environment.extend(everywhere("LISTEN", "127.0.0.1:0"));
     // Keys and certificates are read before the store.
-    let system = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
+    let system = SeparateProcesses::start(WARDGATE, REPOSITORY.as_ref()).await;
     let config = system.config().display().to_string();
     for (_, section, command) in STORES {
         let refused = run(
@@ -141,7 +142,7 @@ async fn a_service_that_may_not_migrate_refuses_an_older_store_and_names_the_com
 
 #[tokio::test(flavor = "multi_thread")]
 async fn services_work_on_files_one_version_ahead() {
-    let mut system = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
+    let mut system = SeparateProcesses::start(WARDGATE, REPOSITORY.as_ref()).await;
     for (.., command) in STORES {
         widen_sqlite(&system.data_dir().join(format!("{command}.sqlite"))).await;
     }

@@ -3,14 +3,14 @@
 use std::net::TcpListener;
 
 use serde_json::json;
-use wardgate_testkit::{Client, Separate, System, WardgateProcess, run, until};
+use wardgate_testkit::{Client, SeparateProcesses, System, WardgateProcess, run, until};
 
 use super::hospital::main_calls;
 use super::people::{doctor, of_patient};
 use crate::{REPOSITORY, WARDGATE};
 
-async fn start() -> Separate {
-    Separate::start(WARDGATE, REPOSITORY.as_ref()).await
+async fn start() -> SeparateProcesses {
+    SeparateProcesses::start(WARDGATE, REPOSITORY.as_ref()).await
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! HTTP+SSE, the transport of 2024-11-05: `GET /sse` and `POST /messages/`.
 
 use serde_json::{Value, json};
-use wardgate_testkit::{Client, Reply, Separate, System, TestApp, WardgateProcess};
+use wardgate_testkit::{Client, Reply, SeparateProcesses, System, TestApp, WardgateProcess};
 
 use super::people::{column, doctor, nurse, of_patient};
 use super::subscriptions::Ear;
@@ -91,7 +91,7 @@ async fn a_client_of_the_first_version_lists_calls_and_hears_of_changes() {
 }
 
 /// A further gateway of `system`, which the others reach where it listens.
-fn gateway(system: &Separate) -> (WardgateProcess, Client) {
+fn gateway(system: &SeparateProcesses) -> (WardgateProcess, Client) {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
     drop(free);
@@ -108,7 +108,7 @@ fn gateway(system: &Separate) -> (WardgateProcess, Client) {
 
 #[tokio::test]
 async fn any_gateway_takes_the_messages_of_a_stream_that_another_has() {
-    let system = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
+    let system = SeparateProcesses::start(WARDGATE, REPOSITORY.as_ref()).await;
     let (mut one, near) = gateway(&system);
     let (_two, far) = gateway(&system);
     for client in [&near, &far] {

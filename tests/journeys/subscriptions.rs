@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use wardgate_testkit::{Separate, System, TestApp};
+use wardgate_testkit::{SeparateProcesses, System, TestApp};
 
 use super::people::{doctor, nurse};
 use super::postgres::Database;
@@ -166,7 +166,7 @@ async fn a_client_hears_of_its_own_conversations_and_of_nobody_elses() {
 
 #[tokio::test]
 async fn what_went_unheard_while_the_memory_was_away_counts_as_changed() {
-    let mut system = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
+    let mut system = SeparateProcesses::start(WARDGATE, REPOSITORY.as_ref()).await;
     let token = doctor(&system);
     let mut ears = [
         Ear::modern(&system, &token).await,

@@ -1,7 +1,7 @@
 //! Tools switched on and off in a running system, from the command line.
 
 use serde_json::json;
-use wardgate_testkit::{ProcessExit, Separate, System, TestApp, run, until};
+use wardgate_testkit::{ProcessExit, SeparateProcesses, System, TestApp, run, until};
 
 use super::people::{doctor, nurse};
 use crate::{REPOSITORY, WARDGATE};
@@ -116,7 +116,7 @@ async fn a_tool_is_switched_off_and_on_in_a_running_system_and_stays_so() {
 
 #[tokio::test]
 async fn a_tool_is_switched_off_and_on_between_four_processes() {
-    let system = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
+    let system = SeparateProcesses::start(WARDGATE, REPOSITORY.as_ref()).await;
     let config = system.config().display().to_string();
     switch_off_and_on(&system, &["--config", &config]).await;
 }

@@ -1,6 +1,6 @@
 //! One call is one trace, which goes on from its client's.
 
-use wardgate_testkit::{Separate, System, TestApp};
+use wardgate_testkit::{SeparateProcesses, System, TestApp};
 
 use crate::journeys::collector::collector;
 use crate::journeys::people::doctor;
@@ -58,7 +58,8 @@ async fn a_call_is_one_trace_through_every_process_and_its_log_lines_say_which()
         ("WARDGATE_TELEMETRY__OTLP_ENDPOINT", url.as_str()),
         ("WARDGATE_TELEMETRY__LOG_FORMAT", "json"),
     ];
-    let mut system = Separate::start_with(WARDGATE, REPOSITORY.as_ref(), &environment).await;
+    let mut system =
+        SeparateProcesses::start_with(WARDGATE, REPOSITORY.as_ref(), &environment).await;
     let id = (7_u128 << 64) | 0xace;
     call(&system, id, &[]).await;
     for process in [

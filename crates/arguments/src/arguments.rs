@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use wardgate_json::Members;
 
 use crate::coerce::{read_value, wanted};
-use crate::compiled::Unfit;
+use crate::compiled::SchemaViolation;
 use crate::schema::InputSchema;
 
 /// More complaints than this help nobody.
@@ -24,18 +24,18 @@ pub struct Arguments(Map<String, Value>);
 /// Why arguments do not fit: what to mend, one sentence a fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("Invalid arguments: {}", sentences(.0))]
-pub struct InvalidArguments(Vec<Complaint>);
+pub struct InvalidArguments(Vec<ArgumentFault>);
 
 /// One fault of the arguments of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Complaint {
+pub struct ArgumentFault {
     /// JSON Pointer (RFC 6901) to what is at fault in the arguments, or to what is missing; empty for all of them.
     pub path: String,
     /// What to mend, by name and rule.
     pub message: String,
 }
 
-impl Complaint {
+impl ArgumentFault {
     fn new(name: &str, message: String) -> Self {
         Self {
             path: format!("/{}", name.replace('~', "~0").replace('/', "~1")),
@@ -47,19 +47,19 @@ impl Complaint {
 impl InvalidArguments {
     /// Arguments that are at fault as a whole.
     pub fn because(message: impl Into<String>) -> Self {
-        Self(vec![Complaint {
+        Self(vec![ArgumentFault {
             path: String::new(),
             message: message.into(),
         }])
     }
 
     /// Every fault that is told, the first one first; there is one at least.
-    pub fn complaints(&self) -> &[Complaint] {
+    pub fn complaints(&self) -> &[ArgumentFault] {
         &self.0
     }
 }
 
-fn sentences(complaints: &[Complaint]) -> String {
+fn sentences(complaints: &[ArgumentFault]) -> String {
     let messages: Vec<_> = complaints.iter().map(|it| it.message.as_str()).collect();
     messages.join("; ")
 }
@@ -96,7 +96,7 @@ fn read(schema: &InputSchema, raw: &[u8], as_decided: bool) -> Result<Arguments,
     for (name, raw) in members {
         let mut complain = |problem: String| {
             let message = format!("`{}` {problem}", shown(&name));
-            complaints.push(Complaint::new(&name, message));
+            complaints.push(ArgumentFault::new(&name, message));
         };
         let property = schema.property(&name);
         if property.is_none() && !schema.is_open() {
@@ -129,10 +129,10 @@ fn read(schema: &InputSchema, raw: &[u8], as_decided: bool) -> Result<Arguments,
     }
     let arguments = Value::Object(arguments);
     match schema.compiled().check(&arguments, MAX_COMPLAINTS) {
-        Err(Unfit::Rules(errors)) => {
+        Err(SchemaViolation::Rules(errors)) => {
             return Err(InvalidArguments(errors.iter().map(complaint).collect()));
         }
-        Err(Unfit::TooMuch) => {
+        Err(SchemaViolation::TooMuch) => {
             return Err(InvalidArguments::because(
                 "they are too large or too deeply nested to be checked against the schema",
             ));
@@ -176,19 +176,19 @@ fn shown(name: &str) -> String {
     name.escape_debug().to_string()
 }
 
-fn complaint(error: &ValidationError<'_>) -> Complaint {
+fn complaint(error: &ValidationError<'_>) -> ArgumentFault {
     let path = error.instance_path().as_str().to_owned();
     if let ValidationErrorKind::Required { property } = error.kind() {
         let name = property.as_str().unwrap_or_default();
-        let missing = Complaint::new(name, format!("`{name}` is required"));
-        return Complaint {
+        let missing = ArgumentFault::new(name, format!("`{name}` is required"));
+        return ArgumentFault {
             path: path + &missing.path,
             ..missing
         };
     }
     let message = error.masked().to_string();
     let at = shown(path.trim_start_matches('/'));
-    Complaint {
+    ArgumentFault {
         message: if at.is_empty() {
             message
         } else {

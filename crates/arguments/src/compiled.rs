@@ -8,18 +8,18 @@ use serde_json::Value;
 
 use crate::unusable_schema::UnusableSchema;
 use effort::is_bearable;
-use outline::Outline;
+use outline::SchemaOutline;
 
 /// Nothing is fetched, and patterns run in linear time.
 #[derive(Debug)]
 pub(crate) struct CompiledSchema {
     validator: Validator,
     /// Of a schema that leads from one part of it to another, where a short text can ask for endless work.
-    winding: Option<(Value, Outline)>,
+    winding: Option<(Value, SchemaOutline)>,
 }
 
-/// What is wrong with a value.
-pub(crate) enum Unfit<'i> {
+/// Why a value does not satisfy the schema.
+pub(crate) enum SchemaViolation<'i> {
     /// It breaks these rules; there is one at least.
     Rules(Vec<ValidationError<'i>>),
     /// To check it would take too long.
@@ -28,7 +28,7 @@ pub(crate) enum Unfit<'i> {
 
 impl CompiledSchema {
     pub(crate) fn new(schema: Value) -> Result<Self, UnusableSchema> {
-        let outline = Outline::of(&schema)?;
+        let outline = SchemaOutline::of(&schema)?;
         let validator = jsonschema::options()
             .offline()
             .should_validate_formats(true)
@@ -44,16 +44,20 @@ impl CompiledSchema {
     }
 
     /// Tells `most` faults of `value` at most.
-    pub(crate) fn check<'i>(&'i self, value: &'i Value, most: usize) -> Result<(), Unfit<'i>> {
+    pub(crate) fn check<'i>(
+        &'i self,
+        value: &'i Value,
+        most: usize,
+    ) -> Result<(), SchemaViolation<'i>> {
         if let Some((schema, outline)) = &self.winding
             && !is_bearable(schema, outline, value)
         {
-            return Err(Unfit::TooMuch);
+            return Err(SchemaViolation::TooMuch);
         }
         if self.validator.is_valid(value) {
             return Ok(());
         }
         let errors = self.validator.iter_errors(value);
-        Err(Unfit::Rules(errors.take(most).collect()))
+        Err(SchemaViolation::Rules(errors.take(most).collect()))
     }
 }

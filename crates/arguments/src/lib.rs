@@ -38,6 +38,6 @@ mod compiled;
 mod schema;
 mod unusable_schema;
 
-pub use arguments::{Arguments, Complaint, InvalidArguments, as_seen};
+pub use arguments::{ArgumentFault, Arguments, InvalidArguments, as_seen};
 pub use schema::{InputSchema, JsonType, Property, default_fits};
 pub use unusable_schema::UnusableSchema;

@@ -33,7 +33,7 @@ pub struct Settings {
 
 /// What to call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolCall {
+pub struct CallToolParams {
     name: String,
     arguments: String,
 }
@@ -84,7 +84,7 @@ impl Fault {
     }
 }
 
-impl ToolCall {
+impl CallToolParams {
     /// `arguments` is one JSON object.
     pub fn new(name: &str, arguments: &str) -> Result<Self, Fault> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
@@ -166,7 +166,7 @@ impl McpClient {
     }
 
     /// Calls once. The result as it came, after it was verified.
-    pub async fn call(&self, id: u64, tool: &ToolCall) -> Result<Box<RawValue>, Fault> {
+    pub async fn call(&self, id: u64, tool: &CallToolParams) -> Result<Box<RawValue>, Fault> {
         let mut request = self
             .http
             .post(self.url.clone())
@@ -191,8 +191,8 @@ impl McpClient {
         verified(id, status, &text.into(), self.requires_receipt)
     }
 
-    fn body(&self, id: u64, tool: &ToolCall) -> String {
-        let ToolCall { name, arguments } = tool;
+    fn body(&self, id: u64, tool: &CallToolParams) -> String {
+        let CallToolParams { name, arguments } = tool;
         let own_meta = match self.era {
             Era::Modern => json!({
                 meta::PROTOCOL_VERSION: self.era.newest_version().as_str(),
@@ -314,10 +314,10 @@ mod tests {
 
     #[test]
     fn what_is_no_call_is_refused_before_anything_is_sent() {
-        assert!(ToolCall::new("get_x", "{}").is_ok());
+        assert!(CallToolParams::new("get_x", "{}").is_ok());
         for (name, arguments) in [("", "{}"), ("a\nb", "{}"), ("a", "[]"), ("a", "{")] {
             assert!(
-                ToolCall::new(name, arguments).is_err(),
+                CallToolParams::new(name, arguments).is_err(),
                 "{name:?} {arguments}"
             );
         }

@@ -1,7 +1,7 @@
 //! Calls of tools over MCP: one, or many at a time with their latencies.
 //!
 //! ```text
-//!  ToolCall ─▶ McpClient::call ─▶ its id, no error, a receipt     every answer is verified, or counted as a fault
+//!  CallToolParams ─▶ McpClient::call ─▶ its id, no error, a receipt     every answer is verified, or counted as a fault
 //!              ▲
 //!  closed: so many callers, each waits for its answer ─┐
 //!  open:   so many calls a second, whatever comes back ┴─▶ Tally ─▶ Report
@@ -14,7 +14,7 @@ mod client;
 mod load;
 mod report;
 
-pub use client::{McpClient, Fault, Settings, ToolCall};
+pub use client::{CallToolParams, Fault, McpClient, Settings};
 pub use load::{Load, Pace, run};
 pub use report::{Latency, Report};
 pub use wardgate_mcp::Era;

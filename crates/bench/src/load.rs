@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
-use crate::client::{Fault, McpClient, ToolCall};
+use crate::client::{CallToolParams, Fault, McpClient};
 use crate::report::{Report, Tally};
 
 /// Calls of an open loop that may wait for their answers; one more is a fault of its own and not sent.
@@ -32,7 +32,7 @@ pub enum Pace {
 #[derive(Debug, Clone)]
 pub struct Load {
     /// Called in turn; at least one.
-    pub tools: Vec<ToolCall>,
+    pub tools: Vec<CallToolParams>,
     /// How calls follow each other.
     pub pace: Pace,
     /// How long calls are made that nobody counts.
@@ -66,7 +66,7 @@ pub async fn run(client: &McpClient, load: &Load) -> Result<Report, Fault> {
 /// What all callers share.
 struct Calls {
     client: McpClient,
-    tools: Vec<ToolCall>,
+    tools: Vec<CallToolParams>,
     next: AtomicU64,
     /// When counting begins.
     from: Instant,

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use super::text::{Description, Names};
+use super::text::{Description, UniqueNames};
 use super::writer::YamlWriter;
-use super::{ImportError, ImportedCatalogue, Note};
+use super::{ImportError, ImportNote, ImportedCatalogue};
 use wardgate_catalogue::{Catalogue, Fault};
 
 /// What the file is called while it is checked.
@@ -26,9 +26,9 @@ pub(super) struct Draft {
     sources: YamlWriter,
     tools: YamlWriter,
     toolsets: YamlWriter,
-    tool_names: Names,
+    tool_names: UniqueNames,
     variables: BTreeMap<String, Variable>,
-    notes: Vec<Note>,
+    notes: Vec<ImportNote>,
     nodes: usize,
     source_count: usize,
     tool_count: usize,
@@ -92,7 +92,7 @@ impl Draft {
             sources: YamlWriter::indented(2),
             tools: YamlWriter::indented(2),
             toolsets: YamlWriter::indented(2),
-            tool_names: Names::default(),
+            tool_names: UniqueNames::default(),
             variables: BTreeMap::new(),
             notes: Vec::new(),
             nodes: 0,
@@ -103,7 +103,7 @@ impl Draft {
     }
 
     pub(super) fn note(&mut self, about: impl Into<String>, text: impl Into<String>) {
-        self.notes.push(Note {
+        self.notes.push(ImportNote {
             about: about.into(),
             text: text.into(),
         });

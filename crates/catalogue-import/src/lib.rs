@@ -39,19 +39,19 @@ pub struct ImportedCatalogue {
     /// The file.
     pub yaml: String,
     /// What was chosen, changed or left out.
-    pub notes: Vec<Note>,
+    pub notes: Vec<ImportNote>,
 }
 
-/// Something a person should know about one thing that was imported.
+/// A note for the person who imports, about one thing that was imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
+pub struct ImportNote {
     /// What it is about, for example ``tool `list_pets` ``.
     pub about: String,
     /// What happened.
     pub text: String,
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for ImportNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { about, text } = self;
         // Both can repeat what was imported, and a note is one line.

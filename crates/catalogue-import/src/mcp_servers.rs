@@ -8,7 +8,7 @@ use url::Url;
 
 use super::draft::{Draft, SourceDraft};
 use super::secrets::{is_secret, is_secret_name, is_secret_value};
-use super::text::{Names, name, variable};
+use super::text::{UniqueNames, name, variable};
 use super::{ImportError, ImportedCatalogue, document, openapi};
 
 /// Where clients keep the map of servers.
@@ -52,12 +52,12 @@ pub fn mcp_servers(text: &str) -> Result<ImportedCatalogue, ImportError> {
         .ok_or_else(|| {
             ImportError::Unreadable("it has neither `mcpServers` nor `servers`".to_owned())
         })?;
-    let mut import = Import {
+    let mut import = McpServersImport {
         draft: Draft::of("the MCP servers of a client"),
         inputs: inputs(&root),
         taken: BTreeMap::new(),
     };
-    let mut names = Names::default();
+    let mut names = UniqueNames::default();
     for (original, server) in servers {
         let name = names.unique(&name(original, "server"));
         let mut source = SourceDraft {
@@ -101,14 +101,14 @@ fn inputs(root: &Value) -> BTreeMap<String, String> {
         .collect()
 }
 
-struct Import {
+struct McpServersImport {
     draft: Draft,
     inputs: BTreeMap<String, String>,
     /// What each variable stands for, so that two secrets never share one.
     taken: BTreeMap<String, String>,
 }
 
-impl Import {
+impl McpServersImport {
     /// Fills in the source; an error is the reason why it can be none.
     fn server(&mut self, server: &Value, source: &mut SourceDraft) -> Result<(), String> {
         let members = server.as_object().ok_or("it is not a map")?;

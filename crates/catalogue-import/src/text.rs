@@ -8,11 +8,11 @@ use wardgate_domain::remove_invisible;
 /// Clients cut or refuse longer names.
 const MAX_NAME: usize = 64;
 
-/// Names that are given once each.
+/// Names that are each given once.
 #[derive(Debug, Default)]
-pub(super) struct Names(HashSet<String>);
+pub(super) struct UniqueNames(HashSet<String>);
 
-impl Names {
+impl UniqueNames {
     /// Nothing gets one of these.
     pub(super) fn without(reserved: &[&str]) -> Self {
         Self(reserved.iter().map(|&name| name.to_owned()).collect())
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn names_that_collide_are_numbered_and_stay_short() {
-        let mut names = Names::without(&["row_rule"]);
+        let mut names = UniqueNames::without(&["row_rule"]);
         let long = "x".repeat(80);
         let given: Vec<_> = ["a", "a", "row_rule", long.as_str(), long.as_str()]
             .iter()

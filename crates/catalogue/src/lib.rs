@@ -41,7 +41,8 @@ pub use files::{AttachedFile, Files, Text, lock_path};
 pub use name::is_name;
 pub use offers::Offers;
 pub use pins::{
-    Change, Diff, Escape, Finding, Grade, JudgedTool, Kind, Names, Offer, PinJudgement, Pins,
+    Change, Diff, EscapedText, Finding, Grade, JudgedTool, Names, PinJudgement, Pins,
+    SuspicionKind, UpstreamOffer,
 };
 pub use result_shape::{MaxRows, ResultShape, RowEntity, Shape, VALUE};
 pub use source::{McpSettings, OfferedSelection, PinMode, SourceKind, SourceSettings, SqlSettings};

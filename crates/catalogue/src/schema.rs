@@ -6,7 +6,7 @@ use serde_json::Value;
 use wardgate_arguments::{InputSchema, Property, UnusableSchema, as_seen, default_fits};
 
 use crate::fault::Faults;
-use crate::pins::Escape;
+use crate::pins::EscapedText;
 use crate::yaml::{KeyOrder, Node, Yaml};
 
 /// Checks that `node` is a schema of an object, and compiles it.
@@ -86,7 +86,7 @@ pub(super) fn of_upstream(text: &str) -> Result<InputSchema, String> {
     let unusable = |problem: String| {
         format!(
             "its inputSchema cannot be checked against: {}",
-            Escape::short(&problem)
+            EscapedText::short(&problem)
         )
     };
     let schema: Value = serde_json::from_str(text).map_err(|error| unusable(error.to_string()))?;

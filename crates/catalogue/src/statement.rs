@@ -70,7 +70,7 @@ impl SqlDialect {
 #[derive(Debug)]
 pub struct Statement {
     dialect: SqlDialect,
-    segments: Vec<Segment>,
+    segments: Vec<StatementSegment>,
     params: Vec<String>,
     names: Vec<String>,
     /// Names of the columns, where the text tells them.
@@ -78,7 +78,7 @@ pub struct Statement {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Segment {
+enum StatementSegment {
     Text(String),
     /// Index into the parameters.
     Param(usize),
@@ -128,7 +128,7 @@ impl Statement {
                     statement.push_text(&sql[text_from..at]);
                     text_from = at + name.len() + 2;
                     let index = index_of(&mut statement.names, name);
-                    statement.segments.push(Segment::Name(index));
+                    statement.segments.push(StatementSegment::Name(index));
                 }
                 SqlToken::Placeholder => return Err(scanner.placeholder(at)),
                 SqlToken::Word | SqlToken::Other => {}
@@ -142,14 +142,14 @@ impl Statement {
 
     fn push_text(&mut self, text: &str) {
         if !text.is_empty() {
-            self.segments.push(Segment::Text(text.to_owned()));
+            self.segments.push(StatementSegment::Text(text.to_owned()));
         }
     }
 
     fn push_param(&mut self, name: &str) {
         let segment = match name {
-            ROW_RULE => Segment::RowRule,
-            _ => Segment::Param(index_of(&mut self.params, name)),
+            ROW_RULE => StatementSegment::RowRule,
+            _ => StatementSegment::Param(index_of(&mut self.params, name)),
         };
         self.segments.push(segment);
     }
@@ -166,7 +166,7 @@ impl Statement {
         if self
             .segments
             .iter()
-            .filter(|&segment| *segment == Segment::RowRule)
+            .filter(|&segment| *segment == StatementSegment::RowRule)
             .count()
             > 1
         {
@@ -201,7 +201,7 @@ impl Statement {
 
     /// True when it has the `:row_rule` marker.
     pub fn has_row_rule(&self) -> bool {
-        self.segments.contains(&Segment::RowRule)
+        self.segments.contains(&StatementSegment::RowRule)
     }
 }
 

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use wardgate_domain::Ambient;
 use wardgate_gateway_store::{Purpose, Sealer};
-use wardgate_rpc::client::{Connect, Person};
+use wardgate_rpc::client::{ConnectTarget, Person};
 
 /// Only ever sent to this host by TLS, never to a script, and along with links from elsewhere.
 const COOKIE: &str = "__Host-wardgate-connect";
@@ -51,7 +51,7 @@ pub(crate) enum ConsentFlow {
 }
 
 impl ConnectTicket {
-    pub(crate) fn new(person: &Person, connect: &Connect, ambient: &Ambient) -> Self {
+    pub(crate) fn new(person: &Person, connect: &ConnectTarget, ambient: &Ambient) -> Self {
         Self {
             id: ambient.random(),
             tenant: person.tenant.clone(),
@@ -70,8 +70,8 @@ impl ConnectTicket {
         }
     }
 
-    pub(crate) fn connect(&self) -> Connect {
-        Connect {
+    pub(crate) fn connect(&self) -> ConnectTarget {
+        ConnectTarget {
             source: self.source.clone(),
             scope: self.scope.clone(),
         }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 use wardgate_domain::Caller;
-use wardgate_rpc::client::{Connect, Person};
+use wardgate_rpc::client::{ConnectTarget, Person};
 
 use crate::ConnectPages;
 use crate::consent_flow::ConnectTicket;
@@ -24,7 +24,7 @@ pub enum ConnectPrompt {
 pub fn prompt_to_connect(
     connect_pages: &ConnectPages,
     caller: &Caller,
-    connect: &Connect,
+    connect: &ConnectTarget,
     capabilities: Option<&str>,
 ) -> ConnectPrompt {
     let source = &connect.source;

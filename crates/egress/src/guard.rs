@@ -17,7 +17,7 @@ use super::EgressError;
 use super::address::PrivateAddresses;
 
 /// Turns names into addresses.
-pub(crate) trait Dns: Send + Sync {
+pub(crate) trait DnsResolver: Send + Sync {
     /// All addresses of `name`.
     fn lookup(&self, name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 }
@@ -25,7 +25,7 @@ pub(crate) trait Dns: Send + Sync {
 /// The operating system's resolver.
 pub(super) struct SystemDns;
 
-impl Dns for SystemDns {
+impl DnsResolver for SystemDns {
     fn lookup(&self, name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         Box::pin(async move {
             let addresses = tokio::net::lookup_host((name, 0)).await?;
@@ -74,14 +74,14 @@ impl FromStr for AllowedHost {
     }
 }
 
-/// The hosts and addresses of one source.
-pub struct Guard {
+/// The hosts and addresses that one source may reach.
+pub struct AddressGuard {
     hosts: Vec<AllowedHost>,
     private: PrivateAddresses,
-    dns: Arc<dyn Dns>,
+    dns: Arc<dyn DnsResolver>,
 }
 
-impl fmt::Debug for Guard {
+impl fmt::Debug for AddressGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
             .field("hosts", &self.hosts)
@@ -90,7 +90,7 @@ impl fmt::Debug for Guard {
     }
 }
 
-impl Guard {
+impl AddressGuard {
     /// Resolves names by the operating system.
     pub fn new(hosts: Vec<AllowedHost>, private: PrivateAddresses) -> Self {
         Self::with_dns(hosts, private, Arc::new(SystemDns))
@@ -99,7 +99,7 @@ impl Guard {
     pub(super) fn with_dns(
         hosts: Vec<AllowedHost>,
         private: PrivateAddresses,
-        dns: Arc<dyn Dns>,
+        dns: Arc<dyn DnsResolver>,
     ) -> Self {
         Self {
             hosts,
@@ -145,7 +145,7 @@ impl Guard {
 }
 
 /// The guard as the resolver of an HTTP client.
-pub(super) struct GuardedDns(pub(super) Arc<Guard>);
+pub(super) struct GuardedDns(pub(super) Arc<AddressGuard>);
 
 impl Resolve for GuardedDns {
     fn resolve(&self, name: Name) -> Resolving {

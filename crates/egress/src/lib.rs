@@ -1,14 +1,14 @@
 //! Guarded outgoing HTTP, and the credentials that it carries.
 //!
 //! ```text
-//!   Client::send ── standing headers, credentials ──▶ Egress::send ─┬─ Guard: listed hosts, admitted addresses
-//!     (one configured service)   └ 401: once again                 ├─ redirects, within those only
-//!                                   with a new token                └─ Response { status, headers, Body }
+//!   EgressClient::send ── standing headers, credentials ──▶ Egress::send ─┬─ AddressGuard: listed hosts, addresses
+//!     (one configured service)         └ 401: once again                 ├─ redirects, within those only
+//!                                         with a new token                └─ EgressResponse { status, headers, body }
 //!                                                                        Body: bytes() whole, or chunk by chunk
 //! ```
 //!
-//! A [`EgressClient`] is opened once from its [`ClientSettings`] and kept: it pools connections (HTTP/1.1, and
-//! HTTP/2 where TLS negotiates it). A [`EgressRequest`] has the service's time limit to the end of
+//! An [`EgressClient`] is opened once from its [`ClientSettings`] and kept: it pools connections (HTTP/1.1, and
+//! HTTP/2 where TLS negotiates it). An [`EgressRequest`] has the service's time limit to the end of
 //! its response; [`EgressRequest::open_ended`] is for event streams, where the limit covers the headers and the
 //! reader bounds the chunks it takes. Dropping the future or the [`ResponseBody`] ends the request.
 //!
@@ -34,13 +34,13 @@ pub use address::PrivateAddresses;
 pub use auth::{
     Auth, AuthError, AuthSettings, BoundCredentials, ClientKey, ClientProof, CodeSettings,
     ConnectError, ConnectionKey, EnterpriseSettings, Grant, GrantCallback, GrantDescription,
-    GrantRequest, GrantStore, OAuthClient, OnBehalf, OpenAuth, PerUser, Person, RegisteredClient,
-    Secret, ServerSettings, StartedGrant, StoreFuture, StoreUnavailable, StoredTokens,
-    SubjectToken,
+    GrantRequest, GrantStore, OAuthClient, OnBehalf, OpenAuth, Person, RegisteredClient, Secret,
+    ServerSettings, StartedGrant, StoreFuture, StoreUnavailable, StoredTokens, SubjectToken,
+    UserGrants,
 };
 pub use client::{ClientSettings, EgressClient, HttpSettings};
 pub use error::EgressError;
-pub use guard::{AllowedHost, Guard, NotAHost};
+pub use guard::{AddressGuard, AllowedHost, NotAHost};
 pub use request::EgressRequest;
 pub use response::{EgressResponse, ResponseBody};
 
@@ -84,7 +84,7 @@ impl EgressSettings {
 #[derive(Debug)]
 pub struct Egress {
     http: reqwest::Client,
-    guard: Arc<Guard>,
+    guard: Arc<AddressGuard>,
     timeout: Duration,
     max_response_bytes: usize,
 }
@@ -92,12 +92,12 @@ pub struct Egress {
 impl Egress {
     /// Connects to nothing yet.
     pub fn open(settings: EgressSettings) -> Result<Self, EgressError> {
-        let guard = Guard::new(settings.hosts, settings.private);
+        let guard = AddressGuard::new(settings.hosts, settings.private);
         Self::guarded(guard, settings.timeout, settings.max_response_bytes)
     }
 
     fn guarded(
-        guard: Guard,
+        guard: AddressGuard,
         timeout: Duration,
         max_response_bytes: usize,
     ) -> Result<Self, EgressError> {

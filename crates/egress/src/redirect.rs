@@ -5,14 +5,14 @@ use http::{Method, StatusCode};
 use url::Url;
 
 use super::EgressError;
-use super::guard::Guard;
+use super::guard::AddressGuard;
 
 /// Redirects one request may take.
 pub(super) const MOST: usize = 5;
 
 /// Where a response sends the request, if it is a redirect that we follow at all: those of GET and HEAD.
 pub(super) fn target(
-    guard: &Guard,
+    guard: &AddressGuard,
     method: &Method,
     from: &Url,
     status: StatusCode,
@@ -55,10 +55,10 @@ mod tests {
     use super::*;
     use crate::PrivateAddresses;
 
-    fn guard() -> Guard {
+    fn guard() -> AddressGuard {
         let hosts = ["api.example.com", "cdn.example.com:8443"];
         let hosts = hosts.iter().map(|host| host.parse().unwrap()).collect();
-        Guard::new(hosts, PrivateAddresses::Refused)
+        AddressGuard::new(hosts, PrivateAddresses::Refused)
     }
 
     fn follow(from: &str, location: &'static str) -> Result<Option<String>, EgressError> {

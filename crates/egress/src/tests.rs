@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use url::Url;
 
-use super::guard::{Dns, SystemDns};
+use super::guard::{DnsResolver, SystemDns};
 use super::*;
 
 const LIMIT: usize = 64 * 1024;
@@ -107,7 +107,7 @@ impl ScriptedDns {
     }
 }
 
-impl Dns for ScriptedDns {
+impl DnsResolver for ScriptedDns {
     fn lookup(&self, _: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         self.lookups.fetch_add(1, Ordering::SeqCst);
         let mut answers = self.answers.lock().unwrap();
@@ -120,8 +120,8 @@ impl Dns for ScriptedDns {
     }
 }
 
-fn scripted(host: &str, private: PrivateAddresses, dns: Arc<dyn Dns>) -> Egress {
-    let guard = Guard::with_dns(vec![host.parse().unwrap()], private, dns);
+fn scripted(host: &str, private: PrivateAddresses, dns: Arc<dyn DnsResolver>) -> Egress {
+    let guard = AddressGuard::with_dns(vec![host.parse().unwrap()], private, dns);
     Egress::guarded(guard, Duration::from_secs(20), LIMIT).unwrap()
 }
 
@@ -247,7 +247,7 @@ async fn a_name_for_an_inner_address_is_not_connected_to() {
         );
     }
     // Names that the operating system knows get no better treatment.
-    let guard = Guard::with_dns(Vec::new(), PrivateAddresses::Refused, Arc::new(SystemDns));
+    let guard = AddressGuard::with_dns(Vec::new(), PrivateAddresses::Refused, Arc::new(SystemDns));
     for name in ["localhost", "localhost.", "127.1", "2130706433", "0x7f.1"] {
         let refused = guard.resolve(name).await.unwrap_err();
         assert!(

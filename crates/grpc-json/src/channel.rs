@@ -16,7 +16,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tower::Service;
 use url::{Host, Url};
 
-use wardgate_egress::{EgressError, Guard};
+use wardgate_egress::{AddressGuard, EgressError};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Servers in the wild end connections that are pinged more often than they like, so only a call that
@@ -38,7 +38,7 @@ impl GrpcChannel {
     /// certificate authorities of the system.
     pub(super) fn new(
         url: &Url,
-        guard: Guard,
+        guard: AddressGuard,
         ca: Option<&str>,
     ) -> Result<Self, tonic::transport::Error> {
         let mut endpoint = Endpoint::from_shared(url.as_str().to_owned())?
@@ -107,7 +107,7 @@ fn drop_details(mut headers: HeaderMap) -> HeaderMap {
 #[derive(Clone)]
 struct Connector {
     url: Url,
-    guard: Arc<Guard>,
+    guard: Arc<AddressGuard>,
     made: Arc<AtomicU64>,
 }
 
@@ -132,7 +132,7 @@ impl Service<Uri> for Connector {
 }
 
 /// Resolves once, and connects to nothing but what was admitted then.
-async fn dial(url: &Url, guard: &Guard) -> Result<TcpStream, EgressError> {
+async fn dial(url: &Url, guard: &AddressGuard) -> Result<TcpStream, EgressError> {
     guard.check(url)?;
     let hosts = match url.host() {
         Some(Host::Domain(name)) => guard.resolve(name).await?,

@@ -15,7 +15,7 @@ pub(super) struct DynamicCodec {
 /// The source of the status of a message that is not of its type.
 #[derive(Debug, thiserror::Error)]
 #[error("the bytes are not a message of the type")]
-pub(super) struct Undecodable;
+pub(super) struct DecodeFailure;
 
 pub(super) struct DynamicEncoder;
 
@@ -58,8 +58,8 @@ impl Decoder for DynamicDecoder {
         DynamicMessage::decode(self.receives.clone(), buffer)
             .map(Some)
             .map_err(|_| {
-                let mut status = Status::internal(Undecodable.to_string());
-                status.set_source(Arc::new(Undecodable));
+                let mut status = Status::internal(DecodeFailure.to_string());
+                status.set_source(Arc::new(DecodeFailure));
                 status
             })
     }

@@ -9,7 +9,7 @@ use prost_types::{FileDescriptorProto, FileDescriptorSet};
 use wardgate_domain::Digest;
 
 use super::bad_descriptors::{BadDescriptors, MAX_FILE_NAME};
-use super::trim::Trimmer;
+use super::trim::DescriptorTrimmer;
 
 /// Files that are linked together.
 pub(super) const MAX_FILES: usize = 1000;
@@ -77,7 +77,7 @@ pub(super) fn link(files: Vec<FileDescriptorProto>) -> Result<DescriptorPool, Ba
     if files.len() > MAX_FILES {
         return Err(BadDescriptors::TooMany("files", MAX_FILES));
     }
-    let mut trimmer = Trimmer::new();
+    let mut trimmer = DescriptorTrimmer::new();
     let mut trimmed = Vec::new();
     for file in files {
         check_file_name(file.name())?;
@@ -85,7 +85,7 @@ pub(super) fn link(files: Vec<FileDescriptorProto>) -> Result<DescriptorPool, Ba
             trimmed.push(trimmer.file(file)?);
         }
     }
-    let sorted = Imports::of(&trimmed)?.resolve()?;
+    let sorted = ImportGraph::of(&trimmed)?.resolve()?;
     let names: Vec<_> = trimmed.iter().map(|file| file.name().to_owned()).collect();
     let mut pool = DescriptorPool::global();
     let well_known: Vec<_> = pool.files().map(|file| file.name().to_owned()).collect();
@@ -103,7 +103,7 @@ pub(super) fn link(files: Vec<FileDescriptorProto>) -> Result<DescriptorPool, Ba
 }
 
 /// Who imports whom, by position.
-struct Imports {
+struct ImportGraph {
     files: Vec<FileImports>,
 }
 
@@ -121,7 +121,7 @@ struct ResolvedFiles {
     sees: BTreeSet<usize>,
 }
 
-impl Imports {
+impl ImportGraph {
     fn of(files: &[FileDescriptorProto]) -> Result<Self, BadDescriptors> {
         let mut positions = HashMap::new();
         for (position, file) in files.iter().enumerate() {

@@ -3,7 +3,7 @@
 use tonic::Code;
 use wardgate_rpc::code_name;
 
-use super::misfit::Misfit;
+use super::json_mismatch::JsonMismatch;
 use wardgate_egress::EgressError;
 
 /// Shown in logs: holds no argument, no value of an answer and no word of the server's own.
@@ -29,7 +29,7 @@ pub enum GrpcError {
     ClientStreaming(String),
     /// Nothing was sent: the message does not fit the method's.
     #[error("the message does not fit the method: {0}")]
-    Misfit(#[from] Misfit),
+    Misfit(#[from] JsonMismatch),
     /// Nothing was sent.
     #[error("the message is larger than {0} bytes")]
     RequestTooLarge(usize),

@@ -13,7 +13,7 @@ use prost_reflect::{
 use serde_json::{Number, Value};
 use wardgate_json::{integral, parse_strict};
 
-use super::misfit::{self, Misfit};
+use super::json_mismatch::{self, JsonMismatch};
 
 /// Messages inside one another, an `Any` and its content included. prost has the same limit, but counts
 /// anew inside each `Any`.
@@ -30,15 +30,15 @@ pub(crate) enum NotJson {
 pub(crate) fn to_message(
     descriptor: &MessageDescriptor,
     value: &Value,
-) -> Result<DynamicMessage, Misfit> {
+) -> Result<DynamicMessage, JsonMismatch> {
     // Else the last of two names would win, and it may not be the one that was decided on.
-    if misfit::gives_a_field_twice(descriptor, value) {
-        return Err(Misfit::ambiguous());
+    if json_mismatch::gives_a_field_twice(descriptor, value) {
+        return Err(JsonMismatch::ambiguous());
     }
     let value = &with_proto_numbers(value.clone());
     // The parser's own errors quote values.
     DynamicMessage::deserialize(descriptor.clone(), value)
-        .map_err(|_| misfit::find(descriptor, value).unwrap_or_else(Misfit::ambiguous))
+        .map_err(|_| json_mismatch::find(descriptor, value).unwrap_or_else(JsonMismatch::ambiguous))
 }
 
 /// `value` with its numbers as protobuf knows them: whole ones of at most 64 bits, also where they are written as 10.0,

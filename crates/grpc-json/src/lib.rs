@@ -1,13 +1,13 @@
 //! Calls any unary or server-streaming method of a gRPC server, JSON in and JSON out.
 //!
 //! ```text
-//!   GrpcServer::call ── Methods: descriptor file ∣ reflection ──▶ json ⇄ DynamicMessage
+//!   GrpcServer::call ── MethodTable: descriptor file ∣ reflection ──▶ json ⇄ DynamicMessage
 //!                 │                                                       │ codec
-//!                 └──▶ Connection: connected when first used, TLS ◀───────┘
-//!                          └──▶ Answers::next: one message after the other
+//!                 └──▶ GrpcChannel: connected when first used, TLS ◀──────┘
+//!                          └──▶ ResponseMessages::next: one message after the other
 //! ```
 //!
-//! Dropping the future or the [`Answers`] resets the stream, which the server sees as a cancelled call.
+//! Dropping the future or the [`ResponseMessages`] resets the stream, which the server sees as a cancelled call.
 
 mod bad_descriptors;
 mod channel;
@@ -15,9 +15,9 @@ mod codec;
 mod descriptors;
 mod error;
 mod json;
+mod json_mismatch;
 mod metadata;
 mod methods;
-mod misfit;
 mod reflection;
 mod settings;
 mod status;
@@ -37,19 +37,19 @@ use tonic::{Code, Request, Status, Streaming};
 use wardgate_domain::Ambient;
 use wardgate_telemetry::trace_context;
 
-use wardgate_egress::{Auth, EgressError, Guard, OnBehalf};
+use wardgate_egress::{AddressGuard, Auth, EgressError, OnBehalf};
 
 pub use descriptors::DescriptorFile;
 pub use error::GrpcError;
+pub use json_mismatch::{field, field_names, has_own_form};
 pub use metadata::add_metadata;
 pub use methods::MethodName;
-pub use misfit::{field, field_names, has_own_form};
 pub use settings::GrpcSettings;
 
 use channel::GrpcChannel;
 use codec::DynamicCodec;
 use json::{NotJson, to_json, to_message};
-use methods::{Methods, ReflectedServices};
+use methods::{MethodTable, ReflectedServices};
 
 /// What servers take by default.
 const MAX_REQUEST_BYTES: usize = 4 << 20;
@@ -62,7 +62,7 @@ const JSON_FACTOR: usize = 4;
 /// A configured server.
 pub struct GrpcServer {
     connection: GrpcChannel,
-    methods: Methods,
+    methods: MethodTable,
     metadata: MetadataMap,
     auth: Auth,
     max_response_bytes: usize,
@@ -79,13 +79,13 @@ impl GrpcServer {
             auth,
             egress,
         } = settings;
-        let guard = Guard::new(egress.hosts.clone(), egress.private.clone());
+        let guard = AddressGuard::new(egress.hosts.clone(), egress.private.clone());
         Ok(Self {
             connection: GrpcChannel::new(url, guard, ca.as_deref())
                 .map_err(|error| GrpcError::Setup(status::innermost(&error)))?,
             methods: match descriptors {
-                Some(descriptors) => Methods::Fixed(descriptors.pool().clone()),
-                None => Methods::Reflected(ReflectedServices::new(LOOK_AGAIN_AFTER)),
+                Some(descriptors) => MethodTable::Fixed(descriptors.pool().clone()),
+                None => MethodTable::Reflected(ReflectedServices::new(LOOK_AGAIN_AFTER)),
             },
             metadata: MetadataMap::from_headers(metadata.clone()),
             auth: Auth::open(auth, egress, ambient)
@@ -103,7 +103,7 @@ impl GrpcServer {
         message: &Value,
         caller: Option<OnBehalf<'_>>,
         deadline: Instant,
-    ) -> Result<Answers<'_>, GrpcError> {
+    ) -> Result<ResponseMessages<'_>, GrpcError> {
         let authorization = self.authorization(caller, None).await?;
         let first = self
             .call_as(name, message, authorization.as_ref(), deadline)
@@ -135,7 +135,7 @@ impl GrpcServer {
         message: &Value,
         authorization: Option<&HeaderValue>,
         deadline: Instant,
-    ) -> Result<Answers<'_>, GrpcError> {
+    ) -> Result<ResponseMessages<'_>, GrpcError> {
         let mut headers = self.metadata.clone().into_headers();
         if let Some(authorization) = authorization {
             headers.insert(AUTHORIZATION, authorization.clone());
@@ -164,7 +164,7 @@ impl GrpcServer {
         });
         let response = opened.await.map_err(|error| self.failed(name, error))?;
         let settled = response.metadata().contains_key(GRPC_STATUS);
-        Ok(Answers {
+        Ok(ResponseMessages {
             server: self,
             name: name.clone(),
             messages: response.into_inner(),
@@ -190,8 +190,8 @@ impl GrpcServer {
     }
 }
 
-/// What a method answers.
-pub struct Answers<'a> {
+/// The messages that a method answers with.
+pub struct ResponseMessages<'a> {
     server: &'a GrpcServer,
     name: MethodName,
     messages: Streaming<DynamicMessage>,
@@ -204,7 +204,7 @@ pub struct Answers<'a> {
     deadline: Instant,
 }
 
-impl Answers<'_> {
+impl ResponseMessages<'_> {
     /// The next message as JSON; none after the last one.
     pub async fn next(&mut self) -> Result<Option<Value>, GrpcError> {
         if self.ended {

@@ -84,12 +84,12 @@ impl MethodName {
 }
 
 /// Where methods are looked up.
-pub(super) enum Methods {
+pub(super) enum MethodTable {
     Fixed(DescriptorPool),
     Reflected(ReflectedServices),
 }
 
-impl Methods {
+impl MethodTable {
     /// Finds a method; without a descriptor file the server is asked where needed.
     pub(super) async fn find(
         &self,

@@ -39,14 +39,14 @@ pub(super) async fn files(
     for version in VERSIONS {
         let first = MessageRequest::FileContainingSymbol(service.to_owned());
         let path = PathAndQuery::from_static(version);
-        let opened = Conversation::open(connection, metadata, path, first).await;
+        let opened = ReflectionStream::open(connection, metadata, path, first).await;
         let (mut conversation, answer) = match opened {
             Err(status) if status.code() == Code::Unimplemented => continue,
             opened => opened.map_err(|status| failed(&status))?,
         };
         let mut found = FoundFiles::default();
         found.take(answer).map_err(|problem| match problem {
-            Problem::NotFound => GrpcError::NoMethod(service.to_owned()),
+            ReflectionProblem::NotFound => GrpcError::NoMethod(service.to_owned()),
             problem => problem.into(),
         })?;
         while let Some(missing) = found.missing.pop_front() {
@@ -60,7 +60,7 @@ pub(super) async fn files(
                 .map_err(|status| failed(&status))?;
             found.take(answer)?;
             if !found.files.contains_key(&missing) {
-                return Err(Problem::AnotherFile.into());
+                return Err(ReflectionProblem::AnotherFile.into());
             }
         }
         return Ok(found.files.into_values().collect());
@@ -83,9 +83,9 @@ fn failed(status: &Status) -> GrpcError {
     }
 }
 
-/// Why an answer is of no use.
+/// Why an answer of the server's reflection cannot be used.
 #[derive(Debug, thiserror::Error)]
-enum Problem {
+enum ReflectionProblem {
     #[error("its reflection does not know a file that it says is imported")]
     NotFound,
     #[error("its reflection gave another file than it was asked for")]
@@ -98,25 +98,25 @@ enum Problem {
     Bad(#[from] BadDescriptors),
 }
 
-impl From<Problem> for GrpcError {
-    fn from(problem: Problem) -> Self {
+impl From<ReflectionProblem> for GrpcError {
+    fn from(problem: ReflectionProblem) -> Self {
         Self::Undescribed(problem.to_string())
     }
 }
 
 impl From<BadDescriptors> for GrpcError {
     fn from(bad: BadDescriptors) -> Self {
-        Problem::Bad(bad).into()
+        ReflectionProblem::Bad(bad).into()
     }
 }
 
-/// One stream of questions and answers.
-struct Conversation {
+/// One stream of reflection requests and their responses.
+struct ReflectionStream {
     questions: mpsc::Sender<ServerReflectionRequest>,
     answers: Streaming<ServerReflectionResponse>,
 }
 
-impl Conversation {
+impl ReflectionStream {
     /// Many servers send nothing, not even headers, before the first question.
     async fn open(
         connection: &GrpcChannel,
@@ -167,23 +167,23 @@ struct FoundFiles {
 }
 
 impl FoundFiles {
-    fn take(&mut self, answer: ServerReflectionResponse) -> Result<(), Problem> {
+    fn take(&mut self, answer: ServerReflectionResponse) -> Result<(), ReflectionProblem> {
         let files = match answer.message_response {
             Some(MessageResponse::FileDescriptorResponse(files)) => files.file_descriptor_proto,
             Some(MessageResponse::ErrorResponse(error))
                 if error.error_code == Code::NotFound as i32 =>
             {
-                return Err(Problem::NotFound);
+                return Err(ReflectionProblem::NotFound);
             }
-            _ => return Err(Problem::NoFiles),
+            _ => return Err(ReflectionProblem::NoFiles),
         };
         for bytes in files {
             self.bytes += bytes.len();
             if self.bytes > MAX_BYTES {
                 return Err(BadDescriptors::TooMany("bytes", MAX_BYTES).into());
             }
-            let file =
-                FileDescriptorProto::decode(bytes.as_slice()).map_err(|_| Problem::NotAFile)?;
+            let file = FileDescriptorProto::decode(bytes.as_slice())
+                .map_err(|_| ReflectionProblem::NotAFile)?;
             descriptors::check_file_name(file.name())?;
             // Servers send an imported file along with each of its importers.
             if self.files.contains_key(file.name()) {

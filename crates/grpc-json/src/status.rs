@@ -6,7 +6,7 @@ use tonic::{Code, ConnectError, Status, TimeoutExpired};
 use wardgate_rpc::code_name;
 
 use super::GrpcError;
-use super::codec::Undecodable;
+use super::codec::DecodeFailure;
 
 /// How tonic says that a message is larger than the limit. A server that says the same gains nothing.
 const TOO_LARGE: &str = "Error, decoded message length too large";
@@ -45,7 +45,7 @@ fn broken(source: &(dyn Error + 'static), status: &Status) -> GrpcError {
         if error.is::<TimeoutExpired>() {
             return GrpcError::Timeout;
         }
-        if error.is::<Undecodable>() {
+        if error.is::<DecodeFailure>() {
             return GrpcError::BadAnswer("a message is not of the type that the descriptors tell");
         }
         causes.push(error.to_string());

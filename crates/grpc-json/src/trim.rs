@@ -21,7 +21,7 @@ const MAX_PACKAGE: usize = 511;
 const MAX_TYPE_NAME: usize = 1023;
 
 /// What is left of the limits, over all files that are linked together.
-pub(super) struct Trimmer {
+pub(super) struct DescriptorTrimmer {
     elements: usize,
     full_name_bytes: usize,
     file: String,
@@ -29,7 +29,7 @@ pub(super) struct Trimmer {
 
 type Result<T> = std::result::Result<T, BadDescriptors>;
 
-impl Trimmer {
+impl DescriptorTrimmer {
     pub(super) fn new() -> Self {
         Self {
             elements: MAX_ELEMENTS,
@@ -51,7 +51,7 @@ impl Trimmer {
         if package.len() > MAX_PACKAGE || !package.is_empty() && !names.clone().all(is_identifier) {
             return Err(BadDescriptors::Name(self.file.clone()));
         }
-        let scope = Scope::default().within(package);
+        let scope = NameScope::default().within(package);
         for _ in names {
             self.take(scope, "")?;
         }
@@ -68,7 +68,7 @@ impl Trimmer {
         })
     }
 
-    fn message(&mut self, message: DescriptorProto, scope: Scope) -> Result<DescriptorProto> {
+    fn message(&mut self, message: DescriptorProto, scope: NameScope) -> Result<DescriptorProto> {
         self.take(scope, message.name())?;
         let scope = scope.within(message.name());
         let map_entry = message.options.as_ref().and_then(|all| all.map_entry);
@@ -89,7 +89,11 @@ impl Trimmer {
         })
     }
 
-    fn field(&mut self, field: FieldDescriptorProto, scope: Scope) -> Result<FieldDescriptorProto> {
+    fn field(
+        &mut self,
+        field: FieldDescriptorProto,
+        scope: NameScope,
+    ) -> Result<FieldDescriptorProto> {
         self.take(scope, field.name())?;
         if field.type_name().len() > MAX_TYPE_NAME || field.json_name().len() > MAX_NAME {
             return Err(BadDescriptors::Name(self.file.clone()));
@@ -102,7 +106,11 @@ impl Trimmer {
         })
     }
 
-    fn oneof(&mut self, oneof: OneofDescriptorProto, scope: Scope) -> Result<OneofDescriptorProto> {
+    fn oneof(
+        &mut self,
+        oneof: OneofDescriptorProto,
+        scope: NameScope,
+    ) -> Result<OneofDescriptorProto> {
         self.take(scope, oneof.name())?;
         Ok(OneofDescriptorProto {
             name: oneof.name,
@@ -113,7 +121,7 @@ impl Trimmer {
     fn enumeration(
         &mut self,
         enumeration: EnumDescriptorProto,
-        scope: Scope,
+        scope: NameScope,
     ) -> Result<EnumDescriptorProto> {
         self.take(scope, enumeration.name())?;
         Ok(EnumDescriptorProto {
@@ -131,7 +139,7 @@ impl Trimmer {
     fn value(
         &mut self,
         value: EnumValueDescriptorProto,
-        scope: Scope,
+        scope: NameScope,
     ) -> Result<EnumValueDescriptorProto> {
         self.take(scope, value.name())?;
         Ok(EnumValueDescriptorProto {
@@ -143,7 +151,7 @@ impl Trimmer {
     fn service(
         &mut self,
         service: ServiceDescriptorProto,
-        scope: Scope,
+        scope: NameScope,
     ) -> Result<ServiceDescriptorProto> {
         self.take(scope, service.name())?;
         let scope = scope.within(service.name());
@@ -157,7 +165,7 @@ impl Trimmer {
     fn method(
         &mut self,
         method: MethodDescriptorProto,
-        scope: Scope,
+        scope: NameScope,
     ) -> Result<MethodDescriptorProto> {
         self.take(scope, method.name())?;
         if method.input_type().len().max(method.output_type().len()) > MAX_TYPE_NAME {
@@ -172,8 +180,8 @@ impl Trimmer {
     fn all<T>(
         &mut self,
         elements: Vec<T>,
-        scope: Scope,
-        trim: fn(&mut Self, T, Scope) -> Result<T>,
+        scope: NameScope,
+        trim: fn(&mut Self, T, NameScope) -> Result<T>,
     ) -> Result<Vec<T>> {
         elements
             .into_iter()
@@ -182,7 +190,7 @@ impl Trimmer {
     }
 
     /// Counts an element whose full name is `scope` and `name`.
-    fn take(&mut self, scope: Scope, name: &str) -> Result<()> {
+    fn take(&mut self, scope: NameScope, name: &str) -> Result<()> {
         if !name.is_empty() && !is_identifier(name) {
             return Err(BadDescriptors::Name(self.file.clone()));
         }
@@ -199,11 +207,11 @@ impl Trimmer {
 
 /// What full names start with, as their length.
 #[derive(Clone, Copy, Default)]
-struct Scope {
+struct NameScope {
     bytes: usize,
 }
 
-impl Scope {
+impl NameScope {
     fn within(self, name: &str) -> Self {
         Self {
             bytes: self.bytes + name.len() + 1,

@@ -56,7 +56,7 @@ fn sorted(members: &[(String, Json)]) -> Vec<&(String, Json)> {
 
 /// How members are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Order {
+enum MemberOrder {
     AsSent,
     Canonical,
 }
@@ -167,18 +167,18 @@ impl Json {
     /// The canonical form.
     pub fn canonical(&self) -> String {
         let mut out = String::new();
-        self.write(Order::Canonical, &mut out);
+        self.write(MemberOrder::Canonical, &mut out);
         out
     }
 
     /// The same value with its members in the order they were sent.
     pub fn compact(&self) -> String {
         let mut out = String::new();
-        self.write(Order::AsSent, &mut out);
+        self.write(MemberOrder::AsSent, &mut out);
         out
     }
 
-    fn write(&self, order: Order, out: &mut String) {
+    fn write(&self, order: MemberOrder, out: &mut String) {
         match self {
             Self::List(items) => {
                 out.push('[');
@@ -192,8 +192,8 @@ impl Json {
             }
             Self::Object(members) => {
                 let members = match order {
-                    Order::AsSent => members.iter().collect(),
-                    Order::Canonical => sorted(members),
+                    MemberOrder::AsSent => members.iter().collect(),
+                    MemberOrder::Canonical => sorted(members),
                 };
                 out.push('{');
                 for (position, (name, value)) in members.into_iter().enumerate() {

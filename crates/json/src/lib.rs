@@ -21,7 +21,7 @@ mod unique;
 
 pub use exact::{Json, NotJson};
 pub use members::Members;
-pub use message_members::{Ambiguous, MessageMembers};
+pub use message_members::{AmbiguousJson, MessageMembers};
 pub use number::{
     MAX_DIGITS, decimal, decimal_of, decimal_of_text, exact_number, integral, number_of,
     whole_number,

@@ -19,9 +19,9 @@ const NUMBER: &str = "$serde_json::private::Number";
 /// How far below the message they can be.
 const DEPTH: usize = 2;
 
-/// Two readers may make different things of the text.
+/// The text is JSON that two readers may understand differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ambiguous;
+pub struct AmbiguousJson;
 
 /// The members of an object, in their order.
 #[derive(Default)]
@@ -46,12 +46,12 @@ impl<'a> MessageMembers<'a> {
     }
 
     /// Whether there is a member `name`.
-    pub fn has(&self, name: &str) -> Result<bool, Ambiguous> {
+    pub fn has(&self, name: &str) -> Result<bool, AmbiguousJson> {
         Ok(self.find(name)?.is_some())
     }
 
     /// The member `name`, as it is written. Not of those that are looked into.
-    pub fn get(&self, name: &str) -> Result<Option<&'a RawValue>, Ambiguous> {
+    pub fn get(&self, name: &str) -> Result<Option<&'a RawValue>, AmbiguousJson> {
         Ok(match self.find(name)? {
             Some(Member::Unread(value)) => Some(value),
             Some(Member::Object(_) | Member::Other) | None => None,
@@ -59,13 +59,13 @@ impl<'a> MessageMembers<'a> {
     }
 
     /// The text that the member `name` is.
-    pub fn text(&self, name: &str) -> Result<Option<String>, Ambiguous> {
+    pub fn text(&self, name: &str) -> Result<Option<String>, AmbiguousJson> {
         let member = self.get(name)?;
         Ok(member.and_then(|member| serde_json::from_str(member.get()).ok()))
     }
 
     /// The object that the member `name` is, of those that are looked into.
-    pub fn object(&self, name: &str) -> Result<Option<&Self>, Ambiguous> {
+    pub fn object(&self, name: &str) -> Result<Option<&Self>, AmbiguousJson> {
         Ok(match self.find(name)? {
             Some(Member::Object(members)) => Some(members),
             Some(Member::Unread(_) | Member::Other) | None => None,
@@ -74,13 +74,13 @@ impl<'a> MessageMembers<'a> {
 
     /// The member `name`. Some readers of JSON do not tell `name` from `Name` and take the last one, so what was
     /// looked at here could be something else there: such an object is refused.
-    fn find(&self, name: &str) -> Result<Option<&Member<'a>>, Ambiguous> {
+    fn find(&self, name: &str) -> Result<Option<&Member<'a>>, AmbiguousJson> {
         let mut found = None;
         for (own, value) in &self.0 {
             if own == name && found.is_none() {
                 found = Some(value);
             } else if folded(own).eq(folded(name)) {
-                return Err(Ambiguous);
+                return Err(AmbiguousJson);
             }
         }
         Ok(found)
@@ -112,7 +112,9 @@ impl<'de> Visitor<'de> for MembersVisitor {
                 continue;
             }
             let value = match self.depth.checked_sub(1) {
-                Some(depth) if OPENED.contains(&&*name) => map.next_value_seed(Inner { depth })?,
+                Some(depth) if OPENED.contains(&&*name) => {
+                    map.next_value_seed(MemberSeed { depth })?
+                }
                 _ => Member::Unread(map.next_value()?),
             };
             members.push((name, value));
@@ -122,11 +124,11 @@ impl<'de> Visitor<'de> for MembersVisitor {
 }
 
 /// Reads a value that may be an object.
-struct Inner {
+struct MemberSeed {
     depth: usize,
 }
 
-impl<'de> DeserializeSeed<'de> for Inner {
+impl<'de> DeserializeSeed<'de> for MemberSeed {
     type Value = Member<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -134,7 +136,7 @@ impl<'de> DeserializeSeed<'de> for Inner {
     }
 }
 
-impl<'de> Visitor<'de> for Inner {
+impl<'de> Visitor<'de> for MemberSeed {
     type Value = Member<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -207,10 +209,10 @@ mod tests {
             r#"{"name":"a","n\u0061me":"b"}"#,
         ] {
             let odd = MessageMembers::parse(odd).unwrap();
-            assert_eq!(odd.text("name"), Err(Ambiguous));
+            assert_eq!(odd.text("name"), Err(AmbiguousJson));
         }
         let folded = MessageMembers::parse(r#"{"params":{},"param\u017f":{}}"#).unwrap();
-        assert_eq!(folded.get("params").unwrap_err(), Ambiguous);
+        assert_eq!(folded.get("params").unwrap_err(), AmbiguousJson);
         assert!(MessageMembers::parse("[]").is_none());
     }
 

@@ -26,7 +26,7 @@ use super::era;
 use super::error::UpstreamError;
 use super::events::Events;
 use super::link::Link;
-use super::participation::{ClientFeature, Participation, Profile};
+use super::participation::{ClientFeature, ClientProfile, Participation};
 use super::settings::Transport;
 use wardgate_mcp::Era;
 
@@ -149,13 +149,13 @@ async fn find(
         deadline,
     };
     let mut conditional = if is_modern {
-        let plain = names(&server.tools_for(Profile::default()).await?);
+        let plain = names(&server.tools_for(ClientProfile::default()).await?);
         let mut all = listed.to_vec();
         all.retain(|tool| !plain.contains(&tool.name));
         all
     } else {
         let plain = names(listed);
-        let mut all = server.tools_for(Profile::ALL).await?;
+        let mut all = server.tools_for(ClientProfile::ALL).await?;
         all.retain(|tool| !plain.contains(&tool.name));
         all
     };
@@ -171,7 +171,7 @@ async fn find(
         if !is_asked {
             continue;
         }
-        let shown = names(&server.tools_for(Profile::ALL.without(asks)).await?);
+        let shown = names(&server.tools_for(ClientProfile::ALL.without(asks)).await?);
         for tool in &mut conditional {
             if !shown.contains(&tool.name) {
                 tool.required.add(path);
@@ -199,9 +199,9 @@ async fn find_alternatives(
             .iter()
             .filter(|it| it.path.len() == 1)
             .partition(|it| needed.contain(it.path[0]));
-        let profile = own
-            .iter()
-            .fold(Profile::default(), |profile, it| profile.with(it.asks));
+        let profile = own.iter().fold(ClientProfile::default(), |profile, it| {
+            profile.with(it.asks)
+        });
         // A client with none is shown none of these tools.
         let shown = if needed.is_empty() {
             HashSet::new()
@@ -243,7 +243,10 @@ struct ProbedServer<'a> {
 
 impl ProbedServer<'_> {
     /// The tools for a client with the capabilities of `profile`.
-    async fn tools_for(&self, profile: Profile) -> Result<Vec<ToolDefinition>, UpstreamError> {
+    async fn tools_for(
+        &self,
+        profile: ClientProfile,
+    ) -> Result<Vec<ToolDefinition>, UpstreamError> {
         if self.connection.era() == Era::Modern {
             list_modern(self.link, self.connection, profile, self.deadline).await
         } else {
@@ -256,7 +259,7 @@ impl ProbedServer<'_> {
 async fn list_modern(
     link: &Arc<Link>,
     connection: &UpstreamConnection,
-    profile: Profile,
+    profile: ClientProfile,
     deadline: Instant,
 ) -> Result<Vec<ToolDefinition>, UpstreamError> {
     let client = Participation::of_profile(profile);
@@ -282,7 +285,7 @@ async fn list_modern(
 async fn list_legacy(
     transport: &Transport,
     events: &Events,
-    profile: Profile,
+    profile: ClientProfile,
     deadline: Instant,
 ) -> Result<Vec<ToolDefinition>, UpstreamError> {
     let events = Events::new(events.upstream.clone(), events.ambient.clone());

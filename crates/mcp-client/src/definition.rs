@@ -13,7 +13,7 @@ use super::events::Events;
 use super::message::{MemberValue, UpstreamRequest};
 use super::param_headers::ParamHeader;
 use super::result::check_complete;
-use super::ttl;
+use super::list_ttls;
 use crate::fingerprint::{CanonicalDefinition, ToolFingerprint};
 
 /// Most pages of one list.
@@ -83,7 +83,7 @@ impl Pages {
         check_complete(result)?;
         let page = DefinitionPage::read(result, self.member)?;
         self.entries.extend(page.entries);
-        self.ttl = ttl::shorter(self.ttl, page.ttl);
+        self.ttl = list_ttls::shorter(self.ttl, page.ttl);
         self.read += 1;
         if page.next.is_none() && self.entries.len() <= MAX_ENTRIES {
             return Ok(true);

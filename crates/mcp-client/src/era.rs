@@ -19,7 +19,7 @@ use wardgate_mcp::{Era, Version};
 
 use super::error::{UpstreamError, UpstreamRpcError};
 use super::message::{MODERN, MemberValue, UpstreamRequest, client_info};
-use super::participation::Profile;
+use super::participation::ClientProfile;
 
 /// The versions that begin with `initialize`, best first.
 const LEGACY: [&str; 4] = [
@@ -34,9 +34,9 @@ const LATEST_LEGACY: &str = Version::NEWEST_LEGACY.as_str();
 /// For how long a server is taken to be legacy without asking again: it may have been upgraded.
 const VERDICT_HOLDS: Duration = Duration::from_hours(1);
 
-/// Whose messages a server understands, as far as it has shown that.
+/// The eras of the protocol that a server supports, as far as it has shown that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Eras {
+pub enum SupportedEras {
     /// It was not reached yet.
     Unknown,
     /// It named 2026-07-28 alone. Whether it takes `initialize` too is asked when a legacy client is there: the SDKs that serve
@@ -53,7 +53,7 @@ pub enum Eras {
 /// What a server has shown of itself by now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObservedServer {
-    pub eras: Eras,
+    pub eras: SupportedEras,
     /// Calls of its tools may become tasks, by the extension of 2026-07-28.
     pub has_tasks: bool,
     /// None before it was connected to.
@@ -104,7 +104,7 @@ pub(super) struct Handshake {
     pub(super) era: Era,
     pub(super) version: &'static str,
     /// All that the server speaks.
-    pub(super) eras: Eras,
+    pub(super) eras: SupportedEras,
     /// The server announces changes of its lists.
     pub(super) announces: bool,
     pub(super) declares: ServerCapabilities,
@@ -148,7 +148,7 @@ pub(super) fn discover() -> UpstreamRequest<'static> {
 }
 
 /// The first message to a legacy server, which is offered what `profile` says and nothing else.
-pub(super) fn initialize(profile: Profile) -> UpstreamRequest<'static> {
+pub(super) fn initialize(profile: ClientProfile) -> UpstreamRequest<'static> {
     let members = vec![
         ("protocolVersion", MemberValue::Text(LATEST_LEGACY)),
         ("capabilities", MemberValue::Json(profile.told())),
@@ -256,7 +256,11 @@ pub(super) fn read_probe(
         return Ok(Probe::Modern(Handshake {
             era: Era::Modern,
             version: MODERN,
-            eras: if is_legacy { Eras::Both } else { Eras::Modern },
+            eras: if is_legacy {
+                SupportedEras::Both
+            } else {
+                SupportedEras::Modern
+            },
             announces: capabilities.announce(),
             declares: capabilities.declared(),
             tasks: false,
@@ -294,7 +298,7 @@ pub(super) fn read_initialize(result: &RawValue) -> Result<Handshake, UpstreamEr
     Ok(Handshake {
         era: Era::Legacy,
         version,
-        eras: Eras::Legacy,
+        eras: SupportedEras::Legacy,
         announces: initialized.capabilities.announce(),
         declares: ServerCapabilities {
             // The first version has no word for it.

@@ -9,9 +9,9 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 use wardgate_domain::{Ambient, Timestamp};
 
-use super::era::{Eras, ObservedServer};
+use super::era::{ObservedServer, SupportedEras};
+use super::log_quota::LogQuota;
 use super::message::IncomingMessage;
-use super::quota::Quota;
 use super::subscriptions::Subscriptions;
 
 /// The longest instructions that are taken, in bytes.
@@ -54,7 +54,7 @@ pub(super) struct Events {
     pub(super) subscriptions: Arc<Subscriptions>,
     /// What the server says of itself, as it last said it.
     instructions: Mutex<Option<Arc<str>>>,
-    warnings: Mutex<Quota>,
+    warnings: Mutex<LogQuota>,
 }
 
 impl Events {
@@ -65,7 +65,7 @@ impl Events {
             ambient,
             health: watch::Sender::new(Health::Untried),
             shown: Arc::new(watch::Sender::new(ObservedServer {
-                eras: Eras::Unknown,
+                eras: SupportedEras::Unknown,
                 has_tasks: false,
                 declares: None,
             })),
@@ -76,7 +76,7 @@ impl Events {
             resources: watch::Sender::new(0),
             subscriptions: Arc::default(),
             instructions: Mutex::default(),
-            warnings: Mutex::new(Quota::new(WARNINGS_PER_SECOND)),
+            warnings: Mutex::new(LogQuota::new(WARNINGS_PER_SECOND)),
         }
     }
 
@@ -107,9 +107,9 @@ impl Events {
     }
 
     /// Whose messages the server understands, once that was asked.
-    pub(super) fn settle_eras(&self, eras: Eras) {
+    pub(super) fn settle_eras(&self, eras: SupportedEras) {
         self.shown.send_if_modified(|known| {
-            let is_open = known.eras == Eras::Unsettled;
+            let is_open = known.eras == SupportedEras::Unsettled;
             if is_open {
                 known.eras = eras;
             }
@@ -233,7 +233,9 @@ impl Events {
                 }
                 _ => {}
             },
-            IncomingMessage::Response { .. } => self.ignored("it answers a request that nobody made"),
+            IncomingMessage::Response { .. } => {
+                self.ignored("it answers a request that nobody made")
+            }
             IncomingMessage::Request { .. } => self.ignored("it is a request where none may be"),
         }
     }

@@ -1,7 +1,7 @@
 //! The MCP client for upstream servers.
 //!
 //! ```text
-//!   Upstream ─▶ Link ─┬─ stdio: Launcher ─▶ Process ─▶ Channel          a program's standard streams
+//!   Upstream ─▶ Link ─┬─ stdio: Launcher ─▶ ServerProcess ─▶ Channel    a program's standard streams
 //!    what can be      └─ http:  Dialer   ─▶ Exchange ─▶ egress          Streamable HTTP
 //!    asked            one connection, made when needed, shared by all;  era: modern or legacy, found out first
 //! ```
@@ -21,17 +21,18 @@ mod fingerprint;
 mod foreign_meta;
 mod http;
 mod link;
+mod list_ttls;
 mod listen;
 mod listing;
+mod log_quota;
 mod logging;
 mod members;
 mod message;
 mod open_requests;
 mod param_headers;
 mod participation;
-mod personal;
+mod personal_connections;
 mod profiles;
-mod quota;
 mod responses;
 mod result;
 mod round;
@@ -41,7 +42,6 @@ mod settings;
 mod stdio;
 mod subscriptions;
 mod task;
-mod ttl;
 mod upstream;
 
 pub use definition::ToolDefinition;
@@ -57,7 +57,7 @@ pub use responses::Responses;
 pub use result::{CallResult, meta_for_client, other_members};
 pub use round::{Continuation, OpenExchange, Round, RoundStart, UpstreamOperation};
 pub use server_message::{LogMessage, ServerMessage};
-pub use server_task::{ServerTask, Step, TaskStatus};
+pub use server_task::{ServerTask, ServerTaskRequest, TaskStatus};
 pub use settings::{Program, Transport};
 pub use subscriptions::ResourceListener;
 pub use upstream::Upstream;

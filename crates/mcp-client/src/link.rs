@@ -14,12 +14,12 @@ use tokio_util::task::TaskTracker;
 
 use super::connection::UpstreamConnection;
 use super::definition::{self, Pages, ToolDefinition};
-use super::era::Eras;
+use super::era::SupportedEras;
 use super::error::UpstreamError;
 use super::events::Events;
 use super::listing::{self, ListRequest, ListedTools};
 use super::message::UpstreamRequest;
-use super::participation::{Participation, Profile};
+use super::participation::{ClientProfile, Participation};
 use super::server_message::{Listener, ServerMessage, lend};
 use super::settings::Transport;
 use super::task;
@@ -66,7 +66,7 @@ impl Link {
     pub(super) fn new(
         transport: &Transport,
         events: Arc<Events>,
-        profile: Profile,
+        profile: ClientProfile,
     ) -> Result<Self, EgressError> {
         let tasks = TaskTracker::new();
         let connector = match transport {
@@ -287,7 +287,7 @@ impl Link {
             at: Instant::now(),
         };
         // A server of 2026-07-28 hears with each request what its client can do. Its list is of the tools for all clients.
-        let client = Participation::of_profile(Profile::ALL);
+        let client = Participation::of_profile(ClientProfile::ALL);
         let mut pages = Pages::new("tools/list", "tools");
         let server = loop {
             let request = pages.request().with(&client);
@@ -305,15 +305,15 @@ impl Link {
     }
 
     /// Whose messages the server understands. Where discovery left open whether it takes `initialize`, it is asked now.
-    pub(super) async fn settle_eras(&self) -> Eras {
+    pub(super) async fn settle_eras(&self) -> SupportedEras {
         let eras = || self.events.shown().borrow().eras;
-        if eras() == Eras::Unsettled
+        if eras() == SupportedEras::Unsettled
             && let Connector::Http(dialer) = &self.connector
         {
             let settled = if dialer.takes_initialize().await {
-                Eras::Both
+                SupportedEras::Both
             } else {
-                Eras::Modern
+                SupportedEras::Modern
             };
             self.events.settle_eras(settled);
         }

@@ -48,8 +48,8 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Requests for resources that are with a server at a time.
 const AT_ONCE: usize = 8;
 
-/// A connection over which it is listened.
-pub(super) trait Line: Clone + Send + Sync + 'static {
+/// A connection that can carry a request to listen.
+pub(super) trait ListenTransport: Clone + Send + Sync + 'static {
     /// Asks, and waits for the answer without a time limit. Dropping the future ends the request.
     fn ask(
         &self,
@@ -61,7 +61,7 @@ pub(super) trait Line: Clone + Send + Sync + 'static {
 }
 
 /// Listens until dropped.
-pub(super) async fn attend<L: Line>(line: L, events: Arc<Events>, handshake: Handshake) {
+pub(super) async fn attend<L: ListenTransport>(line: L, events: Arc<Events>, handshake: Handshake) {
     events.subscriptions.reconnected();
     match handshake.era {
         Era::Modern => modern(&line, &events, handshake).await,
@@ -69,7 +69,7 @@ pub(super) async fn attend<L: Line>(line: L, events: Arc<Events>, handshake: Han
     }
 }
 
-async fn modern<L: Line>(line: &L, events: &Arc<Events>, handshake: Handshake) {
+async fn modern<L: ListenTransport>(line: &L, events: &Arc<Events>, handshake: Handshake) {
     let subscriptions = &events.subscriptions;
     let mut wanted = subscriptions.wanted();
     let mut listening: Option<ListenRequest> = None;
@@ -102,7 +102,7 @@ struct ListenRequest {
 }
 
 /// Listens, and waits until the server has begun; none where it lets nobody. What it has not taken by then is refused.
-async fn begin<L: Line>(
+async fn begin<L: ListenTransport>(
     line: &L,
     events: &Arc<Events>,
     announces: bool,
@@ -159,7 +159,7 @@ fn request(announces: bool, uris: &BTreeSet<String>) -> UpstreamRequest<'static>
     )
 }
 
-async fn legacy<L: Line>(line: &L, events: &Arc<Events>, handshake: Handshake) {
+async fn legacy<L: ListenTransport>(line: &L, events: &Arc<Events>, handshake: Handshake) {
     let subscriptions = &events.subscriptions;
     let mut wanted = subscriptions.wanted();
     let mut overhearing: Option<StandaloneStream> = None;
@@ -200,7 +200,11 @@ async fn legacy<L: Line>(line: &L, events: &Arc<Events>, handshake: Handshake) {
 
 /// Subscribes on a further connection to a legacy server, which clients call over, to what is wanted: a server may tell
 /// that session alone of what its calls changed. Whether it tells of a resource at all, the plain connection finds out.
-pub(super) async fn attend_resources<L: Line>(line: L, events: Arc<Events>, handshake: Handshake) {
+pub(super) async fn attend_resources<L: ListenTransport>(
+    line: L,
+    events: Arc<Events>,
+    handshake: Handshake,
+) {
     if !handshake.declares.resource_subscriptions {
         return;
     }
@@ -231,7 +235,7 @@ pub(super) async fn attend_resources<L: Line>(line: L, events: Arc<Events>, hand
 type StandaloneStream = Option<AbortOnDropHandle<()>>;
 
 /// Waits until the server can be heard, or never will be.
-async fn overhear<L: Line>(line: &L, events: &Arc<Events>) -> StandaloneStream {
+async fn overhear<L: ListenTransport>(line: &L, events: &Arc<Events>) -> StandaloneStream {
     let mut begun = events.subscriptions.begun();
     begun.mark_unchanged();
     let task = {
@@ -248,7 +252,11 @@ async fn overhear<L: Line>(line: &L, events: &Arc<Events>) -> StandaloneStream {
 }
 
 /// Asks for one resource.
-async fn about<L: Line>(line: &L, method: &'static str, uri: &str) -> Result<(), UpstreamError> {
+async fn about<L: ListenTransport>(
+    line: &L,
+    method: &'static str,
+    uri: &str,
+) -> Result<(), UpstreamError> {
     let request = UpstreamRequest::new(method, vec![("uri", MemberValue::Text(uri))]);
     let asked = timeout(PATIENCE, line.ask(&request)).await;
     asked.unwrap_or(Err(UpstreamError::Timeout)).map(drop)

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::message;
-use super::server_message::{Question, ServerMessage};
+use super::server_message::{ServerMessage, ServerRequest};
 
 /// What the server says that waits for whoever made the request; more is dropped.
 pub(super) const NEWS_QUEUE: usize = 16;
@@ -67,7 +67,7 @@ impl OpenRequests {
     }
 
     /// The same of a question; gives what the server is told where nobody takes it.
-    pub(super) fn ask_only(&mut self, question: Question) -> Option<Vec<u8>> {
+    pub(super) fn ask_only(&mut self, question: ServerRequest) -> Option<Vec<u8>> {
         let (id, method) = (question.id.clone(), question.method.clone());
         match self.tell_only(ServerMessage::Question(question)) {
             Ok(()) => None,

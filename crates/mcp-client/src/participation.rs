@@ -32,7 +32,7 @@ pub struct ClientCapabilities {
     told: Box<RawValue>,
     /// The same where what is asked for may become a task; none of a client that takes no tasks.
     told_with_tasks: Option<Box<RawValue>>,
-    pub(super) profile: Profile,
+    pub(super) profile: ClientProfile,
 }
 
 /// Something a server may ask of a client.
@@ -47,9 +47,9 @@ pub(super) enum ClientFeature {
     Roots = 1 << 5,
 }
 
-/// All that a server may ask.
+/// The set of features that a server may ask its client for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Profile(u8);
+pub(super) struct ClientProfile(u8);
 
 /// How loud a log message is (MCP `LoggingLevel`, of RFC 5424).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,7 +106,7 @@ impl FromStr for LogLevel {
     }
 }
 
-impl Profile {
+impl ClientProfile {
     /// All that a client can be asked for here.
     pub(super) const ALL: Self = Self(0b11_1111);
 
@@ -199,7 +199,7 @@ impl Profile {
 
 impl Participation {
     /// Of a client that can be asked for what `profile` says, and that says nothing else.
-    pub(super) fn of_profile(profile: Profile) -> Self {
+    pub(super) fn of_profile(profile: ClientProfile) -> Self {
         Self {
             capabilities: ClientCapabilities {
                 told: to_raw_value(&profile.told()).unwrap_or_default(),
@@ -238,7 +238,7 @@ impl ClientCapabilities {
         let has_url = has(&elicitation, "url");
         // Without a mode it is a form.
         let has_form = elicitation.is_some() && (has(&elicitation, "form") || !has_url);
-        let profile = Profile::default()
+        let profile = ClientProfile::default()
             .with_if(has_form, ClientFeature::Form)
             .with_if(has_url, ClientFeature::Url)
             .with_if(sampling.is_some(), ClientFeature::Sampling)

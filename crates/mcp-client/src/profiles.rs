@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::link::Link;
-use super::participation::Profile;
+use super::participation::ClientProfile;
 use wardgate_egress::EgressError;
 
 /// How long one that nobody uses is kept.
@@ -17,7 +17,7 @@ const IDLE: Duration = Duration::from_mins(5);
 pub(super) struct Profiles {
     /// At the same time.
     most: usize,
-    links: Mutex<HashMap<Profile, CachedUpstream>>,
+    links: Mutex<HashMap<ClientProfile, CachedUpstream>>,
 }
 
 struct CachedUpstream {
@@ -44,7 +44,7 @@ impl Profiles {
     /// is no room for another.
     pub(super) fn link(
         self: &Arc<Self>,
-        profile: Profile,
+        profile: ClientProfile,
         open: impl FnOnce() -> Result<Link, EgressError>,
     ) -> Result<Option<Arc<Link>>, EgressError> {
         let mut links = self.lock();
@@ -76,12 +76,12 @@ impl Profiles {
         self.lock().drain().map(|(_, kept)| kept.link).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Profile, CachedUpstream>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ClientProfile, CachedUpstream>> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the connection goes on; one that is idle is let go.
-    fn goes_on(&self, profile: Profile) -> bool {
+    fn goes_on(&self, profile: ClientProfile) -> bool {
         let mut links = self.lock();
         let Some(kept) = links.get_mut(&profile) else {
             return false;
@@ -99,7 +99,7 @@ impl Profiles {
     }
 }
 
-async fn let_go_when_idle(profiles: Weak<Profiles>, profile: Profile) {
+async fn let_go_when_idle(profiles: Weak<Profiles>, profile: ClientProfile) {
     loop {
         sleep(IDLE / 5).await;
         match profiles.upgrade() {

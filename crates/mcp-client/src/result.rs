@@ -8,7 +8,7 @@ use wardgate_mcp::meta;
 
 use super::error::UpstreamError;
 use super::members::{META_OF_GATEWAY, members_except};
-use super::participation::{Participation, Profile};
+use super::participation::{ClientProfile, Participation};
 
 /// What a tool of an upstream server answered; each part byte for byte.
 #[derive(Debug, Clone)]
@@ -62,7 +62,7 @@ impl CallResult {
     /// Reads the result of a call that is complete.
     pub fn read(result: &RawValue) -> Result<Self, UpstreamError> {
         #[derive(Deserialize)]
-        struct Parts {
+        struct ResultMembers {
             #[serde(default)]
             content: Option<Box<RawValue>>,
             #[serde(
@@ -76,7 +76,7 @@ impl CallResult {
             #[serde(default, rename = "_meta")]
             meta: Option<Box<RawValue>>,
         }
-        let parts: Parts = serde_json::from_str(result.get())
+        let parts: ResultMembers = serde_json::from_str(result.get())
             .map_err(|_| UpstreamError::BadResult("its result cannot be read"))?;
         match &parts.content {
             Some(content) if !content.get().starts_with('[') => {
@@ -156,7 +156,7 @@ const UNREADABLE: UpstreamError =
     UpstreamError::BadResult("what it asks its client for cannot be read");
 
 /// Refuses `inputRequests` of which the client did not offer everything.
-pub(super) fn check_asked(requests: &str, profile: Profile) -> Result<(), UpstreamError> {
+pub(super) fn check_asked(requests: &str, profile: ClientProfile) -> Result<(), UpstreamError> {
     #[derive(Deserialize)]
     struct RequestedInput {
         method: String,
@@ -195,14 +195,14 @@ fn check_kind(kind: Option<&str>) -> Result<(), UpstreamError> {
 /// What it says of itself that it is.
 fn kind(result: &RawValue) -> Result<Option<String>, UpstreamError> {
     #[derive(Deserialize)]
-    struct Kind {
+    struct ResultKind {
         #[serde(default, rename = "resultType")]
         kind: Option<String>,
     }
     if !result.get().starts_with('{') {
         return Err(UpstreamError::BadResult("its result is not an object"));
     }
-    let read = serde_json::from_str::<Kind>(result.get());
+    let read = serde_json::from_str::<ResultKind>(result.get());
     let read = read.map_err(|_| UpstreamError::BadResult("its result cannot be read"))?;
     Ok(read.kind)
 }

@@ -29,7 +29,7 @@ pub enum ServerMessage {
     /// What it logs.
     Log(LogMessage),
     /// Of a legacy server.
-    Question(Question),
+    Question(ServerRequest),
     /// What the user was sent elsewhere for is done; the server's id of that elicitation.
     Completed(String),
 }
@@ -76,14 +76,14 @@ impl std::fmt::Debug for LogMessage {
 }
 
 /// A request of a legacy server's to the client.
-pub struct Question {
+pub struct ServerRequest {
     /// The server's own.
     pub(super) id: Box<RawValue>,
     pub(super) method: String,
     pub(super) params: Option<Box<RawValue>>,
 }
 
-impl Question {
+impl ServerRequest {
     /// None where the request is nothing that a client is asked.
     pub(super) fn read(id: &RawValue, method: &str, params: Option<&RawValue>) -> Option<Self> {
         QUESTIONS.contains(&method).then(|| Self {
@@ -100,7 +100,7 @@ impl Question {
     }
 }
 
-impl std::fmt::Debug for Question {
+impl std::fmt::Debug for ServerRequest {
     /// Without what is asked.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Question")
@@ -140,7 +140,7 @@ pub(super) fn read_progress(params: Option<&RawValue>) -> Option<(u64, Progress)
 /// What a log notification says.
 pub(super) fn read_log(params: Option<&RawValue>) -> Option<LogMessage> {
     #[derive(Deserialize)]
-    struct Log {
+    struct LogParams {
         level: String,
         #[serde(default)]
         logger: Option<String>,
@@ -150,7 +150,7 @@ pub(super) fn read_log(params: Option<&RawValue>) -> Option<LogMessage> {
     if params.len() > MAX_LOG {
         return None;
     }
-    let log: Log = serde_json::from_str(params).ok()?;
+    let log: LogParams = serde_json::from_str(params).ok()?;
     Some(LogMessage {
         level: log.level.parse().ok()?,
         logger: log.logger,

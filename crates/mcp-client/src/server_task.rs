@@ -33,9 +33,9 @@ const APART: [&str; 7] = [
     "_meta",
 ];
 
-/// What is wanted of a task.
+/// A request about a task of a server.
 #[derive(Debug, Clone)]
-pub enum Step {
+pub enum ServerTaskRequest {
     /// `tasks/get`
     Get,
     /// `tasks/update`
@@ -91,7 +91,7 @@ enum Status {
     Cancelled,
 }
 
-impl Step {
+impl ServerTaskRequest {
     pub(super) fn request<'a>(
         &'a self,
         id: &'a str,

@@ -14,24 +14,24 @@ use wardgate_domain::{Ambient, Caller, OfferKind};
 use super::conditional_tools::ConditionalTools;
 use super::connection::UpstreamConnection;
 use super::definition::{Pages, ToolDefinition};
-use super::era::{CachedObservation, Eras, ObservedServer, Skills};
+use super::era::{CachedObservation, ObservedServer, Skills, SupportedEras};
 use super::error::UpstreamError;
 use super::events::{Events, Health};
 use super::link::Link;
+use super::list_ttls::ListTtls;
 use super::listing::ListedTools;
 use super::message::{MemberValue, UpstreamRequest};
 use super::param_headers;
-use super::participation::{Participation, Profile};
-use super::personal::Personal;
+use super::participation::{ClientProfile, Participation};
+use super::personal_connections::PersonalConnections;
 use super::profiles::Profiles;
 use super::result::check_complete;
 use super::round::OpenExchange;
 use super::round::{self, Round, RoundStart, UpstreamOperation};
 use super::server_message::{Listener, ServerMessage, lend};
-use super::server_task::{ServerTask, Step, TaskStatus};
+use super::server_task::{ServerTask, ServerTaskRequest, TaskStatus};
 use super::settings::Transport;
 use super::subscriptions::ResourceListener;
-use super::ttl::Ttls;
 use wardgate_egress::EgressError;
 use wardgate_mcp::Era;
 use wardgate_mcp::error_code::HEADER_MISMATCH;
@@ -45,12 +45,12 @@ pub struct Upstream {
     transport: Transport,
     link: Arc<Link>,
     /// Where the credentials stand for the caller.
-    personal: Option<Personal>,
+    personal: Option<PersonalConnections>,
     /// It is one of those: nobody else finds out whose messages it takes.
     is_of_person: bool,
     /// Further connections, where the server may ask clients something.
     profiles: Arc<Profiles>,
-    ttls: Ttls,
+    ttls: ListTtls,
     conditional_tools: ConditionalTools,
     /// Of a program that names no legacy version: it does not take `initialize`.
     refuses_initialize: CachedObservation,
@@ -60,8 +60,8 @@ impl Upstream {
     /// `name` is the source's, for the log. Connects to nothing yet.
     pub fn new(name: &str, transport: &Transport, ambient: &Ambient) -> Result<Self, EgressError> {
         let events = Arc::new(Events::new(name.to_owned(), ambient.clone()));
-        let personal = Personal::of(transport, &events)?;
-        let shared = personal.as_ref().map(Personal::shared);
+        let personal = PersonalConnections::of(transport, &events)?;
+        let shared = personal.as_ref().map(PersonalConnections::shared);
         let mut upstream = Self::open(shared.as_ref().unwrap_or(transport), events)?;
         upstream.personal = personal;
         Ok(upstream)
@@ -77,14 +77,14 @@ impl Upstream {
     fn open(transport: &Transport, events: Arc<Events>) -> Result<Self, EgressError> {
         Ok(Self {
             transport: transport.clone(),
-            link: Arc::new(Link::new(transport, events, Profile::default())?),
+            link: Arc::new(Link::new(transport, events, ClientProfile::default())?),
             personal: None,
             is_of_person: false,
             profiles: Arc::new(Profiles::new(match transport {
                 Transport::Stdio(_) => PROGRAMS,
                 Transport::Http(_) => SESSIONS,
             })),
-            ttls: Ttls::default(),
+            ttls: ListTtls::default(),
             conditional_tools: ConditionalTools::default(),
             refuses_initialize: CachedObservation::default(),
         })
@@ -252,7 +252,7 @@ impl Upstream {
     pub async fn look_after(
         &self,
         id: &str,
-        step: &Step,
+        step: &ServerTaskRequest,
         client: &Participation,
         deadline: Instant,
     ) -> Result<Option<(ServerTask, TaskStatus)>, UpstreamError> {
@@ -262,22 +262,22 @@ impl Upstream {
         }
         let answer = self.ask(&step.request(id, client), deadline, None).await?;
         match step {
-            Step::Get => ServerTask::looked_at(&answer, id, client).map(Some),
-            Step::Update(_) | Step::Cancel => Ok(None),
+            ServerTaskRequest::Get => ServerTask::looked_at(&answer, id, client).map(Some),
+            ServerTaskRequest::Update(_) | ServerTaskRequest::Cancel => Ok(None),
         }
     }
 
     /// Where the server takes `initialize`, and knows by it that it may ask so much; none where it does not take it.
     async fn legacy_link(
         &self,
-        profile: Profile,
+        profile: ClientProfile,
         deadline: Instant,
     ) -> Result<Option<Arc<Link>>, UpstreamError> {
         let shown = self.link.settle_eras().await;
         // A program that names no legacy version is asked once, by the connection itself.
-        let is_open = shown == Eras::Modern && !self.is_over_http();
+        let is_open = shown == SupportedEras::Modern && !self.is_over_http();
         let is_refused = !is_open || self.refuses_initialize.holds();
-        if shown == Eras::Modern && is_refused {
+        if shown == SupportedEras::Modern && is_refused {
             return Ok(None);
         }
         let Some(link) = self.link_for(profile)? else {
@@ -291,7 +291,7 @@ impl Upstream {
     }
 
     /// Where a legacy server knows that it may ask so much. Without room for that it is not told, and asks nothing.
-    fn link_for(&self, profile: Profile) -> Result<Option<Arc<Link>>, UpstreamError> {
+    fn link_for(&self, profile: ClientProfile) -> Result<Option<Arc<Link>>, UpstreamError> {
         if profile.is_empty() {
             return Ok(None);
         }
@@ -443,7 +443,10 @@ impl Upstream {
 
     /// Ends the connection, and waits for its end: a program is given a few seconds.
     pub async fn close(&self) {
-        let persons = self.personal.iter().flat_map(Personal::open_ones);
+        let persons = self
+            .personal
+            .iter()
+            .flat_map(PersonalConnections::open_ones);
         let persons = persons.map(|upstream| async move { Box::pin(upstream.close()).await });
         let profiles = self.profiles.take();
         let closing = profiles.iter().map(|link| link.close());

@@ -17,7 +17,7 @@ use crate::fault::RequestFault;
 use crate::gateway::{self, EVENT_STREAM, GatewayClient, SILENCE};
 use crate::headers;
 use crate::in_flight::{InFlight, RequestGuard};
-use crate::message::{ClientMessage, ClientRequest, Line};
+use crate::message::{ClientMessage, ClientRequest, MessageLine};
 use crate::mirrored_headers::MirroredHeaders;
 use crate::pipes::Output;
 use crate::session::McpSession;
@@ -117,7 +117,7 @@ impl Bridge {
     }
 
     async fn handle_line(self: &Arc<Self>, text: Bytes) {
-        let Some(line) = Line::read(&text) else {
+        let Some(line) = MessageLine::read(&text) else {
             self.out.write(RequestFault::NotAMessage.answer(None)).await;
             return;
         };
@@ -127,7 +127,7 @@ impl Bridge {
             return;
         }
         let mode = match &line {
-            Line::One(ClientMessage::Request(request)) => self.mode(request),
+            MessageLine::One(ClientMessage::Request(request)) => self.mode(request),
             _ => RequestMode::Legacy(self.session()),
         };
         match self.in_flight.enter(&requests).await {
@@ -166,8 +166,8 @@ impl Bridge {
 
     /// Carries what has no answer. One after the other, and before the requests that follow: what a
     /// notification says holds from then on.
-    async fn note(self: &Arc<Self>, line: &Line, text: Bytes) {
-        if let Line::One(ClientMessage::Notification {
+    async fn note(self: &Arc<Self>, line: &MessageLine, text: Bytes) {
+        if let MessageLine::One(ClientMessage::Notification {
             cancels: Some(id), ..
         }) = line
             && self.in_flight.drop_modern(id)
@@ -300,7 +300,7 @@ impl Bridge {
         exchange: &mut Exchange,
         headers: &HeaderMap,
     ) -> Result<(), RequestFault> {
-        let line = Line::read(text).ok_or(RequestFault::NotMcp)?;
+        let line = MessageLine::read(text).ok_or(RequestFault::NotMcp)?;
         for message in line.messages() {
             let ClientMessage::Response { id, error } = message else {
                 continue;
@@ -375,7 +375,7 @@ impl Bridge {
 
     async fn pass_on(&self, events: &mut Events) -> Result<(), RequestFault> {
         while let Some(message) = events.next().await? {
-            if Line::read(message.as_bytes()).is_some() {
+            if MessageLine::read(message.as_bytes()).is_some() {
                 self.out.write(message).await;
             }
         }

@@ -8,7 +8,7 @@ use reqwest::{Client, Method, Response, StatusCode, Url, redirect};
 use wardgate_mcp::header::SESSION_ID;
 
 use crate::fault::RequestFault;
-use crate::message::{ClientMessage, Line};
+use crate::message::{ClientMessage, MessageLine};
 use crate::token::TokenSource;
 use crate::{Error, MAX_MESSAGE_BYTES, Settings};
 
@@ -132,8 +132,8 @@ impl GatewayClient {
         if status == StatusCode::NOT_FOUND && in_session {
             return Err(RequestFault::SessionEnded);
         }
-        let reason = match whole(response).await.as_deref().map(Line::read) {
-            Ok(Some(Line::One(ClientMessage::Response { error, .. }))) => error,
+        let reason = match whole(response).await.as_deref().map(MessageLine::read) {
+            Ok(Some(MessageLine::One(ClientMessage::Response { error, .. }))) => error,
             _ => None,
         };
         let advice = (status == StatusCode::UNAUTHORIZED).then(|| self.token.advice());

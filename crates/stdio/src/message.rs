@@ -56,13 +56,13 @@ pub(crate) struct ClientRequest {
 
 /// A line of the client, or what one event of the gateway holds.
 #[derive(Debug)]
-pub(crate) enum Line {
+pub(crate) enum MessageLine {
     One(ClientMessage),
     /// 2025-03-26 has them.
     Batch(Vec<ClientMessage>),
 }
 
-impl Line {
+impl MessageLine {
     /// Reads it; none when it is no JSON-RPC.
     pub(crate) fn read(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
@@ -174,8 +174,8 @@ mod tests {
     use super::*;
 
     fn one(text: &str) -> ClientMessage {
-        match Line::read(text.as_bytes()) {
-            Some(Line::One(message)) => message,
+        match MessageLine::read(text.as_bytes()) {
+            Some(MessageLine::One(message)) => message,
             other => panic!("{other:?}"),
         }
     }
@@ -230,7 +230,7 @@ mod tests {
                 error: Some(_)
             }
         ));
-        assert!(Line::read(br#"[{"id":1,"method":"ping"},{"method":"n"}]"#).is_some());
+        assert!(MessageLine::read(br#"[{"id":1,"method":"ping"},{"method":"n"}]"#).is_some());
         for bad in [
             "",
             "x",
@@ -241,7 +241,7 @@ mod tests {
             "[[]]",
             "\u{feff}{}",
         ] {
-            assert!(Line::read(bad.as_bytes()).is_none(), "{bad}");
+            assert!(MessageLine::read(bad.as_bytes()).is_none(), "{bad}");
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Reads what a model wrote from left to right, and tells "not so" from "not so far".
 //!
 //! Everything that reads calls is built of these few moves. None of them ever looks at where the text ends other
-//! than to say [`Stop::Incomplete`]; so an answer, once given, stays the same however the text goes on. That is why
+//! than to say [`ParseStop::Incomplete`]; so an answer, once given, stays the same however the text goes on. That is why
 //! it does not matter how a stream was cut into pieces.
 
 use std::cell::Cell;
 
 /// Why reading stopped before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(super) enum ParseStop {
     /// The text ends here; more of it may decide.
     Incomplete,
     /// It is something else, whatever follows.
@@ -16,7 +16,7 @@ pub(super) enum Stop {
 }
 
 /// What was read, or why nothing was.
-pub(super) type ParseResult<T> = Result<T, Stop>;
+pub(super) type ParseResult<T> = Result<T, ParseStop>;
 
 /// A place in a text.
 #[derive(Debug, Clone)]
@@ -53,7 +53,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn peek(&self) -> ParseResult<char> {
-        self.rest().chars().next().ok_or(Stop::Incomplete)
+        self.rest().chars().next().ok_or(ParseStop::Incomplete)
     }
 
     pub(super) fn next(&mut self) -> ParseResult<char> {
@@ -67,7 +67,7 @@ impl<'a> Cursor<'a> {
         if self.optional(literal)? {
             Ok(())
         } else {
-            Err(Stop::No)
+            Err(ParseStop::No)
         }
     }
 
@@ -78,7 +78,7 @@ impl<'a> Cursor<'a> {
             self.advance(literal.len());
             Ok(true)
         } else if literal.starts_with(rest) {
-            Err(Stop::Incomplete)
+            Err(ParseStop::Incomplete)
         } else {
             Ok(false)
         }
@@ -91,7 +91,7 @@ impl<'a> Cursor<'a> {
                 return Ok(literal);
             }
         }
-        Err(Stop::No)
+        Err(ParseStop::No)
     }
 
     /// White space, line ends included.
@@ -112,7 +112,7 @@ impl<'a> Cursor<'a> {
                 self.blanks();
                 Ok(())
             }
-            _ => Err(Stop::No),
+            _ => Err(ParseStop::No),
         }
     }
 
@@ -133,7 +133,7 @@ impl<'a> Cursor<'a> {
         let run = self.take_while(matches);
         self.peek()?;
         if run.is_empty() {
-            Err(Stop::No)
+            Err(ParseStop::No)
         } else {
             Ok(run)
         }
@@ -151,13 +151,13 @@ impl<'a> Cursor<'a> {
         let first = ends
             .first()
             .and_then(|end| end.chars().next())
-            .ok_or(Stop::No)?;
+            .ok_or(ParseStop::No)?;
         loop {
             self.take_while(|c| c != first);
             match self.any_of(ends) {
                 Ok(end) => return Ok((&self.text[from..self.at - end.len()], end)),
-                Err(Stop::No) => self.next()?,
-                Err(Stop::Incomplete) => return Err(Stop::Incomplete),
+                Err(ParseStop::No) => self.next()?,
+                Err(ParseStop::Incomplete) => return Err(ParseStop::Incomplete),
             };
         }
     }

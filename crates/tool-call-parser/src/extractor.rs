@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::cursor::{Cursor, ParseResult, Stop, is_in_name};
+use super::cursor::{Cursor, ParseResult, ParseStop, is_in_name};
 use super::reading::{Form, FormReader, FoundCalls};
 use super::state::{Fence, ParserState};
 use super::template::CallFormat;
@@ -57,8 +57,8 @@ pub struct Extractor {
     steps: Cell<usize>,
 }
 
-/// What comes next.
-enum Next {
+/// The next step through the text.
+enum ExtractionStep {
     /// So many bytes of text.
     Text(usize),
     /// So many bytes that are none.
@@ -150,19 +150,19 @@ impl Extractor {
         let (mut shown, mut at) = (0, 0);
         while at < pending.len() {
             let bytes = match self.next(&pending[at..]) {
-                Next::Undecided => break,
-                Next::Text(bytes) => {
+                ExtractionStep::Undecided => break,
+                ExtractionStep::Text(bytes) => {
                     self.state.note(&pending[at..at + bytes]);
                     bytes
                 }
-                Next::Unreadable(bytes, unreadable) => {
+                ExtractionStep::Unreadable(bytes, unreadable) => {
                     self.show(&pending[shown..at], &mut pieces);
                     shown = at;
                     pieces.push(Piece::Unreadable(unreadable));
                     self.state.note(&pending[at..at + bytes]);
                     bytes
                 }
-                Next::Passed(bytes, passed) => {
+                ExtractionStep::Passed(bytes, passed) => {
                     self.show(&pending[shown..at], &mut pieces);
                     shown = at + bytes;
                     self.pass(&pending[at..shown], passed, &mut pieces);
@@ -223,55 +223,55 @@ impl Extractor {
     }
 
     /// Decides on what begins here.
-    fn next(&mut self, rest: &str) -> Next {
+    fn next(&mut self, rest: &str) -> ExtractionStep {
         let Some(first) = rest.chars().next() else {
-            return Next::Undecided;
+            return ExtractionStep::Undecided;
         };
         if let Some(ends) = self.state.quiet {
             match self.quiet(rest, ends) {
                 // Their end may begin a form.
-                Next::Text(0) => self.state.quiet = None,
+                ExtractionStep::Text(0) => self.state.quiet = None,
                 next => return next,
             }
         }
         if self.state.after_call {
             let blanks = rest.len() - rest.trim_start().len();
             if blanks > 0 {
-                return Next::Passed(blanks, PassedText::Blanks);
+                return ExtractionStep::Passed(blanks, PassedText::Blanks);
             }
             match self.closing(rest) {
-                Ok(bytes) => return Next::Passed(bytes, PassedText::Closing),
-                Err(Stop::Incomplete) => return Next::Undecided,
-                Err(Stop::No) => {}
+                Ok(bytes) => return ExtractionStep::Passed(bytes, PassedText::Closing),
+                Err(ParseStop::Incomplete) => return ExtractionStep::Undecided,
+                Err(ParseStop::No) => {}
             }
         }
         if !self.may_start(first) {
-            return Next::Text(self.plain(rest));
+            return ExtractionStep::Text(self.plain(rest));
         }
         match self.opened_quiet(rest) {
-            Ok(bytes) => return Next::Text(bytes),
-            Err(Stop::Incomplete) => return Next::Undecided,
-            Err(Stop::No) => {}
+            Ok(bytes) => return ExtractionStep::Text(bytes),
+            Err(ParseStop::Incomplete) => return ExtractionStep::Undecided,
+            Err(ParseStop::No) => {}
         }
         self.read(rest, first)
     }
 
     /// Text in which no call is looked for, up to where that ends or may end.
-    fn quiet(&self, rest: &str, ends: &[&str]) -> Next {
+    fn quiet(&self, rest: &str, ends: &[&str]) -> ExtractionStep {
         for (at, _) in rest.char_indices() {
             let mut cursor = Cursor::new(&rest[at..], &self.steps);
             match cursor.any_of(ends) {
-                Err(Stop::No) => {}
-                Err(Stop::Incomplete) if at == 0 => return Next::Undecided,
-                Ok(_) | Err(Stop::Incomplete) => return Next::Text(at),
+                Err(ParseStop::No) => {}
+                Err(ParseStop::Incomplete) if at == 0 => return ExtractionStep::Undecided,
+                Ok(_) | Err(ParseStop::Incomplete) => return ExtractionStep::Text(at),
             }
         }
-        Next::Text(rest.len())
+        ExtractionStep::Text(rest.len())
     }
 
     fn opened_quiet(&mut self, rest: &str) -> ParseResult<usize> {
         if self.state.is_quoted() {
-            return Err(Stop::No);
+            return Err(ParseStop::No);
         }
         for (open, ends) in QUIET {
             let mut cursor = Cursor::new(rest, &self.steps);
@@ -280,7 +280,7 @@ impl Extractor {
                 return Ok(open.len());
             }
         }
-        Err(Stop::No)
+        Err(ParseStop::No)
     }
 
     /// A token that closes what called.
@@ -317,7 +317,7 @@ impl Extractor {
     }
 
     /// Reads a form that may begin here.
-    fn read(&mut self, rest: &str, first: char) -> Next {
+    fn read(&mut self, rest: &str, first: char) -> ExtractionStep {
         let mut window = MAX_CALL.min(rest.len());
         while !rest.is_char_boundary(window) {
             window -= 1;
@@ -335,10 +335,10 @@ impl Extractor {
         let mut of_format = cursor.clone();
         let learned = match &self.format {
             Some(format) => format.read(&mut of_format, &reading, &self.state),
-            None => Err(Stop::No),
+            None => Err(ParseStop::No),
         };
         let found = match learned {
-            Err(Stop::No) => reading.any_form(&mut cursor, admitted),
+            Err(ParseStop::No) => reading.any_form(&mut cursor, admitted),
             decided => {
                 cursor = of_format.clone();
                 decided
@@ -348,24 +348,24 @@ impl Extractor {
             Ok(found) if found.calls.is_empty() => {
                 let length = cursor.at();
                 return match self.unreadable(&rest[..length], length, false) {
-                    Some(unreadable) => Next::Unreadable(length, unreadable),
-                    None => Next::Text(length),
+                    Some(unreadable) => ExtractionStep::Unreadable(length, unreadable),
+                    None => ExtractionStep::Text(length),
                 };
             }
-            Ok(found) => return Next::Passed(cursor.at(), PassedText::Found(found)),
-            Err(Stop::Incomplete) if window == rest.len() => return Next::Undecided,
-            Err(Stop::Incomplete) => window,
-            Err(Stop::No) => cursor.at().max(of_format.at()),
+            Ok(found) => return ExtractionStep::Passed(cursor.at(), PassedText::Found(found)),
+            Err(ParseStop::Incomplete) if window == rest.len() => return ExtractionStep::Undecided,
+            Err(ParseStop::Incomplete) => window,
+            Err(ParseStop::No) => cursor.at().max(of_format.at()),
         };
         if let Some(unreadable) = self.unreadable(&rest[..window], reached, false) {
-            return Next::Unreadable(first.len_utf8(), unreadable);
+            return ExtractionStep::Unreadable(first.len_utf8(), unreadable);
         }
         // It may begin anew inside what was read, but not for ever.
         self.failed += reached;
         if self.failed > AGAIN_FREE + self.decided * AGAIN_PER_BYTE {
-            Next::Text(reached.max(first.len_utf8()))
+            ExtractionStep::Text(reached.max(first.len_utf8()))
         } else {
-            Next::Text(first.len_utf8())
+            ExtractionStep::Text(first.len_utf8())
         }
     }
 }

@@ -4,7 +4,7 @@
 //! without quotes, comments, braces doubled by a prompt's template, line ends and stray backslashes in strings.
 //! Nothing is made up: what is not closed is not there. Numbers keep their digits.
 
-use super::cursor::{Cursor, ParseResult, Stop};
+use super::cursor::{Cursor, ParseResult, ParseStop};
 
 /// Deeper than any arguments are.
 const MAX_DEPTH: usize = 64;
@@ -109,13 +109,13 @@ pub(super) fn object(cursor: &mut Cursor) -> ParseResult<Json> {
     if cursor.peek()? == '{' {
         value(cursor)
     } else {
-        Err(Stop::No)
+        Err(ParseStop::No)
     }
 }
 
 fn value_at(cursor: &mut Cursor, depth: usize) -> ParseResult<Json> {
     if depth > MAX_DEPTH {
-        return Err(Stop::No);
+        return Err(ParseStop::No);
     }
     match cursor.peek()? {
         '{' => members(cursor, depth),
@@ -123,7 +123,7 @@ fn value_at(cursor: &mut Cursor, depth: usize) -> ParseResult<Json> {
         '"' | '\'' => text(cursor).map(Json::Text),
         c if c == '-' || c.is_ascii_digit() => number(cursor).map(Json::Plain),
         c if c.is_ascii_alphabetic() => word(cursor),
-        _ => Err(Stop::No),
+        _ => Err(ParseStop::No),
     }
 }
 
@@ -183,7 +183,7 @@ fn separated(cursor: &mut Cursor, close: char) -> ParseResult<bool> {
             Ok(true)
         }
         c if c == close => Ok(false),
-        _ => Err(Stop::No),
+        _ => Err(ParseStop::No),
     }
 }
 
@@ -199,7 +199,7 @@ fn blanks_and_comments(cursor: &mut Cursor) -> ParseResult<()> {
                 match cursor.next()? {
                     '/' => cursor.until(&["\n"])?,
                     '*' => cursor.until(&["*/"])?,
-                    _ => return Err(Stop::No),
+                    _ => return Err(ParseStop::No),
                 };
             }
             _ => return Ok(()),
@@ -209,7 +209,7 @@ fn blanks_and_comments(cursor: &mut Cursor) -> ParseResult<()> {
 
 fn bare_key(cursor: &mut Cursor) -> ParseResult<String> {
     if !(cursor.peek()?.is_alphabetic() || matches!(cursor.peek()?, '_' | '$')) {
-        return Err(Stop::No);
+        return Err(ParseStop::No);
     }
     let key = cursor.run_of(|c| c.is_alphanumeric() || matches!(c, '_' | '$' | '-' | '.'))?;
     Ok(key.to_owned())
@@ -220,7 +220,7 @@ fn word(cursor: &mut Cursor) -> ParseResult<Json> {
         "true" | "True" => "true",
         "false" | "False" => "false",
         "null" | "None" => "null",
-        _ => return Err(Stop::No),
+        _ => return Err(ParseStop::No),
     };
     Ok(Json::Plain(word.to_owned()))
 }
@@ -230,14 +230,14 @@ fn number(cursor: &mut Cursor) -> ParseResult<String> {
     // The same rule that reads it later.
     match serde_json::from_str::<serde_json::Number>(number) {
         Ok(_) => Ok(number.to_owned()),
-        Err(_) => Err(Stop::No),
+        Err(_) => Err(ParseStop::No),
     }
 }
 
 /// A string in either sort of quotes.
 pub(super) fn text(cursor: &mut Cursor) -> ParseResult<String> {
     let quote @ ('"' | '\'') = cursor.next()? else {
-        return Err(Stop::No);
+        return Err(ParseStop::No);
     };
     let mut text = String::new();
     loop {
@@ -271,19 +271,19 @@ fn code_point(cursor: &mut Cursor) -> ParseResult<char> {
         cursor.literal("\\u")?;
         let low = hex4(cursor)?;
         if !(0xdc00..0xe000).contains(&low) {
-            return Err(Stop::No);
+            return Err(ParseStop::No);
         }
         0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00)
     } else {
         high
     };
-    char::from_u32(code).ok_or(Stop::No)
+    char::from_u32(code).ok_or(ParseStop::No)
 }
 
 fn hex4(cursor: &mut Cursor) -> ParseResult<u32> {
     let mut code = 0;
     for _ in 0..4 {
-        code = code * 16 + cursor.next()?.to_digit(16).ok_or(Stop::No)?;
+        code = code * 16 + cursor.next()?.to_digit(16).ok_or(ParseStop::No)?;
     }
     Ok(code)
 }

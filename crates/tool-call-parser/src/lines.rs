@@ -20,7 +20,7 @@ pub struct FailedLines(pub usize);
 
 /// Why a line cannot be used. Nothing of it is repeated.
 #[derive(Debug, thiserror::Error)]
-enum Bad {
+enum LineFault {
     #[error("the line is longer than 16 MiB")]
     TooLong,
     #[error("the line is not UTF-8")]
@@ -103,7 +103,7 @@ pub fn extract_calls(
 }
 
 /// The next line that is not blank.
-fn next_line(input: &mut impl BufRead) -> io::Result<Option<Result<Vec<u8>, Bad>>> {
+fn next_line(input: &mut impl BufRead) -> io::Result<Option<Result<Vec<u8>, LineFault>>> {
     loop {
         let mut line = Vec::new();
         let read = input
@@ -115,7 +115,7 @@ fn next_line(input: &mut impl BufRead) -> io::Result<Option<Result<Vec<u8>, Bad>
         }
         if line.len() as u64 > MAX_LINE && !line.ends_with(b"\n") {
             input.skip_until(b'\n')?;
-            return Ok(Some(Err(Bad::TooLong)));
+            return Ok(Some(Err(LineFault::TooLong)));
         }
         if !line.trim_ascii().is_empty() {
             return Ok(Some(Ok(line)));
@@ -123,13 +123,14 @@ fn next_line(input: &mut impl BufRead) -> io::Result<Option<Result<Vec<u8>, Bad>
     }
 }
 
-fn parse(line: &[u8]) -> Result<Value, Bad> {
-    let line = std::str::from_utf8(line).map_err(|_| Bad::NotUtf8)?;
-    let value: Value = serde_json::from_str(line).map_err(|error| Bad::NotJson(error.column()))?;
+fn parse(line: &[u8]) -> Result<Value, LineFault> {
+    let line = std::str::from_utf8(line).map_err(|_| LineFault::NotUtf8)?;
+    let value: Value =
+        serde_json::from_str(line).map_err(|error| LineFault::NotJson(error.column()))?;
     if value.is_object() {
         Ok(value)
     } else {
-        Err(Bad::NoObject)
+        Err(LineFault::NoObject)
     }
 }
 
@@ -158,30 +159,30 @@ fn extract_line<'l>(
     line: &'l Value,
     syntax: &CallSyntax,
     templates: &mut LearnedTemplates,
-) -> Result<ExtractedLine<'l>, Bad> {
-    let id = line.get("id").ok_or(Bad::NoId)?;
+) -> Result<ExtractedLine<'l>, LineFault> {
+    let id = line.get("id").ok_or(LineFault::NoId)?;
     let text = line
         .get("text")
         .and_then(Value::as_str)
-        .ok_or(Bad::NoText)?;
+        .ok_or(LineFault::NoText)?;
     let functions = match line.get("tools") {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Array(tools)) => tools
             .iter()
             .enumerate()
-            .map(|(index, tool)| function(tool).ok_or(Bad::NoFunction(index + 1)))
+            .map(|(index, tool)| function(tool).ok_or(LineFault::NoFunction(index + 1)))
             .collect::<Result<_, _>>()?,
-        Some(_) => return Err(Bad::NoList),
+        Some(_) => return Err(LineFault::NoList),
     };
     let family: Option<Family> = match line.get("family") {
         None | Some(Value::Null) => None,
-        Some(named) => Some(named.as_str().ok_or(Bad::NoFamily)?.parse()?),
+        Some(named) => Some(named.as_str().ok_or(LineFault::NoFamily)?.parse()?),
     };
     let syntax = match (line.get("template"), family) {
         (None | Some(Value::Null), None) => syntax.clone(),
         (None | Some(Value::Null), Some(family)) => family.into(),
         (Some(template), family) => templates
-            .learn(template.as_str().ok_or(Bad::NoTemplate)?)?
+            .learn(template.as_str().ok_or(LineFault::NoTemplate)?)?
             .with_family(family.unwrap_or_default()),
     };
     let mut extractor = Extractor::new(syntax, &functions);
@@ -198,7 +199,7 @@ fn extract_line<'l>(
             Piece::Unreadable(_) => {}
             Piece::Call { name, arguments } => extracted.calls.push(ExtractedCall {
                 name,
-                arguments: RawValue::from_string(arguments).map_err(|_| Bad::Unwritable)?,
+                arguments: RawValue::from_string(arguments).map_err(|_| LineFault::Unwritable)?,
             }),
         }
     }

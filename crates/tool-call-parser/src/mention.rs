@@ -67,7 +67,7 @@ fn sentences(line: &str) -> impl Iterator<Item = &str> {
 /// Where each "use the X tool" begins, and what is written for X.
 fn uses(sentence: &str) -> Vec<(usize, &str)> {
     let mut uses = Vec::new();
-    let mut words = Words {
+    let mut words = WordSpans {
         rest: sentence,
         at: 0,
     };
@@ -77,7 +77,7 @@ fn uses(sentence: &str) -> Vec<(usize, &str)> {
         let is = |written: &str, wanted: &str| written.eq_ignore_ascii_case(wanted);
         if is(last[0], "use") && is(last[1], "the") {
             let name = word.trim_matches(['`', '*', '_']);
-            let mut ahead = Words { ..words };
+            let mut ahead = WordSpans { ..words };
             let is_tool = ahead
                 .next()
                 .map(|(_, word)| word.trim_end_matches(|c: char| !c.is_alphanumeric()))
@@ -95,12 +95,12 @@ fn uses(sentence: &str) -> Vec<(usize, &str)> {
 }
 
 /// Words between white space, with their places.
-struct Words<'a> {
+struct WordSpans<'a> {
     rest: &'a str,
     at: usize,
 }
 
-impl<'a> Iterator for Words<'a> {
+impl<'a> Iterator for WordSpans<'a> {
     type Item = (usize, &'a str);
 
     fn next(&mut self) -> Option<Self::Item> {

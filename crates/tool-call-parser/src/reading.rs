@@ -1,6 +1,6 @@
 //! What the forms have in common: where they may stand, and what of it becomes a call.
 
-use super::cursor::{Cursor, ParseResult, Stop, is_in_name};
+use super::cursor::{Cursor, ParseResult, ParseStop, is_in_name};
 use super::json::{self, Json};
 use super::shape;
 use super::tools::ToolSchemas;
@@ -21,13 +21,13 @@ pub(super) struct ParsedCall {
 pub(super) struct Form {
     /// Characters that it can begin with; empty: any.
     pub(super) starts: &'static str,
-    pub(super) place: Place,
+    pub(super) place: StartPosition,
     pub(super) read: fn(&mut Cursor, &FormReader) -> ParseResult<FoundCalls>,
 }
 
 /// Where a form may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum StartPosition {
     /// Its opening is like nothing else.
     Anywhere,
     /// Not within a word.
@@ -86,7 +86,7 @@ impl FormReader<'_> {
     ) -> ParseResult<ParsedCall> {
         let name = self.resolve(name, opening)?;
         if !matches!(arguments, Json::Object(_)) {
-            return Err(Stop::No);
+            return Err(ParseStop::No);
         }
         Ok(ParsedCall {
             name: name.to_owned(),
@@ -111,15 +111,15 @@ impl FormReader<'_> {
         if self.tools.knows(short) || (looks_right && !must_be_known) {
             Ok(short)
         } else {
-            Err(Stop::No)
+            Err(ParseStop::No)
         }
     }
 
     /// The calls that a JSON value spells.
     pub(super) fn spelled(&self, value: &Json, opening: CallCertainty) -> ParseResult<FoundCalls> {
-        let shaped = shape::calls(value).ok_or(Stop::No)?;
+        let shaped = shape::calls(value).ok_or(ParseStop::No)?;
         if shaped.is_empty() {
-            return Err(Stop::No);
+            return Err(ParseStop::No);
         }
         let none = Json::Object(Vec::new());
         let calls: ParseResult<Vec<ParsedCall>> = shaped
@@ -128,7 +128,7 @@ impl FormReader<'_> {
                 (Some(arguments), _) => self.call(&it.name, arguments, opening),
                 (None, CallCertainty::Unmistakable) => self.call(&it.name, &none, opening),
                 // A name alone could be anything.
-                (None, CallCertainty::Common) => Err(Stop::No),
+                (None, CallCertainty::Common) => Err(ParseStop::No),
             })
             .collect();
         Ok(FoundCalls::calls(calls?))
@@ -188,7 +188,7 @@ pub(super) fn first_of<T>(
             reached = attempt.clone();
         }
         match result {
-            Err(Stop::No) => {}
+            Err(ParseStop::No) => {}
             decided => {
                 *cursor = attempt;
                 return decided;
@@ -196,7 +196,7 @@ pub(super) fn first_of<T>(
         }
     }
     *cursor = reached;
-    Err(Stop::No)
+    Err(ParseStop::No)
 }
 
 /// The opening of a code fence, with a word or without.

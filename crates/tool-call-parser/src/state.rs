@@ -1,7 +1,7 @@
 //! What is known of the text so far: where its line, its code fence and its thoughts stand.
 
 use super::cursor::is_in_name;
-use super::reading::Place;
+use super::reading::StartPosition;
 
 /// Where the text stands that was decided on.
 #[derive(Debug)]
@@ -118,15 +118,15 @@ impl ParserState {
         if has_none {
             self.line_start
         } else {
-            self.admits(Place::Word) && self.is_announced()
+            self.admits(StartPosition::Word) && self.is_announced()
         }
     }
 
-    pub(super) fn admits(&self, place: Place) -> bool {
+    pub(super) fn admits(&self, place: StartPosition) -> bool {
         match place {
-            Place::Anywhere => true,
-            Place::Word => self.last.is_none_or(|it| !is_in_name(it)),
-            Place::Line => self.line_start,
+            StartPosition::Anywhere => true,
+            StartPosition::Word => self.last.is_none_or(|it| !is_in_name(it)),
+            StartPosition::Line => self.line_start,
         }
     }
 }

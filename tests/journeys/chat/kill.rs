@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use wardgate_testkit::{Separate, System, WardgateProcess, until};
+use wardgate_testkit::{SeparateProcesses, System, WardgateProcess, until};
 
 use super::super::extra_tools::{Counter, LOOK_OFTEN};
 use super::super::people::{doctor, of_patient};
@@ -55,7 +55,7 @@ struct Agent {
 }
 
 impl Agent {
-    fn start(system: &Separate, provider: &Provider) -> Self {
+    fn start(system: &SeparateProcesses, provider: &Provider) -> Self {
         let data = system.data_dir();
         let assistants = json!({
             "providers": { "scripted": { "type": "openai", "base_url": provider.url } },
@@ -103,7 +103,7 @@ impl Agent {
 
 /// Everything, each service in a process of its own, and a client.
 struct Ward {
-    system: Separate,
+    system: SeparateProcesses,
     agent: Agent,
     provider: Provider,
     counter: Counter,
@@ -112,7 +112,8 @@ struct Ward {
 
 impl Ward {
     async fn start() -> Self {
-        let system = Separate::start_with(WARDGATE, REPOSITORY.as_ref(), &[LOOK_OFTEN]).await;
+        let system =
+            SeparateProcesses::start_with(WARDGATE, REPOSITORY.as_ref(), &[LOOK_OFTEN]).await;
         let counter = Counter::add_to(&system).await;
         let provider = Provider::start().await;
         Self {

@@ -24,7 +24,7 @@ use wardgate_rpc::client::{
 };
 use wardgate_rpc::link::{self, TlsFiles};
 use wardgate_rpc::{Link, Peer};
-use wardgate_testkit::{Separate, System, WardgateProcess, run, until};
+use wardgate_testkit::{SeparateProcesses, System, WardgateProcess, run, until};
 
 use crate::{REPOSITORY, WARDGATE};
 
@@ -55,7 +55,7 @@ fn certificate(certs: &Path, peer: Peer) -> TlsFiles {
     }
 }
 
-fn runner(system: &Separate, files: &TlsFiles) -> Link {
+fn runner(system: &SeparateProcesses, files: &TlsFiles) -> Link {
     let name = "wardgate.toolrunner.v1.ToolRunnerService";
     link::connect(
         &url(&system.tool_runner),
@@ -68,7 +68,7 @@ fn runner(system: &Separate, files: &TlsFiles) -> Link {
 }
 
 impl Direct {
-    async fn connect(system: &Separate) -> Self {
+    async fn connect(system: &SeparateProcesses) -> Self {
         let files = certificate(&system.data_dir().join("certs"), Peer::Gateway);
         let name = "wardgate.policy.v1.PolicyService";
         let policy = link::connect(&url(&system.policy), Peer::Policy, name, Some(&files)).unwrap();
@@ -141,7 +141,12 @@ async fn call(
 }
 
 /// The caller as the gateway knows them, with a token of the system's own issuer.
-fn caller(system: &Separate, subject: &str, role: &str, attribute: Option<(&str, &str)>) -> Caller {
+fn caller(
+    system: &SeparateProcesses,
+    subject: &str,
+    role: &str,
+    attribute: Option<(&str, &str)>,
+) -> Caller {
     let claims: Vec<_> = attribute.into_iter().collect();
     let token = BearerToken::new(&system.token(subject, role, &claims));
     invented(subject, role, attribute).with_token(token)
@@ -180,7 +185,7 @@ fn forged_token(subject: &str, role: &str) -> BearerToken {
 /// Whoever has the gateway's key and certificate speaks to every service as the gateway does.
 #[tokio::test]
 async fn the_gateways_key_alone_invents_no_caller_and_runs_nothing_off_the_record() {
-    let system = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
+    let system = SeparateProcesses::start(WARDGATE, REPOSITORY.as_ref()).await;
     let direct = Direct::connect(&system).await;
     let records = "get_medical_records";
     let mut tools = direct.tools.iter();
@@ -238,7 +243,7 @@ async fn the_gateways_key_alone_invents_no_caller_and_runs_nothing_off_the_recor
 }
 
 /// The memory service, with the gateway's key.
-fn memory(system: &Separate) -> MemoryClient {
+fn memory(system: &SeparateProcesses) -> MemoryClient {
     let files = certificate(&system.data_dir().join("certs"), Peer::Gateway);
     let name = "wardgate.memory.v1.MemoryService";
     let memory = link::connect(&url(&system.memory), Peer::Memory, name, Some(&files)).unwrap();
@@ -246,13 +251,13 @@ fn memory(system: &Separate) -> MemoryClient {
 }
 
 /// The policy service's own key, which nobody but it should have.
-fn real_signer(system: &Separate) -> PermitSigner {
+fn real_signer(system: &SeparateProcesses) -> PermitSigner {
     let pem = std::fs::read_to_string(system.data_dir().join("keys/permit.pem")).unwrap();
     let body: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
     PermitSigner::from_pkcs8(&STANDARD.decode(body).unwrap()).unwrap()
 }
 
-fn executions(system: &Separate) -> usize {
+fn executions(system: &SeparateProcesses) -> usize {
     system
         .tool_runner
         .log()
@@ -270,7 +275,7 @@ struct Refused<'a> {
 
 /// `genuine`, signed by the policy service's own key after a change.
 fn changed_permits<'a>(
-    system: &Separate,
+    system: &SeparateProcesses,
     genuine: &SignedPermit,
     caller: &'a Caller,
 ) -> Vec<Refused<'a>> {
@@ -314,7 +319,7 @@ fn changed_permits<'a>(
 
 #[tokio::test]
 async fn p1_no_permit_no_run() {
-    let system = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
+    let system = SeparateProcesses::start(WARDGATE, REPOSITORY.as_ref()).await;
     let direct = Direct::connect(&system).await;
     let (records, overview) = ("get_medical_records", "get_patient_overview");
     let doctor = caller(&system, "dr.yenji", "Doctor", None);
@@ -401,7 +406,7 @@ async fn p1_no_permit_no_run() {
 }
 
 /// Permits that are no permits, which only a raw message can carry.
-async fn no_permit_at_all(system: &Separate, caller: &Caller, genuine: &SignedPermit) {
+async fn no_permit_at_all(system: &SeparateProcesses, caller: &Caller, genuine: &SignedPermit) {
     let files = certificate(&system.data_dir().join("certs"), Peer::Gateway);
     let mut client = ToolRunnerServiceClient::new(runner(system, &files));
     let genuine = wardgate_proto::policy::v1::SignedPermit::from(genuine);
@@ -452,7 +457,7 @@ async fn no_permit_at_all(system: &Separate, caller: &Caller, genuine: &SignedPe
 
 #[tokio::test]
 async fn p1_only_the_gateway_and_replicas_reach_the_tool_runner() {
-    let system = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
+    let system = SeparateProcesses::start(WARDGATE, REPOSITORY.as_ref()).await;
     let direct = Direct::connect(&system).await;
     let doctor = caller(&system, "dr.yenji", "Doctor", None);
     let genuine = direct.permit(&doctor, "get_medical_records", NUGWI).await;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use sqlx::{Connection, SqliteConnection};
-use wardgate_testkit::{Reply, Separate, System, TestApp, WardgateProcess, until};
+use wardgate_testkit::{Reply, SeparateProcesses, System, TestApp, WardgateProcess, until};
 
 use super::super::extra_tools::{Counter, LOOK_OFTEN};
 use super::super::people::{doctor, of_patient};
@@ -111,8 +111,9 @@ impl<S: System> Ward<S> {
     }
 }
 
-async fn apart() -> Ward<Separate> {
-    Ward::open(Separate::start_with(WARDGATE, REPOSITORY.as_ref(), &[LOOK_OFTEN]).await).await
+async fn apart() -> Ward<SeparateProcesses> {
+    Ward::open(SeparateProcesses::start_with(WARDGATE, REPOSITORY.as_ref(), &[LOOK_OFTEN]).await)
+        .await
 }
 
 #[tokio::test]

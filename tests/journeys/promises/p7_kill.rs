@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sqlx::{Connection, Row, SqliteConnection};
 use tokio::task::JoinSet;
 use wardgate_domain::Digest;
-use wardgate_testkit::{Client, Separate, System, TestApp, until};
+use wardgate_testkit::{Client, SeparateProcesses, System, TestApp, until};
 
 use super::super::extra_tools::{Counter, LOOK_OFTEN};
 use super::super::people::{doctor, of_patient};
@@ -229,7 +229,8 @@ const ABANDONED_SOON: (&str, &str) = ("WARDGATE_AUDIT__UNKNOWN_AFTER_SECONDS", "
 #[tokio::test(flavor = "multi_thread")]
 async fn p7_the_audit_service_may_be_killed_at_any_time() {
     let environment = [LOOK_OFTEN, ABANDONED_SOON];
-    let mut system = Separate::start_with(WARDGATE, REPOSITORY.as_ref(), &environment).await;
+    let mut system =
+        SeparateProcesses::start_with(WARDGATE, REPOSITORY.as_ref(), &environment).await;
     let mut counter = Counter::add_to(&system).await;
     let load = Load::start(&system, &doctor(&system), "audit");
     for round in 0..ROUNDS {
@@ -268,7 +269,8 @@ async fn p7_everything_in_one_process_may_be_killed_at_any_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn p7_policy_tool_runner_and_gateway_may_be_killed_at_any_time() {
     let environment = [LOOK_OFTEN, ABANDONED_SOON];
-    let mut system = Separate::start_with(WARDGATE, REPOSITORY.as_ref(), &environment).await;
+    let mut system =
+        SeparateProcesses::start_with(WARDGATE, REPOSITORY.as_ref(), &environment).await;
     let mut counter = Counter::add_to(&system).await;
     let mut ledger = Vec::new();
     for round in 0..ROUNDS_OF_OTHERS {

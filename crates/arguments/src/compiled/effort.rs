@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::outline::Outline;
+use super::outline::SchemaOutline;
 
 /// Looks at one part of a value by one part of a schema.
 const MAX_STEPS: u64 = 500_000;
@@ -20,14 +20,14 @@ const MAX_DEPTH: usize = 1_000;
 const NAME: Value = Value::Null;
 
 /// One part of the schema, one part of the value.
-type Look = (*const Value, *const Value);
+type SchemaVisit = (*const Value, *const Value);
 
 /// Why the work is too much, or has no end.
-struct TooMuch;
+struct EffortExceeded;
 
 /// Whether checking `value` against `schema` is few enough steps.
-pub(super) fn is_bearable(schema: &Value, outline: &Outline, value: &Value) -> bool {
-    let mut effort = Effort {
+pub(super) fn is_bearable(schema: &Value, outline: &SchemaOutline, value: &Value) -> bool {
+    let mut effort = EffortCounter {
         schema,
         outline,
         steps: HashMap::new(),
@@ -36,15 +36,20 @@ pub(super) fn is_bearable(schema: &Value, outline: &Outline, value: &Value) -> b
 }
 
 /// A count under way.
-struct Effort<'s> {
+struct EffortCounter<'s> {
     schema: &'s Value,
-    outline: &'s Outline,
+    outline: &'s SchemaOutline,
     /// Steps of each look; none yet for one that is under way.
-    steps: HashMap<Look, Option<u64>>,
+    steps: HashMap<SchemaVisit, Option<u64>>,
 }
 
-impl<'s> Effort<'s> {
-    fn look(&mut self, schema: &'s Value, value: &Value, depth: usize) -> Result<u64, TooMuch> {
+impl<'s> EffortCounter<'s> {
+    fn look(
+        &mut self,
+        schema: &'s Value,
+        value: &Value,
+        depth: usize,
+    ) -> Result<u64, EffortExceeded> {
         let Value::Object(keywords) = schema else {
             return Ok(1);
         };
@@ -52,8 +57,8 @@ impl<'s> Effort<'s> {
         match self.steps.get(&look) {
             Some(Some(steps)) => return Ok(*steps),
             // It leads to itself without going into the value, so it would never end.
-            Some(None) => return Err(TooMuch),
-            None if depth > MAX_DEPTH => return Err(TooMuch),
+            Some(None) => return Err(EffortExceeded),
+            None if depth > MAX_DEPTH => return Err(EffortExceeded),
             None => self.steps.insert(look, None),
         };
         let mut steps = 1;
@@ -67,7 +72,7 @@ impl<'s> Effort<'s> {
             steps *= 3;
         }
         if steps > MAX_STEPS {
-            return Err(TooMuch);
+            return Err(EffortExceeded);
         }
         self.steps.insert(look, Some(steps));
         Ok(steps)
@@ -80,7 +85,7 @@ impl<'s> Effort<'s> {
         operand: &'s Value,
         value: &Value,
         depth: usize,
-    ) -> Result<u64, TooMuch> {
+    ) -> Result<u64, EffortExceeded> {
         let members = value.as_object();
         let members = || members.into_iter().flatten();
         let items = value.as_array();
@@ -91,7 +96,10 @@ impl<'s> Effort<'s> {
                 let Some(reference) = operand.as_str() else {
                     return Ok(0);
                 };
-                let target = self.outline.follow(reference, self.schema).ok_or(TooMuch)?;
+                let target = self
+                    .outline
+                    .follow(reference, self.schema)
+                    .ok_or(EffortExceeded)?;
                 steps += self.look(target, value, depth)?;
             }
             "allOf" | "anyOf" | "oneOf" | "not" | "if" | "then" | "else" | "dependentSchemas"

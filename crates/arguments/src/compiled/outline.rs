@@ -17,7 +17,7 @@ const MAX_TARGETS_UNEVALUATED: usize = 48;
 
 /// Where a schema leads.
 #[derive(Debug, Default)]
-pub(super) struct Outline {
+pub(super) struct SchemaOutline {
     /// JSON Pointers to what `$anchor` and `$dynamicAnchor` name.
     anchors: BTreeMap<String, String>,
     /// What references are written as.
@@ -27,7 +27,7 @@ pub(super) struct Outline {
     evaluates: bool,
 }
 
-impl Outline {
+impl SchemaOutline {
     pub(super) fn of(schema: &Value) -> Result<Self, UnusableSchema> {
         let mut outline = Self {
             id: schema.get("$id").and_then(Value::as_str).map(str::to_owned),

@@ -71,8 +71,8 @@ async fn start_for(era: Era, places: usize) -> (Arc<Server>, McpClient) {
 fn load(pace: Pace, millis: u64) -> Load {
     Load {
         tools: vec![
-            ToolCall::new("one", "{}").unwrap(),
-            ToolCall::new("two", r#"{"a":1}"#).unwrap(),
+            CallToolParams::new("one", "{}").unwrap(),
+            CallToolParams::new("two", r#"{"a":1}"#).unwrap(),
         ],
         pace,
         warm_up: Duration::ZERO,

@@ -33,11 +33,11 @@ const MAX_SOURCE_NAME: usize = 32;
 
 /// The document, read by reference.
 #[derive(Debug, Clone, Copy)]
-struct Api<'d> {
+struct OpenapiDocument<'d> {
     root: &'d Value,
 }
 
-impl<'d> Api<'d> {
+impl<'d> OpenapiDocument<'d> {
     /// `value`, or what its `$ref` leads to within the document. Chains of references end after a few.
     fn resolve(self, mut value: &'d Value) -> Option<&'d Value> {
         for _ in 0..8 {
@@ -70,7 +70,7 @@ pub struct OpenapiOptions {
 pub fn openapi(text: &str, options: &OpenapiOptions) -> Result<ImportedCatalogue, ImportError> {
     let root = Value::Object(document::one(text)?);
     check_version(&root)?;
-    let api = Api { root: &root };
+    let api = OpenapiDocument { root: &root };
     let mut draft = Draft::of("an OpenAPI document");
     let title = root.pointer("/info/title").and_then(Value::as_str);
     let mut source = SourceDraft {
@@ -225,7 +225,11 @@ struct Operation<'d> {
 }
 
 /// The operations with one of `tags`, in the order of the document.
-fn operations<'d>(api: Api<'d>, tags: &[String], draft: &mut Draft) -> Vec<Operation<'d>> {
+fn operations<'d>(
+    api: OpenapiDocument<'d>,
+    tags: &[String],
+    draft: &mut Draft,
+) -> Vec<Operation<'d>> {
     let mut operations = Vec::new();
     let paths = api.root.get("paths").and_then(Value::as_object);
     for (path, item) in paths.into_iter().flatten() {
@@ -267,7 +271,7 @@ fn is_chosen(definition: &Value, tags: &[String]) -> bool {
             .any(|own| tags.iter().any(|tag| tag == own))
 }
 
-fn import(api: Api<'_>, source: &str, operation: &Operation<'_>, draft: &mut Draft) {
+fn import(api: OpenapiDocument<'_>, source: &str, operation: &Operation<'_>, draft: &mut Draft) {
     let Operation {
         method,
         path,

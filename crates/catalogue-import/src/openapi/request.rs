@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::Operation;
 use super::schema::Schemas;
-use crate::text::{Names, name};
+use crate::text::{UniqueNames, name};
 
 /// The request of a tool.
 pub(super) struct RequestTemplate {
@@ -19,13 +19,13 @@ pub(super) struct RequestTemplate {
 const NO_HEADERS: [&str; 3] = ["accept", "content-type", "authorization"];
 
 /// The arguments of the tool, as they come together.
-struct Arguments {
-    names: Names,
+struct ToolArguments {
+    names: UniqueNames,
     properties: Map<String, Value>,
     required: Vec<Value>,
 }
 
-impl Arguments {
+impl ToolArguments {
     /// Adds an argument that the API calls `wanted`, and gives the placeholder for it.
     fn add(&mut self, wanted: &str, schema: Value, is_required: bool) -> String {
         let name = self.names.unique(&name(wanted, "argument"));
@@ -53,8 +53,8 @@ pub(super) fn read<'d>(
     schemas: &mut Schemas<'d>,
     reviews: &mut Vec<String>,
 ) -> Result<RequestTemplate, String> {
-    let mut arguments = Arguments {
-        names: Names::without(&["row_rule"]),
+    let mut arguments = ToolArguments {
+        names: UniqueNames::without(&["row_rule"]),
         properties: Map::new(),
         required: Vec::new(),
     };
@@ -179,7 +179,7 @@ fn parameter_schema<'d>(parameter: &'d Value, schemas: &mut Schemas<'d>) -> Valu
 fn path(
     path: &str,
     places: &Map<String, Value>,
-    arguments: &mut Arguments,
+    arguments: &mut ToolArguments,
     reviews: &mut Vec<String>,
 ) -> String {
     let mut places = places.clone();
@@ -215,7 +215,7 @@ fn escaped(text: &str) -> String {
 /// The body as one part of `execute`.
 fn body<'d>(
     body: &'d Value,
-    arguments: &mut Arguments,
+    arguments: &mut ToolArguments,
     schemas: &mut Schemas<'d>,
     reviews: &mut Vec<String>,
 ) -> Result<Option<(String, Value)>, String> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::Api;
+use super::OpenapiDocument;
 use crate::classes;
 use crate::draft::ToolDraft;
 
@@ -13,7 +13,7 @@ const SUCCESSES: [&str; 5] = ["200", "201", "2XX", "2xx", "default"];
 const MAX_COLUMNS: usize = 60;
 
 /// Notes where the rows are, and the class each column may have.
-pub(super) fn guess(api: Api<'_>, definition: &Value, tool: &mut ToolDraft) {
+pub(super) fn guess(api: OpenapiDocument<'_>, definition: &Value, tool: &mut ToolDraft) {
     let Some(schema) = success(api, definition) else {
         return;
     };
@@ -36,7 +36,7 @@ pub(super) fn guess(api: Api<'_>, definition: &Value, tool: &mut ToolDraft) {
 }
 
 /// The schema of the JSON of a success.
-fn success<'d>(api: Api<'d>, definition: &'d Value) -> Option<&'d Value> {
+fn success<'d>(api: OpenapiDocument<'d>, definition: &'d Value) -> Option<&'d Value> {
     let responses = definition["responses"].as_object()?;
     let response = SUCCESSES.iter().find_map(|status| responses.get(*status))?;
     let contents = api.resolve(response)?["content"].as_object()?;
@@ -51,7 +51,7 @@ fn success<'d>(api: Api<'d>, definition: &'d Value) -> Option<&'d Value> {
 /// The member that holds the rows, if it is not the whole answer, and the schema of one row. An answer is a wrapper
 /// around rows where it has one list of objects and says nothing else but where in the list they are; any other object
 /// is a row itself, whatever lists it has, and none of its members is lost.
-fn rows<'d>(api: Api<'d>, schema: &'d Value) -> (Option<&'d str>, Option<&'d Value>) {
+fn rows<'d>(api: OpenapiDocument<'d>, schema: &'d Value) -> (Option<&'d str>, Option<&'d Value>) {
     if let Some(items) = items(api, schema) {
         return (None, Some(items));
     }
@@ -115,12 +115,12 @@ fn is_about_the_list(member: &str) -> bool {
             .all(|word| ABOUT_LISTS.contains(&word.as_str()))
 }
 
-fn is_object(api: Api<'_>, schema: &Value) -> bool {
+fn is_object(api: OpenapiDocument<'_>, schema: &Value) -> bool {
     schema["type"] == "object" || !properties(api, schema, 0).is_empty()
 }
 
 /// The schema of the elements of a list.
-fn items<'d>(api: Api<'d>, schema: &'d Value) -> Option<&'d Value> {
+fn items<'d>(api: OpenapiDocument<'d>, schema: &'d Value) -> Option<&'d Value> {
     (schema["type"] == "array")
         .then(|| schema.get("items"))
         .flatten()
@@ -128,7 +128,7 @@ fn items<'d>(api: Api<'d>, schema: &'d Value) -> Option<&'d Value> {
 }
 
 /// The names of a row's members, those of the parts of an `allOf` too.
-fn properties<'d>(api: Api<'d>, schema: &'d Value, depth: usize) -> Vec<&'d str> {
+fn properties<'d>(api: OpenapiDocument<'d>, schema: &'d Value, depth: usize) -> Vec<&'d str> {
     let own = schema["properties"].as_object().map(Map::keys);
     let mut names: Vec<_> = own.into_iter().flatten().map(String::as_str).collect();
     if depth < 4 {

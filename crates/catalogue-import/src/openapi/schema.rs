@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jsonschema::PatternOptions;
 use serde_json::{Map, Value, json};
 
-use super::Api;
+use super::OpenapiDocument;
 use crate::text::Description;
 
 /// How deep a schema is followed.
@@ -64,7 +64,7 @@ const UNCARRIED: [&str; 12] = [
 /// Turns the schemas of one tool.
 #[derive(Debug)]
 pub(super) struct Schemas<'d> {
-    api: Api<'d>,
+    api: OpenapiDocument<'d>,
     left: usize,
     /// The references being followed.
     trail: Vec<&'d str>,
@@ -72,7 +72,7 @@ pub(super) struct Schemas<'d> {
 }
 
 impl<'d> Schemas<'d> {
-    pub(super) fn of(api: Api<'d>) -> Self {
+    pub(super) fn of(api: OpenapiDocument<'d>) -> Self {
         Self {
             api,
             left: MAX_SCHEMAS,
@@ -81,7 +81,7 @@ impl<'d> Schemas<'d> {
         }
     }
 
-    pub(super) fn api(&self) -> Api<'d> {
+    pub(super) fn api(&self) -> OpenapiDocument<'d> {
         self.api
     }
 

@@ -3,12 +3,12 @@
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use super::Api;
+use super::OpenapiDocument;
 use crate::draft::{Draft, SourceDraft};
 use crate::text;
 
 /// Writes down what the service asks for as `auth` and `headers` of the source.
-pub(super) fn read(api: Api<'_>, source: &mut SourceDraft, draft: &mut Draft) {
+pub(super) fn read(api: OpenapiDocument<'_>, source: &mut SourceDraft, draft: &mut Draft) {
     let schemes = api
         .root
         .pointer("/components/securitySchemes")

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
 use super::draft::{Draft, SourceDraft, ToolDraft};
-use super::text::{Description, Names, identifier};
+use super::text::{Description, UniqueNames, identifier};
 use super::{ImportError, ImportedCatalogue, classes};
 use describe::{Column, Table};
 
@@ -143,7 +143,7 @@ fn tool(name: String, table: &Table) -> Result<ToolDraft, (String, String)> {
         tool.reviews
             .push(format!("the {kind} has no comment: describe what it holds"));
     }
-    let mut filters = Filters::new();
+    let mut filters = RowFilters::new();
     for column in &shown {
         if column.is_key || column.is_indexed {
             filters.add(column);
@@ -236,16 +236,16 @@ fn selected(column: &Column) -> String {
 }
 
 /// Conditions that hold when their argument is not given.
-struct Filters {
-    names: Names,
+struct RowFilters {
+    names: UniqueNames,
     properties: Map<String, Value>,
     conditions: Vec<String>,
 }
 
-impl Filters {
+impl RowFilters {
     fn new() -> Self {
         Self {
-            names: Names::without(&["limit", "row_rule"]),
+            names: UniqueNames::without(&["limit", "row_rule"]),
             properties: Map::new(),
             conditions: Vec::new(),
         }

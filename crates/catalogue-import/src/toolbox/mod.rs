@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::draft::{Draft, ToolDraft};
-use super::text::{Names, name};
+use super::text::{UniqueNames, name};
 use super::{ImportError, ImportedCatalogue, document};
 use parameter::Parameter;
 use reference::References;
@@ -24,7 +24,7 @@ use wardgate_catalogue::SqlDialect;
 
 /// One entry of the file: its name, the type of its kind, and its fields.
 #[derive(Debug)]
-struct Resource {
+struct ToolboxEntry {
     name: String,
     kind: String,
     fields: Map<String, Value>,
@@ -32,10 +32,10 @@ struct Resource {
 
 /// What the file holds, in its order.
 #[derive(Debug, Default)]
-struct Resources {
-    sources: Vec<Resource>,
-    tools: Vec<Resource>,
-    toolsets: Vec<Resource>,
+struct ToolboxFile {
+    sources: Vec<ToolboxEntry>,
+    tools: Vec<ToolboxEntry>,
+    toolsets: Vec<ToolboxEntry>,
     /// What has no place here: its kind and its name.
     others: Vec<(String, String)>,
 }
@@ -43,10 +43,10 @@ struct Resources {
 /// Imports the SQL tools of a Toolbox file, in either of its two forms.
 pub fn toolbox(text: &str) -> Result<ImportedCatalogue, ImportError> {
     let (text, references) = References::take_out(text);
-    let resources = Resources::of(document::all(&text)?);
+    let resources = ToolboxFile::of(document::all(&text)?);
     let mut draft = Draft::of("a Toolbox file");
     let mut dialects = BTreeMap::new();
-    let mut source_names = Names::default();
+    let mut source_names = UniqueNames::default();
     for resource in &resources.sources {
         let taken = source_names.unique(&name(&resource.name, "source"));
         if let Some(dialect) = source::import(&taken, resource, &references, &mut draft) {
@@ -84,7 +84,7 @@ pub fn toolbox(text: &str) -> Result<ImportedCatalogue, ImportError> {
     draft.finish()
 }
 
-impl Resources {
+impl ToolboxFile {
     fn of(documents: Vec<Map<String, Value>>) -> Self {
         let mut resources = Self::default();
         for mut document in documents {
@@ -119,7 +119,7 @@ impl Resources {
             ("toolset", tools @ Value::Array(_)) => Map::from_iter([("tools".to_owned(), tools)]),
             _ => Map::new(),
         };
-        let resource = Resource {
+        let resource = ToolboxEntry {
             name,
             kind: scalar(fields.get(kind)).unwrap_or_default(),
             fields,
@@ -135,12 +135,12 @@ impl Resources {
 
 /// Fills in the tool; an error is the reason why it can be none.
 fn import(
-    resource: &Resource,
+    resource: &ToolboxEntry,
     sources: &BTreeMap<String, (String, SqlDialect)>,
     references: &References,
     tool: &mut ToolDraft,
 ) -> Result<(), String> {
-    let Resource { kind, fields, .. } = resource;
+    let ToolboxEntry { kind, fields, .. } = resource;
     if !kind.ends_with("-sql") || kind.ends_with("-execute-sql") {
         return Err(format!(
             "its type `{kind}` is not one whose SQL stands in the file"
@@ -172,7 +172,7 @@ fn import(
             services.join(", ")
         ));
     }
-    let mut names = Names::without(&["row_rule"]);
+    let mut names = UniqueNames::without(&["row_rule"]);
     let parameters = Parameter::read_all(fields.get("parameters"), &mut names, references)?;
     let mut choices =
         Parameter::read_all(fields.get("templateParameters"), &mut names, references)?;
@@ -203,8 +203,8 @@ fn import(
     Ok(())
 }
 
-fn import_toolsets(toolsets: &[Resource], tools: &BTreeMap<String, String>, draft: &mut Draft) {
-    let mut names = Names::default();
+fn import_toolsets(toolsets: &[ToolboxEntry], tools: &BTreeMap<String, String>, draft: &mut Draft) {
+    let mut names = UniqueNames::default();
     for toolset in toolsets {
         let about = format!("toolset `{}`", toolset.name);
         let listed = toolset.fields.get("tools").and_then(Value::as_array);

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::reference::References;
-use crate::text::{Description, Names, identifier};
+use crate::text::{Description, UniqueNames, identifier};
 
 /// The longest description of a parameter, in characters.
 const MAX_DESCRIPTION: usize = 1_000;
@@ -25,7 +25,7 @@ impl Parameter {
     /// Reads `parameters` or `templateParameters`; an error is the reason why the tool cannot be imported.
     pub(super) fn read_all(
         node: Option<&Value>,
-        names: &mut Names,
+        names: &mut UniqueNames,
         references: &References,
     ) -> Result<Vec<Self>, String> {
         let items = node.and_then(Value::as_array).into_iter().flatten();
@@ -34,7 +34,11 @@ impl Parameter {
             .collect()
     }
 
-    fn read(item: &Value, names: &mut Names, references: &References) -> Result<Self, String> {
+    fn read(
+        item: &Value,
+        names: &mut UniqueNames,
+        references: &References,
+    ) -> Result<Self, String> {
         let original = item["name"].as_str().ok_or("a parameter has no `name`")?;
         if item["authServices"]
             .as_array()
@@ -85,20 +89,20 @@ impl Parameter {
         }
         let allowed = words(item.get("allowedValues"));
         match &allowed {
-            Words::None => {}
-            Words::Plain(values) => {
+            AllowedValues::None => {}
+            AllowedValues::Plain(values) => {
                 schema.insert("enum".to_owned(), values.clone().into());
             }
-            Words::Patterns(pattern) => {
+            AllowedValues::Patterns(pattern) => {
                 schema.insert("pattern".to_owned(), pattern.as_str().into());
             }
         }
         match words(item.get("excludedValues")) {
-            Words::None => {}
-            Words::Plain(values) => {
+            AllowedValues::None => {}
+            AllowedValues::Plain(values) => {
                 schema.insert("not".to_owned(), json!({ "enum": values }));
             }
-            Words::Patterns(pattern) => {
+            AllowedValues::Patterns(pattern) => {
                 schema.insert("not".to_owned(), json!({ "pattern": pattern }));
             }
         }
@@ -108,7 +112,7 @@ impl Parameter {
             schema,
             is_required,
             allowed: match allowed {
-                Words::Plain(values) => {
+                AllowedValues::Plain(values) => {
                     let values = values.iter().filter_map(Value::as_str);
                     values.map(str::to_owned).collect()
                 }
@@ -119,16 +123,16 @@ impl Parameter {
 }
 
 /// Values that are allowed, or are not.
-enum Words {
+enum AllowedValues {
     None,
     Plain(Vec<Value>),
     /// One pattern for them all, of the whole value.
     Patterns(String),
 }
 
-fn words(node: Option<&Value>) -> Words {
+fn words(node: Option<&Value>) -> AllowedValues {
     let Some(values) = node.and_then(Value::as_array).filter(|it| !it.is_empty()) else {
-        return Words::None;
+        return AllowedValues::None;
     };
     let is_pattern = |value: &Value| {
         value
@@ -136,7 +140,7 @@ fn words(node: Option<&Value>) -> Words {
             .is_some_and(|text| text.contains(|c| r"\.+*?()|[]{}^$".contains(c)))
     };
     if !values.iter().any(is_pattern) {
-        return Words::Plain(values.clone());
+        return AllowedValues::Plain(values.clone());
     }
     let patterns: Vec<_> = values
         .iter()
@@ -146,7 +150,7 @@ fn words(node: Option<&Value>) -> Words {
                 .map_or_else(|| value.to_string(), str::to_owned)
         })
         .collect();
-    Words::Patterns(format!("^(?:{})$", patterns.join("|")))
+    AllowedValues::Patterns(format!("^(?:{})$", patterns.join("|")))
 }
 
 /// The input schema; renamed parameters are said.

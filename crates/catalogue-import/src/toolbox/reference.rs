@@ -17,7 +17,7 @@ pub(super) struct Reference {
 
 /// A part of a text with references.
 #[derive(Debug)]
-pub(super) enum Piece<'t> {
+pub(super) enum TextPart<'t> {
     Text(&'t str),
     Reference(&'t Reference),
 }
@@ -45,26 +45,26 @@ impl References {
     }
 
     /// The text in its pieces.
-    pub(super) fn pieces<'t>(&'t self, text: &'t str) -> Vec<Piece<'t>> {
+    pub(super) fn pieces<'t>(&'t self, text: &'t str) -> Vec<TextPart<'t>> {
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once(OPEN) {
             let (number, behind) = after.split_once(CLOSE).unwrap_or((after, ""));
             let reference = number.parse().ok().and_then(|at: usize| self.0.get(at));
-            pieces.push(Piece::Text(before));
-            pieces.extend(reference.map(Piece::Reference));
+            pieces.push(TextPart::Text(before));
+            pieces.extend(reference.map(TextPart::Reference));
             rest = behind;
         }
-        pieces.push(Piece::Text(rest));
-        pieces.retain(|piece| !matches!(piece, Piece::Text("")));
+        pieces.push(TextPart::Text(rest));
+        pieces.retain(|piece| !matches!(piece, TextPart::Text("")));
         pieces
     }
 
     /// The text as it was written.
     pub(super) fn restore(&self, text: &str) -> String {
-        let written = |piece: Piece<'_>| match piece {
-            Piece::Text(text) => text.to_owned(),
-            Piece::Reference(Reference { name, default }) => match default {
+        let written = |piece: TextPart<'_>| match piece {
+            TextPart::Text(text) => text.to_owned(),
+            TextPart::Reference(Reference { name, default }) => match default {
                 Some(default) => format!("${{{name}:{default}}}"),
                 None => format!("${{{name}}}"),
             },

@@ -2,8 +2,8 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::reference::{Piece, Reference, References};
-use super::{Resource, scalar};
+use super::reference::{Reference, References, TextPart};
+use super::{ToolboxEntry, scalar};
 use crate::draft::{Draft, SourceDraft};
 use crate::text;
 use wardgate_catalogue::SqlDialect;
@@ -44,7 +44,7 @@ const KNOWN: [&str; 10] = [
 /// Takes the source in and says which SQL it speaks, unless it cannot be carried over.
 pub(super) fn import(
     name: &str,
-    resource: &Resource,
+    resource: &ToolboxEntry,
     references: &References,
     draft: &mut Draft,
 ) -> Option<SqlDialect> {
@@ -67,7 +67,7 @@ pub(super) fn import(
         SqlDialect::Mysql => ("mysql", "mysql"),
         SqlDialect::Sqlite => ("sqlite", "sqlite"),
     };
-    let mut parts = Parts {
+    let mut parts = UrlBuilder {
         name,
         resource,
         references,
@@ -113,14 +113,14 @@ pub(super) fn import(
 }
 
 /// Makes the parts of a URL.
-struct Parts<'a> {
+struct UrlBuilder<'a> {
     name: &'a str,
-    resource: &'a Resource,
+    resource: &'a ToolboxEntry,
     references: &'a References,
     draft: &'a mut Draft,
 }
 
-impl Parts<'_> {
+impl UrlBuilder<'_> {
     fn server(&mut self, scheme: &str) -> Option<String> {
         let host = self.part("host")?;
         let user = self.part("user");
@@ -148,8 +148,8 @@ impl Parts<'_> {
         let mut part = String::new();
         for piece in self.references.pieces(&text) {
             match piece {
-                Piece::Text(text) => part.extend(utf8_percent_encode(text, encoded)),
-                Piece::Reference(reference) => part.push_str(&self.reference(reference, field)),
+                TextPart::Text(text) => part.extend(utf8_percent_encode(text, encoded)),
+                TextPart::Reference(reference) => part.push_str(&self.reference(reference, field)),
             }
         }
         (!part.is_empty()).then_some(part)
@@ -159,7 +159,7 @@ impl Parts<'_> {
     fn password(&mut self) -> Option<String> {
         let text = scalar(self.resource.fields.get("password")).filter(|text| !text.is_empty())?;
         let pieces = self.references.pieces(&text);
-        if let [Piece::Reference(Reference { name, .. })] = pieces.as_slice() {
+        if let [TextPart::Reference(Reference { name, .. })] = pieces.as_slice() {
             let reference = Reference {
                 name: name.clone(),
                 default: None,

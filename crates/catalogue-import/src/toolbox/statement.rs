@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::parameter::Parameter;
-use crate::text::Names;
+use crate::text::UniqueNames;
 use wardgate_catalogue::{SqlDialect, is_identifier, name_placeholders};
 
 /// Words that change data, wherever they stand: better taken for a writer than for a reader.
@@ -18,7 +18,7 @@ pub(super) fn convert(
     dialect: SqlDialect,
     parameters: &[Parameter],
     choices: &[Parameter],
-    names: &mut Names,
+    names: &mut UniqueNames,
 ) -> Result<(String, Map<String, Value>), String> {
     let mut derive = Map::new();
     let mut templated = sql.trim_end().trim_end_matches(';').to_owned();
@@ -42,7 +42,7 @@ pub(super) fn convert(
 }
 
 /// Puts `{name}` where the template of a parameter stands; the name is the derived one's.
-fn fill(sql: &mut String, choice: &Parameter, names: &mut Names) -> Result<String, String> {
+fn fill(sql: &mut String, choice: &Parameter, names: &mut UniqueNames) -> Result<String, String> {
     let Parameter {
         original, allowed, ..
     } = choice;

@@ -23,11 +23,12 @@ pub(crate) struct Prompt {
 #[derive(Debug)]
 struct PromptMessage {
     role: &'static str,
-    says: Says,
+    says: PromptContent,
 }
 
+/// The content of one message.
 #[derive(Debug)]
-enum Says {
+enum PromptContent {
     Text(Template),
     /// A resource of the same source.
     Resource(Template),
@@ -88,10 +89,10 @@ impl Prompt {
         self.messages
             .iter()
             .filter_map(|message| match &message.says {
-                Says::Resource(uri) if uri.places().next().is_none() => {
+                PromptContent::Resource(uri) if uri.places().next().is_none() => {
                     Some((uri.at(), uri.fill_plain(&Map::new()).ok()?))
                 }
-                Says::Resource(_) | Says::Text(_) => None,
+                PromptContent::Resource(_) | PromptContent::Text(_) => None,
             })
     }
 
@@ -106,8 +107,10 @@ impl Prompt {
         let values = self.arguments.check(arguments)?;
         let message = |message: &PromptMessage| {
             let content = match &message.says {
-                Says::Text(text) => json!({ "type": "text", "text": text.fill_plain(&values)? }),
-                Says::Resource(uri) => {
+                PromptContent::Text(text) => {
+                    json!({ "type": "text", "text": text.fill_plain(&values)? })
+                }
+                PromptContent::Resource(uri) => {
                     let uri = uri.fill(&values, UriTemplate::escape)?;
                     let contents = own.resource(&uri)?;
                     json!({ "type": "resource", "resource": contents })
@@ -148,10 +151,12 @@ impl PromptMessage {
         let (text, resource) = (fields.optional("text"), fields.optional("resource"));
         fields.finish(faults);
         let says = match (text, resource) {
-            (Some(node), None) => arguments.template(node, "text", faults).map(Says::Text),
+            (Some(node), None) => arguments
+                .template(node, "text", faults)
+                .map(PromptContent::Text),
             (None, Some(node)) => {
                 let uri = arguments.template(node, "resource", faults)?;
-                Some(Says::Resource(uri))
+                Some(PromptContent::Resource(uri))
             }
             _ => {
                 faults.add(

@@ -29,7 +29,7 @@ const TAKEN_SCHEME: &str = "memory";
 pub(crate) struct Resource {
     pub(super) at: Mark,
     pub(super) address: Address,
-    about: About,
+    about: ResourceDescription,
     body: ResourceBody,
     file: Option<AttachedFile>,
 }
@@ -41,9 +41,9 @@ pub(super) enum Address {
     Template(UriTemplate, Box<Arguments>),
 }
 
-/// What is said of it.
+/// The members that describe it in a list.
 #[derive(Debug)]
-struct About {
+struct ResourceDescription {
     name: String,
     title: Option<String>,
     description: Option<String>,
@@ -74,7 +74,7 @@ impl Resource {
                 .text(node, member)
                 .map(|text| text.trim_end().to_owned())
         };
-        let about = About {
+        let about = ResourceDescription {
             name: name.unwrap_or_default().to_owned(),
             title: text("title", faults),
             description: text("description", faults),

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::display::visible;
-use super::escape::Escape;
+use super::escape::EscapedText;
 use super::grade::{self, Grade, GradedTool};
 use super::pointer::Pointer;
-use super::suspicion::{Finding, Scan};
+use super::suspicion::{Finding, SuspicionScan};
 use serde::Serialize;
 use wardgate_json::Json;
 use wardgate_mcp_client::CanonicalDefinition;
@@ -41,9 +41,9 @@ pub struct Change {
 impl Diff {
     /// What changed from `was` to `is`.
     pub(crate) fn between(was: &CanonicalDefinition, is: &CanonicalDefinition) -> Self {
-        let mut walk = Walk::default();
+        let mut walk = DiffWalker::default();
         walk.definition(was.json(), is.json());
-        let Walk { mut changes, scan } = walk;
+        let DiffWalker { mut changes, scan } = walk;
         changes.sort_by_key(|change| std::cmp::Reverse(change.grade));
         let findings = scan.into_findings();
         let gravest = changes.iter().map(|change| change.grade).max();
@@ -89,14 +89,14 @@ impl fmt::Display for Change {
 
 /// How the parts of a schema are graded.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Rules {
+enum GradingRules {
     /// By whether fewer or more arguments are accepted.
     Arguments,
     /// Whatever changes is something else: results, and definitions used from anywhere.
     Strict,
 }
 
-impl Rules {
+impl GradingRules {
     const SOMETHING_ELSE: GradedTool = (Grade::Wider, "something else than was approved");
 
     fn apply(self, graded: GradedTool) -> GradedTool {
@@ -108,20 +108,24 @@ impl Rules {
 }
 
 #[derive(Default)]
-struct Walk {
+struct DiffWalker {
     changes: Vec<Change>,
-    scan: Scan,
+    scan: SuspicionScan,
 }
 
-impl Walk {
+impl DiffWalker {
     fn definition(&mut self, was: &Json, is: &Json) {
         for (name, was, is) in changed(was, is) {
             let at = Pointer::Root.member(name);
             match (name, was, is) {
                 ("title" | "description", ..) => self.change(&at, was, is, grade::of_text(was, is)),
                 ("icons", ..) => self.change(&at, was, is, grade::of_icons(is)),
-                ("inputSchema", Some(was), Some(is)) => self.schema(Rules::Arguments, &at, was, is),
-                ("outputSchema", Some(was), Some(is)) => self.schema(Rules::Strict, &at, was, is),
+                ("inputSchema", Some(was), Some(is)) => {
+                    self.schema(GradingRules::Arguments, &at, was, is)
+                }
+                ("outputSchema", Some(was), Some(is)) => {
+                    self.schema(GradingRules::Strict, &at, was, is)
+                }
                 ("annotations", ..) => self.annotations(&at, was, is),
                 _ => {
                     let graded = (Grade::Wider, "clients may act on it");
@@ -142,7 +146,7 @@ impl Walk {
         }
     }
 
-    fn schema(&mut self, rules: Rules, at: &Pointer<'_>, was: &Json, is: &Json) {
+    fn schema(&mut self, rules: GradingRules, at: &Pointer<'_>, was: &Json, is: &Json) {
         let (Json::Object(_), Json::Object(_)) = (was, is) else {
             let graded = rules.apply((Grade::Wider, "may accept more"));
             return self.change(at, Some(was), Some(is), graded);
@@ -174,8 +178,10 @@ impl Walk {
                     for (name, old, new) in changed(old, new) {
                         let at = at.member(name);
                         match (old, new) {
-                            (Some(old), Some(new)) => self.schema(Rules::Strict, &at, old, new),
-                            _ => self.change(&at, old, new, Rules::SOMETHING_ELSE),
+                            (Some(old), Some(new)) => {
+                                self.schema(GradingRules::Strict, &at, old, new)
+                            }
+                            _ => self.change(&at, old, new, GradingRules::SOMETHING_ELSE),
                         }
                     }
                 }
@@ -189,7 +195,7 @@ impl Walk {
         }
     }
 
-    fn properties(&mut self, rules: Rules, at: &Pointer<'_>, was: &Json, is: &Json) {
+    fn properties(&mut self, rules: GradingRules, at: &Pointer<'_>, was: &Json, is: &Json) {
         let none = Json::Object(Vec::new());
         let of = |schema: &Json| {
             schema
@@ -232,9 +238,9 @@ impl Walk {
             }
             _ => graded,
         };
-        let shown = |json: &Json| Escape::short(&visible(&json.canonical())).to_string();
+        let shown = |json: &Json| EscapedText::short(&visible(&json.canonical())).to_string();
         self.changes.push(Change {
-            pointer: Escape::short(&at.to_string()).to_string(),
+            pointer: EscapedText::short(&at.to_string()).to_string(),
             grade,
             why,
             was: was.map(shown),

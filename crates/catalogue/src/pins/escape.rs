@@ -9,12 +9,12 @@ const SHORT: usize = 160;
 
 /// Shows a text so that a terminal or a log can neither be steered nor deceived by it: what does not show
 /// becomes `\u{…}`, line ends and tabs become `\n`, `\r` and `\t`, and what is long is cut.
-pub struct Escape<'a> {
+pub struct EscapedText<'a> {
     text: &'a str,
     longest: usize,
 }
 
-impl<'a> Escape<'a> {
+impl<'a> EscapedText<'a> {
     /// Cut where it is too long for a line.
     pub(crate) fn short(text: &'a str) -> Self {
         Self {
@@ -32,7 +32,7 @@ impl<'a> Escape<'a> {
     }
 }
 
-impl fmt::Display for Escape<'_> {
+impl fmt::Display for EscapedText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, character) in self.text.chars().enumerate() {
             if position == self.longest {

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::escape::Escape;
+use super::escape::EscapedText;
 use super::pointer::Pointer;
-use super::suspicion::{Finding, Scan};
+use super::suspicion::{Finding, SuspicionScan};
 use super::{Diff, Grade, Names, Pins};
 use serde::Serialize;
 use wardgate_mcp_client::{CanonicalDefinition, INSTRUCTIONS, name_in};
 
 /// What an upstream offers now.
 #[derive(Debug, Clone, Copy)]
-pub struct Offer<'a> {
+pub struct UpstreamOffer<'a> {
     /// The upstream's name in `tools.yaml`.
     pub source: &'a str,
     /// Stands before the upstream's name of a tool in the name that clients see.
@@ -23,7 +23,7 @@ pub struct Offer<'a> {
     pub definitions: &'a [&'a str],
 }
 
-impl Offer<'_> {
+impl UpstreamOffer<'_> {
     fn tool(
         &self,
         name: &str,
@@ -31,8 +31,8 @@ impl Offer<'_> {
         judged: PinJudgement,
     ) -> JudgedTool {
         JudgedTool {
-            name: Escape::short(name).to_string(),
-            shown: Escape::short(&format!("{}{name}", self.prefix)).to_string(),
+            name: EscapedText::short(name).to_string(),
+            shown: EscapedText::short(&format!("{}{name}", self.prefix)).to_string(),
             definition,
             judged,
         }
@@ -118,7 +118,7 @@ impl JudgedTool {
     #[must_use]
     pub fn definition_text(&self) -> String {
         let text = self.definition.as_ref().map(CanonicalDefinition::text);
-        Escape::whole(&text.unwrap_or_default()).to_string()
+        EscapedText::whole(&text.unwrap_or_default()).to_string()
     }
 }
 
@@ -152,7 +152,7 @@ impl Pins {
     }
 
     /// Judges each tool by itself, in the order of their names.
-    pub fn judge(&self, offer: Offer<'_>, names: &mut Names) -> Vec<JudgedTool> {
+    pub fn judge(&self, offer: UpstreamOffer<'_>, names: &mut Names) -> Vec<JudgedTool> {
         let wanted = |name: &str| offer.only.is_none_or(|only| only.contains(name));
         let mut judged = Vec::new();
         let mut offered: BTreeMap<String, Vec<CanonicalDefinition>> = BTreeMap::new();
@@ -198,7 +198,7 @@ impl Pins {
         let judged = judge_against(pinned, &definition);
         JudgedTool {
             name: INSTRUCTIONS.to_owned(),
-            shown: Escape::short(&format!("{source} {INSTRUCTIONS}")).to_string(),
+            shown: EscapedText::short(&format!("{source} {INSTRUCTIONS}")).to_string(),
             definition: Some(definition),
             judged,
         }
@@ -212,7 +212,7 @@ fn judge_against(pinned: Option<&CanonicalDefinition>, is: &CanonicalDefinition)
             diff: Diff::between(was, is),
         },
         None => {
-            let mut scan = Scan::default();
+            let mut scan = SuspicionScan::default();
             scan.value(&Pointer::Root, is.json());
             PinJudgement::New {
                 findings: scan.into_findings(),

@@ -25,11 +25,11 @@ use wardgate_domain::Timestamp;
 use wardgate_mcp_client::{CanonicalDefinition, INSTRUCTIONS};
 
 pub use diff::{Change, Diff};
-pub use escape::Escape;
+pub use escape::EscapedText;
 pub use grade::Grade;
-pub use judge::{JudgedTool, Offer, PinJudgement};
+pub use judge::{JudgedTool, PinJudgement, UpstreamOffer};
 pub use names::Names;
-pub use suspicion::{Finding, Kind};
+pub use suspicion::{Finding, SuspicionKind};
 
 /// The approved definitions, by source and by the upstream's own names of its tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -10,14 +10,14 @@ use std::collections::HashMap;
 use unicode_normalization::UnicodeNormalization;
 use unicode_security::skeleton;
 
-use super::escape::Escape;
+use super::escape::EscapedText;
 
 /// Clients cut or refuse longer names.
 const MAX_NAME: usize = 64;
 
-/// Whose a name is.
+/// The tool that has a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Owner {
+pub(crate) struct NameOwner {
     /// The source of an upstream's tool; none for a tool of `tools.yaml`.
     pub(crate) source: Option<String>,
     /// The name that clients see.
@@ -28,22 +28,22 @@ pub(crate) struct Owner {
 #[derive(Debug, Default)]
 pub struct Names {
     /// Keyed by both ways a name can look.
-    looks: HashMap<String, Owner>,
+    looks: HashMap<String, NameOwner>,
 }
 
 /// Why a name cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadName {
-    #[error("its name `{}` is not 1 to {MAX_NAME} characters of A-Z a-z 0-9 _ . -", Escape::short(.0))]
+    #[error("its name `{}` is not 1 to {MAX_NAME} characters of A-Z a-z 0-9 _ . -", EscapedText::short(.0))]
     Characters(String),
     #[error("its name `{name}` looks like `{}` of {}", .owner.name, .owner.whose())]
-    LooksLike { name: String, owner: Owner },
+    LooksLike { name: String, owner: NameOwner },
 }
 
-impl Owner {
+impl NameOwner {
     fn whose(&self) -> String {
         match &self.source {
-            Some(source) => format!("source `{}`", Escape::short(source)),
+            Some(source) => format!("source `{}`", EscapedText::short(source)),
             None => "the configured tools".to_owned(),
         }
     }
@@ -54,7 +54,7 @@ impl Names {
     pub fn of_configured<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut all = Self::default();
         for name in names {
-            let owner = Owner {
+            let owner = NameOwner {
                 source: None,
                 name: name.to_owned(),
             };
@@ -73,7 +73,7 @@ impl Names {
         if tool.is_empty() || name.len() > MAX_NAME || !name.bytes().all(allowed) {
             return Err(BadName::Characters(name));
         }
-        let own = Owner {
+        let own = NameOwner {
             source: Some(source.to_owned()),
             name,
         };

@@ -15,7 +15,7 @@ use unicode_security::is_potential_mixed_script_confusable_char;
 use wardgate_domain::{InvisibleKind, find_invisible};
 use wardgate_json::Json;
 
-use super::escape::Escape;
+use super::escape::EscapedText;
 use super::pointer::Pointer;
 
 /// More findings about one tool add nothing.
@@ -30,14 +30,14 @@ pub struct Finding {
     /// Where in the definition, as a JSON pointer, safe to show.
     pub pointer: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: SuspicionKind,
     /// The place, safe to show.
     pub excerpt: String,
 }
 
 /// How a text misleads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum SuspicionKind {
     /// Has characters that do not show.
     HiddenCharacters,
     /// Has characters that turn the order of the text around.
@@ -48,7 +48,7 @@ pub enum Kind {
     LookAlikes,
 }
 
-impl Kind {
+impl SuspicionKind {
     /// The kind in a word or two.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -61,7 +61,7 @@ impl Kind {
     }
 }
 
-impl Serialize for Kind {
+impl Serialize for SuspicionKind {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
     }
@@ -80,11 +80,11 @@ impl fmt::Display for Finding {
 
 /// Looks through texts and collects what it finds.
 #[derive(Default)]
-pub(crate) struct Scan {
+pub(crate) struct SuspicionScan {
     findings: Vec<Finding>,
 }
 
-impl Scan {
+impl SuspicionScan {
     /// What was found.
     pub(crate) fn into_findings(self) -> Vec<Finding> {
         self.findings
@@ -115,7 +115,13 @@ impl Scan {
         self.characters(at, text);
         let mixed = words(text).find(|(_, word)| is_mixed(word));
         if let Some((start, word)) = mixed {
-            self.add(at, Kind::LookAlikes, text, start, start + word.len());
+            self.add(
+                at,
+                SuspicionKind::LookAlikes,
+                text,
+                start,
+                start + word.len(),
+            );
         }
     }
 
@@ -127,15 +133,15 @@ impl Scan {
             }
             seen.push(found.kind);
             let kind = match found.kind {
-                InvisibleKind::Hidden => Kind::HiddenCharacters,
-                InvisibleKind::Bidi => Kind::BidiControls,
-                InvisibleKind::Control => Kind::ControlCharacters,
+                InvisibleKind::Hidden => SuspicionKind::HiddenCharacters,
+                InvisibleKind::Bidi => SuspicionKind::BidiControls,
+                InvisibleKind::Control => SuspicionKind::ControlCharacters,
             };
             self.add(at, kind, text, found.offset, found.offset);
         }
     }
 
-    fn add(&mut self, at: &Pointer<'_>, kind: Kind, text: &str, start: usize, end: usize) {
+    fn add(&mut self, at: &Pointer<'_>, kind: SuspicionKind, text: &str, start: usize, end: usize) {
         if self.findings.len() == MAX_FINDINGS {
             return;
         }
@@ -149,9 +155,9 @@ impl Scan {
             .nth(AROUND)
             .map_or(text.len(), |(at, _)| end + at);
         self.findings.push(Finding {
-            pointer: Escape::short(&at.to_string()).to_string(),
+            pointer: EscapedText::short(&at.to_string()).to_string(),
             kind,
-            excerpt: Escape::short(&text[start..end]).to_string(),
+            excerpt: EscapedText::short(&text[start..end]).to_string(),
         });
     }
 }

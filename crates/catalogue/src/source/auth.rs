@@ -1,6 +1,6 @@
 //! `auth` of a source: the credentials it is called with.
 
-use super::Expand;
+use super::VariableExpander;
 use super::http::service_url;
 use crate::fault::FieldReader;
 use crate::yaml::Node;
@@ -21,7 +21,11 @@ pub(crate) enum Service {
 }
 
 /// Reads it; what is secret in it is never part of a fault.
-pub(crate) fn read(node: &Node, service: Service, expand: &mut Expand<'_>) -> Option<AuthSettings> {
+pub(crate) fn read(
+    node: &Node,
+    service: Service,
+    expand: &mut VariableExpander<'_>,
+) -> Option<AuthSettings> {
     let mut fields = FieldReader::of(node, "auth", expand.faults)?;
     let kind = fields.required(
         "type",
@@ -86,7 +90,7 @@ fn client(
     node: &Node,
     place: ServerLocation,
     fields: &mut FieldReader<'_>,
-    expand: &mut Expand<'_>,
+    expand: &mut VariableExpander<'_>,
 ) -> Option<OAuthClient> {
     let server = server(node, place, fields, expand);
     let client_id = text("client_id", fields, expand);
@@ -106,7 +110,7 @@ fn enterprise(
     node: &Node,
     service: Service,
     fields: &mut FieldReader<'_>,
-    expand: &mut Expand<'_>,
+    expand: &mut VariableExpander<'_>,
 ) -> Option<AuthSettings> {
     // An ID-JAG names its audience, unless that is written here, apart from the server that gets it.
     let place = match node.get("audience") {
@@ -152,7 +156,7 @@ fn enterprise(
 fn client_of_provider(
     node: &Node,
     fields: &mut FieldReader<'_>,
-    expand: &mut Expand<'_>,
+    expand: &mut VariableExpander<'_>,
 ) -> Option<OAuthClient> {
     let server = server(node, ServerLocation::Said, fields, expand);
     let client_id = text("client_id", fields, expand);
@@ -171,7 +175,7 @@ fn authorization_code(
     node: &Node,
     service: Service,
     fields: &mut FieldReader<'_>,
-    expand: &mut Expand<'_>,
+    expand: &mut VariableExpander<'_>,
 ) -> Option<AuthSettings> {
     let server = server(node, place(node, service), fields, expand);
     let authorization_url = match fields.optional("authorization_url") {
@@ -225,7 +229,7 @@ fn authorization_code(
 fn proof_or_none(
     auth: &Node,
     fields: &mut FieldReader<'_>,
-    expand: &mut Expand<'_>,
+    expand: &mut VariableExpander<'_>,
 ) -> Option<ClientProof> {
     let has_one = ["client_secret", "private_key"].map(|key| auth.get(key).is_some());
     if has_one.contains(&true) {
@@ -239,7 +243,7 @@ fn server(
     node: &Node,
     place: ServerLocation,
     fields: &mut FieldReader<'_>,
-    expand: &mut Expand<'_>,
+    expand: &mut VariableExpander<'_>,
 ) -> Option<ServerSettings> {
     let token_url = fields.optional("token_url");
     let issuer = fields.optional("issuer");
@@ -271,7 +275,7 @@ fn server(
 }
 
 /// A secret or a private key.
-fn proof(fields: &mut FieldReader<'_>, expand: &mut Expand<'_>) -> Option<ClientProof> {
+fn proof(fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_>) -> Option<ClientProof> {
     let Some(node) = fields.optional("private_key") else {
         return secret("client_secret", fields, expand).map(ClientProof::Secret);
     };
@@ -302,7 +306,7 @@ fn proof(fields: &mut FieldReader<'_>, expand: &mut Expand<'_>) -> Option<Client
 fn optional(
     key: &'static str,
     fields: &mut FieldReader<'_>,
-    expand: &mut Expand<'_>,
+    expand: &mut VariableExpander<'_>,
 ) -> Option<String> {
     let node = fields.optional(key)?;
     expand.text(node, key)
@@ -311,7 +315,7 @@ fn optional(
 fn secret(
     key: &'static str,
     fields: &mut FieldReader<'_>,
-    expand: &mut Expand<'_>,
+    expand: &mut VariableExpander<'_>,
 ) -> Option<Secret> {
     text(key, fields, expand).map(Secret::from)
 }
@@ -319,7 +323,7 @@ fn secret(
 fn text(
     key: &'static str,
     fields: &mut FieldReader<'_>,
-    expand: &mut Expand<'_>,
+    expand: &mut VariableExpander<'_>,
 ) -> Option<String> {
     let fix = format!("add `{key}`, a secret for example as \"${{NAME}}\"");
     let node = fields.required(key, &fix, expand.faults)?;

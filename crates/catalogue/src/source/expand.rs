@@ -8,8 +8,8 @@ use wardgate_domain::variable::{self, FillError};
 use crate::fault::Faults;
 use crate::yaml::Node;
 
-/// Reads texts of sources. Nothing it fills in is ever part of a fault.
-pub(crate) struct Expand<'a> {
+/// Reads texts of sources and fills in their variables. Nothing it fills in is ever part of a fault.
+pub(crate) struct VariableExpander<'a> {
     /// What relative paths are relative to: the directory of the file.
     pub(crate) base: &'a Path,
     /// Looked up before the environment.
@@ -17,7 +17,7 @@ pub(crate) struct Expand<'a> {
     pub(crate) faults: &'a mut Faults,
 }
 
-impl Expand<'_> {
+impl VariableExpander<'_> {
     /// The text of `node`, filled in.
     pub(crate) fn text(&mut self, node: &Node, what: &str) -> Option<String> {
         let text = self.faults.text(node, what)?;

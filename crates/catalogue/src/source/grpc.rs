@@ -7,7 +7,7 @@ use http::header::HeaderValue;
 use tonic::metadata::MetadataMap;
 use url::Url;
 
-use super::Expand;
+use super::VariableExpander;
 use super::auth::{self, Service};
 use super::http::{DEFAULT_MAX_RESPONSE_BYTES, check_reachable, private, service_url};
 use crate::fault::FieldReader;
@@ -18,7 +18,10 @@ use wardgate_grpc_json::{DescriptorFile, GrpcSettings, add_metadata};
 /// For the token endpoint of `auth`; a call itself takes as long as its tool may.
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(super) fn read(fields: &mut FieldReader<'_>, expand: &mut Expand<'_>) -> Option<GrpcSettings> {
+pub(super) fn read(
+    fields: &mut FieldReader<'_>,
+    expand: &mut VariableExpander<'_>,
+) -> Option<GrpcSettings> {
     let faults = expand.faults.count();
     let url_node = fields.required(
         "url",
@@ -74,7 +77,7 @@ pub(super) fn read(fields: &mut FieldReader<'_>, expand: &mut Expand<'_>) -> Opt
     })
 }
 
-fn server_url(node: &Node, expand: &mut Expand<'_>) -> Option<Url> {
+fn server_url(node: &Node, expand: &mut VariableExpander<'_>) -> Option<Url> {
     let url = service_url(node, "url", expand)?;
     if url.path() != "/" {
         expand.faults.add(
@@ -88,7 +91,7 @@ fn server_url(node: &Node, expand: &mut Expand<'_>) -> Option<Url> {
 }
 
 /// The certificate authorities of `tls: { ca: FILE }`.
-fn ca(node: &Node, expand: &mut Expand<'_>) -> Option<String> {
+fn ca(node: &Node, expand: &mut VariableExpander<'_>) -> Option<String> {
     let mut fields = FieldReader::of(node, "tls", expand.faults)?;
     let fix = "add `ca`, a file of certificates in PEM; without `tls` the system's are trusted";
     let ca = fields.required("ca", fix, expand.faults);
@@ -104,7 +107,7 @@ fn ca(node: &Node, expand: &mut Expand<'_>) -> Option<String> {
     Some(pem)
 }
 
-fn descriptors(node: &Node, expand: &mut Expand<'_>) -> Option<DescriptorFile> {
+fn descriptors(node: &Node, expand: &mut VariableExpander<'_>) -> Option<DescriptorFile> {
     let fix = "write it with `protoc --include_imports --descriptor_set_out=FILE`, of the files that are needed";
     let bytes = file(node, "descriptors", fix, expand)?;
     DescriptorFile::decode(&bytes)
@@ -117,7 +120,7 @@ fn descriptors(node: &Node, expand: &mut Expand<'_>) -> Option<DescriptorFile> {
 }
 
 /// The bytes of the file that `node` names.
-fn file(node: &Node, what: &str, fix: &str, expand: &mut Expand<'_>) -> Option<Vec<u8>> {
+fn file(node: &Node, what: &str, fix: &str, expand: &mut VariableExpander<'_>) -> Option<Vec<u8>> {
     let path = expand.text(node, what)?;
     std::fs::read(expand.base.join(path))
         .map_err(|error| {
@@ -130,7 +133,7 @@ fn file(node: &Node, what: &str, fix: &str, expand: &mut Expand<'_>) -> Option<V
         .ok()
 }
 
-fn metadata(node: &Node, expand: &mut Expand<'_>) -> Option<HeaderMap> {
+fn metadata(node: &Node, expand: &mut VariableExpander<'_>) -> Option<HeaderMap> {
     let mut metadata = MetadataMap::new();
     for (key, node) in expand.faults.map(node, "metadata")? {
         let Some(value) = expand.text(node, "metadata") else {

@@ -8,13 +8,13 @@ use http::{HeaderName, HeaderValue};
 use ipnet::IpNet;
 use url::{Host, Url};
 
-use super::Expand;
+use super::VariableExpander;
 use super::auth::{self, Service};
 use crate::fault::FieldReader;
 use crate::yaml::{Mark, Node, Yaml};
 use wardgate_egress::{
-    AllowedHost, AuthSettings, ClientSettings, EgressError, EgressSettings, Guard, HttpSettings,
-    NotAHost, PrivateAddresses,
+    AddressGuard, AllowedHost, AuthSettings, ClientSettings, EgressError, EgressSettings,
+    HttpSettings, NotAHost, PrivateAddresses,
 };
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -24,7 +24,7 @@ pub(super) const DEFAULT_MAX_RESPONSE_BYTES: usize = 1 << 20;
 pub(super) fn read(
     service: Service,
     fields: &mut FieldReader<'_>,
-    expand: &mut Expand<'_>,
+    expand: &mut VariableExpander<'_>,
 ) -> Option<HttpSettings> {
     let url = match service {
         Service::Mcp => "url",
@@ -118,7 +118,11 @@ pub(super) fn read(
 }
 
 /// A URL that requests of a source are sent to.
-pub(super) fn service_url(node: &Node, what: &str, expand: &mut Expand<'_>) -> Option<Url> {
+pub(super) fn service_url(
+    node: &Node,
+    what: &str,
+    expand: &mut VariableExpander<'_>,
+) -> Option<Url> {
     let text = expand.text(node, what)?;
     let problem = match Url::parse(&text) {
         Err(_) => "is no URL",
@@ -142,9 +146,9 @@ pub(super) fn check_reachable(
     url: &Url,
     egress: &EgressSettings,
     at: Mark,
-    expand: &mut Expand<'_>,
+    expand: &mut VariableExpander<'_>,
 ) -> Option<()> {
-    let guard = Guard::new(egress.hosts.clone(), egress.private.clone());
+    let guard = AddressGuard::new(egress.hosts.clone(), egress.private.clone());
     if let Err(EgressError::AddressRefused(_)) = guard.check(url) {
         let network = match url.host() {
             Some(Host::Ipv6(address)) => format!("{address}/128"),
@@ -162,7 +166,7 @@ pub(super) fn check_reachable(
 }
 
 /// Headers as configured, their values filled in.
-pub(crate) fn headers(node: &Node, expand: &mut Expand<'_>) -> Option<HeaderMap> {
+pub(crate) fn headers(node: &Node, expand: &mut VariableExpander<'_>) -> Option<HeaderMap> {
     let mut headers = HeaderMap::new();
     for (key, node) in expand.faults.map(node, "headers")? {
         let name = header_name(&key.name);
@@ -209,7 +213,7 @@ pub(crate) fn header_name(name: &str) -> Option<HeaderName> {
     is_settable.then_some(name)
 }
 
-fn hosts(node: &Node, expand: &mut Expand<'_>) -> Vec<AllowedHost> {
+fn hosts(node: &Node, expand: &mut VariableExpander<'_>) -> Vec<AllowedHost> {
     let mut hosts = Vec::new();
     for node in expand.faults.list(node, "hosts") {
         let Some(text) = expand.text(node, "hosts") else {
@@ -228,7 +232,7 @@ fn hosts(node: &Node, expand: &mut Expand<'_>) -> Vec<AllowedHost> {
 }
 
 /// Which addresses off the public internet the source may use.
-pub(crate) fn private(node: &Node, expand: &mut Expand<'_>) -> Option<PrivateAddresses> {
+pub(crate) fn private(node: &Node, expand: &mut VariableExpander<'_>) -> Option<PrivateAddresses> {
     match node.value {
         Yaml::Boolean(true) => return Some(PrivateAddresses::Allowed),
         Yaml::Boolean(false) => return Some(PrivateAddresses::Refused),

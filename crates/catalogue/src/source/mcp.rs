@@ -6,7 +6,7 @@ use std::path::Path;
 use wardgate_domain::{ColumnClass, source_uri};
 
 use super::auth::Service;
-use super::{Expand, http};
+use super::{VariableExpander, http};
 use crate::fault::FieldReader;
 use crate::result_shape::read_classes;
 use crate::yaml::{Node, Yaml};
@@ -83,7 +83,7 @@ impl McpSettings {
         source: &str,
         node: &Node,
         fields: &mut FieldReader<'_>,
-        expand: &mut Expand<'_>,
+        expand: &mut VariableExpander<'_>,
     ) -> Option<Self> {
         let prefix = match fields.optional("prefix") {
             Some(node) => prefix(node, expand),
@@ -165,7 +165,7 @@ impl McpSettings {
     }
 }
 
-fn program(fields: &mut FieldReader<'_>, expand: &mut Expand<'_>) -> Option<Program> {
+fn program(fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_>) -> Option<Program> {
     let env = match fields.optional("env") {
         Some(node) => environment(node, expand),
         None => Some(BTreeMap::new()),
@@ -198,7 +198,7 @@ fn program(fields: &mut FieldReader<'_>, expand: &mut Expand<'_>) -> Option<Prog
     })
 }
 
-fn environment(node: &Node, expand: &mut Expand<'_>) -> Option<BTreeMap<String, String>> {
+fn environment(node: &Node, expand: &mut VariableExpander<'_>) -> Option<BTreeMap<String, String>> {
     let mut env = BTreeMap::new();
     for (key, node) in expand.faults.map(node, "env")? {
         if key.name.is_empty() || key.name.contains(['=', '\0']) {
@@ -214,7 +214,7 @@ fn environment(node: &Node, expand: &mut Expand<'_>) -> Option<BTreeMap<String, 
     Some(env)
 }
 
-fn prefix(node: &Node, expand: &mut Expand<'_>) -> Option<String> {
+fn prefix(node: &Node, expand: &mut VariableExpander<'_>) -> Option<String> {
     let prefix = expand.faults.any_text(node, "prefix")?;
     let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
     if prefix.len() > MAX_PREFIX || !prefix.bytes().all(is_legal) {
@@ -228,7 +228,7 @@ fn prefix(node: &Node, expand: &mut Expand<'_>) -> Option<String> {
     Some(prefix)
 }
 
-fn pin_mode(node: &Node, expand: &mut Expand<'_>) -> Option<PinMode> {
+fn pin_mode(node: &Node, expand: &mut VariableExpander<'_>) -> Option<PinMode> {
     match &node.value {
         Yaml::Text(word) if word == "locked" => Some(PinMode::Locked),
         Yaml::Text(word) if word == "first_use" => Some(PinMode::FirstUse),
@@ -243,7 +243,7 @@ fn pin_mode(node: &Node, expand: &mut Expand<'_>) -> Option<PinMode> {
     }
 }
 
-fn offered(node: &Node, what: &str, expand: &mut Expand<'_>) -> Option<OfferedSelection> {
+fn offered(node: &Node, what: &str, expand: &mut VariableExpander<'_>) -> Option<OfferedSelection> {
     match &node.value {
         Yaml::Text(word) if word == "all" => Some(OfferedSelection::All),
         Yaml::Text(word) if word == "none" => Some(OfferedSelection::None),

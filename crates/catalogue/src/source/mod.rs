@@ -23,7 +23,7 @@ use crate::name::is_name;
 use wardgate_mcp_client::Transport;
 use wardgate_resilience::{BreakerSettings, RetrySettings};
 
-pub(crate) use expand::Expand;
+pub(crate) use expand::VariableExpander;
 pub(crate) use http::header_name;
 pub use mcp::{McpSettings, OfferedSelection, PinMode};
 pub use sql::SqlSettings;
@@ -91,7 +91,7 @@ impl SourceSettings {
         faults: &mut Faults,
     ) -> Option<Self> {
         let mut fields = FieldReader::of(node, format!("sources.{}", key.name), faults)?;
-        let mut expand = Expand {
+        let mut expand = VariableExpander {
             base,
             variables,
             faults,

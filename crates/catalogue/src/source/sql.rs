@@ -8,7 +8,7 @@ use sqlx::mysql::MySqlConnectOptions;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 
-use super::Expand;
+use super::VariableExpander;
 use crate::fault::FieldReader;
 use crate::statement::SqlDialect;
 use crate::yaml::{Mark, Node, Yaml};
@@ -38,7 +38,7 @@ impl SqlSettings {
     pub(super) fn read(
         kind: &str,
         fields: &mut FieldReader<'_>,
-        expand: &mut Expand<'_>,
+        expand: &mut VariableExpander<'_>,
     ) -> Option<Self> {
         let dialect = match kind {
             "postgres" => SqlDialect::Postgres,
@@ -82,7 +82,7 @@ fn beside(base: &Path, url: String) -> String {
     }
 }
 
-fn connections(node: &Node, expand: &mut Expand<'_>) -> Option<usize> {
+fn connections(node: &Node, expand: &mut VariableExpander<'_>) -> Option<usize> {
     if let Yaml::Text(_) = node.value {
         let text = expand.text(node, "max_connections")?;
         if let Some(count) = text.parse().ok().filter(|&count| count > 0) {
@@ -92,7 +92,12 @@ fn connections(node: &Node, expand: &mut Expand<'_>) -> Option<usize> {
     expand.faults.positive(node, "max_connections")
 }
 
-fn check_url(dialect: SqlDialect, url: &str, at: Mark, expand: &mut Expand<'_>) -> Option<()> {
+fn check_url(
+    dialect: SqlDialect,
+    url: &str,
+    at: Mark,
+    expand: &mut VariableExpander<'_>,
+) -> Option<()> {
     let (schemes, example): (&[&str], _) = match dialect {
         SqlDialect::Sqlite => (&["sqlite"], "sqlite:data.db"),
         SqlDialect::Postgres => (&["postgres", "postgresql"], "postgres://user@host/database"),

@@ -73,7 +73,7 @@ pub enum Parameter {
 
 /// Why an argument cannot be bound; said behind its name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unbindable {
+pub enum UnbindableArgument {
     #[error("has more than {MAX_DIGITS} digits, written out without an exponent")]
     TooLong,
     #[error(
@@ -92,14 +92,14 @@ impl Parameter {
         kind: ParameterType,
         value: Option<&Value>,
         dialect: SqlDialect,
-    ) -> Result<Self, Unbindable> {
+    ) -> Result<Self, UnbindableArgument> {
         match (kind, value) {
             (ParameterType::One(kind), value) => {
                 BoundValue::of(kind, value, dialect).map(Self::One)
             }
             (ParameterType::List(kind), Some(Value::Array(items))) => {
                 if items.len() > MAX_LIST {
-                    return Err(Unbindable::TooMany);
+                    return Err(UnbindableArgument::TooMany);
                 }
                 let items = items
                     .iter()
@@ -112,10 +112,14 @@ impl Parameter {
 }
 
 impl BoundValue {
-    fn of(kind: JsonType, value: Option<&Value>, dialect: SqlDialect) -> Result<Self, Unbindable> {
+    fn of(
+        kind: JsonType,
+        value: Option<&Value>,
+        dialect: SqlDialect,
+    ) -> Result<Self, UnbindableArgument> {
         let number = match value {
             Some(Value::Number(number)) => {
-                let value = decimal_of(number).ok_or(Unbindable::TooLong)?;
+                let value = decimal_of(number).ok_or(UnbindableArgument::TooLong)?;
                 Some(storable(value, dialect)?)
             }
             _ => None,
@@ -135,13 +139,13 @@ impl BoundValue {
 }
 
 /// The number as the database can keep it, without zeros at its end where there are too many.
-fn storable(number: BigDecimal, dialect: SqlDialect) -> Result<BigDecimal, Unbindable> {
+fn storable(number: BigDecimal, dialect: SqlDialect) -> Result<BigDecimal, UnbindableArgument> {
     if dialect != SqlDialect::Mysql || fits_mysql(&number) {
         return Ok(number);
     }
     Some(number.normalized())
         .filter(fits_mysql)
-        .ok_or(Unbindable::NoDecimal)
+        .ok_or(UnbindableArgument::NoDecimal)
 }
 
 fn fits_mysql(number: &BigDecimal) -> bool {
@@ -201,7 +205,11 @@ impl BoundList {
 mod tests {
     use super::*;
 
-    fn bound(kind: JsonType, number: &str, dialect: SqlDialect) -> Result<BoundValue, Unbindable> {
+    fn bound(
+        kind: JsonType,
+        number: &str,
+        dialect: SqlDialect,
+    ) -> Result<BoundValue, UnbindableArgument> {
         let value = serde_json::from_str(number).unwrap();
         BoundValue::of(kind, Some(&value), dialect)
     }
@@ -239,7 +247,11 @@ mod tests {
             &format!("{}.{}", "9".repeat(36), "9".repeat(30)),
             "1e65",
         ] {
-            assert_eq!(bound(number), Err(Unbindable::NoDecimal), "{number}");
+            assert_eq!(
+                bound(number),
+                Err(UnbindableArgument::NoDecimal),
+                "{number}"
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Parameters that are lists: `id IN (:ids)` and `id = ANY (:ids)`, in every dialect.
 
-use super::{BadStatement, Segment, SqlDialect, Statement, is_word_part};
+use super::{BadStatement, SqlDialect, Statement, StatementSegment, is_word_part};
 
 impl Statement {
     /// Lets the parameter `name` be a list. PostgreSQL binds it as an array, wherever it stands; the others have as many
@@ -10,16 +10,16 @@ impl Statement {
             return Ok(());
         };
         for at in 0..self.segments.len() {
-            if self.segments[at] != Segment::Param(index) {
+            if self.segments[at] != StatementSegment::Param(index) {
                 continue;
             }
             let before = match at.checked_sub(1).map(|before| &self.segments[before]) {
-                Some(Segment::Text(text)) => text.as_str(),
+                Some(StatementSegment::Text(text)) => text.as_str(),
                 _ => "",
             };
             let is_alone = matches!(
                 self.segments.get(at + 1),
-                Some(Segment::Text(text)) if text.trim_start().starts_with(')')
+                Some(StatementSegment::Text(text)) if text.trim_start().starts_with(')')
             );
             match membership(before).filter(|_| is_alone) {
                 Some((operand, is_negated)) => {
@@ -29,7 +29,7 @@ impl Statement {
                         (_, false) => "IN (",
                         (_, true) => "NOT IN (",
                     };
-                    self.segments[at - 1] = Segment::Text(format!("{operand} {operator}"));
+                    self.segments[at - 1] = StatementSegment::Text(format!("{operand} {operator}"));
                 }
                 None if self.dialect == SqlDialect::Postgres => {}
                 None => {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::{Segment, SqlDialect, Statement};
+use super::{SqlDialect, Statement, StatementSegment};
 use crate::statement::{BoundList, BoundValue, Parameter};
 
 /// What a list without elements is compared with where there are no arrays: rows of none.
@@ -43,12 +43,12 @@ impl Statement {
         }
         for segment in &self.segments {
             match segment {
-                Segment::Text(text) => writer.sql.push_str(text),
-                Segment::Name(index) => {
+                StatementSegment::Text(text) => writer.sql.push_str(text),
+                StatementSegment::Name(index) => {
                     writer.sql.push_str(identifiers.get(*index).unwrap_or(&""));
                 }
-                Segment::Param(index) => writer.parameter(*index, params.get(*index)),
-                Segment::RowRule => {
+                StatementSegment::Param(index) => writer.parameter(*index, params.get(*index)),
+                StatementSegment::RowRule => {
                     // Writing to a `String` does not fail.
                     let _ = write!(writer.sql, "({rule})");
                     if self.dialect == SqlDialect::Mysql {

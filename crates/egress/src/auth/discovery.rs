@@ -34,7 +34,7 @@ const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
 /// Reads the metadata of services and of authorization servers.
 #[derive(Debug, Clone)]
-pub(super) struct Finder {
+pub(super) struct MetadataDiscovery {
     private: PrivateAddresses,
     timeout: Duration,
 }
@@ -91,7 +91,7 @@ struct ResourceMetadata {
     scopes_supported: Vec<String>,
 }
 
-impl Finder {
+impl MetadataDiscovery {
     pub(super) fn new(limits: &EgressSettings) -> Self {
         Self {
             private: limits.private.clone(),

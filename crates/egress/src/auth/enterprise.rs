@@ -45,13 +45,13 @@ impl SubjectToken {
 }
 
 /// The two authorization servers.
-pub(super) struct Enterprise {
+pub(super) struct EnterpriseAuthorization {
     service: TokenEndpointClient,
     identity_provider: TokenEndpointClient,
     subject: SubjectToken,
 }
 
-impl Enterprise {
+impl EnterpriseAuthorization {
     pub(super) fn open(
         settings: &EnterpriseSettings,
         limits: &EgressSettings,

@@ -40,7 +40,7 @@ pub(super) struct TokenEndpoint {
     egress: Egress,
     url: Url,
     client_id: String,
-    proof: Proof,
+    proof: ClientAuthentication,
     ambient: Ambient,
 }
 
@@ -52,8 +52,8 @@ pub(super) struct EndpointLocation<'a> {
     pub(super) methods: Option<&'a [String]>,
 }
 
-/// How the client shows who it is, ready to be sent.
-enum Proof {
+/// How the client authenticates at the token endpoint, ready to be sent.
+enum ClientAuthentication {
     Basic(HeaderValue),
     Post(Secret),
     Assertion { key: ClientKey, audience: String },
@@ -91,7 +91,7 @@ impl TokenEndpoint {
             egress: Egress::open(settings)?,
             url: place.url.clone(),
             client_id: client_id.to_owned(),
-            proof: Proof::of(place, client_id, proof)?,
+            proof: ClientAuthentication::of(place, client_id, proof)?,
             ambient: ambient.clone(),
         })
     }
@@ -141,20 +141,20 @@ impl TokenEndpoint {
         let mut body = form_urlencoded::Serializer::new(String::new());
         body.extend_pairs(form);
         match &self.proof {
-            Proof::Basic(authorization) => {
+            ClientAuthentication::Basic(authorization) => {
                 request = request.header(AUTHORIZATION, authorization.clone());
             }
-            Proof::Post(secret) => {
+            ClientAuthentication::Post(secret) => {
                 body.append_pair("client_id", &self.client_id)
                     .append_pair("client_secret", secret.expose());
             }
-            Proof::Assertion { key, audience } => {
+            ClientAuthentication::Assertion { key, audience } => {
                 let assertion = key.assertion(&self.client_id, audience, &self.ambient)?;
                 body.append_pair("client_id", &self.client_id)
                     .append_pair("client_assertion_type", JWT_BEARER_ASSERTION)
                     .append_pair("client_assertion", &assertion);
             }
-            Proof::Nothing => {
+            ClientAuthentication::Nothing => {
                 body.append_pair("client_id", &self.client_id);
             }
         }
@@ -162,7 +162,7 @@ impl TokenEndpoint {
     }
 }
 
-impl Proof {
+impl ClientAuthentication {
     fn of(
         place: &EndpointLocation<'_>,
         client_id: &str,

@@ -34,14 +34,14 @@ pub use client::{ClientKey, ClientProof, OAuthClient, ServerSettings};
 pub use enterprise::{EnterpriseSettings, SubjectToken};
 pub use per_user::{
     CodeSettings, ConnectError, ConnectionKey, Grant, GrantCallback, GrantDescription,
-    GrantRequest, GrantStore, PerUser, Person, RegisteredClient, StartedGrant, StoreFuture,
-    StoreUnavailable, StoredTokens,
+    GrantRequest, GrantStore, Person, RegisteredClient, StartedGrant, StoreFuture,
+    StoreUnavailable, StoredTokens, UserGrants,
 };
 pub use secret::Secret;
 
 use super::{EgressError, EgressSettings};
 use challenge::Challenge;
-use enterprise::Enterprise;
+use enterprise::EnterpriseAuthorization;
 use server::TokenEndpointClient;
 use token::TokenCell;
 
@@ -82,7 +82,7 @@ pub enum AuthSettings {
 #[derive(Clone)]
 pub enum OpenAuth {
     /// What each caller granted.
-    PerUser(Arc<PerUser>),
+    PerUser(Arc<UserGrants>),
     /// Those of one caller.
     Bound(Arc<BoundCredentials>),
 }
@@ -225,10 +225,10 @@ enum Credentials {
         tokens: Cache<Digest, Arc<TokenCell>>,
     },
     Enterprise {
-        servers: Box<Enterprise>,
+        servers: Box<EnterpriseAuthorization>,
         tokens: Cache<Digest, Arc<TokenCell>>,
     },
-    PerUser(Arc<PerUser>),
+    PerUser(Arc<UserGrants>),
     Bound(Arc<BoundCredentials>),
 }
 
@@ -255,7 +255,7 @@ impl Auth {
                 tokens: Cache::new(CALLERS),
             },
             AuthSettings::Enterprise(settings) => Credentials::Enterprise {
-                servers: Box::new(Enterprise::open(settings, egress, ambient)?),
+                servers: Box::new(EnterpriseAuthorization::open(settings, egress, ambient)?),
                 tokens: Cache::new(CALLERS),
             },
             AuthSettings::Open(OpenAuth::PerUser(per_user)) => {

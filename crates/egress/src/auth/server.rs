@@ -6,7 +6,7 @@ use tokio::sync::Mutex;
 use wardgate_domain::Ambient;
 
 use super::client::OAuthClient;
-use super::discovery::{Finder, ServerMetadata};
+use super::discovery::{MetadataDiscovery, ServerMetadata};
 use super::grant::{ACCESS_TOKEN, EndpointLocation, TokenEndpoint};
 use super::token::AccessToken;
 use super::{AuthError, CallerToken};
@@ -120,7 +120,7 @@ impl TokenEndpointClient {
 
     async fn look(&self) -> Result<ResolvedServer, AuthError> {
         let settings = &self.client.server;
-        let finder = Finder::new(&self.limits);
+        let finder = MetadataDiscovery::new(&self.limits);
         let (issuer, protected) = match (&settings.issuer, &settings.service) {
             (Some(issuer), _) => (issuer.clone(), None),
             (None, Some(service)) => {

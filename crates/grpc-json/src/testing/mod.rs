@@ -34,7 +34,7 @@ use super::codec::DynamicCodec;
 use super::descriptors::DescriptorFile;
 use super::json::to_message;
 
-pub type Answers = BoxStream<'static, Result<DynamicMessage, Status>>;
+pub type TestResponses = BoxStream<'static, Result<DynamicMessage, Status>>;
 
 /// The files of the test service, compiled as `protoc --include_imports` would.
 pub fn files() -> FileDescriptorSet {
@@ -126,7 +126,11 @@ impl Drop for TestServer {
 /// Answers every method of `pool` with what `handle` gives for the metadata and the message.
 pub fn methods<H>(pool: DescriptorPool, handle: H) -> Router
 where
-    H: Fn(MetadataMap, DynamicMessage) -> Result<Answers, Status> + Clone + Send + Sync + 'static,
+    H: Fn(MetadataMap, DynamicMessage) -> Result<TestResponses, Status>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
 {
     let service = http_service(move |request| {
         let (pool, handle) = (pool.clone(), handle.clone());
@@ -189,7 +193,7 @@ where
 /// As `handle` of [`methods`]: these messages to any call.
 pub fn answers(
     messages: Vec<DynamicMessage>,
-) -> impl Fn(MetadataMap, DynamicMessage) -> Result<Answers, Status> + Clone {
+) -> impl Fn(MetadataMap, DynamicMessage) -> Result<TestResponses, Status> + Clone {
     let messages = Arc::new(messages);
     move |_, _| {
         let messages: Vec<_> = messages.iter().cloned().map(Ok).collect();
@@ -200,7 +204,7 @@ pub fn answers(
 /// As `handle` of [`methods`]: the same status to any call.
 pub fn refuses(
     status: Status,
-) -> impl Fn(MetadataMap, DynamicMessage) -> Result<Answers, Status> + Clone {
+) -> impl Fn(MetadataMap, DynamicMessage) -> Result<TestResponses, Status> + Clone {
     move |_, _| Err(status.clone())
 }
 

@@ -346,11 +346,9 @@ async fn addresses_off_the_internet_are_connected_to_only_where_listed() {
 
 #[tokio::test]
 async fn over_tls_the_server_has_to_be_one_that_the_ca_vouches_for() {
-    let identity = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let pem = identity.cert.pem();
-    let key = identity.signing_key.serialize_pem();
+    let own = TestCertificate::localhost();
     let routes = methods(pool(), answers(parcels(1)));
-    let server = TestServer::start_tls(&pem, &key, routes).await;
+    let server = TestServer::start_tls(&own.certificate, &own.key, routes).await;
     let url: Url = format!("https://localhost:{}", server.address.port())
         .parse()
         .unwrap();
@@ -358,10 +356,10 @@ async fn over_tls_the_server_has_to_be_one_that_the_ca_vouches_for() {
         ca: ca.map(str::to_owned),
         ..settings(&url, Some(descriptors()))
     };
-    get(&open(&with(Some(&pem)))).await.unwrap();
+    get(&open(&with(Some(&own.certificate)))).await.unwrap();
 
-    let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let error = get(&open(&with(Some(&other.cert.pem()))))
+    let other = TestCertificate::localhost();
+    let error = get(&open(&with(Some(&other.certificate))))
         .await
         .unwrap_err();
     assert!(matches!(error, GrpcError::Unreachable(_)), "{error}");

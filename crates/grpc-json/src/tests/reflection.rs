@@ -170,7 +170,7 @@ async fn a_method_that_is_not_there_is_looked_for_again_but_not_at_every_call() 
 
     asked.store(0, Ordering::Relaxed);
     questions.store(0, Ordering::Relaxed);
-    client.methods = Methods::Reflected(ReflectedServices::new(Duration::ZERO));
+    client.methods = MethodTable::Reflected(ReflectedServices::new(Duration::ZERO));
     get(&client).await.unwrap_err();
     get(&client).await.unwrap();
     assert_eq!(questions.load(Ordering::Relaxed), 2);

@@ -22,10 +22,10 @@ use super::sse;
 use super::sse::Event;
 use crate::error::{RequestResult, UpstreamError};
 use crate::events::Events;
-use crate::listen::Line;
+use crate::listen::ListenTransport;
 use crate::message::{self, IncomingMessage, MemberValue, UpstreamRequest};
 use crate::open_requests::{NEWS_QUEUE, OpenRequests};
-use crate::server_message::{self, Listener, Question, ServerMessage};
+use crate::server_message::{self, Listener, ServerMessage, ServerRequest};
 use wardgate_egress::{EgressClient, EgressResponse, ResponseBody};
 use wardgate_mcp::Era;
 use wardgate_mcp::header;
@@ -452,7 +452,7 @@ impl Exchange {
                 method,
                 params,
             } if self.era == Era::Legacy => {
-                let answer = match (listener, Question::read(asked, &method, params)) {
+                let answer = match (listener, ServerRequest::read(asked, &method, params)) {
                     (Some(listener), Some(question)) => {
                         let asked = ServerMessage::Question(question);
                         let refusal = asked.refusal();
@@ -487,7 +487,7 @@ impl Exchange {
     }
 }
 
-impl Line for Arc<Exchange> {
+impl ListenTransport for Arc<Exchange> {
     async fn ask(&self, request: &UpstreamRequest<'_>) -> RequestResult {
         self.request(request, None).await
     }

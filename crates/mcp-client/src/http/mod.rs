@@ -20,14 +20,14 @@ use tracing::info;
 use url::Url;
 
 use self::exchange::Exchange;
-use super::era::{self, CachedObservation, Eras, Handshake, Probe, Skills};
+use super::era::{self, CachedObservation, Handshake, Probe, Skills, SupportedEras};
 use super::error::UpstreamError;
 use super::events::Events;
 use super::listen;
 use super::listing::ConnectionTools;
 use super::logging::ServerLogLevel;
 use super::message::{MODERN, UpstreamRequest};
-use super::participation::Profile;
+use super::participation::ClientProfile;
 use super::server_message::Listener;
 use wardgate_egress::HttpSettings;
 use wardgate_egress::{EgressClient, EgressError};
@@ -58,7 +58,7 @@ pub(super) struct Dialer {
     /// Whether a server that names no legacy version takes `initialize` all the same, and since when that is known.
     takes_initialize: Mutex<Option<(bool, Instant)>>,
     /// What a legacy server may ask.
-    profile: Profile,
+    profile: ClientProfile,
 }
 
 /// A server whose era is known, with its session where there is one.
@@ -81,7 +81,7 @@ impl Dialer {
         settings: &HttpSettings,
         events: Arc<Events>,
         tasks: TaskTracker,
-        profile: Profile,
+        profile: ClientProfile,
     ) -> Result<Self, EgressError> {
         Ok(Self {
             client: Arc::new(EgressClient::open(&settings.client, &events.ambient)?),
@@ -146,13 +146,13 @@ impl Dialer {
 
     /// The same, with what is known of the legacy era where discovery named 2026-07-28 alone.
     fn with_known_eras(&self, handshake: Handshake) -> Handshake {
-        if handshake.eras != Eras::Modern {
+        if handshake.eras != SupportedEras::Modern {
             return handshake;
         }
         let eras = match self.known_to_take_initialize() {
-            Some(true) => Eras::Both,
-            Some(false) => Eras::Modern,
-            None => Eras::Unsettled,
+            Some(true) => SupportedEras::Both,
+            Some(false) => SupportedEras::Modern,
+            None => SupportedEras::Unsettled,
         };
         Handshake { eras, ..handshake }
     }

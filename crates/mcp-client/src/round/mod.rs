@@ -23,7 +23,7 @@ use self::open_exchange::MAX_QUESTIONS;
 pub use self::open_exchange::OpenExchange;
 use crate::fingerprint::ToolFingerprint;
 use crate::members::object;
-use crate::participation::{Participation, Profile};
+use crate::participation::{ClientProfile, Participation};
 use crate::result::{RequestOutcome, read_outcome};
 use crate::server_task::ServerTask;
 
@@ -185,15 +185,15 @@ pub(super) fn end(
 }
 
 /// The elicitations that a server asks for by an error, where the client takes part in them.
-fn urls(error: &UpstreamRpcError, profile: Profile) -> Option<String> {
+fn urls(error: &UpstreamRpcError, profile: ClientProfile) -> Option<String> {
     #[derive(Deserialize)]
-    struct Data {
+    struct ElicitationData {
         elicitations: Vec<Box<RawValue>>,
     }
     if error.code != URL_ELICITATION_REQUIRED {
         return None;
     }
-    let data: Data = serde_json::from_str(error.data.as_deref()?.get()).ok()?;
+    let data: ElicitationData = serde_json::from_str(error.data.as_deref()?.get()).ok()?;
     let asked = &data.elicitations;
     let is_of_mode = |params: &RawValue| {
         let params: Value = serde_json::from_str(params.get()).unwrap_or_default();

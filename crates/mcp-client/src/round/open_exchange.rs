@@ -18,9 +18,9 @@ use crate::connection::UpstreamConnection;
 use crate::error::UpstreamError;
 use crate::link::Link;
 use crate::message;
-use crate::participation::{Participation, Profile};
+use crate::participation::{ClientProfile, Participation};
 use crate::responses::Responses;
-use crate::server_message::{Listener, Question, ServerMessage};
+use crate::server_message::{Listener, ServerMessage, ServerRequest};
 
 /// What is said and asked that waits to be taken up.
 const STEPS: usize = 32;
@@ -36,7 +36,7 @@ const MAX_ELICITATIONS: usize = 64;
 
 /// A request to a legacy server that stays open while its client is asked. Dropped, it is cancelled at the server.
 pub struct OpenExchange {
-    steps: mpsc::Receiver<Step>,
+    steps: mpsc::Receiver<ExchangeEvent>,
     /// What the client is asked and has not answered, by the keys it knows.
     asked: BTreeMap<u64, ExchangedRequest>,
     questions: u64,
@@ -46,12 +46,12 @@ pub struct OpenExchange {
 }
 
 struct ExchangedRequest {
-    question: Question,
+    question: ServerRequest,
     /// Where it came from, and where its answer goes.
     connection: Arc<UpstreamConnection>,
 }
 
-enum Step {
+enum ExchangeEvent {
     Said(ServerMessage),
     Asked(ExchangedRequest),
     Ended(Result<Box<RawValue>, UpstreamError>),
@@ -78,7 +78,7 @@ impl OpenExchange {
                     })
                     .await;
                 // Whoever left does not mind.
-                let _ = sender.send(Step::Ended(outcome)).await;
+                let _ = sender.send(ExchangeEvent::Ended(outcome)).await;
             }
         };
         Self {
@@ -175,20 +175,20 @@ impl OpenExchange {
     /// Gives the outcome, once it is there.
     fn take(
         &mut self,
-        step: Step,
+        step: ExchangeEvent,
         listener: Listener<'_>,
     ) -> Option<Result<Option<Box<RawValue>>, UpstreamError>> {
         match step {
-            Step::Said(news) => {
+            ExchangeEvent::Said(news) => {
                 listener(news);
                 None
             }
-            Step::Asked(asked) => {
+            ExchangeEvent::Asked(asked) => {
                 self.questions += 1;
                 self.asked.insert(self.questions, asked);
                 None
             }
-            Step::Ended(outcome) => Some(outcome.map(Some)),
+            ExchangeEvent::Ended(outcome) => Some(outcome.map(Some)),
         }
     }
 
@@ -213,7 +213,7 @@ impl OpenExchange {
 
     fn requests(&self) -> String {
         round::by_number(self.asked.iter().map(|(number, asked)| {
-            let Question { method, params, .. } = &asked.question;
+            let ServerRequest { method, params, .. } = &asked.question;
             (*number, round::written(method, params.as_deref()))
         }))
     }
@@ -239,8 +239,8 @@ fn is_own(news: &ServerMessage, elicitations: &Mutex<BTreeSet<String>>) -> bool 
 fn take(
     news: ServerMessage,
     connection: &Arc<UpstreamConnection>,
-    profile: Profile,
-    steps: &mpsc::Sender<Step>,
+    profile: ClientProfile,
+    steps: &mpsc::Sender<ExchangeEvent>,
 ) -> bool {
     let free = steps.capacity();
     match news {
@@ -252,9 +252,9 @@ fn take(
             };
             is_covered
                 && free > STEPS - KEPT_FOR_QUESTIONS - MAX_QUESTIONS
-                && steps.try_send(Step::Asked(asked)).is_ok()
+                && steps.try_send(ExchangeEvent::Asked(asked)).is_ok()
         }
-        said => free > KEPT_FOR_QUESTIONS && steps.try_send(Step::Said(said)).is_ok(),
+        said => free > KEPT_FOR_QUESTIONS && steps.try_send(ExchangeEvent::Said(said)).is_ok(),
     }
 }
 

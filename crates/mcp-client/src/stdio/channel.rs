@@ -22,7 +22,7 @@ use crate::error::{RequestResult, UpstreamError};
 use crate::events::Events;
 use crate::message::{self, IncomingMessage, UpstreamRequest};
 use crate::open_requests::{NEWS_QUEUE, OpenRequests};
-use crate::server_message::{self, Listener, Question, ServerMessage};
+use crate::server_message::{self, Listener, ServerMessage, ServerRequest};
 use wardgate_mcp::Era;
 
 /// Messages that wait to be written.
@@ -44,10 +44,10 @@ pub(super) struct Channel {
 
 /// Who waits for which answer.
 #[derive(Debug, Default)]
-struct PendingRequests(Mutex<Table>);
+struct PendingRequests(Mutex<PendingTable>);
 
 #[derive(Debug, Default)]
-struct Table {
+struct PendingTable {
     /// No answer will come any more.
     ended: bool,
     requests: HashMap<u64, Waiter>,
@@ -62,7 +62,7 @@ struct Waiter {
 }
 
 impl PendingRequests {
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, PendingTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -229,7 +229,7 @@ impl Channel {
                 }),
             },
             IncomingMessage::Request { id, method, params } => {
-                let answer = match Question::read(id, &method, params) {
+                let answer = match ServerRequest::read(id, &method, params) {
                     Some(question) => self.waiting.lock().open.ask_only(question),
                     None => message::answer(id, &method).ok(),
                 };

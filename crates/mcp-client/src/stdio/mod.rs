@@ -19,11 +19,11 @@ use super::backoff::Backoff;
 use super::era::{self, CachedObservation, Handshake, Probe, Skills};
 use super::error::UpstreamError;
 use super::events::Events;
-use super::listen::{self, Line};
+use super::listen::{self, ListenTransport};
 use super::listing::ConnectionTools;
 use super::logging::ServerLogLevel;
 use super::message::UpstreamRequest;
-use super::participation::Profile;
+use super::participation::ClientProfile;
 use super::server_message::Listener;
 use super::settings::Program;
 use wardgate_mcp::Era;
@@ -52,7 +52,7 @@ pub(super) struct Launcher {
     history: Mutex<History>,
     is_legacy: CachedObservation,
     /// What a legacy server may ask.
-    profile: Profile,
+    profile: ClientProfile,
 }
 
 /// What the starts so far showed.
@@ -79,7 +79,7 @@ impl Launcher {
         program: Program,
         events: Arc<Events>,
         tasks: TaskTracker,
-        profile: Profile,
+        profile: ClientProfile,
     ) -> Self {
         Self {
             program,
@@ -100,7 +100,7 @@ impl Launcher {
             self.events.shows(handshake.shows());
         }
         let stop = CancellationToken::new();
-        let line = Pipe {
+        let line = StdioListenTransport {
             channel: Arc::clone(&process.channel),
             events: Arc::clone(&self.events),
             era: handshake.era,
@@ -216,15 +216,15 @@ impl Launcher {
     }
 }
 
-/// The way on which it is listened.
+/// What a request to listen needs of a program's streams.
 #[derive(Clone)]
-struct Pipe {
+struct StdioListenTransport {
     channel: Arc<Channel>,
     events: Arc<Events>,
     era: Era,
 }
 
-impl Line for Pipe {
+impl ListenTransport for StdioListenTransport {
     async fn ask(&self, request: &UpstreamRequest<'_>) -> Result<Box<RawValue>, UpstreamError> {
         self.channel.request(request, self.era, None).await
     }

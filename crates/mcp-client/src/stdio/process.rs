@@ -23,7 +23,7 @@ use super::channel::Channel;
 use super::lines::{EndOfLines, Line, Lines};
 use crate::error::UpstreamError;
 use crate::events::Events;
-use crate::quota::Quota;
+use crate::log_quota::LogQuota;
 use crate::settings::Program;
 
 /// How long a server has for each step of its end.
@@ -46,16 +46,16 @@ pub(super) struct ServerProcess {
 }
 
 /// The child and all its descendants that did not leave its group. Dropped, they are killed.
-struct Group(Pid);
+struct ProcessGroup(Pid);
 
-impl Group {
+impl ProcessGroup {
     fn signal(&self, signal: Signal) {
         // The group may be gone already.
         let _ = killpg(self.0, signal);
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.signal(Signal::SIGKILL);
     }
@@ -79,7 +79,7 @@ impl ServerProcess {
         let mut child = command(program)?.spawn().map_err(unreachable)?;
         let no_pipe = || UpstreamError::Unreachable("its standard streams are missing".to_owned());
         let group = child.id().and_then(|id| i32::try_from(id).ok());
-        let group = Group(Pid::from_raw(group.ok_or_else(no_pipe)?));
+        let group = ProcessGroup(Pid::from_raw(group.ok_or_else(no_pipe)?));
         let stdin = child.stdin.take().ok_or_else(no_pipe)?;
         let stdout = child.stdout.take().ok_or_else(no_pipe)?;
         let stderr = child.stderr.take().ok_or_else(no_pipe)?;
@@ -142,7 +142,7 @@ async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<Vec<u8>>) {
 
 struct WatchedOutput<R> {
     child: Child,
-    group: Group,
+    group: ProcessGroup,
     output: R,
     channel: Arc<Channel>,
     stop: CancellationToken,
@@ -180,7 +180,7 @@ async fn watch<R: tokio::io::AsyncBufRead + Unpin>(watched: WatchedOutput<R>) {
 }
 
 /// Ends the child, politely at first. Its standard input is closed already.
-async fn end(child: &mut Child, group: &Group) {
+async fn end(child: &mut Child, group: &ProcessGroup) {
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         if timeout(PATIENCE, child.wait()).await.is_ok() {
             return;
@@ -193,7 +193,7 @@ async fn end(child: &mut Child, group: &Group) {
 /// Brings what the server writes on standard error to the log. It may hold data, so only for debugging.
 async fn log(stderr: impl AsyncRead + Unpin, upstream: String) {
     let mut lines = Lines::new(BufReader::new(stderr), MAX_LOG_LINE, usize::MAX);
-    let mut quota = Quota::new(LOG_LINES_PER_SECOND);
+    let mut quota = LogQuota::new(LOG_LINES_PER_SECOND);
     while let Ok(Line::Whole(line) | Line::Cut(line)) = lines.next().await {
         let Some(left_out) = quota.take() else {
             continue;

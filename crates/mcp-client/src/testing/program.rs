@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use rmcp::ServiceExt;
 
 use super::fixture::Fixture;
-use super::script::{Act, Script};
+use super::script::{Script, ScriptedAction};
 use crate::{Program, Transport};
 
 const KIND: &str = "WARDGATE_TEST_UPSTREAM";
@@ -70,9 +70,9 @@ fn follow_script(kind: &str, mut out: File) {
     for line in std::io::stdin().lock().lines() {
         for act in script.acts(&line.unwrap()) {
             match act {
-                Act::Say(line) => writeln!(out, "{line}").unwrap(),
-                Act::Exit => std::process::exit(7),
-                Act::Flood => while out.write_all(&flood).is_ok() {},
+                ScriptedAction::Say(line) => writeln!(out, "{line}").unwrap(),
+                ScriptedAction::Exit => std::process::exit(7),
+                ScriptedAction::Flood => while out.write_all(&flood).is_ok() {},
             }
         }
     }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 /// One thing a server does.
 #[derive(Debug)]
-pub enum Act {
+pub enum ScriptedAction {
     Say(String),
     Exit,
     /// Writes without ever ending the line.
@@ -39,7 +39,7 @@ impl Script {
     }
 
     /// What it does about one message.
-    pub fn acts(&mut self, line: &str) -> Vec<Act> {
+    pub fn acts(&mut self, line: &str) -> Vec<ScriptedAction> {
         let message: Value = serde_json::from_str(line).unwrap();
         if message.get("method").is_none() {
             if let Some(call) = self.open.pop() {
@@ -54,7 +54,10 @@ impl Script {
             let log = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": log });
             let form = json!({ "message": "Who?", "requestedSchema": { "type": "object" } });
             let ask = json!({ "jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": form });
-            return vec![Act::Say(log.to_string()), Act::Say(ask.to_string())];
+            return vec![
+                ScriptedAction::Say(log.to_string()),
+                ScriptedAction::Say(ask.to_string()),
+            ];
         }
         if self.kind == "asks" && message["params"]["name"] == "heard" {
             let text = Value::from(std::mem::take(&mut self.answers)).to_string();
@@ -64,29 +67,29 @@ impl Script {
     }
 }
 
-fn say(id: &Value, result: &str) -> Act {
-    Act::Say(format!(
+fn say(id: &Value, result: &str) -> ScriptedAction {
+    ScriptedAction::Say(format!(
         r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#
     ))
 }
 
-fn say_text(id: &Value, text: &str) -> Act {
+fn say_text(id: &Value, text: &str) -> ScriptedAction {
     let content = json!({ "content": [{ "type": "text", "text": text }] });
     say(id, &content.to_string())
 }
 
-fn refusal(id: &Value, code: i64, message: &str) -> Act {
+fn refusal(id: &Value, code: i64, message: &str) -> ScriptedAction {
     let error = json!({ "code": code, "message": message });
-    Act::Say(json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string())
+    ScriptedAction::Say(json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string())
 }
 
-fn acts(kind: &str, line: &str) -> Vec<Act> {
+fn acts(kind: &str, line: &str) -> Vec<ScriptedAction> {
     let message: Value = serde_json::from_str(line).unwrap();
     let id = &message["id"];
     let result = |result: &str| say(id, result);
     match (kind, message["method"].as_str().unwrap()) {
         ("ignores_discover", "server/discover") => Vec::new(),
-        ("exits_unless_initialized", "server/discover") => vec![Act::Exit],
+        ("exits_unless_initialized", "server/discover") => vec![ScriptedAction::Exit],
         (_, notification) if notification.starts_with("notifications/") => Vec::new(),
         (_, "initialize") => {
             let version = message["params"]["protocolVersion"].as_str().unwrap();
@@ -104,11 +107,17 @@ fn acts(kind: &str, line: &str) -> Vec<Act> {
                 "{}",
                 "\u{7f}",
             ];
-            let noise = noise.into_iter().map(|line| Act::Say(line.to_owned()));
+            let noise = noise
+                .into_iter()
+                .map(|line| ScriptedAction::Say(line.to_owned()));
             let deep = format!("{{\"a\":{}{}}}", "[".repeat(5000), "]".repeat(5000));
             let twofold = format!(r#"{{"jsonrpc":"2.0","id":{id},"id":{id},"result":{{}}}}"#);
             noise
-                .chain([Act::Say(deep), Act::Say(twofold), say_text(id, "heard")])
+                .chain([
+                    ScriptedAction::Say(deep),
+                    ScriptedAction::Say(twofold),
+                    say_text(id, "heard"),
+                ])
                 .collect()
         }
         (_, "tools/list") => list(kind, &message),
@@ -117,7 +126,7 @@ fn acts(kind: &str, line: &str) -> Vec<Act> {
     }
 }
 
-fn list(kind: &str, message: &Value) -> Vec<Act> {
+fn list(kind: &str, message: &Value) -> Vec<ScriptedAction> {
     let id = &message["id"];
     let result = |result: &str| say(id, result);
     match kind {
@@ -156,13 +165,13 @@ fn list(kind: &str, message: &Value) -> Vec<Act> {
     }
 }
 
-fn call(kind: &str, message: &Value, line: &str) -> Vec<Act> {
+fn call(kind: &str, message: &Value, line: &str) -> Vec<ScriptedAction> {
     let id = &message["id"];
     let result = |result: &str| say(id, result);
     let text = |text: &str| say_text(id, text);
     match kind {
         "silent" => Vec::new(),
-        "dies" => vec![Act::Exit],
+        "dies" => vec![ScriptedAction::Exit],
         "odd" => vec![result(&format!(
             r#"{{"content":{ODD_CONTENT},"isError":true,"structuredContent":{ODD_STRUCTURED},"_meta":{{"k":0.10}}}}"#
         ))],
@@ -170,7 +179,7 @@ fn call(kind: &str, message: &Value, line: &str) -> Vec<Act> {
         "wrong_id" => {
             let wrong = |id: Value| {
                 let answer = json!({ "jsonrpc": "2.0", "id": id, "result": { "content": [] } });
-                Act::Say(answer.to_string())
+                ScriptedAction::Say(answer.to_string())
             };
             let ids = [
                 json!(999_999),
@@ -182,13 +191,15 @@ fn call(kind: &str, message: &Value, line: &str) -> Vec<Act> {
             ids.into_iter().map(wrong).chain([text("right")]).collect()
         }
         "twice" => vec![text("first"), text("second")],
-        "floods" => vec![Act::Flood],
+        "floods" => vec![ScriptedAction::Flood],
         "large" if message["params"]["name"] == "large" => {
             vec![text(&"x".repeat(17 * 1024 * 1024))]
         }
         "asks" => {
             let ask = |id: &str, method: &str| {
-                Act::Say(json!({ "jsonrpc": "2.0", "id": id, "method": method }).to_string())
+                ScriptedAction::Say(
+                    json!({ "jsonrpc": "2.0", "id": id, "method": method }).to_string(),
+                )
             };
             vec![
                 ask("a", "ping"),
@@ -212,14 +223,16 @@ fn call(kind: &str, message: &Value, line: &str) -> Vec<Act> {
         "contentless" => vec![result(r#"{"isError":false}"#)],
         "listless" => vec![result(r#"{"content":"text"}"#)],
         "scalar" => vec![result("7")],
-        "neither" => vec![Act::Say(format!(r#"{{"jsonrpc":"2.0","id":{id}}}"#))],
+        "neither" => vec![ScriptedAction::Say(format!(
+            r#"{{"jsonrpc":"2.0","id":{id}}}"#
+        ))],
         "refuses" => vec![refusal(id, -32602, "secret words")],
         "progress" => {
             let token = &message["params"]["_meta"]["progressToken"];
             let report = |token: &Value, progress: f64, text: String| {
                 let params =
                     json!({ "progressToken": token, "progress": progress, "message": text });
-                Act::Say(json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params }).to_string())
+                ScriptedAction::Say(json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params }).to_string())
             };
             vec![
                 report(&json!(12345), 1.0, "of another".to_owned()),

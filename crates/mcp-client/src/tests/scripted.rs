@@ -14,7 +14,7 @@ use http::{HeaderMap, Method};
 use serde_json::Value;
 
 use crate::testing::http::serve;
-use crate::testing::script::{Act, Script};
+use crate::testing::script::{Script, ScriptedAction};
 
 /// A scripted server that remembers what it was sent.
 pub(super) struct ScriptedServer {
@@ -129,8 +129,8 @@ async fn answer(State(server): State<Arc<ScriptedServer>>, request: Request) -> 
     let said: Vec<_> = acts
         .into_iter()
         .filter_map(|act| match act {
-            Act::Say(line) => Some(line),
-            Act::Exit | Act::Flood => None,
+            ScriptedAction::Say(line) => Some(line),
+            ScriptedAction::Exit | ScriptedAction::Flood => None,
         })
         .collect();
     let is_call = message["method"] == "tools/call";

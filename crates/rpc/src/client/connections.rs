@@ -11,9 +11,9 @@ use super::{CallError, ToolRunnerClient, request, within};
 /// An authorization server is somebody else's and may take its time.
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// A source that acts in the name of its callers.
+/// The source that a person is asked to connect, to act in their name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Connect {
+pub struct ConnectTarget {
     /// Its name.
     pub source: String,
     /// Scopes besides those that are always asked for, with spaces between them.
@@ -48,7 +48,7 @@ pub struct StartConnection<'a> {
     /// Who grants.
     pub person: &'a Person,
     /// To which source.
-    pub connect: &'a Connect,
+    pub connect: &'a ConnectTarget,
     /// Where they come back to.
     pub redirect_uri: &'a str,
     /// What comes back with them.
@@ -112,7 +112,7 @@ impl ToolRunnerClient {
     pub async fn describe_connection(
         &self,
         person: &Person,
-        connect: &Connect,
+        connect: &ConnectTarget,
     ) -> Result<ConnectionDescription, CallError> {
         let message = pb::DescribeConnectionRequest {
             person: Some(person.into()),
@@ -211,8 +211,8 @@ fn some(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-impl From<&Connect> for pb::Connect {
-    fn from(connect: &Connect) -> Self {
+impl From<&ConnectTarget> for pb::Connect {
+    fn from(connect: &ConnectTarget) -> Self {
         Self {
             source: connect.source.clone(),
             scope: connect.scope.clone().unwrap_or_default(),
@@ -220,7 +220,7 @@ impl From<&Connect> for pb::Connect {
     }
 }
 
-impl From<pb::Connect> for Connect {
+impl From<pb::Connect> for ConnectTarget {
     fn from(connect: pb::Connect) -> Self {
         Self {
             source: connect.source,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use wardgate_domain::InvalidMessage;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::{Connect, ResultFacts, ToolResult};
+use super::{ConnectTarget, ResultFacts, ToolResult};
 
 /// What a client can take part in while something runs for it.
 #[derive(Debug, Clone, Default)]
@@ -94,7 +94,7 @@ pub struct InputRequired {
     pub facts: ResultFacts,
     /// It waits for the client's user, who has to let this source act in their name: there are no requests and no
     /// state, and once they did, the same is asked for anew.
-    pub connect: Option<Connect>,
+    pub connect: Option<ConnectTarget>,
 }
 
 /// A task of an MCP server, which a call became, or that was looked after.
@@ -180,7 +180,7 @@ impl TryFrom<pb::InputRequired> for InputRequired {
             )?,
             state: waits.state,
             facts: waits.facts.ok_or_else(missing)?.try_into()?,
-            connect: waits.connect.map(Connect::from),
+            connect: waits.connect.map(ConnectTarget::from),
         })
     }
 }

@@ -49,9 +49,9 @@ pub struct ContextWindow {
     pub key: Option<ConversationKey>,
 }
 
-/// What to add to a conversation, all or nothing.
+/// Messages to add to a conversation, all or nothing.
 #[derive(Debug, Clone)]
-pub struct Addition {
+pub struct MessageBatch {
     /// In this order. None: only the state of the turn changes.
     pub messages: Vec<NewMessage>,
     /// The turn they are part of, and what it is once they are added. None: each is a turn of its own,
@@ -90,7 +90,7 @@ pub struct ConversationPage {
     pub more: bool,
 }
 
-/// Which conversation a reader means.
+/// The conversation that a reader asks for.
 #[derive(Debug, Clone)]
 pub enum ConversationSelector<'a> {
     /// The caller's own of this id.
@@ -179,7 +179,7 @@ impl MemoryClient {
         &self,
         of: OnBehalfOf<'_>,
         id: &ConversationId,
-        addition: &Addition,
+        addition: &MessageBatch,
     ) -> Result<AddedMessages, CallError> {
         let mut message = pb::AddMessagesRequest {
             caller_token: token_of(of.caller)?,

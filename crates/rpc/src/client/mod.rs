@@ -23,8 +23,8 @@ pub use audit::{
     AuditClient, AuditFilter, LONGEST_APPEND, QueriedRecord, RecordDamage, StoredRecord,
 };
 pub use connections::{
-    Connect, ConnectionDescription, FinishConnection, Person, RemoveConnections, SourceConnection,
-    StartConnection, StartedConnection,
+    ConnectTarget, ConnectionDescription, FinishConnection, Person, RemoveConnections,
+    SourceConnection, StartConnection, StartedConnection,
 };
 pub use content::{
     Content, ContentEntry, ContentOutcome, ContentPart, ContentResult, ContentSource, GetContent,
@@ -34,8 +34,8 @@ pub use interaction::{
     InputRequired, Interaction, LogMessage, PassthroughMeta, Progress, Resumption, Task, TaskStep,
 };
 pub use memory::{
-    AddedMessages, Addition, ContextWindow, ConversationPage, ConversationSelector,
-    ConversationSubscriber, ConversationTurn, ListPage, MemoryClient, OnBehalfOf, SearchHit,
+    AddedMessages, ContextWindow, ConversationPage, ConversationSelector, ConversationSubscriber,
+    ConversationTurn, ListPage, MemoryClient, MessageBatch, OnBehalfOf, SearchHit,
 };
 pub use policy::PolicyClient;
 pub use tool_runner::{

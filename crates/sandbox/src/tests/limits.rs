@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use nix::unistd::Uid;
 
-use super::{Case, Heard, RunError, tasks_of_the_user, until};
+use super::{Case, RecordedOutput, RunError, tasks_of_the_user, until};
 
 fn failed(ended: &Result<String, RunError>) -> bool {
     matches!(ended, Err(RunError::Failed(_)))
@@ -67,7 +67,7 @@ async fn a_fork_bomb_stays_within_its_processes() {
     }
     case.program.limits.processes = Some((others + ALLOWED) as u64);
 
-    let mut heard = Heard::default();
+    let mut heard = RecordedOutput::default();
     let mut most = 0;
     {
         let run = case.program.run(given, &mut heard);

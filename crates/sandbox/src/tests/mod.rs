@@ -23,12 +23,12 @@ struct Case {
 }
 
 #[derive(Default)]
-struct Heard {
+struct RecordedOutput {
     output: Vec<u8>,
     error_lines: Vec<String>,
 }
 
-impl OutputListener for Heard {
+impl OutputListener for RecordedOutput {
     fn output(&mut self, bytes: &[u8]) -> ControlFlow<()> {
         self.output.extend_from_slice(bytes);
         ControlFlow::Continue(())
@@ -63,8 +63,8 @@ impl Case {
         self.directory.path()
     }
 
-    async fn run(&self, given: RunInput) -> Result<Heard, RunError> {
-        let mut heard = Heard::default();
+    async fn run(&self, given: RunInput) -> Result<RecordedOutput, RunError> {
+        let mut heard = RecordedOutput::default();
         self.program.run(given, &mut heard).await?;
         Ok(heard)
     }

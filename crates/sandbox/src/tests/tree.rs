@@ -14,7 +14,7 @@ async fn a_dropped_call_takes_the_whole_tree_along() {
     let case = Case::shell();
     let script = format!("{FAMILY} trap '' TERM INT HUP; exec tail -f $0/log");
     let given = case.given(&script);
-    let mut heard = super::Heard::default();
+    let mut heard = super::RecordedOutput::default();
     {
         let run = case.program.run(given, &mut heard);
         tokio::pin!(run);

@@ -4,12 +4,12 @@
 //! from prompts.
 
 use super::super::cursor::{Cursor, ParseResult};
-use super::super::reading::{Form, FormReader, FoundCalls, Place};
+use super::super::reading::{Form, FormReader, FoundCalls, StartPosition};
 use super::invoke::{self, Tags};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read,
 };
 

@@ -2,13 +2,13 @@
 //!
 //! Source: `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/apertus_tool_parser.py`.
 
-use super::super::cursor::{Cursor, ParseResult, Stop};
+use super::super::cursor::{Cursor, ParseResult, ParseStop};
 use super::super::json::{self, Json};
-use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, StartPosition};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read,
 };
 
@@ -16,7 +16,7 @@ fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     cursor.literal("<|tools_prefix|>")?;
     cursor.blanks();
     let Json::List(items) = json::value(cursor)? else {
-        return Err(Stop::No);
+        return Err(ParseStop::No);
     };
     let mut calls = Vec::new();
     for item in &items {
@@ -25,11 +25,11 @@ fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
                 let (name, arguments) = &members[0];
                 calls.push(reading.call(name, arguments, CallCertainty::Unmistakable)?);
             }
-            _ => return Err(Stop::No),
+            _ => return Err(ParseStop::No),
         }
     }
     if calls.is_empty() {
-        return Err(Stop::No);
+        return Err(ParseStop::No);
     }
     Ok(FoundCalls::calls(calls))
 }

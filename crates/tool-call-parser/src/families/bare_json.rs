@@ -7,11 +7,11 @@
 
 use super::super::cursor::{Cursor, ParseResult};
 use super::super::json;
-use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, StartPosition};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "{[",
-    place: Place::Word,
+    place: StartPosition::Word,
     read,
 };
 

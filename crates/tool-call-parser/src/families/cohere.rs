@@ -6,11 +6,13 @@
 
 use super::super::cursor::{Cursor, ParseResult};
 use super::super::json;
-use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place, maybe_fenced};
+use super::super::reading::{
+    CallCertainty, Form, FormReader, FoundCalls, StartPosition, maybe_fenced,
+};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read: |cursor, reading| {
         cursor.literal("<|START_ACTION|>")?;
         reading.json(cursor)
@@ -19,7 +21,7 @@ pub(in super::super) static FORM: Form = Form {
 
 pub(in super::super) static ACTION: Form = Form {
     starts: "A",
-    place: Place::Word,
+    place: StartPosition::Word,
     read,
 };
 

@@ -10,19 +10,21 @@
 //! `-V3.2`; `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/deepseekv3{,1,2}_tool_parser.py`. Distilled models
 //! write the tokens with plain bars, spaces or underscores (`ggml-org/llama.cpp`, `common/chat.cpp`).
 
-use super::super::cursor::{Cursor, ParseResult, Stop};
-use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place, maybe_fenced};
+use super::super::cursor::{Cursor, ParseResult, ParseStop};
+use super::super::reading::{
+    CallCertainty, Form, FormReader, FoundCalls, StartPosition, maybe_fenced,
+};
 use super::invoke::{self, Tags};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read,
 };
 
 pub(in super::super) static DSML: Form = Form {
     starts: "<",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read: read_dsml,
 };
 
@@ -33,13 +35,13 @@ fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
         word = token(cursor)?;
     }
     if word != "tool_call_begin" {
-        return Err(Stop::No);
+        return Err(ParseStop::No);
     }
     cursor.blanks();
     let first = cursor.name()?;
     cursor.blanks();
     if token(cursor)? != "tool_sep" {
-        return Err(Stop::No);
+        return Err(ParseStop::No);
     }
     cursor.blanks();
     let name = if first == "function" && !matches!(cursor.peek()?, '{' | '`') {

@@ -2,18 +2,18 @@
 //!
 //! The fence goes with the call. A fence that holds anything else is text.
 
-use super::super::cursor::{Cursor, ParseResult, Stop};
-use super::super::reading::{Form, FormReader, FoundCalls, Place, fence};
+use super::super::cursor::{Cursor, ParseResult, ParseStop};
+use super::super::reading::{Form, FormReader, FoundCalls, StartPosition, fence};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "`",
-    place: Place::Line,
+    place: StartPosition::Line,
     read,
 };
 
 fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     if reading.quoted {
-        return Err(Stop::No);
+        return Err(ParseStop::No);
     }
     fence(cursor)?;
     let first = cursor.peek()?;
@@ -26,7 +26,7 @@ fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
         form.starts.is_empty() || (first != '`' && form.starts.contains(first))
     })?;
     if found.calls.is_empty() {
-        return Err(Stop::No);
+        return Err(ParseStop::No);
     }
     Ok(FoundCalls {
         fenced: true,

@@ -5,11 +5,11 @@
 //! chat template of `zai-org/glm-4-9b-chat`.
 
 use super::super::cursor::{Cursor, ParseResult};
-use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, StartPosition};
 
 pub(in super::super) static FORM: Form = Form {
     starts: ">",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read: |cursor, reading| {
         cursor.literal(">>>")?;
         read_lines(cursor, reading)
@@ -18,13 +18,13 @@ pub(in super::super) static FORM: Form = Form {
 
 pub(in super::super) static NAME_LINE: Form = Form {
     starts: "",
-    place: Place::Line,
+    place: StartPosition::Line,
     read: read_lines,
 };
 
 pub(in super::super) static V2: Form = Form {
     starts: "<",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read: read_v2,
 };
 

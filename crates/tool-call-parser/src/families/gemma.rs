@@ -5,20 +5,20 @@
 //! Sources: Google's guides to function calling with Gemma 3 and FunctionGemma (chat template of
 //! `google/functiongemma-270m-it`); `sgl-project/sglang`, `python/sglang/srt/function_call/gemma4_detector.py`.
 
-use super::super::cursor::{Cursor, ParseResult, Stop};
-use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place};
+use super::super::cursor::{Cursor, ParseResult, ParseStop};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, StartPosition};
 use super::super::template::members_with_quotes;
 use super::pythonic;
 
 pub(in super::super) static TOOL_CODE: Form = Form {
     starts: "`",
-    place: Place::Line,
+    place: StartPosition::Line,
     read: read_tool_code,
 };
 
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read,
 };
 
@@ -26,7 +26,7 @@ const QUOTES: [(&str, &str); 2] = [("<escape>", "<escape>"), ("<|\"|>", "<|\"|>"
 
 fn read_tool_code(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     if reading.quoted {
-        return Err(Stop::No);
+        return Err(ParseStop::No);
     }
     cursor.any_of(&["```tool_code", "```tool_call"])?;
     cursor.line_end()?;

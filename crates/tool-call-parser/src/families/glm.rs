@@ -6,11 +6,11 @@
 
 use super::super::cursor::{Cursor, ParseResult};
 use super::super::json::Json;
-use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, StartPosition};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read,
 };
 

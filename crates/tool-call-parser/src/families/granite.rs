@@ -4,11 +4,11 @@
 //! Sources: the chat templates of `ibm-granite/granite-3.1-8b-instruct` and `microsoft/Phi-4-mini-instruct`;
 //! `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/{granite,phi4mini}_tool_parser.py`.
 
-use super::super::reading::{Form, Place};
+use super::super::reading::{Form, StartPosition};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read: |cursor, reading| {
         cursor.literal("<|tool_call|>")?;
         reading.json(cursor)
@@ -17,7 +17,7 @@ pub(in super::super) static FORM: Form = Form {
 
 pub(in super::super) static FUNCTOOLS: Form = Form {
     starts: "f",
-    place: Place::Word,
+    place: StartPosition::Word,
     read: |cursor, reading| {
         cursor.literal("functools[")?;
         cursor.back("[");

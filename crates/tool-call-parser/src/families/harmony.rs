@@ -3,24 +3,24 @@
 //! Sources: `openai/harmony`, `docs/format.md`; `ggml-org/llama.cpp`, `tests/test-chat.cpp`. The recipient stands before
 //! or after the channel. Where a server drops the tokens, `commentary to=functions.name json{…}` is left.
 
-use super::super::cursor::{Cursor, ParseResult, Stop};
-use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place};
+use super::super::cursor::{Cursor, ParseResult, ParseStop};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, StartPosition};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read,
 };
 
 pub(in super::super) static BARE: Form = Form {
     starts: "c",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read: read_bare,
 };
 
 fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     if cursor.peek()? != '<' {
-        return Err(Stop::No);
+        return Err(ParseStop::No);
     }
     let mut recipient = None;
     loop {
@@ -39,7 +39,7 @@ fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
         }
     }
     cursor.blanks();
-    let name = recipient.ok_or(Stop::No)?;
+    let name = recipient.ok_or(ParseStop::No)?;
     let call = reading.object(cursor, name, CallCertainty::Unmistakable)?;
     Ok(call.into())
 }

@@ -6,18 +6,18 @@
 
 use super::super::cursor::{Cursor, ParseResult};
 use super::super::json;
-use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, StartPosition};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read,
 };
 
 /// Tags that also stand around other things.
 pub(in super::super) static COMMON_TAGS: Form = Form {
     starts: "<",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read: read_common,
 };
 

@@ -3,11 +3,11 @@
 //! Sources: `InternLM/InternLM`, `chat/chat_format.md`; `vllm-project/vllm`,
 //! `vllm/entrypoints/openai/tool_parsers/internlm2_tool_parser.py`.
 
-use super::super::reading::{Form, Place};
+use super::super::reading::{Form, StartPosition};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read: |cursor, reading| {
         cursor.literal("<|action_start|>")?;
         cursor.blanks();

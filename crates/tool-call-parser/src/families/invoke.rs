@@ -1,6 +1,6 @@
 //! `<invoke name="…"><parameter name="…">value</parameter></invoke>`, which several families put into tags of their own.
 
-use super::super::cursor::{Cursor, ParseResult, Stop};
+use super::super::cursor::{Cursor, ParseResult, ParseStop};
 use super::super::json::{self, Json};
 use super::super::reading::{CallCertainty, FormReader, FoundCalls};
 use super::qwen_coder::without_line_ends;
@@ -44,7 +44,7 @@ pub(super) fn read(
         // DeepSeek says itself whether a value is text.
         let value = match attribute(&attributes, "string") {
             Some("true") => Json::Text(value.to_owned()),
-            Some("false") => json::whole(value).ok_or(Stop::No)?,
+            Some("false") => json::whole(value).ok_or(ParseStop::No)?,
             _ => reading.tools.typed(name, &key, without_line_ends(value)),
         };
         members.push((key, value));
@@ -77,5 +77,5 @@ fn attribute<'a>(attributes: &Attributes<'a>, name: &str) -> Option<&'a str> {
 }
 
 fn name_of<'a>(attributes: &Attributes<'a>) -> ParseResult<&'a str> {
-    attribute(attributes, "name").ok_or(Stop::No)
+    attribute(attributes, "name").ok_or(ParseStop::No)
 }

@@ -4,11 +4,11 @@
 //! `vllm/entrypoints/openai/tool_parsers/kimi_k2_tool_parser.py`. The number counts the calls of a conversation.
 
 use super::super::cursor::{Cursor, ParseResult};
-use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, StartPosition};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read,
 };
 

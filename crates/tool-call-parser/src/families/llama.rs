@@ -4,12 +4,12 @@
 //! `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/llama_tool_parser.py`. Several objects have `;` between them.
 
 use super::super::cursor::{Cursor, ParseResult};
-use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, StartPosition};
 use super::pythonic;
 
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read,
 };
 

@@ -5,18 +5,18 @@
 //! `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/{minimax,minimax_m2,hunyuan_a13b,jamba}_tool_parser.py`.
 
 use super::super::cursor::{Cursor, ParseResult};
-use super::super::reading::{Form, FormReader, FoundCalls, Place};
+use super::super::reading::{Form, FormReader, FoundCalls, StartPosition};
 use super::invoke::{self, Tags};
 
 pub(in super::super) static M2: Form = Form {
     starts: "<",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read: read_m2,
 };
 
 pub(in super::super) static M1: Form = Form {
     starts: "<",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read: read_m1,
 };
 

@@ -4,11 +4,11 @@
 //! v13); `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/mistral_tool_parser.py`.
 
 use super::super::cursor::{Cursor, ParseResult};
-use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place};
+use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, StartPosition};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "[",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read,
 };
 

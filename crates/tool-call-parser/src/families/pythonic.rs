@@ -4,16 +4,18 @@
 //! (`<function_calls>` with a call a line), LFM2 (`<|tool_call_start|>`). Arguments are named; a single object
 //! may stand for all of them.
 
-use super::super::cursor::{Cursor, ParseResult, Stop, is_in_name};
+use super::super::cursor::{Cursor, ParseResult, ParseStop, is_in_name};
 use super::super::json::{self, Json};
-use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, ParsedCall, Place};
+use super::super::reading::{
+    CallCertainty, Form, FormReader, FoundCalls, ParsedCall, StartPosition,
+};
 
 pub(in super::super) static LIST: Form = Form {
     starts: "[",
-    place: Place::Word,
+    place: StartPosition::Word,
     read: |cursor, reading| {
         if !reading.announced {
-            return Err(Stop::No);
+            return Err(ParseStop::No);
         }
         list(cursor, reading, CallCertainty::Common)
     },
@@ -21,7 +23,7 @@ pub(in super::super) static LIST: Form = Form {
 
 pub(in super::super) static TAGGED: Form = Form {
     starts: "<",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read: read_tagged,
 };
 
@@ -40,7 +42,7 @@ fn read_tagged(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCa
             CallCertainty::Unmistakable,
             "</function_calls>",
         ),
-        _ => Err(Stop::No),
+        _ => Err(ParseStop::No),
     }
 }
 

@@ -4,11 +4,13 @@
 //! names no argument, and so is no call.
 
 use super::super::cursor::{Cursor, ParseResult};
-use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place, maybe_fenced};
+use super::super::reading::{
+    CallCertainty, Form, FormReader, FoundCalls, StartPosition, maybe_fenced,
+};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "A",
-    place: Place::Word,
+    place: StartPosition::Word,
     read,
 };
 

@@ -3,12 +3,12 @@
 //! Source: `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/step3_tool_parser.py`.
 
 use super::super::cursor::{Cursor, ParseResult};
-use super::super::reading::{Form, FormReader, FoundCalls, Place};
+use super::super::reading::{Form, FormReader, FoundCalls, StartPosition};
 use super::invoke::{self, Tags};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
-    place: Place::Anywhere,
+    place: StartPosition::Anywhere,
     read,
 };
 

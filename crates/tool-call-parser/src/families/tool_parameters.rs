@@ -3,12 +3,14 @@
 //! The object ends where JSON says so. Spaces, line ends of either sort, bold print, quotes around the name and a
 //! code fence around the object are passed over.
 
-use super::super::cursor::{Cursor, ParseResult, Stop};
-use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, Place, maybe_fenced};
+use super::super::cursor::{Cursor, ParseResult, ParseStop};
+use super::super::reading::{
+    CallCertainty, Form, FormReader, FoundCalls, StartPosition, maybe_fenced,
+};
 
 pub(in super::super) static FORM: Form = Form {
     starts: "Tt*",
-    place: Place::Word,
+    place: StartPosition::Word,
     read,
 };
 
@@ -37,7 +39,7 @@ fn keyword(cursor: &mut Cursor, word: &str) -> ParseResult<bool> {
     cursor.optional("**")?;
     let written = cursor.run_of(|c| c.is_ascii_alphabetic())?;
     if !written.eq_ignore_ascii_case(word) {
-        return Err(Stop::No);
+        return Err(ParseStop::No);
     }
     let bold = cursor.optional("**")?;
     cursor.spaces();

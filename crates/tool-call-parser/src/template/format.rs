@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::super::cursor::{Cursor, ParseResult, Stop, is_in_name};
+use super::super::cursor::{Cursor, ParseResult, ParseStop, is_in_name};
 use super::super::json::{self, Json};
 use super::super::reading::{CallCertainty as Certainty, FormReader, FoundCalls, ParsedCall};
 use super::super::shape;
@@ -104,7 +104,7 @@ impl CallFormat {
                 reached = attempt.clone();
             }
             match result {
-                Err(Stop::No) => {}
+                Err(ParseStop::No) => {}
                 decided => {
                     *cursor = attempt;
                     return decided.map(FoundCalls::from);
@@ -112,7 +112,7 @@ impl CallFormat {
             }
         }
         *cursor = reached;
-        Err(Stop::No)
+        Err(ParseStop::No)
     }
 
     fn call(
@@ -133,14 +133,14 @@ impl CallFormat {
         match &self.body {
             CallBody::Object(shape) => {
                 let value = json::object(cursor)?;
-                let (name, arguments) = shape.parts(&value).ok_or(Stop::No)?;
+                let (name, arguments) = shape.parts(&value).ok_or(ParseStop::No)?;
                 reading.call(&name, &arguments, certainty(None))
             }
             CallBody::Named(NamedArguments::Json { between }) => named(cursor, |cursor, name| {
                 between.matches(cursor, slots(name))?;
                 cursor.blanks();
                 let value = json::value(cursor)?;
-                let arguments = shape::arguments(&value).ok_or(Stop::No)?;
+                let arguments = shape::arguments(&value).ok_or(ParseStop::No)?;
                 reading.call(name, &arguments, certainty(Some(between)))
             }),
             CallBody::Named(NamedArguments::Listed(listed)) => named(cursor, |cursor, name| {
@@ -175,21 +175,21 @@ pub(super) fn longest<T>(
     let start = cursor.clone();
     let run = cursor.run_of(matches)?;
     if run.len() > MAX_NAME {
-        return Err(Stop::No);
+        return Err(ParseStop::No);
     }
     let ends = run.char_indices().map(|(at, c)| at + c.len_utf8());
     for end in ends.rev() {
         let mut attempt = start.clone();
         attempt.take(end);
         match rest(&mut attempt, &run[..end]) {
-            Err(Stop::No) => {}
+            Err(ParseStop::No) => {}
             decided => {
                 *cursor = attempt;
                 return decided;
             }
         }
     }
-    Err(Stop::No)
+    Err(ParseStop::No)
 }
 
 impl ObjectShape {

@@ -1,6 +1,6 @@
 //! Arguments that are written one by one: in tags, or as Python does.
 
-use super::super::cursor::{Cursor, ParseResult, Stop};
+use super::super::cursor::{Cursor, ParseResult, ParseStop};
 use super::super::json::{self, Json};
 use super::super::reading::FormReader;
 use super::format::longest;
@@ -77,7 +77,7 @@ pub(super) fn read_listed(
             }
         });
     match (members, &listed.empty) {
-        (Err(Stop::No), Some(empty)) => {
+        (Err(ParseStop::No), Some(empty)) => {
             empty.matches(cursor, slots(tool, ""))?;
             Ok(Vec::new())
         }
@@ -107,7 +107,7 @@ impl ListedArguments {
         longest(cursor, is_in_key, |cursor, key| {
             // That is the end of a tag.
             if key.starts_with('/') {
-                return Err(Stop::No);
+                return Err(ParseStop::No);
             }
             let start = cursor.clone();
             for style in &self.styles {
@@ -118,7 +118,7 @@ impl ListedArguments {
                     .matches_before_value(&mut attempt, slots)
                     .and_then(|()| self.value(&mut attempt, reading, style, slots));
                 match result {
-                    Err(Stop::No) => {}
+                    Err(ParseStop::No) => {}
                     decided => {
                         *cursor = attempt;
                         let (value, after) = decided?;
@@ -126,7 +126,7 @@ impl ListedArguments {
                     }
                 }
             }
-            Err(Stop::No)
+            Err(ParseStop::No)
         })
     }
 
@@ -160,7 +160,7 @@ impl ListedArguments {
                 let text = self.without_cdata(self.without_blanks(text, &after));
                 let value = match kind {
                     ValueKind::Text => Json::Text(text.to_owned()),
-                    ValueKind::Value => json::whole(text).ok_or(Stop::No)?,
+                    ValueKind::Value => json::whole(text).ok_or(ParseStop::No)?,
                     _ => reading.tools.typed(slots.name, slots.key, text),
                 };
                 Ok((value, after))
@@ -173,8 +173,8 @@ impl ListedArguments {
         let mut attempt = cursor.clone();
         attempt.blanks();
         match self.end.matches(&mut attempt, slots) {
-            Err(Stop::No) => {}
-            Err(Stop::Incomplete) => return Err(Stop::Incomplete),
+            Err(ParseStop::No) => {}
+            Err(ParseStop::Incomplete) => return Err(ParseStop::Incomplete),
             Ok(()) => {
                 *cursor = attempt;
                 return Ok(ListContinuation::End);
@@ -187,14 +187,14 @@ impl ListedArguments {
         ahead.blanks();
         longest(&mut ahead, is_in_key, |cursor, key| {
             if key.starts_with('/') {
-                return Err(Stop::No);
+                return Err(ParseStop::No);
             }
             let slots = PatternSlots { key, ..slots };
             let styles = self.styles.iter();
             let mut matches = styles.map(|it| it.before.matches(&mut cursor.clone(), slots));
             matches
-                .find(|it| *it != Err(Stop::No))
-                .unwrap_or(Err(Stop::No))
+                .find(|it| *it != Err(ParseStop::No))
+                .unwrap_or(Err(ParseStop::No))
         })?;
         Ok(ListContinuation::Another)
     }
@@ -223,8 +223,8 @@ impl ListedArguments {
                 .literal(close)
                 .and_then(|()| self.after(&mut attempt, slots))
             {
-                Err(Stop::No) => cursor.next()?,
-                Err(Stop::Incomplete) => return Err(Stop::Incomplete),
+                Err(ParseStop::No) => cursor.next()?,
+                Err(ParseStop::Incomplete) => return Err(ParseStop::Incomplete),
                 Ok(after) => {
                     *cursor = attempt;
                     return Ok((&begin[..end - from], after));
@@ -259,7 +259,7 @@ pub(in super::super) fn value_with_quotes(
     depth: usize,
 ) -> ParseResult<Json> {
     if depth > MAX_DEPTH {
-        return Err(Stop::No);
+        return Err(ParseStop::No);
     }
     if let Some(text) = quoted(cursor, quotes)? {
         return Ok(Json::Text(text));

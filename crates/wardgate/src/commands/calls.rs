@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use wardgate_bench::{Load, McpClient, Pace, Settings, ToolCall};
+use wardgate_bench::{CallToolParams, Load, McpClient, Pace, Settings};
 use wardgate_domain::escape_invisible_json;
 
 use super::TOKEN;
@@ -13,7 +13,7 @@ use crate::cli::{BenchArgs, CallArgs, ClientOptions, ProtocolEra};
 
 /// Prints the result; a failure is the exit code.
 pub(crate) async fn call(arguments: CallArgs) -> Result<(), Failure> {
-    let tool = ToolCall::new(&arguments.tool, &arguments.arguments)?;
+    let tool = CallToolParams::new(&arguments.tool, &arguments.arguments)?;
     let result = client(arguments.caller, true)?.call(1, &tool).await?;
     println!("{}", escape_invisible_json(result.get()));
     Ok(())
@@ -66,7 +66,7 @@ fn client(caller: ClientOptions, requires_receipt: bool) -> Result<McpClient, Fa
     })?)
 }
 
-fn tools(arguments: &BenchArgs) -> Result<Vec<ToolCall>, Failure> {
+fn tools(arguments: &BenchArgs) -> Result<Vec<CallToolParams>, Failure> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct ToolLine {
@@ -74,7 +74,7 @@ fn tools(arguments: &BenchArgs) -> Result<Vec<ToolCall>, Failure> {
         arguments: Box<RawValue>,
     }
     if let Some(tool) = &arguments.tool {
-        return Ok(vec![ToolCall::new(tool, &arguments.arguments)?]);
+        return Ok(vec![CallToolParams::new(tool, &arguments.arguments)?]);
     }
     let Some(file) = &arguments.calls else {
         return Ok(Vec::new());
@@ -90,7 +90,7 @@ fn tools(arguments: &BenchArgs) -> Result<Vec<ToolCall>, Failure> {
             let wrong = |what: String| format!("{} line {}: {what}", file.display(), at + 1);
             let call: ToolLine =
                 serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
-            ToolCall::new(&call.tool, call.arguments.get())
+            CallToolParams::new(&call.tool, call.arguments.get())
                 .map_err(|fault| wrong(fault.to_string()).into())
         })
         .collect()

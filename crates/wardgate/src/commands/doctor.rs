@@ -9,11 +9,11 @@
 
 mod certificates;
 mod clock;
+mod dependencies;
 mod deployment;
 mod edges;
 mod finding;
 mod keys;
-mod neighbours;
 mod record;
 mod stores;
 
@@ -31,7 +31,7 @@ pub(crate) async fn run(arguments: &DoctorArgs) -> Result<(), Failure> {
     findings.extend(keys::examine(&deployment.keys));
     findings.extend(certificates::examine(&deployment.certificates));
     findings.extend(edges::issuers(&deployment.issuers).await);
-    findings.extend(neighbours::examine(&deployment.neighbours).await);
+    findings.extend(dependencies::examine(&deployment.neighbours).await);
     findings.extend(edges::examine(&deployment.edges).await);
     findings.extend(stores::examine(&deployment.stores).await);
     findings.extend(record::examine(&deployment).await);

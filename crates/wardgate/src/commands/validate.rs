@@ -6,7 +6,7 @@ use std::io::{BufRead, Read, Write};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use wardgate_arguments::{Arguments, Complaint, InputSchema, UnusableSchema};
+use wardgate_arguments::{ArgumentFault, Arguments, InputSchema, UnusableSchema};
 
 use crate::Failure;
 
@@ -132,7 +132,7 @@ fn check(question: &ValidationRequest<'_>) -> Result<Map<String, Value>, Validat
             path: invalid
                 .complaints()
                 .first()
-                .map_or_else(String::new, |Complaint { path, .. }| path.clone()),
+                .map_or_else(String::new, |ArgumentFault { path, .. }| path.clone()),
         })
 }
 

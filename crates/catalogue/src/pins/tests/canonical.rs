@@ -8,7 +8,7 @@ use wardgate_mcp_client::{BadDefinition, CanonicalDefinition};
 
 use super::support::{definition, tool, with};
 use crate::pins::display::pretty;
-use crate::pins::{Names, Offer, PinJudgement, Pins};
+use crate::pins::{Names, PinJudgement, Pins, UpstreamOffer};
 
 #[test]
 fn what_readers_could_take_for_different_things_is_no_definition() {
@@ -75,7 +75,7 @@ fn a_change_of_any_member_is_another_definition() {
         }
         let text = Value::Object(changed).to_string();
         let judged = pins.judge(
-            Offer {
+            UpstreamOffer {
                 source: "shop",
                 prefix: "",
                 only: None,
@@ -206,7 +206,7 @@ proptest! {
         let judge = |pins: &Pins, text: &str| {
             let definitions = [text];
             pins.judge(
-                Offer { source: "s", prefix: "p_", only: None, definitions: &definitions },
+                UpstreamOffer { source: "s", prefix: "p_", only: None, definitions: &definitions },
                 &mut Names::default(),
             )
         };

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use wardgate_domain::Timestamp;
 
 use super::support::{definition, tool, with};
-use crate::pins::{Grade, JudgedTool, Names, Offer, PinJudgement, Pins};
+use crate::pins::{Grade, JudgedTool, Names, PinJudgement, Pins, UpstreamOffer};
 
 fn named(name: &str) -> Value {
     with("/name", json!(name))
@@ -29,7 +29,7 @@ fn judge(pins: &Pins, source: &str, tools: &[Value], names: &mut Names) -> Vec<J
     let texts: Vec<String> = tools.iter().map(Value::to_string).collect();
     let definitions: Vec<&str> = texts.iter().map(String::as_str).collect();
     pins.judge(
-        Offer {
+        UpstreamOffer {
             source,
             prefix: "",
             only: None,
@@ -103,7 +103,7 @@ fn tools_that_the_configuration_does_not_name_are_not_looked_at() {
     let pins = pinned("shop", &[named("lost"), named("wanted")]);
     let only = BTreeSet::from(["wanted".to_owned()]);
     let texts = [named("wanted").to_string(), named("other").to_string()];
-    let offer = Offer {
+    let offer = UpstreamOffer {
         source: "shop",
         prefix: "",
         only: Some(&only),

@@ -17,10 +17,10 @@ const LONGEST: usize = 128 * 1_024 - 1;
 
 /// The words behind a program's name.
 #[derive(Debug, Clone)]
-pub struct Argv(Vec<Word>);
+pub struct Argv(Vec<ArgvWord>);
 
 #[derive(Debug, Clone)]
-struct Word {
+struct ArgvWord {
     template: Template,
     /// Values must not make it an option.
     is_guarded: bool,
@@ -33,7 +33,7 @@ impl Argv {
         let words = templates.into_iter().map(|template| {
             let is_placed_first =
                 template.prefix().is_empty() && template.places().next().is_some();
-            let word = Word {
+            let word = ArgvWord {
                 is_guarded: is_placed_first && !is_behind_dashes,
                 template,
             };
@@ -61,7 +61,7 @@ impl Argv {
     }
 }
 
-impl Word {
+impl ArgvWord {
     /// The elements, where the word is one placeholder of a list.
     fn list<'v>(&self, values: &'v Map<String, Value>) -> Option<&'v [Value]> {
         let place = self.template.only_place()?;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use rcgen::{KeyPair, PKCS_ED25519};
 use serde_json::Value;
 use tempfile::TempDir;
+use wardgate_testkit::TestKey;
 
 use super::*;
 use crate::TOOLS_SCHEMA;
@@ -12,8 +12,8 @@ use crate::{Catalogue, SourceSettings, Text};
 
 fn parse(text: &str) -> Result<Vec<SourceSettings>, String> {
     let directory = TempDir::new().unwrap();
-    let pair = KeyPair::generate_for(&PKCS_ED25519).unwrap();
-    std::fs::write(directory.path().join("client.pem"), pair.serialize_pem()).unwrap();
+    let key = TestKey::ed25519().private_pem();
+    std::fs::write(directory.path().join("client.pem"), key).unwrap();
     let variables = ["PASSWORD", "SECRET", "LISTING_TOKEN"];
     let variables = variables.map(|name| (name.to_owned(), "canary".to_owned()));
     let file = Text {

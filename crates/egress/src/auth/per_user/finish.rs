@@ -5,7 +5,7 @@ use wardgate_domain::Timestamp;
 use super::Person;
 use super::start::{PENDING, PendingGrant};
 use super::tokens::Tokens;
-use super::{ConnectError, PerUser};
+use super::{ConnectError, UserGrants};
 
 /// What the person came back with.
 pub struct GrantCallback<'a> {
@@ -19,7 +19,7 @@ pub struct GrantCallback<'a> {
     pub issuer: Option<&'a str>,
 }
 
-impl PerUser {
+impl UserGrants {
     /// Keeps the tokens. The code is good once, so whoever calls sees to it that this is done once.
     pub async fn finish(&self, back: GrantCallback<'_>) -> Result<(), ConnectError> {
         let key = self.key(back.person);

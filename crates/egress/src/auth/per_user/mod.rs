@@ -35,7 +35,7 @@ pub use grant_store::{
     ConnectionKey, GrantStore, Person, StoreFuture, StoreUnavailable, StoredTokens,
 };
 pub use revoke::Grant;
-use start::Facts;
+use start::AuthorizationServer;
 pub use start::{GrantDescription, GrantRequest, StartedGrant};
 use tokens::{HeldTokens, Tokens};
 
@@ -95,8 +95,8 @@ pub enum ConnectError {
     OtherIssuer,
 }
 
-/// The grants of one source.
-pub struct PerUser {
+/// The grants by which users let one source act in their name.
+pub struct UserGrants {
     source: String,
     service: Url,
     settings: CodeSettings,
@@ -104,10 +104,10 @@ pub struct PerUser {
     store: Arc<dyn GrantStore>,
     ambient: Ambient,
     /// With the time until which they are believed.
-    facts: Mutex<Option<(Arc<Facts>, Timestamp)>>,
+    facts: Mutex<Option<(Arc<AuthorizationServer>, Timestamp)>>,
 }
 
-impl PerUser {
+impl UserGrants {
     /// `limits` are those of the source.
     pub fn open(
         source: &str,
@@ -293,7 +293,7 @@ fn person(caller: Option<OnBehalf<'_>>) -> Result<Person, AuthError> {
     })
 }
 
-impl fmt::Debug for PerUser {
+impl fmt::Debug for UserGrants {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PerUser")
             .field("source", &self.source)

@@ -11,8 +11,8 @@ use serde_json::json;
 use url::Url;
 use wardgate_domain::About;
 
-use super::start::{Facts, GrantRequest};
-use super::{ConnectError, PerUser};
+use super::start::{AuthorizationServer, GrantRequest};
+use super::{ConnectError, UserGrants};
 use crate::auth::AuthError;
 use crate::{Egress, EgressRequest, EgressSettings};
 
@@ -40,10 +40,10 @@ struct RegistrationResponse {
     expires_at: i64,
 }
 
-impl PerUser {
+impl UserGrants {
     pub(super) async fn client(
         &self,
-        facts: &Facts,
+        facts: &AuthorizationServer,
         request: &GrantRequest<'_>,
     ) -> Result<ClientIdentity, ConnectError> {
         if let Some(client) = &self.settings.client {
@@ -98,7 +98,7 @@ impl PerUser {
     async fn register(
         &self,
         url: &Url,
-        facts: &Facts,
+        facts: &AuthorizationServer,
         redirect_uri: &str,
     ) -> Result<RegistrationResponse, ConnectError> {
         let offers = |method: &str| {

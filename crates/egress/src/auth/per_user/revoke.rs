@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::PerUser;
 use super::Person;
+use super::UserGrants;
 use super::tokens::Tokens;
 use crate::auth::AuthError;
-use crate::auth::discovery::Finder;
+use crate::auth::discovery::MetadataDiscovery;
 
 /// How long a server may take.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -37,7 +37,7 @@ impl Grant {
     }
 }
 
-impl PerUser {
+impl UserGrants {
     /// What the person granted; none where they did not, or it cannot be read.
     pub async fn grant(&self, person: &Person) -> Option<Grant> {
         let kept = self.kept(person).await.ok().flatten();
@@ -59,7 +59,9 @@ impl PerUser {
     async fn take_back(&self, tokens: &Tokens) -> Result<(), RevocationError> {
         let issuer = tokens.at.issuer.as_deref();
         let issuer = issuer.ok_or(RevocationError::NoEndpoint)?;
-        let metadata = Finder::new(&self.limits).of_issuer(issuer).await?;
+        let metadata = MetadataDiscovery::new(&self.limits)
+            .of_issuer(issuer)
+            .await?;
         let url = metadata.revocation_endpoint;
         let url = url.ok_or(RevocationError::NoEndpoint)?.0;
         let endpoint = self.endpoint_at(&url, &tokens.at, &tokens.client_id)?;

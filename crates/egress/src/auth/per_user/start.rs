@@ -11,9 +11,9 @@ use wardgate_domain::Digest;
 
 use super::Person;
 use super::tokens::Registration;
-use super::{ConnectError, PerUser};
+use super::{ConnectError, UserGrants};
 use crate::auth::AuthError;
-use crate::auth::discovery::{Finder, ServerMetadata, canonical};
+use crate::auth::discovery::{MetadataDiscovery, ServerMetadata, canonical};
 use crate::auth::server::union;
 
 /// How long a person may take.
@@ -25,8 +25,8 @@ const BELIEVED: Duration = Duration::from_mins(1);
 /// The scope of a token that outlives the person's visit (`OpenID` Connect Core §11).
 const OFFLINE: &str = "offline_access";
 
-/// What is known of the server that grants.
-pub(super) struct Facts {
+/// The metadata of the authorization server of a source.
+pub(super) struct AuthorizationServer {
     pub(super) issuer: Option<String>,
     pub(super) authorization_url: Url,
     pub(super) token_url: Url,
@@ -88,7 +88,7 @@ pub struct GrantRequest<'a> {
     pub scope: Option<&'a str>,
 }
 
-impl PerUser {
+impl UserGrants {
     /// What the person is asked for, and where.
     pub async fn describe(
         &self,
@@ -155,7 +155,7 @@ impl PerUser {
     /// What the person is asked for: never less than they granted before.
     async fn scope(
         &self,
-        facts: &Facts,
+        facts: &AuthorizationServer,
         person: &Person,
         wider: Option<&str>,
     ) -> Result<Option<String>, ConnectError> {
@@ -166,7 +166,7 @@ impl PerUser {
     }
 
     /// What was found out is believed for a while, or until something fails: the service may trust another server then.
-    pub(super) async fn facts(&self) -> Result<Arc<Facts>, ConnectError> {
+    pub(super) async fn facts(&self) -> Result<Arc<AuthorizationServer>, ConnectError> {
         let mut known = self.facts.lock().await;
         if let Some((facts, until)) = &*known
             && self.now() < *until
@@ -183,13 +183,13 @@ impl PerUser {
     }
 
     /// What is configured wins.
-    async fn look(&self) -> Result<Facts, ConnectError> {
+    async fn look(&self) -> Result<AuthorizationServer, ConnectError> {
         let settings = &self.settings;
         let configured = settings.server.token_url.as_ref();
         if let Some((token_url, authorization_url)) =
             configured.zip(settings.authorization_url.as_ref())
         {
-            return Ok(Facts {
+            return Ok(AuthorizationServer {
                 issuer: settings.server.issuer.clone(),
                 authorization_url: authorization_url.clone(),
                 token_url: token_url.clone(),
@@ -201,7 +201,7 @@ impl PerUser {
                 resource: settings.resource.clone(),
             });
         }
-        let finder = Finder::new(&self.limits);
+        let finder = MetadataDiscovery::new(&self.limits);
         let (issuer, protected) = if let Some(issuer) = &settings.server.issuer {
             (issuer.clone(), None)
         } else {
@@ -229,7 +229,7 @@ fn facts(
     metadata: ServerMetadata,
     scope: Option<String>,
     resource: String,
-) -> Result<Facts, ConnectError> {
+) -> Result<AuthorizationServer, ConnectError> {
     let methods = &metadata.code_challenge_methods_supported;
     if !methods.iter().any(|method| method == "S256") {
         return Err(ConnectError::NoPkce);
@@ -237,7 +237,7 @@ fn facts(
     let authorization_url = metadata.authorization_endpoint.ok_or(AuthError::NotFound(
         "its metadata has no authorization_endpoint",
     ))?;
-    Ok(Facts {
+    Ok(AuthorizationServer {
         issuer: Some(metadata.issuer),
         authorization_url: authorization_url.0,
         token_url: metadata.token_endpoint.0,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 use wardgate_domain::{Ambient, Timestamp};
 
-use super::{ConnectError, PerUser, StoreUnavailable};
+use super::{ConnectError, StoreUnavailable, UserGrants};
 use crate::auth::client::ClientProof;
 use crate::auth::grant::{EndpointLocation, TokenEndpoint, TokenResponse};
 use crate::auth::{AuthError, Secret, bearer};
@@ -115,7 +115,7 @@ impl Tokens {
     }
 }
 
-impl PerUser {
+impl UserGrants {
     /// Where the tokens came from.
     pub(super) fn endpoint_of(&self, tokens: &Tokens) -> Result<TokenEndpoint, AuthError> {
         self.endpoint(&tokens.at, &tokens.client_id)

@@ -3,14 +3,12 @@
 use std::collections::BTreeSet;
 
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
-use rcgen::{
-    KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256,
-};
+use wardgate_testkit::TestKey;
 
 use super::*;
 
-fn keyed(world: &World, pair: &KeyPair, audience: Option<&str>) -> OAuthClient {
-    let pem = Secret::from(pair.serialize_pem());
+fn keyed(world: &World, pair: &TestKey, audience: Option<&str>) -> OAuthClient {
+    let pem = Secret::from(pair.private_pem());
     OAuthClient {
         client_id: "runner".to_owned(),
         proof: ClientProof::Key {
@@ -25,10 +23,10 @@ fn keyed(world: &World, pair: &KeyPair, audience: Option<&str>) -> OAuthClient {
 fn verified(
     form: &BTreeMap<String, String>,
     algorithm: Algorithm,
-    pair: &KeyPair,
+    pair: &TestKey,
     audience: &str,
 ) -> Value {
-    let public = pair.public_key_pem();
+    let public = pair.public_pem();
     let key = match algorithm {
         Algorithm::ES256 => DecodingKey::from_ec_pem(public.as_bytes()),
         Algorithm::RS256 => DecodingKey::from_rsa_pem(public.as_bytes()),
@@ -45,18 +43,11 @@ fn verified(
     token.claims
 }
 
-fn pairs() -> [(Algorithm, KeyPair); 3] {
-    let rsa = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048);
+fn pairs() -> [(Algorithm, TestKey); 3] {
     [
-        (
-            Algorithm::ES256,
-            KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap(),
-        ),
-        (Algorithm::RS256, rsa.unwrap()),
-        (
-            Algorithm::EdDSA,
-            KeyPair::generate_for(&PKCS_ED25519).unwrap(),
-        ),
+        (Algorithm::ES256, TestKey::p256()),
+        (Algorithm::RS256, TestKey::rsa()),
+        (Algorithm::EdDSA, TestKey::ed25519()),
     ]
 }
 
@@ -107,12 +98,10 @@ async fn each_request_has_an_assertion_of_its_own_and_the_audience_that_is_confi
 
 #[test]
 fn what_cannot_sign_is_refused_before_it_is_needed() {
-    let pair = KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).unwrap();
-    let public = KeyPair::generate_for(&PKCS_ED25519)
-        .unwrap()
-        .public_key_pem();
+    let pair = TestKey::p384();
+    let public = TestKey::ed25519().public_pem();
     for pem in [
-        pair.serialize_pem(),
+        pair.private_pem(),
         public,
         "canary".to_owned(),
         String::new(),

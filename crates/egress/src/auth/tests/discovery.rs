@@ -294,7 +294,7 @@ async fn no_word_of_a_peer_leads_into_networks_that_are_not_listed() {
         let metadata = json!({ "resource": site.at("/a/mcp"), "authorization_servers": issuers });
         site.json(INSERTED, metadata);
         let url: Url = site.at("/a/mcp").parse().unwrap();
-        let finder = crate::auth::discovery::Finder::new(&EgressSettings::of(
+        let finder = crate::auth::discovery::MetadataDiscovery::new(&EgressSettings::of(
             &url,
             [],
             PrivateAddresses::Listed(vec!["127.0.0.1/32".parse().unwrap()]),

@@ -10,10 +10,10 @@ use wardgate_rpc::link::TlsFiles;
 use wardgate_store::Layout;
 
 use super::certificates::Certificate;
+use super::dependencies::ServiceDependency;
 use super::edges::{ALIVE, Edge, Issuers, READY};
 use super::finding::{Finding, FindingSubject};
 use super::keys::{KeyFile, KeyKind};
-use super::neighbours::ServiceDependency;
 use super::stores::ServiceStore;
 use crate::Failure;
 use crate::cli::{ConfigSection, DoctorArgs};

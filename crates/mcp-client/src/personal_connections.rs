@@ -16,7 +16,7 @@ use wardgate_egress::{Auth, AuthSettings, BoundCredentials, EgressError, OpenAut
 const PERSONS: usize = 1_024;
 
 /// The connections of a source, by person.
-pub(super) struct Personal {
+pub(super) struct PersonalConnections {
     settings: HttpSettings,
     auth: Arc<Auth>,
     /// Of the server as nobody in particular reaches it.
@@ -24,7 +24,7 @@ pub(super) struct Personal {
     persons: Cache<Digest, Arc<Upstream>>,
 }
 
-impl Personal {
+impl PersonalConnections {
     /// None where one connection serves everybody.
     pub(super) fn of(
         transport: &Transport,

@@ -6,14 +6,14 @@ use tokio::time::Instant;
 
 /// A number of log lines a second; what is beyond is counted.
 #[derive(Debug)]
-pub(super) struct Quota {
+pub(super) struct LogQuota {
     per_second: u32,
     second: Instant,
     used: u32,
     left_out: u64,
 }
 
-impl Quota {
+impl LogQuota {
     pub(super) fn new(per_second: u32) -> Self {
         Self {
             per_second,

@@ -12,16 +12,16 @@ const MAX_SHOWN_NAMES: usize = 20;
 /// A place in a JSON message that does not fit. Holds names and never a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place} {problem}")]
-pub struct Misfit {
-    place: Place,
+pub struct JsonMismatch {
+    place: FieldPath,
     problem: String,
 }
 
-/// Where in a message: `items[2].count`, or the whole of it.
+/// The path of a field in a message, such as `items[2].count`; empty for the whole of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place(String);
+struct FieldPath(String);
 
-impl fmt::Display for Place {
+impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_str() {
             "" => f.write_str("the message"),
@@ -30,11 +30,11 @@ impl fmt::Display for Place {
     }
 }
 
-impl Misfit {
+impl JsonMismatch {
     /// What fits by itself, and not together.
     pub(super) fn ambiguous() -> Self {
         Self {
-            place: Place(String::new()),
+            place: FieldPath(String::new()),
             problem: "gives a field twice, or two fields of which only one may be set".to_owned(),
         }
     }
@@ -92,11 +92,11 @@ pub(super) fn gives_a_field_twice(message: &MessageDescriptor, value: &Value) ->
 }
 
 /// Finds the first place of a value that does not fit, if one does not fit by itself.
-pub(super) fn find(message: &MessageDescriptor, value: &Value) -> Option<Misfit> {
+pub(super) fn find(message: &MessageDescriptor, value: &Value) -> Option<JsonMismatch> {
     find_in(message, value, String::new())
 }
 
-fn find_in(message: &MessageDescriptor, value: &Value, path: String) -> Option<Misfit> {
+fn find_in(message: &MessageDescriptor, value: &Value, path: String) -> Option<JsonMismatch> {
     let Value::Object(members) = value else {
         return leaf(message, value, path);
     };
@@ -105,8 +105,8 @@ fn find_in(message: &MessageDescriptor, value: &Value, path: String) -> Option<M
     }
     members.iter().find_map(|(name, member)| {
         let Some(field) = field(message, name) else {
-            return Some(Misfit {
-                place: Place(path.clone()),
+            return Some(JsonMismatch {
+                place: FieldPath(path.clone()),
                 problem: unknown(message, name),
             });
         };
@@ -118,10 +118,10 @@ fn find_in(message: &MessageDescriptor, value: &Value, path: String) -> Option<M
     })
 }
 
-fn leaf(message: &MessageDescriptor, value: &Value, path: String) -> Option<Misfit> {
+fn leaf(message: &MessageDescriptor, value: &Value, path: String) -> Option<JsonMismatch> {
     let wrong = DynamicMessage::deserialize(message.clone(), value).is_err();
-    wrong.then(|| Misfit {
-        place: Place(path),
+    wrong.then(|| JsonMismatch {
+        place: FieldPath(path),
         problem: format!("is not {}", wanted(&Kind::Message(message.clone()))),
     })
 }
@@ -131,15 +131,15 @@ fn find_in_field(
     name: &str,
     value: &Value,
     path: String,
-) -> Option<Misfit> {
+) -> Option<JsonMismatch> {
     let fits = |value: Value| {
         let alone = Value::Object(Map::from_iter([(name.to_owned(), value)]));
         DynamicMessage::deserialize(field.parent_message().clone(), &alone).is_ok()
     };
     let wrong = |path: String, wanted: &str| {
         let problem = format!("is not {wanted}");
-        Some(Misfit {
-            place: Place(path),
+        Some(JsonMismatch {
+            place: FieldPath(path),
             problem,
         })
     };

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use wardgate_domain::OfferKind;
 
-/// Of one server, by the method that lists.
+/// How long the lists of one server may be kept, by the method that lists.
 #[derive(Debug, Default)]
-pub(super) struct Ttls(Mutex<BTreeMap<&'static str, Duration>>);
+pub(super) struct ListTtls(Mutex<BTreeMap<&'static str, Duration>>);
 
-impl Ttls {
+impl ListTtls {
     /// What was said of the list of `method`, if anything was.
     pub(super) fn said(&self, method: &'static str, ttl: Option<Duration>) {
         let mut ttls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
