@@ -474,3 +474,46 @@ fn whole_seconds(wait: Duration) -> u64 {
 fn cut(text: &str, characters: usize) -> String {
     text.chars().take(characters).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_has_an_http_status_that_the_reference_names_for_its_reason() {
+        let wait = Duration::from_secs(1);
+        let mut errors = vec![
+            RpcError::token_refused(),
+            RpcError::insufficient_scope("read", "https://example.org"),
+            RpcError::invalid_request("no request"),
+            RpcError::invalid_params("no parameters"),
+            RpcError::invalid_meta("no `_meta`"),
+            RpcError::header_mismatch("no header"),
+            RpcError::unsupported_version("1", true),
+            RpcError::unknown_state(),
+            RpcError::missing_capability("{}"),
+            RpcError::unknown_route(),
+            RpcError::unknown_session(),
+            RpcError::store_unavailable(),
+            RpcError::undecided(),
+            RpcError::not_decided(),
+            RpcError::unknown_event(),
+            RpcError::rate_limited(wait),
+            RpcError::too_many_requests(wait),
+            RpcError::overloaded(true, wait),
+            RpcError::overloaded(false, wait),
+            RpcError::too_many_streams(),
+            RpcError::too_many_messages(),
+        ];
+        errors.extend(Version::ALL.map(|version| RpcError::unknown_method("no", version)));
+        for error in errors {
+            let mut statuses = error.reason.http_statuses();
+            assert!(
+                statuses.any(|status| status == error.http.as_u16()),
+                "{:?} with {}",
+                error.reason,
+                error.http
+            );
+        }
+    }
+}

@@ -1,18 +1,26 @@
 //! Pages of the book that follow from the code: a test keeps each of them current, and writes it where
-//! `WARDGATE_WRITE_DOCS` is set.
+//! `WARDGATE_WRITE_DOCS` is set. Of some pages only parts follow from the code; these stand between marks.
+
+mod errors;
+mod grpc;
+mod http_endpoints;
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 use serde_json::Value;
 
 use crate::cli::Cli;
 
+fn file(name: &str) -> PathBuf {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/reference");
+    Path::new(directory).join(name)
+}
+
 /// Asserts that the page `name` of the book's reference is `page`, or writes it.
 pub(crate) fn assert_current(name: &str, page: &str) {
-    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/reference");
-    let file = Path::new(directory).join(name);
+    let file = file(name);
     if std::env::var_os("WARDGATE_WRITE_DOCS").is_some() {
         std::fs::write(&file, page).unwrap();
     }
@@ -21,6 +29,23 @@ pub(crate) fn assert_current(name: &str, page: &str) {
         written == page,
         "{name} is outdated: WARDGATE_WRITE_DOCS=yes cargo test --package wardgate --bin wardgate is_current"
     );
+}
+
+/// Asserts that what stands in the page `name` between `<!-- generated: SECTION -->` and `<!-- end -->` is the text of that
+/// section, or writes it. The page has marks for each of `sections`, and for no other.
+fn assert_sections_current(name: &str, sections: &[(String, String)]) {
+    const END: &str = "<!-- end -->";
+    let written = std::fs::read_to_string(file(name)).unwrap();
+    let count = written.matches("<!-- generated: ").count();
+    assert_eq!(count, sections.len(), "marks of {name}");
+    let mut page = written;
+    for (section, text) in sections {
+        let mark = format!("<!-- generated: {section} -->\n");
+        let (before, rest) = page.split_once(&mark).expect(&mark);
+        let (_, after) = rest.split_once(END).expect(END);
+        page = format!("{before}{mark}\n{}\n\n{END}{after}", text.trim());
+    }
+    assert_current(name, &page);
 }
 
 /// What a value may be, in a word or two; `link` makes a link of the name of a definition.

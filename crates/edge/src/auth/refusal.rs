@@ -144,3 +144,35 @@ impl TokenRefusal {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_has_the_http_status_that_the_reference_names_for_its_reason() {
+        for refusal in [
+            TokenRefusal::TokenMissing,
+            TokenRefusal::AuthorizationRepeated,
+            TokenRefusal::AuthorizationMalformed,
+            TokenRefusal::SchemeRefused,
+            TokenRefusal::TokenTooLong,
+            TokenRefusal::TokenMalformed,
+            TokenRefusal::HeaderParameterRefused("jku"),
+            TokenRefusal::TypeRefused,
+            TokenRefusal::AlgorithmRefused,
+            TokenRefusal::KeyUnknown,
+            TokenRefusal::KeysUnavailable,
+            TokenRefusal::SignatureInvalid,
+            TokenRefusal::TokenExpired,
+            TokenRefusal::TokenNotYetValid,
+            TokenRefusal::IssuerRefused,
+            TokenRefusal::AudienceRefused,
+            TokenRefusal::missing("exp"),
+            TokenRefusal::invalid("exp"),
+        ] {
+            let statuses: Vec<_> = refusal.reason().http_statuses().collect();
+            assert_eq!(statuses, [refusal.status().as_u16()], "{refusal:?}");
+        }
+    }
+}

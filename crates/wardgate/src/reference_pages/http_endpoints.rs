@@ -1,0 +1,61 @@
+//! The parts of http-endpoints.md that follow from the tables of routes, of which the routers are built.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use http::Method;
+use wardgate_rpc::routes::RouteInfo;
+
+use super::{assert_sections_current, cell};
+
+fn section(routes: &[&RouteInfo]) -> String {
+    let mut page = String::from("| path | methods | who may call it | |\n|---|---|---|---|\n");
+    for route in routes {
+        let methods: Vec<_> = route.methods.iter().map(Method::as_str).collect();
+        let methods = if methods.is_empty() {
+            "any".to_owned()
+        } else {
+            format!("`{}`", methods.join("`, `"))
+        };
+        let _ = writeln!(
+            page,
+            "| `{}` | {methods} | {} | {} |",
+            route.path,
+            cell(route.callers),
+            cell(route.response)
+        );
+    }
+    page
+}
+
+/// The codes of failures, by the status of their responses.
+fn chat_failures() -> String {
+    let mut codes = BTreeMap::<u16, Vec<_>>::new();
+    for (status, code) in wardgate_agent::listed_failures() {
+        codes
+            .entry(status.as_u16())
+            .or_default()
+            .push(format!("`{code}`"));
+    }
+    let mut page = String::from("| status | `code` |\n|---|---|\n");
+    for (status, codes) in codes {
+        let _ = writeln!(page, "| {status} | {} |", codes.join(", "));
+    }
+    page
+}
+
+#[test]
+fn the_page_of_every_http_endpoint_is_current() {
+    let sections = [
+        ("MCP", wardgate_gateway::listed_routes()),
+        ("OAuth metadata", wardgate_gateway::listed_metadata_routes()),
+        ("consent", wardgate_gateway::listed_connect_routes()),
+        ("chats", wardgate_agent::listed_routes()),
+        ("console", wardgate_console::listed_routes()),
+        ("probes", wardgate_rpc::probes::listed_routes()),
+    ];
+    let sections = sections.map(|(name, routes)| (name.to_owned(), section(&routes)));
+    let failures = ("failures of chats".to_owned(), chat_failures());
+    let sections: Vec<_> = sections.into_iter().chain([failures]).collect();
+    assert_sections_current("http-endpoints.md", &sections);
+}
