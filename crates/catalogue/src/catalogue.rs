@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use wardgate_domain::Digest;
 
 use crate::fault::{Fault, Faults, FieldReader};
-use crate::files::{Text, texts};
+use crate::files::{FileText, texts};
 use crate::offers::Offers;
 use crate::scope::{Types, read_types};
 use crate::source::{SourceKind, SourceSettings};
@@ -74,14 +74,17 @@ impl Catalogue {
         text: String,
         variables: &BTreeMap<String, String>,
     ) -> Result<Self, Vec<Fault>> {
-        Self::parse(&[Text { path, text }], variables)
+        Self::parse(&[FileText { path, text }], variables)
     }
 
     /// Checks what was read.
-    pub fn parse(texts: &[Text], variables: &BTreeMap<String, String>) -> Result<Self, Vec<Fault>> {
+    pub fn parse(
+        texts: &[FileText],
+        variables: &BTreeMap<String, String>,
+    ) -> Result<Self, Vec<Fault>> {
         let mut faults = Faults::of(Path::new(""));
         let mut nodes = Vec::new();
-        for Text { path, text } in texts {
+        for FileText { path, text } in texts {
             faults.in_file(path);
             match Node::parse(text) {
                 Ok(node) => nodes.push((path.as_path(), node)),

@@ -26,9 +26,9 @@ pub(crate) enum DerivedValue {
 
 /// Every derived placeholder of a tool, by name.
 #[derive(Debug, Clone, Default)]
-pub struct Derive(BTreeMap<String, DerivedValue>);
+pub struct DerivedArguments(BTreeMap<String, DerivedValue>);
 
-impl Derive {
+impl DerivedArguments {
     pub(super) fn read(node: &Node, input: &InputSchema, faults: &mut Faults) -> Self {
         let mut derive = BTreeMap::new();
         for (key, node) in faults.map(node, "derive").unwrap_or_default() {

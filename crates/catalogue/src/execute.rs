@@ -2,7 +2,7 @@
 
 use wardgate_arguments::InputSchema;
 
-use crate::derive::Derive;
+use crate::derive::DerivedArguments;
 use crate::fault::{Faults, FieldReader};
 use crate::plan::{KINDS, Plan};
 use crate::scope::{Scope, Types};
@@ -64,10 +64,14 @@ impl<'n> Execution<'n> {
         self.at
     }
 
-    pub(super) fn derive(&self, input: Option<&InputSchema>, faults: &mut Faults) -> Derive {
+    pub(super) fn derive(
+        &self,
+        input: Option<&InputSchema>,
+        faults: &mut Faults,
+    ) -> DerivedArguments {
         match self.derive.zip(input) {
-            Some((node, input)) => Derive::read(node, input, faults),
-            None => Derive::default(),
+            Some((node, input)) => DerivedArguments::read(node, input, faults),
+            None => DerivedArguments::default(),
         }
     }
 

@@ -18,7 +18,7 @@ pub fn lock_path(catalogue: &Path) -> PathBuf {
 
 /// A file as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Text {
+pub struct FileText {
     /// What it is called in faults.
     pub path: PathBuf,
     /// What stands in it.
@@ -29,7 +29,7 @@ pub struct Text {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Files {
     /// The catalogue's.
-    pub texts: Vec<Text>,
+    pub texts: Vec<FileText>,
     /// The lock file's text, empty without one.
     pub lock: String,
     /// Those that the catalogue has resources in.
@@ -81,7 +81,7 @@ impl Files {
 }
 
 /// Reads a file, or every `*.yaml` and `*.yml` of a directory in the order of their names.
-pub(crate) fn texts(path: &Path) -> std::io::Result<Vec<Text>> {
+pub(crate) fn texts(path: &Path) -> std::io::Result<Vec<FileText>> {
     let mut paths = Vec::new();
     if path.is_dir() {
         for entry in std::fs::read_dir(path)? {
@@ -98,7 +98,7 @@ pub(crate) fn texts(path: &Path) -> std::io::Result<Vec<Text>> {
     }
     let read = |path: PathBuf| {
         let text = std::fs::read_to_string(&path)?;
-        Ok(Text { path, text })
+        Ok(FileText { path, text })
     };
     paths.into_iter().map(read).collect()
 }

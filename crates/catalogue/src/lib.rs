@@ -35,9 +35,9 @@ mod yaml;
 
 pub use catalogue::{Catalogue, Imports};
 pub use content::{CONTENT, ContentError, FileContent, OfferedItem};
-pub use derive::Derive;
+pub use derive::DerivedArguments;
 pub use fault::Fault;
-pub use files::{AttachedFile, Files, Text, lock_path};
+pub use files::{AttachedFile, FileText, Files, lock_path};
 pub use name::is_name;
 pub use offers::Offers;
 pub use pins::{

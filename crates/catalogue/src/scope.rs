@@ -5,7 +5,7 @@ use std::path::Path;
 
 use wardgate_arguments::InputSchema;
 
-use crate::derive::Derive;
+use crate::derive::DerivedArguments;
 use crate::fault::Faults;
 use crate::source::SourceSettings;
 use crate::template::{JsonTemplate, Placeholder, Template};
@@ -29,7 +29,7 @@ pub(crate) struct Scope<'s, 'f> {
     pub(crate) faults: &'f mut Faults,
     /// The arguments; none when they have faults themselves.
     pub(crate) input: Option<&'s InputSchema>,
-    pub(crate) derive: &'s Derive,
+    pub(crate) derive: &'s DerivedArguments,
     pub(crate) sources: &'s BTreeMap<String, Option<SourceSettings>>,
     /// What relative paths are relative to: the directory of the file.
     pub(crate) base: &'s Path,

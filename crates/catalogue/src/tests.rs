@@ -41,8 +41,8 @@ fn variables() -> BTreeMap<String, String> {
     BTreeMap::from([("DB_URL".to_owned(), "sqlite:rows.db".to_owned())])
 }
 
-fn file(text: &str) -> Text {
-    Text {
+fn file(text: &str) -> FileText {
+    FileText {
         path: PathBuf::from("tools.yaml"),
         text: text.to_owned(),
     }
@@ -304,14 +304,14 @@ fn files_of_a_directory_are_one_catalogue() {
         ("a.yaml", sources.to_owned()),
         ("b.yaml", format!("tools:\n{tools}")),
     ];
-    let texts = texts.map(|(path, text)| Text {
+    let texts = texts.map(|(path, text)| FileText {
         path: path.into(),
         text,
     });
     let catalogue = Catalogue::parse(&texts, &variables()).unwrap();
     assert_eq!(catalogue.tools().len(), 1);
     let mut twice = texts.to_vec();
-    twice.push(Text {
+    twice.push(FileText {
         path: "c.yaml".into(),
         ..texts[0].clone()
     });
@@ -546,7 +546,7 @@ fn the_url_of_an_mcp_server_does_not_end_in_api() {
 fn a_database_file_is_relative_to_the_catalogue_that_names_it() {
     let url = |written: &str| {
         let text = GOOD.replacen("\"${DB_URL}\"", written, 1);
-        let file = Text {
+        let file = FileText {
             path: PathBuf::from("shop/tools.yaml"),
             text,
         };

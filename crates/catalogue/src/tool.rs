@@ -12,7 +12,7 @@ use serde_json::Value;
 use wardgate_arguments::{Arguments, InputSchema, JsonType, Property};
 use wardgate_domain::{Digest, OfferKind, RequiredCapabilities, ToolFacts, ToolName};
 
-use crate::derive::Derive;
+use crate::derive::DerivedArguments;
 use crate::execute::{Execution, is_execute};
 use crate::fault::{Faults, FieldReader, FilePosition};
 use crate::limits::read_limits;
@@ -50,7 +50,7 @@ pub struct Tool {
     limits: LimitSettings,
     cache: Option<Duration>,
     input: InputSchema,
-    derive: Derive,
+    derive: DerivedArguments,
     pub(super) plan: Plan,
     pub(super) result: ResultShape,
     /// Of a tool that an MCP server defines: the server's name for it.
@@ -157,7 +157,7 @@ impl Tool {
     }
 
     /// The values that are made of its arguments.
-    pub fn derive(&self) -> &Derive {
+    pub fn derive(&self) -> &DerivedArguments {
         &self.derive
     }
 

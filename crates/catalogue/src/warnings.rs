@@ -114,7 +114,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::Text;
+    use crate::FileText;
 
     fn catalogue(execute: &str, result: &str) -> Catalogue {
         let text = format!(
@@ -125,7 +125,7 @@ mod tests {
              \x20   execute: {execute}\n\
              {result}"
         );
-        let file = Text {
+        let file = FileText {
             path: PathBuf::from("tools.yaml"),
             text,
         };
@@ -199,7 +199,8 @@ mod tests {
                 statement(quoted)
             );
             let path = PathBuf::from("tools.yaml");
-            let faults = Catalogue::parse(&[Text { path, text }], &BTreeMap::new()).unwrap_err();
+            let faults =
+                Catalogue::parse(&[FileText { path, text }], &BTreeMap::new()).unwrap_err();
             let told = shown(&faults).concat();
             assert!(told.contains("tools.yaml:6:"), "{told}");
             assert!(told.contains("stands in quotes"), "{told}");

@@ -137,11 +137,11 @@ impl Events {
     /// Takes note of the instructions in `result`, the server's answer to the first message.
     pub(super) fn learn(&self, result: &RawValue) {
         #[derive(Deserialize)]
-        struct Introduction {
+        struct InitializeMembers {
             #[serde(default)]
             instructions: Option<String>,
         }
-        let said = read::<Introduction>(Some(result)).and_then(|it| it.instructions);
+        let said = read::<InitializeMembers>(Some(result)).and_then(|it| it.instructions);
         let said = said.filter(|text| !text.trim().is_empty());
         let fits = |text: &String| text.len() <= MAX_INSTRUCTIONS;
         if !said.as_ref().is_none_or(fits) {

@@ -51,7 +51,6 @@ pub use error::{UpstreamError, UpstreamRpcError};
 use events::Health;
 pub use fingerprint::{BadDefinition, CanonicalDefinition, INSTRUCTIONS, ToolFingerprint, name_in};
 pub use foreign_meta::ForeignMeta;
-pub use http::sse::Event;
 pub use participation::{ClientCapabilities, InvalidParticipation, Participation};
 pub use responses::Responses;
 pub use result::{CallResult, meta_for_client, other_members};

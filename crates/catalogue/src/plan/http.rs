@@ -17,7 +17,7 @@ use crate::source::SourceKind;
 use crate::yaml::Node;
 
 pub use body::BodyTemplate;
-pub use pairs::{HeaderTemplates, Pairs};
+pub use pairs::{HeaderTemplates, PairTemplates};
 pub use path::PathTemplate;
 
 /// A request with placeholders.
@@ -30,7 +30,7 @@ pub struct HttpPlan {
     /// Behind the URL of the source.
     pub path: Option<PathTemplate>,
     /// The query of the URL.
-    pub query: Pairs,
+    pub query: PairTemplates,
     /// Headers beside those of the source.
     pub headers: HeaderTemplates,
     /// The body.
@@ -46,7 +46,7 @@ pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> O
         .and_then(|node| PathTemplate::read(node, scope));
     let query = fields
         .optional("query")
-        .and_then(|node| Pairs::read(node, "query", scope));
+        .and_then(|node| PairTemplates::read(node, "query", scope));
     let headers = fields
         .optional("headers")
         .and_then(|node| HeaderTemplates::read(node, scope));

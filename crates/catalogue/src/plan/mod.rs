@@ -21,7 +21,7 @@ use crate::statement::Statement;
 pub use arguments::SentArguments;
 pub use command::{Argv, CommandPlan, OutputFormat};
 pub use grpc::GrpcPlan;
-pub use http::{BodyTemplate, HeaderTemplates, HttpPlan, Pairs, PathTemplate};
+pub use http::{BodyTemplate, HeaderTemplates, HttpPlan, PairTemplates, PathTemplate};
 pub use jsonrpc::{JsonRpcDialect, JsonRpcPlan};
 pub use mcp::{McpPlan, McpTarget};
 pub use query::{QueryInterface, QueryPlan};

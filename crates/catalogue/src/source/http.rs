@@ -260,7 +260,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::{Catalogue, SourceKind, Text};
+    use crate::{Catalogue, FileText, SourceKind};
     use wardgate_egress::{ClientProof, OAuthClient, Secret, ServerSettings};
 
     fn read(source: &str) -> HttpSettings {
@@ -270,7 +270,7 @@ mod tests {
         let variables: BTreeMap<_, _> = variables
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .into();
-        let catalogue = Catalogue::parse(&[Text { path, text }], &variables).unwrap();
+        let catalogue = Catalogue::parse(&[FileText { path, text }], &variables).unwrap();
         let (_, _, sources, _) = catalogue.into_parts();
         match sources.into_iter().next().unwrap().kind {
             SourceKind::Http(settings) => *settings,

@@ -12,7 +12,7 @@ use wardgate_domain::{
 use wardgate_json::Members;
 
 use super::Tool;
-use crate::derive::Derive;
+use crate::derive::DerivedArguments;
 use crate::name::is_name;
 use crate::plan::{McpPlan, Plan};
 use crate::result_shape::{ResultShape, Shape};
@@ -67,7 +67,7 @@ impl Tool {
             limits: LimitSettings::default(),
             cache: None,
             input,
-            derive: Derive::default(),
+            derive: DerivedArguments::default(),
             plan: Plan::Mcp(McpPlan::of_imported(
                 source,
                 settings,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::ACCEPT;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
@@ -18,8 +18,6 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use url::Url;
 
-use super::sse;
-use super::sse::Event;
 use crate::error::{RequestResult, UpstreamError};
 use crate::events::Events;
 use crate::listen::ListenTransport;
@@ -28,13 +26,11 @@ use crate::open_requests::{NEWS_QUEUE, OpenRequests};
 use crate::server_message::{self, Listener, ServerMessage, ServerRequest};
 use wardgate_egress::{EgressClient, EgressResponse, ResponseBody};
 use wardgate_mcp::Era;
-use wardgate_mcp::header;
+use wardgate_mcp::event_stream::EventReader;
+use wardgate_mcp::header::{self, EVENT_STREAM, JSON, JSON_OR_EVENT_STREAM};
 
 /// How long after an answer more may arrive of what a server says about a request on a stream of its own.
 const LATE_NEWS: Duration = Duration::from_millis(100);
-
-pub(super) const JSON: &str = "application/json";
-pub(super) const EVENT_STREAM: &str = "text/event-stream";
 
 /// How long a message without an answer may take.
 const NOTICE_LIMIT: Duration = Duration::from_secs(5);
@@ -214,7 +210,7 @@ impl Exchange {
         body: Vec<u8>,
         headers: Vec<(HeaderName, HeaderValue)>,
     ) -> Result<EgressResponse, UpstreamError> {
-        let accept = HeaderValue::from_static("application/json, text/event-stream");
+        let accept = HeaderValue::from_static(JSON_OR_EVENT_STREAM);
         let request = wardgate_egress::EgressRequest::new(Method::POST, self.url.clone())
             .body(JSON, body)
             .header(ACCEPT, accept)
@@ -236,7 +232,7 @@ impl Exchange {
         }
         let response = self.client.send(self.with_terms(request), None).await?;
         let response = self.accepted(response).await?;
-        if !is(&response, EVENT_STREAM) {
+        if !header::has_media_type(&response.headers, EVENT_STREAM) {
             return Err(UpstreamError::BadResult("it is not an event stream"));
         }
         Ok(response)
@@ -291,7 +287,7 @@ impl Exchange {
         if forgot && self.session.is_some() {
             return Err(UpstreamError::Gone);
         }
-        let is_json = is(&response, JSON);
+        let is_json = header::has_media_type(&response.headers, JSON);
         let body = response.body.bytes().await;
         if let Ok(body) = body
             && is_json
@@ -317,10 +313,10 @@ impl Exchange {
         id: u64,
         mut listener: Option<Listener<'_>>,
     ) -> RequestResult {
-        if is(&response, EVENT_STREAM) {
+        if header::has_media_type(&response.headers, EVENT_STREAM) {
             return self.follow(response.body, Some(id), listener).await;
         }
-        if !is(&response, JSON) {
+        if !header::has_media_type(&response.headers, JSON) {
             return Err(UpstreamError::BadResult(
                 "it is neither JSON nor an event stream",
             ));
@@ -341,16 +337,15 @@ impl Exchange {
         id: Option<u64>,
         mut listener: Option<Listener<'_>>,
     ) -> RequestResult {
-        let mut parser = sse::Parser::new(self.max_bytes);
+        let mut events = EventReader::new(self.max_bytes);
         let mut resumptions = 0;
         loop {
             let cause = match body.chunk().await {
                 Ok(Some(chunk)) => {
-                    for Event { data, .. } in
-                        parser.feed(&chunk).map_err(|_| UpstreamError::TooLarge)?
-                    {
+                    events.feed(&chunk).map_err(|_| UpstreamError::TooLarge)?;
+                    while let Some(data) = events.next_event() {
                         resumptions = 0;
-                        // An event without data only has an id.
+                        // An event with empty data only has an id.
                         if data.is_empty() {
                             continue;
                         }
@@ -371,15 +366,15 @@ impl Exchange {
             // A legacy server may hang up and have the client come back for the answer.
             let can_resume =
                 self.era == Era::Legacy && id.is_some() && resumptions < MAX_RESUMPTIONS;
-            let Some(last) = parser.last_id.as_deref().filter(|_| can_resume) else {
+            let Some(last) = events.last_id().filter(|_| can_resume) else {
                 return Err(UpstreamError::Broken(cause));
             };
             resumptions += 1;
-            let pause = parser.retry.map_or(RESUME_AFTER, Duration::from_millis);
+            let pause = events.retry().unwrap_or(RESUME_AFTER);
             tokio::time::sleep(pause.min(RESUME_AFTER_AT_MOST)).await;
             let resumed = self.get(Some(last)).await;
             body = resumed.map_err(UpstreamError::after_acceptance)?.body;
-            parser = parser.resumed();
+            events = events.resumed();
         }
     }
 
@@ -496,15 +491,6 @@ impl ListenTransport for Arc<Exchange> {
         let begun = || self.events.subscriptions.opened();
         Exchange::overhear(self, begun).await
     }
-}
-
-pub(super) fn is(response: &EgressResponse, media_type: &str) -> bool {
-    response
-        .headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.split(';').next())
-        .is_some_and(|value| value.trim().eq_ignore_ascii_case(media_type))
 }
 
 /// Reads a stream to its end: only then can its connection be used again.

@@ -5,7 +5,6 @@ use wardgate_mcp::error_code::UNSUPPORTED_VERSION;
 use wardgate_mcp::header;
 
 mod exchange;
-pub(super) mod sse;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

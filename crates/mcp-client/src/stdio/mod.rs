@@ -49,7 +49,7 @@ pub(super) struct Launcher {
     program: Program,
     events: Arc<Events>,
     tasks: TaskTracker,
-    history: Mutex<History>,
+    history: Mutex<StartHistory>,
     is_legacy: CachedObservation,
     /// What a legacy server may ask.
     profile: ClientProfile,
@@ -57,7 +57,7 @@ pub(super) struct Launcher {
 
 /// What the starts so far showed.
 #[derive(Debug, Default)]
-struct History {
+struct StartHistory {
     last_start: Option<Instant>,
     /// Starts in a row that did not last.
     short: u32,
@@ -130,7 +130,7 @@ impl Launcher {
         })
     }
 
-    fn history(&self) -> std::sync::MutexGuard<'_, History> {
+    fn history(&self) -> std::sync::MutexGuard<'_, StartHistory> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,24 +1,11 @@
 //! Connections whose credentials are made of the caller's token.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use wardgate_domain::{Caller, CallerClaims, Timestamp};
+use wardgate_testkit::caller;
 
 use super::{Transport, UpstreamError, call, upstream};
 use wardgate_egress::{AuthSettings, ClientProof, OAuthClient, ServerSettings};
-
-fn caller(subject: &str) -> Caller {
-    Caller::from_verified(CallerClaims {
-        issuer: "https://issuer.test".to_owned(),
-        subject: subject.to_owned(),
-        tenant: String::new(),
-        roles: Vec::new(),
-        attributes: BTreeMap::new(),
-        token_id: "t".to_owned(),
-        expires_at: Timestamp::from_seconds(4_000_000_000),
-    })
-}
 
 #[tokio::test]
 async fn a_request_goes_by_the_token_it_came_with_and_by_no_earlier_one() {
@@ -38,7 +25,7 @@ async fn a_request_goes_by_the_token_it_came_with_and_by_no_earlier_one() {
         resource: None,
     });
     let server = Arc::new(upstream(&Transport::Http(settings)));
-    let of = |who: &str, token| server.of(&caller(who), token).unwrap();
+    let of = |who: &str, token| server.of(&caller(who, &[]), token).unwrap();
     let own = of("ann", Some("one"));
     assert!(Arc::ptr_eq(&own, &of("ann", Some("one"))));
     for other in [of("ann", Some("two")), of("ben", Some("one"))] {

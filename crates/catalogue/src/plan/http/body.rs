@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use url::form_urlencoded;
 
-use super::pairs::Pairs;
+use super::pairs::PairTemplates;
 use crate::fault::FieldReader;
 use crate::scope::Scope;
 use crate::template::{JsonTemplate, Template, UnfitValue};
@@ -17,7 +17,7 @@ pub enum BodyTemplate {
     /// As `application/json`.
     Json(JsonTemplate),
     /// As `application/x-www-form-urlencoded`.
-    Form(Pairs),
+    Form(PairTemplates),
     /// As `text/plain`.
     Text(Template),
 }
@@ -30,7 +30,7 @@ impl BodyTemplate {
         match (json, form, text) {
             (None, None, None) => Some(Self::None),
             (Some(node), None, None) => Some(Self::Json(scope.json_template(node))),
-            (None, Some(node), None) => Pairs::read(node, "form", scope).map(Self::Form),
+            (None, Some(node), None) => PairTemplates::read(node, "form", scope).map(Self::Form),
             (None, None, Some(node)) => scope.template(node, "text").map(Self::Text),
             (Some(node), ..) | (_, Some(node), _) => {
                 scope.faults.add(

@@ -12,9 +12,9 @@ use crate::yaml::{Node, Yaml};
 /// Pairs in the author's order. A pair whose placeholders all stand for nothing is left out; a list that
 /// stands alone makes a pair of each element.
 #[derive(Debug, Clone, Default)]
-pub struct Pairs(Vec<(String, Template)>);
+pub struct PairTemplates(Vec<(String, Template)>);
 
-impl Pairs {
+impl PairTemplates {
     pub(super) fn read(node: &Node, what: &str, scope: &mut Scope<'_, '_>) -> Option<Self> {
         let entries = scope.faults.map(node, what)?;
         let read = entries

@@ -8,7 +8,7 @@ use wardgate_testkit::TestKey;
 
 use super::*;
 use crate::TOOLS_SCHEMA;
-use crate::{Catalogue, SourceSettings, Text};
+use crate::{Catalogue, FileText, SourceSettings};
 
 fn parse(text: &str) -> Result<Vec<SourceSettings>, String> {
     let directory = TempDir::new().unwrap();
@@ -16,7 +16,7 @@ fn parse(text: &str) -> Result<Vec<SourceSettings>, String> {
     std::fs::write(directory.path().join("client.pem"), key).unwrap();
     let variables = ["PASSWORD", "SECRET", "LISTING_TOKEN"];
     let variables = variables.map(|name| (name.to_owned(), "canary".to_owned()));
-    let file = Text {
+    let file = FileText {
         path: directory.path().join("tools.yaml"),
         text: text.to_owned(),
     };
