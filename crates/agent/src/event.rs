@@ -169,21 +169,21 @@ impl fmt::Debug for EventBody {
                 call_id, success, ..
             } => write!(f, "ToolResult({call_id}, success: {success})"),
             Self::ApprovalRequired { call_id, .. } => write!(f, "ApprovalRequired({call_id})"),
-            Self::Error { kind, .. } => write!(f, "Error({})", kind.word()),
+            Self::Error { kind, .. } => write!(f, "Error({})", kind.as_str()),
             Self::Usage {
                 input_tokens,
                 output_tokens,
             } => write!(f, "Usage({input_tokens}, {output_tokens})"),
             Self::Done {
                 finish_reason, cap, ..
-            } => write!(f, "Done({}, cap: {cap:?})", finish_reason.word()),
+            } => write!(f, "Done({}, cap: {cap:?})", finish_reason.as_str()),
         }
     }
 }
 
 impl FinishReason {
     /// As it is written.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Stop => "stop",
             Self::Length => "length",
@@ -213,7 +213,7 @@ impl ErrorKind {
     ];
 
     /// As it is written.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::InvalidRequest => "invalid_request",
             Self::UnknownModel => "unknown_model",

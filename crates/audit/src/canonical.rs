@@ -110,7 +110,7 @@ impl RecordEntry {
 
     fn of_refusals(time: Timestamp, refusals: &Refusals) -> Result<Self, InvalidMessage> {
         let counts = refusals.counts.iter().map(|count| {
-            Ok(Tally {
+            Ok(RefusalTally {
                 client_ip: &count.client_ip,
                 count: integer(count.count, "refusals.counts.count")?,
                 reason: &count.reason,
@@ -331,7 +331,7 @@ struct Decision<'a> {
 /// Requests that never became a call.
 #[derive(Debug, Serialize)]
 struct RefusedRequests<'a> {
-    counts: Vec<Tally<'a>>,
+    counts: Vec<RefusalTally<'a>>,
     event: &'static str,
     time: String,
     version: u8,
@@ -340,7 +340,7 @@ struct RefusedRequests<'a> {
 
 /// One kind of them.
 #[derive(Debug, Serialize)]
-struct Tally<'a> {
+struct RefusalTally<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     client_ip: &'a str,
     count: u64,

@@ -15,7 +15,7 @@ use wardgate_store::StartWait;
 use crate::Error;
 use crate::canonical::OpenIntent;
 use crate::store::{Address, PageBounds, StoreReader};
-use crate::writer::Appends;
+use crate::writer::AppendQueue;
 
 /// Intents read at once.
 const PAGE: u64 = 256;
@@ -29,7 +29,7 @@ const INTERVAL: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)]
 /// Closes the intents that no process will finish.
 pub(crate) struct IntentCloser {
     pub(crate) reader: StoreReader,
-    pub(crate) appends: Appends,
+    pub(crate) appends: AppendQueue,
     pub(crate) ambient: Ambient,
     /// Age from which an intent counts as abandoned.
     pub(crate) after: Duration,

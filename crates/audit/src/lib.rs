@@ -3,7 +3,7 @@
 //! ```text
 //!  Append ──▶ canonical bytes ──▶ queue ──▶ writer ──one statement a batch──▶ SQLite │ PostgreSQL
 //!     ▲        + leaf hash                    │                                        │
-//!     └──────── receipt, once durable ────────┘              Query, Reader ◀──pages────┤
+//!     └──────── receipt, once durable ────────┘             Query, RecordReader ◀─pages┤
 //!                                          closing: intents nobody finished ◀──────────┘
 //! ```
 //!

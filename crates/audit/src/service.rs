@@ -19,7 +19,7 @@ use crate::intent_closer::IntentCloser;
 use crate::ownership::{CallingProcesses, StoreLock};
 use crate::query;
 use crate::store::{self, Address, StoreReader};
-use crate::writer::{self, Appends};
+use crate::writer::{self, AppendQueue};
 use crate::{Config, Error, MacKey};
 
 /// The audit service over the store that `config` names, for calls of `callers`. Brings the store up to date and closes
@@ -70,7 +70,7 @@ pub async fn service(
 }
 
 struct Audit {
-    appends: Appends,
+    appends: AppendQueue,
     reader: StoreReader,
     mac_key: MacKey,
     _lock: StoreLock,

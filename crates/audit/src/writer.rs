@@ -47,15 +47,15 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(250);
 /// A store that nobody used for so long is tried too, so that readiness is the truth.
 const PROBE_WHEN_IDLE: Duration = Duration::from_secs(5);
 
-/// The way to the writer; cheap to clone. The writer ends when the last one is gone.
+/// The queue to the writer; cheap to clone. The writer ends when the last one is gone.
 #[derive(Debug, Clone)]
-pub(crate) struct Appends {
+pub(crate) struct AppendQueue {
     queue: mpsc::Sender<WriterJob>,
     readiness: watch::Receiver<Readiness>,
     write_limit: Arc<LatencyLimit>,
 }
 
-impl Appends {
+impl AppendQueue {
     /// Stores `entry` and returns once it is durable. With `retry`, an entry that is stored already is
     /// not stored again.
     pub(crate) async fn append(&self, entry: RecordEntry, retry: bool) -> Result<Receipt, Error> {
@@ -123,7 +123,7 @@ impl PendingAppend {
 }
 
 /// Starts the writer of the store at `address`, where one write may take `limit`.
-pub(crate) async fn start(address: Address, limit: Duration) -> Result<Appends, Error> {
+pub(crate) async fn start(address: Address, limit: Duration) -> Result<AppendQueue, Error> {
     let connection = StoreWriter::connect(&address)
         .await
         .map_err(|source| open_error(&address, source))?;
@@ -145,7 +145,7 @@ pub(crate) async fn start(address: Address, limit: Duration) -> Result<Appends, 
         }
     }
     tokio::spawn(writer.run(jobs));
-    Ok(Appends {
+    Ok(AppendQueue {
         queue,
         readiness,
         write_limit,

@@ -48,19 +48,19 @@ pub fn outward_in<'a>(
 ) -> String {
     let mut uris: Vec<&RawValue> = uris.into_iter().collect();
     uris.sort_by_key(|raw| raw.get().as_ptr());
-    let mut shown = String::with_capacity(text.len());
+    let mut rewritten = String::with_capacity(text.len());
     let mut at = 0;
     for raw in uris {
         let uri: Option<String> = serde_json::from_str(raw.get()).ok();
         if let Some(uri) = uri.and_then(|uri| outward(source, &uri)) {
             let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
-            shown.push_str(&text[at..start]);
-            shown.push_str(&serde_json::Value::from(uri).to_string());
+            rewritten.push_str(&text[at..start]);
+            rewritten.push_str(&serde_json::Value::from(uri).to_string());
             at = start + raw.get().len();
         }
     }
-    shown.push_str(&text[at..]);
-    shown
+    rewritten.push_str(&text[at..]);
+    rewritten
 }
 
 /// The source that a client's URI names, and what that calls it.

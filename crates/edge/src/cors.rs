@@ -40,10 +40,10 @@ impl Grants {
     pub fn preflight(&self, origins: &Origins, request: &Parts) -> Result<Response, String> {
         origins.check(&request.uri, &request.headers)?;
         let mut response = StatusCode::NO_CONTENT.into_response();
-        let origin = origins.welcome(request);
-        let is_welcome = origin.is_some();
+        let origin = origins.allowed_origin(request);
+        let is_allowed = origin.is_some();
         self.allow(origin, response.headers_mut());
-        if is_welcome && let Some(headers) = self.with_asked_for(&request.headers) {
+        if is_allowed && let Some(headers) = self.with_asked_for(&request.headers) {
             response
                 .headers_mut()
                 .insert(header::ACCESS_CONTROL_ALLOW_HEADERS, headers);

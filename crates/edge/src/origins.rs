@@ -76,7 +76,7 @@ impl Origins {
     }
 
     /// The origin of a request, if pages of it may call.
-    pub fn welcome(&self, request: &Parts) -> Option<HeaderValue> {
+    pub fn allowed_origin(&self, request: &Parts) -> Option<HeaderValue> {
         let origin = request.headers.get(header::ORIGIN)?;
         self.check(&request.uri, &request.headers)
             .is_ok()

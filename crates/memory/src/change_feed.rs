@@ -205,7 +205,7 @@ impl ChangeFeed {
         &self,
         position: &mut FeedPosition,
         now: Instant,
-        tell: impl Fn(ConversationChanges),
+        publish: impl Fn(ConversationChanges),
     ) -> Result<(), Error> {
         let mut after = position.known();
         loop {
@@ -216,10 +216,10 @@ impl ChangeFeed {
             after = last.number;
             let new = page
                 .into_iter()
-                .filter(|noted| position.takes(noted.number, now));
-            let changes: Vec<_> = new.filter_map(|noted| noted.change).collect();
+                .filter(|logged| position.takes(logged.number, now));
+            let changes: Vec<_> = new.filter_map(|logged| logged.change).collect();
             if !changes.is_empty() {
-                tell(ConversationChanges {
+                publish(ConversationChanges {
                     unseen: false,
                     changes,
                 });

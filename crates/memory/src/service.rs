@@ -98,9 +98,9 @@ impl<R: Rights> MemoryHandler<R> {
     }
 
     async fn survey(&self, request: pb::SurveyRequest) -> Result<pb::SurveyResponse, Error> {
-        let whose = (request.tenant.as_str(), request.subject.as_str());
+        let owner = (request.tenant.as_str(), request.subject.as_str());
         let limit = bounded_limit(request.limit, 50, 200);
-        let page = self.store.survey(whose, limit, &request.page_token);
+        let page = self.store.survey(owner, limit, &request.page_token);
         let (skeletons, next_page_token) = page.await?;
         Ok(pb::SurveyResponse {
             skeletons: skeletons.into_iter().map(Into::into).collect(),
@@ -193,7 +193,7 @@ macro_rules! methods {
             ) -> Result<Response<Self::WatchConversationsStream>, Status> {
                 let watch = async { self.change_feed.watch() };
                 let changes = answer("watch_conversations", watch).await?;
-                Ok(changes.map(|changes| changes.map(|seen| Ok((&*seen).into())).boxed()))
+                Ok(changes.map(|changes| changes.map(|changes| Ok((&*changes).into())).boxed()))
             }
 
             $(async fn $method(

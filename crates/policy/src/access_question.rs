@@ -18,8 +18,8 @@ pub(crate) struct AccessQuestion<'a> {
     pub(crate) what: &'static str,
 }
 
-/// The answer where the schema has no words for the question.
-pub(crate) fn no_words() -> CallAnswer {
+/// The answer where the schema declares nothing of the question.
+pub(crate) fn missing_vocabulary() -> CallAnswer {
     Err(Denial {
         reason: DenialReason::NotPermitted,
         policies: Vec::new(),
@@ -40,7 +40,7 @@ impl PolicySet {
             what,
         } = access_question;
         let refused = || DecisionFault::Refused(what);
-        let schema = Some(&self.words.schema);
+        let schema = Some(&self.vocabulary.schema);
         let (principal, of) = (caller.uid(), resource.uid());
         let entities =
             Entities::from_entities([caller, resource], schema).map_err(|_| refused())?;

@@ -74,8 +74,8 @@ impl PolicySet {
         tool: &ToolFacts,
         entities: &PartialEntities,
     ) -> Result<Access, DecisionFault> {
-        let words = &self.words;
-        let Some((action, resource)) = words.question(tool.kind) else {
+        let vocabulary = &self.vocabulary;
+        let Some((action, resource)) = vocabulary.question(tool.kind) else {
             return Ok(Access::Settled(decided(Decision::Deny, Vec::new())));
         };
         let request = PartialRequest::new(
@@ -83,12 +83,12 @@ impl PolicySet {
             action.clone(),
             PartialEntityUid::from_concrete(uid(resource, tool.name.as_str())),
             None,
-            &words.schema,
+            &vocabulary.schema,
         )
         .map_err(|_| DecisionFault::Refused("the question whether a tool may be called"))?;
         let policies = self.policies(tool.kind)?;
         let response = policies
-            .tpe(&request, entities, &words.schema)
+            .tpe(&request, entities, &vocabulary.schema)
             .map_err(|_| {
                 DecisionFault::Refused("to evaluate in part whether a tool may be called")
             })?;
@@ -111,12 +111,12 @@ impl PolicySet {
         arguments: &BTreeMap<String, String>,
         client_ip: &str,
     ) -> Result<CallAnswer, DecisionFault> {
-        let words = &self.words;
+        let vocabulary = &self.vocabulary;
         let refused = || DecisionFault::Refused("the arguments of a call");
-        let Some((action, resource)) = words.question(tool.kind) else {
+        let Some((action, resource)) = vocabulary.question(tool.kind) else {
             return Ok(decided(Decision::Deny, Vec::new()));
         };
-        let this = uid(&words.arguments, "of this call");
+        let this = uid(&vocabulary.arguments, "of this call");
         let tags = arguments
             .iter()
             .map(|(name, value)| (name.clone(), text(value)));
@@ -137,7 +137,7 @@ impl PolicySet {
             action.clone(),
             uid(resource, tool.name.as_str()),
             Context::from_pairs(context).map_err(|_| refused())?,
-            Some(&words.schema),
+            Some(&vocabulary.schema),
         )
         .map_err(|_| refused())?;
         let policies = self.policies(tool.kind)?;

@@ -32,14 +32,14 @@ impl PolicySet {
         class: &ColumnClass,
         entities: &Entities,
     ) -> Result<Option<ColumnTier>, DecisionFault> {
-        let words = &self.words;
-        for ((tier, action), policies) in words.show.iter().zip(&self.show) {
+        let vocabulary = &self.vocabulary;
+        for ((tier, action), policies) in vocabulary.show.iter().zip(&self.show) {
             let request = Request::new(
                 principal.clone(),
                 action.clone(),
-                words.class(class.as_str()),
+                vocabulary.class(class.as_str()),
                 Context::empty(),
-                Some(&words.schema),
+                Some(&vocabulary.schema),
             )
             .map_err(|_| DecisionFault::Refused("the question how a column may be shown"))?;
             let response = Authorizer::new().is_authorized(&request, policies, entities);

@@ -55,10 +55,10 @@ impl PolicySet {
 
 fn compile(files: &Files) -> Result<PolicySet, Findings> {
     let sources = files.sources()?;
-    let words = read_schema(&sources.schema)?;
+    let vocabulary = read_schema(&sources.schema)?;
     let policies = read_policies(&sources)?;
-    validate(&words.schema, &policies)?;
-    let set = PolicySet::new(files.hash(), words, &policies.set);
+    validate(&vocabulary.schema, &policies)?;
+    let set = PolicySet::new(files.hash(), vocabulary, &policies.set);
     let faults = trial::run(&set, &policies.set);
     if faults.is_empty() {
         return Ok(set);
@@ -171,7 +171,7 @@ impl<'a> ParsedPolicies<'a> {
             // Cedar numbers the policies of a text in its order.
             let number = PolicyId::new(format!("policy{index}"));
             match parsed.policy(&number) {
-                Some(policy) => found.extend(self.add_one(policy, place)),
+                Some(policy) => found.extend(self.add_policy(policy, place)),
                 None => found.push(place.finding(
                     "is a template; nothing here links templates".to_owned(),
                     "replace `?principal` and `?resource` by what they stand for",
@@ -185,7 +185,7 @@ impl<'a> ParsedPolicies<'a> {
         }
     }
 
-    fn add_one(&mut self, policy: &Policy, place: PolicyPosition<'a>) -> Option<Finding> {
+    fn add_policy(&mut self, policy: &Policy, place: PolicyPosition<'a>) -> Option<Finding> {
         let id = policy.annotation(ID).unwrap_or_default();
         if id.is_empty() || id.len() > MAX_ID_BYTES || id.chars().any(char::is_control) {
             let problem =

@@ -88,9 +88,9 @@ impl Engine {
             tool: tool.name.clone(),
             definition: tool.definition_digest,
         };
-        let cached = self
-            .cache
-            .get_or_insert_with(&key, || Ok::<_, Infallible>(self.work_out(caller, tool)));
+        let cached = self.cache.get_or_insert_with(&key, || {
+            Ok::<_, Infallible>(self.compute_rights(caller, tool))
+        });
         let rights = match cached {
             Ok(rights) => rights,
             Err(never) => match never {},
@@ -99,7 +99,7 @@ impl Engine {
         if rights.tool == *tool {
             return rights;
         }
-        let rights = self.work_out(caller, tool);
+        let rights = self.compute_rights(caller, tool);
         self.cache.insert(key, Arc::clone(&rights));
         rights
     }
@@ -148,7 +148,7 @@ impl Engine {
     pub(crate) fn recall(&self, caller: &Caller, conversation: &ConversationFacts) -> CallAnswer {
         let answer = self
             .set
-            .words
+            .vocabulary
             .caller(caller)
             .and_then(|caller| self.set.recall(caller, conversation));
         answer.unwrap_or_else(|fault| {
@@ -159,7 +159,7 @@ impl Engine {
 
     /// Rules on reading the record.
     pub(crate) fn record(&self, caller: &Caller, scope: RecordScope) -> CallAnswer {
-        let caller = self.set.words.caller(caller);
+        let caller = self.set.vocabulary.caller(caller);
         let answer = caller.and_then(|caller| self.set.record(caller, scope));
         answer.unwrap_or_else(|fault| {
             tracing::warn!(cause = %fault, "the record was denied because its policies cannot decide it");
@@ -170,18 +170,18 @@ impl Engine {
     /// What the caller may see of the result; when that cannot be worked out, the denial that takes the
     /// place of any permission to call.
     pub(crate) fn view<'a>(&self, rights: &'a ToolRights) -> Result<&'a ResultView, &'a Denial> {
-        let work_out = || {
+        let evaluate = || {
             self.evaluate(rights)
                 .map_err(|fault| denied_for(&fault, &rights.tool))
         };
-        rights.view.get_or_init(work_out).as_ref()
+        rights.view.get_or_init(evaluate).as_ref()
     }
 
-    fn work_out(&self, caller: &Caller, tool: &ToolFacts) -> Arc<ToolRights> {
-        let words = &self.set.words;
-        let principal = words.user(caller.subject());
-        let known = words.caller(caller).and_then(|caller| {
-            let entities = words.entities(caller, tool)?;
+    fn compute_rights(&self, caller: &Caller, tool: &ToolFacts) -> Arc<ToolRights> {
+        let vocabulary = &self.set.vocabulary;
+        let principal = vocabulary.user(caller.subject());
+        let known = vocabulary.caller(caller).and_then(|caller| {
+            let entities = vocabulary.entities(caller, tool)?;
             let partial = self.partial(&entities)?;
             let access = self.set.access(&principal, tool, &partial)?;
             Ok((access, entities))
@@ -234,7 +234,7 @@ impl Engine {
     }
 
     fn partial(&self, entities: &Entities) -> Result<PartialEntities, DecisionFault> {
-        PartialEntities::from_concrete(entities.clone(), &self.set.words.schema)
+        PartialEntities::from_concrete(entities.clone(), &self.set.vocabulary.schema)
             .map_err(|_| DecisionFault::Refused("the entities of a question in part"))
     }
 }

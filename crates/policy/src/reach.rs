@@ -33,14 +33,14 @@ impl fmt::Display for Advice {
 impl PolicySet {
     /// Whether there can be a caller who may call `tool` with some arguments.
     pub fn lets_anyone_call(&self, tool: &ToolFacts) -> bool {
-        let Some((action, entity)) = self.words.question(tool.kind) else {
+        let Some((action, entity)) = self.vocabulary.question(tool.kind) else {
             return false;
         };
         let Some(policies) = self.uses.get(&tool.kind) else {
             return false;
         };
         let resource = PartialEntityUid::from_concrete(uid(entity, tool.name.as_str()));
-        let entities = self.words.around(Some(tool), &tool.classes);
+        let entities = self.vocabulary.around(Some(tool), &tool.classes);
         entities
             .and_then(|entities| self.can_be_allowed(policies, action, (resource, None), entities))
             .unwrap_or(true)
@@ -48,12 +48,12 @@ impl PolicySet {
 
     /// Whether there can be a caller to whom columns of `class` are shown, in whatever tier.
     pub fn shows_anyone(&self, class: &ColumnClass) -> bool {
-        let words = &self.words;
-        let resource = PartialEntityUid::from_concrete(words.class(class.as_str()));
-        let Ok(entities) = words.around(None, std::slice::from_ref(class)) else {
+        let vocabulary = &self.vocabulary;
+        let resource = PartialEntityUid::from_concrete(vocabulary.class(class.as_str()));
+        let Ok(entities) = vocabulary.around(None, std::slice::from_ref(class)) else {
             return true;
         };
-        words
+        vocabulary
             .show
             .iter()
             .zip(&self.show)
@@ -66,12 +66,12 @@ impl PolicySet {
 
     /// Whether there can be a caller who may read a row of the type `entity`; `None` where the schema has no such rows.
     pub(crate) fn lets_anyone_read(&self, entity: &str) -> Option<bool> {
-        let words = &self.words;
-        let row = words.rows.get(entity)?;
+        let vocabulary = &self.vocabulary;
+        let row = vocabulary.rows.get(entity)?;
         let policies = self.read.get(entity)?;
         let resource = PartialEntityUid::new(row.name.clone(), None);
         let of_row = (resource, Some(Context::empty()));
-        let allowed = self.can_be_allowed(policies, &words.read, of_row, Vec::new());
+        let allowed = self.can_be_allowed(policies, &vocabulary.read, of_row, Vec::new());
         Some(allowed.unwrap_or(true))
     }
 
@@ -130,13 +130,13 @@ impl PolicySet {
         let policies = policies.into_iter().flat_map(Policies::policies);
         let policies = policies.filter(|policy| policy.effect() == Effect::Permit);
         let literals = policies.flat_map(Policy::entity_literals);
-        let tags = literals.filter(|literal| *literal.type_name() == self.words.tag);
+        let tags = literals.filter(|literal| *literal.type_name() == self.vocabulary.tag);
         tags.map(|tag| tag.id().unescaped().to_owned()).collect()
     }
 
     /// The names of the row types that the schema knows.
     pub(crate) fn row_types(&self) -> impl Iterator<Item = &str> {
-        self.words.rows.keys().map(String::as_str)
+        self.vocabulary.rows.keys().map(String::as_str)
     }
 
     fn can_be_allowed(
@@ -146,9 +146,9 @@ impl PolicySet {
         (resource, context): (PartialEntityUid, Option<Context>),
         entities: Vec<Entity>,
     ) -> Result<bool, DecisionFault> {
-        let schema = &self.words.schema;
+        let schema = &self.vocabulary.schema;
         let request = PartialRequest::new(
-            PartialEntityUid::new(self.words.user.clone(), None),
+            PartialEntityUid::new(self.vocabulary.user.clone(), None),
             action.clone(),
             resource,
             context,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use cedar_policy::{Entity, RestrictedExpression};
 use wardgate_domain::ConversationFacts;
 
-use crate::access_question::{AccessQuestion, no_words};
+use crate::access_question::{AccessQuestion, missing_vocabulary};
 use crate::call::CallAnswer;
 use crate::entities::text;
 use crate::fault::DecisionFault;
@@ -22,12 +22,12 @@ impl PolicySet {
         caller: Entity,
         conversation: &ConversationFacts,
     ) -> Result<CallAnswer, DecisionFault> {
-        let words = &self.words;
-        let Some(sharing) = &words.sharing else {
-            return Ok(no_words());
+        let vocabulary = &self.vocabulary;
+        let Some(sharing) = &vocabulary.sharing else {
+            return Ok(missing_vocabulary());
         };
         let own = uid(&sharing.conversation, &conversation.key.to_string());
-        let owner = RestrictedExpression::new_entity_uid(words.user(&conversation.owner));
+        let owner = RestrictedExpression::new_entity_uid(vocabulary.user(&conversation.owner));
         let attributes = HashMap::from([
             (OWNER.to_owned(), owner),
             (TENANT.to_owned(), text(&conversation.tenant)),

@@ -3,7 +3,7 @@
 use cedar_policy::Entity;
 use wardgate_domain::RecordScope;
 
-use crate::access_question::{AccessQuestion, no_words};
+use crate::access_question::{AccessQuestion, missing_vocabulary};
 use crate::call::CallAnswer;
 use crate::fault::DecisionFault;
 use crate::set::PolicySet;
@@ -22,15 +22,15 @@ impl PolicySet {
         caller: Entity,
         scope: RecordScope,
     ) -> Result<CallAnswer, DecisionFault> {
-        let Some(auditing) = &self.words.auditing else {
-            return Ok(no_words());
+        let Some(auditing) = &self.vocabulary.auditing else {
+            return Ok(missing_vocabulary());
         };
         let (action, policies) = match scope {
             RecordScope::All => (Some(&auditing.read_record), &self.read_record),
             RecordScope::Own => (auditing.read_own_record.as_ref(), &self.read_own_record),
         };
         let Some(action) = action else {
-            return Ok(no_words());
+            return Ok(missing_vocabulary());
         };
         let record = Entity::new(uid(&auditing.audit, RECORD), [].into(), [].into());
         let access_question = AccessQuestion {

@@ -72,22 +72,22 @@ impl PolicySet {
         entity: &str,
         entities: &PartialEntities,
     ) -> Result<RowRule, DecisionFault> {
-        let words = &self.words;
-        let (row_type, policies) = words
+        let vocabulary = &self.vocabulary;
+        let (row_type, policies) = vocabulary
             .rows
             .get(entity)
             .zip(self.read.get(entity))
             .ok_or_else(|| DecisionFault::UnknownEntity(entity.to_owned()))?;
         let request = PartialRequest::new(
             PartialEntityUid::from_concrete(principal.clone()),
-            words.read.clone(),
+            vocabulary.read.clone(),
             PartialEntityUid::new(row_type.name.clone(), None),
             Some(Context::empty()),
-            &words.schema,
+            &vocabulary.schema,
         )
         .map_err(|_| DecisionFault::Refused("the question whether a row may be read"))?;
         let response = policies
-            .tpe(&request, entities, &words.schema)
+            .tpe(&request, entities, &vocabulary.schema)
             .map_err(|_| DecisionFault::Refused("to evaluate `read` in part"))?;
         let failing = ids(response.error_forbids().chain(response.error_permits()));
         if !failing.is_empty() {

@@ -14,7 +14,7 @@ use crate::vocabulary::Vocabulary;
 pub struct PolicySet {
     hash: Digest,
     ids: Vec<String>,
-    pub(crate) words: Vocabulary,
+    pub(crate) vocabulary: Vocabulary,
     /// The policies that can apply to a question, apart, so that each question costs only its own.
     pub(crate) uses: BTreeMap<OfferKind, cedar::PolicySet>,
     pub(crate) read: BTreeMap<String, cedar::PolicySet>,
@@ -36,31 +36,31 @@ impl PolicySet {
     }
 
     /// Sorts the policies by the questions they can apply to.
-    pub(crate) fn new(hash: Digest, words: Vocabulary, policies: &cedar::PolicySet) -> Self {
+    pub(crate) fn new(hash: Digest, vocabulary: Vocabulary, policies: &cedar::PolicySet) -> Self {
         let mut uses: BTreeMap<_, Vec<Policy>> =
             OfferKind::ALL.map(|kind| (kind, Vec::new())).into();
         let use_of = |action: &EntityUid| {
             let asks = |kind: &OfferKind| {
-                let question = words.question(*kind);
+                let question = vocabulary.question(*kind);
                 question.is_some_and(|(of_kind, _)| of_kind == action)
             };
             OfferKind::ALL.into_iter().find(asks)
         };
-        let mut read: BTreeMap<String, Vec<Policy>> = words
+        let mut read: BTreeMap<String, Vec<Policy>> = vocabulary
             .rows
             .keys()
             .map(|name| (name.clone(), Vec::new()))
             .collect();
         let mut show: [Vec<Policy>; 4] = Default::default();
         let mut recall = Vec::new();
-        let recalls = words.sharing.as_ref().map(|sharing| &sharing.recall);
+        let recalls = vocabulary.sharing.as_ref().map(|sharing| &sharing.recall);
         let mut read_record = Vec::new();
         let mut read_own_record = Vec::new();
-        let auditing = words.auditing.as_ref();
+        let auditing = vocabulary.auditing.as_ref();
         let audits = auditing.map(|auditing| &auditing.read_record);
         let audits_own = auditing.and_then(|auditing| auditing.read_own_record.as_ref());
         for policy in policies.policies() {
-            for environment in policy.get_valid_request_envs(&words.schema) {
+            for environment in policy.get_valid_request_envs(&vocabulary.schema) {
                 if let Some(kind) = use_of(environment.action()) {
                     uses.entry(kind).or_default().push(policy.clone());
                 } else if Some(environment.action()) == recalls {
@@ -69,11 +69,11 @@ impl PolicySet {
                     read_record.push(policy.clone());
                 } else if Some(environment.action()) == audits_own {
                     read_own_record.push(policy.clone());
-                } else if *environment.action() == words.read {
+                } else if *environment.action() == vocabulary.read {
                     if let Some(of_type) = read.get_mut(&environment.resource().to_string()) {
                         of_type.push(policy.clone());
                     }
-                } else if let Some(tier) = words
+                } else if let Some(tier) = vocabulary
                     .show
                     .iter()
                     .position(|(_, action)| action == environment.action())
@@ -101,7 +101,7 @@ impl PolicySet {
             recall: gather(recall),
             read_record: gather(read_record),
             read_own_record: gather(read_own_record),
-            words,
+            vocabulary,
         }
     }
 }

@@ -41,7 +41,7 @@ impl Kind {
 
     /// `value`, shortened so that it can be recognised but not used.
     pub(crate) fn partial(self, value: &str) -> String {
-        let shown = match self {
+        let masked = match self {
             Self::Opaque => return WITHHELD.to_owned(),
             Self::Date => return year_and_month(value).map_or_else(withheld, str::to_owned),
             Self::Postcode => return postcode_area(value).map_or_else(withheld, str::to_owned),
@@ -51,7 +51,7 @@ impl Kind {
             Self::Email => email_outline(value),
             Self::Age => None,
         };
-        shown.unwrap_or_else(|| MASK.to_owned())
+        masked.unwrap_or_else(|| MASK.to_owned())
     }
 
     /// `value`, made coarser.
@@ -85,52 +85,52 @@ fn last(
         return None;
     }
     let hidden = count - visible.min(count * 2 / 5);
-    let mut shown = MASK.to_owned();
-    shown.extend(characters.skip(hidden));
-    Some(shown)
+    let mut masked = MASK.to_owned();
+    masked.extend(characters.skip(hidden));
+    Some(masked)
 }
 
 /// The first letter of each word; words of one or two characters would be told by it and show nothing.
 fn initials(value: &str) -> Option<String> {
     value.chars().nth(SHOWABLE - 1)?;
-    let mut shown = String::with_capacity(value.len());
+    let mut masked = String::with_capacity(value.len());
     for word in value.split_whitespace() {
-        if !shown.is_empty() {
-            shown.push(' ');
+        if !masked.is_empty() {
+            masked.push(' ');
         }
         let mut characters = word.chars();
         if let (Some(first), Some(_), Some(_)) =
             (characters.next(), characters.next(), characters.next())
             && first.is_alphabetic()
         {
-            shown.push(first);
+            masked.push(first);
         }
-        shown.push_str(MASK);
+        masked.push_str(MASK);
     }
-    (!shown.is_empty()).then_some(shown)
+    (!masked.is_empty()).then_some(masked)
 }
 
 /// `jane@example.com` as `j•••@•••.com`.
 fn email_outline(value: &str) -> Option<String> {
     let (mailbox, domain) = value.rsplit_once('@')?;
-    let mut shown = String::with_capacity(24);
+    let mut masked = String::with_capacity(24);
     let mut characters = mailbox.chars();
     if let (Some(first), Some(_), Some(_)) =
         (characters.next(), characters.next(), characters.next())
     {
-        shown.push(first);
+        masked.push(first);
     }
-    shown.push_str(MASK);
-    shown.push('@');
-    shown.push_str(MASK);
+    masked.push_str(MASK);
+    masked.push('@');
+    masked.push_str(MASK);
     if let Some((_, top)) = domain.rsplit_once('.')
         && (2..=6).contains(&top.len())
         && top.bytes().all(|byte| byte.is_ascii_alphabetic())
     {
-        shown.push('.');
-        shown.push_str(top);
+        masked.push('.');
+        masked.push_str(top);
     }
-    Some(shown)
+    Some(masked)
 }
 
 /// `2025-11` of an ISO 8601 calendar date, with or without a time of day.
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_partial_value_can_be_recognised() {
-        for (class, value, shown) in [
+        for (class, value, masked) in [
             ("id.patient", "NUGWI", "•••WI"),
             ("id.staff", "dr.yenji", "•••ji"),
             ("id.patient", "ABCD", "•••D"),
@@ -204,13 +204,13 @@ mod tests {
             ("phi.date", "2025-11-10T10:00:00Z", "2025-11"),
             ("contact.zip", "98101-1234", "981"),
         ] {
-            assert_eq!(partial(class, value), shown, "{class} {value}");
+            assert_eq!(partial(class, value), masked, "{class} {value}");
         }
     }
 
     #[test]
     fn a_generalised_value_is_coarser() {
-        for (class, value, shown) in [
+        for (class, value, masked) in [
             ("phi.date", "1961-04-23", "1961"),
             ("phi.datetime", "2025-11-10 10:00:00+00", "2025"),
             ("contact.postcode", "SW1A 1AA", "SW1"),
@@ -220,7 +220,7 @@ mod tests {
             ("phi.age", "90", "90+"),
             ("phi.age", "104", "90+"),
         ] {
-            assert_eq!(generalised(class, value), shown, "{class} {value}");
+            assert_eq!(generalised(class, value), masked, "{class} {value}");
         }
     }
 

@@ -57,7 +57,7 @@ pub enum BreakerState {
 
 /// No call goes through now; one may after this long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Open {
+pub(super) struct OpenCircuit {
     pub(super) retry_after: Duration,
 }
 
@@ -146,7 +146,7 @@ impl Breaker {
     }
 
     /// Lets one attempt through, or none.
-    pub(super) fn admit(&self) -> Result<Trial<'_>, Open> {
+    pub(super) fn admit(&self) -> Result<Trial<'_>, OpenCircuit> {
         let mut state = self.lock();
         let (since, retry_after) = match *state {
             CircuitState::Closed(_) => return Ok(self.trial(false)),
@@ -161,7 +161,7 @@ impl Breaker {
             }
         };
         if !retry_after.is_zero() {
-            return Err(Open { retry_after });
+            return Err(OpenCircuit { retry_after });
         }
         *state = CircuitState::HalfOpen {
             since,

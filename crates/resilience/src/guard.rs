@@ -8,7 +8,7 @@ use tower::retry::budget::{Budget, TpsBudget};
 use wardgate_domain::{Ambient, Caller, Digest};
 use wardgate_telemetry::{labels, names};
 
-use super::breaker::{Breaker, BreakerSettings, BreakerState, FailureCause, Open, Trial};
+use super::breaker::{Breaker, BreakerSettings, BreakerState, FailureCause, OpenCircuit, Trial};
 use super::limits::{LimitReached, Slot, ToolLimits};
 use super::retry::RetrySettings;
 
@@ -247,7 +247,7 @@ impl SourceGuard {
     }
 
     fn admit<E>(&self) -> Result<Trial<'_>, GuardError<E>> {
-        let unavailable = |open: Open| GuardError::SourceUnavailable {
+        let unavailable = |open: OpenCircuit| GuardError::SourceUnavailable {
             retry_after: open.retry_after,
         };
         let trial = self.breaker.admit().map_err(unavailable)?;

@@ -24,7 +24,7 @@ const ENTRY_BYTES: usize = 128;
 
 /// Results by a digest of everything they depend on.
 pub struct ResultCache<T> {
-    entries: Cache<Digest, CacheEntry<T>, Bytes<T>>,
+    entries: Cache<Digest, CacheEntry<T>, EntryWeigher<T>>,
     ambient: Ambient,
 }
 
@@ -45,15 +45,15 @@ impl<T> CacheEntry<T> {
 }
 
 /// Measures entries.
-struct Bytes<T>(fn(&T) -> usize);
+struct EntryWeigher<T>(fn(&T) -> usize);
 
-impl<T> Clone for Bytes<T> {
+impl<T> Clone for EntryWeigher<T> {
     fn clone(&self) -> Self {
         Self(self.0)
     }
 }
 
-impl<T> Weighter<Digest, CacheEntry<T>> for Bytes<T> {
+impl<T> Weighter<Digest, CacheEntry<T>> for EntryWeigher<T> {
     fn weight(&self, _key: &Digest, entry: &CacheEntry<T>) -> u64 {
         let bytes = match entry {
             CacheEntry::Result { value, .. } => (self.0)(value),
@@ -67,7 +67,7 @@ impl<T: Clone> ResultCache<T> {
     /// Keeps up to `max_bytes`, as `bytes` measures results.
     pub fn new(max_bytes: usize, bytes: fn(&T) -> usize, ambient: Ambient) -> Self {
         Self {
-            entries: Cache::with_weighter(EXPECTED_ENTRIES, max_bytes as u64, Bytes(bytes)),
+            entries: Cache::with_weighter(EXPECTED_ENTRIES, max_bytes as u64, EntryWeigher(bytes)),
             ambient,
         }
     }

@@ -17,12 +17,12 @@ const OPEN_METRICS: &str = "application/openmetrics-text";
 pub(crate) fn negotiated(
     accept: &str,
     text: String,
-    seen: impl FnOnce() -> ExemplarSnapshot,
+    exemplars: impl FnOnce() -> ExemplarSnapshot,
 ) -> Exposition {
     if accept.contains(OPEN_METRICS) {
         Exposition {
             content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            text: open_metrics(&text, &seen()),
+            text: open_metrics(&text, &exemplars()),
         }
     } else {
         Exposition {
@@ -34,7 +34,7 @@ pub(crate) fn negotiated(
 
 /// `text` as `OpenMetrics` has it: counters declared without their `_total`, bounds written as fractions, no empty lines,
 /// an end, and exemplars.
-fn open_metrics(text: &str, seen: &ExemplarSnapshot) -> String {
+fn open_metrics(text: &str, exemplars: &ExemplarSnapshot) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 4);
     let mut below = f64::NEG_INFINITY;
     for line in text.lines().filter(|line| !line.is_empty()) {
@@ -51,7 +51,7 @@ fn open_metrics(text: &str, seen: &ExemplarSnapshot) -> String {
             }
             out.push_str("\"} ");
             out.push_str(count);
-            seen.add_to(&mut out, opening, (below, up_to));
+            exemplars.add_to(&mut out, opening, (below, up_to));
             // The last bucket has no bound; the next is the first of another series.
             below = if up_to.is_finite() {
                 up_to

@@ -88,12 +88,12 @@ impl ChangeStreams {
             }
         }
         let (last_active, activity) = watch::channel(now);
-        let (tell, position) = watch::channel(None);
+        let (position_sender, position) = watch::channel(None);
         tokio::spawn(follow(
             edge.clone(),
             token.clone(),
             activity,
-            tell,
+            position_sender,
             Arc::clone(&self.positions),
         ));
         let stream = ChangeStream {
@@ -116,7 +116,7 @@ async fn follow(
     edge: EdgeClient,
     token: BearerToken,
     activity: watch::Receiver<Instant>,
-    tell: watch::Sender<Option<StreamPosition>>,
+    position_sender: watch::Sender<Option<StreamPosition>>,
     positions: Arc<AtomicU64>,
 ) {
     let listening = async {
@@ -128,7 +128,7 @@ async fn follow(
             }
         };
         loop {
-            tell.send_replace(Some(StreamPosition(
+            position_sender.send_replace(Some(StreamPosition(
                 positions.fetch_add(1, Ordering::Relaxed),
             )));
             if !stream.changed().await {

@@ -65,8 +65,8 @@ impl ToolCache {
     pub(super) fn get(&self, lookup: &ToolListLookup<'_>) -> Option<Arc<ToolList>> {
         let lists = self.lists();
         let now = Instant::now();
-        [Some(lookup.caller), None].into_iter().find_map(|whose| {
-            let key = (whose, lookup.toolset.map(str::to_owned));
+        [Some(lookup.caller), None].into_iter().find_map(|caller| {
+            let key = (caller, lookup.toolset.map(str::to_owned));
             let cached = lists.get(&key)?;
             self.is_good(&key, cached, now)
                 .then(|| Arc::clone(&cached.list))
@@ -79,7 +79,7 @@ impl ToolCache {
             return;
         }
         // Everybody's list has no stream of its own.
-        let (whose, position) = if list.is_public {
+        let (caller, position) = if list.is_public {
             (None, None)
         } else {
             self.streams.follow(lookup.caller, edge, lookup.token);
@@ -99,7 +99,7 @@ impl ToolCache {
             return;
         }
         lists.insert(
-            (whose, lookup.toolset.map(str::to_owned)),
+            (caller, lookup.toolset.map(str::to_owned)),
             CachedToolList {
                 list: Arc::clone(list),
                 until: now + age,
@@ -108,8 +108,8 @@ impl ToolCache {
         );
     }
 
-    fn is_good(&self, (whose, _): &ToolCacheKey, cached: &CachedToolList, now: Instant) -> bool {
-        let position = whose.and_then(|caller| self.streams.position(&caller));
+    fn is_good(&self, (caller, _): &ToolCacheKey, cached: &CachedToolList, now: Instant) -> bool {
+        let position = caller.and_then(|caller| self.streams.position(&caller));
         now < cached.until && cached.position == position
     }
 

@@ -66,7 +66,7 @@ where
     A: Future<Output = Result<Response, Problem>>,
 {
     let (parts, mut body) = request.into_parts();
-    let origin = here.admission.origins.welcome(&parts);
+    let origin = here.admission.origins.allowed_origin(&parts);
     let mut response = match admit(&here, methods, &parts, &mut body).await {
         Ok((caller, token, body)) => {
             let admitted = AdmittedRequest {

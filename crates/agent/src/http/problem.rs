@@ -135,7 +135,7 @@ fn response_to(kind: ErrorKind) -> (StatusCode, &'static str) {
         ErrorKind::Conflict => StatusCode::CONFLICT,
         ErrorKind::InvalidApproval => StatusCode::FORBIDDEN,
     };
-    (status, kind.word())
+    (status, kind.as_str())
 }
 
 /// The status and the `code` of every failure before the answer begins, for the reference.

@@ -17,7 +17,7 @@ pub(super) fn of_status(
     ambient: &Ambient,
 ) -> ModelError {
     let body = serde_json::from_slice(body).unwrap_or(Value::Null);
-    classify(status.as_u16(), &words(&body), || {
+    classify(status.as_u16(), &error_text(&body), || {
         retry_after(headers, ambient)
     })
 }
@@ -30,16 +30,16 @@ pub(super) fn of_object(error: &Value) -> ModelError {
         None => None,
     };
     let status = code.filter(|code| (400..=599).contains(code));
-    classify(status.unwrap_or(200), &words(error), || None)
+    classify(status.unwrap_or(200), &error_text(error), || None)
 }
 
 fn classify(
     status: u16,
-    words: &str,
+    error_text: &str,
     retry_after: impl FnOnce() -> Option<Duration>,
 ) -> ModelError {
-    let says = |parts: &[&str]| parts.iter().any(|part| words.contains(part));
-    let is_too_long = says(&[
+    let mentions = |parts: &[&str]| parts.iter().any(|part| error_text.contains(part));
+    let is_too_long = mentions(&[
         "context_length",
         "context length",
         "context size",
@@ -48,18 +48,19 @@ fn classify(
         "prompt is too long",
         "too many tokens",
     ]);
-    let is_unknown_model = says(&["model"]) && says(&["not found", "not_found", "does not exist"]);
+    let is_unknown_model =
+        mentions(&["model"]) && mentions(&["not found", "not_found", "does not exist"]);
     match status {
         401 | 403 => ModelError::Credentials { status },
         // No time to wait makes up for an account without money.
-        429 if says(&["insufficient_quota"]) => ModelError::Refused { status },
+        429 if mentions(&["insufficient_quota"]) => ModelError::Refused { status },
         429 | 503 | 529 => ModelError::Busy {
             retry_after: retry_after(),
         },
         413 => ModelError::TooLong,
         _ if is_too_long => ModelError::TooLong,
         200 | 400 | 404 if is_unknown_model => ModelError::UnknownModel,
-        200 if says(&["overloaded", "rate_limit", "rate limit"]) => {
+        200 if mentions(&["overloaded", "rate_limit", "rate limit"]) => {
             ModelError::Busy { retry_after: None }
         }
         408 | 500..=599 | 200 => ModelError::Failed { status },
@@ -68,11 +69,15 @@ fn classify(
 }
 
 /// Every text of an error object, as the many servers nest them, in lower case.
-fn words(value: &Value) -> String {
+fn error_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.to_lowercase(),
-        Value::Array(values) => values.iter().map(words).collect::<Vec<_>>().join(" "),
-        Value::Object(members) => members.values().map(words).collect::<Vec<_>>().join(" "),
+        Value::Array(values) => values.iter().map(error_text).collect::<Vec<_>>().join(" "),
+        Value::Object(members) => members
+            .values()
+            .map(error_text)
+            .collect::<Vec<_>>()
+            .join(" "),
         Value::Null | Value::Bool(_) | Value::Number(_) => String::new(),
     }
 }

@@ -78,7 +78,7 @@ impl AnswerEnding {
     ];
 
     /// As ids end.
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Stop => "",
             Self::Length => "-length",
@@ -205,7 +205,7 @@ impl Journal {
                 let ending = AnswerEnding::ALL
                     .into_iter()
                     .rev()
-                    .find(|ending| message.id.ends_with(ending.word()))
+                    .find(|ending| message.id.ends_with(ending.as_str()))
                     .unwrap_or(AnswerEnding::Stop);
                 self.rounds.push(Round {
                     text: shown(&message),
@@ -269,7 +269,7 @@ impl Journal {
 
     /// Id of a round's message.
     pub(super) fn round_id(&self, round: usize, ending: AnswerEnding) -> String {
-        format!("{}/{round}{}", self.turn, ending.word())
+        format!("{}/{round}{}", self.turn, ending.as_str())
     }
 
     /// Notes a round before anything of it runs. One without calls is the answer, and completes the turn.

@@ -260,7 +260,7 @@ impl Turn {
         let (reason, message_id, cap) = match outcome {
             Ok(TurnOutcome::Answered { round, ending }) => {
                 self.sink.answered(round);
-                let id = format!("{}/{round}{}", self.id, ending.word());
+                let id = format!("{}/{round}{}", self.id, ending.as_str());
                 (ending.reason(), Some(id), ending.cap())
             }
             Ok(TurnOutcome::AwaitingApproval) => (FinishReason::ApprovalRequired, None, None),
@@ -268,14 +268,14 @@ impl Turn {
             Err(failure) => {
                 tracing::warn!(
                     assistant = self.setup.assistant.name,
-                    cause = %failure.kind().word(),
+                    cause = %failure.kind().as_str(),
                     "a turn ended without an answer"
                 );
                 self.sink.error(failure.kind(), &failure.to_string()).await;
                 (FinishReason::Error, None, failure.cap())
             }
         };
-        metrics::counter!(wardgate_telemetry::names::AGENT_TURNS, "finish" => reason.word())
+        metrics::counter!(wardgate_telemetry::names::AGENT_TURNS, "finish" => reason.as_str())
             .increment(1);
         self.sink.usage(usage.input, usage.output).await;
         self.sink

@@ -193,14 +193,14 @@ impl StoreWriter {
 
 /// The state of the whole record.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Head {
+pub(crate) struct RecordHead {
     /// Number of records, and the sequence of the next.
     pub(crate) size: u64,
     /// Every intent below this sequence has its outcome.
     pub(crate) closed_below: u64,
 }
 
-impl From<(i64, i64)> for Head {
+impl From<(i64, i64)> for RecordHead {
     fn from((size, closed_below): (i64, i64)) -> Self {
         Self {
             size: unsigned(size),
@@ -312,7 +312,7 @@ impl StoreReader {
         Ok(LAYOUT.check(found)?)
     }
 
-    pub(crate) async fn head(&self) -> Result<Head, Error> {
+    pub(crate) async fn head(&self) -> Result<RecordHead, Error> {
         let head: (i64, i64) = match &self.pool {
             ReadPool::Sqlite(pool) => sqlx::query_as(sqlite::HEAD).fetch_one(pool).await?,
             ReadPool::Postgres(pool) => sqlx::query_as(postgres::HEAD).fetch_one(pool).await?,

@@ -227,7 +227,7 @@ impl IssuerKeys {
             Some(current) if current.version == version => Arc::clone(&current.keys),
             _ => {
                 let keys =
-                    KeySet::parse(&bytes).inspect_err(|error| self.heed_withdrawal(error))?;
+                    KeySet::parse(&bytes).inspect_err(|error| self.clear_withdrawn(error))?;
                 tracing::info!(issuer = self.issuer, "an issuer's new key set is in use");
                 Arc::new(keys)
             }
@@ -241,7 +241,7 @@ impl IssuerKeys {
     }
 
     /// An issuer that publishes a set without any key has withdrawn its keys; that is no outage to bridge.
-    fn heed_withdrawal(&self, error: &KeySetError) {
+    fn clear_withdrawn(&self, error: &KeySetError) {
         if matches!(error, KeySetError::NoUsableKey) {
             self.current.store(None);
         }

@@ -219,9 +219,11 @@ impl HttpServer {
         let in_flight = connection.begin_request();
         let is_http1 = request.version() < Version::HTTP_2;
         let path = request.uri().path();
-        let mut response = match refusals::answer_to_stand_in(request.method(), path) {
+        let mut response = match refusals::answer_to_substitute(request.method(), path) {
             Some(refusal) => refusal,
-            None if use_for == SlotUse::Probes && !probes::is_probe(path) => refusals::no_place(),
+            None if use_for == SlotUse::Probes && !probes::is_probe(path) => {
+                refusals::too_many_connections()
+            }
             None => {
                 request.extensions_mut().insert(peer);
                 let answer = self.router.clone().oneshot(request.map(Body::new));

@@ -31,7 +31,7 @@ impl FramingFault {
         Self::Chunk,
     ];
 
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::BareLineFeed => "bare_line_feed",
             Self::TwoLengths => "two_lengths",
@@ -60,23 +60,23 @@ impl FramingFault {
     }
 
     /// The head of a request that hyper reads instead of the refused one, so that the refusal comes in its turn.
-    pub(super) fn stand_in(self) -> String {
+    pub(super) fn substitute_head(self) -> String {
         format!(
             "{STAND_IN} /{} HTTP/1.1\r\nConnection: close\r\n\r\n",
-            self.word()
+            self.as_str()
         )
     }
 }
 
 /// The answer to a request that stands in for a refused one; none for every other.
-pub(super) fn answer_to_stand_in(method: &Method, path: &str) -> Option<Response<Body>> {
+pub(super) fn answer_to_substitute(method: &Method, path: &str) -> Option<Response<Body>> {
     if method.as_str() != STAND_IN {
         return None;
     }
-    let word = path.trim_start_matches('/');
+    let name = path.trim_start_matches('/');
     let fault = FramingFault::ALL
         .into_iter()
-        .find(|fault| fault.word() == word);
+        .find(|fault| fault.as_str() == name);
     let description = fault.map_or(
         "The request's method is not known.",
         FramingFault::description,
@@ -89,7 +89,7 @@ pub(super) fn answer_to_stand_in(method: &Method, path: &str) -> Option<Response
 }
 
 /// The answer where no place is left but those for probes.
-pub(super) fn no_place() -> Response<Body> {
+pub(super) fn too_many_connections() -> Response<Body> {
     let mut response = refusal(
         StatusCode::SERVICE_UNAVAILABLE,
         INTERNAL_ERROR,
@@ -123,12 +123,12 @@ mod tests {
     #[test]
     fn each_fault_has_an_answer_of_its_own() {
         for fault in FramingFault::ALL {
-            let head = fault.stand_in();
+            let head = fault.substitute_head();
             let mut words = head.split(' ');
             let method = Method::from_bytes(words.next().unwrap().as_bytes()).unwrap();
-            let answer = answer_to_stand_in(&method, words.next().unwrap()).unwrap();
+            let answer = answer_to_substitute(&method, words.next().unwrap()).unwrap();
             assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
         }
-        assert!(answer_to_stand_in(&Method::POST, "/chunk").is_none());
+        assert!(answer_to_substitute(&Method::POST, "/chunk").is_none());
     }
 }

@@ -72,8 +72,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
         }
     }
 
-    /// Hands on what is released; whether that was anything.
-    fn hand_on(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
+    /// Copies the released bytes into `buffer`; whether there were any.
+    fn read_released(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
         let length = self.released.min(buffer.remaining());
         if length == 0 {
             return false;
@@ -154,7 +154,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
             Err(refused) => {
                 self.held.truncate(self.released + refused.at);
                 self.held
-                    .extend_from_slice(refused.fault.stand_in().as_bytes());
+                    .extend_from_slice(refused.fault.substitute_head().as_bytes());
                 self.released = self.held.len();
                 self.protocol = Protocol::Discarding;
             }
@@ -231,7 +231,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WatchedStream<S> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         loop {
-            if this.hand_on(buffer) {
+            if this.read_released(buffer) {
                 return Poll::Ready(Ok(()));
             }
             match &mut this.protocol {

@@ -9,7 +9,7 @@ use crate::tests::database::Database;
 use wardgate_store::{DatabaseSettings, Statement};
 
 /// Every statement whose time must not grow with the tables, and the indexes it may go by.
-fn hot() -> Vec<(&'static str, Statement, &'static [&'static str])> {
+fn frequent_statements() -> Vec<(&'static str, Statement, &'static [&'static str])> {
     vec![
         (
             "find",
@@ -164,7 +164,7 @@ async fn on_sqlite_every_hot_statement_goes_by_its_index() {
         database.execute(&sql).await;
     }
     let mut connection = SqliteConnection::connect(&database.url()).await.unwrap();
-    for (name, statement, indexes) in hot() {
+    for (name, statement, indexes) in frequent_statements() {
         let sql = format!("EXPLAIN QUERY PLAN {}", statement.for_sqlite("memory").0);
         let rows = sqlx::query(AssertSqlSafe(sql))
             .fetch_all(&mut connection)
@@ -204,7 +204,7 @@ async fn on_postgresql_every_hot_statement_goes_by_its_index() {
         )
         .await;
     let mut connection = PgConnection::connect(&database.url()).await.unwrap();
-    for (name, statement, indexes) in hot() {
+    for (name, statement, indexes) in frequent_statements() {
         // The plan for these values, as the first executions get it.
         let values = [("$1", 1), ("$2", 2), ("$3", 3), ("$4", 4)];
         let mut sql = statement.for_postgres().to_owned();

@@ -16,23 +16,23 @@ impl ChangeWatcher {
     async fn on(setup: &Setup) -> Self {
         let watch = setup.memory.watch_conversations().await.unwrap();
         let mut watch = Self(watch.boxed());
-        let first = watch.hears().await;
+        let first = watch.receive().await;
         assert_eq!((first.unseen, first.changes.len()), (true, 0));
         watch
     }
 
-    async fn hears(&mut self) -> ConversationChanges {
-        let heard = tokio::time::timeout(PATIENCE, self.0.next()).await;
-        heard.unwrap().unwrap().unwrap()
+    async fn receive(&mut self) -> ConversationChanges {
+        let received = tokio::time::timeout(PATIENCE, self.0.next()).await;
+        received.unwrap().unwrap().unwrap()
     }
 
     /// The next changes, all of one owner.
-    async fn hears_of(&mut self, owner: &Caller, count: usize) -> Vec<ChangedPart> {
+    async fn receive_of(&mut self, owner: &Caller, count: usize) -> Vec<ChangedPart> {
         let mut changes = Vec::new();
         while changes.len() < count {
-            let heard = self.hears().await;
-            assert!(!heard.unseen);
-            for change in heard.changes {
+            let received = self.receive().await;
+            assert!(!received.unseen);
+            for change in received.changes {
                 assert_eq!(change.owner, owner.person());
                 changes.push(change.what);
             }
@@ -50,18 +50,18 @@ async fn whoever_watches_hears_of_each_change_whose_it_is_and_of_nothing_else() 
         let mut watch = ChangeWatcher::on(&setup).await;
         let mine = setup.make(&joy, "chat").await;
         setup.make(&joy, "chat").await;
-        assert_eq!(watch.hears_of(&joy, 1).await, [ChangedPart::List]);
+        assert_eq!(watch.receive_of(&joy, 1).await, [ChangedPart::List]);
         let changed = || ChangedPart::Messages(mine.clone());
 
-        let said = || vec![with_id("m", person("hello"))];
-        setup.add(&joy, &mine, said()).await.unwrap();
-        setup.add(&joy, &mine, said()).await.unwrap();
-        assert_eq!(watch.hears_of(&joy, 1).await, [changed()]);
+        let messages = || vec![with_id("m", person("hello"))];
+        setup.add(&joy, &mine, messages()).await.unwrap();
+        setup.add(&joy, &mine, messages()).await.unwrap();
+        assert_eq!(watch.receive_of(&joy, 1).await, [changed()]);
 
         // An open turn is nothing to read yet.
         for state in [TurnState::Open, TurnState::Complete] {
-            let said = vec![person("and?")];
-            let added = setup.add_to_turn(&joy, &mine, "t", state, said);
+            let messages = vec![person("and?")];
+            let added = setup.add_to_turn(&joy, &mine, "t", state, messages);
             added.await.unwrap();
         }
         let given_up = setup.add_to_turn(&joy, &mine, "u", TurnState::Abandoned, vec![person("x")]);
@@ -73,16 +73,16 @@ async fn whoever_watches_hears_of_each_change_whose_it_is_and_of_nothing_else() 
             .await
             .unwrap();
         // What is erased by the time it is told has no id any more.
-        let mut heard = Vec::new();
-        while heard.last() != Some(&ChangedPart::List) {
-            heard.extend(watch.hears_of(&joy, 1).await);
+        let mut received = Vec::new();
+        while received.last() != Some(&ChangedPart::List) {
+            received.extend(watch.receive_of(&joy, 1).await);
         }
-        assert!(heard.len() <= 3, "{heard:?}");
+        assert!(received.len() <= 3, "{received:?}");
 
         let (lee, other) = (caller("dr.lee", "north"), caller("dr.lee", "south"));
         assert_ne!(lee.person(), other.person());
         setup.make(&lee, "chat").await;
-        assert_eq!(watch.hears_of(&lee, 1).await, [ChangedPart::List]);
+        assert_eq!(watch.receive_of(&lee, 1).await, [ChangedPart::List]);
     }
 }
 
@@ -95,8 +95,8 @@ async fn what_another_replica_changes_is_heard_at_its_next_reading() {
         other.change_feed.poll(Instant::now()).await;
         let mut watch = ChangeWatcher::on(&other).await;
         setup.add(&joy, &mine, vec![person("hello")]).await.unwrap();
-        let heard = watch.hears_of(&joy, 1).await;
-        assert_eq!(heard, [ChangedPart::Messages(mine)]);
+        let received = watch.receive_of(&joy, 1).await;
+        assert_eq!(received, [ChangedPart::Messages(mine)]);
     }
 }
 
@@ -116,9 +116,12 @@ async fn a_change_that_is_committed_after_a_later_one_is_heard_too() {
             "INSERT INTO memory.change (owner, kind) SELECT owner, 2 FROM memory.conversation";
         sqlx::query(note).execute(&mut *slow).await.unwrap();
         setup.make(&joy, "other").await;
-        assert_eq!(watch.hears_of(&joy, 1).await, [ChangedPart::List]);
+        assert_eq!(watch.receive_of(&joy, 1).await, [ChangedPart::List]);
         slow.commit().await.unwrap();
-        assert_eq!(watch.hears_of(&joy, 1).await, [ChangedPart::Subscriptions]);
+        assert_eq!(
+            watch.receive_of(&joy, 1).await,
+            [ChangedPart::Subscriptions]
+        );
     }
 }
 
@@ -132,23 +135,23 @@ async fn a_watcher_that_is_too_slow_or_a_replica_that_was_away_is_told_so() {
             setup.make(&joy, &format!("chat{n}")).await;
             setup.change_feed.poll(Instant::now()).await;
         }
-        let mut heard = 0;
+        let mut received = 0;
         loop {
-            let changes = slow.hears().await;
-            heard += changes.changes.len();
+            let changes = slow.receive().await;
+            received += changes.changes.len();
             if changes.unseen {
                 break;
             }
         }
-        assert!(heard < 100);
+        assert!(received < 100);
         let mut present = ChangeWatcher::on(&setup).await;
         setup
             .change_feed
             .poll(Instant::now() + Duration::from_secs(31))
             .await;
-        assert!(present.hears().await.unseen);
+        assert!(present.receive().await.unseen);
         setup.make(&joy, "at last").await;
-        assert_eq!(present.hears_of(&joy, 1).await, [ChangedPart::List]);
+        assert_eq!(present.receive_of(&joy, 1).await, [ChangedPart::List]);
     }
 }
 

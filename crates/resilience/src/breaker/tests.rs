@@ -5,7 +5,6 @@ use wardgate_domain::{Ambient, Timestamp};
 use wardgate_testkit::{TestClock, highest_chance, lowest_chance};
 
 use super::*;
-use crate::testing;
 
 const PROBE_AFTER: Duration = Duration::from_secs(5);
 
@@ -28,14 +27,14 @@ async fn seven_failures_in_a_row_open_it_and_six_do_not() {
     assert_eq!(breaker.state(), BreakerState::Closed);
     fail(&breaker, 1);
     let retry_after = PROBE_AFTER * 4 / 5;
-    assert_eq!(breaker.admit().unwrap_err(), Open { retry_after });
+    assert_eq!(breaker.admit().unwrap_err(), OpenCircuit { retry_after });
 }
 
 #[tokio::test(start_paused = true)]
 async fn timeouts_of_one_caller_do_not_open_it_and_those_of_two_do() {
     let breaker = breaker(lowest_chance());
     let time_out = |caller: &str, times| {
-        let caller = testing::caller(caller).digest();
+        let caller = wardgate_testkit::caller(caller, &[]).digest();
         for _ in 0..times {
             let trial = breaker.admit().unwrap();
             trial.failed(FailureCause::Timeout { caller });
@@ -129,7 +128,7 @@ async fn a_probe_that_hangs_does_not_hide_that_the_source_is_back() {
     let hanging = breaker.admit().unwrap();
     advance(Duration::from_secs(4)).await;
     let retry_after = Duration::from_secs(1);
-    assert_eq!(breaker.admit().unwrap_err(), Open { retry_after });
+    assert_eq!(breaker.admit().unwrap_err(), OpenCircuit { retry_after });
     advance(retry_after).await;
     let answered = breaker.admit().unwrap();
     assert!(breaker.admit().is_err());

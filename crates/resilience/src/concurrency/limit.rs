@@ -59,15 +59,15 @@ const LEARNING: f64 = 0.05;
 
 /// How long one kind of call takes in calm: the mean of logarithms.
 #[derive(Debug, Default)]
-struct Normal {
+struct Baseline {
     ln: f64,
-    seen: f64,
+    samples: f64,
 }
 
-impl Normal {
+impl Baseline {
     fn learn(&mut self, ln: f64) {
-        self.seen += 1.0;
-        self.ln += (ln - self.ln) * (1.0 / self.seen).max(LEARNING);
+        self.samples += 1.0;
+        self.ln += (ln - self.ln) * (1.0 / self.samples).max(LEARNING);
     }
 }
 
@@ -106,8 +106,8 @@ pub(crate) struct Limit {
     config: Config,
     processors: Processors,
     current: f64,
-    kinds: HashMap<Arc<str>, Normal>,
-    neighbour: Normal,
+    kinds: HashMap<Arc<str>, Baseline>,
+    neighbour: Baseline,
     calls_strain: Strain,
     neighbour_strain: Strain,
     window_began: Instant,
@@ -120,12 +120,12 @@ pub(crate) struct Limit {
     calm_every: Duration,
     /// How many calls are known from calm.
     in_calm: f64,
-    making_calm: Option<MadeCalm>,
+    making_calm: Option<CalmPeriod>,
 }
 
 /// While calm is made.
 #[derive(Debug)]
-struct MadeCalm {
+struct CalmPeriod {
     until: Instant,
     found: Strain,
 }
@@ -143,7 +143,7 @@ impl Limit {
             processors,
             current: config.initial as f64,
             kinds: HashMap::new(),
-            neighbour: Normal::default(),
+            neighbour: Baseline::default(),
             calls_strain: Strain::default(),
             neighbour_strain: Strain::default(),
             window_began: now,
@@ -212,7 +212,7 @@ impl Limit {
                 let full = self.kinds.len() >= KINDS && !self.kinds.contains_key(kind);
                 let kind = if full { "" } else { kind };
                 if !self.kinds.contains_key(kind) {
-                    self.kinds.insert(kind.into(), Normal::default());
+                    self.kinds.insert(kind.into(), Baseline::default());
                 }
                 let Some(normal) = self.kinds.get_mut(kind) else {
                     return;
@@ -221,7 +221,7 @@ impl Limit {
             }
             DurationSource::Neighbour => (&mut self.neighbour, &mut self.neighbour_strain),
         };
-        let is_known = normal.seen * LEARNING >= 1.0;
+        let is_known = normal.samples * LEARNING >= 1.0;
         if is_known {
             strain.add(ln - normal.ln);
             if let Some(calm) = self.making_calm.as_mut().filter(|_| in_calm) {
@@ -259,12 +259,12 @@ impl Limit {
         self.window_began = now;
         let busy = self.processors.were_busy(now);
         if self.making_calm.is_none() {
-            self.judge(calls.max(neighbour), peak, busy);
+            self.adjust(calls.max(neighbour), peak, busy);
         }
         self.see_to_calm(now, peak, slowest);
     }
 
-    fn judge(&mut self, strain: f64, peak: usize, busy: bool) {
+    fn adjust(&mut self, strain: f64, peak: usize, busy: bool) {
         let Config {
             min,
             max,
@@ -318,7 +318,7 @@ impl Limit {
                 let due = now.duration_since(self.last_calm) >= self.calm_every;
                 let can_be = peak >= self.half() && self.current as usize > self.calm();
                 if (strained || !known) && due && can_be {
-                    self.making_calm = Some(MadeCalm {
+                    self.making_calm = Some(CalmPeriod {
                         until: now + slowest.min(UNTIL_CALM) + CALM_LASTS,
                         found: Strain::default(),
                     });
