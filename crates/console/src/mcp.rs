@@ -2,22 +2,16 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
-use futures::StreamExt;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http::StatusCode;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
-use sse_stream::SseStream;
-use wardgate_edge::{EdgeClient, EdgeClientError};
-use wardgate_mcp::{Version, header, meta};
-use wardgate_telemetry::trace_context;
+use serde_json::Value;
+use wardgate_edge::{EdgeClient, EdgeClientError, GatewayCaller, GatewayRequest, GatewayResponse};
+use wardgate_mcp::message::{ErrorObject, read_outcome};
 
 use crate::session::SessionToken;
 
-const VERSION: &str = Version::V2026_07_28.as_str();
+/// The gateway's MCP endpoint.
+pub(crate) const MCP_PATH: &str = "/mcp";
 
 /// Bytes of an answer.
 const MAX_ANSWER: usize = 4 * 1024 * 1024;
@@ -32,25 +26,12 @@ pub(crate) const CALL_LIMIT: Duration = Duration::from_secs(310);
 #[derive(Debug, Clone)]
 pub(crate) struct GatewayClient(EdgeClient);
 
-/// A request that is not written yet.
-pub(crate) struct GatewayRequest<'r> {
-    pub(crate) method: &'r str,
-    /// What the method is about, for the header `Mcp-Name`.
-    pub(crate) name: Option<&'r str>,
-    pub(crate) params: Map<String, Value>,
-    /// `params.arguments`, which go as they are written.
-    pub(crate) arguments: Option<&'r RawValue>,
-    /// Further members of `params._meta`.
-    pub(crate) meta: &'r [(&'r str, &'r str)],
-    pub(crate) limit: Duration,
-}
-
 /// What went to and fro, and what it means.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) request: String,
     pub(crate) answer: String,
-    pub(crate) outcome: Result<Value, RpcErrorObject>,
+    pub(crate) outcome: Result<Value, ErrorObject>,
 }
 
 impl Exchange {
@@ -63,23 +44,28 @@ impl Exchange {
     }
 
     /// The exchange of a request and an answer that were kept as they were written.
-    pub(crate) fn reread(request: &str, answer: &str) -> Option<Self> {
+    pub(crate) fn reread(request: String, answer: String) -> Option<Self> {
+        let outcome = read_outcome(&answer, ID)?;
+        Self::new(
+            request,
+            GatewayResponse {
+                text: answer,
+                outcome,
+            },
+        )
+    }
+
+    fn new(request: String, response: GatewayResponse) -> Option<Self> {
+        let outcome = match response.outcome {
+            Ok(result) => Ok(serde_json::from_str(result.get()).ok()?),
+            Err(error) => Err(error),
+        };
         Some(Self {
-            request: request.to_owned(),
-            answer: answer.to_owned(),
-            outcome: message(answer.as_bytes())?,
+            request,
+            answer: response.text,
+            outcome,
         })
     }
-}
-
-/// A JSON-RPC error of the gateway.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-pub(crate) struct RpcErrorObject {
-    pub(crate) code: i64,
-    #[serde(default)]
-    pub(crate) message: String,
-    #[serde(default)]
-    pub(crate) data: Value,
 }
 
 /// A fault for which there is no answer of the gateway.
@@ -127,40 +113,17 @@ impl GatewayFault {
 }
 
 impl From<EdgeClientError> for GatewayFault {
-    fn from(_: EdgeClientError) -> Self {
-        Self::Unreachable
+    fn from(error: EdgeClientError) -> Self {
+        match error {
+            EdgeClientError::Path | EdgeClientError::Unreachable => Self::Unreachable,
+            EdgeClientError::TooLarge => Self::TooLarge,
+            EdgeClientError::Unreadable => Self::Unreadable,
+        }
     }
 }
 
-#[derive(Serialize)]
-struct RequestEnvelope<'r> {
-    jsonrpc: &'static str,
-    id: u32,
-    method: &'r str,
-    params: RequestParams<'r>,
-}
-
-#[derive(Serialize)]
-struct RequestParams<'r> {
-    #[serde(flatten)]
-    members: Map<String, Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    arguments: Option<&'r RawValue>,
-    _meta: Map<String, Value>,
-}
-
-#[derive(Deserialize)]
-struct ResponseMessage {
-    #[serde(default)]
-    id: Value,
-    #[serde(default)]
-    result: Option<Value>,
-    #[serde(default)]
-    error: Option<RpcErrorObject>,
-}
-
 /// There is one request a connection's stream, so that one id does for all.
-const ID: u32 = 1;
+const ID: u64 = 1;
 
 impl GatewayClient {
     pub(crate) fn new(edge: EdgeClient) -> Self {
@@ -172,142 +135,28 @@ impl GatewayClient {
         &self,
         token: &SessionToken,
         request: GatewayRequest<'_>,
+        limit: Duration,
     ) -> Result<Exchange, GatewayFault> {
-        let limit = request.limit;
+        let caller = GatewayCaller {
+            client: "wardgate-console",
+            bearer: token.header().ok_or(GatewayFault::Unauthorized)?,
+            peer: token.peer(),
+        };
         let work = async {
-            let post = self.write(token, request)?;
+            let post = request.encode(&self.0, caller, ID)?;
             let body = post.body().clone();
             let response = self.0.send(post).await?;
-            let (answer, outcome) = read_response(response).await?;
-            Ok(Exchange {
-                request: body,
-                answer,
-                outcome,
-            })
+            match response.status() {
+                StatusCode::UNAUTHORIZED => return Err(GatewayFault::Unauthorized),
+                StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                    return Err(GatewayFault::Busy);
+                }
+                _ => {}
+            }
+            let response = GatewayResponse::read(response, ID, MAX_ANSWER).await?;
+            Exchange::new(body, response).ok_or(GatewayFault::Unreadable)
         };
         let answered = tokio::time::timeout(limit, work).await;
         answered.unwrap_or(Err(GatewayFault::Late))
-    }
-
-    fn write(
-        &self,
-        token: &SessionToken,
-        request: GatewayRequest<'_>,
-    ) -> Result<http::Request<String>, GatewayFault> {
-        let mut own_meta = Map::new();
-        for (name, value) in [
-            (meta::PROTOCOL_VERSION, json!(VERSION)),
-            (meta::CLIENT_CAPABILITIES, json!({})),
-            (
-                meta::CLIENT_INFO,
-                json!({ "name": "wardgate-console", "version": env!("CARGO_PKG_VERSION") }),
-            ),
-        ] {
-            own_meta.insert(name.to_owned(), value);
-        }
-        for (name, value) in request.meta {
-            own_meta.insert((*name).to_owned(), json!(value));
-        }
-        let body = serde_json::to_string(&RequestEnvelope {
-            jsonrpc: "2.0",
-            id: ID,
-            method: request.method,
-            params: RequestParams {
-                members: request.params,
-                arguments: request.arguments,
-                _meta: own_meta,
-            },
-        })
-        .map_err(|_| GatewayFault::Unreadable)?;
-        let post = http::Request::post(self.0.uri("/mcp")?).body(body);
-        let mut post = post.map_err(|_| GatewayFault::Unreachable)?;
-        // As the listener says it of a client behind a socket; without one, this is the only way to tell.
-        if let Some(peer) = token.peer() {
-            post.extensions_mut().insert(peer);
-        }
-        let headers = post.headers_mut();
-        trace_context::inject(headers);
-        headers.insert(
-            AUTHORIZATION,
-            token.header().ok_or(GatewayFault::Unauthorized)?,
-        );
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let both = HeaderValue::from_static("application/json, text/event-stream");
-        headers.insert(ACCEPT, both);
-        headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(VERSION));
-        headers.insert(header::METHOD, header::encode_value(request.method));
-        if let Some(name) = request.name {
-            headers.insert(header::NAME, header::encode_value(name));
-        }
-        Ok(post)
-    }
-}
-
-/// Waits for the answer, as it was written and as what it means.
-async fn read_response(
-    response: Response<Body>,
-) -> Result<(String, Result<Value, RpcErrorObject>), GatewayFault> {
-    let (head, body) = response.into_parts();
-    match head.status {
-        StatusCode::UNAUTHORIZED => return Err(GatewayFault::Unauthorized),
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-            return Err(GatewayFault::Busy);
-        }
-        _ => {}
-    }
-    let body = Limited::new(body, MAX_ANSWER).map_err(broken);
-    if is_event_stream(&head.headers) {
-        let mut events = SseStream::new(body);
-        while let Some(event) = events.next().await {
-            let event = event.map_err(|error| match error {
-                sse_stream::Error::Body(error) => error
-                    .downcast()
-                    .map_or(GatewayFault::Unreachable, |fault| *fault),
-                _ => GatewayFault::Unreadable,
-            })?;
-            let data = event.data.unwrap_or_default();
-            // What comes before it are notifications.
-            if let Some(outcome) = message(data.as_bytes()) {
-                return Ok((data, outcome));
-            }
-        }
-        return Err(GatewayFault::Unreachable);
-    }
-    let bytes = body.collect().await?.to_bytes();
-    let outcome = message(&bytes).ok_or(GatewayFault::Unreadable)?;
-    let text = String::from_utf8(bytes.into()).map_err(|_| GatewayFault::Unreadable)?;
-    Ok((text, outcome))
-}
-
-fn broken(error: Box<dyn std::error::Error + Send + Sync>) -> GatewayFault {
-    match error.downcast::<LengthLimitError>() {
-        Ok(_) => GatewayFault::TooLarge,
-        Err(_) => GatewayFault::Unreachable,
-    }
-}
-
-fn is_event_stream(headers: &HeaderMap) -> bool {
-    let media = headers.get(CONTENT_TYPE);
-    let media = media.and_then(|value| value.to_str().ok());
-    let media = media.unwrap_or_default().split(';').next();
-    media.is_some_and(|media| media.trim().eq_ignore_ascii_case("text/event-stream"))
-}
-
-/// The answer that `bytes` hold; none where they hold another message.
-fn message(bytes: &[u8]) -> Option<Result<Value, RpcErrorObject>> {
-    let message: ResponseMessage = serde_json::from_slice(bytes).ok()?;
-    match message {
-        // A request that was refused unread is answered without its id.
-        ResponseMessage {
-            error: Some(error),
-            id,
-            ..
-        } if id.is_null() || id == json!(ID) => Some(Err(error)),
-        ResponseMessage {
-            result: Some(result),
-            id,
-            ..
-        } if id == json!(ID) => Some(Ok(result)),
-        _ => None,
     }
 }

@@ -7,13 +7,15 @@ use maud::{Markup, html};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use wardgate_domain::{CallId, Timestamp};
+use wardgate_edge::GatewayRequest;
+use wardgate_mcp::message::ErrorObject;
 
 use crate::Console;
 use crate::fields::{FormFields, query};
 use crate::form::Form;
 use crate::http::PageResult;
 use crate::layout::{self, Section};
-use crate::mcp::{CALL_LIMIT, Exchange, GatewayFault, GatewayRequest, RpcErrorObject};
+use crate::mcp::{CALL_LIMIT, Exchange, GatewayFault, MCP_PATH};
 use crate::output::{pretty, pretty_text, structured, text};
 use crate::page_request::{SignedInRequest, Viewer};
 use crate::problem::Problem;
@@ -125,14 +127,15 @@ async fn ask(
     let mut params = Map::new();
     params.insert("name".to_owned(), json!(tool.name));
     let request = GatewayRequest {
+        path: MCP_PATH,
         method: "tools/call",
         name: Some(&tool.name),
         params,
         arguments: Some(arguments),
         meta: &[("dev.wardgate/idempotencyKey", key)],
-        limit: CALL_LIMIT,
     };
-    console.gateway.ask(&signed_in.token, request).await
+    let asked = console.gateway.ask(&signed_in.token, request, CALL_LIMIT);
+    asked.await
 }
 
 /// The page of a call: what came of it, and its form for another one. It calls nothing, however often it is loaded.
@@ -153,7 +156,8 @@ pub(crate) async fn call(console: Arc<Console>, mut signed_in: SignedInRequest) 
             invalid()
         }
         Some(CallOutcome::Answered { request, answer }) => {
-            let exchange = Exchange::reread(request, answer).ok_or(GatewayFault::Unreadable)?;
+            let exchange = Exchange::reread(request.clone(), answer.clone());
+            let exchange = exchange.ok_or(GatewayFault::Unreadable)?;
             result(&exchange, signed_in.viewer.record)
         }
         Some(CallOutcome::Failed(fault)) => failed(*fault),
@@ -306,7 +310,7 @@ fn block(content: &Value) -> Markup {
     }
 }
 
-fn refused(error: &RpcErrorObject) -> Markup {
+fn refused(error: &ErrorObject) -> Markup {
     html! {
         p.notice.bad #outcome role="status" { "Refused: " (error.message) }
         p.quiet { "JSON-RPC error " (error.code)

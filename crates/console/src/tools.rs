@@ -6,12 +6,13 @@ use std::time::Duration;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use wardgate_edge::GatewayRequest;
 
 use crate::Console;
 use crate::fields::{query, segment};
 use crate::http::PageResult;
 use crate::layout::{self, Section};
-use crate::mcp::{ASK_LIMIT, GatewayClient, GatewayFault, GatewayRequest};
+use crate::mcp::{ASK_LIMIT, GatewayClient, GatewayFault, MCP_PATH};
 use crate::output::cut;
 use crate::page_request::SignedInRequest;
 use crate::problem::Problem;
@@ -69,14 +70,14 @@ pub(crate) async fn all(
             params.insert("cursor".to_owned(), json!(cursor));
         }
         let request = GatewayRequest {
+            path: MCP_PATH,
             method: "tools/list",
             name: None,
             params,
             arguments: None,
             meta: &[],
-            limit: ASK_LIMIT,
         };
-        let exchange = gateway.ask(token, request).await?;
+        let exchange = gateway.ask(token, request, ASK_LIMIT).await?;
         let result = exchange
             .outcome
             .map_err(|error| Problem::Refused(error.message))?;

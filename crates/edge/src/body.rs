@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use wardgate_domain::Reason;
+use wardgate_mcp::header::{JSON, has_media_type};
 
 /// What a body may cost.
 #[derive(Debug, Clone, Copy)]
@@ -59,11 +60,7 @@ impl BodyRefusal {
 
 /// Whether a request says that its body is JSON; what is not is never read as JSON.
 pub fn is_json(headers: &HeaderMap) -> bool {
-    headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.split(';').next())
-        .is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
+    has_media_type(headers, JSON)
 }
 
 /// The whole body.

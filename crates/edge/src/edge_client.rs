@@ -42,15 +42,21 @@ enum EdgeTransport {
 #[error("{0}")]
 pub struct UnusableUrl(&'static str);
 
-/// An error for which there is no response.
+/// An error for which there is no response, or none that can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EdgeClientError {
     /// No such path can be.
     #[error("the path cannot be written")]
     Path,
-    /// Nobody answers.
+    /// Nobody answers, or not to the end.
     #[error("it cannot be reached")]
     Unreachable,
+    /// The response is larger than is taken.
+    #[error("its response is too large")]
+    TooLarge,
+    /// The response is none to the request.
+    #[error("its response cannot be read")]
+    Unreadable,
 }
 
 impl EdgeClient {

@@ -16,6 +16,7 @@ mod body;
 mod cors;
 mod edge_client;
 mod error;
+mod gateway_request;
 mod listener;
 mod origins;
 
@@ -28,6 +29,7 @@ pub use body::{BodyLimits, BodyRefusal, drain, is_json, read};
 pub use cors::Grants;
 pub use edge_client::{EdgeClient, EdgeClientError, UnusableUrl};
 pub use error::Error;
+pub use gateway_request::{GatewayCaller, GatewayRequest, GatewayResponse};
 pub use listener::{BoundListener, ConnectionLimits, ListenerLimits};
 pub use origins::Origins;
 pub use wardgate_rpc::routes;

@@ -2,7 +2,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http::{HeaderName, HeaderValue};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// The session of a client before 2026-07-28.
 pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -19,6 +20,15 @@ pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
 /// The event of a stream after which a client goes on (HTML, section 9.2.4; MCP, "Streamable HTTP").
 pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
+/// The media type of a message.
+pub const JSON: &str = "application/json";
+
+/// The media type of a stream of messages.
+pub const EVENT_STREAM: &str = "text/event-stream";
+
+/// The media types that a client accepts for the answer to a message.
+pub const JSON_OR_EVENT_STREAM: &str = "application/json, text/event-stream";
+
 /// Begins the name of a header that repeats an argument of a call, marked `x-mcp-header` in its schema (from 2026-07-28).
 pub const PARAM_PREFIX: &str = "mcp-param-";
 
@@ -34,6 +44,15 @@ pub fn encode_value(text: &str) -> HeaderValue {
     };
     // Base64 between marks is always a legal value.
     HeaderValue::try_from(encoded).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+/// Whether a message with these headers has a body of this media type, whatever its parameters.
+pub fn has_media_type(headers: &HeaderMap, media_type: &str) -> bool {
+    headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next())
+        .is_some_and(|value| value.trim().eq_ignore_ascii_case(media_type))
 }
 
 #[cfg(test)]

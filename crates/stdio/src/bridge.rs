@@ -10,17 +10,19 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use wardgate_mcp::event_stream::EventReader;
+use wardgate_mcp::header;
 
-use crate::Error;
-use crate::events::Events;
+use crate::events::{self, Events, LONGEST_PAUSE, PAUSE};
 use crate::fault::RequestFault;
-use crate::gateway::{self, EVENT_STREAM, GatewayClient, SILENCE};
+use crate::gateway::{self, GatewayClient, SILENCE};
 use crate::headers;
 use crate::in_flight::{InFlight, RequestGuard};
 use crate::message::{ClientMessage, ClientRequest, MessageLine};
 use crate::mirrored_headers::MirroredHeaders;
 use crate::pipes::Output;
 use crate::session::McpSession;
+use crate::{Error, MAX_MESSAGE_BYTES};
 
 /// How long the gateway may take to take note of what has no answer.
 const NOTICE_LIMIT: Duration = Duration::from_secs(10);
@@ -33,10 +35,6 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// How often it is tried to take up the stream of a request.
 const MAX_ATTEMPTS: u32 = 5;
-
-/// The pause before that, unless the gateway names one; and the longest between two attempts to listen.
-const PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Carries messages between the client and the gateway.
 pub(crate) struct Bridge {
@@ -224,8 +222,9 @@ impl Bridge {
         };
         let response = self.gateway.post(exchange.body.clone(), headers).await?;
         let headers = response.headers().clone();
-        if gateway::is(&response, EVENT_STREAM) {
-            let events = Events::of(response, None);
+        if header::has_media_type(&headers, header::EVENT_STREAM) {
+            let reader = EventReader::new(MAX_MESSAGE_BYTES);
+            let events = Events { response, reader };
             return self.follow(events, exchange, &headers).await;
         }
         let body = gateway::whole(response).await?;
@@ -249,7 +248,7 @@ impl Bridge {
             let broken = match events.next().await {
                 Ok(Some(message)) => {
                     heard = Instant::now();
-                    self.deliver(message.as_bytes(), exchange, headers).await?;
+                    self.deliver(&message, exchange, headers).await?;
                     if exchange.guard.all_answered() {
                         // Only a stream that is read to its end leaves its connection to others.
                         let rest = self.pass_on(&mut events);
@@ -279,13 +278,14 @@ impl Bridge {
         events: Events,
         mut broken: RequestFault,
     ) -> Result<Events, RequestFault> {
-        let Some(last) = events.last_id else {
+        let reader = events.reader.resumed();
+        if reader.last_id().is_none() {
             return Err(broken);
-        };
+        }
         for _ in 0..MAX_ATTEMPTS {
-            sleep(events.pause.unwrap_or(PAUSE)).await;
-            match self.gateway.get(session.headers(), Some(&last)).await {
-                Ok(response) => return Ok(Events::of(response, Some(last))),
+            sleep(events::pause(&reader)).await;
+            match self.gateway.get(session.headers(), reader.last_id()).await {
+                Ok(response) => return Ok(Events { response, reader }),
                 Err(fault) if fault.is_final() => return Err(fault),
                 Err(fault) => broken = fault,
             }
@@ -344,20 +344,20 @@ impl Bridge {
     /// Hears what the gateway says unasked, for as long as the session lasts.
     async fn listen(self: Arc<Self>, session: Arc<McpSession>) {
         let listening = async {
-            let mut last = None;
+            let mut reader = EventReader::new(MAX_MESSAGE_BYTES);
             let mut failures = 0;
             loop {
-                let opened = self.gateway.get(session.headers(), last.as_deref()).await;
+                let opened = self.gateway.get(session.headers(), reader.last_id()).await;
                 let mut pause = PAUSE.saturating_mul(1 << failures).min(LONGEST_PAUSE);
                 match opened {
                     Ok(response) => {
                         failures = 0;
-                        let mut events = Events::of(response, last.take());
+                        let mut events = Events { response, reader };
                         if self.pass_on(&mut events).await.is_err() {
                             tracing::debug!("the stream of the session broke off");
                         }
-                        pause = events.pause.unwrap_or(PAUSE);
-                        last = events.last_id;
+                        pause = events::pause(&events.reader);
+                        reader = events.reader.resumed();
                     }
                     Err(fault) => {
                         heed(Some(&session), &fault);
@@ -375,7 +375,7 @@ impl Bridge {
 
     async fn pass_on(&self, events: &mut Events) -> Result<(), RequestFault> {
         while let Some(message) = events.next().await? {
-            if MessageLine::read(message.as_bytes()).is_some() {
+            if MessageLine::read(&message).is_some() {
                 self.out.write(message).await;
             }
         }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, Response, StatusCode, Url, redirect};
-use wardgate_mcp::header::SESSION_ID;
+use wardgate_mcp::header::{
+    EVENT_STREAM, JSON, JSON_OR_EVENT_STREAM, LAST_EVENT_ID, SESSION_ID, has_media_type,
+};
 
 use crate::fault::RequestFault;
 use crate::message::{ClientMessage, MessageLine};
@@ -21,8 +23,6 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(600);
 /// After so much silence a connection is tried, so often, and then given up: its other end may be gone.
 const PROBE_AFTER: Duration = Duration::from_secs(30);
 const PROBES: u32 = 4;
-
-pub(crate) const EVENT_STREAM: &str = "text/event-stream";
 
 /// One gateway.
 #[derive(Debug)]
@@ -74,9 +74,9 @@ impl GatewayClient {
     ) -> Result<Response, RequestFault> {
         let mut request = reqwest::Request::new(Method::POST, self.url.clone());
         *request.headers_mut() = headers;
-        let json = HeaderValue::from_static("application/json");
+        let json = HeaderValue::from_static(JSON);
         request.headers_mut().insert(CONTENT_TYPE, json);
-        let both = HeaderValue::from_static("application/json, text/event-stream");
+        let both = HeaderValue::from_static(JSON_OR_EVENT_STREAM);
         request.headers_mut().insert(ACCEPT, both);
         *request.body_mut() = Some(body.into());
         self.send(request).await
@@ -93,10 +93,10 @@ impl GatewayClient {
         let events = HeaderValue::from_static(EVENT_STREAM);
         request.headers_mut().insert(ACCEPT, events);
         if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
-            request.headers_mut().insert("last-event-id", last);
+            request.headers_mut().insert(LAST_EVENT_ID, last);
         }
         let response = self.send(request).await?;
-        if is(&response, EVENT_STREAM) {
+        if has_media_type(response.headers(), EVENT_STREAM) {
             Ok(response)
         } else {
             Err(RequestFault::NotMcp)
@@ -163,15 +163,6 @@ impl GatewayClient {
             }
         })
     }
-}
-
-/// Whether the response is of this media type.
-pub(crate) fn is(response: &Response, media_type: &str) -> bool {
-    let named = response.headers().get(CONTENT_TYPE);
-    named
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.split(';').next())
-        .is_some_and(|value| value.trim().eq_ignore_ascii_case(media_type))
 }
 
 /// The body, if it is no larger than a message may be.

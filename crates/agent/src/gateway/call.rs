@@ -7,11 +7,11 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::AgentRefusal;
-use wardgate_edge::EdgeClient;
+use wardgate_edge::{EdgeClient, GatewayRequest};
 use wardgate_mcp::error_code::INTERNAL_ERROR;
 
 use super::MCP_PATH;
-use super::exchange::{GatewayRequest, exchange};
+use super::exchange::exchange;
 use super::fault::{GatewayError, RpcFault};
 use crate::mcp_tool::ToolResult;
 use crate::request::BearerToken;
@@ -107,13 +107,12 @@ pub(super) async fn call(
     let mut params = Map::new();
     params.insert("name".to_owned(), json!(call.name));
     let request = GatewayRequest {
-        path: MCP_PATH.to_owned(),
+        path: MCP_PATH,
         method: "tools/call",
         name: Some(call.name),
         params,
         arguments: Some(call.arguments),
         meta: &[(IDEMPOTENCY_KEY, call.idempotency_key)],
-        limit: TIME_LIMIT,
     };
     let answer = tokio::select! {
         // First, so that nothing is sent for a turn that is already over.
@@ -123,7 +122,7 @@ pub(super) async fn call(
             receipt: None,
             ending: CallEnding::Cancelled,
         }),
-        answer = exchange(edge, token, request) => answer,
+        answer = exchange(edge, token, request, TIME_LIMIT) => answer,
     };
     match answer {
         Ok(result) => ended(&result),
@@ -151,7 +150,7 @@ pub(super) async fn record_refused(
     let mut params = Map::new();
     params.insert("name".to_owned(), json!(name));
     let request = GatewayRequest {
-        path: MCP_PATH.to_owned(),
+        path: MCP_PATH,
         method: "tools/call",
         name: Some(&name),
         params,
@@ -160,9 +159,8 @@ pub(super) async fn record_refused(
             (AgentRefusal::META, refusal.as_str()),
             (IDEMPOTENCY_KEY, key),
         ],
-        limit: super::TIME_LIMIT,
     };
-    match exchange(edge, token, request).await {
+    match exchange(edge, token, request, super::TIME_LIMIT).await {
         Err(GatewayError::Refused(fault)) if fault.data.reason.as_deref() == Some(ON_RECORD) => {
             Ok(())
         }

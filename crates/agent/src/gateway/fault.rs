@@ -32,6 +32,8 @@ impl From<EdgeClientError> for GatewayError {
         match error {
             EdgeClientError::Path => Self::UnknownToolset,
             EdgeClientError::Unreachable => Self::Unreachable,
+            EdgeClientError::TooLarge => Self::TooLarge,
+            EdgeClientError::Unreadable => Self::Unreadable,
         }
     }
 }
@@ -72,9 +74,8 @@ pub(crate) struct FaultData {
 
 impl FaultData {
     /// Reads what is there; data that has another form says nothing.
-    pub(super) fn read(data: Option<&str>, retry_after: Option<u64>) -> Self {
-        let data = data.and_then(|data| serde_json::from_str(data).ok());
-        let data: Self = data.unwrap_or_default();
+    pub(super) fn read(data: Value, retry_after: Option<u64>) -> Self {
+        let data: Self = serde_json::from_value(data).unwrap_or_default();
         Self {
             retry_after_seconds: data.retry_after_seconds.or(retry_after),
             ..data

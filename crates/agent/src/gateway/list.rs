@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, json};
-use wardgate_edge::EdgeClient;
+use wardgate_edge::{EdgeClient, GatewayRequest};
 
-use super::exchange::{GatewayRequest, exchange};
+use super::exchange::exchange;
 use super::fault::GatewayError;
 use super::{MCP_PATH, TIME_LIMIT};
 use crate::clients::GatewayTool;
@@ -71,15 +71,14 @@ pub(super) async fn fetch(
             params.insert("cursor".to_owned(), json!(cursor));
         }
         let request = GatewayRequest {
-            path: path(toolset),
+            path: &path(toolset),
             method: "tools/list",
             name: None,
             params,
             arguments: None,
             meta: &[],
-            limit: TIME_LIMIT,
         };
-        let result = exchange(edge, token, request).await?;
+        let result = exchange(edge, token, request, TIME_LIMIT).await?;
         let page: ToolListPage<'_> =
             serde_json::from_str(result.get()).map_err(|_| GatewayError::Unreadable)?;
         for tool in page.tools {

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use bytes::Bytes;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
 use http_body_util::Limited;
 use serde::Deserialize;
 use serde_json::{Map, json};
-use sse_stream::SseStream;
-use wardgate_edge::EdgeClient;
+use wardgate_edge::{EdgeClient, GatewayRequest};
+use wardgate_mcp::event_stream::EventReader;
+use wardgate_mcp::header;
 
-use super::exchange::{self, GatewayRequest};
+use super::exchange;
 use super::fault::GatewayError;
 use super::{MCP_PATH, TIME_LIMIT};
 use crate::request::BearerToken;
@@ -65,18 +65,15 @@ async fn acknowledged(edge: &EdgeClient, token: &BearerToken) -> Result<ToolChan
         json!({ "toolsListChanged": true }),
     );
     let request = GatewayRequest {
-        path: MCP_PATH.to_owned(),
+        path: MCP_PATH,
         method: "subscriptions/listen",
         name: None,
         params,
         arguments: None,
         meta: &[],
-        limit: TIME_LIMIT,
     };
-    let id = exchange::next_id();
-    let request = exchange::write(edge, token, request, id)?;
-    let response = edge.send(request).await?;
-    if !exchange::is_event_stream(response.headers()) {
+    let (id, response) = exchange::send(edge, token, request).await?;
+    if !header::has_media_type(response.headers(), header::EVENT_STREAM) {
         let refused = exchange::read_response(response, id).await.err();
         return Err(refused.unwrap_or(GatewayError::Unreadable));
     }
@@ -109,16 +106,18 @@ impl ToolChanges {
 /// The messages of a stream, for as long as it lives.
 fn notifications(body: Body) -> impl Stream<Item = Notification> + Send + 'static {
     let bytes = Body::new(Limited::new(body, MAX_STREAM)).into_data_stream();
-    let alive = stream::unfold(bytes, async |mut bytes| {
-        // Signs of life are comments, which the reader of events does not pass on.
-        let chunk = tokio::time::timeout(SILENCE, bytes.next()).await.ok()??;
-        Some((chunk.ok()?, bytes))
-    });
-    let events = SseStream::from_bytes_stream(alive.map(Ok::<Bytes, std::convert::Infallible>));
-    let events = events.take_while(|event| std::future::ready(event.is_ok()));
-    events.filter_map(async |event| {
-        let data = event.ok()?.data?;
-        // What cannot be read is nothing that was asked for.
-        serde_json::from_str(&data).ok()
+    let events = EventReader::new(MAX_STREAM);
+    stream::unfold((bytes, events), async |(mut bytes, mut events)| {
+        loop {
+            while let Some(data) = events.next_event() {
+                // What cannot be read is nothing that was asked for.
+                if let Ok(message) = serde_json::from_slice(&data) {
+                    return Some((message, (bytes, events)));
+                }
+            }
+            // Signs of life are comments, which the reader of events does not pass on.
+            let chunk = tokio::time::timeout(SILENCE, bytes.next()).await.ok()??;
+            events.feed(&chunk.ok()?).ok()?;
+        }
     })
 }

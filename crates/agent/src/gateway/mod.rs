@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   list_tools ─▶ tool_cache ─┐
-//!   call_tool ────────────────┼─▶ exchange: one request, one answer ─┬─▶ door ─▶ axum Router, or HTTP
-//!   memory ───────────────────┘   headers, limits, JSON or SSE       │
+//!   call_tool ────────────────┼─▶ exchange: one request, one answer ─┬─▶ EdgeClient ─▶ axum Router, or HTTP
+//!   memory ───────────────────┘   limits, errors                     │
 //!                 tool_cache ◀─ streams ◀─ listen: word of changes ◀─┘
 //! ```
 //!
@@ -25,11 +25,10 @@ use axum::Router;
 use serde_json::Value;
 use url::Url;
 use wardgate_domain::AgentRefusal;
-use wardgate_edge::EdgeClient;
+use wardgate_edge::{EdgeClient, GatewayRequest};
 
 use crate::Error;
 use crate::request::BearerToken;
-use exchange::GatewayRequest;
 use tool_cache::ToolCache;
 
 pub(crate) use call::{CallEnding, CallOutcome, ToolCall};
@@ -117,15 +116,14 @@ impl GatewayEndpoint {
             return Err(GatewayError::Unreadable);
         };
         let request = GatewayRequest {
-            path: MCP_PATH.to_owned(),
+            path: MCP_PATH,
             method,
             name: None,
             params,
             arguments: None,
             meta: &[],
-            limit: TIME_LIMIT,
         };
-        let result = exchange::exchange(&self.0.edge, token, request).await?;
+        let result = exchange::exchange(&self.0.edge, token, request, TIME_LIMIT).await?;
         serde_json::from_str(result.get()).map_err(|_| GatewayError::Unreadable)
     }
 }

@@ -1,0 +1,160 @@
+//! A request to the gateway as an MCP client makes it, and its response (MCP 2026-07-28, basic/transports, "Streamable
+//! HTTP").
+
+use std::net::SocketAddr;
+
+use axum::body::Body;
+use futures::StreamExt;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, Request, Response};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use wardgate_mcp::event_stream::EventReader;
+use wardgate_mcp::message::{ErrorObject, OutgoingMessage, read_outcome};
+use wardgate_mcp::{Version, header, meta};
+use wardgate_telemetry::trace_context;
+
+use crate::{EdgeClient, EdgeClientError};
+
+const VERSION: &str = Version::V2026_07_28.as_str();
+
+/// A request that is not written yet.
+#[derive(Debug)]
+pub struct GatewayRequest<'r> {
+    /// The MCP endpoint.
+    pub path: &'r str,
+    /// The name of the method.
+    pub method: &'r str,
+    /// What the method is about, for the header `Mcp-Name`.
+    pub name: Option<&'r str>,
+    /// `params`, without `arguments` and `_meta`.
+    pub params: Map<String, Value>,
+    /// `params.arguments`, which go as they are written.
+    pub arguments: Option<&'r RawValue>,
+    /// Further members of `params._meta`.
+    pub meta: &'r [(&'r str, &'r str)],
+}
+
+/// Who makes a request.
+#[derive(Debug)]
+pub struct GatewayCaller {
+    /// What the client is called.
+    pub client: &'static str,
+    /// The value of `Authorization`.
+    pub bearer: HeaderValue,
+    /// Where the request came from that this one is made for.
+    pub peer: Option<SocketAddr>,
+}
+
+#[derive(Serialize)]
+struct RequestParams<'r> {
+    #[serde(flatten)]
+    members: Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<&'r RawValue>,
+    _meta: Map<String, Value>,
+}
+
+/// What a request was answered with.
+#[derive(Debug)]
+pub struct GatewayResponse {
+    /// The message, as it was written.
+    pub text: String,
+    /// What it says.
+    pub outcome: Result<Box<RawValue>, ErrorObject>,
+}
+
+impl GatewayRequest<'_> {
+    /// The request on its way out, as the protocol wants it.
+    pub fn encode(
+        self,
+        edge: &EdgeClient,
+        caller: GatewayCaller,
+        id: u64,
+    ) -> Result<Request<String>, EdgeClientError> {
+        let own_meta = [
+            (meta::PROTOCOL_VERSION, json!(VERSION)),
+            (meta::CLIENT_CAPABILITIES, json!({})),
+            (
+                meta::CLIENT_INFO,
+                json!({ "name": caller.client, "version": env!("CARGO_PKG_VERSION") }),
+            ),
+        ];
+        let others = self.meta.iter().map(|(name, value)| (*name, json!(value)));
+        let members = own_meta.into_iter().chain(others);
+        let params = RequestParams {
+            members: self.params,
+            arguments: self.arguments,
+            _meta: members
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
+        };
+        let message = OutgoingMessage::new(Some(id), self.method, Some(params));
+        let body = serde_json::to_string(&message).map_err(|_| EdgeClientError::Path)?;
+        let post = Request::post(edge.uri(self.path)?).body(body);
+        let mut post = post.map_err(|_| EdgeClientError::Path)?;
+        // As the listener says it of a client behind a socket; without one, this is the only way to tell.
+        if let Some(peer) = caller.peer {
+            post.extensions_mut().insert(peer);
+        }
+        let headers = post.headers_mut();
+        trace_context::inject(headers);
+        headers.insert(AUTHORIZATION, caller.bearer);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(header::JSON));
+        let accepted = HeaderValue::from_static(header::JSON_OR_EVENT_STREAM);
+        headers.insert(ACCEPT, accepted);
+        headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(VERSION));
+        headers.insert(header::METHOD, header::encode_value(self.method));
+        if let Some(name) = self.name {
+            headers.insert(header::NAME, header::encode_value(name));
+        }
+        Ok(post)
+    }
+}
+
+impl GatewayResponse {
+    /// Waits for the answer to the request of this id, which may come as JSON or among events; at most `max_bytes` are
+    /// read.
+    pub async fn read(
+        response: Response<Body>,
+        id: u64,
+        max_bytes: usize,
+    ) -> Result<Self, EdgeClientError> {
+        let is_stream = header::has_media_type(response.headers(), header::EVENT_STREAM);
+        let body = Limited::new(response.into_body(), max_bytes);
+        if !is_stream {
+            let bytes = body.collect().await.map_err(broken)?.to_bytes();
+            return Self::parse(bytes.into(), id)?.ok_or(EdgeClientError::Unreadable);
+        }
+        let mut chunks = body.into_data_stream();
+        let mut events = EventReader::new(max_bytes);
+        while let Some(chunk) = chunks.next().await {
+            let fed = events.feed(&chunk.map_err(broken)?);
+            fed.map_err(|_| EdgeClientError::TooLarge)?;
+            // What comes before the answer are notifications.
+            while let Some(data) = events.next_event() {
+                if let Some(answer) = Self::parse(data, id)? {
+                    return Ok(answer);
+                }
+            }
+        }
+        Err(EdgeClientError::Unreachable)
+    }
+
+    /// The answer that `bytes` hold; none where they hold another message.
+    fn parse(bytes: Vec<u8>, id: u64) -> Result<Option<Self>, EdgeClientError> {
+        let text = String::from_utf8(bytes).map_err(|_| EdgeClientError::Unreadable)?;
+        let outcome = read_outcome(&text, id);
+        Ok(outcome.map(|outcome| Self { text, outcome }))
+    }
+}
+
+fn broken(error: Box<dyn std::error::Error + Send + Sync>) -> EdgeClientError {
+    if error.is::<LengthLimitError>() {
+        EdgeClientError::TooLarge
+    } else {
+        EdgeClientError::Unreachable
+    }
+}
