@@ -32,9 +32,9 @@ use crate::compiled_permit::CompiledPermit;
 use crate::execution_log::execution_facts;
 use crate::executor::{Audience, Executor, Invocation, Output, RetainedRows, RunEvent};
 use crate::executor_error::ExecutorError;
-use crate::failure::{FailedCall, Failure, ToolOutcome};
+use crate::failure::{FailedCall, Failure, ToolEffect};
 use crate::interaction::{Elicitation, Interaction, SuspendedRound, UncheckedInteraction};
-use crate::kept_results::{self, KeptResults};
+use crate::large_results::{self, LargeResults};
 use crate::loaded::{LoadedCatalogue, RunnableTool, SharedState};
 use crate::result::UnchangedResult;
 use crate::result::{self, Handle, ResultSummary, Stopwatch};
@@ -147,7 +147,7 @@ impl AdmittedCall {
         mut self,
         shared: &SharedState,
         listener: &mpsc::Sender<RunEvent>,
-    ) -> End {
+    ) -> CallEnd {
         info!(
             { names::CALL_ID } = %self.id,
             { names::TOOL } = self.tool(),
@@ -164,10 +164,10 @@ impl AdmittedCall {
         let is_shared = self.interaction.as_ref().is_none_or(Interaction::is_idle);
         let kept_for = self.tool.tool.cache().filter(|_| is_shared);
         let key = self.idempotency_key.take();
-        match (key.filter(|_| !self.looks_after_task()), kept_for) {
+        match (key.filter(|_| !self.is_task_request()), kept_for) {
             // To run what reads twice is no harm.
             (Some(key), _) if !self.tool.tool.facts().read_only => {
-                Box::pin(self.once(&key, &arguments, deadline, shared, listener)).await
+                Box::pin(self.run_once(&key, &arguments, deadline, shared, listener)).await
             }
             (_, Some(kept_for)) => {
                 let key = self.cache_key(&arguments);
@@ -175,12 +175,12 @@ impl AdmittedCall {
                     let performing = self.perform(&arguments, None, deadline, shared, listener);
                     match performing.await.end {
                         // A failure is never kept, nor what is none yet.
-                        End::Result(result) if !result.is_error => Ok(result),
+                        CallEnd::Result(result) if !result.is_error => Ok(result),
                         other => Err(other),
                     }
                 };
                 let result = Box::pin(shared.results.get_or_run(key, kept_for, run)).await;
-                result.map_or_else(|other| other, End::Result)
+                result.map_or_else(|other| other, CallEnd::Result)
             }
             (_, None) => {
                 self.perform(&arguments, None, deadline, shared, listener)
@@ -248,18 +248,20 @@ impl AdmittedCall {
             compiled: &compiled,
             carried: &tool.tool.facts().classes,
         };
-        let talk = self.talk(arguments, key, shared);
-        if let Some(talk) = talk.as_ref().filter(|talk| talk.resumes())
+        let elicitation = self.elicitation(arguments, key, shared);
+        if let Some(elicitation) = elicitation
+            .as_ref()
+            .filter(|elicitation| elicitation.resumes())
             && audience.is_restricted()
         {
-            talk.give_up();
+            elicitation.give_up();
             return self.fail(&Failure::not_waiting(), 0);
         }
-        let talk = talk.filter(|_| !audience.is_restricted());
+        let elicitation = elicitation.filter(|_| !audience.is_restricted());
         let mut output = Output::new(tool.tool.result(), gate, tool.caps(), Some(audience))
             .with_page(tool.page(arguments));
         // A look at a task is no call of its tool.
-        let guard = if self.looks_after_task() {
+        let guard = if self.is_task_request() {
             tool.guard().without_limits()
         } else {
             tool.guard()
@@ -268,7 +270,7 @@ impl AdmittedCall {
             caller: &self.caller,
             // What a client answered is used once.
             repeatable: tool.tool.is_repeatable()
-                && !talk.as_ref().is_some_and(Elicitation::resumes),
+                && !elicitation.as_ref().is_some_and(Elicitation::resumes),
             deadline,
         };
         let mut attempts = 0;
@@ -276,33 +278,33 @@ impl AdmittedCall {
             attempts: &mut attempts,
             executor: tool.executor.as_ref(),
             invocation: Invocation {
-                talk: talk.as_ref(),
+                elicitation: elicitation.as_ref(),
                 ..self.invocation(arguments, deadline, shared)
             },
             output: &mut output,
         };
         let outcome = guard.run(&call, attempt).await;
-        let mut kept = output.into_kept();
+        let mut retained = output.into_retained();
         self.stopwatch
-            .lap_with("execute", kept.ruling, Some("row_rule"));
-        if let Some(why) = &kept.undecided {
+            .lap_with("execute", retained.row_rule_time, Some("row_rule"));
+        if let Some(why) = &retained.undecided {
             warn!({ names::CALL_ID } = %self.id, %why, "rows were withheld because the row rule cannot decide on them");
         }
-        if let (Ok(()), Some(waits)) = (&outcome, kept.waits.take()) {
-            return self.wait(waits);
+        if let (Ok(()), Some(round)) = (&outcome, retained.suspended.take()) {
+            return self.suspend(round);
         }
         if outcome.is_ok()
-            && let Some(task) = kept.task.take()
+            && let Some(task) = retained.task.take()
         {
-            return match &task.standing {
+            return match &task.status {
                 Some(TaskStatus::Completed(_)) => {
-                    let ended = self.conclude(Ok(()), kept, attempts, arguments, shared);
+                    let ended = self.conclude(Ok(()), retained, attempts, arguments, shared);
                     ended.await.of_task(task)
                 }
-                _ => self.stands(task),
+                _ => self.end_with_status(task),
             };
         }
-        self.conclude(outcome, kept, attempts, arguments, shared)
+        self.conclude(outcome, retained, attempts, arguments, shared)
             .await
     }
 
@@ -310,20 +312,20 @@ impl AdmittedCall {
     async fn conclude(
         self,
         outcome: Result<(), GuardError<ExecutorError>>,
-        mut kept: RetainedRows,
+        mut retained: RetainedRows,
         attempts: u32,
         arguments: &Map<String, Value>,
         shared: &SharedState,
     ) -> EndedRun {
         let failure = match outcome {
-            Ok(()) if let Some(unchanged) = kept.unchanged.take() => {
-                return self.pass_on(unchanged);
+            Ok(()) if let Some(unchanged) = retained.unchanged.take() => {
+                return self.release_unchanged(unchanged);
             }
-            Ok(()) if kept.truncated && kept.rows.is_empty() => Failure::too_large(),
-            Ok(()) if kept.rows.is_empty() && kept.is_misfit() => Failure::undecided(),
+            Ok(()) if retained.truncated && retained.rows.is_empty() => Failure::too_large(),
+            Ok(()) if retained.rows.is_empty() && retained.is_misfit() => Failure::undecided(),
             Ok(()) => {
-                let handle = self.keep(&mut kept, shared).await;
-                return self.release(kept, handle, arguments);
+                let handle = self.store_large_result(&mut retained, shared).await;
+                return self.release(retained, handle, arguments);
             }
             Err(GuardError::Failed(ExecutorError::Reported(words))) => self.reported(words),
             Err(GuardError::Failed(ExecutorError::Protocol(error))) => {
@@ -345,11 +347,11 @@ impl AdmittedCall {
                 Failure::guarded(&error, &call)
             }
         };
-        self.fail(&failure, kept.withheld)
+        self.fail(&failure, retained.withheld)
     }
 
     /// Where the tool's source may talk to the client.
-    fn talk<'a>(
+    fn elicitation<'a>(
         &'a self,
         arguments: &Map<String, Value>,
         key: Option<&str>,
@@ -358,9 +360,14 @@ impl AdmittedCall {
         let interaction = self.interaction.as_ref()?;
         let definition = self.permit.terms().definition_digest.to_string();
         let subject = [&definition, &sorted(arguments), key.unwrap_or_default()];
-        let talk = Elicitation::new(interaction, &shared.parking, &self.caller, &subject);
+        let elicitation = Elicitation::new(
+            interaction,
+            &shared.suspended_exchanges,
+            &self.caller,
+            &subject,
+        );
         // A key stands for one result: who repeats the call would not get the task again.
-        Some(talk.with_task_if(key.is_none()))
+        Some(elicitation.with_task_if(key.is_none()))
     }
 
     fn invocation<'a>(
@@ -377,14 +384,14 @@ impl AdmittedCall {
             deadline,
             read_only: self.tool.tool.facts().read_only,
             pushed: self.compiled.pushed.as_ref(),
-            kept_results: KeptResults {
+            large_results: LargeResults {
                 store: &shared.store,
                 tools: self.loaded.definitions(),
                 redactor: &self.compiled.redactor,
                 policy_hash: self.permit.terms().policy_hash,
                 now: shared.ambient.now(),
             },
-            talk: None,
+            elicitation: None,
         }
     }
 
@@ -394,42 +401,47 @@ impl AdmittedCall {
             source: self.tool.tool.source().unwrap_or_default().to_owned(),
             scope,
         };
-        let waits = InputRequired {
+        let required = InputRequired {
             requests: String::new(),
             state: Bytes::new(),
             facts: result::facts(Status::Ok, "", self.stopwatch.into_stages()),
             connect: Some(connect),
         };
         EndedRun {
-            end: End::Waits(waits),
-            ran: ToolOutcome::No,
+            end: CallEnd::InputRequired(required),
+            effect: ToolEffect::None,
         }
     }
 
     /// The round is over; the call goes on with the client's answers.
-    fn wait(self, waits: SuspendedRound) -> EndedRun {
+    fn suspend(self, round: SuspendedRound) -> EndedRun {
         let facts = result::facts(Status::Ok, "", self.stopwatch.into_stages());
         EndedRun {
-            end: End::Waits(waits.into_input_required(facts)),
-            ran: ToolOutcome::Perhaps,
+            end: CallEnd::InputRequired(round.into_input_required(facts)),
+            effect: ToolEffect::Possible,
         }
     }
 
     /// Keeps a result that is too large for an answer, and leaves a sample of it. What cannot be kept is cut, and
     /// the answer says so.
-    async fn keep(&self, kept: &mut RetainedRows, shared: &SharedState) -> Option<Handle> {
-        if kept.beyond.is_empty() {
+    async fn store_large_result(
+        &self,
+        retained: &mut RetainedRows,
+        shared: &SharedState,
+    ) -> Option<Handle> {
+        if retained.beyond.is_empty() {
             return None;
         }
-        let whole = !kept.truncated;
-        kept.truncated = true;
-        let rows = kept.rows.iter().chain(&kept.beyond);
-        let total = kept.rows.len() + kept.beyond.len();
-        let until = (shared.ambient.now(), shared.kept_for);
+        let whole = !retained.truncated;
+        retained.truncated = true;
+        let rows = retained.rows.iter().chain(&retained.beyond);
+        let total = retained.rows.len() + retained.beyond.len();
+        let expires_at = shared.ambient.now().plus(shared.kept_for);
         let terms = self.permit.terms();
-        match kept_results::keep(&shared.store, &self.caller, terms, rows, until).await {
-            Ok((handle, expires_at)) => {
-                kept.rows.truncate(SAMPLE);
+        match large_results::store_rows(&shared.store, &self.caller, terms, rows, expires_at).await
+        {
+            Ok(handle) => {
+                retained.rows.truncate(SAMPLE);
                 Some(Handle {
                     text: handle,
                     rows: total,
@@ -446,7 +458,7 @@ impl AdmittedCall {
     }
 
     /// Makes the result of what goes on as it is.
-    fn pass_on(mut self, unchanged: UnchangedResult) -> EndedRun {
+    fn release_unchanged(mut self, unchanged: UnchangedResult) -> EndedRun {
         self.stopwatch.lap("redact");
         let (status, kind) = status_of(unchanged.is_error);
         let classes = &self.tool.tool.facts().classes;
@@ -456,30 +468,30 @@ impl AdmittedCall {
             ..result::facts(status, kind, self.stopwatch.into_stages())
         };
         EndedRun {
-            end: End::Result(result::unchanged(unchanged, facts)),
-            ran: ToolOutcome::Yes,
+            end: CallEnd::Result(result::unchanged(unchanged, facts)),
+            effect: ToolEffect::Done,
         }
     }
 
     /// Redacts what was kept and makes the result of it.
     fn release(
         mut self,
-        kept: RetainedRows,
+        retained: RetainedRows,
         handle: Option<Handle>,
         arguments: &Map<String, Value>,
     ) -> EndedRun {
         let tool = Arc::clone(&self.tool);
         let shape = tool.tool.result();
-        if kept.rows.is_empty()
-            && kept.released.is_none()
+        if retained.rows.is_empty()
+            && retained.released.is_none()
             && let Some(template) = &shape.empty_error
         {
             // A text placeholder of a message takes any value.
             let text = template.fill_plain(arguments).unwrap_or_default();
-            return self.fail(&Failure::new(Reason::NO_ROWS, text), kept.withheld);
+            return self.fail(&Failure::new(Reason::NO_ROWS, text), retained.withheld);
         }
-        let (rows, counts) = kept.released.unwrap_or_else(|| {
-            let rows = kept.rows.into_iter();
+        let (rows, counts) = retained.released.unwrap_or_else(|| {
+            let rows = retained.rows.into_iter();
             let rows = rows.map(|row| tool.tool.result().without_internal(row));
             self.compiled.redactor.rows(rows, |column| {
                 let class = tool.tool.result().class(column);
@@ -488,11 +500,11 @@ impl AdmittedCall {
         });
         self.stopwatch.lap("redact");
         self.log_dropped_columns(&counts.dropped);
-        let (status, kind) = status_of(kept.is_error);
+        let (status, kind) = status_of(retained.is_error);
         let facts = ResultFacts {
             status,
             rows: rows.get().len() as u64,
-            rows_withheld: kept.withheld,
+            rows_withheld: retained.withheld,
             fields_redacted: counts.fields_redacted,
             phi: counts.phi,
             error_kind: kind.to_owned(),
@@ -501,14 +513,14 @@ impl AdmittedCall {
             dropped_columns: result::dropped_columns(&counts.dropped),
         };
         let whole = ResultSummary {
-            truncated: kept.truncated,
+            truncated: retained.truncated,
             handle: handle.map(|handle| handle.described(rows.get())),
-            single: kept.single,
-            is_error: kept.is_error,
+            single: retained.single,
+            is_error: retained.is_error,
         };
         EndedRun {
-            end: End::Result(result::released(shape, &rows, &whole, facts)),
-            ran: ToolOutcome::Yes,
+            end: CallEnd::Result(result::released(shape, &rows, &whole, facts)),
+            effect: ToolEffect::Done,
         }
     }
 
@@ -557,7 +569,7 @@ impl AdmittedCall {
         let phi = self.tool.tool.result().class(ERROR).is_phi();
         let failure = self.reported(error.message);
         let mut ended = self.fail(&failure, 0);
-        if let End::Result(result) = &mut ended.end {
+        if let CallEnd::Result(result) = &mut ended.end {
             result.error = released.into();
             result.facts.phi = phi;
         }
@@ -575,8 +587,8 @@ impl AdmittedCall {
             )
         };
         EndedRun {
-            end: End::Result(result::error(&failure.text, facts)),
-            ran: failure.ran,
+            end: CallEnd::Result(result::error(&failure.text, facts)),
+            effect: failure.effect,
         }
     }
 }
@@ -591,18 +603,18 @@ fn status_of(is_error: bool) -> (Status, &'static str) {
 }
 
 /// What comes of a call.
-pub(crate) enum End {
+pub(crate) enum CallEnd {
     Result(ToolResult),
     /// It waits for its client.
-    Waits(InputRequired),
+    InputRequired(InputRequired),
     /// It goes on as a task, or is about one.
     Task(Box<Task>),
 }
 
 /// How a run ended.
 struct EndedRun {
-    end: End,
-    ran: ToolOutcome,
+    end: CallEnd,
+    effect: ToolEffect,
 }
 
 /// Arguments in the order of their names.

@@ -44,7 +44,7 @@ pub(crate) async fn start(
 
 pub(crate) async fn finish(
     loaded: &LoadedCatalogue,
-    board: &Switchboard,
+    switchboard: &Switchboard,
     source: &str,
     callback: GrantCallback<'_>,
 ) -> Result<(), Error> {
@@ -58,9 +58,9 @@ pub(crate) async fn finish(
         detail_digest: None,
         failed,
     };
-    board.record_change(change(false)).await?;
+    switchboard.record_change(change(false)).await?;
     if let Err(error) = per_user.finish(callback).await {
-        board.record_change(change(true)).await?;
+        switchboard.record_change(change(true)).await?;
         return Err(connect_failure(source, &error));
     }
     Ok(())
@@ -70,8 +70,8 @@ pub(crate) async fn finish(
 /// granted to the others is taken back at their servers.
 pub(crate) async fn remove(
     loaded: &LoadedCatalogue,
-    board: &Switchboard,
-    remove: RemoveConnections<'_>,
+    switchboard: &Switchboard,
+    remove: &RemoveConnections<'_>,
 ) -> Result<u64, Error> {
     let change = |failed| AdminChange {
         actor: remove.by.to_owned(),
@@ -81,10 +81,10 @@ pub(crate) async fn remove(
         detail_digest: None,
         failed,
     };
-    board.record_change(change(false)).await?;
-    let store = board.store();
+    switchboard.record_change(change(false)).await?;
+    let store = switchboard.store();
     let (issuer, source) = (remove.issuer.unwrap_or(""), remove.source.unwrap_or(""));
-    let grants = grants(loaded, store, (remove.subject, issuer, source)).await;
+    let grants = grants(loaded, store, remove).await;
     match store.disconnect(remove.subject, issuer, source).await {
         Ok(removed) => {
             let revoking = grants.into_iter();
@@ -92,7 +92,7 @@ pub(crate) async fn remove(
             Ok(removed)
         }
         Err(error) => {
-            board.record_change(change(true)).await?;
+            switchboard.record_change(change(true)).await?;
             Err(error.into())
         }
     }
@@ -102,9 +102,11 @@ pub(crate) async fn remove(
 async fn grants(
     loaded: &LoadedCatalogue,
     store: &ToolRunnerStore,
-    of: (&str, &str, &str),
+    remove: &RemoveConnections<'_>,
 ) -> Vec<(Arc<UserGrants>, Grant)> {
-    let connections = store.connections_of(of).await.unwrap_or_default();
+    let (issuer, source) = (remove.issuer.unwrap_or(""), remove.source.unwrap_or(""));
+    let connections = store.connections_of(remove.subject, issuer, source).await;
+    let connections = connections.unwrap_or_default();
     let mut grants = Vec::new();
     for StoredConnection { source, person, .. } in connections {
         if let Some(per_user) = loaded.per_user(&source)

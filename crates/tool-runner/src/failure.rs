@@ -27,7 +27,7 @@ pub(crate) struct Failure {
     pub(crate) kind: Reason,
     /// When it may be tried again, where that is known.
     pub(crate) retry_after: Option<Duration>,
-    pub(crate) ran: ToolOutcome,
+    pub(crate) effect: ToolEffect,
 }
 
 impl Failure {
@@ -37,22 +37,22 @@ impl Failure {
             status: Status::Error,
             kind,
             retry_after: None,
-            ran: ToolOutcome::Yes,
+            effect: ToolEffect::Done,
         }
     }
 
     /// Nothing was done for it.
-    pub(crate) fn unrun(self) -> Self {
+    pub(crate) fn without_effect(self) -> Self {
         Self {
-            ran: ToolOutcome::No,
+            effect: ToolEffect::None,
             ..self
         }
     }
 
     /// Whether anything was done is open.
-    pub(crate) fn perhaps_run(self) -> Self {
+    pub(crate) fn with_possible_effect(self) -> Self {
         Self {
-            ran: ToolOutcome::Perhaps,
+            effect: ToolEffect::Possible,
             ..self
         }
     }
@@ -64,7 +64,7 @@ impl Failure {
     pub(crate) fn invalid(text: String) -> Self {
         Self {
             status: Status::InvalidArguments,
-            ..Self::new(Reason::INVALID_ARGUMENTS, text).unrun()
+            ..Self::new(Reason::INVALID_ARGUMENTS, text).without_effect()
         }
     }
 
@@ -76,7 +76,7 @@ impl Failure {
     pub(crate) fn timeout(limit: Duration) -> Self {
         Self {
             status: Status::Timeout,
-            ..Self::new(Reason::TIMEOUT, result::timeout_text(limit)).perhaps_run()
+            ..Self::new(Reason::TIMEOUT, result::timeout_text(limit)).with_possible_effect()
         }
     }
 
@@ -114,8 +114,8 @@ impl Failure {
     }
 
     /// A key that does not let the call run.
-    pub(crate) fn keyed(stands: &KeyedCallState) -> Self {
-        match stands {
+    pub(crate) fn keyed(state: &KeyedCallState) -> Self {
+        match state {
             KeyedCallState::SameKeyOtherArguments => Self::tool(
                 Reason::IDEMPOTENCY_CONFLICT,
                 "its idempotency key was used with other arguments; use a new key",
@@ -144,7 +144,8 @@ impl Failure {
     }
 
     pub(crate) fn no_store() -> Self {
-        Self::unavailable("idempotency keys cannot be kept now, so nothing was run").unrun()
+        Self::unavailable("idempotency keys cannot be kept now, so nothing was run")
+            .without_effect()
     }
 
     pub(crate) fn guarded(error: &GuardError<ExecutorError>, call: &FailedCall<'_>) -> Self {
@@ -160,12 +161,12 @@ impl Failure {
                         Self::tool(Reason::BUSY, "too many calls of it are running")
                     }
                 }
-                .unrun()
+                .without_effect()
             },
             GuardError::SourceUnavailable { retry_after } => Self {
                 retry_after: Some(*retry_after),
                 ..Self::unavailable("the data source has been failing and is left alone for now")
-                    .unrun()
+                    .without_effect()
             },
             GuardError::Failed(error) => Self::executor(error, call),
         }
@@ -177,7 +178,7 @@ impl Failure {
             Reason::NOT_WAITING,
             "nothing waits for these answers any more, and it may have run in part; check before you call again",
         )
-        .perhaps_run()
+        .with_possible_effect()
     }
 
     pub(crate) fn unavailable(text: &str) -> Self {
@@ -191,19 +192,19 @@ impl Failure {
                 Reason::NOT_CONNECTED,
                 "its source acts in your name, and you have not allowed that yet",
             )
-            .unrun(),
+            .without_effect(),
             ExecutorError::ToolChanged => Self::tool(
                 Reason::TOOL_CHANGED,
                 "the upstream server changed this tool after it was approved, so it was not called; `wardgate tools diff` shows the change",
             )
-            .unrun(),
+            .without_effect(),
             ExecutorError::Unreachable(_) => {
-                Self::unavailable("the data source cannot be reached").unrun()
+                Self::unavailable("the data source cannot be reached").without_effect()
             }
-            ExecutorError::Busy(_) => Self::unavailable("the data source is busy").unrun(),
-            ExecutorError::Unavailable { text, .. } => Self::unavailable(text).perhaps_run(),
+            ExecutorError::Busy(_) => Self::unavailable("the data source is busy").without_effect(),
+            ExecutorError::Unavailable { text, .. } => Self::unavailable(text).with_possible_effect(),
             ExecutorError::Broken(_) => {
-                Self::unavailable("the connection to the data source broke").perhaps_run()
+                Self::unavailable("the connection to the data source broke").with_possible_effect()
             }
             ExecutorError::Refused { kind, text, .. } => Self::tool(*kind, text),
             ExecutorError::BadArgument { text } => {
@@ -229,10 +230,10 @@ impl Failure {
     }
 }
 
-/// Whether a tool did what it does.
+/// Whether a run may have had an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ToolOutcome {
-    No,
-    Perhaps,
-    Yes,
+pub(crate) enum ToolEffect {
+    None,
+    Possible,
+    Done,
 }

@@ -28,7 +28,7 @@ use crate::execution_log::execution_facts;
 use crate::interaction::{Elicitation, Interaction, SuspendedExchanges, SuspendedRound};
 use crate::loaded::LoadedCatalogue;
 use crate::result::{self, Stopwatch};
-use released::{Censor, count};
+use released::{ContentRedactor, count};
 use wardgate_catalogue::FileContent;
 
 /// What is asked for, its fields checked.
@@ -107,45 +107,45 @@ pub(crate) enum ContentOutcome {
 
 /// What may be got. Only [`admit`] makes one.
 pub(crate) struct AdmittedContent {
-    asked: ContentQuery,
+    query: ContentQuery,
     origin: Origin,
     permit: Permit,
     compiled: Arc<CompiledPermit>,
     /// The permit restricts what may be seen.
     is_restricted: bool,
-    parking: Arc<SuspendedExchanges>,
+    suspended_exchanges: Arc<SuspendedExchanges>,
     max_bytes: usize,
     stopwatch: Stopwatch,
 }
 
 /// Finds the source and turns the signed permit into the right to get this of it once.
 pub(crate) fn admit(
-    mut asked: ContentQuery,
+    mut query: ContentQuery,
     loaded: &LoadedCatalogue,
-    parking: &Arc<SuspendedExchanges>,
+    suspended_exchanges: &Arc<SuspendedExchanges>,
     max_bytes: usize,
     now: Timestamp,
 ) -> Result<AdmittedContent, Error> {
     let mut stopwatch = Stopwatch::start();
-    let kind = asked.target.kind();
-    let offers = loaded.offers(&asked.source);
+    let kind = query.target.kind();
+    let offers = loaded.offers(&query.source);
     let facts = offers.and_then(|offers| offers.facts(kind));
-    let origin = loaded.contents().origin(&asked.source);
+    let origin = loaded.contents().origin(&query.source);
     let (facts, origin) = facts.zip(origin).ok_or(Error::UnknownTool)?;
-    let signed = asked.permit.take().ok_or(Error::NoPermit)?;
+    let signed = query.permit.take().ok_or(Error::NoPermit)?;
     let to_run = CallToRun {
-        caller: &asked.caller,
+        caller: &query.caller,
         tool: &facts.name,
         definition_digest: facts.definition_digest,
-        arguments: &asked.decided,
+        arguments: &query.decided,
     };
     let (permit, compiled) = loaded.compiled().admit(signed, to_run, None, now)?;
     stopwatch.lap("permit");
     Ok(AdmittedContent {
         is_restricted: compiled.restricts(&permit, &facts.classes),
-        parking: Arc::clone(parking),
-        origin: origin.of(&asked.caller, asked.caller_token.as_deref())?,
-        asked,
+        suspended_exchanges: Arc::clone(suspended_exchanges),
+        origin: origin.for_caller(&query.caller, query.caller_token.as_deref())?,
+        query,
         permit,
         compiled,
         max_bytes,
@@ -162,15 +162,15 @@ impl AdmittedContent {
             decided,
             target,
             ..
-        } = &self.asked;
+        } = &self.query;
         execution_facts(*id, caller, target.kind(), decided, &self.permit)
     }
 
     /// Gets it. Dropping the future stops the work at the source.
     pub(crate) async fn get(mut self) -> ContentAnswer {
         info!(
-            { names::CALL_ID } = %self.asked.id,
-            source = self.asked.source,
+            { names::CALL_ID } = %self.query.id,
+            source = self.query.source,
             "getting a prompt, a resource or a completion"
         );
         let got = self.find().await;
@@ -189,8 +189,8 @@ impl AdmittedContent {
                 };
                 self.released(result, meta.unwrap_or_default(), facts)
             }
-            UpstreamContent::Waits(waits) => Ok(ContentAnswer {
-                outcome: ContentOutcome::InputRequired(waits),
+            UpstreamContent::Suspended(round) => Ok(ContentAnswer {
+                outcome: ContentOutcome::InputRequired(round),
                 facts: result::facts(Status::Ok, "", Vec::new()),
             }),
         });
@@ -220,15 +220,17 @@ impl AdmittedContent {
     }
 
     async fn find(&self) -> Result<UpstreamContent, GetError> {
-        let talk = self.talk()?;
-        let talk = talk.as_ref();
-        let found = match (&self.asked.target, &self.origin) {
+        let elicitation = self.elicitation()?;
+        let elicitation = elicitation.as_ref();
+        let found = match (&self.query.target, &self.origin) {
             (ContentTarget::Prompt { name, arguments }, Origin::Upstream(of)) => {
                 let restricted = self.is_restricted;
-                return of.get_prompt(name, arguments, talk, restricted).await;
+                return of
+                    .get_prompt(name, arguments, elicitation, restricted)
+                    .await;
             }
             (ContentTarget::Resource { uri }, Origin::Upstream(of)) => {
-                return of.read_resource(uri, talk, self.is_restricted).await;
+                return of.read_resource(uri, elicitation, self.is_restricted).await;
             }
             // Where not every text is shown as it is, what an entry says of them is not true.
             (ContentTarget::Skill { .. }, _) if self.is_restricted => {
@@ -258,31 +260,36 @@ impl AdmittedContent {
     }
 
     /// Where the source may talk to the client. What waited goes on only there.
-    fn talk(&self) -> Result<Option<Elicitation<'_>>, GetError> {
-        let Some(interaction) = &self.asked.interaction else {
+    fn elicitation(&self) -> Result<Option<Elicitation<'_>>, GetError> {
+        let Some(interaction) = &self.query.interaction else {
             return Ok(None);
         };
-        let can_talk = matches!(
-            self.asked.target,
+        let may_elicit = matches!(
+            self.query.target,
             ContentTarget::Prompt { .. } | ContentTarget::Resource { .. }
         ) && matches!(self.origin, Origin::Upstream(_));
-        let arguments = match &self.asked.target {
+        let arguments = match &self.query.target {
             ContentTarget::Prompt { arguments, .. } => arguments,
             _ => &Bytes::new(),
         };
         let definition = self.permit.terms().definition_digest;
         let subject = [
             &definition.to_string(),
-            &Digest::of(&self.asked.decided).to_string(),
+            &Digest::of(&self.query.decided).to_string(),
             &Digest::of(arguments).to_string(),
         ];
         let subject = subject.map(String::as_str);
-        let talk = Elicitation::new(interaction, &self.parking, &self.asked.caller, &subject);
-        if can_talk && !self.is_restricted {
-            return Ok(Some(talk));
+        let elicitation = Elicitation::new(
+            interaction,
+            &self.suspended_exchanges,
+            &self.query.caller,
+            &subject,
+        );
+        if may_elicit && !self.is_restricted {
+            return Ok(Some(elicitation));
         }
-        if talk.resumes() {
-            talk.give_up();
+        if elicitation.resumes() {
+            elicitation.give_up();
             return Err(GetError::NotWaiting);
         }
         Ok(None)
@@ -291,21 +298,29 @@ impl AdmittedContent {
     /// Redacts what was found and makes the result of it.
     fn release(&mut self, found: Value) -> Result<ContentAnswer, GetError> {
         let class = self.origin.class();
-        let mut censor = Censor {
+        let mut content_redactor = ContentRedactor {
             redactor: &self.compiled.redactor,
             class,
             tier: self.permit.tier(class),
             redacted: 0,
         };
-        let (result, parts, phi) = match (&self.asked.target, &self.origin) {
+        let (result, parts, phi) = match (&self.query.target, &self.origin) {
             (ContentTarget::Prompt { .. }, _) => {
                 let parts = count(&found, "messages");
-                (censor.prompt(found), parts, censor.phi())
+                (
+                    content_redactor.prompt(found),
+                    parts,
+                    content_redactor.phi(),
+                )
             }
             (ContentTarget::Resource { uri }, origin) => {
                 let parts = count(&found, "contents");
-                let uri = origin.shown(&self.asked.source, uri);
-                (censor.resource(&uri, found), parts, censor.phi())
+                let uri = origin.shown(&self.query.source, uri);
+                (
+                    content_redactor.resource(&uri, found),
+                    parts,
+                    content_redactor.phi(),
+                )
             }
             // What an argument may be is part of its definition.
             (ContentTarget::Completion { .. }, Origin::Own(_)) => {
@@ -314,14 +329,18 @@ impl AdmittedContent {
             }
             (ContentTarget::Completion { .. }, Origin::Upstream(_)) => {
                 let parts = count(&found["completion"], "values");
-                (censor.completion(found), parts, censor.phi())
+                (
+                    content_redactor.completion(found),
+                    parts,
+                    content_redactor.phi(),
+                )
             }
             // What is said of files is given as it is.
             (ContentTarget::Skill { .. } | ContentTarget::Directory { .. }, _) => (found, 1, false),
         };
         let facts = ResultFacts {
             rows: parts,
-            fields_redacted: censor.redacted,
+            fields_redacted: content_redactor.redacted,
             phi: phi && parts > 0,
             ..result::facts(Status::Ok, "", Vec::new())
         };

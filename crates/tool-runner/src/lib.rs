@@ -24,7 +24,7 @@ mod following;
 mod get_content;
 mod imported;
 mod interaction;
-mod kept_results;
+mod large_results;
 mod loaded;
 mod platform;
 mod pushdown;

@@ -165,7 +165,7 @@ pub(crate) struct SharedState {
     /// How long results that are too large for an answer are kept.
     pub(crate) kept_for: Duration,
     /// Calls that wait for their clients.
-    pub(crate) parking: Arc<SuspendedExchanges>,
+    pub(crate) suspended_exchanges: Arc<SuspendedExchanges>,
     /// Where those are that wait on another replica.
     pub(crate) replicas: Arc<Replicas>,
     /// Records what is run; none where the callers are in this process, whose gateway records it.
@@ -182,7 +182,7 @@ impl SharedState {
         };
         let results = ResultCache::new(config.result_cache_bytes, bytes, ambient.clone());
         Self {
-            parking: Arc::new(SuspendedExchanges::new(
+            suspended_exchanges: Arc::new(SuspendedExchanges::new(
                 config.advertise.clone(),
                 ambient.clone(),
             )),
@@ -227,7 +227,7 @@ impl LoadedCatalogue {
             sources.open(settings.clone(), limit, &shared.ambient, open)?;
         }
         let (following, limit) = (&shared.following, config.time_limit);
-        let contents = Contents::of(&settings, &toolsets, &sources, following, limit)?;
+        let contents = Contents::new(&settings, &toolsets, &sources, following, limit)?;
         let of_contents = contents.digest();
         let offers = settings.iter().filter_map(|it| Offers::of(it, &tools));
         let offers: BTreeMap<_, _> = offers

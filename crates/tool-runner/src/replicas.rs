@@ -1,5 +1,5 @@
-//! The other replicas of this service: what one of them has parked only that one can take up, so the client's answers are
-//! handed on to it.
+//! The other replicas of this service: an exchange that one of them suspended can go on only there, so the client's
+//! answers are forwarded to it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,9 +38,9 @@ impl Replicas {
 
     /// The link to the replica that holds what goes on with `state`, unless it is this one.
     pub(crate) fn holding(&self, state: Option<&[u8]>, metadata: &MetadataMap) -> Option<Link> {
-        let state = ResumptionState::read(state?)?;
+        let state = ResumptionState::decode(state?)?;
         let url = state
-            .parked_at()
+            .replica_address()
             .filter(|url| self.own.as_deref() != Some(url))?;
         if metadata.contains_key(HANDED_ON) {
             return None;

@@ -110,7 +110,7 @@ pub async fn service(
         ..SharedState::new(&config, switchboard.store().clone(), ambient)
     };
     let runner = start(config, keys, switchboard, importer, shared)?;
-    let closing = ServiceCloser::of(&runner);
+    let closing = ServiceCloser::new(&runner);
     let service = Service {
         readiness: runner.readiness(),
         server: ToolRunnerServiceServer::from_arc(runner),
@@ -161,8 +161,8 @@ pub(crate) fn start(
     });
     tokio::spawn(follow::files(Arc::downgrade(&runner), seen, upstreams));
     let switches = runner.switchboard.subscribe();
-    runner.tell_version();
-    runner.tell_readiness();
+    runner.publish_version();
+    runner.publish_readiness();
     tokio::spawn(follow::switches(Arc::downgrade(&runner), switches));
     tokio::spawn(follow::servers(Arc::downgrade(&runner)));
     Ok(runner)
@@ -277,12 +277,20 @@ impl ToolRunnerService for Runner {
                 return Ok(Response::new(given?.into_inner()));
             }
         }
-        let asked = ContentQuery::try_from(request).map_err(invalid)?;
+        let query = ContentQuery::try_from(request).map_err(invalid)?;
         let loaded = self.loaded.load();
         let (max_bytes, now) = (self.config.max_result_bytes, self.shared.ambient.now());
         let admitted = self
-            .check_source(&asked.source, &asked.caller)
-            .and_then(|()| get_content::admit(asked, &loaded, &self.shared.parking, max_bytes, now))
+            .check_source(&query.source, &query.caller)
+            .and_then(|()| {
+                get_content::admit(
+                    query,
+                    &loaded,
+                    &self.shared.suspended_exchanges,
+                    max_bytes,
+                    now,
+                )
+            })
             .map_err(|error| refused(&error))?;
         let log = self.shared.executions.as_ref();
         let recorded = log.map(|log| log.append(admitted.execution()));
@@ -299,11 +307,11 @@ impl ToolRunnerService for Runner {
         &self,
         request: Request<pb::WatchResourcesRequest>,
     ) -> Result<Response<Self::WatchResourcesStream>, Status> {
-        let asked = WatchRequest::try_from(request.into_inner()).map_err(invalid)?;
+        let query = WatchRequest::try_from(request.into_inner()).map_err(invalid)?;
         let loaded = self.loaded.load();
         let admitted = self
-            .check_source(&asked.source, &asked.caller)
-            .and_then(|()| watch_resources::admit(asked, &loaded, self.shared.ambient.now()))
+            .check_source(&query.source, &query.caller)
+            .and_then(|()| watch_resources::admit(query, &loaded, self.shared.ambient.now()))
             .map_err(|error| refused(&error))?;
         let in_force = InForce {
             loaded: Arc::clone(&self.loaded),
@@ -373,11 +381,11 @@ impl ToolRunnerService for Runner {
     ) -> Result<Response<pb::FinishConnectionResponse>, Status> {
         let mut request = request.into_inner();
         let person = connections::person(request.person.take()).map_err(invalid)?;
-        let (loaded, board) = (self.loaded.load_full(), Arc::clone(&self.switchboard));
+        let (loaded, switchboard) = (self.loaded.load_full(), Arc::clone(&self.switchboard));
         // Its own task: a code is good once, whoever hangs up.
         let finishing = tokio::spawn(async move {
             let callback = connections::grant_callback(&request, &person).map_err(invalid)?;
-            let finished = grants::finish(&loaded, &board, &request.source, callback).await;
+            let finished = grants::finish(&loaded, &switchboard, &request.source, callback).await;
             finished.map_err(|error| wardgate_rpc::status(&error))
         });
         let interrupted = |_| wardgate_rpc::status(&Error::Interrupted);
@@ -401,11 +409,11 @@ impl ToolRunnerService for Runner {
         request: Request<pb::RemoveConnectionsRequest>,
     ) -> Result<Response<pb::RemoveConnectionsResponse>, Status> {
         let request = request.into_inner();
-        let (loaded, board) = (self.loaded.load_full(), Arc::clone(&self.switchboard));
+        let (loaded, switchboard) = (self.loaded.load_full(), Arc::clone(&self.switchboard));
         // Its own task: what is forgotten here is taken back there, whoever hangs up.
         let removing = tokio::spawn(async move {
             let remove = connections::remove_connections(&request).map_err(invalid)?;
-            let removed = grants::remove(&loaded, &board, remove).await;
+            let removed = grants::remove(&loaded, &switchboard, &remove).await;
             removed.map_err(|error| wardgate_rpc::status(&error))
         });
         let interrupted = |_| wardgate_rpc::status(&Error::Interrupted);
@@ -483,7 +491,7 @@ impl Runner {
     }
 
     /// Tells whoever watches when catalogue or switches are others than before.
-    fn tell_version(&self) {
+    fn publish_version(&self) {
         self.version.send_if_modified(|current| {
             let switches = self.switchboard.current();
             let version = version(&self.loaded.load(), switches.as_deref());
@@ -499,7 +507,7 @@ impl Runner {
 
     /// Ends every call that waits for its client.
     pub(crate) fn end_waiting(&self) {
-        self.shared.parking.clear();
+        self.shared.suspended_exchanges.clear();
     }
 
     /// The MCP servers of the catalogue in force.
@@ -508,7 +516,7 @@ impl Runner {
     }
 
     /// Tells whoever watches when it is ready in another way than before.
-    fn tell_readiness(&self) {
+    fn publish_readiness(&self) {
         self.readiness.send_if_modified(|current| {
             let readiness = if self.switchboard.current().is_none() {
                 Readiness::NotReady("the switches have not been read yet".to_owned())
@@ -540,7 +548,7 @@ impl Runner {
         *seen = found;
         let reloaded = self.try_reload(seen, log_warnings);
         self.is_outdated.store(reloaded.is_err(), Ordering::Relaxed);
-        self.tell_readiness();
+        self.publish_readiness();
         match reloaded {
             Ok(version) => {
                 seen.attached = self.loaded.load().contents().files();
@@ -583,7 +591,7 @@ impl Runner {
         self.importer.follow(loaded.upstreams());
         self.shared.following.follow(loaded.contents());
         self.loaded.store(Arc::new(loaded));
-        self.tell_version();
+        self.publish_version();
         Ok(version)
     }
 }

@@ -29,10 +29,10 @@ use wardgate_mcp_client::{ResourceListener, Upstream};
 pub(crate) const MAX_RESOURCES: usize = 256;
 
 /// How long a server may take to say which it tells of.
-const PATIENCE: Duration = Duration::from_secs(3);
+const ACCEPTANCE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// From one message to the next: what changes meanwhile needs no second word.
-const PAUSE: Duration = Duration::from_secs(1);
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What is asked for, its fields checked.
 pub(crate) struct WatchRequest {
@@ -62,18 +62,18 @@ pub(crate) struct AdmittedWatch {
 
 /// Turns signed permits into the right to hear of what they let read.
 pub(crate) fn admit(
-    asked: WatchRequest,
+    request: WatchRequest,
     loaded: &LoadedCatalogue,
     now: Timestamp,
 ) -> Result<AdmittedWatch, Error> {
-    let offers = loaded.offers(&asked.source);
+    let offers = loaded.offers(&request.source);
     let facts = offers.and_then(|offers| offers.facts(OfferKind::Resources));
     let facts = facts.ok_or(Error::UnknownTool)?;
     let mut uris = BTreeSet::new();
     let mut until: Option<Timestamp> = None;
-    for wanted in asked.resources {
+    for wanted in request.resources {
         let to_run = CallToRun {
-            caller: &asked.caller,
+            caller: &request.caller,
             tool: &facts.name,
             definition_digest: facts.definition_digest,
             arguments: &wanted.decided,
@@ -86,10 +86,10 @@ pub(crate) fn admit(
     }
     let left = until.ok_or(Error::NoPermit)?.since(now);
     Ok(AdmittedWatch {
-        caller: asked.caller,
-        source: asked.source,
+        caller: request.caller,
+        source: request.source,
         uris,
-        token: asked.token,
+        token: request.token,
         until: Instant::now() + left,
     })
 }
@@ -109,7 +109,7 @@ impl AdmittedWatch {
             admitted: self,
             in_force,
             watched: None,
-            silent_until: Instant::now(),
+            next_message_at: Instant::now(),
         };
         stream::unfold(watching, async |mut watching| {
             let uris = watching.next().await?;
@@ -124,7 +124,7 @@ struct ResourceWatch {
     in_force: InForce,
     /// None before the first message.
     watched: Option<ChangeSource>,
-    silent_until: Instant,
+    next_message_at: Instant,
 }
 
 /// How it is heard of changes.
@@ -133,7 +133,7 @@ enum ChangeSource {
     Own(BTreeMap<String, Option<Digest>>),
     Server {
         upstream: Weak<Upstream>,
-        ear: ResourceListener,
+        listener: ResourceListener,
     },
 }
 
@@ -144,16 +144,16 @@ impl ResourceWatch {
         tokio::select! {
             biased;
             () = sleep_until(until) => None,
-            said = self.changed() => said,
+            uris = self.changed() => uris,
         }
     }
 
     async fn changed(&mut self) -> Option<BTreeSet<String>> {
-        sleep_until(self.silent_until).await;
-        let said = loop {
+        sleep_until(self.next_message_at).await;
+        let uris = loop {
             self.in_force.changes.mark_unchanged();
             let loaded = self.in_force.loaded.load_full();
-            let changed = self.look(loaded.contents()).await;
+            let changed = self.observe(loaded.contents()).await;
             if !self.is_on() {
                 return None;
             }
@@ -163,24 +163,24 @@ impl ResourceWatch {
             drop(loaded);
             self.wait().await?;
         };
-        self.silent_until = Instant::now() + PAUSE;
-        Some(said)
+        self.next_message_at = Instant::now() + MIN_INTERVAL;
+        Some(uris)
     }
 
     /// Waits until there is something to look at.
     async fn wait(&mut self) -> Option<()> {
         let changes = self.in_force.changes.changed();
         match &mut self.watched {
-            Some(ChangeSource::Server { ear, .. }) => tokio::select! {
+            Some(ChangeSource::Server { listener, .. }) => tokio::select! {
                 changed = changes => changed.ok(),
-                () = ear.hears() => Some(()),
+                () = listener.hears() => Some(()),
             },
             Some(ChangeSource::Own(_)) | None => changes.await.ok(),
         }
     }
 
     /// What is to be said now, if anything: at first what is watched, then what changed.
-    async fn look(&mut self, contents: &Contents) -> Option<BTreeSet<String>> {
+    async fn observe(&mut self, contents: &Contents) -> Option<BTreeSet<String>> {
         let AdmittedWatch {
             caller,
             source,
@@ -188,16 +188,19 @@ impl ResourceWatch {
             token,
             ..
         } = &self.admitted;
-        let origin = contents.origin(source)?.of(caller, token.as_deref()).ok();
+        let origin = contents
+            .origin(source)?
+            .for_caller(caller, token.as_deref())
+            .ok();
         match (origin.as_ref(), &mut self.watched) {
             (Some(Origin::Own(own)), Some(ChangeSource::Own(before))) => {
                 let changed = changes(own, before);
                 (!changed.is_empty()).then_some(changed)
             }
-            (Some(Origin::Upstream(of)), Some(ChangeSource::Server { upstream, ear }))
+            (Some(Origin::Upstream(of)), Some(ChangeSource::Server { upstream, listener }))
                 if is_same(upstream, &of.upstream) =>
             {
-                let changed: BTreeSet<_> = ear.take();
+                let changed: BTreeSet<_> = listener.take();
                 let changed = changed.into_iter().filter(|uri| of.offers_resource(uri));
                 let changed: BTreeSet<_> = changed.collect();
                 (!changed.is_empty()).then_some(changed)
@@ -211,17 +214,17 @@ impl ResourceWatch {
             }
             (Some(Origin::Upstream(of)), watched) => {
                 let offered = uris.iter().filter(|uri| of.offers_resource(uri)).cloned();
-                let mut ear = of.upstream.listen(offered.collect());
+                let mut listener = of.upstream.listen(offered.collect());
                 // One that does not say so in time tells of none.
                 let settled = async {
                     of.upstream.reach().await;
-                    ear.settled().await;
+                    listener.settled().await;
                 };
-                let _ = timeout(PATIENCE, settled).await;
-                let accepted = ear.keep_accepted();
+                let _ = timeout(ACCEPTANCE_TIMEOUT, settled).await;
+                let accepted = listener.keep_accepted();
                 *watched = Some(ChangeSource::Server {
                     upstream: Arc::downgrade(&of.upstream),
-                    ear,
+                    listener,
                 });
                 Some(accepted)
             }

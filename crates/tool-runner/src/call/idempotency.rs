@@ -9,9 +9,9 @@ use tracing::warn;
 use wardgate_domain::Digest;
 use wardgate_telemetry::names;
 
-use super::{AdmittedCall, End, EndedRun, sorted};
+use super::{AdmittedCall, CallEnd, EndedRun, sorted};
 use crate::executor::RunEvent;
-use crate::failure::{Failure, ToolOutcome};
+use crate::failure::{Failure, ToolEffect};
 use crate::loaded::SharedState;
 use crate::store::keyed::{KeyedCall, KeyedCallState, KeyedOutcome};
 use crate::wire;
@@ -19,14 +19,14 @@ use crate::wire;
 impl AdmittedCall {
     /// Runs it unless the key says that it ran, and remembers how it ended. A call that waits for its client has not
     /// ended: the key gives what it waits for again, and with the client's answers it goes on, once.
-    pub(super) async fn once(
+    pub(super) async fn run_once(
         self,
         key: &str,
         arguments: &Map<String, Value>,
         deadline: Instant,
         shared: &SharedState,
         listener: &mpsc::Sender<RunEvent>,
-    ) -> End {
+    ) -> CallEnd {
         let (id, store, now) = (self.id, &shared.store, shared.ambient.now());
         let is_resumed = self
             .interaction
@@ -45,29 +45,30 @@ impl AdmittedCall {
             .interaction
             .as_ref()
             .and_then(|it| it.resumption.as_ref());
-        let begun = match resumption.map(|it| it.state.write()) {
+        let state = match resumption.map(|it| it.state.encode()) {
             Some(state) => {
-                let is_it = |waits: &[u8]| {
-                    wire::decode_input_required(waits).is_some_and(|waits| waits.state == state)
+                let is_it = |required: &[u8]| {
+                    wire::decode_input_required(required)
+                        .is_some_and(|required| required.state == state)
                 };
                 store.resume(keyed, is_it, now).await
             }
             None => store.begin(keyed, now).await,
         };
-        let ticket = match begun {
+        let ticket = match state {
             Ok(KeyedCallState::Fresh(ticket)) => ticket,
             Ok(KeyedCallState::Done(result)) => match wire::decode_tool_result(&result) {
-                Some(result) => return End::Result(result),
+                Some(result) => return CallEnd::Result(result),
                 None => return self.fail(&Failure::unknown_outcome(), 0).end,
             },
-            Ok(KeyedCallState::Waiting(waits)) if resumption.is_none() => {
-                match wire::decode_input_required(&waits) {
-                    Some(waits) => return End::Waits(waits),
+            Ok(KeyedCallState::Waiting(required)) if resumption.is_none() => {
+                match wire::decode_input_required(&required) {
+                    Some(required) => return CallEnd::InputRequired(required),
                     None => return self.fail(&Failure::unknown_outcome(), 0).end,
                 }
             }
             Ok(KeyedCallState::Waiting(_)) => return self.fail(&Failure::not_waiting(), 0).end,
-            Ok(stands) => return self.fail(&Failure::keyed(&stands), 0).end,
+            Ok(state) => return self.fail(&Failure::keyed(&state), 0).end,
             Err(error) => {
                 warn!({ names::CALL_ID } = %id, %error, "a call with an idempotency key cannot be run without the store");
                 return self.fail(&Failure::no_store(), 0).end;
@@ -76,10 +77,10 @@ impl AdmittedCall {
         let ended = self.perform(arguments, Some(key), deadline, shared, listener);
         let ended = ended.await;
         let bytes = match &ended.end {
-            End::Result(result) => wire::encode_tool_result(result),
-            End::Waits(waits) => wire::encode_input_required(waits),
+            CallEnd::Result(result) => wire::encode_tool_result(result),
+            CallEnd::InputRequired(required) => wire::encode_input_required(required),
             // With a key nothing becomes one.
-            End::Task(_) => Vec::new(),
+            CallEnd::Task(_) => Vec::new(),
         };
         let ending = ending(&ended, &bytes, is_resumed);
         if let Err(error) = store.finish(ticket, ending).await {
@@ -92,18 +93,20 @@ impl AdmittedCall {
 
 /// What the key stands for once a round ended so; `bytes` are those of its end.
 fn ending<'a>(ended: &EndedRun, bytes: &'a [u8], is_resumed: bool) -> KeyedOutcome<'a> {
-    match (&ended.end, ended.ran) {
+    match (&ended.end, ended.effect) {
         // Who connected asks anew: kept, the question would be the answer for good.
-        (End::Waits(waits), ran)
-            if waits.connect.is_none() && (is_resumed || ran != ToolOutcome::No) =>
+        (CallEnd::InputRequired(required), effect)
+            if required.connect.is_none() && (is_resumed || effect != ToolEffect::None) =>
         {
             KeyedOutcome::Waiting(bytes)
         }
         // What went on before it failed did run.
-        (_, ToolOutcome::No) if is_resumed => KeyedOutcome::Open,
-        (_, ToolOutcome::No) => KeyedOutcome::NothingRan,
-        (End::Waits(_) | End::Task(_), _) | (_, ToolOutcome::Perhaps) => KeyedOutcome::Open,
-        (End::Result(_), ToolOutcome::Yes) => KeyedOutcome::Done(bytes),
+        (_, ToolEffect::None) if is_resumed => KeyedOutcome::Open,
+        (_, ToolEffect::None) => KeyedOutcome::NothingRan,
+        (CallEnd::InputRequired(_) | CallEnd::Task(_), _) | (_, ToolEffect::Possible) => {
+            KeyedOutcome::Open
+        }
+        (CallEnd::Result(_), ToolEffect::Done) => KeyedOutcome::Done(bytes),
     }
 }
 
@@ -120,15 +123,15 @@ mod tests {
 
     #[test]
     fn a_question_to_connect_is_never_what_a_key_waits_for() {
-        let ends = |connect, ran, is_resumed| {
-            let waits = InputRequired {
+        let ends = |connect, effect, is_resumed| {
+            let required = InputRequired {
                 requests: String::new(),
                 state: Bytes::new(),
                 facts: result::facts(Status::Ok, "", Vec::new()),
                 connect,
             };
-            let end = End::Waits(waits);
-            ending(&EndedRun { end, ran }, b"", is_resumed)
+            let end = CallEnd::InputRequired(required);
+            ending(&EndedRun { end, effect }, b"", is_resumed)
         };
         let connect = || {
             Some(ConnectTarget {
@@ -137,20 +140,20 @@ mod tests {
             })
         };
         assert!(matches!(
-            ends(connect(), ToolOutcome::No, false),
+            ends(connect(), ToolEffect::None, false),
             KeyedOutcome::NothingRan
         ));
         assert!(matches!(
-            ends(connect(), ToolOutcome::No, true),
+            ends(connect(), ToolEffect::None, true),
             KeyedOutcome::Open
         ));
         assert!(matches!(
-            ends(connect(), ToolOutcome::Perhaps, false),
+            ends(connect(), ToolEffect::Possible, false),
             KeyedOutcome::Open
         ));
         for is_resumed in [false, true] {
-            let waits = ends(None, ToolOutcome::Perhaps, is_resumed);
-            assert!(matches!(waits, KeyedOutcome::Waiting(_)));
+            let required = ends(None, ToolEffect::Possible, is_resumed);
+            assert!(matches!(required, KeyedOutcome::Waiting(_)));
         }
     }
 }

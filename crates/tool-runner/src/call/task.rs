@@ -4,22 +4,22 @@ use serde_json::{Value, json};
 use wardgate_domain::{ColumnTier, Reason, Status};
 use wardgate_rpc::client::{ResultFacts, Task};
 
-use super::{AdmittedCall, ERROR, End, EndedRun};
-use crate::failure::ToolOutcome;
+use super::{AdmittedCall, CallEnd, ERROR, EndedRun};
+use crate::failure::ToolEffect;
 use crate::interaction::{FollowedTask, Interaction};
 use crate::result;
 use wardgate_mcp_client::{TaskStatus, UpstreamRpcError};
 
 impl AdmittedCall {
     /// Whether it is about a task that an earlier call became.
-    pub(super) fn looks_after_task(&self) -> bool {
+    pub(super) fn is_task_request(&self) -> bool {
         let interaction = self.interaction.as_ref();
-        interaction.is_some_and(Interaction::looks_after_task)
+        interaction.is_some_and(Interaction::is_task_request)
     }
 
     /// How a task stands that has given no result, or none yet.
-    pub(super) fn stands(self, task: FollowedTask) -> EndedRun {
-        let kind = match (&task.about, &task.standing) {
+    pub(super) fn end_with_status(self, task: FollowedTask) -> EndedRun {
+        let kind = match (&task.about, &task.status) {
             (Some(_), None) => Reason::TASK.as_str(),
             (None, _) => "",
             (_, Some(TaskStatus::Working)) => Reason::TASK_WORKING.as_str(),
@@ -30,7 +30,7 @@ impl AdmittedCall {
             }
         };
         let (mut requests, mut failed) = (String::new(), String::new());
-        match &task.standing {
+        match &task.status {
             Some(TaskStatus::Asks(asked)) => requests.clone_from(asked),
             Some(TaskStatus::Failed(error)) => failed = self.released_error(error),
             _ => {}
@@ -53,8 +53,8 @@ impl AdmittedCall {
             facts,
         };
         EndedRun {
-            end: End::Task(Box::new(task)),
-            ran: ToolOutcome::Perhaps,
+            end: CallEnd::Task(Box::new(task)),
+            effect: ToolEffect::Possible,
         }
     }
 
@@ -82,7 +82,7 @@ impl EndedRun {
     /// The same as what a completed task gave; what is no result is itself the end.
     pub(super) fn of_task(self, task: FollowedTask) -> Self {
         let end = match self.end {
-            End::Result(result) => End::Task(Box::new(Task {
+            CallEnd::Result(result) => CallEnd::Task(Box::new(Task {
                 state: task.state,
                 about: task.about.unwrap_or_default(),
                 requests: String::new(),

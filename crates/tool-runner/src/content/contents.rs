@@ -57,11 +57,11 @@ pub(crate) enum Origin {
 
 impl Origin {
     /// As this caller reaches it. `token` is what the caller asked with, where credentials are made of it.
-    pub(crate) fn of(&self, caller: &Caller, token: Option<&str>) -> Result<Self, Error> {
+    pub(crate) fn for_caller(&self, caller: &Caller, token: Option<&str>) -> Result<Self, Error> {
         Ok(match self {
             Self::Own(_) => self.clone(),
             Self::Upstream(of) => {
-                let own = of.of(caller, token);
+                let own = of.for_caller(caller, token);
                 let own = own.map_err(|error| Error::HttpSource(error.to_string()))?;
                 Self::Upstream(Arc::new(own))
             }
@@ -89,7 +89,7 @@ impl Origin {
 
 impl Contents {
     /// Of `sources`, which are open; of servers what `following` last heard. A server may take `limit` for an answer.
-    pub(crate) fn of(
+    pub(crate) fn new(
         sources: &[SourceSettings],
         toolsets: &[Toolset],
         open: &Sources,

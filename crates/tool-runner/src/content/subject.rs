@@ -10,7 +10,7 @@ pub(crate) enum DecisionSubject {
 }
 
 impl DecisionSubject {
-    pub(crate) fn read(decided: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(decided: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct SubjectMembers {

@@ -31,7 +31,7 @@ use wardgate_rpc::client::MemoryClient;
 use crate::Error;
 use crate::executor_error::ExecutorError;
 use crate::interaction::Elicitation;
-use crate::kept_results::KeptResults;
+use crate::large_results::LargeResults;
 use crate::platform::Platform;
 use crate::pushdown::PushedCondition;
 use crate::sql::Database;
@@ -88,9 +88,9 @@ pub(crate) struct Invocation<'a> {
     pub(crate) read_only: bool,
     pub(crate) pushed: Option<&'a PushedCondition>,
     /// The caller's results that were too large for an answer.
-    pub(crate) kept_results: KeptResults<'a>,
+    pub(crate) large_results: LargeResults<'a>,
     /// Where the client can take part.
-    pub(crate) talk: Option<&'a Elicitation<'a>>,
+    pub(crate) elicitation: Option<&'a Elicitation<'a>>,
 }
 
 /// The open sources of a catalogue, and what the process knows of itself.

@@ -52,11 +52,11 @@ pub(crate) struct Audience<'a> {
 
 impl Audience<'_> {
     /// Tells it. What nobody takes in time is of no use later, so it never waits.
-    fn hears(&self, said: RunEvent) {
-        let _ = self.listener.try_send(said);
+    fn send_event(&self, event: RunEvent) {
+        let _ = self.listener.try_send(event);
     }
 
-    fn may_hear_words(&self) -> bool {
+    fn may_read_texts(&self) -> bool {
         !self.is_restricted()
     }
 
@@ -92,7 +92,7 @@ pub(crate) struct Output<'a> {
     /// Rows that were asked for.
     page: Option<usize>,
     audience: Option<Audience<'a>>,
-    kept: RetainedRows,
+    retained: RetainedRows,
 }
 
 /// What is left of it at the end.
@@ -111,7 +111,7 @@ pub(crate) struct RetainedRows {
     /// Why some row could not be decided, and was withheld.
     pub(crate) undecided: Option<RowRuleUndecided>,
     /// Time spent on the row rule.
-    pub(crate) ruling: Duration,
+    pub(crate) row_rule_time: Duration,
     /// There was more than a result may be.
     pub(crate) truncated: bool,
     /// The whole result was one thing, no list of them.
@@ -119,7 +119,7 @@ pub(crate) struct RetainedRows {
     /// The tool itself says that it failed.
     pub(crate) is_error: bool,
     /// What the client is asked before there is anything else.
-    pub(crate) waits: Option<SuspendedRound>,
+    pub(crate) suspended: Option<SuspendedRound>,
     /// The task that it is, or is about. What a completed one gave stands beside it.
     pub(crate) task: Option<FollowedTask>,
 }
@@ -137,7 +137,7 @@ impl<'a> Output<'a> {
             caps,
             page: None,
             audience,
-            kept: RetainedRows::default(),
+            retained: RetainedRows::default(),
         }
     }
 
@@ -164,28 +164,29 @@ impl<'a> Output<'a> {
         if let Some(gate) = self.gate {
             let began = Instant::now();
             let verdict = gate.verdict(&row);
-            self.kept.ruling += began.elapsed();
+            self.retained.row_rule_time += began.elapsed();
             match verdict {
                 RowVerdict::Admitted => {}
                 RowVerdict::Withheld => {
-                    self.kept.withheld += 1;
+                    self.retained.withheld += 1;
                     return ControlFlow::Continue(());
                 }
                 RowVerdict::Undecided(why) => {
-                    self.kept.withheld += 1;
-                    self.kept.undecided = Some(why);
+                    self.retained.withheld += 1;
+                    self.retained.undecided = Some(why);
                     return ControlFlow::Continue(());
                 }
             }
         }
-        match self.kept.take(row, self.caps) {
+        match self.retained.retain(row, self.caps) {
             ControlFlow::Continue(()) if self.is_full() => ControlFlow::Break(()),
             flow => flow,
         }
     }
 
     fn is_full(&self) -> bool {
-        self.page.is_some_and(|page| self.kept.rows.len() >= page)
+        self.page
+            .is_some_and(|page| self.retained.rows.len() >= page)
     }
 
     /// Takes a JSON document: its rows are where `result.rows` and `result.columns` say.
@@ -203,7 +204,7 @@ impl<'a> Output<'a> {
             None => match document {
                 Value::Array(items) => items,
                 single => {
-                    self.kept.single = true;
+                    self.retained.single = true;
                     vec![single]
                 }
             },
@@ -233,13 +234,13 @@ impl<'a> Output<'a> {
         structured: Option<Value>,
         is_error: bool,
     ) -> Result<ControlFlow<()>, ExecutorError> {
-        self.kept.is_error |= is_error;
+        self.retained.is_error |= is_error;
         match structured {
             Some(structured) if self.shape.shape != Shape::Content && !is_error => {
                 self.document(structured)
             }
             structured => {
-                self.kept.single = true;
+                self.retained.single = true;
                 let mut fields = vec![(Arc::from(result::CONTENT), content)];
                 if let Some(structured) = structured {
                     fields.push((Arc::from(result::STRUCTURED_CONTENT), structured));
@@ -266,7 +267,7 @@ impl<'a> Output<'a> {
         if result.size() > self.caps.bytes {
             return Err(ExecutorError::TooLarge);
         }
-        self.kept.unchanged = Some(result);
+        self.retained.unchanged = Some(result);
         Ok(())
     }
 
@@ -277,15 +278,15 @@ impl<'a> Output<'a> {
         counts: RedactionCounts,
         truncated: bool,
     ) {
-        self.kept.truncated = truncated;
-        self.kept.released = Some((rows, counts));
+        self.retained.truncated = truncated;
+        self.retained.released = Some((rows, counts));
     }
 
     /// Tells how far the run is, to whoever listens; in words too, unless the permit restricts what may be seen.
     pub(crate) fn progress(&mut self, progress: f64, total: Option<f64>, message: &str) {
         if let Some(audience) = self.audience {
-            let may_pass = message.is_empty() || audience.may_hear_words();
-            audience.hears(RunEvent::Progress(Progress {
+            let may_pass = message.is_empty() || audience.may_read_texts();
+            audience.send_event(RunEvent::Progress(Progress {
                 done: progress,
                 total,
                 message: if may_pass { message } else { "" }.to_owned(),
@@ -295,26 +296,26 @@ impl<'a> Output<'a> {
 
     /// Passes on what the source logs, unless the permit restricts what may be seen.
     pub(crate) fn log(&mut self, message: LogMessage) {
-        if let Some(audience) = self.audience.filter(Audience::may_hear_words) {
-            audience.hears(RunEvent::Log(message));
+        if let Some(audience) = self.audience.filter(Audience::may_read_texts) {
+            audience.send_event(RunEvent::Log(message));
         }
     }
 
     /// Passes on that an elicitation is over, unless the permit restricts what may be seen.
     pub(crate) fn completed(&mut self, elicitation: String) {
-        if let Some(audience) = self.audience.filter(Audience::may_hear_words) {
-            audience.hears(RunEvent::Completed(elicitation));
+        if let Some(audience) = self.audience.filter(Audience::may_read_texts) {
+            audience.send_event(RunEvent::Completed(elicitation));
         }
     }
 
     /// The run goes on once the client has answered.
-    pub(crate) fn waits(&mut self, waits: SuspendedRound) {
-        self.kept.waits = Some(waits);
+    pub(crate) fn suspended(&mut self, suspended: SuspendedRound) {
+        self.retained.suspended = Some(suspended);
     }
 
     /// The run is a task, or is about one.
     pub(crate) fn task(&mut self, task: FollowedTask) {
-        self.kept.task = Some(task);
+        self.retained.task = Some(task);
     }
 
     /// More bytes than this are never needed.
@@ -324,11 +325,13 @@ impl<'a> Output<'a> {
 
     /// Nothing came out yet, so the work can be tried again.
     pub(crate) fn is_untouched(&self) -> bool {
-        self.kept.rows.is_empty() && self.kept.withheld == 0 && self.kept.unchanged.is_none()
+        self.retained.rows.is_empty()
+            && self.retained.withheld == 0
+            && self.retained.unchanged.is_none()
     }
 
-    pub(crate) fn into_kept(self) -> RetainedRows {
-        self.kept
+    pub(crate) fn into_retained(self) -> RetainedRows {
+        self.retained
     }
 }
 
@@ -341,7 +344,7 @@ impl RetainedRows {
     }
 
     /// Keeps an admitted row unless the result is full.
-    fn take(&mut self, row: Row, caps: Caps) -> ControlFlow<()> {
+    fn retain(&mut self, row: Row, caps: Caps) -> ControlFlow<()> {
         let bytes = self.bytes + result::json_size(&row);
         let fits = |rows, limit| self.rows.len() + self.beyond.len() < rows && bytes <= limit;
         let has_room = !self.truncated && self.beyond.is_empty() && fits(caps.rows, caps.bytes);

@@ -9,16 +9,16 @@ use bytes::Bytes;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::Instant;
-use wardgate_domain::{Ambient, Caller, CallerClaims, Digest, PermitVerifier, Timestamp};
+use wardgate_domain::{Ambient, Digest, PermitVerifier};
 use wardgate_redact::{PseudonymKey, Redactor};
 
 use super::{Caps, Invocation, Output};
 use crate::Config;
 use crate::executor_error::ExecutorError;
-use crate::kept_results::KeptResults;
+use crate::large_results::LargeResults;
 use crate::loaded::{Keys, LoadedCatalogue, RunnableTool, SharedState};
 use crate::tests::stores;
-use wardgate_catalogue::{Catalogue, Text};
+use wardgate_catalogue::{Catalogue, FileText};
 
 /// What came out of a run.
 #[derive(Debug)]
@@ -84,21 +84,21 @@ impl TestTool {
             panic!("arguments are an object");
         };
         let invocation = Invocation {
-            caller: &caller(),
+            caller: &wardgate_testkit::caller("ann", &[]),
             caller_token: None,
             raw_arguments: &Bytes::from(Value::Object(arguments.clone()).to_string()),
             arguments: &arguments,
             deadline: Instant::now() + Duration::from_secs(30),
             read_only: true,
             pushed: None,
-            kept_results: KeptResults {
+            large_results: LargeResults {
                 store: &self.shared.store,
                 tools: self.loaded.definitions(),
                 redactor: &self.redactor,
                 policy_hash: Digest::of(b""),
                 now: self.shared.ambient.now(),
             },
-            talk: None,
+            elicitation: None,
         };
         let caps = Caps {
             rows: 1_000,
@@ -109,8 +109,8 @@ impl TestTool {
         let tool = self.tool();
         let mut output = Output::new(tool.tool.result(), None, caps, None);
         tool.executor.run(&invocation, &mut output).await?;
-        let kept = output.into_kept();
-        let rows = kept.rows.into_iter().map(|row| {
+        let retained = output.into_retained();
+        let rows = retained.rows.into_iter().map(|row| {
             let fields = row.into_fields().into_iter();
             fields
                 .map(|(name, value)| (name.to_string(), value))
@@ -118,21 +118,9 @@ impl TestTool {
         });
         Ok(Ran {
             rows: rows.collect(),
-            is_error: kept.is_error,
+            is_error: retained.is_error,
         })
     }
-}
-
-fn caller() -> Caller {
-    Caller::from_verified(CallerClaims {
-        issuer: "https://issuer.test".to_owned(),
-        subject: "ann".to_owned(),
-        tenant: String::new(),
-        roles: Vec::new(),
-        attributes: BTreeMap::new(),
-        token_id: "1".to_owned(),
-        expires_at: Timestamp::from_seconds(i64::MAX),
-    })
 }
 
 fn parse(sources: &str, execute: &str, result: &str) -> Result<Catalogue, String> {
@@ -147,7 +135,7 @@ fn parse(sources: &str, execute: &str, result: &str) -> Result<Catalogue, String
            result: {result}\n"
     );
     let path = PathBuf::from("tools.yaml");
-    Catalogue::parse(&[Text { path, text }], &BTreeMap::new()).map_err(|faults| {
+    Catalogue::parse(&[FileText { path, text }], &BTreeMap::new()).map_err(|faults| {
         let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
         faults.join("\n")
     })

@@ -78,7 +78,7 @@ async fn follow<L: ServerListing>(
     let mut pause = Pause::default();
     loop {
         changes.mark_unchanged();
-        if let Ok(list) = L::ask(&upstream, Instant::now() + PATIENCE).await {
+        if let Ok(list) = L::fetch(&upstream, Instant::now() + PATIENCE).await {
             failures = 0;
             roster.answered(&source, list);
         } else {

@@ -25,7 +25,7 @@ pub(crate) trait ServerListing: 'static {
     /// Changes when the list did, or may have.
     fn changes(upstream: &Upstream) -> watch::Receiver<u64>;
 
-    fn ask(
+    fn fetch(
         upstream: &Upstream,
         deadline: Instant,
     ) -> impl Future<Output = Result<Self::List, UpstreamError>> + Send;

@@ -8,7 +8,7 @@ use wardgate_redact::Redactor;
 const WITHHELD: &str = "The content is withheld.";
 
 /// Takes out what a tier does not let through.
-pub(super) struct Censor<'a> {
+pub(super) struct ContentRedactor<'a> {
     pub(super) redactor: &'a Redactor,
     pub(super) class: &'a ColumnClass,
     pub(super) tier: ColumnTier,
@@ -16,7 +16,7 @@ pub(super) struct Censor<'a> {
     pub(super) redacted: u64,
 }
 
-impl Censor<'_> {
+impl ContentRedactor<'_> {
     /// Whether what leaves is health information.
     pub(super) fn phi(&self) -> bool {
         self.class.is_phi() && self.tier != ColumnTier::Dropped

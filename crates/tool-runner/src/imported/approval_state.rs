@@ -31,7 +31,7 @@ impl ApprovalStates {
         pins: &Pins,
         recorder: &Recorder,
     ) {
-        let mut standings = BTreeMap::new();
+        let mut states = BTreeMap::new();
         for (source, judged) in importing.iter().zip(judged) {
             let kept_out = judged
                 .iter()
@@ -42,19 +42,19 @@ impl ApprovalStates {
                 .set(kept_out as f64);
             for tool in judged {
                 let key = (source.name.clone(), tool.name.clone());
-                let standing = ApprovalState {
+                let state = ApprovalState {
                     state: tool.judged.as_str(),
                     digest: tool.definition.as_ref().map(CanonicalDefinition::digest),
                 };
                 let before = self.0.get(&key);
-                if before != Some(&standing) {
-                    tell(&source.name, tool, before.is_none());
+                if before != Some(&state) {
+                    log_change(&source.name, tool, before.is_none());
                     record(source, tool, before.is_none(), pins, recorder);
                 }
-                standings.insert(key, standing);
+                states.insert(key, state);
             }
         }
-        self.0 = standings;
+        self.0 = states;
     }
 }
 
@@ -65,7 +65,7 @@ fn is_kept_out(judged: &PinJudgement) -> bool {
     )
 }
 
-fn tell(upstream: &str, tool: &JudgedTool, at_first_sight: bool) {
+fn log_change(upstream: &str, tool: &JudgedTool, at_first_sight: bool) {
     let name = tool.shown.as_str();
     let grade = tool.judged.grade().map(Grade::as_str);
     match &tool.judged {

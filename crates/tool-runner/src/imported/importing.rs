@@ -24,7 +24,10 @@ pub(super) struct List {
 
 impl List {
     /// What `upstream` offers by `deadline`.
-    pub(super) async fn ask(upstream: &Upstream, deadline: Instant) -> Result<Self, UpstreamError> {
+    pub(super) async fn fetch(
+        upstream: &Upstream,
+        deadline: Instant,
+    ) -> Result<Self, UpstreamError> {
         let tools = upstream.offered_tools(deadline).await?;
         let conditional = tools.iter().filter(|tool| !tool.required.is_empty());
         let required = conditional.map(|tool| (tool.name.to_string(), tool.required.clone()));

@@ -68,8 +68,8 @@ impl ServerListing for ToolListing {
         upstream.tools_changed()
     }
 
-    async fn ask(upstream: &Upstream, deadline: Instant) -> Result<List, UpstreamError> {
-        List::ask(upstream, deadline).await
+    async fn fetch(upstream: &Upstream, deadline: Instant) -> Result<List, UpstreamError> {
+        List::fetch(upstream, deadline).await
     }
 }
 
@@ -78,7 +78,7 @@ impl ServerListing for ToolListing {
 struct ImportState {
     /// What sources with `pins: first_use` offered when they were first seen.
     first_seen: Pins,
-    standings: ApprovalStates,
+    approval_states: ApprovalStates,
     /// Tools that toolsets named and nobody offered.
     absent: BTreeSet<String>,
     /// Of the lock file in force.
@@ -142,7 +142,7 @@ impl Importer {
                 .record(ITSELF, "tools.lock", "tools.lock".to_owned(), Some(digest));
         }
         state
-            .standings
+            .approval_states
             .update(&importing, &judged, &pins, &self.recorder);
         let missing = self.roster.missing();
         catalogue.import(Imports {

@@ -229,7 +229,7 @@ async fn ask(
     let deadline = Instant::now() + PATIENCE;
     let answers = importing.iter().map(async |source| {
         let upstream = sources.mcp(&source.name)?;
-        let answer = List::ask(&upstream, deadline).await;
+        let answer = List::fetch(&upstream, deadline).await;
         let answer = answer.map_err(|error| error.to_string());
         upstream.close().await;
         Ok((source.name.clone(), answer))

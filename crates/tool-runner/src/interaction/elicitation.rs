@@ -20,7 +20,7 @@ use wardgate_mcp_client::{
 /// The right of one run to let server and client talk.
 pub(crate) struct Elicitation<'a> {
     interaction: &'a Interaction,
-    parking: &'a Arc<SuspendedExchanges>,
+    suspended_exchanges: &'a Arc<SuspendedExchanges>,
     owner: Digest,
     subject: Digest,
     may_become_task: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Elicitation<'a> {
 #[derive(Debug)]
 pub(crate) enum EndedElicitation {
     Done(Box<RawValue>),
-    Waits(SuspendedRound),
+    Suspended(SuspendedRound),
     Task(FollowedTask),
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct FollowedTask {
     /// MCP `Task` without its id: one JSON object; none where nothing was asked of that.
     pub(crate) about: Option<String>,
     /// None before it was looked at.
-    pub(crate) standing: Option<TaskStatus>,
+    pub(crate) status: Option<TaskStatus>,
 }
 
 /// What waits for the client.
@@ -66,7 +66,7 @@ impl SuspendedRound {
 
 impl std::fmt::Debug for SuspendedRound {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Waits")
+        f.write_str("SuspendedRound")
     }
 }
 
@@ -87,7 +87,7 @@ impl<'a> Elicitation<'a> {
     /// `subject` tells what is asked for from everything else that one caller asks for.
     pub(crate) fn new(
         interaction: &'a Interaction,
-        parking: &'a Arc<SuspendedExchanges>,
+        suspended_exchanges: &'a Arc<SuspendedExchanges>,
         caller: &Caller,
         subject: &[&str],
     ) -> Self {
@@ -95,7 +95,7 @@ impl<'a> Elicitation<'a> {
         let of = [owner.to_string(), Digest::of_texts(subject).to_string()];
         Self {
             interaction,
-            parking,
+            suspended_exchanges,
             owner,
             subject: Digest::of_texts(&of.each_ref().map(String::as_str)),
             may_become_task: false,
@@ -134,9 +134,9 @@ impl<'a> Elicitation<'a> {
     /// Ends what was to go on: its client may not talk to the server any more.
     pub(crate) fn give_up(&self) {
         if let Some(resumption) = &self.interaction.resumption
-            && let NextStep::Parked(place) = &resumption.state.next
+            && let NextStep::Suspended(key) = &resumption.state.next
         {
-            drop(self.parking.take(place, self.subject));
+            drop(self.suspended_exchanges.take(key, self.subject));
         }
     }
 
@@ -149,7 +149,7 @@ impl<'a> Elicitation<'a> {
         listener: &mut (dyn FnMut(ServerMessage) -> bool + Send),
     ) -> Result<EndedElicitation, ElicitationError> {
         let client = &self.interaction.participation;
-        if self.interaction.looks_after_task() {
+        if self.interaction.is_task_request() {
             return self.look_after(upstream, deadline).await;
         }
         let mut start = self.start()?;
@@ -165,13 +165,16 @@ impl<'a> Elicitation<'a> {
                 Round::Done(result) => return Ok(EndedElicitation::Done(result)),
                 Round::Task(ServerTask { id, about }) => {
                     // Another replica runs another process of a program, which knows nothing of it.
-                    let at = self.parking.address().filter(|_| !upstream.is_over_http());
+                    let at = self
+                        .suspended_exchanges
+                        .address()
+                        .filter(|_| !upstream.is_over_http());
                     let at = at.map(str::to_owned);
                     let next = NextStep::Task(SuspensionKey { id, at });
                     return Ok(EndedElicitation::Task(FollowedTask {
-                        state: ResumptionState::new(self.subject, next).write(),
+                        state: ResumptionState::new(self.subject, next).encode(),
                         about: Some(about),
-                        standing: None,
+                        status: None,
                     }));
                 }
                 Round::Waits { requests, then } => (requests, then),
@@ -180,8 +183,11 @@ impl<'a> Elicitation<'a> {
                 Continuation::Retry(state) => NextStep::Retry(state),
                 Continuation::Again => NextStep::Again,
                 Continuation::Open(exchange) => {
-                    match self.parking.park(self.owner, self.subject, exchange) {
-                        Ok(place) => NextStep::Parked(place),
+                    match self
+                        .suspended_exchanges
+                        .suspend(self.owner, self.subject, exchange)
+                    {
+                        Ok(key) => NextStep::Suspended(key),
                         Err(mut exchange) => {
                             exchange.refuse().await;
                             start = RoundStart::Open {
@@ -193,8 +199,11 @@ impl<'a> Elicitation<'a> {
                     }
                 }
             };
-            let state = ResumptionState::new(self.subject, next).write();
-            return Ok(EndedElicitation::Waits(SuspendedRound { requests, state }));
+            let state = ResumptionState::new(self.subject, next).encode();
+            return Ok(EndedElicitation::Suspended(SuspendedRound {
+                requests,
+                state,
+            }));
         }
     }
 
@@ -209,13 +218,13 @@ impl<'a> Elicitation<'a> {
             .and_then(|resumption| Some((&resumption.state, resumption.step.as_ref()?)))
             .filter(|(state, _)| state.is_of(self.subject))
             .ok_or(ElicitationError::NotWaiting)?;
-        let NextStep::Task(place) = &state.next else {
+        let NextStep::Task(key) = &state.next else {
             return Err(ElicitationError::NotWaiting);
         };
         let client = &self.interaction.participation;
-        let looked = upstream.look_after(&place.id, step, client, deadline);
-        let (about, standing) = match looked.await {
-            Ok(Some((task, standing))) => (Some(task.about), Some(standing)),
+        let answered = upstream.look_after(&key.id, step, client, deadline);
+        let (about, status) = match answered.await {
+            Ok(Some((task, status))) => (Some(task.about), Some(status)),
             Ok(None) => (None, None),
             // The server knows it no more.
             Err(UpstreamError::Rpc(error)) if error.code == INVALID_PARAMS => {
@@ -224,9 +233,9 @@ impl<'a> Elicitation<'a> {
             Err(error) => return Err(error.into()),
         };
         Ok(EndedElicitation::Task(FollowedTask {
-            state: state.write(),
+            state: state.encode(),
             about,
-            standing,
+            status,
         }))
     }
 
@@ -247,8 +256,8 @@ impl<'a> Elicitation<'a> {
             NextStep::Again if responses.are_all_accepted() => Ok(RoundStart::Beginning),
             NextStep::Again => Err(ElicitationError::Declined),
             NextStep::Task(_) => Err(ElicitationError::NotWaiting),
-            NextStep::Parked(place) => {
-                let exchange = self.parking.take(place, self.subject);
+            NextStep::Suspended(key) => {
+                let exchange = self.suspended_exchanges.take(key, self.subject);
                 Ok(RoundStart::Open {
                     exchange: exchange.ok_or(ElicitationError::NotWaiting)?,
                     responses,

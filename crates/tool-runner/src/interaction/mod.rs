@@ -1,10 +1,10 @@
 //! What a client takes part in while something of its runs on an MCP server.
 //!
 //! ```text
-//!   Interaction ─▶ Talk ─▶ a round with the server ─▶ result
+//!   Interaction ─▶ Elicitation ─▶ a round with the server ─▶ result
 //!                   ▲                            └▶ what the client is asked, a task ─▶ State ─▶ the gateway ─▶ the client
 //!                   └──────────── resumption: the state and the client's answers ◀──────────────────────────┘
-//!                                                     (an exchange that stays open is parked meanwhile)
+//!                                                     (an exchange that stays open is suspended meanwhile)
 //! ```
 //!
 //! Where a permit restricts what may be seen there is no [`Elicitation`]: the server is offered nothing, and nothing that it
@@ -75,7 +75,7 @@ impl Interaction {
     }
 
     /// Whether it is about a task that an earlier call became.
-    pub(crate) fn looks_after_task(&self) -> bool {
+    pub(crate) fn is_task_request(&self) -> bool {
         let resumption = self.resumption.as_ref();
         resumption.is_some_and(|resumption| resumption.step.is_some())
     }
@@ -120,7 +120,7 @@ impl TryFrom<client::Resumption> for Resumption {
         let responses = Responses::read(&resumption.responses)
             .ok_or_else(|| missing("interaction.resumption.input_responses_json"))?;
         Ok(Self {
-            state: ResumptionState::read(&resumption.state)
+            state: ResumptionState::decode(&resumption.state)
                 .ok_or_else(|| missing("interaction.resumption.state"))?,
             step: resumption.task_step.map(|step| match step {
                 client::TaskStep::Get => ServerTaskRequest::Get,

@@ -20,14 +20,15 @@ pub(super) enum NextStep {
     /// The same request again, with the server's own state if it gave any.
     Retry(Option<String>),
     /// An exchange that is still open.
-    Parked(SuspensionKey),
+    #[serde(rename = "parked")]
+    Suspended(SuspensionKey),
     /// The same request again: nothing was done yet.
     Again,
     /// What its server does as a task.
     Task(SuspensionKey),
 }
 
-/// Where an exchange is parked, or a task is kept.
+/// Names a suspended exchange or a task.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SuspensionKey {
@@ -50,19 +51,19 @@ impl ResumptionState {
         self.of == subject.to_string()
     }
 
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
 
     /// Address of the replica that alone can go on with it.
-    pub(crate) fn parked_at(&self) -> Option<&str> {
+    pub(crate) fn replica_address(&self) -> Option<&str> {
         match &self.next {
-            NextStep::Parked(place) | NextStep::Task(place) => place.at.as_deref(),
+            NextStep::Suspended(key) | NextStep::Task(key) => key.at.as_deref(),
             NextStep::Retry(_) | NextStep::Again => None,
         }
     }
 
-    pub(crate) fn write(&self) -> Bytes {
+    pub(crate) fn encode(&self) -> Bytes {
         // Texts always have a JSON form.
         serde_json::to_vec(self).unwrap_or_default().into()
     }
@@ -73,7 +74,7 @@ impl std::fmt::Debug for NextStep {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Retry(_) => "Retry",
-            Self::Parked(_) => "Parked",
+            Self::Suspended(_) => "Suspended",
             Self::Again => "Again",
             Self::Task(_) => "Task",
         })

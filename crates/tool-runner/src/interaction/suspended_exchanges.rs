@@ -12,18 +12,18 @@ use wardgate_domain::{Ambient, Digest};
 use super::state::SuspensionKey;
 use wardgate_mcp_client::OpenExchange;
 
-/// Parked at the same time, in all and of one person.
-const MOST: usize = 1_024;
-const MOST_OF_ONE: usize = 64;
+/// Most exchanges at the same time, in all and of one person.
+const MAX_SUSPENDED: usize = 1_024;
+const MAX_SUSPENDED_PER_PERSON: usize = 64;
 
 /// How long a person may take.
-const PATIENCE: Duration = Duration::from_mins(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
 
 pub(crate) struct SuspendedExchanges {
     ambient: Ambient,
     /// Where other replicas reach this one.
     address: Option<String>,
-    places: Mutex<HashMap<SuspensionKey, SuspendedExchange>>,
+    exchanges: Mutex<HashMap<SuspensionKey, SuspendedExchange>>,
 }
 
 struct SuspendedExchange {
@@ -31,7 +31,7 @@ struct SuspendedExchange {
     /// What was asked for; nothing else takes it up.
     subject: Digest,
     exchange: OpenExchange,
-    _patience: AbortOnDropHandle<()>,
+    _expiry: AbortOnDropHandle<()>,
 }
 
 impl SuspendedExchanges {
@@ -39,7 +39,7 @@ impl SuspendedExchanges {
         Self {
             ambient,
             address,
-            places: Mutex::default(),
+            exchanges: Mutex::default(),
         }
     }
 
@@ -48,58 +48,62 @@ impl SuspendedExchanges {
         self.address.as_deref()
     }
 
-    /// Gives the exchange back where there is no place.
-    pub(super) fn park(
+    /// Suspends `exchange`, or gives it back where there are too many.
+    pub(super) fn suspend(
         self: &Arc<Self>,
         owner: Digest,
         subject: Digest,
         exchange: OpenExchange,
     ) -> Result<SuspensionKey, OpenExchange> {
-        let mut places = self.lock();
-        let of_owner = places.values().filter(|parked| parked.owner == owner);
-        if places.len() >= MOST || of_owner.count() >= MOST_OF_ONE {
+        let mut exchanges = self.lock();
+        let of_owner = exchanges
+            .values()
+            .filter(|suspended| suspended.owner == owner);
+        if exchanges.len() >= MAX_SUSPENDED || of_owner.count() >= MAX_SUSPENDED_PER_PERSON {
             return Err(exchange);
         }
         let id = Digest::from_bytes(self.ambient.random()).to_string();
-        let place = SuspensionKey {
+        let key = SuspensionKey {
             id,
             at: self.address.clone(),
         };
-        let patience = clear_in_time(Arc::downgrade(self), place.clone());
-        let parked = SuspendedExchange {
+        let expiry = remove_expired(Arc::downgrade(self), key.clone());
+        let suspended = SuspendedExchange {
             owner,
             subject,
             exchange,
-            _patience: AbortOnDropHandle::new(tokio::spawn(patience)),
+            _expiry: AbortOnDropHandle::new(tokio::spawn(expiry)),
         };
-        places.insert(place.clone(), parked);
-        Ok(place)
+        exchanges.insert(key.clone(), suspended);
+        Ok(key)
     }
 
-    /// Takes up what is parked there, if it is of `subject`.
-    pub(super) fn take(&self, place: &SuspensionKey, subject: Digest) -> Option<OpenExchange> {
-        let mut places = self.lock();
-        let is_own = |parked: &&SuspendedExchange| parked.subject == subject;
-        places.get(place).filter(is_own)?;
-        places.remove(place).map(|parked| parked.exchange)
+    /// Takes the exchange of `key` if it is of `subject`.
+    pub(super) fn take(&self, key: &SuspensionKey, subject: Digest) -> Option<OpenExchange> {
+        let mut exchanges = self.lock();
+        let is_own = |suspended: &&SuspendedExchange| suspended.subject == subject;
+        exchanges.get(key).filter(is_own)?;
+        exchanges.remove(key).map(|suspended| suspended.exchange)
     }
 
     /// Ends everything that waits.
     pub(crate) fn clear(&self) {
-        let parked = std::mem::take(&mut *self.lock());
-        drop(parked);
+        let suspended = std::mem::take(&mut *self.lock());
+        drop(suspended);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SuspensionKey, SuspendedExchange>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+        self.exchanges
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The server hears that nobody waits for its answer any more.
-async fn clear_in_time(parking: Weak<SuspendedExchanges>, place: SuspensionKey) {
-    sleep(PATIENCE).await;
-    if let Some(parking) = parking.upgrade() {
-        let late = parking.lock().remove(&place);
+async fn remove_expired(exchanges: Weak<SuspendedExchanges>, key: SuspensionKey) {
+    sleep(ANSWER_TIMEOUT).await;
+    if let Some(exchanges) = exchanges.upgrade() {
+        let late = exchanges.lock().remove(&key);
         drop(late);
     }
 }

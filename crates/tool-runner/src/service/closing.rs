@@ -16,7 +16,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 pub struct ServiceCloser(Arc<Runner>);
 
 impl ServiceCloser {
-    pub(super) fn of(runner: &Arc<Runner>) -> Self {
+    pub(super) fn new(runner: &Arc<Runner>) -> Self {
         Self(Arc::clone(runner))
     }
 

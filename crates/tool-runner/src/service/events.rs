@@ -10,7 +10,7 @@ use tonic::Status;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
-use crate::call::{AdmittedCall, End};
+use crate::call::{AdmittedCall, CallEnd};
 use crate::executor::{Progress, RunEvent};
 use crate::loaded::SharedState;
 use crate::platform::CountedCall;
@@ -18,27 +18,27 @@ use crate::wire;
 use wardgate_mcp_client::LogMessage;
 
 /// How many events before the end may wait for a slow reader.
-const SAID_WAITING: usize = 16;
+const MAX_PENDING_EVENTS: usize = 16;
 
-/// The events of one call: what it says meanwhile, and then exactly one end. Dropping the stream stops the call.
+/// The events of one call, and then exactly one end. Dropping the stream stops the call.
 pub(super) fn events(
     call: AdmittedCall,
     shared: SharedState,
     counted: CountedCall,
 ) -> impl Stream<Item = Result<pb::CallToolResponse, Status>> {
-    let (sender, said) = mpsc::channel(SAID_WAITING);
+    let (sender, events) = mpsc::channel(MAX_PENDING_EVENTS);
     let running = async move {
         let end = Box::pin(call.run(&shared, &sender)).await;
-        counted.ended(matches!(&end, End::Result(result) if result.is_error));
+        counted.ended(matches!(&end, CallEnd::Result(result) if result.is_error));
         end
     };
-    in_order(running, said).map(|event| Ok(pb::CallToolResponse { event: Some(event) }))
+    in_order(running, events).map(|event| Ok(pb::CallToolResponse { event: Some(event) }))
 }
 
-/// What `running` says, then how it ends: nothing that was said before the end is lost, however late it is taken.
+/// The events of `running`, then its end. No event before the end is lost, however late it is taken.
 fn in_order(
-    running: impl Future<Output = End>,
-    mut said: mpsc::Receiver<RunEvent>,
+    running: impl Future<Output = CallEnd>,
+    mut events: mpsc::Receiver<RunEvent>,
 ) -> impl Stream<Item = Event> {
     let mut running = Box::pin(running.fuse());
     let mut end = None;
@@ -50,24 +50,26 @@ fn in_order(
         if let Poll::Ready(ended) = running.as_mut().poll(context) {
             end = Some(ended);
         }
-        if let Poll::Ready(Some(said)) = said.poll_recv(context) {
-            return Poll::Ready(Some(said.into()));
+        if let Poll::Ready(Some(event)) = events.poll_recv(context) {
+            return Poll::Ready(Some(event.into()));
         }
         let Some(end) = end.take() else {
             return Poll::Pending;
         };
         is_done = true;
         Poll::Ready(Some(match end {
-            End::Result(result) => Event::Result(wire::tool_result(result)),
-            End::Waits(waits) => Event::InputRequired(wire::input_required(waits)),
-            End::Task(task) => Event::Task(wire::task(*task)),
+            CallEnd::Result(result) => Event::Result(wire::tool_result(result)),
+            CallEnd::InputRequired(required) => {
+                Event::InputRequired(wire::input_required(required))
+            }
+            CallEnd::Task(task) => Event::Task(wire::task(*task)),
         }))
     })
 }
 
 impl From<RunEvent> for Event {
-    fn from(said: RunEvent) -> Self {
-        match said {
+    fn from(event: RunEvent) -> Self {
+        match event {
             RunEvent::Progress(step) => Self::Progress(step.into()),
             RunEvent::Log(message) => Self::Log(log_message(message)),
             RunEvent::Completed(elicitation_id) => {
@@ -104,7 +106,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_said_in_the_moment_of_the_end_comes_before_it() {
-        let (sender, said) = mpsc::channel(SAID_WAITING);
+        let (sender, events) = mpsc::channel(MAX_PENDING_EVENTS);
         let running = async move {
             for done in [1.0, 2.0, 3.0] {
                 let step = Progress {
@@ -114,12 +116,12 @@ mod tests {
                 };
                 sender.try_send(RunEvent::Progress(step)).unwrap();
             }
-            End::Result(result::error(
+            CallEnd::Result(result::error(
                 "",
                 result::facts(Status::Error, "", Vec::new()),
             ))
         };
-        let events: Vec<_> = in_order(running, said).collect().await;
+        let events: Vec<_> = in_order(running, events).collect().await;
         let kinds: Vec<_> = events
             .iter()
             .map(|event| match event {

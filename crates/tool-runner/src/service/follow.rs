@@ -20,7 +20,7 @@ pub(super) async fn servers(runner: Weak<Runner>) {
         let mut catalogue = strong.version.subscribe();
         let servers = strong.upstreams();
         let mut servers: Vec<_> = servers.iter().map(|server| server.shown()).collect();
-        strong.tell_version();
+        strong.publish_version();
         drop(strong);
         // None at all would never show anything.
         let shown = async {
@@ -44,8 +44,8 @@ pub(super) async fn switches(
     while switches.changed().await.is_ok() {
         match runner.upgrade() {
             Some(runner) => {
-                runner.tell_version();
-                runner.tell_readiness();
+                runner.publish_version();
+                runner.publish_readiness();
             }
             None => return,
         }

@@ -58,7 +58,7 @@ impl TryFrom<pb::GetContentRequest> for ContentQuery {
 }
 
 fn content_target(decided: &[u8], wanted: Wanted) -> Option<ContentTarget> {
-    Some(match (DecisionSubject::read(decided)?, wanted) {
+    Some(match (DecisionSubject::parse(decided)?, wanted) {
         (of, Wanted::Completion(wanted)) => ContentTarget::Completion {
             of,
             wanted: CompletionRequest {
@@ -106,7 +106,7 @@ impl TryFrom<pb::WatchedResource> for WatchedResource {
     type Error = InvalidMessage;
 
     fn try_from(resource: pb::WatchedResource) -> Result<Self, Self::Error> {
-        match DecisionSubject::read(&resource.decided_json) {
+        match DecisionSubject::parse(&resource.decided_json) {
             Some(DecisionSubject::Resource(uri)) => Ok(Self {
                 uri,
                 decided: resource.decided_json,

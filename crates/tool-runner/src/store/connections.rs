@@ -106,7 +106,9 @@ impl ToolRunnerStore {
     /// Those that [`Self::disconnect`] would end.
     pub(crate) async fn connections_of(
         &self,
-        (subject, issuer, source): (&str, &str, &str),
+        subject: &str,
+        issuer: &str,
+        source: &str,
     ) -> Result<Vec<StoredConnection>, StoreError> {
         let of = [
             subject.into(),

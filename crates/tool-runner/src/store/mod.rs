@@ -23,7 +23,7 @@ use wardgate_egress::StoreUnavailable;
 use wardgate_store::postgres::{Rights, Schema};
 use wardgate_store::{Address, Database, DatabaseSettings, Layout, MigrationError, NotAStore};
 
-use stored_results::KeptLimits;
+use stored_results::StoredResultLimits;
 
 pub use sealing::SealingKey;
 
@@ -113,7 +113,7 @@ pub(crate) struct ToolRunnerStore {
     database: Database,
     key: Arc<SealingKey>,
     ambient: Ambient,
-    limits: KeptLimits,
+    limits: StoredResultLimits,
 }
 
 impl ToolRunnerStore {
@@ -130,7 +130,7 @@ impl ToolRunnerStore {
             address,
             key: Arc::new(key),
             ambient,
-            limits: KeptLimits::default(),
+            limits: StoredResultLimits::default(),
         })
     }
 

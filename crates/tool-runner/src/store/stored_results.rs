@@ -11,7 +11,7 @@ const KEEP: &str = "
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
 const KEEP_CHUNK: &str =
-    "INSERT INTO tool_runner.kept_chunk (handle, position, sealed) VALUES ($1, $2, $3)";
+    "INSERT INTO tool_runner.stored_chunk (handle, position, sealed) VALUES ($1, $2, $3)";
 
 /// Counted from the newest: what no longer fits goes.
 const TRIM_CALLER: &str = "
@@ -34,7 +34,7 @@ const LOOK: &str = "
     WHERE handle = $1 AND caller = $2 AND expires_at > $3";
 
 const LOOK_CHUNK: &str =
-    "SELECT sealed FROM tool_runner.kept_chunk WHERE handle = $1 AND position = $2";
+    "SELECT sealed FROM tool_runner.stored_chunk WHERE handle = $1 AND position = $2";
 
 pub(super) const SWEEP: &str = "
     DELETE FROM tool_runner.kept_result WHERE number IN
@@ -45,12 +45,12 @@ type StoredPage = (String, Vec<u8>, Vec<u8>, Vec<u8>, i64, i64);
 
 /// Bytes of results that are kept; the oldest go first.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct KeptLimits {
+pub(crate) struct StoredResultLimits {
     pub(crate) per_caller: i64,
     pub(crate) overall: i64,
 }
 
-impl Default for KeptLimits {
+impl Default for StoredResultLimits {
     fn default() -> Self {
         Self {
             per_caller: 64 << 20,
@@ -60,7 +60,7 @@ impl Default for KeptLimits {
 }
 
 /// A result to be kept.
-pub(crate) struct ToKeep<'a> {
+pub(crate) struct NewStoredResult<'a> {
     pub(crate) caller: &'a Caller,
     /// Canonical name.
     pub(crate) tool: &'a str,
@@ -76,7 +76,7 @@ pub(crate) struct ToKeep<'a> {
 }
 
 /// A result that is kept.
-pub(crate) struct KeptResult {
+pub(crate) struct StoredResult {
     handle: String,
     /// Of everything its parts are sealed with.
     row: Digest,
@@ -90,7 +90,10 @@ pub(crate) struct KeptResult {
 
 impl ToolRunnerStore {
     /// Keeps a result, and lets the oldest go where there is no room; returns its handle.
-    pub(crate) async fn keep(&self, result: &ToKeep<'_>) -> Result<String, StoreError> {
+    pub(crate) async fn store_result(
+        &self,
+        result: &NewStoredResult<'_>,
+    ) -> Result<String, StoreError> {
         let handle = format!("{:032x}", u128::from_be_bytes(self.ambient.random()));
         let count = i64::try_from(result.chunks.len()).unwrap_or(i64::MAX);
         let row = StoredResultRow {
@@ -152,12 +155,12 @@ impl ToolRunnerStore {
 
     /// What is kept under `handle` for `caller`. None: unknown, expired, or another caller's, and nobody
     /// can tell which.
-    pub(crate) async fn kept(
+    pub(crate) async fn stored_result(
         &self,
         handle: &str,
         caller: &Caller,
         now: Timestamp,
-    ) -> Result<Option<KeptResult>, StoreError> {
+    ) -> Result<Option<StoredResult>, StoreError> {
         // PostgreSQL takes no NUL in a text.
         if handle.contains('\0') {
             return Ok(None);
@@ -183,7 +186,7 @@ impl ToolRunnerStore {
             chunks,
             expires_at,
         };
-        Ok(Some(KeptResult {
+        Ok(Some(StoredResult {
             row: row.digest(),
             handle: handle.to_owned(),
             definition: row.definition,
@@ -195,16 +198,16 @@ impl ToolRunnerStore {
     }
 
     /// One part of a kept result, counted from 0. None: there is no such part, or not any more.
-    pub(crate) async fn kept_chunk(
+    pub(crate) async fn stored_chunk(
         &self,
-        kept: &KeptResult,
+        stored: &StoredResult,
         position: i64,
     ) -> Result<Option<Vec<u8>>, StoreError> {
-        let key = [kept.handle.as_str().into(), position.into()];
+        let key = [stored.handle.as_str().into(), position.into()];
         let rows: Vec<(Vec<u8>,)> = within(self.database.rows(LOOK_CHUNK, key)).await?;
         rows.into_iter()
             .next()
-            .map(|(sealed,)| self.key.open(&about_chunk(kept.row, position), sealed))
+            .map(|(sealed,)| self.key.open(&about_chunk(stored.row, position), sealed))
             .transpose()
     }
 }

@@ -1,12 +1,12 @@
-use std::collections::BTreeMap;
-
 use futures::future::join_all;
 use wardgate_domain::{
     CallerClaims, Switch, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget,
 };
 
+use wardgate_testkit::claims;
+
 use super::keyed::{KeyedCall, KeyedCallState, KeyedOutcome, Ticket};
-use super::stored_results::{KeptLimits, ToKeep};
+use super::stored_results::{NewStoredResult, StoredResultLimits};
 use super::*;
 use crate::tests::harness::Database;
 use crate::tests::stores::{self, each_store};
@@ -20,13 +20,8 @@ fn at(seconds: i64) -> Timestamp {
 
 fn caller(subject: &str) -> Caller {
     Caller::from_verified(CallerClaims {
-        issuer: "https://issuer.example".to_owned(),
-        subject: subject.to_owned(),
-        tenant: String::new(),
-        roles: vec!["Nurse".to_owned()],
-        attributes: BTreeMap::new(),
-        token_id: "t".to_owned(),
         expires_at: at(3_600),
+        ..claims(subject, &["Nurse"])
     })
 }
 
@@ -64,8 +59,8 @@ async fn begin_fresh(store: &ToolRunnerStore, call: KeyedCall<'_>, now: Timestam
     }
 }
 
-fn to_keep<'a>(caller: &'a Caller, chunks: &'a [Vec<u8>]) -> ToKeep<'a> {
-    ToKeep {
+fn new_result<'a>(caller: &'a Caller, chunks: &'a [Vec<u8>]) -> NewStoredResult<'a> {
+    NewStoredResult {
         caller,
         tool: "read_it",
         definition: Digest::of(b"definition"),
@@ -358,20 +353,27 @@ async fn a_kept_result_is_given_whole_to_its_caller() {
     for (database, store) in each_store().await {
         let joy = caller("nurse.joy");
         let chunks = [CANARY.to_vec(), vec![0xff; 300_000], Vec::new()];
-        let handle = store.keep(&to_keep(&joy, &chunks)).await.unwrap();
+        let handle = store
+            .store_result(&new_result(&joy, &chunks))
+            .await
+            .unwrap();
         assert_eq!(handle.len(), 32);
         // Another process reads it.
         let store = open(&database);
-        let kept = store.kept(&handle, &joy, at(1)).await.unwrap().unwrap();
-        assert_eq!((kept.tool.as_str(), kept.chunks), ("read_it", 3));
-        assert_eq!(kept.terms, CANARY);
-        assert_eq!(kept.definition, Digest::of(b"definition"));
-        assert_eq!(kept.policy_hash, Digest::of(b"policies"));
+        let stored = store
+            .stored_result(&handle, &joy, at(1))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!((stored.tool.as_str(), stored.chunks), ("read_it", 3));
+        assert_eq!(stored.terms, CANARY);
+        assert_eq!(stored.definition, Digest::of(b"definition"));
+        assert_eq!(stored.policy_hash, Digest::of(b"policies"));
         for (position, chunk) in (0..).zip(&chunks) {
-            let found = store.kept_chunk(&kept, position).await.unwrap();
+            let found = store.stored_chunk(&stored, position).await.unwrap();
             assert_eq!(found.as_ref(), Some(chunk));
         }
-        assert_eq!(store.kept_chunk(&kept, 3).await.unwrap(), None);
+        assert_eq!(store.stored_chunk(&stored, 3).await.unwrap(), None);
     }
 }
 
@@ -379,7 +381,10 @@ async fn a_kept_result_is_given_whole_to_its_caller() {
 async fn anothers_an_expired_and_an_unknown_handle_are_all_nothing() {
     for (_database, store) in each_store().await {
         let (joy, jim) = (caller("nurse.joy"), caller("nurse.jim"));
-        let handle = store.keep(&to_keep(&joy, &[vec![1]])).await.unwrap();
+        let handle = store
+            .store_result(&new_result(&joy, &[vec![1]]))
+            .await
+            .unwrap();
         for (handle, caller, now) in [
             (handle.as_str(), &jim, at(1)),
             (handle.as_str(), &joy, at(600)),
@@ -387,8 +392,8 @@ async fn anothers_an_expired_and_an_unknown_handle_are_all_nothing() {
             ("' OR TRUE --", &joy, at(1)),
             ("a\0b", &joy, at(1)),
         ] {
-            let kept = store.kept(handle, caller, now).await.unwrap();
-            assert!(kept.is_none(), "{handle}");
+            let stored = store.stored_result(handle, caller, now).await.unwrap();
+            assert!(stored.is_none(), "{handle}");
         }
     }
 }
@@ -396,7 +401,7 @@ async fn anothers_an_expired_and_an_unknown_handle_are_all_nothing() {
 #[tokio::test]
 async fn without_room_the_oldest_results_go_first() {
     for (_database, mut store) in each_store().await {
-        store.limits = KeptLimits {
+        store.limits = StoredResultLimits {
             per_caller: 3_000,
             overall: 5_000,
         };
@@ -404,20 +409,41 @@ async fn without_room_the_oldest_results_go_first() {
         let chunks = [vec![1; 900]];
         let mut handles = Vec::new();
         for owner in [&joy, &joy, &joy, &joy, &jim, &jim, &jim] {
-            handles.push((owner, store.keep(&to_keep(owner, &chunks)).await.unwrap()));
+            handles.push((
+                owner,
+                store
+                    .store_result(&new_result(owner, &chunks))
+                    .await
+                    .unwrap(),
+            ));
         }
         let mut held = Vec::new();
         for (owner, handle) in &handles {
-            held.push(store.kept(handle, owner, at(1)).await.unwrap().is_some());
+            held.push(
+                store
+                    .stored_result(handle, owner, at(1))
+                    .await
+                    .unwrap()
+                    .is_some(),
+            );
         }
         // The first went for its caller's limit, the second for the limit of all.
         assert_eq!(held, [false, false, true, true, true, true, true]);
 
         let too_large = [vec![1; 3_000]];
-        let error = store.keep(&to_keep(&joy, &too_large)).await.unwrap_err();
+        let error = store
+            .store_result(&new_result(&joy, &too_large))
+            .await
+            .unwrap_err();
         assert!(matches!(error, StoreError::TooLarge), "{error}");
         let (_, newest) = &handles[6];
-        assert!(store.kept(newest, &jim, at(1)).await.unwrap().is_some());
+        assert!(
+            store
+                .stored_result(newest, &jim, at(1))
+                .await
+                .unwrap()
+                .is_some()
+        );
     }
 }
 
@@ -431,7 +457,10 @@ async fn nothing_a_tool_returned_is_stored_in_clear() {
             .await
             .unwrap();
         let chunks = [CANARY.to_vec()];
-        store.keep(&to_keep(&joy, &chunks)).await.unwrap();
+        store
+            .store_result(&new_result(&joy, &chunks))
+            .await
+            .unwrap();
         if let Database::Sqlite { dir } = &database {
             for file in std::fs::read_dir(dir.path()).unwrap() {
                 let bytes = std::fs::read(file.unwrap().path()).unwrap();
@@ -441,7 +470,7 @@ async fn nothing_a_tool_returned_is_stored_in_clear() {
             let clear = "SELECT count(*) FROM
                 (SELECT result AS sealed FROM tool_runner.keyed_call
                  UNION ALL SELECT id FROM tool_runner.keyed_call
-                 UNION ALL SELECT sealed FROM tool_runner.kept_chunk
+                 UNION ALL SELECT sealed FROM tool_runner.stored_chunk
                  UNION ALL SELECT terms FROM tool_runner.kept_result) AS stored
                 WHERE position('canary-of-a-result'::bytea IN sealed) > 0";
             assert_eq!(database.number(clear).await, 0);
@@ -454,8 +483,14 @@ async fn what_is_stored_cannot_be_put_in_the_place_of_something_else() {
     for (database, store) in each_store().await {
         let (joy, jim) = (caller("nurse.joy"), caller("nurse.jim"));
         let chunks = [b"first".to_vec(), b"second".to_vec()];
-        let handle = store.keep(&to_keep(&joy, &chunks)).await.unwrap();
-        let of_jim = store.keep(&to_keep(&jim, &chunks)).await.unwrap();
+        let handle = store
+            .store_result(&new_result(&joy, &chunks))
+            .await
+            .unwrap();
+        let of_jim = store
+            .store_result(&new_result(&jim, &chunks))
+            .await
+            .unwrap();
         let schema = if database.is_sqlite() {
             ""
         } else {
@@ -464,13 +499,17 @@ async fn what_is_stored_cannot_be_put_in_the_place_of_something_else() {
         // A chunk in another's place.
         database
             .execute(&format!(
-                "UPDATE {schema}kept_chunk SET sealed =
-                    (SELECT sealed FROM {schema}kept_chunk WHERE handle = '{handle}' AND position = 1)
+                "UPDATE {schema}stored_chunk SET sealed =
+                    (SELECT sealed FROM {schema}stored_chunk WHERE handle = '{handle}' AND position = 1)
                  WHERE handle = '{handle}' AND position = 0"
             ))
             .await;
-        let kept = store.kept(&handle, &joy, at(1)).await.unwrap().unwrap();
-        let swapped = store.kept_chunk(&kept, 0).await;
+        let stored = store
+            .stored_result(&handle, &joy, at(1))
+            .await
+            .unwrap()
+            .unwrap();
+        let swapped = store.stored_chunk(&stored, 0).await;
         assert!(matches!(swapped, Err(StoreError::Sealed)), "{swapped:?}");
         // A result made over to another caller, who has one too.
         database
@@ -480,7 +519,7 @@ async fn what_is_stored_cannot_be_put_in_the_place_of_something_else() {
                  WHERE handle = '{handle}'"
             ))
             .await;
-        let taken = store.kept(&handle, &jim, at(1)).await;
+        let taken = store.stored_result(&handle, &jim, at(1)).await;
         assert!(matches!(taken, Err(StoreError::Sealed)));
     }
 }
@@ -494,7 +533,10 @@ async fn what_expired_is_swept_a_bounded_number_at_once() {
         }
         let day = 86_400;
         begin_fresh(&store, call(&joy, "younger"), at(1)).await;
-        store.keep(&to_keep(&joy, &[vec![1]])).await.unwrap();
+        store
+            .store_result(&new_result(&joy, &[vec![1]]))
+            .await
+            .unwrap();
         assert!(store.sweep(at(day)).await.unwrap());
         assert!(!store.sweep(at(day)).await.unwrap());
         let schema = if database.is_sqlite() {

@@ -50,7 +50,7 @@ impl Entries<'_> {
         let mut entries = Vec::new();
         for definition in definitions.iter().take(MAX_ENTRIES) {
             let is_offered = |uri: &str| self.of.offers_resource(uri);
-            let skill = match Skill::read(source, definition, is_offered) {
+            let skill = match Skill::parse(source, definition, is_offered) {
                 Ok(skill) if self.of.skills.has(&skill.own_uri) => skill,
                 Ok(_) => continue,
                 Err(why) => {

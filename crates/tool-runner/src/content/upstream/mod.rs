@@ -98,7 +98,7 @@ impl ServerListing for Prompts {
         upstream.prompts_changed()
     }
 
-    async fn ask(upstream: &Upstream, deadline: Instant) -> Result<Self, UpstreamError> {
+    async fn fetch(upstream: &Upstream, deadline: Instant) -> Result<Self, UpstreamError> {
         let list = if_any(upstream.list_prompts(deadline).await)?;
         Ok(Self(list))
     }
@@ -111,7 +111,7 @@ impl ServerListing for Resources {
         upstream.resources_changed()
     }
 
-    async fn ask(upstream: &Upstream, deadline: Instant) -> Result<Self, UpstreamError> {
+    async fn fetch(upstream: &Upstream, deadline: Instant) -> Result<Self, UpstreamError> {
         Ok(Self {
             resources: if_any(upstream.list_resources(deadline).await)?,
             templates: if_any(upstream.list_resource_templates(deadline).await)?,
@@ -127,7 +127,7 @@ impl ServerListing for Skills {
         upstream.resources_changed()
     }
 
-    async fn ask(upstream: &Upstream, deadline: Instant) -> Result<Self, UpstreamError> {
+    async fn fetch(upstream: &Upstream, deadline: Instant) -> Result<Self, UpstreamError> {
         let listed = upstream.list_skills(deadline).await?;
         let texts = |entries: Vec<Box<RawValue>>| {
             let entries = entries.iter();
@@ -156,7 +156,7 @@ pub(crate) struct UpstreamOffers {
     pub(crate) source: String,
     pub(crate) upstream: Arc<Upstream>,
     guard: Arc<SourceGuard>,
-    /// The caller that the server is asked for; none before [`Self::of`].
+    /// The caller that the server is asked for; none before [`Self::for_caller`].
     caller: Option<Digest>,
     limit: Duration,
     pub(crate) prompts: OfferedSelection,
@@ -188,7 +188,11 @@ impl UpstreamOffers {
     }
 
     /// As this caller reaches the server. `token` is what the caller asked with, where credentials are made of it.
-    pub(crate) fn of(&self, caller: &Caller, token: Option<&str>) -> Result<Self, UpstreamError> {
+    pub(crate) fn for_caller(
+        &self,
+        caller: &Caller,
+        token: Option<&str>,
+    ) -> Result<Self, UpstreamError> {
         Ok(Self {
             upstream: self.upstream.of(caller, token)?,
             caller: Some(caller.digest()),
@@ -213,7 +217,7 @@ impl UpstreamOffers {
         &self,
         name: &str,
         arguments: &Bytes,
-        talk: Option<&Elicitation<'_>>,
+        elicitation: Option<&Elicitation<'_>>,
         is_restricted: bool,
     ) -> Result<UpstreamContent, GetError> {
         if !self.prompts.has(name) {
@@ -229,9 +233,9 @@ impl UpstreamOffers {
             name: name.to_owned(),
             arguments,
         };
-        let got = match self.ask(wanted, talk).await? {
+        let got = match self.request(wanted, elicitation).await? {
             SourceAnswer::Given(got) => got,
-            SourceAnswer::Waits(waits) => return Ok(UpstreamContent::Waits(waits)),
+            SourceAnswer::Suspended(round) => return Ok(UpstreamContent::Suspended(round)),
         };
         if !is_restricted {
             return self.unchanged(&got, "messages", resource_links::in_messages_text);
@@ -250,7 +254,7 @@ impl UpstreamOffers {
     pub(crate) async fn read_resource(
         &self,
         uri: &str,
-        talk: Option<&Elicitation<'_>>,
+        elicitation: Option<&Elicitation<'_>>,
         is_restricted: bool,
     ) -> Result<UpstreamContent, GetError> {
         if !self.offers_resource(uri) {
@@ -259,10 +263,10 @@ impl UpstreamOffers {
         let wanted = UpstreamOperation::Resource {
             uri: uri.to_owned(),
         };
-        let answer = self.ask(wanted, talk).await;
+        let answer = self.request(wanted, elicitation).await;
         let read = match answer.map_err(GetError::of_name)? {
             SourceAnswer::Given(read) => read,
-            SourceAnswer::Waits(waits) => return Ok(UpstreamContent::Waits(waits)),
+            SourceAnswer::Suspended(round) => return Ok(UpstreamContent::Suspended(round)),
         };
         if !is_restricted {
             return self.unchanged(&read, "contents", resource_links::in_contents_text);
@@ -317,7 +321,7 @@ impl UpstreamOffers {
     /// The result of `skills/get`, as JSON.
     pub(crate) async fn get_skill(&self, uri: &str) -> Result<UpstreamContent, GetError> {
         #[derive(Deserialize)]
-        struct Got<'a> {
+        struct SkillAnswer<'a> {
             #[serde(borrow)]
             skill: &'a RawValue,
         }
@@ -328,9 +332,10 @@ impl UpstreamOffers {
         let got = self
             .ask_plainly(UpstreamOperation::Skill { uri: uri.clone() })
             .await?;
-        let got: Got<'_> = serde_json::from_str(got.get()).map_err(|_| cannot_be_shown())?;
+        let got: SkillAnswer<'_> =
+            serde_json::from_str(got.get()).map_err(|_| cannot_be_shown())?;
         let is_offered = |uri: &str| self.offers_resource(uri);
-        let skill = Skill::read(&self.source, got.skill.get(), is_offered);
+        let skill = Skill::parse(&self.source, got.skill.get(), is_offered);
         match skill.map_err(|why| self.kept_out(why)) {
             Ok(skill) if skill.own_uri == uri => Ok(UpstreamContent::Text {
                 result: format!(r#"{{"skill":{}}}"#, skill.whole()),
@@ -357,7 +362,7 @@ impl UpstreamOffers {
     ) -> Result<UpstreamContent, GetError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Read {
+        struct DirectoryAnswer {
             resources: Vec<Box<RawValue>>,
             next_cursor: Option<String>,
         }
@@ -369,7 +374,8 @@ impl UpstreamOffers {
             cursor: cursor.map(ToOwned::to_owned),
         };
         let read = self.ask_plainly(wanted).await?;
-        let read: Read = serde_json::from_str(read.get()).map_err(|_| cannot_be_shown())?;
+        let read: DirectoryAnswer =
+            serde_json::from_str(read.get()).map_err(|_| cannot_be_shown())?;
         let definitions = read.resources.iter().map(|raw| raw.get().to_owned());
         let entries = Entries {
             of: self,
@@ -399,25 +405,26 @@ impl UpstreamOffers {
     }
 
     /// Asks for it, with the client where it can take part.
-    async fn ask(
+    async fn request(
         &self,
         wanted: UpstreamOperation,
-        talk: Option<&Elicitation<'_>>,
+        elicitation: Option<&Elicitation<'_>>,
     ) -> Result<SourceAnswer, GetError> {
         let deadline = Instant::now() + self.limit;
         let asking = async {
-            let Some(talk) = talk else {
+            let Some(elicitation) = elicitation else {
                 let result = self.upstream.get(&wanted, deadline).await?;
                 return Ok(EndedElicitation::Done(result));
             };
             // There is nobody to tell before the end.
             let mut listener = |_: ServerMessage| false;
-            talk.round(&self.upstream, &wanted, deadline, &mut listener)
+            elicitation
+                .round(&self.upstream, &wanted, deadline, &mut listener)
                 .await
         };
         Ok(match self.guarded(Box::pin(asking)).await? {
             EndedElicitation::Done(result) => SourceAnswer::Given(result),
-            EndedElicitation::Waits(waits) => SourceAnswer::Waits(waits),
+            EndedElicitation::Suspended(round) => SourceAnswer::Suspended(round),
             // Only a call may become one.
             EndedElicitation::Task(_) => return Err(GetError::NotWaiting),
         })
@@ -447,7 +454,7 @@ impl UpstreamOffers {
         let asking = async {
             match asking.await {
                 Err(UpstreamError::Rpc(error)) if error.code == METHOD_NOT_FOUND => Ok(None),
-                asked => Ok(asked.map(Some)?),
+                completed => Ok(completed.map(Some)?),
             }
         };
         let completed = self.guarded(Box::pin(asking)).await?;
@@ -488,8 +495,8 @@ impl UpstreamOffers {
             }
             Err(error) => {
                 tracing::warn!(source = self.source, %error, "an MCP server gave no prompt or resource");
-                let told = match &error {
-                    ElicitationError::Upstream(error) => told(error),
+                let client_error = match &error {
+                    ElicitationError::Upstream(error) => client_error(error),
                     ElicitationError::NotWaiting => GetError::NotWaiting,
                     ElicitationError::Declined => GetError::failed(
                         Reason::DECLINED,
@@ -497,7 +504,7 @@ impl UpstreamOffers {
                     ),
                 };
                 turn.shows(ExecutorError::from(error).health());
-                Err(told)
+                Err(client_error)
             }
         }
     }
@@ -507,7 +514,7 @@ impl UpstreamOffers {
 enum SourceAnswer {
     Given(Box<RawValue>),
     /// Nothing yet: it waits for the client.
-    Waits(SuspendedRound),
+    Suspended(SuspendedRound),
 }
 
 /// Members of a server's result that the gateway writes anew.
@@ -531,7 +538,7 @@ pub(crate) enum UpstreamContent {
         meta: Option<String>,
     },
     /// Nothing yet: it waits for the client.
-    Waits(SuspendedRound),
+    Suspended(SuspendedRound),
 }
 
 fn to_value(raw: &RawValue) -> Result<Value, GetError> {
@@ -539,7 +546,7 @@ fn to_value(raw: &RawValue) -> Result<Value, GetError> {
 }
 
 /// What the client hears of a failure. Only a JSON-RPC error has the server's own words, for callers who may see all.
-fn told(error: &UpstreamError) -> GetError {
+fn client_error(error: &UpstreamError) -> GetError {
     let failed = GetError::failed;
     match error {
         UpstreamError::Rpc(error) if error.code == RESOURCE_NOT_FOUND => GetError::Unknown,

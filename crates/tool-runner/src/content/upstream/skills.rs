@@ -53,7 +53,7 @@ struct File {
 impl Skill {
     /// Of `entry`, as the server `source` gives it; `is_offered` says which of its resources are. The error says what
     /// keeps it out.
-    pub(super) fn read(
+    pub(super) fn parse(
         source: &str,
         entry: &str,
         is_offered: impl Fn(&str) -> bool,
@@ -67,9 +67,9 @@ impl Skill {
             resources,
         } = serde_json::from_str(entry).map_err(|_| UNREADABLE)?;
         let (root, name) = named_by(&own_uri).ok_or("its `uri` is not of a SKILL.md")?;
-        let said: Frontmatter = serde_json::from_str(frontmatter.get())
+        let declared: Frontmatter = serde_json::from_str(frontmatter.get())
             .map_err(|_| "its `frontmatter` needs a `name` and a `description`")?;
-        if said.name != name {
+        if declared.name != name {
             return Err("its `uri` does not end in its name");
         }
         if !is_offered(&own_uri) {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     fn read(entry: &Value) -> Result<Skill, &'static str> {
-        Skill::read("notes", &entry.to_string(), |uri| !uri.contains("secret"))
+        Skill::parse("notes", &entry.to_string(), |uri| !uri.contains("secret"))
     }
 
     #[test]
@@ -199,7 +199,7 @@ mod tests {
         let entry = format!(
             r#"{{"uri":"skill://acme/billing/SKILL.md","frontmatter":{{"name":"billing","description":"d","version":1.10}},"resources":[{{"uri":"skill://acme/billing/SKILL.md","digest":"{digest}","size":7,"x":1.0}}],"_meta":{{"a":2.50}}}}"#
         );
-        let skill = Skill::read("notes", &entry, |_| true).ok().unwrap();
+        let skill = Skill::parse("notes", &entry, |_| true).ok().unwrap();
         assert_eq!(skill.own_uri, "skill://acme/billing/SKILL.md");
         assert_eq!(skill.uri, "skill://notes/acme/billing/SKILL.md");
         let whole: Value = serde_json::from_str(&skill.whole()).unwrap();

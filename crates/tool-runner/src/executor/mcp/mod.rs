@@ -53,8 +53,8 @@ impl Executor for McpExecutor {
                     arguments,
                     required,
                 } => {
-                    let is_shown = match call.talk {
-                        Some(talk) => talk.satisfies(required),
+                    let is_shown = match call.elicitation {
+                        Some(elicitation) => elicitation.satisfies(required),
                         None => required.is_empty(),
                     };
                     if !is_shown {
@@ -64,7 +64,7 @@ impl Executor for McpExecutor {
                         name: name.clone(),
                         arguments: raw_arguments(arguments, call)?,
                         pin: pin.clone(),
-                        may_be_task: call.talk.is_some_and(Elicitation::offers_tasks),
+                        may_be_task: call.elicitation.is_some_and(Elicitation::offers_tasks),
                     };
                     self.call_tool(&wanted, call, out).await
                 }
@@ -89,19 +89,19 @@ impl McpExecutor {
         out: &mut Output<'_>,
     ) -> Result<(), ExecutorError> {
         let upstream = self.upstream.of(call.caller, call.caller_token)?;
-        let result = if let Some(talk) = call.talk {
-            match ask(&upstream, talk, wanted, call, out).await? {
+        let result = if let Some(elicitation) = call.elicitation {
+            match run_round(&upstream, elicitation, wanted, call, out).await? {
                 Some(result) => result,
                 None => return Ok(()),
             }
         } else {
-            let mut listener = |news| hear(news, out);
+            let mut listener = |message| forward_message(message, out);
             let called = upstream.call_tool(wanted, call.deadline, Some(&mut listener));
             called.await?
         };
         let called = CallResult::read(&result)?;
         if out.takes_unchanged() {
-            return self.pass_on(&result, called, out);
+            return self.forward_unchanged(&result, called, out);
         }
         let CallResult {
             content,
@@ -118,7 +118,7 @@ impl McpExecutor {
     }
 
     /// Passes a result on as it is, but for links to resources, which are made those that clients know.
-    fn pass_on(
+    fn forward_unchanged(
         &self,
         result: &RawValue,
         called: CallResult,
@@ -153,12 +153,12 @@ impl McpExecutor {
         out: &mut Output<'_>,
     ) -> Result<(), ExecutorError> {
         let upstream = self.upstream.of(call.caller, call.caller_token)?;
-        let result = match call.talk {
-            Some(talk) => {
+        let result = match call.elicitation {
+            Some(elicitation) => {
                 let wanted = UpstreamOperation::Resource {
                     uri: uri.to_owned(),
                 };
-                ask(&upstream, talk, &wanted, call, out).await?
+                run_round(&upstream, elicitation, &wanted, call, out).await?
             }
             None => Some(upstream.read_resource(uri, call.deadline).await?),
         };
@@ -183,11 +183,11 @@ impl McpExecutor {
     ) -> Result<(), ExecutorError> {
         let deadline = call.deadline;
         let upstream = self.upstream.of(call.caller, call.caller_token)?;
-        let result = match call.talk {
-            Some(talk) => {
+        let result = match call.elicitation {
+            Some(elicitation) => {
                 let name = name.to_owned();
                 let wanted = UpstreamOperation::Prompt { name, arguments };
-                ask(&upstream, talk, &wanted, call, out).await?
+                run_round(&upstream, elicitation, &wanted, call, out).await?
             }
             None => Some(upstream.get_prompt(name, &arguments, deadline).await?),
         };
@@ -233,24 +233,24 @@ fn raw_arguments(
 }
 
 /// Asks the server with a client that can take part; none where it waits for that client now, or goes on as a task.
-async fn ask(
+async fn run_round(
     upstream: &Arc<Upstream>,
-    talk: &Elicitation<'_>,
+    elicitation: &Elicitation<'_>,
     wanted: &UpstreamOperation,
     call: &Invocation<'_>,
     out: &mut Output<'_>,
 ) -> Result<Option<Box<RawValue>>, ExecutorError> {
-    let mut listener = |news| hear(news, out);
-    let round = talk.round(upstream, wanted, call.deadline, &mut listener);
+    let mut listener = |message| forward_message(message, out);
+    let round = elicitation.round(upstream, wanted, call.deadline, &mut listener);
     match Box::pin(round).await? {
         EndedElicitation::Done(result) => Ok(Some(result)),
-        EndedElicitation::Waits(waits) => {
-            out.waits(waits);
+        EndedElicitation::Suspended(suspended) => {
+            out.suspended(suspended);
             Ok(None)
         }
         EndedElicitation::Task(task) => {
             // What a completed one gave is what the call would have given.
-            let result = match &task.standing {
+            let result = match &task.status {
                 Some(TaskStatus::Completed(result)) => Some(result.clone()),
                 _ => None,
             };
@@ -261,8 +261,8 @@ async fn ask(
 }
 
 /// Passes on what the server says besides its result.
-fn hear(news: ServerMessage, out: &mut Output<'_>) -> bool {
-    match news {
+fn forward_message(message: ServerMessage, out: &mut Output<'_>) -> bool {
+    match message {
         ServerMessage::Progress(report) => {
             let message = report.message.as_deref().unwrap_or_default();
             out.progress(report.done, report.total, message);

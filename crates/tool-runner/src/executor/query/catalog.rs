@@ -109,10 +109,10 @@ fn database(
     arguments: &Map<String, Value>,
     sources: &Sources,
 ) -> Result<Arc<Database>, ExecutorError> {
-    let asked = text(arguments, "database")?;
+    let wanted = text(arguments, "database")?;
     sources
         .databases()
-        .find(|(name, _)| *name == asked)
+        .find(|(name, _)| *name == wanted)
         .map(|(_, database)| database)
         .ok_or_else(|| unknown("database", "is no database here"))
 }

@@ -34,7 +34,7 @@ impl Interface for Memory {
             let memory = sources
                 .memory()
                 .map_err(|error| ExecutorError::Unreachable(error.to_string()))?;
-            let desk = MemoryHandler {
+            let handler = MemoryHandler {
                 memory,
                 of: OnBehalfOf {
                     caller: call.caller,
@@ -43,10 +43,10 @@ impl Interface for Memory {
             };
             let arguments = call.arguments;
             let answer = match question {
-                "search" => desk.search(read(arguments)?).await?,
-                "get_context" => desk.context(read(arguments)?).await?,
-                "list_conversations" => desk.list(read(arguments)?).await?,
-                "add_message" => desk.add(read(arguments)?).await?,
+                "search" => handler.search(read(arguments)?).await?,
+                "get_context" => handler.context(read(arguments)?).await?,
+                "list_conversations" => handler.list(read(arguments)?).await?,
+                "add_message" => handler.add(read(arguments)?).await?,
                 other => return Err(unanswered(other)),
             };
             out.document(answer).map(drop)
@@ -104,11 +104,11 @@ struct MemoryHandler<'a> {
 }
 
 impl MemoryHandler<'_> {
-    async fn search(&self, asked: Search) -> Result<Value, ExecutorError> {
-        let within = asked.conversation_id.as_deref().map(id).transpose()?;
+    async fn search(&self, request: Search) -> Result<Value, ExecutorError> {
+        let within = request.conversation_id.as_deref().map(id).transpose()?;
         let hits = self
             .memory
-            .search(self.of, &asked.query, within.as_ref(), asked.limit)
+            .search(self.of, &request.query, within.as_ref(), request.limit)
             .await
             .map_err(|error| failed(&error))?;
         let hits = hits.iter().filter(|hit| may_pass_on(&hit.message));
@@ -120,19 +120,19 @@ impl MemoryHandler<'_> {
         Ok(rows.collect())
     }
 
-    async fn context(&self, asked: Context) -> Result<Value, ExecutorError> {
-        let id = id(&asked.conversation_id)?;
+    async fn context(&self, request: Context) -> Result<Value, ExecutorError> {
+        let id = id(&request.conversation_id)?;
         let window = self
             .memory
-            .get_context(self.of, &id, asked.max_messages, asked.max_tokens)
+            .get_context(self.of, &id, request.max_messages, request.max_tokens)
             .await
             .map_err(|error| failed(&error))?;
         let messages = window.summary.iter().chain(&window.messages);
         Ok(messages.filter(|it| may_pass_on(it)).map(row).collect())
     }
 
-    async fn list(&self, asked: List) -> Result<Value, ExecutorError> {
-        let listed = self.memory.list_conversations(self.of, asked.limit, "");
+    async fn list(&self, request: List) -> Result<Value, ExecutorError> {
+        let listed = self.memory.list_conversations(self.of, request.limit, "");
         let (conversations, _) = listed.await.map_err(|error| failed(&error))?;
         let rows = conversations.iter().map(|conversation| {
             json!({
@@ -146,15 +146,15 @@ impl MemoryHandler<'_> {
     }
 
     /// Adds to the conversation, which is made when there is none: such clients have no other way to begin one.
-    async fn add(&self, asked: Add) -> Result<Value, ExecutorError> {
-        let id = id(&asked.conversation_id)?;
-        let role = match asked.role {
+    async fn add(&self, request: Add) -> Result<Value, ExecutorError> {
+        let id = id(&request.conversation_id)?;
+        let role = match request.role {
             Speaker::User => Role::User,
             Speaker::Assistant => Role::Assistant,
         };
         // Its id is for memory to make: one that a model chose could take the place of a turn's next step.
         let addition = MessageBatch {
-            messages: vec![NewMessage::text(role, Source::Model, asked.content)],
+            messages: vec![NewMessage::text(role, Source::Model, request.content)],
             turn: None,
         };
         self.memory

@@ -38,7 +38,7 @@ impl Interface for Results {
             let query = Query::deserialize(Value::Object(call.arguments.clone()))
                 .map_err(|error| bad(error.to_string()))?;
             query.check()?;
-            let (rows, counts) = call.kept_results.read(&query.handle, call.caller).await?;
+            let (rows, counts) = call.large_results.read(&query.handle, call.caller).await?;
             let (rows, truncated) = within(query.answer(rows)?, out.max_bytes());
             out.released(rows, counts, truncated);
             Ok(())

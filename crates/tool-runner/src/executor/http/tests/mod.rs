@@ -12,6 +12,7 @@ use axum::response::IntoResponse;
 use http::header::HeaderMap;
 use http::{Method, StatusCode};
 use serde_json::json;
+use wardgate_testkit::serve;
 
 use super::*;
 use crate::executor::testing::TestTool;
@@ -49,9 +50,7 @@ impl Recorder {
             let status = StatusCode::from_u16(status).unwrap();
             (status, [("content-type", content_type)], body).into_response()
         });
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        tokio::spawn(async move { axum::serve(listener, router).await });
+        let port = serve(router).await.port();
         Self { port, seen }
     }
 

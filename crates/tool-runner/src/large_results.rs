@@ -1,7 +1,7 @@
 //! Results that were too large for an answer: kept for a while for the caller who got them.
 //!
 //! ```text
-//!   keep:  every admitted row, before redaction, sealed ─▶ a handle
+//!   store: every admitted row, before redaction, sealed ─▶ a handle
 //!   read:  handle ─▶ same caller, policies and definition? ─▶ row rule again ─▶ redact ─▶ rows
 //! ```
 //!
@@ -9,7 +9,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Map, Value};
 use wardgate_catalogue::Tool;
@@ -18,28 +17,27 @@ use wardgate_redact::{Redacted, RedactionCounts, Redactor, Row};
 
 use crate::executor_error::ExecutorError;
 use crate::row_rule::{RowGate, RowVerdict};
-use crate::store::stored_results::ToKeep;
+use crate::store::stored_results::NewStoredResult;
 use crate::store::{StoreError, ToolRunnerStore};
 use crate::wire;
 
 /// Rows that are sealed and read together.
 const CHUNK: usize = 500;
 
-/// Keeps `rows` for the caller of `terms`; returns the handle and when it ends.
-pub(crate) async fn keep<'r>(
+/// Stores `rows` for the caller of `terms` until `expires_at`; returns the handle.
+pub(crate) async fn store_rows<'r>(
     store: &ToolRunnerStore,
     caller: &Caller,
     terms: &PermitTerms,
     rows: impl Iterator<Item = &'r Row>,
-    (now, kept_for): (Timestamp, Duration),
-) -> Result<(String, Timestamp), StoreError> {
+    expires_at: Timestamp,
+) -> Result<String, StoreError> {
     let rows: Vec<_> = rows.collect();
     // Rows always have a JSON form: their members are named by texts.
     let seal = |rows: &[&Row]| serde_json::to_vec(rows).unwrap_or_default();
     let chunks: Vec<_> = rows.chunks(CHUNK).map(seal).collect();
-    let expires_at = now.plus(kept_for);
-    let handle = store
-        .keep(&ToKeep {
+    store
+        .store_result(&NewStoredResult {
             caller,
             tool: terms.tool.as_str(),
             definition: terms.definition_digest,
@@ -48,13 +46,12 @@ pub(crate) async fn keep<'r>(
             chunks: &chunks,
             expires_at,
         })
-        .await?;
-    Ok((handle, expires_at))
+        .await
 }
 
 /// Where a call may look for results of its caller.
 #[derive(Clone, Copy)]
-pub(crate) struct KeptResults<'a> {
+pub(crate) struct LargeResults<'a> {
     pub(crate) store: &'a ToolRunnerStore,
     /// The tools in force, by name.
     pub(crate) tools: &'a HashMap<String, Arc<Tool>>,
@@ -64,19 +61,21 @@ pub(crate) struct KeptResults<'a> {
     pub(crate) now: Timestamp,
 }
 
-impl KeptResults<'_> {
+impl LargeResults<'_> {
     /// The rows under `handle`, as far as the terms they were got under let them out.
     pub(crate) async fn read(
         &self,
         handle: &str,
         caller: &Caller,
     ) -> Result<(Redacted<Vec<Row>>, RedactionCounts), ExecutorError> {
-        let kept = self.store.kept(handle, caller, self.now).await;
-        let kept = kept.map_err(|error| away(&error))?.ok_or_else(unknown)?;
-        let terms = wire::decode_permit_terms(&kept.terms).ok_or_else(changed)?;
-        let tool = self.tools.get(&kept.tool).ok_or_else(changed)?;
-        let is_as_it_was = kept.policy_hash == self.policy_hash
-            && kept.definition == tool.facts().definition_digest
+        let stored = self.store.stored_result(handle, caller, self.now).await;
+        let stored = stored
+            .map_err(|error| store_failure(&error))?
+            .ok_or_else(unknown)?;
+        let terms = wire::decode_permit_terms(&stored.terms).ok_or_else(changed)?;
+        let tool = self.tools.get(&stored.tool).ok_or_else(changed)?;
+        let is_as_it_was = stored.policy_hash == self.policy_hash
+            && stored.definition == tool.facts().definition_digest
             && terms.caller_digest == caller.digest();
         if !is_as_it_was {
             return Err(changed());
@@ -85,9 +84,11 @@ impl KeptResults<'_> {
         let gate = RowGate::new(terms.row_rule.as_ref(), entity, caller).map_err(|_| changed())?;
         let mut rows = Vec::new();
         let mut names = HashMap::new();
-        for position in 0..kept.chunks {
-            let chunk = self.store.kept_chunk(&kept, position).await;
-            let chunk = chunk.map_err(|error| away(&error))?.ok_or_else(unknown)?;
+        for position in 0..stored.chunks {
+            let chunk = self.store.stored_chunk(&stored, position).await;
+            let chunk = chunk
+                .map_err(|error| store_failure(&error))?
+                .ok_or_else(unknown)?;
             let found: Vec<Map<String, Value>> =
                 serde_json::from_slice(&chunk).map_err(|_| changed())?;
             let found = found.into_iter().map(|members| row(members, &mut names));
@@ -142,6 +143,6 @@ fn changed() -> ExecutorError {
     }
 }
 
-fn away(error: &StoreError) -> ExecutorError {
+fn store_failure(error: &StoreError) -> ExecutorError {
     ExecutorError::Unreachable(error.to_string())
 }
