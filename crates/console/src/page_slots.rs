@@ -53,29 +53,15 @@ impl Drop for PageSlot {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use wardgate_domain::{CallerClaims, Timestamp};
+    use wardgate_testkit::caller;
 
     use super::*;
-
-    fn caller(subject: &str) -> Caller {
-        Caller::from_verified(CallerClaims {
-            issuer: "https://issuer.example".to_owned(),
-            subject: subject.to_owned(),
-            tenant: String::new(),
-            roles: Vec::new(),
-            attributes: BTreeMap::new(),
-            token_id: String::new(),
-            expires_at: Timestamp::from_seconds(0),
-        })
-    }
 
     #[test]
     fn one_person_leaves_places_to_others_and_all_have_no_more_than_there_are() {
         let slots = PageSlots::default();
         let take = |who: &str, count: usize| -> Vec<PageSlot> {
-            let tries = (0..count).map(|_| slots.acquire(&caller(who)));
+            let tries = (0..count).map(|_| slots.acquire(&caller(who, &[])));
             tries.flatten().collect()
         };
         let mut own = take("anna", 20);

@@ -17,19 +17,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use url::Url;
+use wardgate_testkit::serve;
 
 use super::guard::{DnsResolver, SystemDns};
 use super::*;
 
 const LIMIT: usize = 64 * 1024;
-
-/// Serves `router` until the test ends.
-async fn serve(router: Router) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    address
-}
 
 /// Gives the first connection, its request read, to `answer`.
 async fn serve_once<F>(answer: impl FnOnce(TcpStream) -> F + Send + 'static) -> SocketAddr

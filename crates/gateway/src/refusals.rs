@@ -133,15 +133,7 @@ mod tests {
     use super::*;
 
     fn call(subject: &str) -> CallFacts {
-        let caller = wardgate_domain::Caller::from_verified(wardgate_domain::CallerClaims {
-            issuer: "https://issuer.example".to_owned(),
-            subject: subject.to_owned(),
-            tenant: String::new(),
-            roles: Vec::new(),
-            attributes: BTreeMap::new(),
-            token_id: "t".to_owned(),
-            expires_at: Timestamp::from_seconds(2_000_000_000),
-        });
+        let caller = wardgate_testkit::caller(subject, &[]);
         let id = CallId::new(&Ambient::system());
         CallFacts::without_tool(id, &caller, "192.0.2.7".to_owned(), "2026-07-28", b"{}")
     }

@@ -11,15 +11,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::Ed25519KeyPair;
 use wardgate_domain::{
     Ambient, BearerToken, Caller, ColumnClass, ColumnTier, Decision, DenialReason, Digest,
-    OfferKind, PermitSigner, PermitTerms, PermitVerifier, ToolFacts, Verdict,
+    PermitTerms, PermitVerifier, ToolFacts, Verdict,
 };
 use wardgate_policy::{Config, service};
 use wardgate_rpc::client::PolicyClient;
 use wardgate_rpc::{Peer, link};
+use wardgate_testkit::{permit_signer, permit_verifier, tool_facts};
 
 #[path = "../src/tests/issuer.rs"]
 mod issuer;
@@ -38,9 +37,8 @@ struct HospitalPolicy {
 
 impl HospitalPolicy {
     async fn open() -> Self {
-        let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
-        let signer = PermitSigner::from_pkcs8(key.as_ref()).unwrap();
-        let verifier = PermitVerifier::new([signer.public_key().try_into().unwrap()]);
+        let signer = permit_signer();
+        let verifier = permit_verifier(&signer);
         let policies =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/examples/hospital/policies");
         let issuer = Issuer::new();
@@ -119,14 +117,10 @@ fn tool(name: &str) -> ToolFacts {
         .find(|(known, ..)| *known == name)
         .unwrap();
     ToolFacts {
-        kind: OfferKind::Tool,
-        name: name.parse().unwrap(),
-        definition_digest: Digest::of(name.as_bytes()),
-        read_only: true,
         tags: vec![tag.to_owned()],
         entity: Some(entity.to_owned()),
         classes: CLASSES.iter().map(|class| class.parse().unwrap()).collect(),
-        argument_defaults: std::collections::BTreeMap::new(),
+        ..tool_facts(name)
     }
 }
 

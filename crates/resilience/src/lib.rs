@@ -27,6 +27,3 @@ pub use limits::{Limit, LimitReached, LimitSettings, ToolLimits};
 pub use rate::{ParseRateError, Rate, RateLimiter};
 pub use result_cache::ResultCache;
 pub use retry::RetrySettings;
-
-#[cfg(test)]
-mod testing;

@@ -7,7 +7,6 @@
     reason = "the helpers of a test fail by panicking"
 )]
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,8 +17,8 @@ use tokio::sync::{oneshot, watch};
 use tonic::transport::{Endpoint, Server, Uri};
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
-    Ambient, BearerToken, Caller, CallerClaims, Decision, DecisionId, DenialReason, Digest,
-    OfferKind, Timestamp, ToolFacts, Verdict,
+    Ambient, BearerToken, Caller, Decision, DecisionId, DenialReason, Digest,
+    Verdict,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1 as pb;
@@ -28,6 +27,7 @@ use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicySer
 use wardgate_resilience::concurrency::{Config, Limiter};
 use wardgate_rpc::client::PolicyClient;
 use wardgate_rpc::server::{BoundServer, ListenConfig};
+use wardgate_testkit::tool_facts;
 use wardgate_rpc::{Link, Peer, Readiness, Service, ServiceError, Shutdown, link, status};
 
 /// A policy service whose answer the caller's token determines.
@@ -180,34 +180,12 @@ async fn doors() -> Vec<(&'static str, Link)> {
 }
 
 fn caller(subject: &str) -> Caller {
-    Caller::from_verified(CallerClaims {
-        issuer: "https://issuer.example".to_owned(),
-        subject: subject.to_owned(),
-        tenant: String::new(),
-        roles: vec!["Doctor".to_owned()],
-        attributes: BTreeMap::new(),
-        token_id: "t".to_owned(),
-        expires_at: Timestamp::from_seconds(0),
-    })
-    .with_token(BearerToken::new(subject))
-}
-
-fn tool() -> ToolFacts {
-    ToolFacts {
-        kind: OfferKind::Tool,
-        name: "read_it".parse().unwrap(),
-        definition_digest: Digest::of(b"definition"),
-        read_only: true,
-        tags: Vec::new(),
-        entity: None,
-        classes: Vec::new(),
-        argument_defaults: std::collections::BTreeMap::new(),
-    }
+    wardgate_testkit::caller(subject, &["Doctor"]).with_token(BearerToken::new(subject))
 }
 
 async fn ask(link: &Link, subject: &str, limit: Duration) -> Result<Decision, ErrorReason> {
     PolicyClient::new(link.clone(), limit)
-        .authorize(&caller(subject), &tool(), Bytes::from_static(b"{}"), "")
+        .authorize(&caller(subject), &tool_facts("read_it"), Bytes::from_static(b"{}"), "")
         .await
         .map_err(|error| error.reason())
 }

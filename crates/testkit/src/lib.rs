@@ -1,9 +1,13 @@
-//! The real binary, started for a test.
+//! The real binary, started for a test; and one clock, one key set and one fake of each service for the crates' own tests.
 //!
 //! ```text
 //!  TestApp ──spawns──▶ wardgate up --data-dir <temporary> --listen 127.0.0.1:0
 //!  Separate ─spawns──▶ wardgate policy · tool-runner · audit · gateway, linked by mTLS
 //!     └─ both are a System: token, client, records, through the command line and HTTP, as a user would
+//!
+//!  FakePolicy · FakeToolRunner · FakeAudit · FakeMemory ◀──local links── the crate under test
+//!     └─ do as they are told, and note what they were asked (Log)
+//!  TestClock · TestKey, TestIssuer, TestCertificate, permit_signer · caller, tool_facts · serve, until
 //! ```
 //!
 //! One job: let a journey read as what a person does. Nothing here reaches into a service; a process that
@@ -11,27 +15,46 @@
 
 #![allow(
     clippy::expect_used,
+    clippy::unwrap_used,
     clippy::panic,
     clippy::missing_panics_doc,
     reason = "a test helper fails by panicking, with the reason"
 )]
 
 mod app;
+mod callers;
 mod chance;
 mod client;
 mod clock;
+mod http_server;
+mod keys;
+mod log;
+mod mcp_server;
 mod process;
 mod separate;
+mod services;
 mod stdio;
 mod system;
 mod until;
 
 pub use app::TestApp;
+pub use callers::{caller, caller_of, claims, tool_facts};
 pub use chance::{highest_chance, lowest_chance};
 pub use client::{Client, Reply};
 pub use clock::TestClock;
+pub use http_server::serve;
+pub use keys::{
+    TestCertificate, TestIssuer, TestKey, base64url, key_set, permit_signer, permit_verifier,
+    token_message,
+};
+pub use log::Log;
+pub use mcp_server::{json_response, mcp_discovery, mcp_message, mcp_result};
 pub use process::{ProcessExit, PythonServer, WardgateProcess, run};
-pub use separate::Separate;
+pub use separate::SeparateProcesses;
+pub use services::{
+    AppendAttempt, AppendBehavior, FakeAudit, FakeMemory, FakePolicy, FakeToolRunner, PolicyAnswer,
+    RunBehavior, content_response, listed_tool, tool_result,
+};
 pub use stdio::StdioClient;
 pub use system::System;
-pub use until::until;
+pub use until::{PATIENCE, until, until_true};

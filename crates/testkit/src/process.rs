@@ -51,14 +51,14 @@ impl Drop for PythonServer {
 pub struct WardgateProcess {
     child: Child,
     ready: String,
-    log: Log,
+    log: OutputLog,
 }
 
 impl WardgateProcess {
     /// Starts `binary` and waits for its `ready` line.
     pub fn start(binary: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut child = spawn(&mut command(binary, arguments, environment));
-        let log = Log::of(child.stderr.take());
+        let log = OutputLog::of(child.stderr.take());
         let (sender, lines) = mpsc::channel();
         let stdout = child.stdout.take().expect("stdout is piped");
         // Reads to the end, so that the process never blocks on a full pipe.
@@ -155,7 +155,10 @@ impl ProcessExit {
 
     pub(crate) fn of(mut command: Command) -> Self {
         let mut child = spawn(&mut command);
-        let (stdout, stderr) = (Log::of(child.stdout.take()), Log::of(child.stderr.take()));
+        let (stdout, stderr) = (
+            OutputLog::of(child.stdout.take()),
+            OutputLog::of(child.stderr.take()),
+        );
         // Whoever closes both streams has ended, or is about to.
         if !(stdout.ended() && stderr.ended()) {
             let _ = child.kill();
@@ -203,12 +206,12 @@ fn spawn(command: &mut Command) -> Child {
 
 /// What a stream said so far.
 #[derive(Debug)]
-struct Log {
+struct OutputLog {
     lines: Arc<Mutex<String>>,
     end: mpsc::Receiver<()>,
 }
 
-impl Log {
+impl OutputLog {
     fn of(stream: Option<impl Read + Send + 'static>) -> Self {
         let stream = stream.expect("the stream is piped");
         let lines = Arc::new(Mutex::new(String::new()));

@@ -11,7 +11,7 @@ use crate::{Client, System, WardgateProcess, run};
 
 /// The hospital demo as the shipped example `deploy/examples/separate` runs it.
 #[derive(Debug)]
-pub struct Separate {
+pub struct SeparateProcesses {
     binary: PathBuf,
     dir: TempDir,
     environment: Vec<(String, String)>,
@@ -28,7 +28,7 @@ pub struct Separate {
     client: Client,
 }
 
-impl Separate {
+impl SeparateProcesses {
     /// Starts the five processes, each on a port of its own.
     pub async fn start(binary: &str, repository: &Path) -> Self {
         Self::start_with(binary, repository, &[]).await
@@ -92,7 +92,7 @@ impl Separate {
     }
 }
 
-impl System for Separate {
+impl System for SeparateProcesses {
     fn binary(&self) -> &Path {
         &self.binary
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Longer than anything takes, on a machine that is busy building.
-const PATIENCE: Duration = Duration::from_mins(2);
+pub const PATIENCE: Duration = Duration::from_mins(2);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -17,4 +17,9 @@ pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T
         assert!(Instant::now() < deadline, "waited in vain until {what}");
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// The same until it `is_so`.
+pub async fn until_true(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    until(what, async || is_so().await.then_some(())).await;
 }

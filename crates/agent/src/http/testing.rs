@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use axum::Router;
 use axum::body::Body;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures::{StreamExt, stream};
 use http::{Request, Response};
 use http_body_util::BodyExt;
@@ -14,7 +11,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 use wardgate_domain::Timestamp;
 use wardgate_edge::{Admission, AuthConfig, Authenticator, IssuerConfig, JwksSource, Origins};
-use wardgate_testkit::TestClock;
+use wardgate_testkit::{TestClock, TestIssuer};
 
 use super::{Endpoints, HttpLimits};
 use crate::{
@@ -28,30 +25,15 @@ pub(super) const NOW: i64 = 1_762_869_000;
 pub(super) struct TestEndpoints {
     router: Router,
     pub(super) token: String,
-    _keys: tempfile::NamedTempFile,
+    _issuer: TestIssuer,
 }
 
 impl TestEndpoints {
     pub(super) async fn start() -> Self {
-        let key = Ed25519KeyPair::generate().unwrap();
-        let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
-        let public = encode(key.public_key().as_ref());
-        let keys = tempfile::NamedTempFile::new().unwrap();
-        let set = json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "k", "x": public }] });
-        std::fs::write(&keys, set.to_string()).unwrap();
-        let claims = json!({
-            "iss": "https://id.example", "aud": "wardgate", "sub": "dr.yenji", "exp": NOW + 600,
-        });
-        let message = [json!({ "alg": "EdDSA", "kid": "k" }), claims]
-            .map(|part| encode(part.to_string().as_bytes()))
-            .join(".");
-        let token = format!(
-            "{message}.{}",
-            encode(key.sign(message.as_bytes()).as_ref())
-        );
-
+        let issuer = TestIssuer::new("https://id.example");
+        let token = issuer.token(&json!({ "sub": "dr.yenji", "exp": NOW + 600 }));
         let ambient = TestClock::at(NOW).ambient();
-        let jwks = JwksSource::File(keys.path().to_owned());
+        let jwks = JwksSource::File(issuer.key_set().to_owned());
         let auth = AuthConfig {
             issuers: vec![IssuerConfig::new("https://id.example", "wardgate", jwks)],
         };
@@ -74,7 +56,7 @@ impl TestEndpoints {
         Self {
             router: endpoints.alone(Router::new()),
             token,
-            _keys: keys,
+            _issuer: issuer,
         }
     }
 

@@ -4,23 +4,14 @@ mod gateway;
 mod memory;
 mod model;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use wardgate_domain::{Caller, CallerClaims, Timestamp};
+use wardgate_domain::Caller;
 
 pub(crate) use gateway::{FakeGateway, FakeTool};
 pub(crate) use model::{ScriptedAnswer, ScriptedModel, call, says, words};
 
 /// Somebody with these roles.
 pub(crate) fn caller(subject: &str, roles: &[&str]) -> Arc<Caller> {
-    Arc::new(Caller::from_verified(CallerClaims {
-        issuer: "https://issuer.example".to_owned(),
-        subject: subject.to_owned(),
-        tenant: String::new(),
-        roles: roles.iter().map(ToString::to_string).collect(),
-        attributes: BTreeMap::new(),
-        token_id: "t-1".to_owned(),
-        expires_at: Timestamp::from_seconds(4_000_000_000),
-    }))
+    Arc::new(wardgate_testkit::caller(subject, roles))
 }

@@ -7,9 +7,9 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use wardgate_mcp::Era;
+use wardgate_testkit::serve;
 
 use super::*;
 use crate::client::Settings;
@@ -55,9 +55,7 @@ async fn start_for(era: Era, places: usize) -> (Arc<Server>, McpClient) {
     let router = Router::new()
         .route("/mcp", post(answer))
         .with_state(Arc::clone(&server));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await });
+    let url = format!("http://{}", serve(router).await);
     let client = McpClient::new(Settings {
         url: url.parse().unwrap(),
         token: "secret\n".to_owned(),

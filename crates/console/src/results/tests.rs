@@ -1,6 +1,5 @@
 //! What is kept, for whom, and for how long: on SQLite, and on PostgreSQL where `WARDGATE_TEST_POSTGRES` names a server.
 
-use std::collections::BTreeMap;
 
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use wardgate_domain::CallerClaims;
@@ -99,13 +98,8 @@ impl TestReplicas {
 
 fn caller(subject: &str, role: &str) -> Caller {
     Caller::from_verified(CallerClaims {
-        issuer: "https://issuer.example".to_owned(),
-        subject: subject.to_owned(),
-        tenant: String::new(),
-        roles: vec![role.to_owned()],
-        attributes: BTreeMap::new(),
-        token_id: String::new(),
         expires_at: Timestamp::from_seconds(NOW + 3_600),
+        ..wardgate_testkit::claims(subject, &[role])
     })
 }
 

@@ -9,21 +9,20 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use axum::Router;
 use axum::body::Body;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use wardgate_edge::{Admission, Authenticator, EdgeClient, Origins};
 use wardgate_store::DatabaseSettings;
-use wardgate_testkit::TestClock;
+use wardgate_proto::policy::v1::RecordScope;
+use wardgate_rpc::Peer;
+use wardgate_testkit::{FakeAudit, FakePolicy, TestClock, TestIssuer};
 
-use crate::{Console, CookieKey, HttpLimits, Links, ResultStore};
-pub(crate) use fakes::{FakeGateway, FakeRecord};
+use crate::{Console, CookieKey, HttpLimits, Links, RecordLinks, ResultStore};
+pub(crate) use fakes::FakeGateway;
 
 /// 2027-01-15T08:00:00Z.
 const NOW: i64 = 1_800_000_000;
@@ -32,10 +31,11 @@ const NOW: i64 = 1_800_000_000;
 pub(crate) struct TestConsole {
     pub(crate) router: Router,
     pub(crate) gateway: FakeGateway,
-    pub(crate) record: FakeRecord,
+    pub(crate) policy: Arc<FakePolicy>,
+    pub(crate) audit: Arc<FakeAudit>,
     clock: TestClock,
-    pair: Ed25519KeyPair,
-    _keys: tempfile::TempDir,
+    issuer: TestIssuer,
+    _files: tempfile::TempDir,
 }
 
 /// What came back.
@@ -73,21 +73,17 @@ impl TestConsole {
     }
 
     pub(crate) async fn with(public_url: Option<&str>, key: [u8; 32]) -> Self {
-        let pair = Ed25519KeyPair::generate().unwrap();
-        let keys = tempfile::tempdir().unwrap();
-        let file = keys.path().join("jwks.json");
-        let x = URL_SAFE_NO_PAD.encode(pair.public_key().as_ref());
-        let jwks = json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "1", "x": x }] });
-        std::fs::write(&file, jwks.to_string()).unwrap();
-        let issuer = |issuer: &str, tenant: Option<&str>| {
+        let files = tempfile::tempdir().unwrap();
+        let issuer = TestIssuer::new("https://issuer.example");
+        let trusted = |url: &str, tenant: Option<&str>| {
             json!({
-                "issuer": issuer, "audience": "wardgate", "jwks": { "file": file },
+                "issuer": url, "audience": "wardgate", "jwks": { "file": issuer.key_set() },
                 "leeway_seconds": 0, "tenant_claim": tenant, "roles": ["Nurse"],
             })
         };
         let auth = json!({ "issuers": [
-            issuer("https://issuer.example", None),
-            issuer("https://tenants.example", Some("tenant")),
+            trusted("https://issuer.example", None),
+            trusted("https://tenants.example", Some("tenant")),
         ] });
         let clock = TestClock::at(NOW);
         let ambient = clock.ambient();
@@ -95,11 +91,16 @@ impl TestConsole {
         let auth = Authenticator::new(auth, None, ambient.clone())
             .await
             .unwrap();
-        let (gateway, record) = (FakeGateway::default(), FakeRecord::default());
+        let gateway = FakeGateway::default();
+        let policy = FakePolicy::new(ambient.clone());
+        let audit = FakeAudit::new(Peer::Console);
         let links = Links {
             gateway: EdgeClient::router(gateway.router()),
             agent: Some(EdgeClient::router(gateway.agent())),
-            record: Some(record.links()),
+            record: Some(RecordLinks {
+                policy: policy.client(Peer::Console),
+                audit: audit.client(),
+            }),
         };
         let admission = Admission {
             origins: Origins::new("console", public_url, Vec::new(), Vec::new()).unwrap(),
@@ -107,7 +108,7 @@ impl TestConsole {
             body: HttpLimits::default().body(),
         };
         let key = CookieKey::from_bytes(&key);
-        let store = format!("sqlite:{}", keys.path().join("console.sqlite").display());
+        let store = format!("sqlite:{}", files.path().join("console.sqlite").display());
         let database = DatabaseSettings::default();
         let results = ResultStore::open(&store, &database, &key, ambient.clone());
         let results = results.await.unwrap();
@@ -115,10 +116,11 @@ impl TestConsole {
         Self {
             router: console.router(),
             gateway,
-            record,
+            policy,
+            audit,
             clock,
-            pair,
-            _keys: keys,
+            issuer,
+            _files: files,
         }
     }
 
@@ -128,17 +130,21 @@ impl TestConsole {
 
     /// A token of an hour.
     pub(crate) fn token(&self, subject: &str, more: &Value) -> String {
-        let mut claims = json!({
-            "iss": "https://issuer.example", "aud": "wardgate", "sub": subject, "iat": NOW, "exp": NOW + 3_600,
-        });
+        let mut claims = json!({ "sub": subject, "iat": NOW, "exp": NOW + 3_600 });
         for (name, value) in more.as_object().into_iter().flatten() {
             claims[name] = value.clone();
         }
-        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let head = part(&json!({ "alg": "EdDSA", "kid": "1", "typ": "JWT" }));
-        let message = format!("{head}.{}", part(&claims));
-        let signature = self.pair.sign(message.as_bytes());
-        format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
+        self.issuer.token(&claims)
+    }
+
+    /// From now on `subject` may read the whole record.
+    pub(crate) fn lets_read_all(&self, subject: &str) {
+        self.policy.lets_read_record(RecordScope::All, subject);
+    }
+
+    /// From now on `subject` may read what they did themselves.
+    pub(crate) fn lets_read_own(&self, subject: &str) {
+        self.policy.lets_read_record(RecordScope::Own, subject);
     }
 
     /// Signs somebody in, and gives their cookie.

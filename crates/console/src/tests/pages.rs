@@ -69,7 +69,7 @@ async fn a_call_goes_out_in_the_persons_name_once_and_its_place_on_record_is_lin
     let stage = TestConsole::new().await;
     stage.gateway.has(hostile_tool());
     stage.gateway.answers(answer());
-    stage.record.lets_own("anna");
+    stage.lets_read_own("anna");
     let cookie = stage.sign_in("anna").await;
     let form = stage.get("/console/tools/look_up", &cookie).await;
     let (key, person) = (form.field("key"), form.field("person"));
@@ -194,10 +194,8 @@ async fn what_nobody_sees_is_marked_on_every_page() {
         "name": "look_up", "title": TRICK, "description": TRICK,
         "inputSchema": { "properties": { "code": { "type": "string", "description": TRICK, "default": TRICK } } },
     }));
-    stage
-        .record
-        .holds(json!({ "event": "outcome", "reason": TRICK, "caller": { "subject": TRICK } }));
-    stage.record.lets("anna");
+    stage.audit.holds(json!({ "event": "outcome", "reason": TRICK, "caller": { "subject": TRICK } }));
+    stage.lets_read_all("anna");
     let cookie = stage.sign_in("anna").await;
     let mut pages = vec![
         stage.get("/console/tools", &cookie).await.body,
@@ -251,8 +249,8 @@ async fn what_does_not_fit_is_kept_in_the_form_and_calls_nothing() {
 #[tokio::test]
 async fn who_calls_no_tools_is_shown_what_there_is_for_them() {
     let stage = TestConsole::new().await;
-    stage.record.lets("lee");
-    stage.record.lets_own("joy");
+    stage.lets_read_all("lee");
+    stage.lets_read_own("joy");
     for (subject, shown, hidden) in [
         (
             "lee",
@@ -278,7 +276,7 @@ async fn who_calls_no_tools_is_shown_what_there_is_for_them() {
 #[tokio::test]
 async fn pages_that_say_what_went_wrong_have_the_way_to_the_others() {
     let stage = TestConsole::new().await;
-    stage.record.lets_own("anna");
+    stage.lets_read_own("anna");
     let cookie = stage.sign_in("anna").await;
     for path in [
         "/console/tools/none",

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use wardgate_proto::audit::v1::Status;
+use wardgate_domain::Status;
 
 use super::TestConsole;
 
@@ -17,7 +17,7 @@ fn call(subject: &str, tenant: &str) -> Value {
 #[tokio::test]
 async fn whom_the_policy_does_not_let_sees_nothing_and_is_led_nowhere_near_it() {
     let stage = TestConsole::new().await;
-    stage.record.holds(call("canary", ""));
+    stage.audit.holds(call("canary", ""));
     let cookie = stage.sign_in("dr.yenji").await;
     for path in [
         "/console/record",
@@ -31,7 +31,7 @@ async fn whom_the_policy_does_not_let_sees_nothing_and_is_led_nowhere_near_it() 
         assert!(!reply.body.contains("canary"), "{path}");
     }
     // No page leads there, so coming there is nothing that is held against anybody.
-    assert!(stage.record.looks().is_empty());
+    assert!(stage.audit.outcomes.all().is_empty());
     for path in ["/console/tools", "/console/policy", "/console/chat"] {
         let page = stage.get(path, &cookie).await.body;
         assert!(!page.contains("/console/record"), "{path}: {page}");
@@ -51,16 +51,14 @@ async fn people_see_what_they_did_themselves_where_the_policy_lets_them() {
         }
         record
     };
-    stage.record.holds(own(&json!({ "tool": "my_first" })));
-    stage.record.holds(call("canary", ""));
+    stage.audit.holds(own(&json!({ "tool": "my_first" })));
+    stage.audit.holds(call("canary", ""));
     // The same name at another issuer, or of a tenant, is somebody else.
-    stage.record.holds(call("dr.yenji", ""));
-    stage.record.holds(call("dr.yenji", "north"));
-    stage
-        .record
-        .holds(own(&json!({ "tool": "look", "method": "record/read" })));
-    stage.record.holds(own(&json!({ "tool": "my_second" })));
-    stage.record.lets_own("dr.yenji");
+    stage.audit.holds(call("dr.yenji", ""));
+    stage.audit.holds(call("dr.yenji", "north"));
+    stage.audit.holds(own(&json!({ "tool": "look", "method": "record/read" })));
+    stage.audit.holds(own(&json!({ "tool": "my_second" })));
+    stage.lets_read_own("dr.yenji");
     let cookie = stage.sign_in("dr.yenji").await;
     for path in ["/console/record", "/console/record?subject=canary"] {
         let page = stage.get(path, &cookie).await;
@@ -91,9 +89,9 @@ async fn people_see_what_they_did_themselves_where_the_policy_lets_them() {
     let file = stage.get("/console/record.jsonl", &cookie).await.body;
     assert_eq!(file.lines().count(), 2, "{file}");
     // What was read is on record, and nothing of it as refused.
-    let looks = stage.record.looks();
-    assert!(looks.iter().all(|look| look.status() == Status::Ok));
-    let facts = looks[0].call.as_ref().unwrap();
+    let looks = stage.audit.outcomes.all();
+    assert!(looks.iter().all(|look| look.status == Status::Ok));
+    let facts = &looks[0].call;
     assert_eq!(
         (facts.subject.as_str(), facts.method.as_str()),
         ("dr.yenji", "record/read")
@@ -108,12 +106,10 @@ async fn people_see_what_they_did_themselves_where_the_policy_lets_them() {
 async fn who_may_read_it_sees_it_newest_first_as_text_and_that_is_on_record() {
     let stage = TestConsole::new().await;
     for at in 0..60 {
-        stage.record.holds(call(&format!("person-{at}"), ""));
+        stage.audit.holds(call(&format!("person-{at}"), ""));
     }
-    stage
-        .record
-        .holds(json!({ "event": "refusals", "time": "x", "<b>": { "<i>": ["<script>"] } }));
-    stage.record.lets("lee");
+    stage.audit.holds(json!({ "event": "refusals", "time": "x", "<b>": { "<i>": ["<script>"] } }));
+    stage.lets_read_all("lee");
     let cookie = stage.sign_in("lee").await;
     let page = stage.get("/console/record?status=ok", &cookie).await.body;
     let (newest, older) = (
@@ -137,7 +133,7 @@ async fn who_may_read_it_sees_it_newest_first_as_text_and_that_is_on_record() {
         "{one}"
     );
     assert!(one.contains("leaf hash"), "{one}");
-    let rows: Vec<u64> = stage.record.looks().iter().map(|look| look.rows).collect();
+    let rows: Vec<u64> = stage.audit.outcomes.all().iter().map(|look| look.rows).collect();
     assert_eq!(rows, [50, 11, 1]);
 }
 
@@ -145,15 +141,13 @@ async fn who_may_read_it_sees_it_newest_first_as_text_and_that_is_on_record() {
 async fn a_caller_of_a_tenant_is_shown_that_tenants_part() {
     let stage = TestConsole::new().await;
     for at in 0..120 {
-        stage.record.holds(call(
+        stage.audit.holds(call(
             &format!("person-{at}"),
             if at % 2 == 0 { "north" } else { "south" },
         ));
     }
-    stage
-        .record
-        .holds(json!({ "event": "admin_change", "actor": "canary" }));
-    stage.record.lets("lee");
+    stage.audit.holds(json!({ "event": "admin_change", "actor": "canary" }));
+    stage.lets_read_all("lee");
     let token = stage.token(
         "lee",
         &json!({ "iss": "https://tenants.example", "tenant": "north" }),
@@ -186,8 +180,8 @@ async fn a_caller_of_a_tenant_is_shown_that_tenants_part() {
 #[tokio::test]
 async fn a_download_has_each_record_as_it_is_stored() {
     let stage = TestConsole::new().await;
-    stage.record.holds(call("anna", ""));
-    stage.record.lets("lee");
+    stage.audit.holds(call("anna", ""));
+    stage.lets_read_all("lee");
     let cookie = stage.sign_in("lee").await;
     let reply = stage.get("/console/record.jsonl", &cookie).await;
     assert_eq!(
@@ -206,9 +200,9 @@ async fn a_download_has_each_record_as_it_is_stored() {
 #[tokio::test]
 async fn what_cannot_be_put_on_record_is_not_shown() {
     let stage = TestConsole::new().await;
-    stage.record.holds(call("canary", ""));
-    stage.record.lets("lee");
-    stage.record.breaks();
+    stage.audit.holds(call("canary", ""));
+    stage.lets_read_all("lee");
+    stage.audit.fails();
     let cookie = stage.sign_in("lee").await;
     let reply = stage.get("/console/record", &cookie).await;
     assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
@@ -218,8 +212,8 @@ async fn what_cannot_be_put_on_record_is_not_shown() {
 #[tokio::test]
 async fn a_filter_that_cannot_be_keeps_the_form_and_says_what_to_mend() {
     let stage = TestConsole::new().await;
-    stage.record.holds(call("canary", ""));
-    stage.record.lets("lee");
+    stage.audit.holds(call("canary", ""));
+    stage.lets_read_all("lee");
     let cookie = stage.sign_in("lee").await;
     for (filter, says) in [
         ("since=yesterday", "in UTC"),
@@ -250,7 +244,7 @@ async fn a_filter_that_cannot_be_keeps_the_form_and_says_what_to_mend() {
         .get("/console/record?since=yesterday&call_id=x", &cookie)
         .await;
     assert!(both.body.contains("in UTC") && both.body.contains("a UUID"));
-    assert!(stage.record.looks().is_empty());
+    assert!(stage.audit.outcomes.all().is_empty());
     for good in [
         "since=2027-01-15T08:00",
         "until=2027-01-15T08:00:00Z",

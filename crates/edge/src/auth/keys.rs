@@ -273,9 +273,9 @@ fn decode(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use wardgate_testkit::TestKey;
 
     use super::*;
-    use crate::auth::testing::TestKey;
 
     fn set(keys: &[Value]) -> Result<KeySet, KeySetError> {
         KeySet::parse(json!({ "keys": keys }).to_string().as_bytes())

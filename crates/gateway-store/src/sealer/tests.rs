@@ -1,17 +1,13 @@
 use wardgate_domain::CallerClaims;
-use wardgate_testkit::TestClock;
+use wardgate_testkit::{TestClock, claims};
 
 use super::*;
 
 fn caller(issuer: &str, subject: &str, token: &str) -> Caller {
     Caller::from_verified(CallerClaims {
         issuer: issuer.to_owned(),
-        subject: subject.to_owned(),
-        tenant: String::new(),
-        roles: Vec::new(),
-        attributes: std::collections::BTreeMap::new(),
         token_id: token.to_owned(),
-        expires_at: Timestamp::from_seconds(2_000_000_000),
+        ..claims(subject, &[])
     })
 }
 

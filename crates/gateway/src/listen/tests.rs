@@ -1,5 +1,4 @@
 use crate::change_counter::ChangeCounter;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,13 +18,8 @@ const ALIVE: &str = ":\n\n";
 async fn open(listeners: &Listeners, token: Duration) -> BodyDataStream {
     let ambient = Ambient::system();
     let caller = Arc::new(Caller::from_verified(CallerClaims {
-        issuer: "i".to_owned(),
-        subject: "a".to_owned(),
-        tenant: String::new(),
-        roles: Vec::new(),
-        attributes: BTreeMap::new(),
-        token_id: "t".to_owned(),
         expires_at: ambient.now().plus(token),
+        ..wardgate_testkit::claims("a", &[])
     }));
     let answer = listeners
         .open(&caller, StreamScript::of_get(None, OFFERED))

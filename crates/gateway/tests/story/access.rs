@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use wardgate_domain::{DenialReason, Status};
 
-use crate::fakes::{PolicyAnswer, tool};
-use crate::world::{LEGACY, MODERN, OLDEST, PING, Reply, World, definition, until};
+use crate::world::{LEGACY, MODERN, OLDEST, PING, Reply, World, definition};
+use wardgate_testkit::{PolicyAnswer, listed_tool, until_true};
 
 const PUBLIC: &str = "https://mcp.hospital.example";
 
@@ -146,7 +146,7 @@ fn steps() -> Value {
 async fn world_of_steps() -> World {
     let world = World::start_with(steps()).await;
     let tools = ["reads", "writes", "phi_writes"].map(|name| {
-        let mut tool = tool(name, &definition());
+        let mut tool = listed_tool(name, &definition());
         if name.contains("phi") {
             let tags = &mut tool.facts.as_mut().unwrap().tags;
             *tags = vec!["other".to_owned(), "phi".to_owned()];
@@ -155,7 +155,7 @@ async fn world_of_steps() -> World {
     });
     world.tool_runner.configure(tools.to_vec());
     let token = with_scope(&world, "mcp");
-    until("the gateway knows the tools", async || {
+    until_true("the gateway knows the tools", async || {
         let list = world.message_of(&token, MODERN, "tools/list", "");
         Reply::to(list).await.text.contains("phi_writes")
     })

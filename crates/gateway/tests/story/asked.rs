@@ -7,12 +7,12 @@ use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
 use crate::content;
 use crate::dialogue::done;
-use crate::fakes::given_content;
 use crate::listen::EventStreamClient;
 use crate::resumed::{back, call};
 use crate::sessions::{begin_with, within};
 use crate::sse::Client;
 use crate::world::{LEGACY, OLDEST, Reply, World};
+use wardgate_testkit::content_response;
 
 fn asks(requests: &Value) -> Event {
     Event::InputRequired(waits(requests))
@@ -336,7 +336,7 @@ async fn a_prompt_or_resource_that_waits_goes_on_at_another_gateway_when_its_own
         let session = begin_with(&going, LEGACY, &able()).await;
         let waits = pb::GetContentResponse {
             input_required: Some(waits(&json!({ "f": form() }))),
-            ..given_content("")
+            ..content_response("")
         };
         going.tool_runner.gives.lock().unwrap().push_back(Ok(waits));
         let params = params.to_string();

@@ -4,8 +4,8 @@ use serde_json::json;
 use wardgate_domain::{Status, SwitchScope};
 use wardgate_proto::common::v1::ErrorReason;
 
-use crate::fakes::{RunBehavior, tool};
-use crate::world::{LEGACY, MODERN, Reply, World, definition, until};
+use crate::world::{LEGACY, MODERN, Reply, World, definition};
+use wardgate_testkit::{RunBehavior, listed_tool, until_true};
 
 async fn names(world: &World) -> Vec<String> {
     let reply = Reply::to(world.message(MODERN, "tools/list", "")).await;
@@ -19,9 +19,9 @@ async fn names(world: &World) -> Vec<String> {
 async fn the_list_follows_the_catalogue() {
     let world = World::start().await;
     assert_eq!(names(&world).await, ["reads", "writes", "slow"]);
-    let added = tool("added", &definition());
+    let added = listed_tool("added", &definition());
     world.tool_runner.configure(vec![added]);
-    until("the list is the new one", async || {
+    until_true("the list is the new one", async || {
         names(&world).await == ["added"]
     })
     .await;
@@ -32,11 +32,11 @@ async fn the_list_follows_the_catalogue() {
 #[tokio::test]
 async fn a_toolset_has_a_path_where_there_is_nothing_else() {
     let world = World::start().await;
-    let mut inside = tool("inside", &definition());
+    let mut inside = listed_tool("inside", &definition());
     inside.toolsets = vec!["ward".to_owned()];
-    let outside = tool("outside", &definition());
+    let outside = listed_tool("outside", &definition());
     world.tool_runner.configure(vec![outside, inside]);
-    until("both are listed", async || names(&world).await.len() == 2).await;
+    until_true("both are listed", async || names(&world).await.len() == 2).await;
 
     let at = async |toolset: &str, request: reqwest::RequestBuilder| {
         let (client, request) = request.build_split();
@@ -61,9 +61,9 @@ async fn a_toolset_has_a_path_where_there_is_nothing_else() {
 #[tokio::test]
 async fn a_thousand_tools_are_listed_without_asking_the_tool_runner() {
     let world = World::start().await;
-    let many = (0..1_000).map(|number| tool(&format!("t{number}"), &definition()));
+    let many = (0..1_000).map(|number| listed_tool(&format!("t{number}"), &definition()));
     world.tool_runner.configure(many.collect());
-    until("all are listed", async || {
+    until_true("all are listed", async || {
         names(&world).await.len() == 1_000
     })
     .await;
@@ -81,12 +81,12 @@ async fn a_list_names_the_missing_upstreams_of_the_tools_in_it_and_no_others() {
     let key = "/result/_meta/dev.wardgate~1missingUpstreams";
     let reply = Reply::to(world.message(MODERN, "tools/list", "")).await;
     assert!(reply.at(key).is_null(), "{reply:?}");
-    let mut imported = tool("imported", &definition());
+    let mut imported = listed_tool("imported", &definition());
     imported.facts.as_mut().unwrap().tags = vec!["upstream:files".to_owned()];
     *world.tool_runner.missing.lock().unwrap() = vec!["files".to_owned(), "other".to_owned()];
     world.tool_runner.configure(vec![imported]);
     for version in [MODERN, LEGACY] {
-        until("the list says so", async || {
+        until_true("the list says so", async || {
             let reply = Reply::to(world.message(version, "tools/list", "")).await;
             reply.at(key) == json!(["files"])
         })
@@ -100,7 +100,7 @@ fn off_for(scope: &SwitchScope) -> wardgate_proto::toolrunner::v1::Tool {
         scope: Some(scope.into()),
         enabled: false,
     };
-    let mut tool = tool("reads", &definition());
+    let mut tool = listed_tool("reads", &definition());
     tool.switches = vec![switch];
     tool
 }
@@ -115,9 +115,9 @@ async fn a_tool_that_is_off_for_the_caller_is_hidden_and_the_record_says_disable
         (nurses, true),
         (doctors, false),
     ] {
-        let tools = vec![off_for(&scope), tool("writes", &definition())];
+        let tools = vec![off_for(&scope), listed_tool("writes", &definition())];
         world.tool_runner.configure(tools);
-        until("the list follows the switch", async || {
+        until_true("the list follows the switch", async || {
             names(&world).await.contains(&"reads".to_owned()) == listed
         })
         .await;
@@ -167,7 +167,7 @@ async fn a_tool_that_the_tool_runner_no_longer_has_is_unknown() {
 #[tokio::test]
 async fn a_changed_tool_needs_a_new_permit() {
     let world = World::start().await;
-    until("a permit is used again", async || {
+    until_true("a permit is used again", async || {
         let before = world.policy.asked.count();
         assert!(world.call("reads").await.is_released());
         world.policy.asked.count() == before
@@ -175,9 +175,11 @@ async fn a_changed_tool_needs_a_new_permit() {
     .await;
     let before = world.policy.asked.count();
     let other = json!({ "description": "Does more.", "inputSchema": { "type": "object" } });
-    world.tool_runner.configure(vec![tool("reads", &other)]);
+    world
+        .tool_runner
+        .configure(vec![listed_tool("reads", &other)]);
     // Whether the gateway has heard of the change or not, the call runs, under a permit for the tool as it is now.
-    until("the tool is decided on anew", async || {
+    until_true("the tool is decided on anew", async || {
         let reply = world.call("reads").await;
         assert!(reply.is_released() || reply.code() == -32603, "{reply:?}");
         reply.is_released()
@@ -185,7 +187,10 @@ async fn a_changed_tool_needs_a_new_permit() {
     .await;
     let decided = world.policy.asked.all();
     assert!(decided.len() > before);
-    let digest = tool("reads", &other).facts.unwrap().definition_digest;
+    let digest = listed_tool("reads", &other)
+        .facts
+        .unwrap()
+        .definition_digest;
     let last = decided.last().unwrap().tool.clone().unwrap();
     assert_eq!(last.definition_digest, digest);
 }
@@ -198,8 +203,8 @@ async fn while_the_tool_runner_is_away_the_last_list_stays() {
     assert_eq!(names(&world).await, ["reads", "writes", "slow"]);
     world
         .tool_runner
-        .configure(vec![tool("back", &definition())]);
-    until("the list is the new one", async || {
+        .configure(vec![listed_tool("back", &definition())]);
+    until_true("the list is the new one", async || {
         names(&world).await == ["back"]
     })
     .await;
@@ -208,13 +213,13 @@ async fn while_the_tool_runner_is_away_the_last_list_stays() {
 #[tokio::test]
 async fn a_tool_whose_definition_is_no_object_is_left_out_alone() {
     let world = World::start().await;
-    let mut broken = tool("broken", &json!(["not", "an", "object"]));
+    let mut broken = listed_tool("broken", &json!(["not", "an", "object"]));
     broken.aliases = vec!["broken_alias".to_owned()];
-    let mut worse = tool("worse", &json!({}));
+    let mut worse = listed_tool("worse", &json!({}));
     worse.definition_json = "{".into();
-    let good = tool("good", &definition());
+    let good = listed_tool("good", &definition());
     world.tool_runner.configure(vec![broken, worse, good]);
-    until("the good one is listed", async || {
+    until_true("the good one is listed", async || {
         names(&world).await == ["good"]
     })
     .await;

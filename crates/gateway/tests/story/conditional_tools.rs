@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use wardgate_domain::Status;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use crate::fakes::tool;
 use crate::sessions::{begin_with, within};
-use crate::world::{LEGACY, MODERN, Reply, World, definition, until};
+use crate::world::{LEGACY, MODERN, Reply, World, definition};
+use wardgate_testkit::{listed_tool, until_true};
 
 const REQUIRED: &str = r#"{"elicitation":{"url":{}}}"#;
 
@@ -15,7 +15,7 @@ const REQUIRED: &str = r#"{"elicitation":{"url":{}}}"#;
 async fn world() -> World {
     let conditional = pb::Tool {
         required_capabilities_json: REQUIRED.into(),
-        ..tool("reads_elsewhere", &definition())
+        ..listed_tool("reads_elsewhere", &definition())
     };
     world_with(conditional, &json!({ "elicitation": { "url": {} } })).await
 }
@@ -25,8 +25,8 @@ async fn world_with(conditional: pb::Tool, able: &Value) -> World {
     let world = World::start().await;
     world
         .tool_runner
-        .configure(vec![tool("reads", &definition()), conditional]);
-    until("the gateway knows the tools", async || {
+        .configure(vec![listed_tool("reads", &definition()), conditional]);
+    until_true("the gateway knows the tools", async || {
         listed(&world, MODERN, able).await.len() == 2
     })
     .await;
@@ -100,7 +100,7 @@ async fn a_tool_that_one_of_several_capabilities_shows_is_offered_to_clients_wit
     let able = [json!({ "elicitation": {} }), json!({ "sampling": {} })];
     let conditional = pb::Tool {
         alternative_capabilities_json: able.iter().map(|it| it.to_string().into()).collect(),
-        ..tool("reads_elsewhere", &definition())
+        ..listed_tool("reads_elsewhere", &definition())
     };
     let world = world_with(conditional, &able[0]).await;
     for version in [MODERN, LEGACY] {

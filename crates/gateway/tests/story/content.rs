@@ -7,9 +7,9 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::Wanted;
 
-use crate::fakes::{AppendBehavior, PolicyAnswer, given_content, tool};
 use crate::memory::{ask, create};
-use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition, until};
+use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition};
+use wardgate_testkit::{AppendBehavior, PolicyAnswer, content_response, listed_tool, until_true};
 
 fn facts(kind: OfferKind) -> ToolFacts {
     ToolFacts {
@@ -63,9 +63,9 @@ pub(crate) async fn offer(world: &World, doors: usize) {
         ..pb::ListContentResponse::default()
     };
     *world.tool_runner.content.lock().unwrap() = (vec![source], listed);
-    let tools = ["reads", "extra"].map(|name| tool(name, &definition()));
+    let tools = ["reads", "extra"].map(|name| listed_tool(name, &definition()));
     world.tool_runner.configure(tools.to_vec());
-    until("the gateway knows the new catalogue", async || {
+    until_true("the gateway knows the new catalogue", async || {
         let discovered = Reply::to(world.message(MODERN, "server/discover", "")).await;
         !discovered.at("/result/capabilities/prompts").is_null()
     })
@@ -183,7 +183,7 @@ async fn a_list_shows_what_the_policy_allows_and_toolsets_what_is_theirs() {
     world.policy.forbid("door/001");
     world.policy.says(PolicyAnswer::AllowThese);
     world.policy.change(b"others");
-    until("the gateway knows the policies", async || {
+    until_true("the gateway knows the policies", async || {
         resources("/mcp").await == 1
     })
     .await;
@@ -239,7 +239,7 @@ async fn a_resource_is_given_as_its_source_knows_it() {
             .gives
             .lock()
             .unwrap()
-            .push_back(Ok(given_content(given)));
+            .push_back(Ok(content_response(given)));
         let reply = read(&world, version, "guide://door/001").await;
         assert!(reply.text.contains(r#""n":1.10"#), "{reply:?}");
         assert_eq!(
@@ -343,7 +343,7 @@ async fn what_a_caller_may_not_have_is_answered_like_what_there_is_not() {
 async fn a_failure_is_an_error_in_words_that_name_what_to_mend() {
     let world = world().await;
     let failed = |status: pb::OutcomeStatus, kind: &str, words: &str| {
-        let mut given = given_content("");
+        let mut given = content_response("");
         given.error = words.to_owned();
         given.facts = Some(pb::ResultFacts {
             status: status.into(),
@@ -410,7 +410,7 @@ async fn a_failure_is_an_error_in_words_that_name_what_to_mend() {
 async fn a_json_rpc_error_of_a_source_is_one_for_the_client_too() {
     let world = world().await;
     for version in [MODERN, LEGACY, OLDEST] {
-        let mut given = given_content("");
+        let mut given = content_response("");
         given.error_json = r#"{"code":-32001,"message":"away","data":{"until":1.50}}"#.into();
         world.tool_runner.gives.lock().unwrap().push_back(Ok(given));
         let reply = get(&world, version, "greet", json!({})).await;
@@ -458,7 +458,7 @@ async fn who_listens_hears_of_the_lists_that_there_are() {
     assert_eq!(acknowledged["params"]["notifications"], wanted);
     world.policy.change(b"others");
     for list in ["prompts", "resources"] {
-        let told = tokio::time::timeout(crate::fakes::PATIENCE, ear.hears()).await;
+        let told = tokio::time::timeout(wardgate_testkit::PATIENCE, ear.hears()).await;
         let told = told.unwrap().unwrap();
         assert_eq!(told["method"], format!("notifications/{list}/list_changed"));
     }
@@ -511,8 +511,8 @@ async fn only_a_source_that_exchanges_it_gets_the_callers_token() {
     world.tool_runner.content.lock().unwrap().0[0].needs_caller_token = true;
     world
         .tool_runner
-        .configure(vec![tool("reads", &definition())]);
-    until("the gateway knows what the source needs", async || {
+        .configure(vec![listed_tool("reads", &definition())]);
+    until_true("the gateway knows what the source needs", async || {
         get(&world, LEGACY, "greet", json!({})).await;
         let got = world.tool_runner.got.all().pop().unwrap();
         got.caller_token == world.token

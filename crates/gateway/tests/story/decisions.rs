@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use wardgate_domain::{DenialReason, Digest, NOT_A_NAME, Status};
 use wardgate_proto::common::v1::{self as pb, ErrorReason};
 
-use crate::fakes::{PolicyAnswer, RunBehavior, caller_of, result};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
+use wardgate_testkit::{PolicyAnswer, RunBehavior, caller_of, tool_result};
 
 const HIDDEN: PolicyAnswer = PolicyAnswer::Deny {
     reason: DenialReason::NotPermitted,
@@ -45,7 +45,7 @@ async fn a_result_leaves_byte_for_byte_as_the_tool_runner_gave_it() {
         r#"{ "n" : 1.10, "big": 123456789012345678901234567890 }"#,
     );
     for version in [MODERN, LEGACY] {
-        let mut given = result("", &Value::Null);
+        let mut given = tool_result("", &Value::Null);
         given.content_json = content.into();
         given.structured_content_json = structured.into();
         world.tool_runner.next([RunBehavior::Give(Box::new(given))]);

@@ -7,11 +7,11 @@ use wardgate_domain::Status;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
-use crate::fakes::{AppendBehavior, result};
 use crate::listen::EventStreamClient;
 use crate::sessions::{begin_with, within};
 use crate::sse::{self, Client};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
+use wardgate_testkit::{AppendBehavior, tool_result};
 
 /// A call whose `_meta` has further members.
 fn call_with(world: &World, version: &str, tool: &str, members: &str) -> RequestBuilder {
@@ -40,7 +40,7 @@ fn log(level: &str, logger: &str, data: &str) -> Event {
 }
 
 pub(crate) fn done() -> Event {
-    Event::Result(result("the secret result", &json!({ "rows": [1.10] })))
+    Event::Result(tool_result("the secret result", &json!({ "rows": [1.10] })))
 }
 
 /// Says all of it at once.

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use wardgate_proto::toolrunner::v1 as pb;
 
 use crate::content;
-use crate::fakes::{RunBehavior, given_content, result, tool};
 use crate::sse::Client;
-use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, until};
+use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
+use wardgate_testkit::{RunBehavior, content_response, listed_tool, tool_result, until_true};
 
 const FIRST: &str = "2024-11-05";
 
@@ -36,7 +36,7 @@ fn members(object: &Value) -> Vec<&str> {
 #[tokio::test]
 async fn a_tool_is_listed_with_what_the_version_knows() {
     let world = World::start().await;
-    let full = tool(
+    let full = listed_tool(
         "full",
         &json!({
             "_meta": {}, "annotations": {}, "description": "d", "execution": {},
@@ -46,7 +46,7 @@ async fn a_tool_is_listed_with_what_the_version_knows() {
     );
     world.tool_runner.configure(vec![full]);
     let list = |version| asked(&world, version, "tools/list", json!({}));
-    until("the gateway knows the tool", async || {
+    until_true("the gateway knows the tool", async || {
         list(MODERN).await["tools"][0]["name"] == "full"
     })
     .await;
@@ -82,7 +82,7 @@ async fn a_result_holds_what_the_version_knows_and_says_the_rest_in_words() {
         ]);
         pb::ToolResult {
             content_json: contents.to_string().into(),
-            ..result("", &json!([1]))
+            ..tool_result("", &json!([1]))
         }
     };
     let expected = [
@@ -117,7 +117,7 @@ async fn a_prompt_holds_what_the_version_knows() {
     let world = content::world().await;
     let link = r#"{"messages":[{"role":"user","content":{"type":"resource_link","name":"plan","uri":"ward://plan"}}]}"#;
     for version in EVERY {
-        let given = Ok(given_content(link));
+        let given = Ok(content_response(link));
         world.tool_runner.gives.lock().unwrap().push_back(given);
         let got = asked(&world, version, "prompts/get", json!({ "name": "greet" })).await;
         let kind = if [FIRST, OLDEST].contains(&version) {

@@ -7,8 +7,11 @@ use wardgate_domain::Status;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use crate::fakes::{PATIENCE, PolicyAnswer, RunBehavior, result};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
+use wardgate_testkit::{PolicyAnswer, RunBehavior, tool_result};
+
+/// More than any time limit of the gateway, on a machine that is busy building.
+const A_MINUTE: Duration = Duration::from_mins(1);
 
 /// The call must end in an error, with this outcome on record.
 async fn ends(world: &World, tool: &str, status: Status, reason: &str) -> Reply {
@@ -36,10 +39,10 @@ async fn a_policy_service_that_does_not_decide_is_an_error_on_record_and_nothing
         PolicyAnswer::Panic,
         PolicyAnswer::Hang,
     ] {
-        world.policy.says(say);
+        world.policy.says(say.clone());
         let started = Instant::now();
         ends(&world, "writes", Status::Error, "policy_unavailable").await;
-        assert!(started.elapsed() < PATIENCE, "{say:?}");
+        assert!(started.elapsed() < A_MINUTE, "{say:?}");
     }
     assert_eq!(world.tool_runner.asked.count(), 0);
     assert_eq!(world.audit.intents.count(), 0);
@@ -79,7 +82,7 @@ async fn a_tool_runner_that_never_answers_ends_a_second_after_the_tools_time_lim
     let reply = ends(&world, "slow", Status::Timeout, "timeout").await;
     let took = started.elapsed();
     assert!(took >= Duration::from_millis(1_100), "{took:?}");
-    assert!(took < PATIENCE, "{took:?}");
+    assert!(took < A_MINUTE, "{took:?}");
     assert_eq!(reply.at("/error/message"), "Timeout after 0.1s");
     let dropped = world.tool_runner.dropped.reaches(1).await;
     assert_eq!(dropped, [reply.failed_call()]);
@@ -97,7 +100,7 @@ async fn a_failure_the_tool_tells_of_is_a_result_and_its_status_goes_on_record()
         (pb::OutcomeStatus::Timeout, Status::Timeout),
         (pb::OutcomeStatus::Cancelled, Status::Cancelled),
     ] {
-        let mut failed = result("no such ward", &json!(null));
+        let mut failed = tool_result("no such ward", &json!(null));
         failed.is_error = true;
         failed.facts = Some(pb::ResultFacts {
             status: told.into(),

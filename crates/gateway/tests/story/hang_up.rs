@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use wardgate_domain::Status;
 
-use crate::fakes::{AppendBehavior, PATIENCE, RunBehavior};
 use crate::world::{LEGACY, MODERN, OLDEST, World};
+use wardgate_testkit::{AppendBehavior, PATIENCE, RunBehavior};
 
 #[tokio::test]
 async fn a_modern_client_that_hangs_up_cancels_its_call_and_the_record_says_so() {
@@ -57,7 +57,7 @@ async fn a_legacy_client_that_hangs_up_cancels_nothing() {
 async fn a_modern_client_that_hangs_up_before_the_run_starts_nothing() {
     let world = World::start().await;
     let (release, held) = oneshot::channel();
-    world.audit.next([AppendBehavior::Hold(held)]);
+    world.audit.next([AppendBehavior::hold(held)]);
     let call = world.calling(MODERN, "writes");
     world.audit.attempts.reaches(1).await;
     call.abort();

@@ -10,8 +10,8 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
 use crate::content;
-use crate::fakes::{PolicyAnswer, RunBehavior, given_content};
 use crate::world::{LEGACY, MODERN, Reply, World};
+use wardgate_testkit::{PolicyAnswer, RunBehavior, content_response};
 
 const ASK: &str = r#"{"who":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"x":1.10}}}}"#;
 
@@ -351,7 +351,7 @@ async fn prompts_and_resources_ask_and_go_on_alike() {
         let given = pb::GetContentResponse {
             result_json: bytes::Bytes::new(),
             input_required: Some(waits(ASK)),
-            ..given_content("")
+            ..content_response("")
         };
         world.tool_runner.gives.lock().unwrap().push_back(Ok(given));
         let first = ask("").await;

@@ -3,8 +3,8 @@
 use serde_json::json;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use crate::fakes::tool;
-use crate::world::{LEGACY, MODERN, Reply, World, definition, until};
+use crate::world::{LEGACY, MODERN, Reply, World, definition};
+use wardgate_testkit::{listed_tool, until_true};
 
 const SAID: &str = "Read first.\nThe server `bank` says of itself:\u{2028}pay.";
 
@@ -17,12 +17,12 @@ async fn world() -> World {
         ..pb::Source::default()
     };
     world.tool_runner.content.lock().unwrap().0 = vec![source];
-    let mut of_up = tool("up__reads", &definition());
+    let mut of_up = listed_tool("up__reads", &definition());
     of_up.facts.as_mut().unwrap().tags = vec!["upstream:up".to_owned()];
     world
         .tool_runner
-        .configure(vec![of_up, tool("other", &definition())]);
-    until("the gateway knows the server", async || {
+        .configure(vec![of_up, listed_tool("other", &definition())]);
+    until_true("the gateway knows the server", async || {
         discovered(&world).await.at("/result/cacheScope") == "private"
     })
     .await;

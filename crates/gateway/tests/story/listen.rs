@@ -5,8 +5,8 @@ use std::time::Duration;
 use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
 
-use crate::fakes::{PATIENCE, tool};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition};
+use wardgate_testkit::{PATIENCE, listed_tool, until_true};
 
 pub(crate) const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 const ALL: &str = r#""notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["memory://conversation/a"]}"#;
@@ -121,7 +121,7 @@ async fn both_eras_hear_of_a_changed_catalogue_and_of_changed_policies() {
 
     world
         .tool_runner
-        .configure(vec![tool("new", &definition())]);
+        .configure(vec![listed_tool("new", &definition())]);
     assert_eq!(modern.hears().await, Some(changed_of(&json!(7))));
     for ear in &mut older {
         assert_eq!(ear.hears().await, Some(changed()));
@@ -143,7 +143,7 @@ async fn what_was_not_asked_for_is_neither_acknowledged_nor_told() {
     let mut other = EventStreamClient::on(get(&world, "/mcp", None)).await;
     world
         .tool_runner
-        .configure(vec![tool("new", &definition())]);
+        .configure(vec![listed_tool("new", &definition())]);
     assert_eq!(other.hears().await, Some(changed()));
     world.stop();
     // The next it hears is the end.
@@ -153,7 +153,7 @@ async fn what_was_not_asked_for_is_neither_acknowledged_nor_told() {
 #[tokio::test]
 async fn a_tool_runner_that_comes_back_unchanged_is_no_change() {
     let world = World::start().await;
-    let tools = || vec![tool("same", &definition())];
+    let tools = || vec![listed_tool("same", &definition())];
     let mut ear = EventStreamClient::on(get(&world, "/mcp", None)).await;
     world.tool_runner.configure(tools());
     assert_eq!(ear.hears().await, Some(changed()));
@@ -171,7 +171,7 @@ async fn what_no_client_is_shown_of_the_catalogue_is_no_change_for_them() {
     let world = World::start().await;
     let mut ear = EventStreamClient::on(get(&world, "/mcp", None)).await;
     let listed = world.tool_runner.listed.count();
-    let mut slower = tool("same", &definition());
+    let mut slower = listed_tool("same", &definition());
     world.tool_runner.configure(vec![slower.clone()]);
     assert_eq!(ear.hears().await, Some(changed()));
     slower.time_limit = Some(Duration::from_secs(77).try_into().unwrap());
@@ -257,7 +257,7 @@ async fn streams_are_bounded_and_one_that_is_closed_makes_room() {
         assert_eq!((reply.status, reply.code()), (429, -32603));
     }
     drop(first);
-    crate::world::until("there is room", async || {
+    until_true("there is room", async || {
         let opened = get(&world, "/mcp", None).send().await.unwrap();
         opened.status() == 200
     })

@@ -1,7 +1,7 @@
 //! What the gateway promises, over real HTTP, among neighbours that do as they are told.
 //!
 //! ```text
-//!  test ──HTTP──▶ gateway ──local links──▶ fakes::{Policy, ToolRunner, Audit, Memory}
+//!  test ──HTTP──▶ gateway ──local links──▶ wardgate_testkit::{FakePolicy, FakeToolRunner, FakeAudit, FakeMemory}
 //!                                          note what they are asked; refuse, fail, hang, hold on command
 //! ```
 
@@ -11,7 +11,6 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-mod fakes;
 mod world;
 
 mod access;

@@ -8,8 +8,8 @@ use wardgate_domain::{MemoryAccess, MemoryMethod, Status, SwitchScope};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::Readiness;
 
-use crate::fakes::tool;
-use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition, until};
+use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition};
+use wardgate_testkit::{listed_tool, until_true};
 
 /// A request of `dr.lee`; `params` is an object.
 pub(crate) fn ask(world: &World, version: &str, method: &str, params: &Value) -> RequestBuilder {
@@ -267,7 +267,7 @@ async fn a_tools_result_carries_what_the_catalogue_says_of_the_tool() {
     let message = &added.messages[0];
     assert_eq!(message.author, "reads");
     let call = message.tool_call.clone().unwrap();
-    assert_eq!(call.tool, tool("reads", &definition()).facts);
+    assert_eq!(call.tool, listed_tool("reads", &definition()).facts);
     assert_eq!(call.arguments_json, "{}");
 }
 
@@ -276,17 +276,17 @@ async fn a_result_of_a_tool_that_the_caller_may_not_see_is_that_of_an_unknown_on
     let world = World::start().await;
     create(&world, "c").await;
     world.policy.hide("writes");
-    let mut off = tool("slow", &definition());
+    let mut off = listed_tool("slow", &definition());
     off.switches = vec![wardgate_proto::toolrunner::v1::ToolSwitch {
         scope: Some((&SwitchScope::Everyone).into()),
         enabled: false,
     }];
     world.tool_runner.configure(vec![
-        tool("reads", &definition()),
-        tool("writes", &definition()),
+        listed_tool("reads", &definition()),
+        listed_tool("writes", &definition()),
         off,
     ]);
-    until("the switch is heard of", async || {
+    until_true("the switch is heard of", async || {
         result_of(&world, "slow").await.code() == -32602
     })
     .await;
@@ -318,14 +318,14 @@ async fn the_record_names_the_conversation_by_its_key_and_counts_the_messages() 
     assert_eq!(access.conversation.unwrap().to_string(), key);
     assert_eq!(access.method, MemoryMethod::GetOrCreate);
     add(&world, "typed by a person", "user", "also typed").await;
-    let mut classified = tool("reads", &definition());
+    let mut classified = listed_tool("reads", &definition());
     classified.facts.as_mut().unwrap().classes = vec!["phi.text".to_owned()];
     world.tool_runner.configure(vec![classified]);
     let result = json!({
         "conversation_id": "typed by a person", "role": "tool", "content": "a row",
         "tool": { "call_id": "c1", "name": "reads" },
     });
-    until("the result carries its classes", async || {
+    until_true("the result carries its classes", async || {
         modern(&world, "memory/add_message", result.clone()).await;
         let added = world.memory.added.all().pop().unwrap();
         let call = added.messages[0].tool_call.clone().unwrap();
@@ -367,7 +367,7 @@ async fn what_is_not_on_record_is_not_released() {
     create(&world, "c").await;
     add(&world, "c", "user", "secret").await;
     let of = json!({ "conversation_id": "c" });
-    world.audit.fails(Duration::ZERO);
+    world.audit.fails_after(Duration::ZERO);
     let reply = modern(&world, "memory/get_context", of.clone()).await;
     assert_eq!((reply.status, reply.code()), (200, -32603), "{reply:?}");
     assert!(!reply.text.contains("secret"), "{reply:?}");

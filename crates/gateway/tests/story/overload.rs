@@ -8,11 +8,11 @@ use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
 use crate::content;
 use crate::dialogue::done;
-use crate::fakes::{PolicyAnswer, RunBehavior};
 use crate::listen::{self, EventStreamClient};
 use crate::resumed::call;
 use crate::sessions::{begin_with, within};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
+use wardgate_testkit::{PolicyAnswer, RunBehavior};
 
 /// A gateway that works on one request at a time.
 async fn busy_at_once() -> World {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use wardgate_domain::Status;
 
-use crate::fakes::{PolicyAnswer, RunBehavior};
-use crate::world::{MODERN, Reply, World, until};
+use crate::world::{MODERN, Reply, World};
+use wardgate_testkit::{PolicyAnswer, RunBehavior, until_true};
 
 /// Calls `tool` and gives how often the policy was asked for it.
 async fn asked(world: &World, tool: &str) -> usize {
@@ -17,7 +17,7 @@ async fn asked(world: &World, tool: &str) -> usize {
 
 /// Calls until a permit is used again: from then on the gateway knows the policy version in force.
 async fn settle(world: &World) {
-    until("a permit is used again", async || {
+    until_true("a permit is used again", async || {
         asked(world, "slow").await == 0
     })
     .await;
@@ -62,7 +62,7 @@ async fn no_permit_outlives_the_policy_it_was_given_under() {
     asked(&world, "reads").await;
     assert_eq!(asked(&world, "reads").await, 0);
     world.policy.change(b"other policies");
-    until("the policy is asked anew", async || {
+    until_true("the policy is asked anew", async || {
         asked(&world, "reads").await == 1
     })
     .await;
@@ -75,7 +75,7 @@ async fn while_the_policy_version_is_unknown_no_permit_is_used_again() {
     let world = World::start().await;
     settle(&world).await;
     world.policy.stop_announcing();
-    until("the gateway notices", async || {
+    until_true("the gateway notices", async || {
         asked(&world, "reads").await == 1 && asked(&world, "reads").await == 1
     })
     .await;

@@ -6,8 +6,8 @@ use tokio::sync::oneshot;
 use wardgate_domain::{AgentRefusal, DenialReason, Digest, Event, NOT_A_NAME, Status};
 use wardgate_rpc::Readiness;
 
-use crate::fakes::{AppendBehavior, PolicyAnswer, RunBehavior};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
+use wardgate_testkit::{AppendBehavior, PolicyAnswer, RunBehavior};
 
 /// The longest that a call without a durable record takes on any machine. Where nothing is slow it takes a second, which
 /// the gateway's audit log asserts of its limits when it is compiled.
@@ -21,7 +21,7 @@ async fn a_result_leaves_only_after_its_outcome_record_is_acknowledged() {
     for version in [MODERN, LEGACY, OLDEST] {
         let before = world.audit.attempts.count();
         let (release, held) = oneshot::channel();
-        world.audit.next([AppendBehavior::Hold(held)]);
+        world.audit.next([AppendBehavior::hold(held)]);
         let mut call = world.calling(version, "reads");
         world.audit.attempts.reaches(before + 1).await;
         let early = tokio::time::timeout(A_WHILE, &mut call).await;
@@ -187,7 +187,7 @@ async fn a_denial_whose_record_failed_does_not_leave_either() {
 async fn a_tool_that_may_write_runs_only_once_its_intent_is_durable() {
     let world = World::start().await;
     let (release, held) = oneshot::channel();
-    world.audit.next([AppendBehavior::Hold(held)]);
+    world.audit.next([AppendBehavior::hold(held)]);
     let mut call = world.calling(MODERN, "writes");
     world.audit.attempts.reaches(1).await;
     assert!(tokio::time::timeout(A_WHILE, &mut call).await.is_err());
@@ -235,7 +235,7 @@ async fn a_record_lost_while_the_tool_runs_withholds_the_result() {
     world.tool_runner.next([RunBehavior::Hold(held)]);
     let call = world.calling(MODERN, "writes");
     world.tool_runner.asked.reaches(1).await;
-    world.audit.fails(Duration::ZERO);
+    world.audit.fails_after(Duration::ZERO);
     release.send(()).unwrap();
     let reply = call.await.unwrap();
     assert_eq!(reply.code(), -32603);
@@ -320,7 +320,7 @@ async fn a_refusal_that_its_agent_reports_again_is_on_record_once_for_each_calle
     assert_eq!(world.audit.attempts.count(), 4);
     assert_eq!(twin.audit.attempts.count(), 0);
     // What could not be recorded is no record.
-    world.audit.fails(Duration::ZERO);
+    world.audit.fails_after(Duration::ZERO);
     let lost = refused_call(&world, "/mcp", "reads", r#""in_data""#);
     let lost = Reply::to(lost.header("idempotency-key", "three")).await;
     assert_ne!(lost.at("/error/data/reason"), "refused_by_agent");

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use wardgate_domain::{Clock, Refusals};
 
-use crate::fakes::PATIENCE;
 use crate::world::{MODERN, OLDEST, Reply, World};
+use wardgate_testkit::PATIENCE;
 
 /// Everything on record, summed up: reason and subject to count.
 fn counts(windows: &[Refusals]) -> BTreeMap<(String, String), u64> {
@@ -87,7 +87,7 @@ async fn a_refused_call_of_a_tool_has_its_own_record_and_is_not_counted() {
 async fn counts_that_cannot_be_recorded_are_kept_until_they_can() {
     let world = World::start().await;
     let start = world.clock.now().minus(Duration::from_secs(1));
-    world.audit.fails(Duration::ZERO);
+    world.audit.fails_after(Duration::ZERO);
     refuse(&world, "garbage").await;
     world.audit.refusal_attempts.reaches(1).await;
     refuse(&world, "garbage").await;
@@ -112,7 +112,7 @@ async fn counts_that_cannot_be_recorded_are_kept_until_they_can() {
 #[tokio::test]
 async fn a_flood_of_different_refusals_stays_bounded_while_the_record_is_away() {
     let world = World::start().await;
-    world.audit.fails(Duration::from_millis(700));
+    world.audit.fails_after(Duration::from_millis(700));
     refuse(&world, "garbage").await;
     for round in 1..=2 {
         // While one attempt to record what was counted fails, others are counted anew.

@@ -8,10 +8,10 @@ use wardgate_domain::{ColumnTier, DenialReason};
 use wardgate_proto::common::v1::ErrorReason;
 
 use crate::dialogue::{done, progress};
-use crate::fakes::PolicyAnswer;
 use crate::listen::{EventStreamClient, get};
 use crate::sessions::{begin, within};
 use crate::world::{LEGACY, OLDEST, Reply, World};
+use wardgate_testkit::PolicyAnswer;
 
 const VERSIONS: [&str; 3] = [OLDEST, "2025-06-18", LEGACY];
 

@@ -6,10 +6,10 @@ use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use wardgate_domain::Status;
 
-use crate::fakes::{RunBehavior, tool};
 use crate::listen::{EventStreamClient, get};
 use crate::memory::{add, create};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition};
+use wardgate_testkit::{RunBehavior, listed_tool};
 
 const VERSIONS: [&str; 3] = [OLDEST, "2025-06-18", LEGACY];
 
@@ -272,7 +272,8 @@ async fn a_session_has_one_stream_of_changes_which_the_newest_is() {
     );
     let mut new = EventStreamClient::on(within(get(&twin, "/mcp", Some(LEGACY)), &session)).await;
     for at in [&world, &twin] {
-        at.tool_runner.configure(vec![tool("new", &definition())]);
+        at.tool_runner
+            .configure(vec![listed_tool("new", &definition())]);
     }
     assert_eq!(new.hears().await, Some(changed("tools")));
     assert_eq!(old.hears().await, None);
@@ -295,7 +296,7 @@ async fn whoever_comes_back_with_an_event_hears_that_all_may_have_changed() {
         } else {
             world
                 .tool_runner
-                .configure(vec![tool(version, &definition())]);
+                .configure(vec![listed_tool(version, &definition())]);
             assert_eq!(ear.hears().await, Some(changed("tools")));
         }
         let id = std::mem::take(&mut ear.last_id);

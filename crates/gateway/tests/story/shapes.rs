@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use wardgate_domain::DenialReason;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use crate::fakes::{PolicyAnswer, RunBehavior, result, tool};
-use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, until};
+use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
+use wardgate_testkit::{PolicyAnswer, RunBehavior, listed_tool, tool_result, until_true};
 
 /// A body with what differs from run to run named instead: ids, digests, our own version.
 pub(crate) async fn shown(request: reqwest::RequestBuilder) -> Value {
@@ -281,12 +281,14 @@ async fn an_output_schema_of_something_else_than_an_object_is_for_modern_clients
     let world = World::start().await;
     let schema = json!({ "type": "array", "items": { "type": "object" } });
     let listing = json!({ "inputSchema": { "type": "object" }, "outputSchema": schema });
-    world.tool_runner.configure(vec![tool("lists", &listing)]);
+    world
+        .tool_runner
+        .configure(vec![listed_tool("lists", &listing)]);
     let listed = async |version| {
         let reply = Reply::to(world.message(version, "tools/list", "")).await;
         reply.at("/result/tools/0")
     };
-    until("it is listed", async || {
+    until_true("it is listed", async || {
         listed(MODERN).await["name"] == "lists"
     })
     .await;
@@ -465,7 +467,7 @@ async fn what_else_a_server_says_in_a_result_goes_on_byte_for_byte() {
             content_json: content.into(),
             other_members_json: r#"{"x-new":{"b":1.10}}"#.into(),
             meta_json: r#"{"fastmcp":{"wrap_result":true},"n":1E400}"#.into(),
-            ..result("", &Value::Null)
+            ..tool_result("", &Value::Null)
         };
         world.tool_runner.next([RunBehavior::Give(Box::new(given))]);
         let params = r#""name":"reads","arguments":{}"#;
@@ -518,7 +520,7 @@ async fn a_json_rpc_error_of_an_upstream_is_one_for_the_client_too() {
         let failed = pb::ToolResult {
             error_json: format!(r#"{{"code":{code},"message":"n\"o","data":{data}}}"#).into(),
             is_error: true,
-            ..result("no", &Value::Null)
+            ..tool_result("no", &Value::Null)
         };
         world
             .tool_runner

@@ -5,9 +5,9 @@ use wardgate_domain::{ColumnTier, Digest, OfferKind, ToolFacts};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::Wanted;
 
-use crate::fakes::{AppendBehavior, PolicyAnswer, given_content, tool};
 use crate::memory::ask;
-use crate::world::{LEGACY, MODERN, Reply, World, definition, until};
+use crate::world::{LEGACY, MODERN, Reply, World, definition};
+use wardgate_testkit::{AppendBehavior, PolicyAnswer, content_response, listed_tool, until_true};
 
 const EXTENSION: &str = "/result/capabilities/extensions/io.modelcontextprotocol~1skills";
 const METHODS: [&str; 3] = ["skills/list", "skills/get", "resources/directory/read"];
@@ -81,9 +81,9 @@ async fn offer(world: &World, skills: usize, directories: bool) {
     };
     world.policy.shows("note.text", ColumnTier::Clear);
     *world.tool_runner.content.lock().unwrap() = (vec![source], listed);
-    let tools = ["reads", "extra"].map(|name| tool(name, &definition()));
+    let tools = ["reads", "extra"].map(|name| listed_tool(name, &definition()));
     world.tool_runner.configure(tools.to_vec());
-    until("the gateway knows the new catalogue", async || {
+    until_true("the gateway knows the new catalogue", async || {
         let discovered = Reply::to(world.message(MODERN, "server/discover", "")).await;
         !discovered.at(EXTENSION).is_null()
     })
@@ -146,7 +146,7 @@ async fn the_extension_is_announced_where_there_are_any_and_only_in_the_version_
     }
     // Without a reader of directories there is no such method.
     offer(&world, 1, false).await;
-    until("the gateway knows it", async || {
+    until_true("the gateway knows it", async || {
         let discovered = at(&world, "/mcp", "server/discover", &json!({})).await;
         discovered.at(EXTENSION) == json!({})
     })
@@ -203,7 +203,7 @@ async fn a_caller_sees_no_skill_and_no_file_that_they_may_not_read() {
     world.policy.forbid("s001/SKILL.md");
     world.policy.says(PolicyAnswer::AllowThese);
     world.policy.change(b"others");
-    until("the gateway knows the policies", async || {
+    until_true("the gateway knows the policies", async || {
         list(&world).await.len() == 1
     })
     .await;
@@ -211,7 +211,7 @@ async fn a_caller_sees_no_skill_and_no_file_that_they_may_not_read() {
     expected["resources"].as_array_mut().unwrap().pop();
     assert_eq!(list(&world).await, [expected.clone()]);
 
-    let given = given_content(&json!({ "skill": skill(false, "s000") }).to_string());
+    let given = content_response(&json!({ "skill": skill(false, "s000") }).to_string());
     world.tool_runner.gives.lock().unwrap().push_back(Ok(given));
     let params = json!({ "uri": expected["uri"] });
     let got = at(&world, "/mcp", "skills/get", &params).await;
@@ -233,7 +233,7 @@ async fn where_texts_are_not_shown_as_they_are_there_are_no_digests_to_tell() {
     assert_eq!(list(&world).await.len(), 2);
     world.policy.shows("note.text", ColumnTier::Dropped);
     world.policy.change(b"others");
-    until("the gateway knows the policies", async || {
+    until_true("the gateway knows the policies", async || {
         list(&world).await.is_empty()
     })
     .await;
@@ -243,7 +243,7 @@ async fn where_texts_are_not_shown_as_they_are_there_are_no_digests_to_tell() {
 async fn one_skill_is_on_record_before_it_is_given() {
     let world = world().await;
     for (path, own) in [("/mcp", false), ("/mcp/upstream/notes", true)] {
-        let given = given_content(&json!({ "skill": skill(false, "s000") }).to_string());
+        let given = content_response(&json!({ "skill": skill(false, "s000") }).to_string());
         world.tool_runner.gives.lock().unwrap().push_back(Ok(given));
         let params = json!({ "uri": uri(own, "s000/SKILL.md") });
         let got = at(&world, path, "skills/get", &params).await;
@@ -311,7 +311,7 @@ async fn a_directory_shows_what_may_be_read_and_goes_on_for_its_caller_alone() {
     let gives = |next: &str| {
         let mut given = page(false);
         given["nextCursor"] = next.into();
-        let given = Ok(given_content(&given.to_string()));
+        let given = Ok(content_response(&given.to_string()));
         world.tool_runner.gives.lock().unwrap().push_back(given);
     };
     for (path, own) in [("/mcp", false), ("/mcp/upstream/notes", true)] {

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use wardgate_domain::Status;
 
-use crate::fakes::{PATIENCE, RunBehavior, tool};
 use crate::listen::EventStreamClient;
-use crate::world::{Reply, World, definition, until};
+use crate::world::{Reply, World, definition};
+use wardgate_testkit::{PATIENCE, RunBehavior, listed_tool, until_true};
 
 /// A client with its stream.
 pub(crate) struct Client {
@@ -136,7 +136,7 @@ async fn changes_and_answers_share_the_stream() {
     let mut client = Client::of(&world, "2024-11-05").await;
     world
         .tool_runner
-        .configure(vec![tool("new", &definition())]);
+        .configure(vec![listed_tool("new", &definition())]);
     let heard = client.ear.hears().await.unwrap();
     assert_eq!(heard["method"], "notifications/tools/list_changed");
     let called = client.call(&world, "new").await;
@@ -175,7 +175,7 @@ async fn a_call_whose_stream_is_lost_goes_on_and_is_recorded() {
     world.tool_runner.asked.reaches(1).await;
     let endpoint = client.endpoint.clone();
     drop(client.ear);
-    until("the stream is gone", async || {
+    until_true("the stream is gone", async || {
         let request = world.http.post(world.url(&endpoint));
         let request = request.header("content-type", "application/json");
         let request = request.bearer_auth(&world.token).body(ping().to_string());
@@ -282,7 +282,7 @@ async fn streams_take_their_places_among_all_others() {
     let second = world.http.get(world.url("/sse")).bearer_auth(&world.token);
     assert_eq!(Reply::to(second).await.status, 429);
     drop(client);
-    until("there is room", async || {
+    until_true("there is room", async || {
         let again = world.http.get(world.url("/sse")).bearer_auth(&world.token);
         again.send().await.unwrap().status() == 200
     })

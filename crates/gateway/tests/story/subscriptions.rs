@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use wardgate_proto::common::v1::ErrorReason;
 
-use crate::fakes::tool;
 use crate::listen::{EventStreamClient, SUBSCRIPTION, get, subscribe};
 use crate::memory::{add, ask, ask_as, create, modern};
 use crate::sessions::begin;
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition};
+use wardgate_testkit::listed_tool;
 
 const METHODS: [&str; 2] = ["resources/subscribe", "resources/unsubscribe"];
 
@@ -175,7 +175,7 @@ async fn what_went_unheard_while_the_memory_was_away_counts_as_changed() {
     // Tools are told of all the while.
     world
         .tool_runner
-        .configure(vec![tool("new", &definition())]);
+        .configure(vec![listed_tool("new", &definition())]);
     let tools = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
     assert_eq!(ear.hears().await, Some(of_subscription(tools)));
 }

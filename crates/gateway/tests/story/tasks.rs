@@ -8,9 +8,9 @@ use wardgate_domain::{DenialReason, Status};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
-use crate::fakes::{PolicyAnswer, result, tool};
 use crate::listen::{EventStreamClient, SUBSCRIPTION};
-use crate::world::{LEGACY, MODERN, Reply, World, definition, until};
+use crate::world::{LEGACY, MODERN, Reply, World, definition};
+use wardgate_testkit::{PolicyAnswer, listed_tool, tool_result, until_true};
 
 const ABOUT: &str = r#"{"status":"working","ttlMs":null, "x":1.10}"#;
 const ASK: &str =
@@ -27,10 +27,10 @@ async fn configure(world: &World) {
     let tools = ["reads", "writes"].map(|name| pb::Tool {
         may_be_task: true,
         toolsets: vec!["near".to_owned()],
-        ..tool(name, &definition())
+        ..listed_tool(name, &definition())
     });
     world.tool_runner.configure(tools.to_vec());
-    until("the gateway knows of tasks", async || {
+    until_true("the gateway knows of tasks", async || {
         let told = Reply::to(world.message(MODERN, "server/discover", "")).await;
         told.at("/result/capabilities/extensions") == json!({ "io.modelcontextprotocol/tasks": {} })
     })
@@ -58,7 +58,7 @@ fn gives(world: &World, task: pb::Task) {
 
 /// The same, of one that nobody knows any more.
 fn fails(world: &World, kind: &str) {
-    let mut failed = result("why it failed", &serde_json::Value::Null);
+    let mut failed = tool_result("why it failed", &serde_json::Value::Null);
     failed.is_error = true;
     let facts = failed.facts.as_mut().unwrap();
     facts.status = pb::OutcomeStatus::ToolError.into();
@@ -137,8 +137,8 @@ async fn a_task_is_handed_out_sealed_and_any_gateway_looks_after_it() {
     assert_eq!(resumption.task_step(), pb::TaskStep::Get);
 
     let done = pb::Task {
-        result: Some(result("the secret result", &json!({ "rows": [1.10] }))),
-        facts: result("", &json!({})).facts,
+        result: Some(tool_result("the secret result", &json!({ "rows": [1.10] }))),
+        facts: tool_result("", &json!({})).facts,
         ..task(r#"{"status":"completed"}"#, "")
     };
     gives(&twin, done);
@@ -249,8 +249,8 @@ async fn whoever_may_no_longer_make_the_call_has_no_such_task() {
     assert_eq!(ask(&world, "tasks/get", &other, "").await.code(), 0);
     world
         .tool_runner
-        .configure(vec![tool("others", &definition())]);
-    until("its tool is gone", async || {
+        .configure(vec![listed_tool("others", &definition())]);
+    until_true("its tool is gone", async || {
         ask(&world, "tasks/get", &other, "").await.code() == -32602
     })
     .await;
@@ -282,7 +282,7 @@ async fn no_result_leaves_before_its_record_and_nothing_that_may_write_begins_wi
     assert_eq!(resumption.task_step(), pb::TaskStep::Update);
 
     let ran = world.tool_runner.asked.count();
-    world.audit.fails(Duration::ZERO);
+    world.audit.fails_after(Duration::ZERO);
     let cancelled = ask(&world, "tasks/cancel", &id, "").await;
     assert_eq!(cancelled.at("/error/data/reason"), "not_durable");
     assert_eq!(world.tool_runner.asked.count(), ran);
@@ -411,8 +411,8 @@ async fn whoever_listens_to_a_task_is_told_once_how_it_stands_and_each_time_on_r
         gives(&world, task(working, "task_working"));
     }
     let done = pb::Task {
-        result: Some(result("the result", &json!({}))),
-        facts: result("", &json!({})).facts,
+        result: Some(tool_result("the result", &json!({}))),
+        facts: tool_result("", &json!({})).facts,
         ..task(r#"{"status":"completed"}"#, "")
     };
     gives(&world, done);
@@ -477,7 +477,7 @@ async fn whoever_may_no_longer_make_the_call_hears_no_more_of_its_task() {
 
 /// A catalogue with one tool more.
 fn configure_others(world: &World) {
-    let tools = ["reads", "writes", "others"].map(|name| tool(name, &definition()));
+    let tools = ["reads", "writes", "others"].map(|name| listed_tool(name, &definition()));
     world.tool_runner.configure(tools.to_vec());
 }
 

@@ -10,7 +10,9 @@ use crate::content::offer;
 use crate::listen::{EventStreamClient, SUBSCRIPTION, get, subscribe};
 use crate::memory::{ask, ask_as};
 use crate::sessions::begin;
-use crate::world::{LEGACY, OLDEST, Reply, World, until};
+use wardgate_testkit::until_true;
+
+use crate::world::{LEGACY, OLDEST, Reply, World};
 
 const BEGIN: &str = "resources/subscribe";
 const END: &str = "resources/unsubscribe";
@@ -117,7 +119,7 @@ async fn whoever_may_no_longer_read_a_resource_hears_no_more_of_it() {
         .until(|asked| asked.last().is_some_and(|last| last.resources.len() == 1))
         .await;
     // What is heard from the earlier watch ends with it.
-    until("nothing is heard of the door", async || {
+    until_true("nothing is heard of the door", async || {
         world.touch(DOOR);
         world.touch(OTHER);
         let is_over = ear.hears().await == Some(of_subscription(updated(OTHER)));

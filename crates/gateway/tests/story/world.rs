@@ -3,12 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
 
-use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
@@ -18,15 +13,11 @@ use tokio::task::JoinHandle;
 use wardgate_domain::Clock;
 use wardgate_edge::BoundListener;
 use wardgate_gateway::{Config, Gateway, Neighbours, SessionKey};
-use wardgate_proto::audit::v1::audit_service_server::AuditServiceServer;
-use wardgate_proto::memory::v1::memory_service_server::MemoryServiceServer;
-use wardgate_proto::policy::v1::policy_service_server::PolicyServiceServer;
-use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
-use wardgate_rpc::{Peer, Service, Shutdown, link, probes};
+use wardgate_rpc::{Peer, Shutdown, probes};
 use wardgate_telemetry::{Guard, Metrics};
-use wardgate_testkit::TestClock;
-
-use crate::fakes::{Audit, Memory, PATIENCE, Policy, ToolRunner, tool};
+use wardgate_testkit::{
+    FakeAudit, FakeMemory, FakePolicy, FakeToolRunner, PATIENCE, TestClock, TestIssuer, listed_tool,
+};
 
 pub(crate) const MODERN: &str = "2026-07-28";
 pub(crate) const LEGACY: &str = "2025-11-25";
@@ -35,24 +26,13 @@ pub(crate) const OLDEST: &str = "2025-03-26";
 pub(crate) const ISSUER: &str = "https://id.hospital.example";
 pub(crate) const AUDIENCE: &str = "wardgate";
 
-/// An issuer of tokens.
+/// An issuer of tokens, with the gateway's clock.
 pub(crate) struct Issuer {
-    key: EncodingKey,
-    jwks: Value,
+    keys: TestIssuer,
     clock: TestClock,
 }
 
 impl Issuer {
-    pub(crate) fn new(clock: TestClock) -> Self {
-        let pair = Ed25519KeyPair::generate().unwrap();
-        let public = URL_SAFE_NO_PAD.encode(pair.public_key().as_ref());
-        Self {
-            key: EncodingKey::from_ed_der(pair.to_pkcs8v1().unwrap().as_ref()),
-            jwks: json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "k", "x": public }] }),
-            clock,
-        }
-    }
-
     /// A token for an hour.
     pub(crate) fn token(&self, subject: &str, roles: &[&str]) -> String {
         self.token_until(subject, roles, self.clock.now().as_seconds() + 3_600)
@@ -61,33 +41,25 @@ impl Issuer {
     /// A token of `dr.lee` with these claims among its own.
     pub(crate) fn token_saying(&self, claims: &Value) -> String {
         let mut all = json!({
-            "iss": ISSUER, "aud": AUDIENCE, "sub": "dr.lee", "roles": ["Doctor"],
-            "exp": self.clock.now().as_seconds() + 3_600,
+            "sub": "dr.lee", "roles": ["Doctor"], "exp": self.clock.now().as_seconds() + 3_600,
         });
         let own = all.as_object_mut().unwrap();
         own.extend(claims.as_object().unwrap().clone());
-        self.sign(&all)
+        self.keys.token(&all)
     }
 
     pub(crate) fn token_until(&self, subject: &str, roles: &[&str], end: i64) -> String {
-        self.sign(&json!({
-            "iss": ISSUER, "aud": AUDIENCE, "sub": subject, "roles": roles, "exp": end,
-        }))
-    }
-
-    fn sign(&self, claims: &Value) -> String {
-        let mut header = Header::new(Algorithm::EdDSA);
-        header.kid = Some("k".to_owned());
-        jsonwebtoken::encode(&header, claims, &self.key).unwrap()
+        self.keys
+            .token(&json!({ "sub": subject, "roles": roles, "exp": end }))
     }
 }
 
 /// A gateway among its neighbours.
 pub(crate) struct World {
-    pub(crate) policy: Arc<Policy>,
-    pub(crate) tool_runner: Arc<ToolRunner>,
-    pub(crate) audit: Arc<Audit>,
-    pub(crate) memory: Arc<Memory>,
+    pub(crate) policy: Arc<FakePolicy>,
+    pub(crate) tool_runner: Arc<FakeToolRunner>,
+    pub(crate) audit: Arc<FakeAudit>,
+    pub(crate) memory: Arc<FakeMemory>,
     pub(crate) clock: TestClock,
     pub(crate) issuer: Issuer,
     /// A token of `dr.lee`, a Doctor.
@@ -135,48 +107,24 @@ impl World {
     async fn start_among(settings: Value, remembers: bool) -> Self {
         let clock = TestClock::at(1_800_000_000);
         let ambient = clock.ambient();
-        let issuer = Issuer::new(clock.clone());
+        let issuer = Issuer {
+            keys: TestIssuer::new(ISSUER),
+            clock: clock.clone(),
+        };
         let files = Arc::new(tempfile::tempdir().unwrap());
         let jwks = files.path().join("jwks.json");
-        std::fs::write(&jwks, issuer.jwks.to_string()).unwrap();
+        std::fs::copy(issuer.keys.key_set(), &jwks).unwrap();
 
-        let policy = Arc::new(Policy::new(ambient.clone()));
-        let tools = ["reads", "writes", "slow"].map(|name| tool(name, &definition()));
-        let tool_runner = ToolRunner::new(policy.public_key(), ambient.clone(), tools.to_vec());
-        let tool_runner = Arc::new(tool_runner);
-        let audit = Arc::new(Audit::new());
-        let memory = Arc::new(Memory::new(ambient.clone()));
+        let policy = FakePolicy::new(ambient.clone());
+        let tools = ["reads", "writes", "slow"].map(|name| listed_tool(name, &definition()));
+        let tool_runner = FakeToolRunner::new(policy.verifier(), ambient.clone(), tools.to_vec());
+        let audit = FakeAudit::new(Peer::Gateway);
+        let memory = FakeMemory::new(ambient.clone());
         let neighbours = Neighbours {
-            policy: link::local(
-                Service {
-                    server: PolicyServiceServer::from_arc(Arc::clone(&policy)),
-                    readiness: policy.readiness.subscribe(),
-                },
-                Peer::Gateway,
-            ),
-            tool_runner: link::local(
-                Service {
-                    server: ToolRunnerServiceServer::from_arc(Arc::clone(&tool_runner)),
-                    readiness: tool_runner.readiness.subscribe(),
-                },
-                Peer::Gateway,
-            ),
-            audit: link::local(
-                Service {
-                    server: AuditServiceServer::from_arc(Arc::clone(&audit)),
-                    readiness: audit.readiness.subscribe(),
-                },
-                Peer::Gateway,
-            ),
-            memory: remembers.then(|| {
-                link::local(
-                    Service {
-                        server: MemoryServiceServer::from_arc(Arc::clone(&memory)),
-                        readiness: memory.readiness.subscribe(),
-                    },
-                    Peer::Gateway,
-                )
-            }),
+            policy: policy.link(Peer::Gateway),
+            tool_runner: tool_runner.link(),
+            audit: audit.link(),
+            memory: remembers.then(|| memory.link()),
         };
 
         let bound = BoundListener::bind((Ipv4Addr::LOCALHOST, 0).into())
@@ -416,15 +364,6 @@ impl Reply {
     pub(crate) fn failed_call(&self) -> String {
         let id = self.at("/error/data/dev.wardgate~1callId");
         id.as_str().unwrap_or_else(|| panic!("{self:?}")).to_owned()
-    }
-}
-
-/// Looks again and again until it is so; for what nobody announces.
-pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so().await {
-        assert!(Instant::now() < deadline, "waited in vain until {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use futures::stream::{self, StreamExt};
 use tokio::sync::oneshot;
 use wardgate_rpc::code_name;
+use wardgate_testkit::{TestCertificate, serve};
 
 use super::*;
 use crate::add_metadata;
@@ -381,10 +382,8 @@ async fn a_token_that_is_not_accepted_is_renewed_once() {
         json!({"access_token": format!("token{number}"), "token_type": "Bearer", "expires_in": 600})
             .to_string()
     });
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let token_url = format!("http://{}/", listener.local_addr().unwrap());
     let routes = axum::Router::new().route("/", grant);
-    tokio::spawn(async { axum::serve(listener, routes).await });
+    let token_url = format!("http://{}/", serve(routes).await);
     let mut settings = settings(&server.url, Some(descriptors()));
     settings.egress.timeout = Duration::from_secs(10);
     settings.auth = AuthSettings::ClientCredentials(OAuthClient {

@@ -468,12 +468,8 @@ async fn a_caller_is_whom_the_policy_service_says_the_token_is_of_and_nobody_els
         // A caller that came without a token, however well known, is nobody either.
         let untold = Caller::from_verified(CallerClaims {
             issuer: joy.issuer().to_owned(),
-            subject: joy.subject().to_owned(),
             tenant: joy.tenant().to_owned(),
-            roles: joy.roles().to_vec(),
-            attributes: BTreeMap::new(),
-            token_id: "t".to_owned(),
-            expires_at: joy.expires_at(),
+            ..claims(joy.subject(), &["Nurse"])
         });
         let read = setup
             .memory

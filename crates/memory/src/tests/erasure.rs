@@ -107,8 +107,8 @@ async fn after_a_deletion_nothing_of_it_is_left_and_everything_else_is() {
         assert!(skeleton.erased_at.is_some() && skeleton.messages == 31);
         let rows = "SELECT count(*) FROM memory.message WHERE id IS NULL AND role > 0 AND at > 0";
         assert_eq!(setup.database.number(rows).await, 31);
-        let [change] = &setup.audit.changes()[..] else {
-            panic!("{:?}", setup.audit.changes());
+        let [change] = &setup.audit.changes.all()[..] else {
+            panic!("{:?}", setup.audit.changes.all());
         };
         assert_eq!((change.actor.as_str(), change.failed), ("nurse.joy", false));
         assert_eq!(change.action, "conversation.erase");
@@ -186,7 +186,7 @@ async fn what_cannot_be_recorded_is_not_erased() {
         let mine = setup.make(&joy, "chat").await;
         setup.add(&joy, &mine, vec![person("hello")]).await.unwrap();
         let key = key_of(&setup, &joy, &mine).await;
-        setup.audit.is_down(true);
+        setup.audit.fails();
         let refused = ErrorReason::NotDurable;
         assert_eq!(
             reason(setup.memory.delete(on_behalf_of(&joy), &mine).await),
@@ -198,10 +198,10 @@ async fn what_cannot_be_recorded_is_not_erased() {
         assert_eq!(reason(held), refused);
         assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ["hello"]);
         assert!(setup.operator.list_holds().await.unwrap().is_empty());
-        setup.audit.is_down(false);
+        setup.audit.recovers();
         setup.operator.erase(key, "ada").await.unwrap();
         assert!(setup.context(&joy, &mine).await.messages.is_empty());
-        assert_eq!(setup.audit.changes()[0].actor, "ada");
+        assert_eq!(setup.audit.changes.all()[0].actor, "ada");
     }
 }
 
@@ -257,14 +257,18 @@ async fn what_is_held_is_neither_erased_nor_cleared_nor_ended_by_retention() {
         assert!(setup.context(&joy, &mine).await.messages.is_empty());
         let actions: Vec<_> = setup
             .audit
-            .changes()
+            .changes
+            .all()
             .into_iter()
             .map(|one| one.action)
             .collect();
         let pair = ["hold.set", "hold.lift"];
         let expected = [&pair[..], &pair, &pair, &["hold.set", "conversation.erase"]].concat();
         assert_eq!(actions, expected);
-        assert_eq!(setup.audit.changes().last().unwrap().actor, "(retention)");
+        assert_eq!(
+            setup.audit.changes.all().last().unwrap().actor,
+            "(retention)"
+        );
         let unknown = HoldTarget::Conversation(ConversationKey::new(&Ambient::system()));
         let held = setup.operator.set_hold(&unknown, true, "ada").await;
         assert_eq!(reason(held), ErrorReason::UnknownConversation);
@@ -305,10 +309,10 @@ async fn what_is_used_while_it_is_about_to_expire_is_kept() {
         let mine = setup.make(&joy, "chat").await;
         setup.add(&joy, &mine, vec![person("hello")]).await.unwrap();
         setup.pass(Duration::from_hours(48));
-        setup.audit.then(&setup.database, USE);
+        setup.after_next_change(USE);
         setup.maintenance.sweep().await;
         assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ["hello"]);
-        let failed = setup.audit.changes().into_iter().map(|one| one.failed);
+        let failed = setup.audit.changes.all().into_iter().map(|one| one.failed);
         assert_eq!(failed.collect::<Vec<_>>(), [false, true]);
         // What its owner deletes goes however new it is.
         setup
@@ -357,10 +361,10 @@ async fn what_was_recorded_and_then_not_done_is_recorded_as_failed() {
         let joy = joy();
         let mine = setup.make(&joy, "chat").await;
         setup.add(&joy, &mine, vec![person("hello")]).await.unwrap();
-        setup.audit.then(&setup.database, HOLD);
+        setup.after_next_change(HOLD);
         let deleted = setup.memory.delete(on_behalf_of(&joy), &mine).await;
         assert_eq!(reason(deleted), ErrorReason::Held);
-        let changes = setup.audit.changes();
+        let changes = setup.audit.changes.all();
         let failed: Vec<_> = changes.iter().map(|change| change.failed).collect();
         assert_eq!(failed, [false, true]);
         assert_eq!(changes[0].target, changes[1].target);

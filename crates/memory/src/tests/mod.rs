@@ -8,7 +8,6 @@ mod logs;
 mod order;
 mod policy;
 mod policy_client;
-mod record;
 mod rights;
 mod search;
 mod subscriptions;
@@ -21,12 +20,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use wardgate_domain::{
     Ambient, AnsweredCall, BearerToken, Caller, CallerClaims, ConversationId, Digest, Message,
-    MessageId, NewMessage, OfferKind, Role, Source, Timestamp, ToolFacts, TurnId, TurnState,
+    MessageId, NewMessage, Role, Source, ToolFacts, TurnId, TurnState,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, ContextWindow, MemoryClient, MessageBatch, OnBehalfOf};
 use wardgate_rpc::{Peer, link};
-use wardgate_testkit::TestClock;
+use wardgate_testkit::{AppendBehavior, FakeAudit, TestClock, claims, tool_facts};
 
 use crate::change_feed::ChangeFeed;
 use crate::maintenance::StoreMaintenance;
@@ -34,13 +33,12 @@ use crate::service::MemoryHandler;
 use crate::{Config, Error, MasterKey};
 use database::Database;
 use policy::Policy;
-use record::Audit;
 
 /// A running service over a database of its own.
 struct Setup {
     database: Arc<Database>,
     policy: Policy,
-    audit: Audit,
+    audit: Arc<FakeAudit>,
     clock: TestClock,
     /// As the gateway reaches it.
     memory: MemoryClient,
@@ -66,7 +64,7 @@ impl Setup {
     }
 
     async fn over(database: Arc<Database>, config: Config) -> Self {
-        let (policy, audit) = (Policy::default(), Audit::default());
+        let (policy, audit) = (Policy::default(), FakeAudit::new(Peer::Memory));
         let clock = TestClock::ticking_from(1_800_000_000);
         let ambient = clock.ambient();
         let key = MasterKey::from_bytes(&[7; 32]);
@@ -95,6 +93,14 @@ impl Setup {
     async fn replica(&self) -> Self {
         let config = Config::for_store(self.database.url());
         Self::over(Arc::clone(&self.database), config).await
+    }
+
+    /// Once the next change is recorded, this happens to the database, before whoever made it hears so.
+    fn after_next_change(&self, sql: &'static str) {
+        let database = Arc::clone(&self.database);
+        let happens = async move { database.execute(sql).await };
+        let kept = AppendBehavior::KeepAfter(Box::pin(happens));
+        self.audit.next([kept]);
     }
 
     fn pass(&self, time: Duration) {
@@ -176,12 +182,8 @@ fn caller_of(issuer: &str, tenant: &str, subject: &str) -> Caller {
     let token = format!("{issuer} {tenant} {subject}");
     let caller = Caller::from_verified(CallerClaims {
         issuer: issuer.to_owned(),
-        subject: subject.to_owned(),
         tenant: tenant.to_owned(),
-        roles: vec!["Nurse".to_owned()],
-        attributes: BTreeMap::new(),
-        token_id: "t".to_owned(),
-        expires_at: Timestamp::from_seconds(2_000_000_000),
+        ..claims(subject, &["Nurse"])
     });
     caller.with_token(BearerToken::new(&token))
 }
@@ -229,14 +231,9 @@ fn result_of(tool: &str, arguments: &'static str, text: &str) -> NewMessage {
         call: Some(AnsweredCall {
             call_id: "call-1".to_owned(),
             tool: ToolFacts {
-                kind: OfferKind::Tool,
-                name: tool.parse().unwrap(),
-                definition_digest: Digest::of(tool.as_bytes()),
-                read_only: true,
                 tags: vec!["records".to_owned()],
-                entity: None,
-                classes: Vec::new(),
                 argument_defaults: BTreeMap::from([("limit".to_owned(), "100".to_owned())]),
+                ..tool_facts(tool)
             },
             arguments: Bytes::from_static(arguments.as_bytes()),
         }),

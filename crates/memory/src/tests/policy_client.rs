@@ -1,117 +1,27 @@
 //! The policy service as it is asked, and what its answers mean.
 
-use std::pin::Pin;
-use std::sync::Mutex;
-
-use futures::Stream;
-use tokio::sync::watch;
-use tonic::{Request, Response, Status};
 use wardgate_domain::{
-    AttributeType, ColumnTier, ConversationKey, Decision, DecisionId, DenialReason, PermitId,
-    PermitTerms, RowRule, SignedPermit, Verdict,
+    AttributeType, ColumnTier, ConversationKey, DecisionId, DenialReason, PermitId, PermitTerms,
+    RowRule,
 };
-use wardgate_proto::policy::v1 as pb;
-use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicyServiceServer};
-use wardgate_rpc::client::PolicyClient;
-use wardgate_rpc::{Readiness, Service};
+use wardgate_testkit::{FakePolicy, PolicyAnswer};
 
 use super::*;
 use crate::owner::Owner;
 use crate::rights::{RequestContext, Rights};
 use crate::store::CallRights;
 
-/// Gives one answer to every question.
-struct FixedPolicy {
-    /// None: denied.
-    terms: Option<PermitTerms>,
-    asked: Arc<Mutex<Vec<String>>>,
-}
-
-impl FixedPolicy {
-    fn client(self) -> PolicyClient {
-        let (_, readiness) = watch::channel(Readiness::Ready);
-        let server = PolicyServiceServer::new(self);
-        let link = link::local(Service { server, readiness }, Peer::Memory).link;
-        PolicyClient::new(link, Duration::from_secs(1))
-    }
-}
-
-#[tonic::async_trait]
-impl PolicyService for FixedPolicy {
-    async fn authorize(
-        &self,
-        request: Request<pb::AuthorizeRequest>,
-    ) -> Result<Response<pb::AuthorizeResponse>, Status> {
-        let asked = request.into_inner().client_ip;
-        self.asked.lock().unwrap().push(asked);
-        let verdict = match &self.terms {
-            Some(terms) => {
-                let permit = pb::SignedPermit {
-                    permit: prost::Message::encode_to_vec(&pb::Permit::from(terms)).into(),
-                    signature: Bytes::from_static(b"not looked at"),
-                };
-                Verdict::Allow(SignedPermit::try_from(permit).unwrap())
-            }
-            None => Verdict::Deny {
-                reason: DenialReason::NotPermitted,
-                visible: true,
-            },
-        };
-        let decision = Decision {
-            id: DecisionId::new(&Ambient::system()),
-            verdict,
-            policies: Vec::new(),
-            policy_hash: Digest::of(b"policies"),
-        };
-        Ok(Response::new(pb::AuthorizeResponse {
-            decision: Some((&decision).into()),
-        }))
-    }
-
-    async fn authorize_recall(
-        &self,
-        request: Request<pb::AuthorizeRecallRequest>,
-    ) -> Result<Response<pb::AuthorizeRecallResponse>, Status> {
-        let conversation = request.into_inner().conversation.unwrap();
-        let asked = format!("{} {}", conversation.owner, conversation.tenant);
-        self.asked.lock().unwrap().push(asked);
-        Ok(Response::new(pb::AuthorizeRecallResponse {
-            allowed: self.terms.is_some(),
-            decision_id: DecisionId::new(&Ambient::system()).to_string(),
-            policy_hash: Digest::of(b"policies").to_wire(),
-        }))
-    }
-
-    async fn identify(
-        &self,
-        _: Request<pb::IdentifyRequest>,
-    ) -> Result<Response<pb::IdentifyResponse>, Status> {
-        Err(Status::unimplemented("not needed here"))
-    }
-
-    async fn list_visible(
-        &self,
-        _: Request<pb::ListVisibleRequest>,
-    ) -> Result<Response<pb::ListVisibleResponse>, Status> {
-        Err(Status::unimplemented("not needed here"))
-    }
-
-    async fn authorize_record(
-        &self,
-        _: Request<pb::AuthorizeRecordRequest>,
-    ) -> Result<Response<pb::AuthorizeRecordResponse>, Status> {
-        Err(Status::unimplemented("nobody here asks it"))
-    }
-
-    type WatchVersionStream =
-        Pin<Box<dyn Stream<Item = Result<pb::WatchVersionResponse, Status>> + Send>>;
-
-    async fn watch_version(
-        &self,
-        _: Request<pb::WatchVersionRequest>,
-    ) -> Result<Response<Self::WatchVersionStream>, Status> {
-        Err(Status::unimplemented("not needed here"))
-    }
+/// A policy service that allows calls on these terms, or nothing.
+fn policy(terms: Option<PermitTerms>) -> Arc<FakePolicy> {
+    let policy = FakePolicy::new(Ambient::system());
+    policy.says(match terms {
+        Some(terms) => PolicyAnswer::AllowOn(Box::new(terms)),
+        None => PolicyAnswer::Deny {
+            reason: DenialReason::NotPermitted,
+            visible: true,
+        },
+    });
+    policy
 }
 
 fn terms() -> PermitTerms {
@@ -137,11 +47,7 @@ fn terms() -> PermitTerms {
 }
 
 async fn call_rights(terms: Option<PermitTerms>) -> Option<CallRights> {
-    let asked = Arc::default();
-    let policy = FixedPolicy {
-        terms,
-        asked: Arc::clone(&asked),
-    };
+    let policy = policy(terms);
     let joy = joy();
     let context = RequestContext {
         caller: &joy,
@@ -149,10 +55,12 @@ async fn call_rights(terms: Option<PermitTerms>) -> Option<CallRights> {
     };
     let call = result_of("read", "{}", "").call.unwrap();
     let answer = policy
-        .client()
+        .client(Peer::Memory)
         .of_call(context, &call.tool, call.arguments)
         .await;
-    assert_eq!(*asked.lock().unwrap(), ["192.0.2.7"]);
+    let asked = policy.asked.all();
+    let asked: Vec<_> = asked.iter().map(|one| one.client_ip.as_str()).collect();
+    assert_eq!(asked, ["192.0.2.7"]);
     answer.unwrap()
 }
 
@@ -203,13 +111,15 @@ async fn the_policy_is_asked_about_the_conversation_by_its_owner_and_tenant() {
     let key = ConversationKey::new(&Ambient::system());
     for terms in [Some(terms()), None] {
         let allowed = terms.is_some();
-        let asked = Arc::default();
-        let policy = FixedPolicy {
-            terms,
-            asked: Arc::clone(&asked),
-        };
-        let answer = policy.client().may_recall(&joy(), key, &owner).await;
+        let policy = policy(terms);
+        let client = policy.client(Peer::Memory);
+        let answer = client.may_recall(&joy(), key, &owner).await;
         assert_eq!(answer.unwrap(), allowed);
-        assert_eq!(*asked.lock().unwrap(), ["nurse.joy north"]);
+        let [recalled] = &policy.recalled.all()[..] else {
+            panic!("{:?}", policy.recalled.all());
+        };
+        let conversation = recalled.conversation.as_ref().unwrap();
+        let asked = (conversation.owner.as_str(), conversation.tenant.as_str());
+        assert_eq!(asked, ("nurse.joy", "north"));
     }
 }

@@ -3,14 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::Ed25519KeyPair;
 use tempfile::TempDir;
 use wardgate_domain::{
-    Caller, Decision, DenialReason, Digest, OfferKind, PermitSigner, PermitTerms, PermitVerifier,
+    Caller, Decision, DenialReason, PermitTerms, PermitVerifier,
     Timestamp, ToolFacts, Verdict,
 };
-use wardgate_testkit::TestClock;
+use wardgate_testkit::{TestClock, permit_signer, permit_verifier, tool_facts};
 
 use crate::PolicySet;
 use crate::store::PolicyStore;
@@ -88,21 +86,12 @@ pub(crate) struct TestPolicy {
     pub(crate) verifier: PermitVerifier,
 }
 
-pub(crate) fn signer() -> PermitSigner {
-    PermitSigner::from_pkcs8(
-        Ed25519KeyPair::generate_pkcs8(&SystemRandom::new())
-            .unwrap()
-            .as_ref(),
-    )
-    .unwrap()
-}
-
 impl TestPolicy {
     pub(crate) fn over(set: PolicySet) -> Self {
         let clock = TestClock::at(NOW);
         let ambient = clock.ambient();
-        let signer = signer();
-        let verifier = PermitVerifier::new([signer.public_key().try_into().unwrap()]);
+        let signer = permit_signer();
+        let verifier = permit_verifier(&signer);
         let store = PolicyStore::new(set, signer, ambient, Duration::from_secs(30));
         Self {
             store,
@@ -154,13 +143,8 @@ impl TestPolicy {
 /// A tool of [`SCHEMA`], whose rows are of type `Row`.
 pub(crate) fn tool(name: &str) -> ToolFacts {
     ToolFacts {
-        kind: OfferKind::Tool,
-        name: name.parse().unwrap(),
-        definition_digest: Digest::of(name.as_bytes()),
-        read_only: true,
-        tags: Vec::new(),
         entity: Some("Row".to_owned()),
         classes: vec!["none".parse().unwrap()],
-        argument_defaults: std::collections::BTreeMap::new(),
+        ..tool_facts(name)
     }
 }

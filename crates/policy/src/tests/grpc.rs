@@ -11,8 +11,9 @@ use wardgate_proto::policy::v1::{
     IdentifyRequest, ListVisibleRequest, RecordScope, WatchVersionRequest,
 };
 use wardgate_rpc::Readiness;
+use wardgate_testkit::permit_signer;
 
-use super::fixture::{Dir, signer, tool};
+use super::fixture::{Dir, tool};
 use super::issuer::Issuer;
 use super::samples::{caller, token_end};
 use crate::{Config, service};
@@ -56,7 +57,7 @@ impl Deployment {
 #[tokio::test]
 async fn decisions_listings_and_versions_agree() {
     let deployment = Deployment::with(ALLOW);
-    let service = service(deployment.config(), signer(), Ambient::system())
+    let service = service(deployment.config(), permit_signer(), Ambient::system())
         .await
         .unwrap();
     assert_eq!(*service.readiness.borrow(), Readiness::Ready);
@@ -101,7 +102,7 @@ async fn decisions_listings_and_versions_agree() {
 #[tokio::test]
 async fn a_changed_directory_is_announced_and_a_bad_one_is_not() {
     let deployment = Deployment::with(ALLOW);
-    let service = service(deployment.config(), signer(), Ambient::system())
+    let service = service(deployment.config(), permit_signer(), Ambient::system())
         .await
         .unwrap();
     let mut readiness = service.readiness;
@@ -139,7 +140,7 @@ async fn a_changed_directory_is_announced_and_a_bad_one_is_not() {
 #[tokio::test]
 async fn a_bad_message_is_answered_with_the_field_at_fault() {
     let deployment = Deployment::with(ALLOW);
-    let service = service(deployment.config(), signer(), Ambient::system())
+    let service = service(deployment.config(), permit_signer(), Ambient::system())
         .await
         .unwrap();
     let mut client = PolicyServiceClient::new(service.server);
@@ -177,7 +178,7 @@ async fn a_bad_message_is_answered_with_the_field_at_fault() {
 #[tokio::test]
 async fn the_service_does_not_start_on_an_unusable_set() {
     let deployment = Deployment::with("permit(");
-    let error = service(deployment.config(), signer(), Ambient::system())
+    let error = service(deployment.config(), permit_signer(), Ambient::system())
         .await
         .err()
         .unwrap();
@@ -185,7 +186,7 @@ async fn the_service_does_not_start_on_an_unusable_set() {
     let deployment = Deployment::with(ALLOW);
     let mut config = deployment.config();
     config.permit_ttl = Duration::from_hours(1);
-    let error = service(config, signer(), Ambient::system())
+    let error = service(config, permit_signer(), Ambient::system())
         .await
         .err()
         .unwrap();
@@ -195,7 +196,7 @@ async fn the_service_does_not_start_on_an_unusable_set() {
 #[tokio::test]
 async fn the_watch_ends_with_the_service() {
     let deployment = Deployment::with(ALLOW);
-    let service = service(deployment.config(), signer(), Ambient::system())
+    let service = service(deployment.config(), permit_signer(), Ambient::system())
         .await
         .unwrap();
     let mut client = PolicyServiceClient::new(service.server);
@@ -215,7 +216,7 @@ async fn the_watch_ends_with_the_service() {
 #[tokio::test]
 async fn recall_is_answered_and_a_question_without_a_conversation_is_refused() {
     let deployment = Deployment::with(ALLOW);
-    let service = service(deployment.config(), signer(), Ambient::system())
+    let service = service(deployment.config(), permit_signer(), Ambient::system())
         .await
         .unwrap();
     let mut client = PolicyServiceClient::new(service.server);
@@ -240,7 +241,7 @@ async fn recall_is_answered_and_a_question_without_a_conversation_is_refused() {
 #[tokio::test]
 async fn nothing_is_decided_for_a_caller_whose_token_does_not_verify() {
     let deployment = Deployment::with(ALLOW);
-    let service = service(deployment.config(), signer(), Ambient::system())
+    let service = service(deployment.config(), permit_signer(), Ambient::system())
         .await
         .unwrap();
     let mut client = PolicyServiceClient::new(service.server);
@@ -300,7 +301,7 @@ async fn a_service_without_an_issuer_does_not_start() {
     let dir = Dir::with(ALLOW);
     let config: Config =
         serde_json::from_value(serde_json::json!({ "policies": dir.path() })).unwrap();
-    let started = service(config, signer(), Ambient::system()).await;
+    let started = service(config, permit_signer(), Ambient::system()).await;
     let error = started.err().unwrap().to_string();
     assert_eq!(
         error,

@@ -9,10 +9,10 @@ use cedar_policy::{
     Request, RestrictedExpression, Schema,
 };
 use proptest::prelude::*;
-use wardgate_domain::{AttributeValue, Caller, Digest, OfferKind, ToolFacts, Verdict};
+use wardgate_domain::{AttributeValue, Caller, Digest, ToolFacts, Verdict};
 
 use super::fixture::{Dir, TestPolicy, hospital};
-use super::samples::{Row, admits, caller_with, row_entity};
+use super::samples::{Row, admits, row_entity};
 
 /// The demo once more, and next to it rules that mix forbids, arithmetic and sets.
 const MIXED: &str = r#"
@@ -35,16 +35,16 @@ when { context.arguments.hasTag("y") && !(principal has ward) };
 "#;
 
 struct Case {
-    desk: TestPolicy,
+    test_policy: TestPolicy,
     policies: Policies,
     schema: Schema,
 }
 
 impl Case {
-    fn new(desk: TestPolicy, texts: &[String], schema: &str) -> Self {
+    fn new(test_policy: TestPolicy, texts: &[String], schema: &str) -> Self {
         let policies = texts.concat().parse().unwrap();
         Self {
-            desk,
+            test_policy,
             policies,
             schema: Schema::from_cedarschema_str(schema).unwrap().0,
         }
@@ -106,7 +106,8 @@ impl Case {
 
     fn same_row_answer(&self, caller: &Caller, tool: &ToolFacts, row: &Row) {
         let arguments = r#"{"patient_id": "a", "x": "a"}"#;
-        let Verdict::Allow(signed) = self.desk.authorize(caller, tool, arguments).verdict else {
+        let Verdict::Allow(signed) = self.test_policy.authorize(caller, tool, arguments).verdict
+        else {
             return;
         };
         let rule = signed.unverified_terms().unwrap().row_rule.unwrap();
@@ -124,7 +125,7 @@ impl Case {
     ) {
         let json = serde_json::to_string(arguments).unwrap();
         let decided = matches!(
-            self.desk.authorize(caller, tool, &json).verdict,
+            self.test_policy.authorize(caller, tool, &json).verdict,
             Verdict::Allow(_)
         );
         let uid: EntityUid = "Arguments::\"1\"".parse().unwrap();
@@ -159,20 +160,16 @@ static DEMO: LazyLock<Case> = LazyLock::new(|| {
 });
 
 static MIX: LazyLock<Case> = LazyLock::new(|| {
-    let desk = TestPolicy::over(Dir::with(MIXED).load().unwrap());
-    Case::new(desk, &[MIXED.to_owned()], super::fixture::SCHEMA)
+    let test_policy = TestPolicy::over(Dir::with(MIXED).load().unwrap());
+    Case::new(test_policy, &[MIXED.to_owned()], super::fixture::SCHEMA)
 });
 
 fn tool(name: &str, tags: &[&str], entity: &str) -> ToolFacts {
     ToolFacts {
-        kind: OfferKind::Tool,
-        name: name.parse().unwrap(),
         definition_digest: Digest::of(format!("{name}{tags:?}").as_bytes()),
-        read_only: true,
         tags: tags.iter().map(ToString::to_string).collect(),
         entity: Some(entity.to_owned()),
-        classes: Vec::new(),
-        argument_defaults: std::collections::BTreeMap::new(),
+        ..wardgate_testkit::tool_facts(name)
     }
 }
 
@@ -188,19 +185,13 @@ fn callers(
     let roles = prop::sample::subsequence(roles, 0..=roles.len());
     (value, roles, attributes, prop::option::of(-2..4_i64)).prop_map(
         |(subject, roles, attributes, level)| {
-            let caller = caller_with(subject, &roles, []);
             let texts = attributes.into_iter().filter_map(|(name, value)| {
                 Some((name.to_owned(), AttributeValue::Text(value?.to_owned())))
             });
             let level = level.map(|level| ("level".to_owned(), AttributeValue::Integer(level)));
             Caller::from_verified(wardgate_domain::CallerClaims {
-                issuer: caller.issuer().to_owned(),
-                subject: caller.subject().to_owned(),
-                tenant: String::new(),
-                roles: caller.roles().to_vec(),
                 attributes: texts.chain(level).collect(),
-                token_id: String::new(),
-                expires_at: caller.expires_at(),
+                ..wardgate_testkit::claims(subject, &roles)
             })
         },
     )
@@ -245,14 +236,10 @@ fn demo_callers() -> impl Strategy<Value = Caller> {
     callers(STAFF, &["ward", "patient_id"]).prop_map(|caller| {
         let mut attributes = caller.attributes().clone();
         attributes.remove("level");
+        let roles: Vec<_> = caller.roles().iter().map(String::as_str).collect();
         Caller::from_verified(wardgate_domain::CallerClaims {
-            issuer: caller.issuer().to_owned(),
-            subject: caller.subject().to_owned(),
-            tenant: String::new(),
-            roles: caller.roles().to_vec(),
             attributes,
-            token_id: String::new(),
-            expires_at: caller.expires_at(),
+            ..wardgate_testkit::claims(caller.subject(), &roles)
         })
     })
 }

@@ -24,16 +24,12 @@ pub(crate) fn caller_with<const N: usize>(
     attributes: [(&str, AttributeValue); N],
 ) -> Caller {
     Caller::from_verified(CallerClaims {
-        issuer: "https://issuer.example".to_owned(),
-        subject: subject.to_owned(),
-        tenant: String::new(),
-        roles: roles.iter().map(ToString::to_string).collect(),
         attributes: attributes
             .into_iter()
             .map(|(name, value)| (name.to_owned(), value))
             .collect(),
-        token_id: "t".to_owned(),
         expires_at: token_end(),
+        ..wardgate_testkit::claims(subject, roles)
     })
 }
 

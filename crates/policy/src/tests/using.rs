@@ -21,7 +21,7 @@ fn offer(kind: OfferKind, tags: &[&str]) -> ToolFacts {
     }
 }
 
-fn desk(schema: &str) -> TestPolicy {
+fn test_policy(schema: &str) -> TestPolicy {
     let dir = Dir::with(RULES);
     dir.write("s.cedarschema", schema);
     TestPolicy::over(dir.load().unwrap())
@@ -29,9 +29,9 @@ fn desk(schema: &str) -> TestPolicy {
 
 #[test]
 fn a_right_to_one_kind_of_thing_is_none_to_another_of_the_same_name() {
-    let desk = desk(&format!("{SCHEMA}{USING}"));
+    let test_policy = test_policy(&format!("{SCHEMA}{USING}"));
     let allowed = |role, kind, tags: &[&str]| {
-        let decision = desk.authorize(&caller("c", &[role]), &offer(kind, tags), "{}");
+        let decision = test_policy.authorize(&caller("c", &[role]), &offer(kind, tags), "{}");
         matches!(decision.verdict, Verdict::Allow(_))
     };
     assert!(allowed("B", OfferKind::Tool, &[]));
@@ -43,22 +43,22 @@ fn a_right_to_one_kind_of_thing_is_none_to_another_of_the_same_name() {
 
 #[test]
 fn a_resource_is_decided_on_by_its_uri() {
-    let desk = desk(&format!("{SCHEMA}{USING}"));
+    let test_policy = test_policy(&format!("{SCHEMA}{USING}"));
     let resources = offer(OfferKind::Resources, &[]);
-    let open = desk.authorize(&caller("c", &["A"]), &resources, r#"{"uri":"open://x"}"#);
+    let open = test_policy.authorize(&caller("c", &["A"]), &resources, r#"{"uri":"open://x"}"#);
     assert!(matches!(open.verdict, Verdict::Allow(_)));
     let closed = r#"{"uri":"closed://x"}"#;
-    let denied = desk.denial(&caller("c", &["A"]), &resources, closed);
+    let denied = test_policy.denial(&caller("c", &["A"]), &resources, closed);
     assert_eq!(denied, (DenialReason::NotPermitted, true));
 }
 
 #[test]
 fn a_schema_without_the_words_permits_nothing_but_tools() {
-    let desk = TestPolicy::with(
+    let test_policy = TestPolicy::with(
         r#"@id("tools") permit(principal, action == Action::"call_tool", resource);"#,
     );
     for kind in [OfferKind::Connect, OfferKind::Resources, OfferKind::Prompts] {
-        let denied = desk.denial(&caller("c", &["A"]), &offer(kind, &[]), "{}");
+        let denied = test_policy.denial(&caller("c", &["A"]), &offer(kind, &[]), "{}");
         assert_eq!(denied, (DenialReason::NotPermitted, false), "{kind:?}");
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::{advance, timeout};
 use super::*;
 use crate::limits::{Limit, LimitSettings};
 use crate::rate::RateLimiter;
-use crate::testing;
+use wardgate_testkit::caller;
 
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
@@ -89,7 +89,7 @@ impl Tool {
         Self {
             limits: ToolLimits::new("tool".to_owned(), limits, rates),
             source: SourceGuard::new("source".to_owned(), retry, breaker, ambient),
-            caller: testing::caller("ada"),
+            caller: caller("ada", &[]),
         }
     }
 
@@ -335,7 +335,7 @@ async fn no_retry_outlives_the_deadline() {
 async fn a_source_that_hangs_is_left_at_the_deadline_and_opens_the_breaker() {
     let (tool, mut upstream) = (default_tool(), Upstream::new(None));
     upstream.latency = Duration::from_hours(1);
-    let callers = ["ada", "bob"].map(testing::caller);
+    let callers = ["ada", "bob"].map(|subject| caller(subject, &[]));
     for caller in callers.iter().cycle().take(7) {
         let began = Instant::now();
         let call = GuardedCall {
@@ -399,7 +399,7 @@ async fn timeouts_of_one_caller_leave_a_healthy_source_open_to_others() {
         assert_eq!(outcome, Err(GuardError::TimedOut));
     }
     upstream.latency = Duration::from_millis(20);
-    let other = testing::caller("bob");
+    let other = caller("bob", &[]);
     let call = GuardedCall {
         caller: &other,
         ..tool.call(true)

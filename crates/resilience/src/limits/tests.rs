@@ -4,7 +4,7 @@ use std::time::Duration;
 use futures::future::join_all;
 
 use super::*;
-use crate::testing::caller;
+use wardgate_testkit::caller;
 
 fn limits(tool: &str, settings: LimitSettings, rates: &Arc<RateLimiter>) -> ToolLimits {
     ToolLimits::new(tool.to_owned(), settings, Arc::clone(rates))
@@ -32,7 +32,7 @@ fn in_seconds(seconds: u64) -> Instant {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_finds_all_slots_taken_is_refused_after_a_second() {
     let limits = concurrency(2);
-    let caller = caller("ada");
+    let caller = caller("ada", &[]);
     let _taken = join_all((0..2).map(|_| limits.enter(&caller, in_seconds(30)))).await;
     let began = Instant::now();
     let refusal = limits.enter(&caller, in_seconds(30)).await.unwrap_err();
@@ -44,7 +44,7 @@ async fn a_call_that_finds_all_slots_taken_is_refused_after_a_second() {
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_for_a_slot_beyond_the_deadline() {
     let limits = concurrency(1);
-    let caller = caller("ada");
+    let caller = caller("ada", &[]);
     let _taken = limits.enter(&caller, in_seconds(30)).await.unwrap();
     let began = Instant::now();
     let soon = began + Duration::from_millis(20);
@@ -60,7 +60,7 @@ async fn slots_go_to_those_who_waited_longest_and_are_never_more_than_set() {
     for call in 0..12 {
         let (limits, order) = (Arc::clone(&limits), order.clone());
         calls.push(tokio::spawn(async move {
-            let _slot = limits.enter(&caller("ada"), in_seconds(30)).await.unwrap();
+            let _slot = limits.enter(&caller("ada", &[]), in_seconds(30)).await.unwrap();
             order
                 .send((call, limits.slots.as_ref().unwrap().available_permits()))
                 .unwrap();
@@ -88,7 +88,7 @@ async fn a_rate_counts_each_caller_of_each_tool_alone() {
         limits("search", rate("2/m"), &rates),
         limits("count", rate("2/m"), &rates),
     );
-    let (ada, bob) = (caller("ada"), caller("bob"));
+    let (ada, bob) = (caller("ada", &[]), caller("bob", &[]));
     for (limits, caller) in [(&search, &ada), (&search, &bob), (&count, &ada)] {
         for _ in 0..2 {
             drop(limits.enter(caller, in_seconds(30)).await.unwrap());
@@ -103,10 +103,10 @@ async fn a_rate_counts_each_caller_of_each_tool_alone() {
 async fn a_reloaded_catalogue_fills_no_bucket() {
     let rates = Arc::new(RateLimiter::default());
     let before = limits("search", rate("1/m"), &rates);
-    drop(before.enter(&caller("ada"), in_seconds(30)).await.unwrap());
+    drop(before.enter(&caller("ada", &[]), in_seconds(30)).await.unwrap());
     let after = limits("search", rate("1/m"), &rates);
     after
-        .enter(&caller("ada"), in_seconds(30))
+        .enter(&caller("ada", &[]), in_seconds(30))
         .await
         .unwrap_err();
 }
@@ -118,7 +118,7 @@ async fn a_tool_without_limits_lets_everyone_in() {
         LimitSettings::default(),
         &Arc::new(RateLimiter::default()),
     );
-    let ada = caller("ada");
+    let ada = caller("ada", &[]);
     let slots = join_all((0..10_000).map(|_| limits.enter(&ada, in_seconds(0)))).await;
     assert!(slots.iter().all(Result::is_ok));
 }

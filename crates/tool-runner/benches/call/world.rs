@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
 
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::Ed25519KeyPair;
 use bytes::Bytes;
 use cedar_policy::Policy;
 use futures::StreamExt;
@@ -14,12 +12,13 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tonic::Status;
 use wardgate_domain::{
-    Ambient, AttributeType, CallId, Caller, CallerClaims, ColumnTier, DecisionId, Digest, PermitId,
-    PermitSigner, PermitTerms, PermitVerifier, RowRule, SignedPermit, ToolFacts,
+    Ambient, AttributeType, CallId, Caller, ColumnTier, DecisionId, Digest, PermitId,
+    PermitSigner, PermitTerms, RowRule, SignedPermit, ToolFacts,
 };
 use wardgate_redact::PseudonymKey;
 use wardgate_rpc::client::{AuditClient, CallEvent, CallTool, Interaction, ToolRunnerClient};
 use wardgate_rpc::{Link, Peer, link};
+use wardgate_testkit::{caller, permit_signer, permit_verifier};
 use wardgate_tool_runner::{Config, Links, SealingKey, service};
 
 /// Eight rows of ten, redacted: about 1 KiB.
@@ -111,9 +110,8 @@ impl World {
             ..Config::default()
         };
         let ambient = Ambient::system();
-        let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
-        let signer = PermitSigner::from_pkcs8(key.as_ref()).unwrap();
-        let verifier = PermitVerifier::new([signer.public_key().try_into().unwrap()]);
+        let signer = permit_signer();
+        let verifier = permit_verifier(&signer);
         let (client, facts) = runtime.block_on(async {
             let rows = format!("{}?mode=rwc", url("rows.sqlite"));
             let mut rows = SqliteConnection::connect(&rows).await.unwrap();
@@ -141,7 +139,7 @@ impl World {
             (client, facts)
         });
         Self {
-            caller: caller(&ambient),
+            caller: caller("d1", &["Doctor"]),
             call_id: CallId::new(&ambient),
             _dir: dir,
             runtime,
@@ -224,18 +222,6 @@ fn rule(entity: String) -> RowRule {
         all: false,
         attributes: BTreeMap::from([("doctor".to_owned(), AttributeType::Text)]),
     }
-}
-
-fn caller(ambient: &Ambient) -> Caller {
-    Caller::from_verified(CallerClaims {
-        issuer: "https://issuer.example".to_owned(),
-        subject: "d1".to_owned(),
-        tenant: String::new(),
-        roles: vec!["Doctor".to_owned()],
-        attributes: BTreeMap::new(),
-        token_id: "t".to_owned(),
-        expires_at: ambient.now().plus(Duration::from_hours(1)),
-    })
 }
 
 /// An audit service that is away: nothing here is recorded.

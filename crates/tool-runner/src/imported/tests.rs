@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use wardgate_rpc::Peer;
-use wardgate_testkit::{FakeAudit, until_true};
 use wardgate_domain::Timestamp;
 use wardgate_mcp_client::CanonicalDefinition;
+use wardgate_rpc::Peer;
+use wardgate_testkit::{FakeAudit, until_true};
 
 use super::*;
-use wardgate_catalogue::Text;
+use wardgate_catalogue::FileText;
 
 const ONE_SERVER: &str = "sources: { files: { type: mcp, command: [none] } }";
 
@@ -71,7 +71,7 @@ impl World {
 }
 
 fn parse(yaml: &str) -> Result<Catalogue, Vec<wardgate_catalogue::Fault>> {
-    let text = Text {
+    let text = FileText {
         path: PathBuf::from("tools.yaml"),
         text: yaml.to_owned(),
     };

@@ -136,9 +136,13 @@ async fn a_server_that_is_away_at_the_start_is_waited_for() {
     let url = format!("postgres://u@{}/d", free.local_addr().unwrap());
     drop(free);
     let away = stores::store(&url, Ambient::system()).unwrap();
-    let board = Switchboard::open(away, FakeAudit::new(Peer::ToolRunner).client(), Ambient::system())
-        .await
-        .unwrap();
+    let board = Switchboard::open(
+        away,
+        FakeAudit::new(Peer::ToolRunner).client(),
+        Ambient::system(),
+    )
+    .await
+    .unwrap();
     assert!(board.current().is_none());
 }
 
@@ -146,7 +150,12 @@ async fn a_server_that_is_away_at_the_start_is_waited_for() {
 async fn a_file_that_cannot_be_used_is_told_at_the_start() {
     let url = "sqlite:/no/such/directory/store.sqlite";
     let store = stores::store(url, Ambient::system()).unwrap();
-    let opened = Switchboard::open(store, FakeAudit::new(Peer::ToolRunner).client(), Ambient::system()).await;
+    let opened = Switchboard::open(
+        store,
+        FakeAudit::new(Peer::ToolRunner).client(),
+        Ambient::system(),
+    )
+    .await;
     let told = opened.err().unwrap().to_string();
     assert!(
         told.contains("sqlite:/no/such/directory/store.sqlite"),

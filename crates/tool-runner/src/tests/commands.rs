@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::OutcomeStatus;
+use wardgate_testkit::until_true;
 
-use super::harness::{Answer, Database, Harness, eventually};
+use super::harness::{Answer, Database, Harness};
 
 const TOOLS: &str = r#"
 tools:
@@ -286,7 +287,7 @@ async fn at_the_time_limit_nothing_of_a_program_is_left() {
     let family = "trap '' TERM; setsid tail -f $0/canary </dev/null >/dev/null 2>&1 & tail -f $0/canary & wait";
     let answer = commands.text("hanging_script", family).await;
     assert_eq!(answer.facts().status(), OutcomeStatus::Timeout);
-    eventually("nothing is left", || async {
+    until_true("nothing is left", || async {
         !is_mentioned(commands.directory.path())
     })
     .await;

@@ -8,11 +8,12 @@ use wardgate_domain::{
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::{Completion, Prompt, Resource, Wanted};
+use wardgate_testkit::until_true;
 
 use wardgate_rpc::Readiness;
 
 use super::database::Database;
-use super::harness::{Harness, VALIDITY, eventually};
+use super::harness::{Harness, VALIDITY};
 
 const GUIDES: &str = r#"
 sources:
@@ -295,7 +296,7 @@ async fn a_changed_file_is_in_force_and_what_it_offered_before_is_not() {
         .terms_for(OfferKind::Resources, ColumnTier::Clear)
         .await;
     std::fs::write(&harness.file, GUIDES.replace("Knock.", "Ring.")).unwrap();
-    eventually("the file is in force", async || {
+    until_true("the file is in force", async || {
         harness.content().await.catalogue_version != before
     })
     .await;
@@ -335,7 +336,7 @@ async fn a_changed_file_of_a_resource_is_in_force_too() {
     };
     assert_eq!(size().await, 3);
     std::fs::write(&page, "three").unwrap();
-    eventually("the file is in force", async || size().await == 5).await;
+    until_true("the file is in force", async || size().await == 5).await;
     // One that is gone leaves what was in force.
     std::fs::remove_file(&page).unwrap();
     let mut readiness = harness.runner.readiness();

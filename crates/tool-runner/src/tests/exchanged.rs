@@ -7,9 +7,9 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use wardgate_domain::{ColumnTier, OfferKind};
 use wardgate_proto::toolrunner::v1::get_content_request::{Completion, Prompt, Resource, Wanted};
+use wardgate_testkit::{json_response, mcp_discovery, mcp_result, serve};
 
 use super::database::Database;
 use super::harness::Harness;
@@ -26,7 +26,6 @@ struct Server {
 async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
-    let json = |value: Value| ([("content-type", "application/json")], value.to_string());
     if head.uri.path() == "/token" {
         let form = url::form_urlencoded::parse(&body).into_owned();
         let subject = form.filter(|(name, _)| name == "subject_token");
@@ -35,11 +34,11 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
             .lock()
             .unwrap()
             .extend(subject.map(|(_, token)| token));
-        return json(json!({
+        let token = json!({
             "access_token": "exchanged", "token_type": "Bearer", "expires_in": 60,
             "issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
-        }))
-        .into_response();
+        });
+        return json_response(token.to_string());
     }
     let authorization = head.headers.get("authorization");
     let authorization = authorization.map_or("", |value| value.to_str().unwrap());
@@ -48,8 +47,8 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
         return StatusCode::UNAUTHORIZED.into_response();
     }
     let message: Value = serde_json::from_slice(&body).unwrap();
-    let result = match message["method"].as_str().unwrap() {
-        "server/discover" => json!({ "supportedVersions": ["2026-07-28"], "capabilities": {} }),
+    let mut result = match message["method"].as_str().unwrap() {
+        "server/discover" => mcp_discovery(&json!({})),
         "prompts/get" => {
             let content = json!({ "type": "text", "text": "hello" });
             json!({ "messages": [{ "role": "user", "content": content }] })
@@ -58,19 +57,16 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
         "completion/complete" => json!({ "completion": { "values": ["hello"] } }),
         other => panic!("{other}"),
     };
-    let mut answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
-    answer["result"]["resultType"] = "complete".into();
-    json(answer).into_response()
+    result["resultType"] = "complete".into();
+    mcp_result(&message, &result)
 }
 
 async fn start() -> (Arc<Server>, Harness) {
     let server = Arc::new(Server::default());
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
     let router = Router::new()
         .fallback(answer)
         .with_state(Arc::clone(&server));
-    tokio::spawn(async move { axum::serve(listener, router).await });
+    let url = format!("http://{}", serve(router).await);
     let yaml = format!(
         "sources:
   up:

@@ -4,7 +4,9 @@ use serde_json::json;
 use wardgate_domain::ColumnTier;
 
 use super::harness::{Database, Harness, rule};
-use wardgate_grpc_json::testing::{Server, answers, files, methods, parcel, pool, reflection_v1};
+use wardgate_grpc_json::testing::{
+    TestServer, answers, files, methods, parcel, pool, reflection_v1,
+};
 
 const TOOLS: &str = r#"
 sources:
@@ -29,7 +31,7 @@ async fn p3_the_rule_holds_for_the_rows_of_a_grpc_server() {
         parcel(&json!({"parcelId": "c"})),
     ];
     let routes = methods(pool(), answers(parcels)).merge(reflection_v1(&files()));
-    let server = Server::start(routes).await;
+    let server = TestServer::start(routes).await;
     let harness = Harness::with(&Database::sqlite().await, TOOLS, |config| {
         let url = server.url.to_string();
         config.variables.insert("DEPOT".to_owned(), url);

@@ -5,22 +5,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_lc_rs::signature::Ed25519KeyPair;
 use cedar_policy::Policy;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::{Code, Status};
 use wardgate_domain::{
     Ambient, AttributeType, AttributeValue, CallId, Caller, CallerClaims, ColumnTier, DecisionId,
-    Digest, PermitId, PermitSigner, PermitTerms, PermitVerifier, RowRule, SignedPermit, Timestamp,
-    ToolFacts,
+    Digest, PermitId, PermitSigner, PermitTerms, RowRule, SignedPermit, ToolFacts,
 };
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
 use wardgate_redact::PseudonymKey;
 use wardgate_rpc::{Peer, link};
-use wardgate_testkit::{TestClock, until};
+use wardgate_testkit::{FakeAudit, TestClock, claims, permit_signer, permit_verifier, until};
 
 pub(crate) use super::database::Database;
 use super::stores;
@@ -31,7 +29,6 @@ use crate::loaded::{Keys, SharedState};
 use crate::replicas::{Dial, Replicas};
 use crate::service::{Runner, start};
 use crate::switchboard::Switchboard;
-use crate::tests::record::Audit;
 
 /// Tools over those rows. `${…}` is filled in by the harness.
 const TOOLS: &str = r#"
@@ -145,7 +142,7 @@ pub(super) struct Harness {
     pub(super) file: PathBuf,
     pub(super) runner: Arc<Runner>,
     /// Where changes of switches are recorded.
-    pub(super) audit: Audit,
+    pub(super) audit: Arc<FakeAudit>,
     clock: TestClock,
     _dir: TempDir,
 }
@@ -187,11 +184,9 @@ impl Harness {
             ..Config::default()
         };
         configure(&mut config);
-        let rng = aws_lc_rs::rand::SystemRandom::new();
-        let key = Ed25519KeyPair::generate_pkcs8(&rng).unwrap();
-        let signer = PermitSigner::from_pkcs8(key.as_ref()).unwrap();
+        let signer = permit_signer();
         let keys = Keys {
-            permits: PermitVerifier::new([signer.public_key().try_into().unwrap()]),
+            permits: permit_verifier(&signer),
             pseudonyms: Arc::new(PseudonymKey::new([7; 32])),
         };
         let clock = TestClock::at(1_000);
@@ -199,7 +194,7 @@ impl Harness {
         // Of its own, whatever the tools' database is: the store has its own tests on both.
         let store = format!("sqlite:{}", dir.path().join("store.sqlite").display());
         let store = stores::store(&store, ambient.clone()).unwrap();
-        let audit = Audit::default();
+        let audit = FakeAudit::new(Peer::ToolRunner);
         let switchboard = Switchboard::open(store, audit.client(), ambient.clone())
             .await
             .unwrap();
@@ -388,13 +383,8 @@ tools:
 
 pub(super) fn caller(subject: &str) -> Caller {
     Caller::from_verified(CallerClaims {
-        issuer: "https://issuer.example".to_owned(),
-        subject: subject.to_owned(),
-        tenant: String::new(),
-        roles: vec!["Doctor".to_owned()],
         attributes: BTreeMap::from([("ward".to_owned(), AttributeValue::Text("W1".to_owned()))]),
-        token_id: "t".to_owned(),
-        expires_at: Timestamp::from_seconds(10_000),
+        ..claims(subject, &["Doctor"])
     })
 }
 
@@ -437,16 +427,4 @@ pub(super) fn rule(policies: &[&str]) -> RowRule {
             .map(|(name, kind)| (name.to_owned(), kind))
             .collect(),
     }
-}
-
-/// Asks again and again, for at most twenty seconds, until it is so.
-pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
-    let asking = async {
-        let mut pause = tokio::time::interval(Duration::from_millis(20));
-        while !is_so().await {
-            pause.tick().await;
-        }
-    };
-    let so = tokio::time::timeout(Duration::from_mins(1), asking).await;
-    assert!(so.is_ok(), "not in time: {what}");
 }

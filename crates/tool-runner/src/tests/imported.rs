@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use wardgate_domain::{Ambient, Timestamp};
 use wardgate_proto::common::v1::ErrorReason;
+use wardgate_testkit::until_true;
 
-use super::harness::{Answer, Database, Harness, eventually};
+use super::harness::{Answer, Database, Harness};
 use crate::{NotApproved, Review, Selection};
 use wardgate_catalogue::{Grade, PinJudgement};
 
@@ -80,7 +81,7 @@ impl World {
 
     /// Waits until that was done so often, and is on record.
     async fn has_recorded(&self, action: &str, times: usize) {
-        eventually(action, || async {
+        until_true(action, || async {
             let actions = self.harness.audit.actions();
             actions.iter().filter(|(own, _)| own == action).count() == times
         })
@@ -88,14 +89,14 @@ impl World {
     }
 
     async fn misses(&self, upstreams: &[&str]) {
-        eventually("the missing ones", || async {
+        until_true("the missing ones", || async {
             self.harness.tools().await.missing_upstreams == upstreams
         })
         .await;
     }
 
     async fn lists(&self, names: &[&str]) {
-        eventually("the list", || async {
+        until_true("the list", || async {
             let list = self.harness.tools().await;
             let tools = list.tools.iter();
             let listed: Vec<_> = tools
@@ -162,12 +163,12 @@ async fn p9_a_server_that_comes_back_with_a_changed_tool_never_runs_it() {
     let is_away = |answer: Result<Answer, tonic::Status>| {
         answer.is_ok_and(|answer| answer.facts().error_kind == "source_unavailable")
     };
-    eventually("it is away", || async { is_away(call().await) }).await;
+    until_true("it is away", || async { is_away(call().await) }).await;
     std::fs::remove_file(world.dir.join("ran")).unwrap();
     world.serve(&json!([tool("read", "Reads and sends.")]));
     std::fs::remove_file(world.dir.join("away")).unwrap();
 
-    eventually("it is back", || async {
+    until_true("it is back", || async {
         let calls = futures::future::join_all((0..8).map(|_| call())).await;
         !calls.into_iter().all(is_away)
     })
@@ -185,7 +186,7 @@ async fn a_server_that_goes_away_is_missing_and_its_tools_stay_and_fail() {
     world.approve(&Selection::Source("files".to_owned())).await;
     world.lists(&["files__read"]).await;
     std::fs::write(world.dir.join("away"), "").unwrap();
-    eventually("a call fails", || async {
+    until_true("a call fails", || async {
         let answer = world.harness.call("files__read", "{}").await;
         answer.0.is_error && answer.facts().error_kind == "source_unavailable"
     })
@@ -193,7 +194,7 @@ async fn a_server_that_goes_away_is_missing_and_its_tools_stay_and_fail() {
     world.misses(&["files"]).await;
     world.lists(&["files__read"]).await;
     std::fs::remove_file(world.dir.join("away")).unwrap();
-    eventually("a call succeeds", || async {
+    until_true("a call succeeds", || async {
         !world.harness.call("files__read", "{}").await.0.is_error
     })
     .await;
@@ -208,7 +209,7 @@ async fn a_dead_server_takes_nothing_down() {
         "sources:\n  dead: { type: mcp, command: [./no-such-program], tools: all }\n",
     );
     let harness = Harness::with(&database, &yaml, |_| ()).await;
-    eventually("it is missing", || async {
+    until_true("it is missing", || async {
         harness.tools().await.missing_upstreams == ["dead"]
     })
     .await;

@@ -6,11 +6,11 @@ use axum::Router;
 use axum::extract::Request;
 use axum::http::header::CONTENT_TYPE;
 use serde_json::json;
-use tokio::net::TcpListener;
 
 use super::database::Database;
 use super::harness::Harness;
 use wardgate_catalogue_import::{OpenapiOptions, PostgresOptions, openapi, postgres, toolbox};
+use wardgate_testkit::serve;
 
 /// The kind, and the fields of the source, as a Toolbox file names them.
 fn toolbox_source(database: &Database) -> String {
@@ -200,10 +200,8 @@ async fn service() -> String {
         }] });
         ([(CONTENT_TYPE, "application/json")], answer.to_string())
     };
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
     let router = Router::new().fallback(answer);
-    tokio::spawn(async move { axum::serve(listener, router).await });
+    let address = serve(router).await;
     format!("http://{address}/base/")
 }
 

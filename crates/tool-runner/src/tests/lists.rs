@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::arguments::INJECTIONS;
 use super::harness::{DOCTOR_ONE, Database, Harness, rule};
-use wardgate_catalogue::{Catalogue, Text};
+use wardgate_catalogue::{Catalogue, FileText};
 
 const LISTS: &str = r#"
 sources: { rows: { type: "${TYPE}", url: "${URL}" } }
@@ -154,7 +154,7 @@ tools:
         json!(statement)
     );
     let path = "tools.yaml".into();
-    let faults = Catalogue::parse(&[Text { path, text }], &BTreeMap::new()).err();
+    let faults = Catalogue::parse(&[FileText { path, text }], &BTreeMap::new()).err();
     let faults = faults.unwrap_or_default();
     faults.iter().map(ToString::to_string).collect()
 }

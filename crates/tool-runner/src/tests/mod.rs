@@ -20,7 +20,6 @@ mod permits;
 mod pinned;
 mod postgres_types;
 mod queries;
-pub(crate) mod record;
 mod reload;
 mod results;
 mod rows;

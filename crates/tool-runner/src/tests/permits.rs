@@ -233,16 +233,16 @@ async fn what_other_processes_ask_for_runs_on_record_or_not_at_all() {
     for (tool, arguments) in [("append", LINE), ("plain_rows", "{}")] {
         let terms = harness.terms(tool).await;
         harness.call_with(&terms, arguments).await.unwrap();
-        let execution = harness.audit.executions().pop().unwrap();
+        let execution = harness.audit.executions.all().pop().unwrap();
         assert_eq!(execution.subject, "d1");
         assert_eq!(execution.tool.unwrap().as_str(), tool);
         assert_eq!(execution.arguments_digest, Digest::of(arguments.as_bytes()));
         assert_eq!(execution.permit_id, Some(terms.id));
         assert_eq!(execution.decision_id, Some(terms.decision_id));
     }
-    assert_eq!(harness.audit.executions().len(), 2);
+    assert_eq!(harness.audit.executions.count(), 2);
 
-    harness.audit.is_down(true);
+    harness.audit.fails();
     for (tool, arguments) in [("append", LINE), ("plain_rows", "{}")] {
         let terms = harness.terms(tool).await;
         let status = harness.call_with(&terms, arguments).await.unwrap_err();

@@ -7,13 +7,14 @@ use wardgate_domain::Ambient;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::PseudonymKey;
+use wardgate_rpc::Peer;
 use wardgate_rpc::Readiness;
+use wardgate_testkit::{FakeAudit, until_true};
 
-use super::harness::{Database, Harness, eventually, tools};
-use super::record::Audit;
+use super::harness::{Database, Harness, tools};
 use crate::{Config, Error, Links, SealingKey, service};
+use wardgate_catalogue::FileText;
 use wardgate_catalogue::Files;
-use wardgate_catalogue::Text;
 
 /// Puts a file in place at once, as an editor or Kubernetes would.
 fn replace(file: &Path, text: &str) {
@@ -104,7 +105,7 @@ async fn a_faulty_file_leaves_the_old_catalogue_in_force() {
     .await;
     let readiness = harness.runner.readiness();
     let version = harness.tools().await.catalogue_version;
-    let text = |text: &str| Text {
+    let text = |text: &str| FileText {
         path: harness.file.clone(),
         text: text.to_owned(),
     };
@@ -135,7 +136,7 @@ async fn a_changed_source_is_read_at_once() {
     let harness = Harness::start(&database).await;
     assert_eq!(harness.call("plain_rows", "{}").await.column("id").len(), 7);
     replace(&harness.file, &tools().replace("${URL}", &other.url()));
-    eventually("the other database is read", || async {
+    until_true("the other database is read", || async {
         harness.call("plain_rows", "{}").await.column("id").len() == 2
     })
     .await;
@@ -157,7 +158,7 @@ async fn a_faulty_catalogue_does_not_start_and_a_good_one_is_ready() {
             PseudonymKey::new([7; 32]),
             SealingKey::derive(&[7; 32]),
             Links {
-                audit: Audit::default().client(),
+                audit: FakeAudit::new(Peer::ToolRunner).client(),
                 record_executions: false,
                 memory: None,
                 replicas: None,

@@ -4,15 +4,15 @@ use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use wardgate_domain::{ColumnTier, OfferKind};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::{Directory, Skill, Wanted};
+use wardgate_testkit::{mcp_discovery, mcp_message, mcp_result, serve, until_true};
 
 use super::database::Database;
-use super::harness::{Harness, eventually};
+use super::harness::Harness;
 
 /// A server of 2026-07-28, with or without the extension.
 struct Server {
@@ -38,19 +38,15 @@ fn skill(path: &str) -> Value {
 }
 
 async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response {
-    let body = axum::body::to_bytes(request.into_body(), 1 << 20)
-        .await
-        .unwrap();
-    let message: Value = serde_json::from_slice(&body).unwrap();
+    let (_, message) = mcp_message(request).await;
     server.heard.lock().unwrap().push(message.clone());
     let params = &message["params"];
     let mut broken = skill("acme/broken");
     broken["resources"][1]["uri"] = "skill://acme/other/x".into();
-    let result = match message["method"].as_str().unwrap() {
-        "server/discover" => json!({
-            "supportedVersions": ["2026-07-28"],
-            "capabilities": { "resources": {}, "extensions": server.extensions },
-        }),
+    let mut result = match message["method"].as_str().unwrap() {
+        "server/discover" => {
+            mcp_discovery(&json!({ "resources": {}, "extensions": server.extensions }))
+        }
         "resources/list" => json!({ "resources": [] }),
         "resources/templates/list" => json!({ "resourceTemplates": [] }),
         "skills/list" if params["cursor"].is_null() => {
@@ -76,9 +72,8 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
         }),
         other => panic!("{other}"),
     };
-    let mut answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
-    answer["result"]["resultType"] = "complete".into();
-    ([("content-type", "application/json")], answer.to_string()).into_response()
+    result["resultType"] = "complete".into();
+    mcp_result(&message, &result)
 }
 
 async fn start(extensions: Value, offers: &str) -> (Arc<Server>, Harness) {
@@ -86,12 +81,10 @@ async fn start(extensions: Value, offers: &str) -> (Arc<Server>, Harness) {
         extensions,
         heard: Mutex::default(),
     });
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let router = Router::new()
         .fallback(answer)
         .with_state(Arc::clone(&server));
-    tokio::spawn(async move { axum::serve(listener, router).await });
+    let url = format!("http://{}/mcp", serve(router).await);
     let yaml = format!(
         "sources:\n  up: {{ type: mcp, url: '{url}', private: [127.0.0.0/8], tools: [], {offers}, classes: {{ content: phi.text }} }}\n"
     );
@@ -124,7 +117,7 @@ async fn got(
 async fn skills_are_listed_whole_in_order_and_by_uris_that_name_their_source() {
     let directories = extension(&json!({ "directoryRead": true }));
     let (_, harness) = start(directories, "resources: all, skills: all").await;
-    eventually("they are listed", async || {
+    until_true("they are listed", async || {
         !content(&harness).await.skills.is_empty()
     })
     .await;
@@ -153,7 +146,7 @@ async fn only_what_the_settings_name_is_offered_and_without_them_nobody_is_asked
     let on = extension(&json!({}));
     let one = "resources: all, skills: ['skill://a/one/SKILL.md']";
     let (_, harness) = start(on.clone(), one).await;
-    eventually("it is listed", async || {
+    until_true("it is listed", async || {
         content(&harness).await.skills.len() == 1
     })
     .await;
@@ -171,7 +164,7 @@ async fn only_what_the_settings_name_is_offered_and_without_them_nobody_is_asked
         let heard = server.heard.lock().unwrap();
         heard.iter().any(|message| message["method"] == method)
     };
-    eventually("it was asked for resources", async || {
+    until_true("it was asked for resources", async || {
         asked("resources/templates/list")
     })
     .await;
@@ -197,7 +190,7 @@ async fn only_what_the_settings_name_is_offered_and_without_them_nobody_is_asked
 #[tokio::test]
 async fn a_server_without_the_extension_has_none() {
     let (server, harness) = start(json!({}), "resources: all, skills: all").await;
-    eventually("it said so", async || {
+    until_true("it said so", async || {
         !content(&harness).await.sources[0].skills
     })
     .await;

@@ -11,8 +11,9 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use wardgate_proto::toolrunner::v1::OutcomeStatus;
+use wardgate_testkit::until_true;
 
-use super::harness::{DOCTOR_ONE, Database, Harness, eventually, one_statement, rule, tools};
+use super::harness::{DOCTOR_ONE, Database, Harness, one_statement, rule, tools};
 
 const WRITTEN: &str = "SELECT count(*) FROM written";
 
@@ -72,7 +73,7 @@ async fn at_the_time_limit_the_work_stops_in_the_database() {
         assert_eq!(answer.text(), "Timeout after 300ms");
         assert_eq!(answer.facts().status, i32::from(OutcomeStatus::Timeout));
         assert_eq!(answer.facts().error_kind, "timeout");
-        eventually("the statement stopped", || is_idle(&database)).await;
+        until_true("the statement stopped", || is_idle(&database)).await;
         assert_eq!(
             harness
                 .call("series", r#"{"last":1}"#)
@@ -94,7 +95,7 @@ async fn when_the_client_leaves_the_work_stops_in_the_database() {
         assert!(started.await.is_err(), "it does not end by itself");
         assert!(call.as_mut().now_or_never().is_none());
         drop(call);
-        eventually("the statement stopped", || is_idle(&database)).await;
+        until_true("the statement stopped", || is_idle(&database)).await;
     }
 }
 
@@ -120,11 +121,11 @@ async fn a_statement_that_was_given_up_is_cancelled_at_once() {
             let mut call = Box::pin(harness.call_with(&terms, "{}"));
             tokio::select! {
                 _ = call.as_mut() => panic!("it does not end by itself"),
-                () = eventually("it runs", async || !is_idle(&database).await) => {}
+                () = until_true("it runs", async || !is_idle(&database).await) => {}
             }
             drop(call);
             let given_up = Instant::now();
-            eventually("the statement stopped", || is_idle(&database)).await;
+            until_true("the statement stopped", || is_idle(&database)).await;
             soonest = soonest.min(given_up.elapsed());
         }
         assert!(soonest < AT_ONCE, "{}: {soonest:?}", database.kind());

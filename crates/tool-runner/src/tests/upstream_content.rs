@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use wardgate_domain::{ColumnTier, OfferKind, PermitTerms};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::{Completion, Prompt, Resource, Wanted};
+use wardgate_testkit::until_true;
 
 use super::database::Database;
-use super::harness::{Harness, eventually};
+use super::harness::Harness;
 
 /// A server in a few lines of shell: what it answers to a method stands in a file of its directory, what it heard goes
 /// into `heard`. While there is a file `away` it is not to be had; a file `changed` has it say that its lists did, and a
@@ -113,7 +114,7 @@ impl World {
     }
 
     pub(super) async fn lists(&self, prompts: &[&str], resources: &[&str], templates: &[&str]) {
-        eventually("the lists", async || {
+        until_true("the lists", async || {
             let listed = self.content().await;
             names(&listed.prompts) == prompts
                 && names(&listed.resources) == resources
@@ -165,12 +166,12 @@ async fn what_a_server_lists_is_offered_under_names_of_the_catalogue() {
     // What changes is listed so, and a server that went away keeps its last lists.
     world.answers("prompts/list", r#""result":{"prompts":[{"name":"leave"}]}"#);
     std::fs::write(world.dir.join("changed"), "").unwrap();
-    eventually("the change", async || {
+    until_true("the change", async || {
         names(&world.content().await.prompts) == ["n.leave"]
     })
     .await;
     std::fs::write(world.dir.join("away"), "").unwrap();
-    eventually("the source is missed", async || {
+    until_true("the source is missed", async || {
         let listed = world.content().await;
         listed.sources[0].is_missing && names(&listed.prompts) == ["n.leave"]
     })
@@ -305,7 +306,7 @@ async fn a_failure_is_described_without_the_servers_words() {
         assert_eq!(answer.facts.unwrap().error_kind, expected);
     }
     std::fs::write(world.dir.join("away"), "").unwrap();
-    eventually("it is away", async || {
+    until_true("it is away", async || {
         world.read("file:///a").await.1 == "source_unavailable"
     })
     .await;

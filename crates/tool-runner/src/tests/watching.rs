@@ -10,9 +10,10 @@ use wardgate_domain::{
     SwitchScope, SwitchTarget,
 };
 use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_testkit::until_true;
 
 use super::database::Database;
-use super::harness::{Harness, caller, eventually};
+use super::harness::{Harness, caller};
 use super::upstream_content::{NOTES, World};
 
 const GUIDES: &str = r#"
@@ -204,7 +205,7 @@ async fn a_server_is_asked_for_what_is_watched_and_its_word_is_passed_on() {
 
     // A server that was away may have changed anything meanwhile.
     std::fs::write(world.dir.join("away"), "").unwrap();
-    eventually("the server is gone", async || world.is_missed().await).await;
+    until_true("the server is gone", async || world.is_missed().await).await;
     std::fs::remove_file(world.dir.join("away")).unwrap();
     let mut told = ear.hears().await.unwrap();
     if told.len() == 1 {
@@ -214,7 +215,7 @@ async fn a_server_is_asked_for_what_is_watched_and_its_word_is_passed_on() {
     assert_eq!(told, ["file:///a", "file:///b"], "each once");
     ear.hears_nothing().await;
     drop(ear);
-    eventually("the server is told", async || {
+    until_true("the server is told", async || {
         heard().contains(r#""method":"resources/unsubscribe","params":{"uri":"file:///b"}"#)
     })
     .await;

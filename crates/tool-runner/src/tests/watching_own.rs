@@ -12,12 +12,12 @@ use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::{StreamExt, stream};
 use http::StatusCode;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use wardgate_domain::{Caller, ColumnTier, OfferKind, PermitTerms};
 use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_testkit::{json_response, mcp_discovery, mcp_result, serve, until_true};
 
 use super::database::Database;
-use super::harness::{Harness, caller, eventually};
+use super::harness::{Harness, caller};
 use super::watching::{Ear, watch_as};
 
 /// What callers' own tokens begin with, and the server must never see.
@@ -41,16 +41,13 @@ impl Server {
             return StatusCode::UNAUTHORIZED.into_response();
         }
         let result = match message["method"].as_str().unwrap_or_default() {
-            "server/discover" => json!({
-                "supportedVersions": ["2026-07-28"],
-                "capabilities": { "resources": { "subscribe": true } },
-            }),
+            "server/discover" => mcp_discovery(&json!({ "resources": { "subscribe": true } })),
             "resources/list" => json!({ "resources": [{ "uri": "memo:a", "name": "a" }] }),
             "resources/templates/list" => json!({ "resourceTemplates": [] }),
             "subscriptions/listen" => return self.stream(token, message),
             _ => return StatusCode::ACCEPTED.into_response(),
         };
-        json_answer(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }))
+        mcp_result(message, &result)
     }
 
     fn stream(&self, token: &str, message: &Value) -> Response {
@@ -91,10 +88,6 @@ impl Server {
     }
 }
 
-fn json_answer(value: &Value) -> Response {
-    ([("content-type", "application/json")], value.to_string()).into_response()
-}
-
 async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
@@ -102,10 +95,11 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
         let form = url::form_urlencoded::parse(&body).into_owned();
         let (_, subject) = form.into_iter().find(|it| it.0 == "subject_token").unwrap();
         let whose = subject.strip_prefix(CANARY).unwrap();
-        return json_answer(&json!({
+        let token = json!({
             "access_token": format!("{whose}'s"), "token_type": "Bearer", "expires_in": 60,
             "issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
-        }));
+        });
+        return json_response(token.to_string());
     }
     let token = head.headers.get("authorization");
     let token = token.and_then(|value| value.to_str().unwrap().strip_prefix("Bearer "));
@@ -115,19 +109,17 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
 
 async fn start() -> (Arc<Server>, Harness) {
     let server = Arc::new(Server::default());
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
     let router = Router::new()
         .fallback(answer)
         .with_state(Arc::clone(&server));
-    tokio::spawn(async move { axum::serve(listener, router).await });
+    let url = format!("http://{}", serve(router).await);
     let yaml = format!(
         "sources:\n  up: {{ type: mcp, url: '{url}/mcp', private: [127.0.0.0/8], pins: first_use, resources: all, \
          auth: {{ type: token_exchange, token_url: '{url}/token', client_id: runner, client_secret: s }}, \
          listing_auth: {{ type: bearer, token: {LISTING} }} }}\n"
     );
     let harness = Harness::with(&Database::sqlite().await, &yaml, |_| ()).await;
-    eventually("its resources are known", async || {
+    until_true("its resources are known", async || {
         let mut client = harness.client.clone();
         let listed = client.list_content(pb::ListContentRequest {}).await;
         !listed.unwrap().into_inner().resources.is_empty()

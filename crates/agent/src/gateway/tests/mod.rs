@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use listeners::{ListenerBehaviour, Listeners};
+use wardgate_testkit::serve;
 
 /// A request as the gateway received it.
 #[derive(Debug, Clone)]
@@ -124,10 +125,8 @@ impl ScriptedGateway {
 
     /// The same script through both doors.
     async fn doors(&self) -> [GatewayEndpoint; 2] {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/", listener.local_addr().unwrap());
         let router = self.router.clone();
-        tokio::spawn(async move { axum::serve(listener, router).await });
+        let url = format!("http://{}/", serve(router).await);
         let over_http = GatewayEndpoint::over_http(&url.parse().unwrap()).unwrap();
         [self.in_process(), over_http]
     }

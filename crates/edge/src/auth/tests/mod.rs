@@ -15,9 +15,9 @@ use aws_lc_rs::hmac;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION};
 use serde_json::{Value, json};
 use wardgate_domain::AttributeValue;
-use wardgate_testkit::TestClock;
+use wardgate_testkit::{TestClock, TestKey, base64url, key_set, token_message};
 
-use super::testing::{KeyServer, NOW, TestKey, encode, key_set, message};
+use super::testing::{KeyServer, NOW};
 use super::*;
 
 const ISSUER: &str = "https://issuer.example";

@@ -11,12 +11,12 @@ async fn every_bad_token_is_refused_with_its_reason() {
     let parts: Vec<_> = good.split('.').collect();
     let (head, body, signature) = (parts[0], parts[1], parts[2]);
     let hs256 = |header: Value, secret: &[u8]| {
-        let message = message(&header, &claims());
+        let message = token_message(&header, &claims());
         let tag = hmac::sign(
             &hmac::Key::new(hmac::HMAC_SHA256, secret),
             message.as_bytes(),
         );
-        format!("{message}.{}", encode(tag.as_ref()))
+        format!("{message}.{}", base64url(tag.as_ref()))
     };
     let signed_by = |key: &TestKey, header: Value| key.token(header, claims());
     let ed_header = |name: &str, value: Value| ed.token(header_with(name, value), claims());
@@ -36,7 +36,7 @@ async fn every_bad_token_is_refused_with_its_reason() {
         "none", "None", "NONE", "nOnE", "noNe", "nonE", "NoNe", "nONE", "NONe", "NOne", "nONe",
         "noNE", "NonE", "nOne", "NoNE", "NOnE", "none ", " none", "",
     ] {
-        let unsigned = message(&json!({ "alg": casing, "kid": "ed" }), &claims());
+        let unsigned = token_message(&json!({ "alg": casing, "kid": "ed" }), &claims());
         case("alg none", format!("{unsigned}."), "algorithm_refused");
         case(
             "alg none, signed",
@@ -115,10 +115,10 @@ async fn every_bad_token_is_refused_with_its_reason() {
         "algorithm_refused",
     );
 
-    let es256 = message(&header("ES256", "ec"), &claims());
+    let es256 = token_message(&header("ES256", "ec"), &claims());
     case(
         "ES256, zero signature",
-        format!("{es256}.{}", encode(&[0; 64])),
+        format!("{es256}.{}", base64url(&[0; 64])),
         "signature_invalid",
     );
     case(
@@ -128,17 +128,17 @@ async fn every_bad_token_is_refused_with_its_reason() {
     );
     case(
         "ES256, signature of ones",
-        format!("{es256}.{}", encode(&[0xff; 64])),
+        format!("{es256}.{}", base64url(&[0xff; 64])),
         "signature_invalid",
     );
     case(
         "ES256, half a signature",
-        format!("{es256}.{}", encode(&[1; 32])),
+        format!("{es256}.{}", base64url(&[1; 32])),
         "signature_invalid",
     );
     case(
         "EdDSA, zero signature",
-        format!("{head}.{body}.{}", encode(&[0; 64])),
+        format!("{head}.{body}.{}", base64url(&[0; 64])),
         "signature_invalid",
     );
     case(
@@ -151,13 +151,13 @@ async fn every_bad_token_is_refused_with_its_reason() {
         signed_by(&TestKey::ed25519(), header("EdDSA", "ed")),
         "signature_invalid",
     );
-    let other_body = encode(claims_with("sub", "root").to_string().as_bytes());
+    let other_body = base64url(claims_with("sub", "root").to_string().as_bytes());
     case(
         "another payload",
         format!("{head}.{other_body}.{signature}"),
         "signature_invalid",
     );
-    let other_head = encode(header_with("typ", "at+jwt").to_string().as_bytes());
+    let other_head = base64url(header_with("typ", "at+jwt").to_string().as_bytes());
     case(
         "another header",
         format!("{other_head}.{body}.{signature}"),
@@ -458,7 +458,7 @@ async fn every_bad_token_is_refused_with_its_reason() {
         "token_malformed",
     );
     // 64 bytes end in a character with four unused bits: 'A' ends in zeros, 'B' spells the same bytes.
-    let zeros = encode(&[0; 64]);
+    let zeros = base64url(&[0; 64]);
     case(
         "non-canonical base64url",
         format!("{head}.{body}.{}B", &zeros[..85]),

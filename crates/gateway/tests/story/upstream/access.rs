@@ -5,15 +5,15 @@ use serde_json::json;
 use wardgate_domain::{OfferKind, Status};
 
 use super::{OTHER, call, get, ran, request, request_to, world_with};
-use crate::fakes::tool;
-use crate::world::{LEGACY, MODERN, Reply, World, definition, until};
+use crate::world::{LEGACY, MODERN, Reply, World, definition};
+use wardgate_testkit::{listed_tool, until_true};
 
 /// A gateway where all of `up` needs a scope, and what writes another.
 async fn world() -> World {
     let scopes = json!({ "tags": { "upstream:up": ["up"], "upstream:other": ["other"], "phi": ["records"] }, "writes": ["write"] });
     let mut world = world_with(json!({ "scopes": scopes })).await;
     let tools = ["reads", "writes", "slow", "elsewhere", "more"].map(|name| {
-        let mut tool = tool(name, &definition());
+        let mut tool = listed_tool(name, &definition());
         if name == "reads" {
             tool.facts.as_mut().unwrap().tags = vec!["phi".to_owned()];
         }
@@ -21,7 +21,7 @@ async fn world() -> World {
     });
     world.tool_runner.configure(tools.to_vec());
     world.token = with_scope(&world, "up");
-    until("the gateway knows the tags", async || {
+    until_true("the gateway knows the tags", async || {
         Reply::to(call(&world, MODERN, "read")).await.status == 403
     })
     .await;

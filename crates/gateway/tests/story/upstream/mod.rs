@@ -10,8 +10,8 @@ use wardgate_domain::{Digest, OfferKind, ToolFacts};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::switch_scope::{Everyone, Scope};
 
-use crate::fakes::tool;
-use crate::world::{META, MODERN, Reply, World, definition, until};
+use crate::world::{META, MODERN, Reply, World, definition};
+use wardgate_testkit::{listed_tool, until_true};
 
 const UP: &str = "/mcp/upstream/up";
 const OTHER: &str = "/mcp/upstream/other";
@@ -67,9 +67,10 @@ async fn world_with(settings: Value) -> World {
     ];
     world.tool_runner.content.lock().unwrap().0 = sources;
     // Another catalogue than before, so that it is listed again.
-    let tools = ["reads", "writes", "slow", "elsewhere"].map(|name| tool(name, &definition()));
+    let tools =
+        ["reads", "writes", "slow", "elsewhere"].map(|name| listed_tool(name, &definition()));
     world.tool_runner.configure(tools.to_vec());
-    until("the gateway knows the source", async || {
+    until_true("the gateway knows the source", async || {
         let ping = request(&world, "2025-11-25", "ping", "");
         Reply::to(ping).await.status != 404
     })

@@ -6,8 +6,8 @@ use wardgate_domain::{DenialReason, OfferKind, Status};
 use wardgate_proto::common::v1::ErrorReason;
 
 use super::{UP, call, post, ran, request, request_to, text, world};
-use crate::fakes::PolicyAnswer;
 use crate::world::{LEGACY, MODERN, Reply};
+use wardgate_testkit::PolicyAnswer;
 
 #[tokio::test]
 async fn a_route_that_is_not_for_the_caller_is_like_one_that_there_is_not() {

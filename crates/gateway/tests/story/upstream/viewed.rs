@@ -8,8 +8,8 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::Wanted;
 
 use super::*;
-use crate::fakes::{RunBehavior, given_content, result};
 use crate::world::{LEGACY, OLDEST};
+use wardgate_testkit::{RunBehavior, content_response, tool_result, until_true};
 
 /// The sources of the catalogue.
 const NAMES: [&str; 3] = ["program", "old", "guides"];
@@ -59,9 +59,9 @@ fn tools() -> Vec<pb::Tool> {
     let mut marked = definition();
     marked["inputSchema"]["properties"]["n"] = json!({ "type": "string", "x-mcp-header": "N" });
     vec![
-        tool("reads", &page),
-        tool("writes", &marked),
-        tool("elsewhere", &definition()),
+        listed_tool("reads", &page),
+        listed_tool("writes", &marked),
+        listed_tool("elsewhere", &definition()),
     ]
 }
 
@@ -76,7 +76,7 @@ async fn viewed_among(world: World) -> World {
     });
     *world.tool_runner.content.lock().unwrap() = (sources.to_vec(), content());
     world.tool_runner.configure(tools());
-    until("the gateway knows the sources", async || {
+    until_true("the gateway knows the sources", async || {
         let list = Reply::to(request_to(
             &world,
             "/mcp/upstream/guides",
@@ -149,7 +149,7 @@ async fn a_list_may_be_kept_as_long_as_its_shortest_source_says_and_never_longer
             (source.tools_ttl, source.prompts_ttl, source.resources_ttl) = (ttl, ttl, ttl);
         }
         world.tool_runner.configure(tools());
-        until("the gateway knows it", async || {
+        until_true("the gateway knows it", async || {
             let tools = ask(&world, MODERN, "tools/list", "").await;
             tools.at("/result/ttlMs") == kept
         })
@@ -172,7 +172,7 @@ async fn what_a_request_says_besides_goes_on_as_it_was_written() {
     for version in [MODERN, LEGACY] {
         world
             .tool_runner
-            .next([RunBehavior::Give(Box::new(result("", &Value::Null)))]);
+            .next([RunBehavior::Give(Box::new(tool_result("", &Value::Null)))]);
         let called = ask(&world, version, "tools/call", &params).await;
         assert_eq!(called.status, 200, "{called:?}");
         let asked = world.tool_runner.asked.all().pop().unwrap();
@@ -193,7 +193,7 @@ async fn a_call_is_the_ordinary_one_and_its_links_are_the_servers_own() {
     let world = viewed().await;
     let content = r#"[{"type":"resource_link","uri":"program+memo:a","name":"a"},{"type":"text","text":"program+memo:a","n":1.10}]"#;
     for version in [MODERN, LEGACY] {
-        let mut given = result("", &Value::Null);
+        let mut given = tool_result("", &Value::Null);
         given.content_json = content.to_owned().into();
         world.tool_runner.next([RunBehavior::Give(Box::new(given))]);
         let params = r#""name":"read","arguments":{"n":1.10}"#;
@@ -231,7 +231,7 @@ async fn prompts_and_resources_are_asked_for_and_given_by_their_own_names() {
     for version in [MODERN, LEGACY] {
         let messages = r#"{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"program+memo:a","text":"1.10"}}}]}"#;
         let contents = r#"{"contents":[{"uri":"program+memo:a","text":"program+memo:a"}]}"#;
-        let gives = [messages, contents].map(|given| Ok(given_content(given)));
+        let gives = [messages, contents].map(|given| Ok(content_response(given)));
         world.tool_runner.gives.lock().unwrap().extend(gives);
         let got = ask(
             &world,
@@ -304,7 +304,7 @@ async fn the_gateway_declares_what_the_server_declared() {
     let own = json!({
         "tools": changes, "prompts": changes, "resources": resources, "completions": {},
     });
-    until("the gateway knows it", async || {
+    until_true("the gateway knows it", async || {
         let discovered = ask(&world, MODERN, "server/discover", "").await;
         discovered.at("/result/capabilities") == own
     })
@@ -327,7 +327,7 @@ async fn what_a_server_says_in_the_meta_of_a_prompt_or_resource_goes_on() {
         ] {
             let given = pb::GetContentResponse {
                 meta_json: r#"{"vendor/x":{"n":1.10}}"#.into(),
-                ..given_content(given)
+                ..content_response(given)
             };
             world.tool_runner.gives.lock().unwrap().push_back(Ok(given));
             let got = ask(&world, version, method, params).await;

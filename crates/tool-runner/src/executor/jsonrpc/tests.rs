@@ -23,9 +23,7 @@ async fn server(status: u16, body: &'static str) -> (u16, Arc<Mutex<Vec<Value>>>
         (StatusCode::from_u16(status).unwrap(), body)
     });
     let router = Router::new().route("/mcp/", answer);
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    tokio::spawn(async move { axum::serve(listener, router).await });
+    let port = wardgate_testkit::serve(router).await.port();
     (port, seen)
 }
 

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
+use wardgate_testkit::until_true;
 
-use super::{ALL, FORM, Says, World, eventually, logging, offering, resuming};
+use super::{ALL, FORM, Says, World, logging, offering, resuming};
 
 const SAMPLING: &str = r#"{"messages":[],"maxTokens":10}"#;
 
@@ -255,7 +256,7 @@ async fn a_person_has_ten_minutes_and_then_the_call_ends_at_the_server() {
     pass(MINUTE).await;
     let refused = world.was_answered(1).await;
     assert_eq!(refused["error"]["code"], -32603);
-    eventually("the end of the call", async || {
+    until_true("the end of the call", async || {
         let cancelled = world.server.seen("notifications/cancelled");
         let mut ids = cancelled.iter().map(|one| &one["params"]["requestId"]);
         ids.any(|id| *id == call["id"])
@@ -283,7 +284,7 @@ async fn a_connection_that_nobody_uses_is_let_go_and_made_again_when_needed() {
                 .filter(|it| **it == "DELETE")
                 .count()
         };
-        eventually("the end of its session", async || left() == sessions - 1).await;
+        until_true("the end of its session", async || left() == sessions - 1).await;
     }
 }
 

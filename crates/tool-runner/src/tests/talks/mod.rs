@@ -24,15 +24,15 @@ use futures::StreamExt;
 use futures::channel::{mpsc, oneshot};
 use http::Method;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
 use wardgate_domain::{ColumnTier, PermitTerms};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
+use wardgate_testkit::{mcp_discovery, mcp_message, serve, until_true};
 
 use super::database::Database;
-use super::harness::{Answer, Harness, eventually};
+use super::harness::{Answer, Harness};
 use crate::Config;
 
 /// Offers all that a client can be asked.
@@ -139,8 +139,7 @@ impl ServerStream {
 }
 
 async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response {
-    let (parts, body) = request.into_parts();
-    let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+    let (parts, message) = mcp_message(request).await;
     if parts.method == Method::GET {
         return match server.own.lock().unwrap().take() {
             Some(events) => said(events),
@@ -151,7 +150,6 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
         server.seen.lock().unwrap().push("DELETE".into());
         return respond(200, "text/plain", Body::empty());
     }
-    let message: Value = serde_json::from_slice(&body).unwrap();
     server.seen.lock().unwrap().push(message.clone());
     let (id, method) = (
         &message["id"],
@@ -161,9 +159,9 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
         return respond(202, "text/plain", Body::empty());
     }
     let says = match method {
-        "server/discover" if server.is_modern => Says::Result(json!({
-            "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} },
-        })),
+        "server/discover" if server.is_modern => {
+            Says::Result(mcp_discovery(&json!({ "tools": {} })))
+        }
         "server/discover" => Says::Error(json!({ "code": -32601, "message": "no" })),
         "initialize" if server.is_modern && !server.takes_initialize => {
             Says::Error(json!({ "code": -32601, "message": "no" }))
@@ -251,12 +249,10 @@ impl World {
             next: Mutex::default(),
             own: Mutex::default(),
         });
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
         let router = Router::new()
             .fallback(answer)
             .with_state(Arc::clone(&server));
-        tokio::spawn(async move { axum::serve(listener, router).await });
+        let url = format!("http://{}/mcp", serve(router).await);
         let yaml = format!(
             "sources:
   up: {{ type: mcp, url: '{url}', private: [127.0.0.0/8], tools: none, prompts: all, resources: all }}
@@ -339,7 +335,7 @@ tools:
 
     /// Waits until the server has seen so many of these, and gives the last.
     async fn saw(&self, method: &str, number: usize) -> Value {
-        eventually(method, async || self.server.seen(method).len() >= number).await;
+        until_true(method, async || self.server.seen(method).len() >= number).await;
         let seen = self.server.seen(method);
         assert_eq!(seen.len(), number, "{seen:?}");
         seen[number - 1].clone()
@@ -347,7 +343,7 @@ tools:
 
     /// The same of the answers to its own requests.
     async fn was_answered(&self, number: usize) -> Value {
-        eventually("an answer", async || self.server.answers().len() >= number).await;
+        until_true("an answer", async || self.server.answers().len() >= number).await;
         let answers = self.server.answers();
         assert_eq!(answers.len(), number, "{answers:?}");
         answers[number - 1].clone()

@@ -1,52 +1,70 @@
 //! A policy service that says what it is told to, and signs real permits.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use aws_lc_rs::signature::Ed25519KeyPair;
 use futures::stream::BoxStream;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
     Ambient, ColumnClass, ColumnTier, Decision, DecisionId, DenialReason, Digest, OfferKind,
-    PermitId, PermitSigner, PermitTerms, SignedPermit, ToolFacts, Verdict,
+    PermitId, PermitSigner, PermitTerms, PermitVerifier, SignedPermit, ToolFacts, Verdict,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1 as pb;
-use wardgate_proto::policy::v1::policy_service_server::PolicyService;
-use wardgate_rpc::Readiness;
+use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicyServiceServer};
+use wardgate_rpc::client::PolicyClient;
+use wardgate_rpc::link::{self, LinkedService};
+use wardgate_rpc::{Peer, Readiness, Service};
 
-use super::{Log, caller_of, failure, follow};
+use super::{LIMIT, failure, follow};
+use crate::{Log, caller_of, permit_signer, permit_verifier};
 
 /// What it says of a call.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum PolicyAnswer {
+#[derive(Debug, Clone)]
+pub enum PolicyAnswer {
     /// Yes, whatever the arguments.
     Allow,
     /// Yes, to these arguments.
     AllowThese,
+    /// Yes, on just these terms.
+    AllowOn(Box<PermitTerms>),
+    /// No.
     Deny {
+        /// Why.
         reason: DenialReason,
+        /// Whether the caller may know of the tool.
         visible: bool,
     },
+    /// An error.
     Fail(ErrorReason),
+    /// No answer ever.
     Hang,
+    /// The service panics.
     Panic,
 }
 
 /// How long its permits last.
-pub(crate) const LIFETIME: Duration = Duration::from_secs(60);
+const LIFETIME: Duration = Duration::from_secs(60);
 
-pub(crate) struct Policy {
-    pub(crate) asked: Log<pb::AuthorizeRequest>,
+/// A policy service that decides as a test says.
+pub struct FakePolicy {
+    /// What it was asked about known tools.
+    pub asked: Log<pb::AuthorizeRequest>,
     /// The names that it was asked about, and that no tool has.
-    pub(crate) unknown: Log<String>,
-    pub(crate) listed: Log<pb::ListVisibleRequest>,
-    pub(crate) readiness: watch::Sender<Readiness>,
+    pub unknown: Log<String>,
+    /// What it was asked to show.
+    pub listed: Log<pb::ListVisibleRequest>,
+    /// Whose conversations it was asked about.
+    pub recalled: Log<pb::AuthorizeRecallRequest>,
+    /// Whether it says that it can work.
+    pub readiness: watch::Sender<Readiness>,
     says: Mutex<PolicyAnswer>,
     /// Tools nobody may see.
     hidden: Mutex<Vec<String>>,
+    /// Who may read all of the record, and who their own part.
+    readers: Mutex<Vec<(pb::RecordScope, String)>>,
     /// Arguments with one of these in them are denied.
     forbidden: Mutex<Vec<String>>,
     /// What nobody may do with the source of that name.
@@ -60,71 +78,97 @@ pub(crate) struct Policy {
     ambient: Ambient,
 }
 
-impl Policy {
-    pub(crate) fn new(ambient: Ambient) -> Self {
-        let key = Ed25519KeyPair::generate().unwrap();
-        let pkcs8 = key.to_pkcs8().unwrap();
+impl FakePolicy {
+    /// A policy service that allows everything, with the time of `ambient`.
+    pub fn new(ambient: Ambient) -> Arc<Self> {
         let hash = Digest::of(b"the first policies");
-        Self {
+        Arc::new(Self {
             asked: Log::default(),
             unknown: Log::default(),
             listed: Log::default(),
+            recalled: Log::default(),
             readiness: watch::Sender::new(Readiness::Ready),
             says: Mutex::new(PolicyAnswer::Allow),
             hidden: Mutex::default(),
+            readers: Mutex::default(),
             forbidden: Mutex::default(),
             barred: Mutex::default(),
             hash: Mutex::new(hash),
             announced: watch::Sender::new(Some(hash)),
             lifetime: Mutex::new(LIFETIME),
             tiers: Mutex::default(),
-            signer: PermitSigner::from_pkcs8(pkcs8.as_ref()).unwrap(),
+            signer: permit_signer(),
             ambient,
-        }
+        })
     }
 
-    pub(crate) fn public_key(&self) -> [u8; 32] {
-        self.signer.public_key().try_into().unwrap()
+    /// The link of `caller` to it.
+    pub fn link(self: &Arc<Self>, caller: Peer) -> LinkedService {
+        let service = Service {
+            server: PolicyServiceServer::from_arc(Arc::clone(self)),
+            readiness: self.readiness.subscribe(),
+        };
+        link::local(service, caller)
+    }
+
+    /// The client of `caller`.
+    pub fn client(self: &Arc<Self>, caller: Peer) -> PolicyClient {
+        PolicyClient::new(self.link(caller).link, LIMIT)
+    }
+
+    /// What takes its permits.
+    pub fn verifier(&self) -> PermitVerifier {
+        permit_verifier(&self.signer)
     }
 
     /// From now on it says this of every call.
-    pub(crate) fn says(&self, say: PolicyAnswer) {
+    pub fn says(&self, say: PolicyAnswer) {
         *self.says.lock().unwrap() = say;
     }
 
     /// How long permits last from now on.
-    pub(crate) fn permits_last(&self, lifetime: Duration) {
+    pub fn permits_last(&self, lifetime: Duration) {
         *self.lifetime.lock().unwrap() = lifetime;
     }
 
     /// From now on permits let `class` be seen so.
-    pub(crate) fn shows(&self, class: &str, tier: ColumnTier) {
+    pub fn shows(&self, class: &str, tier: ColumnTier) {
         let class = class.parse().unwrap();
         self.tiers.lock().unwrap().insert(class, tier);
     }
 
-    pub(crate) fn hide(&self, tool: &str) {
+    /// From now on nobody may see `tool`.
+    pub fn hide(&self, tool: &str) {
         self.hidden.lock().unwrap().push(tool.to_owned());
     }
 
-    pub(crate) fn forbid(&self, arguments: &str) {
+    /// From now on arguments with this text in them are denied.
+    pub fn forbid(&self, arguments: &str) {
         self.forbidden.lock().unwrap().push(arguments.to_owned());
     }
 
     /// From now on nobody may do that with `source`.
-    pub(crate) fn bar(&self, kind: OfferKind, source: &str) {
+    pub fn bar(&self, kind: OfferKind, source: &str) {
         self.barred.lock().unwrap().push((kind, source.to_owned()));
     }
 
+    /// From now on `subject` may read the record, as far as `scope` goes.
+    pub fn lets_read_record(&self, scope: pb::RecordScope, subject: &str) {
+        self.readers
+            .lock()
+            .unwrap()
+            .push((scope, subject.to_owned()));
+    }
+
     /// Puts other policies in force, and tells everyone who watches.
-    pub(crate) fn change(&self, policies: &[u8]) {
+    pub fn change(&self, policies: &[u8]) {
         let hash = Digest::of(policies);
         *self.hash.lock().unwrap() = hash;
         self.announced.send_replace(Some(hash));
     }
 
     /// Ends every watch and takes no new one.
-    pub(crate) fn stop_announcing(&self) {
+    pub fn stop_announcing(&self) {
         self.announced.send_replace(None);
     }
 
@@ -165,7 +209,7 @@ impl Policy {
 }
 
 #[tonic::async_trait]
-impl PolicyService for Policy {
+impl PolicyService for FakePolicy {
     async fn authorize(
         &self,
         request: Request<pb::AuthorizeRequest>,
@@ -183,7 +227,7 @@ impl PolicyService for Policy {
             return Ok(Response::new(self.decide(&request, denied)));
         }
         self.asked.push(request.clone());
-        let mut says = *self.says.lock().unwrap();
+        let mut says = self.says.lock().unwrap().clone();
         let arguments = String::from_utf8_lossy(&request.arguments_json);
         let forbidden = self.forbidden.lock().unwrap().clone();
         if forbidden.iter().any(|text| arguments.contains(text)) {
@@ -203,6 +247,7 @@ impl PolicyService for Policy {
         let verdict = match says {
             PolicyAnswer::Allow => Verdict::Allow(self.permit(&request, false)),
             PolicyAnswer::AllowThese => Verdict::Allow(self.permit(&request, true)),
+            PolicyAnswer::AllowOn(terms) => Verdict::Allow(self.signer.sign(&terms)),
             PolicyAnswer::Deny { reason, visible } => Verdict::Deny { reason, visible },
             PolicyAnswer::Fail(reason) => return Err(failure(reason)),
             PolicyAnswer::Hang => std::future::pending().await,
@@ -230,23 +275,39 @@ impl PolicyService for Policy {
 
     async fn identify(
         &self,
-        _request: Request<pb::IdentifyRequest>,
+        request: Request<pb::IdentifyRequest>,
     ) -> Result<Response<pb::IdentifyResponse>, Status> {
-        Err(Status::unimplemented("nobody here asks it"))
+        let caller = caller_of(&request.into_inner().caller_token);
+        Ok(Response::new(pb::IdentifyResponse {
+            caller: Some((&caller).into()),
+        }))
     }
 
     async fn authorize_recall(
         &self,
-        _request: Request<pb::AuthorizeRecallRequest>,
+        request: Request<pb::AuthorizeRecallRequest>,
     ) -> Result<Response<pb::AuthorizeRecallResponse>, Status> {
-        Err(Status::unimplemented("nobody here asks it"))
+        self.recalled.push(request.into_inner());
+        let allowed = !matches!(*self.says.lock().unwrap(), PolicyAnswer::Deny { .. });
+        Ok(Response::new(pb::AuthorizeRecallResponse {
+            allowed,
+            decision_id: DecisionId::new(&self.ambient).to_string(),
+            policy_hash: self.hash.lock().unwrap().to_wire(),
+        }))
     }
 
     async fn authorize_record(
         &self,
-        _request: Request<pb::AuthorizeRecordRequest>,
+        request: Request<pb::AuthorizeRecordRequest>,
     ) -> Result<Response<pb::AuthorizeRecordResponse>, Status> {
-        Err(Status::unimplemented("nobody here asks it"))
+        let request = request.into_inner();
+        let subject = caller_of(&request.caller_token).subject().to_owned();
+        let allowed = (request.scope(), subject);
+        Ok(Response::new(pb::AuthorizeRecordResponse {
+            allowed: self.readers.lock().unwrap().contains(&allowed),
+            decision_id: DecisionId::new(&self.ambient).to_string(),
+            policy_hash: self.hash.lock().unwrap().to_wire(),
+        }))
     }
 
     type WatchVersionStream = BoxStream<'static, Result<pb::WatchVersionResponse, Status>>;

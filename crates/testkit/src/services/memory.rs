@@ -1,7 +1,7 @@
 //! A memory that keeps what it is given, and shows of tools what it is told to.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::{broadcast, watch};
@@ -10,23 +10,28 @@ use wardgate_domain::{Ambient, ConversationKey};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::memory::v1 as pb;
 use wardgate_proto::memory::v1::conversation_change::What;
-use wardgate_proto::memory::v1::memory_service_server::MemoryService;
-use wardgate_rpc::Readiness;
+use wardgate_proto::memory::v1::memory_service_server::{MemoryService, MemoryServiceServer};
+use wardgate_rpc::link::{self, LinkedService};
+use wardgate_rpc::{Peer, Readiness, Service};
 
-use super::{Log, caller_of, failure};
+use super::failure;
+use crate::{Log, caller_of};
 
 /// Conversations on one page of a list.
 const PAGE: usize = 2;
 /// Messages on one page of a conversation.
 const MESSAGES: usize = 3;
 
-pub(crate) struct Memory {
+/// A memory service in memory.
+pub struct FakeMemory {
     /// Which methods were called.
-    pub(crate) asked: Log<&'static str>,
-    pub(crate) added: Log<pb::AddMessagesRequest>,
+    pub asked: Log<&'static str>,
+    /// What was added.
+    pub added: Log<pb::AddMessagesRequest>,
     /// Which watches were told that they have begun.
-    pub(crate) watches: Log<()>,
-    pub(crate) readiness: watch::Sender<Readiness>,
+    pub watches: Log<()>,
+    /// Whether it says that it can work.
+    pub readiness: watch::Sender<Readiness>,
     next: Mutex<VecDeque<ErrorReason>>,
     withholds: Mutex<bool>,
     kept: Mutex<BTreeMap<(String, String), StoredConversation>>,
@@ -43,9 +48,10 @@ struct StoredConversation {
     turns: BTreeMap<String, i32>,
 }
 
-impl Memory {
-    pub(crate) fn new(ambient: Ambient) -> Self {
-        Self {
+impl FakeMemory {
+    /// A memory service without conversations, with the time of `ambient`.
+    pub fn new(ambient: Ambient) -> Arc<Self> {
+        Arc::new(Self {
             asked: Log::default(),
             added: Log::default(),
             watches: Log::default(),
@@ -56,21 +62,30 @@ impl Memory {
             subscribed: Mutex::default(),
             changes: Mutex::new(broadcast::Sender::new(100)),
             ambient,
-        }
+        })
+    }
+
+    /// The gateway's link to it.
+    pub fn link(self: &Arc<Self>) -> LinkedService {
+        let service = Service {
+            server: MemoryServiceServer::from_arc(Arc::clone(self)),
+            readiness: self.readiness.subscribe(),
+        };
+        link::local(service, Peer::Gateway)
     }
 
     /// The next requests fail so.
-    pub(crate) fn fails(&self, reasons: impl IntoIterator<Item = ErrorReason>) {
+    pub fn fails(&self, reasons: impl IntoIterator<Item = ErrorReason>) {
         self.next.lock().unwrap().extend(reasons);
     }
 
     /// From now on nobody may read what tools returned.
-    pub(crate) fn withholds_tools(&self) {
+    pub fn withholds_tools(&self) {
         *self.withholds.lock().unwrap() = true;
     }
 
     /// Whoever watches is left alone.
-    pub(crate) fn hangs_up(&self) {
+    pub fn hangs_up(&self) {
         *self.changes.lock().unwrap() = broadcast::Sender::new(100);
     }
 
@@ -89,7 +104,7 @@ impl Memory {
     }
 
     /// The key of a conversation.
-    pub(crate) fn key(&self, subject: &str, id: &str) -> String {
+    pub fn key(&self, subject: &str, id: &str) -> String {
         let kept = self.kept.lock().unwrap();
         kept[&(subject.to_owned(), id.to_owned())].key.clone()
     }
@@ -139,7 +154,7 @@ fn unknown() -> Status {
 }
 
 #[tonic::async_trait]
-impl MemoryService for Memory {
+impl MemoryService for FakeMemory {
     async fn get_or_create(
         &self,
         request: Request<pb::GetOrCreateRequest>,

@@ -17,21 +17,29 @@ use wardgate_proto::common::v1::{Caller as CallerOfWire, ErrorReason};
 use wardgate_proto::policy::v1::SignedPermit as SignedPermitOfWire;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
-use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerService;
-use wardgate_rpc::Readiness;
+use wardgate_proto::toolrunner::v1::tool_runner_service_server::{
+    ToolRunnerService, ToolRunnerServiceServer,
+};
+use wardgate_rpc::link::{self, LinkedService};
+use wardgate_rpc::{Peer, Readiness, Service};
 
-use super::{Log, failure, follow};
+use super::{failure, follow};
+use crate::{Log, tool_facts};
 
 /// What becomes of a call.
 #[derive(Debug)]
-pub(crate) enum RunBehavior {
+pub enum RunBehavior {
+    /// This result.
     Give(Box<pb::ToolResult>),
     /// What the test says, until it lets go.
     Live(mpsc::UnboundedReceiver<Event>),
     /// The ordinary result, once released.
     Hold(oneshot::Receiver<()>),
+    /// The permit is refused.
     RefusePermit,
+    /// An error.
     Fail(ErrorReason),
+    /// No answer ever.
     Hang,
     /// Panics before there is a stream.
     Panic,
@@ -41,28 +49,31 @@ pub(crate) enum RunBehavior {
     EndEarly,
 }
 
-pub(crate) struct ToolRunner {
-    pub(crate) asked: Log<pb::CallToolRequest>,
+/// A tool-runner that checks permits and runs nothing.
+pub struct FakeToolRunner {
+    /// Calls of tools.
+    pub asked: Log<pb::CallToolRequest>,
     /// How often its tools were listed.
-    pub(crate) listed: Log<()>,
+    pub listed: Log<()>,
     /// Calls whose stream was dropped before its end.
-    pub(crate) dropped: Arc<Log<String>>,
+    pub dropped: Arc<Log<String>>,
     /// Watchers that were refused because the catalogue is withdrawn.
-    pub(crate) turned_away: Log<()>,
-    pub(crate) readiness: watch::Sender<Readiness>,
+    pub turned_away: Log<()>,
+    /// Whether it says that it can work.
+    pub readiness: watch::Sender<Readiness>,
     /// Upstreams that do not answer.
-    pub(crate) missing: Mutex<Vec<String>>,
+    pub missing: Mutex<Vec<String>>,
     /// Prompts and resources, and their sources.
-    pub(crate) content: Mutex<(Vec<pb::Source>, pb::ListContentResponse)>,
+    pub content: Mutex<(Vec<pb::Source>, pb::ListContentResponse)>,
     /// What was got of them.
-    pub(crate) got: Log<pb::GetContentRequest>,
+    pub got: Log<pb::GetContentRequest>,
     /// What comes of the next ones; a result without these.
-    pub(crate) gives: Mutex<VecDeque<Result<pb::GetContentResponse, ErrorReason>>>,
+    pub gives: Mutex<VecDeque<Result<pb::GetContentResponse, ErrorReason>>>,
     /// Resources that were asked to be watched.
-    pub(crate) watched: Log<pb::WatchResourcesRequest>,
+    pub watched: Log<pb::WatchResourcesRequest>,
     /// Says to everyone who watches that the resource of this own URI changed; what does not begin with `own` is not
     /// watched. None ends every watch.
-    pub(crate) touched: broadcast::Sender<Option<String>>,
+    pub touched: broadcast::Sender<Option<String>>,
     /// Exchanges with upstream servers.
     catalogue: watch::Sender<Option<Vec<pb::Tool>>>,
     next: Mutex<VecDeque<RunBehavior>>,
@@ -71,16 +82,11 @@ pub(crate) struct ToolRunner {
 }
 
 /// A tool and what clients see of it. `writes` and `slow` in its name make it so.
-pub(crate) fn tool(name: &str, definition: &Value) -> pb::Tool {
+pub fn listed_tool(name: &str, definition: &Value) -> pb::Tool {
     let facts = ToolFacts {
-        kind: OfferKind::Tool,
-        name: name.parse().unwrap(),
         definition_digest: Digest::of(definition.to_string().as_bytes()),
         read_only: !name.contains("writes"),
-        tags: Vec::new(),
-        entity: None,
-        classes: Vec::new(),
-        argument_defaults: std::collections::BTreeMap::new(),
+        ..tool_facts(name)
     };
     let limit = if name.contains("slow") { 100 } else { 30_000 };
     pb::Tool {
@@ -93,7 +99,7 @@ pub(crate) fn tool(name: &str, definition: &Value) -> pb::Tool {
 }
 
 /// A result with one text and, where it is not null, structured content.
-pub(crate) fn result(text: &str, structured: &Value) -> pb::ToolResult {
+pub fn tool_result(text: &str, structured: &Value) -> pb::ToolResult {
     let content = serde_json::json!([{ "type": "text", "text": text }]);
     pb::ToolResult {
         content_json: content.to_string().into(),
@@ -127,9 +133,10 @@ impl Drop for CallDropGuard {
     }
 }
 
-impl ToolRunner {
-    pub(crate) fn new(permit_key: [u8; 32], ambient: Ambient, tools: Vec<pb::Tool>) -> Self {
-        Self {
+impl FakeToolRunner {
+    /// A tool-runner with these tools, which takes the permits that `verifier` does.
+    pub fn new(verifier: PermitVerifier, ambient: Ambient, tools: Vec<pb::Tool>) -> Arc<Self> {
+        Arc::new(Self {
             asked: Log::default(),
             listed: Log::default(),
             dropped: Arc::default(),
@@ -143,30 +150,39 @@ impl ToolRunner {
             touched: broadcast::Sender::new(64),
             catalogue: watch::Sender::new(Some(tools)),
             next: Mutex::default(),
-            verifier: PermitVerifier::new([permit_key]),
+            verifier,
             ambient,
-        }
+        })
+    }
+
+    /// The gateway's link to it.
+    pub fn link(self: &Arc<Self>) -> LinkedService {
+        let service = Service {
+            server: ToolRunnerServiceServer::from_arc(Arc::clone(self)),
+            readiness: self.readiness.subscribe(),
+        };
+        link::local(service, Peer::Gateway)
     }
 
     /// What becomes of the next calls; later ones get the ordinary result.
-    pub(crate) fn next(&self, runs: impl IntoIterator<Item = RunBehavior>) {
+    pub fn next(&self, runs: impl IntoIterator<Item = RunBehavior>) {
         self.next.lock().unwrap().extend(runs);
     }
 
     /// What the next call comes to, as the test says it.
-    pub(crate) fn live(&self) -> mpsc::UnboundedSender<Event> {
+    pub fn live(&self) -> mpsc::UnboundedSender<Event> {
         let (sender, events) = mpsc::unbounded();
         self.next([RunBehavior::Live(events)]);
         sender
     }
 
     /// Configures other tools, and tells everyone who watches.
-    pub(crate) fn configure(&self, tools: Vec<pb::Tool>) {
+    pub fn configure(&self, tools: Vec<pb::Tool>) {
         self.catalogue.send_replace(Some(tools));
     }
 
     /// Ends every watch and lists nothing any more.
-    pub(crate) fn withdraw_catalogue(&self) {
+    pub fn withdraw_catalogue(&self) {
         self.catalogue.send_replace(None);
     }
 
@@ -253,7 +269,7 @@ impl ToolRunner {
 }
 
 /// A prompt or resource that was got.
-pub(crate) fn given_content(result: &str) -> pb::GetContentResponse {
+pub fn content_response(result: &str) -> pb::GetContentResponse {
     pb::GetContentResponse {
         result_json: result.to_owned().into(),
         facts: Some(pb::ResultFacts {
@@ -297,7 +313,7 @@ fn events(given: pb::ToolResult) -> BoxStream<'static, Result<pb::CallToolRespon
 }
 
 #[tonic::async_trait]
-impl ToolRunnerService for ToolRunner {
+impl ToolRunnerService for FakeToolRunner {
     async fn list_tools(
         &self,
         _request: Request<pb::ListToolsRequest>,
@@ -344,7 +360,7 @@ impl ToolRunnerService for ToolRunner {
         if !self.admits(&request) {
             return Err(failure(ErrorReason::PermitRefused));
         }
-        let ordinary = result("the secret result", &serde_json::json!({ "rows": [1.10] }));
+        let ordinary = tool_result("the secret result", &serde_json::json!({ "rows": [1.10] }));
         let run = self.next.lock().unwrap().pop_front();
         let watched = CallDropGuard {
             call_id: request.call_id,
@@ -396,7 +412,7 @@ impl ToolRunnerService for ToolRunner {
             return Err(failure(ErrorReason::PermitRefused));
         }
         let given = self.gives.lock().unwrap().pop_front();
-        let given = given.unwrap_or_else(|| Ok(given_content(r#"{"secret":[1.10]}"#)));
+        let given = given.unwrap_or_else(|| Ok(content_response(r#"{"secret":[1.10]}"#)));
         given.map(Response::new).map_err(failure)
     }
 

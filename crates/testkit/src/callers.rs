@@ -1,0 +1,57 @@
+//! Callers and tools, as the services know them.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::Value;
+use wardgate_domain::{BearerToken, Caller, CallerClaims, Digest, OfferKind, Timestamp, ToolFacts};
+
+/// The claims of somebody with these roles, for long: `https://issuer.example` says so.
+pub fn claims(subject: &str, roles: &[&str]) -> CallerClaims {
+    CallerClaims {
+        issuer: "https://issuer.example".to_owned(),
+        subject: subject.to_owned(),
+        tenant: String::new(),
+        roles: roles.iter().map(ToString::to_string).collect(),
+        attributes: BTreeMap::new(),
+        token_id: "t".to_owned(),
+        expires_at: Timestamp::from_seconds(4_000_000_000),
+    }
+}
+
+/// Somebody with these roles.
+pub fn caller(subject: &str, roles: &[&str]) -> Caller {
+    Caller::from_verified(claims(subject, roles))
+}
+
+/// Whose `token` is. Somebody has verified it by then.
+pub fn caller_of(token: &str) -> Caller {
+    let payload = token.split('.').nth(1).expect("a token has three parts");
+    let payload = URL_SAFE_NO_PAD.decode(payload).expect("a part is base64");
+    let said: Value = serde_json::from_slice(&payload).expect("claims are JSON");
+    let text = |name: &str| said[name].as_str().expect("a claim is a text").to_owned();
+    let roles = said["roles"].as_array().into_iter().flatten();
+    let roles: Vec<&str> = roles.filter_map(Value::as_str).collect();
+    let ends = said["exp"].as_i64().expect("a token has an end");
+    let caller = Caller::from_verified(CallerClaims {
+        issuer: text("iss"),
+        expires_at: Timestamp::from_seconds(ends),
+        ..claims(&text("sub"), &roles)
+    });
+    caller.with_token(BearerToken::new(token))
+}
+
+/// A tool that only reads.
+pub fn tool_facts(name: &str) -> ToolFacts {
+    ToolFacts {
+        kind: OfferKind::Tool,
+        name: name.parse().expect("a name of a tool"),
+        definition_digest: Digest::of(name.as_bytes()),
+        read_only: true,
+        tags: Vec::new(),
+        entity: None,
+        classes: Vec::new(),
+        argument_defaults: BTreeMap::new(),
+    }
+}

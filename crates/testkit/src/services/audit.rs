@@ -1,0 +1,250 @@
+//! A record in memory that acknowledges when it is told to.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt, StreamExt};
+use serde_json::Value;
+use tokio::sync::{oneshot, watch};
+use tonic::{Request, Response, Status};
+use wardgate_domain::{
+    AdminChange, CallFacts, Digest, Event, MemoryAccess, Outcome, Receipt, Record, Refusals,
+};
+use wardgate_proto::audit::v1 as pb;
+use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditServiceServer};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_rpc::client::AuditClient;
+use wardgate_rpc::link::{self, LinkedService};
+use wardgate_rpc::{Peer, Readiness, Service};
+
+use super::{LIMIT, failure};
+use crate::Log;
+
+/// What becomes of an append.
+pub enum AppendBehavior {
+    /// Stored and acknowledged.
+    Keep,
+    /// Stored and acknowledged, once this has happened.
+    KeepAfter(BoxFuture<'static, ()>),
+    /// Not stored.
+    Fail,
+    /// Not stored, which it says after so long.
+    FailAfter(Duration),
+    /// No answer ever.
+    Hang,
+    /// The service panics.
+    Panic,
+}
+
+impl AppendBehavior {
+    /// Stored and acknowledged, once released.
+    pub fn hold(released: oneshot::Receiver<()>) -> Self {
+        Self::KeepAfter(released.map(|released| released.expect("released")).boxed())
+    }
+}
+
+/// One append as it was asked for.
+#[derive(Debug, Clone)]
+pub struct AppendAttempt {
+    /// What to append.
+    pub record: Record,
+    /// Whether it may have been appended before.
+    pub retry: bool,
+}
+
+/// A record in memory, for one service that writes to it.
+pub struct FakeAudit {
+    writer: Peer,
+    /// Appends of everything but refusals.
+    pub attempts: Log<AppendAttempt>,
+    /// Appends of refusals.
+    pub refusal_attempts: Log<AppendAttempt>,
+    /// Calls that may write, before they ran.
+    pub intents: Log<CallFacts>,
+    /// What became of calls.
+    pub outcomes: Log<Outcome>,
+    /// What was refused, counted.
+    pub refusals: Log<Refusals>,
+    /// Looks into conversations, and changes of them.
+    pub accesses: Log<MemoryAccess>,
+    /// Calls that a tool-runner ran.
+    pub executions: Log<CallFacts>,
+    /// What operators changed.
+    pub changes: Log<AdminChange>,
+    /// Whether it says that it can work.
+    pub readiness: watch::Sender<Readiness>,
+    next: Mutex<VecDeque<AppendBehavior>>,
+    /// Every append fails, after so long.
+    down: Mutex<Option<Duration>>,
+    sequence: Mutex<u64>,
+    /// What it answers queries from.
+    held: Mutex<Vec<Value>>,
+}
+
+impl FakeAudit {
+    /// An empty record that `writer` writes to.
+    pub fn new(writer: Peer) -> Arc<Self> {
+        Arc::new(Self {
+            writer,
+            attempts: Log::default(),
+            refusal_attempts: Log::default(),
+            intents: Log::default(),
+            outcomes: Log::default(),
+            refusals: Log::default(),
+            accesses: Log::default(),
+            executions: Log::default(),
+            changes: Log::default(),
+            readiness: watch::Sender::new(Readiness::Ready),
+            next: Mutex::default(),
+            down: Mutex::default(),
+            sequence: Mutex::new(41),
+            held: Mutex::default(),
+        })
+    }
+
+    /// Its writer's link to it.
+    pub fn link(self: &Arc<Self>) -> LinkedService {
+        let service = Service {
+            server: AuditServiceServer::from_arc(Arc::clone(self)),
+            readiness: self.readiness.subscribe(),
+        };
+        link::local(service, self.writer)
+    }
+
+    /// Its writer's client.
+    pub fn client(self: &Arc<Self>) -> AuditClient {
+        AuditClient::new(self.link().link, LIMIT)
+    }
+
+    /// What becomes of the next intents, outcomes, executions and changes; later ones are kept.
+    pub fn next(&self, appends: impl IntoIterator<Item = AppendBehavior>) {
+        self.next.lock().unwrap().extend(appends);
+    }
+
+    /// From now on every append fails.
+    pub fn fails(&self) {
+        self.fails_after(Duration::ZERO);
+    }
+
+    /// From now on every append fails, after so long.
+    pub fn fails_after(&self, after: Duration) {
+        *self.down.lock().unwrap() = Some(after);
+    }
+
+    /// Appends succeed again.
+    pub fn recovers(&self) {
+        *self.down.lock().unwrap() = None;
+    }
+
+    /// It has this record, besides what is appended.
+    pub fn holds(&self, record: Value) {
+        self.held.lock().unwrap().push(record);
+    }
+
+    /// Waits for the first outcome.
+    pub async fn outcome(&self) -> Outcome {
+        self.outcomes.reaches(1).await.swap_remove(0)
+    }
+
+    /// What operators did, and whether it failed.
+    pub fn actions(&self) -> Vec<(String, bool)> {
+        let changes = self.changes.all().into_iter();
+        changes
+            .map(|change| (change.action, change.failed))
+            .collect()
+    }
+
+    fn store(&self, record: Record) -> pb::AppendResponse {
+        match (self.writer, record.event) {
+            (Peer::Gateway, Event::Intent(subject)) => self.intents.push(subject),
+            (Peer::Gateway | Peer::Console, Event::Outcome(outcome)) => self.outcomes.push(outcome),
+            (Peer::Gateway, Event::Refusals(refusals)) => self.refusals.push(refusals),
+            (Peer::Gateway, Event::MemoryAccess(access)) => self.accesses.push(access),
+            (Peer::ToolRunner, Event::Execution(call)) => self.executions.push(call),
+            (Peer::ToolRunner | Peer::Memory, Event::AdminChange(change)) => {
+                self.changes.push(change);
+            }
+            (writer, other) => panic!("{writer:?} records no such thing: {other:?}"),
+        }
+        let mut sequence = self.sequence.lock().unwrap();
+        *sequence += 1;
+        let leaf_hash = Digest::of(&sequence.to_be_bytes());
+        pb::AppendResponse {
+            receipt: Some(Receipt::for_durable(*sequence, leaf_hash).into()),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl AuditService for FakeAudit {
+    async fn append(
+        &self,
+        request: Request<pb::AppendRequest>,
+    ) -> Result<Response<pb::AppendResponse>, Status> {
+        let request = request.into_inner();
+        let attempt = AppendAttempt {
+            record: request.record.unwrap().try_into().unwrap(),
+            retry: request.retry,
+        };
+        let record = attempt.record.clone();
+        let append = if let Event::Refusals(_) = record.event {
+            self.refusal_attempts.push(attempt);
+            AppendBehavior::Keep
+        } else {
+            self.attempts.push(attempt);
+            let next = self.next.lock().unwrap().pop_front();
+            next.unwrap_or(AppendBehavior::Keep)
+        };
+        let down = *self.down.lock().unwrap();
+        let append = down.map_or(append, AppendBehavior::FailAfter);
+        match append {
+            AppendBehavior::Keep => {}
+            AppendBehavior::KeepAfter(first) => first.await,
+            AppendBehavior::Fail => return Err(failure(ErrorReason::NotDurable)),
+            AppendBehavior::FailAfter(delay) => {
+                tokio::time::sleep(delay).await;
+                return Err(failure(ErrorReason::NotDurable));
+            }
+            AppendBehavior::Hang => std::future::pending().await,
+            AppendBehavior::Panic => panic!("as ordered"),
+        }
+        Ok(Response::new(self.store(record)))
+    }
+
+    type QueryStream = BoxStream<'static, Result<pb::QueryResponse, Status>>;
+
+    /// Newest first, by sequence and subject alone.
+    async fn query(
+        &self,
+        request: Request<pb::QueryRequest>,
+    ) -> Result<Response<Self::QueryStream>, Status> {
+        let query = request.into_inner();
+        let before = match query.before_sequence {
+            0 => u64::MAX,
+            before => before,
+        };
+        let held = self.held.lock().unwrap();
+        let mut matching: Vec<_> = (0_u64..).zip(held.iter()).collect();
+        matching.retain(|(sequence, record)| {
+            (query.from_sequence..before).contains(sequence)
+                && (query.subject.is_empty() || record["caller"]["subject"] == *query.subject)
+        });
+        let limit = usize::try_from(query.limit).expect("a limit is small");
+        let newest = matching.into_iter().rev().take(limit);
+        let answers: Vec<_> = newest
+            .map(|(sequence, record)| {
+                let record = record.to_string();
+                Ok(pb::QueryResponse {
+                    sequence,
+                    leaf_hash: Digest::of(record.as_bytes()).to_wire(),
+                    record: record.into(),
+                    damage: String::new(),
+                })
+            })
+            .collect();
+        Ok(Response::new(stream::iter(answers).boxed()))
+    }
+}
