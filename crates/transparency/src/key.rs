@@ -1,0 +1,212 @@
+//! Keys of signed notes: who may sign, and what a signature says.
+
+use std::fmt;
+use std::str::FromStr;
+
+use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::Error;
+use crate::hash::sha256;
+use crate::note::{NoteSignature, SignedNote};
+
+/// What a signature is over: the type byte of signed-note.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SignatureType {
+    /// The text itself.
+    Ed25519 = 1,
+    /// The text and the time at which a witness found it consistent (tlog-cosignature, version 1).
+    Cosignature = 4,
+}
+
+/// A public key with the name of whoever signs. Its text is the `vkey` of signed-note:
+/// `example.com/log+0f3a1b2c+AX…`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifierKey {
+    name: String,
+    id: [u8; 4],
+    of: SignatureType,
+    public: [u8; 32],
+}
+
+impl VerifierKey {
+    fn new(name: &str, of: SignatureType, public: [u8; 32]) -> Result<Self, Error> {
+        if !is_key_name(name) {
+            return Err(Error::VerifierKey(
+                "its name is empty, or has white space or a plus sign in it",
+            ));
+        }
+        let input = [name.as_bytes(), &[b'\n', of as u8], &public].concat();
+        let mut id = [0; 4];
+        id.copy_from_slice(&sha256(&input)[..4]);
+        Ok(Self {
+            name: name.to_owned(),
+            id,
+            of,
+            public,
+        })
+    }
+
+    fn of_pair(name: &str, of: SignatureType, pair: &Ed25519KeyPair) -> Result<Self, Error> {
+        let public = pair.public_key().as_ref().try_into();
+        Self::new(name, of, public.map_err(|_| Error::SigningKey)?)
+    }
+
+    /// The name of whoever signs; of a log its origin.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Fails unless `note` is signed by this key, and every signature in its name is right.
+    pub fn verify(&self, note: &SignedNote) -> Result<(), Error> {
+        let mut is_signed = false;
+        for signature in note.signatures() {
+            if signature.is_by(&self.name, self.id) {
+                if !self.is_right(signature, note.text()) {
+                    return Err(Error::Signature(self.name.clone()));
+                }
+                is_signed = true;
+            }
+        }
+        if is_signed {
+            Ok(())
+        } else {
+            Err(Error::NotSigned(self.name.clone()))
+        }
+    }
+
+    fn is_right(&self, signature: &NoteSignature, text: &str) -> bool {
+        let key = UnparsedPublicKey::new(&ED25519, &self.public);
+        match self.of {
+            SignatureType::Ed25519 => key.verify(text.as_bytes(), signature.bytes()).is_ok(),
+            SignatureType::Cosignature => {
+                let Some((time, signature)) = signature.bytes().split_first_chunk() else {
+                    return false;
+                };
+                let message = cosigned(u64::from_be_bytes(*time), text);
+                key.verify(message.as_bytes(), signature).is_ok()
+            }
+        }
+    }
+
+    fn signature(&self, bytes: Vec<u8>) -> NoteSignature {
+        NoteSignature::new(self.name.clone(), self.id, bytes)
+    }
+}
+
+impl FromStr for VerifierKey {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let malformed = Error::VerifierKey("it is not NAME+ID+KEY");
+        let mut parts = text.splitn(3, '+');
+        let (Some(name), Some(id), Some(key)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err(malformed);
+        };
+        let key = STANDARD.decode(key).map_err(|_| malformed)?;
+        let (of, public) = match key.split_first() {
+            Some((1, public)) => (SignatureType::Ed25519, public),
+            Some((4, public)) => (SignatureType::Cosignature, public),
+            _ => return Err(Error::VerifierKey("it is not of a known type (1 or 4)")),
+        };
+        let public = public.try_into();
+        let public = public.map_err(|_| Error::VerifierKey("its key does not have 32 bytes"))?;
+        let key = Self::new(name, of, public)?;
+        if id != hex(key.id) {
+            return Err(Error::VerifierKey("its id is not that of its name and key"));
+        }
+        Ok(key)
+    }
+}
+
+impl fmt::Display for VerifierKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = [[self.of as u8].as_slice(), &self.public].concat();
+        write!(f, "{}+{}+{}", self.name, hex(self.id), STANDARD.encode(key))
+    }
+}
+
+fn hex(id: [u8; 4]) -> String {
+    format!("{:08x}", u32::from_be_bytes(id))
+}
+
+/// Whether `name` may stand in a signature line.
+pub(crate) fn is_key_name(name: &str) -> bool {
+    let forbidden = |c: char| c.is_whitespace() || c.is_control() || c == '+';
+    !name.is_empty() && !name.contains(forbidden)
+}
+
+/// Signs notes as a log does.
+pub struct Signer {
+    pair: Ed25519KeyPair,
+    key: VerifierKey,
+}
+
+impl Signer {
+    /// The signer `name`, with an Ed25519 private key in PKCS#8 DER (RFC 8410).
+    pub fn from_pkcs8(name: &str, der: &[u8]) -> Result<Self, Error> {
+        let pair = pair(der)?;
+        let key = VerifierKey::of_pair(name, SignatureType::Ed25519, &pair)?;
+        Ok(Self { pair, key })
+    }
+
+    /// What its signatures are verified with.
+    pub fn verifier_key(&self) -> &VerifierKey {
+        &self.key
+    }
+
+    /// A note of `text` with its signature.
+    pub fn sign(&self, text: &str) -> Result<SignedNote, Error> {
+        let signature = self.pair.sign(text.as_bytes()).as_ref().to_vec();
+        SignedNote::new(text, self.key.signature(signature))
+    }
+}
+
+impl fmt::Debug for Signer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Signer").field(&self.key).finish()
+    }
+}
+
+/// Cosigns checkpoints as a witness does: a statement that the tree is the largest consistent one that it saw.
+pub struct Cosigner {
+    pair: Ed25519KeyPair,
+    key: VerifierKey,
+}
+
+impl Cosigner {
+    /// The cosigner `name`, with an Ed25519 private key in PKCS#8 DER. The key must sign nothing else.
+    pub fn from_pkcs8(name: &str, der: &[u8]) -> Result<Self, Error> {
+        let pair = pair(der)?;
+        let key = VerifierKey::of_pair(name, SignatureType::Cosignature, &pair)?;
+        Ok(Self { pair, key })
+    }
+
+    /// What its cosignatures are verified with.
+    pub fn verifier_key(&self) -> &VerifierKey {
+        &self.key
+    }
+
+    /// Its cosignature of the text of `note` at `time`, in seconds since 1970.
+    pub fn cosign(&self, note: &SignedNote, time: u64) -> NoteSignature {
+        let signature = self.pair.sign(cosigned(time, note.text()).as_bytes());
+        let bytes = [time.to_be_bytes().as_slice(), signature.as_ref()].concat();
+        self.key.signature(bytes)
+    }
+}
+
+impl fmt::Debug for Cosigner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Cosigner").field(&self.key).finish()
+    }
+}
+
+fn pair(der: &[u8]) -> Result<Ed25519KeyPair, Error> {
+    Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).map_err(|_| Error::SigningKey)
+}
+
+/// What a cosignature is over.
+fn cosigned(time: u64, text: &str) -> String {
+    format!("cosignature/v1\ntime {time}\n{text}")
+}

@@ -1,0 +1,44 @@
+//! A transparency log without its storage: what is hashed, signed and proved, and how it is checked.
+//!
+//! ```text
+//!   entries ──leaf hash──▶ CompactTree ──▶ TreeHead ──▶ Checkpoint ──Signer──▶ SignedNote ◀──Cosigner
+//!                              │                                                  │
+//!                              └──▶ tiles ──▶ inclusion and consistency paths ──▶ TlogProof ──▶ verified offline
+//! ```
+//!
+//! One job: the formats and the arithmetic of RFC 6962 and C2SP, without input or output. Whatever comes from outside is
+//! checked when it is parsed, and no input ends the program.
+//!
+//! | module | specification |
+//! |---|---|
+//! | `hash`, `tree`, `path` | [RFC 6962](https://www.rfc-editor.org/rfc/rfc6962#section-2.1), verification as in [RFC 9162](https://www.rfc-editor.org/rfc/rfc9162#section-2.1) |
+//! | `tile` | [tlog-tiles](https://c2sp.org/tlog-tiles) |
+//! | `note` | [signed-note](https://c2sp.org/signed-note), Ed25519 |
+//! | `checkpoint` | [tlog-checkpoint](https://c2sp.org/tlog-checkpoint) |
+//! | `key` | [verifier keys](https://c2sp.org/signed-note#verifier-keys), [tlog-cosignature](https://c2sp.org/tlog-cosignature) version 1 |
+//! | `proof` | [tlog-proof](https://c2sp.org/tlog-proof) |
+
+mod checkpoint;
+mod error;
+mod hash;
+mod key;
+mod note;
+mod path;
+mod proof;
+mod tile;
+mod tree;
+
+pub use checkpoint::Checkpoint;
+pub use error::Error;
+pub use hash::{EMPTY_ROOT, Hash, leaf_hash, node_hash};
+pub use key::{Cosigner, Signer, VerifierKey};
+pub use note::{NoteSignature, SignedNote};
+pub use path::{
+    consistency_path, consistency_ranges, inclusion_path, inclusion_ranges, verify_consistency,
+    verify_inclusion,
+};
+pub use proof::TlogProof;
+pub use tile::{
+    TILE_WIDTH, TileId, TileSet, decode_bundle, encode_entry, tiles_of_ranges, tiles_of_size,
+};
+pub use tree::{CompactTree, Node, TreeHead};
