@@ -79,7 +79,7 @@ def main():
     era = ["--era", arguments.era]
     direct = Target(arguments.wardgate, "direct", server.url, TOOL, [*era, "--direct", "--token", "none"], [server])
     options = [*era, "--token-file", token]
-    governed = Target(arguments.wardgate, "governed", gateway.url, f"echo_{TOOL}", options, [gateway])
+    governed = Target(arguments.wardgate, "governed", gateway.url, f"echo__{TOOL}", options, [gateway])
     figures = {}
     for connections in map(int, arguments.connections.split(",")):
         rounds = {direct: [], governed: []}

@@ -11,7 +11,9 @@ use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use wardgate_connect::ConnectPrompt;
-use wardgate_domain::{AgentRefusal, Caller, Digest, RequiredCapabilities, Status, ToolFacts};
+use wardgate_domain::{
+    AgentRefusal, Caller, Digest, Reason, RequiredCapabilities, Status, ToolFacts,
+};
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{
     McpResponse, RecordStatus, ResultFormat, RpcError, check_mirrored_headers,
@@ -22,7 +24,7 @@ use wardgate_rpc::client::{
     Resumption, ToolResult,
 };
 
-use crate::Gateway;
+use crate::admission::RequestAdmission;
 use crate::catalogue::View;
 use crate::catalogue::{CatalogueIndex, Tool};
 use crate::client_interaction::ClientInteraction;
@@ -172,7 +174,7 @@ impl Operation for ToolCall {
                 arguments: &self.arguments,
             }),
             resumable: Some(self),
-            unknown_reason: "unknown_tool",
+            unknown_reason: Reason::UNKNOWN_TOOL,
             resource_use: tool.map(|tool| ResourceUse {
                 policy_arguments: self.arguments.clone(),
                 may_write: !tool.facts.read_only,
@@ -197,9 +199,9 @@ impl Operation for ToolCall {
             }
             resumption => resumption,
         };
-        let (gateway, tool, caller) = (run.gateway, run.resource, &run.context.caller);
+        let (services, tool, caller) = (run.services, run.resource, &run.context.caller);
         let capabilities = run.client.capabilities();
-        let output = gateway.runner().call_tool(CallTool {
+        let output = services.runner.call_tool(CallTool {
             call_id: run.call_id,
             caller,
             tool: &tool.facts.name,
@@ -217,7 +219,7 @@ impl Operation for ToolCall {
             // The tool-runner enforces the time limit itself; this one catches a tool-runner that does not answer.
             limit: tool.time_limit + Duration::from_secs(1),
         });
-        let to_run_error = |error: CallError| run_error(gateway, &error, tool);
+        let to_run_error = |error: CallError| run_error(&services.admission, &error, tool);
         let events = run.client.unless_cancelled(Box::pin(output)).await?;
         let mut events = pin!(events.map_err(to_run_error)?);
         while let Some(event) = run.client.unless_cancelled(events.next()).await? {
@@ -230,7 +232,7 @@ impl Operation for ToolCall {
                 }
                 CallEvent::Task(task) => {
                     let call = (&*self.name, &self.arguments);
-                    let handles = &gateway.task_handles;
+                    let handles = &services.task_handles;
                     let task = handles
                         .hand_out(run.context, run.call_id, call, *task)
                         .await;
@@ -268,7 +270,7 @@ impl ToolCall {
             ToolCallOutput::Result(result) => result,
             ToolCallOutput::Task(task) => return task.release(id, call_id, recorded),
         };
-        if result.facts.error_kind == RATE_LIMITED {
+        if result.facts.error_kind == Reason::RATE_LIMITED.as_str() {
             let wait = result.facts.retry_after.unwrap_or_default();
             let error = RpcError::rate_limited(wait).of_call(call_id, recorded.receipt());
             return McpResponse::error(Some(id), &error);
@@ -339,7 +341,7 @@ impl ToolCall {
         };
         let capabilities = run.client.capabilities();
         let prompt = wardgate_connect::prompt_to_connect(
-            &run.gateway.connect_pages,
+            &run.services.connect_pages,
             &run.context.caller,
             connect,
             capabilities.as_deref(),
@@ -369,7 +371,7 @@ fn not_connected(message: &str) -> ToolCallOutput {
         error: Bytes::new(),
         facts: ResultFacts {
             status: Status::Error,
-            error_kind: "not_connected".to_owned(),
+            error_kind: Reason::NOT_CONNECTED.as_str().to_owned(),
             rows: 0,
             rows_withheld: 0,
             fields_redacted: 0,
@@ -387,16 +389,16 @@ fn task_not_handed_out(tool: &Tool) -> Rejection {
         return Rejection::OutcomeUnknown;
     }
     Rejection::Failed {
-        kind: "store_unavailable",
+        kind: Reason::STORE_UNAVAILABLE,
         message: "The task that it became cannot be handed out now. Try again later.",
     }
 }
 
 /// The run error for an error of the tool-runner.
-pub(crate) fn run_error(gateway: &Gateway, error: &CallError, tool: &Tool) -> RunError {
+pub(crate) fn run_error(admission: &RequestAdmission, error: &CallError, tool: &Tool) -> RunError {
     match error.reason() {
         ErrorReason::PermitRefused => RunError::PermitRefused,
-        ErrorReason::Overloaded => Rejection::NotAttempted(gateway.neighbour_overloaded()).into(),
+        ErrorReason::Overloaded => Rejection::NotAttempted(admission.neighbour_overloaded()).into(),
         ErrorReason::DeadlineExceeded => Rejection::TimedOut(tool.time_limit).into(),
         ErrorReason::NotDurable => Rejection::NotRecorded.into(),
         // Removed or switched off since the catalogue was listed.
@@ -415,7 +417,7 @@ pub(crate) fn lost_call(tool: &Tool) -> Rejection {
         return Rejection::OutcomeUnknown;
     }
     Rejection::Failed {
-        kind: "tool_runner_unavailable",
+        kind: Reason::TOOL_RUNNER_UNAVAILABLE,
         message: "The tool could not be run. Try again later.",
     }
 }
@@ -430,6 +432,3 @@ fn required_capability(error_kind: &str) -> Option<&'static str> {
         _ => None,
     }
 }
-
-/// The error kind of the tool-runner for a caller that used a tool too often.
-pub(crate) const RATE_LIMITED: &str = "rate_limited";

@@ -59,12 +59,11 @@ use axum::Router;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use wardgate_connect::{ConnectPages, GatewayParts};
-use wardgate_domain::{Ambient, Caller, Outcome};
+use wardgate_domain::Ambient;
 use wardgate_edge::{Admission, Authenticator, BoundListener, Origins};
 use wardgate_gateway_store::{Sealer, Store};
-use wardgate_mcp_server::{RecordStatus, RpcError};
-use wardgate_resilience::concurrency::{Limiter, Slot};
-use wardgate_rpc::client::{CallError, MemoryClient, PolicyClient, ToolRunnerClient};
+use wardgate_resilience::concurrency::Limiter;
+use wardgate_rpc::client::{MemoryClient, PolicyClient, ToolRunnerClient};
 use wardgate_rpc::probes::ProbedComponent;
 use wardgate_rpc::{LinkedService, Readiness, Shutdown};
 
@@ -79,8 +78,10 @@ use audit_log::AuditLog;
 use authority::Authority;
 use catalogue::Catalogue;
 use change_counter::ChangeCounter;
+use client_interaction::{ClientChannels, ResponseRouter};
 use discovery::Discovery;
-use http::{RequestGuard, ResourceMetadata};
+use governed_call::{CallPipeline, OperationServices};
+use http::RequestGuard;
 use listen::{ConversationWatcher, Listeners, ResourceSubscriptions, ResourceWatcher};
 use memory::ConversationMemory;
 use recorder::CallRecorder;
@@ -130,22 +131,17 @@ pub struct Gateway {
     takes_direct_methods: bool,
     guard: RequestGuard,
     connect_pages: Arc<ConnectPages>,
-    ambient: Ambient,
     discovery: Arc<Discovery>,
     listeners: Listeners,
     resource_watcher: Arc<ResourceWatcher>,
-    sealer: Arc<Sealer>,
-    store: Arc<Store>,
-    replica_inbox: ReplicaInbox,
     sessions: StreamableSessions,
     stream_store: Arc<StreamStore>,
-    task_handles: TaskHandles,
     sse: SseTransport,
-    runner: ToolRunnerClient,
     /// Not among the parts that must be ready: tools are of use without it.
     memory: Option<Arc<ConversationMemory>>,
     recorder: Arc<CallRecorder>,
-    admission: RequestAdmission,
+    admission: Arc<RequestAdmission>,
+    pipeline: Arc<CallPipeline>,
     /// Calls under way, whether or not their client still waits.
     calls: TaskTracker,
     parts: Vec<ProbedComponent>,
@@ -153,17 +149,24 @@ pub struct Gateway {
     own_readiness: watch::Sender<Readiness>,
 }
 
-impl Gateway {
-    /// Loads the issuers' keys and starts to follow the neighbours. Neighbours that are away do not stop
-    /// it; `/ready` says so.
-    pub async fn new(
-        config: Config,
+/// What is opened before a gateway can start.
+struct GatewayResources {
+    /// How clients reach the gateway.
+    public_url: String,
+    edge: Admission,
+    store: Arc<Store>,
+    sealer: Arc<Sealer>,
+    connect_pages: Arc<ConnectPages>,
+}
+
+impl GatewayResources {
+    async fn open(
+        config: &Config,
         bound: &BoundListener,
-        neighbours: Neighbours,
+        runner: &ToolRunnerClient,
         key: &SessionKey,
-        ambient: Ambient,
-    ) -> Result<Arc<Self>, Error> {
-        config.validate()?;
+        ambient: &Ambient,
+    ) -> Result<Self, Error> {
         let origins = Origins::new(
             "gateway",
             config.public_url.as_deref(),
@@ -178,44 +181,71 @@ impl Gateway {
             None => format!("http://{}", bound.address()),
         };
         let auth = Authenticator::new(config.auth.clone(), Some(&public_url), ambient.clone());
-        let auth = Arc::new(auth.await?);
-        let runner = ToolRunnerClient::new(neighbours.tool_runner.link, NEIGHBOUR_LIMIT);
+        let edge = Admission {
+            auth: Arc::new(auth.await?),
+            origins,
+            body: config.limits.body(),
+        };
         let sealer = Arc::new(Sealer::new(key, ambient.clone()));
         let parts = GatewayParts {
             runner: runner.clone(),
             store: Arc::clone(&store),
             sealer: Arc::clone(&sealer),
-            origins: origins.clone(),
+            origins: edge.origins.clone(),
             public_url: public_url.clone(),
-            body_limits: config.limits.body(),
+            body_limits: edge.body,
             ambient: ambient.clone(),
         };
-        let connect_pages =
-            ConnectPages::open(config.sign_in.as_ref(), &config.auth, parts).await?;
+        let connect_pages = ConnectPages::open(config.sign_in.as_ref(), &config.auth, parts);
+        Ok(Self {
+            connect_pages: connect_pages.await?,
+            public_url,
+            edge,
+            store,
+            sealer,
+        })
+    }
+}
+
+impl Gateway {
+    /// Loads the issuers' keys and starts to follow the neighbours. Neighbours that are away do not stop
+    /// it; `/ready` says so.
+    pub async fn new(
+        config: Config,
+        bound: &BoundListener,
+        neighbours: Neighbours,
+        key: &SessionKey,
+        ambient: Ambient,
+    ) -> Result<Arc<Self>, Error> {
+        config.validate()?;
+        let runner = ToolRunnerClient::new(neighbours.tool_runner.link, NEIGHBOUR_LIMIT);
+        let GatewayResources {
+            public_url,
+            edge,
+            store,
+            sealer,
+            connect_pages,
+        } = GatewayResources::open(&config, bound, &runner, key, &ambient).await?;
         let policy = PolicyClient::new(neighbours.policy.link, NEIGHBOUR_LIMIT);
         let changes = ChangeCounter::default();
         let catalogue = Catalogue::follow(runner.clone(), changes.clone());
-        let memory = neighbours
-            .memory
-            .map(|memory| MemoryClient::new(memory.link, memory::LIMIT));
         let (own_readiness, own) = watch::channel(Readiness::Ready);
         let parts = vec![
             ("gateway", own),
-            ("keys", auth.readiness()),
+            ("keys", edge.auth.readiness()),
             ("policy", neighbours.policy.readiness),
             ("tool-runner", neighbours.tool_runner.readiness),
             ("catalogue", catalogue.readiness()),
             ("audit", neighbours.audit.readiness.clone()),
         ];
         let limiter = Limiter::new("gateway", config.concurrency);
-        let audit_log = AuditLog::new(
-            neighbours.audit,
-            config.append_limit,
-            limiter.clone(),
-            ambient.clone(),
-        );
+        let (audit, limit) = (neighbours.audit, config.append_limit);
+        let audit_log = AuditLog::new(audit, limit, limiter.clone(), ambient.clone());
         let recorder = CallRecorder::new(audit_log, ambient.clone());
         let authority = Authority::new(policy, limiter.clone(), ambient.clone(), changes.clone());
+        let admission = RequestAdmission::new(limiter, config.limits.requests_per_minute);
+        let admission = Arc::new(admission);
+        let memory = (neighbours.memory).map(|it| MemoryClient::new(it.link, memory::LIMIT));
         let discovery = Arc::new(Discovery::new(catalogue, authority, memory.is_some()));
         let resource_watcher = ResourceWatcher::new(
             Arc::clone(&discovery),
@@ -224,43 +254,50 @@ impl Gateway {
             changes.clone(),
             ambient.clone(),
         );
-        let listeners = Listeners::new(
-            changes,
-            memory.clone().map(ConversationWatcher::follow),
-            config.limits.streams(),
-            ambient.clone(),
-        );
+        let watcher = memory.clone().map(ConversationWatcher::follow);
+        let listeners = Listeners::new(changes, watcher, config.limits.streams(), ambient.clone());
         let calls = TaskTracker::new();
         let memory = memory
             .map(|client| ConversationMemory::new(client, &discovery, &recorder, &calls, &ambient));
-        let sse = SseTransport::new(&sealer, &ambient, config.advertise.clone(), &public_url)?;
-        let admission = Admission {
-            auth,
-            origins,
-            body: config.limits.body(),
+        let stream_store = StreamStore::new(&store, &sealer, &ambient);
+        let router = ResponseRouter::new(
+            Arc::clone(&sealer),
+            ambient.clone(),
+            ReplicaInbox::new(&store),
+            listeners.draining(),
+        );
+        let services = OperationServices {
+            runner,
+            discovery: Arc::clone(&discovery),
+            connect_pages: Arc::clone(&connect_pages),
+            task_handles: TaskHandles::new(&store, &sealer),
+            sealer: Arc::clone(&sealer),
+            admission: Arc::clone(&admission),
+            ambient: ambient.clone(),
         };
-        let metadata = ResourceMetadata::new(&config, public_url);
+        let pipeline = CallPipeline::new(
+            services,
+            Arc::clone(&recorder),
+            Arc::clone(&store),
+            ClientChannels::new(Arc::clone(&stream_store), router),
+            calls.clone(),
+        );
         Ok(Arc::new(Self {
             limits: config.limits,
             takes_direct_methods: config.direct_methods,
-            guard: RequestGuard::new(admission, metadata, config.scopes),
+            sse: SseTransport::new(&sealer, &ambient, config.advertise.clone(), &public_url)?,
+            guard: RequestGuard::new(edge, &config, public_url),
             connect_pages,
             discovery,
             listeners,
             resource_watcher,
-            replica_inbox: ReplicaInbox::new(&store),
             sessions: StreamableSessions::new(&store, &sealer, &ambient),
-            stream_store: StreamStore::new(&store, &sealer, &ambient),
-            task_handles: TaskHandles::new(&store, &sealer),
-            sealer,
-            store,
-            sse,
-            runner,
+            stream_store,
             memory,
             recorder,
-            admission: RequestAdmission::new(limiter, config.limits.requests_per_minute),
+            admission,
+            pipeline: Arc::new(pipeline),
             calls,
-            ambient,
             parts,
             own_readiness,
         }))
@@ -311,65 +348,9 @@ impl Gateway {
         self.recorder.flush().await;
     }
 
-    async fn record_outcome(
-        &self,
-        outcome: Outcome,
-        has_intent: bool,
-    ) -> Result<RecordStatus, CallError> {
-        self.recorder.record_outcome(outcome, has_intent).await
-    }
-
-    fn admit_resumed(&self, caller: &Caller) -> Slot {
-        self.admission.admit_resumed(caller)
-    }
-
-    fn neighbour_overloaded(&self) -> RpcError {
-        self.admission.neighbour_overloaded()
-    }
-
-    fn undecided(&self, error: &CallError) -> RpcError {
-        self.discovery.authority().undecided(error)
-    }
-
     /// Waits for the calls under way, those included whose client is gone.
     async fn finish(&self) {
         self.calls.close();
         self.calls.wait().await;
-    }
-
-    fn ambient(&self) -> &Ambient {
-        &self.ambient
-    }
-
-    fn authority(&self) -> &Authority {
-        self.discovery.authority()
-    }
-
-    fn catalogue(&self) -> &Catalogue {
-        self.discovery.catalogue()
-    }
-
-    fn listeners(&self) -> &Listeners {
-        &self.listeners
-    }
-
-    fn sealer(&self) -> &Sealer {
-        &self.sealer
-    }
-
-    fn store(&self) -> &Arc<Store> {
-        &self.store
-    }
-
-    fn replica_inbox(&self) -> &ReplicaInbox {
-        &self.replica_inbox
-    }
-
-    fn runner(&self) -> &ToolRunnerClient {
-        &self.runner
-    }
-
-    fn audit_log(&self) -> &AuditLog {
-        self.recorder.audit_log()
     }
 }

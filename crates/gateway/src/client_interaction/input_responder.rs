@@ -3,7 +3,7 @@
 //! ```text
 //!  call ─▶ request, with an id sealed for the session ─▶ client
 //!    ▲                                                     │ response, to any replica
-//!    └── replica inbox ◀── deliver_client_response ◀───────┘
+//!    └── replica inbox ◀── ResponseRouter ◀───────┘
 //! ```
 //!
 //! A response whose id belongs to another session or caller is ignored, and so is the second one to a request.
@@ -19,19 +19,30 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
-use wardgate_domain::{About, Caller};
-use wardgate_gateway_store::{Purpose, ReplicaMessageId};
-use wardgate_mcp_server::{Response, object, text_of};
+use tokio_util::sync::CancellationToken;
+use wardgate_domain::{About, Ambient, Caller};
+use wardgate_gateway_store::{Purpose, ReplicaMessageId, Sealer};
+use wardgate_mcp_server::{ClientResponse, object, text_of};
 
 use super::InputError;
-use crate::Gateway;
+use crate::replica_inbox::ReplicaInbox;
+use crate::session::StreamableSession;
 
 /// The time that a client may take to respond to the requests of one round.
 const INPUT_LIMIT: Duration = Duration::from_mins(10);
 
+/// Routes the responses of clients to the calls that wait for them.
+pub(crate) struct ResponseRouter {
+    sealer: Arc<Sealer>,
+    ambient: Ambient,
+    pub(super) replica_inbox: ReplicaInbox,
+    /// Cancelled when this replica shuts down.
+    draining: CancellationToken,
+}
+
 /// The client of a session, who can be asked for input.
 pub(super) struct InputResponder {
-    gateway: Arc<Gateway>,
+    router: Arc<ResponseRouter>,
     caller: Arc<Caller>,
     /// The name of the session.
     session: String,
@@ -39,7 +50,7 @@ pub(super) struct InputResponder {
 
 impl fmt::Debug for InputResponder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Respondent")
+        f.debug_struct("InputResponder")
             .field("session", &self.session)
             .finish_non_exhaustive()
     }
@@ -66,9 +77,9 @@ struct StoredResponse {
 }
 
 impl InputResponder {
-    pub(super) fn new(gateway: &Arc<Gateway>, caller: &Arc<Caller>, session: String) -> Self {
+    pub(super) fn new(router: &Arc<ResponseRouter>, caller: &Arc<Caller>, session: String) -> Self {
         Self {
-            gateway: Arc::clone(gateway),
+            router: Arc::clone(router),
             caller: Arc::clone(caller),
             session,
         }
@@ -80,12 +91,13 @@ impl InputResponder {
         input_requests: &str,
     ) -> Option<(PendingInput, Vec<String>)> {
         let requests: BTreeMap<String, InputRequest<'_>> = object(input_requests)?;
-        let (gateway, caller) = (&self.gateway, &self.caller);
+        let (router, caller) = (&self.router, &self.caller);
         let (mut pending, mut messages) = (Vec::new(), Vec::new());
         for (key, InputRequest { method, params }) in requests {
-            let nonce: Nonce = gateway.ambient().random();
-            let sealer = gateway.sealer();
-            let id = sealer.seal(Purpose::Question, caller, &self.session, &nonce)?;
+            let nonce: Nonce = router.ambient.random();
+            let id = router
+                .sealer
+                .seal(Purpose::Question, caller, &self.session, &nonce)?;
             let (id, method) = (Value::from(id), Value::from(method));
             let params = params.map(|params| format!(r#","params":{params}"#));
             let params = params.unwrap_or_default();
@@ -99,7 +111,7 @@ impl InputResponder {
 
     /// Waits until this replica shuts down.
     pub(super) async fn shutting_down(&self) {
-        self.gateway.listeners().draining().cancelled().await;
+        self.router.draining.cancelled().await;
     }
 
     /// Waits for every response, and returns them as MCP `inputResponses`.
@@ -119,14 +131,15 @@ impl InputResponder {
     }
 
     async fn await_response(&self, nonce: Nonce) -> Result<Box<RawValue>, InputError> {
-        let replica_inbox = self.gateway.replica_inbox();
+        let ResponseRouter {
+            sealer,
+            replica_inbox,
+            ..
+        } = &*self.router;
         let expected = replica_inbox.expect(message_id(nonce));
         let sealed = replica_inbox.receive(&expected).await;
         let within = within(&self.session, nonce);
-        let stored = self
-            .gateway
-            .sealer()
-            .open_from_store(&self.caller, &within, &sealed);
+        let stored = sealer.open_from_store(&self.caller, &within, &sealed);
         let stored: Option<StoredResponse> =
             stored.and_then(|text| serde_json::from_slice(&text).ok());
         stored
@@ -135,29 +148,48 @@ impl InputResponder {
     }
 }
 
-/// Delivers the response of a client to the call that waits for it, at whichever replica.
-pub(crate) async fn deliver_client_response(
-    gateway: &Gateway,
-    caller: &Caller,
-    session: &str,
-    response: &Response<'_>,
-) {
-    let id = response.id.and_then(text_of).unwrap_or_default();
-    let sealer = gateway.sealer();
-    let Some(nonce) = sealer.open::<Nonce>(Purpose::Question, caller, session, &id) else {
-        return;
-    };
-    let result = response.result.filter(|raw| raw.get().starts_with('{'));
-    let stored = StoredResponse {
-        result: result.map(ToOwned::to_owned),
-    };
-    let text = serde_json::to_vec(&stored).unwrap_or_default();
-    if let Some(sealed) = sealer.seal_for_store(caller, &within(session, nonce), &text) {
-        // The store logs a failure; the client is not asked again.
-        let _ = gateway
-            .replica_inbox()
-            .deliver(message_id(nonce), sealed)
-            .await;
+impl ResponseRouter {
+    pub(crate) fn new(
+        sealer: Arc<Sealer>,
+        ambient: Ambient,
+        replica_inbox: ReplicaInbox,
+        draining: CancellationToken,
+    ) -> Self {
+        Self {
+            sealer,
+            ambient,
+            replica_inbox,
+            draining,
+        }
+    }
+
+    /// Cancels the call that answers `request` of `session`, at whichever replica.
+    pub(crate) async fn cancel(&self, session: &StreamableSession, request: &str) {
+        self.replica_inbox.cancel(session, request).await;
+    }
+
+    /// Delivers the response of a client to the call that waits for it, at whichever replica.
+    pub(crate) async fn deliver(
+        &self,
+        caller: &Caller,
+        session: &str,
+        response: &ClientResponse<'_>,
+    ) {
+        let id = response.id.and_then(text_of).unwrap_or_default();
+        let nonce = (self.sealer).open::<Nonce>(Purpose::Question, caller, session, &id);
+        let Some(nonce) = nonce else {
+            return;
+        };
+        let result = response.result.filter(|raw| raw.get().starts_with('{'));
+        let stored = StoredResponse {
+            result: result.map(ToOwned::to_owned),
+        };
+        let text = serde_json::to_vec(&stored).unwrap_or_default();
+        let within = within(session, nonce);
+        if let Some(sealed) = self.sealer.seal_for_store(caller, &within, &text) {
+            // The store logs a failure; the client is not asked again.
+            let _ = self.replica_inbox.deliver(message_id(nonce), sealed).await;
+        }
     }
 }
 

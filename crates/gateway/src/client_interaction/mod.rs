@@ -24,21 +24,22 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use wardgate_domain::Caller;
+use wardgate_domain::{Caller, Reason};
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{Answer, LogLevel, Meta, Request, RpcError, format_event, takes_events};
-use wardgate_rpc::client::{Besides, CallEvent, LogMessage, Progress};
+use wardgate_mcp_server::{
+    JsonRpcRequest, LogLevel, McpResponse, RequestMeta, RpcError, format_event, takes_events,
+};
+use wardgate_rpc::client::{CallEvent, LogMessage, PassthroughMeta, Progress};
 
-use crate::Gateway;
 use crate::post::{Post, Transport, is_batch};
 use crate::replica_inbox::ExpectedMessage;
 use crate::session::SseSession;
-use crate::stored_stream::StreamWriter;
+use crate::stored_stream::{StreamStore, StreamWriter};
 
 use self::input_responder::InputResponder;
 
 pub(crate) use self::input_requests::{InputRecipient, InputRequestError, InputRequests};
-pub(crate) use self::input_responder::{PendingInput, deliver_client_response};
+pub(crate) use self::input_responder::{PendingInput, ResponseRouter};
 pub(crate) use self::response_sender::{ResponseSender, response_channel};
 
 /// The way to the client of one call: its version, its capabilities, and how it is sent what comes before the answer.
@@ -50,7 +51,7 @@ pub(crate) struct ClientChannel {
     log_level: Option<LogLevel>,
     /// The progress token, as the client wrote it.
     progress_token: Option<Box<RawValue>>,
-    besides: Besides,
+    passthrough: PassthroughMeta,
     response_mode: ResponseMode,
     /// Cancelled when the client cancels the call.
     pub(crate) cancel: CancellationToken,
@@ -75,22 +76,41 @@ enum ResponseMode {
     ResponseOnly,
 }
 
-impl ClientChannel {
+/// Opens the channels to the clients of calls.
+pub(crate) struct ClientChannels {
+    stream_store: Arc<StreamStore>,
+    router: Arc<ResponseRouter>,
+}
+
+impl ClientChannels {
+    pub(crate) fn new(stream_store: Arc<StreamStore>, router: ResponseRouter) -> Self {
+        Self {
+            stream_store,
+            router: Arc::new(router),
+        }
+    }
+
+    /// The way of responses to the calls that wait for them.
+    pub(crate) fn router(&self) -> &ResponseRouter {
+        &self.router
+    }
+
     /// The channel to the client of `request`.
     pub(crate) fn for_request(
-        gateway: &Arc<Gateway>,
+        &self,
         post: &Post,
-        request: &Request<'_>,
-        meta: &Meta<'_>,
+        request: &JsonRpcRequest<'_>,
+        meta: &RequestMeta<'_>,
         version: Version,
-    ) -> Result<Self, RpcError> {
+    ) -> Result<ClientChannel, RpcError> {
         let can_stream = post.transport == Transport::Mcp
             && takes_events(&post.headers)
             && !is_batch(&post.body);
         let response_mode = match (&post.session, &post.streamable) {
             (Some(session), _) => ResponseMode::SseStream(Arc::clone(session)),
             (None, Some(session)) if can_stream => {
-                let writer = StreamWriter::new(gateway, &post.caller, session, request.id);
+                let streams = self.stream_store.of_session(&post.caller, session);
+                let writer = StreamWriter::of_session(streams, request.id);
                 ResponseMode::Resumable(Box::new(writer))
             }
             (None, None) if can_stream => ResponseMode::Streamable,
@@ -109,16 +129,17 @@ impl ClientChannel {
             (None, None) => None,
         };
         let name = post.session_name().filter(|_| !version.is_modern());
-        let responder = name.map(|name| InputResponder::new(gateway, &post.caller, name));
+        let responder = name.map(|name| InputResponder::new(&self.router, &post.caller, name));
         let session = post.streamable.as_ref();
-        let cancellable = session.map(|session| gateway.replica_inbox().begin(session, request.id));
+        let inbox = &self.router.replica_inbox;
+        let cancellable = session.map(|session| inbox.begin(session, request.id));
         let cancel = cancellable.as_ref().map(|call| call.is_there.clone());
-        Ok(Self {
+        Ok(ClientChannel {
             version,
             capabilities: capabilities.map(Into::into),
             log_level,
             progress_token: meta.progress_token()?.map(ToOwned::to_owned),
-            besides: passthrough_meta(post, request, version),
+            passthrough: passthrough_meta(post, request, version),
             response_mode,
             cancel: cancel.unwrap_or_default(),
             trace: if post.headers.contains_key("traceparent") {
@@ -133,28 +154,30 @@ impl ClientChannel {
 
     /// The channel to a client that resumes a stream which another replica began.
     pub(crate) fn for_resumed_stream(
-        gateway: &Arc<Gateway>,
+        &self,
         caller: &Arc<Caller>,
         writer: StreamWriter,
         request: &RawValue,
-    ) -> Self {
+    ) -> ClientChannel {
         let session = Arc::clone(writer.session());
-        let cancellable = gateway.replica_inbox().begin(&session, request);
-        Self {
+        let cancellable = self.router.replica_inbox.begin(&session, request);
+        ClientChannel {
             version: session.version,
             capabilities: session.declared.to_json().map(Into::into),
             log_level: session.log_level,
             progress_token: None,
-            besides: Besides::default(),
+            passthrough: PassthroughMeta::default(),
             response_mode: ResponseMode::Resumable(Box::new(writer)),
             cancel: cancellable.is_there.clone(),
             // The request with the trace context went to the replica that is gone.
             trace: HeaderMap::new(),
-            responder: Some(InputResponder::new(gateway, caller, session.name())),
+            responder: Some(InputResponder::new(&self.router, caller, session.name())),
             _cancellable: Some(cancellable),
         }
     }
+}
 
+impl ClientChannel {
     /// The channel to a client that gets the answer and nothing before it.
     pub(crate) fn response_only(version: Version) -> Self {
         Self::response_only_with(version, None)
@@ -167,7 +190,7 @@ impl ClientChannel {
             capabilities,
             log_level: None,
             progress_token: None,
-            besides: Besides::default(),
+            passthrough: PassthroughMeta::default(),
             response_mode: ResponseMode::ResponseOnly,
             cancel: CancellationToken::new(),
             trace: HeaderMap::new(),
@@ -178,7 +201,11 @@ impl ClientChannel {
 }
 
 /// The `_meta` and the unrequested input responses of `request` that the server gets as the client wrote them.
-fn passthrough_meta(post: &Post, request: &Request<'_>, version: Version) -> Besides {
+fn passthrough_meta(
+    post: &Post,
+    request: &JsonRpcRequest<'_>,
+    version: Version,
+) -> PassthroughMeta {
     let of_body = |raw: Option<&RawValue>| {
         let object = raw.filter(|raw| raw.get().starts_with('{'));
         object.map_or_else(Bytes::new, |raw| post.body.slice_ref(raw.get().as_bytes()))
@@ -186,9 +213,9 @@ fn passthrough_meta(post: &Post, request: &Request<'_>, version: Version) -> Bes
     // With a `requestState` the responses are to requests of this gateway.
     let responses = request.params.input_responses;
     let can_be_unasked = version.is_modern() && request.params.request_state.is_none();
-    Besides {
+    PassthroughMeta {
         meta: of_body(request.params.meta),
-        unasked: of_body(responses.filter(|_| can_be_unasked)),
+        unsolicited_responses: of_body(responses.filter(|_| can_be_unasked)),
     }
 }
 
@@ -211,14 +238,14 @@ pub(crate) enum InputError {
 
 impl InputError {
     /// The reason on record.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub(crate) fn reason(self) -> Reason {
         match self {
-            Self::NoStream => "client_cannot_be_asked",
-            Self::TimedOut => "client_did_not_answer",
-            Self::Refused => "client_refused",
-            Self::Cancelled => "cancelled",
-            Self::HandedOver => "handed_over",
-            Self::ShuttingDown => "gateway_stopping",
+            Self::NoStream => Reason::CLIENT_CANNOT_BE_ASKED,
+            Self::TimedOut => Reason::CLIENT_DID_NOT_ANSWER,
+            Self::Refused => Reason::CLIENT_REFUSED,
+            Self::Cancelled => Reason::CANCELLED,
+            Self::HandedOver => Reason::HANDED_OVER,
+            Self::ShuttingDown => Reason::GATEWAY_STOPPING,
         }
     }
 
@@ -246,7 +273,7 @@ pub(crate) enum Interruption {
 #[derive(Debug)]
 pub(crate) struct ClientInteraction {
     channel: ClientChannel,
-    out: ResponseSender<Answer>,
+    out: ResponseSender<McpResponse>,
     /// The last progress that was sent.
     progress: f64,
 }
@@ -263,8 +290,8 @@ impl ClientInteraction {
     }
 
     /// The parts of the request that the server gets unchanged.
-    pub(crate) fn besides(&self) -> Besides {
-        self.channel.besides.clone()
+    pub(crate) fn passthrough(&self) -> PassthroughMeta {
+        self.channel.passthrough.clone()
     }
 
     /// The lowest MCP level of the log messages that the client gets. None if it gets none.
@@ -353,7 +380,7 @@ impl ClientInteraction {
             ResponseMode::Resumable(writer) => {
                 if !writer.has_begun() {
                     let first = writer.begin().await;
-                    self.out.start_stream(Answer::events);
+                    self.out.start_stream(McpResponse::events);
                     if let Some(first) = first {
                         self.out.send_event(first).await;
                     }
@@ -363,7 +390,7 @@ impl ClientInteraction {
             }
             ResponseMode::Streamable => {
                 if let ResponseSender::Unsent(_) = self.out {
-                    self.out.start_stream(Answer::events);
+                    self.out.start_stream(McpResponse::events);
                 }
                 self.out
                     .send_event(format_event(None, None, notification))
@@ -457,7 +484,7 @@ impl ClientInteraction {
     }
 
     /// Sends the answer, which nothing follows.
-    pub(crate) async fn send_answer(mut self, answer: Answer) {
+    pub(crate) async fn send_answer(mut self, answer: McpResponse) {
         match &mut self.channel.response_mode {
             // The stream does not end here; its client resumes it at the other replica.
             ResponseMode::Resumable(writer) if writer.is_handed_over() => {}
@@ -481,7 +508,7 @@ pub(crate) fn resume(channel: ClientChannel) -> ClientInteraction {
 }
 
 /// The interaction over `channel`, and the response that it begins: all of it if nothing is sent before the answer.
-pub(crate) fn open(channel: ClientChannel) -> (ClientInteraction, oneshot::Receiver<Answer>) {
+pub(crate) fn open(channel: ClientChannel) -> (ClientInteraction, oneshot::Receiver<McpResponse>) {
     let (out, answer) = response_channel();
     let interaction = ClientInteraction {
         channel,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::stream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
-use wardgate_mcp_server::{Answer, KEEP_ALIVE, format_event};
+use wardgate_mcp_server::{KEEP_ALIVE, McpResponse, format_event};
 
 /// Events that are buffered for a slow client before the sender has to wait.
 const AHEAD: usize = 16;
@@ -32,7 +32,7 @@ pub(crate) fn response_channel<T>() -> (ResponseSender<T>, oneshot::Receiver<T>)
     (ResponseSender::Unsent(sender), receiver)
 }
 
-impl<T: From<Answer>> ResponseSender<T> {
+impl<T: From<McpResponse>> ResponseSender<T> {
     /// Sends the whole response, if none was sent. A receiver that is gone makes no difference.
     pub(crate) fn send_response(&mut self, response: T) {
         if let Self::Unsent(sender) = std::mem::replace(self, Self::Closed) {
@@ -65,7 +65,7 @@ impl<T: From<Answer>> ResponseSender<T> {
     }
 
     /// Sends `answer`: as the response, or as the last event of the stream.
-    pub(crate) async fn send_answer(&mut self, answer: Answer) {
+    pub(crate) async fn send_answer(&mut self, answer: McpResponse) {
         match self {
             Self::Streaming(_) => {
                 let message = answer.into_text().unwrap_or_default();
@@ -100,12 +100,12 @@ mod tests {
     use super::*;
 
     /// A stream that began, and its body.
-    fn begun() -> (ResponseSender<Answer>, Body) {
+    fn begun() -> (ResponseSender<McpResponse>, Body) {
         let (mut out, mut answer) = response_channel();
         let mut body = None;
         out.start_stream(|stream| {
             body = Some(stream);
-            Answer::accepted()
+            McpResponse::accepted()
         });
         answer.try_recv().unwrap();
         (out, body.unwrap())
@@ -138,7 +138,7 @@ mod tests {
     async fn nothing_follows_the_last_word() {
         let (mut out, body) = begun();
         let id = serde_json::value::to_raw_value(&7).unwrap();
-        out.send_answer(Answer::empty(&id)).await;
+        out.send_answer(McpResponse::empty(&id)).await;
         out.send_event(format_event(None, None, "late")).await;
         let heard = to_bytes(body, 1_000).await.unwrap();
         let heard = std::str::from_utf8(&heard).unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use wardgate_domain::{Reason, Caller, Digest, Status, ToolFacts};
+use wardgate_domain::{Caller, Digest, Reason, Status, ToolFacts};
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{
     JsonRpcRequest, McpResponse, RecordStatus, RequestMeta, RpcError, call_meta, inner,
@@ -19,14 +19,15 @@ use wardgate_rpc::client::{
 use super::content_request::{self, ContentName, ContentRequest};
 use super::reader::ContentReader;
 use super::skill;
-use crate::Gateway;
+use crate::admission::RequestAdmission;
 use crate::catalogue::View;
 use crate::catalogue::{CatalogueIndex, CatalogueSource};
 use crate::client_interaction::ClientChannel;
 use crate::content_method::ContentMethod;
 use crate::governed_call::{
-    self, Description, Ending, Operation, Output, PermittedRun, Rejection, Reply, RequestBinding,
-    Resource, ResourceUse, ResumableOperation, RunError, RunOutcome, SealedOperation,
+    CallPipeline, Description, Ending, Operation, Output, PermittedRun, Rejection, Reply,
+    RequestBinding, Resource, ResourceUse, ResumableOperation, RunError, RunOutcome,
+    SealedOperation,
 };
 use crate::post::Post;
 use crate::request_context::RequestContext;
@@ -63,7 +64,7 @@ enum ContentError {
 
 /// Runs `content_request` through the pipeline.
 pub(super) async fn get(
-    gateway: &Arc<Gateway>,
+    pipeline: &Arc<CallPipeline>,
     post: &Post,
     request: &JsonRpcRequest<'_>,
     context: RequestContext,
@@ -74,15 +75,16 @@ pub(super) async fn get(
         ContentPart::Completion { .. } | ContentPart::Skill | ContentPart::Directory(_) => {
             ClientChannel::response_only(version)
         }
-        ContentPart::Prompt(_) | ContentPart::Resource => ClientChannel::for_request(
-            gateway,
+        ContentPart::Prompt(_) | ContentPart::Resource => pipeline.channels().for_request(
             post,
             request,
             &RequestMeta::from_request(request)?,
             version,
         )?,
     };
-    governed_call::run(gateway, request, context, channel, content_request).await
+    pipeline
+        .run(request, context, channel, content_request)
+        .await
 }
 
 impl Resource for ContentResource {
@@ -154,7 +156,7 @@ impl Operation for ContentRequest {
         &self,
         mut run: PermittedRun<'_, ContentResource>,
     ) -> Result<RunOutcome<ContentOutput>, RunError> {
-        let (gateway, resource, caller) = (run.gateway, run.resource, &run.context.caller);
+        let (services, resource, caller) = (run.services, run.resource, &run.context.caller);
         let capabilities = run.client.capabilities();
         let get = GetContent {
             call_id: run.call_id,
@@ -172,10 +174,10 @@ impl Operation for ContentRequest {
                 is_legacy: run.client.is_legacy(),
             },
         };
-        let getting = Box::pin(gateway.runner().get_content(get, LIMIT));
+        let getting = Box::pin(services.runner.get_content(get, LIMIT));
         let output = run.client.unless_cancelled(getting).await?;
         let ContentResult { given, meta, facts } =
-            output.map_err(|error| run_error(gateway, &error))?;
+            output.map_err(|error| run_error(&services.admission, &error))?;
         let result = match given {
             ContentOutcome::InputRequired(input_required) => {
                 return Ok(RunOutcome::InputRequired(Box::new(input_required)));
@@ -247,7 +249,7 @@ impl ContentRequest {
     ) -> Result<String, RpcError> {
         let context = run.context;
         let reader = ContentReader {
-            authority: run.gateway.authority(),
+            authority: run.services.discovery.authority(),
             caller: &context.caller,
             client_ip: &context.client_ip,
             facts: &run.resource.facts,
@@ -255,7 +257,7 @@ impl ContentRequest {
         match (&self.wanted, &self.of) {
             (ContentPart::Skill, _) => skill::filter_skill(&reader, result).await,
             (ContentPart::Directory(_), ContentName::Resource(uri)) => {
-                let sealer = run.gateway.sealer();
+                let sealer = &run.services.sealer;
                 skill::filter_directory(&reader, sealer, (&context.view, uri), result).await
             }
             _ => Ok(result),
@@ -305,16 +307,17 @@ impl ContentRequest {
                 RpcError::unknown_resource(version).about(uri)
             }
             ContentName::Resource(_) | ContentName::Template(_) => {
-                RpcError::invalid_params("Unknown resource template").because(Reason::UNKNOWN_RESOURCE)
+                RpcError::invalid_params("Unknown resource template")
+                    .because(Reason::UNKNOWN_RESOURCE)
             }
         }
     }
 }
 
-fn run_error(gateway: &Gateway, error: &CallError) -> RunError {
+fn run_error(admission: &RequestAdmission, error: &CallError) -> RunError {
     match error.reason() {
         ErrorReason::PermitRefused => RunError::PermitRefused,
-        ErrorReason::Overloaded => Rejection::NotAttempted(gateway.neighbour_overloaded()).into(),
+        ErrorReason::Overloaded => Rejection::NotAttempted(admission.neighbour_overloaded()).into(),
         ErrorReason::NotDurable => Rejection::NotRecorded.into(),
         // Removed or switched off since the lists were read.
         ErrorReason::UnknownTool => Rejection::Unknown.into(),

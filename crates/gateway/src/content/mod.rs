@@ -27,24 +27,25 @@ use wardgate_mcp_server::{JsonRpcRequest, McpResponse, RpcError};
 use wardgate_resilience::concurrency::Slot;
 
 pub(crate) use self::content_request::ContentRequest;
-use crate::Gateway;
 use crate::content_method::ContentMethod;
-use crate::memory;
+use crate::governed_call::CallPipeline;
+use crate::memory::{self, ConversationMemory};
 use crate::post::Post;
 
 pub(crate) use self::resource::{ResolvedResource, resolve_resource};
 
 /// Answers `request`. A method for which there is nothing is none.
 pub(crate) async fn answer(
-    gateway: &Arc<Gateway>,
+    pipeline: &Arc<CallPipeline>,
+    memory: Option<&Arc<ConversationMemory>>,
     post: &Post,
     request: &JsonRpcRequest<'_>,
     (version, method): (Version, ContentMethod),
     slot: &mut Option<Slot>,
 ) -> Result<McpResponse, RpcError> {
-    let discovery = &*gateway.discovery;
+    let discovery = &*pipeline.services().discovery;
     let offered = discovery.offered(&post.view);
-    let memory = gateway.memory.as_ref().filter(|_| offered.conversations);
+    let memory = memory.filter(|_| offered.conversations);
     let unknown = || RpcError::unknown_method(method.as_str(), version);
     match method {
         ContentMethod::ListPrompts if offered.prompts => {
@@ -91,8 +92,8 @@ pub(crate) async fn answer(
             let context = post.request_context(request, version, slot.take());
             let content_request =
                 ContentRequest::from_request(method, request, post.protocol(version))?
-                    .with_source_cursor(&gateway.sealer, &context)?;
-            get::get(gateway, post, request, context, content_request).await
+                    .with_source_cursor(&pipeline.services().sealer, &context)?;
+            get::get(pipeline, post, request, context, content_request).await
         }
         ContentMethod::ListPrompts
         | ContentMethod::ListResources

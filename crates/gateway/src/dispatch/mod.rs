@@ -29,10 +29,9 @@ use wardgate_telemetry::names;
 use crate::Gateway;
 use crate::answer_pace;
 use crate::call_tool::ToolCall;
-use crate::client_interaction::{ClientChannel, deliver_client_response};
+use crate::client_interaction::ClientChannel;
 use crate::content;
 use crate::content_method::ContentMethod;
-use crate::governed_call;
 use crate::listen;
 use crate::post::{Post, Transport, is_batch};
 use crate::session::StreamableSessions;
@@ -113,12 +112,22 @@ async fn answer_message(gateway: &Arc<Gateway>, post: &Post, text: &str) -> McpR
         Ok(JsonRpcMessage::Request(request)) => request,
         Ok(message @ (JsonRpcMessage::Notification | JsonRpcMessage::Response(_))) => {
             if let (Some(session), Some(id)) = (&post.streamable, cancelled(text)) {
-                gateway.replica_inbox().cancel(session, id).await;
+                gateway
+                    .pipeline
+                    .channels()
+                    .router()
+                    .cancel(session, id)
+                    .await;
             }
             if let (Some(session), JsonRpcMessage::Response(response)) =
                 (post.session_name(), message)
             {
-                deliver_client_response(gateway, &post.caller, &session, &response).await;
+                gateway
+                    .pipeline
+                    .channels()
+                    .router()
+                    .deliver(&post.caller, &session, &response)
+                    .await;
             }
             return match post.version() {
                 Ok(_) => McpResponse::accepted(),
@@ -239,15 +248,21 @@ async fn answer_to(
                 .and_then(text_of)
                 .ok_or_else(|| RpcError::invalid_params("`params.name` must be a string"))?;
             let meta = RequestMeta::from_request(request)?;
-            let mut channel = ClientChannel::for_request(gateway, post, request, &meta, version)?;
+            let mut channel = gateway
+                .pipeline
+                .channels()
+                .for_request(post, request, &meta, version)?;
             let call = tool_call(post, request, &meta, version, name.into_owned())?;
             let context = post.request_context(request, version, slot.take());
             let Some(session) = &post.session else {
-                return governed_call::run(gateway, request, context, channel, call).await;
+                return gateway.pipeline.run(request, context, channel, call).await;
             };
             let under_way = session.begin(request.id);
             channel.cancel = under_way.cancel.clone();
-            let answer = governed_call::run(gateway, request, context, channel, call).await?;
+            let answer = gateway
+                .pipeline
+                .run(request, context, channel, call)
+                .await?;
             // Whoever cancelled it waits for no answer.
             Ok(if under_way.cancel.is_cancelled() {
                 McpResponse::accepted()
@@ -261,7 +276,9 @@ async fn answer_to(
         }
         // The plain endpoint has one answer to one POST.
         LISTEN if version.is_modern() && post.transport == Transport::Mcp => {
-            Box::pin(listen::listen(gateway, post, request)).await
+            let (listeners, watcher) = (&gateway.listeners, &gateway.resource_watcher);
+            let pipeline = &gateway.pipeline;
+            Box::pin(listen::listen(listeners, watcher, pipeline, post, request)).await
         }
         "initialize" if !version.is_modern() => {
             let answer = initialize::initialize(&gateway.discovery, post, request, version).await;
@@ -277,7 +294,9 @@ async fn answer_to(
             set_level(&gateway.sessions, post, request).await
         }
         method if let Some(of_content) = ContentMethod::named(method) => {
-            content::answer(gateway, post, request, (version, of_content), slot).await
+            let (pipeline, memory) = (&gateway.pipeline, gateway.memory.as_ref());
+            let method = (version, of_content);
+            content::answer(pipeline, memory, post, request, method, slot).await
         }
         // What it is about comes on a stream, which the plain endpoint has not.
         method
@@ -285,7 +304,7 @@ async fn answer_to(
                 && !version.is_modern()
                 && post.transport != Transport::Message =>
         {
-            let (watcher, memory) = (&gateway.resource_watcher, gateway.listeners().memory());
+            let (watcher, memory) = (&gateway.resource_watcher, gateway.listeners.memory());
             Box::pin(subscribe.answer(watcher, memory, post, request, version)).await
         }
         method
@@ -300,7 +319,7 @@ async fn answer_to(
             if let Some(of_tasks) = tasks::TaskMethod::named(method)
                 && version.is_modern() =>
         {
-            tasks::answer(gateway, post, request, (version, of_tasks), slot).await
+            tasks::answer(&gateway.pipeline, post, request, (version, of_tasks), slot).await
         }
         method if post.transport == Transport::Message && gateway.takes_direct_methods => {
             let meta = RequestMeta::from_request(request)?;
@@ -311,14 +330,8 @@ async fn answer_to(
             };
             let slot = gateway.admission.admit(&post.caller).await?;
             let context = post.request_context(request, version, Some(slot));
-            governed_call::run(
-                gateway,
-                request,
-                context,
-                ClientChannel::response_only(version),
-                call,
-            )
-            .await
+            let channel = ClientChannel::response_only(version);
+            gateway.pipeline.run(request, context, channel, call).await
         }
         method => Err(RpcError::unknown_method(method, version)),
     }

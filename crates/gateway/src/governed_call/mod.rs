@@ -12,6 +12,7 @@
 
 mod call_record;
 mod operation;
+mod pipeline;
 mod refusal_report;
 mod rejection;
 mod replay_grant;
@@ -22,19 +23,17 @@ mod suspended_call;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::http::HeaderMap;
-use tracing::{Instrument, Span};
-use wardgate_domain::{Reason, CallId, Digest, NOT_A_NAME, Outcome, Status, ToolName};
-use wardgate_mcp_server::{JsonRpcRequest, McpResponse, RecordStatus, RpcError, call_meta};
+use tracing::Span;
+use wardgate_domain::{Digest, NOT_A_NAME, Outcome, Reason, Status, ToolName};
+use wardgate_mcp_server::{McpResponse, RecordStatus, RpcError, call_meta};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_resilience::concurrency::RecordingSlot;
 use wardgate_rpc::client::{CallError, ResultFacts};
-use wardgate_telemetry::{names, trace_context};
+use wardgate_telemetry::names;
 
-use crate::Gateway;
 use crate::authority::{Authorization, Grant};
 use crate::catalogue;
-use crate::client_interaction::{self, ClientChannel, ClientInteraction, InputRequests};
+use crate::client_interaction::{ClientInteraction, InputRequests};
 use crate::measures;
 use crate::request_context::RequestContext;
 use crate::stages::stage;
@@ -48,6 +47,7 @@ pub(crate) use self::operation::{
     CALL_TOOL, Description, Ending, Operation, Output, PermittedRun, Reply, RequestBinding,
     Resource, ResourceUse, ResumableOperation, RunOutcome, SealedOperation,
 };
+pub(crate) use self::pipeline::{CallPipeline, OperationServices};
 pub(crate) use self::rejection::{Rejection, RunError};
 pub(crate) use self::replay_grant::{DecisionUnavailable, ReplayGrant};
 pub(crate) use self::suspended_call::{ResumingClient, SuspendedCall, resume};
@@ -69,98 +69,13 @@ enum Disposition<T> {
 
 /// One governed call, from its arrival to its answer.
 struct GovernedCall {
-    gateway: Arc<Gateway>,
+    pipeline: Arc<CallPipeline>,
     context: RequestContext,
     client: ClientInteraction,
     record: CallRecord,
     /// Whether the catalogue was known when the request was described.
     has_catalogue: bool,
     resume_point: ResumePoint,
-}
-
-/// Runs `operation` through the pipeline. Returns the first part of the response, which is all of it if nothing is sent
-/// before the answer.
-pub(crate) async fn run<O: Operation>(
-    gateway: &Arc<Gateway>,
-    request: &JsonRpcRequest<'_>,
-    context: RequestContext,
-    channel: ClientChannel,
-    operation: O,
-) -> Result<McpResponse, RpcError> {
-    let resume_point = match (operation.describe(None, &context.view).binding)
-        .filter(|_| context.version.is_modern())
-    {
-        Some(binding) => ResumePoint::from_request(gateway, &context, binding, request)?,
-        None => ResumePoint::default(),
-    };
-    Ok(run_and_answer(gateway, context, channel, operation, resume_point).await)
-}
-
-/// Runs an operation that no request of its client asks for, such as looking after a followed task.
-pub(crate) async fn run_unrequested<O: Operation>(
-    gateway: &Arc<Gateway>,
-    context: RequestContext,
-    channel: ClientChannel,
-    operation: O,
-) -> McpResponse {
-    run_and_answer(gateway, context, channel, operation, ResumePoint::default()).await
-}
-
-async fn run_and_answer<O: Operation>(
-    gateway: &Arc<Gateway>,
-    context: RequestContext,
-    mut channel: ClientChannel,
-    operation: O,
-    resume_point: ResumePoint,
-) -> McpResponse {
-    let trace = std::mem::take(&mut channel.trace);
-    let id = context.id.clone();
-    let (client, answer) = client_interaction::open(channel);
-    let call_id = spawn_call(gateway, context, (client, trace), operation, resume_point);
-    answer.await.unwrap_or_else(|_| {
-        let error = RpcError::internal(Reason::PANIC, "Internal error.").of_call(call_id, None);
-        McpResponse::error(Some(&id), &error)
-    })
-}
-
-/// Runs the call in a task of its own, so that it is recorded even if its client hangs up. `trace` is the trace context
-/// that the message itself brings, as headers.
-fn spawn_call<O: Operation>(
-    gateway: &Arc<Gateway>,
-    context: RequestContext,
-    (client, trace): (ClientInteraction, HeaderMap),
-    operation: O,
-    resume_point: ResumePoint,
-) -> CallId {
-    let (call_id, request_span) = (CallId::new(gateway.ambient()), Span::current());
-    let gateway = Arc::clone(gateway);
-    let calls = gateway.calls.clone();
-    calls.spawn(async move {
-        let catalogue = gateway.catalogue().current();
-        let has_catalogue = catalogue.is_some();
-        let description = operation.describe(catalogue.as_deref(), &context.view);
-        // A long call does not keep an old catalogue.
-        drop(catalogue);
-        let span = description.open_span(call_id, &context.caller, &request_span);
-        trace_context::adopt(&span, &trace);
-        let record = CallRecord {
-            facts: description.to_facts(call_id, &context),
-            grant: None,
-            has_intent: false,
-        };
-        let call = GovernedCall {
-            gateway,
-            context,
-            client,
-            record,
-            has_catalogue,
-            resume_point,
-        };
-        call.run_to_completion(&operation, &description)
-            .instrument(span)
-            .await;
-    });
-    call_id
 }
 
 /// What `O` says of a request.
@@ -189,13 +104,13 @@ impl GovernedCall {
     ) -> McpResponse {
         let started = Instant::now();
         // A call that cannot be recorded is not begun.
-        if !self.gateway.audit_log().is_ready() {
+        if !self.pipeline.recorder.audit_log().is_ready() {
             return self.render_unrecorded(operation, &Rejection::NotRecorded, false);
         }
         let report =
             (description.refusal_key).map(|key| RefusalReportId::new(&self.context.caller, key));
         if let Some(report) = report
-            && report.is_recorded(self.gateway.store()).await
+            && report.is_recorded(&self.pipeline.store).await
         {
             let error = RpcError::refused_by_agent().with_reason();
             return McpResponse::error(Some(&self.context.id), &error);
@@ -203,7 +118,7 @@ impl GovernedCall {
         let decided = match self.find_and_authorize(description).await {
             Ok(decided) => self
                 .resume_point
-                .use_up(&self.gateway)
+                .use_up(&self.pipeline)
                 .await
                 .map(|()| decided),
             Err(rejection) => Err(rejection),
@@ -211,7 +126,9 @@ impl GovernedCall {
         let may_write = matches!(&decided, Ok((resource_use, _)) if resource_use.may_write);
         // An operation that may write has its intent on record before it runs.
         let intent_recorded = if may_write {
-            self.record.record_intent(self.gateway.audit_log()).await
+            self.record
+                .record_intent(self.pipeline.recorder.audit_log())
+                .await
         } else {
             Ok(())
         };
@@ -232,12 +149,13 @@ impl GovernedCall {
         // While the outcome is recorded, other calls can run.
         let _recording_slot = self.begin_recording(disposition.is_ok());
         let recorded = self
-            .gateway
+            .pipeline
+            .recorder
             .record_outcome(outcome, self.record.has_intent)
             .await;
         if let (Some(report), Ok(RecordStatus::ByItself(_))) = (report, &recorded) {
             // The store logs a failure; the report is then recorded again if it is sent again.
-            let _ = report.mark_recorded(self.gateway.store()).await;
+            let _ = report.mark_recorded(&self.pipeline.store).await;
         }
         match recorded {
             Ok(recorded) => self.render(operation, recorded, disposition),
@@ -309,7 +227,7 @@ impl GovernedCall {
             resource_use.resource.facts(),
             &resource_use.policy_arguments,
         );
-        let authority = self.gateway.authority();
+        let authority = self.pipeline.services.discovery.authority();
         let decision = authority.authorize(caller, facts, arguments, client_ip);
         let authorization = decision.await;
         stage("authorize", started.elapsed());
@@ -348,14 +266,19 @@ impl GovernedCall {
         } else {
             UNNAMED_TOOL
         };
-        let authority = self.gateway.authority();
+        let authority = self.pipeline.services.discovery.authority();
         let denied = authority.deny_unknown(caller, name, client_ip).await;
         denied.map_err(|error| self.authorization_rejection(&error))
     }
 
     /// The rejection where the policy service gave no decision.
     fn authorization_rejection(&self, error: &CallError) -> Rejection {
-        let answer = self.gateway.undecided(error);
+        let answer = self
+            .pipeline
+            .services
+            .discovery
+            .authority()
+            .undecided(error);
         match error.reason() {
             ErrorReason::TokenRefused => Rejection::Scope(answer),
             _ => Rejection::NotAttempted(answer),
@@ -381,11 +304,19 @@ impl GovernedCall {
                 ..
             }) => {
                 let digest = Digest::of(input_requests.as_json().as_bytes());
-                (Status::Ok, Reason::INPUT_REQUIRED.as_str(), Some(facts), Some(digest))
+                (
+                    Status::Ok,
+                    Reason::INPUT_REQUIRED.as_str(),
+                    Some(facts),
+                    Some(digest),
+                )
             }
-            Err(Rejection::Unknown) => {
-                (Status::UnknownTool, description.unknown_reason.as_str(), None, None)
-            }
+            Err(Rejection::Unknown) => (
+                Status::UnknownTool,
+                description.unknown_reason.as_str(),
+                None,
+                None,
+            ),
             Err(rejection) => {
                 let (status, reason) = rejection.record_status();
                 (status, reason.as_str(), None, None)

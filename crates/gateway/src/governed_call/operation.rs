@@ -5,13 +5,12 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tracing::Span;
-use wardgate_domain::{AgentRefusal, CallFacts, CallId, Caller, Digest, ToolFacts};
+use wardgate_domain::{AgentRefusal, CallFacts, CallId, Caller, Digest, Reason, ToolFacts};
 use wardgate_mcp_server::{McpResponse, RecordStatus, RpcError};
 use wardgate_rpc::client::{InputRequired, ResultFacts, Resumption};
 use wardgate_telemetry::names;
 
-use super::{Rejection, RunClient, RunError};
-use crate::Gateway;
+use super::{OperationServices, Rejection, RunClient, RunError};
 use crate::authority::Grant;
 use crate::catalogue::CatalogueIndex;
 use crate::catalogue::View;
@@ -64,7 +63,7 @@ pub(crate) struct Description<'a, R> {
     /// The operation for other replicas. None if it has a single answer and sends nothing before it.
     pub(crate) resumable: Option<&'a dyn ResumableOperation>,
     /// The reason on record where the catalogue has no such entry.
-    pub(crate) unknown_reason: &'static str,
+    pub(crate) unknown_reason: Reason,
     /// The use of the catalogue's entry. None if no source offers it in this view.
     pub(crate) resource_use: Option<ResourceUse<R>>,
 }
@@ -154,7 +153,7 @@ pub(crate) trait Resource: Send + Sync {
 
 /// The run of an operation that is authorized.
 pub(crate) struct PermittedRun<'a, R> {
-    pub(crate) gateway: &'a Gateway,
+    pub(crate) services: &'a OperationServices,
     pub(crate) context: &'a RequestContext,
     pub(crate) call_id: CallId,
     pub(crate) resource: &'a R,
@@ -208,7 +207,9 @@ impl Reply<'_> {
         let error = rejection.error(not_found_error);
         let error = match recorded {
             Some(recorded) => error.of_call(self.call_id, recorded.receipt()),
-            None => error.because("not_durable").of_call(self.call_id, None),
+            None => error
+                .because(Reason::NOT_DURABLE)
+                .of_call(self.call_id, None),
         };
         McpResponse::error(Some(&self.context.id), &error)
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use wardgate_domain::{AgentRefusal, DecisionId, DenialReason, Status};
+use wardgate_domain::{AgentRefusal, DecisionId, DenialReason, Reason, Status};
 use wardgate_mcp_server::RpcError;
 
 use crate::client_interaction::{InputError, InputRequestError, Interruption};
@@ -31,10 +31,7 @@ pub(crate) enum Rejection {
     /// A neighbouring service turned the call away before anything ran: it was overloaded, or did not decide.
     NotAttempted(RpcError),
     /// The tool-runner, or what it ran, failed.
-    Failed {
-        kind: &'static str,
-        message: &'static str,
-    },
+    Failed { kind: Reason, message: &'static str },
     /// The tool-runner failed, and an operation that may write has possibly run.
     OutcomeUnknown,
     /// The time limit passed.
@@ -56,7 +53,7 @@ pub(crate) enum Rejection {
 impl Rejection {
     /// The server requests input in a form that cannot be passed on to a client.
     pub(super) const BAD_INPUT_REQUESTS: Self = Self::Failed {
-        kind: "bad_input_requests",
+        kind: Reason::BAD_INPUT_REQUESTS,
         message: "It asks for input in a way that cannot be passed on.",
     };
 
@@ -70,25 +67,25 @@ impl Rejection {
 
     /// The status and the reason for the record. [`Operation::UNKNOWN`](super::Operation::UNKNOWN) replaces the reason of
     /// [`Self::Unknown`].
-    pub(super) fn record_status(&self) -> (Status, &'static str) {
+    pub(super) fn record_status(&self) -> (Status, Reason) {
         match self {
-            Self::Unknown => (Status::UnknownTool, "unknown"),
-            Self::Disabled => (Status::Denied, "disabled"),
-            Self::Denied { reason, .. } => (Status::Denied, reason.as_str()),
-            Self::RefusedByAgent(refusal) => (refusal.status(), refusal.as_str()),
+            Self::Unknown => (Status::UnknownTool, Reason::UNKNOWN),
+            Self::Disabled => (Status::Denied, Reason::DISABLED),
+            Self::Denied { reason, .. } => (Status::Denied, reason.reason()),
+            Self::RefusedByAgent(refusal) => (refusal.status(), refusal.reason()),
             Self::Scope(error) => (Status::Denied, error.reason()),
-            Self::HeaderMismatch(_) => (Status::InvalidArguments, "header_mismatch"),
+            Self::HeaderMismatch(_) => (Status::InvalidArguments, Reason::HEADER_MISMATCH),
             Self::NotAttempted(error) => (Status::Error, error.reason()),
             Self::Failed { kind, .. } => (Status::Error, *kind),
-            Self::OutcomeUnknown => (Status::Unknown, "tool_runner_unavailable"),
-            Self::TimedOut(_) => (Status::Timeout, "timeout"),
-            Self::Cancelled => (Status::Cancelled, "cancelled"),
-            Self::NotRecorded => (Status::Error, "not_durable"),
-            Self::StateAlreadyUsed => (Status::InvalidArguments, "unknown_state"),
+            Self::OutcomeUnknown => (Status::Unknown, Reason::TOOL_RUNNER_UNAVAILABLE),
+            Self::TimedOut(_) => (Status::Timeout, Reason::TIMEOUT),
+            Self::Cancelled => (Status::Cancelled, Reason::CANCELLED),
+            Self::NotRecorded => (Status::Error, Reason::NOT_DURABLE),
+            Self::StateAlreadyUsed => (Status::InvalidArguments, Reason::UNKNOWN_STATE),
             Self::MissingCapability(_) | Self::NotForClient => {
-                (Status::Error, "missing_capability")
+                (Status::Error, Reason::MISSING_CAPABILITY)
             }
-            Self::InputError(error) => (Status::Error, error.as_str()),
+            Self::InputError(error) => (Status::Error, error.reason()),
         }
     }
 
@@ -106,7 +103,7 @@ impl Rejection {
             }
             Self::Failed { message, .. } => RpcError::internal(kind, *message),
             Self::OutcomeUnknown => RpcError::internal(
-                "unknown",
+                Reason::UNKNOWN,
                 "It is not known whether the tool ran; check before you repeat the call.",
             ),
             Self::TimedOut(limit) => {
@@ -152,7 +149,7 @@ impl From<Interruption> for RunError {
         Self::Rejected(match interruption {
             Interruption::Cancelled => Rejection::Cancelled,
             Interruption::Panicked => Rejection::Failed {
-                kind: "panic",
+                kind: Reason::PANIC,
                 message: "Internal error.",
             },
         })
@@ -163,7 +160,7 @@ impl From<RunError> for Rejection {
     fn from(error: RunError) -> Self {
         match error {
             RunError::PermitRefused => Self::Failed {
-                kind: "permit_refused",
+                kind: Reason::PERMIT_REFUSED,
                 message: "The tool-runner refused the call's permit. Try again.",
             },
             RunError::Rejected(rejection) => rejection,

@@ -8,8 +8,8 @@ use wardgate_domain::Digest;
 
 use super::operation::{Operation, Resource, SealedOperation};
 use super::suspended_call::ResumingClient;
-use crate::Gateway;
 use crate::authority::{Authorization, Grant};
+use crate::discovery::Discovery;
 
 /// The grant of a stored stream, kept with its events.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -41,22 +41,22 @@ impl ReplayGrant {
     /// Whether `client` may still have the stored answer of `operation`, which is that of the grant.
     pub(crate) async fn allows_replay<O: Operation>(
         &self,
-        gateway: &Gateway,
+        discovery: &Discovery,
         client: &ResumingClient,
         operation: &O,
     ) -> Result<bool, DecisionUnavailable> {
-        let visibility = current_visibility(gateway, client, operation).await?;
+        let visibility = current_visibility(discovery, client, operation).await?;
         Ok(visibility.is_some_and(|visibility| visibility == self.visibility))
     }
 }
 
 /// The visibility digest that `client` gets of `operation` now. None if it is denied.
 async fn current_visibility<O: Operation>(
-    gateway: &Gateway,
+    discovery: &Discovery,
     client: &ResumingClient,
     operation: &O,
 ) -> Result<Option<String>, DecisionUnavailable> {
-    let catalogue = gateway.catalogue().current().ok_or(DecisionUnavailable)?;
+    let catalogue = discovery.catalogue().current().ok_or(DecisionUnavailable)?;
     let description = operation.describe(Some(&catalogue), &client.view);
     let Some(resource_use) = (description.resource_use)
         .filter(|resource_use| resource_use.resource.is_enabled_for(&client.caller))
@@ -67,7 +67,7 @@ async fn current_visibility<O: Operation>(
         resource_use.resource.facts(),
         &resource_use.policy_arguments,
     );
-    let authority = gateway.authority();
+    let authority = discovery.authority();
     let decision = authority.authorize(&client.caller, facts, arguments, &client.client_ip);
     let grant = match decision.await {
         Ok(Authorization::Allowed(grant)) => grant,

@@ -11,13 +11,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use wardgate_domain::Digest;
-use wardgate_gateway_store::Purpose;
+use wardgate_domain::{Ambient, Digest, Reason};
+use wardgate_gateway_store::{Purpose, Sealer};
 use wardgate_mcp_server::{JsonRpcRequest, RpcError, object, text_of};
 use wardgate_rpc::client::Resumption;
 
-use super::{Rejection, RequestBinding};
-use crate::Gateway;
+use super::{CallPipeline, Rejection, RequestBinding};
 use crate::client_interaction::PendingInput;
 use crate::request_context::RequestContext;
 
@@ -59,9 +58,9 @@ pub(super) struct AwaitedInput {
 }
 
 impl RequestState {
-    pub(super) fn new(gateway: &Gateway, keys: &[String], state: &[u8], rounds: usize) -> Self {
+    pub(super) fn new(ambient: &Ambient, keys: &[String], state: &[u8], rounds: usize) -> Self {
         Self {
-            id: gateway.ambient().random(),
+            id: ambient.random(),
             rounds,
             keys: keys.to_vec(),
             state: URL_SAFE_NO_PAD.encode(state),
@@ -71,11 +70,11 @@ impl RequestState {
     /// The state as the client holds it. None if it is too long.
     pub(super) fn seal(
         &self,
-        gateway: &Gateway,
+        sealer: &Sealer,
         context: &RequestContext,
         binding: RequestBinding<'_>,
     ) -> Option<String> {
-        let (within, sealer) = (seal_context(context, binding), gateway.sealer());
+        let within = seal_context(context, binding);
         sealer.seal(Purpose::PendingCall, &context.caller, &within, self)
     }
 }
@@ -92,7 +91,7 @@ impl ResumePoint {
 
     /// The point that the `requestState` of `request` names.
     pub(super) fn from_request(
-        gateway: &Gateway,
+        sealer: &Sealer,
         context: &RequestContext,
         binding: RequestBinding<'_>,
         request: &JsonRpcRequest<'_>,
@@ -105,7 +104,6 @@ impl ResumePoint {
         };
         let within = seal_context(context, binding);
         let sealed = text_of(state).unwrap_or_default();
-        let sealer = gateway.sealer();
         let pending = sealer.open(Purpose::PendingCall, &context.caller, &within, &sealed);
         let pending: RequestState = pending.ok_or_else(RpcError::unknown_state)?;
         let state = URL_SAFE_NO_PAD.decode(&pending.state);
@@ -122,17 +120,21 @@ impl ResumePoint {
     }
 
     /// Uses up the state, so that no other request continues from it.
-    pub(super) async fn use_up(&mut self, gateway: &Gateway) -> Result<(), Rejection> {
+    pub(super) async fn use_up(&mut self, pipeline: &CallPipeline) -> Result<(), Rejection> {
         let Some(id) = self.id.take() else {
             return Ok(());
         };
         // The state was sealed before now, so it has expired by then.
-        let until = gateway.ambient().now().plus(Purpose::PendingCall.lasts());
-        match gateway.store().use_id_once(id, until).await {
+        let until = pipeline
+            .services
+            .ambient
+            .now()
+            .plus(Purpose::PendingCall.lasts());
+        match pipeline.store.use_id_once(id, until).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(Rejection::StateAlreadyUsed),
             Err(_) => Err(Rejection::Failed {
-                kind: "store_unavailable",
+                kind: Reason::STORE_UNAVAILABLE,
                 message: "It cannot be made sure now that this goes on only once. Try again later.",
             }),
         }

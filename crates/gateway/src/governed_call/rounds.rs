@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::time::sleep;
+use wardgate_domain::Reason;
 use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::{InputRequired, Resumption};
 
@@ -72,7 +73,7 @@ impl GovernedCall {
                 // A view of a single server needs no label.
                 label: Some(resource_use.resource.label())
                     .filter(|_| !self.context.view.has_own_names()),
-                ambient: self.gateway.ambient(),
+                ambient: &self.pipeline.services.ambient,
             };
             let input_requests = InputRequests::parse(&input_required.requests, recipient)?;
             if version.is_modern() {
@@ -96,7 +97,7 @@ impl GovernedCall {
                 let mut client = RunClient {
                     interaction: &mut self.client,
                     record: &mut self.record,
-                    audit_log: self.gateway.audit_log(),
+                    audit_log: self.pipeline.recorder.audit_log(),
                     resumable: description.resumable,
                 };
                 let input = client.request_input(input_requests.as_json(), suspended);
@@ -112,7 +113,7 @@ impl GovernedCall {
             grant = self.authorize(resource_use).await?;
         }
         Err(Rejection::Failed {
-            kind: "too_many_rounds",
+            kind: Reason::TOO_MANY_ROUNDS,
             message: "It asks for input again and again.",
         })
     }
@@ -132,7 +133,7 @@ impl GovernedCall {
             .await;
         if let Err(RunError::PermitRefused) = result {
             // The definition or the keys changed since the permit was cached.
-            let authority = self.gateway.authority();
+            let authority = self.pipeline.services.discovery.authority();
             authority.forget(&self.context.caller, resource.facts());
             *grant = self.authorize(resource_use).await?;
             result = operation
@@ -159,7 +160,7 @@ impl GovernedCall {
         resumption: Option<Resumption>,
     ) -> PermittedRun<'a, R> {
         PermittedRun {
-            gateway: &self.gateway,
+            services: &self.pipeline.services,
             context: &self.context,
             call_id: self.record.facts.call_id,
             resource,
@@ -168,7 +169,7 @@ impl GovernedCall {
             client: RunClient {
                 interaction: &mut self.client,
                 record: &mut self.record,
-                audit_log: self.gateway.audit_log(),
+                audit_log: self.pipeline.recorder.audit_log(),
                 resumable: description.resumable,
             },
         }
@@ -183,12 +184,14 @@ impl GovernedCall {
         rounds: usize,
     ) -> Result<Disposition<T>, Rejection> {
         let pending = RequestState::new(
-            &self.gateway,
+            &self.pipeline.services.ambient,
             input_requests.keys(),
             &input_required.state,
             rounds,
         );
-        let state = binding.and_then(|binding| pending.seal(&self.gateway, &self.context, binding));
+        let state = binding.and_then(|binding| {
+            pending.seal(&self.pipeline.services.sealer, &self.context, binding)
+        });
         Ok(Disposition::InputRequired {
             input_requests,
             state: state.ok_or(Rejection::BAD_INPUT_REQUESTS)?,

@@ -12,12 +12,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wardgate_domain::Caller;
 
+use super::CallPipeline;
 use super::operation::{Operation, SealedOperation};
 use super::request_state::{AwaitedInput, ResumePoint};
-use super::spawn_call;
-use crate::Gateway;
 use crate::catalogue::View;
-use crate::client_interaction::{self, ClientChannel, PendingInput};
+use crate::client_interaction::{self, PendingInput};
 use crate::request_context::RequestContext;
 use crate::scopes::TokenAccess;
 use crate::stored_stream::StreamWriter;
@@ -62,7 +61,7 @@ pub(crate) struct ResumingClient {
 /// Resumes `suspended`, a call of `operation` that a replica which is gone left in the stream of `writer`. The rest of it
 /// runs in a task of its own. False if its state cannot be read.
 pub(crate) fn resume<O: Operation>(
-    gateway: &Arc<Gateway>,
+    pipeline: &Arc<CallPipeline>,
     client: &ResumingClient,
     (writer, request): (StreamWriter, Box<RawValue>),
     suspended: SuspendedCall,
@@ -84,9 +83,11 @@ pub(crate) fn resume<O: Operation>(
         ..
     } = client.clone();
     let version = writer.version();
-    let channel = ClientChannel::for_resumed_stream(gateway, &caller, writer, &request);
+    let channel = pipeline
+        .channels()
+        .for_resumed_stream(&caller, writer, &request);
     let context = RequestContext {
-        slot: Some(gateway.admit_resumed(&caller)),
+        slot: Some(pipeline.services.admission.admit_resumed(&caller)),
         id: request,
         version,
         caller,
@@ -96,12 +97,6 @@ pub(crate) fn resume<O: Operation>(
     };
     let client = client_interaction::resume(channel);
     // The request with the trace context went to the replica that is gone.
-    spawn_call(
-        gateway,
-        context,
-        (client, HeaderMap::new()),
-        operation,
-        resume_point,
-    );
+    pipeline.spawn_call(context, (client, HeaderMap::new()), operation, resume_point);
     true
 }

@@ -8,14 +8,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::time::sleep;
-use wardgate_domain::Caller;
 use wardgate_gateway_store::StreamId;
 use wardgate_mcp::Version;
 use wardgate_mcp_server::format_event;
 
 use super::heartbeat::HeartbeatGuard;
 use super::session_streams::{EventPosition, SessionStreams, primer};
-use crate::Gateway;
 use crate::session::StreamableSession;
 
 /// The most bytes of one stream that are stored; later events are sent, but cannot be resumed.
@@ -73,16 +71,6 @@ impl fmt::Debug for StreamWriter {
 }
 
 impl StreamWriter {
-    /// The writer of the stream that answers `request`.
-    pub(crate) fn new(
-        gateway: &Arc<Gateway>,
-        caller: &Arc<Caller>,
-        session: &Arc<StreamableSession>,
-        request: &RawValue,
-    ) -> Self {
-        Self::of_session(gateway.stream_store.of_session(caller, session), request)
-    }
-
     /// The writer of the stream that answers `request`.
     pub(crate) fn of_session(streams: SessionStreams, request: &RawValue) -> Self {
         Self {

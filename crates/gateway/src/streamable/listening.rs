@@ -33,7 +33,7 @@ pub(crate) async fn listen(
         ListeningClient::follower(&gateway.resource_watcher, (caller, access), client_ip, view);
     let Some(session) = session else {
         return Ok(listen::answer_with(
-            gateway.listeners().follow(who, None, false).await?,
+            gateway.listeners.follow(who, None, false).await?,
         ));
     };
     let streams = gateway.stream_store.of_session(caller, &session);
@@ -45,11 +45,13 @@ pub(crate) async fn listen(
             client_ip: client_ip.to_owned(),
             view: view.clone(),
         };
-        return resume(gateway, comer, streams, (StreamId(stream), after)).await;
+        let place = (StreamId(stream), after);
+        let parts = (&gateway.pipeline, &gateway.listeners);
+        return resume(parts, comer, streams, place).await;
     }
     let was_away = place == Some(EventPosition::Listening);
     let following = gateway
-        .listeners()
+        .listeners
         .follow(who, Some(session.digest()), was_away);
     let said = following.await?;
     let listener = SessionListener {

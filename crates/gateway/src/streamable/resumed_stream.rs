@@ -19,9 +19,8 @@ use wardgate_gateway_store::{StreamId, StreamPage, StreamState};
 use wardgate_mcp_server::{KEEP_ALIVE, McpResponse, RpcError, format_event};
 
 use super::sealed_operation::{allows_replay, resume_suspended};
-use crate::Gateway;
-use crate::governed_call::{DecisionUnavailable, ReplayGrant, ResumingClient};
-use crate::listen;
+use crate::governed_call::{CallPipeline, DecisionUnavailable, ReplayGrant, ResumingClient};
+use crate::listen::{Lease, Listeners};
 use crate::stored_stream::{EventPosition, HeartbeatGuard, SessionStreams, StreamWriter};
 
 /// The interval at which the store is polled for more events.
@@ -29,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// Answers a GET with what followed `after` in the stream `id`.
 pub(super) async fn resume(
-    gateway: &Arc<Gateway>,
+    (pipeline, listeners): (&Arc<CallPipeline>, &Listeners),
     client: ResumingClient,
     streams: SessionStreams,
     (id, after): (StreamId, i64),
@@ -44,19 +43,20 @@ pub(super) async fn resume(
     // What cannot be decided on is not given.
     let replay_grant: ReplayGrant = replay_grant.ok_or_else(RpcError::unknown_event)?;
     let version = streams.session().version;
-    match allows_replay(gateway, &replay_grant, &client, version).await {
+    let discovery = &pipeline.services().discovery;
+    match allows_replay(discovery, &replay_grant, &client, version).await {
         Ok(true) => {}
         Ok(false) => return Err(RpcError::unknown_event()),
         Err(DecisionUnavailable) => return Err(RpcError::undecided()),
     }
-    let place = gateway.listeners().place(client.caller.subject());
+    let place = listeners.place(client.caller.subject());
     let stream = ResumedStream {
-        gateway: Arc::clone(gateway),
+        pipeline: Arc::clone(pipeline),
         streams,
         id,
         after,
-        draining: gateway.listeners().draining(),
-        token_ends: Instant::now() + client.caller.expires_at().since(gateway.ambient().now()),
+        draining: listeners.draining(),
+        token_ends: listeners.token_end(&client.caller),
         client,
         replay_grant,
         silent_since: None,
@@ -69,7 +69,7 @@ pub(super) async fn resume(
 
 /// A stream that is resumed.
 struct ResumedStream {
-    gateway: Arc<Gateway>,
+    pipeline: Arc<CallPipeline>,
     streams: SessionStreams,
     /// The client that resumes it.
     client: ResumingClient,
@@ -82,7 +82,7 @@ struct ResumedStream {
     token_ends: Instant,
     /// None before the first sign of life.
     silent_since: Option<Instant>,
-    _place: listen::Lease,
+    _place: Lease,
 }
 
 impl ResumedStream {
@@ -134,7 +134,7 @@ impl ResumedStream {
     /// Whether the client may hear more, as things are now. It comes again, and hears why, where that is not known.
     async fn may_still_replay(&self) -> bool {
         let holds = allows_replay(
-            &self.gateway,
+            &self.pipeline.services().discovery,
             &self.replay_grant,
             &self.client,
             self.streams.session().version,
@@ -198,7 +198,7 @@ impl ResumedStream {
         let stream = (id, position);
         let writer = StreamWriter::take_over(streams.clone(), &request, stream, heartbeat_guard);
         resume_suspended(
-            &self.gateway,
+            &self.pipeline,
             &self.client,
             (writer, request),
             &suspended_call,

@@ -6,28 +6,29 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use wardgate_mcp::Version;
 
-use crate::Gateway;
 use crate::call_tool::ToolCall;
 use crate::content::ContentRequest;
+use crate::discovery::Discovery;
 use crate::governed_call::{
-    self, DecisionUnavailable, ReplayGrant, ResumingClient, SealedOperation, SuspendedCall,
+    self, CallPipeline, DecisionUnavailable, ReplayGrant, ResumingClient, SealedOperation,
+    SuspendedCall,
 };
 use crate::stored_stream::StreamWriter;
 
 /// Whether `client` may still have the answer that was stored under `grant`.
 pub(super) async fn allows_replay(
-    gateway: &Gateway,
+    discovery: &Discovery,
     grant: &ReplayGrant,
     client: &ResumingClient,
     version: Version,
 ) -> Result<bool, DecisionUnavailable> {
     match grant.operation() {
         SealedOperation::Call(sealed) => match ToolCall::unseal(sealed, version) {
-            Some(call) => grant.allows_replay(gateway, client, &call).await,
+            Some(call) => grant.allows_replay(discovery, client, &call).await,
             None => Ok(false),
         },
         SealedOperation::Content(sealed) => match ContentRequest::unseal(sealed, version) {
-            Some(content) => grant.allows_replay(gateway, client, &content).await,
+            Some(content) => grant.allows_replay(discovery, client, &content).await,
             None => Ok(false),
         },
     }
@@ -35,7 +36,7 @@ pub(super) async fn allows_replay(
 
 /// Resumes the call `stored`, which a replica that is gone left in the stream. False if it cannot be resumed.
 pub(super) fn resume_suspended(
-    gateway: &Arc<Gateway>,
+    pipeline: &Arc<CallPipeline>,
     client: &ResumingClient,
     stream: (StreamWriter, Box<RawValue>),
     stored: &[u8],
@@ -46,10 +47,10 @@ pub(super) fn resume_suspended(
     let version = stream.0.version();
     match suspended.operation.clone() {
         SealedOperation::Call(sealed) => ToolCall::unseal(&sealed, version)
-            .is_some_and(|call| governed_call::resume(gateway, client, stream, suspended, call)),
+            .is_some_and(|call| governed_call::resume(pipeline, client, stream, suspended, call)),
         SealedOperation::Content(sealed) => {
             ContentRequest::unseal(&sealed, version).is_some_and(|content| {
-                governed_call::resume(gateway, client, stream, suspended, content)
+                governed_call::resume(pipeline, client, stream, suspended, content)
             })
         }
     }

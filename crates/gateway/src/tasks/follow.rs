@@ -25,10 +25,9 @@ use wardgate_rpc::client::TaskStep;
 
 use super::task_request::{TaskRequest, UNKNOWN};
 use super::{NEEDED, TaskMethod, are_declared};
-use crate::Gateway;
 use crate::catalogue::View;
 use crate::client_interaction::ClientChannel;
-use crate::governed_call::{self};
+use crate::governed_call::CallPipeline;
 use crate::post::Post;
 use crate::request_context::RequestContext;
 use crate::scopes::TokenAccess;
@@ -88,7 +87,7 @@ impl TaskUpdate {
 
 /// Follows those of the tasks `ids` that belong to the caller. None if no ids are given.
 pub(crate) async fn follow(
-    gateway: &Arc<Gateway>,
+    pipeline: &Arc<CallPipeline>,
     post: &Post,
     request: &JsonRpcRequest<'_>,
     ids: &[String],
@@ -100,13 +99,14 @@ pub(crate) async fn follow(
     if !are_declared(meta.capabilities()) {
         return Err(RpcError::missing_capability(NEEDED));
     }
-    let who = TaskFollower::new(gateway, post, request, &meta)?;
+    let who = TaskFollower::new(pipeline, post, request, &meta)?;
+    let task_handles = &pipeline.services().task_handles;
     let mut looks = Vec::with_capacity(ids.len());
     for id in ids {
-        let Some(handle) = gateway.task_handles.open(post, id) else {
+        let Some(handle) = task_handles.open(post, id) else {
             continue;
         };
-        match gateway.task_handles.arguments(&handle, &post.caller).await {
+        match task_handles.arguments(&handle, &post.caller).await {
             Ok(Some(arguments)) => looks.push(TaskRequest {
                 method: TaskMethod(TaskStep::Get),
                 handle,
@@ -133,7 +133,7 @@ pub(crate) async fn follow(
 
 /// The client that follows the tasks.
 struct TaskFollower {
-    gateway: Arc<Gateway>,
+    pipeline: Arc<CallPipeline>,
     caller: Arc<Caller>,
     access: TokenAccess,
     client_ip: String,
@@ -167,13 +167,13 @@ enum PollResult {
 
 impl TaskFollower {
     fn new(
-        gateway: &Arc<Gateway>,
+        pipeline: &Arc<CallPipeline>,
         post: &Post,
         request: &JsonRpcRequest<'_>,
         meta: &RequestMeta<'_>,
     ) -> Result<Self, RpcError> {
         Ok(Self {
-            gateway: Arc::clone(gateway),
+            pipeline: Arc::clone(pipeline),
             caller: Arc::clone(&post.caller),
             access: post.access.clone(),
             client_ip: post.client_ip.clone(),
@@ -222,7 +222,8 @@ impl TaskFollower {
     }
 
     async fn task_request(&self, task_request: TaskRequest) -> PollResult {
-        let Ok(slot) = self.gateway.admission.wait_for_slot(&self.caller).await else {
+        let admission = &self.pipeline.services().admission;
+        let Ok(slot) = admission.wait_for_slot(&self.caller).await else {
             return PollResult::Unseen;
         };
         let context = RequestContext {
@@ -235,8 +236,10 @@ impl TaskFollower {
             access: self.access.clone(),
         };
         let channel = ClientChannel::response_only_with(self.version, self.capabilities.clone());
-        let answer =
-            governed_call::run_unrequested(&self.gateway, context, channel, task_request).await;
+        let answer = self
+            .pipeline
+            .run_unrequested(context, channel, task_request)
+            .await;
         answer
             .into_text()
             .and_then(|answer| parse_poll_result(&answer))

@@ -24,9 +24,7 @@ use wardgate_mcp_server::{JsonRpcRequest, McpResponse, RequestMeta, RpcError, ob
 use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::TaskStep;
 
-use crate::Gateway;
-use crate::client_interaction::ClientChannel;
-use crate::governed_call;
+use crate::governed_call::CallPipeline;
 use crate::post::Post;
 use crate::stored_arguments::StoreUnavailable;
 use crate::task_handle::{NEEDED, are_declared};
@@ -68,17 +66,17 @@ fn unknown() -> RpcError {
 
 /// Answers `request`, a modern one.
 pub(crate) async fn answer(
-    gateway: &Arc<Gateway>,
+    pipeline: &Arc<CallPipeline>,
     post: &Post,
     request: &JsonRpcRequest<'_>,
     (version, method): (Version, TaskMethod),
     slot: &mut Option<Slot>,
 ) -> Result<McpResponse, RpcError> {
-    let meta = RequestMeta::from_request(request)?;
+    let (services, meta) = (pipeline.services(), RequestMeta::from_request(request)?);
     let handle = request.params.task_id.and_then(text_of);
-    let handle = handle.and_then(|id| gateway.task_handles.open(post, &id));
+    let handle = handle.and_then(|id| services.task_handles.open(post, &id));
     // Where there were tasks a moment ago they can still be asked for.
-    if handle.is_none() && !gateway.discovery.offers_tasks(&post.view) {
+    if handle.is_none() && !services.discovery.offers_tasks(&post.view) {
         return Err(RpcError::unknown_method(method.as_str(), version));
     }
     if !are_declared(meta.capabilities()) {
@@ -89,7 +87,7 @@ pub(crate) async fn answer(
         TaskStep::Update => responses(post, request)?,
         TaskStep::Get | TaskStep::Cancel => Bytes::new(),
     };
-    let arguments = match gateway.task_handles.arguments(&handle, &post.caller).await {
+    let arguments = match services.task_handles.arguments(&handle, &post.caller).await {
         Ok(arguments) => arguments.ok_or_else(unknown)?,
         Err(StoreUnavailable) => return Err(RpcError::store_unavailable()),
     };
@@ -100,9 +98,10 @@ pub(crate) async fn answer(
         responses,
         protocol: post.protocol(version),
     };
-    let channel = ClientChannel::for_request(gateway, post, request, &meta, version)?;
+    let channels = pipeline.channels();
+    let channel = channels.for_request(post, request, &meta, version)?;
     let context = post.request_context(request, version, slot.take());
-    governed_call::run(gateway, request, context, channel, task_request).await
+    pipeline.run(request, context, channel, task_request).await
 }
 
 /// What the client answered, as it wrote it.

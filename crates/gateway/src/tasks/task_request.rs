@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::Value;
-use wardgate_domain::{Caller, Digest, Status, ToolFacts};
+use wardgate_domain::{Caller, Digest, Reason, Status, ToolFacts};
 use wardgate_mcp_server::{McpResponse, RpcError, call_meta, task_result_members, write_dropped};
 use wardgate_rpc::client::{
     CallError, CallEvent, CallTool, Interaction, PassthroughMeta, ResultFacts, Resumption, Task,
@@ -27,10 +27,10 @@ use crate::request_context::RequestContext;
 use crate::task_handle::TaskHandle;
 
 /// The reason on record for an unknown task.
-pub(super) const UNKNOWN: &str = "unknown_task";
+pub(super) const UNKNOWN: Reason = Reason::UNKNOWN_TASK;
 
 /// The error kind of the tool-runner for a task that it does not know.
-const NOT_WAITING: &str = "not_waiting";
+const NOT_WAITING: Reason = Reason::NOT_WAITING;
 
 /// One request about a task, parsed but not yet decided on.
 #[derive(Clone)]
@@ -112,10 +112,10 @@ impl Operation for TaskRequest {
         &self,
         mut run: PermittedRun<'_, TaskTool>,
     ) -> Result<RunOutcome<TaskOutput>, RunError> {
-        let (gateway, caller) = (run.gateway, &run.context.caller);
+        let (services, caller) = (run.services, &run.context.caller);
         let TaskTool(tool) = run.resource;
         let capabilities = run.client.capabilities();
-        let stream = gateway.runner().call_tool(CallTool {
+        let stream = services.runner.call_tool(CallTool {
             call_id: run.call_id,
             caller,
             tool: &tool.facts.name,
@@ -139,7 +139,8 @@ impl Operation for TaskRequest {
             caller_token: caller.token_for_source(tool.needs_caller_token),
             limit: tool.time_limit + Duration::from_secs(1),
         });
-        let to_run_error = |error: CallError| call_tool::run_error(gateway, &error, tool);
+        let to_run_error =
+            |error: CallError| call_tool::run_error(&services.admission, &error, tool);
         let events = run.client.unless_cancelled(Box::pin(stream)).await?;
         let mut events = pin!(events.map_err(to_run_error)?);
         while let Some(event) = run.client.unless_cancelled(events.next()).await? {
@@ -152,7 +153,7 @@ impl Operation for TaskRequest {
                     let message = "The source acts in your name, and you have not allowed that. Call the tool again.";
                     let facts = ResultFacts {
                         status: Status::Error,
-                        error_kind: "not_connected".to_owned(),
+                        error_kind: Reason::NOT_CONNECTED.as_str().to_owned(),
                         ..input_required.facts
                     };
                     return Ok(RunOutcome::Output(TaskOutput {
@@ -182,7 +183,7 @@ impl Operation for TaskRequest {
                 McpResponse::result_with_meta(id, *version, members, &meta)
             }
             Err(message) => {
-                let error = RpcError::internal("task_failed", message);
+                let error = RpcError::internal(Reason::TASK_FAILED, message);
                 McpResponse::error(Some(id), &error.of_call(reply.call_id, recorded.receipt()))
             }
         }
@@ -210,7 +211,7 @@ impl TaskRequest {
                 version: *version,
                 capabilities: capabilities.as_deref(),
                 label: Some(run.resource.label()).filter(|_| !view.has_own_names()),
-                ambient: run.gateway.ambient(),
+                ambient: &run.services.ambient,
             };
             let input_requests = InputRequests::parse(&task.requests, recipient)?;
             members += r#","inputRequests":"#;
@@ -235,7 +236,7 @@ impl TaskRequest {
 
 /// The output where the state of the task could not be read.
 fn failed_output(result: &ToolResult) -> Result<TaskOutput, RunError> {
-    if result.facts.error_kind == NOT_WAITING {
+    if result.facts.error_kind == NOT_WAITING.as_str() {
         return Err(Rejection::Unknown.into());
     }
     let content: Vec<Value> = serde_json::from_slice(&result.content).unwrap_or_default();

@@ -1,0 +1,161 @@
+//! The pipeline as a whole: the services that its calls ask, and the calls under way.
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use tokio_util::task::TaskTracker;
+use tracing::{Instrument, Span};
+use wardgate_connect::ConnectPages;
+use wardgate_domain::{Ambient, CallId, Reason};
+use wardgate_gateway_store::{Sealer, Store};
+use wardgate_mcp_server::{JsonRpcRequest, McpResponse, RpcError};
+use wardgate_rpc::client::ToolRunnerClient;
+use wardgate_telemetry::trace_context;
+
+use super::call_record::CallRecord;
+use super::request_state::ResumePoint;
+use super::{GovernedCall, Operation};
+use crate::admission::RequestAdmission;
+use crate::client_interaction::{self, ClientChannel, ClientChannels, ClientInteraction};
+use crate::discovery::Discovery;
+use crate::recorder::CallRecorder;
+use crate::request_context::RequestContext;
+use crate::task_handle::TaskHandles;
+
+/// Runs governed calls.
+pub(crate) struct CallPipeline {
+    pub(super) services: OperationServices,
+    pub(super) recorder: Arc<CallRecorder>,
+    /// Remembers what may happen once: a `requestState` that was used, a refusal that is on record.
+    pub(super) store: Arc<Store>,
+    channels: ClientChannels,
+    /// The calls under way, whether or not their client still waits.
+    calls: TaskTracker,
+}
+
+/// What the runs of operations ask.
+pub(crate) struct OperationServices {
+    pub(crate) runner: ToolRunnerClient,
+    pub(crate) discovery: Arc<Discovery>,
+    pub(crate) connect_pages: Arc<ConnectPages>,
+    pub(crate) task_handles: TaskHandles,
+    pub(crate) sealer: Arc<Sealer>,
+    pub(crate) admission: Arc<RequestAdmission>,
+    pub(crate) ambient: Ambient,
+}
+
+impl CallPipeline {
+    pub(crate) fn new(
+        services: OperationServices,
+        recorder: Arc<CallRecorder>,
+        store: Arc<Store>,
+        channels: ClientChannels,
+        calls: TaskTracker,
+    ) -> Self {
+        Self {
+            services,
+            recorder,
+            store,
+            channels,
+            calls,
+        }
+    }
+
+    /// What the runs of operations ask.
+    pub(crate) fn services(&self) -> &OperationServices {
+        &self.services
+    }
+
+    /// Opens the channels to clients.
+    pub(crate) fn channels(&self) -> &ClientChannels {
+        &self.channels
+    }
+
+    /// Runs `operation`. Returns the first part of the response, which is all of it if nothing is sent before the answer.
+    pub(crate) async fn run<O: Operation>(
+        self: &Arc<Self>,
+        request: &JsonRpcRequest<'_>,
+        context: RequestContext,
+        channel: ClientChannel,
+        operation: O,
+    ) -> Result<McpResponse, RpcError> {
+        let resume_point = match (operation.describe(None, &context.view).binding)
+            .filter(|_| context.version.is_modern())
+        {
+            Some(binding) => {
+                ResumePoint::from_request(&self.services.sealer, &context, binding, request)?
+            }
+            None => ResumePoint::default(),
+        };
+        Ok(self
+            .run_and_answer(context, channel, operation, resume_point)
+            .await)
+    }
+
+    /// Runs an operation that no request of its client asks for, such as looking after a followed task.
+    pub(crate) async fn run_unrequested<O: Operation>(
+        self: &Arc<Self>,
+        context: RequestContext,
+        channel: ClientChannel,
+        operation: O,
+    ) -> McpResponse {
+        self.run_and_answer(context, channel, operation, ResumePoint::default())
+            .await
+    }
+
+    async fn run_and_answer<O: Operation>(
+        self: &Arc<Self>,
+        context: RequestContext,
+        mut channel: ClientChannel,
+        operation: O,
+        resume_point: ResumePoint,
+    ) -> McpResponse {
+        let trace = std::mem::take(&mut channel.trace);
+        let id = context.id.clone();
+        let (client, answer) = client_interaction::open(channel);
+        let call_id = self.spawn_call(context, (client, trace), operation, resume_point);
+        answer.await.unwrap_or_else(|_| {
+            let error = RpcError::internal(Reason::PANIC, "Internal error.").of_call(call_id, None);
+            McpResponse::error(Some(&id), &error)
+        })
+    }
+
+    /// Runs the call in a task of its own, so that it is recorded even if its client hangs up. `trace` is the trace
+    /// context that the message itself brings, as headers.
+    pub(super) fn spawn_call<O: Operation>(
+        self: &Arc<Self>,
+        context: RequestContext,
+        (client, trace): (ClientInteraction, HeaderMap),
+        operation: O,
+        resume_point: ResumePoint,
+    ) -> CallId {
+        let (call_id, request_span) = (CallId::new(&self.services.ambient), Span::current());
+        let pipeline = Arc::clone(self);
+        self.calls.spawn(async move {
+            let catalogue = pipeline.services.discovery.catalogue().current();
+            let has_catalogue = catalogue.is_some();
+            let description = operation.describe(catalogue.as_deref(), &context.view);
+            // A long call does not keep an old catalogue.
+            drop(catalogue);
+            let span = description.open_span(call_id, &context.caller, &request_span);
+            trace_context::adopt(&span, &trace);
+            let record = CallRecord {
+                facts: description.to_facts(call_id, &context),
+                grant: None,
+                has_intent: false,
+            };
+            let call = GovernedCall {
+                pipeline,
+                context,
+                client,
+                record,
+                has_catalogue,
+                resume_point,
+            };
+            call.run_to_completion(&operation, &description)
+                .instrument(span)
+                .await;
+        });
+        call_id
+    }
+}
