@@ -11,11 +11,12 @@ use wardgate_domain::{Caller, Reason};
 use wardgate_edge::{Admission, Origins};
 use wardgate_mcp_server::McpResponse;
 
-use super::{Endpoint, ResourceMetadata, metadata, problem};
-use crate::ScopesConfig;
+use super::metadata::{self, ResourceMetadata};
+use super::{Endpoint, problem};
+use crate::config::Config;
 use crate::listen;
 use crate::post::Transport;
-use crate::scopes::TokenAccess;
+use crate::scopes::{ScopesConfig, TokenAccess};
 
 /// A request refused before its body was read.
 pub(super) struct HttpRefusal {
@@ -65,15 +66,12 @@ pub(crate) struct RequestGuard {
 }
 
 impl RequestGuard {
-    pub(crate) fn new(
-        admission: Admission,
-        metadata: ResourceMetadata,
-        scopes: ScopesConfig,
-    ) -> Self {
+    /// `public_url` is how clients reach the gateway.
+    pub(crate) fn new(admission: Admission, config: &Config, public_url: String) -> Self {
         Self {
             admission,
-            metadata: Arc::new(metadata),
-            scopes: Arc::new(scopes),
+            metadata: Arc::new(ResourceMetadata::new(config, public_url)),
+            scopes: Arc::new(config.scopes.clone()),
         }
     }
 

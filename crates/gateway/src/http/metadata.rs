@@ -24,7 +24,7 @@ pub(super) const AUTHORIZATION_SERVER: &str = "/.well-known/oauth-authorization-
 const WHOLE: &str = "/mcp";
 
 /// What the gateway says of itself as a protected resource.
-pub(crate) struct ResourceMetadata {
+pub(super) struct ResourceMetadata {
     /// How clients reach the gateway.
     public_url: String,
     issuers: Vec<String>,
@@ -35,7 +35,7 @@ pub(crate) struct ResourceMetadata {
 }
 
 impl ResourceMetadata {
-    pub(crate) fn new(config: &Config, public_url: String) -> Self {
+    pub(super) fn new(config: &Config, public_url: String) -> Self {
         let issuers = config.auth.issuers.iter();
         Self {
             public_url,

@@ -21,7 +21,6 @@ use crate::Gateway;
 use crate::post::Transport;
 
 pub(crate) use self::guard::RequestGuard;
-pub(crate) use self::metadata::ResourceMetadata;
 
 /// Methods, request headers and response headers of MCP.
 const GRANTS: Grants = Grants {

@@ -38,7 +38,7 @@ pub(super) async fn handle(
     let span = tracing::info_span!("http", http.request.method = %request.method());
     trace_context::adopt(&span, request.headers());
     let (parts, mut body) = request.into_parts();
-    let origin = gateway.guard.origins().welcome(&parts);
+    let origin = gateway.guard.origins().allowed_origin(&parts);
     let admitting = gateway.guard.admit(endpoint, &parts, &mut body);
     let admitted = admitting.instrument(span.clone()).await;
     let mut response = match admitted {
@@ -132,7 +132,7 @@ async fn answer_admitted(
         RequestKind::SseStream => {
             let watcher = &gateway.resource_watcher;
             let client = ListeningClient::follower(watcher, (&caller, &access), &client_ip, &view);
-            gateway.sse.open_stream(gateway.listeners(), client).await
+            gateway.sse.open_stream(&gateway.listeners, client).await
         }
     };
     let answer = answer.unwrap_or_else(|error| McpResponse::error(None, &error));

@@ -43,8 +43,8 @@ use wardgate_mcp_server::{
 use wardgate_rpc::client::{ConversationSubscriber, MemoryClient};
 
 use self::following::{ConversationFeed, ResourceUpdates};
-use crate::Gateway;
 use crate::change_counter::ChangeCounter;
+use crate::governed_call::CallPipeline;
 use crate::memory::ConversationUri;
 use crate::post::Post;
 use crate::tasks::{self, FollowedTasks, TaskUpdate};
@@ -175,11 +175,16 @@ impl Listeners {
             silent_until: Instant::now(),
             script,
             draining: self.draining.clone(),
-            token_ends: Box::pin(sleep(caller.expires_at().since(self.ambient.now()))),
+            token_ends: Box::pin(sleep_until(self.token_end(caller))),
             _place: place,
         };
         let rest = stream::unfold(Some(listener), async |listener| listener?.next().await);
         Ok(stream::iter([first]).chain(rest).boxed())
+    }
+
+    /// When the token of `caller` ends.
+    pub(crate) fn token_end(&self, caller: &Caller) -> Instant {
+        Instant::now() + caller.expires_at().since(self.ambient.now())
     }
 
     /// A lease for a stream of `subject`. None if the quota is used up.
@@ -290,11 +295,12 @@ async fn next_task_update(tasks: &mut Option<FollowedTasks>) -> TaskUpdate {
 
 /// Answers `subscriptions/listen` with a stream.
 pub(crate) async fn listen(
-    gateway: &Arc<Gateway>,
+    listeners: &Listeners,
+    watcher: &Arc<ResourceWatcher>,
+    pipeline: &Arc<CallPipeline>,
     post: &Post,
     request: &JsonRpcRequest<'_>,
 ) -> Result<McpResponse, RpcError> {
-    let (listeners, watcher) = (gateway.listeners(), &gateway.resource_watcher);
     let offered = watcher.discovery().offered(&post.view);
     let subscription = ListenRequest::parse(request)?;
     let uris = subscription.of_sources(offered);
@@ -307,7 +313,7 @@ pub(crate) async fn listen(
         let client = ListeningClient::for_post(watcher, post, LISTEN);
         Some(ResourceChanges::chosen(client, uris).await)
     };
-    let tasks = tasks::follow(gateway, post, request, subscription.tasks()).await?;
+    let tasks = tasks::follow(pipeline, post, request, subscription.tasks()).await?;
     let script = StreamScript::of_subscription(subscription, offered, resources, tasks);
     listeners.open(&post.caller, script)
 }
