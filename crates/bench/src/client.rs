@@ -8,6 +8,7 @@ use reqwest::{Url, redirect};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use wardgate_mcp::message::{Envelope, ErrorObject};
 use wardgate_mcp::{Era, header, meta};
 
 /// Longest answer that is read, bytes.
@@ -135,11 +136,13 @@ impl McpClient {
             Fault::Settings("the token has characters no header may have".to_owned())
         })?;
         bearer.set_sensitive(true);
-        let accept = "application/json, text/event-stream";
         let headers = [
             (AUTHORIZATION, bearer),
-            (ACCEPT, HeaderValue::from_static(accept)),
-            (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+            (
+                ACCEPT,
+                HeaderValue::from_static(header::JSON_OR_EVENT_STREAM),
+            ),
+            (CONTENT_TYPE, HeaderValue::from_static(header::JSON)),
         ];
         let mut headers: HeaderMap = headers.into_iter().collect();
         let version = HeaderValue::from_static(era.newest_version().as_str());
@@ -220,19 +223,6 @@ fn why(error: &reqwest::Error) -> &'static str {
 }
 
 #[derive(Deserialize)]
-struct JsonRpcResponse {
-    id: Option<u64>,
-    result: Option<Box<RawValue>>,
-    error: Option<JsonRpcError>,
-}
-
-#[derive(Deserialize)]
-struct JsonRpcError {
-    code: i64,
-    message: String,
-}
-
-#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct CallToolResult {
     #[serde(default)]
@@ -250,16 +240,18 @@ fn verified(
     body: &Bytes,
     requires_receipt: bool,
 ) -> Result<Box<RawValue>, Fault> {
-    let Ok(answer) = serde_json::from_slice::<JsonRpcResponse>(body) else {
-        return Err(match status {
-            200 => Fault::Wrong("it is no JSON-RPC message"),
-            _ => Fault::Status(status),
-        });
+    let unreadable = || match status {
+        200 => Fault::Wrong("it is no JSON-RPC message"),
+        _ => Fault::Status(status),
     };
-    if let Some(JsonRpcError { code, message }) = answer.error {
+    let text = std::str::from_utf8(body).map_err(|_| unreadable())?;
+    let answer = Envelope::parse(text).ok_or_else(unreadable)?;
+    if let Some(error) = answer.error {
+        let error = serde_json::from_str(error.get());
+        let ErrorObject { code, message, .. } = error.map_err(|_| unreadable())?;
         return Err(Fault::Rpc { code, message });
     }
-    if answer.id != Some(id) {
+    if answer.id.map(RawValue::get) != Some(&*id.to_string()) {
         return Err(Fault::Wrong("it has another id"));
     }
     let result = answer.result.ok_or(Fault::Wrong("it has no result"))?;
@@ -273,7 +265,7 @@ fn verified(
     if requires_receipt && outcome.meta[RECEIPT].is_null() {
         return Err(Fault::NoReceipt);
     }
-    Ok(result)
+    Ok(result.to_owned())
 }
 
 #[cfg(test)]

@@ -7,13 +7,13 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_domain::{RequiredCapabilities, ToolName};
+use wardgate_mcp::mirrored_header::MirroredHeader;
 
 use super::error::UpstreamError;
 use super::events::Events;
-use super::message::{MemberValue, UpstreamRequest};
-use super::param_headers::ParamHeader;
-use super::result::check_complete;
 use super::list_ttls;
+use super::message::{MemberValue, UpstreamRequest};
+use super::result::check_complete;
 use crate::fingerprint::{CanonicalDefinition, ToolFingerprint};
 
 /// Most pages of one list.
@@ -30,7 +30,7 @@ pub struct ToolDefinition {
     /// The whole definition, byte for byte.
     pub raw: Box<RawValue>,
     /// Arguments that 2026-07-28 over HTTP wants repeated as headers.
-    pub(super) headers: Vec<ParamHeader>,
+    pub(super) headers: Vec<MirroredHeader>,
     /// It runs as a task only, which is followed to its end here.
     pub(super) is_task: bool,
     /// The capabilities of those clients that the server shows it to.
@@ -195,7 +195,7 @@ fn tool(
         return Err("it runs as a task only");
     }
     let headers = if over_http {
-        ParamHeader::of_schema(&checked.input_schema)?
+        MirroredHeader::of_schema(&checked.input_schema)?
     } else {
         Vec::new()
     };

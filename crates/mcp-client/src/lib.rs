@@ -29,7 +29,6 @@ mod logging;
 mod members;
 mod message;
 mod open_requests;
-mod param_headers;
 mod participation;
 mod personal_connections;
 mod profiles;

@@ -15,9 +15,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
+use wardgate_mcp::mirrored_header::MirroredHeader;
 
 use super::definition::ToolDefinition;
-use super::param_headers::ParamHeader;
 use crate::fingerprint::ToolFingerprint;
 
 /// How long the list of a server without sessions holds: nothing shows when a new version of such a server takes over,
@@ -28,7 +28,7 @@ const SESSIONLESS_LIST_HOLDS: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct ListedTool {
     /// The arguments that are repeated as headers.
-    pub(super) headers: Vec<ParamHeader>,
+    pub(super) headers: Vec<MirroredHeader>,
     /// It runs as a task only.
     pub(super) is_task: bool,
     /// None where the definition cannot be pinned.

@@ -4,11 +4,12 @@
 use std::borrow::Cow;
 
 use http::{HeaderName, HeaderValue};
+use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_mcp::error_code::{INTERNAL_ERROR, METHOD_NOT_FOUND};
+use wardgate_mcp::message::{Envelope, OutgoingMessage};
 use wardgate_mcp::{Era, Version};
 use wardgate_telemetry::trace_context::TraceContext;
 
@@ -54,16 +55,6 @@ pub(super) enum MemberValue<'a> {
     Text(&'a str),
     Raw(&'a RawValue),
     Json(Value),
-}
-
-#[derive(Serialize)]
-struct OutgoingMessage<'a> {
-    jsonrpc: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<u64>,
-    method: &'a str,
-    #[serde(skip_serializing_if = "Params::is_empty")]
-    params: Params<'a>,
 }
 
 struct Params<'a> {
@@ -259,13 +250,8 @@ fn encode(
     members: &[(&'static str, MemberValue<'_>)],
     meta: OutgoingMeta<'_>,
 ) -> Result<Vec<u8>, UpstreamError> {
-    let params = Params { members, meta };
-    let message = OutgoingMessage {
-        jsonrpc: "2.0",
-        id,
-        method,
-        params,
-    };
+    let params = Some(Params { members, meta }).filter(|params| !params.is_empty());
+    let message = OutgoingMessage::new(id, method, params);
     serde_json::to_vec(&message)
         .map_err(|_| UpstreamError::Unreachable("the request cannot be written as JSON".to_owned()))
 }
@@ -289,20 +275,6 @@ pub(super) enum IncomingMessage<'a> {
     },
 }
 
-#[derive(Deserialize)]
-struct Envelope<'a> {
-    #[serde(borrow, default)]
-    id: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    method: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    params: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    result: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    error: Option<&'a RawValue>,
-}
-
 /// The messages in `text`: one, or those of a batch (2025-03-26 allows them). The error says what is wrong
 /// without a word of the text.
 pub(super) fn read(text: &[u8]) -> Result<Vec<IncomingMessage<'_>>, &'static str> {
@@ -322,11 +294,7 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<IncomingMessage<'_>>, &'static str
 }
 
 fn read_one(text: &str) -> Result<IncomingMessage<'_>, &'static str> {
-    if !text.trim_ascii_start().starts_with('{') {
-        return Err("it is not a JSON object");
-    }
-    let envelope: Envelope<'_> =
-        serde_json::from_str(text).map_err(|_| "it is not a JSON-RPC message")?;
+    let envelope = Envelope::parse(text).ok_or("it is not a JSON-RPC message")?;
     if let Some(method) = envelope.method {
         return Ok(match envelope.id {
             Some(id) => IncomingMessage::Request {

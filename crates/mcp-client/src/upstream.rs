@@ -21,7 +21,6 @@ use super::link::Link;
 use super::list_ttls::ListTtls;
 use super::listing::ListedTools;
 use super::message::{MemberValue, UpstreamRequest};
-use super::param_headers;
 use super::participation::{ClientProfile, Participation};
 use super::personal_connections::PersonalConnections;
 use super::profiles::Profiles;
@@ -33,8 +32,8 @@ use super::server_task::{ServerTask, ServerTaskRequest, TaskStatus};
 use super::settings::Transport;
 use super::subscriptions::ResourceListener;
 use wardgate_egress::EgressError;
-use wardgate_mcp::Era;
 use wardgate_mcp::error_code::HEADER_MISMATCH;
+use wardgate_mcp::{Era, mirrored_header};
 
 /// Further connections to one legacy server whose clients can be asked something: processes, or sessions.
 const PROGRAMS: usize = 4;
@@ -499,7 +498,7 @@ impl Upstream {
         }
         let tools = known_tools(&self.link, &connection, deadline).await?;
         let marked = tools.tool(tool);
-        let marked = marked.map(|tool| param_headers::of_arguments(&tool.headers, arguments));
+        let marked = marked.map(|tool| mirrored_header::of_arguments(&tool.headers, arguments));
         Ok(marked.unwrap_or_default())
     }
 }

@@ -35,7 +35,7 @@ pub use fields::ObjectMembers;
 pub use idempotency::key_of as idempotency_key;
 pub use log_level::LogLevel;
 pub use meta::RequestMeta;
-pub use mirrored_headers::{MirroredHeader, check as check_mirrored_headers, of_request};
+pub use mirrored_headers::{check as check_mirrored_headers, of_request};
 pub use older_content::{given, tool_content, tool_structured};
 pub use response::{
     McpResponse, ResultFormat, SERVER_INFO, server_info, task_result_members, write_members,

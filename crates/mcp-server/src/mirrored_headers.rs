@@ -1,71 +1,51 @@
 //! Arguments that a modern client mirrors as headers, because the tool's schema marks them with `x-mcp-header`
 //! (MCP 2026-07-28, SEP-2243). Each header must equal the argument in the body.
 
-use axum::http::{HeaderMap, HeaderName};
+use axum::http::HeaderMap;
 use serde_json::{Number, Value};
 use wardgate_mcp::header::PARAM_PREFIX;
+use wardgate_mcp::mirrored_header::MirroredHeader;
 
 use crate::meta::decode;
 use crate::rpc_error::RpcError;
 
-/// The mark in a schema.
-const MARK: &str = "x-mcp-header";
-
-/// An argument that is mirrored as a header.
-#[derive(Debug)]
-pub struct MirroredHeader {
-    header: HeaderName,
-    /// The path of members to the argument.
-    path: Vec<String>,
-}
-
-impl MirroredHeader {
-    /// The mirrored headers of the tool with this definition.
-    pub fn of_tool(definition: &str) -> Vec<Self> {
-        let mut found = Vec::new();
-        // Almost no tool has any.
-        if definition.contains(MARK) {
-            let definition: Value = serde_json::from_str(definition).unwrap_or_default();
-            collect(&definition["inputSchema"], &mut Vec::new(), &mut found);
+/// Compares the argument with its header.
+fn check_one(
+    mirrored: &MirroredHeader,
+    arguments: &Value,
+    headers: &HeaderMap,
+) -> Result<(), RpcError> {
+    let differs = |how: &str| {
+        let name = mirrored.name.as_str();
+        Err(RpcError::header_mismatch(format!(
+            "the header {name} {how}"
+        )))
+    };
+    let argument = mirrored.argument(arguments);
+    let mut values = headers.get_all(&mirrored.name).iter();
+    let said = match (argument, values.next(), values.next()) {
+        (_, _, Some(_)) => return differs("is sent more than once"),
+        (None | Some(Value::Null), None, None) => return Ok(()),
+        (None | Some(Value::Null), Some(_), None) => {
+            return differs("repeats an argument that there is not");
         }
-        found
+        (Some(_), None, None) => return differs("is missing"),
+        (Some(argument), Some(said), None) => (argument, said),
+    };
+    let (argument, said) = said;
+    let Some(said) = said.to_str().ok().and_then(decode) else {
+        return differs("is neither plain text nor =?base64?…?=");
+    };
+    let is_same = match argument {
+        Value::String(text) => *text == said,
+        Value::Bool(flag) => said == if *flag { "true" } else { "false" },
+        Value::Number(number) => is_same_number(number, &said),
+        Value::Null | Value::Array(_) | Value::Object(_) => false,
+    };
+    if is_same {
+        return Ok(());
     }
-
-    /// Compares the argument with its header.
-    fn check(&self, arguments: &Value, headers: &HeaderMap) -> Result<(), RpcError> {
-        let differs = |how: &str| {
-            let name = self.header.as_str();
-            Err(RpcError::header_mismatch(format!(
-                "the header {name} {how}"
-            )))
-        };
-        let mut path = self.path.iter();
-        let argument = path.try_fold(arguments, |value, member| value.get(member));
-        let mut values = headers.get_all(&self.header).iter();
-        let said = match (argument, values.next(), values.next()) {
-            (_, _, Some(_)) => return differs("is sent more than once"),
-            (None | Some(Value::Null), None, None) => return Ok(()),
-            (None | Some(Value::Null), Some(_), None) => {
-                return differs("repeats an argument that there is not");
-            }
-            (Some(_), None, None) => return differs("is missing"),
-            (Some(argument), Some(said), None) => (argument, said),
-        };
-        let (argument, said) = said;
-        let Some(said) = said.to_str().ok().and_then(decode) else {
-            return differs("is neither plain text nor =?base64?…?=");
-        };
-        let is_same = match argument {
-            Value::String(text) => *text == said,
-            Value::Bool(flag) => said == if *flag { "true" } else { "false" },
-            Value::Number(number) => is_same_number(number, &said),
-            Value::Null | Value::Array(_) | Value::Object(_) => false,
-        };
-        if is_same {
-            return Ok(());
-        }
-        differs("differs from the body")
-    }
+    differs("differs from the body")
 }
 
 /// Requires that each of `mirrored_headers` equals its argument in `arguments`, one JSON object.
@@ -79,7 +59,7 @@ pub fn check(
     }
     let arguments = serde_json::from_slice(arguments).unwrap_or_default();
     let mut all = mirrored_headers.iter();
-    all.try_for_each(|one| one.check(&arguments, headers))
+    all.try_for_each(|one| check_one(one, &arguments, headers))
 }
 
 /// The headers of a request that mirror arguments.
@@ -107,22 +87,6 @@ fn is_same_number(number: &Number, said: &str) -> bool {
     let double = number.as_f64().filter(|value| value.abs() <= MAX_EXACT);
     let is_same = said == number.as_str() || double.is_some() && said.parse().ok() == double;
     is_decimal && is_same
-}
-
-/// Marks count where only `properties` lead to them.
-fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<MirroredHeader>) {
-    let mark = schema[MARK].as_str();
-    if let Some(header) = mark.and_then(|mark| format!("{PARAM_PREFIX}{mark}").try_into().ok()) {
-        found.push(MirroredHeader {
-            header,
-            path: path.clone(),
-        });
-    }
-    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
-        path.push(name.clone());
-        collect(property, path, found);
-        path.pop();
-    }
 }
 
 #[cfg(test)]

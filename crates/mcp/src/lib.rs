@@ -1,5 +1,5 @@
 //! The words of the Model Context Protocol: versions, messages, headers, event streams, `_meta` keys,
-//! error codes, extensions.
+//! error codes, extensions, arguments that are mirrored as headers.
 //!
 //! Each word is written here once, with the version that brought it. The crate does no input or output.
 
@@ -9,6 +9,7 @@ pub mod extension;
 pub mod header;
 pub mod message;
 pub mod meta;
+pub mod mirrored_header;
 mod version;
 
 pub use version::{Era, ParseVersionError, Version};

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use wardgate_json::parse_object;
 
 /// The members of a message, as they were written. One that is `null` is absent.
 #[derive(Debug, Default, Deserialize)]
@@ -24,6 +25,13 @@ pub struct Envelope<'a> {
     /// The error of a request.
     #[serde(borrow, default)]
     pub error: Option<&'a RawValue>,
+}
+
+impl<'a> Envelope<'a> {
+    /// The envelope of the one message that `text` is.
+    pub fn parse(text: &'a str) -> Option<Self> {
+        parse_object(text)
+    }
 }
 
 /// A request, or without an id a notification.
@@ -65,7 +73,7 @@ pub struct ErrorObject {
 /// The outcome of the request with this id, if `text` is the response to it. An error without an id is taken for one: so a
 /// request is answered that was refused unread.
 pub fn read_outcome(text: &str, id: u64) -> Option<Result<Box<RawValue>, ErrorObject>> {
-    let response: Envelope<'_> = serde_json::from_str(text).ok()?;
+    let response = Envelope::parse(text)?;
     let is_answer = response.id.map(|answered| answered.get().parse() == Ok(id));
     match (response.error, response.result) {
         (Some(error), _) if is_answer != Some(false) => {
@@ -97,6 +105,7 @@ mod tests {
             r#"{"id":7,"error":"no"}"#,
             r#"{"method":"notifications/progress","params":{}}"#,
             "<html>",
+            "[]",
         ] {
             assert!(read_outcome(other, 7).is_none(), "{other}");
         }

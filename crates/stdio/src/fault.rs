@@ -1,11 +1,11 @@
 //! Why a request has no answer of the gateway's, in words for whoever set the bridge up.
 
 use reqwest::StatusCode;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use wardgate_json::parse_object;
 use wardgate_mcp::error_code::{INTERNAL_ERROR, PARSE_ERROR};
+use wardgate_mcp::message::ErrorObject;
 
 use crate::message::Id;
 
@@ -44,15 +44,6 @@ pub(crate) enum RequestFault {
     Busy,
     #[error("The client closed its end before the answer.")]
     Closing,
-}
-
-/// An error as JSON-RPC has it.
-#[derive(Deserialize)]
-struct JsonRpcError {
-    code: i64,
-    message: String,
-    #[serde(default)]
-    data: Option<Box<RawValue>>,
 }
 
 impl RequestFault {
@@ -101,7 +92,7 @@ fn described(reason: &RawValue, advice: Option<&str>) -> String {
     let Some(advice) = advice else {
         return reason.get().to_owned();
     };
-    let Some(JsonRpcError {
+    let Some(ErrorObject {
         code,
         message,
         data,
@@ -110,6 +101,9 @@ fn described(reason: &RawValue, advice: Option<&str>) -> String {
         return error(INTERNAL_ERROR, advice);
     };
     let message = Value::from(format!("{message} {advice}"));
-    let data = data.map_or_else(String::new, |data| format!(r#","data":{}"#, data.get()));
+    let data = match data {
+        Value::Null => String::new(),
+        data => format!(r#","data":{data}"#),
+    };
     format!(r#"{{"code":{code},"message":{message}{data}}}"#)
 }

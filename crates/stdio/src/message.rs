@@ -1,9 +1,12 @@
 //! Messages, as far as the bridge must know them. They travel as they are written.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_json::parse_object;
+use wardgate_mcp::message::Envelope;
 
 /// The id of a request as JSON text, the same however a string is spelt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -85,20 +88,6 @@ impl MessageLine {
     }
 }
 
-#[derive(Deserialize)]
-struct MessageEnvelope<'a> {
-    #[serde(borrow, default)]
-    id: Option<&'a RawValue>,
-    #[serde(default)]
-    method: Option<String>,
-    #[serde(borrow, default)]
-    params: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    result: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    error: Option<&'a RawValue>,
-}
-
 #[derive(Default, Deserialize)]
 struct MessageParams<'a> {
     #[serde(borrow, default, rename = "_meta")]
@@ -123,9 +112,9 @@ struct MessageMeta<'a> {
 
 impl ClientMessage {
     fn read(text: &str) -> Option<Self> {
-        let envelope: MessageEnvelope<'_> = parse_object(text)?;
+        let envelope = Envelope::parse(text)?;
         let id = envelope.id.and_then(Id::of);
-        let Some(method) = envelope.method else {
+        let Some(method) = envelope.method.map(Cow::into_owned) else {
             let is_response = envelope.result.is_some() || envelope.error.is_some();
             return is_response.then(|| Self::Response {
                 id,

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use reqwest::header::{HeaderMap, HeaderName};
+use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use wardgate_mcp::header::{PARAM_PREFIX, encode_value};
+use wardgate_mcp::mirrored_header::{MirroredHeader, of_arguments};
 
 /// Tools whose arguments are remembered.
 const MOST: usize = 4_096;
@@ -15,14 +15,6 @@ const MOST: usize = 4_096;
 /// The mirrored headers, by tool.
 #[derive(Debug, Default)]
 pub(crate) struct MirroredHeaders(Mutex<HashMap<String, Vec<MirroredHeader>>>);
-
-/// A header that mirrors one argument.
-#[derive(Debug)]
-struct MirroredHeader {
-    header: HeaderName,
-    /// The members that lead to it.
-    path: Vec<String>,
-}
 
 #[derive(Deserialize)]
 struct ListToolsResponse {
@@ -50,8 +42,8 @@ impl MirroredHeaders {
         };
         let mut by_tool = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for tool in result.tools {
-            let mut marks = Vec::new();
-            collect(&tool.input_schema, &mut Vec::new(), &mut marks);
+            // A tool with a misplaced mark is the gateway's affair.
+            let marks = MirroredHeader::of_schema(&tool.input_schema).unwrap_or_default();
             if marks.is_empty() {
                 by_tool.remove(&tool.name);
             } else if by_tool.len() < MOST || by_tool.contains_key(&tool.name) {
@@ -66,38 +58,7 @@ impl MirroredHeaders {
         let Some(marks) = by_tool.get(tool) else {
             return;
         };
-        let arguments: Value = serde_json::from_str(arguments.get()).unwrap_or_default();
-        for mark in marks {
-            let argument = mark
-                .path
-                .iter()
-                .try_fold(&arguments, |value, member| value.get(member));
-            let text = match argument {
-                Some(Value::String(text)) => text.clone(),
-                Some(plain @ (Value::Bool(_) | Value::Number(_))) => plain.to_string(),
-                _ => continue,
-            };
-            headers.insert(mark.header.clone(), encode_value(&text));
-        }
-    }
-}
-
-/// Looks for marks where a plain argument may have one. A tool that has others is the gateway's affair.
-fn collect(schema: &Value, path: &mut Vec<String>, marks: &mut Vec<MirroredHeader>) {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    for (name, property) in properties.into_iter().flatten() {
-        path.push(name.clone());
-        let mark = property.get("x-mcp-header").and_then(Value::as_str);
-        let header =
-            mark.and_then(|mark| HeaderName::try_from(format!("{PARAM_PREFIX}{mark}")).ok());
-        if let Some(header) = header {
-            marks.push(MirroredHeader {
-                header,
-                path: path.clone(),
-            });
-        }
-        collect(property, path, marks);
-        path.pop();
+        headers.extend(of_arguments(marks, arguments));
     }
 }
 
@@ -121,13 +82,9 @@ mod tests {
             headers.sort();
             headers
         };
-        let schema = json!({"type": "object", "properties": {
+        let schema = json!({"properties": {
             "region": {"type": "string", "x-mcp-header": "Region"},
-            "page": {"properties": {
-                "size": {"type": "integer", "x-mcp-header": "Size"},
-                "last": {"type": "boolean", "x-mcp-header": "Last"},
-            }},
-            "absent": {"type": "string", "x-mcp-header": "Absent"},
+            "size": {"type": "integer", "x-mcp-header": "Size"},
         }});
         let list = |schema: &Value| {
             let answer = json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": [
@@ -136,11 +93,10 @@ mod tests {
             mirrored_headers.learn(answer.to_string().as_bytes());
         };
         list(&schema);
-        let arguments = r#"{"region":"Zürich","page":{"size":100,"last":false},"absent":null}"#;
+        let arguments = r#"{"region":"Zürich","size":1e2}"#;
         assert_eq!(
             headers("t", arguments),
             [
-                "mcp-param-last: false",
                 "mcp-param-region: =?base64?WsO8cmljaA==?=",
                 "mcp-param-size: 100",
             ]

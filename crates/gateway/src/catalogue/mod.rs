@@ -12,7 +12,8 @@ use bytes::Bytes;
 use futures::StreamExt;
 use tokio::sync::watch;
 use wardgate_domain::{RequiredCapabilities, ToolFacts, ToolSwitches};
-use wardgate_mcp_server::{Definition, DefinitionKind, MirroredHeader, RpcError};
+use wardgate_mcp::mirrored_header::MirroredHeader;
+use wardgate_mcp_server::{Definition, DefinitionKind, RpcError};
 use wardgate_rpc::Readiness;
 use wardgate_rpc::client::{CallError, Catalogue as ListedCatalogue, ToolRunnerClient};
 

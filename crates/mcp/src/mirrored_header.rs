@@ -1,27 +1,33 @@
-//! The headers in which 2026-07-28 repeats parts of a request's body.
+//! Arguments that a modern client mirrors as headers, because the tool's schema marks them with `x-mcp-header`
+//! (MCP 2026-07-28, SEP-2243).
 
 use bigdecimal::BigDecimal;
 use http::{HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 use serde_json::{Number, Value};
 use wardgate_json::decimal_of;
-use wardgate_mcp::header::{PARAM_PREFIX, encode_value};
+
+use crate::header::{PARAM_PREFIX, encode_value};
 
 /// The largest whole number, either way, that a header may repeat.
 const MAX_INTEGER: u64 = (1 << 53) - 1;
 
-/// An argument that is repeated as a header, because the tool's schema says so with `x-mcp-header`.
+/// The mark in a schema.
+const MARK: &str = "x-mcp-header";
+
+/// An argument that is mirrored as a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ParamHeader {
-    name: HeaderName,
+pub struct MirroredHeader {
+    /// The name of the header.
+    pub name: HeaderName,
     /// The members that lead to the argument.
     path: Vec<String>,
 }
 
-impl ParamHeader {
+impl MirroredHeader {
     /// Those of a tool's input schema. A tool that marks anything else than a plain argument must not be
     /// used over HTTP.
-    pub(crate) fn of_schema(schema: &Value) -> Result<Vec<Self>, &'static str> {
+    pub fn of_schema(schema: &Value) -> Result<Vec<Self>, &'static str> {
         let mut found = Vec::new();
         collect(schema, Some(&mut Vec::new()), &mut found)?;
         for (index, header) in found.iter().enumerate() {
@@ -32,13 +38,25 @@ impl ParamHeader {
         Ok(found)
     }
 
+    /// Those of the tool with this definition; none where a mark is misplaced.
+    pub fn of_tool(definition: &str) -> Vec<Self> {
+        // Almost no tool has any.
+        if !definition.contains(MARK) {
+            return Vec::new();
+        }
+        let definition: Value = serde_json::from_str(definition).unwrap_or_default();
+        Self::of_schema(&definition["inputSchema"]).unwrap_or_default()
+    }
+
+    /// The argument among those of a call.
+    pub fn argument<'a>(&self, arguments: &'a Value) -> Option<&'a Value> {
+        let mut path = self.path.iter();
+        path.try_fold(arguments, |value, member| value.get(member))
+    }
+
     /// Name and value for a call with `arguments`, unless the argument is absent or null.
     fn fill(&self, arguments: &Value) -> Option<(HeaderName, HeaderValue)> {
-        let argument = self
-            .path
-            .iter()
-            .try_fold(arguments, |value, member| value.get(member))?;
-        let text = match argument {
+        let text = match self.argument(arguments)? {
             Value::String(text) => encode_value(text),
             Value::Bool(flag) => encode_value(if *flag { "true" } else { "false" }),
             Value::Number(number) => encode_value(&whole(number)?),
@@ -49,8 +67,8 @@ impl ParamHeader {
 }
 
 /// The headers of a call with `arguments`.
-pub(crate) fn of_arguments(
-    headers: &[ParamHeader],
+pub fn of_arguments(
+    headers: &[MirroredHeader],
     arguments: &RawValue,
 ) -> Vec<(HeaderName, HeaderValue)> {
     if headers.is_empty() {
@@ -77,7 +95,7 @@ fn whole(number: &Number) -> Option<String> {
 fn collect(
     schema: &Value,
     path: Option<&mut Vec<String>>,
-    found: &mut Vec<ParamHeader>,
+    found: &mut Vec<MirroredHeader>,
 ) -> Result<(), &'static str> {
     let members = match schema {
         Value::Object(members) => members,
@@ -89,7 +107,7 @@ fn collect(
         _ => return Ok(()),
     };
     let mut path = path;
-    if let Some(mark) = members.get("x-mcp-header") {
+    if let Some(mark) = members.get(MARK) {
         let path = path
             .as_deref()
             .filter(|path| !path.is_empty())
@@ -103,7 +121,7 @@ fn collect(
             .filter(|name| !name.is_empty())
             .and_then(|name| HeaderName::try_from(format!("{PARAM_PREFIX}{name}")).ok())
             .ok_or("an `x-mcp-header` of its schema is not a header name")?;
-        found.push(ParamHeader {
+        found.push(MirroredHeader {
             name,
             path: path.clone(),
         });
@@ -138,7 +156,7 @@ mod tests {
 
     fn headers(schema: &Value, arguments: &str) -> Vec<(String, String)> {
         let arguments = RawValue::from_string(arguments.to_owned()).unwrap();
-        of_arguments(&ParamHeader::of_schema(schema).unwrap(), &arguments)
+        of_arguments(&MirroredHeader::of_schema(schema).unwrap(), &arguments)
             .into_iter()
             .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
             .collect()
@@ -187,7 +205,7 @@ mod tests {
             json!({"properties": {"a": text, "b": {"type": "string", "x-mcp-header": "a"}}}),
         ];
         for schema in cases {
-            assert!(ParamHeader::of_schema(&schema).is_err(), "{schema}");
+            assert!(MirroredHeader::of_schema(&schema).is_err(), "{schema}");
         }
     }
 }
