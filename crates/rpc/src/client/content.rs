@@ -182,6 +182,21 @@ impl From<pb::ContentSource> for ContentSource {
     }
 }
 
+impl From<&ContentSource> for pb::ContentSource {
+    fn from(source: &ContentSource) -> Self {
+        Self {
+            name: source.name.clone(),
+            prompts: source.kinds.contains(&OfferKind::Prompts),
+            resources: source.kinds.contains(&OfferKind::Resources),
+            toolsets: source.toolsets.clone(),
+            is_upstream: source.is_upstream,
+            is_missing: source.is_missing,
+            skills: source.skills.is_some(),
+            directories: source.skills.is_some_and(|skills| skills.directories),
+        }
+    }
+}
+
 impl TryFrom<pb::ContentEntry> for ContentEntry {
     type Error = InvalidMessage;
 

@@ -185,6 +185,45 @@ impl TryFrom<pb::InputRequired> for InputRequired {
     }
 }
 
+impl From<InputRequired> for pb::InputRequired {
+    fn from(required: InputRequired) -> Self {
+        Self {
+            input_requests_json: required.requests.into(),
+            state: required.state,
+            facts: Some(required.facts.into()),
+            connect: required.connect.as_ref().map(Into::into),
+        }
+    }
+}
+
+impl From<Task> for pb::Task {
+    fn from(task: Task) -> Self {
+        Self {
+            state: task.state,
+            task_json: task.about.into(),
+            input_requests_json: task.requests.into(),
+            result: task.result.map(Into::into),
+            error_json: task.error.into(),
+            facts: Some(task.facts.into()),
+        }
+    }
+}
+
+impl From<pb::Resumption> for Resumption {
+    fn from(resumption: pb::Resumption) -> Self {
+        Self {
+            task_step: match resumption.task_step() {
+                pb::TaskStep::Unspecified => None,
+                pb::TaskStep::Get => Some(TaskStep::Get),
+                pb::TaskStep::Update => Some(TaskStep::Update),
+                pb::TaskStep::Cancel => Some(TaskStep::Cancel),
+            },
+            state: resumption.state,
+            responses: resumption.input_responses_json,
+        }
+    }
+}
+
 impl TryFrom<pb::Task> for Task {
     type Error = InvalidMessage;
 

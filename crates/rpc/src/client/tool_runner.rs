@@ -498,6 +498,66 @@ impl TryFrom<pb::ToolResult> for ToolResult {
     }
 }
 
+impl From<ToolResult> for pb::ToolResult {
+    fn from(result: ToolResult) -> Self {
+        Self {
+            content_json: result.content,
+            structured_content_json: result.structured_content,
+            is_error: result.is_error,
+            facts: Some(result.facts.into()),
+            other_members_json: result.other_members,
+            meta_json: result.meta,
+            error_json: result.error,
+        }
+    }
+}
+
+impl From<ServerCapabilities> for pb::ServerCapabilities {
+    fn from(declared: ServerCapabilities) -> Self {
+        Self {
+            logging: declared.logging,
+            completions: declared.completions,
+            resource_subscriptions: declared.resource_subscriptions,
+        }
+    }
+}
+
+impl From<ResultFacts> for pb::ResultFacts {
+    fn from(facts: ResultFacts) -> Self {
+        use pb::OutcomeStatus as Wire;
+        let status = match facts.status {
+            Status::Ok => Wire::Ok,
+            Status::InvalidArguments => Wire::InvalidArguments,
+            Status::Error => Wire::ToolError,
+            Status::Timeout => Wire::Timeout,
+            Status::Cancelled => Wire::Cancelled,
+            // Of calls that never reach a tool.
+            Status::Denied | Status::UnknownTool | Status::Unknown => Wire::Unspecified,
+        };
+        let stages = facts.stages.into_iter();
+        let stages = stages.map(|(stage, spent)| pb::StageTime {
+            stage,
+            // Less than ages.
+            duration: spent.try_into().ok(),
+        });
+        let dropped = facts.dropped_columns;
+        Self {
+            status: status.into(),
+            rows: facts.rows,
+            rows_withheld: facts.rows_withheld,
+            fields_redacted: facts.fields_redacted,
+            phi: facts.phi,
+            error_kind: facts.error_kind,
+            stages: stages.collect(),
+            retry_after: facts.retry_after.and_then(|wait| wait.try_into().ok()),
+            dropped_columns: (dropped != DroppedColumns::default()).then_some(pb::DroppedColumns {
+                unclassified: dropped.unclassified,
+                not_permitted: dropped.not_permitted,
+            }),
+        }
+    }
+}
+
 impl TryFrom<pb::ResultFacts> for ResultFacts {
     type Error = InvalidMessage;
 

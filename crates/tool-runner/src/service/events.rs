@@ -14,7 +14,6 @@ use crate::call::{AdmittedCall, CallEnd};
 use crate::executor::{Progress, RunEvent};
 use crate::loaded::SharedState;
 use crate::platform::CountedCall;
-use crate::wire;
 use wardgate_mcp_client::LogMessage;
 
 /// How many events before the end may wait for a slow reader.
@@ -58,11 +57,9 @@ fn in_order(
         };
         is_done = true;
         Poll::Ready(Some(match end {
-            CallEnd::Result(result) => Event::Result(wire::tool_result(result)),
-            CallEnd::InputRequired(required) => {
-                Event::InputRequired(wire::input_required(required))
-            }
-            CallEnd::Task(task) => Event::Task(wire::task(*task)),
+            CallEnd::Result(result) => Event::Result(result.into()),
+            CallEnd::InputRequired(required) => Event::InputRequired(required.into()),
+            CallEnd::Task(task) => Event::Task((*task).into()),
         }))
     })
 }

@@ -3,7 +3,7 @@
 use wardgate_domain::{BearerToken, Caller, InvalidId, InvalidMessage};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::Wanted;
-use wardgate_rpc::client::{PassthroughMeta, Resumption, TaskStep};
+use wardgate_rpc::client::PassthroughMeta;
 
 use crate::call::CallRequest;
 use crate::content::{CompletionRequest, DecisionSubject};
@@ -126,26 +126,13 @@ impl From<pb::Interaction> for UncheckedInteraction {
         Self {
             capabilities: interaction.client_capabilities_json,
             log_level: interaction.log_level,
-            resumption: interaction.resumption.map(resumption),
+            resumption: interaction.resumption.map(Into::into),
             passthrough: PassthroughMeta {
                 meta: interaction.meta_json,
                 unsolicited_responses: interaction.unasked_responses_json,
             },
             is_legacy: interaction.legacy,
         }
-    }
-}
-
-fn resumption(resumption: pb::Resumption) -> Resumption {
-    Resumption {
-        task_step: match resumption.task_step() {
-            pb::TaskStep::Unspecified => None,
-            pb::TaskStep::Get => Some(TaskStep::Get),
-            pb::TaskStep::Update => Some(TaskStep::Update),
-            pb::TaskStep::Cancel => Some(TaskStep::Cancel),
-        },
-        state: resumption.state,
-        responses: resumption.input_responses_json,
     }
 }
 

@@ -5,13 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use wardgate_domain::{Digest, OfferKind};
 use wardgate_proto::toolrunner::v1 as pb;
-use wardgate_rpc::client::ContentSource;
 
 use crate::content::{ContentLists, ListedContent};
 use crate::get_content::{ContentAnswer, ContentOutcome};
 use crate::loaded::{LoadedCatalogue, RunnableTool, SourceOffers};
 use crate::switchboard::Switches;
-use crate::wire;
 use wardgate_catalogue::Toolset;
 
 /// The catalogue in force, of the version `version`, `shown` to callers.
@@ -77,11 +75,7 @@ fn source(of: &SourceOffers, loaded: &LoadedCatalogue, switches: &Switches) -> p
         prompts_ttl: ttl(OfferKind::Prompts),
         resources_ttl: ttl(OfferKind::Resources),
         needs_caller_token: offers.exchanges_token,
-        capabilities: declared.map(|declared| pb::ServerCapabilities {
-            logging: declared.logging,
-            completions: declared.completions,
-            resource_subscriptions: declared.resource_subscriptions,
-        }),
+        capabilities: declared.map(Into::into),
     }
 }
 
@@ -90,24 +84,11 @@ pub(super) fn content(lists: &ContentLists, version: Digest) -> pb::ListContentR
     let entries = |list: &[ListedContent]| list.iter().map(content_entry).collect();
     pb::ListContentResponse {
         catalogue_version: version.to_wire(),
-        sources: lists.sources.iter().map(content_source).collect(),
+        sources: lists.sources.iter().map(Into::into).collect(),
         prompts: entries(&lists.prompts),
         resources: entries(&lists.resources),
         resource_templates: entries(&lists.templates),
         skills: entries(&lists.skills),
-    }
-}
-
-fn content_source(source: &ContentSource) -> pb::ContentSource {
-    pb::ContentSource {
-        name: source.name.clone(),
-        prompts: source.kinds.contains(&OfferKind::Prompts),
-        resources: source.kinds.contains(&OfferKind::Resources),
-        toolsets: source.toolsets.clone(),
-        is_upstream: source.is_upstream,
-        is_missing: source.is_missing,
-        skills: source.skills.is_some(),
-        directories: source.skills.is_some_and(|skills| skills.directories),
     }
 }
 
@@ -130,14 +111,14 @@ impl From<ContentAnswer> for pb::GetContentResponse {
             }
             ContentOutcome::InputRequired(round) => {
                 let required = round.into_input_required(facts.clone());
-                response.input_required = Some(wire::input_required(required));
+                response.input_required = Some(required.into());
             }
             ContentOutcome::Failure { text, error } => {
                 response.error = text;
                 response.error_json = error.into();
             }
         }
-        response.facts = Some(wire::result_facts(facts));
+        response.facts = Some(facts.into());
         response
     }
 }
