@@ -81,7 +81,7 @@ use change_counter::ChangeCounter;
 use client_interaction::{ClientChannels, ResponseRouter};
 use discovery::Discovery;
 use governed_call::{CallPipeline, OperationServices};
-use http::RequestGuard;
+use http::HttpGuard;
 use listen::{ConversationWatcher, Listeners, ResourceSubscriptions, ResourceWatcher};
 use memory::ConversationMemory;
 use recorder::CallRecorder;
@@ -129,7 +129,7 @@ pub struct Gateway {
     limits: Limits,
     /// Whether `/message` also takes the names of tools as methods.
     takes_direct_methods: bool,
-    guard: RequestGuard,
+    guard: HttpGuard,
     connect_pages: Arc<ConnectPages>,
     discovery: Arc<Discovery>,
     listeners: Listeners,
@@ -286,7 +286,7 @@ impl Gateway {
             limits: config.limits,
             takes_direct_methods: config.direct_methods,
             sse: SseTransport::new(&sealer, &ambient, config.advertise.clone(), &public_url)?,
-            guard: RequestGuard::new(edge, &config, public_url),
+            guard: HttpGuard::new(edge, &config, public_url),
             connect_pages,
             discovery,
             listeners,

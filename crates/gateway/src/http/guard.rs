@@ -59,13 +59,13 @@ pub(super) enum RequestKind {
 }
 
 /// Admits requests to the paths that take tokens.
-pub(crate) struct RequestGuard {
+pub(crate) struct HttpGuard {
     admission: Admission,
     metadata: Arc<ResourceMetadata>,
     scopes: Arc<ScopesConfig>,
 }
 
-impl RequestGuard {
+impl HttpGuard {
     /// `public_url` is how clients reach the gateway.
     pub(crate) fn new(admission: Admission, config: &Config, public_url: String) -> Self {
         Self {

@@ -20,7 +20,7 @@ use wardgate_mcp_server::{McpResponse, RpcError};
 use crate::Gateway;
 use crate::post::Transport;
 
-pub(crate) use self::guard::RequestGuard;
+pub(crate) use self::guard::HttpGuard;
 
 /// Methods, request headers and response headers of MCP.
 const GRANTS: Grants = Grants {
