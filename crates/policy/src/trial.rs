@@ -47,9 +47,9 @@ pub(crate) fn run(set: &PolicySet, policies: &cedar::PolicySet) -> Vec<TrialFind
             .map(|literal| literal.id().unescaped().to_owned())
             .collect()
     };
-    let words = &set.words;
-    let (roles, tags) = (of_type(&words.role), of_type(&words.tag));
-    let classes = of_type(&words.class)
+    let vocabulary = &set.vocabulary;
+    let (roles, tags) = (of_type(&vocabulary.role), of_type(&vocabulary.tag));
+    let classes = of_type(&vocabulary.class)
         .iter()
         .filter_map(|class| class.parse().ok())
         .collect::<Vec<_>>();
@@ -59,7 +59,7 @@ pub(crate) fn run(set: &PolicySet, policies: &cedar::PolicySet) -> Vec<TrialFind
         findings: BTreeSet::new(),
     };
     for kind in OfferKind::ALL {
-        let Some((_, entity)) = words.question(kind) else {
+        let Some((_, entity)) = vocabulary.question(kind) else {
             continue;
         };
         let offer = |name: ToolName| made_up_offer(kind, name, &tags, &classes);
@@ -175,15 +175,18 @@ impl Trial<'_> {
         extent: AttributeExtent,
         tool: &ToolFacts,
     ) -> Result<(), DecisionFault> {
-        let words = &self.set.words;
-        let principal = words.user(MADE_UP);
-        let parents = roles.iter().map(|role| uid(&words.role, role)).collect();
-        let mut attributes = made_up_attributes(&words.caller_attributes, extent);
+        let vocabulary = &self.set.vocabulary;
+        let principal = vocabulary.user(MADE_UP);
+        let parents = roles
+            .iter()
+            .map(|role| uid(&vocabulary.role, role))
+            .collect();
+        let mut attributes = made_up_attributes(&vocabulary.caller_attributes, extent);
         attributes.extend([SUBJECT, TENANT].map(|name| (name.to_owned(), text(MADE_UP))));
         let caller = Entity::new(principal.clone(), attributes, parents)
             .map_err(|_| DecisionFault::Refused("a made-up caller"))?;
-        let entities = words.entities(caller.clone(), tool)?;
-        let partial = PartialEntities::from_concrete(entities.clone(), &words.schema)
+        let entities = vocabulary.entities(caller.clone(), tool)?;
+        let partial = PartialEntities::from_concrete(entities.clone(), &vocabulary.schema)
             .map_err(|_| DecisionFault::Refused("made-up entities in part"))?;
 
         if self.set.access(&principal, tool, &partial)? == Access::ByArguments {
@@ -197,7 +200,7 @@ impl Trial<'_> {
             let _decided = self.set.record(caller.clone(), scope)?;
         }
         let _decided = self.set.recall(caller, &made_up_conversation()?)?;
-        for name in words.rows.keys() {
+        for name in vocabulary.rows.keys() {
             let rule = self.set.row_rule(&principal, name, &partial)?;
             for extent in [AttributeExtent::Least, AttributeExtent::Most] {
                 self.admit(&principal, &rule, extent)?;
@@ -214,8 +217,8 @@ impl Trial<'_> {
         extent: AttributeExtent,
     ) -> Result<(), DecisionFault> {
         let refused = || DecisionFault::Refused("a made-up row");
-        let words = &self.set.words;
-        let row_type = words.rows.get(&rule.entity).ok_or_else(refused)?;
+        let vocabulary = &self.set.vocabulary;
+        let row_type = vocabulary.rows.get(&rule.entity).ok_or_else(refused)?;
         let row = uid(&row_type.name, MADE_UP);
         let attributes = made_up_attributes(&row_type.attributes, extent);
         let entity = Entity::new(row.clone(), attributes, [].into()).map_err(|_| refused())?;
@@ -232,7 +235,7 @@ impl Trial<'_> {
         }
         let request = Request::new(
             principal.clone(),
-            words.read.clone(),
+            vocabulary.read.clone(),
             row,
             Context::empty(),
             None,

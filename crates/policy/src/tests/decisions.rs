@@ -18,12 +18,12 @@ const OVERFLOW: &str = "principal has level && principal.level + 922337203685477
 
 #[test]
 fn a_forbid_that_fails_denies() {
-    let desk = TestPolicy::with(&format!(
+    let test_policy = TestPolicy::with(&format!(
         r#"{ANYBODY}
         @id("strict") forbid(principal, action == Action::"call_tool", resource) when {{ {OVERFLOW} }};"#
     ));
     let senior = caller_with("s", &[], [("level", AttributeValue::Integer(1))]);
-    let decision = desk.authorize(&senior, &tool("t"), "{}");
+    let decision = test_policy.authorize(&senior, &tool("t"), "{}");
     assert!(matches!(
         decision.verdict,
         Verdict::Deny {
@@ -32,44 +32,44 @@ fn a_forbid_that_fails_denies() {
         }
     ));
     assert_eq!(decision.policies, ["strict"]);
-    desk.permit(&caller("junior", &[]), &tool("t"), "{}");
+    test_policy.permit(&caller("junior", &[]), &tool("t"), "{}");
 }
 
 #[test]
 fn a_forbid_that_fails_on_arguments_denies_too() {
-    let desk = TestPolicy::with(&format!(
+    let test_policy = TestPolicy::with(&format!(
         r#"{ANYBODY}
         @id("strict") forbid(principal, action == Action::"call_tool", resource)
         when {{ context.arguments.hasTag("x") && {OVERFLOW} }};"#
     ));
     let senior = caller_with("s", &[], [("level", AttributeValue::Integer(1))]);
     assert_eq!(
-        desk.denial(&senior, &tool("t"), r#"{"x": 1}"#),
+        test_policy.denial(&senior, &tool("t"), r#"{"x": 1}"#),
         (DenialReason::PolicyError, true)
     );
-    desk.permit(&senior, &tool("t"), "{}");
+    test_policy.permit(&senior, &tool("t"), "{}");
 }
 
 #[test]
 fn a_row_or_column_rule_that_fails_denies_the_call() {
     let senior = caller_with("s", &[], [("level", AttributeValue::Integer(1))]);
     for action in ["read", "show_clear"] {
-        let desk = TestPolicy::with(&format!(
+        let test_policy = TestPolicy::with(&format!(
             r#"{ANYBODY}
             @id("strict") forbid(principal, action == Action::"{action}", resource) when {{ {OVERFLOW} }};"#
         ));
         assert_eq!(
-            desk.denial(&senior, &tool("t"), "{}"),
+            test_policy.denial(&senior, &tool("t"), "{}"),
             (DenialReason::PolicyError, true),
             "{action}"
         );
-        desk.permit(&caller("junior", &[]), &tool("t"), "{}");
+        test_policy.permit(&caller("junior", &[]), &tool("t"), "{}");
     }
 }
 
 #[test]
 fn a_row_rule_that_fails_for_some_rows_only_denies_the_call() {
-    let desk = TestPolicy::with(&format!(
+    let test_policy = TestPolicy::with(&format!(
         r#"{ANYBODY}
         @id("strict") forbid(principal, action == Action::"read", resource is Row)
         when {{ resource has owner && resource.owner == "x" && {OVERFLOW} }};
@@ -77,7 +77,7 @@ fn a_row_rule_that_fails_for_some_rows_only_denies_the_call() {
     ));
     let senior = caller_with("s", &[], [("level", AttributeValue::Integer(1))]);
     assert_eq!(
-        desk.denial(&senior, &tool("t"), "{}").0,
+        test_policy.denial(&senior, &tool("t"), "{}").0,
         DenialReason::PolicyError
     );
 }
@@ -85,7 +85,7 @@ fn a_row_rule_that_fails_for_some_rows_only_denies_the_call() {
 #[test]
 fn a_row_rule_that_would_need_the_callers_roles_again_denies_the_call() {
     // Folds for the made-up callers of the trial, who have no ward "hidden".
-    let desk = TestPolicy::with(&format!(
+    let test_policy = TestPolicy::with(&format!(
         r#"{ANYBODY}
         @id("tricky") forbid(principal, action == Action::"read", resource is Row)
         when {{ principal has ward && principal.ward == "hidden" &&
@@ -93,7 +93,7 @@ fn a_row_rule_that_would_need_the_callers_roles_again_denies_the_call() {
         @id("all") permit(principal, action == Action::"read", resource);"#
     ));
     let tricky = caller_with("s", &["A"], [("ward", text("hidden"))]);
-    let decision = desk.authorize(&tricky, &tool("t"), "{}");
+    let decision = test_policy.authorize(&tricky, &tool("t"), "{}");
     assert!(matches!(
         decision.verdict,
         Verdict::Deny {
@@ -106,32 +106,35 @@ fn a_row_rule_that_would_need_the_callers_roles_again_denies_the_call() {
 
 #[test]
 fn rows_of_an_unknown_type_deny_the_call() {
-    let desk = TestPolicy::with(ANYBODY);
+    let test_policy = TestPolicy::with(ANYBODY);
     let mut unknown = tool("t");
     unknown.entity = Some("Nowhere".to_owned());
     assert_eq!(
-        desk.denial(&caller("s", &[]), &unknown, "{}"),
+        test_policy.denial(&caller("s", &[]), &unknown, "{}"),
         (DenialReason::PolicyError, true)
     );
 }
 
 #[test]
 fn rows_that_are_not_governed_have_no_rule() {
-    let desk = TestPolicy::with(ANYBODY);
+    let test_policy = TestPolicy::with(ANYBODY);
     let mut free = tool("t");
     free.entity = None;
-    assert_eq!(desk.permit(&caller("s", &[]), &free, "{}").row_rule, None);
+    assert_eq!(
+        test_policy.permit(&caller("s", &[]), &free, "{}").row_rule,
+        None
+    );
 }
 
 #[test]
 fn a_permit_with_forbids_left_over_still_admits() {
-    let desk = TestPolicy::with(&format!(
+    let test_policy = TestPolicy::with(&format!(
         r#"{ANYBODY}
         @id("all") permit(principal, action == Action::"read", resource is Row);
         @id("closed") forbid(principal, action == Action::"read", resource is Row)
         unless {{ resource has open && resource.open }};"#
     ));
-    let rule = desk
+    let rule = test_policy
         .permit(&caller("s", &[]), &tool("t"), "{}")
         .row_rule
         .unwrap();
@@ -148,17 +151,17 @@ fn a_caller_without_a_mandatory_attribute_is_denied_everything() {
         "s.cedarschema",
         &SCHEMA.replace("ward?: String", "ward: String"),
     );
-    let desk = TestPolicy::over(dir.load().unwrap());
+    let test_policy = TestPolicy::over(dir.load().unwrap());
     assert_eq!(
-        desk.denial(&caller("s", &[]), &tool("t"), "{}"),
+        test_policy.denial(&caller("s", &[]), &tool("t"), "{}"),
         (DenialReason::PolicyError, false)
     );
     let misfit = caller_with("s", &[], [("ward", AttributeValue::Integer(2))]);
     assert_eq!(
-        desk.denial(&misfit, &tool("t"), "{}"),
+        test_policy.denial(&misfit, &tool("t"), "{}"),
         (DenialReason::PolicyError, false)
     );
-    desk.permit(
+    test_policy.permit(
         &caller_with("s", &[], [("ward", text("W"))]),
         &tool("t"),
         "{}",
@@ -167,17 +170,17 @@ fn a_caller_without_a_mandatory_attribute_is_denied_everything() {
 
 #[test]
 fn only_declared_attributes_of_the_declared_type_reach_the_policies() {
-    let desk = TestPolicy::with(
+    let test_policy = TestPolicy::with(
         r#"@id("w") permit(principal, action == Action::"call_tool", resource) when { principal has ward };
            @id("s") forbid(principal, action == Action::"call_tool", resource)
            when { principal.subject == "forged" || principal.tenant == "forged" };"#,
     );
-    desk.permit(
+    test_policy.permit(
         &caller_with("s", &[], [("ward", text("W"))]),
         &tool("t"),
         "{}",
     );
-    desk.denial(
+    test_policy.denial(
         &caller_with("s", &[], [("ward", AttributeValue::Boolean(true))]),
         &tool("t"),
         "{}",
@@ -188,21 +191,21 @@ fn only_declared_attributes_of_the_declared_type_reach_the_policies() {
         ("tenant", text("forged")),
         ("x", text("y")),
     ];
-    desk.permit(&caller_with("s", &[], forging), &tool("t"), "{}");
+    test_policy.permit(&caller_with("s", &[], forging), &tool("t"), "{}");
 }
 
 #[test]
 fn a_decision_on_arguments_binds_its_permit_to_them() {
-    let desk = TestPolicy::with(
+    let test_policy = TestPolicy::with(
         r#"@id("a") permit(principal, action == Action::"call_tool", resource)
            when { context.arguments.hasTag("n") && context.arguments.getTag("n") == "10" };"#,
     );
     let (caller, tool) = (caller("s", &[]), tool("t"));
     let arguments = r#"{"n": 10}"#;
-    let Verdict::Allow(signed) = desk.authorize(&caller, &tool, arguments).verdict else {
+    let Verdict::Allow(signed) = test_policy.authorize(&caller, &tool, arguments).verdict else {
         panic!()
     };
-    let verified = desk.verifier.verify(&signed).unwrap();
+    let verified = test_policy.verifier.verify(&signed).unwrap();
     let call = CallToRun {
         caller: &caller,
         tool: &tool.name,
@@ -220,32 +223,33 @@ fn a_decision_on_arguments_binds_its_permit_to_them() {
     );
 
     assert_eq!(
-        desk.denial(&caller, &tool, r#"{"n": 11}"#),
+        test_policy.denial(&caller, &tool, r#"{"n": 11}"#),
         (DenialReason::NotPermitted, true)
     );
     assert_eq!(
-        desk.denial(&caller, &tool, "{}"),
+        test_policy.denial(&caller, &tool, "{}"),
         (DenialReason::NotPermitted, true)
     );
 }
 
 #[test]
 fn arguments_that_are_no_object_are_refused_where_they_matter() {
-    let desk = TestPolicy::with(
+    let test_policy = TestPolicy::with(
         r#"@id("a") permit(principal, action == Action::"call_tool", resource)
            when { context.arguments.hasTag("n") };"#,
     );
     for bad in ["", "[]", r#"{"n": 1, "n": 2}"#, "{"] {
-        let refused = desk
-            .store
-            .authorize(&caller("s", &[]), &tool("t"), bad.as_bytes(), "");
+        let refused =
+            test_policy
+                .store
+                .authorize(&caller("s", &[]), &tool("t"), bad.as_bytes(), "");
         assert_eq!(refused.unwrap_err().name(), "arguments_json", "{bad}");
     }
 }
 
 #[test]
 fn a_forbid_on_arguments_or_address_hides_nothing_but_denies() {
-    let desk = TestPolicy::with(&format!(
+    let test_policy = TestPolicy::with(&format!(
         r#"{ANYBODY}
         @id("deep") forbid(principal, action == Action::"call_tool", resource)
         when {{ context.arguments.hasTag("path") && context.arguments.getTag("path") like "*..*" }};
@@ -253,7 +257,7 @@ fn a_forbid_on_arguments_or_address_hides_nothing_but_denies() {
         unless {{ context has client_ip && context.client_ip like "10.*" }};"#
     ));
     let decide = |arguments: &str, client_ip| {
-        let decision = desk.store.authorize(
+        let decision = test_policy.store.authorize(
             &caller("s", &[]),
             &tool("t"),
             arguments.as_bytes(),
@@ -276,9 +280,9 @@ fn a_forbid_on_arguments_or_address_hides_nothing_but_denies() {
 
 #[test]
 fn a_permit_says_who_what_and_until_when() {
-    let desk = TestPolicy::with(ANYBODY);
+    let test_policy = TestPolicy::with(ANYBODY);
     let (caller, tool) = (caller("s", &["R"]), tool("t"));
-    let decision = desk.authorize(&caller, &tool, "{}");
+    let decision = test_policy.authorize(&caller, &tool, "{}");
     let Verdict::Allow(signed) = &decision.verdict else {
         panic!()
     };
@@ -293,7 +297,7 @@ fn a_permit_says_who_what_and_until_when() {
     assert_eq!(terms.not_before, start().minus(Duration::from_secs(5)));
     assert_eq!(terms.expires_at, start().plus(Duration::from_secs(30)));
     assert_ne!(
-        desk.permit(&caller, &tool, "{}").id,
+        test_policy.permit(&caller, &tool, "{}").id,
         terms.id,
         "each decision has a permit of its own"
     );
@@ -301,18 +305,21 @@ fn a_permit_says_who_what_and_until_when() {
 
 #[test]
 fn a_permit_never_outlives_the_token() {
-    let desk = TestPolicy::with(ANYBODY);
+    let test_policy = TestPolicy::with(ANYBODY);
     let (caller, tool) = (caller("s", &[]), tool("t"));
     let almost_at_the_end = token_end().minus(Duration::from_secs(10)).since(start());
-    desk.clock.advance(almost_at_the_end);
-    assert_eq!(desk.permit(&caller, &tool, "{}").expires_at, token_end());
+    test_policy.clock.advance(almost_at_the_end);
+    assert_eq!(
+        test_policy.permit(&caller, &tool, "{}").expires_at,
+        token_end()
+    );
 }
 
 #[test]
 fn a_tool_that_there_is_not_is_denied_like_a_hidden_one_whatever_the_policies_allow() {
     for policies in [ANYBODY, ""] {
-        let desk = TestPolicy::with(policies);
-        let denied = desk.store.deny_unknown(
+        let test_policy = TestPolicy::with(policies);
+        let denied = test_policy.store.deny_unknown(
             &caller("s", &["R"]),
             "no_such_tool".parse().unwrap(),
             b"{}",
@@ -330,7 +337,7 @@ fn a_tool_that_there_is_not_is_denied_like_a_hidden_one_whatever_the_policies_al
 
 #[test]
 fn the_mildest_tier_that_is_allowed_wins_and_families_count() {
-    let desk = TestPolicy::with(&format!(
+    let test_policy = TestPolicy::with(&format!(
         r#"{ANYBODY}
         @id("1") permit(principal, action == Action::"show_generalised", resource in Class::"a");
         @id("2") permit(principal, action == Action::"show_pseudonym", resource in Class::"a.b");
@@ -340,7 +347,9 @@ fn the_mildest_tier_that_is_allowed_wins_and_families_count() {
     let mut tool = tool("t");
     let classes = ["a.b.c", "a.b.d", "a.e", "ab", "a.secret", "unclassified"];
     tool.classes = classes.iter().map(|class| class.parse().unwrap()).collect();
-    let tiers = desk.permit(&caller("s", &[]), &tool, "{}").column_tiers;
+    let tiers = test_policy
+        .permit(&caller("s", &[]), &tool, "{}")
+        .column_tiers;
     let shown: Vec<_> = tiers
         .iter()
         .map(|(class, tier)| (class.as_str(), *tier))
@@ -357,47 +366,47 @@ fn the_mildest_tier_that_is_allowed_wins_and_families_count() {
 
 #[test]
 fn tags_and_the_read_only_hint_count() {
-    let desk = TestPolicy::with(
+    let test_policy = TestPolicy::with(
         r#"@id("r") permit(principal, action == Action::"call_tool", resource in Tag::"safe")
            when { resource.read_only };"#,
     );
     let caller = caller("s", &[]);
     let mut tool = tool("t");
-    desk.denial(&caller, &tool, "{}");
+    test_policy.denial(&caller, &tool, "{}");
     // Same name and digest as before: what was remembered does not answer for other facts.
     tool.tags = vec!["safe".to_owned(), "safe".to_owned()];
-    desk.permit(&caller, &tool, "{}");
+    test_policy.permit(&caller, &tool, "{}");
     tool.read_only = false;
-    desk.denial(&caller, &tool, "{}");
+    test_policy.denial(&caller, &tool, "{}");
 }
 
 #[test]
 fn what_is_remembered_of_one_caller_does_not_answer_for_another() {
-    let desk = TestPolicy::with(
+    let test_policy = TestPolicy::with(
         r#"@id("r") permit(principal in Role::"R", action == Action::"call_tool", resource);
            @id("o") permit(principal, action == Action::"read", resource is Row)
            when { resource has owner && resource.owner == principal.subject };"#,
     );
     for subject in ["a", "b", "a"] {
-        let rule = desk
+        let rule = test_policy
             .permit(&caller(subject, &["R"]), &tool("t"), "{}")
             .row_rule
             .unwrap();
         assert!(admits(&rule, subject, &row([("owner", subject)])));
         assert!(!admits(&rule, subject, &row([("owner", "c")])));
-        desk.denial(&caller(subject, &[]), &tool("t"), "{}");
+        test_policy.denial(&caller(subject, &[]), &tool("t"), "{}");
     }
 }
 
 #[test]
 fn names_that_look_like_code_are_only_names() {
-    let desk = TestPolicy::with(
+    let test_policy = TestPolicy::with(
         r#"@id("o") permit(principal, action, resource) when { principal.subject == "\"; permit" };"#,
     );
     let strange = "\"; permit";
     let mut tool = tool("t");
     tool.tags = vec!["\u{0}\"\\".to_owned()];
-    let terms = desk.permit(
+    let terms = test_policy.permit(
         &caller_with(strange, &["\"]"], [("ward", text("\"\n"))]),
         &tool,
         "{}",
@@ -405,7 +414,9 @@ fn names_that_look_like_code_are_only_names() {
     assert!(terms.row_rule.unwrap().all);
     assert_eq!(
         terms.policy_hash,
-        desk.authorize(&caller("x", &[]), &tool, "{}").policy_hash
+        test_policy
+            .authorize(&caller("x", &[]), &tool, "{}")
+            .policy_hash
     );
     assert_ne!(terms.policy_hash, Digest::of(b""));
 }

@@ -217,8 +217,8 @@ fn the_deepest_policy_that_loads_decides_on_an_ordinary_stack() {
     );
     let small_stack = std::thread::Builder::new().stack_size(2 << 20);
     let decided = small_stack.spawn(move || {
-        let desk = TestPolicy::with(&deepest);
-        let rule = desk
+        let test_policy = TestPolicy::with(&deepest);
+        let rule = test_policy
             .permit(&caller("s", &[]), &tool("t"), r#"{"x": "y"}"#)
             .row_rule
             .unwrap();
@@ -253,8 +253,8 @@ fn a_row_rule_as_deep_as_allowed_is_read_on_an_ordinary_stack() {
     );
     let small_stack = std::thread::Builder::new().stack_size(2 << 20);
     let decided = small_stack.spawn(move || {
-        let desk = TestPolicy::with(&deepest);
-        let rule = desk
+        let test_policy = TestPolicy::with(&deepest);
+        let rule = test_policy
             .permit(&caller("s", &[]), &tool("t"), "{}")
             .row_rule
             .unwrap();

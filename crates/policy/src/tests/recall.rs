@@ -11,7 +11,7 @@ when { resource.tenant == principal.tenant && resource.owner != User::"chief" };
 @id("never") forbid(principal == User::"mallory", action == Action::"recall", resource);
 "#;
 
-fn desk(policies: &str) -> TestPolicy {
+fn test_policy(policies: &str) -> TestPolicy {
     let dir = Dir::with(policies);
     dir.write("s.cedarschema", &format!("{SCHEMA}{SHARING}"));
     TestPolicy::over(dir.load().unwrap())
@@ -25,20 +25,28 @@ fn conversation(owner: &str, tenant: &str) -> ConversationFacts {
     }
 }
 
-fn may(desk: &TestPolicy, caller: &Caller, of: &ConversationFacts) -> bool {
-    desk.store.authorize_recall(caller, of).allowed
+fn may(test_policy: &TestPolicy, caller: &Caller, of: &ConversationFacts) -> bool {
+    test_policy.store.authorize_recall(caller, of).allowed
 }
 
 #[test]
 fn a_conversation_is_shared_with_whom_the_policies_name_and_no_one_else() {
-    let desk = desk(OF_THE_TEAM);
+    let test_policy = test_policy(OF_THE_TEAM);
     let lead = caller("l", &["Lead"]);
-    assert!(may(&desk, &lead, &conversation("anna", "")));
-    assert!(!may(&desk, &lead, &conversation("anna", "elsewhere")));
-    assert!(!may(&desk, &lead, &conversation("chief", "")));
-    assert!(!may(&desk, &caller("n", &[]), &conversation("anna", "")));
+    assert!(may(&test_policy, &lead, &conversation("anna", "")));
     assert!(!may(
-        &desk,
+        &test_policy,
+        &lead,
+        &conversation("anna", "elsewhere")
+    ));
+    assert!(!may(&test_policy, &lead, &conversation("chief", "")));
+    assert!(!may(
+        &test_policy,
+        &caller("n", &[]),
+        &conversation("anna", "")
+    ));
+    assert!(!may(
+        &test_policy,
         &caller("mallory", &["Lead"]),
         &conversation("anna", "")
     ));
@@ -46,20 +54,20 @@ fn a_conversation_is_shared_with_whom_the_policies_name_and_no_one_else() {
 
 #[test]
 fn a_decision_carries_the_version_it_was_made_under() {
-    let desk = desk(OF_THE_TEAM);
-    let decision = desk
+    let test_policy = test_policy(OF_THE_TEAM);
+    let decision = test_policy
         .store
         .authorize_recall(&caller("l", &["Lead"]), &conversation("anna", ""));
-    assert_eq!(decision.policy_hash, *desk.store.version().borrow());
+    assert_eq!(decision.policy_hash, *test_policy.store.version().borrow());
 }
 
 #[test]
 fn a_schema_without_the_words_shares_nothing() {
-    let desk = TestPolicy::with(
+    let test_policy = TestPolicy::with(
         r#"@id("all") permit(principal, action == Action::"call_tool", resource);"#,
     );
     assert!(!may(
-        &desk,
+        &test_policy,
         &caller("l", &["Lead"]),
         &conversation("anna", "")
     ));
@@ -67,16 +75,16 @@ fn a_schema_without_the_words_shares_nothing() {
 
 #[test]
 fn a_rule_that_fails_shares_nothing() {
-    let desk = desk(
+    let test_policy = test_policy(
         r#"
         @id("all") permit(principal, action == Action::"recall", resource);
         @id("strict") forbid(principal, action == Action::"recall", resource)
         when { principal has level && principal.level + 9223372036854775807 == 0 };"#,
     );
     let senior = caller_with("s", &[], [("level", AttributeValue::Integer(1))]);
-    assert!(!may(&desk, &senior, &conversation("anna", "")));
+    assert!(!may(&test_policy, &senior, &conversation("anna", "")));
     assert!(may(
-        &desk,
+        &test_policy,
         &caller("junior", &[]),
         &conversation("anna", "")
     ));

@@ -10,18 +10,18 @@ const BY_AUDITORS: &str = r#"
 @id("never") forbid(principal == User::"mallory", action == Action::"read_record", resource);
 "#;
 
-fn desk(policies: &str) -> TestPolicy {
+fn test_policy(policies: &str) -> TestPolicy {
     let dir = Dir::with(policies);
     dir.write("s.cedarschema", &format!("{SCHEMA}{AUDITING}"));
     TestPolicy::over(dir.load().unwrap())
 }
 
-fn may(desk: &TestPolicy, caller: &Caller) -> bool {
-    may_read(desk, caller, RecordScope::All)
+fn may(test_policy: &TestPolicy, caller: &Caller) -> bool {
+    may_read(test_policy, caller, RecordScope::All)
 }
 
-fn may_read(desk: &TestPolicy, caller: &Caller, scope: RecordScope) -> bool {
-    desk.store.authorize_record(caller, scope).allowed
+fn may_read(test_policy: &TestPolicy, caller: &Caller, scope: RecordScope) -> bool {
+    test_policy.store.authorize_record(caller, scope).allowed
 }
 
 #[test]
@@ -35,36 +35,36 @@ fn what_callers_did_themselves_is_a_question_of_its_own() {
         "s.cedarschema",
         &format!("{SCHEMA}{AUDITING}{AUDITING_OWN}"),
     );
-    let desk = TestPolicy::over(dir.load().unwrap());
+    let test_policy = TestPolicy::over(dir.load().unwrap());
     let doctor = caller("dr.yenji", &["Doctor"]);
-    assert!(may_read(&desk, &doctor, RecordScope::Own));
-    assert!(!may_read(&desk, &doctor, RecordScope::All));
+    assert!(may_read(&test_policy, &doctor, RecordScope::Own));
+    assert!(!may_read(&test_policy, &doctor, RecordScope::All));
     let billing = caller("ruiz", &["Billing"]);
-    assert!(!may_read(&desk, &billing, RecordScope::Own));
+    assert!(!may_read(&test_policy, &billing, RecordScope::Own));
 }
 
 #[test]
 fn a_schema_without_the_third_word_opens_nobody_their_own_records() {
-    let desk = desk(BY_AUDITORS);
+    let test_policy = test_policy(BY_AUDITORS);
     let auditor = caller("lee", &["Auditor"]);
-    assert!(!may_read(&desk, &auditor, RecordScope::Own));
-    assert!(may_read(&desk, &auditor, RecordScope::All));
+    assert!(!may_read(&test_policy, &auditor, RecordScope::Own));
+    assert!(may_read(&test_policy, &auditor, RecordScope::All));
 }
 
 #[test]
 fn the_record_is_read_by_whom_the_policies_name_and_no_one_else() {
-    let desk = desk(BY_AUDITORS);
-    assert!(may(&desk, &caller("lee", &["Auditor"])));
-    assert!(!may(&desk, &caller("lee", &["Doctor"])));
-    assert!(!may(&desk, &caller("mallory", &["Auditor"])));
+    let test_policy = test_policy(BY_AUDITORS);
+    assert!(may(&test_policy, &caller("lee", &["Auditor"])));
+    assert!(!may(&test_policy, &caller("lee", &["Doctor"])));
+    assert!(!may(&test_policy, &caller("mallory", &["Auditor"])));
 }
 
 #[test]
 fn a_schema_without_the_words_opens_the_record_to_nobody() {
-    let desk = TestPolicy::with(
+    let test_policy = TestPolicy::with(
         r#"@id("all") permit(principal, action == Action::"call_tool", resource);"#,
     );
-    assert!(!may(&desk, &caller("lee", &["Auditor"])));
+    assert!(!may(&test_policy, &caller("lee", &["Auditor"])));
 }
 
 #[test]

@@ -13,30 +13,30 @@ const REVOKED: &str = "// nothing is allowed any more";
 fn a_usable_change_is_in_force_with_the_very_next_decision() {
     let dir = Dir::with(ALLOW);
     let (set, mut state) = first(dir.path()).unwrap();
-    let desk = TestPolicy::over(set);
-    let mut version = desk.store.version();
+    let test_policy = TestPolicy::over(set);
+    let mut version = test_policy.store.version();
     let (caller, tool) = (caller("s", &[]), tool("t"));
-    let before = desk.permit(&caller, &tool, "{}");
+    let before = test_policy.permit(&caller, &tool, "{}");
     assert_eq!(before.policy_hash, *version.borrow_and_update());
     assert!(matches!(
-        state.reload(dir.path(), &desk.store),
+        state.reload(dir.path(), &test_policy.store),
         ReloadOutcome::Unchanged
     ));
 
     dir.write("p.cedar", REVOKED);
     assert!(matches!(
-        state.reload(dir.path(), &desk.store),
+        state.reload(dir.path(), &test_policy.store),
         ReloadOutcome::Swapped
     ));
 
     assert!(version.has_changed().unwrap());
     assert_ne!(before.policy_hash, *version.borrow_and_update());
     assert_eq!(
-        desk.denial(&caller, &tool, "{}"),
+        test_policy.denial(&caller, &tool, "{}"),
         (DenialReason::NotPermitted, false)
     );
     assert!(matches!(
-        state.reload(dir.path(), &desk.store),
+        state.reload(dir.path(), &test_policy.store),
         ReloadOutcome::Unchanged
     ));
 }
@@ -45,10 +45,10 @@ fn a_usable_change_is_in_force_with_the_very_next_decision() {
 fn an_unusable_change_leaves_the_old_set_in_force_and_is_told_once() {
     let dir = Dir::with(ALLOW);
     let (set, mut state) = first(dir.path()).unwrap();
-    let desk = TestPolicy::over(set);
-    let version = desk.store.version();
+    let test_policy = TestPolicy::over(set);
+    let version = test_policy.store.version();
     let (caller, tool) = (caller("s", &[]), tool("t"));
-    let hash = desk.permit(&caller, &tool, "{}").policy_hash;
+    let hash = test_policy.permit(&caller, &tool, "{}").policy_hash;
     let bad = [
         ("p.cedar", "permit(principal, action, resource)"),
         (
@@ -63,18 +63,18 @@ fn an_unusable_change_leaves_the_old_set_in_force_and_is_told_once() {
     ];
     for (file, text) in bad {
         dir.write(file, text);
-        let ReloadOutcome::Refused(error) = state.reload(dir.path(), &desk.store) else {
+        let ReloadOutcome::Refused(error) = state.reload(dir.path(), &test_policy.store) else {
             panic!("{text}")
         };
         assert!(error.to_string().contains(file), "{error}");
         assert!(
             matches!(
-                state.reload(dir.path(), &desk.store),
+                state.reload(dir.path(), &test_policy.store),
                 ReloadOutcome::Unchanged
             ),
             "told once"
         );
-        assert_eq!(desk.permit(&caller, &tool, "{}").policy_hash, hash);
+        assert_eq!(test_policy.permit(&caller, &tool, "{}").policy_hash, hash);
     }
     assert!(!version.has_changed().unwrap());
 
@@ -83,10 +83,10 @@ fn an_unusable_change_leaves_the_old_set_in_force_and_is_told_once() {
         std::fs::copy(mended.path().join(file), dir.path().join(file)).unwrap();
     }
     assert!(matches!(
-        state.reload(dir.path(), &desk.store),
+        state.reload(dir.path(), &test_policy.store),
         ReloadOutcome::Swapped
     ));
-    desk.denial(&caller, &tool, "{}");
+    test_policy.denial(&caller, &tool, "{}");
 }
 
 #[test]
@@ -94,15 +94,15 @@ fn a_directory_that_is_gone_leaves_the_old_set_in_force() {
     let dir = Dir::with(ALLOW);
     let path = dir.path().to_owned();
     let (set, mut state) = first(&path).unwrap();
-    let desk = TestPolicy::over(set);
+    let test_policy = TestPolicy::over(set);
     drop(dir);
     assert!(matches!(
-        state.reload(&path, &desk.store),
+        state.reload(&path, &test_policy.store),
         ReloadOutcome::Refused(_)
     ));
     assert!(matches!(
-        state.reload(&path, &desk.store),
+        state.reload(&path, &test_policy.store),
         ReloadOutcome::Unchanged
     ));
-    desk.permit(&caller("s", &[]), &tool("t"), "{}");
+    test_policy.permit(&caller("s", &[]), &tool("t"), "{}");
 }
