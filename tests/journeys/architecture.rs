@@ -10,10 +10,11 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// Every crate and what it depends on, of this workspace, in what ships.
-const ARROWS: [(&str, &[&str]); 34] = [
+const ARROWS: [(&str, &[&str]); 35] = [
     ("json", &[]),
     // Numbers of arguments that are repeated as headers.
     ("mcp", &["json"]),
+    ("yaml", &[]),
     ("proto", &[]),
     ("telemetry", &[]),
     ("store", &[]),
@@ -47,6 +48,7 @@ const ARROWS: [(&str, &[&str]); 34] = [
             "redact",
             "resilience",
             "sandbox",
+            "yaml",
         ],
     ),
     ("edge", &["domain", "json", "mcp", "rpc", "telemetry"]),
@@ -109,6 +111,7 @@ const ARROWS: [(&str, &[&str]); 34] = [
             "mcp",
             "telemetry",
             "tool-call-parser",
+            "yaml",
         ],
     ),
     // The same; the record it reads itself, and asks the policy who may see it. What came of calls it keeps for their pages.
@@ -145,6 +148,7 @@ const ARROWS: [(&str, &[&str]); 34] = [
             "telemetry",
             "tool-call-parser",
             "tool-runner",
+            "yaml",
         ],
     ),
     // Its fakes speak as the services do, and depend on none.
@@ -154,7 +158,7 @@ const ARROWS: [(&str, &[&str]); 34] = [
 ];
 
 /// The same for tests alone.
-const TEST_ARROWS: [(&str, &[&str]); 17] = [
+const TEST_ARROWS: [(&str, &[&str]); 18] = [
     ("agent", &["testkit"]),
     ("audit", &["testkit"]),
     ("bench", &["testkit"]),
@@ -171,6 +175,7 @@ const TEST_ARROWS: [(&str, &[&str]); 17] = [
     ("policy", &["testkit"]),
     ("resilience", &["testkit"]),
     ("rpc", &["testkit"]),
+    ("store", &["testkit"]),
     // Servers for its tests.
     (
         "tool-runner",

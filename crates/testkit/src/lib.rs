@@ -26,6 +26,7 @@ mod callers;
 mod chance;
 mod client;
 mod clock;
+mod database;
 mod http_server;
 mod keys;
 mod log;
@@ -42,6 +43,7 @@ pub use callers::{caller, caller_of, claims, tool_facts};
 pub use chance::{highest_chance, lowest_chance};
 pub use client::{Client, Reply};
 pub use clock::TestClock;
+pub use database::{TestDatabase, database_server};
 pub use http_server::serve;
 pub use keys::{
     TestCertificate, TestIssuer, TestKey, base64url, key_set, permit_signer, permit_verifier,

@@ -152,7 +152,6 @@ async fn no_record_over(fault: Line) {
     let set = async |to| line.set(to);
     let (fail, mend) = (async || set(fault).await, async || set(Line::Whole).await);
     fails_closed_and_recovers(&mut service, &store, fail, mend).await;
-    store.remove().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -186,7 +185,6 @@ async fn a_commit_whose_answer_was_lost_is_a_failure_that_a_retry_settles() {
     let receipt = service.audit.append(&record, true).await.unwrap();
     assert_eq!(receipt.sequence(), 1);
     assert_eq!(store.records().await.len(), 2);
-    store.remove().await;
 }
 
 /// Names the directory of the small file system, in the process that has one.

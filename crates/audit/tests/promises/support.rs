@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
-use tempfile::TempDir;
+use sqlx::{Connection, PgConnection};
 use tokio::sync::watch;
-use wardgate_audit::{CallingProcesses, Config, MacKey, RecordReader};
+use wardgate_audit::{
+    AuditKeys, CallingProcesses, Config, LogCloser, LogKey, MacKey, RecordReader,
+};
 use wardgate_domain::{
     AdminChange, Ambient, CallFacts, CallId, ConversationKey, Digest, Event, MemoryAccess,
     MemoryMethod, Outcome, Record, RefusalCount, Refusals, Status, Timestamp,
@@ -14,6 +15,7 @@ use wardgate_domain::{
 use wardgate_rpc::client::{AuditClient, AuditFilter, QueriedRecord, StoredRecord};
 use wardgate_rpc::link::{self, Link};
 use wardgate_rpc::{Peer, Readiness};
+use wardgate_testkit::TestDatabase;
 
 /// Runs each of the named functions, which take a `&TestStore`, on both kinds of store.
 macro_rules! on_both_stores {
@@ -30,7 +32,6 @@ macro_rules! on_both_stores {
             async fn postgres() {
                 let Some(store) = TestStore::postgres().await else { return };
                 super::$promise(&store).await;
-                store.remove().await;
             }
         }
     )*};
@@ -40,104 +41,48 @@ pub(crate) use on_both_stores;
 /// An empty store of one test.
 pub(crate) struct TestStore {
     pub(crate) url: String,
-    kind: StoreKind,
-}
-
-enum StoreKind {
-    Sqlite(TempDir),
-    Postgres { server: String, database: String },
+    database: TestDatabase,
 }
 
 impl TestStore {
     pub(crate) fn sqlite() -> Self {
-        let dir = TempDir::new().unwrap();
-        let url = format!("sqlite:{}", dir.path().join("audit.sqlite").display());
-        Self {
-            url,
-            kind: StoreKind::Sqlite(dir),
-        }
+        Self::of(TestDatabase::sqlite(""))
     }
 
     /// A database of its own; none without a server to put it on.
     pub(crate) async fn postgres() -> Option<Self> {
-        let Ok(server) = std::env::var("WARDGATE_TEST_POSTGRES") else {
-            assert!(
-                std::env::var_os("CI").is_none(),
-                "set WARDGATE_TEST_POSTGRES to a server URL"
-            );
-            eprintln!("skipped: WARDGATE_TEST_POSTGRES names no PostgreSQL server");
-            return None;
-        };
-        let database = format!(
-            "audit_{:032x}",
-            u128::from_be_bytes(Ambient::system().random())
-        );
-        let (base, _) = server.rsplit_once('/').expect("the URL names a database");
-        let url = format!("{base}/{database}");
-        let mut connection = PgConnection::connect(&server).await.unwrap();
-        let create = AssertSqlSafe(format!("CREATE DATABASE {database}"));
-        sqlx::raw_sql(create)
-            .execute(&mut connection)
-            .await
-            .unwrap();
-        Some(Self {
-            url,
-            kind: StoreKind::Postgres { server, database },
-        })
+        TestDatabase::postgres().await.map(Self::of)
     }
 
-    pub(crate) async fn remove(self) {
-        if let StoreKind::Postgres { server, database } = self.kind {
-            let mut connection = PgConnection::connect(&server).await.unwrap();
-            let drop = AssertSqlSafe(format!("DROP DATABASE {database} WITH (FORCE)"));
-            sqlx::raw_sql(drop).execute(&mut connection).await.unwrap();
-        }
+    fn of(database: TestDatabase) -> Self {
+        let url = database.url();
+        Self { url, database }
     }
 
     /// Runs `statement`, past the service.
     pub(crate) async fn execute(&self, statement: &str) -> Result<(), sqlx::Error> {
-        let statement = AssertSqlSafe(statement.to_owned());
-        match &self.kind {
-            StoreKind::Sqlite(_) => {
-                let mut connection = SqliteConnection::connect(&self.url).await?;
-                sqlx::raw_sql(statement)
-                    .execute(&mut connection)
-                    .await
-                    .map(drop)
-            }
-            StoreKind::Postgres { .. } => {
-                let mut connection = PgConnection::connect(&self.url).await?;
-                sqlx::raw_sql("SET search_path = audit")
-                    .execute(&mut connection)
-                    .await?;
-                sqlx::raw_sql(statement)
-                    .execute(&mut connection)
-                    .await
-                    .map(drop)
-            }
+        if self.database.is_sqlite() {
+            return self.database.try_execute(statement).await;
         }
+        let statement = format!("SET search_path = audit; {statement}");
+        self.database.try_execute(&statement).await
     }
 
     /// Everything the store holds of the record, columns and all.
     pub(crate) async fn every_byte(&self) -> Vec<u8> {
-        match &self.kind {
-            StoreKind::Sqlite(dir) => std::fs::read_dir(dir.path())
-                .unwrap()
-                .flat_map(|file| std::fs::read(file.unwrap().path()).unwrap())
-                .collect(),
-            StoreKind::Postgres { .. } => {
-                let mut connection = PgConnection::connect(&self.url).await.unwrap();
-                let rows: Vec<(Vec<u8>, Vec<u8>, String)> = sqlx::query_as(
-                    "SELECT leaf_hash, canonical, record::text FROM audit.record ORDER BY sequence",
-                )
-                .fetch_all(&mut connection)
-                .await
-                .unwrap();
-                rows.into_iter()
-                    .flat_map(|(hash, bytes, text)| [hash, bytes, text.into_bytes()].concat())
-                    .collect()
-            }
+        if self.database.is_sqlite() {
+            return self.database.files();
         }
+        let mut connection = PgConnection::connect(&self.url).await.unwrap();
+        let rows: Vec<(Vec<u8>, Vec<u8>, String)> = sqlx::query_as(
+            "SELECT leaf_hash, canonical, record::text FROM audit.record ORDER BY sequence",
+        )
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
+        rows.into_iter()
+            .flat_map(|(hash, bytes, text)| [hash, bytes, text.into_bytes()].concat())
+            .collect()
     }
 
     pub(crate) async fn service(&self) -> TestService {
@@ -162,6 +107,20 @@ impl TestStore {
     }
 }
 
+/// The keys of every service here.
+pub(crate) fn keys() -> AuditKeys {
+    AuditKeys {
+        mac: MacKey::from_bytes(&[7; 32]),
+        log: LogKey::from_pkcs8(&log_key(1)).unwrap(),
+    }
+}
+
+/// A private key in PKCS#8 DER: version, algorithm and seed (RFC 8410).
+pub(crate) fn log_key(seed: u8) -> Vec<u8> {
+    let before = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
+    [before.as_slice(), &[seed; 32]].concat()
+}
+
 /// The audit service as its callers have it.
 pub(crate) struct TestService {
     /// As the gateway has it.
@@ -172,6 +131,8 @@ pub(crate) struct TestService {
     pub(crate) operator_link: Link,
     pub(crate) gateway_link: Link,
     pub(crate) readiness: watch::Receiver<Readiness>,
+    /// Signs the last checkpoint.
+    pub(crate) closer: LogCloser,
 }
 
 impl TestService {
@@ -195,9 +156,8 @@ impl TestService {
             unknown_after_seconds: unknown_after,
             ..Config::for_store(url)
         };
-        let key = MacKey::from_bytes(&[7; 32]);
-        let service = wardgate_audit::service(config, key, callers, ambient);
-        let service = service.await.unwrap();
+        let service = wardgate_audit::service(config, keys(), callers, ambient);
+        let (service, closer) = service.await.unwrap();
         let readiness = service.readiness.clone();
         let gateway_link = link::local(service.clone(), Peer::Gateway).link;
         let operator_link = link::local(service, Peer::Operator).link;
@@ -208,6 +168,7 @@ impl TestService {
             operator_link,
             gateway_link,
             readiness,
+            closer,
         }
     }
 

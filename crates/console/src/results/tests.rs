@@ -1,71 +1,12 @@
 //! What is kept, for whom, and for how long: on SQLite, and on PostgreSQL where `WARDGATE_TEST_POSTGRES` names a server.
 
-
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use wardgate_domain::CallerClaims;
-use wardgate_testkit::TestClock;
+use wardgate_testkit::{TestClock, TestDatabase};
 
 use super::*;
 
 /// 2027-01-15T08:00:00Z.
 const NOW: i64 = 1_800_000_000;
-
-/// A database of one test's own.
-enum TestDatabase {
-    Sqlite(tempfile::TempDir),
-    Postgres { server: String, name: String },
-}
-
-impl TestDatabase {
-    /// One of each kind that is there.
-    async fn each() -> Vec<Self> {
-        let mut databases = vec![Self::Sqlite(tempfile::tempdir().unwrap())];
-        let Ok(server) = std::env::var("WARDGATE_TEST_POSTGRES") else {
-            let message = "set WARDGATE_TEST_POSTGRES to a server's URL";
-            assert!(std::env::var("CI").is_err(), "{message}");
-            eprintln!("cases are skipped: {message}");
-            return databases;
-        };
-        let random = u64::from_be_bytes(Ambient::system().random());
-        let name = format!("wardgate_test_{random:x}");
-        let mut connection = PgConnection::connect(&server).await.unwrap();
-        let create = AssertSqlSafe(format!("CREATE DATABASE {name}"));
-        connection.execute(create).await.unwrap();
-        databases.push(Self::Postgres { server, name });
-        databases
-    }
-
-    fn url(&self) -> String {
-        match self {
-            Self::Sqlite(dir) => format!("sqlite:{}", dir.path().join("console.sqlite").display()),
-            Self::Postgres { server, name } => {
-                let (base, _) = server.rsplit_once('/').unwrap();
-                format!("{base}/{name}")
-            }
-        }
-    }
-}
-
-impl Drop for TestDatabase {
-    fn drop(&mut self) {
-        let Self::Postgres { server, name } = self else {
-            return;
-        };
-        let (url, sql) = (server.clone(), format!("DROP DATABASE {name} WITH (FORCE)"));
-        // A test may end in a panic, on a runtime that ends with it.
-        let dropping = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
-            runtime.block_on(async {
-                let mut connection = PgConnection::connect(&url).await?;
-                connection.execute(AssertSqlSafe(sql)).await
-            })
-        });
-        let _ = dropping.join();
-    }
-}
 
 /// Replicas with one database.
 struct TestReplicas {
@@ -75,7 +16,7 @@ struct TestReplicas {
 
 impl TestReplicas {
     async fn each() -> impl Iterator<Item = Self> {
-        let databases = TestDatabase::each().await.into_iter();
+        let databases = TestDatabase::each_store("console").await.into_iter();
         databases.map(|database| Self {
             clock: TestClock::at(NOW),
             database,
@@ -208,7 +149,7 @@ async fn newer_results_take_the_place_of_older_ones_of_the_same_caller() {
         assert!(!has(&doctor, "5").await && has(&doctor, "6").await && has(&doctor, "69").await);
         assert!(has(&nurse, "nurse").await);
         // Nobody fills a file: what is newest stays. A server has more room.
-        if matches!(stage.database, TestDatabase::Postgres { .. }) {
+        if !stage.database.is_sqlite() {
             continue;
         }
         for id in 100..104 {

@@ -1,107 +1,13 @@
 use futures::future::join_all;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection, SqliteConnection};
-use tempfile::TempDir;
+use sqlx::{ConnectOptions, Connection};
 use wardgate_domain::Digest;
-use wardgate_testkit::TestClock;
+use wardgate_testkit::{TestClock, TestDatabase};
 
 use super::sessions::{EACH, IDLE};
 use super::streams::ALIVE;
 use super::*;
 
 mod subscriptions;
-
-/// A database of one test's own.
-enum TestDatabase {
-    Sqlite { dir: TempDir },
-    Postgres { server: String, name: String },
-}
-
-impl TestDatabase {
-    /// One of each kind that is there. SQLite always is, PostgreSQL where `WARDGATE_TEST_POSTGRES` says.
-    async fn each() -> Vec<Self> {
-        let dir = TempDir::new().unwrap();
-        let mut databases = vec![Self::Sqlite { dir }];
-        let Ok(server) = std::env::var("WARDGATE_TEST_POSTGRES") else {
-            let message = "set WARDGATE_TEST_POSTGRES to a server's URL";
-            assert!(std::env::var("CI").is_err(), "{message}");
-            eprintln!("cases are skipped: {message}");
-            return databases;
-        };
-        let random = u64::from_be_bytes(Ambient::system().random());
-        let name = format!("wardgate_test_{random:x}");
-        let mut connection = PgConnection::connect(&server).await.unwrap();
-        let create = AssertSqlSafe(format!("CREATE DATABASE {name}"));
-        connection.execute(create).await.unwrap();
-        databases.push(Self::Postgres { server, name });
-        databases
-    }
-
-    fn url(&self) -> String {
-        match self {
-            Self::Sqlite { dir } => format!("sqlite:{}", dir.path().join("gateway.db").display()),
-            Self::Postgres { server, name } => {
-                let (base, _) = server.rsplit_once('/').unwrap();
-                format!("{base}/{name}")
-            }
-        }
-    }
-
-    /// The one whole number that `sql` gives, of tables with the schema before them.
-    async fn number(&self, sql: &str) -> i64 {
-        let url = self.url();
-        match self {
-            Self::Sqlite { .. } => {
-                let sql = AssertSqlSafe(sql.replace("gateway.", ""));
-                let mut connection = SqliteConnection::connect(&url).await.unwrap();
-                let number = sqlx::query_scalar(sql).fetch_one(&mut connection).await;
-                number.unwrap()
-            }
-            Self::Postgres { .. } => {
-                let sql = AssertSqlSafe(sql.to_owned());
-                let mut connection = PgConnection::connect(&url).await.unwrap();
-                let number = sqlx::query_scalar(sql).fetch_one(&mut connection).await;
-                number.unwrap()
-            }
-        }
-    }
-
-    async fn execute(&self, sql: &str) {
-        let url = self.url();
-        match self {
-            Self::Sqlite { .. } => {
-                let sql = AssertSqlSafe(sql.replace("gateway.", ""));
-                let mut connection = SqliteConnection::connect(&url).await.unwrap();
-                connection.execute(sqlx::raw_sql(sql)).await.unwrap();
-            }
-            Self::Postgres { .. } => {
-                let sql = AssertSqlSafe(sql.to_owned());
-                let mut connection = PgConnection::connect(&url).await.unwrap();
-                connection.execute(sqlx::raw_sql(sql)).await.unwrap();
-            }
-        }
-    }
-}
-
-impl Drop for TestDatabase {
-    fn drop(&mut self) {
-        let Self::Postgres { server, name } = self else {
-            return;
-        };
-        let (url, sql) = (server.clone(), format!("DROP DATABASE {name} WITH (FORCE)"));
-        // A test may end in a panic, on a runtime that ends with it.
-        let dropping = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
-            runtime.block_on(async {
-                let mut connection = PgConnection::connect(&url).await?;
-                connection.execute(AssertSqlSafe(sql)).await
-            })
-        });
-        let _ = dropping.join();
-    }
-}
 
 async fn open(url: &str, ambient: Ambient) -> Result<Arc<Store>, StoreError> {
     Store::open(url, &DatabaseSettings::default(), ambient).await
@@ -117,7 +23,7 @@ struct TwoReplicas {
 
 async fn each() -> Vec<TwoReplicas> {
     let mut all = Vec::new();
-    for database in TestDatabase::each().await {
+    for database in TestDatabase::each_store("gateway").await {
         let clock = TestClock::at(1_800_000_000);
         let ambient = clock.ambient();
         let url = database.url();
@@ -174,9 +80,10 @@ async fn a_file_that_cannot_be_made_and_a_newer_store_are_refused_at_once() {
     let nowhere = open("sqlite:/nowhere/at/all.sqlite", Ambient::system()).await;
     assert!(matches!(nowhere.err(), Some(StoreError::Database(_))));
     for two in each().await {
-        let newer = match two.database {
-            TestDatabase::Sqlite { .. } => "PRAGMA user_version = 9",
-            TestDatabase::Postgres { .. } => "UPDATE gateway.schema_version SET version = 9",
+        let newer = if two.database.is_sqlite() {
+            "PRAGMA user_version = 9"
+        } else {
+            "UPDATE gateway.schema_version SET version = 9"
         };
         two.database.execute(newer).await;
         let refused = open(&two.database.url(), Ambient::system()).await;

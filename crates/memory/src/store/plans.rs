@@ -5,8 +5,8 @@ use wardgate_domain::Ambient;
 
 use super::{MemoryStore, changes, conversations, erasing, reading, searching, subscriptions};
 use crate::MasterKey;
-use crate::tests::database::Database;
 use wardgate_store::{DatabaseSettings, Statement};
+use wardgate_testkit::TestDatabase;
 
 /// Every statement whose time must not grow with the tables, and the indexes it may go by.
 fn frequent_statements() -> Vec<(&'static str, Statement, &'static [&'static str])> {
@@ -138,7 +138,7 @@ fn fill(sql: &str, sqlite: bool) -> String {
     }
 }
 
-async fn store(database: &Database) -> MemoryStore {
+async fn store(database: &TestDatabase) -> MemoryStore {
     let key = MasterKey::from_bytes(&[7; 32]);
     let store = MemoryStore::open(
         &database.url(),
@@ -153,7 +153,7 @@ async fn store(database: &Database) -> MemoryStore {
 
 #[tokio::test]
 async fn on_sqlite_every_hot_statement_goes_by_its_index() {
-    let database = Database::sqlite();
+    let database = TestDatabase::sqlite("memory");
     store(&database).await;
     for sql in [CONVERSATIONS, MESSAGES, CHANGES, SUBSCRIPTIONS, "ANALYZE"] {
         let sql = if sql == "ANALYZE" {
@@ -188,7 +188,7 @@ async fn on_sqlite_every_hot_statement_goes_by_its_index() {
 
 #[tokio::test]
 async fn on_postgresql_every_hot_statement_goes_by_its_index() {
-    let databases = Database::each().await;
+    let databases = TestDatabase::each_store("memory").await;
     let Some(database) = databases.iter().find(|one| !one.is_sqlite()) else {
         return;
     };

@@ -2,7 +2,6 @@
 
 mod change_feed;
 mod conversations;
-pub(crate) mod database;
 mod erasure;
 mod logs;
 mod order;
@@ -25,18 +24,17 @@ use wardgate_domain::{
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, ContextWindow, MemoryClient, MessageBatch, OnBehalfOf};
 use wardgate_rpc::{Peer, link};
-use wardgate_testkit::{AppendBehavior, FakeAudit, TestClock, claims, tool_facts};
+use wardgate_testkit::{AppendBehavior, FakeAudit, TestClock, TestDatabase, claims, tool_facts};
 
 use crate::change_feed::ChangeFeed;
 use crate::maintenance::StoreMaintenance;
 use crate::service::MemoryHandler;
 use crate::{Config, Error, MasterKey};
-use database::Database;
 use policy::Policy;
 
 /// A running service over a database of its own.
 struct Setup {
-    database: Arc<Database>,
+    database: Arc<TestDatabase>,
     policy: Policy,
     audit: Arc<FakeAudit>,
     clock: TestClock,
@@ -56,14 +54,14 @@ impl Setup {
 
     async fn each_with(config: impl Fn(String) -> Config) -> Vec<Self> {
         let mut setups = Vec::new();
-        for database in Database::each().await {
+        for database in TestDatabase::each_store("memory").await {
             let config = config(database.url());
             setups.push(Self::over(Arc::new(database), config).await);
         }
         setups
     }
 
-    async fn over(database: Arc<Database>, config: Config) -> Self {
+    async fn over(database: Arc<TestDatabase>, config: Config) -> Self {
         let (policy, audit) = (Policy::default(), FakeAudit::new(Peer::Memory));
         let clock = TestClock::ticking_from(1_800_000_000);
         let ambient = clock.ambient();

@@ -3,12 +3,12 @@ use wardgate_domain::{
     CallerClaims, Switch, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget,
 };
 
-use wardgate_testkit::claims;
+use wardgate_testkit::{TestDatabase, claims};
 
+use crate::tests::database;
 use super::keyed::{KeyedCall, KeyedCallState, KeyedOutcome, Ticket};
 use super::stored_results::{NewStoredResult, StoredResultLimits};
 use super::*;
-use crate::tests::harness::Database;
 use crate::tests::stores::{self, each_store};
 
 /// Nothing a tool returned may be found in the store in clear.
@@ -25,7 +25,7 @@ fn caller(subject: &str) -> Caller {
     })
 }
 
-fn open(database: &Database) -> ToolRunnerStore {
+fn open(database: &TestDatabase) -> ToolRunnerStore {
     stores::store(&database.url(), Ambient::system()).unwrap()
 }
 
@@ -89,7 +89,7 @@ fn what_is_no_store_is_refused_without_repeating_it() {
 
 #[tokio::test]
 async fn a_store_is_made_once_whoever_starts_first() {
-    for database in Database::each_store().await {
+    for database in database::each_store().await {
         let (one, other) = (open(&database), open(&database));
         let (first, second) = tokio::join!(one.prepare(), other.prepare());
         first.unwrap();
@@ -461,7 +461,7 @@ async fn nothing_a_tool_returned_is_stored_in_clear() {
             .store_result(&new_result(&joy, &chunks))
             .await
             .unwrap();
-        if let Database::Sqlite { dir } = &database {
+        if let TestDatabase::Sqlite { dir, .. } = &database {
             for file in std::fs::read_dir(dir.path()).unwrap() {
                 let bytes = std::fs::read(file.unwrap().path()).unwrap();
                 assert!(!bytes.windows(CANARY.len()).any(|part| part == CANARY));

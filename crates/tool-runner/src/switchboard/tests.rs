@@ -1,16 +1,16 @@
 use wardgate_domain::{SwitchAction, SwitchScope};
 use wardgate_rpc::Peer;
-use wardgate_testkit::{FakeAudit, until, until_true};
+use wardgate_testkit::{FakeAudit, TestDatabase, until, until_true};
 
+use crate::tests::database;
 use super::*;
-use crate::tests::harness::Database;
 use crate::tests::stores;
 
-fn store(database: &Database) -> ToolRunnerStore {
+fn store(database: &TestDatabase) -> ToolRunnerStore {
     stores::store(&database.url(), Ambient::system()).unwrap()
 }
 
-async fn board(database: &Database, audit: &Arc<FakeAudit>) -> Arc<Switchboard> {
+async fn board(database: &TestDatabase, audit: &Arc<FakeAudit>) -> Arc<Switchboard> {
     let board = Switchboard::open(store(database), audit.client(), Ambient::system())
         .await
         .unwrap();
@@ -52,7 +52,7 @@ fn is_on(board: &Switchboard) -> bool {
 
 #[tokio::test]
 async fn a_switch_is_recorded_and_in_force_at_once_and_elsewhere_within_a_second() {
-    for database in Database::each_store().await {
+    for database in database::each_store().await {
         let audit = FakeAudit::new(Peer::ToolRunner);
         let (here, there) = (
             board(&database, &audit).await,
@@ -83,7 +83,7 @@ async fn a_switch_is_recorded_and_in_force_at_once_and_elsewhere_within_a_second
 
 #[tokio::test]
 async fn a_change_that_cannot_be_recorded_is_not_made() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let audit = FakeAudit::new(Peer::ToolRunner);
     let board = board(&database, &audit).await;
     audit.fails();
@@ -96,7 +96,7 @@ async fn a_change_that_cannot_be_recorded_is_not_made() {
 
 #[tokio::test]
 async fn a_change_that_was_recorded_and_cannot_be_made_is_recorded_as_failed() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let audit = FakeAudit::new(Peer::ToolRunner);
     let board = board(&database, &audit).await;
     let disable = change(SwitchKind::Tool, "t", SwitchAction::Disable);

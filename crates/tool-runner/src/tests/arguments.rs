@@ -6,7 +6,9 @@ use proptest::test_runner::{Config as Cases, TestRng, TestRunner};
 use serde_json::{Value, json};
 use wardgate_proto::toolrunner::v1::OutcomeStatus;
 
-use super::harness::{Answer, Database, Harness, tools};
+use wardgate_testkit::TestDatabase;
+use crate::tests::database;
+use super::harness::{Answer, Harness, tools};
 
 fn assert_invalid(answer: &Answer, named: &str) {
     assert!(
@@ -76,7 +78,7 @@ async fn coercion_never_loses_anything() {
         ("day", r#""2025-11-10""#, json!("2025-11-10")),
         ("day", r#""2024-02-29""#, json!("2024-02-29")),
     ];
-    for database in Database::each().await {
+    for database in database::each().await {
         let harness = Harness::start(&database).await;
         for (name, given, got) in &given_and_got {
             let answer = harness
@@ -93,7 +95,7 @@ async fn coercion_never_loses_anything() {
                 );
                 continue;
             }
-            let is_number = *name == "truth" && !database.has_booleans();
+            let is_number = *name == "truth" && !matches!(database, TestDatabase::Postgres { .. });
             let got = if is_number {
                 json!(i64::from(got == &json!(true)))
             } else {
@@ -115,7 +117,7 @@ pub(super) fn exact(value: &Value) -> BigDecimal {
 
 #[tokio::test]
 async fn a_default_is_bound_however_it_is_written() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     for default in ["5", "5.0", "5e0"] {
         let tools = tools().replace("default: 0 }", &format!("default: {default} }}"));
         let harness = Harness::with(&database, &tools, |_| ()).await;
@@ -129,7 +131,7 @@ async fn a_default_is_bound_however_it_is_written() {
 
 #[tokio::test]
 async fn what_would_lose_something_is_refused_and_its_value_not_repeated() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let harness = Harness::start(&database).await;
     for (name, given) in [
         ("whole", r#""10.5""#),
@@ -185,7 +187,7 @@ async fn what_would_lose_something_is_refused_and_its_value_not_repeated() {
 
 #[tokio::test]
 async fn p6_bad_arguments_are_refused_well_formed() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let harness = Harness::start(&database).await;
     let terms = harness.terms("echo").await;
     let permit = harness.signer.sign(&terms);
@@ -274,7 +276,7 @@ async fn no_value_changes_the_statement() {
         .map(str::to_owned)
         .chain(strange)
         .collect();
-    for database in Database::each().await {
+    for database in database::each().await {
         let harness = Harness::start(&database).await;
         for text in &texts {
             let answer = harness

@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::OutcomeStatus;
-use wardgate_testkit::until_true;
+use wardgate_testkit::{TestDatabase, until_true};
 
-use super::harness::{Answer, Database, Harness};
+use crate::tests::database;
+use super::harness::{Answer, Harness};
 
 const TOOLS: &str = r#"
 tools:
@@ -70,14 +71,14 @@ tools:
 struct Commands {
     harness: Harness,
     directory: TempDir,
-    _database: Database,
+    _database: TestDatabase,
 }
 
 impl Commands {
     async fn start() -> Self {
         let directory = TempDir::new().unwrap();
         fs::write(directory.path().join("canary"), "alive").unwrap();
-        let database = Database::sqlite().await;
+        let database = database::sqlite().await;
         let tools = TOOLS.replace("DIRECTORY", directory.path().to_str().unwrap());
         Self {
             harness: Harness::with(&database, &tools, |_| ()).await,

@@ -12,7 +12,7 @@ use wardgate_testkit::until_true;
 
 use wardgate_rpc::Readiness;
 
-use super::database::Database;
+use crate::tests::database;
 use super::harness::{Harness, VALIDITY};
 
 const GUIDES: &str = r#"
@@ -36,7 +36,7 @@ toolsets:
 "#;
 
 async fn harness() -> Harness {
-    Harness::with(&Database::sqlite().await, GUIDES, |_| ()).await
+    Harness::with(&database::sqlite().await, GUIDES, |_| ()).await
 }
 
 fn prompt(arguments: &str) -> Wanted {
@@ -329,7 +329,7 @@ async fn a_changed_file_of_a_resource_is_in_force_too() {
         "sources:\n  guides:\n    type: content\n    resources:\n      - {{ uri: \"guide://page\", name: page, file: {} }}\n",
         page.display()
     );
-    let harness = Harness::with(&Database::sqlite().await, &text, |_| ()).await;
+    let harness = Harness::with(&database::sqlite().await, &text, |_| ()).await;
     let size = async || {
         let listed = harness.content().await.resources.remove(0);
         serde_json::from_slice::<Value>(&listed.definition_json).unwrap()["size"].clone()

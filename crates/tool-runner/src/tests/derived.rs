@@ -3,8 +3,10 @@
 use serde_json::json;
 use wardgate_proto::toolrunner::v1::OutcomeStatus;
 
+use wardgate_testkit::TestDatabase;
+use crate::tests::database;
 use super::arguments::INJECTIONS;
-use super::harness::{DOCTOR_ONE, Database, Harness, rule};
+use super::harness::{DOCTOR_ONE, Harness, rule};
 
 const TOOLS: &str = r#"
 sources:
@@ -47,9 +49,9 @@ tools:
 
 #[tokio::test]
 async fn a_derived_text_is_bound_and_a_derived_name_chosen() {
-    for database in Database::each().await {
+    for database in database::each().await {
         let name = match database {
-            Database::Postgres { .. } => r#""odd ""name""#,
+            TestDatabase::Postgres { .. } => r#""odd ""name""#,
             _ => r#"`odd "name`"#,
         };
         database
@@ -98,7 +100,7 @@ async fn a_derived_text_is_bound_and_a_derived_name_chosen() {
 
 #[tokio::test]
 async fn an_argument_says_how_many_rows_are_enough() {
-    for database in Database::each().await {
+    for database in database::each().await {
         for pushdown in [true, false] {
             let harness = Harness::with(&database, TOOLS, |config| {
                 config.pushdown = pushdown;

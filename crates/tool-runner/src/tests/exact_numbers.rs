@@ -16,8 +16,10 @@ use proptest::test_runner::{Config as Cases, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+use wardgate_testkit::TestDatabase;
+use crate::tests::database;
 use super::arguments::exact;
-use super::harness::{Database, Harness};
+use super::harness::Harness;
 
 /// Numbers of the property, on each database and over HTTP.
 const CASES: usize = 100_000;
@@ -87,7 +89,7 @@ fn catalogue(tools: &str) -> String {
     format!("sources: {{ rows: {{ type: \"${{TYPE}}\", url: \"${{URL}}\" }} }}\ntools:\n{tools}")
 }
 
-async fn assert_kept(harness: &Harness, tool: &str, numbers: &[String], database: &Database) {
+async fn assert_kept(harness: &Harness, tool: &str, numbers: &[String], database: &TestDatabase) {
     for batch in numbers.chunks(BATCH) {
         let arguments = batch.iter().enumerate();
         let arguments: Vec<_> = arguments
@@ -114,7 +116,7 @@ async fn no_digit_of_a_number_is_lost_on_its_way_through_a_database() {
         .collect();
     assert!(whole.len() > CASES / 10);
     let tools = catalogue(&(echo("numbers", "number") + &echo("integers", "integer")));
-    for database in Database::each().await {
+    for database in database::each().await {
         let harness = Harness::with(&database, &tools, |_| ()).await;
         assert_kept(&harness, "numbers", &numbers, &database).await;
         assert_kept(&harness, "integers", &whole, &database).await;
@@ -144,14 +146,14 @@ fn numbers_of(document: &Value) -> Vec<BigDecimal> {
 #[tokio::test]
 async fn no_digit_of_a_json_document_is_lost_on_its_way_through_a_database() {
     let numbers = numbers(CASES / 10);
-    for database in Database::each().await {
+    for database in database::each().await {
         let columns = match &database {
-            Database::Postgres { .. } => {
+            TestDatabase::Postgres { .. } => {
                 "CAST(:document AS json) AS plain, CAST(:document AS jsonb) AS stored"
             }
             // These keep documents as texts.
-            Database::Mysql { .. } => ":document AS plain, JSON_COMPACT(:document) AS stored",
-            Database::Sqlite { .. } => ":document AS plain, json(:document) AS stored",
+            TestDatabase::Mysql { .. } => ":document AS plain, JSON_COMPACT(:document) AS stored",
+            TestDatabase::Sqlite { .. } => ":document AS plain, json(:document) AS stored",
         };
         let tool = format!(
             "  - name: document
@@ -217,7 +219,7 @@ tools:
     result: {{ shape: rows }}
 "
     );
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let harness = Harness::with(&database, &tools, |_| ()).await;
     for batch in numbers(CASES).chunks(BATCH) {
         let one = &batch[0];
@@ -277,7 +279,7 @@ async fn a_number_is_bound_as_what_holds_all_of_it() {
             json!("0.1234567890123456789"),
         ),
     ] {
-        for database in Database::each().await {
+        for database in database::each().await {
             let tools = catalogue(&echo("numbers", "number"));
             let harness = Harness::with(&database, &tools, |_| ()).await;
             let answer = harness
@@ -313,11 +315,11 @@ tools:
 
 #[tokio::test]
 async fn a_column_keeps_what_its_declared_type_can_hold() {
-    for database in Database::each().await {
+    for database in database::each().await {
         let column = match &database {
-            Database::Postgres { .. } => "NUMERIC",
-            Database::Mysql { .. } => "DECIMAL(65, 30)",
-            Database::Sqlite { .. } => "TEXT",
+            TestDatabase::Postgres { .. } => "NUMERIC",
+            TestDatabase::Mysql { .. } => "DECIMAL(65, 30)",
+            TestDatabase::Sqlite { .. } => "TEXT",
         };
         database
             .execute(&format!(
@@ -332,7 +334,7 @@ async fn a_column_keeps_what_its_declared_type_can_hold() {
         // A column of too few places rounds, as it does with any client; that of SQLite holds doubles.
         let cents = exact(&row["cents"]);
         let expected = match &database {
-            Database::Sqlite { .. } => "12345678901234568",
+            TestDatabase::Sqlite { .. } => "12345678901234568",
             _ => "12345678901234567.13",
         };
         assert_eq!(cents, decimal(expected), "{}", database.kind());
@@ -356,7 +358,7 @@ async fn a_column_keeps_what_its_declared_type_can_hold() {
 #[tokio::test]
 async fn a_number_that_no_decimal_holds_is_refused_by_name() {
     let tools = catalogue(&echo("numbers", "number"));
-    for database in Database::each().await {
+    for database in database::each().await {
         let harness = Harness::with(&database, &tools, |_| ()).await;
         for number in ["1e1000", "1e-99999999999999999999", &"9".repeat(1_001)] {
             let answer = harness
@@ -368,7 +370,7 @@ async fn a_number_that_no_decimal_holds_is_refused_by_name() {
             );
         }
         let answer = harness.call("numbers", r#"{"n0":1e-40}"#).await;
-        if matches!(database, Database::Mysql { .. }) {
+        if matches!(database, TestDatabase::Mysql { .. }) {
             assert_eq!(
                 answer.text(),
                 "Invalid arguments: `n0` has more digits than a DECIMAL of this database: 65 in all, 30 behind the point"

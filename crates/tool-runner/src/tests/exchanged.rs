@@ -11,7 +11,7 @@ use wardgate_domain::{ColumnTier, OfferKind};
 use wardgate_proto::toolrunner::v1::get_content_request::{Completion, Prompt, Resource, Wanted};
 use wardgate_testkit::{json_response, mcp_discovery, mcp_result, serve};
 
-use super::database::Database;
+use crate::tests::database;
 use super::harness::Harness;
 
 const TOKEN: &str = "canary-of-the-caller";
@@ -79,7 +79,7 @@ async fn start() -> (Arc<Server>, Harness) {
     auth: {{ type: token_exchange, token_url: '{url}/token', client_id: runner, client_secret: s }}
 "
     );
-    let harness = Harness::with(&Database::sqlite().await, &yaml, |_| ()).await;
+    let harness = Harness::with(&database::sqlite().await, &yaml, |_| ()).await;
     (server, harness)
 }
 

@@ -3,7 +3,8 @@
 use serde_json::json;
 use wardgate_domain::ColumnTier;
 
-use super::harness::{Database, Harness, rule};
+use crate::tests::database;
+use super::harness::{Harness, rule};
 use wardgate_grpc_json::testing::{
     TestServer, answers, files, methods, parcel, pool, reflection_v1,
 };
@@ -32,7 +33,7 @@ async fn p3_the_rule_holds_for_the_rows_of_a_grpc_server() {
     ];
     let routes = methods(pool(), answers(parcels)).merge(reflection_v1(&files()));
     let server = TestServer::start(routes).await;
-    let harness = Harness::with(&Database::sqlite().await, TOOLS, |config| {
+    let harness = Harness::with(&database::sqlite().await, TOOLS, |config| {
         let url = server.url.to_string();
         config.variables.insert("DEPOT".to_owned(), url);
     })

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 
-use super::harness::{DOCTOR_ONE, Database, Harness, rule};
+use wardgate_testkit::TestDatabase;
+use crate::tests::database;
+use super::harness::{DOCTOR_ONE, Harness, rule};
 
 const GUARDED: &str = r#"
 sources:
@@ -44,8 +46,8 @@ tools:
 "#;
 
 /// The service, and the database, which lives as long as it is held.
-async fn harness() -> (Harness, Database) {
-    let database = Database::sqlite().await;
+async fn harness() -> (Harness, TestDatabase) {
+    let database = database::sqlite().await;
     (Harness::with(&database, GUARDED, |_| ()).await, database)
 }
 
@@ -91,7 +93,7 @@ tools:
     execute: {{ type: http, source: silent }}
 "
         );
-        let harness = Harness::with(&Database::sqlite().await, &tools, |_| ()).await;
+        let harness = Harness::with(&database::sqlite().await, &tools, |_| ()).await;
         let answer = harness.call("ask", "{}").await;
         assert_eq!(answer.facts().error_kind, "timeout");
         assert_eq!(

@@ -18,9 +18,9 @@ use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServic
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
 use wardgate_redact::PseudonymKey;
 use wardgate_rpc::{Peer, link};
-use wardgate_testkit::{FakeAudit, TestClock, claims, permit_signer, permit_verifier, until};
+use wardgate_testkit::{FakeAudit, TestClock, TestDatabase, claims, permit_signer, permit_verifier, until};
 
-pub(crate) use super::database::Database;
+use crate::tests::database;
 use super::stores;
 use crate::Config;
 use crate::execution_log::ExecutionLog;
@@ -148,12 +148,12 @@ pub(super) struct Harness {
 }
 
 impl Harness {
-    pub(super) async fn start(database: &Database) -> Self {
+    pub(super) async fn start(database: &TestDatabase) -> Self {
         Self::with(database, TOOLS, |_| ()).await
     }
 
     pub(super) async fn with(
-        database: &Database,
+        database: &TestDatabase,
         tools: &str,
         configure: impl FnOnce(&mut Config),
     ) -> Self {
@@ -161,19 +161,19 @@ impl Harness {
     }
 
     /// As a service of its own, which records what it runs.
-    pub(super) async fn recording(database: &Database) -> Self {
+    pub(super) async fn recording(database: &TestDatabase) -> Self {
         Self::build(database, TOOLS, |_| (), true).await
     }
 
     async fn build(
-        database: &Database,
+        database: &TestDatabase,
         tools: &str,
         configure: impl FnOnce(&mut Config),
         is_recording: bool,
     ) -> Self {
         let dir = TempDir::new().unwrap();
         let file = dir.path().join("tools.yaml");
-        std::fs::write(&file, database.translated(tools)).unwrap();
+        std::fs::write(&file, database::translated(database, tools)).unwrap();
         let mut config = Config {
             catalogue: file.clone(),
             variables: BTreeMap::from([

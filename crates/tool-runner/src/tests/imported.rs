@@ -7,7 +7,8 @@ use wardgate_domain::{Ambient, Timestamp};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_testkit::until_true;
 
-use super::harness::{Answer, Database, Harness};
+use crate::tests::database;
+use super::harness::{Answer, Harness};
 use crate::{NotApproved, Review, Selection};
 use wardgate_catalogue::{Grade, PinJudgement};
 
@@ -50,7 +51,7 @@ struct World {
 
 impl World {
     async fn start(tools: &Value) -> Self {
-        let database = Database::sqlite().await;
+        let database = database::sqlite().await;
         let yaml =
             "sources: { files: { type: mcp, command: [sh, server.sh, tools.json] } }\ntools: []\n";
         let tools = tools.to_string();
@@ -203,7 +204,7 @@ async fn a_server_that_goes_away_is_missing_and_its_tools_stay_and_fail() {
 
 #[tokio::test]
 async fn a_dead_server_takes_nothing_down() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let yaml = super::harness::tools().replace(
         "sources:\n",
         "sources:\n  dead: { type: mcp, command: [./no-such-program], tools: all }\n",

@@ -7,13 +7,13 @@ use axum::extract::Request;
 use axum::http::header::CONTENT_TYPE;
 use serde_json::json;
 
-use super::database::Database;
+use crate::tests::database;
 use super::harness::Harness;
 use wardgate_catalogue_import::{OpenapiOptions, PostgresOptions, openapi, postgres, toolbox};
-use wardgate_testkit::serve;
+use wardgate_testkit::{TestDatabase, serve};
 
 /// The kind, and the fields of the source, as a Toolbox file names them.
-fn toolbox_source(database: &Database) -> String {
+fn toolbox_source(database: &TestDatabase) -> String {
     let url = database.url();
     if let Some(path) = url.strip_prefix("sqlite:") {
         return format!("{{ kind: sqlite, database: {path:?} }}");
@@ -32,7 +32,7 @@ fn toolbox_source(database: &Database) -> String {
 
 #[tokio::test]
 async fn tools_of_a_toolbox_file_answer_as_they_did() {
-    for database in Database::each().await {
+    for database in database::each().await {
         let kind = database.kind();
         let (first, second) = if kind == "postgres" {
             ("$1", "$2")
@@ -84,7 +84,7 @@ tools:
 
 #[tokio::test]
 async fn the_tables_of_postgres_are_listed_by_their_keys() {
-    let Some(database) = Database::postgres().await else {
+    let Some(database) = database::postgres().await else {
         return;
     };
     database
@@ -233,7 +233,7 @@ async fn a_tool_of_an_openapi_document_sends_what_the_document_describes() {
         ..OpenapiOptions::default()
     };
     let imported = openapi(API, &options).unwrap();
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let harness = Harness::with(&database, &imported.yaml, |_| ()).await;
     let arguments = r#"{"thing-id": "a/b?", "X-Trace": "t1", "filter_kind": ["x y", "z&"], "size": 3, "note": "{size}"}"#;
     let answer = harness.call("put_part", arguments).await;

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use wardgate_domain::{ColumnTier, Digest};
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::harness::{Answer, DOCTOR_ONE, Database, Harness, caller, rule};
+use wardgate_testkit::TestDatabase;
+use crate::tests::database;
+use super::harness::{Answer, DOCTOR_ONE, Harness, caller, rule};
 
 const LARGE: &str = r#"
 sources:
@@ -66,8 +68,8 @@ tools:
         INSERT INTO written SELECT 'x' || max(value) FROM n
 "#;
 
-async fn harness() -> (Harness, Database) {
-    let database = Database::sqlite().await;
+async fn harness() -> (Harness, TestDatabase) {
+    let database = database::sqlite().await;
     (Harness::with(&database, LARGE, |_| ()).await, database)
 }
 
@@ -151,7 +153,7 @@ const AMOUNTS: &str = r"
 
 #[tokio::test]
 async fn a_question_about_a_column_that_is_not_there_or_of_another_type_is_refused() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let harness = Harness::with(&database, &format!("{LARGE}{AMOUNTS}"), |_| ()).await;
     let handle = handle(&harness.call("amounts", "{}").await);
     let filter = |column: &str, op: &str, value: Value| json!({"filter": [{"column": column, "op": op, "value": value}], "aggregate": "count"});
@@ -201,7 +203,7 @@ async fn a_question_about_a_column_that_is_not_there_or_of_another_type_is_refus
 
 #[tokio::test]
 async fn numbers_of_a_kept_result_are_compared_and_summed_up_exactly() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let harness = Harness::with(&database, &format!("{LARGE}{AMOUNTS}"), |_| ()).await;
     let handle = handle(&harness.call("amounts", "{}").await);
     let count = async |column: &str, op: &str, value: Value| {

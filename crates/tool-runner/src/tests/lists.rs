@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
+use crate::tests::database;
 use super::arguments::INJECTIONS;
-use super::harness::{DOCTOR_ONE, Database, Harness, rule};
+use super::harness::{DOCTOR_ONE, Harness, rule};
 use wardgate_catalogue::{Catalogue, FileText};
 
 const LISTS: &str = r#"
@@ -47,7 +48,7 @@ tools:
 
 #[tokio::test]
 async fn a_list_is_bound_on_every_database() {
-    for database in Database::each().await {
+    for database in database::each().await {
         let harness = Harness::with(&database, LISTS, |_| ()).await;
         let kind = database.kind();
         let long: Vec<_> = (5..1_005).collect();
@@ -94,7 +95,7 @@ async fn a_list_is_bound_on_every_database() {
 
 #[tokio::test]
 async fn lists_stand_beside_values_and_a_row_rule() {
-    for database in Database::each().await {
+    for database in database::each().await {
         for pushdown in [true, false] {
             let harness =
                 Harness::with(&database, LISTS, |config| config.pushdown = pushdown).await;
@@ -110,7 +111,7 @@ async fn lists_stand_beside_values_and_a_row_rule() {
 
 #[tokio::test]
 async fn no_element_of_a_list_changes_the_statement() {
-    for database in Database::each().await {
+    for database in database::each().await {
         let harness = Harness::with(&database, LISTS, |_| ()).await;
         let arguments = json!({ "patients": INJECTIONS, "levels": [1] }).to_string();
         assert!(harness.call("governed", &arguments).await.rows().is_empty());

@@ -3,7 +3,7 @@
 mod arguments;
 mod commands;
 mod content;
-mod database;
+pub(crate) mod database;
 mod derived;
 mod exact_numbers;
 mod exchanged;

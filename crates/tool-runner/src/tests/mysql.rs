@@ -2,11 +2,12 @@
 
 use serde_json::json;
 
-use super::harness::{Database, Harness, one_statement, rule, tools};
+use crate::tests::database;
+use super::harness::{Harness, one_statement, rule, tools};
 
 #[tokio::test]
 async fn mysql_values_keep_what_they_are() {
-    let Some(database) = Database::mysql().await else {
+    let Some(database) = database::mysql().await else {
         return;
     };
     database
@@ -75,7 +76,7 @@ async fn mysql_values_keep_what_they_are() {
 
 #[tokio::test]
 async fn a_session_reads_a_statement_as_it_was_checked() {
-    let Some(database) = Database::mysql().await else {
+    let Some(database) = database::mysql().await else {
         return;
     };
     // By default a server would read all of it otherwise.
@@ -91,7 +92,7 @@ async fn a_session_reads_a_statement_as_it_was_checked() {
 /// Comparing what no character set has in common is an error in MySQL.
 #[tokio::test]
 async fn p3_a_rule_compares_texts_of_any_character_set() {
-    let Some(database) = Database::mysql().await else {
+    let Some(database) = database::mysql().await else {
         return;
     };
     database

@@ -8,7 +8,8 @@ use wardgate_domain::{Digest, PermitTerms, RowRule, Timestamp};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1 as policy;
 
-use super::harness::{Database, Harness, VALIDITY, caller, rule};
+use crate::tests::database;
+use super::harness::{Harness, VALIDITY, caller, rule};
 
 const WRITTEN: &str = "SELECT count(*) FROM written";
 const LINE: &str = r#"{"line":"x"}"#;
@@ -27,7 +28,7 @@ type Spoil = fn(&mut PermitTerms);
 
 #[tokio::test]
 async fn p1_no_permit_no_run() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let harness = Harness::start(&database).await;
     let good = harness.terms("append").await;
 
@@ -116,7 +117,7 @@ async fn p1_no_permit_no_run() {
 
 #[tokio::test]
 async fn governed_rows_need_a_rule_that_fits() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let harness = Harness::start(&database).await;
     let good = harness.terms("governed_rows").await;
     let wrong: [(&str, Spoil); 3] = [
@@ -139,7 +140,7 @@ async fn governed_rows_need_a_rule_that_fits() {
 
 #[tokio::test]
 async fn a_permit_seen_before_still_ends() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let harness = Harness::start(&database).await;
     let terms = harness.terms("append").await;
     harness.call_with(&terms, r#"{"line":"1"}"#).await.unwrap();
@@ -155,7 +156,7 @@ async fn a_permit_seen_before_still_ends() {
 
 #[tokio::test]
 async fn a_permit_seen_before_still_belongs_to_its_caller_and_arguments() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let mut harness = Harness::start(&database).await;
     let mut terms = harness.terms("append").await;
     terms.arguments_digest = Some(Digest::of(LINE.as_bytes()));
@@ -175,7 +176,7 @@ async fn a_permit_seen_before_still_belongs_to_its_caller_and_arguments() {
 
 #[tokio::test]
 async fn only_canonical_names_are_tools() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let harness = Harness::start(&database).await;
     let permit = harness.signer.sign(&harness.terms("governed_rows").await);
     for name in ["rows_by_rule", "GOVERNED_ROWS", "nothing", ""] {
@@ -193,7 +194,7 @@ async fn only_canonical_names_are_tools() {
 
 #[tokio::test]
 async fn a_message_without_its_fields_is_refused_by_name() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let harness = Harness::start(&database).await;
     let permit = harness.signer.sign(&harness.terms("echo").await);
     let mut nameless = harness.request("echo", b"{}", Some(&permit));
@@ -209,7 +210,7 @@ async fn a_message_without_its_fields_is_refused_by_name() {
 
 #[tokio::test]
 async fn a_permit_does_not_run_for_a_caller_whose_token_has_ended() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let harness = Harness::start(&database).await;
     let terms = harness.terms("append").await;
     let permit = harness.signer.sign(&terms);
@@ -228,7 +229,7 @@ async fn a_permit_does_not_run_for_a_caller_whose_token_has_ended() {
 
 #[tokio::test]
 async fn what_other_processes_ask_for_runs_on_record_or_not_at_all() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let harness = Harness::recording(&database).await;
     for (tool, arguments) in [("append", LINE), ("plain_rows", "{}")] {
         let terms = harness.terms(tool).await;

@@ -12,7 +12,7 @@ use wardgate_domain::PermitTerms;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_testkit::{mcp_discovery, mcp_message, mcp_result, serve, until_true};
 
-use super::database::Database;
+use crate::tests::database;
 use super::harness::Harness;
 
 const APPROVED: &str = "Reads.";
@@ -167,7 +167,7 @@ impl World {
         let yaml = format!(
             "sources:\n  up: {{ type: mcp, url: '{url}', private: [127.0.0.0/8], pins: first_use }}\n"
         );
-        let harness = Harness::with(&Database::sqlite().await, &yaml, |_| ()).await;
+        let harness = Harness::with(&database::sqlite().await, &yaml, |_| ()).await;
         until_true("its tools are known", async || {
             !harness.tools().await.tools.is_empty()
         })

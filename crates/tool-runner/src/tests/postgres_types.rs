@@ -2,9 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::harness::{Answer, Database, Harness, one_statement};
+use wardgate_testkit::TestDatabase;
+use crate::tests::database;
+use super::harness::{Answer, Harness, one_statement};
 
-async fn one(database: &Database, statement: &str) -> Answer {
+async fn one(database: &TestDatabase, statement: &str) -> Answer {
     let harness = Harness::with(database, &one_statement(statement), |_| ()).await;
     harness.call("one", "{}").await
 }
@@ -67,7 +69,7 @@ fn types() -> Vec<(&'static str, &'static str, Value)> {
 
 #[tokio::test]
 async fn every_type_has_at_least_its_text_and_null_is_null() {
-    let Some(database) = Database::postgres().await else {
+    let Some(database) = database::postgres().await else {
         return;
     };
     database
@@ -117,7 +119,7 @@ async fn every_type_has_at_least_its_text_and_null_is_null() {
 
 #[tokio::test]
 async fn the_text_is_given_in_rows_of_any_statement_and_in_their_order() {
-    let Some(database) = Database::postgres().await else {
+    let Some(database) = database::postgres().await else {
         return;
     };
     let answer = one(
@@ -149,7 +151,7 @@ async fn the_text_is_given_in_rows_of_any_statement_and_in_their_order() {
 
 #[tokio::test]
 async fn where_nothing_can_be_given_the_error_names_the_column() {
-    let Some(database) = Database::postgres().await else {
+    let Some(database) = database::postgres().await else {
         return;
     };
     // What writes cannot stand inside another statement.

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::harness::{Database, Harness};
+use crate::tests::database;
+use super::harness::Harness;
 
 const QUERIES: &str = r#"
 types:
@@ -53,12 +54,12 @@ tools:
 "#;
 
 async fn harness() -> Harness {
-    Harness::with(&Database::sqlite().await, QUERIES, |_| ()).await
+    Harness::with(&database::sqlite().await, QUERIES, |_| ()).await
 }
 
 #[tokio::test]
 async fn the_catalog_tells_databases_tables_and_columns_of_every_kind_of_database() {
-    for database in Database::each().await {
+    for database in database::each().await {
         let harness = Harness::with(&database, QUERIES, |_| ()).await;
         let databases = harness.call("databases", "{}").await;
         assert_eq!(databases.text(), "[\n  \"rows\"\n]");

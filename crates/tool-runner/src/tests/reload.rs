@@ -11,7 +11,8 @@ use wardgate_rpc::Peer;
 use wardgate_rpc::Readiness;
 use wardgate_testkit::{FakeAudit, until_true};
 
-use super::harness::{Database, Harness, tools};
+use crate::tests::database;
+use super::harness::{Harness, tools};
 use crate::{Config, Error, Links, SealingKey, service};
 use wardgate_catalogue::FileText;
 use wardgate_catalogue::Files;
@@ -25,7 +26,7 @@ fn replace(file: &Path, text: &str) {
 
 #[tokio::test]
 async fn the_list_shows_each_tool_as_configured() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let harness = Harness::start(&database).await;
     let list = harness.tools().await;
     let names: Vec<_> = list
@@ -56,7 +57,7 @@ async fn the_list_shows_each_tool_as_configured() {
 
 #[tokio::test]
 async fn a_changed_file_is_in_force_at_once_and_a_faulty_one_never() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let harness = Harness::start(&database).await;
     let mut client = harness.client.clone();
     let watching = client
@@ -97,7 +98,7 @@ async fn a_changed_file_is_in_force_at_once_and_a_faulty_one_never() {
 
 #[tokio::test]
 async fn a_faulty_file_leaves_the_old_catalogue_in_force() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     // Nobody looks but this test.
     let harness = Harness::with(&database, tools(), |config| {
         config.reload_interval = Duration::from_hours(1);
@@ -131,7 +132,7 @@ async fn a_faulty_file_leaves_the_old_catalogue_in_force() {
 
 #[tokio::test]
 async fn a_changed_source_is_read_at_once() {
-    let (database, other) = (Database::sqlite().await, Database::sqlite().await);
+    let (database, other) = (database::sqlite().await, database::sqlite().await);
     other.execute("DELETE FROM records WHERE id > 2").await;
     let harness = Harness::start(&database).await;
     assert_eq!(harness.call("plain_rows", "{}").await.column("id").len(), 7);

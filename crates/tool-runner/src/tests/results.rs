@@ -3,11 +3,12 @@
 use serde_json::json;
 use wardgate_proto::toolrunner::v1::OutcomeStatus;
 
-use super::harness::{DOCTOR_ONE, Database, Harness, one_statement, rule, tools};
+use crate::tests::database;
+use super::harness::{DOCTOR_ONE, Harness, one_statement, rule, tools};
 
 #[tokio::test]
 async fn a_result_is_the_same_as_text_and_structured_in_the_statements_order() {
-    for database in Database::each().await {
+    for database in database::each().await {
         let harness = Harness::start(&database).await;
         let answer = harness
             .call("governed_rows", r#"{"patient":"FGHIJ"}"#)
@@ -40,7 +41,7 @@ async fn a_result_is_the_same_as_text_and_structured_in_the_statements_order() {
 
 #[tokio::test]
 async fn without_rows_a_result_is_an_empty_list_or_the_configured_error() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let harness = Harness::start(&database).await;
     let empty = harness.call("plain_rows", r#"{"from":99}"#).await;
     assert_eq!(empty.text(), r#"{"data":[]}"#);
@@ -55,7 +56,7 @@ async fn without_rows_a_result_is_an_empty_list_or_the_configured_error() {
 
 #[tokio::test]
 async fn rows_beyond_the_cap_are_left_out_and_the_result_says_so() {
-    for database in Database::each().await {
+    for database in database::each().await {
         let harness = Harness::start(&database).await;
         let full = harness.call("series", r#"{"last":5}"#).await;
         assert_eq!(full.column("value"), [1, 2, 3, 4, 5]);
@@ -77,7 +78,7 @@ async fn rows_beyond_the_cap_are_left_out_and_the_result_says_so() {
 
 #[tokio::test]
 async fn bytes_beyond_the_cap_are_left_out_too() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let harness = Harness::with(&database, tools(), |config| config.max_result_bytes = 100).await;
     let cut = harness.call("plain_rows", "{}").await;
     assert_eq!(cut.column("id"), [1, 2]);
@@ -90,7 +91,7 @@ async fn bytes_beyond_the_cap_are_left_out_too() {
 
 #[tokio::test]
 async fn withheld_rows_do_not_count_towards_the_cap() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let harness = Harness::with(&database, tools(), |config| {
         config.max_rows = 3;
         config.pushdown = false;
@@ -108,7 +109,7 @@ async fn withheld_rows_do_not_count_towards_the_cap() {
 
 #[tokio::test]
 async fn sqlite_values_keep_what_they_are() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     database
         .execute("CREATE TABLE kinds (yes BOOLEAN, two BOOLEAN); INSERT INTO kinds VALUES (1, 2)")
         .await;
@@ -126,7 +127,7 @@ async fn sqlite_values_keep_what_they_are() {
 
 #[tokio::test]
 async fn postgresql_values_keep_what_they_are() {
-    let Some(database) = Database::postgres().await else {
+    let Some(database) = database::postgres().await else {
         return;
     };
     database
@@ -181,7 +182,7 @@ async fn postgresql_values_keep_what_they_are() {
 
 #[tokio::test]
 async fn two_columns_of_one_name_are_no_result() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let statement = "SELECT 'secret' AS a, 'open' AS a";
     let harness = Harness::with(&database, &one_statement(statement), |_| ()).await;
     let answer = harness.call("one", "{}").await;

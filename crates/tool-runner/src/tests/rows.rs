@@ -4,7 +4,9 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config as Cases, TestRng, TestRunner};
 use wardgate_domain::{AttributeType, ColumnTier, Digest, PermitTerms};
 
-use super::harness::{Database, Harness, rule, tools};
+use wardgate_testkit::TestDatabase;
+use crate::tests::database;
+use super::harness::{Harness, rule, tools};
 
 /// Rules over the harness's rows, and the ids they admit, found by reading the rows.
 const RULES: [(&[&str], &[i64]); 31] = [
@@ -159,7 +161,7 @@ const RULES: [(&[&str], &[i64]); 31] = [
     (&["permit(principal, action, resource is Other);"], &[]),
 ];
 
-async fn both_ways(database: &Database) -> [Harness; 2] {
+async fn both_ways(database: &TestDatabase) -> [Harness; 2] {
     [
         Harness::with(database, tools(), |config| config.pushdown = true).await,
         Harness::with(database, tools(), |config| config.pushdown = false).await,
@@ -185,7 +187,7 @@ async fn ids(harness: &Harness, policies: &[&str]) -> (Vec<i64>, u64) {
 
 #[tokio::test]
 async fn p3_no_row_beyond_the_rule() {
-    for database in Database::each().await {
+    for database in database::each().await {
         let [pushed, checked] = both_ways(&database).await;
         for (policies, admitted) in RULES {
             let (by_check, withheld) = ids(&checked, policies).await;
@@ -205,7 +207,7 @@ async fn p3_no_row_beyond_the_rule() {
 
 #[tokio::test]
 async fn the_database_leaves_out_what_it_understands() {
-    for database in Database::each().await {
+    for database in database::each().await {
         let harness = Harness::start(&database).await;
         for (policies, withheld) in [
             (
@@ -266,7 +268,7 @@ async fn p3_pushdown_changes_no_answer() {
         Cases::default(),
         TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha),
     );
-    for database in Database::each().await {
+    for database in database::each().await {
         let [pushed, checked] = both_ways(&database).await;
         for _ in 0..150 {
             let (permits, forbids) = policies.new_tree(&mut runner).unwrap().current();
@@ -285,7 +287,7 @@ async fn p3_pushdown_changes_no_answer() {
 
 #[tokio::test]
 async fn p3_no_column_beyond_the_permit() {
-    for database in Database::each().await {
+    for database in database::each().await {
         let harness = Harness::start(&database).await;
         let mut terms: PermitTerms = harness.terms("governed_rows").await;
         let mut tier = |class: &str, tier| terms.column_tiers.insert(class.parse().unwrap(), tier);
@@ -327,7 +329,7 @@ async fn p3_no_column_beyond_the_permit() {
 
 #[tokio::test]
 async fn an_unclassified_column_needs_a_tier_like_any_other() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let harness = Harness::start(&database).await;
     let mut terms = harness.terms("plain_rows").await;
     assert_eq!(
@@ -349,7 +351,7 @@ async fn an_unclassified_column_needs_a_tier_like_any_other() {
 
 #[tokio::test]
 async fn hidden_rows_and_no_rows_look_the_same() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let harness = Harness::start(&database).await;
     let mut terms = harness.terms("governed_rows").await;
     let one_patient =
@@ -373,7 +375,7 @@ async fn hidden_rows_and_no_rows_look_the_same() {
 /// forbid.
 #[tokio::test]
 async fn p3_a_row_the_rule_was_not_made_for_is_withheld() {
-    for database in Database::each().await {
+    for database in database::each().await {
         let [_, checked] = both_ways(&database).await;
         for (attribute, kind) in [
             ("missing", AttributeType::Boolean),
@@ -401,7 +403,7 @@ async fn p3_a_row_the_rule_was_not_made_for_is_withheld() {
 /// What the policy decided on is what the tool gets: no conversion, no default it has not seen.
 #[tokio::test]
 async fn arguments_that_were_decided_on_are_not_made_into_others() {
-    for database in Database::each().await {
+    for database in database::each().await {
         let harness = Harness::with(&database, tools(), |_| {}).await;
         let facts = harness.facts("governed_rows").await;
         assert_eq!(facts.argument_defaults["patient"], "");

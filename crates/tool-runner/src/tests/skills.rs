@@ -11,7 +11,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::{Directory, Skill, Wanted};
 use wardgate_testkit::{mcp_discovery, mcp_message, mcp_result, serve, until_true};
 
-use super::database::Database;
+use crate::tests::database;
 use super::harness::Harness;
 
 /// A server of 2026-07-28, with or without the extension.
@@ -88,7 +88,7 @@ async fn start(extensions: Value, offers: &str) -> (Arc<Server>, Harness) {
     let yaml = format!(
         "sources:\n  up: {{ type: mcp, url: '{url}', private: [127.0.0.0/8], tools: [], {offers}, classes: {{ content: phi.text }} }}\n"
     );
-    let harness = Harness::with(&Database::sqlite().await, &yaml, |_| ()).await;
+    let harness = Harness::with(&database::sqlite().await, &yaml, |_| ()).await;
     (server, harness)
 }
 

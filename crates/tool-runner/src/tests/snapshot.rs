@@ -8,7 +8,8 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use serde_json::json;
 
-use super::harness::{Database, Harness};
+use crate::tests::database;
+use super::harness::Harness;
 use wardgate_testkit::{mcp_discovery, mcp_message, mcp_result, serve, until_true};
 
 const SERVERS: usize = 20;
@@ -45,7 +46,7 @@ async fn a_thousand_tools_of_twenty_servers_are_listed_without_asking_any() {
         )
     };
     let sources: String = (0..SERVERS).map(source).collect();
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let harness = Harness::with(&database, &format!("sources:\n{sources}"), |_| ()).await;
     until_true("every tool is listed", async || {
         harness.tools().await.tools.len() == SERVERS * TOOLS_EACH

@@ -11,9 +11,10 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use wardgate_proto::toolrunner::v1::OutcomeStatus;
-use wardgate_testkit::until_true;
+use wardgate_testkit::{TestDatabase, until_true};
 
-use super::harness::{DOCTOR_ONE, Database, Harness, one_statement, rule, tools};
+use crate::tests::database;
+use super::harness::{DOCTOR_ONE, Harness, one_statement, rule, tools};
 
 const WRITTEN: &str = "SELECT count(*) FROM written";
 
@@ -25,11 +26,11 @@ const RUNNING_IN_MYSQL: &str = "SELECT count(*) FROM information_schema.processl
 
 /// True once nothing of the service works in the database any more. SQLite lets only one write at a time,
 /// so there a write that goes through tells.
-async fn is_idle(database: &Database) -> bool {
+async fn is_idle(database: &TestDatabase) -> bool {
     match database {
-        Database::Postgres { .. } => database.number(RUNNING).await == 0,
-        Database::Mysql { .. } => database.number(RUNNING_IN_MYSQL).await == 0,
-        Database::Sqlite { .. } => {
+        TestDatabase::Postgres { .. } => database.number(RUNNING).await == 0,
+        TestDatabase::Mysql { .. } => database.number(RUNNING_IN_MYSQL).await == 0,
+        TestDatabase::Sqlite { .. } => {
             let write = database.execute("DELETE FROM written");
             tokio::time::timeout(Duration::from_secs(2), write)
                 .await
@@ -40,7 +41,7 @@ async fn is_idle(database: &Database) -> bool {
 
 #[tokio::test]
 async fn a_read_only_tool_cannot_write() {
-    for database in Database::each().await {
+    for database in database::each().await {
         let harness = Harness::start(&database).await;
         let answer = harness.call("sneaky_append", "{}").await;
         assert!(answer.0.is_error);
@@ -60,7 +61,7 @@ async fn a_read_only_tool_cannot_write() {
 
 #[tokio::test]
 async fn at_the_time_limit_the_work_stops_in_the_database() {
-    for database in Database::each().await {
+    for database in database::each().await {
         let harness = Harness::start(&database).await;
         let began = Instant::now();
         let answer = harness.call("endless_append", "{}").await;
@@ -86,7 +87,7 @@ async fn at_the_time_limit_the_work_stops_in_the_database() {
 
 #[tokio::test]
 async fn when_the_client_leaves_the_work_stops_in_the_database() {
-    for database in Database::each().await {
+    for database in database::each().await {
         let tools = tools().replace("time_limit: 300ms", "time_limit: 5m");
         let harness = Harness::with(&database, &tools, |_| ()).await;
         let terms = harness.terms("endless_append").await;
@@ -105,7 +106,7 @@ const AT_ONCE: Duration = Duration::from_millis(200);
 /// Long before PostgreSQL looks for its client, and MySQL would not.
 #[tokio::test]
 async fn a_statement_that_was_given_up_is_cancelled_at_once() {
-    for database in [Database::postgres().await, Database::mysql().await] {
+    for database in [database::postgres().await, database::mysql().await] {
         let Some(database) = database else {
             continue;
         };
@@ -134,7 +135,7 @@ async fn a_statement_that_was_given_up_is_cancelled_at_once() {
 
 #[tokio::test]
 async fn a_dead_source_fails_its_own_tools_only() {
-    let database = Database::sqlite().await;
+    let database = database::sqlite().await;
     let two_sources = |tools: &str, url: &str, kind: &str| {
         let dead = format!("  dead: {{ type: {kind}, url: \"{url}\" }}\ntools:\n");
         let tools = tools.replacen("tools:\n", &dead, 1);
@@ -172,7 +173,7 @@ async fn a_dead_source_fails_its_own_tools_only() {
 
 #[tokio::test]
 async fn many_calls_at_once_get_each_their_own_answer() {
-    for database in Database::each().await {
+    for database in database::each().await {
         let harness = Harness::start(&database).await;
         let terms = harness.terms("echo").await;
         let calls = (0..300).map(|number| {
@@ -197,7 +198,7 @@ async fn many_calls_at_once_get_each_their_own_answer() {
 
 #[tokio::test]
 async fn a_result_with_little_left_keeps_its_session() {
-    let Some(database) = Database::postgres().await else {
+    let Some(database) = database::postgres().await else {
         return;
     };
     let statement = "SELECT pg_backend_pid() AS process FROM generate_series(1, :last)";
@@ -241,7 +242,7 @@ async fn counting_proxy(port: u16, count: Arc<AtomicUsize>) -> u16 {
 
 #[tokio::test]
 async fn a_prepared_read_costs_one_round_trip() {
-    let Some(database) = Database::postgres().await else {
+    let Some(database) = database::postgres().await else {
         return;
     };
     let url = database.url();
@@ -292,7 +293,7 @@ async fn p4_nothing_raw_in_the_log() {
         .finish();
     // For the whole process: what the other tests log is looked at too.
     tracing::subscriber::set_global_default(subscriber).unwrap();
-    for database in Database::each().await {
+    for database in database::each().await {
         let harness = Harness::start(&database).await;
         let append = harness.terms("append").await;
         let canary = r#"{"line":"canary-4711"}"#;

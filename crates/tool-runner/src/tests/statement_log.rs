@@ -9,8 +9,10 @@ use proptest::test_runner::{Config as Cases, TestRng, TestRunner};
 use serde_json::json;
 use sqlx::{Connection, MySqlConnection, PgConnection};
 
+use wardgate_testkit::TestDatabase;
+use crate::tests::database;
 use super::arguments::INJECTIONS;
-use super::harness::{Database, Harness};
+use super::harness::Harness;
 
 const CALLS: usize = 10_000;
 
@@ -21,7 +23,7 @@ const CANARY: &str = "canary-4713";
 const PREFIX: &str = "%d|%a|";
 
 /// Calls three tools with hostile texts, thousands of each.
-async fn call_with_hostile_arguments(database: &Database) {
+async fn call_with_hostile_arguments(database: &TestDatabase) {
     let harness = Harness::start(database).await;
     let mut terms = Vec::new();
     for tool in ["echo", "governed_rows", "append"] {
@@ -76,7 +78,7 @@ fn assert_one_text_a_tool(prepared: &BTreeSet<String>, placeholder: &str) {
 
 #[tokio::test]
 async fn postgresql_is_told_one_statement_a_tool() {
-    let Some(database) = Database::postgres().await else {
+    let Some(database) = database::postgres().await else {
         return;
     };
     let mut connection = PgConnection::connect(&database.url()).await.unwrap();
@@ -130,7 +132,7 @@ async fn postgresql_is_told_one_statement_a_tool() {
 
 #[tokio::test]
 async fn mysql_is_told_one_statement_a_tool() {
-    let Some(database) = Database::mysql().await else {
+    let Some(database) = database::mysql().await else {
         return;
     };
     database

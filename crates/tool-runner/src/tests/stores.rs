@@ -2,9 +2,9 @@
 
 use wardgate_domain::Ambient;
 use wardgate_store::DatabaseSettings;
-use wardgate_testkit::until;
+use wardgate_testkit::{TestDatabase, until};
 
-use super::database::Database;
+use crate::tests::database;
 use crate::store::{SealingKey, StoreError, ToolRunnerStore};
 
 /// The store at `url`, as it is.
@@ -28,9 +28,9 @@ pub(crate) async fn prepared(url: &str, ambient: Ambient) -> ToolRunnerStore {
 }
 
 /// A store of each kind that is there, with its schema.
-pub(crate) async fn each_store() -> Vec<(Database, ToolRunnerStore)> {
+pub(crate) async fn each_store() -> Vec<(TestDatabase, ToolRunnerStore)> {
     let mut stores = Vec::new();
-    for database in Database::each_store().await {
+    for database in database::each_store().await {
         let store = prepared(&database.url(), Ambient::system()).await;
         stores.push((database, store));
     }

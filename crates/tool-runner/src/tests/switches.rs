@@ -6,15 +6,17 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_rpc::reason_of;
 
-use super::harness::{Database, Harness, caller, tools};
+use wardgate_testkit::TestDatabase;
+use crate::tests::database;
+use super::harness::{Harness, caller, tools};
 
 const TOOLSETS: &str = "
 toolsets:
   some: { tools: [plain_rows] }
 ";
 
-async fn harness() -> (Database, Harness) {
-    let database = Database::sqlite().await;
+async fn harness() -> (TestDatabase, Harness) {
+    let database = database::sqlite().await;
     let tools = format!("{}{TOOLSETS}", tools());
     let harness = Harness::with(&database, &tools, |_| ()).await;
     (database, harness)

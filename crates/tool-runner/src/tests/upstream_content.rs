@@ -8,7 +8,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::{Completion, Prompt, Resource, Wanted};
 use wardgate_testkit::until_true;
 
-use super::database::Database;
+use crate::tests::database;
 use super::harness::Harness;
 
 /// A server in a few lines of shell: what it answers to a method stands in a file of its directory, what it heard goes
@@ -65,7 +65,7 @@ pub(super) struct World {
 
 impl World {
     pub(super) async fn start(yaml: &str) -> Self {
-        let database = Database::sqlite().await;
+        let database = database::sqlite().await;
         let harness = Harness::with(&database, yaml, |config| {
             let dir = config.catalogue.parent().unwrap();
             std::fs::write(dir.join("server.sh"), SERVER).unwrap();

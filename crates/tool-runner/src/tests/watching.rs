@@ -12,7 +12,7 @@ use wardgate_domain::{
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_testkit::until_true;
 
-use super::database::Database;
+use crate::tests::database;
 use super::harness::{Harness, caller};
 use super::upstream_content::{NOTES, World};
 
@@ -73,7 +73,7 @@ impl Ear {
 }
 
 async fn guides() -> (Harness, PermitTerms) {
-    let harness = Harness::with(&Database::sqlite().await, GUIDES, |_| ()).await;
+    let harness = Harness::with(&database::sqlite().await, GUIDES, |_| ()).await;
     let terms = harness
         .terms_for(OfferKind::Resources, ColumnTier::Clear)
         .await;

@@ -16,7 +16,7 @@ use wardgate_domain::{Caller, ColumnTier, OfferKind, PermitTerms};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_testkit::{json_response, mcp_discovery, mcp_result, serve, until_true};
 
-use super::database::Database;
+use crate::tests::database;
 use super::harness::{Harness, caller};
 use super::watching::{Ear, watch_as};
 
@@ -118,7 +118,7 @@ async fn start() -> (Arc<Server>, Harness) {
          auth: {{ type: token_exchange, token_url: '{url}/token', client_id: runner, client_secret: s }}, \
          listing_auth: {{ type: bearer, token: {LISTING} }} }}\n"
     );
-    let harness = Harness::with(&Database::sqlite().await, &yaml, |_| ()).await;
+    let harness = Harness::with(&database::sqlite().await, &yaml, |_| ()).await;
     until_true("its resources are known", async || {
         let mut client = harness.client.clone();
         let listed = client.list_content(pb::ListContentRequest {}).await;

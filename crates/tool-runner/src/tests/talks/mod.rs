@@ -31,7 +31,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 use wardgate_testkit::{mcp_discovery, mcp_message, serve, until_true};
 
-use super::database::Database;
+use crate::tests::database;
 use super::harness::{Answer, Harness};
 use crate::Config;
 
@@ -274,7 +274,7 @@ tools:
     execute: {{ type: mcp, source: up, tool: look }}
 "
         );
-        let harness = Harness::with(&Database::sqlite().await, &yaml, configure).await;
+        let harness = Harness::with(&database::sqlite().await, &yaml, configure).await;
         Self { harness, server }
     }
 

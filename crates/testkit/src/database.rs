@@ -1,0 +1,215 @@
+//! Databases of a test's own.
+
+use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, SqliteConnection};
+use tempfile::TempDir;
+use wardgate_domain::Ambient;
+
+/// An empty database of one test's own, which is removed with it.
+#[derive(Debug)]
+pub enum TestDatabase {
+    /// A file.
+    Sqlite {
+        /// Where it is.
+        dir: TempDir,
+        /// Which schema statements name, that SQLite has none of.
+        schema: &'static str,
+    },
+    /// On the server that `WARDGATE_TEST_POSTGRES` says.
+    Postgres {
+        /// The URL of another database there.
+        server: String,
+        /// Its name.
+        name: String,
+    },
+    /// On the server that `WARDGATE_TEST_MYSQL` says.
+    Mysql {
+        /// The URL of another database there.
+        server: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+impl TestDatabase {
+    /// One of each kind that services keep things in and that is there, for statements with `schema` before each table.
+    pub async fn each_store(schema: &'static str) -> Vec<Self> {
+        let mut databases = vec![Self::sqlite(schema)];
+        databases.extend(Self::postgres().await);
+        databases
+    }
+
+    /// A file, for statements with `schema` before each table; an empty one where they name none.
+    pub fn sqlite(schema: &'static str) -> Self {
+        Self::Sqlite {
+            dir: TempDir::new().unwrap(),
+            schema,
+        }
+    }
+
+    /// None without a server to put it on.
+    pub async fn postgres() -> Option<Self> {
+        let server = database_server("WARDGATE_TEST_POSTGRES")?;
+        let name = new_name();
+        let create = AssertSqlSafe(format!("CREATE DATABASE {name}"));
+        let mut connection = PgConnection::connect(&server).await.unwrap();
+        connection.execute(create).await.unwrap();
+        Some(Self::Postgres { server, name })
+    }
+
+    /// None without a server to put it on.
+    pub async fn mysql() -> Option<Self> {
+        let server = database_server("WARDGATE_TEST_MYSQL")?;
+        let name = new_name();
+        let create = AssertSqlSafe(format!("CREATE DATABASE {name} CHARACTER SET utf8mb4"));
+        let mut connection = MySqlConnection::connect(&server).await.unwrap();
+        connection.execute(create).await.unwrap();
+        Some(Self::Mysql { server, name })
+    }
+
+    /// What configurations call its kind.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Sqlite { .. } => "sqlite",
+            Self::Postgres { .. } => "postgres",
+            Self::Mysql { .. } => "mysql",
+        }
+    }
+
+    /// Whether it is a file.
+    pub fn is_sqlite(&self) -> bool {
+        matches!(self, Self::Sqlite { .. })
+    }
+
+    /// What its server calls it.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Sqlite { .. } => "main",
+            Self::Postgres { name, .. } | Self::Mysql { name, .. } => name,
+        }
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> String {
+        match self {
+            Self::Sqlite { dir, .. } => format!("sqlite:{}", dir.path().join("test.db").display()),
+            Self::Postgres { server, name } | Self::Mysql { server, name } => {
+                let (base, _) = server.rsplit_once('/').expect("a URL names a database");
+                format!("{base}/{name}")
+            }
+        }
+    }
+
+    fn sql(&self, sql: &str) -> AssertSqlSafe<String> {
+        AssertSqlSafe(match self {
+            Self::Sqlite { schema, .. } if !schema.is_empty() => {
+                sql.replace(&format!("{schema}."), "")
+            }
+            _ => sql.to_owned(),
+        })
+    }
+
+    /// Runs statements, which may fail.
+    pub async fn try_execute(&self, sql: &str) -> Result<(), sqlx::Error> {
+        let (sql, url) = (sqlx::raw_sql(self.sql(sql)), self.url());
+        match self {
+            Self::Sqlite { .. } => {
+                let url = format!("{url}?mode=rwc");
+                let mut connection = SqliteConnection::connect(&url).await?;
+                connection.execute(sql).await?;
+                connection.close().await
+            }
+            Self::Postgres { .. } => {
+                let mut connection = PgConnection::connect(&url).await?;
+                connection.execute(sql).await?;
+                connection.close().await
+            }
+            Self::Mysql { .. } => {
+                let mut connection = MySqlConnection::connect(&url).await?;
+                connection.execute(sql).await?;
+                connection.close().await
+            }
+        }
+    }
+
+    /// Runs statements.
+    pub async fn execute(&self, sql: &str) {
+        self.try_execute(sql).await.unwrap();
+    }
+
+    /// The one whole number that `sql` gives.
+    pub async fn number(&self, sql: &str) -> i64 {
+        let (sql, url) = (self.sql(sql), self.url());
+        match self {
+            Self::Sqlite { .. } => {
+                let mut connection = SqliteConnection::connect(&url).await.unwrap();
+                sqlx::query_scalar(sql).fetch_one(&mut connection).await
+            }
+            Self::Postgres { .. } => {
+                let mut connection = PgConnection::connect(&url).await.unwrap();
+                sqlx::query_scalar(sql).fetch_one(&mut connection).await
+            }
+            Self::Mysql { .. } => {
+                let mut connection = MySqlConnection::connect(&url).await.unwrap();
+                sqlx::query_scalar(sql).fetch_one(&mut connection).await
+            }
+        }
+        .unwrap()
+    }
+
+    /// Every byte of the files, where there are some.
+    pub fn files(&self) -> Vec<u8> {
+        let Self::Sqlite { dir, .. } = self else {
+            return Vec::new();
+        };
+        let files = std::fs::read_dir(dir.path()).unwrap();
+        files
+            .flat_map(|file| std::fs::read(file.unwrap().path()).unwrap())
+            .collect()
+    }
+}
+
+/// The URL of a database server in the environment variable of that name. Without it a test skips its cases, but not
+/// under CI.
+pub fn database_server(variable: &str) -> Option<String> {
+    let url = std::env::var(variable).ok();
+    if url.is_none() {
+        let message = format!("set {variable} to a server's URL");
+        assert!(std::env::var_os("CI").is_none(), "{message}");
+        eprintln!("cases are skipped: {message}");
+    }
+    url
+}
+
+fn new_name() -> String {
+    let random = u64::from_be_bytes(Ambient::system().random());
+    format!("wardgate_test_{random:x}")
+}
+
+impl Drop for TestDatabase {
+    fn drop(&mut self) {
+        let is_mysql = matches!(self, Self::Mysql { .. });
+        let (Self::Postgres { server, name } | Self::Mysql { server, name }) = self else {
+            return;
+        };
+        let how = if is_mysql { "" } else { " WITH (FORCE)" };
+        let sql = AssertSqlSafe(format!("DROP DATABASE {name}{how}"));
+        let url = server.clone();
+        // A test may end in a panic, on a runtime that ends with it.
+        let dropping = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                if is_mysql {
+                    let mut connection = MySqlConnection::connect(&url).await?;
+                    connection.execute(sql).await.map(drop)
+                } else {
+                    let mut connection = PgConnection::connect(&url).await?;
+                    connection.execute(sql).await.map(drop)
+                }
+            })
+        });
+        let _ = dropping.join();
+    }
+}
