@@ -2,56 +2,20 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use serde_json::{Value, json};
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio::time::{Instant, timeout};
+use wardgate_testkit::until_true;
 
 use super::scripted::ScriptedServer;
-use super::{at_once, call, raw, read, soon, text, told, tool_call, until, upstream};
+use super::{at_once, call, soon, text, tool_call, upstream};
 use crate::testing::http::{fixture, serve, settings};
-use crate::testing::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
-use crate::{
-    CallResult, ClientCapabilities, Continuation, ForeignMeta, Health, Participation, Responses,
-    Round, RoundStart, ServerMessage, UpstreamError,
-};
-
-#[tokio::test]
-async fn servers_of_both_eras_are_listed_called_read_and_prompted() {
-    for (era, json) in [
-        ("modern", true),
-        ("modern", false),
-        ("legacy", true),
-        ("legacy", false),
-        ("both", false),
-    ] {
-        let (_, url) = fixture(era, json).await;
-        let upstream = upstream(&settings(&url));
-        assert_eq!(upstream.list_tools(soon()).await.unwrap().len(), 6, "{era}");
-        assert_eq!(upstream.instructions().as_deref(), Some("Grow first."));
-        let echoed = call(&upstream, "echo", r#"{"region":"Zürich"}"#)
-            .await
-            .unwrap();
-        assert_eq!(echoed.structured.unwrap().get(), r#"{"region":"Zürich"}"#);
-        assert!(call(&upstream, "fail", "{}").await.unwrap().is_error);
-        let memo = upstream.read_resource("memo://one", soon()).await.unwrap();
-        assert!(memo.get().contains("a memo"), "{}", memo.get());
-        let arguments = raw(r#"{"name":"Ann"}"#);
-        let greeting = upstream
-            .get_prompt("greet", &arguments, soon())
-            .await
-            .unwrap();
-        assert!(greeting.get().contains("Greet"), "{}", greeting.get());
-        let unknown = call(&upstream, "no_such_tool", "{}").await.unwrap_err();
-        assert!(matches!(unknown, UpstreamError::Rpc(_)), "{unknown}");
-        assert_eq!(*upstream.health().borrow(), Health::Up);
-    }
-}
+use crate::{CallResult, ClientCapabilities, Continuation, ForeignMeta, Health, Participation, Responses, Round, RoundStart, ServerMessage, UpstreamError};
 
 #[tokio::test]
 async fn a_call_before_any_listing_repeats_its_marked_arguments() {
@@ -64,23 +28,6 @@ async fn a_call_before_any_listing_repeats_its_marked_arguments() {
 }
 
 #[tokio::test]
-async fn progress_comes_back_to_the_call_that_asked_for_it() {
-    for era in ["modern", "legacy"] {
-        let (_, url) = fixture(era, false).await;
-        let upstream = upstream(&settings(&url));
-        let mut reports = Vec::new();
-        let mut sink = |news: ServerMessage| told(&mut reports, news);
-        let wanted = tool_call("steps", "{}");
-        let stepping = upstream.call_tool(&wanted, soon(), Some(&mut sink));
-        assert_eq!(
-            text(&read(&stepping.await.unwrap())),
-            "asked for progress: true"
-        );
-        assert_eq!(reports, ["step 1", "step 2", "step 3"], "{era}");
-    }
-}
-
-#[tokio::test]
 async fn a_dropped_call_is_cancelled_at_the_server() {
     for era in ["modern", "legacy"] {
         let (fixture, url) = fixture(era, false).await;
@@ -89,56 +36,13 @@ async fn a_dropped_call_is_cancelled_at_the_server() {
         let waiting = upstream.call_tool(&wanted, soon(), None);
         tokio::select! {
             outcome = waiting => panic!("{outcome:?}"),
-            () = until("the call", || fixture.state.waiting.load(Ordering::SeqCst) == 1) => {}
+            () = until_true("the call", async || fixture.state.waiting.load(Ordering::SeqCst) == 1) => {}
         }
-        until("its end", || {
+        until_true("its end", async || {
             fixture.state.cancelled.load(Ordering::SeqCst) == 1
         })
         .await;
     }
-}
-
-#[tokio::test]
-async fn changed_tools_are_announced() {
-    for era in ["modern", "legacy"] {
-        let (_, url) = fixture(era, false).await;
-        let upstream = upstream(&settings(&url));
-        let mut changes = upstream.tools_changed();
-        let before = upstream.list_tools(soon()).await.unwrap().len();
-        // The listening request may be under way still.
-        let deadline = soon();
-        loop {
-            call(&upstream, "grow", "{}").await.unwrap();
-            if timeout(Duration::from_millis(100), changes.changed())
-                .await
-                .is_ok()
-            {
-                break;
-            }
-            assert!(Instant::now() < deadline, "{era}");
-        }
-        assert!(upstream.list_tools(soon()).await.unwrap().len() > before);
-    }
-}
-
-#[tokio::test]
-async fn nothing_is_lost_on_the_way() {
-    let (_, url) = ScriptedServer::new("odd").start().await;
-    let odd = upstream(&settings(&url));
-    let tools = odd.list_tools(soon()).await.unwrap();
-    assert_eq!(tools[0].raw.get(), ODD_TOOL);
-    let result = call(&odd, "odd", "{}").await.unwrap();
-    assert_eq!(result.content.unwrap().get(), ODD_CONTENT);
-    assert_eq!(result.structured.unwrap().get(), ODD_STRUCTURED);
-
-    let (_, url) = ScriptedServer::new("mirror").start().await;
-    let mirror = upstream(&settings(&url));
-    let arguments = "{ \"b\" : 1.10,\n\"a\":[12345678901234567890123] }";
-    let seen = text(&call(&mirror, "odd", arguments).await.unwrap());
-    assert!(
-        seen.contains(&format!("\"arguments\":{arguments}")),
-        "{seen}"
-    );
 }
 
 #[tokio::test]
@@ -227,20 +131,6 @@ async fn requests_of_a_legacy_server_are_answered_by_post() {
 }
 
 #[tokio::test]
-async fn answers_to_other_requests_are_ignored() {
-    for (kind, expected) in [
-        ("wrong_id", "right"),
-        ("twice", "first"),
-        ("noisy", "heard"),
-    ] {
-        let (_, url) = ScriptedServer::new(kind).start().await;
-        let upstream = upstream(&settings(&url));
-        let result = call(&upstream, "any", "{}").await.unwrap();
-        assert_eq!(text(&result), expected, "{kind}");
-    }
-}
-
-#[tokio::test]
 async fn a_server_that_hangs_or_drips_costs_only_the_time_of_the_call() {
     let silent = ScriptedServer::new("silent");
     let mut dripping = ScriptedServer::new("any");
@@ -256,14 +146,6 @@ async fn a_server_that_hangs_or_drips_costs_only_the_time_of_the_call() {
             "{outcome:?}"
         );
     }
-}
-
-#[tokio::test]
-async fn an_answer_too_large_is_refused() {
-    let (_, url) = ScriptedServer::new("large").start().await;
-    let upstream = upstream(&settings(&url));
-    let outcome = call(&upstream, "large", "{}").await.unwrap_err();
-    assert!(matches!(outcome, UpstreamError::TooLarge), "{outcome}");
 }
 
 #[tokio::test]
@@ -392,31 +274,5 @@ async fn real_servers_of_both_eras_ask_their_client_and_go_on() {
             said.starts_with(state) && said.contains("file:///a"),
             "{said}"
         );
-    }
-}
-
-#[tokio::test]
-async fn a_legacy_client_is_asked_over_the_legacy_session_of_a_server_of_both_eras() {
-    for (is_legacy, key) in [(true, "1"), (false, "who")] {
-        let (_, url) = fixture("unnamed", false).await;
-        let upstream = upstream(&settings(&url));
-        let client = Arc::new(Participation {
-            capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
-            log_level: None,
-            others: ForeignMeta::default(),
-            is_legacy,
-        });
-        let wanted = tool_call("ask", "{}");
-        let mut deaf = |_: ServerMessage| false;
-        let round = upstream.round(&wanted, &client, RoundStart::Beginning, soon(), &mut deaf);
-        let Round::Waits {
-            requests,
-            then: _then,
-        } = round.await.unwrap()
-        else {
-            panic!("it asks");
-        };
-        let requests: Value = serde_json::from_str(&requests).unwrap();
-        assert_eq!(requests[key]["method"], "roots/list");
     }
 }

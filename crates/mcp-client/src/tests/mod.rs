@@ -7,6 +7,7 @@ mod personal;
 mod scripted;
 mod stdio;
 mod subscriptions;
+mod transports;
 
 use std::time::Duration;
 
@@ -73,15 +74,6 @@ fn told(reports: &mut Vec<String>, news: ServerMessage) -> bool {
         other => panic!("{other:?}"),
     }
     true
-}
-
-/// Waits until `condition` holds.
-async fn until(what: &str, condition: impl Fn() -> bool) {
-    let deadline = soon();
-    while !condition() {
-        assert!(Instant::now() < deadline, "{what} did not come about");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 #[test]

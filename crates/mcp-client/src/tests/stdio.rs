@@ -3,72 +3,20 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
-use super::{at_once, call, raw, read, soon, text, told, tool_call, until, upstream};
+use wardgate_testkit::until_true;
+
+use super::{at_once, call, read, soon, text, told, tool_call, upstream};
 use crate::testing::program::{START, deaf_to_sigterm, settings, started_by};
-use crate::testing::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
-use crate::{
-    ClientCapabilities, Continuation, ForeignMeta, Health, Participation, Program, Responses,
-    Round, RoundStart, ServerMessage, Transport, Upstream, UpstreamError,
-};
+use crate::{ClientCapabilities, Continuation, ForeignMeta, Health, Participation, Program, Responses, Round, RoundStart, ServerMessage, Transport, Upstream, UpstreamError};
 
 /// Alive, and no zombie.
 fn is_running(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap().starts_with(" Z"))
-}
-
-#[tokio::test]
-async fn servers_of_both_eras_are_listed_called_read_and_prompted() {
-    for era in ["modern", "legacy", "both"] {
-        let upstream = upstream(&settings(&format!("rmcp-{era}")));
-        let tools = upstream.list_tools(soon()).await.unwrap();
-        let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
-        let expected = ["echo", "wait", "steps", "fail", "grow", "cancelled"];
-        assert_eq!(names, expected, "{era}");
-
-        let echoed = call(&upstream, "echo", r#"{"region":"north"}"#)
-            .await
-            .unwrap();
-        assert_eq!(echoed.structured.unwrap().get(), r#"{"region":"north"}"#);
-        assert!(!echoed.is_error);
-        assert!(call(&upstream, "fail", "{}").await.unwrap().is_error);
-
-        assert_eq!(upstream.list_resources(soon()).await.unwrap().len(), 1);
-        let templates = upstream.list_resource_templates(soon()).await.unwrap();
-        assert!(templates[0].get().contains("memo://{name}"));
-        let memo = upstream.read_resource("memo://one", soon()).await.unwrap();
-        assert!(memo.get().contains("a memo"), "{}", memo.get());
-        assert_eq!(upstream.list_prompts(soon()).await.unwrap().len(), 1);
-        let greeting = upstream
-            .get_prompt("greet", &raw(r#"{"name":"Ann"}"#), soon())
-            .await
-            .unwrap();
-        assert!(greeting.get().contains("Greet"), "{}", greeting.get());
-        assert_eq!(*upstream.health().borrow(), Health::Up);
-    }
-}
-
-#[tokio::test]
-async fn progress_comes_back_to_the_call_that_asked_for_it() {
-    for era in ["modern", "legacy"] {
-        let upstream = upstream(&settings(&format!("rmcp-{era}")));
-        let mut reports = Vec::new();
-        let mut sink = |news: ServerMessage| told(&mut reports, news);
-        let wanted = tool_call("steps", "{}");
-        let with = upstream.call_tool(&wanted, soon(), Some(&mut sink));
-        assert_eq!(
-            text(&read(&with.await.unwrap())),
-            "asked for progress: true"
-        );
-        assert_eq!(reports, ["step 1", "step 2", "step 3"], "{era}");
-        let without = call(&upstream, "steps", "{}").await.unwrap();
-        assert_eq!(text(&without), "asked for progress: false");
-    }
 }
 
 #[tokio::test]
@@ -96,46 +44,6 @@ async fn a_dropped_call_is_cancelled_at_the_server() {
             assert!(Instant::now() < deadline, "{era}");
         }
     }
-}
-
-#[tokio::test]
-async fn changed_tools_are_announced() {
-    for era in ["modern", "legacy"] {
-        let upstream = upstream(&settings(&format!("rmcp-{era}")));
-        let mut changes = upstream.tools_changed();
-        let before = upstream.list_tools(soon()).await.unwrap().len();
-        // A listening request may be under way still.
-        let deadline = soon();
-        loop {
-            call(&upstream, "grow", "{}").await.unwrap();
-            if timeout(Duration::from_millis(100), changes.changed())
-                .await
-                .is_ok()
-            {
-                break;
-            }
-            assert!(Instant::now() < deadline, "{era}");
-        }
-        assert!(upstream.list_tools(soon()).await.unwrap().len() > before);
-    }
-}
-
-#[tokio::test]
-async fn nothing_is_lost_on_the_way() {
-    let odd = upstream(&settings("odd"));
-    let tools = odd.list_tools(soon()).await.unwrap();
-    assert_eq!(tools[0].raw.get(), ODD_TOOL);
-    let result = call(&odd, "odd", "{}").await.unwrap();
-    assert_eq!(result.content.unwrap().get(), ODD_CONTENT);
-    assert_eq!(result.structured.unwrap().get(), ODD_STRUCTURED);
-    assert_eq!(result.meta.unwrap().get(), r#"{"k":0.10}"#);
-    assert!(result.is_error);
-
-    let mirror = upstream(&settings("mirror"));
-    let arguments = "{ \"b\" : 1.10,\n\"a\":[12345678901234567890123, \"line\\nbreak\"] }";
-    let seen = text(&call(&mirror, "odd", arguments).await.unwrap());
-    let sent = arguments.replace('\n', " ");
-    assert!(seen.contains(&format!("\"arguments\":{sent}")), "{seen}");
 }
 
 #[tokio::test]
@@ -225,26 +133,11 @@ async fn a_start_that_failed_after_its_callers_left_is_tried_again() {
     let first = upstream.call_tool(&wanted, at_once(), None).await;
     assert!(matches!(first, Err(UpstreamError::Timeout)));
     let health = upstream.health();
-    until("the failure", || {
+    until_true("the failure", async || {
         matches!(*health.borrow(), Health::Down { .. })
     })
     .await;
     call(&upstream, "any", "{}").await.unwrap();
-}
-
-#[tokio::test]
-async fn answers_to_other_requests_are_ignored() {
-    for (kind, expected) in [
-        ("wrong_id", "right"),
-        ("twice", "first"),
-        ("noisy", "heard"),
-    ] {
-        let upstream = upstream(&settings(kind));
-        for _ in 0..3 {
-            let result = call(&upstream, "any", "{}").await.unwrap();
-            assert_eq!(text(&result), expected, "{kind}");
-        }
-    }
 }
 
 #[tokio::test]
@@ -277,14 +170,6 @@ async fn the_words_of_an_error_are_kept_apart() {
         (error.code, error.message.as_str()),
         (-32602, "secret words")
     );
-}
-
-#[tokio::test]
-async fn an_answer_too_large_fails_alone() {
-    let upstream = upstream(&settings("large"));
-    let outcome = call(&upstream, "large", "{}").await.unwrap_err();
-    assert!(matches!(outcome, UpstreamError::TooLarge), "{outcome}");
-    call(&upstream, "small", "{}").await.unwrap();
 }
 
 #[tokio::test]
@@ -325,8 +210,8 @@ async fn a_dropped_server_and_all_it_started_are_ended() {
     let child = children.split_whitespace().next().unwrap().to_owned();
     assert!(is_running(&pid) && is_running(&child));
     drop(upstream);
-    until("the server's end", || !is_running(&pid)).await;
-    until("its child's end", || !is_running(&child)).await;
+    until_true("the server's end", async || !is_running(&pid)).await;
+    until_true("its child's end", async || !is_running(&child)).await;
 }
 
 #[tokio::test]
@@ -398,29 +283,4 @@ async fn a_question_is_of_the_only_call_and_of_nobody_where_there_are_more() {
     };
     let first = done(round(&upstream, start, &mut logged).await);
     assert!(first.contains("accept"), "{first}");
-}
-
-#[tokio::test]
-async fn a_legacy_client_is_asked_by_a_program_of_both_eras_that_names_one() {
-    for (kind, key) in [("rmcp-unnamed", "1"), ("rmcp-modern", "who")] {
-        let upstream = upstream(&settings(kind));
-        let client = Arc::new(Participation {
-            capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
-            log_level: None,
-            others: ForeignMeta::default(),
-            is_legacy: true,
-        });
-        let wanted = tool_call("ask", "{}");
-        let mut deaf = |_: ServerMessage| false;
-        let round = upstream.round(&wanted, &client, RoundStart::Beginning, soon(), &mut deaf);
-        let Round::Waits {
-            requests,
-            then: _then,
-        } = round.await.unwrap()
-        else {
-            panic!("it asks");
-        };
-        let requests: Value = serde_json::from_str(&requests).unwrap();
-        assert_eq!(requests[key]["method"], "roots/list", "{kind}");
-    }
 }

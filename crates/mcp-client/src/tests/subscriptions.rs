@@ -14,8 +14,10 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 
+use wardgate_testkit::until_true;
+
 use super::scripted::ScriptedServer;
-use super::{soon, tool_call, until, upstream};
+use super::{soon, tool_call, upstream};
 use crate::testing::fixture::QUIET;
 use crate::testing::http::serve;
 use crate::testing::http::{fixture, settings};
@@ -59,7 +61,7 @@ async fn servers_of_both_eras_tell_of_the_resources_that_are_wanted_and_of_no_ot
         // Of more listeners the server hears nothing, unless they want more.
         let (mut second, accepted) = listen(&upstream, &[ONE, TWO]).await;
         assert_eq!(accepted, uris(&[ONE, TWO]), "{era}");
-        until("the union", || state.subscribed() == [ONE, TWO]).await;
+        until_true("the union", async || state.subscribed() == [ONE, TWO]).await;
 
         state.touch(TWO);
         assert_eq!(heard(&mut second).await, uris(&[TWO]), "{era}");
@@ -67,11 +69,11 @@ async fn servers_of_both_eras_tell_of_the_resources_that_are_wanted_and_of_no_ot
         assert_eq!(heard(&mut second).await, uris(&[ONE]), "{era}");
         assert_eq!(heard(&mut first).await, uris(&[ONE]), "{era}");
         drop(second);
-        until("one is let go", || state.subscribed() == [ONE]).await;
+        until_true("one is let go", async || state.subscribed() == [ONE]).await;
         state.touch(ONE);
         assert_eq!(heard(&mut first).await, uris(&[ONE]), "{era}");
         drop(first);
-        until("the other too", || state.subscribed().is_empty()).await;
+        until_true("the other too", async || state.subscribed().is_empty()).await;
     }
 }
 
@@ -92,13 +94,13 @@ async fn an_older_server_is_subscribed_to_in_the_session_of_calls_too() {
     let (wanted, mut deaf) = (tool_call("cancelled", "{}"), |_| false);
     let round = upstream.round(&wanted, &client, RoundStart::Beginning, soon(), &mut deaf);
     assert!(matches!(round.await, Ok(Round::Done(_))));
-    until("both sessions", || state.subscribed() == [ONE, ONE]).await;
+    until_true("both sessions", async || state.subscribed() == [ONE, ONE]).await;
     let (other, _) = listen(&upstream, &[TWO]).await;
-    until("the other", || state.subscribed() == [ONE, ONE, TWO, TWO]).await;
+    until_true("the other", async || state.subscribed() == [ONE, ONE, TWO, TWO]).await;
     drop(other);
-    until("it is let go", || state.subscribed() == [ONE, ONE]).await;
+    until_true("it is let go", async || state.subscribed() == [ONE, ONE]).await;
     drop(ear);
-    until("nothing", || state.subscribed().is_empty()).await;
+    until_true("nothing", async || state.subscribed().is_empty()).await;
 }
 
 #[tokio::test]
@@ -183,7 +185,7 @@ async fn no_change_is_lost_while_the_set_of_resources_changes() {
         }
         others.settled().await;
         assert_eq!(others.keep_accepted().len(), 1);
-        until("the other request ended", || touched.receiver_count() == 1).await;
+        until_true("the other request ended", async || touched.receiver_count() == 1).await;
         ear.take();
     }
 }

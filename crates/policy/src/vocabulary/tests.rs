@@ -92,9 +92,14 @@ fn words_for_sharing_are_offered_together_and_as_meant_or_not_at_all() {
         ("action recall", "action forget", "no action `recall`"),
         ("Conversation", "Talk", "no entity `Conversation`"),
     ];
+    each_bent_word_is_told(SHARING, &cases);
+}
+
+/// Each replacement of a word in `words` is told as a problem that names it.
+fn each_bent_word_is_told(words: &str, cases: &[(&str, &str, &str)]) {
     for (word, bent, named) in cases {
-        assert!(SHARING.contains(word), "{word}");
-        let found = lacks(&format!("{SCHEMA}{}", SHARING.replace(word, bent)));
+        assert!(words.contains(word), "{word}");
+        let found = lacks(&format!("{SCHEMA}{}", words.replace(word, bent)));
         assert!(
             found.iter().any(|lack| lack.problem.contains(named)),
             "{bent}: {found:?}"
@@ -116,14 +121,7 @@ fn words_for_the_record_are_offered_together_and_as_meant_or_not_at_all() {
         ("read_record", "look", "no action `read_record`"),
         ("Audit", "Log", "no entity `Audit`"),
     ];
-    for (word, bent, named) in cases {
-        assert!(AUDITING.contains(word), "{word}");
-        let found = lacks(&format!("{SCHEMA}{}", AUDITING.replace(word, bent)));
-        assert!(
-            found.iter().any(|lack| lack.problem.contains(named)),
-            "{bent}: {found:?}"
-        );
-    }
+    each_bent_word_is_told(AUDITING, &cases);
 }
 
 #[test]
@@ -137,14 +135,7 @@ fn words_for_using_sources_are_offered_together_and_as_meant_or_not_at_all() {
         ("client_ip?: String", "day: Long", "`day`, which nothing"),
         ("Source", "Server", "no entity `Source`"),
     ];
-    for (word, bent, named) in cases {
-        assert!(USING.contains(word), "{word}");
-        let found = lacks(&format!("{SCHEMA}{}", USING.replace(word, bent)));
-        assert!(
-            found.iter().any(|lack| lack.problem.contains(named)),
-            "{bent}: {found:?}"
-        );
-    }
+    each_bent_word_is_told(USING, &cases);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Lists that are followed: good until the gateway says that they changed, and no longer.
 
-use tokio::time::{advance, sleep, timeout};
+use tokio::time::{advance, sleep};
+use wardgate_testkit::until_true;
 
 use super::lists::{names, personal, tool};
 use super::*;
@@ -23,20 +24,16 @@ async fn list(gateway: &GatewayEndpoint, who: &str) -> Vec<String> {
     names(&list).into_iter().map(str::to_owned).collect()
 }
 
+/// A gateway whose personal lists are followed.
+fn followed() -> (ScriptedGateway, GatewayEndpoint) {
+    let script = personal(json!({ "ttlMs": 5_000 })).listening(ListenerBehaviour::Acknowledged);
+    let gateway = script.in_process();
+    (script, gateway)
+}
+
 /// With time that stands still: lets everyone do what they can do now.
 async fn settle() {
     sleep(Duration::from_millis(1)).await;
-}
-
-/// With real time: waits until it is so.
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let waiting = async {
-        while !is_so().await {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let waited = timeout(Duration::from_secs(30), waiting).await;
-    assert!(waited.is_ok(), "waited in vain until {what}");
 }
 
 #[tokio::test]
@@ -46,7 +43,7 @@ async fn a_list_is_kept_past_its_time_until_a_change_is_told() {
     let script = listing(&tools, at_once).listening(ListenerBehaviour::Acknowledged);
     for gateway in script.doors().await {
         *tools.lock().unwrap() = vec!["a", "b"];
-        until("the list is kept past its time", async || {
+        until_true("the list is kept past its time", async || {
             assert_eq!(list(&gateway, "t").await, ["a", "b"]);
             let asked = script.seen().len();
             sleep(3 * at_once).await;
@@ -58,7 +55,7 @@ async fn a_list_is_kept_past_its_time_until_a_change_is_told() {
         assert_eq!(list(&gateway, "t").await, ["a", "b"], "nobody said so yet");
         let asked = script.seen().len();
         script.listeners.tell("t");
-        until("the change is seen", async || {
+        until_true("the change is seen", async || {
             list(&gateway, "t").await == ["b"]
         })
         .await;
@@ -66,7 +63,7 @@ async fn a_list_is_kept_past_its_time_until_a_change_is_told() {
         assert_eq!(script.seen().len(), asked + 1, "and the new list is kept");
         assert_eq!(script.listeners.open_for(), ["t"]);
         drop(gateway);
-        until("the stream ends with its client", async || {
+        until_true("the stream ends with its client", async || {
             script.listeners.open_for().is_empty()
         })
         .await;
@@ -75,8 +72,7 @@ async fn a_list_is_kept_past_its_time_until_a_change_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_is_asked_for_as_the_protocol_wants_it_and_with_the_callers_own_token() {
-    let script = personal(json!({ "ttlMs": 5_000 })).listening(ListenerBehaviour::Acknowledged);
-    let gateway = script.in_process();
+    let (script, gateway) = followed();
     for toolset in [None, Some("a")] {
         gateway.list_tools(&token("t"), toolset).await.unwrap();
     }
@@ -145,8 +141,7 @@ async fn a_change_while_the_list_is_on_its_way_is_not_missed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_is_followed_is_asked_for_again_within_minutes() {
-    let script = personal(json!({ "ttlMs": 5_000 })).listening(ListenerBehaviour::Acknowledged);
-    let gateway = script.in_process();
+    let (script, gateway) = followed();
     list(&gateway, "t").await;
     settle().await;
     for (after, asked) in [(0, 2), (299, 2), (1, 3)] {
@@ -158,8 +153,7 @@ async fn a_list_that_is_followed_is_asked_for_again_within_minutes() {
 
 #[tokio::test(start_paused = true)]
 async fn when_the_stream_ends_the_list_is_dropped_and_kept_by_its_time_again() {
-    let script = personal(json!({ "ttlMs": 5_000 })).listening(ListenerBehaviour::Acknowledged);
-    let gateway = script.in_process();
+    let (script, gateway) = followed();
     list(&gateway, "t").await;
     settle().await;
     list(&gateway, "t").await;
@@ -217,8 +211,7 @@ async fn a_stream_without_a_sign_of_life_is_none() {
 
 #[tokio::test(start_paused = true)]
 async fn who_has_not_talked_for_minutes_is_not_listened_for() {
-    let script = personal(json!({ "ttlMs": 5_000 })).listening(ListenerBehaviour::Acknowledged);
-    let gateway = script.in_process();
+    let (script, gateway) = followed();
     list(&gateway, "t").await;
     for minutes in [4, 4] {
         sleep(Duration::from_mins(minutes)).await;
@@ -232,8 +225,7 @@ async fn who_has_not_talked_for_minutes_is_not_listened_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_for_one_caller_drops_no_list_of_another() {
-    let script = personal(json!({ "ttlMs": 5_000 })).listening(ListenerBehaviour::Acknowledged);
-    let gateway = script.in_process();
+    let (script, gateway) = followed();
     for _ in 0..2 {
         for who in ["doctor", "nurse"] {
             assert_eq!(list(&gateway, who).await, [format!("of_{who}")]);
@@ -251,8 +243,7 @@ async fn a_change_for_one_caller_drops_no_list_of_another() {
 
 #[tokio::test(start_paused = true)]
 async fn streams_are_bounded_and_who_was_away_longest_loses_theirs() {
-    let script = personal(json!({ "ttlMs": 5_000 })).listening(ListenerBehaviour::Acknowledged);
-    let gateway = script.in_process();
+    let (script, gateway) = followed();
     for caller in 0..256 {
         list(&gateway, &caller.to_string()).await;
         settle().await;

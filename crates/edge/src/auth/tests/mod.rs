@@ -141,6 +141,13 @@ async fn authenticator(config: IssuerConfig, clock: &TestClock) -> Result<Authen
     .await
 }
 
+/// A server of a key set, and who takes tokens by its keys.
+async fn served(keys: &[Value]) -> (KeyServer, Arc<Authenticator>) {
+    let server = KeyServer::start(StatusCode::OK, key_set(keys)).await;
+    let authenticator = authenticator(url_issuer(&server), &TestClock::at(NOW)).await;
+    (server, Arc::new(authenticator.unwrap()))
+}
+
 /// A good token by `key`.
 fn good(key: &TestKey, id: &str) -> String {
     key.token(header("EdDSA", id), claims())

@@ -5,10 +5,7 @@ use super::*;
 #[tokio::test]
 async fn a_new_key_is_read_with_its_first_token() {
     let (old, new) = (TestKey::ed25519(), TestKey::ed25519());
-    let server = KeyServer::start(StatusCode::OK, key_set(&[old.jwk("old")])).await;
-    let authenticator = authenticator(url_issuer(&server), &TestClock::at(NOW))
-        .await
-        .unwrap();
+    let (server, authenticator) = served(&[old.jwk("old")]).await;
     server.answer_with(StatusCode::OK, key_set(&[old.jwk("old"), new.jwk("new")]));
     authenticator.caller(&good(&new, "new")).await.unwrap();
     authenticator.caller(&good(&old, "old")).await.unwrap();
@@ -53,12 +50,7 @@ async fn unknown_keys_cause_at_most_one_reading_in_ten_seconds() {
 #[tokio::test]
 async fn many_unknown_keys_at_once_share_one_reading() {
     let (old, new) = (TestKey::ed25519(), TestKey::ed25519());
-    let server = KeyServer::start(StatusCode::OK, key_set(&[old.jwk("old")])).await;
-    let authenticator = Arc::new(
-        authenticator(url_issuer(&server), &TestClock::at(NOW))
-            .await
-            .unwrap(),
-    );
+    let (server, authenticator) = served(&[old.jwk("old")]).await;
     server.answer_with(StatusCode::OK, key_set(&[new.jwk("new")]));
     server.hold();
     let callers: Vec<_> = (0..50)
@@ -82,12 +74,7 @@ async fn many_unknown_keys_at_once_share_one_reading() {
 #[tokio::test]
 async fn a_client_that_hangs_up_does_not_end_the_reading() {
     let (old, new) = (TestKey::ed25519(), TestKey::ed25519());
-    let server = KeyServer::start(StatusCode::OK, key_set(&[old.jwk("old")])).await;
-    let authenticator = Arc::new(
-        authenticator(url_issuer(&server), &TestClock::at(NOW))
-            .await
-            .unwrap(),
-    );
+    let (server, authenticator) = served(&[old.jwk("old")]).await;
     server.answer_with(StatusCode::OK, key_set(&[new.jwk("new")]));
     server.hold();
     let (first, token) = (Arc::clone(&authenticator), good(&new, "new"));
