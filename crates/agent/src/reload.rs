@@ -18,7 +18,7 @@ pub(crate) type Parse = dyn Fn(&[Text]) -> Result<Assistants, Error> + Send + Sy
 pub(crate) fn watch(
     in_force: &Arc<ArcSwap<Assistants>>,
     path: PathBuf,
-    mut seen: Vec<Text>,
+    mut loaded: Vec<Text>,
     parse: Arc<Parse>,
     interval: Duration,
 ) {
@@ -35,10 +35,10 @@ pub(crate) fn watch(
             }
             // Files that cannot be read now may be in the middle of being replaced.
             if let Ok(Ok(now)) = read
-                && now != seen
+                && now != loaded
             {
                 take_up(&in_force, &now, &*parse);
-                seen = now;
+                loaded = now;
             }
         }
     });

@@ -134,8 +134,8 @@ async fn ask(
         arguments: Some(arguments),
         meta: &[("dev.wardgate/idempotencyKey", key)],
     };
-    let asked = console.gateway.ask(&signed_in.token, request, CALL_LIMIT);
-    asked.await
+    let exchange = console.gateway.ask(&signed_in.token, request, CALL_LIMIT);
+    exchange.await
 }
 
 /// The page of a call: what came of it, and its form for another one. It calls nothing, however often it is loaded.
@@ -149,7 +149,7 @@ pub(crate) async fn call(console: Arc<Console>, mut signed_in: SignedInRequest) 
     let tool = tool(&console, &signed_in, &call.tool).await?;
     let mut wrong: &[(String, String)] = &[];
     let mut status = StatusCode::OK;
-    let shown = match &call.outcome {
+    let rendered = match &call.outcome {
         None => running(),
         Some(CallOutcome::Invalid(faults)) => {
             (wrong, status) = (faults, StatusCode::UNPROCESSABLE_ENTITY);
@@ -165,14 +165,14 @@ pub(crate) async fn call(console: Arc<Console>, mut signed_in: SignedInRequest) 
     };
     let at = Timestamp::from_micros(call.at_micros).to_string();
     let at_words = at.get(..19).unwrap_or(&at).replace('T', " at ");
-    let shown = html! {
+    let rendered = html! {
         p.quiet {
             "Sent by you on " time datetime=(at) { (at_words) } " UTC. Loading this page again calls nothing."
         }
-        (shown)
+        (rendered)
     };
     let fields = Form::of(&tool.input_schema).fields(Some(&call.fields), wrong);
-    let content = whole(&console, &signed_in.viewer, &tool, &fields, Some(&shown));
+    let content = whole(&console, &signed_in.viewer, &tool, &fields, Some(&rendered));
     let mut page = layout::page_with_status(
         status,
         &signed_in.viewer,
@@ -298,7 +298,7 @@ fn of_tool(result: &Value) -> Markup {
 fn block(content: &Value) -> Markup {
     let kind = content["type"].as_str().unwrap_or("unknown");
     match (kind, content["text"].as_str()) {
-        ("text", Some(said)) => text("Text", said),
+        ("text", Some(content)) => text("Text", content),
         ("resource", _) if content["resource"]["text"].is_string() => text(
             "Resource",
             content["resource"]["text"].as_str().unwrap_or_default(),

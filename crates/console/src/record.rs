@@ -140,24 +140,25 @@ impl Record {
         let started = Instant::now();
         let caller = &signed_in.viewer.caller;
         let (access, decision) = self.authorize(caller).await?;
-        let shown = match access {
+        let permitted = match access {
             // No link led here, and nothing is read: there is nothing to put on record.
             RecordAccess::None => return Err(Problem::NotForYou),
             RecordAccess::Own => RecordFilter::Caller(caller),
             RecordAccess::All if caller.tenant().is_empty() => RecordFilter::All,
             RecordAccess::All => RecordFilter::Tenant(caller.tenant()),
         };
-        let look = PendingRead {
+        let pending_read = PendingRead {
             signed_in,
             question,
             decision: &decision,
             started,
         };
-        let reading = self.matching(&shown, filter, most);
+        let reading = self.matching(&permitted, filter, most);
         let read = tokio::time::timeout(LIMIT, reading).await;
         let read = read.unwrap_or(Err(Problem::RecordAway))?;
         let rows = read.records.len() as u64;
-        self.put_on_record(look.ended(rows, &self.ambient)).await?;
+        self.put_on_record(pending_read.ended(rows, &self.ambient))
+            .await?;
         Ok(read)
     }
 
@@ -186,7 +187,7 @@ impl Record {
 
     async fn matching(
         &self,
-        shown: &RecordFilter<'_>,
+        permitted: &RecordFilter<'_>,
         filter: AuditFilter,
         most: ReadLimits,
     ) -> Result<RecordRows, Problem> {
@@ -194,7 +195,7 @@ impl Record {
             tracing::warn!(%error, "the record cannot be read");
             Problem::RecordAway
         };
-        let is_all = matches!(shown, RecordFilter::All);
+        let is_all = matches!(permitted, RecordFilter::All);
         let filter = AuditFilter {
             limit: Some(if is_all {
                 most.records as u64 + 1
@@ -202,7 +203,7 @@ impl Record {
                 MAX_LOOKED_AT
             }),
             newest_first: true,
-            subject: match shown {
+            subject: match permitted {
                 RecordFilter::Caller(caller) => Some(caller.subject().to_owned()),
                 RecordFilter::All | RecordFilter::Tenant(_) => filter.subject,
             },
@@ -228,7 +229,7 @@ impl Record {
             looked_at += 1;
             let owner = owner_of(&stored)?;
             let time = is_by_time.then(|| owner.time.parse().ok()).flatten();
-            if read.more_before.is_none() && shown.includes(&owner) {
+            if read.more_before.is_none() && permitted.includes(&owner) {
                 bytes += stored.record.len();
                 let full = read.records.len() == most.records;
                 if full || (bytes > most.bytes && !read.records.is_empty()) {

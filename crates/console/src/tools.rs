@@ -139,20 +139,20 @@ impl GatewayTool {
 /// The list, searched.
 pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
     let fields = signed_in.page_request.query()?;
-    let sought = fields.filled("q").unwrap_or_default().to_owned();
+    let search = fields.filled("q").unwrap_or_default().to_owned();
     let mut tools = all(&console.gateway, &signed_in.token).await?;
     let of_all = tools.len();
-    let search_text = sought.to_lowercase();
+    let search_text = search.to_lowercase();
     tools.retain(|tool| tool.mentions(&search_text));
     let pages = tools.len().div_ceil(ON_PAGE).max(1);
     let page = fields.get("page").and_then(|page| page.parse().ok());
     let page = page.unwrap_or(1).clamp(1, pages);
-    let shown = tools.iter().skip((page - 1) * ON_PAGE).take(ON_PAGE);
+    let listed = tools.iter().skip((page - 1) * ON_PAGE).take(ON_PAGE);
     let to = |page: usize| {
         let page = page.to_string();
         format!(
             "/console/tools?{}",
-            query([("q", sought.as_str()), ("page", page.as_str())])
+            query([("q", search.as_str()), ("page", page.as_str())])
         )
     };
     let content = html! {
@@ -162,17 +162,17 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
             p.quiet { "What you may call. What you may not, you do not see." }
             form.search method="get" action="/console/tools" role="search" {
                 label for="q" { "Find" }
-                input #q type="search" name="q" value=(sought);
+                input #q type="search" name="q" value=(search);
                 button { "Find" }
-                @if !sought.is_empty() { a href="/console/tools" { "Show all" } }
+                @if !search.is_empty() { a href="/console/tools" { "Show all" } }
             }
             p #count role="status" {
-                @if sought.is_empty() { (of_all) @if of_all == 1 { " tool" } @else { " tools" } }
+                @if search.is_empty() { (of_all) @if of_all == 1 { " tool" } @else { " tools" } }
                 @else { (tools.len()) " of " (of_all) " tools" }
             }
         }
         ul.cards {
-            @for tool in shown {
+            @for tool in listed {
                 li {
                     h2 { a href=(tool.path()) { (tool.name) } }
                     @if let Some(title) = tool.title() { p.title { (title) } }

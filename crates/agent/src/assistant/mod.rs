@@ -97,12 +97,15 @@ impl Assistants {
     }
 
     pub(crate) fn models(&self) -> Vec<Model> {
-        self.0.iter().map(|assistant| assistant.shown()).collect()
+        self.0
+            .iter()
+            .map(|assistant| assistant.to_model())
+            .collect()
     }
 }
 
 impl Assistant {
-    fn shown(&self) -> Model {
+    fn to_model(&self) -> Model {
         Model {
             name: self.name.clone(),
             description: self.description.clone(),

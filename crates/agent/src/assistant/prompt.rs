@@ -74,7 +74,7 @@ impl Prompt {
                 caller
                     .attributes()
                     .iter()
-                    .map(|(name, value)| (name.as_str(), shown(value))),
+                    .map(|(name, value)| (name.as_str(), to_template_value(value))),
             ),
         };
         let values = context! {
@@ -93,7 +93,7 @@ impl std::fmt::Debug for Prompt {
     }
 }
 
-fn shown(value: &AttributeValue) -> minijinja::Value {
+fn to_template_value(value: &AttributeValue) -> minijinja::Value {
     match value {
         AttributeValue::Text(text) => minijinja::Value::from(text.as_str()),
         AttributeValue::Integer(number) => minijinja::Value::from(*number),

@@ -66,9 +66,9 @@ impl Problem {
         }
     }
 
-    /// A turn that ended without an answer. `told` are its events so far.
-    pub(super) fn of_failed_turn<'a>(told: impl IntoIterator<Item = &'a EventBody>) -> Self {
-        let failure = told.into_iter().filter_map(|event| match event {
+    /// A turn that ended without an answer. `events` are those so far.
+    pub(super) fn of_failed_turn<'a>(events: impl IntoIterator<Item = &'a EventBody>) -> Self {
+        let failure = events.into_iter().filter_map(|event| match event {
             EventBody::Error { kind, message } => Some((*kind, message)),
             _ => None,
         });

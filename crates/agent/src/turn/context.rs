@@ -61,16 +61,16 @@ fn turn_entries(messages: Vec<StoredMessage>) -> Vec<ConversationEntry> {
     let mut answers: HashMap<String, ToolAnswer> = HashMap::new();
     for message in &messages {
         if message.role == Role::Tool {
-            let text = shown(message);
+            let text = readable_text(message);
             let is_error = message.is_error;
             answers.insert(message.tool_call_id.clone(), ToolAnswer { text, is_error });
         }
     }
     let entries = |message: StoredMessage| match message.role {
         _ if message.source == Some(MessageSource::Approval) => None,
-        Role::User => Some(ConversationEntry::Person(shown(&message))),
+        Role::User => Some(ConversationEntry::Person(readable_text(&message))),
         Role::Assistant => Some(ConversationEntry::Model {
-            text: shown(&message),
+            text: readable_text(&message),
             calls: with_answers(message.tool_calls.into_iter().map(Into::into), &answers),
         }),
         // Nobody but the configuration gives a model rules.
@@ -80,7 +80,7 @@ fn turn_entries(messages: Vec<StoredMessage>) -> Vec<ConversationEntry> {
 }
 
 /// What its reader may read of a message.
-pub(super) fn shown(message: &StoredMessage) -> String {
+pub(super) fn readable_text(message: &StoredMessage) -> String {
     if message.withheld {
         WITHHELD.to_owned()
     } else {

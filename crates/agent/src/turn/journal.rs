@@ -26,7 +26,7 @@ use crate::memory::{
 use crate::model::FunctionCall;
 use crate::request::ApprovalDecision;
 
-use super::context::shown;
+use super::context::readable_text;
 use super::failure::TurnFailure;
 
 /// Why memory does not take the result of a tool that its reader may no longer call.
@@ -208,14 +208,14 @@ impl Journal {
                     .find(|ending| message.id.ends_with(ending.as_str()))
                     .unwrap_or(AnswerEnding::Stop);
                 self.rounds.push(Round {
-                    text: shown(&message),
+                    text: readable_text(&message),
                     calls: message.tool_calls.into_iter().map(Into::into).collect(),
                     ending,
                 });
             }
             (Role::Tool, _) => {
                 let answer = ToolAnswer {
-                    text: shown(&message),
+                    text: readable_text(&message),
                     is_error: message.is_error || message.withheld,
                 };
                 self.answers.insert(message.tool_call_id, answer);

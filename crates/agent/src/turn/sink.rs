@@ -99,7 +99,7 @@ impl EventSink {
         let has = usize::try_from(self.after.saturating_sub(base(round))).unwrap_or(usize::MAX);
         let rest = text.get(has.min(text.len())..).unwrap_or(text);
         if rest.is_empty() && !self.is_new_reply {
-            self.note(round, text);
+            self.set_spoken(round, text);
         }
         self.text(round, text.len(), rest).await;
     }
@@ -114,14 +114,14 @@ impl EventSink {
                 }
                 _ => more.to_owned(),
             };
-            self.note(round, more);
+            self.set_spoken(round, more);
             let place = (whole as u64).min(CALLS - 1);
             self.send(base(round) + place, EventBody::Token { text })
                 .await;
         }
     }
 
-    fn note(&mut self, round: usize, text: &str) {
+    fn set_spoken(&mut self, round: usize, text: &str) {
         if !text.is_empty() {
             self.spoken = Some((round, text.ends_with(char::is_whitespace)));
         }

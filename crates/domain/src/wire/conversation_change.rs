@@ -9,20 +9,20 @@ use crate::{ChangedPart, ConversationChange, ConversationChanges, Digest, Invali
 impl TryFrom<pb::WatchConversationsResponse> for ConversationChanges {
     type Error = InvalidMessage;
 
-    fn try_from(seen: pb::WatchConversationsResponse) -> Result<Self, Self::Error> {
-        let changes = seen.changes.into_iter().map(TryInto::try_into);
+    fn try_from(response: pb::WatchConversationsResponse) -> Result<Self, Self::Error> {
+        let changes = response.changes.into_iter().map(TryInto::try_into);
         Ok(Self {
-            unseen: seen.unseen,
+            unseen: response.unseen,
             changes: changes.collect::<Result<_, _>>()?,
         })
     }
 }
 
 impl From<&ConversationChanges> for pb::WatchConversationsResponse {
-    fn from(seen: &ConversationChanges) -> Self {
+    fn from(changes: &ConversationChanges) -> Self {
         Self {
-            changes: seen.changes.iter().map(Into::into).collect(),
-            unseen: seen.unseen,
+            changes: changes.changes.iter().map(Into::into).collect(),
+            unseen: changes.unseen,
         }
     }
 }

@@ -245,8 +245,8 @@ impl Store {
     ) -> Result<Option<StreamPage>, StoreError> {
         let now = self.now().as_micros();
         // Its state first: an event that is written in between is no reason to believe that none follows.
-        let look = [id.0[..].into(), session.0[..].into(), now.into()];
-        let found: Vec<(i64, Vec<u8>, i64)> = self.rows(LOOK, look).await?;
+        let key = [id.0[..].into(), session.0[..].into(), now.into()];
+        let found: Vec<(i64, Vec<u8>, i64)> = self.rows(LOOK, key).await?;
         let Some((ended, request, alive_until)) = found.into_iter().next() else {
             return Ok(None);
         };
