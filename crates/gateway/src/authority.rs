@@ -55,7 +55,7 @@ pub(crate) struct Authority {
     /// The limiter learns from overload of the policy service.
     limiter: Limiter,
     ambient: Ambient,
-    kept: Cache<PermitCacheKey, Arc<Grant>>,
+    permits: Cache<PermitCacheKey, Arc<Grant>>,
     /// The policy version in force; none while it is not known, and then nothing is reused.
     version: Arc<ArcSwapOption<Digest>>,
     _watcher: AbortOnDropHandle<()>,
@@ -74,7 +74,7 @@ impl Authority {
             policy,
             limiter,
             ambient,
-            kept: Cache::new(KEPT),
+            permits: Cache::new(KEPT),
             version,
             _watcher: AbortOnDropHandle::new(watcher),
         }
@@ -89,7 +89,7 @@ impl Authority {
         client_ip: &str,
     ) -> Result<Authorization, CallError> {
         let key = (caller.digest(), tool.name.clone(), tool.definition_digest);
-        if let Some(grant) = self.kept.get(&key).filter(|grant| self.holds(grant)) {
+        if let Some(grant) = self.permits.get(&key).filter(|grant| self.holds(grant)) {
             return Ok(Authorization::Allowed(grant));
         }
         let decision = self
@@ -116,7 +116,7 @@ impl Authority {
         });
         // A permit bound to its arguments is for this call alone.
         if terms.arguments_digest.is_none() {
-            self.kept.insert(key, Arc::clone(&grant));
+            self.permits.insert(key, Arc::clone(&grant));
         }
         Ok(Authorization::Allowed(grant))
     }
@@ -136,7 +136,7 @@ impl Authority {
 
     /// Forgets a permit that the tool-runner refused.
     pub(crate) fn forget(&self, caller: &Caller, tool: &ToolFacts) {
-        self.kept
+        self.permits
             .remove(&(caller.digest(), tool.name.clone(), tool.definition_digest));
     }
 

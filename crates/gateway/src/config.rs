@@ -248,8 +248,8 @@ mod tests {
             "http://a/mcp",
             "http://a?b",
         ] {
-            let told = advertising(bad).validate().unwrap_err().to_string();
-            assert!(told.contains("gateway.advertise"), "{bad}: {told}");
+            let message = advertising(bad).validate().unwrap_err().to_string();
+            assert!(message.contains("gateway.advertise"), "{bad}: {message}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
-use wardgate_mcp_server::{Request, RpcError, text_of};
+use wardgate_mcp_server::{JsonRpcRequest, RpcError, text_of};
 
 /// A place in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub(crate) enum Cursor {
 
 impl Cursor {
     /// The cursor of `request`; none at the start of a list.
-    pub(crate) fn from_request(request: &Request<'_>) -> Result<Option<Self>, RpcError> {
+    pub(crate) fn from_request(request: &JsonRpcRequest<'_>) -> Result<Option<Self>, RpcError> {
         let Some(raw) = request.params.cursor else {
             return Ok(None);
         };

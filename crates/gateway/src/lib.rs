@@ -334,9 +334,9 @@ impl Gateway {
     /// finishes what is in flight and records what was only counted. From when it is told to stop it is not ready.
     pub async fn serve(self: Arc<Self>, bound: BoundListener, router: Router, shutdown: Shutdown) {
         let limits = self.limits.connections();
-        let (told, closes) = (shutdown.clone().is_told(), shutdown.clone().closes());
+        let (announced, closes) = (shutdown.clone().is_told(), shutdown.clone().closes());
         let ending = async {
-            told.await;
+            announced.await;
             let stops = Readiness::NotReady("it was told to stop".to_owned());
             self.own_readiness.send_replace(stops);
             closes.await;

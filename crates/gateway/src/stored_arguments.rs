@@ -62,8 +62,8 @@ impl ArgumentStore {
         let sealed = self.sealer.seal(purpose, caller, &call, &text);
         let sealed = sealed.ok_or(StoreUnavailable)?.into_bytes();
         let message = replica_message(&call);
-        let kept = self.store.post_replica_message(message, sealed).await;
-        kept.map_err(|_| StoreUnavailable)?;
+        let stored = self.store.post_replica_message(message, sealed).await;
+        stored.map_err(|_| StoreUnavailable)?;
         Ok(StoredArguments::Stored(call))
     }
 
@@ -80,8 +80,8 @@ impl ArgumentStore {
             StoredArguments::Stored(call) => call,
         };
         let message = replica_message(call);
-        let kept = self.store.fetch_replica_message(message).await;
-        let sealed = kept.map_err(|_| StoreUnavailable)?.map(String::from_utf8);
+        let stored = self.store.fetch_replica_message(message).await;
+        let sealed = stored.map_err(|_| StoreUnavailable)?.map(String::from_utf8);
         let purpose = Purpose::UpstreamArguments;
         let text = sealed.and_then(|sealed| self.sealer.open(purpose, caller, call, &sealed.ok()?));
         Ok(text.map(|text: String| text.into()))

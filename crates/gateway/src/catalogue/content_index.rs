@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use wardgate_domain::{OfferKind, UriTemplate, source_uri};
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{Definition, DefinitionKind};
+use wardgate_mcp_server::{DefinitionKind, VersionedDefinition};
 use wardgate_rpc::client::{Content, ContentEntry, ContentSource, Skills};
 
 use super::View;
@@ -30,7 +30,7 @@ pub(crate) struct IndexEntry {
     pub(crate) name: String,
     /// What its source calls it.
     pub(crate) own_name: String,
-    definition: Definition,
+    definition: VersionedDefinition,
 }
 
 /// A prompt, resource or template of a source.
@@ -153,7 +153,7 @@ fn find(entries: &[IndexEntry], name: &str) -> Option<ContentLocation> {
 impl IndexEntry {
     /// None when its definition is no JSON object.
     fn new(kind: DefinitionKind, listed: ContentEntry) -> Option<Self> {
-        let definition = Definition::new(kind, &listed.name, &listed.definition_json);
+        let definition = VersionedDefinition::new(kind, &listed.name, &listed.definition_json);
         if definition.is_none() {
             tracing::error!(
                 source = listed.source,

@@ -11,9 +11,9 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use futures::StreamExt;
 use tokio::sync::watch;
-use wardgate_domain::{RequiredCapabilities, ToolFacts, ToolSwitches};
+use wardgate_domain::{Reason, RequiredCapabilities, ToolFacts, ToolSwitches};
 use wardgate_mcp::mirrored_header::MirroredHeader;
-use wardgate_mcp_server::{Definition, DefinitionKind, RpcError};
+use wardgate_mcp_server::{DefinitionKind, RpcError, VersionedDefinition};
 use wardgate_rpc::Readiness;
 use wardgate_rpc::client::{CallError, Catalogue as ListedCatalogue, ToolRunnerClient};
 
@@ -22,7 +22,7 @@ pub(crate) const MISSING_UPSTREAMS: &str = "dev.wardgate/missingUpstreams";
 
 pub(crate) use self::content_index::{ContentIndex, ContentLocation, IndexEntry};
 pub(crate) use self::view::View;
-pub(crate) use wardgate_rpc::client::Source;
+pub(crate) use wardgate_rpc::client::CatalogueSource;
 
 use crate::change_counter::ChangeCounter;
 
@@ -30,7 +30,7 @@ use crate::change_counter::ChangeCounter;
 #[derive(Debug)]
 pub(crate) struct Tool {
     pub(crate) facts: ToolFacts,
-    pub(crate) definition: Definition,
+    pub(crate) definition: VersionedDefinition,
     /// The arguments that modern clients mirror as headers.
     pub(crate) mirrored_headers: Vec<MirroredHeader>,
     pub(crate) time_limit: Duration,
@@ -58,8 +58,8 @@ impl Tool {
 }
 
 /// Why there is neither a list nor a call before the tool-runner was first heard of.
-pub(crate) const NOT_KNOWN: (&str, &str) = (
-    "catalogue_unavailable",
+pub(crate) const NOT_KNOWN: (Reason, &str) = (
+    Reason::CATALOGUE_UNAVAILABLE,
     "The tools are not known yet. Try again later.",
 );
 
@@ -68,7 +68,7 @@ pub(crate) const NOT_KNOWN: (&str, &str) = (
 pub(crate) struct CatalogueIndex {
     tools: Vec<Arc<Tool>>,
     by_name: HashMap<String, Arc<Tool>>,
-    sources: BTreeMap<String, Arc<Source>>,
+    sources: BTreeMap<String, Arc<CatalogueSource>>,
     missing_upstreams: Vec<String>,
     content: ContentIndex,
     /// The tool-runner's word for all of this that clients are shown.
@@ -86,12 +86,12 @@ impl CatalogueIndex {
     }
 
     /// What offers more than tools, by its name.
-    pub(crate) fn source(&self, name: &str) -> Option<&Arc<Source>> {
+    pub(crate) fn source(&self, name: &str) -> Option<&Arc<CatalogueSource>> {
         self.sources.get(name)
     }
 
     /// All of these, in the order of their names.
-    pub(crate) fn sources(&self) -> impl Iterator<Item = &Source> {
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &CatalogueSource> {
         self.sources.values().map(Arc::as_ref)
     }
 
@@ -119,7 +119,7 @@ impl From<ListedCatalogue> for CatalogueIndex {
             ..Self::default()
         };
         for tool in listed.tools {
-            let Some(definition) = Definition::new(
+            let Some(definition) = VersionedDefinition::new(
                 DefinitionKind::Tool,
                 tool.facts.name.as_str(),
                 &tool.definition_json,

@@ -18,7 +18,7 @@ use wardgate_domain::source_uri;
 use wardgate_mcp::Version;
 use wardgate_rpc::client::{ContentSource, ServerCapabilities};
 
-use super::{CatalogueIndex, Source, Tool};
+use super::{CatalogueIndex, CatalogueSource, Tool};
 
 /// What a request sees.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub(crate) enum View {
 /// One MCP server and nothing else, by its own names and URIs.
 #[derive(Debug, Clone)]
 pub(crate) struct UpstreamView {
-    source: Arc<Source>,
+    source: Arc<CatalogueSource>,
     /// Results of its tools name its resources as the catalogue does.
     names_resources: bool,
 }
@@ -52,7 +52,7 @@ impl View {
     }
 
     /// Of one server of `catalogue`.
-    pub(crate) fn of_upstream(source: Arc<Source>, catalogue: &CatalogueIndex) -> Self {
+    pub(crate) fn of_upstream(source: Arc<CatalogueSource>, catalogue: &CatalogueIndex) -> Self {
         let names_resources = catalogue.content().has_resources(&source.name);
         Self::Upstream(UpstreamView {
             source,

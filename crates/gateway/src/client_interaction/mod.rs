@@ -296,8 +296,8 @@ impl ClientInteraction {
 
     /// The lowest MCP level of the log messages that the client gets. None if it gets none.
     pub(crate) fn log_level(&self) -> Option<&'static str> {
-        let heard = !matches!(self.channel.response_mode, ResponseMode::ResponseOnly);
-        let level = self.channel.log_level.filter(|_| heard);
+        let has_stream = !matches!(self.channel.response_mode, ResponseMode::ResponseOnly);
+        let level = self.channel.log_level.filter(|_| has_stream);
         level.map(LogLevel::as_str)
     }
 

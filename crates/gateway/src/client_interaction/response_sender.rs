@@ -125,11 +125,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_quiet_stream_says_that_it_lives() {
         let (mut out, body) = begun();
-        let mut heard = body.into_data_stream();
-        assert_eq!(heard.next().await.unwrap().unwrap(), ":\n\n");
+        let mut received = body.into_data_stream();
+        assert_eq!(received.next().await.unwrap().unwrap(), ":\n\n");
         out.send_event(format_event(None, None, "1")).await;
         assert_eq!(
-            heard.next().await.unwrap().unwrap(),
+            received.next().await.unwrap().unwrap(),
             "event: message\ndata: 1\n\n"
         );
     }
@@ -140,8 +140,8 @@ mod tests {
         let id = serde_json::value::to_raw_value(&7).unwrap();
         out.send_answer(McpResponse::empty(&id)).await;
         out.send_event(format_event(None, None, "late")).await;
-        let heard = to_bytes(body, 1_000).await.unwrap();
-        let heard = std::str::from_utf8(&heard).unwrap();
-        assert!(heard.contains(r#""result":{}"#) && !heard.contains("late"));
+        let received = to_bytes(body, 1_000).await.unwrap();
+        let received = std::str::from_utf8(&received).unwrap();
+        assert!(received.contains(r#""result":{}"#) && !received.contains("late"));
     }
 }

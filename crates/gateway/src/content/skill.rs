@@ -60,11 +60,15 @@ pub(super) async fn filter_files(
     let Ok(files) = serde_json::from_str::<Vec<&RawValue>>(resources.get()) else {
         return Ok(entry);
     };
-    let kept = readable(reader, &files).await?;
-    if kept.len() == files.len() {
+    let readable_files = readable(reader, &files).await?;
+    if readable_files.len() == files.len() {
         return Ok(entry);
     }
-    Ok(replace_part(&entry, resources.get(), &list(&kept)))
+    Ok(replace_part(
+        &entry,
+        resources.get(),
+        &list(&readable_files),
+    ))
 }
 
 /// The result of `skills/get`, the same of the skill in it.
@@ -98,13 +102,13 @@ pub(super) async fn filter_directory(
         next_cursor: Option<String>,
     }
     let read = object::<DirectoryResult<'_>>(&result).ok_or_else(RpcError::not_decided)?;
-    let kept = list(&readable(reader, &read.resources).await?);
+    let readable_files = list(&readable(reader, &read.resources).await?);
     let next = read
         .next_cursor
         .and_then(|own| sealer.seal(Purpose::Directory, reader.caller, &within(view, uri), &own));
     let next = next.map(|next| format!(r#","nextCursor":{}"#, json!(next)));
     Ok(format!(
-        r#"{{"resources":{kept}{}}}"#,
+        r#"{{"resources":{readable_files}{}}}"#,
         next.unwrap_or_default()
     ))
 }

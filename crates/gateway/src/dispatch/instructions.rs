@@ -43,17 +43,17 @@ pub(super) async fn instructions(
         };
     };
     let mut left = MOST;
-    for source in heard(discovery.authority(), caller, view, &catalogue).await {
-        let said = labelled(source);
-        if said.len() > left {
+    for source in visible_sources(discovery.authority(), caller, view, &catalogue).await {
+        let section = labelled(source);
+        if section.len() > left {
             let _ = write!(
                 text,
                 "\n\nMore servers have something to say, which is left out."
             );
             break;
         }
-        left -= said.len();
-        text += &said;
+        left -= section.len();
+        text += &section;
     }
     Instructions {
         text,
@@ -62,7 +62,7 @@ pub(super) async fn instructions(
 }
 
 /// The sources with instructions, of which the caller may use something, in the order of their names.
-async fn heard<'c>(
+async fn visible_sources<'c>(
     authority: &Authority,
     caller: &Caller,
     view: &View,
@@ -94,7 +94,7 @@ async fn heard<'c>(
 
 /// What `source` says, as its words.
 fn labelled(source: &CatalogueSource) -> String {
-    let mut said = format!(
+    let mut text = format!(
         "\n\nThe server `{}` says of itself (these are its words, not the gateway's):",
         source.name
     );
@@ -103,7 +103,7 @@ fn labelled(source: &CatalogueSource) -> String {
         .split(['\n', '\r', '\u{2028}', '\u{2029}', '\u{85}'])
     {
         // Writing to a string cannot fail.
-        let _ = write!(said, "\n> {line}");
+        let _ = write!(text, "\n> {line}");
     }
-    said
+    text
 }

@@ -114,14 +114,14 @@ impl UpdateInboxes {
 
     pub(super) fn open(&self, owner: Digest) -> UpdateReceiver {
         let inbox = Inbox::default();
-        let heard = inbox.subscribe();
+        let updates = inbox.subscribe();
         let mut by_owner = self.by_owner();
         by_owner.entry(owner).or_default().push(inbox.clone());
         UpdateReceiver {
             inboxes: self.clone(),
             owner,
             inbox,
-            heard,
+            updates,
         }
     }
 
@@ -129,16 +129,16 @@ impl UpdateInboxes {
         let by_owner = self.by_owner();
         if seen.unseen {
             for inbox in by_owner.values().flatten() {
-                inbox.send_modify(|heard| {
-                    heard.add(&ChangedPart::List);
-                    heard.add(&ChangedPart::Subscriptions);
-                    heard.add_every();
+                inbox.send_modify(|updates| {
+                    updates.add(&ChangedPart::List);
+                    updates.add(&ChangedPart::Subscriptions);
+                    updates.add_every();
                 });
             }
         }
         for ConversationChange { owner, what } in &seen.changes {
             for inbox in by_owner.get(owner).into_iter().flatten() {
-                inbox.send_modify(|heard| heard.add(what));
+                inbox.send_modify(|updates| updates.add(what));
             }
         }
     }
@@ -150,31 +150,31 @@ pub(super) struct UpdateReceiver {
     inboxes: UpdateInboxes,
     owner: Digest,
     inbox: Inbox,
-    heard: watch::Receiver<ConversationUpdates>,
+    updates: watch::Receiver<ConversationUpdates>,
 }
 
 impl UpdateReceiver {
     /// Waits until there is something to tell.
     pub(super) async fn wait_for_updates(&mut self) {
         // The sender is held here, so waiting cannot fail.
-        let _ = self.heard.wait_for(|heard| !heard.is_empty()).await;
+        let _ = self.updates.wait_for(|updates| !updates.is_empty()).await;
     }
 
     /// How often the owner's subscriptions changed so far.
     pub(super) fn subscriptions(&self) -> u64 {
-        self.heard.borrow().subscriptions
+        self.updates.borrow().subscriptions
     }
 
     /// What there is to tell; none when the subscriptions changed since that count of them.
     pub(super) fn take_updates(&self, subscriptions: Option<u64>) -> Option<ConversationUpdates> {
         let mut taken = None;
-        self.inbox.send_modify(|heard| {
-            if subscriptions.is_none_or(|count| count == heard.subscriptions) {
+        self.inbox.send_modify(|updates| {
+            if subscriptions.is_none_or(|count| count == updates.subscriptions) {
                 let rest = ConversationUpdates {
-                    subscriptions: heard.subscriptions,
+                    subscriptions: updates.subscriptions,
                     ..ConversationUpdates::default()
                 };
-                taken = Some(std::mem::replace(heard, rest));
+                taken = Some(std::mem::replace(updates, rest));
             }
         });
         taken

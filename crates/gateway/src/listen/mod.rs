@@ -159,7 +159,7 @@ impl Listeners {
             .take(caller.subject())
             .ok_or_else(RpcError::too_many_streams)?;
         let changes = self.changes.follow();
-        let told = *changes.borrow();
+        let seen = *changes.borrow();
         let first = script.first.clone();
         let resources = script.resources.take();
         let tasks = script.tasks.take();
@@ -170,7 +170,7 @@ impl Listeners {
             resources,
             tasks,
             changes,
-            told,
+            seen,
             due: None,
             silent_until: Instant::now(),
             script,
@@ -213,11 +213,11 @@ pub(crate) fn answer_with(events: BoxStream<'static, Bytes>) -> McpResponse {
 struct Listener {
     script: StreamScript,
     changes: watch::Receiver<u64>,
-    /// The last change it was told of.
-    told: u64,
-    /// When it is to be told of the next, if there is one.
+    /// The last change that the client was sent.
+    seen: u64,
+    /// When the next change is sent, if there is one.
     due: Option<Instant>,
-    /// And not before.
+    /// The earliest time of the next notification.
     silent_until: Instant,
     following: Option<ConversationFeed>,
     resources: Option<ResourceChanges>,
@@ -228,42 +228,42 @@ struct Listener {
 }
 
 impl Listener {
-    /// What to say next, and who says what follows, if anything does.
+    /// The next bytes of the stream, and the listener that goes on. None at its end.
     async fn next(mut self) -> Option<(Bytes, Option<Self>)> {
         tokio::select! {
             biased;
             () = self.draining.cancelled() => self.script.last.map(|last| (last, None)),
             // Without a farewell: the client comes again, with the next token.
             () = &mut self.token_ends => None,
-            change = next_settled_change(&mut self.changes, self.told, &mut self.due, self.silent_until), if !self.script.lists.is_empty() => {
-                self.told = change?;
+            change = next_settled_change(&mut self.changes, self.seen, &mut self.due, self.silent_until), if !self.script.lists.is_empty() => {
+                self.seen = change?;
                 self.silent_until = Instant::now() + PAUSE;
                 Some((self.script.lists_changed(), Some(self)))
             }
-            words = next_conversation_updates(&mut self.following) => {
-                Some((self.script.resources_changed(&words), Some(self)))
+            updates = next_conversation_updates(&mut self.following) => {
+                Some((self.script.resources_changed(&updates), Some(self)))
             }
             uris = next_resource_updates(&mut self.resources) => {
-                let words = ResourceUpdates { list: false, uris };
-                Some((self.script.resources_changed(&words), Some(self)))
+                let updates = ResourceUpdates { list: false, uris };
+                Some((self.script.resources_changed(&updates), Some(self)))
             }
-            told = next_task_update(&mut self.tasks) => {
-                Some((self.script.task_told(&told), Some(self)))
+            seen = next_task_update(&mut self.tasks) => {
+                Some((self.script.task_updated(&seen), Some(self)))
             }
             () = sleep(KEEP_ALIVE) => Some((Bytes::from_static(b":\n\n"), Some(self))),
         }
     }
 }
 
-/// The first change after `told`, with those that came soon after it, but nothing before `silent_until`. Whoever is
-/// disturbed in waiting asks again, and waits no longer for that.
+/// The first change after `seen`, with those that came soon after it, but nothing before `silent_until`. A caller that is
+/// interrupted while it waits calls again, and waits no longer for that.
 async fn next_settled_change(
     changes: &mut watch::Receiver<u64>,
-    told: u64,
+    seen: u64,
     due: &mut Option<Instant>,
     silent_until: Instant,
 ) -> Option<u64> {
-    changes.wait_for(|now| *now != told).await.ok()?;
+    changes.wait_for(|now| *now != seen).await.ok()?;
     sleep_until(*due.get_or_insert_with(|| silent_until.max(Instant::now() + SETTLE))).await;
     *due = None;
     Some(*changes.borrow())

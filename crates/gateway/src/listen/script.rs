@@ -48,7 +48,7 @@ pub(crate) struct StreamScript {
 pub(crate) struct ListenRequest {
     /// As it wrote it.
     id: Box<RawValue>,
-    wanted: ListenFilter,
+    filter: ListenFilter,
 }
 
 /// Of what there is to hear, the gateway has this.
@@ -74,39 +74,39 @@ impl ListenRequest {
                 "the `id` of a subscription has at most {ID_BYTES} bytes"
             )));
         }
-        let wanted: ListenFilter = request
+        let filter: ListenFilter = request
             .params
             .notifications
-            .and_then(|wanted| object(wanted.get()))
+            .and_then(|filter| object(filter.get()))
             .ok_or_else(|| {
                 RpcError::invalid_params(
                     "`params.notifications` must be an object, for example {\"toolsListChanged\":true,\"resourceSubscriptions\":[\"memory://conversation/1\"]}",
                 )
             })?;
-        if wanted.resource_subscriptions.len() > MOST_RESOURCES {
+        if filter.resource_subscriptions.len() > MOST_RESOURCES {
             return Err(RpcError::invalid_params(format!(
                 "`params.notifications.resourceSubscriptions` holds more than {MOST_RESOURCES} URIs"
             )));
         }
-        if wanted.task_ids.len() > MOST_TASKS {
+        if filter.task_ids.len() > MOST_TASKS {
             return Err(RpcError::invalid_params(format!(
                 "`params.notifications.taskIds` holds more than {MOST_TASKS} ids"
             )));
         }
         Ok(Self {
             id: request.id.to_owned(),
-            wanted,
+            filter,
         })
     }
 
     /// The tasks that it wants to hear of.
     pub(super) fn tasks(&self) -> &[String] {
-        &self.wanted.task_ids
+        &self.filter.task_ids
     }
 
     /// The resources that are no conversations.
     pub(super) fn of_sources(&self, offered: OfferedContent) -> BTreeSet<String> {
-        let uris = self.wanted.resource_subscriptions.iter();
+        let uris = self.filter.resource_subscriptions.iter();
         let is_of_source = |uri: &&String| {
             let is_of_memory = offered.conversations && memory::is_uri(uri);
             offered.resources && !is_of_memory
@@ -161,22 +161,22 @@ impl StreamScript {
         resources: Option<(ResourceChanges, BTreeSet<String>)>,
         tasks: Option<FollowedTasks>,
     ) -> Self {
-        let ListenRequest { id, wanted } = subscription;
+        let ListenRequest { id, filter } = subscription;
         let id = id.get();
         let mut accepted = json!({});
-        if wanted.tools_list_changed {
+        if filter.tools_list_changed {
             accepted["toolsListChanged"] = true.into();
         }
-        let prompts = wanted.prompts_list_changed && offered.prompts;
+        let prompts = filter.prompts_list_changed && offered.prompts;
         if prompts {
             accepted["promptsListChanged"] = true.into();
         }
-        let list_of_sources = wanted.resources_list_changed && offered.resources;
+        let list_of_sources = filter.resources_list_changed && offered.resources;
         let (resources, watched) = resources.unzip();
         let watched = watched.unwrap_or_default();
         let mut conversations = Vec::new();
         let mut heard_of = Vec::new();
-        for uri in wanted.resource_subscriptions {
+        for uri in filter.resource_subscriptions {
             let id = ConversationUri::id_of_whole(&uri).filter(|_| offered.conversations);
             // What nobody tells of is not promised.
             if id.is_some() || watched.contains(&uri) {
@@ -190,7 +190,7 @@ impl StreamScript {
         if let Some(tasks) = &tasks {
             accepted["taskIds"] = tasks.ids().into();
         }
-        let list = offered.conversations && wanted.resources_list_changed;
+        let list = offered.conversations && filter.resources_list_changed;
         if list || list_of_sources {
             accepted["resourcesListChanged"] = true.into();
         }
@@ -200,7 +200,7 @@ impl StreamScript {
             first: event(&format!(
                 r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"_meta":{{{meta}}},"notifications":{accepted}}}}}"#
             )),
-            lists: lists([wanted.tools_list_changed, prompts, list_of_sources]),
+            lists: lists([filter.tools_list_changed, prompts, list_of_sources]),
             conversations: wants.then_some(ConversationSelection::Chosen {
                 list,
                 conversations,
@@ -217,8 +217,8 @@ impl StreamScript {
     /// The lists of the catalogue changed, or whom something is visible to. Which of them, nobody looks at.
     pub(super) fn lists_changed(&self) -> Bytes {
         let lists = self.lists.iter();
-        let told = lists.map(|list| self.notification(&format!("{list}/list_changed"), None));
-        told.collect::<Vec<_>>().concat().into()
+        let update = lists.map(|list| self.notification(&format!("{list}/list_changed"), None));
+        update.collect::<Vec<_>>().concat().into()
     }
 
     /// Resources changed, or the list of them.
@@ -233,9 +233,9 @@ impl StreamScript {
     }
 
     /// How a task stands by now.
-    pub(super) fn task_told(&self, told: &TaskUpdate) -> Bytes {
+    pub(super) fn task_updated(&self, update: &TaskUpdate) -> Bytes {
         let own = self.meta.as_deref().unwrap_or_default();
-        let (meta, members) = (told.meta(), told.members());
+        let (meta, members) = (update.meta(), update.members());
         event(&format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/tasks","params":{{"_meta":{{{own},{meta}}},{members}}}}}"#
         ))
@@ -257,10 +257,10 @@ impl StreamScript {
 }
 
 /// The names of those lists that are wanted, of tools, prompts and resources.
-fn lists(wanted: [bool; 3]) -> Vec<&'static str> {
-    let lists = ["tools", "prompts", "resources"].into_iter().zip(wanted);
+fn lists(filter: [bool; 3]) -> Vec<&'static str> {
+    let lists = ["tools", "prompts", "resources"].into_iter().zip(filter);
     lists
-        .filter_map(|(list, wanted)| wanted.then_some(list))
+        .filter_map(|(list, filter)| filter.then_some(list))
         .collect()
 }
 

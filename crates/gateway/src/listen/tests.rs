@@ -121,7 +121,7 @@ async fn whoever_has_much_else_to_say_says_this_no_later() {
         let early = tokio::time::timeout(SETTLE / 3, waiting).await;
         assert!(early.is_err());
     }
-    let told = next_settled_change(&mut follows, 0, &mut due, began).await;
-    assert_eq!(told, Some(1));
+    let change = next_settled_change(&mut follows, 0, &mut due, began).await;
+    assert_eq!(change, Some(1));
     assert_eq!(began.elapsed(), SETTLE);
 }

@@ -39,7 +39,7 @@ pub(crate) async fn listen(
     let streams = gateway.stream_store.of_session(caller, &session);
     let place = streams.last_event(headers)?;
     if let Some(EventPosition::Answer(stream, after)) = place {
-        let comer = ResumingClient {
+        let client = ResumingClient {
             caller: Arc::clone(caller),
             access: access.clone(),
             client_ip: client_ip.to_owned(),
@@ -47,22 +47,22 @@ pub(crate) async fn listen(
         };
         let place = (StreamId(stream), after);
         let parts = (&gateway.pipeline, &gateway.listeners);
-        return resume(parts, comer, streams, place).await;
+        return resume(parts, client, streams, place).await;
     }
     let was_away = place == Some(EventPosition::Listening);
     let following = gateway
         .listeners
         .follow(who, Some(session.digest()), was_away);
-    let said = following.await?;
+    let events = following.await?;
     let listener = SessionListener {
         number: streams.begin_listening().await,
         streams,
     };
     let first = listener.primer();
-    let rest = stream::unfold((said, listener), async |(mut said, listener)| {
-        let words = said.next().await?;
+    let rest = stream::unfold((events, listener), async |(mut events, listener)| {
+        let words = events.next().await?;
         let words = listener.say(&words).await?;
-        Some((words, (said, listener)))
+        Some((words, (events, listener)))
     });
     Ok(listen::answer_with(stream::iter(first).chain(rest).boxed()))
 }
@@ -91,15 +91,15 @@ impl SessionListener {
             return None;
         }
         let text = std::str::from_utf8(words).ok()?;
-        let mut said = String::with_capacity(text.len() + 256);
+        let mut events = String::with_capacity(text.len() + 256);
         for words in text.split_inclusive("\n\n") {
             if let Some(id) = self.id().filter(|_| !words.starts_with(':')) {
-                said.push_str("id: ");
-                said.push_str(&id);
-                said.push('\n');
+                events.push_str("id: ");
+                events.push_str(&id);
+                events.push('\n');
             }
-            said.push_str(words);
+            events.push_str(words);
         }
-        Some(said.into())
+        Some(events.into())
     }
 }

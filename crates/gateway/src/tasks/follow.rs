@@ -47,7 +47,7 @@ const WAITING: usize = 4;
 #[derive(Debug)]
 pub(crate) struct FollowedTasks {
     ids: Vec<String>,
-    told: mpsc::Receiver<TaskUpdate>,
+    update: mpsc::Receiver<TaskUpdate>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -66,8 +66,8 @@ impl FollowedTasks {
 
     /// The next update. It never returns once all tasks are over.
     pub(crate) async fn next(&mut self) -> TaskUpdate {
-        match self.told.recv().await {
-            Some(told) => told,
+        match self.update.recv().await {
+            Some(update) => update,
             None => std::future::pending().await,
         }
     }
@@ -122,11 +122,11 @@ pub(crate) async fn follow(
         .iter()
         .map(|task_request| task_request.handle.sealed.clone())
         .collect();
-    let (sender, told) = mpsc::channel(WAITING);
+    let (sender, update) = mpsc::channel(WAITING);
     let task = tokio::spawn(who.look_after(looks, sender));
     Ok(Some(FollowedTasks {
         ids,
-        told,
+        update,
         _task: AbortOnDropHandle::new(task),
     }))
 }
@@ -149,13 +149,13 @@ struct ScheduledPoll {
     at: Instant,
     task_request: TaskRequest,
     /// The state that was sent last.
-    told: Option<String>,
+    update: Option<String>,
 }
 
 /// The result of one poll.
 enum PollResult {
     Stands {
-        told: TaskUpdate,
+        update: TaskUpdate,
         pace: Duration,
         is_over: bool,
     },
@@ -189,7 +189,7 @@ impl TaskFollower {
         let turn = |task_request| ScheduledPoll {
             at: Instant::now(),
             task_request,
-            told: None,
+            update: None,
         };
         let mut turns: Vec<ScheduledPoll> = looks.into_iter().map(turn).collect();
         while let Some(next) = turns.iter().enumerate().min_by_key(|(_, turn)| turn.at) {
@@ -198,13 +198,13 @@ impl TaskFollower {
             let turn = &mut turns[next];
             match self.task_request(turn.task_request.clone()).await {
                 PollResult::Stands {
-                    told,
+                    update,
                     pace,
                     is_over,
                 } => {
-                    if turn.told.as_ref() != Some(&told.members) {
-                        turn.told = Some(told.members.clone());
-                        if sender.send(told).await.is_err() {
+                    if turn.update.as_ref() != Some(&update.members) {
+                        turn.update = Some(update.members.clone());
+                        if sender.send(update).await.is_err() {
                             return;
                         }
                     }
@@ -280,7 +280,7 @@ fn parse_poll_result(answer: &str) -> Option<PollResult> {
     );
     let members = serde_json::to_string(&members).ok()?;
     Some(PollResult::Stands {
-        told: TaskUpdate {
+        update: TaskUpdate {
             members: inner(&members).to_owned(),
             meta: inner(meta.get()).to_owned(),
         },

@@ -147,24 +147,24 @@ struct ChangedUris(Arc<watch::Sender<BTreeSet<String>>>);
 
 impl ChangedUris {
     fn add(&self, uris: impl IntoIterator<Item = String>) {
-        self.0.send_if_modified(|heard| {
-            let before = heard.len();
-            heard.extend(uris);
-            heard.len() > before
+        self.0.send_if_modified(|changed| {
+            let before = changed.len();
+            changed.extend(uris);
+            changed.len() > before
         });
     }
 }
 
 /// One stream's part.
 pub(crate) struct ResourceChanges {
-    heard: ChangedUris,
+    changed: ChangedUris,
     news: watch::Receiver<BTreeSet<String>>,
-    _kept: WatchTask,
-    /// A word at most every [`PAUSE`].
+    _watch: WatchTask,
+    /// The earliest time of the next update: at most one in each [`PAUSE`].
     silent_until: Instant,
 }
 
-/// What keeps on listening for the stream.
+/// What watches for the stream.
 enum WatchTask {
     Chosen { _sources: Sources },
     Subscribed { _task: AbortOnDropHandle<()> },
@@ -182,28 +182,28 @@ impl ResourceChanges {
         who: ListeningClient,
         uris: BTreeSet<String>,
     ) -> (Self, BTreeSet<String>) {
-        let heard = ChangedUris::default();
-        let mut sources = Sources::new(who, heard.clone());
+        let changed = ChangedUris::default();
+        let mut sources = Sources::new(who, changed.clone());
         let accepted = sources.set(uris, &BTreeSet::new()).await;
         // What was not promised is not told later either.
         sources.set(accepted.clone(), &BTreeSet::new()).await;
-        let kept = WatchTask::Chosen { _sources: sources };
-        (Self::kept(heard, kept), accepted)
+        let watch = WatchTask::Chosen { _sources: sources };
+        (Self::with_watch(changed, watch), accepted)
     }
 
     /// Listens to what the session of `subscriber` is subscribed to, now and later.
     fn subscribed(who: ListeningClient, subscriber: Subscriber, was_away: bool) -> Self {
-        let heard = ChangedUris::default();
-        let task = subscribed::follow_subscriptions(who, subscriber, was_away, heard.clone());
+        let changed = ChangedUris::default();
+        let task = subscribed::follow_subscriptions(who, subscriber, was_away, changed.clone());
         let task = AbortOnDropHandle::new(tokio::spawn(task));
-        Self::kept(heard, WatchTask::Subscribed { _task: task })
+        Self::with_watch(changed, WatchTask::Subscribed { _task: task })
     }
 
-    fn kept(heard: ChangedUris, kept: WatchTask) -> Self {
+    fn with_watch(changed: ChangedUris, watch: WatchTask) -> Self {
         Self {
-            news: heard.0.subscribe(),
-            heard,
-            _kept: kept,
+            news: changed.0.subscribe(),
+            changed,
+            _watch: watch,
             silent_until: Instant::now(),
         }
     }
@@ -211,11 +211,11 @@ impl ResourceChanges {
     /// What changed, the next time that anything has. Given up before its end, nothing is lost.
     pub(super) async fn next(&mut self) -> Vec<String> {
         // The sender is held here, so waiting cannot fail.
-        let _ = self.news.wait_for(|heard| !heard.is_empty()).await;
+        let _ = self.news.wait_for(|changed| !changed.is_empty()).await;
         sleep_until(self.silent_until).await;
         let mut taken = BTreeSet::new();
-        self.heard.0.send_if_modified(|heard| {
-            taken = std::mem::take(heard);
+        self.changed.0.send_if_modified(|changed| {
+            taken = std::mem::take(changed);
             false
         });
         self.silent_until = Instant::now() + PAUSE;

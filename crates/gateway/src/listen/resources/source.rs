@@ -82,18 +82,18 @@ type ChangeStream = BoxStream<'static, Result<Vec<String>, CallError>>;
 
 /// A watch under way.
 struct OpenWatch {
-    told: ChangeStream,
+    changes: ChangeStream,
     /// The client's URIs by the source's own.
     watched: BTreeMap<String, String>,
 }
 
-/// Follows the source until nobody wants anything of it. `settled` is told what is watched, after each round.
+/// Follows the source until nothing of it is selected. `settled` gets what is watched, after each round.
 pub(super) async fn follow(
     who: ListeningClient,
     source: String,
-    mut wanted: watch::Receiver<ResourceSelection>,
+    mut selections: watch::Receiver<ResourceSelection>,
     settled: watch::Sender<(u64, BTreeSet<String>)>,
-    heard: ChangedUris,
+    changed: ChangedUris,
 ) {
     let watcher = Arc::clone(&who.watcher);
     let Some(_place) = watcher.watches.take(who.caller.subject()) else {
@@ -106,16 +106,16 @@ pub(super) async fn follow(
     let mut follower = SourceFollower {
         who,
         source,
-        heard,
+        changed,
         open: None,
         known: BTreeSet::new(),
-        unheard: BTreeSet::new(),
+        unwatched: BTreeSet::new(),
         served: 0,
     };
     let mut afresh = false;
     loop {
         changes.mark_unchanged();
-        let selection = wanted.borrow_and_update().clone();
+        let selection = selections.borrow_and_update().clone();
         let next = match follower.decide_and_watch(&selection, afresh).await {
             Ok(next) => {
                 settled.send_replace((selection.round, follower.watched()));
@@ -128,7 +128,7 @@ pub(super) async fn follow(
         };
         afresh = false;
         tokio::select! {
-            changed = wanted.changed() => if changed.is_err() {
+            changed = selections.changed() => if changed.is_err() {
                 return;
             },
             _ = changes.changed() => sleep(SETTLE).await,
@@ -195,12 +195,12 @@ impl ListeningClient {
 struct SourceFollower {
     who: ListeningClient,
     source: String,
-    heard: ChangedUris,
+    changed: ChangedUris,
     open: Option<OpenWatch>,
     /// What was watched at any time, by the client's URIs.
     known: BTreeSet<String>,
-    /// Those of them that are not heard of now.
-    unheard: BTreeSet<String>,
+    /// Those of them that are not watched now.
+    unwatched: BTreeSet<String>,
     /// The number of the last selection that was served.
     served: u64,
 }
@@ -234,10 +234,10 @@ impl SourceFollower {
         let is_late =
             |uri: &&String| selection.round > self.served && selection.late.contains(*uri);
         let missed = watched.iter();
-        let missed = missed.filter(|uri| self.unheard.contains(*uri) || is_late(uri));
-        self.heard.add(missed.cloned());
+        let missed = missed.filter(|uri| self.unwatched.contains(*uri) || is_late(uri));
+        self.changed.add(missed.cloned());
         self.known.extend(watched.iter().cloned());
-        self.unheard = self.known.difference(&watched).cloned().collect();
+        self.unwatched = self.known.difference(&watched).cloned().collect();
         self.served = selection.round;
         Ok(Instant::now() + (left * 3 / 4).max(SHORTEST))
     }
@@ -259,9 +259,9 @@ impl SourceFollower {
             resources: resources.collect(),
             caller_token: self.who.caller.token_for_source(needs_token),
         };
-        let told = self.who.watcher.runner.watch_resources(watch).await?;
-        let mut told: ChangeStream = told.boxed();
-        let first = timeout(PATIENCE, told.next()).await;
+        let changes = self.who.watcher.runner.watch_resources(watch).await?;
+        let mut changes: ChangeStream = changes.boxed();
+        let first = timeout(PATIENCE, changes.next()).await;
         let first: BTreeSet<String> = match first {
             Ok(Some(first)) => first?.into_iter().collect(),
             Ok(None) | Err(_) => BTreeSet::new(),
@@ -269,31 +269,31 @@ impl SourceFollower {
         let watched = granted.into_iter();
         let watched = watched.filter(|it| first.contains(&it.resource.own_uri));
         if let Some(earlier) = self.open.take() {
-            let last_words = earlier.told.take_until(sleep(LINGER));
-            let last_words = last_words.filter(|told| ready(told.is_ok()));
-            told = stream::select(told, last_words).boxed();
+            let last_words = earlier.changes.take_until(sleep(LINGER));
+            let last_words = last_words.filter(|changes| ready(changes.is_ok()));
+            changes = stream::select(changes, last_words).boxed();
         }
         Ok(Some(OpenWatch {
-            told,
+            changes,
             watched: watched.map(|it| (it.resource.own_uri, it.uri)).collect(),
         }))
     }
 
-    /// Hears until the watch ends.
+    /// Receives changes until the watch ends.
     async fn receive_changes(&mut self) {
         while let Some(open) = &mut self.open {
-            let Some(Ok(uris)) = open.told.next().await else {
+            let Some(Ok(uris)) = open.changes.next().await else {
                 self.open = None;
-                self.unheard.clone_from(&self.known);
+                self.unwatched.clone_from(&self.known);
                 return;
             };
             let uris = uris.iter().filter_map(|own| open.watched.get(own));
-            self.heard.add(uris.cloned());
+            self.changed.add(uris.cloned());
         }
         pending::<()>().await;
     }
 
-    /// Those that are heard of, by the client's URIs.
+    /// Those that are watched, by the client's URIs.
     fn watched(&self) -> BTreeSet<String> {
         let open = self.open.iter();
         open.flat_map(|open| open.watched.values().cloned())

@@ -1,4 +1,4 @@
-//! The sources that one stream listens to: each with the resources of it that are wanted.
+//! The sources that one stream listens to: each with the resources of it that are selected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,29 +17,29 @@ const PATIENCE: Duration = Duration::from_secs(4);
 
 pub(super) struct Sources {
     who: ListeningClient,
-    heard: ChangedUris,
+    changed: ChangedUris,
     followed: BTreeMap<String, FollowedSource>,
 }
 
 /// One source, and what is done about it.
 struct FollowedSource {
-    wanted: watch::Sender<ResourceSelection>,
-    /// What was wanted and is watched, after that round.
+    selection: watch::Sender<ResourceSelection>,
+    /// What is watched of the selection of a round, and that round.
     watched: watch::Receiver<(u64, BTreeSet<String>)>,
     _task: AbortOnDropHandle<()>,
 }
 
 impl Sources {
-    pub(super) fn new(who: ListeningClient, heard: ChangedUris) -> Self {
+    pub(super) fn new(who: ListeningClient, changed: ChangedUris) -> Self {
         Self {
             who,
-            heard,
+            changed,
             followed: BTreeMap::new(),
         }
     }
 
-    /// Listens to these and no others, and gives those that are heard of. Of those in `late` something may have gone
-    /// unheard, so that they count as changed.
+    /// Watches these and no others, and returns those that are watched. Changes of those in `late` may have been
+    /// missed, so that they count as changed.
     pub(super) async fn set(
         &mut self,
         uris: BTreeSet<String>,
@@ -63,9 +63,9 @@ impl Sources {
         for (source, uris) in by_source {
             let late = uris.intersection(late).cloned().collect();
             if let Some(followed) = self.followed.get(&source) {
-                followed.wants(uris, late);
+                followed.select(uris, late);
             } else {
-                let followed = FollowedSource::begin(&self.who, &self.heard, &source, uris, late);
+                let followed = FollowedSource::begin(&self.who, &self.changed, &source, uris, late);
                 self.followed.insert(source, followed);
             }
         }
@@ -77,37 +77,37 @@ impl Sources {
 impl FollowedSource {
     fn begin(
         who: &ListeningClient,
-        heard: &ChangedUris,
+        changed: &ChangedUris,
         source: &str,
         uris: BTreeSet<String>,
         late: BTreeSet<String>,
     ) -> Self {
-        let wanted = watch::Sender::new(ResourceSelection {
+        let selection = watch::Sender::new(ResourceSelection {
             round: 1,
             uris,
             late,
         });
-        let (told, watched) = watch::channel((0, BTreeSet::new()));
+        let (settled_sender, watched) = watch::channel((0, BTreeSet::new()));
         let following = follow(
             who.clone(),
             source.to_owned(),
-            wanted.subscribe(),
-            told,
-            heard.clone(),
+            selection.subscribe(),
+            settled_sender,
+            changed.clone(),
         );
         Self {
-            wanted,
+            selection,
             watched,
             _task: AbortOnDropHandle::new(tokio::spawn(following)),
         }
     }
 
-    fn wants(&self, uris: BTreeSet<String>, late: BTreeSet<String>) {
-        self.wanted.send_if_modified(|wanted| {
-            let is_other = wanted.uris != uris || !late.is_empty();
+    fn select(&self, uris: BTreeSet<String>, late: BTreeSet<String>) {
+        self.selection.send_if_modified(|selection| {
+            let is_other = selection.uris != uris || !late.is_empty();
             if is_other {
-                *wanted = ResourceSelection {
-                    round: wanted.round + 1,
+                *selection = ResourceSelection {
+                    round: selection.round + 1,
                     uris,
                     late,
                 };
@@ -118,7 +118,7 @@ impl FollowedSource {
 
     /// Those that are watched, once that is known.
     async fn settled(&self) -> BTreeSet<String> {
-        let round = self.wanted.borrow().round;
+        let round = self.selection.borrow().round;
         let mut watched = self.watched.clone();
         let settled = timeout(PATIENCE, watched.wait_for(|(done, _)| *done >= round)).await;
         match settled {

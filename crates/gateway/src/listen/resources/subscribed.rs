@@ -240,14 +240,14 @@ pub(super) async fn follow_subscriptions(
     who: ListeningClient,
     subscriber: Subscriber,
     was_away: bool,
-    heard: ChangedUris,
+    changed: ChangedUris,
 ) {
     let watcher = Arc::clone(&who.watcher);
     let subscriptions = &watcher.subscriptions;
     let following = StreamRegistration::begin(subscriptions, &subscriber);
     let mut news = following.stream.news.subscribe();
     let mut changes = watcher.changes.follow();
-    let mut sources = Sources::new(who, heard);
+    let mut sources = Sources::new(who, changed);
     let mut before: Option<BTreeSet<String>> = None;
     loop {
         changes.mark_unchanged();
