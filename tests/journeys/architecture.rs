@@ -56,7 +56,7 @@ const ARROWS: [(&str, &[&str]); 35] = [
     ("gateway-store", &["domain", "store", "telemetry"]),
     (
         "connect",
-        &["domain", "edge", "gateway-store", "proto", "rpc"],
+        &["domain", "edge", "egress", "gateway-store", "proto", "rpc"],
     ),
     (
         "gateway",
@@ -77,7 +77,17 @@ const ARROWS: [(&str, &[&str]); 35] = [
     ),
     // It verifies the callers' tokens itself, by the one implementation there is: that of the edges.
     ("policy", &["domain", "edge", "proto", "rpc", "telemetry"]),
-    ("audit", &["domain", "proto", "rpc", "store", "telemetry"]),
+    (
+        "audit",
+        &[
+            "domain",
+            "proto",
+            "rpc",
+            "store",
+            "telemetry",
+            "transparency",
+        ],
+    ),
     (
         "tool-runner",
         &[

@@ -210,6 +210,7 @@ audit:
   listen: 127.0.0.1:{audit}
   tls: {}
   mac_key_file: data/keys/audit-mac.key
+  log_key_file: data/keys/audit-log.pem
   store: sqlite:data/audit.sqlite
 "#,
         tls("gateway"),

@@ -6,8 +6,9 @@
 
 use std::time::{Duration, Instant};
 
+use aws_lc_rs::signature::Ed25519KeyPair;
 use futures::future::join_all;
-use wardgate_audit::{CallingProcesses, Config, MacKey};
+use wardgate_audit::{AuditKeys, CallingProcesses, Config, LogKey, MacKey};
 use wardgate_domain::{Ambient, CallFacts, CallId, Digest, Event, Outcome, Record, Status};
 use wardgate_rpc::client::AuditClient;
 use wardgate_rpc::{Peer, link};
@@ -22,11 +23,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let config = Config::for_store(store.as_str());
         let service = wardgate_audit::service(
             config,
-            MacKey::from_bytes(&ambient.random()),
+            AuditKeys {
+                mac: MacKey::from_bytes(&ambient.random()),
+                log: LogKey::from_pkcs8(Ed25519KeyPair::generate()?.to_pkcs8()?.as_ref())?,
+            },
             CallingProcesses::ThisProcess,
             ambient.clone(),
         );
-        let audit = link::local(service.await?, Peer::Gateway).link;
+        let audit = link::local(service.await?.0, Peer::Gateway).link;
         let audit = AuditClient::new(audit, Duration::from_secs(1));
         println!("{}", store.split(':').next().unwrap_or_default());
         for waiters in [1, 16, 64] {

@@ -29,6 +29,10 @@ pub struct Config {
     /// left counts, and at a server nothing is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity_bytes: Option<u64>,
+    /// What the transparency log over the record is called: the origin of its checkpoints. It stays as it was once
+    /// checkpoints are signed. None: as they say, and at first a name made of the log's key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_origin: Option<String>,
     /// How the store is used.
     #[serde(default)]
     pub database: DatabaseSettings,
@@ -50,6 +54,7 @@ impl Config {
             unknown_after_seconds: default_unknown_after_seconds(),
             write_limit: default_write_limit(),
             capacity_bytes: None,
+            log_origin: None,
             database: DatabaseSettings::default(),
         }
     }

@@ -47,6 +47,37 @@ pub enum Error {
     /// The store cannot be read.
     #[error("the audit store cannot be read now; try again later")]
     Unreadable(#[from] sqlx::Error),
+    /// What stands in the store of the tree over the record is not what this service writes.
+    #[error("the tree of the record is damaged: {0}")]
+    DamagedTree(String),
+    /// The store holds checkpoints of a log with another name.
+    #[error(
+        "audit.log_origin: the record's checkpoints are of the log `{stored}`, not of `{configured}`"
+    )]
+    OtherLog {
+        /// As the stored checkpoint names it.
+        stored: String,
+        /// As configured.
+        configured: String,
+    },
+    /// A key, note or proof of the log is not what it must be.
+    #[error("the log of the record: {0}")]
+    Log(#[from] wardgate_transparency::Error),
+    /// No checkpoint was signed yet.
+    #[error(
+        "there is no signed checkpoint of the record yet; the audit service signs one when it starts"
+    )]
+    NoCheckpoint,
+    /// The record is not in a signed checkpoint yet, or there is no such record.
+    #[error(
+        "the newest checkpoint covers {size} records, the record {sequence} not yet; it does within a second"
+    )]
+    NotCovered {
+        /// Of the record that was asked for.
+        sequence: u64,
+        /// Of the newest checkpoint.
+        size: u64,
+    },
     /// A stored record is not what this service writes.
     #[error("the record is damaged: {0}")]
     Damaged(RecordDamage),
@@ -62,12 +93,17 @@ impl ServiceError for Error {
     fn reason(&self) -> ErrorReason {
         match self {
             Self::NotDurable => ErrorReason::NotDurable,
-            Self::Invalid(_) | Self::AlreadyRecorded { .. } => ErrorReason::InvalidMessage,
-            Self::Unreadable(_) => ErrorReason::Unavailable,
+            Self::Invalid(_) | Self::AlreadyRecorded { .. } | Self::NotCovered { .. } => {
+                ErrorReason::InvalidMessage
+            }
+            Self::Unreadable(_) | Self::NoCheckpoint => ErrorReason::Unavailable,
             Self::UnknownStore
             | Self::WriteLimit { .. }
             | Self::Open { .. }
             | Self::Schema(_)
+            | Self::DamagedTree(_)
+            | Self::OtherLog { .. }
+            | Self::Log(_)
             | Self::Damaged(_) => ErrorReason::Internal,
         }
     }

@@ -4,12 +4,14 @@
 //!  Append ──▶ canonical bytes ──▶ queue ──▶ writer ──one statement a batch──▶ SQLite │ PostgreSQL
 //!     ▲        + leaf hash                    │                                        │
 //!     └──────── receipt, once durable ────────┘             Query, RecordReader ◀─pages┤
-//!                                          closing: intents nobody finished ◀──────────┘
+//!                                          closing: intents nobody finished ◀──────────┤
+//!                                          publisher: tree, signed checkpoints ◀───────┘
 //! ```
 //!
 //! One job: keep what happened, so that nothing acknowledged is ever lost, changed or out of order. A
 //! record becomes one JSON object in RFC 8785 form, its leaf hash follows RFC 6962, and its position is
-//! one step in a dense sequence. A record holds ids, counts and keyed digests, never a value.
+//! one step in a dense sequence. These positions are the leaves of a Merkle tree, of which a checkpoint is signed each
+//! second, so that whoever has one notices when a record before it is changed. A record holds ids, counts and keyed digests, never a value.
 
 mod canonical;
 mod config;
@@ -19,6 +21,8 @@ mod growth;
 mod intent_closer;
 mod mac;
 mod ownership;
+mod proof;
+mod publisher;
 mod query;
 mod reader;
 mod service;
@@ -31,7 +35,8 @@ pub use config::Config;
 pub use error::Error;
 pub use mac::MacKey;
 pub use ownership::CallingProcesses;
+pub use publisher::{LogCloser, LogKey};
 pub use reader::RecordReader;
-pub use service::service;
+pub use service::{AuditKeys, service};
 pub use store::LAYOUT;
 pub use view::{access_view, record_line};

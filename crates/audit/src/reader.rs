@@ -3,9 +3,10 @@
 use futures::Stream;
 use wardgate_rpc::client::{AuditFilter, QueriedRecord};
 use wardgate_store::DatabaseSettings;
+use wardgate_transparency::{SignedNote, TlogProof};
 
 use crate::store::{self, Address};
-use crate::{Error, query};
+use crate::{Error, proof, query};
 
 /// Reads a store and never writes to it.
 #[derive(Debug, Clone)]
@@ -19,6 +20,16 @@ impl RecordReader {
         let reader = store::StoreReader::new(&address, &DatabaseSettings::default());
         reader.check_schema(&address).await?;
         Ok(Self(reader))
+    }
+
+    /// The newest signed checkpoint.
+    pub async fn checkpoint(&self) -> Result<SignedNote, Error> {
+        proof::newest_checkpoint(&self.0).await
+    }
+
+    /// The proof that the record at `sequence` is in the tree of the newest checkpoint, with the record.
+    pub async fn prove(&self, sequence: u64) -> Result<TlogProof, Error> {
+        proof::prove(&self.0, sequence).await
     }
 
     /// The records that match, as the service would give them.

@@ -17,19 +17,30 @@ use crate::filter::{RecordFilter, parse_call_id};
 use crate::growth::GrowthMonitor;
 use crate::intent_closer::IntentCloser;
 use crate::ownership::{CallingProcesses, StoreLock};
+use crate::publisher::{LogCloser, LogKey, Publisher};
 use crate::query;
 use crate::store::{self, Address, StoreReader};
 use crate::writer::{self, AppendQueue};
 use crate::{Config, Error, MacKey};
 
+/// The keys of the audit service.
+#[derive(Debug)]
+pub struct AuditKeys {
+    /// Of the digests of arguments and results.
+    pub mac: MacKey,
+    /// Of the checkpoints.
+    pub log: LogKey,
+}
+
 /// The audit service over the store that `config` names, for calls of `callers`. Brings the store up to date and closes
-/// what an earlier process left open before it returns; ends its background work when the server is dropped.
+/// what an earlier process left open before it returns; ends its background work when the server is dropped, or is told to
+/// end it.
 pub async fn service(
     config: Config,
-    mac_key: MacKey,
+    keys: AuditKeys,
     callers: CallingProcesses,
     ambient: Ambient,
-) -> Result<Service<AuditServiceServer<impl AuditService>>, Error> {
+) -> Result<(Service<AuditServiceServer<impl AuditService>>, LogCloser), Error> {
     config.validate()?;
     let address: Address = config.store.parse()?;
     store::prepare(&address, &config.database).await?;
@@ -47,6 +58,14 @@ pub async fn service(
     let is_sole_owner = is_alone && callers == CallingProcesses::ThisProcess;
     closing.close_left_open(&address, is_sole_owner).await?;
     lock.share();
+    let size = appends.size();
+    let log = Publisher::start(
+        reader.clone(),
+        appends.clone(),
+        &keys.log,
+        config.log_origin.as_deref(),
+    );
+    let log = log.await?;
     let growth = GrowthMonitor {
         reader: reader.clone(),
         address,
@@ -55,18 +74,24 @@ pub async fn service(
     let stop = CancellationToken::new();
     tokio::spawn(stop.clone().run_until_cancelled_owned(growth.run()));
     tokio::spawn(stop.clone().run_until_cancelled_owned(closing.run()));
+    let publishing = tokio::spawn(log.run(stop.clone(), size));
+    let closer = LogCloser {
+        stop: stop.clone(),
+        publishing,
+    };
 
     let audit = Audit {
         appends,
         reader,
-        mac_key,
+        mac_key: keys.mac,
         _lock: lock,
         _stop: stop.drop_guard(),
     };
-    Ok(Service {
+    let service = Service {
         server: AuditServiceServer::new(audit),
         readiness,
-    })
+    };
+    Ok((service, closer))
 }
 
 struct Audit {

@@ -20,12 +20,13 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use wardgate_domain::Receipt;
 use wardgate_rpc::{LatencyLimit, Readiness};
 use wardgate_telemetry::names;
+use wardgate_transparency::TreeHead;
 
 use crate::Error;
 use crate::canonical::RecordEntry;
 use crate::store::{
-    Address, AppendError, LONGEST_WRITE, MAX_BATCH, StoreWriter, StoredEntry, WRITE_LIMIT,
-    open_error,
+    Address, AppendError, LONGEST_WRITE, MAX_BATCH, StoreWriter, StoredEntry, TreeGrowth,
+    WRITE_LIMIT, open_error,
 };
 
 /// Records that may wait; more are refused at once.
@@ -52,6 +53,7 @@ const PROBE_WHEN_IDLE: Duration = Duration::from_secs(5);
 pub(crate) struct AppendQueue {
     queue: mpsc::Sender<WriterJob>,
     readiness: watch::Receiver<Readiness>,
+    size: watch::Receiver<u64>,
     write_limit: Arc<LatencyLimit>,
 }
 
@@ -84,6 +86,27 @@ impl AppendQueue {
         drop(self.queue.send(WriterJob::ClosedBelow(sequence)).await);
     }
 
+    /// Stores that the tree grew; false where the stored tree is another one than `growth` begins with.
+    pub(crate) async fn grow(&self, growth: TreeGrowth) -> Result<bool, Error> {
+        let (answer, answered) = oneshot::channel();
+        let job = WriterJob::Grow(growth, answer);
+        self.queue.send(job).await.map_err(|_| Error::NotDurable)?;
+        answered.await.map_err(|_| Error::NotDurable)
+    }
+
+    /// Stores the signed checkpoint of the tree `head`, unless the tree has grown since.
+    pub(crate) async fn publish(&self, head: TreeHead, checkpoint: String) -> Result<(), Error> {
+        let (answer, answered) = oneshot::channel();
+        let job = WriterJob::Publish(head, checkpoint, answer);
+        self.queue.send(job).await.map_err(|_| Error::NotDurable)?;
+        answered.await.map_err(|_| Error::NotDurable)
+    }
+
+    /// How many records there are, as of the last append by this process.
+    pub(crate) fn size(&self) -> watch::Receiver<u64> {
+        self.size.clone()
+    }
+
     pub(crate) fn readiness(&self) -> watch::Receiver<Readiness> {
         self.readiness.clone()
     }
@@ -94,6 +117,8 @@ impl AppendQueue {
 enum WriterJob {
     Append(PendingAppend),
     ClosedBelow(u64),
+    Grow(TreeGrowth, oneshot::Sender<bool>),
+    Publish(TreeHead, String, oneshot::Sender<()>),
 }
 
 /// An append that is not yet durable.
@@ -129,6 +154,7 @@ pub(crate) async fn start(address: Address, limit: Duration) -> Result<AppendQue
         .map_err(|source| open_error(&address, source))?;
     let (queue, jobs) = mpsc::channel(QUEUE);
     let (sender, readiness) = watch::channel(Readiness::Ready);
+    let (size_sender, size) = watch::channel(0);
     let write_limit = Arc::new(LatencyLimit::new(limit, LONGEST_WRITE));
     let mut writer = WriterTask {
         connection: Some(connection),
@@ -137,6 +163,7 @@ pub(crate) async fn start(address: Address, limit: Duration) -> Result<AppendQue
             limit: Arc::clone(&write_limit),
             readiness: sender,
         },
+        size: size_sender,
     };
     for _ in 0..FIRST_PROBES {
         writer.probe().await;
@@ -148,6 +175,7 @@ pub(crate) async fn start(address: Address, limit: Duration) -> Result<AppendQue
     Ok(AppendQueue {
         queue,
         readiness,
+        size,
         write_limit,
     })
 }
@@ -217,6 +245,8 @@ struct WriterTask {
     /// None after a failure: a connection in an unknown state is not used again.
     connection: Option<StoreWriter>,
     health: StoreHealth,
+    /// For whoever waits for new records.
+    size: watch::Sender<u64>,
 }
 
 impl WriterTask {
@@ -263,22 +293,27 @@ impl WriterTask {
     async fn handle(&mut self, jobs: impl Iterator<Item = WriterJob>) {
         let mut batch = Vec::with_capacity(jobs.size_hint().0);
         let mut closed_below = None;
+        let mut of_tree = Vec::new();
         for job in jobs {
             match job {
                 // Whoever gave up waiting was told that the record is not durable.
                 WriterJob::Append(waiting) if waiting.answer.is_closed() => {}
                 WriterJob::Append(waiting) => batch.push(waiting),
                 WriterJob::ClosedBelow(sequence) => closed_below = Some(sequence),
+                job => of_tree.push(job),
             }
         }
         if let Some(connection) = &mut self.connection {
             let started = Instant::now();
             let write = async {
-                store(connection, &mut batch).await?;
-                match closed_below {
-                    Some(sequence) => connection.closed_below(sequence).await,
-                    None => Ok(()),
+                store(connection, &mut batch, &self.size).await?;
+                if let Some(sequence) = closed_below {
+                    connection.closed_below(sequence).await?;
                 }
+                for job in of_tree {
+                    write_tree(connection, job).await?;
+                }
+                Ok(())
             };
             if self.health.supervise(write).await.is_some() {
                 histogram!(names::AUDIT_BATCH_SECONDS).record(started.elapsed());
@@ -309,6 +344,7 @@ impl WriterTask {
 async fn store(
     connection: &mut StoreWriter,
     batch: &mut Vec<PendingAppend>,
+    size: &watch::Sender<u64>,
 ) -> Result<(), sqlx::Error> {
     let mut collisions = 0;
     while !batch.is_empty() {
@@ -323,6 +359,7 @@ async fn store(
         match connection.append(&entries).await {
             Ok(first) => {
                 counter!(names::AUDIT_RECORDS).increment(entries.len() as u64);
+                size.send_replace(first + entries.len() as u64);
                 for (waiting, sequence) in batch.drain(..).zip(first..) {
                     let receipt = Receipt::for_durable(sequence, waiting.entry.leaf_hash);
                     waiting.answer(Ok(receipt));
@@ -344,6 +381,22 @@ async fn store(
             Err(AppendError::Store(error)) => return Err(error),
         }
         batch.extend(repeats);
+    }
+    Ok(())
+}
+
+/// Does `job`, if it is one of the tree, and answers it.
+async fn write_tree(connection: &mut StoreWriter, job: WriterJob) -> Result<(), sqlx::Error> {
+    // Nobody listens any more when the service ends.
+    match job {
+        WriterJob::Grow(growth, answer) => {
+            let _ = answer.send(connection.grow(&growth).await?);
+        }
+        WriterJob::Publish(head, checkpoint, answer) => {
+            connection.publish(&head, &checkpoint).await?;
+            let _ = answer.send(());
+        }
+        WriterJob::Append(_) | WriterJob::ClosedBelow(_) => {}
     }
     Ok(())
 }

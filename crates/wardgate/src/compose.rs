@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::Router;
 use tokio::sync::watch;
 use wardgate_agent::{Agent, ApprovalKey, Endpoints};
+use wardgate_audit::LogCloser;
 use wardgate_console::{Console, CookieKey, HttpLimits, RecordLinks, ResultStore};
 use wardgate_domain::{Ambient, PermitSigner, PermitVerifier};
 use wardgate_edge::{Admission, Authenticator, EdgeClient, Origins};
@@ -40,7 +41,7 @@ pub(crate) struct ServiceConfigs {
     pub(crate) permit_verifier: PermitVerifier,
     pub(crate) pseudonym_key: PseudonymKey,
     pub(crate) sealing_key: SealingKey,
-    pub(crate) mac_key: wardgate_audit::MacKey,
+    pub(crate) audit_keys: wardgate_audit::AuditKeys,
     pub(crate) memory_key: wardgate_memory::MasterKey,
 }
 
@@ -53,7 +54,21 @@ pub(crate) struct LocalServices {
     /// For the operator.
     pub(crate) operator_services: OperatorServices,
     /// What ends what they started.
-    pub(crate) closing: ServiceCloser,
+    pub(crate) closing: LocalCloser,
+}
+
+/// Ends what the services of this process started.
+pub(crate) struct LocalCloser {
+    tool_runner: ServiceCloser,
+    log: LogCloser,
+}
+
+impl LocalCloser {
+    /// Call it once nothing is served any more.
+    pub(crate) async fn close(self) {
+        self.tool_runner.close().await;
+        self.log.close().await;
+    }
 }
 
 /// Starts every service in this process.
@@ -62,8 +77,8 @@ pub(crate) async fn local(
     ambient: &Ambient,
 ) -> Result<LocalServices, Failure> {
     let callers = wardgate_audit::CallingProcesses::ThisProcess;
-    let audit = wardgate_audit::service(parts.audit, parts.mac_key, callers, ambient.clone());
-    let audit = audit.await?;
+    let audit = wardgate_audit::service(parts.audit, parts.audit_keys, callers, ambient.clone());
+    let (audit, log) = audit.await?;
     let policy =
         wardgate_policy::service(parts.policy, parts.permit_signer, ambient.clone()).await?;
     let memory = wardgate_memory::service(
@@ -74,7 +89,7 @@ pub(crate) async fn local(
         ambient.clone(),
     )
     .await?;
-    let (tool_runner, closing) = wardgate_tool_runner::service(
+    let (tool_runner, runner_closer) = wardgate_tool_runner::service(
         parts.tool_runner,
         parts.permit_verifier,
         parts.pseudonym_key,
@@ -108,7 +123,10 @@ pub(crate) async fn local(
         neighbours,
         record: shown,
         operator_services,
-        closing,
+        closing: LocalCloser {
+            tool_runner: runner_closer,
+            log,
+        },
     })
 }
 

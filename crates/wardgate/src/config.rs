@@ -5,7 +5,6 @@
 
 mod console;
 mod error;
-mod positions;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -24,11 +23,10 @@ use wardgate_rpc::Drain;
 use wardgate_rpc::link::TlsFiles;
 use wardgate_rpc::server::ListenConfig;
 use wardgate_store::DatabaseSettings;
+use wardgate_yaml::{Node, Position};
 
 pub(crate) use console::ConsoleWiring;
 pub(crate) use error::{Error, SECTIONS, ValueOrigin};
-use positions::KeyPositions;
-pub(crate) use positions::Position;
 
 /// What a service's section holds for this binary rather than for the service.
 const WIRING: [&str; 13] = [
@@ -42,6 +40,7 @@ const WIRING: [&str; 13] = [
     "permit_public_key_files",
     "pseudonym_key_file",
     "mac_key_file",
+    "log_key_file",
     "master_key_file",
     "session_key_file",
     "links",
@@ -67,7 +66,8 @@ pub(crate) struct Settings {
     figment: Figment,
     /// For messages.
     file: String,
-    positions: KeyPositions,
+    /// None where only its values can be read.
+    document: Option<Node>,
     /// What relative paths are relative to.
     base: PathBuf,
 }
@@ -122,6 +122,8 @@ pub(crate) struct ServiceWiring {
     pub(crate) pseudonym_key_file: Option<PathBuf>,
     #[serde(default)]
     pub(crate) mac_key_file: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) log_key_file: Option<PathBuf>,
     #[serde(default)]
     pub(crate) master_key_file: Option<PathBuf>,
     #[serde(default)]
@@ -275,7 +277,7 @@ impl Settings {
         let sections: Dict =
             serde_saphyr::from_str_with_options(&text, options).map_err(|error| Error::Syntax {
                 path: path.to_owned(),
-                position: error.location().map_or(Position::START, Position::of),
+                position: error.location().map_or(Position::START, Position::from),
                 message: error.to_string(),
             })?;
         let settings = Self {
@@ -286,7 +288,7 @@ impl Settings {
                     .split("__"),
             ),
             file: path.display().to_string(),
-            positions: KeyPositions::read(&text),
+            document: Node::parse(&text).ok(),
             base,
         };
         let all: Dict = settings
@@ -456,7 +458,8 @@ impl Settings {
     }
 
     fn has_key(&self, section: &str, key: &str) -> bool {
-        self.positions.has([section, key])
+        let document = self.document.as_ref();
+        document.is_some_and(|it| it.get(section).is_some_and(|it| it.get(key).is_some()))
     }
 
     /// Where the value at `path` comes from: the environment where it has the variable, else the file.
@@ -465,7 +468,8 @@ impl Settings {
         if path.len() > 1 && std::env::var_os(&variable).is_some() {
             return ValueOrigin::Environment(variable);
         }
-        let position = self.positions.find(path.iter().copied());
+        let document = self.document.as_ref();
+        let position = document.and_then(|it| it.position_of(path.iter().copied()));
         ValueOrigin::File {
             file: self.file.clone(),
             position: position.unwrap_or(Position::START),

@@ -10,7 +10,7 @@ use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use wardgate_agent::ApprovalKey;
-use wardgate_audit::MacKey;
+use wardgate_audit::{LogKey, MacKey};
 use wardgate_console::CookieKey;
 use wardgate_domain::{Ambient, PermitSigner, PermitVerifier};
 use wardgate_gateway::SessionKey;
@@ -129,6 +129,10 @@ impl DataDir {
         self.keys().join("audit-mac.key")
     }
 
+    pub(crate) fn log_key(&self) -> PathBuf {
+        self.keys().join("audit-log.pem")
+    }
+
     pub(crate) fn approval_key(&self) -> PathBuf {
         self.keys().join("approval.key")
     }
@@ -157,6 +161,9 @@ impl DataDir {
                 &self.permit_public_key(),
                 hex(pair.public_key().as_ref()).as_bytes(),
             )?;
+        }
+        if !self.log_key().exists() {
+            new_ed25519(&self.log_key())?;
         }
         for path in [
             self.pseudonym_key(),
@@ -240,6 +247,14 @@ pub(crate) fn sealing_key(pseudonym_key: &Path) -> Result<SealingKey, Error> {
 /// The key of the record's keyed digests.
 pub(crate) fn mac_key(path: &Path) -> Result<MacKey, Error> {
     read_32_bytes(path).map(|bytes| MacKey::from_bytes(&bytes))
+}
+
+/// The key that the record's checkpoints are signed with.
+pub(crate) fn log_key(path: &Path) -> Result<LogKey, Error> {
+    LogKey::from_pkcs8(&read_pkcs8(path)?).map_err(|_| Error::Key {
+        path: path.to_owned(),
+        expected: "an Ed25519 private key in PEM",
+    })
 }
 
 /// The key of sessions.

@@ -7,6 +7,7 @@
 mod postgres;
 mod select;
 mod sqlite;
+mod tree;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 use wardgate_domain::Timestamp;
 use wardgate_rpc::client::RecordDamage;
 use wardgate_store::{DatabaseSettings, Layout, MigrationError, StartWait, is_busy};
+use wardgate_transparency::TreeHead;
 
 use crate::Error;
 use crate::canonical::{IndexedColumns, RecordEntry, leaf_hash};
@@ -22,6 +24,7 @@ use crate::filter::RecordFilter;
 use crate::stored_row::StoredRow;
 
 pub(crate) use select::{PageBounds, RecordPosition};
+pub(crate) use tree::{TileRoot, TreeGrowth};
 pub(crate) use wardgate_store::Address;
 
 /// Entries of one append.
@@ -179,6 +182,26 @@ impl StoreWriter {
         match self {
             Self::Sqlite(writer) => writer.closed_below(sequence).await,
             Self::Postgres(writer) => writer.closed_below(sequence).await,
+        }
+    }
+
+    /// Stores that the tree grew; false where it is not the tree that `growth` begins with, and then nothing is stored.
+    pub(crate) async fn grow(&mut self, growth: &TreeGrowth) -> Result<bool, sqlx::Error> {
+        match self {
+            Self::Sqlite(writer) => writer.grow(growth).await,
+            Self::Postgres(writer) => writer.grow(growth).await,
+        }
+    }
+
+    /// Stores the signed checkpoint of the tree `head`, unless the tree has grown since.
+    pub(crate) async fn publish(
+        &mut self,
+        head: &TreeHead,
+        checkpoint: &str,
+    ) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Sqlite(writer) => writer.publish(head, checkpoint).await,
+            Self::Postgres(writer) => writer.publish(head, checkpoint).await,
         }
     }
 

@@ -4,9 +4,11 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, PgPool};
 use wardgate_store::postgres::{Rights, Schema, only_living};
 use wardgate_store::{DatabaseSettings, MigrationError};
+use wardgate_transparency::TreeHead;
 
 use super::{
-    AppendError, LONGEST_WRITE, READ_LIMIT, READ_WAIT, READERS, StoredEntry, signed, unsigned,
+    AppendError, LONGEST_WRITE, READ_LIMIT, READ_WAIT, READERS, StoredEntry, TreeGrowth, signed,
+    unsigned,
 };
 use crate::canonical::RecordEntry;
 
@@ -25,6 +27,29 @@ pub(super) const GAPS: &str = "
     ) AS steps
     WHERE lower < upper ORDER BY lower LIMIT 100";
 
+pub(super) const TREE: &str = "SELECT size, root, checkpoint FROM audit.tree";
+
+/// How many records are in a range, and their leaf hashes one behind the other.
+pub(super) const LEAF_HASHES: &str = "
+    SELECT count(*), coalesce(string_agg(leaf_hash, '' ORDER BY sequence), '')
+    FROM audit.record WHERE sequence >= $1 AND sequence < $2";
+
+/// The same of the hashes of a tile above level 0.
+pub(super) const TILE: &str = "
+    SELECT count(*), coalesce(string_agg(root, '' ORDER BY position), '')
+    FROM audit.tile_root WHERE level = $1 AND position >= $2 AND position < $3";
+
+/// In one statement, so one round trip. Only the tree that it begins with grows.
+const GROW: &str = "
+    WITH grown AS (
+        UPDATE audit.tree SET size = $1, root = $2 WHERE size = $3 AND root = $4 RETURNING size
+    ), stored AS (
+        INSERT INTO audit.tile_root (level, position, root)
+        SELECT tile.level, tile.position, tile.root
+        FROM grown, unnest($5::integer[], $6::bigint[], $7::bytea[]) AS tile (level, position, root)
+    )
+    SELECT count(*) FROM grown";
+
 pub(super) const BYTES: &str = "SELECT pg_total_relation_size('audit.record')";
 
 /// How soon the server gives up a statement whose reader has gone.
@@ -36,9 +61,15 @@ pub(super) const SCHEMA: Schema = Schema {
     migrations: &[
         include_str!("postgres/0001_record.sql"),
         include_str!("postgres/0002_time.sql"),
+        include_str!("postgres/0003_tree.sql"),
     ],
     // What is on record stays: the service can add to it, and nothing else.
-    rights: Rights::Tables(&[("record", "SELECT, INSERT"), ("head", "SELECT, UPDATE")]),
+    rights: Rights::Tables(&[
+        ("record", "SELECT, INSERT"),
+        ("head", "SELECT, UPDATE"),
+        ("tree", "SELECT, UPDATE"),
+        ("tile_root", "SELECT, INSERT"),
+    ]),
 };
 
 /// The whole batch in one statement, so one round trip and one flush. The update locks the head row
@@ -168,6 +199,45 @@ impl PostgresWriter {
             .map(drop)
     }
 
+    pub(super) async fn grow(&mut self, growth: &TreeGrowth) -> Result<bool, sqlx::Error> {
+        let tiles = growth.tile_roots.iter();
+        let grown: i64 = sqlx::query_scalar(GROW)
+            .bind(signed(growth.to.size))
+            .bind(growth.to.root.as_slice())
+            .bind(signed(growth.from.size))
+            .bind(growth.from.root.as_slice())
+            .bind(
+                tiles
+                    .clone()
+                    .map(|tile| i32::from(tile.level))
+                    .collect::<Vec<_>>(),
+            )
+            .bind(
+                tiles
+                    .clone()
+                    .map(|tile| signed(tile.position))
+                    .collect::<Vec<_>>(),
+            )
+            .bind(tiles.map(|tile| tile.root.as_slice()).collect::<Vec<_>>())
+            .fetch_one(&mut self.0)
+            .await?;
+        Ok(grown == 1)
+    }
+
+    pub(super) async fn publish(
+        &mut self,
+        head: &TreeHead,
+        checkpoint: &str,
+    ) -> Result<(), sqlx::Error> {
+        sqlx::query("UPDATE audit.tree SET checkpoint = $1 WHERE size = $2 AND root = $3")
+            .bind(checkpoint)
+            .bind(signed(head.size))
+            .bind(head.root.as_slice())
+            .execute(&mut self.0)
+            .await
+            .map(drop)
+    }
+
     pub(super) async fn close(self) -> Result<(), sqlx::Error> {
         self.0.close().await
     }
@@ -179,12 +249,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_commit_is_flushed_before_it_is_answered() {
-        let Ok(server) = std::env::var("WARDGATE_TEST_POSTGRES") else {
-            assert!(
-                std::env::var_os("CI").is_none(),
-                "set WARDGATE_TEST_POSTGRES to a server URL"
-            );
-            eprintln!("skipped: WARDGATE_TEST_POSTGRES names no PostgreSQL server");
+        let Some(server) = wardgate_testkit::database_server("WARDGATE_TEST_POSTGRES") else {
             return;
         };
         // Whatever the URL, the role or the database say.

@@ -10,9 +10,11 @@ use sqlx::sqlite::{
 };
 use sqlx::{ConnectOptions, Connection, Sqlite, SqlitePool};
 use wardgate_store::{DatabaseSettings, MigrationError};
+use wardgate_transparency::TreeHead;
 
 use super::{
-    AppendError, LONGEST_WRITE, MAX_BATCH, READ_WAIT, READERS, StoredEntry, signed, unsigned,
+    AppendError, LONGEST_WRITE, MAX_BATCH, READ_WAIT, READERS, StoredEntry, TreeGrowth, signed,
+    unsigned,
 };
 use crate::canonical::RecordEntry;
 
@@ -31,6 +33,18 @@ pub(super) const GAPS: &str = "
         (SELECT coalesce(lag(sequence) OVER (ORDER BY sequence) + 1, 0) AS lower, sequence AS upper FROM record)
     WHERE lower < upper ORDER BY lower LIMIT 100";
 
+pub(super) const TREE: &str = "SELECT size, root, checkpoint FROM tree";
+
+/// How many records are in a range, and their leaf hashes one behind the other.
+pub(super) const LEAF_HASHES: &str = "
+    SELECT count(*), coalesce(group_concat(hex(leaf_hash), '' ORDER BY sequence), '')
+    FROM record WHERE sequence >= ? AND sequence < ?";
+
+/// The same of the hashes of a tile above level 0.
+pub(super) const TILE: &str = "
+    SELECT count(*), coalesce(group_concat(hex(root), '' ORDER BY position), '')
+    FROM tile_root WHERE level = ? AND position >= ? AND position < ?";
+
 pub(super) const BYTES: &str =
     "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()";
 
@@ -38,6 +52,7 @@ pub(super) const BYTES: &str =
 pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("sqlite/0001_record.sql"),
     include_str!("sqlite/0002_time.sql"),
+    include_str!("sqlite/0003_tree.sql"),
 ];
 
 /// The statement that stores a batch, for up to 1, 2, 4, … 256 rows: a single one, which is its own
@@ -150,6 +165,44 @@ impl SqliteWriter {
     pub(super) async fn closed_below(&mut self, sequence: u64) -> Result<(), sqlx::Error> {
         sqlx::query("UPDATE head SET closed_below = max(closed_below, ?)")
             .bind(signed(sequence))
+            .execute(&mut self.0)
+            .await
+            .map(drop)
+    }
+
+    pub(super) async fn grow(&mut self, growth: &TreeGrowth) -> Result<bool, sqlx::Error> {
+        let mut transaction = self.0.begin().await?;
+        let grown = sqlx::query("UPDATE tree SET size = ?, root = ? WHERE size = ? AND root = ?")
+            .bind(signed(growth.to.size))
+            .bind(growth.to.root.to_vec())
+            .bind(signed(growth.from.size))
+            .bind(growth.from.root.to_vec())
+            .execute(&mut *transaction)
+            .await?;
+        if grown.rows_affected() == 0 {
+            return Ok(false);
+        }
+        for tile in &growth.tile_roots {
+            sqlx::query("INSERT INTO tile_root (level, position, root) VALUES (?, ?, ?)")
+                .bind(i64::from(tile.level))
+                .bind(signed(tile.position))
+                .bind(tile.root.to_vec())
+                .execute(&mut *transaction)
+                .await?;
+        }
+        transaction.commit().await?;
+        Ok(true)
+    }
+
+    pub(super) async fn publish(
+        &mut self,
+        head: &TreeHead,
+        checkpoint: &str,
+    ) -> Result<(), sqlx::Error> {
+        sqlx::query("UPDATE tree SET checkpoint = ? WHERE size = ? AND root = ?")
+            .bind(checkpoint.to_owned())
+            .bind(signed(head.size))
+            .bind(head.root.to_vec())
             .execute(&mut self.0)
             .await
             .map(drop)

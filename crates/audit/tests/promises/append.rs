@@ -2,12 +2,12 @@
 
 use futures::future::join_all;
 use futures::{StreamExt, stream};
-use wardgate_audit::{CallingProcesses, Config, Error, MacKey};
+use wardgate_audit::{CallingProcesses, Config, Error};
 use wardgate_domain::{Ambient, CallFacts, Digest, Event, Receipt, Record, Status};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_store::MigrationError;
 
-use crate::support::{TestStore, intent, json, on_both_stores, outcome, refusals, subject};
+use crate::support::{TestStore, intent, json, keys, on_both_stores, outcome, refusals, subject};
 
 on_both_stores! {
     the_sequence_is_dense_under_64_appenders_some_of_whom_fail
@@ -286,10 +286,9 @@ async fn a_newer_schema_is_refused(store: &TestStore) {
             .await,
     ];
     assert!(raised.iter().any(Result::is_ok));
-    let key = MacKey::from_bytes(&[7; 32]);
     let config = Config::for_store(&store.url);
     let callers = CallingProcesses::OtherProcesses;
-    let refused = wardgate_audit::service(config, key, callers, Ambient::system()).await;
+    let refused = wardgate_audit::service(config, keys(), callers, Ambient::system()).await;
     assert!(matches!(
         refused.err(),
         Some(Error::Schema(MigrationError::Newer { found: 99, .. }))

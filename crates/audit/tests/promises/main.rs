@@ -12,6 +12,7 @@ mod support;
 
 mod append;
 mod failure;
+mod log;
 mod privacy;
 mod query;
 mod recovery;

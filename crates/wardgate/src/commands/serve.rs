@@ -133,9 +133,15 @@ pub(crate) async fn audit(config: &Path) -> Result<(), Failure> {
     let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "audit")?;
     let key = required(wiring.mac_key_file.as_ref(), "audit.mac_key_file")?;
     let callers = wardgate_audit::CallingProcesses::OtherProcesses;
-    let mac_key = data_dir::mac_key(key)?;
-    let service = wardgate_audit::service(config, mac_key, callers, Ambient::system()).await?;
-    serve("audit", &wiring, service, telemetry.metrics()).await
+    let mac = data_dir::mac_key(key)?;
+    let key = required(wiring.log_key_file.as_ref(), "audit.log_key_file")?;
+    let log = data_dir::log_key(key)?;
+    let keys = wardgate_audit::AuditKeys { mac, log };
+    let service = wardgate_audit::service(config, keys, callers, Ambient::system());
+    let (service, closing) = service.await?;
+    let served = serve("audit", &wiring, service, telemetry.metrics()).await;
+    closing.close().await;
+    served
 }
 
 pub(crate) async fn memory(arguments: &ConfigFile) -> Result<(), Failure> {

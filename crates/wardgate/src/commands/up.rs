@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use wardgate_agent::Endpoints;
+use wardgate_audit::AuditKeys;
 use wardgate_console::ResultStore;
 use wardgate_domain::Ambient;
 use wardgate_edge::BoundListener;
@@ -15,12 +16,11 @@ use wardgate_gateway::Gateway;
 use wardgate_rpc::Drain;
 use wardgate_rpc::operator::{OperatorServices, OperatorSocket};
 use wardgate_store::DatabaseSettings;
-use wardgate_tool_runner::ServiceCloser;
 
 use crate::Failure;
 use crate::cli::{Demo, UpArgs};
 use crate::commands::{program, serve};
-use crate::compose::{self, LocalServices, ServiceConfigs};
+use crate::compose::{self, LocalCloser, LocalServices, ServiceConfigs};
 use crate::config::Settings;
 use crate::data_dir::{self, DataDir};
 use crate::demo::{self, UnpackedDemo};
@@ -125,7 +125,7 @@ struct StartedServices {
     agent: Option<Router>,
     console: Router,
     operator_services: OperatorServices,
-    closing: ServiceCloser,
+    closing: LocalCloser,
 }
 
 async fn start_services(
@@ -154,7 +154,10 @@ async fn start_services(
         permit_verifier: data_dir::permit_verifier(&[dir.permit_public_key()])?,
         pseudonym_key: data_dir::pseudonym_key(&dir.pseudonym_key())?,
         sealing_key: data_dir::sealing_key(&dir.pseudonym_key())?,
-        mac_key: data_dir::mac_key(&dir.mac_key())?,
+        audit_keys: AuditKeys {
+            mac: data_dir::mac_key(&dir.mac_key())?,
+            log: data_dir::log_key(&dir.log_key())?,
+        },
         memory_key: data_dir::memory_key(&dir.memory_key())?,
     };
     let LocalServices {

@@ -291,6 +291,11 @@ impl Deployment {
             }
             Peer::Audit => {
                 self.key("audit.mac_key_file", wiring.mac_key_file, KeyKind::Secret);
+                self.key(
+                    "audit.log_key_file",
+                    wiring.log_key_file,
+                    KeyKind::LogPrivate,
+                );
                 self.record.clone_from(&store);
                 self.store("audit.store", store, &wardgate_audit::LAYOUT);
             }
@@ -331,6 +336,7 @@ impl Deployment {
             Some(dir.permit_public_key()),
             KeyKind::PermitPublic,
         );
+        deployment.key("audit-log.pem", Some(dir.log_key()), KeyKind::LogPrivate);
         for (name, path) in [
             ("pseudonym.key", dir.pseudonym_key()),
             ("audit-mac.key", dir.mac_key()),

@@ -13,6 +13,8 @@ pub(super) enum KeyKind {
     PermitPrivate,
     /// What its signatures are checked with.
     PermitPublic,
+    /// The key that the record's checkpoints are signed with.
+    LogPrivate,
     /// 32 secret bytes.
     Secret,
 }
@@ -56,6 +58,7 @@ fn read(path: &Path, kind: KeyKind) -> Result<(), Error> {
     match kind {
         KeyKind::PermitPrivate => data_dir::permit_signer(path).map(drop),
         KeyKind::PermitPublic => data_dir::permit_verifier(&[path.to_owned()]).map(drop),
+        KeyKind::LogPrivate => data_dir::log_key(path).map(drop),
         KeyKind::Secret => data_dir::mac_key(path).map(drop),
     }
 }

@@ -1,0 +1,250 @@
+//! The transparency log over the record: the tree grows by what was appended, and its checkpoints are signed.
+//!
+//! ```text
+//!   records ──leaf hashes──▶ CompactTree ──size, root, full tiles──▶ store ──▶ checkpoint signed ──▶ store
+//! ```
+//!
+//! A record is first durable, then in the tree, then covered by a signed checkpoint, at most a second later. Appends wait
+//! for neither: the tree is computed of what is stored, beside the writer. Whatever process it was that signed last, the
+//! size and root that it stored are compared with the records before the next checkpoint is signed.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use wardgate_domain::Digest;
+use wardgate_transparency::{
+    Checkpoint, CompactTree, SignedNote, Signer, TreeHead, consistency_path, consistency_ranges,
+    tiles_of_ranges, verify_consistency,
+};
+
+use crate::Error;
+use crate::store::{StoreReader, TileRoot, TreeGrowth};
+use crate::writer::AppendQueue;
+
+/// How long records gather before the tree grows by them.
+const GATHER: Duration = Duration::from_millis(500);
+
+/// How often to look for records of other processes, which may have ended before they signed.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// How long to wait after a failure, besides.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Records by which the tree grows in one transaction.
+const STEP: u64 = 8_192;
+
+/// How often the progress of a long catch-up is told.
+const PROGRESS: Duration = Duration::from_secs(5);
+
+/// How long the last checkpoint may take when the service ends.
+const LAST_CHECKPOINT: Duration = Duration::from_secs(5);
+
+/// The log's signing key: Ed25519.
+pub struct LogKey(Vec<u8>);
+
+impl LogKey {
+    /// From a private key in PKCS#8 DER (RFC 8410).
+    pub fn from_pkcs8(der: &[u8]) -> Result<Self, Error> {
+        Signer::from_pkcs8(UNNAMED, der)?;
+        Ok(Self(der.to_vec()))
+    }
+
+    /// The name of a log that was given none: it tells the logs of different keys apart.
+    fn default_origin(&self) -> Result<String, Error> {
+        let key = Signer::from_pkcs8(UNNAMED, &self.0)?;
+        let digest = Digest::of(key.verifier_key().to_string().as_bytes());
+        Ok(format!("wardgate/{}", &digest.to_string()[..16]))
+    }
+}
+
+const UNNAMED: &str = "wardgate";
+
+impl fmt::Debug for LogKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LogKey")
+    }
+}
+
+/// Ends the service's background work, and signs what was appended last.
+#[derive(Debug)]
+pub struct LogCloser {
+    pub(crate) stop: CancellationToken,
+    pub(crate) publishing: JoinHandle<()>,
+}
+
+impl LogCloser {
+    /// Waits until the last checkpoint is signed. Call it once nothing is served any more.
+    pub async fn close(self) {
+        self.stop.cancel();
+        if timeout(LAST_CHECKPOINT, self.publishing).await.is_err() {
+            tracing::warn!("the newest records are in no checkpoint yet; the next start signs one");
+        }
+    }
+}
+
+/// Lets the tree grow, and signs its checkpoints.
+pub(crate) struct Publisher {
+    reader: StoreReader,
+    appends: AppendQueue,
+    signer: Signer,
+    /// As the store has it, as far as is known; none before it was compared with the records.
+    tree: Option<CompactTree>,
+    /// The tree of the newest checkpoint, whoever signed it.
+    signed: TreeHead,
+    /// Whether that is stored with the signature of this process.
+    is_published: bool,
+}
+
+impl Publisher {
+    /// Goes on from the newest checkpoint in the store, and brings tree and checkpoint up to the records, however many they
+    /// are. `origin` is what the log is called; none: as before, and at first by its key.
+    pub(crate) async fn start(
+        reader: StoreReader,
+        appends: AppendQueue,
+        key: &LogKey,
+        origin: Option<&str>,
+    ) -> Result<Self, Error> {
+        let stored = reader.tree().await?.checkpoint;
+        let stored = stored
+            .as_deref()
+            .map(str::parse::<SignedNote>)
+            .transpose()?;
+        let stored = stored.map(|note| note.text().parse::<Checkpoint>());
+        let stored = stored.transpose()?;
+        let origin = match (origin, &stored) {
+            (Some(origin), _) => origin.to_owned(),
+            (None, Some(checkpoint)) => checkpoint.origin.clone(),
+            (None, None) => key.default_origin()?,
+        };
+        let signer = Signer::from_pkcs8(&origin, &key.0)?;
+        if let Some(checkpoint) = &stored
+            && checkpoint.origin != origin
+        {
+            return Err(Error::OtherLog {
+                stored: checkpoint.origin.clone(),
+                configured: origin,
+            });
+        }
+        let key = signer.verifier_key();
+        tracing::info!(%key, "the checkpoints of the record are verified with this key");
+        let mut publisher = Self {
+            tree: None,
+            signed: stored.map_or(CompactTree::default().head(), |checkpoint| checkpoint.head),
+            is_published: false,
+            reader,
+            appends,
+            signer,
+        };
+        publisher.try_publish().await;
+        Ok(publisher)
+    }
+
+    /// Publishes what is appended, until it is told to stop or nobody can append any more; then once more.
+    pub(crate) async fn run(mut self, stop: CancellationToken, mut size: watch::Receiver<u64>) {
+        let mut wait = IDLE;
+        while stop
+            .run_until_cancelled(timeout(wait, size.changed()))
+            .await
+            .is_some()
+        {
+            stop.run_until_cancelled(sleep(GATHER)).await;
+            size.mark_unchanged();
+            wait = if self.try_publish().await {
+                IDLE
+            } else {
+                RETRY
+            };
+        }
+        self.try_publish().await;
+    }
+
+    /// Whether tree and checkpoint are up to the records.
+    async fn try_publish(&mut self) -> bool {
+        let Err(error) = self.publish().await else {
+            return true;
+        };
+        let error = &error as &dyn std::error::Error;
+        tracing::error!(error, "the newest records are in no signed checkpoint");
+        false
+    }
+
+    /// Lets the tree grow by all records, and signs a checkpoint of it.
+    async fn publish(&mut self) -> Result<(), Error> {
+        let size = self.reader.head().await?.size;
+        let mut told = Instant::now();
+        let mut tree = match self.tree.take() {
+            Some(tree) => tree,
+            None => self.stored_tree(self.signed).await?,
+        };
+        while tree.size() < size {
+            tree = self.grown(tree, size).await?;
+            if told.elapsed() >= PROGRESS {
+                told = Instant::now();
+                let done = tree.size();
+                tracing::info!(done, of = size, "the tree of the record is being built");
+            }
+        }
+        let head = tree.head();
+        self.tree = Some(tree);
+        if self.is_published && self.signed == head {
+            return Ok(());
+        }
+        let origin = self.signer.verifier_key().name().to_owned();
+        let checkpoint = Checkpoint { origin, head };
+        let note = self.signer.sign(&checkpoint.to_string())?;
+        self.appends.publish(head, note.to_string()).await?;
+        self.signed = head;
+        self.is_published = true;
+        Ok(())
+    }
+
+    /// `tree` after a step towards `size`; where another process was faster, the tree that it made.
+    async fn grown(&self, mut tree: CompactTree, size: u64) -> Result<CompactTree, Error> {
+        let from = tree.head();
+        let to = size.min(from.size + STEP);
+        let hashes = self.reader.leaf_hashes(from.size..to).await?;
+        let mut tile_roots = Vec::new();
+        for leaf in hashes.as_chunks::<32>().0 {
+            tree.append(*leaf, |node, root| {
+                if node.height % 8 == 0 {
+                    tile_roots.push(TileRoot {
+                        level: node.height / 8,
+                        position: node.index,
+                        root: *root,
+                    });
+                }
+            });
+        }
+        let growth = TreeGrowth {
+            from,
+            to: tree.head(),
+            tile_roots,
+        };
+        if self.appends.grow(growth).await? {
+            return Ok(tree);
+        }
+        self.stored_tree(from).await
+    }
+
+    /// The tree in the store, where it is the tree of the records and begins with `old`.
+    async fn stored_tree(&self, old: TreeHead) -> Result<CompactTree, Error> {
+        let new = self.reader.tree().await?.head;
+        let ranges = consistency_ranges(old.size, new.size);
+        let whole = std::iter::once(0..new.size);
+        let ids = tiles_of_ranges(whole.chain(ranges), new.size);
+        let tiles = self.reader.tiles(ids).await?;
+        let subtrees = CompactTree::nodes(new.size).map(|node| tiles.node(node));
+        let tree = CompactTree::new(new.size, subtrees.collect::<Result<_, _>>()?)?;
+        if tree.head() != new {
+            let problem = format!("the records below {} do not have its root", new.size);
+            return Err(Error::DamagedTree(problem));
+        }
+        let path = consistency_path(old.size, new.size, |node| tiles.node(node))?;
+        verify_consistency(&old, &new, &path)?;
+        Ok(tree)
+    }
+}

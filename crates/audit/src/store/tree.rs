@@ -1,0 +1,128 @@
+//! The Merkle tree in a store: what is read of it, and what is written.
+
+use std::ops::Range;
+
+use wardgate_rpc::client::RecordDamage;
+use wardgate_transparency::{Hash, TileId, TileSet, TreeHead};
+
+use super::{ReadPool, StoreReader, postgres, signed, sqlite, unsigned};
+use crate::Error;
+
+/// How far the tree was built, and the newest checkpoint of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoredTree {
+    pub(crate) head: TreeHead,
+    /// A signed note; of a smaller tree, or none, where nobody has come to sign yet.
+    pub(crate) checkpoint: Option<String>,
+}
+
+/// A step of the tree from one head to another, with the roots of the tiles that became full.
+#[derive(Debug, Clone)]
+pub(crate) struct TreeGrowth {
+    pub(crate) from: TreeHead,
+    pub(crate) to: TreeHead,
+    pub(crate) tile_roots: Vec<TileRoot>,
+}
+
+/// The root of a full tile: a hash of the tile one level above.
+#[derive(Debug, Clone)]
+pub(crate) struct TileRoot {
+    pub(crate) level: u8,
+    pub(crate) position: u64,
+    pub(crate) root: Hash,
+}
+
+/// How many rows were joined, and their hashes one behind the other.
+type JoinedHashes = (i64, Vec<u8>);
+
+impl StoreReader {
+    pub(crate) async fn tree(&self) -> Result<StoredTree, Error> {
+        let (size, root, checkpoint): (i64, Vec<u8>, Option<String>) = match &self.pool {
+            ReadPool::Sqlite(pool) => sqlx::query_as(sqlite::TREE).fetch_one(pool).await?,
+            ReadPool::Postgres(pool) => sqlx::query_as(postgres::TREE).fetch_one(pool).await?,
+        };
+        let damaged = |_| Error::DamagedTree("its root is no hash".to_owned());
+        let root = root.try_into().map_err(damaged)?;
+        let size = unsigned(size);
+        let head = TreeHead { size, root };
+        Ok(StoredTree { head, checkpoint })
+    }
+
+    /// The leaf hashes of the records in `range`, one behind the other.
+    pub(crate) async fn leaf_hashes(&self, range: Range<u64>) -> Result<Vec<u8>, Error> {
+        let (from, to) = (signed(range.start), signed(range.end));
+        let joined: JoinedHashes = match &self.pool {
+            ReadPool::Sqlite(pool) => {
+                let joined = sqlx::query_as(sqlite::LEAF_HASHES).bind(from).bind(to);
+                unhex(joined.fetch_one(pool).await?)
+            }
+            ReadPool::Postgres(pool) => {
+                let joined = sqlx::query_as(postgres::LEAF_HASHES).bind(from).bind(to);
+                joined.fetch_one(pool).await?
+            }
+        };
+        let damage = || RecordDamage {
+            sequence: range.start,
+            problem: format!("or one up to {} is missing", range.end - 1),
+        };
+        complete(joined, &range).ok_or_else(|| Error::Damaged(damage()))
+    }
+
+    /// The hashes of a tile, one behind the other.
+    pub(crate) async fn tile(&self, id: TileId) -> Result<Vec<u8>, Error> {
+        let range = id.range();
+        if id.level() == 0 {
+            return self.leaf_hashes(range).await;
+        }
+        let (level, from, to) = (
+            i32::from(id.level()),
+            signed(range.start),
+            signed(range.end),
+        );
+        let joined: JoinedHashes = match &self.pool {
+            ReadPool::Sqlite(pool) => {
+                let joined = sqlx::query_as(sqlite::TILE).bind(level).bind(from).bind(to);
+                unhex(joined.fetch_one(pool).await?)
+            }
+            ReadPool::Postgres(pool) => {
+                let joined = sqlx::query_as(postgres::TILE)
+                    .bind(level)
+                    .bind(from)
+                    .bind(to);
+                joined.fetch_one(pool).await?
+            }
+        };
+        let damaged = || Error::DamagedTree(format!("the tile {} is not complete", id.path()));
+        complete(joined, &range).ok_or_else(damaged)
+    }
+
+    /// The tiles with these ids.
+    pub(crate) async fn tiles(
+        &self,
+        ids: impl IntoIterator<Item = TileId>,
+    ) -> Result<TileSet, Error> {
+        let mut tiles = TileSet::default();
+        for id in ids {
+            let hashes = self.tile(id).await?;
+            tiles.insert(id, &hashes)?;
+        }
+        Ok(tiles)
+    }
+}
+
+/// The hashes of all rows of `range`; none where one is missing or is no hash.
+fn complete((count, hashes): JoinedHashes, range: &Range<u64>) -> Option<Vec<u8>> {
+    let wanted = range.end - range.start;
+    let is_complete = unsigned(count) == wanted && hashes.len() as u64 == wanted * 32;
+    is_complete.then_some(hashes)
+}
+
+/// SQLite joins texts alone.
+fn unhex((count, digits): (i64, String)) -> JoinedHashes {
+    let digit = |digit: u8| char::from(digit).to_digit(16).unwrap_or(0) as u8;
+    let (pairs, _) = digits.as_bytes().as_chunks::<2>();
+    let bytes = pairs
+        .iter()
+        .map(|[high, low]| digit(*high) << 4 | digit(*low));
+    (count, bytes.collect())
+}

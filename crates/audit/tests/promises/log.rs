@@ -1,0 +1,219 @@
+//! The transparency log over the record: every record is in it, and it never has two histories.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use wardgate_audit::{CallingProcesses, Config, Error, RecordReader};
+use wardgate_domain::{Ambient, Digest, Status};
+use wardgate_transparency::{
+    Checkpoint, CompactTree, Signer, TreeHead, VerifierKey, leaf_hash, verify_inclusion,
+};
+
+use crate::support::{
+    TestService, TestStore, intent, keys, log_key, on_both_stores, outcome, refusals, subject,
+};
+
+on_both_stores! {
+    every_record_is_proved_by_a_checkpoint_signed_within_a_second
+    the_last_checkpoint_is_signed_when_the_service_ends
+    a_store_without_a_tree_gets_the_same_tree
+    services_on_one_store_sign_one_history
+    no_checkpoint_is_signed_of_another_history
+    a_log_keeps_its_name_and_another_one_is_refused
+}
+
+/// The key of the log of `store`, whose name the first checkpoint says.
+async fn key_of(store: &TestStore) -> VerifierKey {
+    let reader = RecordReader::open(&store.url).await.unwrap();
+    let note = reader.checkpoint().await.unwrap();
+    let name = note.text().lines().next().unwrap().to_owned();
+    let signer = Signer::from_pkcs8(&name, &log_key(1)).unwrap();
+    signer.verifier_key().clone()
+}
+
+/// The newest checkpoint, verified.
+async fn checkpoint(store: &TestStore) -> TreeHead {
+    let reader = RecordReader::open(&store.url).await.unwrap();
+    let note = reader.checkpoint().await.unwrap();
+    Checkpoint::verify(&note, &key_of(store).await)
+        .unwrap()
+        .head
+}
+
+/// The tree over what `store` holds.
+async fn tree(store: &TestStore) -> TreeHead {
+    let mut tree = CompactTree::default();
+    for record in store.records().await {
+        tree.append(leaf_hash(&record.record), |_, _| ());
+    }
+    tree.head()
+}
+
+/// Waits until a checkpoint covers `size` records.
+async fn covered(store: &TestStore, size: u64) -> Duration {
+    let begun = Instant::now();
+    while checkpoint(store).await.size < size {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "no checkpoint of {size}"
+        );
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    begun.elapsed()
+}
+
+async fn append(service: &TestService, count: usize) {
+    let appends = (0..count).map(|_| async {
+        let record = outcome(&subject(), Status::Ok);
+        service.audit.append(&record, false).await.unwrap()
+    });
+    join_all(appends).await;
+}
+
+async fn every_record_is_proved_by_a_checkpoint_signed_within_a_second(store: &TestStore) {
+    let service = store.service().await;
+    assert_eq!(checkpoint(store).await, CompactTree::default().head());
+    let receipt = service.audit.append(&refusals(1), false).await.unwrap();
+    let waited = covered(store, 1).await;
+    // A second, and what a busy machine adds.
+    assert!(waited < Duration::from_secs(5), "{waited:?}");
+    append(&service, 299).await;
+    covered(store, 300).await;
+    assert_eq!(checkpoint(store).await, tree(store).await);
+
+    let reader = RecordReader::open(&store.url).await.unwrap();
+    let key = key_of(store).await;
+    for record in store.records().await {
+        let proof = reader.prove(record.sequence).await.unwrap();
+        assert_eq!(proof.extra.as_deref(), Some(record.record.as_ref()));
+        let leaf = record.leaf_hash.as_bytes();
+        assert_eq!(proof.verify(leaf, &key).unwrap().head.size, 300);
+        assert_eq!(proof.index, record.sequence);
+    }
+    // What the receipt says is what is proved.
+    let proof = reader.prove(0).await.unwrap();
+    let head = proof
+        .verify(receipt.leaf_hash().as_bytes(), &key)
+        .unwrap()
+        .head;
+    verify_inclusion(receipt.leaf_hash().as_bytes(), 0, &proof.path, &head).unwrap();
+    let beyond = reader.prove(300).await.unwrap_err();
+    assert!(
+        matches!(
+            beyond,
+            Error::NotCovered {
+                sequence: 300,
+                size: 300
+            }
+        ),
+        "{beyond}"
+    );
+}
+
+async fn the_last_checkpoint_is_signed_when_the_service_ends(store: &TestStore) {
+    let service = store.service().await;
+    append(&service, 20).await;
+    service.closer.close().await;
+    assert_eq!(checkpoint(store).await, tree(store).await);
+}
+
+async fn a_store_without_a_tree_gets_the_same_tree(store: &TestStore) {
+    let service = store.service().await;
+    append(&service, 700).await;
+    service.closer.close().await;
+    let before = checkpoint(store).await;
+    // As an earlier release left it.
+    let none = Digest::of(b"");
+    let root = if store.url.starts_with("sqlite") {
+        format!("x'{none}'")
+    } else {
+        format!("'\\x{none}'")
+    };
+    store.execute("DELETE FROM tile_root").await.unwrap();
+    let forget = format!("UPDATE tree SET size = 0, root = {root}, checkpoint = NULL");
+    store.execute(&forget).await.unwrap();
+    let service = store.service().await;
+    assert_eq!(checkpoint(store).await, before);
+    append(&service, 1).await;
+    covered(store, 701).await;
+    assert_eq!(checkpoint(store).await, tree(store).await);
+}
+
+async fn services_on_one_store_sign_one_history(store: &TestStore) {
+    let (one, other) = (store.service().await, store.service().await);
+    for _ in 0..3 {
+        tokio::join!(append(&one, 150), append(&other, 150));
+        let size = store.records().await.len() as u64;
+        covered(store, size).await;
+        assert_eq!(checkpoint(store).await, tree(store).await);
+    }
+}
+
+async fn no_checkpoint_is_signed_of_another_history(store: &TestStore) {
+    let service = store.service().await;
+    append(&service, 5).await;
+    service.closer.close().await;
+    let before = checkpoint(store).await;
+    // Whoever owns the tables can do that.
+    let unlock = if store.url.starts_with("sqlite") {
+        "DROP TRIGGER record_is_not_changed"
+    } else {
+        "DROP TRIGGER record_is_not_changed ON record"
+    };
+    store.execute(unlock).await.unwrap();
+    let changed = Digest::of(b"another record");
+    let (changed, root) = if store.url.starts_with("sqlite") {
+        (format!("x'{changed}'"), format!("x'{}'", Digest::of(b"")))
+    } else {
+        (
+            format!("'\\x{changed}'"),
+            format!("'\\x{}'", Digest::of(b"")),
+        )
+    };
+    let change = format!("UPDATE record SET leaf_hash = {changed} WHERE sequence = 2");
+    store.execute(&change).await.unwrap();
+    for forget in ["", "size"] {
+        if forget == "size" {
+            // As if the tree were to be made anew.
+            store
+                .execute(&format!("UPDATE tree SET size = 0, root = {root}"))
+                .await
+                .unwrap();
+        }
+        let service = store.service().await;
+        let record = intent(&subject());
+        service.audit.append(&record, false).await.unwrap();
+        service.closer.close().await;
+        assert_eq!(
+            checkpoint(store).await,
+            before,
+            "the record goes on, unsigned"
+        );
+    }
+}
+
+async fn a_log_keeps_its_name_and_another_one_is_refused(store: &TestStore) {
+    let start = async |origin: Option<&str>| {
+        let config = Config {
+            log_origin: origin.map(str::to_owned),
+            ..Config::for_store(&store.url)
+        };
+        let callers = CallingProcesses::OtherProcesses;
+        let started = wardgate_audit::service(config, keys(), callers, Ambient::system()).await;
+        match started {
+            Ok((_, closer)) => {
+                closer.close().await;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    };
+    start(Some("example.com/audit")).await.unwrap();
+    start(None).await.unwrap();
+    assert_eq!(key_of(store).await.name(), "example.com/audit");
+    checkpoint(store).await;
+    let refused = start(Some("example.com/other")).await.unwrap_err();
+    assert!(matches!(refused, Error::OtherLog { .. }), "{refused}");
+    let unfit = start(Some("a name")).await.unwrap_err();
+    assert!(matches!(unfit, Error::Log(_)), "{unfit}");
+}
