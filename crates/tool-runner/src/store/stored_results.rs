@@ -11,7 +11,7 @@ const KEEP: &str = "
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
 const KEEP_CHUNK: &str =
-    "INSERT INTO tool_runner.stored_chunk (handle, position, sealed) VALUES ($1, $2, $3)";
+    "INSERT INTO tool_runner.kept_chunk (handle, position, sealed) VALUES ($1, $2, $3)";
 
 /// Counted from the newest: what no longer fits goes.
 const TRIM_CALLER: &str = "
@@ -34,7 +34,7 @@ const LOOK: &str = "
     WHERE handle = $1 AND caller = $2 AND expires_at > $3";
 
 const LOOK_CHUNK: &str =
-    "SELECT sealed FROM tool_runner.stored_chunk WHERE handle = $1 AND position = $2";
+    "SELECT sealed FROM tool_runner.kept_chunk WHERE handle = $1 AND position = $2";
 
 pub(super) const SWEEP: &str = "
     DELETE FROM tool_runner.kept_result WHERE number IN

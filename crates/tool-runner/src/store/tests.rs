@@ -470,7 +470,7 @@ async fn nothing_a_tool_returned_is_stored_in_clear() {
             let clear = "SELECT count(*) FROM
                 (SELECT result AS sealed FROM tool_runner.keyed_call
                  UNION ALL SELECT id FROM tool_runner.keyed_call
-                 UNION ALL SELECT sealed FROM tool_runner.stored_chunk
+                 UNION ALL SELECT sealed FROM tool_runner.kept_chunk
                  UNION ALL SELECT terms FROM tool_runner.kept_result) AS stored
                 WHERE position('canary-of-a-result'::bytea IN sealed) > 0";
             assert_eq!(database.number(clear).await, 0);
@@ -499,8 +499,8 @@ async fn what_is_stored_cannot_be_put_in_the_place_of_something_else() {
         // A chunk in another's place.
         database
             .execute(&format!(
-                "UPDATE {schema}stored_chunk SET sealed =
-                    (SELECT sealed FROM {schema}stored_chunk WHERE handle = '{handle}' AND position = 1)
+                "UPDATE {schema}kept_chunk SET sealed =
+                    (SELECT sealed FROM {schema}kept_chunk WHERE handle = '{handle}' AND position = 1)
                  WHERE handle = '{handle}' AND position = 0"
             ))
             .await;
