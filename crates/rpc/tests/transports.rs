@@ -17,8 +17,7 @@ use tokio::sync::{oneshot, watch};
 use tonic::transport::{Endpoint, Server, Uri};
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
-    Ambient, BearerToken, Caller, Decision, DecisionId, DenialReason, Digest,
-    Verdict,
+    Ambient, BearerToken, Caller, Decision, DecisionId, DenialReason, Digest, Verdict,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1 as pb;
@@ -27,8 +26,8 @@ use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicySer
 use wardgate_resilience::concurrency::{Config, Limiter};
 use wardgate_rpc::client::PolicyClient;
 use wardgate_rpc::server::{BoundServer, ListenConfig};
-use wardgate_testkit::tool_facts;
 use wardgate_rpc::{Link, Peer, Readiness, Service, ServiceError, Shutdown, link, status};
+use wardgate_testkit::tool_facts;
 
 /// A policy service whose answer the caller's token determines.
 #[derive(Debug, Clone)]
@@ -185,7 +184,12 @@ fn caller(subject: &str) -> Caller {
 
 async fn ask(link: &Link, subject: &str, limit: Duration) -> Result<Decision, ErrorReason> {
     PolicyClient::new(link.clone(), limit)
-        .authorize(&caller(subject), &tool_facts("read_it"), Bytes::from_static(b"{}"), "")
+        .authorize(
+            &caller(subject),
+            &tool_facts("read_it"),
+            Bytes::from_static(b"{}"),
+            "",
+        )
         .await
         .map_err(|error| error.reason())
 }
