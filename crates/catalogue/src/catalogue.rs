@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use wardgate_domain::Digest;
+use wardgate_yaml::{Node, NotYaml, Position};
 
 use crate::fault::{Fault, Faults, FieldReader};
 use crate::files::{FileText, texts};
@@ -12,7 +13,6 @@ use crate::scope::{Types, read_types};
 use crate::source::{SourceKind, SourceSettings};
 use crate::tool::{Tool, ToolFile};
 use crate::toolset::Toolset;
-use crate::yaml::{Mark, Node, NotYaml};
 
 /// A checked `tools.yaml`, or several in one directory.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Catalogue {
             Err(error) => {
                 let mut faults = Faults::of(path);
                 faults.add(
-                    Mark::START,
+                    Position::START,
                     format!("the file cannot be read: {error}"),
                     "check its path, its permissions and that it is UTF-8",
                 );

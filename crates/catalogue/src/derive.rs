@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 use wardgate_arguments::{InputSchema, JsonType, Property};
+use wardgate_yaml::{Node, Yaml};
 
 use crate::fault::{Faults, FieldReader};
 use crate::template::{Filter, Template, UnfitValue};
-use crate::yaml::{Node, Yaml};
 
 /// A text that begins with one of these is SQL, where a plain text could change what it says.
 const SQL_VERBS: [&str; 6] = ["select", "with", "values", "insert", "update", "delete"];

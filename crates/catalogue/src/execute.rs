@@ -1,16 +1,16 @@
 //! `execute`: what a tool does when it is called.
 
 use wardgate_arguments::InputSchema;
+use wardgate_yaml::{Key, Node, Position, Yaml};
 
 use crate::derive::DerivedArguments;
 use crate::fault::{Faults, FieldReader};
 use crate::plan::{KINDS, Plan};
 use crate::scope::{Scope, Types};
-use crate::yaml::{Key, Mark, Node, Yaml};
 
 /// A tool's `execute`, with what `types` adds to it.
 pub(super) struct Execution<'n> {
-    at: Mark,
+    at: Position,
     /// What the type's word stands for, in the file.
     pub(super) word: Option<&'n Node>,
     kind: &'n Node,
@@ -60,7 +60,7 @@ impl<'n> Execution<'n> {
         Some(execution)
     }
 
-    pub(super) fn at(&self) -> Mark {
+    pub(super) fn at(&self) -> Position {
         self.at
     }
 

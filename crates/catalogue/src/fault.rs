@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use wardgate_domain::duration;
-
-use crate::yaml::{Key, Mark, Node, Yaml};
+use wardgate_yaml::{Key, Node, Position, Yaml};
 
 /// One fault of a `tools.yaml`. Shown as `FILE:LINE:COLUMN: problem; fix`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +39,7 @@ impl fmt::Display for Fault {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FilePosition {
     file: PathBuf,
-    at: Mark,
+    at: Position,
 }
 
 impl FilePosition {
@@ -71,17 +70,22 @@ impl Faults {
         }
     }
 
-    pub(crate) fn add(&mut self, at: Mark, problem: impl Into<String>, fix: impl Into<String>) {
+    pub(crate) fn add(&mut self, at: Position, problem: impl Into<String>, fix: impl Into<String>) {
         self.found.push(self.position(at).fault(problem, fix));
     }
 
     /// Adds what can be used and is probably not meant.
-    pub(crate) fn warn(&mut self, at: Mark, problem: impl Into<String>, fix: impl Into<String>) {
+    pub(crate) fn warn(
+        &mut self,
+        at: Position,
+        problem: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
         self.warnings.push(self.position(at).fault(problem, fix));
     }
 
     /// A place in the file that is being read.
-    pub(crate) fn position(&self, at: Mark) -> FilePosition {
+    pub(crate) fn position(&self, at: Position) -> FilePosition {
         FilePosition {
             file: self.file.clone(),
             at,
@@ -249,7 +253,7 @@ fn size(text: &str) -> Option<usize> {
 
 /// The fields of one map; what nobody asked for in the end is a fault.
 pub(crate) struct FieldReader<'n> {
-    at: Mark,
+    at: Position,
     what: String,
     entries: Vec<(&'n Key, &'n Node)>,
     known: Vec<&'static str>,

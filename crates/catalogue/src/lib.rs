@@ -31,7 +31,6 @@ mod template;
 mod tool;
 mod toolset;
 mod warnings;
-mod yaml;
 
 pub use catalogue::{Catalogue, Imports};
 pub use content::{CONTENT, ContentError, FileContent, OfferedItem};

@@ -2,8 +2,9 @@
 
 use std::num::NonZeroU32;
 
+use wardgate_yaml::Node;
+
 use crate::fault::{Faults, FieldReader};
-use crate::yaml::Node;
 use wardgate_resilience::{BreakerSettings, LimitSettings, ParseRateError, RetrySettings};
 
 pub(super) fn read_limits(node: &Node, faults: &mut Faults) -> Option<LimitSettings> {

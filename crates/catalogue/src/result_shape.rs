@@ -8,12 +8,12 @@ use cedar_policy::EntityTypeName;
 use serde_json::Value;
 use wardgate_domain::ColumnClass;
 use wardgate_redact::Row;
+use wardgate_yaml::{Node, Position, Yaml};
 
 use crate::fault::{Faults, FieldReader};
 use crate::selector::Selector;
 use crate::statement::{BadStatement, SqlDialect, check_expression};
 use crate::template::Template;
-use crate::yaml::{Mark, Node, Yaml};
 
 /// The column of a row that is no object.
 pub const VALUE: &str = "value";
@@ -57,7 +57,7 @@ pub enum MaxRows {
         /// Its name.
         name: String,
         /// Where that stands.
-        at: Mark,
+        at: Position,
     },
 }
 

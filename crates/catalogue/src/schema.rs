@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use wardgate_arguments::{InputSchema, Property, UnusableSchema, as_seen, default_fits};
+use wardgate_yaml::{KeyOrder, Node, Yaml};
 
 use crate::fault::Faults;
 use crate::pins::EscapedText;
-use crate::yaml::{KeyOrder, Node, Yaml};
 
 /// Checks that `node` is a schema of an object, and compiles it.
 pub(super) fn compile(node: &Node, what: &str, faults: &mut Faults) -> Option<InputSchema> {

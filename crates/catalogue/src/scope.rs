@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use wardgate_arguments::InputSchema;
+use wardgate_yaml::{Node, Position};
 
 use crate::derive::DerivedArguments;
 use crate::fault::Faults;
 use crate::source::SourceSettings;
 use crate::template::{JsonTemplate, Placeholder, Template};
-use crate::yaml::{Mark, Node};
 
 /// Words that `execute.type` may use in one file, each with the keys it stands for.
 pub(crate) type Types<'n> = BTreeMap<&'n str, &'n Node>;
@@ -70,7 +70,7 @@ impl<'s> Scope<'s, '_> {
     }
 
     /// The same of a text that stands at `at`.
-    pub(crate) fn template_of(&mut self, text: &str, at: Mark) -> Template {
+    pub(crate) fn template_of(&mut self, text: &str, at: Position) -> Template {
         let template = Template::parse(text, at);
         self.check_places(template.places(), at);
         template
@@ -83,7 +83,7 @@ impl<'s> Scope<'s, '_> {
         template
     }
 
-    fn check_places<'p>(&mut self, places: impl Iterator<Item = &'p Placeholder>, at: Mark) {
+    fn check_places<'p>(&mut self, places: impl Iterator<Item = &'p Placeholder>, at: Position) {
         for place in places {
             let is_known = self.derive.get(&place.name).is_some()
                 || self
@@ -96,7 +96,7 @@ impl<'s> Scope<'s, '_> {
     }
 
     /// Adds the fault of a placeholder, shown as written, that stands for nothing.
-    pub(crate) fn unknown_value(&mut self, at: Mark, shown: &str) {
+    pub(crate) fn unknown_value(&mut self, at: Position, shown: &str) {
         let arguments = self.input.map(InputSchema::properties).unwrap_or_default();
         let arguments = arguments.iter().map(|property| property.name.as_str());
         let known: Vec<_> = arguments.chain(self.derive.names()).collect();

@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde_json::Value;
 use serde_json_path::JsonPath;
+use wardgate_yaml::Node;
 
 use crate::fault::Faults;
-use crate::yaml::Node;
 
 #[derive(Debug, Clone)]
 pub enum Selector {

@@ -11,8 +11,7 @@
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
-
-use crate::yaml::{Mark, Node, Yaml};
+use wardgate_yaml::{Node, Position, Yaml};
 
 /// A value that cannot stand where its placeholder stands. The message names the argument, never the value.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +42,7 @@ pub struct Placeholder {
 /// A text whose placeholders are filled in from the values of a call.
 #[derive(Debug, Clone)]
 pub struct Template {
-    at: Mark,
+    at: Position,
     pieces: Vec<TemplatePart>,
 }
 
@@ -55,7 +54,7 @@ enum TemplatePart {
 
 impl Template {
     /// Reads `text`. Braces that hold no name are text.
-    pub(crate) fn parse(text: &str, at: Mark) -> Self {
+    pub(crate) fn parse(text: &str, at: Position) -> Self {
         let mut pieces = Vec::new();
         let mut plain = String::new();
         let mut rest = text;
@@ -83,7 +82,7 @@ impl Template {
         Self { at, pieces }
     }
 
-    pub(crate) fn at(&self) -> Mark {
+    pub(crate) fn at(&self) -> Position {
         self.at
     }
 
@@ -271,7 +270,7 @@ mod tests {
 
     #[test]
     fn arguments_are_filled_in_and_never_read_again() {
-        let template = Template::parse("{a} {} {b c} {n}, {missing}! {{n}} {", Mark::START);
+        let template = Template::parse("{a} {} {b c} {n}, {missing}! {{n}} {", Position::START);
         assert_eq!(
             template.fill_plain(&values()).unwrap(),
             "{n} {} {b c} 7, ! {n} {"
@@ -282,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_filter_refuses_or_quotes() {
-        let fill = |text| Template::parse(text, Mark::START).fill_plain(&values());
+        let fill = |text| Template::parse(text, Position::START).fill_plain(&values());
         assert_eq!(fill("FROM {table:identifier}").unwrap(), "FROM orders");
         assert_eq!(fill("= {quote:sql}").unwrap(), "= 'it''s'");
         let refused = fill("FROM {evil:identifier}").unwrap_err();

@@ -2,8 +2,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use wardgate_yaml::Node;
+
 use super::*;
-use crate::yaml::Node;
 
 const GOOD: &str = r#"
 sources:

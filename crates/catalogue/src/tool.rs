@@ -11,6 +11,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use wardgate_arguments::{Arguments, InputSchema, JsonType, Property};
 use wardgate_domain::{Digest, OfferKind, RequiredCapabilities, ToolFacts, ToolName};
+use wardgate_yaml::{KeyOrder, Node, Position, Yaml};
 
 use crate::derive::DerivedArguments;
 use crate::execute::{Execution, is_execute};
@@ -23,7 +24,6 @@ use crate::schema;
 use crate::scope::{Scope, Types};
 use crate::source::SourceSettings;
 use crate::statement::Statement;
-use crate::yaml::{KeyOrder, Mark, Node, Yaml};
 use wardgate_mcp_client::ToolFingerprint;
 use wardgate_resilience::LimitSettings;
 
@@ -73,7 +73,7 @@ pub(super) struct ToolPositions {
 
 impl ToolPositions {
     /// Of the tool at `node`. One without classes is pointed at where it says what runs it, `execute`.
-    fn read(node: &Node, result: Option<&Node>, execute: Mark, faults: &Faults) -> Self {
+    fn read(node: &Node, result: Option<&Node>, execute: Position, faults: &Faults) -> Self {
         Self {
             name: faults.position(node.follow("/name").at),
             classes: faults.position(result.map_or(execute, |it| it.follow("/classes").at)),
@@ -384,7 +384,7 @@ fn check_examples(node: &Node, input: &InputSchema, faults: &mut Faults) {
 
 /// What can only be checked once all parts are known.
 fn check_together(
-    at: Mark,
+    at: Position,
     plan: &Plan,
     input: &InputSchema,
     result: &ResultShape,

@@ -1,11 +1,11 @@
 //! `toolsets`: groups of tools under one name.
 
 use wardgate_domain::ToolFacts;
+use wardgate_yaml::Node;
 
 use crate::fault::{Faults, FieldReader};
 use crate::name::is_name;
 use crate::tool::Tool;
-use crate::yaml::Node;
 
 /// A group of tools.
 #[derive(Debug, Clone, PartialEq, Eq)]

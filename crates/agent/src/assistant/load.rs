@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use regex::Regex;
 use serde_json::Value;
-use serde_saphyr::{Location, Spanned};
 
 use super::command::{Argument, Command, ConfiguredCall};
-use super::fault::{AssistantFaults, without_place};
+use super::fault::AssistantFaults;
 use super::language::{ByLanguage, Language};
 use super::prompt::{Prompt, Template};
 use super::settings::{self, File, Texts};
@@ -18,6 +17,7 @@ use super::{Assistant, Assistants, Check, Guardrail, MissingVariables, ModelChoi
 use crate::Error;
 use crate::clients::ModelClient;
 use wardgate_tool_call_parser::{CallSyntax, Family};
+use wardgate_yaml::{NotYaml, Spanned};
 
 /// Opens a provider by its name and settings. The error says what is wrong with them.
 pub(crate) type OpenProvider =
@@ -113,7 +113,7 @@ pub(crate) fn parse(
             let name = settings.value.name.value.clone();
             if assistants.iter().any(|other| other.name == name) {
                 let problem = format!("there are two assistants `{name}`; give each its own name");
-                reader.faults.add(Some(at), problem);
+                reader.faults.add(at, problem);
             }
             assistants.extend(reader.assistant(settings.value).map(Arc::new));
         }
@@ -127,22 +127,17 @@ pub(crate) fn parse(
 impl AssistantsReader<'_> {
     fn file(&mut self, text: &Text) -> Option<File> {
         self.faults.in_file(&text.path);
-        let options = serde_saphyr::options! {
-            strict_booleans: true,
-            with_snippet: false,
-        };
-        match serde_saphyr::from_str_with_options(&text.text, options) {
+        match wardgate_yaml::parse(&text.text) {
             Ok(file) => Some(file),
-            Err(error) => {
-                let problem = without_place(&error.to_string());
-                self.faults.add(error.location(), problem);
+            Err(NotYaml { at, problem }) => {
+                self.faults.add(at, problem);
                 None
             }
         }
     }
 
     fn provider(&mut self, name: &str, settings: &Spanned<Value>, open: &OpenProvider) {
-        let at = Some(settings.referenced);
+        let at = settings.referenced;
         let mut variables = Variables::new(self.variables);
         let mut filled = settings.value.clone();
         let provider = if variables.fill(&mut filled).is_err() {
@@ -176,7 +171,7 @@ impl AssistantsReader<'_> {
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
         if name.is_empty() || name.len() > 64 || !name.chars().all(is_name) {
             let problem = "a `name` is 1 to 64 characters of A-Z a-z 0-9 - _ . :";
-            self.faults.add(Some(settings.name.referenced), problem);
+            self.faults.add(settings.name.referenced, problem);
         }
         let model = self.model(
             &settings.provider,
@@ -204,11 +199,11 @@ impl AssistantsReader<'_> {
         let limits = settings.limits;
         if limits.turns == 0 || limits.parallel == 0 || limits.seconds == 0 {
             let problem = format!("assistant `{name}`: every limit is at least 1");
-            self.faults.add(Some(settings.name.referenced), problem);
+            self.faults.add(settings.name.referenced, problem);
         }
         if !(1..=500).contains(&settings.context.messages) {
             let problem = format!("assistant `{name}`: `context.messages` is 1 to 500");
-            self.faults.add(Some(settings.name.referenced), problem);
+            self.faults.add(settings.name.referenced, problem);
         }
         let guardrail = match guardrail {
             None => None,
@@ -245,7 +240,7 @@ impl AssistantsReader<'_> {
         let family = name.value.parse();
         if family.is_err() {
             let problem = format!("there is no family `{}` of models", name.value);
-            self.faults.add(Some(name.referenced), problem);
+            self.faults.add(name.referenced, problem);
         }
         family.ok()
     }
@@ -264,16 +259,14 @@ impl AssistantsReader<'_> {
                 "there is no template `{}`; name a file *.jinja that stands beside this one",
                 name.value
             );
-            self.faults.add(Some(name.referenced), problem);
+            self.faults.add(name.referenced, problem);
             return None;
         };
         match CallSyntax::from(family?).with_template(&text.text) {
             Ok(syntax) => Some(syntax),
             Err(problem) => {
-                self.faults.add(
-                    Some(name.referenced),
-                    format!("`{}`: {problem}", name.value),
-                );
+                self.faults
+                    .add(name.referenced, format!("`{}`: {problem}", name.value));
                 None
             }
         }
@@ -289,13 +282,13 @@ impl AssistantsReader<'_> {
         let client = self.providers.get(&provider.value).cloned();
         if client.is_none() {
             let problem = format!("there is no provider `{}`", provider.value);
-            self.faults.add(Some(provider.referenced), problem);
+            self.faults.add(provider.referenced, problem);
         }
         let client = client.flatten();
         let mut variables = Variables::new(self.variables);
         let Ok(name) = variables.text(&model.value) else {
             let problem = "`model` has a `${` that is never closed";
-            self.faults.add(Some(model.referenced), problem);
+            self.faults.add(model.referenced, problem);
             return None;
         };
         let mut missing = variables.missing();
@@ -363,7 +356,7 @@ impl AssistantsReader<'_> {
             }
             let Some(language) = Language::from_code(&key) else {
                 let problem = format!("`{key}` is no language; write two letters such as en");
-                self.faults.add(Some(text.referenced), problem);
+                self.faults.add(text.referenced, problem);
                 is_whole = false;
                 continue;
             };
@@ -372,7 +365,7 @@ impl AssistantsReader<'_> {
                     read_texts.insert(language.code().to_owned(), read);
                 }
                 Err(problem) => {
-                    self.faults.add(Some(text.referenced), problem);
+                    self.faults.add(text.referenced, problem);
                     is_whole = false;
                 }
             }
@@ -380,7 +373,7 @@ impl AssistantsReader<'_> {
         if !is_whole {
             return None;
         }
-        let (default, place): (String, Location) = match default {
+        let (default, place) = match default {
             Some(default) => (default.value, default.referenced),
             None if read_texts.len() == 1 => {
                 (read_texts.keys().next().cloned().unwrap_or_default(), at)
@@ -390,7 +383,7 @@ impl AssistantsReader<'_> {
         let texts = ByLanguage::new(&default, read_texts);
         if texts.is_none() {
             let problem = format!("there is no text for the default language `{default}`");
-            self.faults.add(Some(place), problem);
+            self.faults.add(place, problem);
         }
         texts
     }
@@ -405,7 +398,7 @@ impl AssistantsReader<'_> {
                 });
             } else {
                 let problem = "`pattern` is no regular expression";
-                self.faults.add(Some(check.pattern.referenced), problem);
+                self.faults.add(check.pattern.referenced, problem);
             }
         }
         read
@@ -416,13 +409,13 @@ impl AssistantsReader<'_> {
         let command = command.value;
         if !name.starts_with('/') || name.contains(char::is_whitespace) || name.len() < 2 {
             let problem = format!("the command `{name}` is not one word that begins with `/`");
-            self.faults.add(Some(at), problem);
+            self.faults.add(at, problem);
             return None;
         }
         let known: Vec<&str> = command.words.iter().map(String::as_str).collect();
         if known.iter().collect::<BTreeSet<_>>().len() < known.len() {
             let problem = format!("the command `{name}` has a word twice");
-            self.faults.add(Some(at), problem);
+            self.faults.add(at, problem);
         }
         Some(Command {
             call: self.call(command.tool, command.arguments, &known),
@@ -444,7 +437,7 @@ impl AssistantsReader<'_> {
                 Ok(argument) => {
                     filled.insert(name, argument);
                 }
-                Err(problem) => self.faults.add(Some(value.referenced), problem),
+                Err(problem) => self.faults.add(value.referenced, problem),
             }
         }
         ConfiguredCall {

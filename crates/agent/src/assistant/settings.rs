@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
-use serde_saphyr::Spanned;
 use wardgate_domain::duration;
+use wardgate_yaml::Spanned;
 
 /// One file.
 #[derive(Debug, Deserialize)]

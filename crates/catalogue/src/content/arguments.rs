@@ -7,10 +7,10 @@ use wardgate_arguments::{
     Arguments as Checked, InputSchema, InvalidArguments, JsonType, UnusableSchema, default_fits,
 };
 use wardgate_domain::UriTemplate;
+use wardgate_yaml::{Node, Yaml};
 
 use crate::fault::Faults;
 use crate::template::{Filter, Template};
-use crate::yaml::{Node, Yaml};
 
 /// What may be given, by name.
 #[derive(Debug)]

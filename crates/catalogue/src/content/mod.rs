@@ -19,6 +19,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use wardgate_arguments::InvalidArguments;
 use wardgate_domain::{ColumnClass, Digest, OfferKind};
+use wardgate_yaml::{KeyOrder, Node, Position, Yaml};
 
 use self::arguments::Arguments;
 use self::prompt::Prompt;
@@ -27,7 +28,6 @@ use crate::fault::{Faults, FieldReader};
 use crate::files::AttachedFile;
 use crate::result_shape::read_classes;
 use crate::template::UnfitValue;
-use crate::yaml::{KeyOrder, Mark, Node, Yaml};
 
 /// The column whose class governs every text that is read here.
 pub const CONTENT: &str = "content";
@@ -152,7 +152,7 @@ impl FileContent {
     }
 
     /// Every name that clients know something of it by, with its kind and where it stands.
-    pub(crate) fn names(&self) -> impl Iterator<Item = (Mark, &'static str, &str)> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = (Position, &'static str, &str)> {
         let prompts = self.prompts.iter();
         let prompts = prompts.map(|prompt| (prompt.at, "prompt", prompt.name.as_str()));
         let resources = self

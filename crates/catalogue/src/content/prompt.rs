@@ -2,17 +2,17 @@
 
 use serde_json::{Map, Value, json};
 use wardgate_domain::UriTemplate;
+use wardgate_yaml::{Node, Position, Yaml};
 
 use super::{Arguments, ContentError, FileContent};
 use crate::fault::{Faults, FieldReader};
 use crate::name::is_name;
 use crate::template::Template;
-use crate::yaml::{Mark, Node, Yaml};
 
 /// A prompt: messages with arguments in them.
 #[derive(Debug)]
 pub(crate) struct Prompt {
-    pub(super) at: Mark,
+    pub(super) at: Position,
     pub(super) name: String,
     title: Option<String>,
     description: Option<String>,
@@ -85,7 +85,7 @@ impl Prompt {
     }
 
     /// The URIs of resources in its messages that do not depend on arguments.
-    pub(super) fn fixed_resources(&self) -> impl Iterator<Item = (Mark, String)> {
+    pub(super) fn fixed_resources(&self) -> impl Iterator<Item = (Position, String)> {
         self.messages
             .iter()
             .filter_map(|message| match &message.says {

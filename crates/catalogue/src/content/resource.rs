@@ -8,12 +8,12 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use url::Url;
 use wardgate_domain::UriTemplate;
+use wardgate_yaml::{Node, Position};
 
 use super::{Arguments, ContentError};
 use crate::fault::{Faults, FieldReader};
 use crate::files::AttachedFile;
 use crate::template::Template;
-use crate::yaml::{Mark, Node};
 
 /// The largest file, in bytes. It is held in memory, and has to fit into an answer.
 const MAX_FILE: u64 = 512 * 1024;
@@ -27,7 +27,7 @@ const TAKEN_SCHEME: &str = "memory";
 /// A resource, or all that one template stands for.
 #[derive(Debug)]
 pub(crate) struct Resource {
-    pub(super) at: Mark,
+    pub(super) at: Position,
     pub(super) address: Address,
     about: ResourceDescription,
     body: ResourceBody,

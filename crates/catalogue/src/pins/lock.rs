@@ -26,9 +26,9 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
-use serde_saphyr::Spanned;
 use wardgate_domain::{Ambient, Timestamp};
 use wardgate_mcp_client::{CanonicalDefinition, INSTRUCTIONS};
+use wardgate_yaml::{NotYaml, Position, Spanned};
 
 use super::display::{pretty, visible};
 use super::{Pin, Pins};
@@ -90,30 +90,28 @@ impl Pins {
 
     /// Reads the text of a lock file; `file` names it in the fault.
     pub fn parse(file: &Path, text: &str) -> Result<Self, Fault> {
-        let fault = |at: serde_saphyr::Location, problem: String, fix: &str| Fault {
+        let fault = |at: Position, problem: String, fix: &str| Fault {
             file: file.to_owned(),
-            line: at.line().max(1),
-            column: at.column().max(1),
+            line: at.line,
+            column: at.column,
             problem,
             fix: fix.to_owned(),
         };
-        let not_yaml = |error: serde_saphyr::Error| {
-            let at = error.location().unwrap_or(serde_saphyr::Location::UNKNOWN);
-            let problem = format!("the file is no tools.lock: {}", error.without_snippet());
+        let not_yaml = |NotYaml { at, problem }| {
             fault(
                 at,
-                problem,
+                format!("the file is no tools.lock: {problem}"),
                 "take it from version control, or remove it and approve the tools again",
             )
         };
-        let FormatVersion { version } = serde_saphyr::from_str(text).map_err(not_yaml)?;
+        let FormatVersion { version } = wardgate_yaml::parse(text).map_err(not_yaml)?;
         if !(FIRST..=WITH_INSTRUCTIONS).contains(&version.value) {
             let problem = format!("version {} of tools.lock is not known", version.value);
             let fix =
                 "use the wardgate that wrote it, or remove the file and approve the tools again";
-            return Err(fault(version.referenced, problem, fix));
+            return Err(fault(version.referenced.into(), problem, fix));
         }
-        let lock: Lock = serde_saphyr::from_str(text).map_err(not_yaml)?;
+        let lock: Lock = wardgate_yaml::parse(text).map_err(not_yaml)?;
         let mut pins = Self::default();
         let tools = lock.sources.into_iter().flat_map(|(source, tools)| {
             let tools = tools.into_iter();
@@ -122,7 +120,7 @@ impl Pins {
         let instructions = lock.instructions.into_iter();
         let instructions = instructions.map(|(source, entry)| (source, None, entry));
         for (source, tool, entry) in tools.chain(instructions) {
-            let at = entry.referenced;
+            let at = Position::from(entry.referenced);
             let LockEntry {
                 sha256,
                 approved_at,
@@ -136,7 +134,7 @@ impl Pins {
             let name = tool.unwrap_or_else(|| format!("{source} {INSTRUCTIONS}"));
             let read = read.map_err(|bad| {
                 let problem = format!("tool {name}: {bad}");
-                fault(definition.referenced, problem, AGAIN)
+                fault(definition.referenced.into(), problem, AGAIN)
             })?;
             if read.instructions().is_none() && read.name() != name {
                 let problem = format!("the definition under `{name}` is that of another tool");
@@ -144,11 +142,11 @@ impl Pins {
             }
             if read.digest().to_string() != sha256.value {
                 let problem = format!("the sha256 of tool {name} is not that of its definition");
-                return Err(fault(sha256.referenced, problem, AGAIN));
+                return Err(fault(sha256.referenced.into(), problem, AGAIN));
             }
             let approved_at: Timestamp = approved_at.value.parse().map_err(|_| {
                 let problem = format!("`approved_at` of tool {name} is no RFC 3339 time");
-                fault(approved_at.referenced, problem, AGAIN)
+                fault(approved_at.referenced.into(), problem, AGAIN)
             })?;
             pins.approve(&source, read, &approved_by, approved_at);
         }

@@ -1,10 +1,10 @@
 //! What is sent of the arguments of a call.
 
 use serde_json::{Map, Value, json};
+use wardgate_yaml::Node;
 
 use crate::scope::Scope;
 use crate::template::{JsonTemplate, UnfitValue};
-use crate::yaml::Node;
 
 /// What is sent of the arguments of a call.
 #[derive(Debug, Clone)]

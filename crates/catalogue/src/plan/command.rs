@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 use wardgate_sandbox::{KernelSupport, Program, ResourceLimits, RunInput, Sandbox};
+use wardgate_yaml::Node;
 
 use super::Plan;
 use crate::fault::FieldReader;
 use crate::scope::Scope;
 use crate::template::{Template, UnfitValue, is_identifier};
-use crate::yaml::Node;
 
 pub use argv::Argv;
 

@@ -9,12 +9,12 @@ mod pairs;
 mod path;
 
 use ::http::Method;
+use wardgate_yaml::Node;
 
 use super::{Plan, PlanSource};
 use crate::fault::FieldReader;
 use crate::scope::Scope;
 use crate::source::SourceKind;
-use crate::yaml::Node;
 
 pub use body::BodyTemplate;
 pub use pairs::{HeaderTemplates, PairTemplates};

@@ -1,10 +1,11 @@
 //! `type: jsonrpc`: one call to a JSON-RPC service by HTTP, in one of two dialects.
 
+use wardgate_yaml::Node;
+
 use super::http::{self, PathTemplate};
 use super::{Plan, PlanSource, SentArguments};
 use crate::fault::FieldReader;
 use crate::scope::Scope;
-use crate::yaml::Node;
 
 /// Where the name of the method goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

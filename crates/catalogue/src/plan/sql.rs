@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use wardgate_arguments::JsonType;
+use wardgate_yaml::Node;
 
 use super::{Plan, PlanSource};
 use crate::derive::DerivedValue;
@@ -19,7 +20,6 @@ use crate::statement::{
     ParameterType, QuotedPlaceholder, SqlDialect, Statement, quoted_placeholders,
 };
 use crate::template::UnfitValue;
-use crate::yaml::Node;
 
 /// Texts that one statement may have. Each session keeps every one that it was given prepared.
 const MAX_TEXTS: usize = 64;

@@ -1,9 +1,10 @@
 //! `auth` of a source: the credentials it is called with.
 
+use wardgate_yaml::Node;
+
 use super::VariableExpander;
 use super::http::service_url;
 use crate::fault::FieldReader;
-use crate::yaml::Node;
 use wardgate_egress::{
     AuthSettings, ClientKey, ClientProof, CodeSettings, EnterpriseSettings, OAuthClient,
     RegisteredClient, Secret, ServerSettings, SubjectToken,

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use wardgate_domain::variable::{self, FillError};
+use wardgate_yaml::Node;
 
 use crate::fault::Faults;
-use crate::yaml::Node;
 
 /// Reads texts of sources and fills in their variables. Nothing it fills in is ever part of a fault.
 pub(crate) struct VariableExpander<'a> {

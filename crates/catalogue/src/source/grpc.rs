@@ -6,12 +6,12 @@ use http::HeaderMap;
 use http::header::HeaderValue;
 use tonic::metadata::MetadataMap;
 use url::Url;
+use wardgate_yaml::Node;
 
 use super::VariableExpander;
 use super::auth::{self, Service};
 use super::http::{DEFAULT_MAX_RESPONSE_BYTES, check_reachable, private, service_url};
 use crate::fault::FieldReader;
-use crate::yaml::Node;
 use wardgate_egress::EgressSettings;
 use wardgate_grpc_json::{DescriptorFile, GrpcSettings, add_metadata};
 

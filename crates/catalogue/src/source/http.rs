@@ -7,11 +7,11 @@ use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, HeaderMap};
 use http::{HeaderName, HeaderValue};
 use ipnet::IpNet;
 use url::{Host, Url};
+use wardgate_yaml::{Node, Position, Yaml};
 
 use super::VariableExpander;
 use super::auth::{self, Service};
 use crate::fault::FieldReader;
-use crate::yaml::{Mark, Node, Yaml};
 use wardgate_egress::{
     AddressGuard, AllowedHost, AuthSettings, ClientSettings, EgressError, EgressSettings,
     HttpSettings, NotAHost, PrivateAddresses,
@@ -145,7 +145,7 @@ pub(super) fn service_url(
 pub(super) fn check_reachable(
     url: &Url,
     egress: &EgressSettings,
-    at: Mark,
+    at: Position,
     expand: &mut VariableExpander<'_>,
 ) -> Option<()> {
     let guard = AddressGuard::new(egress.hosts.clone(), egress.private.clone());

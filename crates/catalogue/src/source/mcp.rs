@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use wardgate_domain::{ColumnClass, source_uri};
+use wardgate_yaml::{Node, Yaml};
 
 use super::auth::Service;
 use super::{VariableExpander, http};
 use crate::fault::FieldReader;
 use crate::result_shape::read_classes;
-use crate::yaml::{Node, Yaml};
 use wardgate_egress::AuthSettings;
 use wardgate_mcp_client::{Program, Transport};
 

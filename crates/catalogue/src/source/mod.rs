@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use wardgate_egress::HttpSettings;
 use wardgate_grpc_json::GrpcSettings;
+use wardgate_yaml::{Key, Node};
 
 use crate::fault::{Faults, FieldReader};
 use crate::limits::{read_breaker, read_retry};
-use crate::yaml::{Key, Node};
 
 use crate::content::FileContent;
 use crate::name::is_name;

@@ -7,11 +7,11 @@ use std::str::FromStr;
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
+use wardgate_yaml::{Node, Position, Yaml};
 
 use super::VariableExpander;
 use crate::fault::FieldReader;
 use crate::statement::SqlDialect;
-use crate::yaml::{Mark, Node, Yaml};
 
 const DEFAULT_CONNECTIONS: usize = 8;
 
@@ -95,7 +95,7 @@ fn connections(node: &Node, expand: &mut VariableExpander<'_>) -> Option<usize> 
 fn check_url(
     dialect: SqlDialect,
     url: &str,
-    at: Mark,
+    at: Position,
     expand: &mut VariableExpander<'_>,
 ) -> Option<()> {
     let (schemes, example): (&[&str], _) = match dialect {

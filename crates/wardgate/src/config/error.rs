@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::positions::Position;
+use wardgate_yaml::Position;
 
 /// Sections a file can have.
 pub(crate) const SECTIONS: [&str; 10] = [

@@ -1,7 +1,7 @@
 use super::*;
 
 fn settings(yaml: &str) -> ProviderSettings {
-    serde_saphyr::from_str(yaml).unwrap()
+    wardgate_yaml::parse(yaml).unwrap()
 }
 
 fn problem(yaml: &str) -> String {
@@ -19,7 +19,7 @@ fn an_entry_is_read_as_people_write_it() {
     assert!(headers.is_empty(), "an empty key is none");
 
     let misspelt = "{ type: openai, base_url: x, timout: 5s }";
-    assert!(serde_saphyr::from_str::<ProviderSettings>(misspelt).is_err());
+    assert!(wardgate_yaml::parse::<ProviderSettings>(misspelt).is_err());
 }
 
 #[test]
@@ -119,8 +119,8 @@ fn what_cannot_be_used_is_refused_without_showing_it() {
 #[test]
 fn a_key_that_is_a_number_is_refused_without_showing_it() {
     let yaml = "{ type: openai, base_url: 'https://h/', api_key: 271828 }";
-    let error = serde_saphyr::from_str::<ProviderSettings>(yaml).unwrap_err();
-    assert!(error.to_string().contains("put it in quotes"), "{error}");
+    let error = wardgate_yaml::parse::<ProviderSettings>(yaml).unwrap_err();
+    assert!(error.problem.contains("put it in quotes"), "{error:?}");
     let value =
         serde_json::json!({"type": "openai", "base_url": "https://h/", "headers": {"x": 271_828}});
     let error = serde_json::from_value::<ProviderSettings>(value).unwrap_err();

@@ -2,9 +2,9 @@
 
 use prost_reflect::{DescriptorPool, Kind, MessageDescriptor};
 use wardgate_arguments::InputSchema;
+use wardgate_yaml::{Node, Yaml};
 
 use crate::scope::Scope;
-use crate::yaml::{Node, Yaml};
 use wardgate_grpc_json::{GrpcError, MethodName, field, field_names, has_own_form};
 
 /// The message that the method takes.

@@ -3,11 +3,11 @@
 use http::header::{AUTHORIZATION, HeaderMap};
 use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value};
+use wardgate_yaml::{Node, Yaml};
 
 use crate::scope::Scope;
 use crate::source::header_name;
 use crate::template::{Template, UnfitValue};
-use crate::yaml::{Node, Yaml};
 
 /// Pairs in the author's order. A pair whose placeholders all stand for nothing is left out; a list that
 /// stands alone makes a pair of each element.

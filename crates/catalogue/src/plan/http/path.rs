@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::{Map, Value};
+use wardgate_yaml::Node;
 
 use crate::scope::Scope;
 use crate::template::{Template, UnfitValue};
-use crate::yaml::Node;
 
 /// What RFC 3986 calls unreserved stays; all else is encoded.
 const ENCODED: AsciiSet = NON_ALPHANUMERIC

@@ -63,7 +63,7 @@ fn the_samples_of_the_book_are_sources() {
 
 #[test]
 fn the_schema_takes_the_samples() {
-    let sample: Value = serde_saphyr::from_str(sample()).unwrap();
+    let sample: Value = wardgate_yaml::parse(sample()).unwrap();
     let schema = serde_json::from_str(TOOLS_SCHEMA).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let faults: Vec<_> = validator
@@ -112,7 +112,7 @@ fn no_server_chooses_who_gets_a_secret_or_a_callers_token() {
             )
         };
         let is_schematic = |text: &str| {
-            let sources: Value = serde_saphyr::from_str(text).unwrap();
+            let sources: Value = wardgate_yaml::parse(text).unwrap();
             validator.is_valid(&sources)
         };
         let faults = parse(&source("")).unwrap_err();

@@ -1,24 +1,37 @@
-//! YAML as nodes that know where they stand, so that a fault can name line and column.
+//! YAML whose values know where they stand, so that a fault can name line and column.
+//!
+//! ```text
+//!   text ─┬─▶ parse: a type of the caller's ─┐
+//!         └─▶ Node: any document             ├─ Position: line and column
+//!   what is not YAML ─▶ NotYaml              ┘
+//! ```
 
 use std::fmt;
 use std::ops::Range;
 
 use serde::Deserialize;
-use serde::de::{self, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, DeserializeOwned, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
-use serde_saphyr::Spanned;
+use serde_saphyr::Location;
 
-/// A place in the file, both counted from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mark {
-    pub(crate) line: u64,
-    pub(crate) column: u64,
+pub use serde_saphyr::Spanned;
+
+/// A position in a document, shown as `LINE:COLUMN`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// From 1.
+    pub line: u64,
+    /// From 1.
+    pub column: u64,
 }
 
-impl Mark {
-    pub(crate) const START: Self = Self { line: 1, column: 1 };
+impl Position {
+    /// Where every document begins.
+    pub const START: Self = Self { line: 1, column: 1 };
+}
 
-    fn of(location: serde_saphyr::Location) -> Self {
+impl From<Location> for Position {
+    fn from(location: Location) -> Self {
         Self {
             line: location.line().max(1),
             column: location.column().max(1),
@@ -26,61 +39,85 @@ impl Mark {
     }
 }
 
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
 /// A value and where it stands.
 #[derive(Debug)]
-pub(crate) struct Node {
-    pub(crate) at: Mark,
-    pub(crate) value: Yaml,
+pub struct Node {
+    /// Where it stands.
+    pub at: Position,
+    /// What it is.
+    pub value: Yaml,
     /// Where its text is in the document, in bytes.
     text: Range<usize>,
 }
 
 /// A value of the JSON schema of YAML 1.2, maps in the author's order.
 #[derive(Debug)]
-pub(crate) enum Yaml {
+pub enum Yaml {
+    /// No value.
     Null,
+    /// `true` or `false`.
     Boolean(bool),
+    /// A whole number of 64 bits.
     Integer(i64),
     /// Any other number, with the digits it is written with.
     Decimal(Number),
+    /// A text.
     Text(String),
+    /// A list.
     List(Vec<Node>),
+    /// A map; no key is there twice.
     Map(Vec<(Key, Node)>),
 }
 
 /// A key of a map and where it stands.
 #[derive(Debug)]
-pub(crate) struct Key {
-    pub(crate) at: Mark,
-    pub(crate) name: String,
+pub struct Key {
+    /// Where it stands.
+    pub at: Position,
+    /// The key itself.
+    pub name: String,
 }
 
 /// Text that is not YAML.
 #[derive(Debug)]
-pub(crate) struct NotYaml {
-    pub(crate) at: Mark,
-    pub(crate) problem: String,
+pub struct NotYaml {
+    /// Where the fault is.
+    pub at: Position,
+    /// The parser's message, without the position.
+    pub problem: String,
 }
 
 /// Whether maps are written as the author ordered them, or sorted for a digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KeyOrder {
+pub enum KeyOrder {
+    /// As written.
     Author,
+    /// Sorted by key.
     Sorted,
+}
+
+/// Reads one document as a `T`, in which [`Spanned`] values know where they stand.
+pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, NotYaml> {
+    let options = serde_saphyr::options! {
+        strict_booleans: true,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| NotYaml {
+        at: error.location().map_or(Position::START, Position::from),
+        problem: without_place(&error.to_string()),
+    })
 }
 
 impl Node {
     /// Reads one document.
-    pub(crate) fn parse(text: &str) -> Result<Self, NotYaml> {
-        let options = serde_saphyr::options! {
-            strict_booleans: true,
-            with_snippet: false,
-        };
-        let node = serde_saphyr::from_str_with_options(text, options);
-        let mut node: Self = node.map_err(|error| NotYaml {
-            at: error.location().map_or(Mark::START, Mark::of),
-            problem: without_place(&error.to_string()),
-        })?;
+    pub fn parse(text: &str) -> Result<Self, NotYaml> {
+        let mut node: Self = parse(text)?;
         node.restore_digits(text);
         Ok(node)
     }
@@ -106,7 +143,7 @@ impl Node {
     }
 
     /// What it is, for people.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self.value {
             Yaml::Null => "empty",
             Yaml::Boolean(_) => "a boolean",
@@ -118,7 +155,7 @@ impl Node {
     }
 
     /// The value under `key`, when this is a map that has it.
-    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
+    pub fn get(&self, key: &str) -> Option<&Node> {
         match &self.value {
             Yaml::Map(entries) => entries
                 .iter()
@@ -129,7 +166,7 @@ impl Node {
     }
 
     /// The node a JSON pointer leads to, or the last one on the way.
-    pub(crate) fn follow(&self, pointer: &str) -> &Node {
+    pub fn follow(&self, pointer: &str) -> &Node {
         pointer
             .split('/')
             .skip(1)
@@ -144,8 +181,30 @@ impl Node {
             .unwrap_or_else(|last| last)
     }
 
+    /// Where the last key or item of `path` stands that there is; none where there is not even the first.
+    pub fn position_of<'p>(&self, path: impl IntoIterator<Item = &'p str>) -> Option<Position> {
+        let (mut here, mut found) = (self, None);
+        for step in path {
+            let next = match &here.value {
+                Yaml::Map(entries) => entries
+                    .iter()
+                    .find(|(key, _)| key.name == step)
+                    .map(|(key, node)| (key.at, node)),
+                Yaml::List(items) => step
+                    .parse()
+                    .ok()
+                    .and_then(|at: usize| items.get(at))
+                    .map(|node| (node.at, node)),
+                _ => None,
+            };
+            let Some((at, node)) = next else { break };
+            (here, found) = (node, Some(at));
+        }
+        found
+    }
+
     /// As JSON text.
-    pub(crate) fn to_json(&self, order: KeyOrder) -> String {
+    pub fn to_json(&self, order: KeyOrder) -> String {
         let mut text = String::new();
         self.write_json(order, &mut text);
         text
@@ -184,7 +243,7 @@ impl Node {
     }
 
     /// As a JSON value.
-    pub(crate) fn to_value(&self) -> Value {
+    pub fn to_value(&self) -> Value {
         match &self.value {
             Yaml::Null => Value::Null,
             Yaml::Boolean(truth) => Value::Bool(*truth),
@@ -218,7 +277,7 @@ impl<'de> Deserialize<'de> for Node {
         let length = span.byte_len().and_then(|it| usize::try_from(it).ok());
         let (start, length) = start.zip(length).unwrap_or_default();
         Ok(Self {
-            at: Mark::of(spanned.referenced),
+            at: Position::from(spanned.referenced),
             value: spanned.value,
             text: start..start.saturating_add(length),
         })
@@ -229,7 +288,7 @@ impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let spanned = Spanned::<String>::deserialize(deserializer)?;
         Ok(Self {
-            at: Mark::of(spanned.referenced),
+            at: Position::from(spanned.referenced),
             name: spanned.value,
         })
     }
@@ -304,17 +363,33 @@ mod tests {
         let Yaml::Map(entries) = &node.value else {
             panic!("not a map");
         };
-        assert_eq!(entries[1].0.at, Mark { line: 2, column: 1 });
-        assert_eq!(node.follow("/list/0").at, Mark { line: 3, column: 5 });
+        assert_eq!(entries[1].0.at, Position { line: 2, column: 1 });
+        assert_eq!(node.follow("/list/0").at, Position { line: 3, column: 5 });
         assert_eq!(
             node.follow("/list/1/deep").at,
-            Mark {
+            Position {
                 line: 4,
                 column: 13
             }
         );
         assert_eq!(node.follow("/list/1/deep").kind(), "a text");
         assert_eq!(node.follow("/empty").kind(), "empty");
+    }
+
+    #[test]
+    fn a_path_leads_to_the_last_key_that_there_is() {
+        let text = "gateway:\n  limits: { body_bytes: 5 }\n  hosts:\n    - a\n    - b\n";
+        let node = Node::parse(text).unwrap();
+        for (path, at) in [
+            ("gateway", Some("1:1")),
+            ("gateway.limits.body_bytes", Some("2:13")),
+            ("gateway.hosts.1", Some("5:7")),
+            ("gateway.limits.other", Some("2:3")),
+            ("policy", None),
+        ] {
+            let found = node.position_of(path.split('.')).map(|at| at.to_string());
+            assert_eq!(found.as_deref(), at, "{path}");
+        }
     }
 
     #[test]
