@@ -11,6 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tracing::{info, warn};
 use wardgate_domain::Digest;
+use wardgate_egress::{CodeRequest, ConnectError};
 use wardgate_gateway_store::Purpose;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{FinishConnection, StartConnection};
@@ -18,7 +19,7 @@ use wardgate_rpc::client::{FinishConnection, StartConnection};
 use crate::ConnectPages;
 use crate::consent_flow::{ConnectTicket, ConsentFlow, no_cookie, random};
 use crate::pages::{self, ConnectProblem};
-use crate::sign_in::{AuthorizationRequest, SignIn, SignInError};
+use crate::sign_in::{SignIn, SignInError};
 use crate::{CALLBACK, CLIENT, CONSENT, SIGNED_IN};
 
 /// `GET /connect/{link}`: nothing is done yet but sent on, so a link that was only looked at is as good as new.
@@ -34,16 +35,15 @@ pub(crate) async fn enter(
         let ambient = &connect_pages.parts.ambient;
         let [state, nonce, verifier] = [(); 3].map(|()| random(ambient));
         let redirect_uri = format!("{}{SIGNED_IN}", connect_pages.parts.public_url);
-        let question = AuthorizationRequest {
+        let request = CodeRequest {
             redirect_uri: &redirect_uri,
-            state: &state,
-            nonce: &nonce,
             verifier: &verifier,
         };
         let url = sign_in
-            .question(&question)
+            .client
+            .authorization_url(request, &state, &nonce)
             .await
-            .map_err(|error| not_signed_in(&error))?;
+            .map_err(|error| not_signed_in(&error.into()))?;
         let consent = ConsentFlow::SigningIn {
             ticket,
             state,
@@ -72,14 +72,12 @@ pub(crate) async fn signed_in(connect_pages: Arc<ConnectPages>, parts: Parts) ->
         came_back(&connect_pages, &query, &state).await?;
         let code = query.get("code").ok_or(ConnectProblem::NotSignedIn)?;
         let redirect_uri = format!("{}{SIGNED_IN}", connect_pages.parts.public_url);
-        let question = AuthorizationRequest {
+        let request = CodeRequest {
             redirect_uri: &redirect_uri,
-            state: &state,
-            nonce: &nonce,
             verifier: &verifier,
         };
         let issuer = query.get("iss").map(String::as_str);
-        let user = sign_in.answer(&question, code, issuer).await;
+        let user = sign_in.verify_user(request, &nonce, code, issuer).await;
         let user = user.map_err(|error| not_signed_in(&error))?;
         let person = ticket.person();
         if (user.issuer(), user.subject()) != (&*person.issuer, &*person.subject) {
@@ -337,8 +335,10 @@ fn without_cookie(mut response: Response) -> Response {
 fn not_signed_in(error: &SignInError) -> ConnectProblem {
     warn!(%error, "somebody could not be signed in");
     match error {
+        SignInError::Foreign | SignInError::Issuer(ConnectError::OtherIssuer) => {
+            ConnectProblem::NotSignedIn
+        }
         SignInError::Issuer(_) => ConnectProblem::Unavailable,
-        SignInError::Foreign => ConnectProblem::NotSignedIn,
     }
 }
 

@@ -32,11 +32,11 @@ use url::Url;
 
 pub use address::PrivateAddresses;
 pub use auth::{
-    Auth, AuthError, AuthSettings, BoundCredentials, ClientKey, ClientProof, CodeSettings,
-    ConnectError, ConnectionKey, EnterpriseSettings, Grant, GrantCallback, GrantDescription,
-    GrantRequest, GrantStore, OAuthClient, OnBehalf, OpenAuth, Person, RegisteredClient, Secret,
-    ServerSettings, StartedGrant, StoreFuture, StoreUnavailable, StoredTokens, SubjectToken,
-    UserGrants,
+    Auth, AuthError, AuthSettings, BoundCredentials, ClientKey, ClientProof, CodeRequest,
+    CodeSettings, ConnectError, ConnectionKey, EnterpriseSettings, Grant, GrantCallback,
+    GrantDescription, GrantRequest, GrantStore, OAuthClient, OnBehalf, OpenAuth, Person,
+    RegisteredClient, Secret, ServerSettings, SignInClient, StartedGrant, StoreFuture,
+    StoreUnavailable, StoredTokens, SubjectToken, UserGrants,
 };
 pub use client::{ClientSettings, EgressClient, HttpSettings};
 pub use error::EgressError;

@@ -5,12 +5,14 @@
 //!   client_credentials ── TokenCell ─────────┐
 //!   token_exchange ── a TokenCell a caller ──┴─ server ─▶ token endpoint, by an Egress of its own
 //!                                               └ found by discovery unless it is configured
-//!   authorization_code ── store ── per_user: what the caller granted in their browser
+//!   authorization_code ── store ── per_user: what the caller granted in their browser ─┐
+//!   (sign-in of a browser's user) ─────────────────────────────────────────────────────┴─ code
 //! ```
 
 mod bound;
 mod challenge;
 mod client;
+mod code;
 mod discovery;
 mod enterprise;
 mod grant;
@@ -31,6 +33,7 @@ use wardgate_domain::{Ambient, Caller, Digest, Timestamp};
 
 pub use bound::BoundCredentials;
 pub use client::{ClientKey, ClientProof, OAuthClient, ServerSettings};
+pub use code::{CodeRequest, SignInClient};
 pub use enterprise::{EnterpriseSettings, SubjectToken};
 pub use per_user::{
     CodeSettings, ConnectError, ConnectionKey, Grant, GrantCallback, GrantDescription,

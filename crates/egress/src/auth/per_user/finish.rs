@@ -6,6 +6,7 @@ use super::Person;
 use super::start::{PENDING, PendingGrant};
 use super::tokens::Tokens;
 use super::{ConnectError, UserGrants};
+use crate::auth::code::{CodeRequest, check_issuer};
 
 /// What the person came back with.
 pub struct GrantCallback<'a> {
@@ -30,21 +31,13 @@ impl UserGrants {
         if self.now() >= Timestamp::from_micros(pending.until_micros) {
             return Err(ConnectError::Lapsed);
         }
-        // To the letter, and always there where it is announced: RFC 9207 §2.4.
-        let is_from_whom_we_asked = match (back.issuer, &pending.at.issuer) {
-            (Some(said), Some(asked)) => said == asked,
-            (Some(_), None) => true,
-            (None, _) => !pending.names_itself,
+        let asked = pending.at.issuer.as_deref();
+        check_issuer(back.issuer, asked, pending.names_itself)?;
+        let request = CodeRequest {
+            redirect_uri: &pending.redirect_uri,
+            verifier: &pending.verifier,
         };
-        if !is_from_whom_we_asked {
-            return Err(ConnectError::OtherIssuer);
-        }
-        let mut form = vec![
-            ("grant_type", "authorization_code"),
-            ("code", back.code),
-            ("redirect_uri", pending.redirect_uri.as_str()),
-            ("code_verifier", pending.verifier.as_str()),
-        ];
+        let mut form = request.form(back.code);
         let resource = pending.resource.as_deref();
         form.extend(resource.map(|resource| ("resource", resource)));
         let asked_at = self.now();

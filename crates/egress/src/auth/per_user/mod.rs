@@ -29,13 +29,13 @@ use wardgate_domain::{Ambient, Timestamp};
 use super::client::{ClientProof, ServerSettings};
 use super::{AuthError, OnBehalf};
 use crate::EgressSettings;
+use crate::auth::code::AuthorizationServer;
 
 pub use finish::GrantCallback;
 pub use grant_store::{
     ConnectionKey, GrantStore, Person, StoreFuture, StoreUnavailable, StoredTokens,
 };
 pub use revoke::Grant;
-use start::AuthorizationServer;
 pub use start::{GrantDescription, GrantRequest, StartedGrant};
 use tokens::{HeldTokens, Tokens};
 

@@ -11,9 +11,10 @@ use serde_json::json;
 use url::Url;
 use wardgate_domain::About;
 
-use super::start::{AuthorizationServer, GrantRequest};
+use super::start::GrantRequest;
 use super::{ConnectError, UserGrants};
 use crate::auth::AuthError;
+use crate::auth::code::AuthorizationServer;
 use crate::{Egress, EgressRequest, EgressSettings};
 
 /// How long a client is used that a server registered for good.

@@ -7,13 +7,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use url::Url;
-use wardgate_domain::Digest;
 
 use super::Person;
 use super::tokens::Registration;
 use super::{ConnectError, UserGrants};
-use crate::auth::AuthError;
-use crate::auth::discovery::{MetadataDiscovery, ServerMetadata, canonical};
+use crate::auth::code::{AuthorizationServer, CodeRequest};
+use crate::auth::discovery::{MetadataDiscovery, canonical};
 use crate::auth::server::union;
 
 /// How long a person may take.
@@ -24,20 +23,6 @@ const BELIEVED: Duration = Duration::from_mins(1);
 
 /// The scope of a token that outlives the person's visit (`OpenID` Connect Core §11).
 const OFFLINE: &str = "offline_access";
-
-/// The metadata of the authorization server of a source.
-pub(super) struct AuthorizationServer {
-    pub(super) issuer: Option<String>,
-    pub(super) authorization_url: Url,
-    pub(super) token_url: Url,
-    pub(super) registration_url: Option<Url>,
-    pub(super) methods: Option<Vec<String>>,
-    pub(super) takes_metadata_documents: bool,
-    /// It says who it is when it sends the person back (RFC 9207).
-    names_itself: bool,
-    scope: Option<String>,
-    resource: Option<String>,
-}
 
 /// What a person is told before they agree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,26 +94,23 @@ impl UserGrants {
         let facts = self.facts().await?;
         let client = self.client(&facts, &request).await?;
         let verifier = URL_SAFE_NO_PAD.encode(self.ambient.random::<32>());
-        let challenge = URL_SAFE_NO_PAD.encode(Digest::of(verifier.as_bytes()).as_bytes());
-        let mut url = facts.authorization_url.clone();
-        url.query_pairs_mut()
-            .append_pair("response_type", "code")
-            .append_pair("client_id", &client.id)
-            .append_pair("redirect_uri", request.redirect_uri)
-            .append_pair("state", request.state)
-            .append_pair("code_challenge", &challenge)
-            .append_pair("code_challenge_method", "S256");
+        let code = CodeRequest {
+            redirect_uri: request.redirect_uri,
+            verifier: &verifier,
+        };
         let scope = self.scope(&facts, request.person, request.scope).await?;
-        if let Some(scope) = &scope {
-            url.query_pairs_mut().append_pair("scope", scope);
-            if scope.split_ascii_whitespace().any(|it| it == OFFLINE) {
-                // Servers leave it out otherwise.
-                url.query_pairs_mut().append_pair("prompt", "consent");
-            }
-        }
-        if let Some(resource) = &facts.resource {
-            url.query_pairs_mut().append_pair("resource", resource);
-        }
+        let scopes = scope.as_deref().unwrap_or_default();
+        let is_offline = scopes.split_ascii_whitespace().any(|it| it == OFFLINE);
+        let further = [
+            ("scope", scope.as_deref()),
+            // Servers leave out the refresh token otherwise.
+            ("prompt", is_offline.then_some("consent")),
+            ("resource", facts.resource.as_deref()),
+        ];
+        let further = further
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)));
+        let url = code.url(&facts.authorization_url, &client.id, request.state, further);
         let pending = PendingGrant {
             verifier,
             redirect_uri: request.redirect_uri.to_owned(),
@@ -185,20 +167,14 @@ impl UserGrants {
     /// What is configured wins.
     async fn look(&self) -> Result<AuthorizationServer, ConnectError> {
         let settings = &self.settings;
-        let configured = settings.server.token_url.as_ref();
-        if let Some((token_url, authorization_url)) =
-            configured.zip(settings.authorization_url.as_ref())
+        if let Some(url) = settings.authorization_url.clone()
+            && let Some(token_url) = settings.server.token_url.clone()
         {
+            let issuer = settings.server.issuer.clone();
             return Ok(AuthorizationServer {
-                issuer: settings.server.issuer.clone(),
-                authorization_url: authorization_url.clone(),
-                token_url: token_url.clone(),
-                registration_url: None,
-                methods: None,
-                takes_metadata_documents: false,
-                names_itself: false,
                 scope: settings.scope.clone(),
                 resource: settings.resource.clone(),
+                ..AuthorizationServer::configured(issuer, url, token_url)
             });
         }
         let finder = MetadataDiscovery::new(&self.limits);
@@ -221,31 +197,14 @@ impl UserGrants {
             scope => scope,
         };
         let scope = settings.scope.clone().or(scope);
-        facts(metadata, scope, resource)
+        let methods = &metadata.code_challenge_methods_supported;
+        if !methods.iter().any(|method| method == "S256") {
+            return Err(ConnectError::NoPkce);
+        }
+        Ok(AuthorizationServer {
+            scope,
+            resource: Some(resource),
+            ..AuthorizationServer::found(metadata)?
+        })
     }
-}
-
-fn facts(
-    metadata: ServerMetadata,
-    scope: Option<String>,
-    resource: String,
-) -> Result<AuthorizationServer, ConnectError> {
-    let methods = &metadata.code_challenge_methods_supported;
-    if !methods.iter().any(|method| method == "S256") {
-        return Err(ConnectError::NoPkce);
-    }
-    let authorization_url = metadata.authorization_endpoint.ok_or(AuthError::NotFound(
-        "its metadata has no authorization_endpoint",
-    ))?;
-    Ok(AuthorizationServer {
-        issuer: Some(metadata.issuer),
-        authorization_url: authorization_url.0,
-        token_url: metadata.token_endpoint.0,
-        registration_url: metadata.registration_endpoint.map(|url| url.0),
-        methods: metadata.token_endpoint_auth_methods_supported,
-        takes_metadata_documents: metadata.client_id_metadata_document_supported,
-        names_itself: metadata.authorization_response_iss_parameter_supported,
-        scope,
-        resource: Some(resource),
-    })
 }

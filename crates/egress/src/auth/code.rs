@@ -1,0 +1,207 @@
+//! The authorization code grant with PKCE (OAuth 2.1 §4.1): for grants of users to sources, and to sign in who sits before
+//! a browser (`OpenID` Connect Core §3.1).
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::Value;
+use tokio::sync::OnceCell;
+use url::Url;
+use wardgate_domain::{Ambient, Digest};
+
+use super::discovery::{MetadataDiscovery, ServerMetadata};
+use super::grant::{EndpointLocation, TokenEndpoint};
+use super::{AuthError, ConnectError, RegisteredClient};
+use crate::{EgressSettings, PrivateAddresses};
+
+/// Of one request to an `OpenID` provider.
+const PROVIDER_LIMIT: Duration = Duration::from_secs(10);
+
+/// A request for a code, as far as it has to be known again when the browser comes back.
+#[derive(Debug, Clone, Copy)]
+pub struct CodeRequest<'a> {
+    /// Where the browser comes back to.
+    pub redirect_uri: &'a str,
+    /// What its challenge is made of (RFC 7636); a secret.
+    pub verifier: &'a str,
+}
+
+impl<'a> CodeRequest<'a> {
+    /// Where the browser goes; `state` comes back with the code, and `further` are parameters of this grant alone.
+    pub(super) fn url<'p>(
+        self,
+        endpoint: &Url,
+        client_id: &str,
+        state: &str,
+        further: impl IntoIterator<Item = (&'p str, &'p str)>,
+    ) -> Url {
+        let challenge = Digest::of(self.verifier.as_bytes());
+        let challenge = URL_SAFE_NO_PAD.encode(challenge.as_bytes());
+        let mut url = endpoint.clone();
+        url.query_pairs_mut()
+            .append_pair("response_type", "code")
+            .append_pair("client_id", client_id)
+            .append_pair("redirect_uri", self.redirect_uri)
+            .append_pair("state", state)
+            .append_pair("code_challenge", &challenge)
+            .append_pair("code_challenge_method", "S256")
+            .extend_pairs(further);
+        url
+    }
+
+    /// What a token is asked for with.
+    pub(super) fn form(self, code: &'a str) -> Vec<(&'static str, &'a str)> {
+        vec![
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("redirect_uri", self.redirect_uri),
+            ("code_verifier", self.verifier),
+        ]
+    }
+}
+
+/// Checks who sent the browser back: to the letter, and always said where `names_itself` announces it (RFC 9207 §2.4).
+pub(super) fn check_issuer(
+    said: Option<&str>,
+    expected: Option<&str>,
+    names_itself: bool,
+) -> Result<(), ConnectError> {
+    let is_expected = match (said, expected) {
+        (Some(said), Some(expected)) => said == expected,
+        (Some(_), None) => true,
+        (None, _) => !names_itself,
+    };
+    is_expected.then_some(()).ok_or(ConnectError::OtherIssuer)
+}
+
+/// Where an authorization server is, and what it can do.
+pub(super) struct AuthorizationServer {
+    pub(super) issuer: Option<String>,
+    pub(super) authorization_url: Url,
+    pub(super) token_url: Url,
+    pub(super) registration_url: Option<Url>,
+    pub(super) methods: Option<Vec<String>>,
+    pub(super) takes_metadata_documents: bool,
+    /// It says who it is when it sends the person back (RFC 9207).
+    pub(super) names_itself: bool,
+    pub(super) scope: Option<String>,
+    pub(super) resource: Option<String>,
+}
+
+impl AuthorizationServer {
+    /// The one that is configured, of which nothing else is known.
+    pub(super) fn configured(
+        issuer: Option<String>,
+        authorization_url: Url,
+        token_url: Url,
+    ) -> Self {
+        Self {
+            issuer,
+            authorization_url,
+            token_url,
+            registration_url: None,
+            methods: None,
+            takes_metadata_documents: false,
+            names_itself: false,
+            scope: None,
+            resource: None,
+        }
+    }
+
+    /// The one of this metadata.
+    pub(super) fn found(metadata: ServerMetadata) -> Result<Self, AuthError> {
+        let authorization_url = metadata.authorization_endpoint.ok_or(AuthError::NotFound(
+            "its metadata has no authorization_endpoint",
+        ))?;
+        Ok(Self {
+            issuer: Some(metadata.issuer),
+            authorization_url: authorization_url.0,
+            token_url: metadata.token_endpoint.0,
+            registration_url: metadata.registration_endpoint.map(|url| url.0),
+            methods: metadata.token_endpoint_auth_methods_supported,
+            takes_metadata_documents: metadata.client_id_metadata_document_supported,
+            names_itself: metadata.authorization_response_iss_parameter_supported,
+            scope: None,
+            resource: None,
+        })
+    }
+}
+
+/// A client of an `OpenID` provider, which signs in who sits before a browser.
+pub struct SignInClient {
+    issuer: String,
+    client: RegisteredClient,
+    provider: OnceCell<AuthorizationServer>,
+    limits: EgressSettings,
+    ambient: Ambient,
+}
+
+impl SignInClient {
+    /// Asks nobody for anything yet. `endpoints` are where browsers go and where codes become tokens, of a provider whose
+    /// metadata does not say so.
+    pub fn new(
+        issuer: &str,
+        endpoints: Option<(Url, Url)>,
+        client: RegisteredClient,
+        ambient: &Ambient,
+    ) -> Self {
+        let configured = endpoints.map(|(authorization_url, token_url)| {
+            AuthorizationServer::configured(Some(issuer.to_owned()), authorization_url, token_url)
+        });
+        Self {
+            issuer: issuer.to_owned(),
+            client,
+            provider: OnceCell::new_with(configured),
+            // The operator names the provider, which is often in a network of their own.
+            limits: EgressSettings {
+                hosts: Vec::new(),
+                private: PrivateAddresses::Allowed,
+                timeout: PROVIDER_LIMIT,
+                max_response_bytes: 0,
+            },
+            ambient: ambient.clone(),
+        }
+    }
+
+    /// Where the browser goes. `nonce` is what the identity token will have.
+    pub async fn authorization_url(
+        &self,
+        request: CodeRequest<'_>,
+        state: &str,
+        nonce: &str,
+    ) -> Result<Url, ConnectError> {
+        let provider = self.provider.get_or_try_init(|| self.look()).await?;
+        let further = [("scope", "openid"), ("nonce", nonce)];
+        Ok(request.url(&provider.authorization_url, &self.client.id, state, further))
+    }
+
+    /// The identity token that the code is good for, not verified yet. `said_issuer` is who sent the browser back.
+    pub async fn id_token(
+        &self,
+        request: CodeRequest<'_>,
+        code: &str,
+        said_issuer: Option<&str>,
+    ) -> Result<String, ConnectError> {
+        let provider = self.provider.get_or_try_init(|| self.look()).await?;
+        check_issuer(said_issuer, Some(&self.issuer), provider.names_itself)?;
+        let place = EndpointLocation {
+            url: &provider.token_url,
+            issuer: Some(&self.issuer),
+            methods: provider.methods.as_deref(),
+        };
+        let RegisteredClient { id, proof } = &self.client;
+        let endpoint = TokenEndpoint::open(&place, id, proof, &self.limits, &self.ambient);
+        let endpoint = endpoint.map_err(AuthError::endpoint)?;
+        let response = endpoint.tell(&request.form(code)).await?;
+        let response: Value = serde_json::from_slice(&response).unwrap_or_default();
+        let token = response["id_token"].as_str();
+        let token = token.ok_or(AuthError::BadAnswer("is no JSON with id_token"))?;
+        Ok(token.to_owned())
+    }
+
+    async fn look(&self) -> Result<AuthorizationServer, AuthError> {
+        let finder = MetadataDiscovery::new(&self.limits);
+        AuthorizationServer::found(finder.of_issuer(&self.issuer).await?)
+    }
+}
