@@ -25,7 +25,7 @@ const MAX_LOG: usize = 64 * 1024;
 #[derive(Debug)]
 pub enum ServerMessage {
     /// How far it is.
-    Progress(Progress),
+    Progress(ProgressNotification),
     /// What it logs.
     Log(LogMessage),
     /// Of a legacy server.
@@ -46,7 +46,7 @@ impl ServerMessage {
 
 /// How far a request has come.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Progress {
+pub struct ProgressNotification {
     #[serde(rename = "progress")]
     pub done: f64,
     #[serde(default)]
@@ -120,7 +120,7 @@ pub(super) fn lend<'a>(listener: &'a mut Option<Listener<'_>>) -> Option<Listene
 }
 
 /// The request a progress notification is of, and what it says.
-pub(super) fn read_progress(params: Option<&RawValue>) -> Option<(u64, Progress)> {
+pub(super) fn read_progress(params: Option<&RawValue>) -> Option<(u64, ProgressNotification)> {
     #[derive(Deserialize)]
     struct ProgressParams {
         #[serde(rename = "progressToken")]
@@ -128,7 +128,7 @@ pub(super) fn read_progress(params: Option<&RawValue>) -> Option<(u64, Progress)
     }
     let params = params?.get();
     let token: ProgressParams = serde_json::from_str(params).ok()?;
-    let mut progress: Progress = serde_json::from_str(params).ok()?;
+    let mut progress: ProgressNotification = serde_json::from_str(params).ok()?;
     if let Some(message) = &mut progress.message
         && let Some((end, _)) = message.char_indices().nth(MAX_PROGRESS_TEXT)
     {

@@ -29,7 +29,7 @@ use wardgate_mcp::Version;
 use wardgate_mcp_server::{
     JsonRpcRequest, LogLevel, McpResponse, RequestMeta, RpcError, format_event, takes_events,
 };
-use wardgate_rpc::client::{CallEvent, LogMessage, PassthroughMeta, Progress};
+use wardgate_rpc::client::{CallEvent, CallProgress, LogMessage, PassthroughMeta};
 
 use crate::post::{Post, Transport, is_batch};
 use crate::replica_inbox::ExpectedMessage;
@@ -315,7 +315,7 @@ impl ClientInteraction {
     }
 
     /// Progress under the client's own token. Its values only rise (MCP, basic/utilities/progress).
-    fn progress_notification(&mut self, progress: &Progress) -> Option<String> {
+    fn progress_notification(&mut self, progress: &CallProgress) -> Option<String> {
         let token = self.channel.progress_token.as_ref()?;
         let done = progress.done;
         if !done.is_finite() || done <= self.progress {

@@ -63,7 +63,7 @@ pub enum TaskStep {
 
 /// How far a call is.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Progress {
+pub struct CallProgress {
     /// Steps done.
     pub done: f64,
     /// Of how many, where that is known.
@@ -146,7 +146,7 @@ impl From<Interaction<'_>> for pb::Interaction {
     }
 }
 
-impl From<pb::Progress> for Progress {
+impl From<pb::Progress> for CallProgress {
     fn from(progress: pb::Progress) -> Self {
         Self {
             done: progress.progress,

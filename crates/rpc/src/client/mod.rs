@@ -31,7 +31,8 @@ pub use content::{
     Skills, WatchResources,
 };
 pub use interaction::{
-    InputRequired, Interaction, LogMessage, PassthroughMeta, Progress, Resumption, Task, TaskStep,
+    CallProgress, InputRequired, Interaction, LogMessage, PassthroughMeta, Resumption, Task,
+    TaskStep,
 };
 pub use memory::{
     AddedMessages, ContextWindow, ConversationPage, ConversationSelector, ConversationSubscriber,

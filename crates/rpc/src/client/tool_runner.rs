@@ -14,8 +14,9 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
 
 use super::{
-    CallError, Content, ContentResult, GetContent, InputRequired, Interaction, LogMessage,
-    Progress, Task, TaskStep, WatchResources, open_request, read_out, repeatable, request, within,
+    CallError, CallProgress, Content, ContentResult, GetContent, InputRequired, Interaction,
+    LogMessage, Task, TaskStep, WatchResources, open_request, read_out, repeatable, request,
+    within,
 };
 use crate::Link;
 
@@ -127,7 +128,7 @@ pub struct CallTool<'a> {
 #[derive(Debug, Clone)]
 pub enum CallEvent {
     /// How far it is.
-    Progress(Progress),
+    Progress(CallProgress),
     /// What the tool's server has to say.
     Log(LogMessage),
     /// The user has done what the tool's server sent them elsewhere for: its `elicitationId`.
