@@ -192,7 +192,6 @@ reasons! {
     TOOL_CHANGED = "tool_changed";
     BAD_RESULT = "bad_result";
     RESULT_TOO_LARGE = "result_too_large";
-    WITHHELD = "withheld";
     INPUT_REQUIRED = "input_required";
     NEEDS_ELICITATION = "needs_elicitation";
     NEEDS_SAMPLING = "needs_sampling";
@@ -342,7 +341,6 @@ pub const REASON_GROUPS: &[ReasonGroup] = groups! {
         [TOOL_CHANGED] Unstated "the MCP server changed the tool after it was approved: nothing was sent" "`wardgate tools diff`, then `approve`";
         [BAD_RESULT] Unstated "what came back cannot be read, does not fit the configuration or the policies' rows" "operators compare `result` with what the source gives";
         [RESULT_TOO_LARGE] Unstated "larger than `max_response_bytes` or `tool_runner.max_result_bytes`" "ask for less";
-        [WITHHELD] Unstated "on a route: the permit lets nothing of the result out" "give the source's classes to the caller, or use `/mcp`";
     }
     "Calls that ask their client" {
         [INPUT_REQUIRED] Recorded(Status::Ok, Status::Error) "`ok`: the client was asked. `error`: the server asked in a way that cannot be passed on, or its caller may not be asked" "";
