@@ -6,8 +6,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use aws_lc_rs::digest::{SHA256, digest};
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
@@ -17,6 +15,7 @@ use reqwest::Url;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use wardgate_domain::Ambient;
+use wardgate_testkit::TestKey;
 
 /// What the gateway is called by the issuer, as a resource and as a client.
 pub(super) const AUDIENCE: &str = "gateway";
@@ -35,7 +34,7 @@ struct Grant {
 /// All three, and who sits before the browser.
 pub(super) struct Place {
     address: SocketAddr,
-    key: EcdsaKeyPair,
+    key: TestKey,
     /// Who logs in next, whoever asks.
     pub(super) login: Mutex<String>,
     grants: Mutex<HashMap<String, Grant>>,
@@ -50,11 +49,9 @@ type Answer = (u16, Vec<(&'static str, String)>, Value);
 impl Place {
     pub(super) async fn start() -> Arc<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let signing = &ECDSA_P256_SHA256_FIXED_SIGNING;
-        let pkcs8 = EcdsaKeyPair::generate_pkcs8(signing, &SystemRandom::new()).unwrap();
         let place = Arc::new(Self {
             address: listener.local_addr().unwrap(),
-            key: EcdsaKeyPair::from_pkcs8(signing, pkcs8.as_ref()).unwrap(),
+            key: TestKey::p256(),
             login: Mutex::default(),
             grants: Mutex::default(),
             tokens: Mutex::default(),
@@ -79,14 +76,8 @@ impl Place {
         let now = Ambient::system().now();
         claims["iss"] = self.at("").into();
         claims["exp"] = (now.as_seconds() + 600).into();
-        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let header = json!({ "alg": "ES256", "typ": "JWT", "kid": "1" });
-        let message = format!("{}.{}", part(&header), part(&claims));
-        let signature = self.key.sign(&SystemRandom::new(), message.as_bytes());
-        format!(
-            "{message}.{}",
-            URL_SAFE_NO_PAD.encode(signature.unwrap().as_ref())
-        )
+        self.key.token(header, claims)
     }
 
     async fn serve(&self, request: Request) -> Response {
@@ -128,11 +119,10 @@ impl Place {
     }
 
     fn keys(&self) -> Answer {
-        let point = self.key.public_key().as_ref();
-        let [x, y] = [&point[1..33], &point[33..]].map(|half| URL_SAFE_NO_PAD.encode(half));
-        ok(json!({ "keys": [
-            { "kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "kid": "1", "x": x, "y": y },
-        ] }))
+        let mut key = self.key.jwk("1");
+        key["alg"] = "ES256".into();
+        key["use"] = "sig".into();
+        ok(json!({ "keys": [key] }))
     }
 
     fn server(&self, issuer: &str, endpoints: &[&str]) -> Answer {

@@ -7,6 +7,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
+use wardgate_testkit::serve;
 
 /// What an OTLP endpoint was sent, as it came.
 pub(super) type Traces = Arc<Mutex<Vec<u8>>>;
@@ -22,11 +23,9 @@ pub(super) async fn collector() -> (String, Traces) {
         answer.body(empty_message).unwrap()
     }
     let traces = Traces::default();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
     let router = Router::new()
         .fallback(export)
         .with_state(Arc::clone(&traces));
-    tokio::spawn(async move { axum::serve(listener, router).await });
+    let url = format!("http://{}", serve(router).await);
     (url, traces)
 }

@@ -152,6 +152,17 @@ async fn start() -> (Arc<Place>, TestApp) {
 
 /// A modern call by a client that can show its user a page, or cannot.
 async fn call(app: &TestApp, token: &str, shows: bool, further: Value) -> Reply {
+    call_at("/mcp", app, token, shows, further).await
+}
+
+/// The same at this path.
+pub(super) async fn call_at(
+    path: &str,
+    app: &TestApp,
+    token: &str,
+    shows: bool,
+    further: Value,
+) -> Reply {
     let capabilities = if shows {
         json!({ "elicitation": { "url": {} } })
     } else {
@@ -176,7 +187,7 @@ async fn call(app: &TestApp, token: &str, shows: bool, further: Value) -> Reply 
     ];
     let client = app.client();
     client
-        .post("/mcp", Some(token), &headers, body.to_string())
+        .post(path, Some(token), &headers, body.to_string())
         .await
 }
 

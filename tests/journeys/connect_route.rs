@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use wardgate_testkit::{Reply, System, TestApp, until};
 
 use super::authorization::Place;
-use super::connect::{Browser, between, configuration};
+use super::connect::{Browser, between, call_at, configuration};
 use crate::WARDGATE;
 
 const ROUTE: &str = "/mcp/upstream/notes";
@@ -59,27 +59,7 @@ async fn start() -> (Arc<Place>, TestApp) {
 
 /// A call on the route by a client that can show its user a page.
 async fn call(app: &TestApp, token: &str, further: Value) -> Reply {
-    let mut params = json!({
-        "name": "whoami",
-        "arguments": {},
-        "_meta": {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": { "elicitation": { "url": {} } },
-        },
-    });
-    for (name, value) in further.as_object().unwrap() {
-        params[name] = value.clone();
-    }
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
-    let headers = [
-        ("mcp-protocol-version", "2026-07-28"),
-        ("mcp-method", "tools/call"),
-        ("mcp-name", "whoami"),
-    ];
-    let client = app.client();
-    client
-        .post(ROUTE, Some(token), &headers, body.to_string())
-        .await
+    call_at(ROUTE, app, token, true, further).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,9 +9,8 @@ use futures::future::join_all;
 use futures::{StreamExt, stream};
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
-use wardgate_testkit::{System, TestApp};
+use wardgate_testkit::{System, TestApp, mcp_discovery, mcp_message, mcp_result, serve};
 
 use super::upstream::{doctor, gateway, gateway_with};
 
@@ -28,25 +27,18 @@ const TOGETHER: Duration = Duration::from_secs(5);
 
 /// A server whose tool answers as long as it is asked to, and with the long answers waits until all are wanted.
 async fn server() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let wanted = watch::Sender::new(0_u64);
     let router = Router::new().fallback(answer).with_state(wanted);
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    url
+    format!("http://{}/mcp", serve(router).await)
 }
 
 async fn answer(State(wanted): State<watch::Sender<u64>>, request: Request) -> Response {
-    let body = axum::body::to_bytes(request.into_body(), 1 << 20).await;
-    let message: Value = serde_json::from_slice(&body.unwrap()).unwrap_or_default();
-    let Some(id) = message.get("id") else {
+    let (_, message) = mcp_message(request).await;
+    if message.get("id").is_none() {
         return http::StatusCode::ACCEPTED.into_response();
-    };
-    let json = [("content-type", "application/json")];
+    }
     let result = match message["method"].as_str().unwrap_or_default() {
-        "server/discover" => {
-            json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} } })
-        }
+        "server/discover" => mcp_discovery(&json!({ "tools": {} })),
         "tools/list" => {
             json!({ "tools": [{ "name": "read", "inputSchema": { "type": "object" } }] })
         }
@@ -63,8 +55,7 @@ async fn answer(State(wanted): State<watch::Sender<u64>>, request: Request) -> R
             json!({ "content": [{ "type": "text", "text": text }], "isError": false })
         }
     };
-    let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result });
-    (json, answer.to_string()).into_response()
+    mcp_result(&message, &result)
 }
 
 /// The most that the process has held so far, in bytes.

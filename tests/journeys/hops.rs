@@ -10,8 +10,7 @@ use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use http::HeaderMap;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use wardgate_testkit::System;
+use wardgate_testkit::{System, serve};
 
 use super::upstream::{doctor, gateway};
 
@@ -148,12 +147,10 @@ impl Server {
             modern,
             calls: Mutex::default(),
         });
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
         let router = Router::new()
             .fallback(arrived)
             .with_state(Arc::clone(&server));
-        tokio::spawn(async move { axum::serve(listener, router).await });
+        let url = format!("http://{}/mcp", serve(router).await);
         (server, url)
     }
 }

@@ -8,22 +8,16 @@
 //! thrown away, and by default a file in a temporary directory. Most messages are filled in behind the service's back;
 //! those that are read were added through it.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use futures::stream::Empty;
+use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection};
-use tokio::sync::watch;
-use tonic::{Request, Response, Status};
-use wardgate_domain::{
-    Ambient, BearerToken, Caller, CallerClaims, ConversationId, NewMessage, Role, Source, Timestamp,
-};
+use wardgate_domain::{Ambient, ConversationId, NewMessage, Role, Source};
 use wardgate_memory::{Config, MasterKey, service};
-use wardgate_proto::policy::v1 as pb;
-use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicyServiceServer};
-use wardgate_rpc::client::{AuditClient, MemoryClient, MessageBatch, OnBehalfOf, PolicyClient};
-use wardgate_rpc::{Peer, Readiness, Service, link};
+use wardgate_rpc::client::{AuditClient, MemoryClient, MessageBatch, OnBehalfOf};
+use wardgate_rpc::{Peer, link};
+use wardgate_testkit::{FakePolicy, TestIssuer, caller_of};
 
 const LIMIT: Duration = Duration::from_secs(10);
 /// Messages of one conversation.
@@ -42,21 +36,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let store = arguments.next().unwrap_or(default);
     // Only whose the token is is asked: no message is a tool's, and nothing is erased.
     let nobody = || link::connect("http://127.0.0.1:1", Peer::Policy, "nobody", None);
-    let (_ready, readiness) = watch::channel(Readiness::Ready);
-    let policy = Service {
-        server: PolicyServiceServer::new(OneCaller),
-        readiness,
-    };
+    let policy = FakePolicy::new(Ambient::system());
     let service = service(
         Config::for_store(store.as_str()),
         MasterKey::from_bytes(&Ambient::system().random()),
-        PolicyClient::new(link::local(policy, Peer::Memory).link, LIMIT),
+        policy.client(Peer::Memory),
         AuditClient::new(nobody()?.link, LIMIT),
         Ambient::system(),
     )
     .await?;
     let memory = MemoryClient::new(link::local(service, Peer::Gateway).link, LIMIT);
-    let caller = caller();
+    let issuer = TestIssuer::new("https://issuer.example");
+    let caller = caller_of(&issuer.token(&json!({ "sub": "reader", "exp": 4_000_000_000_i64 })));
     let of = OnBehalfOf {
         caller: &caller,
         client_ip: "",
@@ -221,65 +212,4 @@ async fn run(store: &str, statements: &str) -> Result<(), Box<dyn Error>> {
         connection.close().await?;
     }
     Ok(())
-}
-
-fn caller() -> Caller {
-    Caller::from_verified(CallerClaims {
-        issuer: "https://issuer.example".to_owned(),
-        subject: "reader".to_owned(),
-        tenant: String::new(),
-        roles: Vec::new(),
-        attributes: BTreeMap::new(),
-        token_id: "t".to_owned(),
-        expires_at: Timestamp::from_seconds(i64::MAX / 1_000_000),
-    })
-    .with_token(BearerToken::new("reader"))
-}
-
-/// A policy service that takes every token for the reader's.
-struct OneCaller;
-
-type Answer<T> = Result<Response<T>, Status>;
-
-#[tonic::async_trait]
-impl PolicyService for OneCaller {
-    type WatchVersionStream = Empty<Result<pb::WatchVersionResponse, Status>>;
-
-    async fn identify(&self, _: Request<pb::IdentifyRequest>) -> Answer<pb::IdentifyResponse> {
-        Ok(Response::new(pb::IdentifyResponse {
-            caller: Some((&caller()).into()),
-        }))
-    }
-
-    async fn authorize(&self, _: Request<pb::AuthorizeRequest>) -> Answer<pb::AuthorizeResponse> {
-        Err(Status::unimplemented("not needed here"))
-    }
-
-    async fn list_visible(
-        &self,
-        _: Request<pb::ListVisibleRequest>,
-    ) -> Answer<pb::ListVisibleResponse> {
-        Err(Status::unimplemented("not needed here"))
-    }
-
-    async fn authorize_recall(
-        &self,
-        _: Request<pb::AuthorizeRecallRequest>,
-    ) -> Answer<pb::AuthorizeRecallResponse> {
-        Err(Status::unimplemented("not needed here"))
-    }
-
-    async fn authorize_record(
-        &self,
-        _: Request<pb::AuthorizeRecordRequest>,
-    ) -> Answer<pb::AuthorizeRecordResponse> {
-        Err(Status::unimplemented("not needed here"))
-    }
-
-    async fn watch_version(
-        &self,
-        _: Request<pb::WatchVersionRequest>,
-    ) -> Answer<Self::WatchVersionStream> {
-        Err(Status::unimplemented("not needed here"))
-    }
 }

@@ -57,9 +57,7 @@ async fn server() -> (String, Heard) {
         .route("/mcp", post(mcp))
         .route("/{at}", get(birds))
         .with_state(Arc::clone(&heard));
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await });
+    let url = format!("http://{}", wardgate_testkit::serve(router).await);
     (url, heard)
 }
 

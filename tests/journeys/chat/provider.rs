@@ -18,7 +18,7 @@ use axum::routing::post;
 use futures::stream;
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use wardgate_testkit::until;
+use wardgate_testkit::{serve, until};
 
 /// One event of an answer.
 #[derive(Debug, Clone)]
@@ -58,12 +58,10 @@ impl Provider {
     pub(super) async fn start() -> Self {
         let play = Arc::<Mutex<Play>>::default();
         let (held, watched) = watch::channel(None);
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let router = Router::new()
             .route("/v1/chat/completions", post(answer))
             .with_state((Arc::clone(&play), watched));
-        tokio::spawn(async move { axum::serve(listener, router).await });
+        let url = format!("http://{}/v1", serve(router).await);
         Self { url, play, held }
     }
 

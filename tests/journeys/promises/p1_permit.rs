@@ -4,10 +4,8 @@ use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
 
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::Ed25519KeyPair;
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt;
 use serde_json::{Value, json};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
@@ -24,7 +22,7 @@ use wardgate_rpc::client::{
 };
 use wardgate_rpc::link::{self, TlsFiles};
 use wardgate_rpc::{Link, Peer};
-use wardgate_testkit::{SeparateProcesses, System, WardgateProcess, run, until};
+use wardgate_testkit::{SeparateProcesses, System, TestKey, WardgateProcess, claims, permit_signer, run, until};
 
 use crate::{REPOSITORY, WARDGATE};
 
@@ -158,28 +156,21 @@ fn invented(subject: &str, role: &str, attribute: Option<(&str, &str)>) -> Calle
         attribute.map(|(name, value)| (name.to_owned(), AttributeValue::Text(value.to_owned())));
     Caller::from_verified(CallerClaims {
         issuer: "https://issuer.wardgate.internal".to_owned(),
-        subject: subject.to_owned(),
-        tenant: String::new(),
-        roles: vec![role.to_owned()],
         attributes: attributes.into_iter().collect(),
-        token_id: "journey".to_owned(),
         expires_at: Ambient::system().now().plus(Duration::from_secs(3_600)),
+        ..claims(subject, &[role])
     })
 }
 
 /// A token of an issuer that nobody trusts, which says whatever it likes.
 fn forged_token(subject: &str, role: &str) -> BearerToken {
-    let key = Ed25519KeyPair::generate().unwrap();
     let ends = Ambient::system().now().as_seconds() + 3_600;
     let header = json!({ "alg": "EdDSA", "typ": "at+jwt" });
     let claims = json!({
         "iss": "https://issuer.wardgate.internal", "aud": "wardgate", "sub": subject,
         "roles": [role], "exp": ends,
     });
-    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-    let message = format!("{}.{}", part(&header), part(&claims));
-    let signature = URL_SAFE_NO_PAD.encode(key.sign(message.as_bytes()).as_ref());
-    BearerToken::new(&format!("{message}.{signature}"))
+    BearerToken::new(&TestKey::ed25519().token(header, claims))
 }
 
 /// Whoever has the gateway's key and certificate speaks to every service as the gateway does.
@@ -281,8 +272,7 @@ fn changed_permits<'a>(
 ) -> Vec<Refused<'a>> {
     let terms = genuine.unverified_terms().unwrap();
     let real = real_signer(system);
-    let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
-    let stranger = PermitSigner::from_pkcs8(key.as_ref()).unwrap();
+    let stranger = permit_signer();
     let (now, second) = (Ambient::system().now(), Duration::from_secs(1));
     let signed = |change: &dyn Fn(&mut PermitTerms)| {
         let mut terms = terms.clone();

@@ -67,11 +67,7 @@ async fn what_is_said_comes_back_as_it_was_said_after_a_restart_too() {
 async fn anothers_conversation_is_as_unknown_as_none() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
-        setup
-            .add(&joy, &mine, vec![person("secret")])
-            .await
-            .unwrap();
+        let mine = setup.make_with(&joy, "chat", vec![person("secret")]).await;
         let own = setup.memory.read_conversation(
             on_behalf_of(&joy),
             ConversationSelector::Own(&mine),

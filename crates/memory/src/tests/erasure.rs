@@ -183,8 +183,7 @@ async fn a_long_conversation_is_gone_at_once_and_its_rows_soon() {
 async fn what_cannot_be_recorded_is_not_erased() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
-        setup.add(&joy, &mine, vec![person("hello")]).await.unwrap();
+        let mine = setup.make_with(&joy, "chat", vec![person("hello")]).await;
         let key = key_of(&setup, &joy, &mine).await;
         setup.audit.fails();
         let refused = ErrorReason::NotDurable;
@@ -216,8 +215,7 @@ async fn what_is_held_is_neither_erased_nor_cleared_nor_ended_by_retention() {
     };
     for setup in Setup::each_with(keep_a_day).await {
         let joy = caller("nurse.joy", "north");
-        let mine = setup.make(&joy, "chat").await;
-        setup.add(&joy, &mine, vec![person("hello")]).await.unwrap();
+        let mine = setup.make_with(&joy, "chat", vec![person("hello")]).await;
         let key = key_of(&setup, &joy, &mine).await;
         setup.pass(Duration::from_hours(48));
         for target in [
@@ -306,8 +304,7 @@ async fn what_is_used_while_it_is_about_to_expire_is_kept() {
     };
     for setup in Setup::each_with(keep_a_day).await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
-        setup.add(&joy, &mine, vec![person("hello")]).await.unwrap();
+        let mine = setup.make_with(&joy, "chat", vec![person("hello")]).await;
         setup.pass(Duration::from_hours(48));
         setup.after_next_change(USE);
         setup.maintenance.sweep().await;
@@ -359,8 +356,7 @@ async fn what_was_recorded_and_then_not_done_is_recorded_as_failed() {
     const HOLD: &str = "INSERT INTO memory.hold VALUES ('tenant', '', '', 'quicker', 0)";
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
-        setup.add(&joy, &mine, vec![person("hello")]).await.unwrap();
+        let mine = setup.make_with(&joy, "chat", vec![person("hello")]).await;
         setup.after_next_change(HOLD);
         let deleted = setup.memory.delete(on_behalf_of(&joy), &mine).await;
         assert_eq!(reason(deleted), ErrorReason::Held);

@@ -115,6 +115,18 @@ impl Setup {
         id
     }
 
+    /// The same with these messages.
+    async fn make_with(
+        &self,
+        caller: &Caller,
+        conversation: &str,
+        messages: Vec<NewMessage>,
+    ) -> ConversationId {
+        let id = self.make(caller, conversation).await;
+        self.add(caller, &id, messages).await.unwrap();
+        id
+    }
+
     async fn add(
         &self,
         caller: &Caller,

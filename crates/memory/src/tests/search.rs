@@ -60,8 +60,7 @@ async fn messages_are_found_by_all_of_their_words_newest_first() {
 async fn what_was_cleared_is_not_found() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
-        setup.add(&joy, &mine, vec![person("tooth")]).await.unwrap();
+        let mine = setup.make_with(&joy, "chat", vec![person("tooth")]).await;
         setup.memory.clear(on_behalf_of(&joy), &mine).await.unwrap();
         let hits = setup
             .memory

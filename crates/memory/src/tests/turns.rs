@@ -6,11 +6,7 @@ use super::*;
 async fn an_open_turn_is_seen_by_none_but_who_goes_on_with_it() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
-        setup
-            .add(&joy, &mine, vec![person("before")])
-            .await
-            .unwrap();
+        let mine = setup.make_with(&joy, "chat", vec![person("before")]).await;
         let open = TurnState::Open;
         let turn = |state, messages| setup.add_to_turn(&joy, &mine, "t", state, messages);
         turn(open, vec![person("question")]).await.unwrap();
