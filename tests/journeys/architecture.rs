@@ -158,6 +158,7 @@ const ARROWS: [(&str, &[&str]); 35] = [
             "telemetry",
             "tool-call-parser",
             "tool-runner",
+            "transparency",
             "yaml",
         ],
     ),

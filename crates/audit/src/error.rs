@@ -78,6 +78,14 @@ pub enum Error {
         /// Of the newest checkpoint.
         size: u64,
     },
+    /// The files of an export cannot be written.
+    #[error("cannot write to {directory}: {source}")]
+    Export {
+        /// Which directory.
+        directory: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// A stored record is not what this service writes.
     #[error("the record is damaged: {0}")]
     Damaged(RecordDamage),
@@ -102,6 +110,7 @@ impl ServiceError for Error {
             | Self::Open { .. }
             | Self::Schema(_)
             | Self::DamagedTree(_)
+            | Self::Export { .. }
             | Self::OtherLog { .. }
             | Self::Log(_)
             | Self::Damaged(_) => ErrorReason::Internal,

@@ -16,6 +16,7 @@
 mod canonical;
 mod config;
 mod error;
+mod export;
 mod filter;
 mod growth;
 mod intent_closer;
@@ -28,6 +29,7 @@ mod reader;
 mod service;
 mod store;
 mod stored_row;
+mod verify;
 mod view;
 mod writer;
 
@@ -39,4 +41,5 @@ pub use publisher::{LogCloser, LogKey};
 pub use reader::RecordReader;
 pub use service::{AuditKeys, service};
 pub use store::LAYOUT;
+pub use verify::{VerificationError, verify};
 pub use view::{access_view, record_line};

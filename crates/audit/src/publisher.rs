@@ -17,8 +17,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::Digest;
 use wardgate_transparency::{
-    Checkpoint, CompactTree, SignedNote, Signer, TreeHead, consistency_path, consistency_ranges,
-    tiles_of_ranges, verify_consistency,
+    Checkpoint, CompactTree, SignedNote, Signer, TreeHead, VerifierKey, consistency_path,
+    consistency_ranges, tiles_of_ranges, verify_consistency,
 };
 
 use crate::Error;
@@ -53,10 +53,15 @@ impl LogKey {
         Ok(Self(der.to_vec()))
     }
 
+    /// What the checkpoints of the log `origin` are verified with.
+    pub fn verifier_key(&self, origin: &str) -> Result<VerifierKey, Error> {
+        let signer = Signer::from_pkcs8(origin, &self.0)?;
+        Ok(signer.verifier_key().clone())
+    }
+
     /// The name of a log that was given none: it tells the logs of different keys apart.
     fn default_origin(&self) -> Result<String, Error> {
-        let key = Signer::from_pkcs8(UNNAMED, &self.0)?;
-        let digest = Digest::of(key.verifier_key().to_string().as_bytes());
+        let digest = Digest::of(self.verifier_key(UNNAMED)?.to_string().as_bytes());
         Ok(format!("wardgate/{}", &digest.to_string()[..16]))
     }
 }

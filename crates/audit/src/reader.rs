@@ -1,12 +1,14 @@
 //! The record for a command on the same machine, with the service running or not.
 
+use std::path::Path;
+
 use futures::Stream;
 use wardgate_rpc::client::{AuditFilter, QueriedRecord};
 use wardgate_store::DatabaseSettings;
-use wardgate_transparency::{SignedNote, TlogProof};
+use wardgate_transparency::{Checkpoint, SignedNote, TlogProof};
 
 use crate::store::{self, Address};
-use crate::{Error, proof, query};
+use crate::{Error, export, proof, query};
 
 /// Reads a store and never writes to it.
 #[derive(Debug, Clone)]
@@ -30,6 +32,16 @@ impl RecordReader {
     /// The proof that the record at `sequence` is in the tree of the newest checkpoint, with the record.
     pub async fn prove(&self, sequence: u64) -> Result<TlogProof, Error> {
         proof::prove(&self.0, sequence).await
+    }
+
+    /// Writes the records of the newest checkpoint, their tree and the checkpoint to `directory`, which is empty or not
+    /// there. `progress` hears how many records of how many are written.
+    pub async fn export(
+        &self,
+        directory: &Path,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<Checkpoint, Error> {
+        export::export(&self.0, directory, progress).await
     }
 
     /// The records that match, as the service would give them.

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use wardgate_domain::{Status, Timestamp};
+use wardgate_transparency::VerifierKey;
 
 pub(crate) use agent::{AgentArgs, AgentCommand, ExtractArgs};
 pub(crate) use calls::{BenchArgs, CallArgs, ClientOptions, ProtocolEra};
@@ -140,6 +141,44 @@ pub(crate) struct AuditArgs {
 pub(crate) enum AuditCommand {
     /// Print records.
     Query(AuditQuery),
+    /// Print the newest signed checkpoint: what the log of the record is called, how many records it has, and their root hash.
+    Checkpoint(RecordSource),
+    /// Print the key that checkpoints, proofs and exports are verified with. Give it to those who verify before they need it.
+    Key(RecordSource),
+    /// Print the proof that a record is in the log, with the record, for `wardgate audit verify`.
+    Proof(AuditProof),
+    /// Write all records, their tree and the newest checkpoint to a directory, for `wardgate audit verify`.
+    Export(AuditExport),
+    /// Verify an exported directory or a proof. Needs no network and no access to the system.
+    Verify(AuditVerify),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditProof {
+    #[command(flatten)]
+    pub(crate) source: RecordSource,
+    /// The record's sequence number, or the id of a call: then its last record, which is its outcome.
+    #[arg(value_name = "SEQUENCE|CALL_ID")]
+    pub(crate) record: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditExport {
+    #[command(flatten)]
+    pub(crate) source: RecordSource,
+    /// The directory: empty, or not there yet.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditVerify {
+    /// An exported directory, or a file with a proof.
+    #[arg(value_name = "DIR|BUNDLE")]
+    pub(crate) path: PathBuf,
+    /// The key of the log, as `wardgate audit key` prints it.
+    #[arg(long, value_name = "VKEY")]
+    pub(crate) key: VerifierKey,
 }
 
 #[derive(Debug, Args)]

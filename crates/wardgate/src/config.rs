@@ -29,7 +29,7 @@ pub(crate) use console::ConsoleWiring;
 pub(crate) use error::{Error, SECTIONS, ValueOrigin};
 
 /// What a service's section holds for this binary rather than for the service.
-const WIRING: [&str; 13] = [
+const WIRING: [&str; 14] = [
     "concurrency",
     "drain",
     "listen",

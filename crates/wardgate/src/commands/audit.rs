@@ -1,30 +1,42 @@
-//! `wardgate audit`: the service, and the record read.
+//! `wardgate audit`: the service, and the record read, proved, exported and verified.
 
 use std::io::{BufWriter, Write};
+use std::time::{Duration, Instant};
 
 use futures::{StreamExt, pin_mut};
 use serde_json::Value;
 use wardgate_audit::{RecordReader, access_view, record_line};
 use wardgate_domain::mark_invisible;
 use wardgate_rpc::client::{AuditFilter, QueriedRecord};
+use wardgate_transparency::Checkpoint;
 
 use crate::Failure;
-use crate::cli::{AuditArgs, AuditCommand, AuditQuery, RecordSource, View};
+use crate::cli::{
+    AuditArgs, AuditCommand, AuditExport, AuditProof, AuditQuery, AuditVerify, RecordSource, View,
+};
 use crate::commands::serve;
 use crate::commands::terminal::cell;
-use crate::config::Settings;
-use crate::data_dir::DataDir;
+use crate::config::{ServiceWiring, Settings};
+use crate::data_dir::{self, DataDir};
 
 pub(crate) async fn run(arguments: AuditArgs) -> Result<(), Failure> {
     match (arguments.command, arguments.config) {
         (Some(AuditCommand::Query(query)), _) => print_records(query).await,
+        (Some(AuditCommand::Checkpoint(source)), _) => {
+            print!("{}", open(&source).await?.checkpoint().await?);
+            Ok(())
+        }
+        (Some(AuditCommand::Key(source)), _) => print_key(&source).await,
+        (Some(AuditCommand::Proof(proof)), _) => print_proof(proof).await,
+        (Some(AuditCommand::Export(export)), _) => export_records(export).await,
+        (Some(AuditCommand::Verify(verify)), _) => verify_records(&verify),
         (None, Some(config)) => serve::audit(&config).await,
         (None, None) => Err("name a configuration file with --config".into()),
     }
 }
 
 async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
-    let reader = RecordReader::open(&store(&arguments.source)?).await?;
+    let reader = open(&arguments.source).await?;
     let records = reader.query(AuditFilter {
         subject: arguments.user,
         tool: arguments.tool,
@@ -81,6 +93,93 @@ const DAMAGED: &str = "the record was changed from outside, as said above: keep 
 
 /// Over the columns of [`row`].
 const HEADING: &str = "SEQUENCE  TIME                         STATUS             USER              TOOL                           ROWS  ADDRESS";
+
+async fn print_key(source: &RecordSource) -> Result<(), Failure> {
+    let checkpoint = open(source).await?.checkpoint().await?;
+    let checkpoint: Checkpoint = checkpoint.text().parse()?;
+    let path = match &source.config {
+        None => DataDir::existing(&source.data_dir)?.log_key(),
+        Some(file) => {
+            let settings = Settings::load(file)?;
+            let (_, wiring): (wardgate_audit::Config, ServiceWiring) = settings.service("audit")?;
+            wiring.log_key_file.ok_or("audit.log_key_file is missing")?
+        }
+    };
+    let key = data_dir::log_key(&path)?.verifier_key(&checkpoint.origin)?;
+    println!("{key}");
+    Ok(())
+}
+
+async fn print_proof(arguments: AuditProof) -> Result<(), Failure> {
+    let reader = open(&arguments.source).await?;
+    let sequence = match arguments.record.parse() {
+        Ok(sequence) => sequence,
+        Err(_) => last_of_call(&reader, arguments.record).await?,
+    };
+    print!("{}", reader.prove(sequence).await?);
+    Ok(())
+}
+
+async fn last_of_call(reader: &RecordReader, call_id: String) -> Result<u64, Failure> {
+    let records = reader.query(AuditFilter {
+        call_id: Some(call_id.clone()),
+        newest_first: true,
+        ..AuditFilter::default()
+    })?;
+    pin_mut!(records);
+    while let Some(found) = records.next().await {
+        match found? {
+            QueriedRecord::Intact(stored) => return Ok(stored.sequence),
+            QueriedRecord::Damaged(damage) => eprintln!("{damage}"),
+        }
+    }
+    Err(format!("there is no record of the call {call_id}").into())
+}
+
+async fn export_records(arguments: AuditExport) -> Result<(), Failure> {
+    let reader = open(&arguments.source).await?;
+    let mut progress = Progress::new("written");
+    let exported = reader.export(&arguments.out, |done, of| progress.tell(done, of));
+    let Checkpoint { origin, head } = exported.await?;
+    let (size, directory) = (head.size, arguments.out.display());
+    println!("{size} records of {origin} are in {directory}");
+    Ok(())
+}
+
+fn verify_records(arguments: &AuditVerify) -> Result<(), Failure> {
+    let mut progress = Progress::new("verified");
+    let verified = wardgate_audit::verify(&arguments.path, &arguments.key, |done, of| {
+        progress.tell(done, of);
+    });
+    let Checkpoint { origin, head } = verified?;
+    let (size, path) = (head.size, arguments.path.display());
+    println!("{path} is as {origin} signed it, at {size} records");
+    Ok(())
+}
+
+/// Tells a person how far long work has come, once a second.
+struct Progress {
+    verb: &'static str,
+    told: Instant,
+}
+
+impl Progress {
+    fn new(verb: &'static str) -> Self {
+        let told = Instant::now();
+        Self { verb, told }
+    }
+
+    fn tell(&mut self, done: u64, of: u64) {
+        if self.told.elapsed() >= Duration::from_secs(1) {
+            self.told = Instant::now();
+            eprintln!("{done} of {of} records {}", self.verb);
+        }
+    }
+}
+
+async fn open(source: &RecordSource) -> Result<RecordReader, Failure> {
+    Ok(RecordReader::open(&store(source)?).await?)
+}
 
 /// The store of a data directory, or of a configured system.
 fn store(source: &RecordSource) -> Result<String, Failure> {

@@ -1,0 +1,260 @@
+//! Exported records and proofs, verified without the store: all that is trusted is the key.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use wardgate_transparency::{
+    Checkpoint, CompactTree, Hash, SignedNote, TileId, TlogProof, VerifierKey, decode_bundle,
+    leaf_hash, tiles_of_size,
+};
+
+use crate::export::{CHECKPOINT, RECORDS, line};
+
+/// Most bytes of a file of a directory, except of the one with a record to a line: 256 entries of 65,535 bytes.
+const MAX_FILE: u64 = 256 * (2 + 65_535);
+
+/// Why an export or a proof is not what the log signed.
+#[derive(Debug, thiserror::Error)]
+pub enum VerificationError {
+    /// A file is missing, or cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// Which one.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file is longer than any of its kind.
+    #[error("{} is longer than such a file can be", .0.display())]
+    TooLong(PathBuf),
+    /// A file is no note, proof or bundle, or its signature is wrong.
+    #[error("{}: {source}", path.display())]
+    Log {
+        /// Which one.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: wardgate_transparency::Error,
+    },
+    /// A bundle has more or fewer entries than its name says.
+    #[error("{}: it holds {found} records in place of {expected}", path.display())]
+    Entries {
+        /// Which one.
+        path: PathBuf,
+        /// As it must be.
+        expected: usize,
+        /// As it is.
+        found: usize,
+    },
+    /// A tile has other hashes than the records.
+    #[error("{}: its hashes are not those of the records", .0.display())]
+    Tile(PathBuf),
+    /// The records are not those that the checkpoint was signed of.
+    #[error(
+        "the records do not have the root of the checkpoint: a record was changed, removed or moved"
+    )]
+    Root,
+    /// A line is not the record of its position.
+    #[error("{}: the line of record {sequence} is not that record", path.display())]
+    Line {
+        /// Which file.
+        path: PathBuf,
+        /// Of the record that should be there.
+        sequence: u64,
+    },
+    /// There are more lines than the checkpoint has records.
+    #[error("{}: it goes on after the {size} records of the checkpoint", path.display())]
+    Surplus {
+        /// Which file.
+        path: PathBuf,
+        /// Number of records of the checkpoint.
+        size: u64,
+    },
+    /// A proof has no record in it.
+    #[error("{}: there is no record in the proof", .0.display())]
+    NoRecord(PathBuf),
+}
+
+/// The checkpoint at `path`, which is an exported directory or a proof, where the log of `key` signed it and everything
+/// else there is as it was when it did. `progress` hears how many records of how many are verified.
+pub fn verify(
+    path: &Path,
+    key: &VerifierKey,
+    progress: impl FnMut(u64, u64),
+) -> Result<Checkpoint, VerificationError> {
+    if path.is_dir() {
+        return Directory(path).verify(key, progress);
+    }
+    let invalid = |source| VerificationError::Log {
+        path: path.to_owned(),
+        source,
+    };
+    let proof: TlogProof = read_text(path)?.parse().map_err(invalid)?;
+    let missing = || VerificationError::NoRecord(path.to_owned());
+    let record = proof.extra.as_deref().ok_or_else(missing)?;
+    proof.verify(&leaf_hash(record), key).map_err(invalid)
+}
+
+/// An exported directory.
+struct Directory<'a>(&'a Path);
+
+impl Directory<'_> {
+    fn verify(
+        &self,
+        key: &VerifierKey,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<Checkpoint, VerificationError> {
+        let path = self.0.join(CHECKPOINT);
+        let invalid = |source| VerificationError::Log {
+            path: path.clone(),
+            source,
+        };
+        let note: SignedNote = read_text(&path)?.parse().map_err(invalid)?;
+        let checkpoint = Checkpoint::verify(&note, key).map_err(invalid)?;
+        let size = checkpoint.head.size;
+        let mut lines = RecordLines::open(self.0.join(RECORDS))?;
+        let mut tree = CompactTree::default();
+        // The hashes of each level above the leaves, as the records have them.
+        let mut levels: Vec<Vec<Hash>> = Vec::new();
+        for id in tiles_of_size(size) {
+            let hashes = match id.level().checked_sub(1) {
+                None => {
+                    let hashes = self.leaf_hashes(id, &mut lines)?;
+                    for leaf in &hashes {
+                        tree.append(*leaf, |node, root| {
+                            if node.height % 8 == 0 {
+                                let level = usize::from(node.height / 8);
+                                levels.resize_with(levels.len().max(level), Vec::new);
+                                levels[level - 1].push(*root);
+                            }
+                        });
+                    }
+                    progress(tree.size(), size);
+                    hashes
+                }
+                Some(above) => {
+                    let range = id.range();
+                    let hashes = levels.get(usize::from(above)).into_iter().flatten();
+                    let hashes = hashes.skip(to_usize(range.start));
+                    hashes
+                        .take(to_usize(range.end - range.start))
+                        .copied()
+                        .collect()
+                }
+            };
+            let path = self.0.join(id.path());
+            if read(&path)? != hashes.as_flattened() {
+                return Err(VerificationError::Tile(path));
+            }
+        }
+        if tree.head() != checkpoint.head {
+            return Err(VerificationError::Root);
+        }
+        lines.end(size)?;
+        Ok(checkpoint)
+    }
+
+    /// The leaf hashes of the bundle `id`, whose records are the next of `lines`.
+    fn leaf_hashes(
+        &self,
+        id: TileId,
+        lines: &mut RecordLines,
+    ) -> Result<Vec<Hash>, VerificationError> {
+        let path = self.0.join(id.bundle_path());
+        let bundle = read(&path)?;
+        let entries = decode_bundle(&bundle).map_err(|source| VerificationError::Log {
+            path: path.clone(),
+            source,
+        })?;
+        let expected = to_usize(id.range().end - id.range().start);
+        if entries.len() != expected {
+            let found = entries.len();
+            return Err(VerificationError::Entries {
+                path,
+                expected,
+                found,
+            });
+        }
+        for (sequence, entry) in id.range().zip(&entries) {
+            lines.expect(sequence, entry)?;
+        }
+        Ok(entries.into_iter().map(leaf_hash).collect())
+    }
+}
+
+/// The file with a record to a line, read from its beginning.
+struct RecordLines {
+    path: PathBuf,
+    file: BufReader<File>,
+    expected: Vec<u8>,
+    found: Vec<u8>,
+}
+
+impl RecordLines {
+    fn open(path: PathBuf) -> Result<Self, VerificationError> {
+        let file = open(&path)?;
+        Ok(Self {
+            path,
+            file: BufReader::with_capacity(1 << 16, file),
+            expected: Vec::new(),
+            found: Vec::new(),
+        })
+    }
+
+    /// Fails unless the next line is that of `record`.
+    fn expect(&mut self, sequence: u64, record: &[u8]) -> Result<(), VerificationError> {
+        self.expected.clear();
+        line(sequence, record, &mut self.expected);
+        self.found.resize(self.expected.len(), 0);
+        let is_read = self.file.read_exact(&mut self.found).is_ok();
+        if is_read && self.found == self.expected {
+            return Ok(());
+        }
+        let path = self.path.clone();
+        Err(VerificationError::Line { path, sequence })
+    }
+
+    /// Fails unless all was read.
+    fn end(mut self, size: u64) -> Result<(), VerificationError> {
+        match self.file.read(&mut [0]) {
+            Ok(0) => Ok(()),
+            _ => Err(VerificationError::Surplus {
+                path: self.path,
+                size,
+            }),
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<File, VerificationError> {
+    File::open(path).map_err(|source| VerificationError::Read {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, VerificationError> {
+    let mut bytes = Vec::new();
+    let read = open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes);
+    match read {
+        Ok(_) if bytes.len() as u64 > MAX_FILE => Err(VerificationError::TooLong(path.to_owned())),
+        Ok(_) => Ok(bytes),
+        Err(source) => Err(VerificationError::Read {
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, VerificationError> {
+    let text = String::from_utf8(read(path)?);
+    text.map_err(|error| VerificationError::Read {
+        path: path.to_owned(),
+        source: std::io::Error::new(std::io::ErrorKind::InvalidData, error.utf8_error()),
+    })
+}
+
+/// A number of hashes that are in memory.
+fn to_usize(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,184 @@
+//! Exports and proofs are verified without the store, and nothing that was changed in them passes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use wardgate_audit::{RecordReader, VerificationError, verify};
+use wardgate_domain::Status;
+use wardgate_transparency::{Checkpoint, Signer, VerifierKey, decode_bundle, encode_entry};
+
+use crate::support::{TestStore, log_key, on_both_stores, outcome, refusals, subject};
+
+on_both_stores! {
+    an_export_and_each_proof_verify_offline
+}
+
+const ORIGIN_OF_OTHERS: &str = "example.com/other";
+
+fn key_of(name: &str, seed: u8) -> VerifierKey {
+    let signer = Signer::from_pkcs8(name, &log_key(seed)).unwrap();
+    signer.verifier_key().clone()
+}
+
+/// A store's record in a directory, and the key that it verifies with.
+struct Exported {
+    directory: TempDir,
+    key: VerifierKey,
+}
+
+impl Exported {
+    async fn of(store: &TestStore, records: u64) -> Self {
+        let service = store.service().await;
+        for _ in 0..records {
+            let record = outcome(&subject(), Status::Ok);
+            service.audit.append(&record, false).await.unwrap();
+        }
+        service.closer.close().await;
+        let reader = RecordReader::open(&store.url).await.unwrap();
+        let directory = TempDir::new().unwrap();
+        let mut told = 0;
+        let exported = reader.export(directory.path(), |done, of| {
+            assert_eq!(of, records);
+            told = done;
+        });
+        let Checkpoint { origin, head } = exported.await.unwrap();
+        assert_eq!((head.size, told), (records, records));
+        let key = key_of(&origin, 1);
+        Self { directory, key }
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn verify(&self) -> Result<Checkpoint, VerificationError> {
+        verify(self.path(), &self.key, |_, _| ())
+    }
+
+    /// Every file, with its contents.
+    fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let mut files = Vec::new();
+        let mut pending = vec![self.path().to_owned()];
+        while let Some(path) = pending.pop() {
+            if path.is_dir() {
+                pending.extend(fs::read_dir(&path).unwrap().map(|it| it.unwrap().path()));
+            } else {
+                let contents = fs::read(&path).unwrap();
+                files.push((path, contents));
+            }
+        }
+        files
+    }
+}
+
+async fn an_export_and_each_proof_verify_offline(store: &TestStore) {
+    let exported = Exported::of(store, 260).await;
+    assert_eq!(exported.verify().unwrap().head.size, 260);
+    let lines = fs::read_to_string(exported.path().join("records.jsonl")).unwrap();
+    for (line, record) in lines.lines().zip(store.records().await) {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["sequence"], record.sequence);
+        assert_eq!(line["record"], crate::support::json(&record));
+    }
+    let reader = RecordReader::open(&store.url).await.unwrap();
+    let proof = exported.path().join("one.tlog-proof");
+    for sequence in [0, 255, 256, 259] {
+        fs::write(&proof, reader.prove(sequence).await.unwrap().to_string()).unwrap();
+        verify(&proof, &exported.key, |_, _| ()).unwrap();
+    }
+    for other in [key_of(exported.key.name(), 2), key_of(ORIGIN_OF_OTHERS, 1)] {
+        for path in [exported.path(), &proof] {
+            let refused = verify(path, &other, |_, _| ()).unwrap_err();
+            assert!(
+                matches!(refused, VerificationError::Log { .. }),
+                "{refused}"
+            );
+        }
+    }
+    let taken = reader.export(exported.path(), |_, _| ()).await.unwrap_err();
+    assert!(taken.to_string().contains("not empty"), "{taken}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_bit_of_an_export_can_be_changed_and_no_file_cut_off_or_removed() {
+    let exported = Exported::of(&TestStore::sqlite(), 3).await;
+    for (path, contents) in exported.files() {
+        for at in 0..contents.len() {
+            let mut changed = contents.clone();
+            changed[at] ^= 1 << (at % 8);
+            fs::write(&path, &changed).unwrap();
+            assert!(
+                exported.verify().is_err(),
+                "byte {at} of {}",
+                path.display()
+            );
+        }
+        for length in 0..contents.len() {
+            fs::write(&path, &contents[..length]).unwrap();
+            assert!(
+                exported.verify().is_err(),
+                "{length} bytes of {}",
+                path.display()
+            );
+        }
+        fs::write(&path, [contents.as_slice(), b"\n"].concat()).unwrap();
+        assert!(exported.verify().is_err(), "more of {}", path.display());
+        fs::remove_file(&path).unwrap();
+        assert!(exported.verify().is_err(), "no {}", path.display());
+        fs::write(&path, &contents).unwrap();
+    }
+    exported.verify().unwrap();
+}
+
+/// Whoever changes the records makes tiles, bundles and lines fit each other, and cannot sign.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_record_can_be_removed_moved_doubled_or_replaced() {
+    let store = TestStore::sqlite();
+    let exported = Exported::of(&store, 20).await;
+    let bundle = exported.path().join("tile/entries/000.p/20");
+    let tile = exported.path().join("tile/0/000.p/20");
+    let original = fs::read(&bundle).unwrap();
+    let entries = decode_bundle(&original).unwrap();
+    let forge = |forged: &[&[u8]]| {
+        let (mut bytes, mut hashes, mut lines) = (Vec::new(), Vec::new(), Vec::new());
+        for (sequence, entry) in forged.iter().enumerate() {
+            encode_entry(entry, &mut bytes).unwrap();
+            hashes.extend_from_slice(&wardgate_transparency::leaf_hash(entry));
+            lines.extend_from_slice(format!("{{\"sequence\":{sequence},\"record\":").as_bytes());
+            lines.extend_from_slice(entry);
+            lines.extend_from_slice(b"}\n");
+        }
+        fs::write(&bundle, bytes).unwrap();
+        fs::write(&tile, hashes).unwrap();
+        fs::write(exported.path().join("records.jsonl"), lines).unwrap();
+        exported.verify()
+    };
+    for at in 0..20 {
+        let mut removed = entries.clone();
+        removed.remove(at);
+        assert!(forge(&removed).is_err());
+        let mut moved = entries.clone();
+        moved.swap(at, (at + 1) % 20);
+        assert!(matches!(forge(&moved), Err(VerificationError::Root)));
+        let mut doubled = entries.clone();
+        doubled[at] = entries[(at + 1) % 20];
+        assert!(matches!(forge(&doubled), Err(VerificationError::Root)));
+        let mut added = entries.clone();
+        added.insert(at, b"{}");
+        assert!(forge(&added).is_err());
+    }
+    forge(&entries).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_record_is_exported_and_verified_too() {
+    let store = TestStore::sqlite();
+    let exported = Exported::of(&store, 0).await;
+    assert_eq!(exported.verify().unwrap().head.size, 0);
+    // The old checkpoint of a record that went on is still true, and says how much it covers.
+    let service = store.service().await;
+    service.audit.append(&refusals(1), false).await.unwrap();
+    service.closer.close().await;
+    assert_eq!(exported.verify().unwrap().head.size, 0);
+}
