@@ -110,7 +110,7 @@ impl ClientChannels {
             (Some(session), _) => ResponseMode::SseStream(Arc::clone(session)),
             (None, Some(session)) if can_stream => {
                 let streams = self.stream_store.of_session(&post.caller, session);
-                let writer = StreamWriter::of_session(streams, request.id);
+                let writer = StreamWriter::new(streams, request.id);
                 ResponseMode::Resumable(Box::new(writer))
             }
             (None, None) if can_stream => ResponseMode::Streamable,

@@ -72,7 +72,7 @@ impl fmt::Debug for StreamWriter {
 
 impl StreamWriter {
     /// The writer of the stream that answers `request`.
-    pub(crate) fn of_session(streams: SessionStreams, request: &RawValue) -> Self {
+    pub(crate) fn new(streams: SessionStreams, request: &RawValue) -> Self {
         Self {
             streams,
             request: request.to_owned(),
@@ -100,7 +100,7 @@ impl StreamWriter {
             waits: true,
             _beating: heartbeat_guard,
         };
-        let mut writer = Self::of_session(streams, request);
+        let mut writer = Self::new(streams, request);
         writer.stream = StreamStatus::Stored(stored);
         writer
     }
