@@ -46,7 +46,7 @@ impl ResourceMetadata {
     }
 
     /// The handler of every path that begins with [`WELL_KNOWN`].
-    pub(super) fn route(self: &Arc<Self>) -> MethodRouter {
+    pub(super) fn handler(self: &Arc<Self>) -> MethodRouter {
         let metadata = Arc::clone(self);
         get(move |request: Parts| async move {
             let path = request.uri.path().strip_prefix(WELL_KNOWN);

@@ -122,7 +122,7 @@ const METADATA: &[Route<Arc<Gateway>>] = &[
             EVERYBODY,
             "200 JSON (RFC 9728) about `/mcp`",
         ),
-        handler: |gateway, _| gateway.guard.metadata().route(),
+        handler: |gateway, _| gateway.guard.metadata().handler(),
     },
     Route {
         info: RouteInfo::new(
@@ -131,7 +131,7 @@ const METADATA: &[Route<Arc<Gateway>>] = &[
             EVERYBODY,
             "the same about `mcp`, `mcp/{toolset}`, `mcp/upstream/{source}`, `message` or `sse`, whether or not there is such a toolset or source; else 404",
         ),
-        handler: |gateway, _| gateway.guard.metadata().route(),
+        handler: |gateway, _| gateway.guard.metadata().handler(),
     },
     Route {
         info: RouteInfo::new(
