@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
+use wardgate_mcp::header::EVENT_STREAM;
 
 /// The longest silence on a stream, so that no proxy takes a quiet stream for a dead one.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -16,7 +17,7 @@ pub fn takes_events(headers: &HeaderMap) -> bool {
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|range| range.split(';').next())
-        .any(|range| range.trim().eq_ignore_ascii_case("text/event-stream"))
+        .any(|range| range.trim().eq_ignore_ascii_case(EVENT_STREAM))
 }
 
 /// One event with `message` as its data. The client may resume the stream from `id`.

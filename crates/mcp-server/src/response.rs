@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_domain::{CallId, DecisionId, Reason};
 use wardgate_mcp::Version;
-use wardgate_mcp::header::SESSION_ID;
+use wardgate_mcp::header::{EVENT_STREAM, JSON, SESSION_ID};
 use wardgate_rpc::client::ToolResult;
 
 use crate::call_meta::{RecordStatus, write_call, write_dropped};
@@ -426,12 +426,12 @@ impl IntoResponse for McpResponse {
         let mut response = match self.body {
             McpResponseBody::Nothing => return self.http.into_response(),
             McpResponseBody::Json(body) => {
-                let json = HeaderValue::from_static("application/json");
+                let json = HeaderValue::from_static(JSON);
                 (self.http, [(header::CONTENT_TYPE, json)], body).into_response()
             }
             McpResponseBody::Events(stream) => {
                 let headers = [
-                    (header::CONTENT_TYPE, "text/event-stream"),
+                    (header::CONTENT_TYPE, EVENT_STREAM),
                     (header::CACHE_CONTROL, "no-store"),
                     // No proxy may hold events back.
                     (UNBUFFERED, "no"),

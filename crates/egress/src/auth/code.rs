@@ -115,15 +115,15 @@ impl AuthorizationServer {
             "its metadata has no authorization_endpoint",
         ))?;
         Ok(Self {
-            issuer: Some(metadata.issuer),
-            authorization_url: authorization_url.0,
-            token_url: metadata.token_endpoint.0,
             registration_url: metadata.registration_endpoint.map(|url| url.0),
             methods: metadata.token_endpoint_auth_methods_supported,
             takes_metadata_documents: metadata.client_id_metadata_document_supported,
             names_itself: metadata.authorization_response_iss_parameter_supported,
-            scope: None,
-            resource: None,
+            ..Self::configured(
+                Some(metadata.issuer),
+                authorization_url.0,
+                metadata.token_endpoint.0,
+            )
         })
     }
 }
