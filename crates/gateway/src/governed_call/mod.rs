@@ -158,7 +158,7 @@ impl GovernedCall {
             let _ = report.mark_recorded(&self.pipeline.store).await;
         }
         match recorded {
-            Ok(recorded) => self.render(operation, recorded, disposition),
+            Ok(recorded) => self.render(operation, recorded, &disposition),
             Err(_) if may_write => {
                 self.render_unrecorded(operation, &Rejection::OutcomeUnknown, false)
             }
@@ -340,9 +340,9 @@ impl GovernedCall {
         &self,
         operation: &O,
         recorded: RecordStatus,
-        disposition: DispositionOf<O>,
+        disposition: &DispositionOf<O>,
     ) -> McpResponse {
-        match &disposition {
+        match disposition {
             Ok(Disposition::Output(output)) => {
                 self.render_ending(operation, Ending::Completed(output, recorded))
             }
