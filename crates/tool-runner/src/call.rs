@@ -246,7 +246,7 @@ impl AdmittedCall {
             listener,
             permit: &self.permit,
             compiled: &compiled,
-            carried: &tool.tool.facts().classes,
+            classes: &tool.tool.facts().classes,
         };
         let elicitation = self.elicitation(arguments, key, shared);
         if let Some(elicitation) = elicitation
@@ -322,7 +322,9 @@ impl AdmittedCall {
                 return self.release_unchanged(unchanged);
             }
             Ok(()) if retained.truncated && retained.rows.is_empty() => Failure::too_large(),
-            Ok(()) if retained.rows.is_empty() && retained.is_misfit() => Failure::undecided(),
+            Ok(()) if retained.rows.is_empty() && retained.is_schema_mismatch() => {
+                Failure::undecided()
+            }
             Ok(()) => {
                 let handle = self.store_large_result(&mut retained, shared).await;
                 return self.release(retained, handle, arguments);
@@ -429,13 +431,13 @@ impl AdmittedCall {
         retained: &mut RetainedRows,
         shared: &SharedState,
     ) -> Option<Handle> {
-        if retained.beyond.is_empty() {
+        if retained.overflow.is_empty() {
             return None;
         }
         let whole = !retained.truncated;
         retained.truncated = true;
-        let rows = retained.rows.iter().chain(&retained.beyond);
-        let total = retained.rows.len() + retained.beyond.len();
+        let rows = retained.rows.iter().chain(&retained.overflow);
+        let total = retained.rows.len() + retained.overflow.len();
         let expires_at = shared.ambient.now().plus(shared.kept_for);
         let terms = self.permit.terms();
         match large_results::store_rows(&shared.store, &self.caller, terms, rows, expires_at).await

@@ -18,10 +18,10 @@ pub(crate) struct CompiledPermit {
 
 impl CompiledPermit {
     /// Whether anything of what can come is not to be seen as it is. Then nothing goes on that no rule of the permit is
-    /// about: no words besides the result, and no question. `carried` are the classes that can come.
-    pub(crate) fn restricts(&self, permit: &Permit, carried: &[ColumnClass]) -> bool {
+    /// about: no words besides the result, and no question. `classes` are those that can come.
+    pub(crate) fn restricts(&self, permit: &Permit, classes: &[ColumnClass]) -> bool {
         let has_rule = self.gate.as_ref().and_then(RowGate::policies).is_some();
         let is_hidden = |class| permit.tier(class) != ColumnTier::Clear;
-        has_rule || carried.iter().any(is_hidden)
+        has_rule || classes.iter().any(is_hidden)
     }
 }

@@ -42,7 +42,7 @@ pub(crate) struct RunnableTool {
     pub(crate) max_rows: usize,
     pub(crate) max_result_bytes: usize,
     /// What is kept of a result that is too large for an answer.
-    beyond: Option<RetentionLimit>,
+    overflow: Option<RetentionLimit>,
     limits: ToolLimits,
     source: Option<Arc<SourceGuard>>,
     /// Somebody was told of columns without a class since this catalogue is in force.
@@ -55,7 +55,7 @@ impl RunnableTool {
         Caps {
             rows: self.max_rows,
             bytes: self.max_result_bytes,
-            beyond: self.beyond,
+            overflow: self.overflow,
             stops: self.tool.facts().read_only,
         }
     }
@@ -257,8 +257,8 @@ impl LoadedCatalogue {
             .map(|name| Ok((name.clone(), sources.mcp(&name)?)))
             .collect::<Result<_, Error>>()?;
         // Only where some tool reads them.
-        let beyond = tools.iter().any(|tool| tool.plan().reads_kept_results());
-        let beyond = beyond.then_some(RetentionLimit {
+        let overflow = tools.iter().any(|tool| tool.plan().reads_kept_results());
+        let overflow = overflow.then_some(RetentionLimit {
             rows: config.kept_rows,
             bytes: config.kept_bytes,
         });
@@ -273,7 +273,7 @@ impl LoadedCatalogue {
                     _ => config.max_rows,
                 },
                 max_result_bytes: config.max_result_bytes,
-                beyond: beyond.filter(|_| tool.keeps_large_results()),
+                overflow: overflow.filter(|_| tool.keeps_large_results()),
                 limits: ToolLimits::new(
                     tool.facts().name.to_string(),
                     tool.limits(),

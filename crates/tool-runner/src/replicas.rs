@@ -15,10 +15,10 @@ use crate::interaction::ResumptionState;
 pub type Dial = Arc<dyn Fn(&str) -> Result<LinkedService, link::Error> + Send + Sync>;
 
 /// Says that another replica has handed a request on: whoever gets it does not hand it on again.
-const HANDED_ON: &str = "x-wardgate-handed-on";
+const FORWARDED: &str = "x-wardgate-handed-on";
 
 /// Links that are kept. There are more only where replicas come and go.
-const MOST: usize = 64;
+const MAX_LINKS: usize = 64;
 
 pub(crate) struct Replicas {
     /// Where others reach this one.
@@ -42,13 +42,13 @@ impl Replicas {
         let url = state
             .replica_address()
             .filter(|url| self.own.as_deref() != Some(url))?;
-        if metadata.contains_key(HANDED_ON) {
+        if metadata.contains_key(FORWARDED) {
             return None;
         }
         let dial = self.dial.as_ref()?;
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         if !links.contains_key(url) {
-            if links.len() >= MOST {
+            if links.len() >= MAX_LINKS {
                 links.clear();
             }
             let dialled = dial(url).inspect_err(|error| {
@@ -62,14 +62,14 @@ impl Replicas {
 }
 
 /// `message` for another replica, with the trace and the deadline of the one that came.
-pub(crate) fn handed_on<M>(metadata: &MetadataMap, message: M) -> Request<M> {
+pub(crate) fn forwarded_request<M>(metadata: &MetadataMap, message: M) -> Request<M> {
     let mut metadata = metadata.clone();
-    metadata.insert(HANDED_ON, MetadataValue::from_static("1"));
+    metadata.insert(FORWARDED, MetadataValue::from_static("1"));
     Request::from_parts(metadata, Extensions::default(), message)
 }
 
 /// What the replica says; none where it is gone, so that this one says what that means.
-pub(crate) fn unless_gone<T>(answer: Result<T, Status>) -> Option<Result<T, Status>> {
+pub(crate) fn unless_unavailable<T>(answer: Result<T, Status>) -> Option<Result<T, Status>> {
     match answer {
         Err(status) if status.code() == Code::Unavailable => {
             warn!("a replica of the tool-runner that holds a waiting call cannot be reached");

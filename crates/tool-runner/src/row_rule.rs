@@ -56,7 +56,7 @@ pub(crate) enum RowRuleUndecided {
 
 impl RowRuleUndecided {
     /// True when no row can be decided until the tool or the policies are mended.
-    pub(crate) fn is_misfit(&self) -> bool {
+    pub(crate) fn is_schema_mismatch(&self) -> bool {
         !matches!(self, Self::Evaluation)
     }
 }

@@ -231,8 +231,8 @@ impl ToolRunnerService for Runner {
         let state = resumed_state(request.interaction.as_ref());
         if let Some(link) = replicas.holding(state, &metadata) {
             let mut other = ToolRunnerServiceClient::new(link);
-            let call = replicas::handed_on(&metadata, request.clone());
-            if let Some(events) = replicas::unless_gone(other.call_tool(call).await) {
+            let call = replicas::forwarded_request(&metadata, request.clone());
+            if let Some(events) = replicas::unless_unavailable(other.call_tool(call).await) {
                 return Ok(Response::new(events?.into_inner().boxed()));
             }
         }
@@ -272,8 +272,8 @@ impl ToolRunnerService for Runner {
         let state = resumed_state(request.interaction.as_ref());
         if let Some(link) = replicas.holding(state, &metadata) {
             let mut other = ToolRunnerServiceClient::new(link);
-            let get = replicas::handed_on(&metadata, request.clone());
-            if let Some(given) = replicas::unless_gone(other.get_content(get).await) {
+            let get = replicas::forwarded_request(&metadata, request.clone());
+            if let Some(given) = replicas::unless_unavailable(other.get_content(get).await) {
                 return Ok(Response::new(given?.into_inner()));
             }
         }

@@ -47,7 +47,7 @@ pub(crate) struct Audience<'a> {
     pub(crate) permit: &'a Permit,
     pub(crate) compiled: &'a CompiledPermit,
     /// The classes that a result can carry.
-    pub(crate) carried: &'a [ColumnClass],
+    pub(crate) classes: &'a [ColumnClass],
 }
 
 impl Audience<'_> {
@@ -62,7 +62,7 @@ impl Audience<'_> {
 
     /// Whether the permit restricts what may be seen.
     pub(crate) fn is_restricted(&self) -> bool {
-        self.compiled.restricts(self.permit, self.carried)
+        self.compiled.restricts(self.permit, self.classes)
     }
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Caps {
     pub(crate) rows: usize,
     pub(crate) bytes: usize,
     /// What is taken beyond that, to be kept for later.
-    pub(crate) beyond: Option<RetentionLimit>,
+    pub(crate) overflow: Option<RetentionLimit>,
     /// To stop work that writes in the middle would leave open whether it did.
     pub(crate) stops: bool,
 }
@@ -100,7 +100,7 @@ pub(crate) struct Output<'a> {
 pub(crate) struct RetainedRows {
     pub(crate) rows: Vec<Row>,
     /// Rows behind them that no answer has room for.
-    pub(crate) beyond: Vec<Row>,
+    pub(crate) overflow: Vec<Row>,
     /// Rows of a result that was redacted before, with what that did.
     pub(crate) released: Option<(Redacted<Vec<Row>>, RedactionCounts)>,
     /// The result of an MCP server that goes on as it is.
@@ -337,24 +337,24 @@ impl<'a> Output<'a> {
 
 impl RetainedRows {
     /// Some row could not be decided, and not because of its own values.
-    pub(crate) fn is_misfit(&self) -> bool {
+    pub(crate) fn is_schema_mismatch(&self) -> bool {
         self.undecided
             .as_ref()
-            .is_some_and(RowRuleUndecided::is_misfit)
+            .is_some_and(RowRuleUndecided::is_schema_mismatch)
     }
 
     /// Keeps an admitted row unless the result is full.
     fn retain(&mut self, row: Row, caps: Caps) -> ControlFlow<()> {
         let bytes = self.bytes + result::json_size(&row);
-        let fits = |rows, limit| self.rows.len() + self.beyond.len() < rows && bytes <= limit;
-        let has_room = !self.truncated && self.beyond.is_empty() && fits(caps.rows, caps.bytes);
+        let fits = |rows, limit| self.rows.len() + self.overflow.len() < rows && bytes <= limit;
+        let has_room = !self.truncated && self.overflow.is_empty() && fits(caps.rows, caps.bytes);
         let is_kept = caps
-            .beyond
-            .is_some_and(|beyond| fits(beyond.rows, beyond.bytes));
+            .overflow
+            .is_some_and(|overflow| fits(overflow.rows, overflow.bytes));
         if has_room {
             self.rows.push(row);
         } else if is_kept && !self.truncated {
-            self.beyond.push(row);
+            self.overflow.push(row);
         } else {
             self.truncated = true;
             return ControlFlow::Break(());

@@ -104,7 +104,7 @@ impl TestTool {
             rows: 1_000,
             bytes: 1 << 20,
             stops: true,
-            beyond: None,
+            overflow: None,
         };
         let tool = self.tool();
         let mut output = Output::new(tool.tool.result(), None, caps, None);

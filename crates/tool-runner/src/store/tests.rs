@@ -5,10 +5,10 @@ use wardgate_domain::{
 
 use wardgate_testkit::{TestDatabase, claims};
 
-use crate::tests::database;
 use super::keyed::{KeyedCall, KeyedCallState, KeyedOutcome, Ticket};
 use super::stored_results::{NewStoredResult, StoredResultLimits};
 use super::*;
+use crate::tests::database;
 use crate::tests::stores::{self, each_store};
 
 /// Nothing a tool returned may be found in the store in clear.

@@ -2,8 +2,8 @@ use wardgate_domain::{SwitchAction, SwitchScope};
 use wardgate_rpc::Peer;
 use wardgate_testkit::{FakeAudit, TestDatabase, until, until_true};
 
-use crate::tests::database;
 use super::*;
+use crate::tests::database;
 use crate::tests::stores;
 
 fn store(database: &TestDatabase) -> ToolRunnerStore {
