@@ -11,11 +11,14 @@
 //! Everything that a version knows stays byte for byte.
 
 mod call_meta;
+mod declared_capabilities;
 mod definition;
+mod elicitation;
 mod envelope;
 mod event_stream;
 mod fields;
 mod idempotency;
+mod input_requests;
 mod log_level;
 mod meta;
 mod mirrored_headers;
@@ -25,6 +28,7 @@ mod rpc_error;
 mod version;
 
 pub use call_meta::{RecordStatus, call_meta, write_call, write_dropped};
+pub use declared_capabilities::DeclaredCapabilities;
 pub use definition::{DefinitionKind, VersionedDefinition};
 pub use envelope::{
     ClientResponse, JsonRpcMessage, JsonRpcRequest, RequestParams, cancelled, inner, object,
@@ -33,6 +37,7 @@ pub use envelope::{
 pub use event_stream::{KEEP_ALIVE, format_event, takes_events};
 pub use fields::ObjectMembers;
 pub use idempotency::key_of as idempotency_key;
+pub use input_requests::{InputRecipient, InputRequestError, InputRequests};
 pub use log_level::LogLevel;
 pub use meta::RequestMeta;
 pub use mirrored_headers::{check as check_mirrored_headers, of_request};

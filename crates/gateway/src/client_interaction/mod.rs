@@ -8,8 +8,6 @@
 //! A client gets only the notifications that it asked for. A modern client gets requests for input in the answer
 //! (`input_required`); older clients get them on the stream.
 
-mod elicitation;
-mod input_requests;
 mod input_responder;
 mod response_sender;
 
@@ -38,7 +36,6 @@ use crate::stored_stream::{StreamStore, StreamWriter};
 
 use self::input_responder::InputResponder;
 
-pub(crate) use self::input_requests::{InputRecipient, InputRequestError, InputRequests};
 pub(crate) use self::input_responder::{PendingInput, ResponseRouter};
 pub(crate) use self::response_sender::{ResponseSender, response_channel};
 

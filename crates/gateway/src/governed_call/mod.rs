@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use tracing::Span;
 use wardgate_domain::{Digest, NOT_A_NAME, Outcome, Reason, Status, ToolName};
-use wardgate_mcp_server::{McpResponse, RecordStatus, RpcError, call_meta};
+use wardgate_mcp_server::{InputRequests, McpResponse, RecordStatus, RpcError, call_meta};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_resilience::concurrency::RecordingSlot;
 use wardgate_rpc::client::{CallError, ResultFacts};
@@ -33,7 +33,7 @@ use wardgate_telemetry::names;
 
 use crate::authority::{Authorization, Grant};
 use crate::catalogue;
-use crate::client_interaction::{ClientInteraction, InputRequests};
+use crate::client_interaction::ClientInteraction;
 use crate::measures;
 use crate::request_context::RequestContext;
 use crate::stages::stage;

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use wardgate_domain::{AgentRefusal, DecisionId, DenialReason, Reason, Status};
-use wardgate_mcp_server::RpcError;
+use wardgate_mcp_server::{InputRequestError, RpcError};
 
-use crate::client_interaction::{InputError, InputRequestError, Interruption};
+use crate::client_interaction::{InputError, Interruption};
 
 /// The reason for which a call has no output.
 #[derive(Debug)]

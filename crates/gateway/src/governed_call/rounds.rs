@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::time::sleep;
 use wardgate_domain::Reason;
+use wardgate_mcp_server::{InputRecipient, InputRequests};
 use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::{InputRequired, Resumption};
 
@@ -16,7 +17,7 @@ use super::{
     RunOutcome, SuspendedCall,
 };
 use crate::authority::Grant;
-use crate::client_interaction::{InputError, InputRecipient, InputRequests, PendingInput};
+use crate::client_interaction::{InputError, PendingInput};
 use crate::stages::stage;
 
 /// The number of times that one call may ask its client for input.

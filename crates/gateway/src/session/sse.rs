@@ -11,9 +11,9 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::Digest;
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{JsonRpcRequest, LogLevel, RpcError, negotiate_on_stream, spelt_alike};
-
-use super::DeclaredCapabilities;
+use wardgate_mcp_server::{
+    DeclaredCapabilities, JsonRpcRequest, LogLevel, RpcError, negotiate_on_stream, spelt_alike,
+};
 
 /// Messages of one session that may be under way.
 const AT_A_TIME: usize = 32;

@@ -13,9 +13,10 @@ use wardgate_domain::{Ambient, Caller, Digest};
 use wardgate_gateway_store::{Purpose, Sealer, SessionId, SessionSettings, Store};
 use wardgate_mcp::Version;
 use wardgate_mcp::header::SESSION_ID;
-use wardgate_mcp_server::{JsonRpcRequest, LogLevel, RpcError, named_version};
+use wardgate_mcp_server::{
+    DeclaredCapabilities, JsonRpcRequest, LogLevel, RpcError, named_version,
+};
 
-use super::DeclaredCapabilities;
 use crate::catalogue::View;
 
 /// One session, as one request of its client finds it.

@@ -8,7 +8,10 @@ use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::Value;
 use wardgate_domain::{Caller, Digest, Reason, Status, ToolFacts};
-use wardgate_mcp_server::{McpResponse, RpcError, call_meta, task_result_members, write_dropped};
+use wardgate_mcp_server::{
+    InputRecipient, InputRequests, McpResponse, RpcError, call_meta, task_result_members,
+    write_dropped,
+};
 use wardgate_rpc::client::{
     CallError, CallEvent, CallTool, Interaction, PassthroughMeta, ResultFacts, Resumption, Task,
     TaskStep, ToolResult,
@@ -18,7 +21,6 @@ use super::{TaskMethod, unknown};
 use crate::call_tool;
 use crate::catalogue::View;
 use crate::catalogue::{CatalogueIndex, Tool};
-use crate::client_interaction::{InputRecipient, InputRequests};
 use crate::governed_call::{
     Description, Ending, Operation, Output, PermittedRun, Rejection, Reply, Resource, ResourceUse,
     RunError, RunOutcome,

@@ -4,33 +4,43 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{JsonRpcRequest, object};
+
+use crate::{JsonRpcRequest, object};
 
 /// The client's own capabilities, normalised: a session id that carries them stays short whatever a client sends.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DeclaredCapabilities {
+pub struct DeclaredCapabilities {
     #[serde(default, rename = "r", skip_serializing_if = "is_false")]
-    pub(crate) roots: bool,
+    /// It can list its roots.
+    pub roots: bool,
     #[serde(default, rename = "s", skip_serializing_if = "Option::is_none")]
-    pub(crate) sampling: Option<SamplingCapability>,
+    /// It samples its model.
+    pub sampling: Option<SamplingCapability>,
     #[serde(default, rename = "e", skip_serializing_if = "Option::is_none")]
-    pub(crate) elicitation: Option<ElicitationCapability>,
+    /// It asks its user.
+    pub elicitation: Option<ElicitationCapability>,
 }
 
+/// What sampling may contain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SamplingCapability {
+pub struct SamplingCapability {
     #[serde(default, rename = "t", skip_serializing_if = "is_false")]
-    pub(crate) tools: bool,
+    /// Tools.
+    pub tools: bool,
     #[serde(default, rename = "c", skip_serializing_if = "is_false")]
-    pub(crate) context: bool,
+    /// The context of servers.
+    pub context: bool,
 }
 
+/// The modes of elicitation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ElicitationCapability {
+pub struct ElicitationCapability {
     #[serde(default, rename = "f", skip_serializing_if = "is_false")]
-    pub(crate) form: bool,
+    /// Forms.
+    pub form: bool,
     #[serde(default, rename = "u", skip_serializing_if = "is_false")]
-    pub(crate) url: bool,
+    /// URLs that the user opens.
+    pub url: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
@@ -46,7 +56,7 @@ struct InitializeParams<'a> {
 
 impl DeclaredCapabilities {
     /// Of `initialize`, in the version that was agreed on.
-    pub(crate) fn from_initialize(initialize: &JsonRpcRequest<'_>, version: Version) -> Self {
+    pub fn from_initialize(initialize: &JsonRpcRequest<'_>, version: Version) -> Self {
         let params = initialize.raw_params();
         let params = params.and_then(|params| object::<InitializeParams<'_>>(params.get()));
         let capabilities = params.and_then(|params| object(params.capabilities.get()));
@@ -73,7 +83,7 @@ impl DeclaredCapabilities {
     }
 
     /// As MCP `ClientCapabilities`; none where there is nothing to say.
-    pub(crate) fn to_json(&self) -> Option<String> {
+    pub fn to_json(&self) -> Option<String> {
         let mut capabilities = Map::new();
         let flags = |flags: &[(&str, bool)]| {
             let set = flags.iter().filter(|(_, is_set)| *is_set);
@@ -98,7 +108,7 @@ impl DeclaredCapabilities {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wardgate_mcp_server::JsonRpcMessage;
+    use crate::JsonRpcMessage;
 
     fn declared(version: Version, capabilities: &str) -> Option<String> {
         let text = format!(

@@ -12,9 +12,8 @@ use serde_json::value::RawValue;
 use wardgate_domain::Ambient;
 use wardgate_json::replace_part;
 use wardgate_mcp::Version;
-use wardgate_mcp_server::object;
 
-use super::elicitation;
+use crate::{elicitation, object};
 
 /// The most requests of one round.
 const MOST: usize = 16;
@@ -27,25 +26,27 @@ const MOST_BYTES: usize = 1 << 20;
 
 /// Requests to one client, by key.
 #[derive(Debug)]
-pub(crate) struct InputRequests {
+pub struct InputRequests {
     keys: Vec<String>,
     json: String,
 }
 
 /// The client that is asked for input.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct InputRecipient<'a> {
-    pub(crate) version: Version,
+pub struct InputRecipient<'a> {
+    /// The protocol version that it speaks.
+    pub version: Version,
     /// MCP `ClientCapabilities`.
-    pub(crate) capabilities: Option<&'a str>,
+    pub capabilities: Option<&'a str>,
     /// The name of the server that asks. None in a view of one server.
-    pub(crate) label: Option<&'a str>,
-    pub(crate) ambient: &'a Ambient,
+    pub label: Option<&'a str>,
+    /// For the ids of elicitations.
+    pub ambient: &'a Ambient,
 }
 
 /// The reason for which a client is not asked.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum InputRequestError {
+pub enum InputRequestError {
     /// The requests are unknown or malformed, or exceed a limit.
     Malformed,
     /// The client lacks these capabilities, a JSON object.
@@ -103,10 +104,9 @@ struct SamplingFeatures<'a> {
 
 impl InputRequests {
     /// Parses `requests`, an MCP object `inputRequests`, and adapts each request to `recipient`.
-    pub(crate) fn parse(
-        requests: &str,
-        recipient: InputRecipient<'_>,
-    ) -> Result<Self, InputRequestError> {
+    ///
+    /// Fails where a request is malformed or one that the client does not take.
+    pub fn parse(requests: &str, recipient: InputRecipient<'_>) -> Result<Self, InputRequestError> {
         if requests.len() > MOST_BYTES {
             return Err(Malformed);
         }
@@ -127,16 +127,17 @@ impl InputRequests {
     }
 
     /// Whether nothing is requested, but the call to be repeated.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    pub(crate) fn keys(&self) -> &[String] {
+    /// The keys of the requests.
+    pub fn keys(&self) -> &[String] {
         &self.keys
     }
 
     /// The requests as an MCP object `inputRequests`.
-    pub(crate) fn as_json(&self) -> &str {
+    pub fn as_json(&self) -> &str {
         &self.json
     }
 }
