@@ -125,13 +125,17 @@ impl GatewayResponse {
         let is_stream = header::has_media_type(response.headers(), header::EVENT_STREAM);
         let body = Limited::new(response.into_body(), max_bytes);
         if !is_stream {
-            let bytes = body.collect().await.map_err(broken)?.to_bytes();
+            let bytes = body
+                .collect()
+                .await
+                .map_err(|error| broken(&*error))?
+                .to_bytes();
             return Self::parse(bytes.into(), id)?.ok_or(EdgeClientError::Unreadable);
         }
         let mut chunks = body.into_data_stream();
         let mut events = EventReader::new(max_bytes);
         while let Some(chunk) = chunks.next().await {
-            let fed = events.feed(&chunk.map_err(broken)?);
+            let fed = events.feed(&chunk.map_err(|error| broken(&*error))?);
             fed.map_err(|_| EdgeClientError::TooLarge)?;
             // What comes before the answer are notifications.
             while let Some(data) = events.next_event() {
@@ -151,7 +155,7 @@ impl GatewayResponse {
     }
 }
 
-fn broken(error: Box<dyn std::error::Error + Send + Sync>) -> EdgeClientError {
+fn broken(error: &(dyn std::error::Error + Send + Sync + 'static)) -> EdgeClientError {
     if error.is::<LengthLimitError>() {
         EdgeClientError::TooLarge
     } else {

@@ -234,7 +234,7 @@ impl Events {
                 _ => {}
             },
             IncomingMessage::Response { .. } => {
-                self.ignored("it answers a request that nobody made")
+                self.ignored("it answers a request that nobody made");
             }
             IncomingMessage::Request { .. } => self.ignored("it is a request where none may be"),
         }
