@@ -169,7 +169,7 @@ const ARROWS: [(&str, &[&str]); 35] = [
 ];
 
 /// The same for tests alone.
-const TEST_ARROWS: [(&str, &[&str]); 18] = [
+const TEST_ARROWS: [(&str, &[&str]); 19] = [
     ("agent", &["testkit"]),
     ("audit", &["testkit"]),
     ("bench", &["testkit"]),
@@ -187,6 +187,7 @@ const TEST_ARROWS: [(&str, &[&str]); 18] = [
     ("resilience", &["testkit"]),
     ("rpc", &["testkit"]),
     ("store", &["testkit"]),
+    ("telemetry", &["testkit"]),
     // Servers for its tests.
     (
         "tool-runner",

@@ -23,6 +23,7 @@
 
 mod app;
 mod callers;
+mod captured_log;
 mod chance;
 mod client;
 mod clock;
@@ -40,6 +41,7 @@ mod until;
 
 pub use app::TestApp;
 pub use callers::{caller, caller_of, claims, tool_facts};
+pub use captured_log::CapturedLog;
 pub use chance::{highest_chance, lowest_chance};
 pub use client::{Client, Reply};
 pub use clock::TestClock;

@@ -1,40 +1,15 @@
-use std::io::Write;
-use std::sync::Mutex;
-
-use tracing_subscriber::fmt::MakeWriter;
 use wardgate_domain::{ConversationKey, HoldTarget};
 use wardgate_rpc::client::ConversationSelector;
 
+use wardgate_testkit::CapturedLog;
+
 use super::*;
-
-/// Everything that is logged, whatever its level.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
 
 #[tokio::test]
 async fn neither_logs_nor_errors_repeat_what_a_person_wrote() {
-    let log = Log::default();
+    let log = CapturedLog::default();
     let subscriber = tracing_subscriber::fmt()
-        .with_writer(log.clone())
+        .with_writer(log.writer())
         .with_max_level(tracing::Level::TRACE)
         .finish();
     // For the whole process: what the other tests log is looked at too.
@@ -121,7 +96,7 @@ async fn neither_logs_nor_errors_repeat_what_a_person_wrote() {
                 .err(),
         );
     }
-    let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let logged = log.text();
     assert!(
         logged.contains("a conversation was erased"),
         "the log is read"

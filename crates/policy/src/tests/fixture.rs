@@ -105,6 +105,13 @@ impl TestPolicy {
         Self::over(Dir::with(policies).load().unwrap())
     }
 
+    /// [`SCHEMA`] with these words besides, and these policies.
+    pub(crate) fn with_words(words: &str, policies: &str) -> Self {
+        let dir = Dir::with(policies);
+        dir.write("s.cedarschema", &format!("{SCHEMA}{words}"));
+        Self::over(dir.load().unwrap())
+    }
+
     pub(crate) fn hospital() -> Self {
         Self::over(PolicySet::load(&hospital()).unwrap())
     }

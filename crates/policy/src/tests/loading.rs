@@ -192,6 +192,17 @@ fn chains_below_the_operator_limit_compile_or_are_refused() {
     }
 }
 
+/// The policies let a call with these arguments see a row of `x`.
+fn decides_on_an_ordinary_stack(policies: String, arguments: &'static str) {
+    let small_stack = std::thread::Builder::new().stack_size(2 << 20);
+    let decided = small_stack.spawn(move || {
+        let test_policy = TestPolicy::with(&policies);
+        let permit = test_policy.permit(&caller("s", &[]), &tool("t"), arguments);
+        admits(&permit.row_rule.unwrap(), "s", &row([("owner", "x")]))
+    });
+    assert!(decided.unwrap().join().unwrap());
+}
+
 #[test]
 fn the_deepest_policy_that_loads_decides_on_an_ordinary_stack() {
     let chain = |length: usize, link: &str| vec![link; length].join(" || ");
@@ -215,16 +226,7 @@ fn the_deepest_policy_that_loads_decides_on_an_ordinary_stack() {
         deepest.matches("||").count() > 30,
         "the limit leaves room for real policies"
     );
-    let small_stack = std::thread::Builder::new().stack_size(2 << 20);
-    let decided = small_stack.spawn(move || {
-        let test_policy = TestPolicy::with(&deepest);
-        let rule = test_policy
-            .permit(&caller("s", &[]), &tool("t"), r#"{"x": "y"}"#)
-            .row_rule
-            .unwrap();
-        admits(&rule, "s", &row([("owner", "x")]))
-    });
-    assert!(decided.unwrap().join().unwrap());
+    decides_on_an_ordinary_stack(deepest, r#"{"x": "y"}"#);
 }
 
 #[test]
@@ -251,16 +253,7 @@ fn a_row_rule_as_deep_as_allowed_is_read_on_an_ordinary_stack() {
         deepest.matches("resource has").count() > 10,
         "the limit leaves room for real policies"
     );
-    let small_stack = std::thread::Builder::new().stack_size(2 << 20);
-    let decided = small_stack.spawn(move || {
-        let test_policy = TestPolicy::with(&deepest);
-        let rule = test_policy
-            .permit(&caller("s", &[]), &tool("t"), "{}")
-            .row_rule
-            .unwrap();
-        admits(&rule, "s", &row([("owner", "x")]))
-    });
-    assert!(decided.unwrap().join().unwrap());
+    decides_on_an_ordinary_stack(deepest, "{}");
 }
 
 #[test]

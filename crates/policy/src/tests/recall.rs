@@ -11,12 +11,6 @@ when { resource.tenant == principal.tenant && resource.owner != User::"chief" };
 @id("never") forbid(principal == User::"mallory", action == Action::"recall", resource);
 "#;
 
-fn test_policy(policies: &str) -> TestPolicy {
-    let dir = Dir::with(policies);
-    dir.write("s.cedarschema", &format!("{SCHEMA}{SHARING}"));
-    TestPolicy::over(dir.load().unwrap())
-}
-
 fn conversation(owner: &str, tenant: &str) -> ConversationFacts {
     ConversationFacts {
         key: "0192d1a0-0000-7000-8000-000000000001".parse().unwrap(),
@@ -31,7 +25,7 @@ fn may(test_policy: &TestPolicy, caller: &Caller, of: &ConversationFacts) -> boo
 
 #[test]
 fn a_conversation_is_shared_with_whom_the_policies_name_and_no_one_else() {
-    let test_policy = test_policy(OF_THE_TEAM);
+    let test_policy = TestPolicy::with_words(SHARING, OF_THE_TEAM);
     let lead = caller("l", &["Lead"]);
     assert!(may(&test_policy, &lead, &conversation("anna", "")));
     assert!(!may(
@@ -54,7 +48,7 @@ fn a_conversation_is_shared_with_whom_the_policies_name_and_no_one_else() {
 
 #[test]
 fn a_decision_carries_the_version_it_was_made_under() {
-    let test_policy = test_policy(OF_THE_TEAM);
+    let test_policy = TestPolicy::with_words(SHARING, OF_THE_TEAM);
     let decision = test_policy
         .store
         .authorize_recall(&caller("l", &["Lead"]), &conversation("anna", ""));
@@ -75,7 +69,8 @@ fn a_schema_without_the_words_shares_nothing() {
 
 #[test]
 fn a_rule_that_fails_shares_nothing() {
-    let test_policy = test_policy(
+    let test_policy = TestPolicy::with_words(
+        SHARING,
         r#"
         @id("all") permit(principal, action == Action::"recall", resource);
         @id("strict") forbid(principal, action == Action::"recall", resource)

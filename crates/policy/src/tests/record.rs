@@ -10,12 +10,6 @@ const BY_AUDITORS: &str = r#"
 @id("never") forbid(principal == User::"mallory", action == Action::"read_record", resource);
 "#;
 
-fn test_policy(policies: &str) -> TestPolicy {
-    let dir = Dir::with(policies);
-    dir.write("s.cedarschema", &format!("{SCHEMA}{AUDITING}"));
-    TestPolicy::over(dir.load().unwrap())
-}
-
 fn may(test_policy: &TestPolicy, caller: &Caller) -> bool {
     may_read(test_policy, caller, RecordScope::All)
 }
@@ -30,12 +24,8 @@ fn what_callers_did_themselves_is_a_question_of_its_own() {
 @id("own") permit(principal, action == Action::"read_own_record", resource);
 @id("not-billing") forbid(principal in Role::"Billing", action == Action::"read_own_record", resource);
 "#;
-    let dir = Dir::with(&format!("{BY_AUDITORS}{OWN}"));
-    dir.write(
-        "s.cedarschema",
-        &format!("{SCHEMA}{AUDITING}{AUDITING_OWN}"),
-    );
-    let test_policy = TestPolicy::over(dir.load().unwrap());
+    let words = format!("{AUDITING}{AUDITING_OWN}");
+    let test_policy = TestPolicy::with_words(&words, &format!("{BY_AUDITORS}{OWN}"));
     let doctor = caller("dr.yenji", &["Doctor"]);
     assert!(may_read(&test_policy, &doctor, RecordScope::Own));
     assert!(!may_read(&test_policy, &doctor, RecordScope::All));
@@ -45,7 +35,7 @@ fn what_callers_did_themselves_is_a_question_of_its_own() {
 
 #[test]
 fn a_schema_without_the_third_word_opens_nobody_their_own_records() {
-    let test_policy = test_policy(BY_AUDITORS);
+    let test_policy = TestPolicy::with_words(AUDITING, BY_AUDITORS);
     let auditor = caller("lee", &["Auditor"]);
     assert!(!may_read(&test_policy, &auditor, RecordScope::Own));
     assert!(may_read(&test_policy, &auditor, RecordScope::All));
@@ -53,7 +43,7 @@ fn a_schema_without_the_third_word_opens_nobody_their_own_records() {
 
 #[test]
 fn the_record_is_read_by_whom_the_policies_name_and_no_one_else() {
-    let test_policy = test_policy(BY_AUDITORS);
+    let test_policy = TestPolicy::with_words(AUDITING, BY_AUDITORS);
     assert!(may(&test_policy, &caller("lee", &["Auditor"])));
     assert!(!may(&test_policy, &caller("lee", &["Doctor"])));
     assert!(!may(&test_policy, &caller("mallory", &["Auditor"])));

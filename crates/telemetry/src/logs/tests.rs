@@ -1,41 +1,15 @@
-use std::io::Write;
-use std::sync::{Arc, Mutex};
-
 use opentelemetry::trace::TracerProvider as _;
 use serde_json::Value;
 use tracing_subscriber::Registry;
 use tracing_subscriber::layer::SubscriberExt;
 
+use wardgate_testkit::CapturedLog;
+
 use super::*;
-
-/// What was written.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Lines {
-    fn read(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-
-    fn writer(&self) -> impl Fn() -> Self + use<> {
-        let lines = self.clone();
-        move || lines.clone()
-    }
-}
 
 #[test]
 fn every_json_line_in_a_span_bears_the_ids_of_its_trace_and_others_bear_none() {
-    let lines = Lines::default();
+    let lines = CapturedLog::default();
     let provider = crate::ids_alone();
     let subscriber = Registry::default()
         .with(
@@ -57,7 +31,7 @@ fn every_json_line_in_a_span_bears_the_ids_of_its_trace_and_others_bear_none() {
         });
     });
     let read: Vec<Value> = lines
-        .read()
+        .text()
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
@@ -74,7 +48,7 @@ fn every_json_line_in_a_span_bears_the_ids_of_its_trace_and_others_bear_none() {
 
 #[test]
 fn libraries_never_log_below_info_whatever_was_asked_for() {
-    let lines = Lines::default();
+    let lines = CapturedLog::default();
     let subscriber = Registry::default().with(
         tracing_subscriber::fmt::layer()
             .with_writer(lines.writer())
@@ -85,7 +59,7 @@ fn libraries_never_log_below_info_whatever_was_asked_for() {
         tracing::info!(target: "h2::codec", "a library's word");
         tracing::trace!(target: "wardgate_gateway::http", "our own detail");
     });
-    let read = lines.read();
+    let read = lines.text();
     assert!(!read.contains("a whole message"), "{read}");
     assert!(read.contains("a library's word"), "{read}");
     assert!(read.contains("our own detail"), "{read}");

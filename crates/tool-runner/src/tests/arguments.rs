@@ -6,9 +6,9 @@ use proptest::test_runner::{Config as Cases, TestRng, TestRunner};
 use serde_json::{Value, json};
 use wardgate_proto::toolrunner::v1::OutcomeStatus;
 
-use wardgate_testkit::TestDatabase;
-use crate::tests::database;
 use super::harness::{Answer, Harness, tools};
+use crate::tests::database;
+use wardgate_testkit::TestDatabase;
 
 fn assert_invalid(answer: &Answer, named: &str) {
     assert!(

@@ -12,8 +12,8 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::OutcomeStatus;
 use wardgate_testkit::{TestDatabase, until_true};
 
-use crate::tests::database;
 use super::harness::{Answer, Harness};
+use crate::tests::database;
 
 const TOOLS: &str = r#"
 tools:

@@ -1,10 +1,7 @@
 //! Prompts and resources of `tools.yaml`: under a permit only, redacted by class, and by the file in force.
 
 use serde_json::{Value, json};
-use wardgate_domain::{
-    CallId, ColumnTier, DecisionId, Digest, OfferKind, PermitId, PermitTerms, SwitchAction,
-    SwitchChange, SwitchKind, SwitchScope, SwitchTarget, ToolFacts,
-};
+use wardgate_domain::{CallId, ColumnTier, Digest, OfferKind, PermitTerms, ToolFacts};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::{Completion, Prompt, Resource, Wanted};
@@ -12,8 +9,8 @@ use wardgate_testkit::until_true;
 
 use wardgate_rpc::Readiness;
 
-use crate::tests::database;
 use super::harness::{Harness, VALIDITY};
+use crate::tests::database;
 
 const GUIDES: &str = r#"
 sources:
@@ -68,25 +65,7 @@ impl Harness {
     }
 
     pub(super) async fn terms_for(&self, kind: OfferKind, tier: ColumnTier) -> PermitTerms {
-        let facts = self.facts_of(kind).await;
-        let now = self.ambient.now();
-        PermitTerms {
-            id: PermitId::new(&self.ambient),
-            decision_id: DecisionId::new(&self.ambient),
-            caller_digest: self.caller.digest(),
-            tool: facts.name,
-            definition_digest: facts.definition_digest,
-            arguments_digest: None,
-            policy_hash: Digest::of(b"policies"),
-            not_before: now,
-            expires_at: now.plus(VALIDITY),
-            row_rule: None,
-            column_tiers: facts
-                .classes
-                .into_iter()
-                .map(|class| (class, tier))
-                .collect(),
-        }
+        self.terms_of(self.facts_of(kind).await, tier)
     }
 
     fn ask(
@@ -351,23 +330,10 @@ async fn a_changed_file_of_a_resource_is_in_force_too() {
 #[tokio::test]
 async fn a_source_that_is_off_is_answered_like_one_that_does_not_exist() {
     let harness = harness().await;
-    let change = SwitchChange {
-        target: SwitchTarget {
-            kind: SwitchKind::Upstream,
-            name: "guides".to_owned(),
-        },
-        scope: SwitchScope::Everyone,
-        action: SwitchAction::Disable,
-        by: "ada".to_owned(),
-    };
     let terms = harness
         .terms_for(OfferKind::Resources, ColumnTier::Clear)
         .await;
-    let mut client = harness.client.clone();
-    client
-        .set_switch(pb::SetSwitchRequest::from(&change))
-        .await
-        .unwrap();
+    harness.switch_off("guides").await;
     let uri = json!({ "uri": "guide://door" });
     let refused = harness
         .got(harness.ask(&uri, resource(), Some(&terms)))

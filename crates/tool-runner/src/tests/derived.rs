@@ -3,10 +3,10 @@
 use serde_json::json;
 use wardgate_proto::toolrunner::v1::OutcomeStatus;
 
-use wardgate_testkit::TestDatabase;
-use crate::tests::database;
 use super::arguments::INJECTIONS;
 use super::harness::{DOCTOR_ONE, Harness, rule};
+use crate::tests::database;
+use wardgate_testkit::TestDatabase;
 
 const TOOLS: &str = r#"
 sources:

@@ -16,10 +16,10 @@ use proptest::test_runner::{Config as Cases, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use wardgate_testkit::TestDatabase;
-use crate::tests::database;
 use super::arguments::exact;
 use super::harness::Harness;
+use crate::tests::database;
+use wardgate_testkit::TestDatabase;
 
 /// Numbers of the property, on each database and over HTTP.
 const CASES: usize = 100_000;

@@ -11,8 +11,8 @@ use wardgate_domain::{ColumnTier, OfferKind};
 use wardgate_proto::toolrunner::v1::get_content_request::{Completion, Prompt, Resource, Wanted};
 use wardgate_testkit::{json_response, mcp_discovery, mcp_result, serve};
 
-use crate::tests::database;
 use super::harness::Harness;
+use crate::tests::database;
 
 const TOKEN: &str = "canary-of-the-caller";
 

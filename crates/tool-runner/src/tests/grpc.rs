@@ -3,8 +3,8 @@
 use serde_json::json;
 use wardgate_domain::ColumnTier;
 
-use crate::tests::database;
 use super::harness::{Harness, rule};
+use crate::tests::database;
 use wardgate_grpc_json::testing::{
     TestServer, answers, files, methods, parcel, pool, reflection_v1,
 };

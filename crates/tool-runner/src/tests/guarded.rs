@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 
-use wardgate_testkit::TestDatabase;
-use crate::tests::database;
 use super::harness::{DOCTOR_ONE, Harness, rule};
+use crate::tests::database;
+use wardgate_testkit::TestDatabase;
 
 const GUARDED: &str = r#"
 sources:

@@ -9,18 +9,16 @@ use cedar_policy::Policy;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::{Code, Status};
-use wardgate_domain::{
-    Ambient, AttributeType, AttributeValue, CallId, Caller, CallerClaims, ColumnTier, DecisionId,
-    Digest, PermitId, PermitSigner, PermitTerms, RowRule, SignedPermit, ToolFacts,
-};
+use wardgate_domain::{Ambient, AttributeType, AttributeValue, CallId, Caller, CallerClaims, ColumnTier, DecisionId, Digest, PermitId, PermitSigner, PermitTerms, RowRule, SignedPermit, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget, ToolFacts};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
 use wardgate_redact::PseudonymKey;
 use wardgate_rpc::{Peer, link};
-use wardgate_testkit::{FakeAudit, TestClock, TestDatabase, claims, permit_signer, permit_verifier, until};
+use wardgate_testkit::{
+    FakeAudit, TestClock, TestDatabase, claims, permit_signer, permit_verifier, until,
+};
 
-use crate::tests::database;
 use super::stores;
 use crate::Config;
 use crate::execution_log::ExecutionLog;
@@ -29,6 +27,7 @@ use crate::loaded::{Keys, SharedState};
 use crate::replicas::{Dial, Replicas};
 use crate::service::{Runner, start};
 use crate::switchboard::Switchboard;
+use crate::tests::database;
 
 /// Tools over those rows. `${…}` is filled in by the harness.
 const TOOLS: &str = r#"
@@ -254,6 +253,20 @@ impl Harness {
     /// Terms that let this caller do anything with the tool and see everything.
     pub(super) async fn terms(&self, tool: &str) -> PermitTerms {
         let facts = self.facts(tool).await;
+        let row_rule = facts.entity.clone().map(|entity| RowRule {
+            entity,
+            policies_json: Vec::new(),
+            all: true,
+            attributes: BTreeMap::new(),
+        });
+        PermitTerms {
+            row_rule,
+            ..self.terms_of(facts, ColumnTier::Clear)
+        }
+    }
+
+    /// Terms that let this caller do anything with what has these facts and see all of it so.
+    pub(super) fn terms_of(&self, facts: ToolFacts, tier: ColumnTier) -> PermitTerms {
         let now = self.ambient.now();
         PermitTerms {
             id: PermitId::new(&self.ambient),
@@ -265,18 +278,28 @@ impl Harness {
             policy_hash: Digest::of(b"policies"),
             not_before: now,
             expires_at: now.plus(VALIDITY),
-            row_rule: facts.entity.map(|entity| RowRule {
-                entity,
-                policies_json: Vec::new(),
-                all: true,
-                attributes: BTreeMap::new(),
-            }),
+            row_rule: None,
             column_tiers: facts
                 .classes
                 .into_iter()
-                .map(|class| (class, ColumnTier::Clear))
+                .map(|class| (class, tier))
                 .collect(),
         }
+    }
+
+    /// Turns a source off for everyone.
+    pub(super) async fn switch_off(&self, source: &str) {
+        let change = SwitchChange {
+            target: SwitchTarget {
+                kind: SwitchKind::Upstream,
+                name: source.to_owned(),
+            },
+            scope: SwitchScope::Everyone,
+            action: SwitchAction::Disable,
+            by: "ada".to_owned(),
+        };
+        let request = pb::SetSwitchRequest::from(&change);
+        self.client.clone().set_switch(request).await.unwrap();
     }
 
     pub(super) fn request(

@@ -7,8 +7,8 @@ use wardgate_domain::{Ambient, Timestamp};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_testkit::until_true;
 
-use crate::tests::database;
 use super::harness::{Answer, Harness};
+use crate::tests::database;
 use crate::{NotApproved, Review, Selection};
 use wardgate_catalogue::{Grade, PinJudgement};
 

@@ -7,8 +7,8 @@ use axum::extract::Request;
 use axum::http::header::CONTENT_TYPE;
 use serde_json::json;
 
-use crate::tests::database;
 use super::harness::Harness;
+use crate::tests::database;
 use wardgate_catalogue_import::{OpenapiOptions, PostgresOptions, openapi, postgres, toolbox};
 use wardgate_testkit::{TestDatabase, serve};
 

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use wardgate_domain::{ColumnTier, Digest};
 use wardgate_proto::toolrunner::v1 as pb;
 
-use wardgate_testkit::TestDatabase;
-use crate::tests::database;
 use super::harness::{Answer, DOCTOR_ONE, Harness, caller, rule};
+use crate::tests::database;
+use wardgate_testkit::TestDatabase;
 
 const LARGE: &str = r#"
 sources:

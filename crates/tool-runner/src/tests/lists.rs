@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use crate::tests::database;
 use super::arguments::INJECTIONS;
 use super::harness::{DOCTOR_ONE, Harness, rule};
+use crate::tests::database;
 use wardgate_catalogue::{Catalogue, FileText};
 
 const LISTS: &str = r#"

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::tests::database;
 use super::harness::{Harness, one_statement, rule, tools};
+use crate::tests::database;
 
 #[tokio::test]
 async fn mysql_values_keep_what_they_are() {

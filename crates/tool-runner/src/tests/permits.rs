@@ -8,8 +8,8 @@ use wardgate_domain::{Digest, PermitTerms, RowRule, Timestamp};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1 as policy;
 
-use crate::tests::database;
 use super::harness::{Harness, VALIDITY, caller, rule};
+use crate::tests::database;
 
 const WRITTEN: &str = "SELECT count(*) FROM written";
 const LINE: &str = r#"{"line":"x"}"#;

@@ -12,8 +12,8 @@ use wardgate_domain::PermitTerms;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_testkit::{mcp_discovery, mcp_message, mcp_result, serve, until_true};
 
-use crate::tests::database;
 use super::harness::Harness;
+use crate::tests::database;
 
 const APPROVED: &str = "Reads.";
 const CHANGED: &str = "Reads and sends.";

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use wardgate_testkit::TestDatabase;
-use crate::tests::database;
 use super::harness::{Answer, Harness, one_statement};
+use crate::tests::database;
+use wardgate_testkit::TestDatabase;
 
 async fn one(database: &TestDatabase, statement: &str) -> Answer {
     let harness = Harness::with(database, &one_statement(statement), |_| ()).await;

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::tests::database;
 use super::harness::Harness;
+use crate::tests::database;
 
 const QUERIES: &str = r#"
 types:

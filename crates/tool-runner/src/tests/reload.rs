@@ -11,8 +11,8 @@ use wardgate_rpc::Peer;
 use wardgate_rpc::Readiness;
 use wardgate_testkit::{FakeAudit, until_true};
 
-use crate::tests::database;
 use super::harness::{Harness, tools};
+use crate::tests::database;
 use crate::{Config, Error, Links, SealingKey, service};
 use wardgate_catalogue::FileText;
 use wardgate_catalogue::Files;

@@ -3,8 +3,8 @@
 use serde_json::json;
 use wardgate_proto::toolrunner::v1::OutcomeStatus;
 
-use crate::tests::database;
 use super::harness::{DOCTOR_ONE, Harness, one_statement, rule, tools};
+use crate::tests::database;
 
 #[tokio::test]
 async fn a_result_is_the_same_as_text_and_structured_in_the_statements_order() {

@@ -4,9 +4,9 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config as Cases, TestRng, TestRunner};
 use wardgate_domain::{AttributeType, ColumnTier, Digest, PermitTerms};
 
-use wardgate_testkit::TestDatabase;
-use crate::tests::database;
 use super::harness::{Harness, rule, tools};
+use crate::tests::database;
+use wardgate_testkit::TestDatabase;
 
 /// Rules over the harness's rows, and the ids they admit, found by reading the rows.
 const RULES: [(&[&str], &[i64]); 31] = [

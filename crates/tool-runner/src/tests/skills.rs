@@ -11,8 +11,8 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::{Directory, Skill, Wanted};
 use wardgate_testkit::{mcp_discovery, mcp_message, mcp_result, serve, until_true};
 
-use crate::tests::database;
 use super::harness::Harness;
+use crate::tests::database;
 
 /// A server of 2026-07-28, with or without the extension.
 struct Server {

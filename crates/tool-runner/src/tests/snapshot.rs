@@ -8,8 +8,8 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use serde_json::json;
 
-use crate::tests::database;
 use super::harness::Harness;
+use crate::tests::database;
 use wardgate_testkit::{mcp_discovery, mcp_message, mcp_result, serve, until_true};
 
 const SERVERS: usize = 20;

@@ -1,8 +1,7 @@
 //! Sources: read-only where said, stopped in time, dead without harm, quiet about values.
 
-use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
@@ -11,10 +10,10 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use wardgate_proto::toolrunner::v1::OutcomeStatus;
-use wardgate_testkit::{TestDatabase, until_true};
+use wardgate_testkit::{CapturedLog, TestDatabase, until_true};
 
-use crate::tests::database;
 use super::harness::{DOCTOR_ONE, Harness, one_statement, rule, tools};
+use crate::tests::database;
 
 const WRITTEN: &str = "SELECT count(*) FROM written";
 
@@ -268,28 +267,12 @@ async fn a_prepared_read_costs_one_round_trip() {
     }
 }
 
-/// Collects what is logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn p4_nothing_raw_in_the_log() {
-    let log = Log::default();
-    let writer = log.clone();
+    let log = CapturedLog::default();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
+        .with_writer(log.writer())
         .finish();
     // For the whole process: what the other tests log is looked at too.
     tracing::subscriber::set_global_default(subscriber).unwrap();
@@ -322,7 +305,7 @@ async fn p4_nothing_raw_in_the_log() {
             .await;
         assert!(read.text().contains("row-canary-4712"));
     }
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = log.text();
     assert!(log.contains("Executing MCP tool"), "{log}");
     assert!(log.contains("a tool failed in its source"), "{log}");
     for canary in ["canary-4711", "row-canary-4712"] {

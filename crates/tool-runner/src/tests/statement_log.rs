@@ -9,10 +9,10 @@ use proptest::test_runner::{Config as Cases, TestRng, TestRunner};
 use serde_json::json;
 use sqlx::{Connection, MySqlConnection, PgConnection};
 
-use wardgate_testkit::TestDatabase;
-use crate::tests::database;
 use super::arguments::INJECTIONS;
 use super::harness::Harness;
+use crate::tests::database;
+use wardgate_testkit::TestDatabase;
 
 const CALLS: usize = 10_000;
 

@@ -4,8 +4,8 @@ use wardgate_domain::Ambient;
 use wardgate_store::DatabaseSettings;
 use wardgate_testkit::{TestDatabase, until};
 
-use crate::tests::database;
 use crate::store::{SealingKey, StoreError, ToolRunnerStore};
+use crate::tests::database;
 
 /// The store at `url`, as it is.
 pub(crate) fn store(url: &str, ambient: Ambient) -> Result<ToolRunnerStore, StoreError> {

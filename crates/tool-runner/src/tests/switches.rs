@@ -6,9 +6,9 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_rpc::reason_of;
 
-use wardgate_testkit::TestDatabase;
-use crate::tests::database;
 use super::harness::{Harness, caller, tools};
+use crate::tests::database;
+use wardgate_testkit::TestDatabase;
 
 const TOOLSETS: &str = "
 toolsets:

@@ -8,8 +8,8 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::{Completion, Prompt, Resource, Wanted};
 use wardgate_testkit::until_true;
 
-use crate::tests::database;
 use super::harness::Harness;
+use crate::tests::database;
 
 /// A server in a few lines of shell: what it answers to a method stands in a file of its directory, what it heard goes
 /// into `heard`. While there is a file `away` it is not to be had; a file `changed` has it say that its lists did, and a

@@ -5,16 +5,13 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::timeout;
 use tonic::{Code, Status, Streaming};
-use wardgate_domain::{
-    Caller, ColumnTier, OfferKind, PermitTerms, SwitchAction, SwitchChange, SwitchKind,
-    SwitchScope, SwitchTarget,
-};
+use wardgate_domain::{Caller, ColumnTier, OfferKind, PermitTerms};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_testkit::until_true;
 
-use crate::tests::database;
 use super::harness::{Harness, caller};
 use super::upstream_content::{NOTES, World};
+use crate::tests::database;
 
 const GUIDES: &str = r#"
 sources:
@@ -160,20 +157,7 @@ async fn a_watch_of_a_source_that_is_switched_off_ends() {
         .await
         .unwrap();
     assert_eq!(ear.hears().await.unwrap(), ["guide://door"]);
-    let change = SwitchChange {
-        target: SwitchTarget {
-            kind: SwitchKind::Upstream,
-            name: "guides".to_owned(),
-        },
-        scope: SwitchScope::Everyone,
-        action: SwitchAction::Disable,
-        by: "ada".to_owned(),
-    };
-    let mut client = harness.client.clone();
-    client
-        .set_switch(pb::SetSwitchRequest::from(&change))
-        .await
-        .unwrap();
+    harness.switch_off("guides").await;
     assert_eq!(ear.hears().await, None);
 }
 

@@ -16,9 +16,9 @@ use wardgate_domain::{Caller, ColumnTier, OfferKind, PermitTerms};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_testkit::{json_response, mcp_discovery, mcp_result, serve, until_true};
 
-use crate::tests::database;
 use super::harness::{Harness, caller};
 use super::watching::{Ear, watch_as};
+use crate::tests::database;
 
 /// What callers' own tokens begin with, and the server must never see.
 const CANARY: &str = "canary-of-";

@@ -61,14 +61,19 @@ async fn all_in_use(link: &Link, replicas: &[RunningReplica]) -> Duration {
     .await
 }
 
-#[tokio::test]
-async fn calls_are_spread_evenly_over_every_address_of_the_name() {
-    let replicas: Vec<_> = std::iter::repeat_with(RunningReplica::start)
-        .take(4)
-        .collect();
+/// So many replicas, all in use, and a link to them.
+async fn started(count: usize) -> (Vec<RunningReplica>, LinkedService) {
+    let replicas = std::iter::repeat_with(RunningReplica::start).take(count);
+    let replicas: Vec<_> = replicas.collect();
     let mut neighbour = FakeResolver::of(&replicas).link();
     ready(&mut neighbour).await;
     all_in_use(&neighbour.link, &replicas).await;
+    (replicas, neighbour)
+}
+
+#[tokio::test]
+async fn calls_are_spread_evenly_over_every_address_of_the_name() {
+    let (replicas, neighbour) = started(4).await;
     let before: Vec<_> = replicas.iter().map(RunningReplica::calls).collect();
     for _ in 0..400 {
         call(&neighbour.link).await.unwrap();
@@ -81,12 +86,7 @@ async fn calls_are_spread_evenly_over_every_address_of_the_name() {
 
 #[tokio::test]
 async fn a_slow_replica_gets_fewer_calls() {
-    let replicas: Vec<_> = std::iter::repeat_with(RunningReplica::start)
-        .take(2)
-        .collect();
-    let mut neighbour = FakeResolver::of(&replicas).link();
-    ready(&mut neighbour).await;
-    all_in_use(&neighbour.link, &replicas).await;
+    let (replicas, neighbour) = started(2).await;
     *replicas[0].behaviour.pause.lock().unwrap() = Duration::from_millis(200);
     let before = replicas[0].calls();
     let callers = (0..4).map(|_| async {
@@ -101,12 +101,7 @@ async fn a_slow_replica_gets_fewer_calls() {
 
 #[tokio::test]
 async fn a_call_that_one_replica_does_not_answer_in_half_of_its_time_another_one_answers() {
-    let replicas: Vec<_> = std::iter::repeat_with(RunningReplica::start)
-        .take(2)
-        .collect();
-    let mut neighbour = FakeResolver::of(&replicas).link();
-    ready(&mut neighbour).await;
-    all_in_use(&neighbour.link, &replicas).await;
+    let (replicas, neighbour) = started(2).await;
     *replicas[0].behaviour.pause.lock().unwrap() = Duration::from_secs(60);
     let before = replicas[0].calls();
     until("the silent replica gets a call", async || {
@@ -170,12 +165,7 @@ async fn a_new_replica_gets_calls_within_seconds_and_a_gone_one_no_more() {
 
 #[tokio::test]
 async fn a_replica_killed_under_load_loses_no_call_that_may_be_repeated() {
-    let mut replicas: Vec<_> = std::iter::repeat_with(RunningReplica::start)
-        .take(3)
-        .collect();
-    let mut neighbour = FakeResolver::of(&replicas).link();
-    ready(&mut neighbour).await;
-    all_in_use(&neighbour.link, &replicas).await;
+    let (mut replicas, neighbour) = started(3).await;
     for replica in &replicas {
         *replica.behaviour.pause.lock().unwrap() = Duration::from_millis(2);
     }
@@ -346,12 +336,7 @@ async fn a_call_ends_at_its_deadline_and_each_attempt_has_what_is_left() {
 
 #[tokio::test]
 async fn a_watch_is_no_load() {
-    let replicas: Vec<_> = std::iter::repeat_with(RunningReplica::start)
-        .take(2)
-        .collect();
-    let mut neighbour = FakeResolver::of(&replicas).link();
-    ready(&mut neighbour).await;
-    all_in_use(&neighbour.link, &replicas).await;
+    let (replicas, neighbour) = started(2).await;
     let mut client = PolicyServiceClient::new(neighbour.link.clone());
     let _watch = client
         .watch_version(pb::WatchVersionRequest {})

@@ -31,9 +31,9 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 use wardgate_testkit::{mcp_discovery, mcp_message, serve, until_true};
 
-use crate::tests::database;
 use super::harness::{Answer, Harness};
 use crate::Config;
+use crate::tests::database;
 
 /// Offers all that a client can be asked.
 const ALL: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{},"x-new":1.10}"#;
