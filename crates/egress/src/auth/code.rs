@@ -67,11 +67,7 @@ pub(super) fn check_issuer(
     expected: Option<&str>,
     names_itself: bool,
 ) -> Result<(), ConnectError> {
-    let is_expected = match (said, expected) {
-        (Some(said), Some(expected)) => said == expected,
-        (Some(_), None) => true,
-        (None, _) => !names_itself,
-    };
+    let is_expected = said.map_or(!names_itself, |said| expected.is_none_or(|it| it == said));
     is_expected.then_some(()).ok_or(ConnectError::OtherIssuer)
 }
 
