@@ -26,6 +26,7 @@ mod journeys {
     mod agent;
     mod architecture;
     mod arguments;
+    mod audit_log;
     mod bad_bodies;
     mod bad_input;
     mod bad_tokens;

@@ -70,7 +70,7 @@ pub enum Error {
     NoCheckpoint,
     /// The record is not in a signed checkpoint yet, or there is no such record.
     #[error(
-        "the newest checkpoint covers {size} records, the record {sequence} not yet; it does within a second"
+        "the newest checkpoint covers the records below {size}; record {sequence} is not there, or is less than a second old"
     )]
     NotCovered {
         /// Of the record that was asked for.

@@ -70,20 +70,29 @@ pub enum VerificationError {
         /// Number of records of the checkpoint.
         size: u64,
     },
+    /// The older checkpoint is not of the history that the records are.
+    #[error("the records do not begin with those of the checkpoint in {}: the log has two histories, or the records are older than it", .0.display())]
+    OtherHistory(PathBuf),
     /// A proof has no record in it.
     #[error("{}: there is no record in the proof", .0.display())]
     NoRecord(PathBuf),
 }
 
 /// The checkpoint at `path`, which is an exported directory or a proof, where the log of `key` signed it and everything
-/// else there is as it was when it did. `progress` hears how many records of how many are verified.
+/// else there is as it was when it did. Of a directory, its records begin with those of the checkpoint in the file `since`,
+/// where one is named. `progress` hears how many records of how many are verified.
 pub fn verify(
     path: &Path,
     key: &VerifierKey,
+    since: Option<&Path>,
     progress: impl FnMut(u64, u64),
 ) -> Result<Checkpoint, VerificationError> {
     if path.is_dir() {
-        return Directory(path).verify(key, progress);
+        let since = since.map(|since| read_checkpoint(since, key).map(|older| (since, older)));
+        return Directory(path).verify(key, since.transpose()?, progress);
+    }
+    if let Some(since) = since {
+        return Err(VerificationError::OtherHistory(since.to_owned()));
     }
     let invalid = |source| VerificationError::Log {
         path: path.to_owned(),
@@ -102,18 +111,18 @@ impl Directory<'_> {
     fn verify(
         &self,
         key: &VerifierKey,
+        since: Option<(&Path, Checkpoint)>,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<Checkpoint, VerificationError> {
-        let path = self.0.join(CHECKPOINT);
-        let invalid = |source| VerificationError::Log {
-            path: path.clone(),
-            source,
-        };
-        let note: SignedNote = read_text(&path)?.parse().map_err(invalid)?;
-        let checkpoint = Checkpoint::verify(&note, key).map_err(invalid)?;
+        let checkpoint = read_checkpoint(&self.0.join(CHECKPOINT), key)?;
         let size = checkpoint.head.size;
         let mut lines = RecordLines::open(self.0.join(RECORDS))?;
         let mut tree = CompactTree::default();
+        let is_older = |tree: &CompactTree| {
+            let older = since.as_ref().map(|(_, older)| older.head);
+            older.is_some_and(|older| tree.size() == older.size && tree.head() == older)
+        };
+        let mut begins_with_older = since.is_none() || is_older(&tree);
         // The hashes of each level above the leaves, as the records have them.
         let mut levels: Vec<Vec<Hash>> = Vec::new();
         for id in tiles_of_size(size) {
@@ -128,6 +137,7 @@ impl Directory<'_> {
                                 levels[level - 1].push(*root);
                             }
                         });
+                        begins_with_older |= is_older(&tree);
                     }
                     progress(tree.size(), size);
                     hashes
@@ -149,6 +159,11 @@ impl Directory<'_> {
         }
         if tree.head() != checkpoint.head {
             return Err(VerificationError::Root);
+        }
+        if let Some((path, _)) = since
+            && !begins_with_older
+        {
+            return Err(VerificationError::OtherHistory(path.to_owned()));
         }
         lines.end(size)?;
         Ok(checkpoint)
@@ -224,6 +239,16 @@ impl RecordLines {
             }),
         }
     }
+}
+
+/// The checkpoint in the file at `path`, where the log of `key` signed it.
+fn read_checkpoint(path: &Path, key: &VerifierKey) -> Result<Checkpoint, VerificationError> {
+    let invalid = |source| VerificationError::Log {
+        path: path.to_owned(),
+        source,
+    };
+    let note: SignedNote = read_text(path)?.parse().map_err(invalid)?;
+    Checkpoint::verify(&note, key).map_err(invalid)
 }
 
 fn open(path: &Path) -> Result<File, VerificationError> {

@@ -179,6 +179,9 @@ pub(crate) struct AuditVerify {
     /// The key of the log, as `wardgate audit key` prints it.
     #[arg(long, value_name = "VKEY")]
     pub(crate) key: VerifierKey,
+    /// An older checkpoint that was kept: the records of the directory must begin with those that it covers.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) since: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -29,8 +29,13 @@ struct Exported {
 
 impl Exported {
     async fn of(store: &TestStore, records: u64) -> Self {
+        Self::more(store, records, records).await
+    }
+
+    /// The same of a store that has some already: after `added` more, `records` in all.
+    async fn more(store: &TestStore, added: u64, records: u64) -> Self {
         let service = store.service().await;
-        for _ in 0..records {
+        for _ in 0..added {
             let record = outcome(&subject(), Status::Ok);
             service.audit.append(&record, false).await.unwrap();
         }
@@ -53,7 +58,7 @@ impl Exported {
     }
 
     fn verify(&self) -> Result<Checkpoint, VerificationError> {
-        verify(self.path(), &self.key, |_, _| ())
+        verify(self.path(), &self.key, None, |_, _| ())
     }
 
     /// Every file, with its contents.
@@ -85,11 +90,11 @@ async fn an_export_and_each_proof_verify_offline(store: &TestStore) {
     let proof = exported.path().join("one.tlog-proof");
     for sequence in [0, 255, 256, 259] {
         fs::write(&proof, reader.prove(sequence).await.unwrap().to_string()).unwrap();
-        verify(&proof, &exported.key, |_, _| ()).unwrap();
+        verify(&proof, &exported.key, None, |_, _| ()).unwrap();
     }
     for other in [key_of(exported.key.name(), 2), key_of(ORIGIN_OF_OTHERS, 1)] {
         for path in [exported.path(), &proof] {
-            let refused = verify(path, &other, |_, _| ()).unwrap_err();
+            let refused = verify(path, &other, None, |_, _| ()).unwrap_err();
             assert!(
                 matches!(refused, VerificationError::Log { .. }),
                 "{refused}"
@@ -169,6 +174,33 @@ async fn no_record_can_be_removed_moved_doubled_or_replaced() {
         assert!(forge(&added).is_err());
     }
     forge(&entries).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_that_was_kept_shows_another_history_and_an_older_record() {
+    let store = TestStore::sqlite();
+    let (earlier, later) = (
+        Exported::of(&store, 3).await,
+        Exported::more(&store, 4, 7).await,
+    );
+    let since = |export: &Exported, kept: &Exported| {
+        let kept = kept.path().join("checkpoint");
+        verify(export.path(), &export.key, Some(&kept), |_, _| ())
+    };
+    since(&later, &earlier).unwrap();
+    since(&later, &later).unwrap();
+    let other = Exported::of(&TestStore::sqlite(), 3).await;
+    for refused in [
+        since(&earlier, &later),
+        since(&later, &other),
+        since(&other, &earlier),
+    ] {
+        let refused = refused.unwrap_err();
+        assert!(
+            matches!(refused, VerificationError::OtherHistory(_)),
+            "{refused}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

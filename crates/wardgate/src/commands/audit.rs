@@ -23,8 +23,7 @@ pub(crate) async fn run(arguments: AuditArgs) -> Result<(), Failure> {
     match (arguments.command, arguments.config) {
         (Some(AuditCommand::Query(query)), _) => print_records(query).await,
         (Some(AuditCommand::Checkpoint(source)), _) => {
-            print!("{}", open(&source).await?.checkpoint().await?);
-            Ok(())
+            print(&open(&source).await?.checkpoint().await?.to_string())
         }
         (Some(AuditCommand::Key(source)), _) => print_key(&source).await,
         (Some(AuditCommand::Proof(proof)), _) => print_proof(proof).await,
@@ -106,8 +105,7 @@ async fn print_key(source: &RecordSource) -> Result<(), Failure> {
         }
     };
     let key = data_dir::log_key(&path)?.verifier_key(&checkpoint.origin)?;
-    println!("{key}");
-    Ok(())
+    print(&format!("{key}\n"))
 }
 
 async fn print_proof(arguments: AuditProof) -> Result<(), Failure> {
@@ -116,8 +114,15 @@ async fn print_proof(arguments: AuditProof) -> Result<(), Failure> {
         Ok(sequence) => sequence,
         Err(_) => last_of_call(&reader, arguments.record).await?,
     };
-    print!("{}", reader.prove(sequence).await?);
-    Ok(())
+    print(&reader.prove(sequence).await?.to_string())
+}
+
+/// A reader that has seen enough (`| head`) closes the pipe; that is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
 }
 
 async fn last_of_call(reader: &RecordReader, call_id: String) -> Result<u64, Failure> {
@@ -148,11 +153,12 @@ async fn export_records(arguments: AuditExport) -> Result<(), Failure> {
 
 fn verify_records(arguments: &AuditVerify) -> Result<(), Failure> {
     let mut progress = Progress::new("verified");
-    let verified = wardgate_audit::verify(&arguments.path, &arguments.key, |done, of| {
+    let (path, since) = (&arguments.path, arguments.since.as_deref());
+    let verified = wardgate_audit::verify(path, &arguments.key, since, |done, of| {
         progress.tell(done, of);
     });
     let Checkpoint { origin, head } = verified?;
-    let (size, path) = (head.size, arguments.path.display());
+    let (size, path) = (head.size, path.display());
     println!("{path} is as {origin} signed it, at {size} records");
     Ok(())
 }

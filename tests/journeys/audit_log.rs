@@ -1,0 +1,201 @@
+//! The log of the record: proved, exported and verified at the command line, and by a verifier that shares no code with it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use wardgate_testkit::{ProcessExit, System, TestApp, run};
+use wardgate_transparency::{decode_bundle, encode_entry, leaf_hash};
+
+use super::people::{doctor, of_patient};
+use crate::{REPOSITORY, WARDGATE};
+
+/// Calls, and so records.
+const CALLS: usize = 6;
+
+/// The demo after some calls, all covered by a checkpoint.
+struct CoveredRecord {
+    app: TestApp,
+    key: String,
+    /// Where exports and proofs go.
+    files: TempDir,
+}
+
+impl CoveredRecord {
+    async fn make() -> Self {
+        let app = TestApp::start(WARDGATE);
+        for _ in 0..CALLS {
+            let token = doctor(&app);
+            let call = app
+                .client()
+                .call(&token, "get_medical_records", of_patient("NUGWI"));
+            call.await.rows();
+        }
+        let files = TempDir::new().unwrap();
+        let key = String::new();
+        let mut record = Self { app, key, files };
+        let begun = Instant::now();
+        while record.audit(&["proof", "5"]).code != Some(0) {
+            assert!(begun.elapsed() < Duration::from_secs(30), "no checkpoint");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        record.key = record.audit(&["key"]).success().trim().to_owned();
+        record
+    }
+
+    fn audit(&self, arguments: &[&str]) -> ProcessExit {
+        let dir = self.app.data_dir().display().to_string();
+        let arguments = [&["audit"], arguments, &["--data-dir", &dir]].concat();
+        run(Path::new(WARDGATE), &arguments, &[])
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.files.path().join(name)
+    }
+
+    fn export(&self, name: &str) -> PathBuf {
+        let out = self.path(name);
+        self.audit(&["export", "--out", out.to_str().unwrap()])
+            .success();
+        out
+    }
+
+    fn proof(&self, of: &str) -> PathBuf {
+        let path = self.path(&format!("{of}.tlog-proof"));
+        fs::write(&path, self.audit(&["proof", of]).success()).unwrap();
+        path
+    }
+
+    /// What both verifiers say of `path`: one word, and the reason.
+    fn verify(&self, path: &Path, key: &str) -> Result<(), String> {
+        let path = path.to_str().unwrap();
+        let ours = run(
+            Path::new(WARDGATE),
+            &["audit", "verify", path, "--key", key],
+            &[],
+        );
+        let script = format!("{REPOSITORY}/tests/journeys/verify_log.py");
+        let theirs = run(Path::new("python3"), &[&script, path, key], &[]);
+        assert_eq!(ours.code, theirs.code, "{}\n{}", ours.stderr, theirs.stderr);
+        if ours.code == Some(0) {
+            return Ok(());
+        }
+        assert_eq!(ours.code, Some(1), "{}", ours.stderr);
+        Err(ours.stderr)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_record_is_proved_and_exported_and_two_verifiers_agree_on_it() {
+    let record = CoveredRecord::make().await;
+    record.verify(&record.export("all"), &record.key).unwrap();
+    for sequence in 0..CALLS {
+        record
+            .verify(&record.proof(&sequence.to_string()), &record.key)
+            .unwrap();
+    }
+    let records = record.app.records();
+    let call_id = records[2]["call_id"].as_str().unwrap();
+    assert_eq!(
+        fs::read(record.proof(call_id)).unwrap(),
+        fs::read(record.proof("2")).unwrap()
+    );
+    for (of, problem) in [
+        ("6", "covers the records below 6"),
+        (
+            "019a7318-2b40-7000-8000-000000000001",
+            "no record of the call",
+        ),
+    ] {
+        let refused = record.audit(&["proof", of]);
+        assert_eq!(refused.code, Some(1));
+        assert!(refused.stderr.contains(problem), "{}", refused.stderr);
+    }
+    let checkpoint = record.audit(&["checkpoint"]).success();
+    let name = record.key.split('+').next().unwrap();
+    assert!(
+        checkpoint.starts_with(&format!("{name}\n6\n")),
+        "{checkpoint}"
+    );
+
+    let stranger = CoveredRecord::make().await;
+    let refused = record
+        .verify(&record.path("all"), &stranger.key)
+        .unwrap_err();
+    assert!(refused.contains("is not signed by"), "{refused}");
+    // Stopped, the record is covered as a whole, and read as before.
+    let CoveredRecord {
+        mut app,
+        key,
+        files,
+    } = record;
+    app.restart();
+    let record = CoveredRecord { app, key, files };
+    record.verify(&record.export("again"), &record.key).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_is_changed_in_an_export_or_a_proof_both_verifiers_refuse() {
+    let record = CoveredRecord::make().await;
+    let refused = |path: &Path, what: &str| {
+        assert!(record.verify(path, &record.key).is_err(), "{what}");
+    };
+    let all = record.export("all");
+    let proof = record.proof("3");
+    let bundle = all.join("tile/entries/000.p/6");
+    let tile = all.join("tile/0/000.p/6");
+    let lines = all.join("records.jsonl");
+    for (file, root) in [
+        (&proof, &proof),
+        (&bundle, &all),
+        (&tile, &all),
+        (&lines, &all),
+        (&all.join("checkpoint"), &all),
+    ] {
+        let original = fs::read(file).unwrap();
+        for part in 0..5 {
+            let at = part * (original.len() - 1) / 4;
+            let mut changed = original.clone();
+            changed[at] ^= 1;
+            fs::write(file, &changed).unwrap();
+            refused(root, &format!("byte {at} of {}", file.display()));
+            fs::write(file, &original[..at]).unwrap();
+            refused(root, &format!("{at} bytes of {}", file.display()));
+        }
+        fs::write(file, &original).unwrap();
+    }
+    // Files that fit each other, with the records of somebody who cannot sign.
+    let original = fs::read(&bundle).unwrap();
+    let entries = decode_bundle(&original).unwrap();
+    let forge = |forged: &[&[u8]]| {
+        let (mut bytes, mut hashes, mut text) = (Vec::new(), Vec::new(), Vec::new());
+        for (sequence, entry) in forged.iter().enumerate() {
+            encode_entry(entry, &mut bytes).unwrap();
+            hashes.extend_from_slice(&leaf_hash(entry));
+            text.extend_from_slice(format!("{{\"sequence\":{sequence},\"record\":").as_bytes());
+            text.extend_from_slice(entry);
+            text.extend_from_slice(b"}\n");
+        }
+        fs::write(&bundle, bytes).unwrap();
+        fs::write(&tile, hashes).unwrap();
+        fs::write(&lines, text).unwrap();
+    };
+    for at in 0..CALLS {
+        let next = (at + 1) % CALLS;
+        let mut removed = entries.clone();
+        removed.remove(at);
+        forge(&removed);
+        refused(&all, "a record was removed");
+        let mut moved = entries.clone();
+        moved.swap(at, next);
+        forge(&moved);
+        refused(&all, "two records changed places");
+        let mut doubled = entries.clone();
+        doubled[at] = entries[next];
+        forge(&doubled);
+        refused(&all, "a record stands in another one's place");
+    }
+    forge(&entries);
+    record.verify(&all, &record.key).unwrap();
+}
