@@ -18,6 +18,7 @@
 
 mod access_question;
 mod arguments;
+mod authorizer;
 mod call;
 mod columns;
 mod compile;
@@ -38,7 +39,6 @@ mod rows;
 mod schema_shape;
 mod service;
 mod set;
-mod store;
 mod trial;
 mod vocabulary;
 

@@ -11,9 +11,9 @@ use wardgate_rpc::Readiness;
 use wardgate_telemetry::names;
 
 use crate::Error;
+use crate::authorizer::PolicyAuthorizer;
 use crate::files::Files;
 use crate::set::PolicySet;
-use crate::store::PolicyStore;
 
 /// The state of the directory at the last reload, so that a set is tried once and a fault is logged once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(crate) fn first(dir: &Path) -> Result<(PolicySet, DirectoryState), Error> {
 
 impl DirectoryState {
     /// Reads `dir`, and puts its policies in force if they changed and are usable as a whole.
-    pub(crate) fn reload(&mut self, dir: &Path, store: &PolicyStore) -> ReloadOutcome {
+    pub(crate) fn reload(&mut self, dir: &Path, authorizer: &PolicyAuthorizer) -> ReloadOutcome {
         let files = match Files::read(dir) {
             Ok(files) => files,
             Err(error) => {
@@ -64,7 +64,7 @@ impl DirectoryState {
         *self = now;
         match compiled {
             Ok(set) => {
-                store.put_in_force(set);
+                authorizer.put_in_force(set);
                 ReloadOutcome::Swapped
             }
             Err(error) => ReloadOutcome::Refused(error),
@@ -72,22 +72,22 @@ impl DirectoryState {
     }
 }
 
-/// Reads `dir` every `interval`, for as long as `store` is in use.
+/// Reads `dir` every `interval`, for as long as `authorizer` is in use.
 pub(crate) fn watch(
-    store: &Arc<PolicyStore>,
+    authorizer: &Arc<PolicyAuthorizer>,
     dir: PathBuf,
     state: DirectoryState,
     interval: Duration,
     readiness: Sender<Readiness>,
 ) {
-    let store = Arc::downgrade(store);
+    let authorizer = Arc::downgrade(authorizer);
     tokio::spawn(async move {
         let mut ticker = tokio::time::interval(interval);
         ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut state = state;
         loop {
             ticker.tick().await;
-            match reload_in_background(&store, &dir, state.clone(), readiness.clone()).await {
+            match reload_in_background(&authorizer, &dir, state.clone(), readiness.clone()).await {
                 Some(after) => state = after,
                 None => return,
             }
@@ -95,25 +95,25 @@ pub(crate) fn watch(
     });
 }
 
-/// One reload on a thread that may block; `None` when the store is gone.
+/// One reload on a thread that may block; `None` when the authorizer is gone.
 async fn reload_in_background(
-    store: &Weak<PolicyStore>,
+    authorizer: &Weak<PolicyAuthorizer>,
     dir: &Path,
     state: DirectoryState,
     readiness: Sender<Readiness>,
 ) -> Option<DirectoryState> {
-    let (store, dir, before) = (store.upgrade()?, dir.to_owned(), state.clone());
+    let (authorizer, dir, before) = (authorizer.upgrade()?, dir.to_owned(), state.clone());
     let reloaded = tokio::task::spawn_blocking(move || {
         let mut state = state;
-        let outcome = state.reload(&dir, &store);
-        report(&outcome, &store, &readiness);
+        let outcome = state.reload(&dir, &authorizer);
+        report(&outcome, &authorizer, &readiness);
         state
     });
     Some(reloaded.await.unwrap_or(before))
 }
 
-fn report(outcome: &ReloadOutcome, store: &PolicyStore, readiness: &Sender<Readiness>) {
-    let in_force = *store.version().borrow();
+fn report(outcome: &ReloadOutcome, authorizer: &PolicyAuthorizer, readiness: &Sender<Readiness>) {
+    let in_force = *authorizer.version().borrow();
     match outcome {
         ReloadOutcome::Unchanged => {}
         ReloadOutcome::Swapped => {

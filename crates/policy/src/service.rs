@@ -17,7 +17,7 @@ use wardgate_proto::policy::v1::{self as pb, policy_service_server as server};
 use wardgate_rpc::{Readiness, ServiceError};
 use wardgate_telemetry::names;
 
-use crate::store::PolicyStore;
+use crate::authorizer::PolicyAuthorizer;
 use crate::{Config, Error, reload};
 
 /// The policy service over the policies of `config`. Fails when these are not usable, or the keys of its issuers;
@@ -46,10 +46,15 @@ pub async fn service(
         })??;
     tracing::info!(policy.hash = %set.hash(), policies = set.policy_ids().len(), "policies are in force");
     metrics::gauge!(names::POLICY_STALE).set(0.0);
-    let store = Arc::new(PolicyStore::new(set, signer, ambient, config.permit_ttl));
+    let authorizer = Arc::new(PolicyAuthorizer::new(
+        set,
+        signer,
+        ambient,
+        config.permit_ttl,
+    ));
     let (readiness_sender, policies) = watch::channel(Readiness::Ready);
     reload::watch(
-        &store,
+        &authorizer,
         config.policies,
         state,
         config.reload_interval,
@@ -57,7 +62,7 @@ pub async fn service(
     );
     let (readiness, following) = both_ready(auth.readiness(), policies);
     let server = server::PolicyServiceServer::new(PolicyHandler {
-        store,
+        authorizer,
         auth,
         _readiness_sender: readiness_sender,
         _following: following,
@@ -96,7 +101,7 @@ fn both_ready(
 
 /// The handler of the policy service's methods.
 struct PolicyHandler {
-    store: Arc<PolicyStore>,
+    authorizer: Arc<PolicyAuthorizer>,
     auth: Authenticator,
     /// Held, so that the readiness keeps its last value for as long as the service lives.
     _readiness_sender: watch::Sender<Readiness>,
@@ -154,7 +159,7 @@ impl server::PolicyService for PolicyHandler {
         let caller = self.caller(&caller_token).await?;
         let decided = match tool {
             Some(tool) => ToolFacts::try_from(tool).and_then(|tool| {
-                self.store
+                self.authorizer
                     .authorize(&caller, &tool, &arguments_json, &client_ip)
             }),
             None => unknown_tool
@@ -163,7 +168,7 @@ impl server::PolicyService for PolicyHandler {
                     InvalidMessage::field("tool", "is missing, and unknown_tool is no name")
                 })
                 .and_then(|name| {
-                    self.store
+                    self.authorizer
                         .deny_unknown(&caller, name, &arguments_json, &client_ip)
                 }),
         };
@@ -185,7 +190,7 @@ impl server::PolicyService for PolicyHandler {
         let tools = tools.into_iter().map(ToolFacts::try_from);
         let tools: Result<Vec<_>, _> = tools.collect();
         let tools = tools.map_err(|error| wardgate_rpc::invalid(&error))?;
-        let (visible, hash) = self.store.visible(&caller, &tools);
+        let (visible, hash) = self.authorizer.visible(&caller, &tools);
         Ok(Response::new(pb::ListVisibleResponse {
             visible: visible.iter().map(ToString::to_string).collect(),
             policy_hash: hash.to_wire(),
@@ -205,7 +210,7 @@ impl server::PolicyService for PolicyHandler {
             .ok_or_else(|| InvalidMessage::field("conversation", "is missing"))
             .and_then(ConversationFacts::try_from)
             .map_err(|error| wardgate_rpc::invalid(&error))?;
-        let decision = self.store.authorize_recall(&caller, &conversation);
+        let decision = self.authorizer.authorize_recall(&caller, &conversation);
         Ok(Response::new((&decision).into()))
     }
 
@@ -217,7 +222,7 @@ impl server::PolicyService for PolicyHandler {
         let scope = RecordScope::try_from(request.scope());
         let scope = scope.map_err(|error| wardgate_rpc::invalid(&error))?;
         let caller = self.caller(&request.caller_token).await?;
-        let decision = self.store.authorize_record(&caller, scope);
+        let decision = self.authorizer.authorize_record(&caller, scope);
         Ok(Response::new((&decision).into()))
     }
 
@@ -225,7 +230,7 @@ impl server::PolicyService for PolicyHandler {
         &self,
         _: Request<pb::WatchVersionRequest>,
     ) -> Result<Response<Self::WatchVersionStream>, Status> {
-        let versions = WatchStream::new(self.store.version());
+        let versions = WatchStream::new(self.authorizer.version());
         let versions = versions.map(|hash| {
             Ok(pb::WatchVersionResponse {
                 policy_hash: hash.to_wire(),

@@ -241,7 +241,7 @@ fn arguments_that_are_no_object_are_refused_where_they_matter() {
     for bad in ["", "[]", r#"{"n": 1, "n": 2}"#, "{"] {
         let refused =
             test_policy
-                .store
+                .authorizer
                 .authorize(&caller("s", &[]), &tool("t"), bad.as_bytes(), "");
         assert_eq!(refused.unwrap_err().name(), "arguments_json", "{bad}");
     }
@@ -257,7 +257,7 @@ fn a_forbid_on_arguments_or_address_hides_nothing_but_denies() {
         unless {{ context has client_ip && context.client_ip like "10.*" }};"#
     ));
     let decide = |arguments: &str, client_ip| {
-        let decision = test_policy.store.authorize(
+        let decision = test_policy.authorizer.authorize(
             &caller("s", &[]),
             &tool("t"),
             arguments.as_bytes(),
@@ -319,7 +319,7 @@ fn a_permit_never_outlives_the_token() {
 fn a_tool_that_there_is_not_is_denied_like_a_hidden_one_whatever_the_policies_allow() {
     for policies in [ANYBODY, ""] {
         let test_policy = TestPolicy::with(policies);
-        let denied = test_policy.store.deny_unknown(
+        let denied = test_policy.authorizer.deny_unknown(
             &caller("s", &["R"]),
             "no_such_tool".parse().unwrap(),
             b"{}",

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use wardgate_domain::{
-    Caller, Decision, DenialReason, PermitTerms, PermitVerifier,
-    Timestamp, ToolFacts, Verdict,
+    Caller, Decision, DenialReason, PermitTerms, PermitVerifier, Timestamp, ToolFacts, Verdict,
 };
 use wardgate_testkit::{TestClock, permit_signer, permit_verifier, tool_facts};
 
 use crate::PolicySet;
-use crate::store::PolicyStore;
+use crate::authorizer::PolicyAuthorizer;
 
 /// The smallest schema that offers every word, with two row types.
 pub(crate) const SCHEMA: &str = include_str!("small.cedarschema");
@@ -79,9 +78,9 @@ impl Dir {
     }
 }
 
-/// A store with its clock, and the key that its permits verify under.
+/// An authorizer with its clock, and the key that its permits verify under.
 pub(crate) struct TestPolicy {
-    pub(crate) store: PolicyStore,
+    pub(crate) authorizer: PolicyAuthorizer,
     pub(crate) clock: TestClock,
     pub(crate) verifier: PermitVerifier,
 }
@@ -92,9 +91,9 @@ impl TestPolicy {
         let ambient = clock.ambient();
         let signer = permit_signer();
         let verifier = permit_verifier(&signer);
-        let store = PolicyStore::new(set, signer, ambient, Duration::from_secs(30));
+        let authorizer = PolicyAuthorizer::new(set, signer, ambient, Duration::from_secs(30));
         Self {
-            store,
+            authorizer,
             clock,
             verifier,
         }
@@ -117,7 +116,7 @@ impl TestPolicy {
     }
 
     pub(crate) fn authorize(&self, caller: &Caller, tool: &ToolFacts, arguments: &str) -> Decision {
-        self.store
+        self.authorizer
             .authorize(caller, tool, arguments.as_bytes(), "")
             .unwrap()
     }

@@ -20,7 +20,7 @@ fn conversation(owner: &str, tenant: &str) -> ConversationFacts {
 }
 
 fn may(test_policy: &TestPolicy, caller: &Caller, of: &ConversationFacts) -> bool {
-    test_policy.store.authorize_recall(caller, of).allowed
+    test_policy.authorizer.authorize_recall(caller, of).allowed
 }
 
 #[test]
@@ -50,9 +50,12 @@ fn a_conversation_is_shared_with_whom_the_policies_name_and_no_one_else() {
 fn a_decision_carries_the_version_it_was_made_under() {
     let test_policy = TestPolicy::with_words(SHARING, OF_THE_TEAM);
     let decision = test_policy
-        .store
+        .authorizer
         .authorize_recall(&caller("l", &["Lead"]), &conversation("anna", ""));
-    assert_eq!(decision.policy_hash, *test_policy.store.version().borrow());
+    assert_eq!(
+        decision.policy_hash,
+        *test_policy.authorizer.version().borrow()
+    );
 }
 
 #[test]

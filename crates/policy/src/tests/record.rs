@@ -15,7 +15,10 @@ fn may(test_policy: &TestPolicy, caller: &Caller) -> bool {
 }
 
 fn may_read(test_policy: &TestPolicy, caller: &Caller, scope: RecordScope) -> bool {
-    test_policy.store.authorize_record(caller, scope).allowed
+    test_policy
+        .authorizer
+        .authorize_record(caller, scope)
+        .allowed
 }
 
 #[test]

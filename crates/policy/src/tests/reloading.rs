@@ -14,18 +14,18 @@ fn a_usable_change_is_in_force_with_the_very_next_decision() {
     let dir = Dir::with(ALLOW);
     let (set, mut state) = first(dir.path()).unwrap();
     let test_policy = TestPolicy::over(set);
-    let mut version = test_policy.store.version();
+    let mut version = test_policy.authorizer.version();
     let (caller, tool) = (caller("s", &[]), tool("t"));
     let before = test_policy.permit(&caller, &tool, "{}");
     assert_eq!(before.policy_hash, *version.borrow_and_update());
     assert!(matches!(
-        state.reload(dir.path(), &test_policy.store),
+        state.reload(dir.path(), &test_policy.authorizer),
         ReloadOutcome::Unchanged
     ));
 
     dir.write("p.cedar", REVOKED);
     assert!(matches!(
-        state.reload(dir.path(), &test_policy.store),
+        state.reload(dir.path(), &test_policy.authorizer),
         ReloadOutcome::Swapped
     ));
 
@@ -36,7 +36,7 @@ fn a_usable_change_is_in_force_with_the_very_next_decision() {
         (DenialReason::NotPermitted, false)
     );
     assert!(matches!(
-        state.reload(dir.path(), &test_policy.store),
+        state.reload(dir.path(), &test_policy.authorizer),
         ReloadOutcome::Unchanged
     ));
 }
@@ -46,7 +46,7 @@ fn an_unusable_change_leaves_the_old_set_in_force_and_is_told_once() {
     let dir = Dir::with(ALLOW);
     let (set, mut state) = first(dir.path()).unwrap();
     let test_policy = TestPolicy::over(set);
-    let version = test_policy.store.version();
+    let version = test_policy.authorizer.version();
     let (caller, tool) = (caller("s", &[]), tool("t"));
     let hash = test_policy.permit(&caller, &tool, "{}").policy_hash;
     let bad = [
@@ -63,13 +63,14 @@ fn an_unusable_change_leaves_the_old_set_in_force_and_is_told_once() {
     ];
     for (file, text) in bad {
         dir.write(file, text);
-        let ReloadOutcome::Refused(error) = state.reload(dir.path(), &test_policy.store) else {
+        let ReloadOutcome::Refused(error) = state.reload(dir.path(), &test_policy.authorizer)
+        else {
             panic!("{text}")
         };
         assert!(error.to_string().contains(file), "{error}");
         assert!(
             matches!(
-                state.reload(dir.path(), &test_policy.store),
+                state.reload(dir.path(), &test_policy.authorizer),
                 ReloadOutcome::Unchanged
             ),
             "told once"
@@ -83,7 +84,7 @@ fn an_unusable_change_leaves_the_old_set_in_force_and_is_told_once() {
         std::fs::copy(mended.path().join(file), dir.path().join(file)).unwrap();
     }
     assert!(matches!(
-        state.reload(dir.path(), &test_policy.store),
+        state.reload(dir.path(), &test_policy.authorizer),
         ReloadOutcome::Swapped
     ));
     test_policy.denial(&caller, &tool, "{}");
@@ -97,11 +98,11 @@ fn a_directory_that_is_gone_leaves_the_old_set_in_force() {
     let test_policy = TestPolicy::over(set);
     drop(dir);
     assert!(matches!(
-        state.reload(&path, &test_policy.store),
+        state.reload(&path, &test_policy.authorizer),
         ReloadOutcome::Refused(_)
     ));
     assert!(matches!(
-        state.reload(&path, &test_policy.store),
+        state.reload(&path, &test_policy.authorizer),
         ReloadOutcome::Unchanged
     ));
     test_policy.permit(&caller("s", &[]), &tool("t"), "{}");

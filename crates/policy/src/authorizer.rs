@@ -1,4 +1,4 @@
-//! The policy set in force, and decisions signed with it.
+//! Decisions by the policy set in force, and the permits that are signed for them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use crate::set::PolicySet;
 /// How much earlier than now a permit starts, since the clock that checks it may be behind.
 const CLOCK_LEEWAY: Duration = Duration::from_secs(5);
 
-/// Decides and signs with the set in force, which is swapped whole.
+/// Decides with the policy set in force and signs permits. A new set replaces the old one as a whole.
 #[derive(Debug)]
-pub(crate) struct PolicyStore {
-    in_force: ArcSwap<Engine>,
+pub(crate) struct PolicyAuthorizer {
+    engine: ArcSwap<Engine>,
     version: watch::Sender<Digest>,
     signer: PermitSigner,
     ambient: Ambient,
     permit_ttl: Duration,
 }
 
-impl PolicyStore {
+impl PolicyAuthorizer {
     pub(crate) fn new(
         set: PolicySet,
         signer: PermitSigner,
@@ -40,7 +40,7 @@ impl PolicyStore {
     ) -> Self {
         Self {
             version: watch::Sender::new(set.hash()),
-            in_force: ArcSwap::from_pointee(Engine::new(set)),
+            engine: ArcSwap::from_pointee(Engine::new(set)),
             signer,
             ambient,
             permit_ttl,
@@ -56,7 +56,7 @@ impl PolicyStore {
     /// except those already under way, and these carry its hash.
     pub(crate) fn put_in_force(&self, set: PolicySet) {
         let hash = set.hash();
-        self.in_force.store(Arc::new(Engine::new(set)));
+        self.engine.store(Arc::new(Engine::new(set)));
         self.version.send_replace(hash);
     }
 
@@ -69,7 +69,7 @@ impl PolicyStore {
         client_ip: &str,
     ) -> Result<Decision, InvalidMessage> {
         let started = Instant::now();
-        let engine = self.in_force.load();
+        let engine = self.engine.load();
         let ruling = engine.rule(caller, tool, arguments, client_ip)?;
         let id = DecisionId::new(&self.ambient);
         let Ruling {
@@ -120,7 +120,7 @@ impl PolicyStore {
         client_ip: &str,
     ) -> Result<Decision, InvalidMessage> {
         let started = Instant::now();
-        let engine = self.in_force.load();
+        let engine = self.engine.load();
         let tool = ToolFacts {
             kind: OfferKind::Tool,
             definition_digest: Digest::of(name.as_str().as_bytes()),
@@ -152,7 +152,7 @@ impl PolicyStore {
         conversation: &ConversationFacts,
     ) -> ReadDecision {
         let started = Instant::now();
-        let engine = self.in_force.load();
+        let engine = self.engine.load();
         let answer = engine.recall(caller, conversation);
         self.read_decision(&answer, engine.hash(), started)
     }
@@ -160,7 +160,7 @@ impl PolicyStore {
     /// Decides whether `caller` may read this part of the record.
     pub(crate) fn authorize_record(&self, caller: &Caller, scope: RecordScope) -> ReadDecision {
         let started = Instant::now();
-        let engine = self.in_force.load();
+        let engine = self.engine.load();
         let answer = engine.record(caller, scope);
         self.read_decision(&answer, engine.hash(), started)
     }
@@ -182,7 +182,7 @@ impl PolicyStore {
     /// The tools that `caller` could call with some arguments, in the order given, and the version that
     /// says so.
     pub(crate) fn visible(&self, caller: &Caller, tools: &[ToolFacts]) -> (Vec<ToolName>, Digest) {
-        let engine = self.in_force.load();
+        let engine = self.engine.load();
         let visible = tools
             .iter()
             .filter(|tool| engine.rights(caller, tool).access.possible());
