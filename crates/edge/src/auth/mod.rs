@@ -56,7 +56,7 @@ const MAX_TOKEN_BYTES: usize = 16 * 1024;
 /// Makes callers of bearer tokens. Share it in an `Arc`; dropping it ends its reading of key sets.
 pub struct Authenticator {
     issuers: Vec<IssuerConfig>,
-    /// Below which the resources are that tokens can be for.
+    /// The base URL of the resources that tokens may name in `aud`.
     public_url: Option<String>,
     keys: Arc<KeyRing>,
     verified: VerifiedTokens,
@@ -95,8 +95,8 @@ impl Authenticator {
         self.keys.readiness()
     }
 
-    /// Who makes a request of the resource at `paths`, from its one `Authorization` header. Nothing else of a
-    /// request is looked at. A token for any of `paths` will do: a resource and those that include it.
+    /// Verifies the bearer token of a request for the resource at one of `paths`. Only the one `Authorization` header is
+    /// read. A token for any of `paths` is accepted: a resource and those that include it.
     pub async fn verify_request(
         &self,
         headers: &HeaderMap,
@@ -107,20 +107,20 @@ impl Authenticator {
         Ok(verified)
     }
 
-    /// Whose `token` is, for a service behind the edges: which of our resources it is for was the edge's to check, so a
-    /// token for any of them will do. A token that was verified before costs a digest, and is verified again once its
+    /// Verifies a token for a service behind the edges. Any of our resources is accepted as its audience, because the
+    /// edge has checked it. A token that was verified before costs a digest, and is verified again once its
     /// issuer's keys change; it is never accepted after its end. Waits only for a key that is not there yet, 5 s at most.
     pub async fn verify_token(&self, token: &str) -> Result<Arc<Caller>, TokenRefusal> {
-        let (verified_token, _) = self.verified(token).await?;
+        let (verified_token, _) = self.find_or_verify(token).await?;
         if verified_token.audience.includes_nothing() {
             return Err(TokenRefusal::AudienceRefused);
         }
         Ok(Arc::clone(&verified_token.caller))
     }
 
-    /// The same of a token for one of `paths`.
+    /// Like [`Self::verify_token`], for a token whose audience is one of `paths`.
     async fn verify(&self, token: &str, paths: &[&str]) -> Result<VerifiedCaller, TokenRefusal> {
-        let (verified_token, by) = self.verified(token).await?;
+        let (verified_token, by) = self.find_or_verify(token).await?;
         if !verified_token.audience.includes(paths) {
             return Err(TokenRefusal::AudienceRefused);
         }
@@ -131,8 +131,8 @@ impl Authenticator {
         })
     }
 
-    /// What a good token says, and by what that is known.
-    async fn verified(
+    /// The verified token, and whether it came from the cache.
+    async fn find_or_verify(
         &self,
         token: &str,
     ) -> Result<(Arc<VerifiedToken>, &'static str), TokenRefusal> {
@@ -146,11 +146,16 @@ impl Authenticator {
             .get(digest, now, |issuer| self.keys.version(issuer));
         match cached {
             Some(verified_token) => Ok((verified_token, "cache")),
-            None => Ok((self.check(token, digest).await?, "signature")),
+            None => Ok((self.verify_new(token, digest).await?, "signature")),
         }
     }
 
-    async fn check(&self, text: &str, digest: Digest) -> Result<Arc<VerifiedToken>, TokenRefusal> {
+    /// Verifies the signature, time and claims of a token that is not cached.
+    async fn verify_new(
+        &self,
+        text: &str,
+        digest: Digest,
+    ) -> Result<Arc<VerifiedToken>, TokenRefusal> {
         let token = UnverifiedToken::parse(text)?;
         let issuer = token.issuer()?;
         let (index, rules) = self
@@ -176,7 +181,7 @@ impl Authenticator {
             scopes: Arc::new(claims::scopes(&claims)?),
             caller: Arc::new(Caller::from_verified(caller).with_token(BearerToken::new(text))),
         });
-        // What is for others is not worth a place.
+        // A token for another audience is not cached.
         if !verified_token.audience.includes_nothing() {
             self.verified
                 .insert(digest, Arc::clone(&verified_token), index, keys.version());
