@@ -9,18 +9,14 @@ use wardgate_proto::toolrunner::v1::get_content_request::Wanted;
 
 use crate::memory::{ask, create};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition};
-use wardgate_testkit::{AppendBehavior, PolicyAnswer, content_response, listed_tool, until_true};
+use wardgate_testkit::{AppendBehavior, PolicyAnswer, content_response, listed_tool, tool_facts, until_true};
 
 fn facts(kind: OfferKind) -> ToolFacts {
     ToolFacts {
         kind,
-        name: "guides".parse().unwrap(),
         definition_digest: Digest::of(format!("{kind:?}").as_bytes()),
-        read_only: true,
         tags: vec!["upstream:guides".to_owned()],
-        entity: None,
-        classes: Vec::new(),
-        argument_defaults: [].into(),
+        ..tool_facts("guides")
     }
 }
 

@@ -74,8 +74,7 @@ fn state(reply: &Reply) -> String {
 
 /// The words for whatever is wrong with a state.
 fn is_unknown(reply: &Reply) -> bool {
-    let words = reply.at("/error/message") == "unknown `requestState`";
-    words && reply.code() == -32602 && reply.status == 200
+    reply.is_unknown("requestState")
 }
 
 #[tokio::test]

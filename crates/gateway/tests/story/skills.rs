@@ -1,13 +1,13 @@
 //! Skills of sources: announced, listed and given to whoever may read what they are made of.
 
 use serde_json::{Value, json};
-use wardgate_domain::{ColumnTier, Digest, OfferKind, ToolFacts};
+use wardgate_domain::{ColumnTier, OfferKind, ToolFacts};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::Wanted;
 
 use crate::memory::ask;
 use crate::world::{LEGACY, MODERN, Reply, World, definition};
-use wardgate_testkit::{AppendBehavior, PolicyAnswer, content_response, listed_tool, until_true};
+use wardgate_testkit::{AppendBehavior, PolicyAnswer, content_response, listed_tool, tool_facts, until_true};
 
 const EXTENSION: &str = "/result/capabilities/extensions/io.modelcontextprotocol~1skills";
 const METHODS: [&str; 3] = ["skills/list", "skills/get", "resources/directory/read"];
@@ -15,13 +15,9 @@ const METHODS: [&str; 3] = ["skills/list", "skills/get", "resources/directory/re
 fn facts() -> ToolFacts {
     ToolFacts {
         kind: OfferKind::Resources,
-        name: "notes".parse().unwrap(),
-        definition_digest: Digest::of(b"resources"),
-        read_only: true,
         tags: vec!["upstream:notes".to_owned()],
-        entity: None,
         classes: vec!["note.text".parse().unwrap()],
-        argument_defaults: [].into(),
+        ..tool_facts("notes")
     }
 }
 

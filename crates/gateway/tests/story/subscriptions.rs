@@ -21,13 +21,13 @@ fn list_changed() -> Value {
     json!({ "jsonrpc": "2.0", "method": "notifications/resources/list_changed" })
 }
 
-fn updated(uri: &str) -> Value {
+pub(crate) fn updated(uri: &str) -> Value {
     json!({
         "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": uri },
     })
 }
 
-fn of_subscription(mut message: Value) -> Value {
+pub(crate) fn of_subscription(mut message: Value) -> Value {
     message["params"]["_meta"] = json!({ SUBSCRIPTION: 7 });
     message
 }

@@ -104,8 +104,7 @@ fn id_of(reply: &Reply) -> String {
 
 /// The words for whatever is wrong with a task.
 fn is_unknown(reply: &Reply) -> bool {
-    let words = reply.at("/error/message") == "unknown `taskId`";
-    words && reply.code() == -32602 && reply.status == 200
+    reply.is_unknown("taskId")
 }
 
 #[tokio::test]

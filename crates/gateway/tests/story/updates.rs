@@ -7,11 +7,12 @@ use tokio::time::timeout;
 use wardgate_domain::OfferKind;
 
 use crate::content::offer;
-use crate::listen::{EventStreamClient, SUBSCRIPTION, get, subscribe};
+use crate::listen::{EventStreamClient, get, subscribe};
 use crate::memory::{ask, ask_as};
 use crate::sessions::begin;
 use wardgate_testkit::until_true;
 
+use crate::subscriptions::{of_subscription, updated};
 use crate::world::{LEGACY, OLDEST, Reply, World};
 
 const BEGIN: &str = "resources/subscribe";
@@ -34,17 +35,6 @@ impl World {
         // Whether anyone listens is the test's own affair.
         let _ = self.tool_runner.touched.send(Some(own));
     }
-}
-
-fn updated(uri: &str) -> Value {
-    json!({
-        "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": uri },
-    })
-}
-
-fn of_subscription(mut message: Value) -> Value {
-    message["params"]["_meta"] = json!({ SUBSCRIPTION: 7 });
-    message
 }
 
 async fn listens(world: &World, uris: &[&str]) -> (EventStreamClient, Value) {

@@ -353,6 +353,12 @@ impl Reply {
         self.at("/error/code").as_i64().unwrap_or(0)
     }
 
+    /// Whether it says that nothing is known under what `parameter` names, which is all that is told of anything wrong.
+    pub(crate) fn is_unknown(&self, parameter: &str) -> bool {
+        let words = self.at("/error/message") == format!("unknown `{parameter}`");
+        words && self.code() == -32602 && self.status == 200
+    }
+
     /// Whether the ordinary result of a tool was released.
     pub(crate) fn is_released(&self) -> bool {
         let released = self.at("/result/isError") == false;

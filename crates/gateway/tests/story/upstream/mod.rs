@@ -11,7 +11,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::switch_scope::{Everyone, Scope};
 
 use crate::world::{META, MODERN, Reply, World, definition};
-use wardgate_testkit::{listed_tool, until_true};
+use wardgate_testkit::{listed_tool, tool_facts, until_true};
 
 const UP: &str = "/mcp/upstream/up";
 const OTHER: &str = "/mcp/upstream/other";
@@ -24,13 +24,9 @@ fn source(name: &str, kinds: &[OfferKind]) -> pb::Source {
     let facts = |kind: &OfferKind| {
         let facts = ToolFacts {
             kind: *kind,
-            name: name.parse().unwrap(),
             definition_digest: Digest::of(format!("{kind:?} of {name}").as_bytes()),
-            read_only: true,
             tags: vec![format!("upstream:{name}")],
-            entity: None,
-            classes: Vec::new(),
-            argument_defaults: [].into(),
+            ..tool_facts(name)
         };
         (&facts).into()
     };
