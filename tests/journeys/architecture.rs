@@ -24,7 +24,16 @@ const ARROWS: [(&str, &[&str]); 35] = [
     ("tool-call-parser", &[]),
     ("transparency", &[]),
     ("resilience", &["domain", "telemetry"]),
-    ("rpc", &["domain", "proto", "resilience", "telemetry"]),
+    (
+        "rpc",
+        &[
+            "domain",
+            "proto",
+            "resilience",
+            "telemetry",
+            "transparency",
+        ],
+    ),
     ("egress", &["domain", "telemetry"]),
     (
         "mcp-client",

@@ -18,10 +18,10 @@ use crate::growth::GrowthMonitor;
 use crate::intent_closer::IntentCloser;
 use crate::ownership::{CallingProcesses, StoreLock};
 use crate::publisher::{LogCloser, LogKey, Publisher};
-use crate::query;
 use crate::store::{self, Address, StoreReader};
 use crate::writer::{self, AppendQueue};
 use crate::{Config, Error, MacKey};
+use crate::{proof, query};
 
 /// The keys of the audit service.
 #[derive(Debug)]
@@ -137,6 +137,24 @@ impl AuditService for Audit {
         let records = query::run(self.reader.clone(), filter)
             .map(|record| record.map(response).map_err(|error| status(&error)));
         Ok(Response::new(Box::pin(records)))
+    }
+
+    async fn get_checkpoint(
+        &self,
+        _: Request<pb::GetCheckpointRequest>,
+    ) -> Result<Response<pb::GetCheckpointResponse>, Status> {
+        let checkpoint = proof::newest_checkpoint(&self.reader).await;
+        let checkpoint = checkpoint.map_err(|error| status(&error))?.to_string();
+        Ok(Response::new(pb::GetCheckpointResponse { checkpoint }))
+    }
+
+    async fn get_proof(
+        &self,
+        request: Request<pb::GetProofRequest>,
+    ) -> Result<Response<pb::GetProofResponse>, Status> {
+        let proof = proof::prove(&self.reader, request.into_inner().sequence).await;
+        let proof = proof.map_err(|error| status(&error))?.to_string();
+        Ok(Response::new(pb::GetProofResponse { proof }))
     }
 }
 

@@ -86,6 +86,9 @@ pub const METHODS: &[Method] = methods! {
         Append:              Gateway | ToolRunner | Memory | Console, Whole, Never;
         // Whom the console shows it, it asks the policy.
         Query:               Operator | Console,     Stream, Always;
+        GetCheckpoint:       Operator | Console,     Whole,  Always;
+        // It has the record in it.
+        GetProof:            Operator | Console,     Whole,  Always;
     }
     "wardgate.memory.v1.MemoryService" {
         // Without an id each makes a new conversation.

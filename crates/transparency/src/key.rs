@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::Error;
 use crate::hash::sha256;
-use crate::note::{NoteSignature, SignedNote};
+use crate::note::{NoteSignature, SignedNote, is_key_name};
 
 /// What a signature is over: the type byte of signed-note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,12 +129,6 @@ impl fmt::Display for VerifierKey {
 
 fn hex(id: [u8; 4]) -> String {
     format!("{:08x}", u32::from_be_bytes(id))
-}
-
-/// Whether `name` may stand in a signature line.
-pub(crate) fn is_key_name(name: &str) -> bool {
-    let forbidden = |c: char| c.is_whitespace() || c.is_control() || c == '+';
-    !name.is_empty() && !name.contains(forbidden)
 }
 
 /// Signs notes as a log does.

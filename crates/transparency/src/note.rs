@@ -7,7 +7,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::Error;
-use crate::key::is_key_name;
 
 /// Most bytes of a note.
 const MAX_BYTES: usize = 64 * 1_024;
@@ -84,6 +83,12 @@ impl fmt::Display for SignedNote {
             .iter()
             .try_for_each(|signature| writeln!(f, "{signature}"))
     }
+}
+
+/// Whether `name` may stand in a signature line.
+pub(crate) fn is_key_name(name: &str) -> bool {
+    let forbidden = |c: char| c.is_whitespace() || c.is_control() || c == '+';
+    !name.is_empty() && !name.contains(forbidden)
 }
 
 /// One signature line.

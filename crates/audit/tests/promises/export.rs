@@ -22,12 +22,12 @@ fn key_of(name: &str, seed: u8) -> VerifierKey {
 }
 
 /// A store's record in a directory, and the key that it verifies with.
-struct Exported {
+struct ExportedRecord {
     directory: TempDir,
     key: VerifierKey,
 }
 
-impl Exported {
+impl ExportedRecord {
     async fn of(store: &TestStore, records: u64) -> Self {
         Self::more(store, records, records).await
     }
@@ -78,7 +78,7 @@ impl Exported {
 }
 
 async fn an_export_and_each_proof_verify_offline(store: &TestStore) {
-    let exported = Exported::of(store, 260).await;
+    let exported = ExportedRecord::of(store, 260).await;
     assert_eq!(exported.verify().unwrap().head.size, 260);
     let lines = fs::read_to_string(exported.path().join("records.jsonl")).unwrap();
     for (line, record) in lines.lines().zip(store.records().await) {
@@ -107,7 +107,7 @@ async fn an_export_and_each_proof_verify_offline(store: &TestStore) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_bit_of_an_export_can_be_changed_and_no_file_cut_off_or_removed() {
-    let exported = Exported::of(&TestStore::sqlite(), 3).await;
+    let exported = ExportedRecord::of(&TestStore::sqlite(), 3).await;
     for (path, contents) in exported.files() {
         for at in 0..contents.len() {
             let mut changed = contents.clone();
@@ -140,7 +140,7 @@ async fn no_bit_of_an_export_can_be_changed_and_no_file_cut_off_or_removed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_record_can_be_removed_moved_doubled_or_replaced() {
     let store = TestStore::sqlite();
-    let exported = Exported::of(&store, 20).await;
+    let exported = ExportedRecord::of(&store, 20).await;
     let bundle = exported.path().join("tile/entries/000.p/20");
     let tile = exported.path().join("tile/0/000.p/20");
     let original = fs::read(&bundle).unwrap();
@@ -180,16 +180,16 @@ async fn no_record_can_be_removed_moved_doubled_or_replaced() {
 async fn a_checkpoint_that_was_kept_shows_another_history_and_an_older_record() {
     let store = TestStore::sqlite();
     let (earlier, later) = (
-        Exported::of(&store, 3).await,
-        Exported::more(&store, 4, 7).await,
+        ExportedRecord::of(&store, 3).await,
+        ExportedRecord::more(&store, 4, 7).await,
     );
-    let since = |export: &Exported, kept: &Exported| {
+    let since = |export: &ExportedRecord, kept: &ExportedRecord| {
         let kept = kept.path().join("checkpoint");
         verify(export.path(), &export.key, Some(&kept), |_, _| ())
     };
     since(&later, &earlier).unwrap();
     since(&later, &later).unwrap();
-    let other = Exported::of(&TestStore::sqlite(), 3).await;
+    let other = ExportedRecord::of(&TestStore::sqlite(), 3).await;
     for refused in [
         since(&earlier, &later),
         since(&later, &other),
@@ -206,7 +206,7 @@ async fn a_checkpoint_that_was_kept_shows_another_history_and_an_older_record() 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_record_is_exported_and_verified_too() {
     let store = TestStore::sqlite();
-    let exported = Exported::of(&store, 0).await;
+    let exported = ExportedRecord::of(&store, 0).await;
     assert_eq!(exported.verify().unwrap().head.size, 0);
     // The old checkpoint of a record that went on is still true, and says how much it covers.
     let service = store.service().await;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use wardgate_audit::{CallingProcesses, Config, Error, RecordReader};
 use wardgate_domain::{Ambient, Digest, Status};
+use wardgate_proto::common::v1::ErrorReason;
 use wardgate_transparency::{
     Checkpoint, CompactTree, Signer, TreeHead, VerifierKey, leaf_hash, verify_inclusion,
 };
@@ -89,6 +90,20 @@ async fn every_record_is_proved_by_a_checkpoint_signed_within_a_second(store: &T
         let leaf = record.leaf_hash.as_bytes();
         assert_eq!(proof.verify(leaf, &key).unwrap().head.size, 300);
         assert_eq!(proof.index, record.sequence);
+    }
+    // Over gRPC the same, to those who may read the record.
+    let limit = Duration::from_secs(60);
+    let over_grpc = service.operator.checkpoint(limit).await.unwrap();
+    assert_eq!(over_grpc, reader.checkpoint().await.unwrap());
+    let over_grpc = service.operator.proof(299, limit).await.unwrap();
+    assert_eq!(over_grpc, reader.prove(299).await.unwrap());
+    let beyond = service.operator.proof(300, limit).await.unwrap_err();
+    assert_eq!(beyond.reason(), ErrorReason::InvalidMessage);
+    for refused in [
+        service.audit.checkpoint(limit).await.err(),
+        service.audit.proof(0, limit).await.err(),
+    ] {
+        assert_eq!(refused.unwrap().reason(), ErrorReason::PeerRefused);
     }
     // What the receipt says is what is proved.
     let proof = reader.prove(0).await.unwrap();

@@ -12,6 +12,7 @@ use tracing::Instrument;
 use wardgate_domain::{Digest, InvalidMessage, Receipt, Record, Status, Timestamp};
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_client::AuditServiceClient;
+use wardgate_transparency::{SignedNote, TlogProof};
 
 use super::{CallError, open_request, request, within};
 use crate::{LatencyLimit, Link};
@@ -110,6 +111,10 @@ pub struct RecordDamage {
     pub problem: String,
 }
 
+fn unreadable(field: &'static str, error: &wardgate_transparency::Error) -> InvalidMessage {
+    InvalidMessage::field(field, error.to_string())
+}
+
 impl AuditClient {
     /// Over `link`. No append takes longer than `limit` on a store that is as fast as stores usually are; on one that
     /// was measured to be slower it may take longer, and never more than five seconds.
@@ -176,6 +181,30 @@ impl AuditClient {
             Ok(receipt)
         };
         attempt.boxed()
+    }
+
+    /// The newest signed checkpoint of the log over the record, not verified. Takes at most `limit`.
+    pub async fn checkpoint(&self, limit: Duration) -> Result<SignedNote, CallError> {
+        let mut client = self.client.clone();
+        let message = request(pb::GetCheckpointRequest {}, limit);
+        within(limit, async move {
+            let answer = client.get_checkpoint(message).await?.into_inner();
+            let note = answer.checkpoint.parse();
+            Ok(note.map_err(|error| unreadable("checkpoint", &error))?)
+        })
+        .await
+    }
+
+    /// The proof that the record at `sequence` is in the log, not verified. Takes at most `limit`.
+    pub async fn proof(&self, sequence: u64, limit: Duration) -> Result<TlogProof, CallError> {
+        let mut client = self.client.clone();
+        let message = request(pb::GetProofRequest { sequence }, limit);
+        within(limit, async move {
+            let answer = client.get_proof(message).await?.into_inner();
+            let proof = answer.proof.parse();
+            Ok(proof.map_err(|error| unreadable("proof", &error))?)
+        })
+        .await
     }
 
     /// The records that match, one after the other: by their sequence, or by their time where `since` or `until` is set.

@@ -214,6 +214,20 @@ impl AuditService for FakeAudit {
         Ok(Response::new(self.store(record)))
     }
 
+    async fn get_checkpoint(
+        &self,
+        _: Request<pb::GetCheckpointRequest>,
+    ) -> Result<Response<pb::GetCheckpointResponse>, Status> {
+        Err(Status::unimplemented("the fake signs nothing"))
+    }
+
+    async fn get_proof(
+        &self,
+        _: Request<pb::GetProofRequest>,
+    ) -> Result<Response<pb::GetProofResponse>, Status> {
+        Err(Status::unimplemented("the fake proves nothing"))
+    }
+
     type QueryStream = BoxStream<'static, Result<pb::QueryResponse, Status>>;
 
     /// Newest first, by sequence and subject alone.

@@ -124,6 +124,22 @@ impl AuditService for ReplyingService {
         Ok(tonic::Response::new(audit::AppendResponse::default()))
     }
 
+    async fn get_checkpoint(
+        &self,
+        request: tonic::Request<audit::GetCheckpointRequest>,
+    ) -> Result<tonic::Response<audit::GetCheckpointResponse>, Status> {
+        self.reply(request.metadata()).await?;
+        Ok(tonic::Response::new(audit::GetCheckpointResponse::default()))
+    }
+
+    async fn get_proof(
+        &self,
+        request: tonic::Request<audit::GetProofRequest>,
+    ) -> Result<tonic::Response<audit::GetProofResponse>, Status> {
+        self.reply(request.metadata()).await?;
+        Ok(tonic::Response::new(audit::GetProofResponse::default()))
+    }
+
     type QueryStream = BoxStream<'static, Result<audit::QueryResponse, Status>>;
 
     async fn query(
