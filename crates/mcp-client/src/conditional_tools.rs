@@ -19,6 +19,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 use wardgate_domain::{Digest, RequiredCapabilities, ToolName};
+use wardgate_mcp::Era;
 
 use super::connection::UpstreamConnection;
 use super::definition::{self, Pages, ToolDefinition};
@@ -28,7 +29,6 @@ use super::events::Events;
 use super::link::Link;
 use super::participation::{ClientFeature, ClientProfile, Participation};
 use super::settings::Transport;
-use wardgate_mcp::Era;
 
 /// How long all of these lists may take together. The tools for every client wait for them.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -36,22 +36,22 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// A capability that tools can depend on, and all that a client without it cannot be asked for.
 struct ProbedCapability {
     path: &'static [&'static str],
-    asks: &'static [ClientFeature],
+    features: &'static [ClientFeature],
 }
 
 /// Each before its parts.
 const CAPABILITIES: [ProbedCapability; 6] = [
     ProbedCapability {
         path: &["elicitation"],
-        asks: &[ClientFeature::Form, ClientFeature::Url],
+        features: &[ClientFeature::Form, ClientFeature::Url],
     },
     ProbedCapability {
         path: &["elicitation", "url"],
-        asks: &[ClientFeature::Url],
+        features: &[ClientFeature::Url],
     },
     ProbedCapability {
         path: &["sampling"],
-        asks: &[
+        features: &[
             ClientFeature::Sampling,
             ClientFeature::SamplingTools,
             ClientFeature::SamplingContext,
@@ -59,15 +59,15 @@ const CAPABILITIES: [ProbedCapability; 6] = [
     },
     ProbedCapability {
         path: &["sampling", "tools"],
-        asks: &[ClientFeature::SamplingTools],
+        features: &[ClientFeature::SamplingTools],
     },
     ProbedCapability {
         path: &["sampling", "context"],
-        asks: &[ClientFeature::SamplingContext],
+        features: &[ClientFeature::SamplingContext],
     },
     ProbedCapability {
         path: &["roots"],
-        asks: &[ClientFeature::Roots],
+        features: &[ClientFeature::Roots],
     },
 ];
 
@@ -162,7 +162,7 @@ async fn find(
     if conditional.is_empty() {
         return Ok(conditional);
     }
-    for ProbedCapability { path, asks } in CAPABILITIES {
+    for ProbedCapability { path, features } in CAPABILITIES {
         // A part of what no tool needs is needed by none.
         let is_asked = path.len() == 1
             || conditional
@@ -171,7 +171,11 @@ async fn find(
         if !is_asked {
             continue;
         }
-        let shown = names(&server.tools_for(ClientProfile::ALL.without(asks)).await?);
+        let shown = names(
+            &server
+                .tools_for(ClientProfile::ALL.without(features))
+                .await?,
+        );
         for tool in &mut conditional {
             if !shown.contains(&tool.name) {
                 tool.required.add(path);
@@ -200,7 +204,7 @@ async fn find_alternatives(
             .filter(|it| it.path.len() == 1)
             .partition(|it| needed.contain(it.path[0]));
         let profile = own.iter().fold(ClientProfile::default(), |profile, it| {
-            profile.with(it.asks)
+            profile.with(it.features)
         });
         // A client with none is shown none of these tools.
         let shown = if needed.is_empty() {
@@ -214,8 +218,8 @@ async fn find_alternatives(
         if open.is_empty() {
             continue;
         }
-        for ProbedCapability { path, asks } in &others {
-            let shown = names(&server.tools_for(profile.with(asks)).await?);
+        for ProbedCapability { path, features } in &others {
+            let shown = names(&server.tools_for(profile.with(features)).await?);
             for tool in open.iter_mut().filter(|it| shown.contains(&it.name)) {
                 tool.required.add_alternative(path);
             }

@@ -1,15 +1,15 @@
 //! One connection to a server, by either transport.
 
 use serde_json::value::RawValue;
+use wardgate_mcp::Era;
 
-use super::era::Skills;
+use super::era::SkillsCapability;
 use super::error::UpstreamError;
 use super::listing::ConnectionTools;
 use super::logging::ServerLogLevel;
 use super::message::UpstreamRequest;
 use super::server_message::Listener;
 use super::{http, stdio};
-use wardgate_mcp::Era;
 
 pub(super) enum UpstreamConnection {
     Stdio(stdio::StdioConnection),
@@ -64,7 +64,7 @@ impl UpstreamConnection {
     }
 
     /// What the server says of its skills, if it has any.
-    pub(super) fn skills(&self) -> Option<Skills> {
+    pub(super) fn skills(&self) -> Option<SkillsCapability> {
         match self {
             Self::Stdio(connection) => connection.skills(),
             Self::Http(connection) => connection.skills,

@@ -125,14 +125,16 @@ impl DefinitionPage {
         Ok(Self {
             entries: serde_json::from_str(entries.get()).map_err(unreadable)?,
             next: cursor.next,
-            ttl: members.get("ttlMs").and_then(|said| read_ttl(said)),
+            ttl: members
+                .get("ttlMs")
+                .and_then(|ttl_member| read_ttl(ttl_member)),
         })
     }
 }
 
 /// Milliseconds; what is none is as if it was not said.
-fn read_ttl(said: &RawValue) -> Option<Duration> {
-    let ms: f64 = serde_json::from_str(said.get()).ok()?;
+fn read_ttl(ttl_member: &RawValue) -> Option<Duration> {
+    let ms: f64 = serde_json::from_str(ttl_member.get()).ok()?;
     Duration::try_from_secs_f64(ms / 1_000.0).ok()
 }
 

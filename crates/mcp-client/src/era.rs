@@ -32,7 +32,7 @@ const LEGACY: [&str; 4] = [
 const LATEST_LEGACY: &str = Version::NEWEST_LEGACY.as_str();
 
 /// For how long a server is taken to be legacy without asking again: it may have been upgraded.
-const VERDICT_HOLDS: Duration = Duration::from_hours(1);
+const OBSERVATION_TTL: Duration = Duration::from_hours(1);
 
 /// The eras of the protocol that a server supports, as far as it has shown that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub enum SupportedEras {
     /// It named 2026-07-28 alone. Whether it takes `initialize` too is asked when a legacy client is there: the SDKs that serve
     /// both eras name the newer one alone.
     Unsettled,
-    /// Whatever the server speaks.
+    /// Both eras.
     Both,
     /// 2026-07-28 alone.
     Modern,
@@ -82,16 +82,16 @@ impl CachedObservation {
         since.is_some_and(still_holds)
     }
 
-    /// Notes whether the server has just shown it.
-    pub(super) fn note(&self, is_so: bool) {
+    /// Sets whether the server has just shown it.
+    pub(super) fn set(&self, is_so: bool) {
         let since = is_so.then(Instant::now);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since;
     }
 }
 
-/// Whether a verdict of that time still holds.
+/// Whether an observation of that time still holds.
 pub(super) fn still_holds(since: Instant) -> bool {
-    since.elapsed() < VERDICT_HOLDS
+    since.elapsed() < OBSERVATION_TTL
 }
 
 /// What the first exchange with a server settled.
@@ -115,18 +115,18 @@ pub(super) struct Handshake {
     /// A legacy server takes a level for its logs.
     pub(super) logs: bool,
     /// It has skills.
-    pub(super) skills: Option<Skills>,
+    pub(super) skills: Option<SkillsCapability>,
 }
 
 /// What a server says of its skills extension (SEP-2640).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Skills {
+pub struct SkillsCapability {
     /// It reads directories too.
     pub directories: bool,
 }
 
 impl Handshake {
-    pub(super) fn shows(&self) -> ObservedServer {
+    pub(super) fn observed(&self) -> ObservedServer {
         ObservedServer {
             eras: self.eras,
             has_tasks: self.task_extension,
@@ -151,7 +151,7 @@ pub(super) fn discover() -> UpstreamRequest<'static> {
 pub(super) fn initialize(profile: ClientProfile) -> UpstreamRequest<'static> {
     let members = vec![
         ("protocolVersion", MemberValue::Text(LATEST_LEGACY)),
-        ("capabilities", MemberValue::Json(profile.told())),
+        ("capabilities", MemberValue::Json(profile.to_json())),
         ("clientInfo", MemberValue::Json(client_info())),
     ];
     UpstreamRequest::new("initialize", members)
@@ -197,9 +197,9 @@ impl Capabilities {
         extensions.is_some_and(|extensions| extensions.get(TASKS).is_some())
     }
 
-    fn skills(&self) -> Option<Skills> {
+    fn skills(&self) -> Option<SkillsCapability> {
         let settings = self.extensions.as_ref()?.get(SKILLS)?;
-        settings.is_object().then(|| Skills {
+        settings.is_object().then(|| SkillsCapability {
             directories: settings["directoryRead"] == true,
         })
     }

@@ -5,11 +5,12 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use wardgate_json::has_unique_members;
-
-use super::members::{META_OF_GATEWAY, members_except};
 use wardgate_egress::{AuthError, EgressError};
+use wardgate_json::has_unique_members;
 use wardgate_mcp::error_code::{HEADER_MISMATCH, INTERNAL_ERROR, UNSUPPORTED_VERSION};
+use wardgate_mcp::meta;
+
+use super::members::members_except;
 
 /// Why a request to an upstream server has no result.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -163,7 +164,7 @@ impl std::fmt::Debug for UpstreamRpcError {
 /// The `data` of a JSON-RPC error as it is for the client; none where nothing is left of it.
 fn data_for_client(data: &RawValue) -> Option<String> {
     if data.get().starts_with('{') {
-        return members_except(data, |name| name.starts_with(META_OF_GATEWAY)).ok()?;
+        return members_except(data, |name| name.starts_with(meta::GATEWAY_PREFIX)).ok()?;
     }
     Some(data.get().to_owned())
 }

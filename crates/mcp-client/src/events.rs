@@ -41,7 +41,7 @@ pub(super) struct Events {
     pub(super) ambient: Ambient,
     health: watch::Sender<Health>,
     /// Of the server, whoever it is reached for.
-    shown: Arc<watch::Sender<ObservedServer>>,
+    observed: Arc<watch::Sender<ObservedServer>>,
     /// Count the announced or suspected changes of each list.
     tools: Arc<watch::Sender<u64>>,
     /// The same of the server as nobody in particular reaches it, whose list decides what is offered.
@@ -64,7 +64,7 @@ impl Events {
             upstream,
             ambient,
             health: watch::Sender::new(Health::Untried),
-            shown: Arc::new(watch::Sender::new(ObservedServer {
+            observed: Arc::new(watch::Sender::new(ObservedServer {
                 eras: SupportedEras::Unknown,
                 has_tasks: false,
                 declares: None,
@@ -81,9 +81,9 @@ impl Events {
     }
 
     /// Of the same server, reached for somebody else: what it speaks is the same.
-    pub(super) fn beside(&self) -> Self {
+    pub(super) fn for_another_person(&self) -> Self {
         Self {
-            shown: Arc::clone(&self.shown),
+            observed: Arc::clone(&self.observed),
             followed_tools: Arc::clone(&self.followed_tools),
             ..Self::new(self.upstream.clone(), self.ambient.clone())
         }
@@ -93,22 +93,22 @@ impl Events {
         self.health.subscribe()
     }
 
-    pub(super) fn shown(&self) -> watch::Receiver<ObservedServer> {
-        self.shown.subscribe()
+    pub(super) fn observed(&self) -> watch::Receiver<ObservedServer> {
+        self.observed.subscribe()
     }
 
     /// The server has shown this of itself.
-    pub(super) fn shows(&self, shown: ObservedServer) {
-        self.shown.send_if_modified(|known| {
-            let changed = *known != shown;
-            *known = shown;
+    pub(super) fn set_observed(&self, observed: ObservedServer) {
+        self.observed.send_if_modified(|known| {
+            let changed = *known != observed;
+            *known = observed;
             changed
         });
     }
 
     /// Whose messages the server understands, once that was asked.
     pub(super) fn settle_eras(&self, eras: SupportedEras) {
-        self.shown.send_if_modified(|known| {
+        self.observed.send_if_modified(|known| {
             let is_open = known.eras == SupportedEras::Unsettled;
             if is_open {
                 known.eras = eras;
@@ -141,17 +141,17 @@ impl Events {
             #[serde(default)]
             instructions: Option<String>,
         }
-        let said = read::<InitializeMembers>(Some(result)).and_then(|it| it.instructions);
-        let said = said.filter(|text| !text.trim().is_empty());
+        let instructions = read::<InitializeMembers>(Some(result)).and_then(|it| it.instructions);
+        let instructions = instructions.filter(|text| !text.trim().is_empty());
         let fits = |text: &String| text.len() <= MAX_INSTRUCTIONS;
-        if !said.as_ref().is_none_or(fits) {
+        if !instructions.as_ref().is_none_or(fits) {
             self.ignored("its instructions are longer than 4096 bytes");
         }
-        let learnt = said.filter(fits).map(Arc::from);
+        let accepted = instructions.filter(fits).map(Arc::from);
         *self
             .instructions
             .lock()
-            .unwrap_or_else(PoisonError::into_inner) = learnt;
+            .unwrap_or_else(PoisonError::into_inner) = accepted;
     }
 
     pub(super) fn up(&self) {

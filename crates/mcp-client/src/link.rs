@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use wardgate_egress::EgressError;
 
 use super::connection::UpstreamConnection;
 use super::definition::{self, Pages, ToolDefinition};
@@ -24,7 +25,6 @@ use super::server_message::{Listener, ServerMessage, lend};
 use super::settings::Transport;
 use super::task;
 use super::{http, stdio};
-use wardgate_egress::EgressError;
 
 /// How long connecting may take, whoever waits for it: a package runner may have to fetch the server first.
 const CONNECT_LIMIT: Duration = Duration::from_mins(1);
@@ -32,7 +32,7 @@ const CONNECT_LIMIT: Duration = Duration::from_mins(1);
 /// How long calls of a new connection are held for its list of tools.
 pub(super) const LIST_LIMIT: Duration = Duration::from_secs(30);
 
-/// Requests that are with the server at the same time, and those that may wait for their turn.
+/// Requests that are with the server at the same time, and those that may wait for a slot.
 const IN_FLIGHT: usize = 64;
 const WAITING: usize = 256;
 
@@ -51,14 +51,14 @@ pub(super) struct Link {
     pub(super) events: Arc<Events>,
     tasks: TaskTracker,
     stop: CancellationToken,
-    places: Semaphore,
-    turns: Semaphore,
+    queue_slots: Semaphore,
+    request_slots: Semaphore,
 }
 
-/// See [`Link::turn`].
+/// See [`Link::request_permit`].
 pub(super) struct RequestPermit<'a> {
-    _place: SemaphorePermit<'a>,
-    _turn: Option<SemaphorePermit<'a>>,
+    _queue_slot: SemaphorePermit<'a>,
+    _request_slot: Option<SemaphorePermit<'a>>,
 }
 
 impl Link {
@@ -90,8 +90,8 @@ impl Link {
             events,
             tasks,
             stop: CancellationToken::new(),
-            places: Semaphore::new(IN_FLIGHT + WAITING),
-            turns: Semaphore::new(IN_FLIGHT),
+            queue_slots: Semaphore::new(IN_FLIGHT + WAITING),
+            request_slots: Semaphore::new(IN_FLIGHT),
         })
     }
 
@@ -102,27 +102,33 @@ impl Link {
         deadline: Instant,
         listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
-        let _place = self.places.try_acquire().map_err(|_| UpstreamError::Busy)?;
-        let outcome = timeout_at(deadline, self.in_turn(request, listener)).await;
+        let _queue_slot = self
+            .queue_slots
+            .try_acquire()
+            .map_err(|_| UpstreamError::Busy)?;
+        let outcome = timeout_at(deadline, self.request_in_slot(request, listener)).await;
         let outcome = outcome.unwrap_or(Err(UpstreamError::Timeout));
-        self.note(&outcome);
+        self.record(&outcome);
         outcome
     }
 
     /// The right to have the server work on a request that may stay open, until it waits for a person.
-    pub(super) async fn turn(&self) -> Result<RequestPermit<'_>, UpstreamError> {
-        let place = self.places.try_acquire().map_err(|_| UpstreamError::Busy)?;
+    pub(super) async fn request_permit(&self) -> Result<RequestPermit<'_>, UpstreamError> {
+        let queue_slot = self
+            .queue_slots
+            .try_acquire()
+            .map_err(|_| UpstreamError::Busy)?;
         // The semaphore is never closed.
-        let turn = self.turns.acquire().await.ok();
+        let request_slot = self.request_slots.acquire().await.ok();
         Ok(RequestPermit {
-            _place: place,
-            _turn: turn,
+            _queue_slot: queue_slot,
+            _request_slot: request_slot,
         })
     }
 
     /// Asks without a time limit, while `take` hears what the server says and asks meanwhile. It may last as long as
-    /// a person takes, so it holds no turn.
-    pub(super) async fn converse(
+    /// a person takes, so it holds no request slot.
+    pub(super) async fn request_without_deadline(
         self: &Arc<Self>,
         request: &UpstreamRequest<'_>,
         take: impl Fn(ServerMessage, &Arc<UpstreamConnection>) -> bool + Send + Sync,
@@ -130,7 +136,7 @@ impl Link {
         let mut outcome = Err(UpstreamError::Gone);
         for _ in 0..2 {
             let connection = self.connection().await?;
-            let mut listener = |news| take(news, &connection);
+            let mut listener = |message| take(message, &connection);
             outcome = self
                 .request_over(&connection, request, Some(&mut listener))
                 .await;
@@ -139,12 +145,12 @@ impl Link {
                 break;
             }
         }
-        self.note(&outcome);
+        self.record(&outcome);
         outcome
     }
 
-    /// What an outcome says about the server.
-    fn note<T>(&self, outcome: &Result<T, UpstreamError>) {
+    /// Records what an outcome says about the health of the server.
+    fn record<T>(&self, outcome: &Result<T, UpstreamError>) {
         match outcome {
             Ok(_) | Err(UpstreamError::Rpc(_)) => self.events.up(),
             Err(error @ (UpstreamError::Unreachable(_) | UpstreamError::Status(500..))) => {
@@ -154,13 +160,13 @@ impl Link {
         }
     }
 
-    async fn in_turn(
+    async fn request_in_slot(
         self: &Arc<Self>,
         request: &UpstreamRequest<'_>,
         mut listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
         // The semaphore is never closed.
-        let _turn = self.turns.acquire().await;
+        let _request_slot = self.request_slots.acquire().await;
         let mut outcome = Err(UpstreamError::Gone);
         for _ in 0..2 {
             let connection = self.connection().await?;
@@ -274,7 +280,7 @@ impl Link {
         };
         let outcome = timeout_at(deadline, listing).await;
         let outcome = outcome.unwrap_or(Err(UpstreamError::Timeout));
-        self.note(&outcome);
+        self.record(&outcome);
         outcome
     }
 
@@ -282,7 +288,7 @@ impl Link {
         &self,
         connection: &UpstreamConnection,
     ) -> Result<(Vec<ToolDefinition>, Option<Duration>), UpstreamError> {
-        let asked = ListRequest {
+        let list_request = ListRequest {
             revision: self.events.tools_revision(),
             at: Instant::now(),
         };
@@ -299,14 +305,14 @@ impl Link {
         let is_over_http = matches!(connection, UpstreamConnection::Http(_));
         let has_tasks = connection.has_tasks();
         let tools = definition::tools(&self.events, pages.entries, is_over_http, has_tasks);
-        let listed = ListedTools::new(&tools, asked, server);
+        let listed = ListedTools::new(&tools, list_request, server);
         connection.listing().store(listed);
         Ok((tools, pages.ttl))
     }
 
     /// Whose messages the server understands. Where discovery left open whether it takes `initialize`, it is asked now.
     pub(super) async fn settle_eras(&self) -> SupportedEras {
-        let eras = || self.events.shown().borrow().eras;
+        let eras = || self.events.observed().borrow().eras;
         if eras() == SupportedEras::Unsettled
             && let Connector::Http(dialer) = &self.connector
         {
@@ -400,15 +406,15 @@ impl Link {
         Ok(())
     }
 
-    /// Lets go of the connection, without waiting for its end.
-    pub(super) fn let_go(&self) {
+    /// Ends the connection, without waiting for its end.
+    pub(super) fn disconnect(&self) {
         self.stop.cancel();
         self.current.store(None);
     }
 
-    /// Lets go of the connection and waits until the server was told or has ended.
+    /// Ends the connection and waits until the server was told or has ended.
     pub(super) async fn close(&self) {
-        self.let_go();
+        self.disconnect();
         self.tasks.close();
         self.tasks.wait().await;
     }

@@ -12,7 +12,7 @@ pub(super) struct ListTtls(Mutex<BTreeMap<&'static str, Duration>>);
 
 impl ListTtls {
     /// What was said of the list of `method`, if anything was.
-    pub(super) fn said(&self, method: &'static str, ttl: Option<Duration>) {
+    pub(super) fn set(&self, method: &'static str, ttl: Option<Duration>) {
         let mut ttls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match ttl {
             Some(ttl) => ttls.insert(method, ttl),
@@ -29,8 +29,8 @@ impl ListTtls {
             OfferKind::Connect => &[],
         };
         let ttls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let said = methods.iter().filter_map(|method| ttls.get(method));
-        said.min().copied()
+        let known = methods.iter().filter_map(|method| ttls.get(method));
+        known.min().copied()
     }
 }
 

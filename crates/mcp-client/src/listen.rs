@@ -19,13 +19,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 use wardgate_domain::Ambient;
+use wardgate_mcp::Era;
 
 use super::backoff::Backoff;
 use super::era::Handshake;
 use super::error::{UpstreamError, UpstreamRpcError};
 use super::events::Events;
 use super::message::{MemberValue, UpstreamRequest};
-use wardgate_mcp::Era;
 
 /// The pause before listening again.
 const PAUSE: Backoff = Backoff {
@@ -34,16 +34,16 @@ const PAUSE: Backoff = Backoff {
 };
 
 /// A stream that was open for so long did not fail.
-const LASTED: Duration = Duration::from_mins(1);
+const HEALTHY_AFTER: Duration = Duration::from_mins(1);
 
 /// From a change of what is wanted to the request for it, so that many changes take one.
-const SETTLE: Duration = Duration::from_millis(20);
+const DEBOUNCE: Duration = Duration::from_millis(20);
 
 /// How long a server may take to begin, or to answer a request for one resource.
-const PATIENCE: Duration = Duration::from_secs(5);
+const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// From the begin of a request to the end of the one that it replaces.
-const LINGER: Duration = Duration::from_secs(1);
+const REPLACED_REQUEST_DELAY: Duration = Duration::from_secs(1);
 
 /// Requests for resources that are with a server at a time.
 const AT_ONCE: usize = 8;
@@ -57,28 +57,32 @@ pub(super) trait ListenTransport: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Box<RawValue>, UpstreamError>> + Send;
 
     /// Takes what a legacy server says outside of answers, until it ends the stream of that.
-    fn overhear(&self) -> impl Future<Output = Result<(), UpstreamError>> + Send;
+    fn read_standalone_stream(&self) -> impl Future<Output = Result<(), UpstreamError>> + Send;
 }
 
 /// Listens until dropped.
-pub(super) async fn attend<L: ListenTransport>(line: L, events: Arc<Events>, handshake: Handshake) {
+pub(super) async fn run_listener<L: ListenTransport>(
+    transport: L,
+    events: Arc<Events>,
+    handshake: Handshake,
+) {
     events.subscriptions.reconnected();
     match handshake.era {
-        Era::Modern => modern(&line, &events, handshake).await,
-        Era::Legacy => legacy(&line, &events, handshake).await,
+        Era::Modern => modern(&transport, &events, handshake).await,
+        Era::Legacy => legacy(&transport, &events, handshake).await,
     }
 }
 
-async fn modern<L: ListenTransport>(line: &L, events: &Arc<Events>, handshake: Handshake) {
+async fn modern<L: ListenTransport>(transport: &L, events: &Arc<Events>, handshake: Handshake) {
     let subscriptions = &events.subscriptions;
-    let mut wanted = subscriptions.wanted();
+    let mut changes = subscriptions.wanted();
     let mut listening: Option<ListenRequest> = None;
     loop {
-        let uris = wanted_of(events, handshake);
+        let uris = uris_to_request(events, handshake);
         let is_listened_to = listening.as_ref().map(|it| &it.uris);
         if is_listened_to != Some(&uris) {
             if handshake.announces || !uris.is_empty() {
-                if let Some(task) = begin(line, events, handshake.announces, &uris).await {
+                if let Some(task) = begin(transport, events, handshake.announces, &uris).await {
                     listening = Some(ListenRequest {
                         uris,
                         _task: task,
@@ -89,7 +93,7 @@ async fn modern<L: ListenTransport>(line: &L, events: &Arc<Events>, handshake: H
                 listening = None;
             }
         }
-        next(&mut wanted).await;
+        wait_for_change(&mut changes).await;
     }
 }
 
@@ -103,7 +107,7 @@ struct ListenRequest {
 
 /// Listens, and waits until the server has begun; none where it lets nobody. What it has not taken by then is refused.
 async fn begin<L: ListenTransport>(
-    line: &L,
+    transport: &L,
     events: &Arc<Events>,
     announces: bool,
     uris: &BTreeSet<String>,
@@ -111,20 +115,20 @@ async fn begin<L: ListenTransport>(
     let mut begun = events.subscriptions.begun();
     begun.mark_unchanged();
     let task = {
-        let (line, events, uris) = (line.clone(), Arc::clone(events), uris.clone());
+        let (transport, events, uris) = (transport.clone(), Arc::clone(events), uris.clone());
         async move {
             let once = || async {
-                let asked = line.ask(&request(announces, &uris)).await;
-                asked.map(drop)
+                let outcome = transport.ask(&request(announces, &uris)).await;
+                outcome.map(drop)
             };
-            forever(&events, once).await;
+            listen_until_refused(&events, once).await;
         }
     };
     let mut task = AbortOnDropHandle::new(tokio::spawn(task));
     let is_open = tokio::select! {
         _ = begun.changed() => true,
         _ = &mut task => false,
-        () = sleep(PATIENCE) => true,
+        () = sleep(START_TIMEOUT) => true,
     };
     events.subscriptions.refused(uris);
     is_open.then_some(task)
@@ -133,101 +137,101 @@ async fn begin<L: ListenTransport>(
 /// Ends `earlier` a little later: what the server said on it may be under way still.
 fn end_soon(earlier: ListenRequest) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
-        sleep(LINGER).await;
+        sleep(REPLACED_REQUEST_DELAY).await;
         drop(earlier);
     }))
 }
 
 fn request(announces: bool, uris: &BTreeSet<String>) -> UpstreamRequest<'static> {
     // A server acknowledges those of them that it has.
-    let mut wanted = json!({});
+    let mut notifications = json!({});
     if announces {
         for list in [
             "toolsListChanged",
             "promptsListChanged",
             "resourcesListChanged",
         ] {
-            wanted[list] = true.into();
+            notifications[list] = true.into();
         }
     }
     if !uris.is_empty() {
-        wanted["resourceSubscriptions"] = json!(uris);
+        notifications["resourceSubscriptions"] = json!(uris);
     }
     UpstreamRequest::new(
         "subscriptions/listen",
-        vec![("notifications", MemberValue::Json(wanted))],
+        vec![("notifications", MemberValue::Json(notifications))],
     )
 }
 
-async fn legacy<L: ListenTransport>(line: &L, events: &Arc<Events>, handshake: Handshake) {
+async fn legacy<L: ListenTransport>(transport: &L, events: &Arc<Events>, handshake: Handshake) {
     let subscriptions = &events.subscriptions;
-    let mut wanted = subscriptions.wanted();
-    let mut overhearing: Option<StandaloneStream> = None;
+    let mut changes = subscriptions.wanted();
+    let mut standalone: Option<StandaloneStream> = None;
     let mut subscribed = BTreeSet::new();
     loop {
-        let uris = wanted_of(events, handshake);
-        if overhearing.is_none() && (handshake.announces || !uris.is_empty()) {
-            overhearing = Some(overhear(line, events).await);
+        let uris = uris_to_request(events, handshake);
+        if standalone.is_none() && (handshake.announces || !uris.is_empty()) {
+            standalone = Some(open_standalone_stream(transport, events).await);
         }
-        if let Some(None) = overhearing {
+        if let Some(None) = standalone {
             subscriptions.refused(&uris);
         } else {
             let gone: Vec<_> = subscribed.difference(&uris).cloned().collect();
             for uri in gone {
                 // It tells of one resource more, which nobody is told of.
-                let _ = about(line, "resources/unsubscribe", &uri).await;
+                let _ = request_resource(transport, "resources/unsubscribe", &uri).await;
                 subscribed.remove(&uri);
             }
             let new = uris.difference(&subscribed).cloned();
-            let asked = new.map(|uri| async {
-                let asked = about(line, "resources/subscribe", &uri).await;
-                if asked.is_ok() {
+            let requests = new.map(|uri| async {
+                let outcome = request_resource(transport, "resources/subscribe", &uri).await;
+                if outcome.is_ok() {
                     subscriptions.accepted([uri.as_str()]);
                 } else {
                     subscriptions.refused([&uri]);
                 }
-                asked.is_ok().then_some(uri)
+                outcome.is_ok().then_some(uri)
             });
-            let asked: Vec<_> = stream::iter(asked)
+            let accepted: Vec<_> = stream::iter(requests)
                 .buffer_unordered(AT_ONCE)
                 .collect()
                 .await;
-            subscribed.extend(asked.into_iter().flatten());
+            subscribed.extend(accepted.into_iter().flatten());
         }
-        next(&mut wanted).await;
+        wait_for_change(&mut changes).await;
     }
 }
 
 /// Subscribes on a further connection to a legacy server, which clients call over, to what is wanted: a server may tell
 /// that session alone of what its calls changed. Whether it tells of a resource at all, the plain connection finds out.
-pub(super) async fn attend_resources<L: ListenTransport>(
-    line: L,
+pub(super) async fn run_resource_listener<L: ListenTransport>(
+    transport: L,
     events: Arc<Events>,
     handshake: Handshake,
 ) {
     if !handshake.declares.resource_subscriptions {
         return;
     }
-    let mut wanted = events.subscriptions.wanted();
+    let mut changes = events.subscriptions.wanted();
     let mut subscribed = BTreeSet::new();
     loop {
         let uris = events.subscriptions.listened();
         let gone: Vec<_> = subscribed.difference(&uris).cloned().collect();
         for uri in gone {
-            let _ = about(&line, "resources/unsubscribe", &uri).await;
+            let _ = request_resource(&transport, "resources/unsubscribe", &uri).await;
         }
         let new: Vec<_> = uris.difference(&subscribed).cloned().collect();
-        let asked = new.into_iter().map(|uri| async {
+        let requests = new.into_iter().map(|uri| async {
             // What it does not take is not asked for again before somebody wants it anew.
             let uri = uri;
-            let _ = about(&line, "resources/subscribe", &uri).await;
+            let _ = request_resource(&transport, "resources/subscribe", &uri).await;
         });
-        stream::iter(asked)
+        stream::iter(requests)
             .buffer_unordered(AT_ONCE)
             .collect::<()>()
             .await;
         subscribed = uris;
-        next(&mut wanted).await;
+        wait_for_change(&mut changes).await;
     }
 }
 
@@ -235,35 +239,38 @@ pub(super) async fn attend_resources<L: ListenTransport>(
 type StandaloneStream = Option<AbortOnDropHandle<()>>;
 
 /// Waits until the server can be heard, or never will be.
-async fn overhear<L: ListenTransport>(line: &L, events: &Arc<Events>) -> StandaloneStream {
+async fn open_standalone_stream<L: ListenTransport>(
+    transport: &L,
+    events: &Arc<Events>,
+) -> StandaloneStream {
     let mut begun = events.subscriptions.begun();
     begun.mark_unchanged();
     let task = {
-        let (line, events) = (line.clone(), Arc::clone(events));
-        async move { forever(&events, || line.overhear()).await }
+        let (transport, events) = (transport.clone(), Arc::clone(events));
+        async move { listen_until_refused(&events, || transport.read_standalone_stream()).await }
     };
     let mut task = AbortOnDropHandle::new(tokio::spawn(task));
     tokio::select! {
         _ = begun.changed() => {}
         _ = &mut task => return None,
-        () = sleep(PATIENCE) => {}
+        () = sleep(START_TIMEOUT) => {}
     }
     Some(task)
 }
 
 /// Asks for one resource.
-async fn about<L: ListenTransport>(
-    line: &L,
+async fn request_resource<L: ListenTransport>(
+    transport: &L,
     method: &'static str,
     uri: &str,
 ) -> Result<(), UpstreamError> {
     let request = UpstreamRequest::new(method, vec![("uri", MemberValue::Text(uri))]);
-    let asked = timeout(PATIENCE, line.ask(&request)).await;
-    asked.unwrap_or(Err(UpstreamError::Timeout)).map(drop)
+    let outcome = timeout(START_TIMEOUT, transport.ask(&request)).await;
+    outcome.unwrap_or(Err(UpstreamError::Timeout)).map(drop)
 }
 
 /// The resources to ask the server for. One that tells of none refuses all.
-fn wanted_of(events: &Events, handshake: Handshake) -> BTreeSet<String> {
+fn uris_to_request(events: &Events, handshake: Handshake) -> BTreeSet<String> {
     let uris = events.subscriptions.uris();
     if handshake.declares.resource_subscriptions {
         return uris;
@@ -273,15 +280,15 @@ fn wanted_of(events: &Events, handshake: Handshake) -> BTreeSet<String> {
 }
 
 /// Waits until others are wanted.
-async fn next(wanted: &mut watch::Receiver<u64>) {
+async fn wait_for_change(changes: &mut watch::Receiver<u64>) {
     // The sender is held by the events.
-    let _ = wanted.changed().await;
-    sleep(SETTLE).await;
-    wanted.mark_unchanged();
+    let _ = changes.changed().await;
+    sleep(DEBOUNCE).await;
+    changes.mark_unchanged();
 }
 
 /// Listens again and again by `once`, for as long as the server offers it.
-async fn forever<F>(events: &Events, once: impl Fn() -> F + Send)
+async fn listen_until_refused<F>(events: &Events, once: impl Fn() -> F + Send)
 where
     F: Future<Output = Result<(), UpstreamError>> + Send,
 {
@@ -298,7 +305,7 @@ where
 
 /// Takes what a legacy server says outside of answers, but for changes, as long as it gives a stream for that. `begun`
 /// is told once it can be heard, or cannot.
-pub(super) async fn attend_questions<F>(
+pub(super) async fn run_request_listener<F>(
     ambient: &Ambient,
     begun: &CancellationToken,
     once: impl Fn() -> F + Send,
@@ -331,7 +338,7 @@ where
             return refusal;
         }
         broken_off();
-        failures = if began.elapsed() < LASTED {
+        failures = if began.elapsed() < HEALTHY_AFTER {
             failures + 1
         } else {
             1

@@ -39,7 +39,7 @@ pub(super) struct ListedTool {
 #[derive(Debug)]
 pub(super) struct ListedTools {
     tools: HashMap<String, ListedTool>,
-    asked: ListRequest,
+    request: ListRequest,
     /// `serverInfo` of the answer (2026-07-28), byte for byte.
     server: Option<Box<str>>,
 }
@@ -62,7 +62,7 @@ pub(super) struct ConnectionTools {
 impl ListedTools {
     pub(super) fn new(
         tools: &[ToolDefinition],
-        asked: ListRequest,
+        request: ListRequest,
         server: Option<Box<str>>,
     ) -> Self {
         let listed = |tool: &ToolDefinition| ListedTool {
@@ -75,7 +75,7 @@ impl ListedTools {
             tools: tools
                 .map(|tool| (tool.name.to_string(), listed(tool)))
                 .collect(),
-            asked,
+            request,
             server,
         }
     }
@@ -92,8 +92,8 @@ impl ListedTools {
 
     /// Whether calls may still go by it. `revision` counts the changes that the server has announced by now.
     pub(super) fn holds(&self, revision: u64, has_session: bool) -> bool {
-        let is_of_session = has_session || self.asked.at.elapsed() < SESSIONLESS_LIST_HOLDS;
-        self.asked.revision == revision && is_of_session
+        let is_of_session = has_session || self.request.at.elapsed() < SESSIONLESS_LIST_HOLDS;
+        self.request.revision == revision && is_of_session
     }
 
     /// Whether `result` says that it is of another server, or of another version of this one.
@@ -145,11 +145,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_list_holds_for_a_session_and_else_for_five_seconds_and_until_a_change_is_announced()
     {
-        let asked = ListRequest {
+        let request = ListRequest {
             revision: 1,
             at: Instant::now(),
         };
-        let listed = ListedTools::new(&[], asked, None);
+        let listed = ListedTools::new(&[], request, None);
         assert!(listed.holds(1, true) && listed.holds(1, false));
         assert!(!listed.holds(2, true));
         tokio::time::advance(SESSIONLESS_LIST_HOLDS).await;

@@ -4,9 +4,6 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_json::Members;
 
-/// The prefix of the members of `_meta` and `data` that only the gateway writes.
-pub(super) const META_OF_GATEWAY: &str = "dev.wardgate/";
-
 /// An object of these members, each already JSON.
 pub(super) fn object<'a>(members: impl Iterator<Item = (&'a str, String)>) -> String {
     let members: Vec<_> = members

@@ -14,8 +14,8 @@ use wardgate_mcp::{Era, Version};
 use wardgate_telemetry::trace_context::TraceContext;
 
 use super::error::{UpstreamError, UpstreamRpcError};
-use super::foreign_meta::ForeignMeta;
 use super::participation::{LogLevel, Participation};
+use super::passthrough_members::PassthroughMembers;
 use crate::fingerprint::ToolFingerprint;
 
 /// The longest message taken from a server, in bytes.
@@ -71,7 +71,7 @@ struct OutgoingMeta<'a> {
     modern: Option<ModernMeta<'a>>,
     /// The client's own.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    others: Option<&'a ForeignMeta>,
+    others: Option<&'a PassthroughMembers>,
     /// Where calls are traced. A program has no headers to find it in.
     #[serde(flatten)]
     trace: TraceContext,
@@ -209,7 +209,7 @@ impl<'a> UpstreamRequest<'a> {
             version: MODERN,
             client: client_info(),
             capabilities: match self.participation {
-                Some(client) => MemberValue::Raw(client.capabilities.told(self.offers_tasks)),
+                Some(client) => MemberValue::Raw(client.capabilities.as_json(self.offers_tasks)),
                 None => MemberValue::Json(Value::Object(serde_json::Map::new())),
             },
             log_level: self

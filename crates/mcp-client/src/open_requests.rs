@@ -11,10 +11,10 @@ use super::message;
 use super::server_message::{ServerMessage, ServerRequest};
 
 /// What the server says that waits for whoever made the request; more is dropped.
-pub(super) const NEWS_QUEUE: usize = 16;
+pub(super) const MESSAGE_QUEUE: usize = 16;
 
 /// For so long a server that was told to stop may still talk about what it did.
-const AFTERMATH: Duration = Duration::from_mins(1);
+const CANCELLED_REQUEST_TTL: Duration = Duration::from_mins(1);
 
 /// The requests that a server works on and may talk about.
 #[derive(Debug, Default)]
@@ -53,14 +53,20 @@ impl OpenRequests {
     }
 
     /// Tells whoever made the only request, if they listen.
-    pub(super) fn tell_only(&mut self, news: ServerMessage) -> Result<(), UndeliveredReason> {
-        self.given_up.retain(|_, since| since.elapsed() < AFTERMATH);
+    pub(super) fn deliver_to_only(
+        &mut self,
+        message: ServerMessage,
+    ) -> Result<(), UndeliveredReason> {
+        self.given_up
+            .retain(|_, since| since.elapsed() < CANCELLED_REQUEST_TTL);
         let mut open = self.open.values();
         match (open.next(), open.next()) {
             (None, _) => Err(UndeliveredReason::Nobody),
             (Some(only), None) if self.given_up.is_empty() => {
-                let told = only.as_ref().map(|only| only.try_send(news));
-                told.and_then(Result::ok).ok_or(UndeliveredReason::Nobody)
+                let delivered = only.as_ref().map(|only| only.try_send(message));
+                delivered
+                    .and_then(Result::ok)
+                    .ok_or(UndeliveredReason::Nobody)
             }
             _ => Err(UndeliveredReason::Unclear),
         }
@@ -69,7 +75,7 @@ impl OpenRequests {
     /// The same of a question; gives what the server is told where nobody takes it.
     pub(super) fn ask_only(&mut self, question: ServerRequest) -> Option<Vec<u8>> {
         let (id, method) = (question.id.clone(), question.method.clone());
-        match self.tell_only(ServerMessage::Question(question)) {
+        match self.deliver_to_only(ServerMessage::Question(question)) {
             Ok(()) => None,
             Err(UndeliveredReason::Nobody) => message::answer(&id, &method).ok(),
             Err(UndeliveredReason::Unclear) => message::unclear(&id).ok(),
@@ -77,7 +83,7 @@ impl OpenRequests {
     }
 
     /// Tells everybody who listens that an elicitation is over: whoever made it knows its id.
-    pub(super) fn tell_completed(&self, elicitation: &str) {
+    pub(super) fn deliver_completed(&self, elicitation: &str) {
         for listener in self.open.values().flatten() {
             // Who has too much to hear goes without.
             let _ = listener.try_send(ServerMessage::Completed(elicitation.to_owned()));

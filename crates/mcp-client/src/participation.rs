@@ -9,8 +9,8 @@ use wardgate_domain::RequiredCapabilities;
 use wardgate_json::Members;
 use wardgate_mcp::extension::TASKS;
 
-use super::foreign_meta::ForeignMeta;
 use super::members::object;
+use super::passthrough_members::PassthroughMembers;
 
 /// What a client can be asked for, and which logs it wants.
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub struct Participation {
     /// The log messages it wants are of this level or louder ones; none: it wants none.
     pub log_level: Option<LogLevel>,
     /// What else it says in the `_meta` of its request.
-    pub others: ForeignMeta,
+    pub others: PassthroughMembers,
     /// It speaks a version before 2026-07-28.
     pub is_legacy: bool,
 }
@@ -29,9 +29,9 @@ pub struct Participation {
 #[derive(Debug, Clone)]
 pub struct ClientCapabilities {
     /// As a server of 2026-07-28 is told them: what is not known here among them, each byte for byte.
-    told: Box<RawValue>,
+    json: Box<RawValue>,
     /// The same where what is asked for may become a task; none of a client that takes no tasks.
-    told_with_tasks: Option<Box<RawValue>>,
+    json_with_tasks: Option<Box<RawValue>>,
     pub(super) profile: ClientProfile,
 }
 
@@ -64,7 +64,7 @@ pub enum LogLevel {
     Emergency,
 }
 
-/// No client capabilities.
+/// The capabilities or the log level of a client cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidParticipation {
     /// `clientCapabilities` is no JSON object of objects.
@@ -110,59 +110,65 @@ impl ClientProfile {
     /// All that a client can be asked for here.
     pub(super) const ALL: Self = Self(0b11_1111);
 
-    /// This without what `asks` are.
-    pub(super) fn without(self, asks: &[ClientFeature]) -> Self {
-        let removed = asks.iter().fold(0, |removed, ask| removed | *ask as u8);
+    /// This without `features`.
+    pub(super) fn without(self, features: &[ClientFeature]) -> Self {
+        let removed = features
+            .iter()
+            .fold(0, |removed, feature| removed | *feature as u8);
         Self(self.0 & !removed)
     }
 
-    /// This with what `asks` are.
-    pub(super) fn with(self, asks: &[ClientFeature]) -> Self {
-        Self(asks.iter().fold(self.0, |all, ask| all | *ask as u8))
+    /// This with `features`.
+    pub(super) fn with(self, features: &[ClientFeature]) -> Self {
+        Self(
+            features
+                .iter()
+                .fold(self.0, |all, feature| all | *feature as u8),
+        )
     }
 
-    pub(super) fn has(self, ask: ClientFeature) -> bool {
-        self.0 & ask as u8 != 0
+    pub(super) fn has(self, feature: ClientFeature) -> bool {
+        self.0 & feature as u8 != 0
     }
 
     /// As a legacy server is told it.
-    pub(super) fn told(self) -> Value {
-        let mut told = json!({});
+    pub(super) fn to_json(self) -> Value {
+        let mut json = json!({});
         let is_form_only = self.has(ClientFeature::Form) && !self.has(ClientFeature::Url);
         if self.has(ClientFeature::Form) || self.has(ClientFeature::Url) {
-            told["elicitation"] = json!({});
+            json["elicitation"] = json!({});
         }
         // An empty object is a form, also to servers that know of no other mode.
         let modes = [(ClientFeature::Form, "form"), (ClientFeature::Url, "url")];
         for (_, mode) in modes
             .iter()
-            .filter(|(ask, _)| self.has(*ask) && !is_form_only)
+            .filter(|(feature, _)| self.has(*feature) && !is_form_only)
         {
-            told["elicitation"][mode] = json!({});
+            json["elicitation"][mode] = json!({});
         }
         if self.has(ClientFeature::Sampling) {
-            told["sampling"] = json!({});
+            json["sampling"] = json!({});
         }
         let ways = [
             (ClientFeature::SamplingTools, "tools"),
             (ClientFeature::SamplingContext, "context"),
         ];
-        for (_, way) in ways.iter().filter(|(ask, _)| self.has(*ask)) {
-            told["sampling"][way] = json!({});
+        for (_, way) in ways.iter().filter(|(feature, _)| self.has(*feature)) {
+            json["sampling"][way] = json!({});
         }
         if self.has(ClientFeature::Roots) {
-            told["roots"] = json!({});
+            json["roots"] = json!({});
         }
-        told
+        json
     }
 
     pub(super) fn is_empty(self) -> bool {
         self == Self::default()
     }
 
-    fn with_if(self, holds: bool, ask: ClientFeature) -> Self {
+    fn with_if(self, holds: bool, feature: ClientFeature) -> Self {
         if holds {
-            Self(self.0 | ask as u8)
+            Self(self.0 | feature as u8)
         } else {
             self
         }
@@ -202,12 +208,12 @@ impl Participation {
     pub(super) fn of_profile(profile: ClientProfile) -> Self {
         Self {
             capabilities: ClientCapabilities {
-                told: to_raw_value(&profile.told()).unwrap_or_default(),
-                told_with_tasks: None,
+                json: to_raw_value(&profile.to_json()).unwrap_or_default(),
+                json_with_tasks: None,
                 profile,
             },
             log_level: None,
-            others: ForeignMeta::default(),
+            others: PassthroughMembers::default(),
             is_legacy: false,
         }
     }
@@ -245,8 +251,8 @@ impl ClientCapabilities {
             .with_if(has(&sampling, "tools"), ClientFeature::SamplingTools)
             .with_if(has(&sampling, "context"), ClientFeature::SamplingContext)
             .with_if(of("roots")?.is_some(), ClientFeature::Roots);
-        let told = |with_tasks: bool| {
-            let told = members.iter().filter_map(|(name, value)| {
+        let to_json = |with_tasks: bool| {
+            let declared = members.iter().filter_map(|(name, value)| {
                 let value = match name.as_str() {
                     // Of 2025-11-25: answers that are tasks of the client's.
                     "tasks" => return None,
@@ -255,7 +261,7 @@ impl ClientCapabilities {
                 };
                 Some((name.as_str(), value))
             });
-            RawValue::from_string(object(told)).map_err(|_| InvalidParticipation::Capabilities)
+            RawValue::from_string(object(declared)).map_err(|_| InvalidParticipation::Capabilities)
         };
         let extensions = members.iter().find(|(name, _)| name == "extensions");
         let extensions = extensions.and_then(|(_, value)| self::members(value.get()).ok());
@@ -263,30 +269,30 @@ impl ClientCapabilities {
         let takes_tasks =
             extensions.any(|(name, value)| name == TASKS && value.get().starts_with('{'));
         Ok(Self {
-            told: told(false)?,
-            told_with_tasks: takes_tasks.then(|| told(true)).transpose()?,
+            json: to_json(false)?,
+            json_with_tasks: takes_tasks.then(|| to_json(true)).transpose()?,
             profile,
         })
     }
 
     /// As a server is told them, with tasks where they are offered.
-    pub(super) fn told(&self, offers_tasks: bool) -> &RawValue {
-        let with_tasks = self.told_with_tasks.as_ref().filter(|_| offers_tasks);
-        with_tasks.unwrap_or(&self.told)
+    pub(super) fn as_json(&self, offers_tasks: bool) -> &RawValue {
+        let with_tasks = self.json_with_tasks.as_ref().filter(|_| offers_tasks);
+        with_tasks.unwrap_or(&self.json)
     }
 
     /// Whether the client declared all of `required`.
-    pub fn satisfy(&self, required: &RequiredCapabilities) -> bool {
-        required.are_declared(Some(self.told.get()))
+    pub fn satisfies(&self, required: &RequiredCapabilities) -> bool {
+        required.are_declared(Some(self.json.get()))
     }
 
     /// Whether the client takes a task for the answer to a call.
-    pub fn take_tasks(&self) -> bool {
-        self.told_with_tasks.is_some()
+    pub fn accepts_tasks(&self) -> bool {
+        self.json_with_tasks.is_some()
     }
 
     /// Whether there is nothing that a client could be asked for.
-    pub fn ask_nothing(&self) -> bool {
+    pub fn can_be_asked_nothing(&self) -> bool {
         self.profile.is_empty()
     }
 }
@@ -372,26 +378,29 @@ mod tests {
 
     #[test]
     fn what_is_not_known_goes_on_byte_for_byte_and_tasks_only_where_they_are_offered() {
-        let told = read(
+        let capabilities = read(
             r#"{"x-new": {"n":1.10}, "extensions":{"io.modelcontextprotocol/tasks":{},"example/ui":{"a":[1e400]}},"tasks":{}}"#,
         );
         assert_eq!(
-            told.told(false).get(),
+            capabilities.as_json(false).get(),
             r#"{"x-new":{"n":1.10},"extensions":{"example/ui":{"a":[1e400]}}}"#
         );
         assert_eq!(
-            told.told(true).get(),
+            capabilities.as_json(true).get(),
             r#"{"x-new":{"n":1.10},"extensions":{"io.modelcontextprotocol/tasks":{},"example/ui":{"a":[1e400]}}}"#
         );
-        assert!(told.ask_nothing() && told.take_tasks());
+        assert!(capabilities.can_be_asked_nothing() && capabilities.accepts_tasks());
         for none in [
             "{}",
             r#"{"tasks":{}}"#,
             r#"{"extensions":{"io.modelcontextprotocol/tasks":null}}"#,
         ] {
-            let told = read(none);
-            assert!(!told.take_tasks(), "{none}");
-            assert!(!told.told(true).get().contains("tasks"), "{none}");
+            let capabilities = read(none);
+            assert!(!capabilities.accepts_tasks(), "{none}");
+            assert!(
+                !capabilities.as_json(true).get().contains("tasks"),
+                "{none}"
+            );
         }
     }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use quick_cache::sync::Cache;
 use wardgate_domain::{Caller, Digest};
+use wardgate_egress::HttpSettings;
+use wardgate_egress::{Auth, AuthSettings, BoundCredentials, EgressError, OpenAuth};
 
 use super::events::Events;
 use super::{Transport, Upstream, UpstreamError};
-use wardgate_egress::HttpSettings;
-use wardgate_egress::{Auth, AuthSettings, BoundCredentials, EgressError, OpenAuth};
 
 /// How many persons' connections one source keeps.
 const PERSONS: usize = 1_024;
@@ -88,7 +88,7 @@ impl PersonalConnections {
         let transport = Transport::Http(Box::new(settings));
         Ok(Arc::new(Upstream::of_person(
             &transport,
-            self.events.beside(),
+            self.events.for_another_person(),
         )?))
     }
 }

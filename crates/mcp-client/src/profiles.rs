@@ -6,33 +6,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+use wardgate_egress::EgressError;
 
 use super::link::Link;
 use super::participation::ClientProfile;
-use wardgate_egress::EgressError;
 
 /// How long one that nobody uses is kept.
 const IDLE: Duration = Duration::from_mins(5);
 
-pub(super) struct Profiles {
+pub(super) struct ProfileLinks {
     /// At the same time.
     most: usize,
-    links: Mutex<HashMap<ClientProfile, CachedUpstream>>,
+    links: Mutex<HashMap<ClientProfile, CachedLink>>,
 }
 
-struct CachedUpstream {
+struct CachedLink {
     link: Arc<Link>,
     used: Instant,
 }
 
-impl CachedUpstream {
+impl CachedLink {
     /// Nobody has a request on it, open or waiting.
     fn is_free(&self) -> bool {
         Arc::strong_count(&self.link) == 1
     }
 }
 
-impl Profiles {
+impl ProfileLinks {
     pub(super) fn new(most: usize) -> Self {
         Self {
             most,
@@ -48,58 +48,58 @@ impl Profiles {
         open: impl FnOnce() -> Result<Link, EgressError>,
     ) -> Result<Option<Arc<Link>>, EgressError> {
         let mut links = self.lock();
-        if let Some(kept) = links.get_mut(&profile) {
-            kept.used = Instant::now();
-            return Ok(Some(Arc::clone(&kept.link)));
+        if let Some(cached) = links.get_mut(&profile) {
+            cached.used = Instant::now();
+            return Ok(Some(Arc::clone(&cached.link)));
         }
         if links.len() >= self.most {
-            let free = links.iter().filter(|(_, kept)| kept.is_free());
-            let longest = free.min_by_key(|(_, kept)| kept.used);
+            let free = links.iter().filter(|(_, cached)| cached.is_free());
+            let longest = free.min_by_key(|(_, cached)| cached.used);
             let longest = longest.map(|(profile, _)| *profile);
             let Some(removed) = longest.and_then(|profile| links.remove(&profile)) else {
                 return Ok(None);
             };
-            removed.link.let_go();
+            removed.link.disconnect();
         }
         let link = Arc::new(open()?);
-        let kept = CachedUpstream {
+        let cached = CachedLink {
             link: Arc::clone(&link),
             used: Instant::now(),
         };
-        links.insert(profile, kept);
-        tokio::spawn(let_go_when_idle(Arc::downgrade(self), profile));
+        links.insert(profile, cached);
+        tokio::spawn(disconnect_when_idle(Arc::downgrade(self), profile));
         Ok(Some(link))
     }
 
     /// All of them, to be ended.
     pub(super) fn take(&self) -> Vec<Arc<Link>> {
-        self.lock().drain().map(|(_, kept)| kept.link).collect()
+        self.lock().drain().map(|(_, cached)| cached.link).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ClientProfile, CachedUpstream>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ClientProfile, CachedLink>> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the connection goes on; one that is idle is let go.
+    /// Whether the connection goes on; an idle one is disconnected.
     fn goes_on(&self, profile: ClientProfile) -> bool {
         let mut links = self.lock();
-        let Some(kept) = links.get_mut(&profile) else {
+        let Some(cached) = links.get_mut(&profile) else {
             return false;
         };
-        if !kept.is_free() {
-            kept.used = Instant::now();
+        if !cached.is_free() {
+            cached.used = Instant::now();
         }
-        if kept.used.elapsed() < IDLE {
+        if cached.used.elapsed() < IDLE {
             return true;
         }
-        if let Some(kept) = links.remove(&profile) {
-            kept.link.let_go();
+        if let Some(cached) = links.remove(&profile) {
+            cached.link.disconnect();
         }
         false
     }
 }
 
-async fn let_go_when_idle(profiles: Weak<Profiles>, profile: ClientProfile) {
+async fn disconnect_when_idle(profiles: Weak<ProfileLinks>, profile: ClientProfile) {
     loop {
         sleep(IDLE / 5).await;
         match profiles.upgrade() {

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use wardgate_mcp::meta;
 
 use super::error::UpstreamError;
-use super::members::{META_OF_GATEWAY, members_except};
+use super::members::members_except;
 use super::participation::{ClientProfile, Participation};
 
 /// What a tool of an upstream server answered; each part byte for byte.
@@ -46,7 +46,7 @@ pub fn other_members(result: &RawValue) -> Result<Option<String>, UpstreamError>
 /// The members of the `_meta` of a result that are for the client, as one JSON object.
 pub fn meta_for_client(meta: &RawValue) -> Result<Option<String>, UpstreamError> {
     members_but(meta, |name| {
-        META_OF_HOP.contains(&name) || name.starts_with(META_OF_GATEWAY)
+        META_OF_HOP.contains(&name) || name.starts_with(meta::GATEWAY_PREFIX)
     })
 }
 
@@ -163,13 +163,13 @@ pub(super) fn check_asked(requests: &str, profile: ClientProfile) -> Result<(), 
         #[serde(default)]
         params: Option<Box<RawValue>>,
     }
-    let asked: HashMap<String, RequestedInput> =
+    let requests: HashMap<String, RequestedInput> =
         serde_json::from_str(requests).map_err(|_| UNREADABLE)?;
-    if asked.len() > MAX_REQUESTS {
+    if requests.len() > MAX_REQUESTS {
         return Err(UpstreamError::BadResult("it asks for too much at once"));
     }
-    let mut asked = asked.values();
-    if !asked.all(|one| profile.covers(&one.method, one.params.as_deref())) {
+    let mut requests = requests.values();
+    if !requests.all(|one| profile.covers(&one.method, one.params.as_deref())) {
         return Err(UpstreamError::BadResult(
             "it asks its client for what the client did not offer",
         ));

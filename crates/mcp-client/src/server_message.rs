@@ -38,7 +38,7 @@ impl ServerMessage {
     /// What the server is told where nobody takes it; none where it waits for nothing.
     pub(super) fn refusal(&self) -> Option<Vec<u8>> {
         match self {
-            Self::Question(asked) => message::answer(&asked.id, &asked.method).ok(),
+            Self::Question(request) => message::answer(&request.id, &request.method).ok(),
             Self::Progress(_) | Self::Log(_) | Self::Completed(_) => None,
         }
     }

@@ -124,11 +124,16 @@ impl ServerTask {
         id: &str,
         client: &Participation,
     ) -> Result<(Self, TaskStatus), UpstreamError> {
-        let (task, said) = Self::read(result)?;
+        let (task, task_members) = Self::read(result)?;
         if task.id != id {
             return Err(UpstreamError::BadResult("it tells of another task"));
         }
-        let standing = match (said.status, said.requests, said.result, said.error) {
+        let standing = match (
+            task_members.status,
+            task_members.requests,
+            task_members.result,
+            task_members.error,
+        ) {
             (Status::Working, ..) => TaskStatus::Working,
             (Status::Cancelled, ..) => TaskStatus::Cancelled,
             (Status::InputRequired, Some(requests), ..) => {
@@ -149,17 +154,18 @@ impl ServerTask {
     fn read(result: &RawValue) -> Result<(Self, TaskMembers), UpstreamError> {
         const UNREADABLE: UpstreamError = UpstreamError::BadResult("its task cannot be read");
         // Members that are there twice are an error to it.
-        let said: TaskMembers = serde_json::from_str(result.get()).map_err(|_| UNREADABLE)?;
+        let task_members: TaskMembers =
+            serde_json::from_str(result.get()).map_err(|_| UNREADABLE)?;
         let members: Members<'_> = serde_json::from_str(result.get()).map_err(|_| UNREADABLE)?;
         let members = members.0.iter();
         let members = members.filter(|(name, _)| !APART.contains(&name.as_str()));
         let about = object(members.map(|(name, value)| (name.as_str(), value.get().to_owned())));
-        let fits = (1..=MAX_ID).contains(&said.id.len()) && about.len() <= MAX_ABOUT;
+        let fits = (1..=MAX_ID).contains(&task_members.id.len()) && about.len() <= MAX_ABOUT;
         if !fits || !is_strict(&about) {
             return Err(UNREADABLE);
         }
-        let id = said.id.clone();
-        Ok((Self { id, about }, said))
+        let id = task_members.id.clone();
+        Ok((Self { id, about }, task_members))
     }
 }
 
@@ -168,7 +174,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{ClientCapabilities, ForeignMeta};
+    use crate::{ClientCapabilities, PassthroughMembers};
 
     fn raw(json: &str) -> Box<RawValue> {
         RawValue::from_string(json.to_owned()).unwrap()
@@ -178,7 +184,7 @@ mod tests {
         let client = Participation {
             capabilities: ClientCapabilities::read(br#"{"elicitation":{}}"#).unwrap(),
             log_level: None,
-            others: ForeignMeta::default(),
+            others: PassthroughMembers::default(),
             is_legacy: false,
         };
         ServerTask::looked_at(&raw(json), "t", &client)
@@ -186,8 +192,8 @@ mod tests {
 
     #[test]
     fn what_a_server_says_of_a_task_stays_byte_for_byte_but_for_its_id_and_its_end() {
-        let said = r#"{"resultType":"task","taskId":"t","status":"working","ttlMs":null, "x": {"n":1.10},"_meta":{},"requestState":"s"}"#;
-        let task = ServerTask::begun(&raw(said)).unwrap();
+        let task_members = r#"{"resultType":"task","taskId":"t","status":"working","ttlMs":null, "x": {"n":1.10},"_meta":{},"requestState":"s"}"#;
+        let task = ServerTask::begun(&raw(task_members)).unwrap();
         assert_eq!(task.id, "t");
         let about = r#"{"status":"working","ttlMs":null,"x":{"n":1.10}}"#;
         assert_eq!(task.about, about);

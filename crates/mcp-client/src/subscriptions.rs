@@ -99,7 +99,7 @@ impl Subscriptions {
     /// Listens to these resources. Those that are too many, or whose URI is too long, are refused at once.
     pub(super) fn listen(self: &Arc<Self>, uris: BTreeSet<String>) -> ResourceListener {
         let inbox = Inbox::default();
-        let mut is_news = false;
+        let mut is_unused = false;
         let mut table = self.table();
         for uri in &uris {
             let is_full = table.len() >= MOST && !table.contains_key(uri);
@@ -108,7 +108,7 @@ impl Subscriptions {
                 continue;
             }
             let entry = table.entry(uri.clone()).or_insert_with(|| {
-                is_news = true;
+                is_unused = true;
                 ResourceSubscription {
                     inboxes: Vec::new(),
                     standing: SubscriptionStatus::Asked,
@@ -119,7 +119,7 @@ impl Subscriptions {
             entry.inboxes.push(Arc::clone(&inbox));
         }
         drop(table);
-        if is_news {
+        if is_unused {
             self.wanted.send_modify(|count| *count += 1);
         }
         ResourceListener {
@@ -248,7 +248,7 @@ impl ResourceListener {
     pub fn keep_accepted(&mut self) -> BTreeSet<String> {
         let accepted = self.heard.borrow().accepted.clone();
         let others = self.uris.difference(&accepted).cloned().collect();
-        self.let_go(&others);
+        self.release(&others);
         self.uris.clone_from(&accepted);
         accepted
     }
@@ -269,8 +269,8 @@ impl ResourceListener {
         taken
     }
 
-    fn let_go(&self, uris: &BTreeSet<String>) {
-        let mut is_news = false;
+    fn release(&self, uris: &BTreeSet<String>) {
+        let mut is_unused = false;
         let mut table = self.subscriptions.table();
         for uri in uris {
             let Some(entry) = table.get_mut(uri) else {
@@ -279,10 +279,10 @@ impl ResourceListener {
             entry
                 .inboxes
                 .retain(|inbox| !Arc::ptr_eq(inbox, &self.inbox));
-            is_news |= entry.inboxes.is_empty();
+            is_unused |= entry.inboxes.is_empty();
         }
         drop(table);
-        if is_news {
+        if is_unused {
             self.subscriptions.wanted.send_modify(|count| *count += 1);
         }
     }
@@ -290,7 +290,7 @@ impl ResourceListener {
 
 impl Drop for ResourceListener {
     fn drop(&mut self) {
-        self.let_go(&self.uris);
+        self.release(&self.uris);
     }
 }
 

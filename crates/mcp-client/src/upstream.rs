@@ -10,11 +10,14 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use wardgate_domain::{Ambient, Caller, OfferKind};
+use wardgate_egress::EgressError;
+use wardgate_mcp::error_code::HEADER_MISMATCH;
+use wardgate_mcp::{Era, mirrored_header};
 
 use super::conditional_tools::ConditionalTools;
 use super::connection::UpstreamConnection;
 use super::definition::{Pages, ToolDefinition};
-use super::era::{CachedObservation, ObservedServer, Skills, SupportedEras};
+use super::era::{CachedObservation, ObservedServer, SkillsCapability, SupportedEras};
 use super::error::UpstreamError;
 use super::events::{Events, Health};
 use super::link::Link;
@@ -23,7 +26,7 @@ use super::listing::ListedTools;
 use super::message::{MemberValue, UpstreamRequest};
 use super::participation::{ClientProfile, Participation};
 use super::personal_connections::PersonalConnections;
-use super::profiles::Profiles;
+use super::profiles::ProfileLinks;
 use super::result::check_complete;
 use super::round::OpenExchange;
 use super::round::{self, Round, RoundStart, UpstreamOperation};
@@ -31,15 +34,14 @@ use super::server_message::{Listener, ServerMessage, lend};
 use super::server_task::{ServerTask, ServerTaskRequest, TaskStatus};
 use super::settings::Transport;
 use super::subscriptions::ResourceListener;
-use wardgate_egress::EgressError;
-use wardgate_mcp::error_code::HEADER_MISMATCH;
-use wardgate_mcp::{Era, mirrored_header};
 
-/// Further connections to one legacy server whose clients can be asked something: processes, or sessions.
-const PROGRAMS: usize = 4;
-const SESSIONS: usize = 16;
+/// The most further processes of one legacy server, for clients that can be asked something.
+const MAX_PROCESSES: usize = 4;
 
-/// An upstream server. It is connected to when first asked for something; dropped, it is let go.
+/// The most further sessions with one legacy server, for clients that can be asked something.
+const MAX_SESSIONS: usize = 16;
+
+/// An upstream server. The first request connects to it; dropping it disconnects.
 pub struct Upstream {
     transport: Transport,
     link: Arc<Link>,
@@ -48,7 +50,7 @@ pub struct Upstream {
     /// It is one of those: nobody else finds out whose messages it takes.
     is_of_person: bool,
     /// Further connections, where the server may ask clients something.
-    profiles: Arc<Profiles>,
+    profile_links: Arc<ProfileLinks>,
     ttls: ListTtls,
     conditional_tools: ConditionalTools,
     /// Of a program that names no legacy version: it does not take `initialize`.
@@ -79,9 +81,9 @@ impl Upstream {
             link: Arc::new(Link::new(transport, events, ClientProfile::default())?),
             personal: None,
             is_of_person: false,
-            profiles: Arc::new(Profiles::new(match transport {
-                Transport::Stdio(_) => PROGRAMS,
-                Transport::Http(_) => SESSIONS,
+            profile_links: Arc::new(ProfileLinks::new(match transport {
+                Transport::Stdio(_) => MAX_PROCESSES,
+                Transport::Http(_) => MAX_SESSIONS,
             })),
             ttls: ListTtls::default(),
             conditional_tools: ConditionalTools::default(),
@@ -89,8 +91,8 @@ impl Upstream {
         })
     }
 
-    /// The server as this caller reaches it. `token` is what the caller called with, where credentials are made of it.
-    pub fn of(
+    /// The server as this caller connects to it. `token` is what the caller called with, where credentials are made of it.
+    pub fn for_caller(
         self: &Arc<Self>,
         caller: &Caller,
         token: Option<&str>,
@@ -107,8 +109,8 @@ impl Upstream {
     }
 
     /// What the server has shown of itself.
-    pub fn shown(&self) -> watch::Receiver<ObservedServer> {
-        self.link.events.shown()
+    pub fn observed(&self) -> watch::Receiver<ObservedServer> {
+        self.link.events.observed()
     }
 
     /// Changes when the server's tools changed, or may have.
@@ -116,12 +118,12 @@ impl Upstream {
         self.link.events.tools_changes()
     }
 
-    /// The same of its prompts.
+    /// Changes when the server's prompts changed.
     pub fn prompts_changed(&self) -> watch::Receiver<u64> {
         self.link.events.prompts_changes()
     }
 
-    /// The same of its resources and their templates.
+    /// Changes when the server's resources or their templates changed.
     pub fn resources_changed(&self) -> watch::Receiver<u64> {
         self.link.events.resources_changes()
     }
@@ -137,7 +139,7 @@ impl Upstream {
     }
 
     /// Hears from now on when these resources change. The server may refuse any of them. Where the credentials stand for
-    /// the caller, the caller's own (see [`Self::of`]) is asked, and this one for none: it would tell of what those that
+    /// the caller, the caller's own (see [`Self::for_caller`]) is asked, and this one for none: it would tell of what those that
     /// list may read, which the caller may not.
     pub fn listen(&self, uris: BTreeSet<String>) -> ResourceListener {
         let uris = match self.personal {
@@ -147,8 +149,8 @@ impl Upstream {
         self.link.events.subscriptions.listen(uris)
     }
 
-    /// Connects to it where nobody did before. Whoever needs more of it learns why that failed.
-    pub async fn reach(&self) {
+    /// Connects, unless it is connected. A failure is reported to the next request.
+    pub async fn connect(&self) {
         let _ = self.link.connection().await;
     }
 
@@ -158,7 +160,7 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<Vec<ToolDefinition>, UpstreamError> {
         let (tools, ttl) = self.link.list_tools(deadline).await?;
-        self.ttls.said("tools/list", ttl);
+        self.ttls.set("tools/list", ttl);
         Ok(tools)
     }
 
@@ -179,18 +181,18 @@ impl Upstream {
         Ok(tools)
     }
 
-    /// Calls a tool in nobody's name who could be asked. Its arguments reach it byte for byte.
+    /// Calls a tool without a client that the server could ask for input. Its arguments reach it byte for byte.
     pub async fn call_tool(
         &self,
-        wanted: &UpstreamOperation,
+        operation: &UpstreamOperation,
         deadline: Instant,
         mut listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
-        let request = wanted.request().offering_tasks(false);
-        let is_task = runs_as_task(&self.link, wanted, deadline).await?;
+        let request = operation.request().offering_tasks(false);
+        let is_task = runs_as_task(&self.link, operation, deadline).await?;
         let request = request.task_if(is_task);
         let result = self
-            .marked(wanted, request, deadline, lend(&mut listener))
+            .request_with_mirrored_headers(operation, request, deadline, lend(&mut listener))
             .await?;
         check_complete(&result)?;
         Ok(result)
@@ -199,17 +201,17 @@ impl Upstream {
     /// One round of a request whose client can take part. Dropping the future cancels it at the server.
     pub async fn round(
         &self,
-        wanted: &UpstreamOperation,
+        operation: &UpstreamOperation,
         client: &Arc<Participation>,
         start: RoundStart,
         deadline: Instant,
         listener: Listener<'_>,
     ) -> Result<Round, UpstreamError> {
-        let mut wants = |news: ServerMessage| match &news {
+        let mut wants = |message: ServerMessage| match &message {
             ServerMessage::Log(log) if client.log_level.is_none_or(|from| log.level < from) => {
                 false
             }
-            _ => listener(news),
+            _ => listener(message),
         };
         let goes_on = matches!(start, RoundStart::Retry { .. });
         let answers = match start {
@@ -232,23 +234,25 @@ impl Upstream {
         if is_legacy && let Some(link) = self.legacy_link(profile, deadline).await? {
             let client = Arc::clone(client);
             // The tasks of one era are not those of the other, and another session may show other tools.
-            let is_task = !is_modern && runs_as_task(&link, wanted, deadline).await?;
-            let begun = OpenExchange::begin(link, wanted.clone(), is_task, client);
+            let is_task = !is_modern && runs_as_task(&link, operation, deadline).await?;
+            let begun = OpenExchange::begin(link, operation.clone(), is_task, client);
             return begun.round(None, deadline, &mut wants).await;
         }
-        let is_task = runs_as_task(&self.link, wanted, deadline).await?;
-        let mut request = wanted.request().with(client).task_if(is_task);
+        let is_task = runs_as_task(&self.link, operation, deadline).await?;
+        let mut request = operation.request().with(client).task_if(is_task);
         if let Some((state, responses)) = answers.as_ref().filter(|_| is_modern) {
             responses.add_to(&mut request, state.as_deref());
         }
         let may_be_task = request.offers_tasks && is_modern;
         let wants: Listener<'_> = &mut wants;
-        let outcome = self.marked(wanted, request, deadline, Some(wants)).await;
+        let outcome = self
+            .request_with_mirrored_headers(operation, request, deadline, Some(wants))
+            .await;
         round::end(outcome, client, may_be_task)
     }
 
-    /// Looks after the task `id`; how it stands, if that was asked.
-    pub async fn look_after(
+    /// Makes a request about the task `id`; gives its status, where that was requested.
+    pub async fn request_task(
         &self,
         id: &str,
         step: &ServerTaskRequest,
@@ -259,7 +263,9 @@ impl Upstream {
         if connection.era() != Era::Modern {
             return Err(UpstreamError::BadResult("it has no tasks any more"));
         }
-        let answer = self.ask(&step.request(id, client), deadline, None).await?;
+        let answer = self
+            .request(&step.request(id, client), deadline, None)
+            .await?;
         match step {
             ServerTaskRequest::Get => ServerTask::looked_at(&answer, id, client).map(Some),
             ServerTaskRequest::Update(_) | ServerTaskRequest::Cancel => Ok(None),
@@ -272,18 +278,18 @@ impl Upstream {
         profile: ClientProfile,
         deadline: Instant,
     ) -> Result<Option<Arc<Link>>, UpstreamError> {
-        let shown = self.link.settle_eras().await;
+        let eras = self.link.settle_eras().await;
         // A program that names no legacy version is asked once, by the connection itself.
-        let is_open = shown == SupportedEras::Modern && !self.is_over_http();
+        let is_open = eras == SupportedEras::Modern && !self.is_over_http();
         let is_refused = !is_open || self.refuses_initialize.holds();
-        if shown == SupportedEras::Modern && is_refused {
+        if eras == SupportedEras::Modern && is_refused {
             return Ok(None);
         }
         let Some(link) = self.link_for(profile)? else {
             return Ok(None);
         };
         if is_open && link.connection_by(deadline).await.is_err() {
-            self.refuses_initialize.note(true);
+            self.refuses_initialize.set(true);
             return Ok(None);
         }
         Ok(Some(link))
@@ -295,25 +301,25 @@ impl Upstream {
             return Ok(None);
         }
         let open = || Link::new(&self.transport, Arc::clone(&self.link.events), profile);
-        let link = self.profiles.link(profile, open);
+        let link = self.profile_links.link(profile, open);
         link.map_err(|error| UpstreamError::Unreachable(error.to_string()))
     }
 
-    /// Asks, with the headers that repeat arguments, where the server wants those.
-    async fn marked(
+    /// Makes a request, with the headers that mirror arguments where the server needs them.
+    async fn request_with_mirrored_headers(
         &self,
-        wanted: &UpstreamOperation,
+        operation: &UpstreamOperation,
         mut request: UpstreamRequest<'_>,
         deadline: Instant,
         mut listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
         let UpstreamOperation::Tool {
             name, arguments, ..
-        } = wanted
+        } = operation
         else {
             return self.link.request(&request, deadline, listener).await;
         };
-        request.headers = self.repeated(name, arguments, deadline).await?;
+        request.headers = self.mirrored_headers(name, arguments, deadline).await?;
         let outcome = self
             .link
             .request(&request, deadline, lend(&mut listener))
@@ -323,7 +329,7 @@ impl Upstream {
             Err(UpstreamError::Rpc(error)) if error.code == HEADER_MISMATCH => {
                 let connection = self.link.connection_by(deadline).await?;
                 connection.listing().forget();
-                request.headers = self.repeated(name, arguments, deadline).await?;
+                request.headers = self.mirrored_headers(name, arguments, deadline).await?;
                 self.link.request(&request, deadline, listener).await
             }
             outcome => outcome,
@@ -351,7 +357,7 @@ impl Upstream {
     pub async fn list_skills(
         &self,
         deadline: Instant,
-    ) -> Result<Option<(Skills, Vec<Box<RawValue>>)>, UpstreamError> {
+    ) -> Result<Option<(SkillsCapability, Vec<Box<RawValue>>)>, UpstreamError> {
         let Some(skills) = self.link.connection_by(deadline).await?.skills() else {
             return Ok(None);
         };
@@ -359,13 +365,13 @@ impl Upstream {
         Ok(Some((skills, listed)))
     }
 
-    /// Asks for it, with nobody who could be asked anything.
-    pub async fn get(
+    /// Makes a request without a client that the server could ask for input.
+    pub async fn request_without_client(
         &self,
-        wanted: &UpstreamOperation,
+        operation: &UpstreamOperation,
         deadline: Instant,
     ) -> Result<Box<RawValue>, UpstreamError> {
-        self.ask(&wanted.request(), deadline, None).await
+        self.request(&operation.request(), deadline, None).await
     }
 
     /// A resource: `{"contents": […]}`.
@@ -375,7 +381,7 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<Box<RawValue>, UpstreamError> {
         let request = UpstreamRequest::new("resources/read", vec![("uri", MemberValue::Text(uri))]);
-        self.ask(&request, deadline, None).await
+        self.request(&request, deadline, None).await
     }
 
     /// The server's prompts, each as it defines it.
@@ -397,7 +403,7 @@ impl Upstream {
             ("name", MemberValue::Text(name)),
             ("arguments", MemberValue::Raw(arguments)),
         ];
-        self.ask(
+        self.request(
             &UpstreamRequest::new("prompts/get", members),
             deadline,
             None,
@@ -432,7 +438,7 @@ impl Upstream {
         if let Some(known) = known {
             members.push(("context", MemberValue::Json(json!({ "arguments": known }))));
         }
-        self.ask(
+        self.request(
             &UpstreamRequest::new("completion/complete", members),
             deadline,
             None,
@@ -447,7 +453,7 @@ impl Upstream {
             .iter()
             .flat_map(PersonalConnections::open_ones);
         let persons = persons.map(|upstream| async move { Box::pin(upstream.close()).await });
-        let profiles = self.profiles.take();
+        let profiles = self.profile_links.take();
         let closing = profiles.iter().map(|link| link.close());
         let persons = futures::future::join_all(persons);
         futures::join!(
@@ -457,7 +463,7 @@ impl Upstream {
         );
     }
 
-    async fn ask(
+    async fn request(
         &self,
         request: &UpstreamRequest<'_>,
         deadline: Instant,
@@ -477,16 +483,16 @@ impl Upstream {
     ) -> Result<Vec<Box<RawValue>>, UpstreamError> {
         let mut pages = Pages::new(method, member);
         loop {
-            let page = self.ask(&pages.request(), deadline, None).await?;
+            let page = self.request(&pages.request(), deadline, None).await?;
             if pages.take(&page)? {
-                self.ttls.said(method, pages.ttl);
+                self.ttls.set(method, pages.ttl);
                 return Ok(pages.entries);
             }
         }
     }
 
-    /// The headers that repeat `arguments`, where the server wants that.
-    async fn repeated(
+    /// The headers that mirror `arguments`, where the server needs them.
+    async fn mirrored_headers(
         &self,
         tool: &str,
         arguments: &RawValue,
@@ -497,19 +503,20 @@ impl Upstream {
             return Ok(Vec::new());
         }
         let tools = known_tools(&self.link, &connection, deadline).await?;
-        let marked = tools.tool(tool);
-        let marked = marked.map(|tool| mirrored_header::of_arguments(&tool.headers, arguments));
-        Ok(marked.unwrap_or_default())
+        let headers = tools
+            .tool(tool)
+            .map(|tool| mirrored_header::of_arguments(&tool.headers, arguments));
+        Ok(headers.unwrap_or_default())
     }
 }
 
 /// Whether it is a call of a tool that runs as a task only, on a server whose tasks can be followed over `link`.
 async fn runs_as_task(
     link: &Arc<Link>,
-    wanted: &UpstreamOperation,
+    operation: &UpstreamOperation,
     deadline: Instant,
 ) -> Result<bool, UpstreamError> {
-    let UpstreamOperation::Tool { name, .. } = wanted else {
+    let UpstreamOperation::Tool { name, .. } = operation else {
         return Ok(false);
     };
     let connection = link.connection_by(deadline).await?;
@@ -533,9 +540,9 @@ async fn known_tools(
 
 impl Drop for Upstream {
     fn drop(&mut self) {
-        self.link.let_go();
-        for link in self.profiles.take() {
-            link.let_go();
+        self.link.disconnect();
+        for link in self.profile_links.take() {
+            link.disconnect();
         }
     }
 }

@@ -20,3 +20,6 @@ pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// The task that a message belongs to (2025-11-25).
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
+
+/// The prefix of the members of `_meta` and `data` that clients say to the gateway, and that only the gateway writes.
+pub const GATEWAY_PREFIX: &str = "dev.wardgate/";

@@ -354,7 +354,7 @@ impl LoadedCatalogue {
 
     /// What the MCP server of that name declared when it was connected to.
     pub(crate) fn capabilities(&self, source: &str) -> Option<ServerCapabilities> {
-        let declared = self.sources.mcp(source).ok()?.shown().borrow().declares?;
+        let declared = self.sources.mcp(source).ok()?.observed().borrow().declares?;
         Some(ServerCapabilities {
             logging: declared.logging,
             completions: declared.completions,
@@ -366,7 +366,7 @@ impl LoadedCatalogue {
     pub(crate) fn may_be_task(&self, tool: &RunnableTool) -> bool {
         let source = tool.tool.source().filter(|_| tool.tool.plan().talks());
         let server = source.and_then(|source| self.sources.mcp(source).ok());
-        server.is_some_and(|server| server.shown().borrow().has_tasks)
+        server.is_some_and(|server| server.observed().borrow().has_tasks)
     }
 
     /// The MCP servers whose tools are imported, by name of their source.

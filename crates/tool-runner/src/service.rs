@@ -602,7 +602,7 @@ fn version(loaded: &LoadedCatalogue, switches: Option<&Switches>) -> Digest {
     let servers = servers.iter();
     let shown_by_servers: Vec<_> = servers
         .map(|server| {
-            let shown = *server.shown().borrow();
+            let shown = *server.observed().borrow();
             (shown.has_tasks, shown.declares)
         })
         .collect();

@@ -217,7 +217,7 @@ impl ResourceWatch {
                 let mut listener = of.upstream.listen(offered.collect());
                 // One that does not say so in time tells of none.
                 let settled = async {
-                    of.upstream.reach().await;
+                    of.upstream.connect().await;
                     listener.settled().await;
                 };
                 let _ = timeout(ACCEPTANCE_TIMEOUT, settled).await;

@@ -17,26 +17,26 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use url::Url;
-
-use crate::error::{RequestResult, UpstreamError};
-use crate::events::Events;
-use crate::listen::ListenTransport;
-use crate::message::{self, IncomingMessage, MemberValue, UpstreamRequest};
-use crate::open_requests::{NEWS_QUEUE, OpenRequests};
-use crate::server_message::{self, Listener, ServerMessage, ServerRequest};
 use wardgate_egress::{EgressClient, EgressResponse, ResponseBody};
 use wardgate_mcp::Era;
 use wardgate_mcp::event_stream::EventReader;
 use wardgate_mcp::header::{self, EVENT_STREAM, JSON, JSON_OR_EVENT_STREAM};
 
+use crate::error::{RequestResult, UpstreamError};
+use crate::events::Events;
+use crate::listen::ListenTransport;
+use crate::message::{self, IncomingMessage, MemberValue, UpstreamRequest};
+use crate::open_requests::{MESSAGE_QUEUE, OpenRequests};
+use crate::server_message::{self, Listener, ServerMessage, ServerRequest};
+
 /// How long after an answer more may arrive of what a server says about a request on a stream of its own.
-const LATE_NEWS: Duration = Duration::from_millis(100);
+const LATE_MESSAGE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// How long a message without an answer may take.
 const NOTICE_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long a server may take to end a stream after the answer.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const STREAM_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How often a stream is taken up again without one event in between.
 const MAX_RESUMPTIONS: u32 = 5;
@@ -77,10 +77,10 @@ impl Exchange {
         let mut place = PendingRequest {
             exchange: self,
             id,
-            told: request.opens() || self.era == Era::Modern,
+            is_told: request.opens() || self.era == Era::Modern,
         };
         let outcome = if self.era == Era::Legacy && request.is_talked_about() {
-            let outcome = self.overheard(id, body, listener).await;
+            let outcome = self.request_to_legacy(id, body, listener).await;
             if matches!(outcome, Err(UpstreamError::Broken(_))) {
                 self.open().given_up(id);
             } else {
@@ -91,7 +91,7 @@ impl Exchange {
             self.exchange(id, body, self.describe(request), listener)
                 .await
         };
-        place.told = true;
+        place.is_told = true;
         if outcome.is_ok() {
             self.proven.store(true, Ordering::Relaxed);
         }
@@ -110,7 +110,7 @@ impl Exchange {
     }
 
     /// The same with a legacy server, which may also talk about the request on the stream of its own.
-    async fn overheard(
+    async fn request_to_legacy(
         self: &Arc<Self>,
         id: u64,
         body: Vec<u8>,
@@ -120,20 +120,20 @@ impl Exchange {
             self.open().begin(id, None);
             return self.exchange(id, body, Vec::new(), None).await;
         };
-        let (news, mut overheard) = mpsc::channel(NEWS_QUEUE);
-        self.open().begin(id, Some(news));
+        let (messages, mut received) = mpsc::channel(MESSAGE_QUEUE);
+        self.open().begin(id, Some(messages));
         let listener = Mutex::new(listener);
-        let hear = |news| {
+        let deliver = |message| {
             let mut listener = listener.lock().unwrap_or_else(PoisonError::into_inner);
-            listener(news)
+            listener(message)
         };
-        let mut on_its_own_stream = hear;
+        let mut on_its_own_stream = deliver;
         let exchange = self.exchange(id, body, Vec::new(), Some(&mut on_its_own_stream));
         let mut exchange = std::pin::pin!(exchange);
         let mut was_talked_about = false;
-        let take = |news: ServerMessage| {
-            let refusal = news.refusal();
-            if !hear(news)
+        let take = |message: ServerMessage| {
+            let refusal = message.refusal();
+            if !deliver(message)
                 && let Some(refusal) = refusal
             {
                 self.say_later(refusal);
@@ -142,16 +142,18 @@ impl Exchange {
         let outcome = loop {
             tokio::select! {
                 biased;
-                Some(news) = overheard.recv() => {
+                Some(message) = received.recv() => {
                     was_talked_about = true;
-                    take(news);
+                    take(message);
                 }
                 outcome = &mut exchange => break outcome,
             }
         };
         // Nothing orders the two streams: what was said before the answer may arrive after it.
-        while was_talked_about && let Ok(Some(news)) = timeout(LATE_NEWS, overheard.recv()).await {
-            take(news);
+        while was_talked_about
+            && let Ok(Some(message)) = timeout(LATE_MESSAGE_TIMEOUT, received.recv()).await
+        {
+            take(message);
         }
         outcome
     }
@@ -352,7 +354,8 @@ impl Exchange {
                         match self.take_all(&data, id, &mut listener).await {
                             Ok(None) => {}
                             Ok(Some(answer)) => {
-                                self.tasks.spawn(timeout(LAST_WORDS, read_out(body)));
+                                self.tasks
+                                    .spawn(timeout(STREAM_END_TIMEOUT, read_out(body)));
                                 return answer;
                             }
                             Err(why) => self.events.ignored(why),
@@ -429,7 +432,7 @@ impl Exchange {
                     match listener {
                         Some(listener) => drop(listener(ServerMessage::Log(log))),
                         None if id.is_none() => {
-                            drop(self.open().tell_only(ServerMessage::Log(log)));
+                            drop(self.open().deliver_to_only(ServerMessage::Log(log)));
                         }
                         None => {}
                     }
@@ -439,22 +442,22 @@ impl Exchange {
                 if method == server_message::COMPLETED =>
             {
                 if let Some(elicitation) = server_message::read_completed(params) {
-                    self.open().tell_completed(&elicitation);
+                    self.open().deliver_completed(&elicitation);
                 }
             }
             IncomingMessage::Request {
-                id: asked,
+                id: request_id,
                 method,
                 params,
             } if self.era == Era::Legacy => {
-                let answer = match (listener, ServerRequest::read(asked, &method, params)) {
+                let answer = match (listener, ServerRequest::read(request_id, &method, params)) {
                     (Some(listener), Some(question)) => {
-                        let asked = ServerMessage::Question(question);
-                        let refusal = asked.refusal();
-                        refusal.filter(|_| !listener(asked))
+                        let message = ServerMessage::Question(question);
+                        let refusal = message.refusal();
+                        refusal.filter(|_| !listener(message))
                     }
                     (None, Some(question)) if id.is_none() => self.open().ask_only(question),
-                    _ => message::answer(asked, &method).ok(),
+                    _ => message::answer(request_id, &method).ok(),
                 };
                 if let Some(answer) = answer {
                     // Whether the server takes it is the server's affair.
@@ -472,7 +475,10 @@ impl Exchange {
 
     /// Takes what the server says outside of answers, until it ends the stream of that; `begun` is called when there is
     /// one.
-    pub(super) async fn overhear(&self, begun: impl FnOnce() + Send) -> Result<(), UpstreamError> {
+    pub(super) async fn read_standalone_stream(
+        &self,
+        begun: impl FnOnce() + Send,
+    ) -> Result<(), UpstreamError> {
         let response = self.get(None).await?;
         begun();
         match self.follow(response.body, None, None).await {
@@ -487,9 +493,9 @@ impl ListenTransport for Arc<Exchange> {
         self.request(request, None).await
     }
 
-    async fn overhear(&self) -> Result<(), UpstreamError> {
+    async fn read_standalone_stream(&self) -> Result<(), UpstreamError> {
         let begun = || self.events.subscriptions.opened();
-        Exchange::overhear(self, begun).await
+        Exchange::read_standalone_stream(self, begun).await
     }
 }
 
@@ -502,12 +508,12 @@ async fn read_out(mut body: ResponseBody) {
 struct PendingRequest<'a> {
     exchange: &'a Arc<Exchange>,
     id: u64,
-    told: bool,
+    is_told: bool,
 }
 
 impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
-        if self.told {
+        if self.is_told {
             return;
         }
         self.exchange.open().given_up(self.id);

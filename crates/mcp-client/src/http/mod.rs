@@ -1,9 +1,5 @@
 //! Servers behind a URL: Streamable HTTP of either era.
 
-use wardgate_mcp::Era;
-use wardgate_mcp::error_code::UNSUPPORTED_VERSION;
-use wardgate_mcp::header;
-
 mod exchange;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,9 +13,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tracing::info;
 use url::Url;
+use wardgate_egress::{EgressClient, EgressError, HttpSettings};
+use wardgate_mcp::Era;
+use wardgate_mcp::error_code::UNSUPPORTED_VERSION;
+use wardgate_mcp::header;
 
 use self::exchange::Exchange;
-use super::era::{self, CachedObservation, Handshake, Probe, Skills, SupportedEras};
+use super::era::{self, CachedObservation, Handshake, Probe, SkillsCapability, SupportedEras};
 use super::error::UpstreamError;
 use super::events::Events;
 use super::listen;
@@ -28,14 +28,12 @@ use super::logging::ServerLogLevel;
 use super::message::{MODERN, UpstreamRequest};
 use super::participation::ClientProfile;
 use super::server_message::Listener;
-use wardgate_egress::HttpSettings;
-use wardgate_egress::{EgressClient, EgressError};
 
 /// How long a server of 2026-07-28 may take to answer `initialize`.
 const INITIALIZE_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long taking leave of a session may take.
-const FAREWELL: Duration = Duration::from_secs(3);
+/// How long ending a session may take.
+const END_SESSION_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long a server may take to begin the stream on which it asks outside of answers. Some send its head only with the
 /// first message.
@@ -67,7 +65,7 @@ pub(super) struct HttpConnection {
     pub(super) listing: ConnectionTools,
     /// Tools can be called as tasks.
     pub(super) tasks: bool,
-    pub(super) skills: Option<Skills>,
+    pub(super) skills: Option<SkillsCapability>,
     since: Instant,
     /// The server no longer is what it was when this connection was made.
     lost: AtomicBool,
@@ -110,9 +108,9 @@ impl Dialer {
         if handshake.era == Era::Legacy {
             exchange.notify("notifications/initialized", &[]).await?;
         }
-        self.is_legacy.note(handshake.era == Era::Legacy);
+        self.is_legacy.set(handshake.era == Era::Legacy);
         if self.profile.is_empty() {
-            self.events.shows(handshake.shows());
+            self.events.set_observed(handshake.observed());
         }
         info!(
             upstream = self.events.upstream,
@@ -120,13 +118,13 @@ impl Dialer {
             "connected to an upstream server"
         );
         let (stop, begun) = (CancellationToken::new(), CancellationToken::new());
-        let hears = if self.profile.is_empty() {
+        let stream = if self.profile.is_empty() {
             ServerStream::Changes(handshake)
         } else {
             ServerStream::Questions(begun.clone(), handshake)
         };
         self.tasks
-            .spawn(attend(Arc::clone(&exchange), hears, stop.clone()));
+            .spawn(run_listeners(Arc::clone(&exchange), stream, stop.clone()));
         if !self.profile.is_empty() {
             // What it asks before anybody listens would be lost.
             let _ = timeout(BEGIN_LIMIT, begun.cancelled()).await;
@@ -175,7 +173,7 @@ impl Dialer {
         if let Ok((_, (handshake, session))) = &taken {
             // It was only a question.
             let exchange = self.exchange(handshake.era, Some(handshake.version), session.clone());
-            let ending = async move { timeout(FAREWELL, exchange.end_session()).await };
+            let ending = async move { timeout(END_SESSION_TIMEOUT, exchange.end_session()).await };
             self.tasks.spawn(ending);
         }
         *self
@@ -268,25 +266,26 @@ enum ServerStream {
 }
 
 /// Listens while the connection is in use, and ends its session after that.
-async fn attend(exchange: Arc<Exchange>, hears: ServerStream, stop: CancellationToken) {
+async fn run_listeners(exchange: Arc<Exchange>, stream: ServerStream, stop: CancellationToken) {
     let events = Arc::clone(&exchange.events);
-    match hears {
+    match stream {
         ServerStream::Changes(handshake) => {
-            let listening = listen::attend(Arc::clone(&exchange), events, handshake);
+            let listening = listen::run_listener(Arc::clone(&exchange), events, handshake);
             Box::pin(stop.run_until_cancelled(listening)).await;
         }
         ServerStream::Questions(begun, handshake) => {
-            let once = || exchange.overhear(|| begun.cancel());
-            let questions = listen::attend_questions(&events.ambient, &begun, once);
-            let line = Arc::clone(&exchange);
-            let resources = listen::attend_resources(line, Arc::clone(&events), handshake);
+            let once = || exchange.read_standalone_stream(|| begun.cancel());
+            let questions = listen::run_request_listener(&events.ambient, &begun, once);
+            let transport = Arc::clone(&exchange);
+            let resources =
+                listen::run_resource_listener(transport, Arc::clone(&events), handshake);
             let listening = async { tokio::join!(questions, resources) };
             Box::pin(stop.run_until_cancelled(listening)).await;
         }
     }
     stop.cancelled().await;
     // The server forgets a session it does not hear of, so a failure is none.
-    let _ = timeout(FAREWELL, exchange.end_session()).await;
+    let _ = timeout(END_SESSION_TIMEOUT, exchange.end_session()).await;
 }
 
 impl HttpConnection {

@@ -6,6 +6,8 @@
 //!   legacy server:  an open exchange, kept going by a task ─▶ result ∣ questions ─▶ the exchange itself, still open
 //! ```
 
+mod open_exchange;
+
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -13,19 +15,17 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_mcp::error_code::URL_ELICITATION_REQUIRED;
 
-use crate::error::{UpstreamError, UpstreamRpcError};
-use crate::message::{MemberValue, UpstreamRequest};
-use crate::responses::Responses;
-
-mod open_exchange;
-
 use self::open_exchange::MAX_QUESTIONS;
-pub use self::open_exchange::OpenExchange;
+use crate::error::{UpstreamError, UpstreamRpcError};
 use crate::fingerprint::ToolFingerprint;
 use crate::members::object;
+use crate::message::{MemberValue, UpstreamRequest};
 use crate::participation::{ClientProfile, Participation};
+use crate::responses::Responses;
 use crate::result::{RequestOutcome, read_outcome};
 use crate::server_task::ServerTask;
+
+pub use self::open_exchange::OpenExchange;
 
 /// What is asked of a server.
 #[derive(Debug, Clone)]

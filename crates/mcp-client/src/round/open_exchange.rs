@@ -61,7 +61,7 @@ impl OpenExchange {
     /// Makes the request over `link`.
     pub(crate) fn begin(
         link: Arc<Link>,
-        wanted: UpstreamOperation,
+        operation: UpstreamOperation,
         is_task: bool,
         client: Arc<Participation>,
     ) -> Self {
@@ -70,11 +70,12 @@ impl OpenExchange {
             let (client, link) = (Arc::clone(&client), Arc::clone(&link));
             let elicitations = Mutex::default();
             async move {
-                let request = wanted.request().with(&client).task_if(is_task);
+                let request = operation.request().with(&client).task_if(is_task);
                 let profile = client.capabilities.profile;
                 let outcome = link
-                    .converse(&request, |news, connection| {
-                        is_own(&news, &elicitations) && take(news, connection, profile, &sender)
+                    .request_without_deadline(&request, |message, connection| {
+                        is_own(&message, &elicitations)
+                            && take(message, connection, profile, &sender)
                     })
                     .await;
                 // Whoever left does not mind.
@@ -100,7 +101,7 @@ impl OpenExchange {
     ) -> Result<Round, UpstreamError> {
         let link = Arc::clone(&self.link);
         let going = async {
-            let _turn = link.turn().await?;
+            let _permit = link.request_permit().await?;
             if let Some(responses) = responses {
                 // What has ended meanwhile takes no answers any more.
                 if let Some(outcome) = self.catch_up(listener) {
@@ -179,8 +180,8 @@ impl OpenExchange {
         listener: Listener<'_>,
     ) -> Option<Result<Option<Box<RawValue>>, UpstreamError>> {
         match step {
-            ExchangeEvent::Said(news) => {
-                listener(news);
+            ExchangeEvent::Said(message) => {
+                listener(message);
                 None
             }
             ExchangeEvent::Asked(asked) => {
@@ -221,9 +222,9 @@ impl OpenExchange {
 
 /// Whether it is about this exchange, as `elicitations`, the ids of those that it made, tell. A server says to all of a
 /// connection that one is over.
-fn is_own(news: &ServerMessage, elicitations: &Mutex<BTreeSet<String>>) -> bool {
+fn is_own(message: &ServerMessage, elicitations: &Mutex<BTreeSet<String>>) -> bool {
     let mut elicitations = elicitations.lock().unwrap_or_else(PoisonError::into_inner);
-    match news {
+    match message {
         ServerMessage::Question(question) => {
             // Of a server that asks without end those are known that it began with.
             let has_room = elicitations.len() < MAX_ELICITATIONS;
@@ -237,13 +238,13 @@ fn is_own(news: &ServerMessage, elicitations: &Mutex<BTreeSet<String>>) -> bool 
 
 /// Whether what the server says or asks has a place.
 fn take(
-    news: ServerMessage,
+    message: ServerMessage,
     connection: &Arc<UpstreamConnection>,
     profile: ClientProfile,
     steps: &mpsc::Sender<ExchangeEvent>,
 ) -> bool {
     let free = steps.capacity();
-    match news {
+    match message {
         ServerMessage::Question(question) => {
             let is_covered = profile.covers(&question.method, question.params.as_deref());
             let asked = ExchangedRequest {

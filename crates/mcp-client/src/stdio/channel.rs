@@ -16,14 +16,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::Deserialize;
 use tokio::sync::{mpsc, oneshot};
 use tracing::debug;
+use wardgate_mcp::Era;
 
 use super::lines::{EndOfLines, Line, Lines};
 use crate::error::{RequestResult, UpstreamError};
 use crate::events::Events;
 use crate::message::{self, IncomingMessage, UpstreamRequest};
-use crate::open_requests::{NEWS_QUEUE, OpenRequests};
+use crate::open_requests::{MESSAGE_QUEUE, OpenRequests};
 use crate::server_message::{self, Listener, ServerMessage, ServerRequest};
-use wardgate_mcp::Era;
 
 /// Messages that wait to be written.
 const QUEUE: usize = 64;
@@ -58,7 +58,7 @@ struct PendingTable {
 #[derive(Debug)]
 struct Waiter {
     answer: oneshot::Sender<RequestResult>,
-    news: Option<mpsc::Sender<ServerMessage>>,
+    messages: Option<mpsc::Sender<ServerMessage>>,
 }
 
 impl PendingRequests {
@@ -91,17 +91,17 @@ impl Channel {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let line = message::one_line(request.encode(id, era, listener.is_some())?);
         let (answer, mut answered) = oneshot::channel();
-        let (news, mut reported) = mpsc::channel(NEWS_QUEUE);
-        let news = listener.is_some().then_some(news);
+        let (messages, mut received) = mpsc::channel(MESSAGE_QUEUE);
+        let messages = listener.is_some().then_some(messages);
         {
             let mut table = self.waiting.lock();
             if table.ended {
                 return Err(UpstreamError::Gone);
             }
             if request.is_talked_about() {
-                table.open.begin(id, news.clone());
+                table.open.begin(id, messages.clone());
             }
-            table.requests.insert(id, Waiter { answer, news });
+            table.requests.insert(id, Waiter { answer, messages });
         }
         let _place = PendingRequest {
             channel: self,
@@ -114,11 +114,11 @@ impl Channel {
         loop {
             tokio::select! {
                 biased;
-                Some(news) = reported.recv() => {
-                    let refusal = news.refusal();
-                    let is_taken = listener.as_mut().is_some_and(|listener| listener(news));
+                Some(message) = received.recv() => {
+                    let refusal = message.refusal();
+                    let is_taken = listener.as_mut().is_some_and(|listener| listener(message));
                     if let Some(refusal) = refusal.filter(|_| !is_taken) {
-                        self.say_if_heard(refusal);
+                        self.say_later(refusal);
                     }
                 }
                 answer = &mut answered => {
@@ -143,16 +143,16 @@ impl Channel {
     pub(super) fn request_later(&self, request: &UpstreamRequest<'_>, era: Era) {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         if let Ok(message) = request.encode(id, era, false) {
-            self.say_if_heard(message);
+            self.say_later(message);
         }
     }
 
     /// A server that says more than it reads goes without.
-    pub(super) fn say_if_heard(&self, message: Vec<u8>) {
+    pub(super) fn say_later(&self, message: Vec<u8>) {
         let _ = self.queue.try_send(message::one_line(message));
     }
 
-    /// From here on the server's end is news.
+    /// From here on the server's end is reported.
     pub(super) fn take_into_use(&self) {
         self.in_use.store(true, Ordering::Relaxed);
     }
@@ -234,14 +234,14 @@ impl Channel {
                     None => message::answer(id, &method).ok(),
                 };
                 if let Some(answer) = answer {
-                    self.say_if_heard(answer);
+                    self.say_later(answer);
                 }
             }
             IncomingMessage::Notification { method, params }
                 if method == server_message::COMPLETED =>
             {
                 if let Some(elicitation) = server_message::read_completed(params) {
-                    self.waiting.lock().open.tell_completed(&elicitation);
+                    self.waiting.lock().open.deliver_completed(&elicitation);
                 }
             }
             IncomingMessage::Notification { method, params }
@@ -249,7 +249,11 @@ impl Channel {
             {
                 if let Some(log) = server_message::read_log(params) {
                     // What nobody is told is lost.
-                    let _ = self.waiting.lock().open.tell_only(ServerMessage::Log(log));
+                    let _ = self
+                        .waiting
+                        .lock()
+                        .open
+                        .deliver_to_only(ServerMessage::Log(log));
                 }
             }
             IncomingMessage::Notification { method, params }
@@ -257,9 +261,9 @@ impl Channel {
             {
                 if let Some((id, report)) = server_message::read_progress(params)
                     && let Some(waiter) = self.waiting.lock().requests.get(&id)
-                    && let Some(news) = &waiter.news
+                    && let Some(messages) = &waiter.messages
                 {
-                    let _ = news.try_send(ServerMessage::Progress(report));
+                    let _ = messages.try_send(ServerMessage::Progress(report));
                 }
             }
             other => self.events.unsolicited(&other),

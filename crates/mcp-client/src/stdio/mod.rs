@@ -12,11 +12,12 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tracing::info;
+use wardgate_mcp::Era;
 
 use self::channel::Channel;
 use self::process::ServerProcess;
 use super::backoff::Backoff;
-use super::era::{self, CachedObservation, Handshake, Probe, Skills};
+use super::era::{self, CachedObservation, Handshake, Probe, SkillsCapability};
 use super::error::UpstreamError;
 use super::events::Events;
 use super::listen::{self, ListenTransport};
@@ -26,7 +27,6 @@ use super::message::UpstreamRequest;
 use super::participation::ClientProfile;
 use super::server_message::Listener;
 use super::settings::Program;
-use wardgate_mcp::Era;
 
 /// How long a server may take over the message that shows its era, and over `initialize`.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
@@ -97,10 +97,10 @@ impl Launcher {
         let (process, handshake) = self.open().await?;
         process.channel.take_into_use();
         if self.profile.is_empty() {
-            self.events.shows(handshake.shows());
+            self.events.set_observed(handshake.observed());
         }
         let stop = CancellationToken::new();
-        let line = StdioListenTransport {
+        let transport = StdioListenTransport {
             channel: Arc::clone(&process.channel),
             events: Arc::clone(&self.events),
             era: handshake.era,
@@ -109,9 +109,9 @@ impl Launcher {
         let listening = async move {
             // The plain connection hears of changes of lists too.
             if is_plain {
-                listen::attend(line, events, handshake).await;
+                listen::run_listener(transport, events, handshake).await;
             } else {
-                listen::attend_resources(line, events, handshake).await;
+                listen::run_resource_listener(transport, events, handshake).await;
             }
         };
         self.tasks
@@ -183,14 +183,14 @@ impl Launcher {
                 return Ok((process, handshake));
             }
             if let Ok(handshake) = self.initialize(&process.channel).await {
-                self.is_legacy.note(true);
+                self.is_legacy.set(true);
                 return Ok((process, handshake));
             }
         }
         let process = self.start()?;
         let handshake = self.initialize(&process.channel).await?;
         if !self.is_legacy.holds() {
-            self.is_legacy.note(true);
+            self.is_legacy.set(true);
         }
         Ok((process, handshake))
     }
@@ -230,7 +230,7 @@ impl ListenTransport for StdioListenTransport {
     }
 
     /// There is but one way, on which everything is heard.
-    async fn overhear(&self) -> Result<(), UpstreamError> {
+    async fn read_standalone_stream(&self) -> Result<(), UpstreamError> {
         self.events.subscriptions.opened();
         std::future::pending().await
     }
@@ -251,7 +251,7 @@ impl StdioConnection {
     }
 
     /// What the server says of its skills, if it has any.
-    pub(super) fn skills(&self) -> Option<Skills> {
+    pub(super) fn skills(&self) -> Option<SkillsCapability> {
         self.handshake.skills
     }
 
@@ -268,7 +268,7 @@ impl StdioConnection {
 
     /// The same, unless the server does not listen.
     pub(super) fn say_later(&self, message: Vec<u8>) {
-        self.process.channel.say_if_heard(message);
+        self.process.channel.say_later(message);
     }
 
     pub(super) async fn request(

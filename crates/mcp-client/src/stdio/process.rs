@@ -27,10 +27,10 @@ use crate::log_quota::LogQuota;
 use crate::settings::Program;
 
 /// How long a server has for each step of its end.
-const PATIENCE: Duration = Duration::from_secs(3);
+const EXIT_STEP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long to wait for the last output, or the exit status, once the other is there.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What is logged of one line of standard error, in bytes.
 const MAX_LOG_LINE: usize = 1024;
@@ -162,12 +162,12 @@ async fn watch<R: tokio::io::AsyncBufRead + Unpin>(watched: WatchedOutput<R>) {
         status = child.wait() => {
             group.signal(Signal::SIGKILL);
             // An answer may still be in the pipe.
-            let _ = timeout(LAST_WORDS, &mut reading).await;
+            let _ = timeout(LAST_OUTPUT_TIMEOUT, &mut reading).await;
             Some(status.map_or_else(|_| "it ended".to_owned(), |status| format!("it ended with {status}")))
         }
         end = &mut reading => match end {
             EndOfLines::Endless => Some("it wrote a line without end".to_owned()),
-            EndOfLines::Closed => match timeout(LAST_WORDS, child.wait()).await {
+            EndOfLines::Closed => match timeout(LAST_OUTPUT_TIMEOUT, child.wait()).await {
                 Ok(Ok(status)) => Some(format!("it ended with {status}")),
                 _ => Some("it closed its output".to_owned()),
             },
@@ -182,7 +182,7 @@ async fn watch<R: tokio::io::AsyncBufRead + Unpin>(watched: WatchedOutput<R>) {
 /// Ends the child, politely at first. Its standard input is closed already.
 async fn end(child: &mut Child, group: &ProcessGroup) {
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
-        if timeout(PATIENCE, child.wait()).await.is_ok() {
+        if timeout(EXIT_STEP_TIMEOUT, child.wait()).await.is_ok() {
             return;
         }
         group.signal(signal);

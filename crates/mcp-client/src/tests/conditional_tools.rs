@@ -11,8 +11,8 @@ use crate::definition::ToolDefinition;
 use crate::testing::fixture::Fixture;
 use crate::testing::http::{serve_fixture, settings};
 use crate::{
-    ClientCapabilities, ForeignMeta, Participation, Round, RoundStart, Upstream, UpstreamError,
-    UpstreamOperation,
+    ClientCapabilities, Participation, PassthroughMembers, Round, RoundStart, Upstream,
+    UpstreamError, UpstreamOperation,
 };
 
 const ERAS: [&str; 3] = ["modern", "legacy", "both"];
@@ -36,7 +36,7 @@ async fn call_pinned(
     capabilities: &str,
     is_legacy: bool,
 ) -> Result<String, UpstreamError> {
-    let wanted = UpstreamOperation::Tool {
+    let operation = UpstreamOperation::Tool {
         name: definition.name.to_string(),
         arguments: raw("{}"),
         pin: definition.fingerprint().map(Arc::new),
@@ -45,11 +45,17 @@ async fn call_pinned(
     let client = Arc::new(Participation {
         capabilities: ClientCapabilities::read(capabilities.as_bytes()).unwrap(),
         log_level: None,
-        others: ForeignMeta::default(),
+        others: PassthroughMembers::default(),
         is_legacy,
     });
     let mut deaf = |_| false;
-    let round = upstream.round(&wanted, &client, RoundStart::Beginning, soon(), &mut deaf);
+    let round = upstream.round(
+        &operation,
+        &client,
+        RoundStart::Beginning,
+        soon(),
+        &mut deaf,
+    );
     match round.await? {
         Round::Done(result) => Ok(text(&read(&result))),
         other => panic!("{other:?}"),

@@ -15,7 +15,10 @@ use wardgate_testkit::until_true;
 use super::scripted::ScriptedServer;
 use super::{at_once, call, soon, text, tool_call, upstream};
 use crate::testing::http::{fixture, serve, settings};
-use crate::{CallResult, ClientCapabilities, Continuation, ForeignMeta, Health, Participation, Responses, Round, RoundStart, ServerMessage, UpstreamError};
+use crate::{
+    CallResult, ClientCapabilities, Continuation, Health, Participation, PassthroughMembers,
+    Responses, Round, RoundStart, ServerMessage, UpstreamError,
+};
 
 #[tokio::test]
 async fn a_call_before_any_listing_repeats_its_marked_arguments() {
@@ -32,8 +35,8 @@ async fn a_dropped_call_is_cancelled_at_the_server() {
     for era in ["modern", "legacy"] {
         let (fixture, url) = fixture(era, false).await;
         let upstream = upstream(&settings(&url));
-        let wanted = tool_call("wait", "{}");
-        let waiting = upstream.call_tool(&wanted, soon(), None);
+        let operation = tool_call("wait", "{}");
+        let waiting = upstream.call_tool(&operation, soon(), None);
         tokio::select! {
             outcome = waiting => panic!("{outcome:?}"),
             () = until_true("the call", async || fixture.state.waiting.load(Ordering::SeqCst) == 1) => {}
@@ -139,8 +142,8 @@ async fn a_server_that_hangs_or_drips_costs_only_the_time_of_the_call() {
         let (_, url) = server.start().await;
         let upstream = upstream(&settings(&url));
         upstream.list_prompts(soon()).await.unwrap_err();
-        let wanted = tool_call("any", "{}");
-        let outcome = upstream.call_tool(&wanted, at_once(), None).await;
+        let operation = tool_call("any", "{}");
+        let outcome = upstream.call_tool(&operation, at_once(), None).await;
         assert!(
             matches!(outcome, Err(UpstreamError::Timeout)),
             "{outcome:?}"
@@ -244,12 +247,18 @@ async fn real_servers_of_both_eras_ask_their_client_and_go_on() {
         let client = Arc::new(Participation {
             capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
             log_level: None,
-            others: ForeignMeta::default(),
+            others: PassthroughMembers::default(),
             is_legacy: false,
         });
-        let wanted = tool_call("ask", "{}");
+        let operation = tool_call("ask", "{}");
         let mut deaf = |_: ServerMessage| false;
-        let round = upstream.round(&wanted, &client, RoundStart::Beginning, soon(), &mut deaf);
+        let round = upstream.round(
+            &operation,
+            &client,
+            RoundStart::Beginning,
+            soon(),
+            &mut deaf,
+        );
         let Round::Waits { requests, then } = round.await.unwrap() else {
             panic!("it does not ask, {era}");
         };
@@ -265,7 +274,7 @@ async fn real_servers_of_both_eras_ask_their_client_and_go_on() {
             },
             Continuation::Again => panic!("it forgot"),
         };
-        let round = upstream.round(&wanted, &client, start, soon(), &mut deaf);
+        let round = upstream.round(&operation, &client, start, soon(), &mut deaf);
         let Round::Done(result) = round.await.unwrap() else {
             panic!("it asks again, {era}");
         };

@@ -52,8 +52,8 @@ async fn call(
     tool: &str,
     arguments: &str,
 ) -> Result<CallResult, UpstreamError> {
-    let wanted = tool_call(tool, arguments);
-    let result = upstream.call_tool(&wanted, soon(), None).await?;
+    let operation = tool_call(tool, arguments);
+    let result = upstream.call_tool(&operation, soon(), None).await?;
     CallResult::read(&result)
 }
 
@@ -68,8 +68,8 @@ fn text(result: &CallResult) -> String {
 }
 
 /// Notes the text of a progress message.
-fn told(reports: &mut Vec<String>, news: ServerMessage) -> bool {
-    match news {
+fn told(reports: &mut Vec<String>, message: ServerMessage) -> bool {
+    match message {
         ServerMessage::Progress(report) => reports.push(report.message.unwrap()),
         other => panic!("{other:?}"),
     }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use wardgate_egress::{AuthSettings, ClientProof, OAuthClient, ServerSettings};
 use wardgate_testkit::caller;
 
 use super::{Transport, UpstreamError, call, upstream};
-use wardgate_egress::{AuthSettings, ClientProof, OAuthClient, ServerSettings};
 
 #[tokio::test]
 async fn a_request_goes_by_the_token_it_came_with_and_by_no_earlier_one() {
@@ -25,7 +25,7 @@ async fn a_request_goes_by_the_token_it_came_with_and_by_no_earlier_one() {
         resource: None,
     });
     let server = Arc::new(upstream(&Transport::Http(settings)));
-    let of = |who: &str, token| server.of(&caller(who, &[]), token).unwrap();
+    let of = |who: &str, token| server.for_caller(&caller(who, &[]), token).unwrap();
     let own = of("ann", Some("one"));
     assert!(Arc::ptr_eq(&own, &of("ann", Some("one"))));
     for other in [of("ann", Some("two")), of("ben", Some("one"))] {

@@ -11,7 +11,10 @@ use wardgate_testkit::until_true;
 
 use super::{at_once, call, read, soon, text, told, tool_call, upstream};
 use crate::testing::program::{START, deaf_to_sigterm, settings, started_by};
-use crate::{ClientCapabilities, Continuation, ForeignMeta, Health, Participation, Program, Responses, Round, RoundStart, ServerMessage, Transport, Upstream, UpstreamError};
+use crate::{
+    ClientCapabilities, Continuation, Health, Participation, PassthroughMembers, Program,
+    Responses, Round, RoundStart, ServerMessage, Transport, Upstream, UpstreamError,
+};
 
 /// Alive, and no zombie.
 fn is_running(pid: &str) -> bool {
@@ -23,9 +26,9 @@ fn is_running(pid: &str) -> bool {
 async fn progress_of_others_is_ignored_and_its_text_bounded() {
     let upstream = upstream(&settings("progress"));
     let mut reports = Vec::new();
-    let mut sink = |news: ServerMessage| told(&mut reports, news);
-    let wanted = tool_call("any", "{}");
-    let result = upstream.call_tool(&wanted, soon(), Some(&mut sink));
+    let mut sink = |message: ServerMessage| told(&mut reports, message);
+    let operation = tool_call("any", "{}");
+    let result = upstream.call_tool(&operation, soon(), Some(&mut sink));
     assert_eq!(text(&read(&result.await.unwrap())), "done");
     assert_eq!(reports, ["x".repeat(1024)]);
 }
@@ -35,8 +38,8 @@ async fn a_dropped_call_is_cancelled_at_the_server() {
     for era in ["modern", "legacy"] {
         let upstream = upstream(&settings(&format!("rmcp-{era}")));
         call(&upstream, "cancelled", "{}").await.unwrap();
-        let wanted = tool_call("wait", "{}");
-        let waiting = upstream.call_tool(&wanted, at_once(), None);
+        let operation = tool_call("wait", "{}");
+        let waiting = upstream.call_tool(&operation, at_once(), None);
         let outcome = waiting.await.unwrap_err();
         assert!(matches!(outcome, UpstreamError::Timeout), "{outcome}");
         let deadline = soon();
@@ -106,16 +109,16 @@ async fn a_program_that_cannot_be_started_is_unreachable() {
 async fn a_server_that_hangs_costs_only_the_time_of_the_call() {
     let upstream = upstream(&settings("silent"));
     upstream.list_tools(soon()).await.unwrap_err();
-    let wanted = tool_call("any", "{}");
-    let outcome = upstream.call_tool(&wanted, at_once(), None).await;
+    let operation = tool_call("any", "{}");
+    let outcome = upstream.call_tool(&operation, at_once(), None).await;
     assert!(matches!(outcome, Err(UpstreamError::Timeout)));
 }
 
 #[tokio::test]
 async fn a_slow_start_serves_the_next_call() {
     let upstream = upstream(&started_by(&format!("sleep 1; {START}"), "any"));
-    let wanted = tool_call("any", "{}");
-    let first = upstream.call_tool(&wanted, at_once(), None).await;
+    let operation = tool_call("any", "{}");
+    let first = upstream.call_tool(&operation, at_once(), None).await;
     assert!(matches!(first, Err(UpstreamError::Timeout)));
     call(&upstream, "any", "{}").await.unwrap();
 }
@@ -129,8 +132,8 @@ async fn a_start_that_failed_after_its_callers_left_is_tried_again() {
         starts = starts.display()
     );
     let upstream = upstream(&started_by(&fails_twice, "any"));
-    let wanted = tool_call("any", "{}");
-    let first = upstream.call_tool(&wanted, at_once(), None).await;
+    let operation = tool_call("any", "{}");
+    let first = upstream.call_tool(&operation, at_once(), None).await;
     assert!(matches!(first, Err(UpstreamError::Timeout)));
     let health = upstream.health();
     until_true("the failure", async || {
@@ -233,19 +236,19 @@ fn participation() -> Arc<Participation> {
     Arc::new(Participation {
         capabilities: ClientCapabilities::read(br#"{"elicitation":{}}"#).unwrap(),
         log_level: Some("debug".parse().unwrap()),
-        others: ForeignMeta::default(),
+        others: PassthroughMembers::default(),
         is_legacy: false,
     })
 }
 
 async fn round(upstream: &Upstream, start: RoundStart, logged: &mut usize) -> Round {
-    let wanted = tool_call("any", "{}");
-    let mut listener = |news: ServerMessage| {
-        *logged += usize::from(matches!(news, ServerMessage::Log(_)));
-        !matches!(news, ServerMessage::Question(_))
+    let operation = tool_call("any", "{}");
+    let mut listener = |message: ServerMessage| {
+        *logged += usize::from(matches!(message, ServerMessage::Log(_)));
+        !matches!(message, ServerMessage::Question(_))
     };
     let client = participation();
-    let round = upstream.round(&wanted, &client, start, soon(), &mut listener);
+    let round = upstream.round(&operation, &client, start, soon(), &mut listener);
     round.await.unwrap()
 }
 

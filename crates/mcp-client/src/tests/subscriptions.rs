@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 
+use wardgate_egress::{AuthSettings, ClientProof, OAuthClient, ServerSettings};
 use wardgate_testkit::until_true;
 
 use super::scripted::ScriptedServer;
@@ -22,10 +23,9 @@ use crate::testing::fixture::QUIET;
 use crate::testing::http::serve;
 use crate::testing::http::{fixture, settings};
 use crate::{
-    ClientCapabilities, ForeignMeta, Participation, ResourceListener, Round, RoundStart, Transport,
-    Upstream,
+    ClientCapabilities, Participation, PassthroughMembers, ResourceListener, Round, RoundStart,
+    Transport, Upstream,
 };
-use wardgate_egress::{AuthSettings, ClientProof, OAuthClient, ServerSettings};
 
 const ONE: &str = "memo://one";
 const TWO: &str = "memo://two";
@@ -88,15 +88,24 @@ async fn an_older_server_is_subscribed_to_in_the_session_of_calls_too() {
     let client = Arc::new(Participation {
         capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
         log_level: None,
-        others: ForeignMeta::default(),
+        others: PassthroughMembers::default(),
         is_legacy: true,
     });
-    let (wanted, mut deaf) = (tool_call("cancelled", "{}"), |_| false);
-    let round = upstream.round(&wanted, &client, RoundStart::Beginning, soon(), &mut deaf);
+    let (operation, mut deaf) = (tool_call("cancelled", "{}"), |_| false);
+    let round = upstream.round(
+        &operation,
+        &client,
+        RoundStart::Beginning,
+        soon(),
+        &mut deaf,
+    );
     assert!(matches!(round.await, Ok(Round::Done(_))));
     until_true("both sessions", async || state.subscribed() == [ONE, ONE]).await;
     let (other, _) = listen(&upstream, &[TWO]).await;
-    until_true("the other", async || state.subscribed() == [ONE, ONE, TWO, TWO]).await;
+    until_true("the other", async || {
+        state.subscribed() == [ONE, ONE, TWO, TWO]
+    })
+    .await;
     drop(other);
     until_true("it is let go", async || state.subscribed() == [ONE, ONE]).await;
     drop(ear);
@@ -185,7 +194,10 @@ async fn no_change_is_lost_while_the_set_of_resources_changes() {
         }
         others.settled().await;
         assert_eq!(others.keep_accepted().len(), 1);
-        until_true("the other request ended", async || touched.receiver_count() == 1).await;
+        until_true("the other request ended", async || {
+            touched.receiver_count() == 1
+        })
+        .await;
         ear.take();
     }
 }

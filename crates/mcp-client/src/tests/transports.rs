@@ -11,8 +11,8 @@ use super::{call, raw, read, soon, text, told, tool_call, upstream};
 use crate::testing::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
 use crate::testing::{http, program};
 use crate::{
-    ClientCapabilities, ForeignMeta, Health, Participation, Round, RoundStart, ServerMessage,
-    Upstream, UpstreamError,
+    ClientCapabilities, Health, Participation, PassthroughMembers, Round, RoundStart,
+    ServerMessage, Upstream, UpstreamError,
 };
 
 /// A real server of that era, over each transport.
@@ -77,9 +77,9 @@ async fn progress_comes_back_to_the_call_that_asked_for_it() {
     for era in ["modern", "legacy"] {
         for upstream in real(era).await {
             let mut reports = Vec::new();
-            let mut sink = |news: ServerMessage| told(&mut reports, news);
-            let wanted = tool_call("steps", "{}");
-            let with = upstream.call_tool(&wanted, soon(), Some(&mut sink));
+            let mut sink = |message: ServerMessage| told(&mut reports, message);
+            let operation = tool_call("steps", "{}");
+            let with = upstream.call_tool(&operation, soon(), Some(&mut sink));
             assert_eq!(
                 text(&read(&with.await.unwrap())),
                 "asked for progress: true"
@@ -162,12 +162,18 @@ async fn asks_as(upstream: &Upstream, is_legacy: bool) -> Value {
     let client = Arc::new(Participation {
         capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
         log_level: None,
-        others: ForeignMeta::default(),
+        others: PassthroughMembers::default(),
         is_legacy,
     });
-    let wanted = tool_call("ask", "{}");
+    let operation = tool_call("ask", "{}");
     let mut deaf = |_: ServerMessage| false;
-    let round = upstream.round(&wanted, &client, RoundStart::Beginning, soon(), &mut deaf);
+    let round = upstream.round(
+        &operation,
+        &client,
+        RoundStart::Beginning,
+        soon(),
+        &mut deaf,
+    );
     let Round::Waits {
         requests,
         then: _then,

@@ -112,7 +112,7 @@ impl<'a> Elicitation<'a> {
 
     /// Whether what is asked for may become a task.
     pub(crate) fn offers_tasks(&self) -> bool {
-        self.may_become_task && self.interaction.participation.capabilities.take_tasks()
+        self.may_become_task && self.interaction.participation.capabilities.accepts_tasks()
     }
 
     /// Whether a tool is called for its client that the server shows only to clients with the capabilities `required`.
@@ -123,7 +123,7 @@ impl<'a> Elicitation<'a> {
                 .interaction
                 .participation
                 .capabilities
-                .satisfy(required)
+                .satisfies(required)
     }
 
     /// Whether it goes on with something that waited.
@@ -222,7 +222,7 @@ impl<'a> Elicitation<'a> {
             return Err(ElicitationError::NotWaiting);
         };
         let client = &self.interaction.participation;
-        let answered = upstream.look_after(&key.id, step, client, deadline);
+        let answered = upstream.request_task(&key.id, step, client, deadline);
         let (about, status) = match answered.await {
             Ok(Some((task, status))) => (Some(task.about), Some(status)),
             Ok(None) => (None, None),

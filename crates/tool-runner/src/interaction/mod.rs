@@ -21,7 +21,7 @@ use wardgate_domain::InvalidMessage;
 use wardgate_rpc::client::{self, PassthroughMeta};
 
 use wardgate_mcp_client::{
-    ClientCapabilities, ForeignMeta, InvalidParticipation, Participation, Responses,
+    ClientCapabilities, InvalidParticipation, Participation, PassthroughMembers, Responses,
     ServerTaskRequest,
 };
 
@@ -69,9 +69,13 @@ impl Interaction {
             others,
             is_legacy: _,
         } = &*self.participation;
-        let is_silent =
-            others.is_empty() && self.unsolicited_responses.is_none() && !capabilities.take_tasks();
-        capabilities.ask_nothing() && log_level.is_none() && is_silent && self.resumption.is_none()
+        let is_silent = others.is_empty()
+            && self.unsolicited_responses.is_none()
+            && !capabilities.accepts_tasks();
+        capabilities.can_be_asked_nothing()
+            && log_level.is_none()
+            && is_silent
+            && self.resumption.is_none()
     }
 
     /// Whether it is about a task that an earlier call became.
@@ -103,7 +107,7 @@ impl TryFrom<UncheckedInteraction> for Interaction {
                     invalid("interaction.log_level", error.to_string())
                 })?,
                 is_legacy: interaction.is_legacy,
-                others: ForeignMeta::of(&interaction.passthrough.meta).ok_or_else(|| {
+                others: PassthroughMembers::of(&interaction.passthrough.meta).ok_or_else(|| {
                     invalid("interaction.meta_json", "is not a JSON object".to_owned())
                 })?,
             }),

@@ -19,7 +19,7 @@ pub(super) async fn servers(runner: Weak<Runner>) {
         };
         let mut catalogue = strong.version.subscribe();
         let servers = strong.upstreams();
-        let mut servers: Vec<_> = servers.iter().map(|server| server.shown()).collect();
+        let mut servers: Vec<_> = servers.iter().map(|server| server.observed()).collect();
         strong.publish_version();
         drop(strong);
         // None at all would never show anything.

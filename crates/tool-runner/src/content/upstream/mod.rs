@@ -60,7 +60,7 @@ pub(crate) struct Resources {
 
 /// `skills/list`; none where the server has no such extension.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Skills(pub(crate) Option<(wardgate_mcp_client::Skills, Arc<[String]>)>);
+pub(crate) struct Skills(pub(crate) Option<(wardgate_mcp_client::SkillsCapability, Arc<[String]>)>);
 
 impl FollowedContent {
     pub(crate) fn new() -> Self {
@@ -194,7 +194,7 @@ impl UpstreamOffers {
         token: Option<&str>,
     ) -> Result<Self, UpstreamError> {
         Ok(Self {
-            upstream: self.upstream.of(caller, token)?,
+            upstream: self.upstream.for_caller(caller, token)?,
             caller: Some(caller.digest()),
             ..self.clone()
         })
@@ -399,7 +399,12 @@ impl UpstreamOffers {
     /// Asks for what no client can take part in. What the server does not take there is not.
     async fn ask_plainly(&self, wanted: UpstreamOperation) -> Result<Box<RawValue>, GetError> {
         let deadline = Instant::now() + self.limit;
-        let asking = async { Ok(self.upstream.get(&wanted, deadline).await?) };
+        let asking = async {
+            Ok(self
+                .upstream
+                .request_without_client(&wanted, deadline)
+                .await?)
+        };
         let outcome = self.guarded(Box::pin(asking)).await;
         outcome.map_err(GetError::of_name)
     }
@@ -413,7 +418,10 @@ impl UpstreamOffers {
         let deadline = Instant::now() + self.limit;
         let asking = async {
             let Some(elicitation) = elicitation else {
-                let result = self.upstream.get(&wanted, deadline).await?;
+                let result = self
+                    .upstream
+                    .request_without_client(&wanted, deadline)
+                    .await?;
                 return Ok(EndedElicitation::Done(result));
             };
             // There is nobody to tell before the end.

@@ -88,7 +88,7 @@ impl McpExecutor {
         call: &Invocation<'_>,
         out: &mut Output<'_>,
     ) -> Result<(), ExecutorError> {
-        let upstream = self.upstream.of(call.caller, call.caller_token)?;
+        let upstream = self.upstream.for_caller(call.caller, call.caller_token)?;
         let result = if let Some(elicitation) = call.elicitation {
             match run_round(&upstream, elicitation, wanted, call, out).await? {
                 Some(result) => result,
@@ -152,7 +152,7 @@ impl McpExecutor {
         call: &Invocation<'_>,
         out: &mut Output<'_>,
     ) -> Result<(), ExecutorError> {
-        let upstream = self.upstream.of(call.caller, call.caller_token)?;
+        let upstream = self.upstream.for_caller(call.caller, call.caller_token)?;
         let result = match call.elicitation {
             Some(elicitation) => {
                 let wanted = UpstreamOperation::Resource {
@@ -182,7 +182,7 @@ impl McpExecutor {
         out: &mut Output<'_>,
     ) -> Result<(), ExecutorError> {
         let deadline = call.deadline;
-        let upstream = self.upstream.of(call.caller, call.caller_token)?;
+        let upstream = self.upstream.for_caller(call.caller, call.caller_token)?;
         let result = match call.elicitation {
             Some(elicitation) => {
                 let name = name.to_owned();

@@ -20,14 +20,11 @@ const OF_THE_HOP: [&str; 9] = [
     meta::RELATED_TASK,
 ];
 
-/// What a client says to the gateway.
-const TO_THE_GATEWAY: &str = "dev.wardgate/";
-
 /// Each value byte for byte.
 #[derive(Clone, Default)]
-pub struct ForeignMeta(Vec<(String, Box<RawValue>)>);
+pub struct PassthroughMembers(Vec<(String, Box<RawValue>)>);
 
-impl ForeignMeta {
+impl PassthroughMembers {
     /// Those of `meta`, a JSON object, or nothing.
     pub fn of(meta: &[u8]) -> Option<Self> {
         if meta.is_empty() {
@@ -35,7 +32,7 @@ impl ForeignMeta {
         }
         let members: Members<'_> = serde_json::from_slice(meta).ok()?;
         let others = members.0.into_iter().filter(|(name, _)| {
-            !OF_THE_HOP.contains(&name.as_str()) && !name.starts_with(TO_THE_GATEWAY)
+            !OF_THE_HOP.contains(&name.as_str()) && !name.starts_with(meta::GATEWAY_PREFIX)
         });
         Some(Self(
             others
@@ -50,7 +47,7 @@ impl ForeignMeta {
     }
 }
 
-impl Serialize for ForeignMeta {
+impl Serialize for PassthroughMembers {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (name, value) in &self.0 {
@@ -60,10 +57,10 @@ impl Serialize for ForeignMeta {
     }
 }
 
-impl fmt::Debug for ForeignMeta {
+impl fmt::Debug for PassthroughMembers {
     /// Without a word of the client's.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Others")
+        f.debug_struct("PassthroughMembers")
             .field("members", &self.0.len())
             .finish_non_exhaustive()
     }
@@ -76,17 +73,17 @@ mod tests {
     #[test]
     fn what_is_not_of_the_hop_goes_on_byte_for_byte() {
         let meta = r#"{"progressToken":7,"a.example/x": {"n":1.10},"traceparent":"00-","dev.wardgate/idempotencyKey":"k","io.modelcontextprotocol/new":[1e400],"io.modelcontextprotocol/clientCapabilities":{}}"#;
-        let others = ForeignMeta::of(meta.as_bytes()).unwrap();
+        let others = PassthroughMembers::of(meta.as_bytes()).unwrap();
         assert_eq!(
             serde_json::to_string(&others).unwrap(),
             r#"{"a.example/x":{"n":1.10},"io.modelcontextprotocol/new":[1e400]}"#
         );
         assert!(
-            ForeignMeta::of(br#"{"progressToken":7}"#)
+            PassthroughMembers::of(br#"{"progressToken":7}"#)
                 .unwrap()
                 .is_empty()
         );
-        assert!(ForeignMeta::of(b"").unwrap().is_empty());
-        assert!(ForeignMeta::of(b"7").is_none());
+        assert!(PassthroughMembers::of(b"").unwrap().is_empty());
+        assert!(PassthroughMembers::of(b"7").is_none());
     }
 }
