@@ -175,14 +175,17 @@ mod tests {
 
     #[test]
     fn an_error_goes_on_as_it_is_but_for_what_is_not_the_servers_to_say() {
-        let told = |text: &str| {
+        let for_clients = |text: &str| {
             let error: UpstreamRpcError = serde_json::from_str(text).unwrap();
             error.for_clients()
         };
         let whole = r#"{"code":-32002,"message":"n\"o","data":{"uri":"a:b","n":1.10}}"#;
-        assert_eq!(told(whole), whole);
+        assert_eq!(for_clients(whole), whole);
         let forged = r#"{"code":7,"message":"","data":{"dev.wardgate/receipt":1,"n":1.0}}"#;
-        assert_eq!(told(forged), r#"{"code":7,"message":"","data":{"n":1.0}}"#);
+        assert_eq!(
+            for_clients(forged),
+            r#"{"code":7,"message":"","data":{"n":1.0}}"#
+        );
         for (hop, expected) in [
             (
                 r#"{"code":-32022,"message":"m","data":{"supported":[]}}"#,
@@ -197,7 +200,7 @@ mod tests {
                 r#"{"code":1,"message":"","data":"text"}"#,
             ),
         ] {
-            assert_eq!(told(hop), expected);
+            assert_eq!(for_clients(hop), expected);
         }
     }
 }

@@ -75,7 +75,7 @@ pub(super) async fn run_listener<L: ListenTransport>(
 
 async fn modern<L: ListenTransport>(transport: &L, events: &Arc<Events>, handshake: Handshake) {
     let subscriptions = &events.subscriptions;
-    let mut changes = subscriptions.wanted();
+    let mut changes = subscriptions.uri_changes();
     let mut listening: Option<ListenRequest> = None;
     loop {
         let uris = uris_to_request(events, handshake);
@@ -165,7 +165,7 @@ fn request(announces: bool, uris: &BTreeSet<String>) -> UpstreamRequest<'static>
 
 async fn legacy<L: ListenTransport>(transport: &L, events: &Arc<Events>, handshake: Handshake) {
     let subscriptions = &events.subscriptions;
-    let mut changes = subscriptions.wanted();
+    let mut changes = subscriptions.uri_changes();
     let mut standalone: Option<StandaloneStream> = None;
     let mut subscribed = BTreeSet::new();
     loop {
@@ -212,7 +212,7 @@ pub(super) async fn run_resource_listener<L: ListenTransport>(
     if !handshake.declares.resource_subscriptions {
         return;
     }
-    let mut changes = events.subscriptions.wanted();
+    let mut changes = events.subscriptions.uri_changes();
     let mut subscribed = BTreeSet::new();
     loop {
         let uris = events.subscriptions.listened();

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use quick_cache::sync::Cache;
 use wardgate_domain::{Caller, Digest};
-use wardgate_egress::HttpSettings;
-use wardgate_egress::{Auth, AuthSettings, BoundCredentials, EgressError, OpenAuth};
+use wardgate_egress::{Auth, AuthSettings, BoundCredentials, EgressError, HttpSettings, OpenAuth};
 
 use super::events::Events;
 use super::{Transport, Upstream, UpstreamError};

@@ -19,12 +19,12 @@ pub(super) const MOST: usize = 1_000;
 /// The longest URI that is looked up, in bytes.
 const MAX_URI: usize = 4_096;
 
-/// Shared by the ears and the connection in use.
+/// Shared by the listeners and the connection in use.
 #[derive(Debug)]
 pub(super) struct Subscriptions {
     table: Mutex<BTreeMap<String, ResourceSubscription>>,
-    /// Counts the changes of what is wanted.
-    wanted: watch::Sender<u64>,
+    /// Counts the changes of the set of URIs.
+    uri_changes: watch::Sender<u64>,
     /// Counts how often the server began to listen to us.
     begun: watch::Sender<u64>,
 }
@@ -46,7 +46,7 @@ enum SubscriptionStatus {
     Refused,
 }
 
-/// What was heard and not yet told.
+/// What the server has said and the listener has not taken yet.
 #[derive(Debug, Default)]
 struct PendingChanges {
     accepted: BTreeSet<String>,
@@ -60,7 +60,7 @@ impl Default for Subscriptions {
     fn default() -> Self {
         Self {
             table: Mutex::default(),
-            wanted: watch::Sender::new(0),
+            uri_changes: watch::Sender::new(0),
             begun: watch::Sender::new(0),
         }
     }
@@ -70,14 +70,14 @@ impl ResourceSubscription {
     fn stands(&mut self, uri: &str, standing: SubscriptionStatus) {
         self.standing = standing;
         for inbox in &self.inboxes {
-            inbox.send_modify(|heard| heard.stands(uri, standing));
+            inbox.send_modify(|changes| changes.stands(uri, standing));
         }
     }
 
     fn updated(&self, uri: &str) {
         for inbox in &self.inboxes {
-            inbox.send_modify(|heard| {
-                heard.updated.insert(uri.to_owned());
+            inbox.send_modify(|changes| {
+                changes.updated.insert(uri.to_owned());
             });
         }
     }
@@ -99,40 +99,40 @@ impl Subscriptions {
     /// Listens to these resources. Those that are too many, or whose URI is too long, are refused at once.
     pub(super) fn listen(self: &Arc<Self>, uris: BTreeSet<String>) -> ResourceListener {
         let inbox = Inbox::default();
-        let mut is_unused = false;
+        let mut is_changed = false;
         let mut table = self.table();
         for uri in &uris {
             let is_full = table.len() >= MOST && !table.contains_key(uri);
             if is_full || uri.len() > MAX_URI {
-                inbox.send_modify(|heard| heard.stands(uri, SubscriptionStatus::Refused));
+                inbox.send_modify(|changes| changes.stands(uri, SubscriptionStatus::Refused));
                 continue;
             }
             let entry = table.entry(uri.clone()).or_insert_with(|| {
-                is_unused = true;
+                is_changed = true;
                 ResourceSubscription {
                     inboxes: Vec::new(),
                     standing: SubscriptionStatus::Asked,
                     missed: false,
                 }
             });
-            inbox.send_modify(|heard| heard.stands(uri, entry.standing));
+            inbox.send_modify(|changes| changes.stands(uri, entry.standing));
             entry.inboxes.push(Arc::clone(&inbox));
         }
         drop(table);
-        if is_unused {
-            self.wanted.send_modify(|count| *count += 1);
+        if is_changed {
+            self.uri_changes.send_modify(|count| *count += 1);
         }
         ResourceListener {
             subscriptions: Arc::clone(self),
-            heard: inbox.subscribe(),
+            changes: inbox.subscribe(),
             inbox,
             uris,
         }
     }
 
-    /// Changes when other resources are wanted.
-    pub(super) fn wanted(&self) -> watch::Receiver<u64> {
-        self.wanted.subscribe()
+    /// Changes when the set of URIs changed.
+    pub(super) fn uri_changes(&self) -> watch::Receiver<u64> {
+        self.uri_changes.subscribe()
     }
 
     /// Those that are wanted. Only whoever asks the server for them calls this: what nobody listens to any more is
@@ -231,22 +231,22 @@ pub struct ResourceListener {
     subscriptions: Arc<Subscriptions>,
     uris: BTreeSet<String>,
     inbox: Inbox,
-    heard: watch::Receiver<PendingChanges>,
+    changes: watch::Receiver<PendingChanges>,
 }
 
 impl ResourceListener {
     /// Waits until the server has taken or refused each resource.
     pub async fn settled(&mut self) {
-        let asked = self.uris.len();
+        let total = self.uris.len();
         let is_settled =
-            |heard: &PendingChanges| heard.accepted.len() + heard.refused.len() >= asked;
+            |changes: &PendingChanges| changes.accepted.len() + changes.refused.len() >= total;
         // The sender is held here, so waiting cannot fail.
-        let _ = self.heard.wait_for(is_settled).await;
+        let _ = self.changes.wait_for(is_settled).await;
     }
 
     /// Lets go of the resources that the server has not taken, and gives those that it has.
     pub fn keep_accepted(&mut self) -> BTreeSet<String> {
-        let accepted = self.heard.borrow().accepted.clone();
+        let accepted = self.changes.borrow().accepted.clone();
         let others = self.uris.difference(&accepted).cloned().collect();
         self.release(&others);
         self.uris.clone_from(&accepted);
@@ -254,15 +254,18 @@ impl ResourceListener {
     }
 
     /// Waits until there is something to tell.
-    pub async fn hears(&mut self) {
-        let _ = self.heard.wait_for(|heard| !heard.updated.is_empty()).await;
+    pub async fn changed(&mut self) {
+        let _ = self
+            .changes
+            .wait_for(|changes| !changes.updated.is_empty())
+            .await;
     }
 
     /// What changed since this was last asked.
     pub fn take(&self) -> BTreeSet<String> {
         let mut taken = BTreeSet::new();
-        self.inbox.send_if_modified(|heard| {
-            taken = std::mem::take(&mut heard.updated);
+        self.inbox.send_if_modified(|changes| {
+            taken = std::mem::take(&mut changes.updated);
             false
         });
         taken.retain(|uri| self.uris.contains(uri));
@@ -270,7 +273,7 @@ impl ResourceListener {
     }
 
     fn release(&self, uris: &BTreeSet<String>) {
-        let mut is_unused = false;
+        let mut is_changed = false;
         let mut table = self.subscriptions.table();
         for uri in uris {
             let Some(entry) = table.get_mut(uri) else {
@@ -279,11 +282,13 @@ impl ResourceListener {
             entry
                 .inboxes
                 .retain(|inbox| !Arc::ptr_eq(inbox, &self.inbox));
-            is_unused |= entry.inboxes.is_empty();
+            is_changed |= entry.inboxes.is_empty();
         }
         drop(table);
-        if is_unused {
-            self.subscriptions.wanted.send_modify(|count| *count += 1);
+        if is_changed {
+            self.subscriptions
+                .uri_changes
+                .send_modify(|count| *count += 1);
         }
     }
 }
@@ -306,31 +311,31 @@ mod tests {
 
     fn listening(of: &[&str]) -> (Arc<Subscriptions>, ResourceListener) {
         let subscriptions = Arc::new(Subscriptions::default());
-        let ear = subscriptions.listen(uris(of));
-        (subscriptions, ear)
+        let listener = subscriptions.listen(uris(of));
+        (subscriptions, listener)
     }
 
     #[test]
     fn a_resource_is_wanted_as_long_as_anyone_listens_to_it() {
         let (subscriptions, first) = listening(&["x:a", "x:b"]);
-        let mut wanted = subscriptions.wanted();
+        let mut uri_changes = subscriptions.uri_changes();
         let second = subscriptions.listen(uris(&["x:b"]));
-        assert!(!wanted.has_changed().unwrap(), "it is wanted already");
+        assert!(!uri_changes.has_changed().unwrap(), "it is wanted already");
         drop(first);
-        assert!(wanted.has_changed().unwrap());
+        assert!(uri_changes.has_changed().unwrap());
         assert_eq!(subscriptions.uris(), uris(&["x:b"]));
-        wanted.mark_unchanged();
+        uri_changes.mark_unchanged();
         drop(second);
-        assert!(wanted.has_changed().unwrap());
+        assert!(uri_changes.has_changed().unwrap());
         assert_eq!(subscriptions.uris(), uris(&[]));
     }
 
     #[test]
     fn what_is_taken_up_again_before_the_connection_knew_it_was_let_go_is_still_agreed() {
-        let (subscriptions, ear) = listening(&["x:a"]);
+        let (subscriptions, listener) = listening(&["x:a"]);
         assert_eq!(subscriptions.uris(), uris(&["x:a"]));
         subscriptions.accepted(["x:a"]);
-        drop(ear);
+        drop(listener);
         let mut again = subscriptions.listen(uris(&["x:a"]));
         // The connection sees what it saw before, and asks for nothing.
         assert_eq!(subscriptions.uris(), uris(&["x:a"]));
@@ -345,12 +350,12 @@ mod tests {
 
     #[test]
     fn what_the_server_does_not_take_is_let_go() {
-        let (subscriptions, mut ear) = listening(&["x:a", "x:b"]);
-        assert!(ear.settled().now_or_never().is_none());
+        let (subscriptions, mut listener) = listening(&["x:a", "x:b"]);
+        assert!(listener.settled().now_or_never().is_none());
         subscriptions.accepted(["x:a", "x:foreign"]);
         subscriptions.refused(&subscriptions.uris());
-        ear.settled().now_or_never().unwrap();
-        assert_eq!(ear.keep_accepted(), uris(&["x:a"]));
+        listener.settled().now_or_never().unwrap();
+        assert_eq!(listener.keep_accepted(), uris(&["x:a"]));
         assert_eq!(subscriptions.uris(), uris(&["x:a"]));
         let mut later = subscriptions.listen(uris(&["x:a"]));
         later.settled().now_or_never().expect("it is known already");
@@ -358,43 +363,50 @@ mod tests {
 
     #[test]
     fn a_change_is_told_to_whoever_listens_to_it_or_to_what_it_is_part_of() {
-        let (subscriptions, mut ear) = listening(&["x:a", "x://d", "x://e/", "x://d/f"]);
+        let (subscriptions, mut listener) = listening(&["x:a", "x://d", "x://e/", "x://d/f"]);
         let other = subscriptions.listen(uris(&["x:b"]));
         subscriptions.accepted(["x:a", "x://d", "x://e/", "x://d/f", "x:b"]);
-        ear.keep_accepted();
+        listener.keep_accepted();
         for uri in ["x:a", "x:a", "x:ab", "x://d/f/g", "x://e/h", "x://dd/f"] {
             subscriptions.updated(uri);
         }
-        ear.hears().now_or_never().unwrap();
-        assert_eq!(ear.take(), uris(&["x:a", "x://d", "x://d/f", "x://e/"]));
-        assert_eq!(ear.take(), uris(&[]));
-        assert!(ear.hears().now_or_never().is_none());
+        listener.changed().now_or_never().unwrap();
+        assert_eq!(
+            listener.take(),
+            uris(&["x:a", "x://d", "x://d/f", "x://e/"])
+        );
+        assert_eq!(listener.take(), uris(&[]));
+        assert!(listener.changed().now_or_never().is_none());
         assert_eq!(other.take(), uris(&[]));
     }
 
     #[test]
     fn what_may_have_changed_unheard_counts_as_changed_once_it_is_heard_of_again() {
-        let (subscriptions, ear) = listening(&["x:a"]);
+        let (subscriptions, listener) = listening(&["x:a"]);
         subscriptions.opened();
         subscriptions.accepted(["x:a"]);
-        assert_eq!(ear.take(), uris(&[]), "nothing was missed");
+        assert_eq!(listener.take(), uris(&[]), "nothing was missed");
 
         subscriptions.interrupted();
-        assert_eq!(ear.take(), uris(&[]), "nobody could read what changes yet");
+        assert_eq!(
+            listener.take(),
+            uris(&[]),
+            "nobody could read what changes yet"
+        );
         subscriptions.opened();
-        assert_eq!(ear.take(), uris(&["x:a"]));
+        assert_eq!(listener.take(), uris(&["x:a"]));
 
         subscriptions.reconnected();
         subscriptions.opened();
         assert_eq!(
-            ear.take(),
+            listener.take(),
             uris(&[]),
             "the new connection was not asked yet"
         );
         subscriptions.accepted(["x:a"]);
-        assert_eq!(ear.take(), uris(&["x:a"]));
+        assert_eq!(listener.take(), uris(&["x:a"]));
         subscriptions.accepted(["x:a"]);
-        assert_eq!(ear.take(), uris(&[]), "once");
+        assert_eq!(listener.take(), uris(&[]), "once");
     }
 
     #[test]
@@ -402,11 +414,11 @@ mod tests {
         let (subscriptions, mut first) = listening(&["x:a"]);
         subscriptions.accepted(["x:a"]);
         let all: BTreeSet<_> = (1..=MOST).map(|n| format!("x:{n:04}")).collect();
-        let mut ear = subscriptions.listen(all);
+        let mut listener = subscriptions.listen(all);
         subscriptions.accepted(subscriptions.uris().iter().map(String::as_str));
-        ear.settled().now_or_never().unwrap();
-        assert_eq!(ear.keep_accepted().len(), MOST - 1);
-        drop(ear);
+        listener.settled().now_or_never().unwrap();
+        assert_eq!(listener.keep_accepted().len(), MOST - 1);
+        drop(listener);
         first.settled().now_or_never().unwrap();
         let mut endless = subscriptions.listen([format!("x:{}", "a".repeat(MAX_URI))].into());
         endless.settled().now_or_never().unwrap();

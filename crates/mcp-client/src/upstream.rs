@@ -35,10 +35,10 @@ use super::server_task::{ServerTask, ServerTaskRequest, TaskStatus};
 use super::settings::Transport;
 use super::subscriptions::ResourceListener;
 
-/// The most further processes of one legacy server, for clients that can be asked something.
+/// How many further processes of one legacy server there may be, for clients that can be asked for input.
 const MAX_PROCESSES: usize = 4;
 
-/// The most further sessions with one legacy server, for clients that can be asked something.
+/// How many further sessions with one legacy server there may be, for clients that can be asked for input.
 const MAX_SESSIONS: usize = 16;
 
 /// An upstream server. The first request connects to it; dropping it disconnects.
@@ -139,8 +139,8 @@ impl Upstream {
     }
 
     /// Hears from now on when these resources change. The server may refuse any of them. Where the credentials stand for
-    /// the caller, the caller's own (see [`Self::for_caller`]) is asked, and this one for none: it would tell of what those that
-    /// list may read, which the caller may not.
+    /// the caller, the caller's own (see [`Self::for_caller`]) is asked, and this one for none: it would tell of what those
+    /// that list may read, which the caller may not.
     pub fn listen(&self, uris: BTreeSet<String>) -> ResourceListener {
         let uris = match self.personal {
             Some(_) => BTreeSet::new(),

@@ -173,7 +173,7 @@ impl ResourceWatch {
         match &mut self.watched {
             Some(ChangeSource::Server { listener, .. }) => tokio::select! {
                 changed = changes => changed.ok(),
-                () = listener.hears() => Some(()),
+                () = listener.changed() => Some(()),
             },
             Some(ChangeSource::Own(_)) | None => changes.await.ok(),
         }

@@ -194,16 +194,16 @@ fn urls(error: &UpstreamRpcError, profile: ClientProfile) -> Option<String> {
         return None;
     }
     let data: ElicitationData = serde_json::from_str(error.data.as_deref()?.get()).ok()?;
-    let asked = &data.elicitations;
+    let elicitations = &data.elicitations;
     let is_of_mode = |params: &RawValue| {
         let params: Value = serde_json::from_str(params.get()).unwrap_or_default();
         params["mode"] == "url" && params["url"].is_string()
     };
-    let is_covered = (1..=MAX_QUESTIONS).contains(&asked.len())
-        && asked
+    let is_covered = (1..=MAX_QUESTIONS).contains(&elicitations.len())
+        && elicitations
             .iter()
             .all(|one| is_of_mode(one) && profile.covers("elicitation/create", Some(one)));
-    let numbered = (1..).zip(asked);
+    let numbered = (1..).zip(elicitations);
     let requests =
         numbered.map(|(number, params)| (number, written("elicitation/create", Some(params))));
     is_covered.then(|| by_number(requests))

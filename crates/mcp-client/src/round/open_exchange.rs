@@ -26,7 +26,7 @@ use crate::server_message::{Listener, ServerMessage, ServerRequest};
 const STEPS: usize = 32;
 
 /// As many places among them are kept for questions and the answer.
-const KEPT_FOR_QUESTIONS: usize = 16;
+const RESERVED_FOR_QUESTIONS: usize = 16;
 
 /// Questions of one exchange that are open at the same time.
 pub(crate) const MAX_QUESTIONS: usize = 8;
@@ -38,7 +38,7 @@ const MAX_ELICITATIONS: usize = 64;
 pub struct OpenExchange {
     steps: mpsc::Receiver<ExchangeEvent>,
     /// What the client is asked and has not answered, by the keys it knows.
-    asked: BTreeMap<u64, ExchangedRequest>,
+    pending: BTreeMap<u64, ExchangedRequest>,
     questions: u64,
     client: Arc<Participation>,
     link: Arc<Link>,
@@ -52,8 +52,8 @@ struct ExchangedRequest {
 }
 
 enum ExchangeEvent {
-    Said(ServerMessage),
-    Asked(ExchangedRequest),
+    Message(ServerMessage),
+    Request(ExchangedRequest),
     Ended(Result<Box<RawValue>, UpstreamError>),
 }
 
@@ -84,7 +84,7 @@ impl OpenExchange {
         };
         Self {
             steps,
-            asked: BTreeMap::new(),
+            pending: BTreeMap::new(),
             questions: 0,
             client,
             link,
@@ -110,7 +110,7 @@ impl OpenExchange {
                 self.answer(responses).await?;
             }
             loop {
-                let step = if self.asked.is_empty() {
+                let step = if self.pending.is_empty() {
                     self.steps.recv().await
                 } else {
                     // What is asked at once is answered at once.
@@ -132,7 +132,7 @@ impl OpenExchange {
                 then: Continuation::Open(self),
             }),
             Ok(Some(result)) => {
-                self.asked.clear();
+                self.pending.clear();
                 round::end(Ok(result), &self.client, false)
             }
             Err(error) => {
@@ -147,7 +147,7 @@ impl OpenExchange {
         for ExchangedRequest {
             question,
             connection,
-        } in std::mem::take(&mut self.asked).into_values()
+        } in std::mem::take(&mut self.pending).into_values()
         {
             if let Ok(refusal) = message::unavailable(&question.id) {
                 // Whether the server takes it is the server's affair.
@@ -180,13 +180,13 @@ impl OpenExchange {
         listener: Listener<'_>,
     ) -> Option<Result<Option<Box<RawValue>>, UpstreamError>> {
         match step {
-            ExchangeEvent::Said(message) => {
+            ExchangeEvent::Message(message) => {
                 listener(message);
                 None
             }
-            ExchangeEvent::Asked(asked) => {
+            ExchangeEvent::Request(request) => {
                 self.questions += 1;
-                self.asked.insert(self.questions, asked);
+                self.pending.insert(self.questions, request);
                 None
             }
             ExchangeEvent::Ended(outcome) => Some(outcome.map(Some)),
@@ -197,11 +197,11 @@ impl OpenExchange {
     async fn answer(&mut self, responses: &Responses) -> Result<(), UpstreamError> {
         for (key, answer) in &responses.by_key {
             let number = key.parse().ok();
-            let asked = number.and_then(|number: u64| self.asked.remove(&number));
+            let request = number.and_then(|number: u64| self.pending.remove(&number));
             if let Some(ExchangedRequest {
                 question,
                 connection,
-            }) = asked
+            }) = request
             {
                 let answered = connection.say(message::answered(&question.id, answer)?);
                 answered.await.map_err(|error| {
@@ -213,8 +213,8 @@ impl OpenExchange {
     }
 
     fn requests(&self) -> String {
-        round::by_number(self.asked.iter().map(|(number, asked)| {
-            let ServerRequest { method, params, .. } = &asked.question;
+        round::by_number(self.pending.iter().map(|(number, request)| {
+            let ServerRequest { method, params, .. } = &request.question;
             (*number, round::written(method, params.as_deref()))
         }))
     }
@@ -247,15 +247,17 @@ fn take(
     match message {
         ServerMessage::Question(question) => {
             let is_covered = profile.covers(&question.method, question.params.as_deref());
-            let asked = ExchangedRequest {
+            let request = ExchangedRequest {
                 question,
                 connection: Arc::clone(connection),
             };
             is_covered
-                && free > STEPS - KEPT_FOR_QUESTIONS - MAX_QUESTIONS
-                && steps.try_send(ExchangeEvent::Asked(asked)).is_ok()
+                && free > STEPS - RESERVED_FOR_QUESTIONS - MAX_QUESTIONS
+                && steps.try_send(ExchangeEvent::Request(request)).is_ok()
         }
-        said => free > KEPT_FOR_QUESTIONS && steps.try_send(ExchangeEvent::Said(said)).is_ok(),
+        message => {
+            free > RESERVED_FOR_QUESTIONS && steps.try_send(ExchangeEvent::Message(message)).is_ok()
+        }
     }
 }
 
@@ -265,7 +267,7 @@ impl Drop for OpenExchange {
         for ExchangedRequest {
             question,
             connection,
-        } in std::mem::take(&mut self.asked).into_values()
+        } in std::mem::take(&mut self.pending).into_values()
         {
             if let Ok(refusal) = message::unavailable(&question.id) {
                 connection.say_later(refusal);
@@ -277,7 +279,7 @@ impl Drop for OpenExchange {
 impl std::fmt::Debug for OpenExchange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OpenExchange")
-            .field("asked", &self.asked.len())
+            .field("pending", &self.pending.len())
             .finish_non_exhaustive()
     }
 }

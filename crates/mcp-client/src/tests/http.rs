@@ -278,10 +278,10 @@ async fn real_servers_of_both_eras_ask_their_client_and_go_on() {
         let Round::Done(result) = round.await.unwrap() else {
             panic!("it asks again, {era}");
         };
-        let said = text(&CallResult::read(&result).unwrap());
+        let answer = text(&CallResult::read(&result).unwrap());
         assert!(
-            said.starts_with(state) && said.contains("file:///a"),
-            "{said}"
+            answer.starts_with(state) && answer.contains("file:///a"),
+            "{answer}"
         );
     }
 }

@@ -68,7 +68,7 @@ fn text(result: &CallResult) -> String {
 }
 
 /// Notes the text of a progress message.
-fn told(reports: &mut Vec<String>, message: ServerMessage) -> bool {
+fn record_report(reports: &mut Vec<String>, message: ServerMessage) -> bool {
     match message {
         ServerMessage::Progress(report) => reports.push(report.message.unwrap()),
         other => panic!("{other:?}"),

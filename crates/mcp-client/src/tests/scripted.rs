@@ -75,9 +75,9 @@ impl ScriptedServer {
         methods.collect()
     }
 
-    pub(super) fn headers_of(&self, wanted: &str) -> HeaderMap {
+    pub(super) fn headers_of(&self, method: &str) -> HeaderMap {
         let seen = self.seen.lock().unwrap();
-        let found = seen.iter().find(|(_, _, body)| body["method"] == wanted);
+        let found = seen.iter().find(|(_, _, body)| body["method"] == method);
         found.unwrap().1.clone()
     }
 }

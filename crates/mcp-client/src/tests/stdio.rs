@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use wardgate_testkit::until_true;
 
-use super::{at_once, call, read, soon, text, told, tool_call, upstream};
+use super::{at_once, call, read, record_report, soon, text, tool_call, upstream};
 use crate::testing::program::{START, deaf_to_sigterm, settings, started_by};
 use crate::{
     ClientCapabilities, Continuation, Health, Participation, PassthroughMembers, Program,
@@ -26,7 +26,7 @@ fn is_running(pid: &str) -> bool {
 async fn progress_of_others_is_ignored_and_its_text_bounded() {
     let upstream = upstream(&settings("progress"));
     let mut reports = Vec::new();
-    let mut sink = |message: ServerMessage| told(&mut reports, message);
+    let mut sink = |message: ServerMessage| record_report(&mut reports, message);
     let operation = tool_call("any", "{}");
     let result = upstream.call_tool(&operation, soon(), Some(&mut sink));
     assert_eq!(text(&read(&result.await.unwrap())), "done");
@@ -187,14 +187,14 @@ async fn pings_are_answered_and_other_requests_refused() {
     let upstream = upstream(&settings("asks"));
     call(&upstream, "any", "{}").await.unwrap();
     // The answers went to the same stream before this call.
-    let heard = text(&call(&upstream, "heard", "{}").await.unwrap());
-    let heard: Vec<Value> = serde_json::from_str(&heard).unwrap();
+    let answers = text(&call(&upstream, "heard", "{}").await.unwrap());
+    let answers: Vec<Value> = serde_json::from_str(&answers).unwrap();
     let refused = |id: &str| {
-        let answer = heard.iter().find(|answer| answer["id"] == id).unwrap();
+        let answer = answers.iter().find(|answer| answer["id"] == id).unwrap();
         answer["error"]["code"].clone()
     };
     assert_eq!(
-        heard[0],
+        answers[0],
         json!({ "jsonrpc": "2.0", "id": "a", "result": {} })
     );
     assert_eq!(

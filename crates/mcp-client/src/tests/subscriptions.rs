@@ -44,7 +44,7 @@ async fn listen(upstream: &Upstream, of: &[&str]) -> (ResourceListener, BTreeSet
 }
 
 async fn heard(ear: &mut ResourceListener) -> BTreeSet<String> {
-    let heard = timeout(Duration::from_mins(1), ear.hears()).await;
+    let heard = timeout(Duration::from_mins(1), ear.changed()).await;
     heard.expect("a change is heard");
     ear.take()
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
 use super::scripted::ScriptedServer;
-use super::{call, raw, read, soon, text, told, tool_call, upstream};
+use super::{call, raw, read, record_report, soon, text, tool_call, upstream};
 use crate::testing::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
 use crate::testing::{http, program};
 use crate::{
@@ -77,7 +77,7 @@ async fn progress_comes_back_to_the_call_that_asked_for_it() {
     for era in ["modern", "legacy"] {
         for upstream in real(era).await {
             let mut reports = Vec::new();
-            let mut sink = |message: ServerMessage| told(&mut reports, message);
+            let mut sink = |message: ServerMessage| record_report(&mut reports, message);
             let operation = tool_call("steps", "{}");
             let with = upstream.call_tool(&operation, soon(), Some(&mut sink));
             assert_eq!(
