@@ -126,7 +126,7 @@ async fn answer(State(server): State<Arc<ScriptedServer>>, request: Request) -> 
     }
     let line = std::str::from_utf8(&body).unwrap();
     let acts = server.script.lock().unwrap().acts(line);
-    let said: Vec<_> = acts
+    let messages: Vec<_> = acts
         .into_iter()
         .filter_map(|act| match act {
             ScriptedAction::Say(line) => Some(line),
@@ -134,7 +134,7 @@ async fn answer(State(server): State<Arc<ScriptedServer>>, request: Request) -> 
         })
         .collect();
     let is_call = message["method"] == "tools/call";
-    let mut response = match said.as_slice() {
+    let mut response = match messages.as_slice() {
         [] if message.get("id").is_none() => status(202),
         [] => events_without_end(),
         [line] if server.drips && is_call => drip(line.clone()),

@@ -36,17 +36,17 @@ fn uris(of: &[&str]) -> BTreeSet<String> {
 
 /// Listens, and gives what the server takes.
 async fn listen(upstream: &Upstream, of: &[&str]) -> (ResourceListener, BTreeSet<String>) {
-    let mut ear = upstream.listen(uris(of));
-    let settled = timeout(Duration::from_mins(1), ear.settled()).await;
+    let mut listener = upstream.listen(uris(of));
+    let settled = timeout(Duration::from_mins(1), listener.settled()).await;
     settled.expect("the server says what it takes");
-    let accepted = ear.keep_accepted();
-    (ear, accepted)
+    let accepted = listener.keep_accepted();
+    (listener, accepted)
 }
 
-async fn heard(ear: &mut ResourceListener) -> BTreeSet<String> {
-    let heard = timeout(Duration::from_mins(1), ear.changed()).await;
-    heard.expect("a change is heard");
-    ear.take()
+async fn next_changes(listener: &mut ResourceListener) -> BTreeSet<String> {
+    let change = timeout(Duration::from_mins(1), listener.changed()).await;
+    change.expect("a change is heard");
+    listener.take()
 }
 
 #[tokio::test]
@@ -64,14 +64,14 @@ async fn servers_of_both_eras_tell_of_the_resources_that_are_wanted_and_of_no_ot
         until_true("the union", async || state.subscribed() == [ONE, TWO]).await;
 
         state.touch(TWO);
-        assert_eq!(heard(&mut second).await, uris(&[TWO]), "{era}");
+        assert_eq!(next_changes(&mut second).await, uris(&[TWO]), "{era}");
         state.touch(ONE);
-        assert_eq!(heard(&mut second).await, uris(&[ONE]), "{era}");
-        assert_eq!(heard(&mut first).await, uris(&[ONE]), "{era}");
+        assert_eq!(next_changes(&mut second).await, uris(&[ONE]), "{era}");
+        assert_eq!(next_changes(&mut first).await, uris(&[ONE]), "{era}");
         drop(second);
         until_true("one is let go", async || state.subscribed() == [ONE]).await;
         state.touch(ONE);
-        assert_eq!(heard(&mut first).await, uris(&[ONE]), "{era}");
+        assert_eq!(next_changes(&mut first).await, uris(&[ONE]), "{era}");
         drop(first);
         until_true("the other too", async || state.subscribed().is_empty()).await;
     }
@@ -83,7 +83,7 @@ async fn an_older_server_is_subscribed_to_in_the_session_of_calls_too() {
     let state = &fixture.state;
     let upstream = upstream(&settings(&url));
     upstream.list_tools(soon()).await.unwrap();
-    let (ear, accepted) = listen(&upstream, &[ONE]).await;
+    let (listener, accepted) = listen(&upstream, &[ONE]).await;
     assert_eq!(accepted, uris(&[ONE]));
     let client = Arc::new(Participation {
         capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
@@ -108,7 +108,7 @@ async fn an_older_server_is_subscribed_to_in_the_session_of_calls_too() {
     .await;
     drop(other);
     until_true("it is let go", async || state.subscribed() == [ONE, ONE]).await;
-    drop(ear);
+    drop(listener);
     until_true("nothing", async || state.subscribed().is_empty()).await;
 }
 
@@ -155,11 +155,11 @@ async fn answer(State(touched): State<broadcast::Sender<String>>, body: String) 
         let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
         return ([("content-type", "application/json")], answer.to_string()).into_response();
     }
-    let wanted = message["params"]["notifications"].clone();
+    let notifications = message["params"]["notifications"].clone();
     let updates = touched.subscribe();
     let first = notification(
         "subscriptions/acknowledged",
-        &json!({ "notifications": wanted }),
+        &json!({ "notifications": notifications }),
     );
     let updates = stream::unfold(updates, async |mut updates| {
         let uri = updates.recv().await.ok()?;
@@ -184,12 +184,12 @@ async fn no_change_is_lost_while_the_set_of_resources_changes() {
     let (touched, url) = exact().await;
     let upstream = upstream(&settings(&url));
     upstream.list_tools(soon()).await.unwrap();
-    let (mut ear, _) = listen(&upstream, &[ONE]).await;
+    let (mut listener, _) = listen(&upstream, &[ONE]).await;
     for number in 0..10 {
         let mut others = upstream.listen(uris(&[&format!("memo://other/{number}")]));
         for pause in 0..10 {
             touched.send(ONE.to_owned()).unwrap();
-            assert_eq!(heard(&mut ear).await, uris(&[ONE]));
+            assert_eq!(next_changes(&mut listener).await, uris(&[ONE]));
             tokio::time::sleep(Duration::from_millis(pause)).await;
         }
         others.settled().await;
@@ -198,7 +198,7 @@ async fn no_change_is_lost_while_the_set_of_resources_changes() {
             touched.receiver_count() == 1
         })
         .await;
-        ear.take();
+        listener.take();
     }
 }
 

@@ -101,8 +101,8 @@ async fn changed_tools_are_announced() {
             let deadline = soon();
             loop {
                 call(&upstream, "grow", "{}").await.unwrap();
-                let heard = timeout(Duration::from_millis(100), changes.changed()).await;
-                if heard.is_ok() {
+                let change = timeout(Duration::from_millis(100), changes.changed()).await;
+                if change.is_ok() {
                     break;
                 }
                 assert!(Instant::now() < deadline, "{era}");
