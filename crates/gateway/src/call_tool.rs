@@ -29,8 +29,8 @@ use crate::catalogue::View;
 use crate::catalogue::{CatalogueIndex, Tool};
 use crate::client_interaction::ClientInteraction;
 use crate::governed_call::{
-    CALL_TOOL, Description, Ending, Operation, Output, PermittedRun, Rejection, Reply,
-    RequestBinding, Resource, ResourceUse, ResumableOperation, RunError, RunOutcome,
+    AnswerContent, CALL_TOOL, CatalogueEntry, Description, EntryUse, Operation, Output,
+    PermittedRun, Rejection, Reply, RequestBinding, ResumableOperation, RoundOutcome, RunError,
     SealedOperation,
 };
 use crate::task_handle::{self, StartedTask};
@@ -89,7 +89,7 @@ impl ResumableOperation for ToolCall {
     }
 }
 
-impl Resource for Arc<Tool> {
+impl CatalogueEntry for Arc<Tool> {
     fn facts(&self) -> &ToolFacts {
         &self.facts
     }
@@ -151,7 +151,7 @@ impl Output for ToolCallOutput {
 }
 
 impl Operation for ToolCall {
-    type Resource = Arc<Tool>;
+    type Entry = Arc<Tool>;
     type Output = ToolCallOutput;
 
     fn describe(
@@ -175,10 +175,10 @@ impl Operation for ToolCall {
             }),
             resumable: Some(self),
             unknown_reason: Reason::UNKNOWN_TOOL,
-            resource_use: tool.map(|tool| ResourceUse {
+            entry_use: tool.map(|tool| EntryUse {
                 policy_arguments: self.arguments.clone(),
                 may_write: !tool.facts.read_only,
-                resource: Arc::clone(tool),
+                entry: Arc::clone(tool),
             }),
         }
     }
@@ -186,20 +186,20 @@ impl Operation for ToolCall {
     async fn run(
         &self,
         mut run: PermittedRun<'_, Arc<Tool>>,
-    ) -> Result<RunOutcome<ToolCallOutput>, RunError> {
+    ) -> Result<RoundOutcome<ToolCallOutput>, RunError> {
         // A call that only waited for its user to connect the source begins anew.
         let resumption = match run.resumption.take() {
             Some(Resumption {
                 state, responses, ..
             }) if state.is_empty() => {
                 if let Some(message) = wardgate_connect::declined(&responses) {
-                    return Ok(RunOutcome::Output(not_connected(message)));
+                    return Ok(RoundOutcome::Output(not_connected(message)));
                 }
                 None
             }
             resumption => resumption,
         };
-        let (services, tool, caller) = (run.services, run.resource, &run.context.caller);
+        let (services, tool, caller) = (run.services, run.entry, &run.context.caller);
         let capabilities = run.client.capabilities();
         let output = services.runner.call_tool(CallTool {
             call_id: run.call_id,
@@ -228,7 +228,7 @@ impl Operation for ToolCall {
             match event {
                 CallEvent::Result(mut result) => {
                     result.content = run.context.view.content(result.content);
-                    return Ok(RunOutcome::Output(ToolCallOutput::Result(result)));
+                    return Ok(RoundOutcome::Output(ToolCallOutput::Result(result)));
                 }
                 CallEvent::Task(task) => {
                     let call = (&*self.name, &self.arguments);
@@ -237,7 +237,7 @@ impl Operation for ToolCall {
                         .hand_out(run.context, run.call_id, call, *task)
                         .await;
                     let task = task.ok_or_else(|| task_not_handed_out(tool))?;
-                    return Ok(RunOutcome::Output(ToolCallOutput::Task(task)));
+                    return Ok(RoundOutcome::Output(ToolCallOutput::Task(task)));
                 }
                 CallEvent::InputRequired(input_required) => {
                     return Ok(self.input_outcome(&run, input_required));
@@ -248,10 +248,12 @@ impl Operation for ToolCall {
         Err(lost_call(tool).into())
     }
 
-    fn render(&self, reply: &Reply<'_>, ending: Ending<'_, ToolCallOutput>) -> McpResponse {
+    fn render(&self, reply: &Reply<'_>, ending: AnswerContent<'_, ToolCallOutput>) -> McpResponse {
         match ending {
-            Ending::Completed(output, recorded) => self.render_output(reply, recorded, output),
-            Ending::Rejected(rejection, recorded) => recorded
+            AnswerContent::Completed(output, recorded) => {
+                self.render_output(reply, recorded, output)
+            }
+            AnswerContent::Rejected(rejection, recorded) => recorded
                 .and_then(|recorded| self.render_rejection_as_result(reply, recorded, rejection))
                 .unwrap_or_else(|| reply.error(rejection, recorded, || self.not_found_error())),
         }
@@ -335,9 +337,9 @@ impl ToolCall {
         &self,
         run: &PermittedRun<'_, Arc<Tool>>,
         mut input_required: Box<InputRequired>,
-    ) -> RunOutcome<ToolCallOutput> {
+    ) -> RoundOutcome<ToolCallOutput> {
         let Some(connect) = &input_required.connect else {
-            return RunOutcome::InputRequired(input_required);
+            return RoundOutcome::InputRequired(input_required);
         };
         let capabilities = run.client.capabilities();
         let prompt = wardgate_connect::prompt_to_connect(
@@ -349,12 +351,12 @@ impl ToolCall {
         match prompt {
             ConnectPrompt::InputRequests(requests) if self.result_format == ResultFormat::Mcp => {
                 input_required.requests = requests;
-                RunOutcome::InputRequired(input_required)
+                RoundOutcome::InputRequired(input_required)
             }
-            ConnectPrompt::InputRequests(_) => RunOutcome::Output(not_connected(
+            ConnectPrompt::InputRequests(_) => RoundOutcome::Output(not_connected(
                 "The source acts in your name, and you have not allowed that yet.",
             )),
-            ConnectPrompt::Message(message) => RunOutcome::Output(not_connected(&message)),
+            ConnectPrompt::Message(message) => RoundOutcome::Output(not_connected(&message)),
         }
     }
 }

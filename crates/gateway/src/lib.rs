@@ -1,7 +1,7 @@
 //! MCP in, governed calls out.
 //!
 //! ```text
-//!  client ──▶ http ──▶ mcp ────▶ governed_call ────▶ reply ──▶ client
+//!  client ──▶ http ──▶ dispatch ─▶ governed_call ─────────────▶ client
 //!             edge:    version,    │  ▲
 //!             origin,  method      │  │ receipt
 //!             Caller               ▼  │

@@ -76,20 +76,20 @@ impl TokenAccess {
         }
     }
 
-    /// To the resource at all.
-    pub(crate) fn enter(&self) -> Result<(), RpcError> {
+    /// Checks the scopes that every token needs.
+    pub(crate) fn check_required(&self) -> Result<(), RpcError> {
         self.has(&self.rules.required)
     }
 
-    /// To a method.
-    pub(crate) fn ask(&self, method: &str) -> Result<(), RpcError> {
+    /// Checks the scopes that the method needs.
+    pub(crate) fn check_method(&self, method: &str) -> Result<(), RpcError> {
         let rules = &self.rules;
         let of_method = rules.methods.get(method).into_iter().flatten();
         self.has(of_method.chain(&rules.required))
     }
 
-    /// To what a method uses, by a caller whom the policy lets use it.
-    pub(crate) fn apply(&self, method: &str, facts: &ToolFacts) -> Result<(), RpcError> {
+    /// Checks the scopes that the use of a tool or source needs.
+    pub(crate) fn check_use(&self, method: &str, facts: &ToolFacts) -> Result<(), RpcError> {
         let rules = &self.rules;
         let of_method = rules.methods.get(method).into_iter().flatten();
         let of_tags = rules.of_tags(facts);
@@ -99,8 +99,8 @@ impl TokenAccess {
         self.has(of_use.chain(&rules.required))
     }
 
-    /// To the route of a server, by a caller whom the policy lets connect to it.
-    pub(crate) fn connect(&self, facts: &ToolFacts) -> Result<(), RpcError> {
+    /// Checks the scopes that the route of a server needs.
+    pub(crate) fn check_route(&self, facts: &ToolFacts) -> Result<(), RpcError> {
         let rules = &self.rules;
         self.has(rules.of_tags(facts).chain(&rules.required))
     }
@@ -139,17 +139,17 @@ mod tests {
             "includes": { "admin": ["write"], "write": ["read", "admin"], "other": [] },
         })));
         for good in ["read", "write", "admin", "other read"] {
-            holding(good, &rules).enter().unwrap();
+            holding(good, &rules).check_required().unwrap();
         }
         for bad in ["", "other", "rea", "Read"] {
-            let refused = holding(bad, &rules).enter().unwrap_err();
+            let refused = holding(bad, &rules).check_required().unwrap_err();
             assert_eq!(refused.reason().as_str(), "insufficient_scope", "{bad}");
         }
     }
 
     #[test]
     fn whoever_needs_none_is_asked_for_none() {
-        holding("", &Arc::default()).enter().unwrap();
+        holding("", &Arc::default()).check_required().unwrap();
     }
 
     #[test]

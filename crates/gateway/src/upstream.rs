@@ -36,7 +36,7 @@ pub(crate) async fn resolve_view(
     let arguments = Bytes::from_static(b"{}");
     let asked = authority.authorize(caller, connect, &arguments, client_ip);
     match asked.await {
-        Ok(Authorization::Allowed(_)) => access.connect(connect)?,
+        Ok(Authorization::Allowed(_)) => access.check_route(connect)?,
         Ok(Authorization::Denied { .. }) => return Err(RpcError::unknown_route()),
         Err(error) => return Err(authority.undecided(&error)),
     }

@@ -25,8 +25,8 @@ use crate::catalogue::{CatalogueIndex, CatalogueSource};
 use crate::client_interaction::ClientChannel;
 use crate::content_method::ContentMethod;
 use crate::governed_call::{
-    CallPipeline, Description, Ending, Operation, Output, PermittedRun, Rejection, Reply,
-    RequestBinding, Resource, ResourceUse, ResumableOperation, RunError, RunOutcome,
+    AnswerContent, CallPipeline, CatalogueEntry, Description, EntryUse, Operation, Output,
+    PermittedRun, Rejection, Reply, RequestBinding, ResumableOperation, RoundOutcome, RunError,
     SealedOperation,
 };
 use crate::post::Post;
@@ -87,7 +87,7 @@ pub(super) async fn get(
         .await
 }
 
-impl Resource for ContentResource {
+impl CatalogueEntry for ContentResource {
     fn facts(&self) -> &ToolFacts {
         &self.facts
     }
@@ -119,7 +119,7 @@ impl ResumableOperation for ContentRequest {
 }
 
 impl Operation for ContentRequest {
-    type Resource = ContentResource;
+    type Entry = ContentResource;
     type Output = ContentOutput;
 
     fn describe(
@@ -144,10 +144,10 @@ impl Operation for ContentRequest {
             binding: self.request_binding(),
             resumable: is_resumable.then_some(self as &dyn ResumableOperation),
             unknown_reason: UNKNOWN,
-            resource_use: resource.map(|resource| ResourceUse {
+            entry_use: resource.map(|resource| EntryUse {
                 policy_arguments: self.policy_arguments(&resource),
                 may_write: !resource.facts.read_only,
-                resource,
+                entry: resource,
             }),
         }
     }
@@ -155,8 +155,8 @@ impl Operation for ContentRequest {
     async fn run(
         &self,
         mut run: PermittedRun<'_, ContentResource>,
-    ) -> Result<RunOutcome<ContentOutput>, RunError> {
-        let (services, resource, caller) = (run.services, run.resource, &run.context.caller);
+    ) -> Result<RoundOutcome<ContentOutput>, RunError> {
+        let (services, resource, caller) = (run.services, run.entry, &run.context.caller);
         let capabilities = run.client.capabilities();
         let get = GetContent {
             call_id: run.call_id,
@@ -180,7 +180,7 @@ impl Operation for ContentRequest {
             output.map_err(|error| run_error(&services.admission, &error))?;
         let result = match given {
             ContentOutcome::InputRequired(input_required) => {
-                return Ok(RunOutcome::InputRequired(Box::new(input_required)));
+                return Ok(RoundOutcome::InputRequired(Box::new(input_required)));
             }
             ContentOutcome::Nothing(_) if facts.error_kind == UNKNOWN.as_str() => {
                 return Err(Rejection::Unknown.into());
@@ -193,19 +193,23 @@ impl Operation for ContentRequest {
                 Ok(run.context.view.given(shown))
             }
         };
-        Ok(RunOutcome::Output(ContentOutput {
+        Ok(RoundOutcome::Output(ContentOutput {
             result,
             meta,
             facts,
         }))
     }
 
-    fn render(&self, reply: &Reply<'_>, ending: Ending<'_, ContentOutput>) -> McpResponse {
+    fn render(&self, reply: &Reply<'_>, ending: AnswerContent<'_, ContentOutput>) -> McpResponse {
         match ending {
-            Ending::Completed(output, recorded) => self.render_output(reply, recorded, output),
-            Ending::Rejected(rejection, recorded) => reply.error(rejection, recorded, || {
-                self.not_found_error(reply.context.version)
-            }),
+            AnswerContent::Completed(output, recorded) => {
+                self.render_output(reply, recorded, output)
+            }
+            AnswerContent::Rejected(rejection, recorded) => {
+                reply.error(rejection, recorded, || {
+                    self.not_found_error(reply.context.version)
+                })
+            }
         }
     }
 }
@@ -252,7 +256,7 @@ impl ContentRequest {
             authority: run.services.discovery.authority(),
             caller: &context.caller,
             client_ip: &context.client_ip,
-            facts: &run.resource.facts,
+            facts: &run.entry.facts,
         };
         match (&self.wanted, &self.of) {
             (ContentPart::Skill, _) => skill::filter_skill(&reader, result).await,

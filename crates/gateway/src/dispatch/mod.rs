@@ -1,6 +1,6 @@
 //! MCP: which version a message speaks, and which method it asks for.
 //!
-//! The ladder, first match wins: on a stream of HTTP+SSE it is what was agreed there; a batch is 2025-03-26; `_meta`
+//! The rules, of which the first that applies wins: on a stream of HTTP+SSE it is what was agreed there; a batch is 2025-03-26; `_meta`
 //! with a protocol version is modern, whatever the headers say; `initialize` opens an older version; anything else is
 //! of the older version its session agreed on, or its header names. A session travels with its client, so any replica
 //! can answer any request.
@@ -136,16 +136,16 @@ async fn answer_message(gateway: &Arc<Gateway>, post: &Post, text: &str) -> McpR
         }
         Err((id, error)) => return McpResponse::error(id, &error),
     };
-    let version = match version_of(post, &request) {
+    let version = match determine_version(post, &request) {
         Ok(version) => version,
         Err(error) => return McpResponse::error(Some(request.id), &error),
     };
-    let answer = dispatch(gateway, post, &request, version).await;
+    let answer = measure_request(gateway, post, &request, version).await;
     answer.unwrap_or_else(|error| McpResponse::error(Some(request.id), &error))
 }
 
-/// The ladder.
-fn version_of(post: &Post, request: &JsonRpcRequest<'_>) -> Result<Version, RpcError> {
+/// Determines the protocol version of a request; the first rule that applies wins (see the module documentation).
+fn determine_version(post: &Post, request: &JsonRpcRequest<'_>) -> Result<Version, RpcError> {
     if let Some(session) = &post.session {
         return session.speaks(request);
     }
@@ -166,8 +166,8 @@ fn version_of(post: &Post, request: &JsonRpcRequest<'_>) -> Result<Version, RpcE
     }
 }
 
-/// Every method, in one list.
-async fn dispatch(
+/// Dispatches a request, and counts and times it.
+async fn measure_request(
     gateway: &Arc<Gateway>,
     post: &Post,
     request: &JsonRpcRequest<'_>,
@@ -193,7 +193,7 @@ async fn dispatch(
     };
     counter!(names::MCP_REQUESTS, "method" => method.to_owned()).increment(1);
     let started = Instant::now();
-    let answer = in_turn(gateway, post, (request, method), version).await;
+    let answer = dispatch_within_limits(gateway, post, (request, method), version).await;
     let outcome = if answer.is_ok() {
         "answered"
     } else {
@@ -204,20 +204,20 @@ async fn dispatch(
     answer
 }
 
-/// Answers a request of `method`, when it is its turn.
-async fn in_turn(
+/// Checks the scope of the method, waits for a slot if the method needs one, and dispatches the request.
+async fn dispatch_within_limits(
     gateway: &Arc<Gateway>,
     post: &Post,
     (request, method): (&JsonRpcRequest<'_>, &str),
     version: Version,
 ) -> Result<McpResponse, RpcError> {
-    post.access.ask(&request.method)?;
+    post.access.check_method(&request.method)?;
     let mut slot = if is_work(&request.method) {
         Some(gateway.admission.admit(&post.caller).await?)
     } else {
         None
     };
-    let answer = answer_to(gateway, post, request, version, &mut slot).await;
+    let answer = dispatch(gateway, post, request, version, &mut slot).await;
     if let (Some(slot), Ok(_)) = (slot, &answer) {
         slot.done(method);
     }
@@ -232,8 +232,8 @@ fn is_work(method: &str) -> bool {
         || tasks::TaskMethod::named(method).is_some()
 }
 
-/// What comes of each method. A call takes `slot` with it: it may last longer than its client.
-async fn answer_to(
+/// Calls the handler of the method. A tool call takes `slot` with it, because it may run longer than its client waits.
+async fn dispatch(
     gateway: &Arc<Gateway>,
     post: &Post,
     request: &JsonRpcRequest<'_>,
@@ -241,35 +241,7 @@ async fn answer_to(
     slot: &mut Option<Slot>,
 ) -> Result<McpResponse, RpcError> {
     match &*request.method {
-        "tools/call" => {
-            let name = request
-                .params
-                .name
-                .and_then(text_of)
-                .ok_or_else(|| RpcError::invalid_params("`params.name` must be a string"))?;
-            let meta = RequestMeta::from_request(request)?;
-            let mut channel = gateway
-                .pipeline
-                .channels()
-                .for_request(post, request, &meta, version)?;
-            let call = tool_call(post, request, &meta, version, name.into_owned())?;
-            let context = post.request_context(request, version, slot.take());
-            let Some(session) = &post.session else {
-                return gateway.pipeline.run(request, context, channel, call).await;
-            };
-            let under_way = session.begin(request.id);
-            channel.cancel = under_way.cancel.clone();
-            let answer = gateway
-                .pipeline
-                .run(request, context, channel, call)
-                .await?;
-            // Whoever cancelled it waits for no answer.
-            Ok(if under_way.cancel.is_cancelled() {
-                McpResponse::accepted()
-            } else {
-                answer
-            })
-        }
+        "tools/call" => call_tool(gateway, post, request, version, slot).await,
         "tools/list" => list_tools::list_tools(&gateway.discovery, post, request, version).await,
         "server/discover" if version.is_modern() => {
             Ok(discover::discover(&gateway.discovery, post, request, version).await)
@@ -323,7 +295,7 @@ async fn answer_to(
         }
         method if post.transport == Transport::Message && gateway.takes_direct_methods => {
             let meta = RequestMeta::from_request(request)?;
-            let call = tool_call(post, request, &meta, version, method.to_owned())?;
+            let call = parse_tool_call(post, request, &meta, version, method.to_owned())?;
             let call = ToolCall {
                 result_format: ResultFormat::Direct,
                 ..call
@@ -335,6 +307,43 @@ async fn answer_to(
         }
         method => Err(RpcError::unknown_method(method, version)),
     }
+}
+
+/// Runs a tool call. It takes `slot` with it, because it may run longer than its client waits.
+async fn call_tool(
+    gateway: &Arc<Gateway>,
+    post: &Post,
+    request: &JsonRpcRequest<'_>,
+    version: Version,
+    slot: &mut Option<Slot>,
+) -> Result<McpResponse, RpcError> {
+    let name = request
+        .params
+        .name
+        .and_then(text_of)
+        .ok_or_else(|| RpcError::invalid_params("`params.name` must be a string"))?;
+    let meta = RequestMeta::from_request(request)?;
+    let mut channel = gateway
+        .pipeline
+        .channels()
+        .for_request(post, request, &meta, version)?;
+    let call = parse_tool_call(post, request, &meta, version, name.into_owned())?;
+    let context = post.request_context(request, version, slot.take());
+    let Some(session) = &post.session else {
+        return gateway.pipeline.run(request, context, channel, call).await;
+    };
+    let under_way = session.begin(request.id);
+    channel.cancel = under_way.cancel.clone();
+    let answer = gateway
+        .pipeline
+        .run(request, context, channel, call)
+        .await?;
+    // Whoever cancelled it waits for no answer.
+    Ok(if under_way.cancel.is_cancelled() {
+        McpResponse::accepted()
+    } else {
+        answer
+    })
 }
 
 /// Says from which level on the client of a session wants log messages, before 2026-07-28.
@@ -375,7 +384,7 @@ fn of_memory(method: &str) -> Option<MemoryMethod> {
     method.parse().ok()
 }
 
-fn tool_call(
+fn parse_tool_call(
     post: &Post,
     request: &JsonRpcRequest<'_>,
     meta: &RequestMeta<'_>,

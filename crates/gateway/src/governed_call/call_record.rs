@@ -10,7 +10,7 @@ use super::operation::ResumableOperation;
 use super::{Rejection, ReplayGrant};
 use crate::audit_log::AuditLog;
 use crate::authority::Grant;
-use crate::client_interaction::{ClientInteraction, InputError, Interruption, PendingInput};
+use crate::client_interaction::{ClientInteraction, Interruption, PendingInput};
 
 /// The record of a call.
 pub(super) struct CallRecord {
@@ -86,10 +86,10 @@ impl RunClient<'_> {
         &mut self,
         input_requests: &str,
         suspended: impl FnOnce(&PendingInput) -> Option<Vec<u8>>,
-    ) -> Result<Result<Bytes, InputError>, Rejection> {
+    ) -> Result<Bytes, Rejection> {
         self.prepare_first_message().await?;
         let input = self.interaction.request_input(input_requests, suspended);
-        Ok(input.await)
+        Ok(input.await?)
     }
 
     /// Records the intent and keeps the grant with the stream, which the first message needs.

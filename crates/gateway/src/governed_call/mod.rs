@@ -44,8 +44,8 @@ use self::request_state::ResumePoint;
 
 pub(crate) use self::call_record::RunClient;
 pub(crate) use self::operation::{
-    CALL_TOOL, Description, Ending, Operation, Output, PermittedRun, Reply, RequestBinding,
-    Resource, ResourceUse, ResumableOperation, RunOutcome, SealedOperation,
+    AnswerContent, CALL_TOOL, CatalogueEntry, Description, EntryUse, Operation, Output,
+    PermittedRun, Reply, RequestBinding, ResumableOperation, RoundOutcome, SealedOperation,
 };
 pub(crate) use self::pipeline::{CallPipeline, OperationServices};
 pub(crate) use self::rejection::{Rejection, RunError};
@@ -56,7 +56,7 @@ pub(crate) use self::suspended_call::{ResumingClient, SuspendedCall, resume};
 const UNNAMED_TOOL: &str = "unknown";
 
 /// The end of a call that was not rejected.
-enum Disposition<T> {
+enum RunEnd<T> {
     /// The operation is complete.
     Output(T),
     /// A modern client is asked for input, and repeats the request with `state`.
@@ -79,10 +79,10 @@ struct GovernedCall {
 }
 
 /// What `O` says of a request.
-type DescriptionOf<'a, O> = Description<'a, <O as Operation>::Resource>;
+type DescriptionOf<'a, O> = Description<'a, <O as Operation>::Entry>;
 
 /// What comes of a call before it is on record: the end of its run, or the reason for which it has none.
-type DispositionOf<O> = Result<Disposition<<O as Operation>::Output>, Rejection>;
+type RunEndOf<O> = Result<RunEnd<<O as Operation>::Output>, Rejection>;
 
 impl GovernedCall {
     /// Runs the pipeline and sends the answer.
@@ -115,39 +115,24 @@ impl GovernedCall {
             let error = RpcError::refused_by_agent().with_reason();
             return McpResponse::error(Some(&self.context.id), &error);
         }
-        let decided = match self.find_and_authorize(description).await {
-            Ok(decided) => self
-                .resume_point
-                .use_up(&self.pipeline)
-                .await
-                .map(|()| decided),
-            Err(rejection) => Err(rejection),
-        };
-        let may_write = matches!(&decided, Ok((resource_use, _)) if resource_use.may_write);
-        // An operation that may write has its intent on record before it runs.
-        let intent_recorded = if may_write {
-            self.record
-                .record_intent(self.pipeline.recorder.audit_log())
-                .await
-        } else {
-            Ok(())
-        };
-        let disposition = match (intent_recorded, decided) {
-            (Ok(()), Ok((resource_use, grant))) => {
-                self.run_rounds(operation, description, resource_use, grant)
+        let prepared = self.prepare_run(description).await;
+        let may_write = matches!(&prepared, Ok((entry_use, _)) if entry_use.may_write);
+        let run_end = match prepared {
+            Ok((entry_use, grant)) => {
+                self.run_rounds(operation, description, entry_use, grant)
                     .await
             }
-            (Ok(()), Err(rejection)) | (Err(rejection), _) => Err(rejection),
+            Err(rejection) => Err(rejection),
         };
         // An audit service that did not take the intent would not take the outcome either.
-        if let Err(rejection @ Rejection::NotRecorded) = &disposition {
+        if let Err(rejection @ Rejection::NotRecorded) = &run_end {
             return self.render_unrecorded(operation, rejection, false);
         }
-        let outcome = self.build_outcome::<O>(description, &disposition, started.elapsed());
-        let is_hidden = matches!(&disposition, Err(rejection) if rejection.is_hidden());
+        let outcome = self.build_outcome::<O>(description, &run_end, started.elapsed());
+        let is_hidden = matches!(&run_end, Err(rejection) if rejection.is_hidden());
         report_outcome(description.method, &outcome, is_hidden);
         // While the outcome is recorded, other calls can run.
-        let _recording_slot = self.begin_recording(disposition.is_ok());
+        let _recording_slot = self.begin_recording(run_end.is_ok());
         let recorded = self
             .pipeline
             .recorder
@@ -158,12 +143,26 @@ impl GovernedCall {
             let _ = report.mark_recorded(&self.pipeline.store).await;
         }
         match recorded {
-            Ok(recorded) => self.render(operation, recorded, &disposition),
+            Ok(recorded) => self.render(operation, recorded, &run_end),
             Err(_) if may_write => {
                 self.render_unrecorded(operation, &Rejection::OutcomeUnknown, false)
             }
             Err(_) => self.render_unrecorded(operation, &Rejection::NotRecorded, is_hidden),
         }
+    }
+
+    /// Authorizes the call, uses up its `requestState`, and records the intent of a call that may write.
+    async fn prepare_run<'d, E: CatalogueEntry>(
+        &mut self,
+        description: &'d Description<'_, E>,
+    ) -> Result<(&'d EntryUse<E>, Arc<Grant>), Rejection> {
+        let (entry_use, grant) = self.find_and_authorize(description).await?;
+        self.resume_point.use_up(&self.pipeline).await?;
+        if entry_use.may_write {
+            let audit_log = self.pipeline.recorder.audit_log();
+            self.record.record_intent(audit_log).await?;
+        }
+        Ok((entry_use, grant))
     }
 
     /// Gives the place to the next call, and reports to the limiter how long this one took.
@@ -178,18 +177,18 @@ impl GovernedCall {
     }
 
     /// Checks the resource's switches, policy, client capabilities and token scopes, in this order.
-    async fn find_and_authorize<'d, R: Resource>(
+    async fn find_and_authorize<'d, R: CatalogueEntry>(
         &mut self,
         description: &'d Description<'_, R>,
-    ) -> Result<(&'d ResourceUse<R>, Arc<Grant>), Rejection> {
+    ) -> Result<(&'d EntryUse<R>, Arc<Grant>), Rejection> {
         if let Some(refusal) = description.agent_refusal {
-            if description.resource_use.is_none() {
+            if description.entry_use.is_none() {
                 // A model may write anything as a name, even personal data.
                 NOT_A_NAME.clone_into(&mut self.record.facts.requested_tool);
             }
             return Err(Rejection::RefusedByAgent(refusal));
         }
-        let Some(resource_use) = &description.resource_use else {
+        let Some(entry_use) = &description.entry_use else {
             if !self.has_catalogue {
                 let (kind, message) = catalogue::NOT_KNOWN;
                 return Err(Rejection::Failed { kind, message });
@@ -197,7 +196,7 @@ impl GovernedCall {
             self.deny_unknown().await?;
             return Err(Rejection::Unknown);
         };
-        let resource = &resource_use.resource;
+        let resource = &entry_use.entry;
         let facts = resource.facts();
         self.record.facts.tool = Some(facts.name.clone());
         self.record.facts.definition_digest = Some(facts.definition_digest);
@@ -206,27 +205,24 @@ impl GovernedCall {
             self.deny_unknown().await?;
             return Err(Rejection::Disabled);
         }
-        let grant = self.authorize(resource_use).await?;
+        let grant = self.authorize(entry_use).await?;
         resource.check_request(description, &self.client)?;
         let access = &self.context.access;
-        let applied = access.apply(description.method, facts);
+        let applied = access.check_use(description.method, facts);
         applied.map_err(Rejection::Scope)?;
-        Ok((resource_use, grant))
+        Ok((entry_use, grant))
     }
 
     /// Asks the policy, and notes its decision for the record.
-    async fn authorize<R: Resource>(
+    async fn authorize<R: CatalogueEntry>(
         &mut self,
-        resource_use: &ResourceUse<R>,
+        entry_use: &EntryUse<R>,
     ) -> Result<Arc<Grant>, Rejection> {
         let started = Instant::now();
         let RequestContext {
             caller, client_ip, ..
         } = &self.context;
-        let (facts, arguments) = (
-            resource_use.resource.facts(),
-            &resource_use.policy_arguments,
-        );
+        let (facts, arguments) = (entry_use.entry.facts(), &entry_use.policy_arguments);
         let authority = self.pipeline.services.discovery.authority();
         let decision = authority.authorize(caller, facts, arguments, client_ip);
         let authorization = decision.await;
@@ -289,16 +285,16 @@ impl GovernedCall {
     fn build_outcome<O: Operation>(
         &self,
         description: &DescriptionOf<'_, O>,
-        disposition: &DispositionOf<O>,
+        run_end: &RunEndOf<O>,
         duration: Duration,
     ) -> Outcome {
-        let (status, reason, facts, result_digest) = match disposition {
-            Ok(Disposition::Output(output)) => {
+        let (status, reason, facts, result_digest) = match run_end {
+            Ok(RunEnd::Output(output)) => {
                 let facts = output.facts();
                 let (status, reason) = (facts.status, facts.error_kind.as_str());
                 (status, reason, Some(facts), output.digest())
             }
-            Ok(Disposition::InputRequired {
+            Ok(RunEnd::InputRequired {
                 input_requests,
                 facts,
                 ..
@@ -340,13 +336,13 @@ impl GovernedCall {
         &self,
         operation: &O,
         recorded: RecordStatus,
-        disposition: &DispositionOf<O>,
+        run_end: &RunEndOf<O>,
     ) -> McpResponse {
-        match disposition {
-            Ok(Disposition::Output(output)) => {
-                self.render_ending(operation, Ending::Completed(output, recorded))
+        match run_end {
+            Ok(RunEnd::Output(output)) => {
+                self.render_ending(operation, AnswerContent::Completed(output, recorded))
             }
-            Ok(Disposition::InputRequired {
+            Ok(RunEnd::InputRequired {
                 input_requests,
                 state,
                 ..
@@ -355,9 +351,10 @@ impl GovernedCall {
                 let requests = (!input_requests.is_empty()).then(|| input_requests.as_json());
                 McpResponse::input_required(&self.context.id, requests, state, &meta)
             }
-            Err(rejection) => {
-                self.render_ending(operation, Ending::Rejected(rejection, Some(recorded)))
-            }
+            Err(rejection) => self.render_ending(
+                operation,
+                AnswerContent::Rejected(rejection, Some(recorded)),
+            ),
         }
     }
 
@@ -369,13 +366,13 @@ impl GovernedCall {
         is_hidden: bool,
     ) -> McpResponse {
         measures::not_recorded(&self.record.facts, is_hidden);
-        self.render_ending(operation, Ending::Rejected(rejection, None))
+        self.render_ending(operation, AnswerContent::Rejected(rejection, None))
     }
 
     fn render_ending<O: Operation>(
         &self,
         operation: &O,
-        ending: Ending<'_, O::Output>,
+        ending: AnswerContent<'_, O::Output>,
     ) -> McpResponse {
         let capabilities = self.client.capabilities();
         let reply = Reply {

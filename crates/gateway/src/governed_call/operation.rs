@@ -21,7 +21,7 @@ use crate::request_context::RequestContext;
 /// task. The pipeline calls the three methods in this order; a test keeps them three.
 pub(crate) trait Operation: Send + Sync + Sized + 'static {
     /// The entry of the catalogue that the operation uses.
-    type Resource: Resource;
+    type Entry: CatalogueEntry;
     /// The result of a run that completes.
     type Output: Output;
 
@@ -30,16 +30,16 @@ pub(crate) trait Operation: Send + Sync + Sized + 'static {
         &self,
         catalogue: Option<&CatalogueIndex>,
         view: &View,
-    ) -> Description<'_, Self::Resource>;
+    ) -> Description<'_, Self::Entry>;
 
     /// Runs the operation under a permit, or continues it.
     fn run(
         &self,
-        run: PermittedRun<'_, Self::Resource>,
-    ) -> impl Future<Output = Result<RunOutcome<Self::Output>, RunError>> + Send;
+        run: PermittedRun<'_, Self::Entry>,
+    ) -> impl Future<Output = Result<RoundOutcome<Self::Output>, RunError>> + Send;
 
     /// Renders the answer of a call that has ended.
-    fn render(&self, reply: &Reply<'_>, ending: Ending<'_, Self::Output>) -> McpResponse;
+    fn render(&self, reply: &Reply<'_>, ending: AnswerContent<'_, Self::Output>) -> McpResponse;
 }
 
 /// A request in the terms of the pipeline.
@@ -65,7 +65,7 @@ pub(crate) struct Description<'a, R> {
     /// The reason on record where the catalogue has no such entry.
     pub(crate) unknown_reason: Reason,
     /// The use of the catalogue's entry. None if no source offers it in this view.
-    pub(crate) resource_use: Option<ResourceUse<R>>,
+    pub(crate) entry_use: Option<EntryUse<R>>,
 }
 
 /// The method whose calls have no method on record: the record says which tool was called.
@@ -109,8 +109,8 @@ impl<R> Description<'_, R> {
 }
 
 /// The use of an entry of the catalogue.
-pub(crate) struct ResourceUse<R> {
-    pub(crate) resource: R,
+pub(crate) struct EntryUse<R> {
+    pub(crate) entry: R,
     /// The arguments that the policy decides on, one JSON object.
     pub(crate) policy_arguments: Bytes,
     /// Whether the use may write. If so, its intent is recorded before it runs.
@@ -129,7 +129,7 @@ pub(crate) struct RequestBinding<'a> {
 }
 
 /// The entry of the catalogue that an operation uses: a tool, or the source of a prompt or resource.
-pub(crate) trait Resource: Send + Sync {
+pub(crate) trait CatalogueEntry: Send + Sync {
     /// The facts that the policy and the record need.
     fn facts(&self) -> &ToolFacts;
     /// Whether its switches are on for `caller`.
@@ -156,7 +156,7 @@ pub(crate) struct PermittedRun<'a, R> {
     pub(crate) services: &'a OperationServices,
     pub(crate) context: &'a RequestContext,
     pub(crate) call_id: CallId,
-    pub(crate) resource: &'a R,
+    pub(crate) entry: &'a R,
     pub(crate) grant: &'a Grant,
     /// The state and the input to continue with. None for a run that begins.
     pub(crate) resumption: Option<Resumption>,
@@ -173,16 +173,16 @@ pub(crate) trait Output: Send {
 
 /// The end of one round of a run.
 #[derive(Debug)]
-pub(crate) enum RunOutcome<T> {
+pub(crate) enum RoundOutcome<T> {
     /// The operation is complete.
     Output(T),
     /// The server needs input of the client before it goes on.
     InputRequired(Box<InputRequired>),
 }
 
-/// The end of a call, as its answer tells it. An output comes with the status of its record, since nothing is released
+/// What an answer is rendered from. An output comes with the status of its record, since nothing is released
 /// that is not on record.
-pub(crate) enum Ending<'a, T> {
+pub(crate) enum AnswerContent<'a, T> {
     Completed(&'a T, RecordStatus),
     /// Without a status the call could not be recorded.
     Rejected(&'a Rejection, Option<RecordStatus>),

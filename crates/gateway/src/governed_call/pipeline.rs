@@ -79,6 +79,7 @@ impl CallPipeline {
         channel: ClientChannel,
         operation: O,
     ) -> Result<McpResponse, RpcError> {
+        // The binding does not depend on the catalogue, so an invalid `requestState` is refused before the call begins.
         let resume_point = match (operation.describe(None, &context.view).binding)
             .filter(|_| context.version.is_modern())
         {

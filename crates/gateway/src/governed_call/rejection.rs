@@ -65,8 +65,8 @@ impl Rejection {
         )
     }
 
-    /// The status and the reason for the record. [`Operation::UNKNOWN`](super::Operation::UNKNOWN) replaces the reason of
-    /// [`Self::Unknown`].
+    /// The status and the reason for the record. For [`Self::Unknown`],
+    /// [`Description::unknown_reason`](super::Description::unknown_reason) replaces the reason.
     pub(super) fn record_status(&self) -> (Status, Reason) {
         match self {
             Self::Unknown => (Status::UnknownTool, Reason::UNKNOWN),
@@ -117,6 +117,15 @@ impl Rejection {
             Self::StateAlreadyUsed => RpcError::unknown_state(),
             Self::MissingCapability(required) => RpcError::missing_capability(required.clone()),
             Self::InputError(error) => RpcError::internal(kind, error.in_words()),
+        }
+    }
+}
+
+impl From<InputError> for Rejection {
+    fn from(error: InputError) -> Self {
+        match error {
+            InputError::Cancelled => Self::Cancelled,
+            error => Self::InputError(error),
         }
     }
 }

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use wardgate_domain::Digest;
 
-use super::operation::{Operation, Resource, SealedOperation};
+use super::operation::{CatalogueEntry, Operation, SealedOperation};
 use super::suspended_call::ResumingClient;
 use crate::authority::{Authorization, Grant};
 use crate::discovery::Discovery;
@@ -58,15 +58,12 @@ async fn current_visibility<O: Operation>(
 ) -> Result<Option<String>, DecisionUnavailable> {
     let catalogue = discovery.catalogue().current().ok_or(DecisionUnavailable)?;
     let description = operation.describe(Some(&catalogue), &client.view);
-    let Some(resource_use) = (description.resource_use)
-        .filter(|resource_use| resource_use.resource.is_enabled_for(&client.caller))
+    let Some(entry_use) =
+        (description.entry_use).filter(|entry_use| entry_use.entry.is_enabled_for(&client.caller))
     else {
         return Ok(None);
     };
-    let (facts, arguments) = (
-        resource_use.resource.facts(),
-        &resource_use.policy_arguments,
-    );
+    let (facts, arguments) = (entry_use.entry.facts(), &entry_use.policy_arguments);
     let authority = discovery.authority();
     let decision = authority.authorize(&client.caller, facts, arguments, &client.client_ip);
     let grant = match decision.await {
@@ -77,7 +74,7 @@ async fn current_visibility<O: Operation>(
             return Err(DecisionUnavailable);
         }
     };
-    let applied = client.access.apply(description.method, facts);
+    let applied = client.access.check_use(description.method, facts);
     Ok(applied.ok().and_then(|()| visibility_digest(&grant)))
 }
 

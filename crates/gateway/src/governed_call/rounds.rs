@@ -12,29 +12,29 @@ use wardgate_rpc::client::{InputRequired, Resumption};
 
 use super::request_state::{RequestState, ResumePoint};
 use super::{
-    Description, DescriptionOf, Disposition, DispositionOf, GovernedCall, Operation, Output,
-    PermittedRun, Rejection, RequestBinding, Resource, ResourceUse, RunClient, RunError,
-    RunOutcome, SuspendedCall,
+    CatalogueEntry, Description, DescriptionOf, EntryUse, GovernedCall, Operation, Output,
+    PermittedRun, Rejection, RequestBinding, RoundOutcome, RunClient, RunEnd, RunEndOf, RunError,
+    SuspendedCall,
 };
 use crate::authority::Grant;
-use crate::client_interaction::{InputError, PendingInput};
+use crate::client_interaction::PendingInput;
 use crate::stages::stage;
 
 /// The number of times that one call may ask its client for input.
 const MAX_ROUNDS: usize = 8;
 
-/// The pause before a call that needs no input, but a repetition, is repeated.
+/// The pause before a call is repeated that the server asked to repeat without input.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 impl GovernedCall {
-    /// Runs round after round; each ends with the output or a request for input.
+    /// Runs rounds until the operation is complete.
     pub(super) async fn run_rounds<O: Operation>(
         &mut self,
         operation: &O,
         description: &DescriptionOf<'_, O>,
-        resource_use: &ResourceUse<O::Resource>,
+        entry_use: &EntryUse<O::Entry>,
         mut grant: Arc<Grant>,
-    ) -> DispositionOf<O> {
+    ) -> RunEndOf<O> {
         let ResumePoint {
             mut resumption,
             awaited,
@@ -46,25 +46,21 @@ impl GovernedCall {
             let responses = wait_without_slot(&mut self.context.slot, answers).await;
             resumption = Some(Resumption {
                 state: awaited.state,
-                responses: responses.map_err(input_rejection)?,
+                responses: responses?,
                 task_step: None,
             });
             // The decision may be outdated by now.
-            grant = self.authorize(resource_use).await?;
+            grant = self.authorize(entry_use).await?;
         }
+        // The last round may only complete: a further request for input is an error.
         for round in rounds + 1..=MAX_ROUNDS + 1 {
             let input_required = match self
-                .run_with_permit(
-                    operation,
-                    description,
-                    (resource_use, &mut grant),
-                    resumption,
-                )
+                .run_with_permit(operation, description, (entry_use, &mut grant), resumption)
                 .await?
             {
-                RunOutcome::Output(output) => return Ok(Disposition::Output(output)),
-                RunOutcome::InputRequired(_) if round > MAX_ROUNDS => break,
-                RunOutcome::InputRequired(input_required) => input_required,
+                RoundOutcome::Output(output) => return Ok(RunEnd::Output(output)),
+                RoundOutcome::InputRequired(_) if round > MAX_ROUNDS => break,
+                RoundOutcome::InputRequired(input_required) => input_required,
             };
             let version = self.context.version;
             let capabilities = self.client.capabilities();
@@ -72,8 +68,7 @@ impl GovernedCall {
                 version,
                 capabilities: capabilities.as_deref(),
                 // A view of a single server needs no label.
-                label: Some(resource_use.resource.label())
-                    .filter(|_| !self.context.view.has_own_names()),
+                label: Some(entry_use.entry.label()).filter(|_| !self.context.view.has_own_names()),
                 ambient: &self.pipeline.services.ambient,
             };
             let input_requests = InputRequests::parse(&input_required.requests, recipient)?;
@@ -102,8 +97,7 @@ impl GovernedCall {
                     resumable: description.resumable,
                 };
                 let input = client.request_input(input_requests.as_json(), suspended);
-                let responses = wait_without_slot(&mut self.context.slot, input).await?;
-                responses.map_err(input_rejection)?
+                wait_without_slot(&mut self.context.slot, input).await?
             };
             resumption = Some(Resumption {
                 state: input_required.state,
@@ -111,7 +105,7 @@ impl GovernedCall {
                 task_step: None,
             });
             // The decision may be outdated by now.
-            grant = self.authorize(resource_use).await?;
+            grant = self.authorize(entry_use).await?;
         }
         Err(Rejection::Failed {
             kind: Reason::TOO_MANY_ROUNDS,
@@ -124,11 +118,11 @@ impl GovernedCall {
         &mut self,
         operation: &O,
         description: &DescriptionOf<'_, O>,
-        (resource_use, grant): (&ResourceUse<O::Resource>, &mut Arc<Grant>),
+        (entry_use, grant): (&EntryUse<O::Entry>, &mut Arc<Grant>),
         resumption: Option<Resumption>,
-    ) -> Result<RunOutcome<O::Output>, Rejection> {
+    ) -> Result<RoundOutcome<O::Output>, Rejection> {
         let started = Instant::now();
-        let resource = &resource_use.resource;
+        let resource = &entry_use.entry;
         let mut result = operation
             .run(self.permitted_run(description, resource, grant, resumption.clone()))
             .await;
@@ -136,7 +130,7 @@ impl GovernedCall {
             // The definition or the keys changed since the permit was cached.
             let authority = self.pipeline.services.discovery.authority();
             authority.forget(&self.context.caller, resource.facts());
-            *grant = self.authorize(resource_use).await?;
+            *grant = self.authorize(entry_use).await?;
             result = operation
                 .run(self.permitted_run(description, resource, grant, resumption))
                 .await;
@@ -144,8 +138,8 @@ impl GovernedCall {
         stage("run", started.elapsed());
         let outcome = result?;
         let facts = match &outcome {
-            RunOutcome::Output(output) => output.facts(),
-            RunOutcome::InputRequired(input_required) => &input_required.facts,
+            RoundOutcome::Output(output) => output.facts(),
+            RoundOutcome::InputRequired(input_required) => &input_required.facts,
         };
         for (name, spent) in &facts.stages {
             stage(&format!("run.{name}"), *spent);
@@ -164,7 +158,7 @@ impl GovernedCall {
             services: &self.pipeline.services,
             context: &self.context,
             call_id: self.record.facts.call_id,
-            resource,
+            entry: resource,
             grant,
             resumption,
             client: RunClient {
@@ -183,7 +177,7 @@ impl GovernedCall {
         input_requests: InputRequests,
         input_required: Box<InputRequired>,
         rounds: usize,
-    ) -> Result<Disposition<T>, Rejection> {
+    ) -> Result<RunEnd<T>, Rejection> {
         let pending = RequestState::new(
             &self.pipeline.services.ambient,
             input_requests.keys(),
@@ -193,7 +187,7 @@ impl GovernedCall {
         let state = binding.and_then(|binding| {
             pending.seal(&self.pipeline.services.sealer, &self.context, binding)
         });
-        Ok(Disposition::InputRequired {
+        Ok(RunEnd::InputRequired {
             input_requests,
             state: state.ok_or(Rejection::BAD_INPUT_REQUESTS)?,
             facts: input_required.facts,
@@ -201,15 +195,7 @@ impl GovernedCall {
     }
 }
 
-/// The rejection of a call whose client gave no input.
-fn input_rejection(error: InputError) -> Rejection {
-    match error {
-        InputError::Cancelled => Rejection::Cancelled,
-        error => Rejection::InputError(error),
-    }
-}
-
-/// Waits for `input` without holding a place.
+/// Releases the slot while waiting for `input`.
 async fn wait_without_slot<T>(slot: &mut Option<Slot>, input: impl Future<Output = T>) -> T {
     if let Some(slot) = slot {
         slot.pause();

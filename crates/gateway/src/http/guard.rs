@@ -142,7 +142,7 @@ impl HttpGuard {
     ) -> Result<RequestKind, HttpRefusal> {
         let headers = &request.headers;
         // 3. What every token must have been given.
-        access.enter().map_err(|error| HttpRefusal {
+        access.check_required().map_err(|error| HttpRefusal {
             reason: error.reason(),
             subject: String::new(),
             response: Box::new(McpResponse::error(None, &error).into_response()),

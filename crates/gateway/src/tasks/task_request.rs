@@ -22,8 +22,8 @@ use crate::call_tool;
 use crate::catalogue::View;
 use crate::catalogue::{CatalogueIndex, Tool};
 use crate::governed_call::{
-    Description, Ending, Operation, Output, PermittedRun, Rejection, Reply, Resource, ResourceUse,
-    RunError, RunOutcome,
+    AnswerContent, CatalogueEntry, Description, EntryUse, Operation, Output, PermittedRun,
+    Rejection, Reply, RoundOutcome, RunError,
 };
 use crate::request_context::RequestContext;
 use crate::task_handle::TaskHandle;
@@ -66,7 +66,7 @@ impl Output for TaskOutput {
 /// The tool whose call became the task. What that call had to say and to declare was checked then.
 pub(super) struct TaskTool(Arc<Tool>);
 
-impl Resource for TaskTool {
+impl CatalogueEntry for TaskTool {
     fn facts(&self) -> &ToolFacts {
         self.0.facts()
     }
@@ -81,7 +81,7 @@ impl Resource for TaskTool {
 }
 
 impl Operation for TaskRequest {
-    type Resource = TaskTool;
+    type Entry = TaskTool;
     type Output = TaskOutput;
 
     fn describe(
@@ -102,10 +102,10 @@ impl Operation for TaskRequest {
             binding: None,
             resumable: None,
             unknown_reason: UNKNOWN,
-            resource_use: tool.map(|tool| ResourceUse {
+            entry_use: tool.map(|tool| EntryUse {
                 policy_arguments: self.arguments.clone(),
                 may_write: self.method.0 != TaskStep::Get && !tool.facts.read_only,
-                resource: TaskTool(Arc::clone(tool)),
+                entry: TaskTool(Arc::clone(tool)),
             }),
         }
     }
@@ -113,9 +113,9 @@ impl Operation for TaskRequest {
     async fn run(
         &self,
         mut run: PermittedRun<'_, TaskTool>,
-    ) -> Result<RunOutcome<TaskOutput>, RunError> {
+    ) -> Result<RoundOutcome<TaskOutput>, RunError> {
         let (services, caller) = (run.services, &run.context.caller);
-        let TaskTool(tool) = run.resource;
+        let TaskTool(tool) = run.entry;
         let capabilities = run.client.capabilities();
         let stream = services.runner.call_tool(CallTool {
             call_id: run.call_id,
@@ -148,9 +148,11 @@ impl Operation for TaskRequest {
         while let Some(event) = run.client.unless_cancelled(events.next()).await? {
             match event.map_err(to_run_error)? {
                 CallEvent::Task(task) => {
-                    return Ok(RunOutcome::Output(self.output_of_task(&run, *task)?));
+                    return Ok(RoundOutcome::Output(self.output_of_task(&run, *task)?));
                 }
-                CallEvent::Result(result) => return failed_output(&result).map(RunOutcome::Output),
+                CallEvent::Result(result) => {
+                    return failed_output(&result).map(RoundOutcome::Output);
+                }
                 CallEvent::InputRequired(input_required) => {
                     let message = "The source acts in your name, and you have not allowed that. Call the tool again.";
                     let facts = ResultFacts {
@@ -158,7 +160,7 @@ impl Operation for TaskRequest {
                         error_kind: Reason::NOT_CONNECTED.as_str().to_owned(),
                         ..input_required.facts
                     };
-                    return Ok(RunOutcome::Output(TaskOutput {
+                    return Ok(RoundOutcome::Output(TaskOutput {
                         result: Err(message.to_owned()),
                         facts,
                     }));
@@ -170,11 +172,11 @@ impl Operation for TaskRequest {
         Err(call_tool::lost_call(tool).into())
     }
 
-    fn render(&self, reply: &Reply<'_>, ending: Ending<'_, TaskOutput>) -> McpResponse {
+    fn render(&self, reply: &Reply<'_>, ending: AnswerContent<'_, TaskOutput>) -> McpResponse {
         let RequestContext { id, version, .. } = reply.context;
         let (output, recorded) = match ending {
-            Ending::Completed(output, recorded) => (output, recorded),
-            Ending::Rejected(rejection, recorded) => {
+            AnswerContent::Completed(output, recorded) => (output, recorded),
+            AnswerContent::Rejected(rejection, recorded) => {
                 return reply.error(rejection, recorded, unknown);
             }
         };
@@ -212,7 +214,7 @@ impl TaskRequest {
             let recipient = InputRecipient {
                 version: *version,
                 capabilities: capabilities.as_deref(),
-                label: Some(run.resource.label()).filter(|_| !view.has_own_names()),
+                label: Some(run.entry.label()).filter(|_| !view.has_own_names()),
                 ambient: &run.services.ambient,
             };
             let input_requests = InputRequests::parse(&task.requests, recipient)?;

@@ -137,7 +137,7 @@ impl ListeningClient {
 
     /// Whether the token has the scopes for it, of a resource that the policy lets the caller read.
     fn apply(&self, facts: &ToolFacts) -> Result<(), RpcError> {
-        self.access.apply(self.method, facts)
+        self.access.check_use(self.method, facts)
     }
 }
 
