@@ -14,6 +14,51 @@ use crate::{REPOSITORY, WARDGATE};
 /// Calls, and so records.
 const CALLS: usize = 6;
 
+/// What `audit` with `arguments` says of the record of `system`.
+fn audit(system: &impl System, arguments: &[&str]) -> ProcessExit {
+    let dir = system.data_dir().display().to_string();
+    let arguments = [&["audit"], arguments, &["--data-dir", &dir]].concat();
+    run(Path::new(WARDGATE), &arguments, &[])
+}
+
+/// The key of the log, once a checkpoint covers `records` records.
+fn covered(system: &impl System, records: usize) -> String {
+    let newest = (records - 1).to_string();
+    let begun = Instant::now();
+    while audit(system, &["proof", &newest]).code != Some(0) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "no checkpoint");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    audit(system, &["key"]).success().trim().to_owned()
+}
+
+/// What both verifiers say of `path`.
+fn verify(path: &Path, key: &str) -> Result<(), String> {
+    let path = path.to_str().unwrap();
+    let ours = ["audit", "verify", path, "--key", key];
+    let ours = run(Path::new(WARDGATE), &ours, &[]);
+    let script = format!("{REPOSITORY}/tests/journeys/verify_log.py");
+    let theirs = run(Path::new("python3"), &[&script, path, key], &[]);
+    assert_eq!(ours.code, theirs.code, "{}\n{}", ours.stderr, theirs.stderr);
+    if ours.code == Some(0) {
+        return Ok(());
+    }
+    assert_eq!(ours.code, Some(1), "{}", ours.stderr);
+    Err(ours.stderr)
+}
+
+/// Every record of `system` is in the tree of a signed checkpoint, as an export and both verifiers show.
+pub(super) fn every_record_is_proved(system: &impl System) {
+    let records = system.records().len();
+    let key = covered(system, records);
+    let files = TempDir::new().unwrap();
+    let out = files.path().join("all");
+    audit(system, &["export", "--out", out.to_str().unwrap()]).success();
+    verify(&out, &key).unwrap();
+    let lines = fs::read_to_string(out.join("records.jsonl")).unwrap();
+    assert!(lines.lines().count() >= records);
+}
+
 /// The demo after some calls, all covered by a checkpoint.
 struct CoveredRecord {
     app: TestApp,
@@ -27,73 +72,34 @@ impl CoveredRecord {
         let app = TestApp::start(WARDGATE);
         for _ in 0..CALLS {
             let token = doctor(&app);
-            let call = app
-                .client()
-                .call(&token, "get_medical_records", of_patient("NUGWI"));
+            let arguments = of_patient("NUGWI");
+            let call = app.client().call(&token, "get_medical_records", arguments);
             call.await.rows();
         }
+        let key = covered(&app, CALLS);
         let files = TempDir::new().unwrap();
-        let key = String::new();
-        let mut record = Self { app, key, files };
-        let begun = Instant::now();
-        while record.audit(&["proof", "5"]).code != Some(0) {
-            assert!(begun.elapsed() < Duration::from_secs(30), "no checkpoint");
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        record.key = record.audit(&["key"]).success().trim().to_owned();
-        record
-    }
-
-    fn audit(&self, arguments: &[&str]) -> ProcessExit {
-        let dir = self.app.data_dir().display().to_string();
-        let arguments = [&["audit"], arguments, &["--data-dir", &dir]].concat();
-        run(Path::new(WARDGATE), &arguments, &[])
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.files.path().join(name)
+        Self { app, key, files }
     }
 
     fn export(&self, name: &str) -> PathBuf {
-        let out = self.path(name);
-        self.audit(&["export", "--out", out.to_str().unwrap()])
-            .success();
+        let out = self.files.path().join(name);
+        audit(&self.app, &["export", "--out", out.to_str().unwrap()]).success();
         out
     }
 
     fn proof(&self, of: &str) -> PathBuf {
-        let path = self.path(&format!("{of}.tlog-proof"));
-        fs::write(&path, self.audit(&["proof", of]).success()).unwrap();
+        let path = self.files.path().join(format!("{of}.tlog-proof"));
+        fs::write(&path, audit(&self.app, &["proof", of]).success()).unwrap();
         path
-    }
-
-    /// What both verifiers say of `path`: one word, and the reason.
-    fn verify(&self, path: &Path, key: &str) -> Result<(), String> {
-        let path = path.to_str().unwrap();
-        let ours = run(
-            Path::new(WARDGATE),
-            &["audit", "verify", path, "--key", key],
-            &[],
-        );
-        let script = format!("{REPOSITORY}/tests/journeys/verify_log.py");
-        let theirs = run(Path::new("python3"), &[&script, path, key], &[]);
-        assert_eq!(ours.code, theirs.code, "{}\n{}", ours.stderr, theirs.stderr);
-        if ours.code == Some(0) {
-            return Ok(());
-        }
-        assert_eq!(ours.code, Some(1), "{}", ours.stderr);
-        Err(ours.stderr)
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_record_is_proved_and_exported_and_two_verifiers_agree_on_it() {
     let record = CoveredRecord::make().await;
-    record.verify(&record.export("all"), &record.key).unwrap();
+    verify(&record.export("all"), &record.key).unwrap();
     for sequence in 0..CALLS {
-        record
-            .verify(&record.proof(&sequence.to_string()), &record.key)
-            .unwrap();
+        verify(&record.proof(&sequence.to_string()), &record.key).unwrap();
     }
     let records = record.app.records();
     let call_id = records[2]["call_id"].as_str().unwrap();
@@ -108,11 +114,11 @@ async fn every_record_is_proved_and_exported_and_two_verifiers_agree_on_it() {
             "no record of the call",
         ),
     ] {
-        let refused = record.audit(&["proof", of]);
+        let refused = audit(&record.app, &["proof", of]);
         assert_eq!(refused.code, Some(1));
         assert!(refused.stderr.contains(problem), "{}", refused.stderr);
     }
-    let checkpoint = record.audit(&["checkpoint"]).success();
+    let checkpoint = audit(&record.app, &["checkpoint"]).success();
     let name = record.key.split('+').next().unwrap();
     assert!(
         checkpoint.starts_with(&format!("{name}\n6\n")),
@@ -120,9 +126,7 @@ async fn every_record_is_proved_and_exported_and_two_verifiers_agree_on_it() {
     );
 
     let stranger = CoveredRecord::make().await;
-    let refused = record
-        .verify(&record.path("all"), &stranger.key)
-        .unwrap_err();
+    let refused = verify(&record.files.path().join("all"), &stranger.key).unwrap_err();
     assert!(refused.contains("is not signed by"), "{refused}");
     // Stopped, the record is covered as a whole, and read as before.
     let CoveredRecord {
@@ -132,14 +136,14 @@ async fn every_record_is_proved_and_exported_and_two_verifiers_agree_on_it() {
     } = record;
     app.restart();
     let record = CoveredRecord { app, key, files };
-    record.verify(&record.export("again"), &record.key).unwrap();
+    verify(&record.export("again"), &record.key).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_is_changed_in_an_export_or_a_proof_both_verifiers_refuse() {
     let record = CoveredRecord::make().await;
     let refused = |path: &Path, what: &str| {
-        assert!(record.verify(path, &record.key).is_err(), "{what}");
+        assert!(verify(path, &record.key).is_err(), "{what}");
     };
     let all = record.export("all");
     let proof = record.proof("3");
@@ -197,5 +201,5 @@ async fn whatever_is_changed_in_an_export_or_a_proof_both_verifiers_refuse() {
         refused(&all, "a record stands in another one's place");
     }
     forge(&entries);
-    record.verify(&all, &record.key).unwrap();
+    verify(&all, &record.key).unwrap();
 }

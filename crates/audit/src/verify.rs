@@ -5,8 +5,8 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use wardgate_transparency::{
-    Checkpoint, CompactTree, Hash, SignedNote, TileId, TlogProof, VerifierKey, decode_bundle,
-    leaf_hash, tiles_of_size,
+    Checkpoint, CompactTree, Hash, SignedNote, TileId, TlogProof, TreeHead, VerifierKey,
+    decode_bundle, leaf_hash, tiles_of_size,
 };
 
 use crate::export::{CHECKPOINT, RECORDS, line};
@@ -88,7 +88,7 @@ pub fn verify(
     progress: impl FnMut(u64, u64),
 ) -> Result<Checkpoint, VerificationError> {
     if path.is_dir() {
-        let since = since.map(|since| read_checkpoint(since, key).map(|older| (since, older)));
+        let since = since.map(|path| Ok((path, read_checkpoint(path, key)?.head)));
         return Directory(path).verify(key, since.transpose()?, progress);
     }
     if let Some(since) = since {
@@ -111,7 +111,7 @@ impl Directory<'_> {
     fn verify(
         &self,
         key: &VerifierKey,
-        since: Option<(&Path, Checkpoint)>,
+        since: Option<(&Path, TreeHead)>,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<Checkpoint, VerificationError> {
         let checkpoint = read_checkpoint(&self.0.join(CHECKPOINT), key)?;
@@ -119,8 +119,7 @@ impl Directory<'_> {
         let mut lines = RecordLines::open(self.0.join(RECORDS))?;
         let mut tree = CompactTree::default();
         let is_older = |tree: &CompactTree| {
-            let older = since.as_ref().map(|(_, older)| older.head);
-            older.is_some_and(|older| tree.size() == older.size && tree.head() == older)
+            since.is_some_and(|(_, older)| tree.size() == older.size && tree.head() == older)
         };
         let mut begins_with_older = since.is_none() || is_older(&tree);
         // The hashes of each level above the leaves, as the records have them.

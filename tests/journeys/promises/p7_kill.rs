@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use wardgate_domain::Digest;
 use wardgate_testkit::{Client, SeparateProcesses, System, TestApp, until};
 
+use super::super::audit_log::every_record_is_proved;
 use super::super::extra_tools::{Counter, LOOK_OFTEN};
 use super::super::people::{doctor, of_patient};
 use crate::{REPOSITORY, WARDGATE};
@@ -243,6 +244,7 @@ async fn p7_the_audit_service_may_be_killed_at_any_time() {
     assert!(ledger.len() as u64 > ROUNDS, "{}", ledger.len());
     closed(&system).await;
     reconcile(&system, &ledger, &mut counter).await;
+    every_record_is_proved(&system);
     eprintln!(
         "{ROUNDS} kills, {} acknowledged results, 0 without a record",
         ledger.len()
@@ -264,6 +266,7 @@ async fn p7_everything_in_one_process_may_be_killed_at_any_time() {
     }
     closed(&app).await;
     reconcile(&app, &ledger, &mut counter).await;
+    every_record_is_proved(&app);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -119,7 +119,11 @@ fn complete((count, hashes): JoinedHashes, range: &Range<u64>) -> Option<Vec<u8>
 
 /// SQLite joins texts alone.
 fn unhex((count, digits): (i64, String)) -> JoinedHashes {
-    let digit = |digit: u8| char::from(digit).to_digit(16).unwrap_or(0) as u8;
+    let digit = |digit: u8| match digit {
+        b'0'..=b'9' => digit - b'0',
+        b'A'..=b'F' => digit - b'A' + 10,
+        _ => 0,
+    };
     let (pairs, _) = digits.as_bytes().as_chunks::<2>();
     let bytes = pairs
         .iter()

@@ -6,7 +6,9 @@ use wardgate_transparency::{
 };
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digits =
+        |byte: &u8| [byte >> 4, byte & 15].map(|it| char::from_digit(it.into(), 16).unwrap());
+    bytes.iter().flat_map(digits).collect()
 }
 
 #[test]
