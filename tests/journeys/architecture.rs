@@ -26,13 +26,7 @@ const ARROWS: [(&str, &[&str]); 35] = [
     ("resilience", &["domain", "telemetry"]),
     (
         "rpc",
-        &[
-            "domain",
-            "proto",
-            "resilience",
-            "telemetry",
-            "transparency",
-        ],
+        &["domain", "proto", "resilience", "telemetry", "transparency"],
     ),
     ("egress", &["domain", "telemetry"]),
     (

@@ -76,8 +76,8 @@ pub fn listed_routes() -> Vec<&'static RouteInfo> {
 }
 
 /// The probe routes and `/metrics`.
-pub fn router(parts: Vec<ProbedComponent>, metrics: Metrics) -> Router {
-    states(parts).merge(routes::build_router(METRICS, &metrics))
+pub fn router(parts: Vec<ProbedComponent>, metrics: &Metrics) -> Router {
+    states(parts).merge(routes::build_router(METRICS, metrics))
 }
 
 /// The probe routes alone. Alive means that the process answers; ready, that every part can do its work.

@@ -354,7 +354,13 @@ impl LoadedCatalogue {
 
     /// What the MCP server of that name declared when it was connected to.
     pub(crate) fn capabilities(&self, source: &str) -> Option<ServerCapabilities> {
-        let declared = self.sources.mcp(source).ok()?.observed().borrow().declares?;
+        let declared = self
+            .sources
+            .mcp(source)
+            .ok()?
+            .observed()
+            .borrow()
+            .declares?;
         Some(ServerCapabilities {
             logging: declared.logging,
             completions: declared.completions,

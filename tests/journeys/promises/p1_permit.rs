@@ -22,7 +22,9 @@ use wardgate_rpc::client::{
 };
 use wardgate_rpc::link::{self, TlsFiles};
 use wardgate_rpc::{Link, Peer};
-use wardgate_testkit::{SeparateProcesses, System, TestKey, WardgateProcess, claims, permit_signer, run, until};
+use wardgate_testkit::{
+    SeparateProcesses, System, TestKey, WardgateProcess, claims, permit_signer, run, until,
+};
 
 use crate::{REPOSITORY, WARDGATE};
 

@@ -16,9 +16,9 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use wardgate_edge::{Admission, Authenticator, EdgeClient, Origins};
-use wardgate_store::DatabaseSettings;
 use wardgate_proto::policy::v1::RecordScope;
 use wardgate_rpc::Peer;
+use wardgate_store::DatabaseSettings;
 use wardgate_testkit::{FakeAudit, FakePolicy, TestClock, TestIssuer};
 
 use crate::{Console, CookieKey, HttpLimits, Links, RecordLinks, ResultStore};

@@ -194,7 +194,9 @@ async fn what_nobody_sees_is_marked_on_every_page() {
         "name": "look_up", "title": TRICK, "description": TRICK,
         "inputSchema": { "properties": { "code": { "type": "string", "description": TRICK, "default": TRICK } } },
     }));
-    stage.audit.holds(json!({ "event": "outcome", "reason": TRICK, "caller": { "subject": TRICK } }));
+    stage
+        .audit
+        .holds(json!({ "event": "outcome", "reason": TRICK, "caller": { "subject": TRICK } }));
     stage.lets_read_all("anna");
     let cookie = stage.sign_in("anna").await;
     let mut pages = vec![

@@ -56,7 +56,9 @@ async fn people_see_what_they_did_themselves_where_the_policy_lets_them() {
     // The same name at another issuer, or of a tenant, is somebody else.
     stage.audit.holds(call("dr.yenji", ""));
     stage.audit.holds(call("dr.yenji", "north"));
-    stage.audit.holds(own(&json!({ "tool": "look", "method": "record/read" })));
+    stage
+        .audit
+        .holds(own(&json!({ "tool": "look", "method": "record/read" })));
     stage.audit.holds(own(&json!({ "tool": "my_second" })));
     stage.lets_read_own("dr.yenji");
     let cookie = stage.sign_in("dr.yenji").await;
@@ -108,7 +110,9 @@ async fn who_may_read_it_sees_it_newest_first_as_text_and_that_is_on_record() {
     for at in 0..60 {
         stage.audit.holds(call(&format!("person-{at}"), ""));
     }
-    stage.audit.holds(json!({ "event": "refusals", "time": "x", "<b>": { "<i>": ["<script>"] } }));
+    stage
+        .audit
+        .holds(json!({ "event": "refusals", "time": "x", "<b>": { "<i>": ["<script>"] } }));
     stage.lets_read_all("lee");
     let cookie = stage.sign_in("lee").await;
     let page = stage.get("/console/record?status=ok", &cookie).await.body;
@@ -133,7 +137,13 @@ async fn who_may_read_it_sees_it_newest_first_as_text_and_that_is_on_record() {
         "{one}"
     );
     assert!(one.contains("leaf hash"), "{one}");
-    let rows: Vec<u64> = stage.audit.outcomes.all().iter().map(|look| look.rows).collect();
+    let rows: Vec<u64> = stage
+        .audit
+        .outcomes
+        .all()
+        .iter()
+        .map(|look| look.rows)
+        .collect();
     assert_eq!(rows, [50, 11, 1]);
 }
 
@@ -146,7 +156,9 @@ async fn a_caller_of_a_tenant_is_shown_that_tenants_part() {
             if at % 2 == 0 { "north" } else { "south" },
         ));
     }
-    stage.audit.holds(json!({ "event": "admin_change", "actor": "canary" }));
+    stage
+        .audit
+        .holds(json!({ "event": "admin_change", "actor": "canary" }));
     stage.lets_read_all("lee");
     let token = stage.token(
         "lee",

@@ -9,7 +9,9 @@ use wardgate_proto::toolrunner::v1::get_content_request::Wanted;
 
 use crate::memory::{ask, create};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition};
-use wardgate_testkit::{AppendBehavior, PolicyAnswer, content_response, listed_tool, tool_facts, until_true};
+use wardgate_testkit::{
+    AppendBehavior, PolicyAnswer, content_response, listed_tool, tool_facts, until_true,
+};
 
 fn facts(kind: OfferKind) -> ToolFacts {
     ToolFacts {

@@ -7,7 +7,9 @@ use wardgate_proto::toolrunner::v1::get_content_request::Wanted;
 
 use crate::memory::ask;
 use crate::world::{LEGACY, MODERN, Reply, World, definition};
-use wardgate_testkit::{AppendBehavior, PolicyAnswer, content_response, listed_tool, tool_facts, until_true};
+use wardgate_testkit::{
+    AppendBehavior, PolicyAnswer, content_response, listed_tool, tool_facts, until_true,
+};
 
 const EXTENSION: &str = "/result/capabilities/extensions/io.modelcontextprotocol~1skills";
 const METHODS: [&str; 3] = ["skills/list", "skills/get", "resources/directory/read"];

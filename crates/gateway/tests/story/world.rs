@@ -146,7 +146,7 @@ impl World {
                 bound,
                 gateway
                     .router()
-                    .merge(probes::router(gateway.parts(), metrics())),
+                    .merge(probes::router(gateway.parts(), &metrics())),
                 Shutdown::when(async {
                     let _ = stopped.await;
                 }),

@@ -184,7 +184,9 @@ async fn calls_are_judged_by_their_arguments_where_those_matter_and_once_where_n
 async fn a_summary_is_withheld_when_a_result_it_covers_is() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make_with(&joy, "chat", vec![person("question")]).await;
+        let mine = setup
+            .make_with(&joy, "chat", vec![person("question")])
+            .await;
         setup
             .add(&joy, &mine, vec![summary("a question", 1)])
             .await

@@ -60,7 +60,10 @@ async fn slots_go_to_those_who_waited_longest_and_are_never_more_than_set() {
     for call in 0..12 {
         let (limits, order) = (Arc::clone(&limits), order.clone());
         calls.push(tokio::spawn(async move {
-            let _slot = limits.enter(&caller("ada", &[]), in_seconds(30)).await.unwrap();
+            let _slot = limits
+                .enter(&caller("ada", &[]), in_seconds(30))
+                .await
+                .unwrap();
             order
                 .send((call, limits.slots.as_ref().unwrap().available_permits()))
                 .unwrap();
@@ -103,7 +106,12 @@ async fn a_rate_counts_each_caller_of_each_tool_alone() {
 async fn a_reloaded_catalogue_fills_no_bucket() {
     let rates = Arc::new(RateLimiter::default());
     let before = limits("search", rate("1/m"), &rates);
-    drop(before.enter(&caller("ada", &[]), in_seconds(30)).await.unwrap());
+    drop(
+        before
+            .enter(&caller("ada", &[]), in_seconds(30))
+            .await
+            .unwrap(),
+    );
     let after = limits("search", rate("1/m"), &rates);
     after
         .enter(&caller("ada", &[]), in_seconds(30))

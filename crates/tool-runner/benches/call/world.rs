@@ -12,8 +12,8 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tonic::Status;
 use wardgate_domain::{
-    Ambient, AttributeType, CallId, Caller, ColumnTier, DecisionId, Digest, PermitId,
-    PermitSigner, PermitTerms, RowRule, SignedPermit, ToolFacts,
+    Ambient, AttributeType, CallId, Caller, ColumnTier, DecisionId, Digest, PermitId, PermitSigner,
+    PermitTerms, RowRule, SignedPermit, ToolFacts,
 };
 use wardgate_redact::PseudonymKey;
 use wardgate_rpc::client::{AuditClient, CallEvent, CallTool, Interaction, ToolRunnerClient};

@@ -9,7 +9,11 @@ use cedar_policy::Policy;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::{Code, Status};
-use wardgate_domain::{Ambient, AttributeType, AttributeValue, CallId, Caller, CallerClaims, ColumnTier, DecisionId, Digest, PermitId, PermitSigner, PermitTerms, RowRule, SignedPermit, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget, ToolFacts};
+use wardgate_domain::{
+    Ambient, AttributeType, AttributeValue, CallId, Caller, CallerClaims, ColumnTier, DecisionId,
+    Digest, PermitId, PermitSigner, PermitTerms, RowRule, SignedPermit, SwitchAction, SwitchChange,
+    SwitchKind, SwitchScope, SwitchTarget, ToolFacts,
+};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;

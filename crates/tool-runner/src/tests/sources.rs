@@ -1,7 +1,7 @@
 //! Sources: read-only where said, stopped in time, dead without harm, quiet about values.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;

@@ -254,7 +254,7 @@ pub(crate) async fn serve_probes(
         Some(_) => probes::alive(),
         None => probes::states(parts.clone()),
     };
-    let router = probes::router(parts, metrics);
+    let router = probes::router(parts, &metrics);
     // Ends with the process; probes have nothing to finish.
     tokio::spawn(async move { axum::serve(listener, router).await });
     Ok(Probes { address, beside })
