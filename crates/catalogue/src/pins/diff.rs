@@ -121,10 +121,10 @@ impl DiffWalker {
                 ("title" | "description", ..) => self.change(&at, was, is, grade::of_text(was, is)),
                 ("icons", ..) => self.change(&at, was, is, grade::of_icons(is)),
                 ("inputSchema", Some(was), Some(is)) => {
-                    self.schema(GradingRules::Arguments, &at, was, is)
+                    self.schema(GradingRules::Arguments, &at, was, is);
                 }
                 ("outputSchema", Some(was), Some(is)) => {
-                    self.schema(GradingRules::Strict, &at, was, is)
+                    self.schema(GradingRules::Strict, &at, was, is);
                 }
                 ("annotations", ..) => self.annotations(&at, was, is),
                 _ => {
@@ -179,7 +179,7 @@ impl DiffWalker {
                         let at = at.member(name);
                         match (old, new) {
                             (Some(old), Some(new)) => {
-                                self.schema(GradingRules::Strict, &at, old, new)
+                                self.schema(GradingRules::Strict, &at, old, new);
                             }
                             _ => self.change(&at, old, new, GradingRules::SOMETHING_ELSE),
                         }

@@ -191,7 +191,7 @@ fn access(path: &str) -> &'static Method {
 
 fn is_map_entry(message: &DescriptorProto) -> bool {
     let options = message.options.as_ref();
-    options.is_some_and(|options| options.map_entry())
+    options.is_some_and(prost_types::MessageOptions::map_entry)
 }
 
 /// The type of a field of `message`, as a `.proto` file writes it.
