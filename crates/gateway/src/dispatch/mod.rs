@@ -1,9 +1,9 @@
 //! MCP: which version a message speaks, and which method it asks for.
 //!
-//! The rules, of which the first that applies wins: on a stream of HTTP+SSE it is what was agreed there; a batch is 2025-03-26; `_meta`
-//! with a protocol version is modern, whatever the headers say; `initialize` opens an older version; anything else is
-//! of the older version its session agreed on, or its header names. A session travels with its client, so any replica
-//! can answer any request.
+//! The rules, of which the first that applies wins: on a stream of HTTP+SSE the version is the one that was agreed on
+//! there; a batch is 2025-03-26; `_meta` with a protocol version is modern, whatever the headers say; `initialize` opens
+//! an older version; anything else is of the older version that its session agreed on, or that its header names. A
+//! session travels with its client, so any replica can answer any request.
 
 mod discover;
 mod initialize;
