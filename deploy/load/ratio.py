@@ -68,7 +68,7 @@ def main():
     shutil.rmtree(data, ignore_errors=True)
     shutil.copytree(here / "echo", data / "echo")
 
-    server = Process(data / "server.log", [arguments.fixture])
+    server = Process(data / "server.log", [arguments.fixture, "--json"])
     words = [arguments.wardgate, "up", "--data-dir", data, "--listen", "127.0.0.1:0", "--config", data / "echo/wardgate.yaml"]
     gateway = Process(data / "up.log", words, ECHO_URL=server.url)
     idle = resident_mib(gateway)
