@@ -78,6 +78,15 @@ pub enum VerificationError {
     NoRecord(PathBuf),
 }
 
+impl VerificationError {
+    fn log(path: &Path, source: wardgate_transparency::Error) -> Self {
+        Self::Log {
+            path: path.to_owned(),
+            source,
+        }
+    }
+}
+
 /// The checkpoint at `path`, which is an exported directory or a proof, where the log of `key` signed it and everything
 /// else there is as it was when it did. Of a directory, its records begin with those of the checkpoint in the file `since`,
 /// where one is named. `progress` hears how many records of how many are verified.
@@ -94,10 +103,7 @@ pub fn verify(
     if let Some(since) = since {
         return Err(VerificationError::OtherHistory(since.to_owned()));
     }
-    let invalid = |source| VerificationError::Log {
-        path: path.to_owned(),
-        source,
-    };
+    let invalid = |source| VerificationError::log(path, source);
     let proof: TlogProof = read_text(path)?.parse().map_err(invalid)?;
     let missing = || VerificationError::NoRecord(path.to_owned());
     let record = proof.extra.as_deref().ok_or_else(missing)?;
@@ -176,10 +182,8 @@ impl Directory<'_> {
     ) -> Result<Vec<Hash>, VerificationError> {
         let path = self.0.join(id.bundle_path());
         let bundle = read(&path)?;
-        let entries = decode_bundle(&bundle).map_err(|source| VerificationError::Log {
-            path: path.clone(),
-            source,
-        })?;
+        let entries = decode_bundle(&bundle);
+        let entries = entries.map_err(|source| VerificationError::log(&path, source))?;
         let expected = to_usize(id.range().end - id.range().start);
         if entries.len() != expected {
             let found = entries.len();
@@ -242,10 +246,7 @@ impl RecordLines {
 
 /// The checkpoint in the file at `path`, where the log of `key` signed it.
 fn read_checkpoint(path: &Path, key: &VerifierKey) -> Result<Checkpoint, VerificationError> {
-    let invalid = |source| VerificationError::Log {
-        path: path.to_owned(),
-        source,
-    };
+    let invalid = |source| VerificationError::log(path, source);
     let note: SignedNote = read_text(path)?.parse().map_err(invalid)?;
     Checkpoint::verify(&note, key).map_err(invalid)
 }

@@ -89,7 +89,7 @@ impl AppendQueue {
     /// Stores that the tree grew; false where the stored tree is another one than `growth` begins with.
     pub(crate) async fn grow(&self, growth: TreeGrowth) -> Result<bool, Error> {
         let (answer, answered) = oneshot::channel();
-        let job = WriterJob::Grow(growth, answer);
+        let job = WriterJob::Tree(TreeJob::Grow(growth, answer));
         self.queue.send(job).await.map_err(|_| Error::NotDurable)?;
         answered.await.map_err(|_| Error::NotDurable)
     }
@@ -97,7 +97,7 @@ impl AppendQueue {
     /// Stores the signed checkpoint of the tree `head`, unless the tree has grown since.
     pub(crate) async fn publish(&self, head: TreeHead, checkpoint: String) -> Result<(), Error> {
         let (answer, answered) = oneshot::channel();
-        let job = WriterJob::Publish(head, checkpoint, answer);
+        let job = WriterJob::Tree(TreeJob::Publish(head, checkpoint, answer));
         self.queue.send(job).await.map_err(|_| Error::NotDurable)?;
         answered.await.map_err(|_| Error::NotDurable)
     }
@@ -117,6 +117,12 @@ impl AppendQueue {
 enum WriterJob {
     Append(PendingAppend),
     ClosedBelow(u64),
+    Tree(TreeJob),
+}
+
+/// A job for the writer that is about the tree, with where its end is told.
+#[derive(Debug)]
+enum TreeJob {
     Grow(TreeGrowth, oneshot::Sender<bool>),
     Publish(TreeHead, String, oneshot::Sender<()>),
 }
@@ -300,7 +306,7 @@ impl WriterTask {
                 WriterJob::Append(waiting) if waiting.answer.is_closed() => {}
                 WriterJob::Append(waiting) => batch.push(waiting),
                 WriterJob::ClosedBelow(sequence) => closed_below = Some(sequence),
-                job => of_tree.push(job),
+                WriterJob::Tree(job) => of_tree.push(job),
             }
         }
         if let Some(connection) = &mut self.connection {
@@ -385,18 +391,17 @@ async fn store(
     Ok(())
 }
 
-/// Does `job`, if it is one of the tree, and answers it.
-async fn write_tree(connection: &mut StoreWriter, job: WriterJob) -> Result<(), sqlx::Error> {
+/// Does `job` and answers it.
+async fn write_tree(connection: &mut StoreWriter, job: TreeJob) -> Result<(), sqlx::Error> {
     // Nobody listens any more when the service ends.
     match job {
-        WriterJob::Grow(growth, answer) => {
+        TreeJob::Grow(growth, answer) => {
             let _ = answer.send(connection.grow(&growth).await?);
         }
-        WriterJob::Publish(head, checkpoint, answer) => {
+        TreeJob::Publish(head, checkpoint, answer) => {
             connection.publish(&head, &checkpoint).await?;
             let _ = answer.send(());
         }
-        WriterJob::Append(_) | WriterJob::ClosedBelow(_) => {}
     }
     Ok(())
 }
