@@ -23,7 +23,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Path, Request};
 use axum::http::request::Parts;
-use axum::routing::get;
+use axum::response::Response;
+use axum::routing::{MethodRouter, get};
 use serde::Deserialize;
 use wardgate_gateway_store::{Sealer, Store};
 
@@ -132,10 +133,7 @@ const ROUTES: &[Route<Arc<ConnectPages>>] = &[
     },
     Route {
         info: RouteInfo::new(SIGNED_IN, GET, BROWSER, "303 to the consent page"),
-        handler: |pages, _| {
-            let pages = Arc::clone(pages);
-            get(move |parts: Parts| flow::signed_in(pages, parts))
-        },
+        handler: |pages, _| page_handler(pages, flow::signed_in),
     },
     Route {
         info: RouteInfo::new(
@@ -145,17 +143,14 @@ const ROUTES: &[Route<Arc<ConnectPages>>] = &[
             "200 HTML: who is asked for what. `POST` of its form: 200 HTML, which leads to the source's own server",
         ),
         handler: |pages, _| {
-            let (pages, form) = (Arc::clone(pages), Arc::clone(pages));
-            get(move |parts: Parts| flow::consent(pages, parts))
+            let form = Arc::clone(pages);
+            page_handler(pages, flow::consent)
                 .post(move |request: Request| flow::decide(form, request))
         },
     },
     Route {
         info: RouteInfo::new(CALLBACK, GET, BROWSER, "200 HTML: connected"),
-        handler: |pages, _| {
-            let pages = Arc::clone(pages);
-            get(move |parts: Parts| flow::callback(pages, parts))
-        },
+        handler: |pages, _| page_handler(pages, flow::callback),
     },
     Route {
         info: RouteInfo::new(
@@ -170,6 +165,18 @@ const ROUTES: &[Route<Arc<ConnectPages>>] = &[
         },
     },
 ];
+
+/// The handler of a page that is shown by `show`.
+fn page_handler<F>(
+    pages: &Arc<ConnectPages>,
+    show: fn(Arc<ConnectPages>, Parts) -> F,
+) -> MethodRouter
+where
+    F: Future<Output = Response> + Send + 'static,
+{
+    let pages = Arc::clone(pages);
+    get(move |parts: Parts| show(pages, parts))
+}
 
 /// Every path, for the reference.
 pub fn listed_routes() -> Vec<&'static RouteInfo> {

@@ -209,11 +209,8 @@ impl Operation for ToolCall {
             permit: &run.grant.permit,
             idempotency_key: self.idempotency_key.as_deref(),
             interaction: Interaction {
-                capabilities: capabilities.as_deref(),
                 log_level: run.client.log_level(),
-                resumption,
-                passthrough: run.client.passthrough(),
-                is_legacy: run.client.is_legacy(),
+                ..(run.client).tool_runner_interaction(capabilities.as_deref(), resumption)
             },
             caller_token: caller.token_for_source(tool.needs_caller_token),
             // The tool-runner enforces the time limit itself; this one catches a tool-runner that does not answer.

@@ -13,7 +13,7 @@ use wardgate_mcp_server::{
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
-    CallError, ContentOutcome, ContentPart, ContentResult, GetContent, Interaction, ResultFacts,
+    CallError, ContentOutcome, ContentPart, ContentResult, GetContent, ResultFacts,
 };
 
 use super::content_request::{self, ContentName, ContentRequest};
@@ -166,13 +166,8 @@ impl Operation for ContentRequest {
             decided: self.policy_arguments(resource),
             wanted: self.wanted.clone(),
             caller_token: caller.token_for_source(resource.source.needs_caller_token),
-            interaction: Interaction {
-                capabilities: capabilities.as_deref(),
-                log_level: None,
-                resumption: run.resumption.take(),
-                passthrough: run.client.passthrough(),
-                is_legacy: run.client.is_legacy(),
-            },
+            interaction: (run.client)
+                .tool_runner_interaction(capabilities.as_deref(), run.resumption.take()),
         };
         let getting = Box::pin(services.runner.get_content(get, LIMIT));
         let output = run.client.unless_cancelled(getting).await?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use wardgate_domain::{CallFacts, Event};
-use wardgate_rpc::client::{CallEvent, PassthroughMeta};
+use wardgate_rpc::client::{CallEvent, Interaction, Resumption};
 
 use super::operation::ResumableOperation;
 use super::{Rejection, ReplayGrant};
@@ -48,14 +48,20 @@ impl RunClient<'_> {
         self.interaction.capabilities()
     }
 
-    /// Whether the client speaks a version before 2026-07-28.
-    pub(crate) fn is_legacy(&self) -> bool {
-        self.interaction.is_legacy()
-    }
-
-    /// The parts of the request that the server gets unchanged.
-    pub(crate) fn passthrough(&self) -> PassthroughMeta {
-        self.interaction.passthrough()
+    /// The interaction of the tool-runner with a client of `capabilities`, continued from `resumption`. The client asks
+    /// for no log messages: [`Self::log_level`] says which it gets, where there are any.
+    pub(crate) fn tool_runner_interaction<'c>(
+        &self,
+        capabilities: Option<&'c str>,
+        resumption: Option<Resumption>,
+    ) -> Interaction<'c> {
+        Interaction {
+            capabilities,
+            log_level: None,
+            resumption,
+            passthrough: self.interaction.passthrough(),
+            is_legacy: self.interaction.is_legacy(),
+        }
     }
 
     /// The lowest MCP level of the log messages that the client gets. None if it gets none.

@@ -13,8 +13,7 @@ use wardgate_mcp_server::{
     write_dropped,
 };
 use wardgate_rpc::client::{
-    CallError, CallEvent, CallTool, Interaction, PassthroughMeta, ResultFacts, Resumption, Task,
-    TaskStep, ToolResult,
+    CallError, CallEvent, CallTool, ResultFacts, Resumption, Task, TaskStep, ToolResult,
 };
 
 use super::{TaskMethod, unknown};
@@ -117,6 +116,15 @@ impl Operation for TaskRequest {
         let (services, caller) = (run.services, &run.context.caller);
         let TaskTool(tool) = run.entry;
         let capabilities = run.client.capabilities();
+        let resumption = Resumption {
+            state: self.handle.state(),
+            responses: self.responses.clone(),
+            task_step: Some(self.method.0),
+        };
+        let mut interaction =
+            (run.client).tool_runner_interaction(capabilities.as_deref(), Some(resumption));
+        // Responses of the client are to the questions of the task, which the resumption carries.
+        interaction.passthrough.unsolicited_responses.clear();
         let stream = services.runner.call_tool(CallTool {
             call_id: run.call_id,
             caller,
@@ -124,20 +132,7 @@ impl Operation for TaskRequest {
             arguments: self.arguments.clone(),
             permit: &run.grant.permit,
             idempotency_key: None,
-            interaction: Interaction {
-                capabilities: capabilities.as_deref(),
-                log_level: None,
-                resumption: Some(Resumption {
-                    state: self.handle.state(),
-                    responses: self.responses.clone(),
-                    task_step: Some(self.method.0),
-                }),
-                passthrough: PassthroughMeta {
-                    unsolicited_responses: Bytes::new(),
-                    ..run.client.passthrough()
-                },
-                is_legacy: run.client.is_legacy(),
-            },
+            interaction,
             caller_token: caller.token_for_source(tool.needs_caller_token),
             limit: tool.time_limit + Duration::from_secs(1),
         });
