@@ -1,16 +1,11 @@
 //! The files of a system that a journey makes up: its catalogue and policies, in words that do for any tool.
 
-use std::path::{Path, PathBuf};
-
-use crate::REPOSITORY;
+use std::path::Path;
 
 /// Writes them, `wardgate.yaml` among them, into `dir`.
 pub(super) fn configure(dir: &Path, settings: &str, catalogue: &str, policies: &str) {
     let of_policies = dir.join("policies");
     std::fs::create_dir(&of_policies).unwrap();
-    let schema = "tests/conformance/policies/conformance.cedarschema";
-    let schema = PathBuf::from(REPOSITORY).join(schema);
-    std::fs::copy(schema, of_policies.join("clinic.cedarschema")).unwrap();
     std::fs::write(of_policies.join("clinic.cedar"), policies).unwrap();
     std::fs::write(dir.join("tools.yaml"), catalogue).unwrap();
     std::fs::write(dir.join("wardgate.yaml"), settings).unwrap();

@@ -189,12 +189,6 @@ async fn a_conversation_is_shared_by_policy_alone() {
     let key = export["key"].as_str().unwrap();
     assert_eq!(read(&app, &nurse, key).await.error().0, -32002);
 
-    let words = "
-entity Conversation { owner: User, tenant: String };
-action recall appliesTo { principal: [User], resource: [Conversation] };
-";
-    let schema = policy(&app, "hospital.cedarschema") + words;
-    write_policy(&app, "hospital.cedarschema", &schema);
     let rule = r#"
 @id("nurses-recall-what-doctor-yenji-said")
 permit (principal in Role::"Nurse", action == Action::"recall", resource)

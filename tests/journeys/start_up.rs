@@ -151,8 +151,8 @@ fn a_bad_policy_stops_the_start_with_file_and_line() {
         ("policies/billing.cedar", "Tool::", "Tol::"),
         (
             "policies/hospital.cedarschema",
-            "entity Role;",
-            "entity Role",
+            "entity Patient {",
+            "entity Patient",
         ),
     ] {
         let example = Example::copy();
@@ -161,7 +161,7 @@ fn a_bad_policy_stops_the_start_with_file_and_line() {
     }
     let example = Example::copy();
     std::fs::remove_file(example.path("policies/hospital.cedarschema")).unwrap();
-    assert_failed(&example.up(), &[&example.path("policies"), "cedarschema"]);
+    assert_failed(&example.up(), &[&example.path("policies"), "`Patient`"]);
     std::fs::remove_dir_all(example.path("policies")).unwrap();
     assert_failed(&example.up(), &[&example.path("policies")]);
 }

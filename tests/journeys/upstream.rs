@@ -1,13 +1,13 @@
 //! The route of one upstream server, with the server of the official suite behind it.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use wardgate_testkit::{Reply, System, TestApp, WardgateProcess, until};
 
-use crate::{REPOSITORY, WARDGATE};
+use crate::WARDGATE;
 
 const ROUTE: &str = "/mcp/upstream/clinic";
 
@@ -83,11 +83,6 @@ pub(super) fn configuration() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let policies = dir.path().join("policies");
     std::fs::create_dir(&policies).unwrap();
-    let schema = "policies/conformance.cedarschema";
-    let from = PathBuf::from(REPOSITORY)
-        .join("tests/conformance")
-        .join(schema);
-    std::fs::copy(from, policies.join("clinic.cedarschema")).unwrap();
     std::fs::write(policies.join("clinic.cedar"), POLICIES).unwrap();
     std::fs::write(dir.path().join("tools.yaml"), CATALOGUE).unwrap();
     let settings = "policy: { policies: policies }\ntool_runner: { catalogue: tools.yaml }\n";

@@ -16,6 +16,7 @@ mod draft;
 mod mcp_servers;
 mod openapi;
 mod postgres;
+mod row_types;
 mod secrets;
 mod text;
 mod toolbox;
@@ -31,6 +32,7 @@ pub use document::MAX_DOCUMENT;
 pub use mcp_servers::mcp_servers;
 pub use openapi::{OpenapiOptions, openapi};
 pub use postgres::{PostgresOptions, postgres};
+pub use row_types::{RowTypes, row_types};
 pub use toolbox::toolbox;
 
 /// A `tools.yaml` that loads, and what to know about it.

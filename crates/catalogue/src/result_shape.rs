@@ -229,7 +229,7 @@ impl ResultShape {
     }
 
     /// The columns of its rows, where they are configured.
-    pub(super) fn column_names(&self) -> Option<Vec<String>> {
+    pub fn column_names(&self) -> Option<Vec<String>> {
         let names = self.columns.iter().map(|(name, _)| name.to_string());
         self.has_columns().then(|| names.collect())
     }

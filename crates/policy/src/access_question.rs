@@ -1,10 +1,8 @@
 //! May the caller read what no tool gives: a conversation of somebody else, or the record?
 
 use cedar_policy::{Authorizer, Context, Entities, Entity, EntityUid, Request};
-use wardgate_domain::DenialReason;
 
 use crate::call::{CallAnswer, decided, failing, ids};
-use crate::denial::Denial;
 use crate::fault::DecisionFault;
 use crate::set::PolicySet;
 
@@ -16,14 +14,6 @@ pub(crate) struct AccessQuestion<'a> {
     pub(crate) policies: &'a cedar_policy::PolicySet,
     /// Names it, where it cannot be asked.
     pub(crate) what: &'static str,
-}
-
-/// The answer where the schema declares nothing of the question.
-pub(crate) fn missing_vocabulary() -> CallAnswer {
-    Err(Denial {
-        reason: DenialReason::NotPermitted,
-        policies: Vec::new(),
-    })
 }
 
 impl PolicySet {

@@ -75,9 +75,7 @@ impl PolicySet {
         entities: &PartialEntities,
     ) -> Result<Access, DecisionFault> {
         let vocabulary = &self.vocabulary;
-        let Some((action, resource)) = vocabulary.question(tool.kind) else {
-            return Ok(Access::Settled(decided(Decision::Deny, Vec::new())));
-        };
+        let (action, resource) = vocabulary.question(tool.kind);
         let request = PartialRequest::new(
             PartialEntityUid::from_concrete(principal.clone()),
             action.clone(),
@@ -113,9 +111,7 @@ impl PolicySet {
     ) -> Result<CallAnswer, DecisionFault> {
         let vocabulary = &self.vocabulary;
         let refused = || DecisionFault::Refused("the arguments of a call");
-        let Some((action, resource)) = vocabulary.question(tool.kind) else {
-            return Ok(decided(Decision::Deny, Vec::new()));
-        };
+        let (action, resource) = vocabulary.question(tool.kind);
         let this = uid(&vocabulary.arguments, "of this call");
         let tags = arguments
             .iter()

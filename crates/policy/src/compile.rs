@@ -5,18 +5,15 @@ use std::path::Path;
 use std::thread;
 
 use cedar_policy::{
-    self as cedar, Policy, PolicyId, Schema, SchemaFragment, ValidationMode, ValidationWarning,
-    Validator,
+    self as cedar, Policy, PolicyId, Schema, ValidationMode, ValidationWarning, Validator,
 };
 use serde_json::Value;
 
 use crate::error::{Finding, Findings, Position, findings};
 use crate::files::{Files, SourceFile, SourceFiles};
-use crate::limits::{self, CedarLanguage};
-use crate::schema_shape::Declarations;
+use crate::limits::{self, CedarLanguage, within_limits};
 use crate::set::{PolicySet, depth};
-use crate::vocabulary::Vocabulary;
-use crate::{Error, trial};
+use crate::{Error, schema, trial};
 
 /// Entity dereferences a policy may make in a row: the attributes of the principal, its roles, and the
 /// attributes of the one resource. More could not be decided with what is at hand (Cedar RFC 76).
@@ -29,7 +26,7 @@ const ID: &str = "id";
 const MAX_ID_BYTES: usize = 128;
 
 impl PolicySet {
-    /// Loads the `*.cedar` files of `dir` and its one `*.cedarschema`. Everything found wrong is
+    /// Loads the `*.cedar` and `*.cedarschema` files of `dir`. Everything found wrong is
     /// reported, with file, line and column. Blocks for as long as compiling takes.
     pub fn load(dir: &Path) -> Result<Self, Error> {
         Self::compile(&Files::read(dir)?)
@@ -55,7 +52,7 @@ impl PolicySet {
 
 fn compile(files: &Files) -> Result<PolicySet, Findings> {
     let sources = files.sources()?;
-    let vocabulary = read_schema(&sources.schema)?;
+    let vocabulary = schema::compose(&sources.schemas)?;
     let policies = read_policies(&sources)?;
     validate(&vocabulary.schema, &policies)?;
     let set = PolicySet::new(files.hash(), vocabulary, &policies.set);
@@ -68,47 +65,13 @@ fn compile(files: &Files) -> Result<PolicySet, Findings> {
             .policy
             .and_then(|id| policies.positions.get(&PolicyId::new(id)));
         Finding {
-            file: place
-                .map_or(&sources.schema, |place| place.source)
-                .path
-                .clone(),
+            file: place.map_or_else(|| files.dir().to_owned(), |place| place.source.path.clone()),
             position: place.map(|place| Position::of(place.source.text, place.start)),
             problem: fault.problem,
             fix: fault.fix.map(str::to_owned),
         }
     };
     Err(Findings(faults.into_iter().map(finding).collect()))
-}
-
-fn read_schema(source: &SourceFile<'_>) -> Result<Vocabulary, Findings> {
-    within_limits(source, CedarLanguage::Schema)?;
-    let refused =
-        |error: &dyn miette::Diagnostic| Findings(findings(&source.path, source.text, error));
-    let (fragment, _) =
-        SchemaFragment::from_cedarschema_str(source.text).map_err(|error| refused(&error))?;
-    let (schema, _) = Schema::from_cedarschema_str(source.text).map_err(|error| refused(&error))?;
-    let json = fragment.to_json_value().map_err(|error| refused(&error))?;
-    let declarations = Declarations::read(&json).unwrap_or_default();
-    Vocabulary::of(schema, &declarations).map_err(|lacks| {
-        let finding = |lack: crate::vocabulary::MissingDeclaration| Finding {
-            file: source.path.clone(),
-            position: None,
-            problem: lack.problem,
-            fix: Some(lack.declare),
-        };
-        Findings(lacks.into_iter().map(finding).collect())
-    })
-}
-
-fn within_limits(source: &SourceFile<'_>, dialect: CedarLanguage) -> Result<Vec<usize>, Findings> {
-    limits::check(source.text, dialect).map_err(|excess| {
-        Findings(vec![Finding {
-            file: source.path.clone(),
-            position: Some(Position::of(source.text, excess.offset)),
-            problem: excess.problem,
-            fix: Some("simplify it or split it into several".to_owned()),
-        }])
-    })
 }
 
 /// Every policy under the id its author gave it, and where each begins.

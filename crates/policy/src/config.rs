@@ -12,7 +12,7 @@ use crate::Error;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Directory of `*.cedar` files and exactly one `*.cedarschema`.
+    /// Directory of `*.cedar` files and `*.cedarschema` files.
     pub policies: PathBuf,
     /// Whose tokens are accepted: the issuers of the gateway.
     #[serde(default)]

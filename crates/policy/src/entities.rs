@@ -33,9 +33,7 @@ impl Vocabulary {
             entities.entry(entity.uid()).or_insert(entity);
         };
         if let Some(tool) = tool {
-            if let Some(entity) = self.offer(tool)? {
-                add(entity);
-            }
+            add(self.offer(tool)?);
             for tag in &tool.tags {
                 add(Entity::with_uid(uid(&self.tag, tag)));
             }
@@ -78,11 +76,9 @@ impl Vocabulary {
             .map_err(|_| DecisionFault::Refused("the attributes of a caller"))
     }
 
-    /// The tool or source; none where the schema has no word for it.
-    fn offer(&self, offer: &ToolFacts) -> Result<Option<Entity>, DecisionFault> {
-        let Some((_, kind)) = self.question(offer.kind) else {
-            return Ok(None);
-        };
+    /// The tool or source.
+    fn offer(&self, offer: &ToolFacts) -> Result<Entity, DecisionFault> {
+        let (_, kind) = self.question(offer.kind);
         let attributes = match offer.kind {
             OfferKind::Tool => HashMap::from([(
                 "read_only".to_owned(),
@@ -92,7 +88,6 @@ impl Vocabulary {
         };
         let tags = offer.tags.iter().map(|tag| uid(&self.tag, tag)).collect();
         Entity::new(uid(kind, offer.name.as_str()), attributes, tags)
-            .map(Some)
             .map_err(|_| DecisionFault::Refused("the attributes of a tool"))
     }
 

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use miette::Diagnostic;
 
+use crate::correct_form::Mistake;
+
 /// Why the service cannot start, or a directory holds no usable policy set.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -118,11 +120,19 @@ pub(crate) fn findings(file: &std::path::Path, text: &str, cedar: &dyn Diagnosti
     if let Some(detail) = label.as_ref().and_then(miette::LabeledSpan::label) {
         problem = format!("{problem}: {detail}");
     }
+    let help = cedar.help().map(|help| help.to_string());
+    let mistake = Mistake {
+        text,
+        span: label.as_ref().map(|label| (label.offset(), label.len())),
+        problem: &problem,
+        help: help.as_deref(),
+    };
+    let fix = mistake.correct_form();
     let first = Finding {
         file: file.to_owned(),
         position: label.map(|label| Position::of(text, label.offset())),
         problem,
-        fix: cedar.help().map(|help| help.to_string()),
+        fix,
     };
     let related = cedar.related().into_iter().flatten();
     std::iter::once(first)

@@ -9,7 +9,9 @@ pub(crate) enum DecisionFault {
     #[error("the caller lacks the attribute `{0}`, which the schema makes mandatory")]
     MissingAttribute(String),
     /// A tool's rows are of a type no `read` applies to.
-    #[error("the schema has no row type `{0}`; add it to the resources of `read` or mend the tool")]
+    #[error(
+        "the schema has no row type `{0}`; declare `entity {0}` in a `.cedarschema`, as `wardgate policy schema` prints it, or mend the tool"
+    )]
     UnknownEntity(String),
     /// Policies that fail when evaluated.
     #[error("policies fail to evaluate: {}", .0.join(", "))]

@@ -22,10 +22,10 @@ pub(crate) struct SourceFile<'a> {
     pub(crate) text: &'a str,
 }
 
-/// The one schema and every policy file, in order.
+/// Every schema and every policy file, in order.
 #[derive(Debug)]
 pub(crate) struct SourceFiles<'a> {
-    pub(crate) schema: SourceFile<'a>,
+    pub(crate) schemas: Vec<SourceFile<'a>>,
     pub(crate) policies: Vec<SourceFile<'a>>,
 }
 
@@ -97,7 +97,7 @@ impl Files {
         }))
     }
 
-    /// The files as text: exactly one schema, none too long.
+    /// The files as text, none too long.
     pub(crate) fn sources(&self) -> Result<SourceFiles<'_>, Findings> {
         let mut findings = Vec::new();
         let (mut schemas, mut policies) = (Vec::new(), Vec::new());
@@ -116,26 +116,10 @@ impl Files {
                 }
             }
         }
-        let schema = schemas.pop();
-        if !schemas.is_empty() {
-            let fix = Some("keep one and move its parts into it");
-            findings.push(whole(
-                &self.dir,
-                "holds more than one `.cedarschema` file",
-                fix,
-            ));
-        }
-        match schema {
-            Some(schema) if findings.is_empty() => Ok(SourceFiles { schema, policies }),
-            None if findings.is_empty() => {
-                let fix = Some("add the schema that the policies are written against");
-                Err(Findings(vec![whole(
-                    &self.dir,
-                    "holds no `.cedarschema` file",
-                    fix,
-                )]))
-            }
-            _ => Err(Findings(findings)),
+        if findings.is_empty() {
+            Ok(SourceFiles { schemas, policies })
+        } else {
+            Err(Findings(findings))
         }
     }
 }
@@ -190,13 +174,6 @@ mod tests {
         );
         assert_ne!(hash(&[("a", "1b")]), hash(&[("a1", "b")]));
         assert_ne!(hash(&[("a", "1"), ("b", "2")]), hash(&[("a", "1b2")]));
-    }
-
-    #[test]
-    fn a_directory_has_exactly_one_schema() {
-        let problem = |of: &[(&str, &str)]| files(of).sources().unwrap_err().to_string();
-        assert!(problem(&[("a.cedar", "")]).contains("no `.cedarschema`"));
-        assert!(problem(&[("a.cedarschema", ""), ("b.cedarschema", "")]).contains("more than one"));
     }
 
     #[test]

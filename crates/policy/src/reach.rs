@@ -33,9 +33,7 @@ impl fmt::Display for Advice {
 impl PolicySet {
     /// Whether there can be a caller who may call `tool` with some arguments.
     pub fn lets_anyone_call(&self, tool: &ToolFacts) -> bool {
-        let Some((action, entity)) = self.vocabulary.question(tool.kind) else {
-            return false;
-        };
+        let (action, entity) = self.vocabulary.question(tool.kind);
         let Some(policies) = self.uses.get(&tool.kind) else {
             return false;
         };
@@ -115,9 +113,13 @@ impl PolicySet {
                         "the policies know no rows of `{entity}`, so every call is denied"
                     ),
                     fix: format!(
-                        "declare `entity {entity} {{ … }};` in the schema and add it to the resources of `action read`; \
-                         known are {}",
-                        known.join(", ")
+                        "declare `entity {entity} {{ … }};` in a `.cedarschema`, as `wardgate policy schema` prints it; known \
+                         are {}",
+                        if known.is_empty() {
+                            "none".to_owned()
+                        } else {
+                            known.join(", ")
+                        }
                     ),
                 })
             }

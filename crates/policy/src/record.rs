@@ -3,7 +3,7 @@
 use cedar_policy::Entity;
 use wardgate_domain::RecordScope;
 
-use crate::access_question::{AccessQuestion, missing_vocabulary};
+use crate::access_question::AccessQuestion;
 use crate::call::CallAnswer;
 use crate::fault::DecisionFault;
 use crate::set::PolicySet;
@@ -16,23 +16,18 @@ const RECORD: &str = "record";
 const WHAT: &str = "the question whether the record may be read";
 
 impl PolicySet {
-    /// Decides for `caller`, an entity that knows its roles. Without words for it the answer is no.
+    /// Decides for `caller`, an entity that knows its roles.
     pub(crate) fn record(
         &self,
         caller: Entity,
         scope: RecordScope,
     ) -> Result<CallAnswer, DecisionFault> {
-        let Some(auditing) = &self.vocabulary.auditing else {
-            return Ok(missing_vocabulary());
-        };
+        let vocabulary = &self.vocabulary;
         let (action, policies) = match scope {
-            RecordScope::All => (Some(&auditing.read_record), &self.read_record),
-            RecordScope::Own => (auditing.read_own_record.as_ref(), &self.read_own_record),
+            RecordScope::All => (&vocabulary.read_record, &self.read_record),
+            RecordScope::Own => (&vocabulary.read_own_record, &self.read_own_record),
         };
-        let Some(action) = action else {
-            return Ok(missing_vocabulary());
-        };
-        let record = Entity::new(uid(&auditing.audit, RECORD), [].into(), [].into());
+        let record = Entity::new(uid(&vocabulary.audit, RECORD), [].into(), [].into());
         let access_question = AccessQuestion {
             action,
             resource: record.map_err(|_| DecisionFault::Refused(WHAT))?,

@@ -2,7 +2,7 @@
 //!
 //! Cedar's own `Schema` validates but tells no shapes; the JSON form of the same text does.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
@@ -16,34 +16,11 @@ pub(crate) struct Declarations {
     common_types: BTreeMap<String, Value>,
     #[serde(default)]
     entity_types: BTreeMap<String, EntityJson>,
-    #[serde(default)]
-    actions: BTreeMap<String, ActionJson>,
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct EntityJson {
-    #[serde(default)]
-    member_of_types: BTreeSet<String>,
     shape: Option<Value>,
-    tags: Option<Value>,
-    r#enum: Option<Value>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ActionJson {
-    applies_to: Option<AppliesToJson>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct AppliesToJson {
-    #[serde(default)]
-    principal_types: BTreeSet<String>,
-    #[serde(default)]
-    resource_types: BTreeSet<String>,
-    context: Option<Value>,
 }
 
 /// A type, as far as Wardgate distinguishes them.
@@ -57,7 +34,7 @@ pub(crate) enum Type {
     Other,
 }
 
-/// The attributes of an entity or a context.
+/// The attributes of an entity.
 pub(crate) type Record = BTreeMap<String, Attribute>;
 
 /// One attribute.
@@ -65,22 +42,6 @@ pub(crate) type Record = BTreeMap<String, Attribute>;
 pub(crate) struct Attribute {
     pub(crate) r#type: Type,
     pub(crate) required: bool,
-}
-
-/// One entity type.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct EntityShape {
-    pub(crate) parents: BTreeSet<String>,
-    pub(crate) attributes: Record,
-    pub(crate) tags: Option<Type>,
-}
-
-/// One action.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ActionShape {
-    pub(crate) principals: BTreeSet<String>,
-    pub(crate) resources: BTreeSet<String>,
-    pub(crate) context: Record,
 }
 
 impl Declarations {
@@ -92,32 +53,10 @@ impl Declarations {
         }
     }
 
-    /// The entity type `name`; enumerated ones do not count, since no caller can be one.
-    pub(crate) fn entity(&self, name: &str) -> Option<EntityShape> {
-        let entity = self
-            .entity_types
-            .get(name)
-            .filter(|entity| entity.r#enum.is_none())?;
-        Some(EntityShape {
-            parents: entity.member_of_types.clone(),
-            attributes: self.record(entity.shape.as_ref()),
-            tags: entity.tags.as_ref().map(|tags| self.resolve(tags)),
-        })
-    }
-
-    /// Whether there is an action `name`, whatever it applies to.
-    pub(crate) fn has_action(&self, name: &str) -> bool {
-        self.actions.contains_key(name)
-    }
-
-    /// The action `name`.
-    pub(crate) fn action(&self, name: &str) -> Option<ActionShape> {
-        let applies_to = self.actions.get(name)?.applies_to.as_ref()?;
-        Some(ActionShape {
-            principals: applies_to.principal_types.clone(),
-            resources: applies_to.resource_types.clone(),
-            context: self.record(applies_to.context.as_ref()),
-        })
+    /// The attributes of the entity type `name`; none where there is no such type.
+    pub(crate) fn attributes(&self, name: &str) -> Record {
+        let entity = self.entity_types.get(name);
+        self.record(entity.and_then(|entity| entity.shape.as_ref()))
     }
 
     fn record(&self, json: Option<&Value>) -> Record {
@@ -205,7 +144,7 @@ mod tests {
     fn common_types_are_followed_and_builtins_told_apart() {
         let schema = "type Name = String; type Names = Set<Name>; entity E { a: Name, b?: __cedar::Long, c: Names, \
                       d: Bool, e: E, f: Set<__cedar::Long>, g: Long }; entity Long;";
-        let attributes = read(schema).entity("E").unwrap().attributes;
+        let attributes = read(schema).attributes("E");
         let shown: Vec<_> = attributes
             .iter()
             .map(|(name, attribute)| {

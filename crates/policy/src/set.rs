@@ -40,10 +40,7 @@ impl PolicySet {
         let mut uses: BTreeMap<_, Vec<Policy>> =
             OfferKind::ALL.map(|kind| (kind, Vec::new())).into();
         let use_of = |action: &EntityUid| {
-            let asks = |kind: &OfferKind| {
-                let question = vocabulary.question(*kind);
-                question.is_some_and(|(of_kind, _)| of_kind == action)
-            };
+            let asks = |kind: &OfferKind| vocabulary.question(*kind).0 == action;
             OfferKind::ALL.into_iter().find(asks)
         };
         let mut read: BTreeMap<String, Vec<Policy>> = vocabulary
@@ -53,21 +50,17 @@ impl PolicySet {
             .collect();
         let mut show: [Vec<Policy>; 4] = Default::default();
         let mut recall = Vec::new();
-        let recalls = vocabulary.sharing.as_ref().map(|sharing| &sharing.recall);
         let mut read_record = Vec::new();
         let mut read_own_record = Vec::new();
-        let auditing = vocabulary.auditing.as_ref();
-        let audits = auditing.map(|auditing| &auditing.read_record);
-        let audits_own = auditing.and_then(|auditing| auditing.read_own_record.as_ref());
         for policy in policies.policies() {
             for environment in policy.get_valid_request_envs(&vocabulary.schema) {
                 if let Some(kind) = use_of(environment.action()) {
                     uses.entry(kind).or_default().push(policy.clone());
-                } else if Some(environment.action()) == recalls {
+                } else if *environment.action() == vocabulary.recall {
                     recall.push(policy.clone());
-                } else if Some(environment.action()) == audits {
+                } else if *environment.action() == vocabulary.read_record {
                     read_record.push(policy.clone());
-                } else if Some(environment.action()) == audits_own {
+                } else if *environment.action() == vocabulary.read_own_record {
                     read_own_record.push(policy.clone());
                 } else if *environment.action() == vocabulary.read {
                     if let Some(of_type) = read.get_mut(&environment.resource().to_string()) {

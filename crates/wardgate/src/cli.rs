@@ -122,8 +122,15 @@ pub(crate) struct PolicyArgs {
 pub(crate) enum PolicyCommand {
     /// Load and validate a directory of policies.
     Check {
-        /// Directory with `*.cedar` files and one `*.cedarschema`.
+        /// Directory with `*.cedar` files, and `*.cedarschema` files that add row types and attributes of callers.
         directory: PathBuf,
+    },
+    /// Print the row types of a `tools.yaml`, for a `.cedarschema` beside the policies. Its databases tell the types of columns
+    /// where they can be reached.
+    Schema {
+        /// The `tools.yaml`, or a directory of them.
+        #[arg(long, value_name = "FILE")]
+        tools: PathBuf,
     },
 }
 

@@ -182,6 +182,15 @@ fn check_texts(names: &[Identifiers], node: &Node, scope: &mut Scope<'_, '_>) {
 }
 
 impl SqlPlan {
+    /// Identifiers that could be chosen, in the order of the statement's names: for its columns, not for a call.
+    pub fn some_identifiers(&self) -> Vec<&str> {
+        let some = self.names.iter().map(|names| {
+            let mut identifiers = names.by_value.values();
+            identifiers.next().map_or("", String::as_str)
+        });
+        some.collect()
+    }
+
     /// The identifiers that the arguments choose, in the order of the statement's names.
     pub fn identifiers(&self, arguments: &Map<String, Value>) -> Result<Vec<&str>, UnfitValue> {
         self.names

@@ -112,6 +112,17 @@ impl Parameter {
 }
 
 impl BoundValue {
+    /// NULL of the type that values of `kind` are bound as.
+    pub fn null(kind: JsonType) -> Self {
+        match kind {
+            JsonType::Integer => Self::Integer(None),
+            JsonType::Number => Self::Decimal(None),
+            JsonType::Boolean => Self::Boolean(None),
+            // No other type is bound.
+            _ => Self::Text(None),
+        }
+    }
+
     fn of(
         kind: JsonType,
         value: Option<&Value>,

@@ -12,33 +12,8 @@ use wardgate_testkit::{TestClock, permit_signer, permit_verifier, tool_facts};
 use crate::PolicySet;
 use crate::authorizer::PolicyAuthorizer;
 
-/// The smallest schema that offers every word, with two row types.
+/// Two attributes of callers and two row types.
 pub(crate) const SCHEMA: &str = include_str!("small.cedarschema");
-
-/// The words for conversations, which a schema may leave out.
-pub(crate) const SHARING: &str = "
-entity Conversation { owner: User, tenant: String };
-action recall appliesTo { principal: [User], resource: [Conversation] };
-";
-
-/// The words for the record, which a schema may leave out.
-pub(crate) const AUDITING: &str = "
-entity Audit;
-action read_record appliesTo { principal: [User], resource: [Audit] };
-";
-
-/// The word for reading what one did oneself, which a schema may leave out besides.
-pub(crate) const AUDITING_OWN: &str = "
-action read_own_record appliesTo { principal: [User], resource: [Audit] };
-";
-
-/// The words for what sources offer besides tools, which a schema may leave out.
-pub(crate) const USING: &str = "
-entity Source in [Tag];
-action connect, read_resource, get_prompt appliesTo {
-  principal: [User], resource: [Source], context: { arguments: Arguments, client_ip?: String }
-};
-";
 
 /// 2027-01-15T08:00:00Z.
 const NOW: i64 = 1_800_000_000;
@@ -102,17 +77,6 @@ impl TestPolicy {
     /// [`SCHEMA`] and these policies.
     pub(crate) fn with(policies: &str) -> Self {
         Self::over(Dir::with(policies).load().unwrap())
-    }
-
-    /// [`SCHEMA`] with these words besides, and these policies.
-    pub(crate) fn with_words(words: &str, policies: &str) -> Self {
-        let dir = Dir::with(policies);
-        dir.write("s.cedarschema", &format!("{SCHEMA}{words}"));
-        Self::over(dir.load().unwrap())
-    }
-
-    pub(crate) fn hospital() -> Self {
-        Self::over(PolicySet::load(&hospital()).unwrap())
     }
 
     pub(crate) fn authorize(&self, caller: &Caller, tool: &ToolFacts, arguments: &str) -> Decision {

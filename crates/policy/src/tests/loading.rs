@@ -115,26 +115,6 @@ fn every_mistake_is_told_at_once() {
 }
 
 #[test]
-fn a_bad_schema_is_named_with_its_line() {
-    let dir = Dir::with("");
-    dir.write("s.cedarschema", "entity Role;\nentity User in [Rle];");
-    let told = dir.load().unwrap_err().to_string();
-    assert!(
-        told.contains("s.cedarschema:") && told.contains("Rle"),
-        "{told}"
-    );
-    dir.write("s.cedarschema", "entity Role;\nentity User in Role {{");
-    let told = dir.load().unwrap_err().to_string();
-    assert!(told.contains("s.cedarschema:2:"), "{told}");
-    dir.write("s.cedarschema", "entity Role;");
-    let told = dir.load().unwrap_err().to_string();
-    assert!(
-        told.contains("no action `call_tool`") && told.contains("declare `action call_tool"),
-        "{told}"
-    );
-}
-
-#[test]
 fn a_missing_directory_is_named() {
     let told = PolicySet::load("/nowhere/at/all".as_ref())
         .unwrap_err()

@@ -1,5 +1,6 @@
 //! What the crate promises as a whole; each file one promise's worth of cases.
 
+mod correct_form;
 mod decisions;
 pub(crate) mod fixture;
 mod grpc;
@@ -11,4 +12,5 @@ mod recall;
 mod record;
 mod reloading;
 pub(crate) mod samples;
+mod schema;
 mod using;

@@ -13,6 +13,7 @@ use wardgate_domain::{AttributeValue, Caller, Digest, ToolFacts, Verdict};
 
 use super::fixture::{Dir, TestPolicy, hospital};
 use super::samples::{Row, admits, row_entity};
+use crate::PolicySet;
 
 /// The demo once more, and next to it rules that mix forbids, arithmetic and sets.
 const MIXED: &str = r#"
@@ -41,12 +42,11 @@ struct Case {
 }
 
 impl Case {
-    fn new(test_policy: TestPolicy, texts: &[String], schema: &str) -> Self {
-        let policies = texts.concat().parse().unwrap();
+    fn new(set: PolicySet, texts: &[String]) -> Self {
         Self {
-            test_policy,
-            policies,
-            schema: Schema::from_cedarschema_str(schema).unwrap().0,
+            policies: texts.concat().parse().unwrap(),
+            schema: set.vocabulary.schema.clone(),
+            test_policy: TestPolicy::over(set),
         }
     }
 
@@ -152,17 +152,11 @@ static DEMO: LazyLock<Case> = LazyLock::new(|| {
     let policies = ["auditor", "billing", "doctor", "nurse", "patient"]
         .map(|name| read(&format!("{name}.cedar")));
     // Plain Cedar numbers policies itself, and files would clash only by these numbers.
-    Case::new(
-        TestPolicy::hospital(),
-        &policies,
-        &read("hospital.cedarschema"),
-    )
+    Case::new(PolicySet::load(&hospital()).unwrap(), &policies)
 });
 
-static MIX: LazyLock<Case> = LazyLock::new(|| {
-    let test_policy = TestPolicy::over(Dir::with(MIXED).load().unwrap());
-    Case::new(test_policy, &[MIXED.to_owned()], super::fixture::SCHEMA)
-});
+static MIX: LazyLock<Case> =
+    LazyLock::new(|| Case::new(Dir::with(MIXED).load().unwrap(), &[MIXED.to_owned()]));
 
 fn tool(name: &str, tags: &[&str], entity: &str) -> ToolFacts {
     ToolFacts {

@@ -2,7 +2,7 @@
 
 use wardgate_domain::{AttributeValue, Caller, ConversationFacts};
 
-use super::fixture::{Dir, SCHEMA, SHARING, TestPolicy};
+use super::fixture::{Dir, TestPolicy};
 use super::samples::{caller, caller_with};
 
 const OF_THE_TEAM: &str = r#"
@@ -25,7 +25,7 @@ fn may(test_policy: &TestPolicy, caller: &Caller, of: &ConversationFacts) -> boo
 
 #[test]
 fn a_conversation_is_shared_with_whom_the_policies_name_and_no_one_else() {
-    let test_policy = TestPolicy::with_words(SHARING, OF_THE_TEAM);
+    let test_policy = TestPolicy::with(OF_THE_TEAM);
     let lead = caller("l", &["Lead"]);
     assert!(may(&test_policy, &lead, &conversation("anna", "")));
     assert!(!may(
@@ -48,7 +48,7 @@ fn a_conversation_is_shared_with_whom_the_policies_name_and_no_one_else() {
 
 #[test]
 fn a_decision_carries_the_version_it_was_made_under() {
-    let test_policy = TestPolicy::with_words(SHARING, OF_THE_TEAM);
+    let test_policy = TestPolicy::with(OF_THE_TEAM);
     let decision = test_policy
         .authorizer
         .authorize_recall(&caller("l", &["Lead"]), &conversation("anna", ""));
@@ -59,7 +59,7 @@ fn a_decision_carries_the_version_it_was_made_under() {
 }
 
 #[test]
-fn a_schema_without_the_words_shares_nothing() {
+fn a_right_to_call_shares_nothing() {
     let test_policy = TestPolicy::with(
         r#"@id("all") permit(principal, action == Action::"call_tool", resource);"#,
     );
@@ -72,8 +72,7 @@ fn a_schema_without_the_words_shares_nothing() {
 
 #[test]
 fn a_rule_that_fails_shares_nothing() {
-    let test_policy = TestPolicy::with_words(
-        SHARING,
+    let test_policy = TestPolicy::with(
         r#"
         @id("all") permit(principal, action == Action::"recall", resource);
         @id("strict") forbid(principal, action == Action::"recall", resource)
@@ -94,7 +93,6 @@ fn a_rule_that_always_fails_is_refused_at_load() {
         r#"@id("broken") forbid(principal, action == Action::"recall", resource)
         when { 9223372036854775807 + 1 == 0 };"#,
     );
-    dir.write("s.cedarschema", &format!("{SCHEMA}{SHARING}"));
     let refused = dir.load().unwrap_err().to_string();
     assert!(refused.contains("`broken` fails to evaluate"), "{refused}");
 }

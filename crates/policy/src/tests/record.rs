@@ -2,7 +2,7 @@
 
 use wardgate_domain::{Caller, RecordScope};
 
-use super::fixture::{AUDITING, AUDITING_OWN, Dir, SCHEMA, TestPolicy};
+use super::fixture::{Dir, TestPolicy};
 use super::samples::caller;
 
 const BY_AUDITORS: &str = r#"
@@ -27,8 +27,7 @@ fn what_callers_did_themselves_is_a_question_of_its_own() {
 @id("own") permit(principal, action == Action::"read_own_record", resource);
 @id("not-billing") forbid(principal in Role::"Billing", action == Action::"read_own_record", resource);
 "#;
-    let words = format!("{AUDITING}{AUDITING_OWN}");
-    let test_policy = TestPolicy::with_words(&words, &format!("{BY_AUDITORS}{OWN}"));
+    let test_policy = TestPolicy::with(&format!("{BY_AUDITORS}{OWN}"));
     let doctor = caller("dr.yenji", &["Doctor"]);
     assert!(may_read(&test_policy, &doctor, RecordScope::Own));
     assert!(!may_read(&test_policy, &doctor, RecordScope::All));
@@ -37,8 +36,8 @@ fn what_callers_did_themselves_is_a_question_of_its_own() {
 }
 
 #[test]
-fn a_schema_without_the_third_word_opens_nobody_their_own_records() {
-    let test_policy = TestPolicy::with_words(AUDITING, BY_AUDITORS);
+fn the_right_to_the_whole_record_opens_nobody_their_own() {
+    let test_policy = TestPolicy::with(BY_AUDITORS);
     let auditor = caller("lee", &["Auditor"]);
     assert!(!may_read(&test_policy, &auditor, RecordScope::Own));
     assert!(may_read(&test_policy, &auditor, RecordScope::All));
@@ -46,14 +45,14 @@ fn a_schema_without_the_third_word_opens_nobody_their_own_records() {
 
 #[test]
 fn the_record_is_read_by_whom_the_policies_name_and_no_one_else() {
-    let test_policy = TestPolicy::with_words(AUDITING, BY_AUDITORS);
+    let test_policy = TestPolicy::with(BY_AUDITORS);
     assert!(may(&test_policy, &caller("lee", &["Auditor"])));
     assert!(!may(&test_policy, &caller("lee", &["Doctor"])));
     assert!(!may(&test_policy, &caller("mallory", &["Auditor"])));
 }
 
 #[test]
-fn a_schema_without_the_words_opens_the_record_to_nobody() {
+fn a_right_to_call_opens_the_record_to_nobody() {
     let test_policy = TestPolicy::with(
         r#"@id("all") permit(principal, action == Action::"call_tool", resource);"#,
     );
@@ -66,7 +65,6 @@ fn a_rule_that_always_fails_is_refused_at_load() {
         r#"@id("broken") forbid(principal, action == Action::"read_record", resource)
         when { 9223372036854775807 + 1 == 0 };"#,
     );
-    dir.write("s.cedarschema", &format!("{SCHEMA}{AUDITING}"));
     let refused = dir.load().unwrap_err().to_string();
     assert!(refused.contains("`broken` fails to evaluate"), "{refused}");
 }

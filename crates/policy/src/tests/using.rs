@@ -2,7 +2,7 @@
 
 use wardgate_domain::{DenialReason, OfferKind, ToolFacts, Verdict};
 
-use super::fixture::{Dir, SCHEMA, TestPolicy, USING, tool};
+use super::fixture::{TestPolicy, tool};
 use super::samples::caller;
 
 const RULES: &str = r#"
@@ -21,15 +21,9 @@ fn offer(kind: OfferKind, tags: &[&str]) -> ToolFacts {
     }
 }
 
-fn test_policy(schema: &str) -> TestPolicy {
-    let dir = Dir::with(RULES);
-    dir.write("s.cedarschema", schema);
-    TestPolicy::over(dir.load().unwrap())
-}
-
 #[test]
 fn a_right_to_one_kind_of_thing_is_none_to_another_of_the_same_name() {
-    let test_policy = test_policy(&format!("{SCHEMA}{USING}"));
+    let test_policy = TestPolicy::with(RULES);
     let allowed = |role, kind, tags: &[&str]| {
         let decision = test_policy.authorize(&caller("c", &[role]), &offer(kind, tags), "{}");
         matches!(decision.verdict, Verdict::Allow(_))
@@ -43,7 +37,7 @@ fn a_right_to_one_kind_of_thing_is_none_to_another_of_the_same_name() {
 
 #[test]
 fn a_resource_is_decided_on_by_its_uri() {
-    let test_policy = test_policy(&format!("{SCHEMA}{USING}"));
+    let test_policy = TestPolicy::with(RULES);
     let resources = offer(OfferKind::Resources, &[]);
     let open = test_policy.authorize(&caller("c", &["A"]), &resources, r#"{"uri":"open://x"}"#);
     assert!(matches!(open.verdict, Verdict::Allow(_)));
@@ -53,7 +47,7 @@ fn a_resource_is_decided_on_by_its_uri() {
 }
 
 #[test]
-fn a_schema_without_the_words_permits_nothing_but_tools() {
+fn a_right_to_call_permits_nothing_but_tools() {
     let test_policy = TestPolicy::with(
         r#"@id("tools") permit(principal, action == Action::"call_tool", resource);"#,
     );

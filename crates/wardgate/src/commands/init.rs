@@ -14,11 +14,10 @@ macro_rules! file {
     };
 }
 
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 4] = [
     file!("wardgate.yaml"),
     file!("tools.yaml"),
     file!("shop.sql"),
-    file!("policies/shop.cedarschema"),
     file!("policies/shop.cedar"),
 ];
 

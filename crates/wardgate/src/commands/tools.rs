@@ -76,7 +76,7 @@ fn names(names: &[ToolName]) -> Vec<&str> {
     names.iter().map(ToolName::as_str).collect()
 }
 
-fn load(file: &Path) -> Result<Catalogue, Failure> {
+pub(super) fn load(file: &Path) -> Result<Catalogue, Failure> {
     Catalogue::load(file, &BTreeMap::new()).map_err(|faults| {
         let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
         format!("{} cannot be used:\n{}", file.display(), lines.join("\n")).into()

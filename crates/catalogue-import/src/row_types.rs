@@ -1,0 +1,377 @@
+//! `wardgate policy schema`: from the results of a `tools.yaml` to the row types of its policies.
+//!
+//! A row type has the columns of every tool that returns it. What a column holds, the database tells that the statement is
+//! prepared on; where none can be asked, the class of the column.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::mysql::MySqlConnectOptions;
+use sqlx::postgres::PgTypeInfo;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{
+    AssertSqlSafe, Column, ConnectOptions, Connection, Executor, SqlSafeStr, Statement, TypeInfo,
+};
+use wardgate_catalogue::plan::{Plan, SqlPlan};
+use wardgate_catalogue::{
+    BoundValue, Catalogue, Parameter, ParameterType, SourceKind, SqlDialect, SqlSettings, Tool,
+};
+use wardgate_domain::ColumnClass;
+
+use crate::ImportNote;
+
+/// How long the preparation of a statement may take.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// The schema with the row types of a catalogue, and what could not be found out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowTypes {
+    /// The text of a `.cedarschema`.
+    pub schema: String,
+    /// What was chosen or left out.
+    pub notes: Vec<ImportNote>,
+}
+
+/// The type of an attribute of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum AttributeType {
+    String,
+    Long,
+    Bool,
+    /// Policies have no type for it.
+    None,
+}
+
+/// The types of the columns of a statement, by name.
+type ColumnTypes = BTreeMap<String, AttributeType>;
+
+/// The row types of `catalogue`, whose databases are asked where they can be reached.
+pub async fn row_types(catalogue: &Catalogue) -> RowTypes {
+    let mut notes = Vec::new();
+    let mut entities: BTreeMap<String, RowType> = BTreeMap::new();
+    for tool in catalogue.tools() {
+        let Some(entity) = &tool.result().entity else {
+            continue;
+        };
+        let told = match ask_database(catalogue, tool).await {
+            Ok(told) => told,
+            Err(error) => {
+                notes.push(ImportNote {
+                    about: format!("tool `{}`", tool.facts().name),
+                    text: format!(
+                        "the types of its columns are guessed from their classes, since its database does not tell them: {error}"
+                    ),
+                });
+                ColumnTypes::new()
+            }
+        };
+        let row_type = entities.entry(entity.type_name.to_string()).or_default();
+        row_type.tools.insert(tool.facts().name.to_string());
+        for column in columns(tool, &told) {
+            let class = tool.result().class(&column);
+            let of_class = || guess(class);
+            let kind = told.get(&column).copied().unwrap_or_else(of_class);
+            row_type.columns.entry(column).or_default().insert(kind);
+        }
+    }
+    RowTypes {
+        schema: print(&entities, &mut notes),
+        notes,
+    }
+}
+
+/// A row type in the making.
+#[derive(Default)]
+struct RowType {
+    tools: BTreeSet<String>,
+    /// More than one type where tools differ.
+    columns: BTreeMap<String, BTreeSet<AttributeType>>,
+}
+
+/// Every column that rows of `tool` are known to have.
+fn columns(tool: &Tool, told: &ColumnTypes) -> BTreeSet<String> {
+    let result = tool.result();
+    let configured = result.column_names().or_else(|| tool.plan().columns());
+    let mut columns: BTreeSet<_> = configured.unwrap_or_default().into_iter().collect();
+    columns.extend(told.keys().cloned());
+    columns.extend(result.classes.keys().cloned());
+    columns.extend(result.internal.iter().cloned());
+    columns.extend(result.entity.iter().map(|entity| entity.key.clone()));
+    columns
+}
+
+fn guess(class: &ColumnClass) -> AttributeType {
+    match class.as_str().rsplit('.').next() {
+        Some("age" | "count") => AttributeType::Long,
+        Some("amount") => AttributeType::None,
+        _ => AttributeType::String,
+    }
+}
+
+fn print(entities: &BTreeMap<String, RowType>, notes: &mut Vec<ImportNote>) -> String {
+    let mut text = "// The rows of the tools, as `wardgate policy schema` prints them. Attributes are columns; one is absent where the value\n\
+                    // is NULL, so policies test it with `has`.\n"
+        .to_owned();
+    for (name, RowType { tools, columns }) in entities {
+        let tools: Vec<_> = tools.iter().map(String::as_str).collect();
+        // Writing to a `String` does not fail.
+        let _ = writeln!(text, "\n// {}\nentity {name} {{", tools.join(", "));
+        for (column, kinds) in columns {
+            let quoted = if is_identifier(column) {
+                column.clone()
+            } else {
+                format!("\"{}\"", column.escape_default())
+            };
+            let mut kinds = kinds.iter();
+            let _ = match (kinds.next(), kinds.next()) {
+                (Some(AttributeType::None) | None, None) => {
+                    writeln!(
+                        text,
+                        "  // {quoted} has a type that policies cannot look at."
+                    )
+                }
+                (Some(kind), None) => writeln!(text, "  {quoted}?: {kind:?},"),
+                _ => {
+                    notes.push(ImportNote {
+                        about: format!("`{column}` of `{name}`"),
+                        text: "is left out: its type differs between tools; cast it in their statements"
+                            .to_owned(),
+                    });
+                    writeln!(
+                        text,
+                        "  // {quoted} has different types in different tools."
+                    )
+                }
+            };
+        }
+        text.push_str("};\n");
+    }
+    text
+}
+
+fn is_identifier(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes
+        .next()
+        .is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// The columns of the tool's statement; none of a tool without one.
+async fn ask_database(catalogue: &Catalogue, tool: &Tool) -> Result<ColumnTypes, sqlx::Error> {
+    let Plan::Sql(plan) = tool.plan() else {
+        return Ok(ColumnTypes::new());
+    };
+    let source = catalogue
+        .sources()
+        .iter()
+        .find(|source| source.name == plan.source.name);
+    match source.map(|source| &source.kind) {
+        Some(SourceKind::Sql(settings)) => describe(settings, plan).await,
+        _ => Ok(ColumnTypes::new()),
+    }
+}
+
+/// Prepares the statement, without running it.
+async fn describe(settings: &SqlSettings, plan: &SqlPlan) -> Result<ColumnTypes, sqlx::Error> {
+    let params: Vec<_> = plan
+        .params
+        .iter()
+        .map(|(_, kind)| placeholder(*kind))
+        .collect();
+    let (sql, values) = plan
+        .statement
+        .with_values(&plan.some_identifiers(), None, &params);
+    let sql = AssertSqlSafe(sql.to_string()).into_sql_str();
+    match settings.dialect {
+        SqlDialect::Sqlite => {
+            let options = SqliteConnectOptions::from_str(&settings.url)?.read_only(true);
+            let mut connection = options.connect().await?;
+            let prepared = connection.prepare(sql).await?;
+            // An expression has no declared type; its class is all there is to go by.
+            let declared = prepared
+                .columns()
+                .iter()
+                .filter(|column| !column.type_info().is_null());
+            let found = types(declared, |name| match name {
+                "INTEGER" | "INT" | "INT4" | "INT8" | "BIGINT" => AttributeType::Long,
+                "BOOLEAN" => AttributeType::Bool,
+                "TEXT" | "DATE" | "TIME" | "DATETIME" => AttributeType::String,
+                _ => AttributeType::None,
+            });
+            connection.close().await?;
+            Ok(found)
+        }
+        SqlDialect::Postgres => {
+            let bound: Vec<_> = values.iter().map(postgres_type).collect();
+            let mut connection =
+                wardgate_tool_runner::postgres_reader(&settings.url, LIMIT).await?;
+            let prepared = connection.prepare_with(sql, &bound).await?;
+            let found = types(prepared.columns(), |name| match name {
+                "INT2" | "INT4" | "INT8" => AttributeType::Long,
+                "BOOL" => AttributeType::Bool,
+                "TEXT" | "VARCHAR" | "CHAR" | "NAME" | "UUID" | "DATE" | "TIME" | "TIMESTAMP"
+                | "TIMESTAMPTZ" | "CITEXT" => AttributeType::String,
+                _ => AttributeType::None,
+            });
+            connection.close().await?;
+            Ok(found)
+        }
+        SqlDialect::Mysql => {
+            let mut connection = MySqlConnectOptions::from_str(&settings.url)?
+                .connect()
+                .await?;
+            let prepared = connection.prepare(sql).await?;
+            let found = types(prepared.columns(), |name| match name {
+                "TINYINT" | "SMALLINT" | "MEDIUMINT" | "INT" | "BIGINT" => AttributeType::Long,
+                "BOOLEAN" => AttributeType::Bool,
+                "VARCHAR" | "CHAR" | "TINYTEXT" | "TEXT" | "MEDIUMTEXT" | "LONGTEXT" | "ENUM"
+                | "DATE" | "TIME" | "DATETIME" | "TIMESTAMP" => AttributeType::String,
+                _ => AttributeType::None,
+            });
+            connection.close().await?;
+            Ok(found)
+        }
+    }
+}
+
+fn types<'c, C: Column>(
+    columns: impl IntoIterator<Item = &'c C>,
+    kind: impl Fn(&str) -> AttributeType,
+) -> ColumnTypes {
+    let of_column = |column: &C| (column.name().to_owned(), kind(column.type_info().name()));
+    columns.into_iter().map(of_column).collect()
+}
+
+/// What stands for a parameter where nothing is run.
+fn placeholder(kind: ParameterType) -> Parameter {
+    match kind {
+        ParameterType::One(kind) => Parameter::One(BoundValue::null(kind)),
+        ParameterType::List(kind) => Parameter::List(kind, Vec::new()),
+    }
+}
+
+/// The type that the value is bound as, as the tool-runner binds it.
+fn postgres_type(value: &BoundValue) -> PgTypeInfo {
+    PgTypeInfo::with_name(match value {
+        BoundValue::Text(_) => "text",
+        BoundValue::Integer(_) => "int8",
+        BoundValue::BigInteger(_) | BoundValue::Decimal(_) => "numeric",
+        BoundValue::Boolean(_) => "bool",
+        BoundValue::List(list) => match list {
+            wardgate_catalogue::BoundList::Texts(_) => "text[]",
+            wardgate_catalogue::BoundList::Integers(_) => "int8[]",
+            wardgate_catalogue::BoundList::BigIntegers(_)
+            | wardgate_catalogue::BoundList::Decimals(_) => "numeric[]",
+            wardgate_catalogue::BoundList::Booleans(_) => "bool[]",
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use wardgate_catalogue::FileText;
+
+    use super::*;
+
+    /// The schema and the notes for tools of one source, whose results are of the type `Row`.
+    async fn of(url: &str, tools: &[(&str, &str, &str)]) -> (String, Vec<String>) {
+        let mut text = format!("sources:\n  main: {url}\ntools:\n");
+        for (name, execute, result) in tools {
+            let _ = write!(
+                text,
+                "  - name: {name}\n    input_schema: {{ type: object, properties: {{ n: {{ type: integer }} }} }}\n    \
+                 execute: {execute}\n    result: {result}\n"
+            );
+        }
+        let path = "tools.yaml".into();
+        let catalogue = Catalogue::parse(&[FileText { path, text }], &BTreeMap::new()).unwrap();
+        let RowTypes { schema, notes } = row_types(&catalogue).await;
+        (schema, notes.iter().map(ToString::to_string).collect())
+    }
+
+    fn lines(schema: &str) -> Vec<&str> {
+        let lines = schema
+            .lines()
+            .skip_while(|line| !line.starts_with("entity"));
+        lines.map(str::trim).collect()
+    }
+
+    #[tokio::test]
+    async fn sqlite_tells_the_types_of_the_columns() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("d.sqlite");
+        let options = SqliteConnectOptions::new()
+            .filename(&file)
+            .create_if_missing(true);
+        let mut connection = options.connect().await.unwrap();
+        let table = "CREATE TABLE t (id TEXT, n INTEGER, sealed BOOLEAN, day DATE, price REAL)";
+        sqlx::raw_sql(table).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        let source = format!("{{ type: sqlite, url: \"sqlite:{}\" }}", file.display());
+        let statement = "{ type: sql, source: main, statement: \"SELECT id, n, sealed, day, price FROM t WHERE n > :n AND :row_rule\" }";
+        let (schema, notes) = of(
+            &source,
+            &[(
+                "a",
+                statement,
+                "{ entity: Row, key: id, classes: { id: none } }",
+            )],
+        )
+        .await;
+        let expected = [
+            "entity Row {",
+            "day?: String,",
+            "id?: String,",
+            "n?: Long,",
+            "// price has a type that policies cannot look at.",
+            "sealed?: Bool,",
+            "};",
+        ];
+        assert_eq!(lines(&schema), expected);
+        assert_eq!(notes, Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn a_database_out_of_reach_leaves_the_classes_to_guess_from_and_says_so() {
+        let source = "{ type: sqlite, url: \"sqlite:/nowhere/at/all.sqlite\" }";
+        let statement = "{ type: sql, source: main, statement: \"SELECT id, years FROM t\" }";
+        let result = "{ entity: Row, key: id, classes: { id: none, years: phi.age } }";
+        let (schema, notes) = of(source, &[("a", statement, result)]).await;
+        assert_eq!(
+            lines(&schema),
+            ["entity Row {", "id?: String,", "years?: Long,", "};"]
+        );
+        assert!(
+            notes[0].starts_with("tool `a`: the types of its columns are guessed"),
+            "{notes:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_row_type_has_the_columns_of_all_its_tools_and_none_whose_types_differ() {
+        let source = "{ type: http, base_url: \"http://127.0.0.1:9\" }";
+        let execute = "{ type: http, source: main, method: GET, path: /x }";
+        let (schema, notes) = of(
+            source,
+            &[
+                ("a", execute, "{ entity: Row, key: id, internal: [owner], classes: { id: none, x: phi.age } }"),
+                ("b", execute, "{ entity: Row, key: id, classes: { \"a b\": none, x: none } }"),
+            ],
+        )
+        .await;
+        let expected = [
+            "entity Row {",
+            "\"a b\"?: String,",
+            "id?: String,",
+            "owner?: String,",
+            "// x has different types in different tools.",
+            "};",
+        ];
+        assert_eq!(lines(&schema), expected);
+        assert!(schema.contains("// a, b\nentity Row"), "{schema}");
+        assert!(notes[0].contains("`x` of `Row`"), "{notes:?}");
+    }
+}

@@ -1,0 +1,209 @@
+//! The correct form of what was meant, where a common mistake shows it.
+//!
+//! Cedar tells what is wrong in its own terms. Who writes a policy needs the line that would be right.
+
+/// A mistake as Cedar tells it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mistake<'a> {
+    /// The whole text.
+    pub(crate) text: &'a str,
+    /// The bytes of it that Cedar points at: offset and length.
+    pub(crate) span: Option<(usize, usize)>,
+    /// What Cedar says.
+    pub(crate) problem: &'a str,
+    /// What Cedar advises.
+    pub(crate) help: Option<&'a str>,
+}
+
+impl<'a> Mistake<'a> {
+    /// What to write instead; Cedar's own advice where nothing better is known.
+    pub(crate) fn correct_form(&self) -> Option<String> {
+        let better = if self.problem.starts_with("expected single entity uid") {
+            self.list_in_scope()
+        } else if self.problem.starts_with("expected an entity uid") {
+            self.no_entity_in_scope()
+        } else if self.problem.contains("unable to find an applicable action") {
+            Some(self.resource_of_another_action())
+        } else if self.problem.contains("unrecognized entity type") {
+            self.unknown_entity_type()
+        } else if self.problem.contains("unexpected type: expected") {
+            self.text_as_entity()
+        } else if self.problem.contains("are not compatible") {
+            self.different_types()
+        } else if self.problem.contains("access to optional attribute") {
+            self.unguarded_attribute()
+        } else if self.problem.contains("access to tag") {
+            self.unguarded_tag()
+        } else if self.problem.contains("not found") {
+            self.unknown_attribute()
+        } else {
+            None
+        };
+        better.or_else(|| self.help.map(str::to_owned))
+    }
+
+    /// `principal in [Role::"A", Role::"B"]` in the head.
+    fn list_in_scope(&self) -> Option<String> {
+        let (list, (variable, _)) = (self.snippet()?, self.before()?);
+        if variable == "action" {
+            return Some(format!("write `action in {list}`"));
+        }
+        Some(format!(
+            "the scope takes one entity; write `{variable}` there and `when {{ {variable} in {list} }}` behind it"
+        ))
+    }
+
+    /// `principal in "Doctor"`, `action == read` or `resource in Patient` in the head.
+    fn no_entity_in_scope(&self) -> Option<String> {
+        let (found, (variable, operator)) = (self.snippet()?, self.before()?);
+        let id = found.trim_matches('"');
+        Some(match (variable, operator) {
+            ("action", _) => format!("write `action == Action::\"{id}\"`"),
+            ("resource", _) if !found.starts_with('"') => format!(
+                "write `resource is {id}` for each {id}, or name one entity, such as `resource == Tool::\"{id}\"`"
+            ),
+            _ => with_entity(variable, operator, id),
+        })
+    }
+
+    fn resource_of_another_action(&self) -> String {
+        let advice = self
+            .help
+            .map(|help| format!("{help}; "))
+            .unwrap_or_default();
+        format!(
+            "{advice}callers are `principal == User::\"…\"` or `principal in Role::\"…\"`; `call_tool` is about `resource == \
+             Tool::\"…\"` or `resource in Tag::\"…\"`, `read` about `resource is ROW_TYPE`, `show_…` about `resource in \
+             Class::\"…\"`, `connect`, `read_resource` and `get_prompt` about `resource == Source::\"…\"`"
+        )
+    }
+
+    fn unknown_entity_type(&self) -> Option<String> {
+        let name = self.quoted_last()?;
+        let advice = self.help.map(|help| format!("{help} ")).unwrap_or_default();
+        Some(format!(
+            "{advice}A row type is declared in a `.cedarschema`: `entity {name} {{ column?: String }};`"
+        ))
+    }
+
+    /// `principal in "Doctor"` in a condition, or `principal.subject in ["a", "b"]`.
+    fn text_as_entity(&self) -> Option<String> {
+        let found = self.snippet()?;
+        let (_, after) = self.around()?;
+        if let Some(list) = after.trim_start().strip_prefix("in").map(str::trim_start) {
+            let end = list.find(']')?;
+            return Some(format!("write `{}.contains({found})`", list.get(..=end)?));
+        }
+        let (variable, operator) = self.before()?;
+        found
+            .starts_with('"')
+            .then(|| with_entity(variable, operator, found.trim_matches('"')))
+    }
+
+    /// `resource.owner == principal`, `resource == "tool"`, or the tag of an argument and a number.
+    fn different_types(&self) -> Option<String> {
+        let comparison = self.snippet()?;
+        let (left, right) = comparison.split_once("==")?;
+        let (left, right) = (left.trim(), right.trim());
+        for (one, other) in [(left, right), (right, left)] {
+            if one == "principal" && !other.starts_with('"') {
+                return Some(format!(
+                    "a row and an argument have the caller's subject: write `{other} == principal.subject`"
+                ));
+            }
+            if one.contains(".getTag(") && other.bytes().all(|byte| byte.is_ascii_digit()) {
+                return Some(format!("a tag is text: write `{one} == \"{other}\"`"));
+            }
+            if ["principal", "resource"].contains(&one) && other.starts_with('"') {
+                return Some(with_entity(one, "==", other.trim_matches('"')));
+            }
+        }
+        None
+    }
+
+    fn unguarded_attribute(&self) -> Option<String> {
+        let access = self.snippet()?;
+        let (holder, attribute) = access.rsplit_once('.')?;
+        Some(format!(
+            "it may be absent; write `{holder} has {attribute} && {access} …`"
+        ))
+    }
+
+    fn unguarded_tag(&self) -> Option<String> {
+        let access = self.snippet()?;
+        let (holder, tag) = access.split_once(".getTag(")?;
+        Some(format!(
+            "it may be absent; write `{holder}.hasTag({tag} && {access} …`"
+        ))
+    }
+
+    fn unknown_attribute(&self) -> Option<String> {
+        let (_, named) = self.problem.split_once("attribute `")?;
+        let (name, holder) = named.split_once('`')?;
+        let advice = self.help.map(|help| format!("{help} ")).unwrap_or_default();
+        let entity = holder.split('`').nth(1);
+        match (entity?, name) {
+            ("Arguments", _) => Some(format!(
+                "write `context.arguments.hasTag(\"{name}\") && context.arguments.getTag(\"{name}\") == \"…\"`"
+            )),
+            ("User", "role" | "roles" | "group" | "groups") => {
+                Some("roles are what a caller is in: write `principal in Role::\"…\"`".to_owned())
+            }
+            ("User", "id" | "name" | "sub") => Some("write `principal.subject`".to_owned()),
+            ("Tool" | "Source" | "Class", "id" | "name") => {
+                Some(format!("write `resource == {}::\"…\"`", entity?))
+            }
+            ("Tool" | "Source", "tag" | "tags") => {
+                Some("write `resource in Tag::\"…\"`".to_owned())
+            }
+            ("Tool" | "Source" | "Class" | "Role" | "Tag" | "Audit" | "Conversation", _) => None,
+            (entity, _) => Some(format!(
+                "{advice}Further attributes are declared in a `.cedarschema`: `entity {entity} {{ {name}?: String }};`"
+            )),
+        }
+    }
+
+    /// What Cedar points at.
+    fn snippet(&self) -> Option<&'a str> {
+        let (offset, length) = self.span?;
+        self.text
+            .get(offset..offset.checked_add(length)?)
+            .map(str::trim)
+    }
+
+    /// What stands before and behind it.
+    fn around(&self) -> Option<(&'a str, &'a str)> {
+        let (offset, length) = self.span?;
+        let after = self.text.get(offset.checked_add(length)?..)?;
+        Some((self.text.get(..offset)?, after))
+    }
+
+    /// The variable and the operator in front of it.
+    fn before(&self) -> Option<(&'a str, &'a str)> {
+        let mut words = self.around()?.0.split_whitespace().rev();
+        let operator = words.next()?;
+        let variable = words.next()?;
+        let variable =
+            variable.rsplit(|character: char| !character.is_alphanumeric() && character != '_');
+        Some((variable.into_iter().next()?, operator))
+    }
+
+    /// The last name in backquotes of what Cedar says.
+    fn quoted_last(&self) -> Option<&'a str> {
+        self.problem.rsplit('`').nth(1)
+    }
+}
+
+/// The variable with an entity whose type it usually has there.
+fn with_entity(variable: &str, operator: &str, id: &str) -> String {
+    match (variable, operator) {
+        ("principal", "in") => format!("write `principal in Role::\"{id}\"`"),
+        ("principal", _) => format!("write `principal == User::\"{id}\"`"),
+        (_, "in") => format!(
+            "name the type: `{variable} in Tag::\"{id}\"`, or `{variable} in Class::\"{id}\"`"
+        ),
+        _ => format!(
+            "name the type: `{variable} == Tool::\"{id}\"`, or `{variable} == Source::\"{id}\"`"
+        ),
+    }
+}

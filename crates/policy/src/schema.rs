@@ -1,0 +1,377 @@
+//! The schema of a set: the words that are built in, and what the files of its directory add to them.
+
+use std::collections::BTreeMap;
+
+use cedar_policy::{Schema, SchemaFragment};
+use serde_json::{Map, Value, json};
+
+use crate::error::{Finding, Findings, Position, findings};
+use crate::files::SourceFile;
+use crate::limits::{CedarLanguage, within_limits};
+use crate::schema_shape::{Declarations, Record, Type};
+use crate::vocabulary::{READ, SUBJECT, TENANT, USER, Vocabulary};
+
+/// The words in which Wardgate asks.
+pub(crate) const BASE: &str = include_str!("base.cedarschema");
+
+/// The types of a row's attributes.
+const ROW_TYPES: [Type; 3] = [Type::Text, Type::Integer, Type::Boolean];
+
+/// The types of a caller's attributes.
+const CALLER_TYPES: [Type; 4] = [Type::Text, Type::Integer, Type::Boolean, Type::Texts];
+
+/// The words for the questions, over the built-in schema and what `files` add to it.
+pub(crate) fn compose(files: &[SourceFile<'_>]) -> Result<Vocabulary, Findings> {
+    let mut composition = Composition::new()?;
+    for file in files {
+        if let Err(Findings(mut wrong)) = composition.add(file) {
+            composition.found.append(&mut wrong);
+        }
+    }
+    composition.finish(files)
+}
+
+/// A schema in the making, in Cedar's JSON format.
+struct Composition<'a> {
+    base: Declared,
+    /// Of `User`, besides those that are built in.
+    caller_attributes: Map<String, Value>,
+    rows: BTreeMap<String, SchemaEntry<'a>>,
+    common_types: BTreeMap<String, SchemaEntry<'a>>,
+    /// Where the directory speaks of `User`.
+    user: Option<Place<'a>>,
+    found: Vec<Finding>,
+}
+
+/// A declaration of a file.
+struct SchemaEntry<'a> {
+    json: Value,
+    place: Place<'a>,
+}
+
+/// Where a declaration stands.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    file: &'a SourceFile<'a>,
+    start: Option<usize>,
+}
+
+impl Place<'_> {
+    fn finding(&self, problem: String, fix: impl Into<String>) -> Finding {
+        Finding {
+            file: self.file.path.clone(),
+            position: self.start.map(|start| Position::of(self.file.text, start)),
+            problem,
+            fix: Some(fix.into()),
+        }
+    }
+}
+
+/// What one text declares outside any namespace.
+#[derive(Default)]
+struct Declared {
+    entities: Map<String, Value>,
+    actions: Map<String, Value>,
+    common_types: Map<String, Value>,
+}
+
+impl Declared {
+    fn of(json: &mut Value) -> Self {
+        let mut take = |kind: &str| match json.get_mut(kind).map(Value::take) {
+            Some(Value::Object(declared)) => declared,
+            _ => Map::new(),
+        };
+        Self {
+            entities: take("entityTypes"),
+            actions: take("actions"),
+            common_types: take("commonTypes"),
+        }
+    }
+}
+
+impl<'a> Composition<'a> {
+    fn new() -> Result<Self, Findings> {
+        let refused = |error: &dyn miette::Diagnostic| {
+            Findings(findings("base.cedarschema".as_ref(), BASE, error))
+        };
+        let (fragment, _) =
+            SchemaFragment::from_cedarschema_str(BASE).map_err(|error| refused(&error))?;
+        let mut json = fragment.to_json_value().map_err(|error| refused(&error))?;
+        Ok(Self {
+            base: json.get_mut("").map(Declared::of).unwrap_or_default(),
+            caller_attributes: Map::new(),
+            rows: BTreeMap::new(),
+            common_types: BTreeMap::new(),
+            user: None,
+            found: Vec::new(),
+        })
+    }
+
+    fn add(&mut self, file: &'a SourceFile<'a>) -> Result<(), Findings> {
+        let starts = within_limits(file, CedarLanguage::Schema)?;
+        let refused =
+            |error: &dyn miette::Diagnostic| Findings(findings(&file.path, file.text, error));
+        let (fragment, _) =
+            SchemaFragment::from_cedarschema_str(file.text).map_err(|error| refused(&error))?;
+        let json = fragment.to_json_value().map_err(|error| refused(&error))?;
+        let place = |keyword: &str, name: &str| Place {
+            file,
+            start: declaration(file.text, &starts, keyword, name),
+        };
+        for (namespace, mut json) in json.as_object().cloned().unwrap_or_default() {
+            if !namespace.is_empty() {
+                self.found.push(place("namespace", &namespace).finding(
+                    format!("declares words in the namespace `{namespace}`, where Wardgate does not look"),
+                    "take them out of `namespace … { … }`",
+                ));
+                continue;
+            }
+            let declared = Declared::of(&mut json);
+            for name in declared.actions.keys() {
+                self.refuse_action(name, &place("action", name));
+            }
+            for (name, json) in declared.entities {
+                let place = place("entity", &name);
+                self.add_entity(name, json, place);
+            }
+            for (name, json) in declared.common_types {
+                let place = place("type", &name);
+                let entry = SchemaEntry { json, place };
+                if let Some(first) = self.common_types.insert(name.clone(), entry) {
+                    self.found.push(twice("type", &name, &place, &first.place));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse_action(&mut self, name: &str, place: &Place<'_>) {
+        let finding = if name == READ {
+            place.finding(
+                "`action read` is built in, for every row type of the directory".to_owned(),
+                "delete `action read …;`",
+            )
+        } else if self.base.actions.contains_key(name) {
+            place.finding(
+                format!("`action {name}` is built in"),
+                format!("delete `{name}` and what it applies to"),
+            )
+        } else {
+            let known: Vec<_> = self.base.actions.keys().map(String::as_str).collect();
+            place.finding(
+                format!("nothing ever asks for `action {name}`"),
+                format!("delete it; asked are {}", known.join(", ")),
+            )
+        };
+        self.found.push(finding);
+    }
+
+    fn add_entity(&mut self, name: String, json: Value, place: Place<'a>) {
+        if name == USER {
+            return self.add_caller_attributes(&json, place);
+        }
+        if self.base.entities.contains_key(&name) {
+            return self.found.push(place.finding(
+                format!("`entity {name}` is built in"),
+                format!("delete it; a row type has another name than `{name}`"),
+            ));
+        }
+        let parts = [
+            ("memberOfTypes", "in […]"),
+            ("tags", "tags …"),
+            ("enum", "enum […]"),
+        ];
+        for (_, part) in parts.into_iter().filter(|(key, _)| is_declared(&json, key)) {
+            self.found.push(place.finding(
+                format!(
+                    "row type `{name}` has `{part}`, and a row is a row of a query and nothing else"
+                ),
+                format!("delete `{part}`"),
+            ));
+        }
+        let entry = SchemaEntry { json, place };
+        if let Some(first) = self.rows.insert(name.clone(), entry) {
+            self.found
+                .push(twice("entity", &name, &place, &first.place));
+        }
+    }
+
+    fn add_caller_attributes(&mut self, json: &Value, place: Place<'a>) {
+        if let Some(first) = self.user.replace(place) {
+            self.found.push(twice("entity", USER, &place, &first));
+        }
+        let parts = [
+            ("memberOfTypes", "in […]"),
+            ("tags", "tags …"),
+            ("enum", "enum […]"),
+        ];
+        for (_, part) in parts.into_iter().filter(|(key, _)| is_declared(json, key)) {
+            self.found.push(place.finding(
+                format!("`entity User` has `{part}`, which is built in or never filled"),
+                format!("delete `{part}`; the file says `entity User {{ …attributes of your callers… }};`"),
+            ));
+        }
+        let attributes = json.pointer("/shape/attributes").and_then(Value::as_object);
+        if attributes.is_none() && is_declared(json, "shape") {
+            self.found.push(place.finding(
+                "the attributes of `User` do not stand in braces".to_owned(),
+                "write `entity User { ward?: String };`",
+            ));
+        }
+        for (name, attribute) in attributes.into_iter().flatten() {
+            if [SUBJECT, TENANT].contains(&name.as_str()) {
+                self.found.push(place.finding(
+                    format!("`{name}` of `entity User` is built in"),
+                    format!("delete `{name}: String`"),
+                ));
+            } else {
+                self.caller_attributes
+                    .insert(name.clone(), attribute.clone());
+            }
+        }
+    }
+
+    /// The schema over everything added, from `files`.
+    fn finish(mut self, files: &[SourceFile<'_>]) -> Result<Vocabulary, Findings> {
+        if !self.found.is_empty() {
+            return Err(Findings(self.found));
+        }
+        let json = self.merged();
+        let declared = Declarations::read(&json).unwrap_or_default();
+        let schema = Schema::from_json_value(json).map_err(|error| unresolved(&error, files))?;
+        let mut caller_attributes = declared.attributes(USER);
+        caller_attributes.retain(|name, _| ![SUBJECT, TENANT].contains(&name.as_str()));
+        let of_user = self
+            .user
+            .map(|place| misfits(USER, &caller_attributes, &place, &CALLER_TYPES));
+        self.found.extend(of_user.into_iter().flatten());
+        let mut rows = BTreeMap::new();
+        for (name, row) in &self.rows {
+            let attributes = declared.attributes(name);
+            self.found
+                .extend(misfits(name, &attributes, &row.place, &ROW_TYPES));
+            rows.insert(name.clone(), attributes);
+        }
+        if !self.found.is_empty() {
+            return Err(Findings(self.found));
+        }
+        Vocabulary::new(schema, caller_attributes, rows).ok_or_else(|| {
+            Findings(vec![Finding {
+                file: "base.cedarschema".into(),
+                position: None,
+                problem: "lacks a word that Wardgate asks in".to_owned(),
+                fix: None,
+            }])
+        })
+    }
+
+    /// The whole schema in Cedar's JSON format.
+    fn merged(&mut self) -> Value {
+        let Declared {
+            mut entities,
+            mut actions,
+            mut common_types,
+        } = std::mem::take(&mut self.base);
+        let caller = entities
+            .get_mut(USER)
+            .and_then(|user| user.pointer_mut("/shape/attributes"));
+        if let Some(Value::Object(built_in)) = caller {
+            built_in.append(&mut self.caller_attributes);
+        }
+        let rows: Vec<_> = self.rows.keys().collect();
+        let read = json!({ "appliesTo": { "principalTypes": [USER], "resourceTypes": rows } });
+        actions.insert(READ.to_owned(), read);
+        let copied =
+            |(name, entry): (&String, &SchemaEntry<'_>)| (name.clone(), entry.json.clone());
+        entities.extend(self.rows.iter().map(copied));
+        common_types.extend(self.common_types.iter().map(copied));
+        json!({ "": {
+            "entityTypes": entities, "actions": actions, "commonTypes": common_types,
+        } })
+    }
+}
+
+/// What of a schema Cedar cannot resolve, at the word that it names last.
+fn unresolved(error: &dyn miette::Diagnostic, files: &[SourceFile<'_>]) -> Findings {
+    let problem = error.to_string();
+    let words = problem.rsplit(|character: char| !is_of_word(character));
+    let at = words.filter(|word| !word.is_empty()).find_map(|word| {
+        let found = |file: &SourceFile<'_>| {
+            let at = whole_word(file.text, word)?;
+            Some((file.path.clone(), Position::of(file.text, at)))
+        };
+        files.iter().find_map(found)
+    });
+    let (file, position) = at.unzip();
+    Findings(vec![Finding {
+        file: file.unwrap_or_else(|| "base.cedarschema".into()),
+        position,
+        problem,
+        fix: error.help().map(|help| help.to_string()),
+    }])
+}
+
+fn is_of_word(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
+}
+
+/// Where `word` stands in `text`, not as a part of another.
+fn whole_word(text: &str, word: &str) -> Option<usize> {
+    let mut found = text.match_indices(word).map(|(at, _)| at);
+    found.find(|at| {
+        let (before, after) = (text.get(..*at), text.get(at + word.len()..));
+        let free = |neighbour: Option<char>| !neighbour.is_some_and(is_of_word);
+        free(before.and_then(|before| before.chars().next_back()))
+            && free(after.and_then(|after| after.chars().next()))
+    })
+}
+
+/// Where the statement begins that declares `name` by `keyword`, of the statements that begin at `starts`.
+fn declaration(text: &str, starts: &[usize], keyword: &str, name: &str) -> Option<usize> {
+    let ends = starts.iter().skip(1).copied().chain([text.len()]);
+    let mut statements = starts.iter().copied().zip(ends);
+    let declares = |(start, end): &(usize, usize)| {
+        let head = text.get(*start..*end).unwrap_or_default();
+        let head = head.split(['{', ';', '=']).next().unwrap_or_default();
+        let mut words = head.split(|character: char| !is_of_word(character));
+        words.by_ref().any(|word| word == keyword)
+            && words
+                .take_while(|word| !["in", "appliesTo", "tags", "enum"].contains(word))
+                .any(|word| word == name)
+    };
+    statements.find(declares).map(|(start, _)| start)
+}
+
+fn is_declared(json: &Value, key: &str) -> bool {
+    match json.get(key) {
+        None | Some(Value::Null) => false,
+        Some(Value::Array(items)) => !items.is_empty(),
+        Some(_) => true,
+    }
+}
+
+fn twice(keyword: &str, name: &str, second: &Place<'_>, first: &Place<'_>) -> Finding {
+    let at = first
+        .start
+        .map_or(1, |start| Position::of(first.file.text, start).line);
+    let problem = format!(
+        "`{keyword} {name}` is declared in {}:{at} already",
+        first.file.path.display()
+    );
+    second.finding(problem, "keep one of the two")
+}
+
+/// The attributes of entity `name` whose types nothing gives a value of.
+fn misfits(name: &str, attributes: &Record, place: &Place<'_>, types: &[Type]) -> Vec<Finding> {
+    let misfit = attributes
+        .iter()
+        .filter(|(_, attribute)| !types.contains(&attribute.r#type));
+    let finding = |attribute: &String| {
+        let types: Vec<_> = types.iter().map(ToString::to_string).collect();
+        place.finding(
+            format!("`{attribute}` of `entity {name}` has a type that nothing gives it"),
+            format!("declare `{attribute}?` as one of {}", types.join(", ")),
+        )
+    };
+    misfit.map(|(attribute, _)| finding(attribute)).collect()
+}
