@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::error::{Finding, Findings, Position, findings};
 use crate::files::{Files, SourceFile, SourceFiles};
-use crate::limits::{self, CedarLanguage, within_limits};
+use crate::limits::{self, CedarLanguage};
 use crate::set::{PolicySet, depth};
 use crate::{Error, schema, trial};
 
@@ -118,7 +118,7 @@ fn read_policies<'a>(sources: &'a SourceFiles<'a>) -> Result<ParsedPolicies<'a>,
 
 impl<'a> ParsedPolicies<'a> {
     fn add(&mut self, source: &'a SourceFile<'a>) -> Result<(), Findings> {
-        let starts = within_limits(source, CedarLanguage::Policies)?;
+        let starts = source.statements(CedarLanguage::Policies)?;
         let parsed: cedar::PolicySet =
             source.text.parse().map_err(|errors: cedar::ParseErrors| {
                 Findings(

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use wardgate_domain::Digest;
 
-use crate::error::{Finding, Findings};
+use crate::error::{Finding, Findings, Position};
+use crate::limits::CedarLanguage;
 use crate::{Error, limits};
 
 /// The schema and policy files of a directory, ordered by name, unchecked.
@@ -27,6 +28,20 @@ pub(crate) struct SourceFile<'a> {
 pub(crate) struct SourceFiles<'a> {
     pub(crate) schemas: Vec<SourceFile<'a>>,
     pub(crate) policies: Vec<SourceFile<'a>>,
+}
+
+impl SourceFile<'_> {
+    /// Checks that it is within the limits, and gives the byte offset at which each of its statements starts.
+    pub(crate) fn statements(&self, language: CedarLanguage) -> Result<Vec<usize>, Findings> {
+        limits::check(self.text, language).map_err(|excess| {
+            Findings(vec![Finding {
+                file: self.path.clone(),
+                position: Some(Position::of(self.text, excess.offset)),
+                problem: excess.problem,
+                fix: Some("simplify it or split it into several".to_owned()),
+            }])
+        })
+    }
 }
 
 impl Files {

@@ -3,9 +3,6 @@
 //! Cedar's parser and validator recurse with the text they read, and a stack overflow ends the process
 //! instead of returning an error. So nothing that could overflow the compiler's stack reaches it.
 
-use crate::error::{Finding, Findings, Position};
-use crate::files::SourceFile;
-
 /// Longest file, in bytes.
 pub(crate) const MAX_FILE_BYTES: usize = 1 << 20;
 /// Most files in a directory.
@@ -89,21 +86,6 @@ pub(crate) fn check(text: &str, dialect: CedarLanguage) -> Result<Vec<usize>, Li
         }
     }
     Ok(starts)
-}
-
-/// Checks a file and gives the byte offset at which each of its statements starts.
-pub(crate) fn within_limits(
-    source: &SourceFile<'_>,
-    dialect: CedarLanguage,
-) -> Result<Vec<usize>, Findings> {
-    check(source.text, dialect).map_err(|excess| {
-        Findings(vec![Finding {
-            file: source.path.clone(),
-            position: Some(Position::of(source.text, excess.offset)),
-            problem: excess.problem,
-            fix: Some("simplify it or split it into several".to_owned()),
-        }])
-    })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

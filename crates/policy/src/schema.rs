@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Finding, Findings, Position, findings};
 use crate::files::SourceFile;
-use crate::limits::{CedarLanguage, within_limits};
+use crate::limits::CedarLanguage;
 use crate::schema_shape::{Declarations, Record, Type};
 use crate::vocabulary::{READ, SUBJECT, TENANT, USER, Vocabulary};
 
@@ -108,7 +108,7 @@ impl<'a> Composition<'a> {
     }
 
     fn add(&mut self, file: &'a SourceFile<'a>) -> Result<(), Findings> {
-        let starts = within_limits(file, CedarLanguage::Schema)?;
+        let starts = file.statements(CedarLanguage::Schema)?;
         let refused =
             |error: &dyn miette::Diagnostic| Findings(findings(&file.path, file.text, error));
         let (fragment, _) =
