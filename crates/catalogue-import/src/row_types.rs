@@ -282,7 +282,7 @@ mod tests {
         for (name, execute, result) in tools {
             let _ = write!(
                 text,
-                "  - name: {name}\n    input_schema: {{ type: object, properties: {{ n: {{ type: integer }} }} }}\n    \
+                "  - name: {name}\n    annotations: {{ readOnlyHint: true }}\n    input_schema: {{ type: object, properties: {{ n: {{ type: integer }} }} }}\n    \
                  execute: {execute}\n    result: {result}\n"
             );
         }
@@ -311,7 +311,7 @@ mod tests {
         sqlx::raw_sql(table).execute(&mut connection).await.unwrap();
         connection.close().await.unwrap();
         let source = format!("{{ type: sqlite, url: \"sqlite:{}\" }}", file.display());
-        let statement = "{ type: sql, source: main, statement: \"SELECT id, n, sealed, day, price FROM t WHERE n > :n AND :row_rule\" }";
+        let statement = "{ type: sql, source: main, statement: \"SELECT id, n, sealed, day, price FROM t WHERE n > :n\" }";
         let (schema, notes) = of(
             &source,
             &[(
@@ -352,7 +352,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_row_type_has_the_columns_of_all_its_tools_and_none_whose_types_differ() {
-        let source = "{ type: http, base_url: \"http://127.0.0.1:9\" }";
+        let source = "{ type: http, base_url: \"https://rows.example\" }";
         let execute = "{ type: http, source: main, method: GET, path: /x }";
         let (schema, notes) = of(
             source,

@@ -33,30 +33,30 @@ pub(crate) fn compose(files: &[SourceFile<'_>]) -> Result<Vocabulary, Findings> 
 
 /// A schema in the making, in Cedar's JSON format.
 struct Composition<'a> {
-    base: Declared,
+    base: FileDeclarations,
     /// Of `User`, besides those that are built in.
     caller_attributes: Map<String, Value>,
     rows: BTreeMap<String, SchemaEntry<'a>>,
     common_types: BTreeMap<String, SchemaEntry<'a>>,
     /// Where the directory speaks of `User`.
-    user: Option<Place<'a>>,
+    user: Option<DeclarationPosition<'a>>,
     found: Vec<Finding>,
 }
 
 /// A declaration of a file.
 struct SchemaEntry<'a> {
     json: Value,
-    place: Place<'a>,
+    place: DeclarationPosition<'a>,
 }
 
 /// Where a declaration stands.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct DeclarationPosition<'a> {
     file: &'a SourceFile<'a>,
     start: Option<usize>,
 }
 
-impl Place<'_> {
+impl DeclarationPosition<'_> {
     fn finding(&self, problem: String, fix: impl Into<String>) -> Finding {
         Finding {
             file: self.file.path.clone(),
@@ -69,13 +69,13 @@ impl Place<'_> {
 
 /// What one text declares outside any namespace.
 #[derive(Default)]
-struct Declared {
+struct FileDeclarations {
     entities: Map<String, Value>,
     actions: Map<String, Value>,
     common_types: Map<String, Value>,
 }
 
-impl Declared {
+impl FileDeclarations {
     fn of(json: &mut Value) -> Self {
         let mut take = |kind: &str| match json.get_mut(kind).map(Value::take) {
             Some(Value::Object(declared)) => declared,
@@ -98,7 +98,10 @@ impl<'a> Composition<'a> {
             SchemaFragment::from_cedarschema_str(BASE).map_err(|error| refused(&error))?;
         let mut json = fragment.to_json_value().map_err(|error| refused(&error))?;
         Ok(Self {
-            base: json.get_mut("").map(Declared::of).unwrap_or_default(),
+            base: json
+                .get_mut("")
+                .map(FileDeclarations::of)
+                .unwrap_or_default(),
             caller_attributes: Map::new(),
             rows: BTreeMap::new(),
             common_types: BTreeMap::new(),
@@ -114,7 +117,7 @@ impl<'a> Composition<'a> {
         let (fragment, _) =
             SchemaFragment::from_cedarschema_str(file.text).map_err(|error| refused(&error))?;
         let json = fragment.to_json_value().map_err(|error| refused(&error))?;
-        let place = |keyword: &str, name: &str| Place {
+        let place = |keyword: &str, name: &str| DeclarationPosition {
             file,
             start: declaration(file.text, &starts, keyword, name),
         };
@@ -126,7 +129,7 @@ impl<'a> Composition<'a> {
                 ));
                 continue;
             }
-            let declared = Declared::of(&mut json);
+            let declared = FileDeclarations::of(&mut json);
             for name in declared.actions.keys() {
                 self.refuse_action(name, &place("action", name));
             }
@@ -145,7 +148,7 @@ impl<'a> Composition<'a> {
         Ok(())
     }
 
-    fn refuse_action(&mut self, name: &str, place: &Place<'_>) {
+    fn refuse_action(&mut self, name: &str, place: &DeclarationPosition<'_>) {
         let finding = if name == READ {
             place.finding(
                 "`action read` is built in, for every row type of the directory".to_owned(),
@@ -166,7 +169,7 @@ impl<'a> Composition<'a> {
         self.found.push(finding);
     }
 
-    fn add_entity(&mut self, name: String, json: Value, place: Place<'a>) {
+    fn add_entity(&mut self, name: String, json: Value, place: DeclarationPosition<'a>) {
         if name == USER {
             return self.add_caller_attributes(&json, place);
         }
@@ -196,7 +199,7 @@ impl<'a> Composition<'a> {
         }
     }
 
-    fn add_caller_attributes(&mut self, json: &Value, place: Place<'a>) {
+    fn add_caller_attributes(&mut self, json: &Value, place: DeclarationPosition<'a>) {
         if let Some(first) = self.user.replace(place) {
             self.found.push(twice("entity", USER, &place, &first));
         }
@@ -267,7 +270,7 @@ impl<'a> Composition<'a> {
 
     /// The whole schema in Cedar's JSON format.
     fn merged(&mut self) -> Value {
-        let Declared {
+        let FileDeclarations {
             mut entities,
             mut actions,
             mut common_types,
@@ -350,7 +353,12 @@ fn is_declared(json: &Value, key: &str) -> bool {
     }
 }
 
-fn twice(keyword: &str, name: &str, second: &Place<'_>, first: &Place<'_>) -> Finding {
+fn twice(
+    keyword: &str,
+    name: &str,
+    second: &DeclarationPosition<'_>,
+    first: &DeclarationPosition<'_>,
+) -> Finding {
     let at = first
         .start
         .map_or(1, |start| Position::of(first.file.text, start).line);
@@ -362,7 +370,12 @@ fn twice(keyword: &str, name: &str, second: &Place<'_>, first: &Place<'_>) -> Fi
 }
 
 /// The attributes of entity `name` whose types nothing gives a value of.
-fn misfits(name: &str, attributes: &Record, place: &Place<'_>, types: &[Type]) -> Vec<Finding> {
+fn misfits(
+    name: &str,
+    attributes: &Record,
+    place: &DeclarationPosition<'_>,
+    types: &[Type],
+) -> Vec<Finding> {
     let misfit = attributes
         .iter()
         .filter(|(_, attribute)| !types.contains(&attribute.r#type));
