@@ -17,7 +17,7 @@ const ARROWS: [(&str, &[&str]); 35] = [
     ("yaml", &[]),
     ("proto", &[]),
     ("telemetry", &[]),
-    ("store", &[]),
+    ("store", &["resilience"]),
     ("domain", &["json", "proto"]),
     ("arguments", &["json"]),
     ("redact", &["domain", "json"]),
@@ -56,7 +56,10 @@ const ARROWS: [(&str, &[&str]); 35] = [
     ),
     ("edge", &["domain", "json", "mcp", "rpc", "telemetry"]),
     ("mcp-server", &["domain", "json", "mcp", "rpc", "telemetry"]),
-    ("gateway-store", &["domain", "store", "telemetry"]),
+    (
+        "gateway-store",
+        &["domain", "resilience", "store", "telemetry"],
+    ),
     (
         "connect",
         &["domain", "edge", "egress", "gateway-store", "proto", "rpc"],

@@ -288,7 +288,7 @@ pub const REASON_GROUPS: &[ReasonGroup] = groups! {
         [SEALING_FAILED] Http(200) "" "the gateway cannot make the id of a stream: report it with the log";
     }
     "Too much to do" {
-        [RATE_LIMITED] Http(429) "" "wait for `Retry-After`: `gateway.limits.requests_per_minute`, or the tool's `limits.per_caller`";
+        [RATE_LIMITED] Http(429) "" "wait for `Retry-After`: `gateway.limits.requests_per_minute` or `quotas`, or the tool's `limits.per_caller`";
         [OVER_SHARE] Http(429) "" "wait; others have room, this caller has more than its share under way";
         [OVERLOADED] Http(503) "" "wait for `Retry-After`; operators scale, or look at what is slow";
     }

@@ -2,12 +2,16 @@
 //!
 //! Probes, sessions, cancellations, responses of clients and streams of changes need no place.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use wardgate_domain::Caller;
 use wardgate_mcp_server::RpcError;
 use wardgate_resilience::concurrency::{Limiter, Slot};
-use wardgate_resilience::{Rate, RateLimiter};
+use wardgate_resilience::quota::{self, Quota, QuotaUse};
+use wardgate_resilience::{Rate, SharedRateLimiter};
+
+use crate::config::Limits;
 
 /// The `Retry-After` where a neighbouring service is overloaded.
 pub(crate) const NEIGHBOUR_PAUSE: Duration = Duration::from_secs(1);
@@ -15,25 +19,33 @@ pub(crate) const NEIGHBOUR_PAUSE: Duration = Duration::from_secs(1);
 /// Admits requests, as many as can be worked on.
 pub(crate) struct RequestAdmission {
     limiter: Limiter,
-    /// The requests that each caller may still make.
-    rates: RateLimiter,
+    /// What callers may still do, over all gateways.
+    rates: SharedRateLimiter,
     rate: Rate,
+    quotas: Vec<Quota>,
 }
 
 impl RequestAdmission {
-    /// Each caller may make `requests_per_minute` requests at once, and in each minute.
-    pub(crate) fn new(limiter: Limiter, requests_per_minute: u32) -> Self {
+    /// Each caller may make `requests_per_minute` of `limits` at once, and in each minute, within its quotas.
+    pub(crate) fn new(limiter: Limiter, limits: &Limits, rates: SharedRateLimiter) -> Self {
         Self {
             limiter,
-            rates: RateLimiter::default(),
-            rate: Rate::per_minute(requests_per_minute),
+            rates,
+            rate: Rate::per_minute(limits.requests_per_minute),
+            quotas: limits.quotas.clone(),
         }
+    }
+
+    /// Takes the cost of a request from the quotas that count it.
+    pub(crate) async fn charge(&self, request: QuotaUse<'_>) -> Result<(), RpcError> {
+        let charged = quota::charge(&self.quotas, &self.rates, request).await;
+        charged.map_err(|reached| RpcError::quota_reached(&reached.quota, reached.retry_after))
     }
 
     /// A place for a request of `caller`, within the rate limit of the caller, after a short wait at most.
     pub(crate) async fn admit(&self, caller: &Caller) -> Result<Slot, RpcError> {
-        let spent = self.rates.take(caller.person(), self.rate);
-        spent.map_err(RpcError::too_many_requests)?;
+        let spent = self.rates.take(caller.person(), self.rate, NonZeroU32::MIN);
+        spent.await.map_err(RpcError::too_many_requests)?;
         self.wait_for_slot(caller).await
     }
 

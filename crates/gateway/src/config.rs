@@ -8,6 +8,7 @@ use wardgate_connect::SignInConfig;
 use wardgate_domain::duration;
 use wardgate_edge::{AuthConfig, BodyLimits, ConnectionLimits, ListenerLimits};
 use wardgate_resilience::concurrency::Config as Concurrency;
+use wardgate_resilience::quota::Quota;
 use wardgate_rpc::client::LONGEST_APPEND;
 use wardgate_store::DatabaseSettings;
 
@@ -80,7 +81,7 @@ fn default_listen() -> SocketAddr {
 }
 
 /// What one request may cost.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// Largest body, bytes.
@@ -100,6 +101,8 @@ pub struct Limits {
     /// Requests that one caller may make at once, and in each minute. Sessions, pings, cancellations, answers and streams
     /// that only listen are not counted.
     pub requests_per_minute: u32,
+    /// What callers, teams or tenants may use of tools, prompts, resources and conversations. Default: none.
+    pub quotas: Vec<Quota>,
 }
 
 impl Default for Limits {
@@ -113,6 +116,7 @@ impl Default for Limits {
             listener: ListenerLimits::default(),
             streams: 2_048,
             requests_per_minute: 6_000,
+            quotas: Vec::new(),
         }
     }
 }
@@ -178,6 +182,9 @@ impl Config {
         }
         if self.limits.requests_per_minute == 0 {
             return wrong("gateway.limits.requests_per_minute must be at least 1".to_owned());
+        }
+        if let Err(error) = Quota::validate(&self.limits.quotas) {
+            return wrong(format!("gateway.limits.quotas: {error}"));
         }
         if let Err(error) = self.concurrency.validate() {
             return wrong(format!("gateway.{error}"));

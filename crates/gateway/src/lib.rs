@@ -62,6 +62,7 @@ use wardgate_connect::{ConnectPages, GatewayParts};
 use wardgate_domain::Ambient;
 use wardgate_edge::{Admission, Authenticator, BoundListener, Origins};
 use wardgate_gateway_store::{Sealer, Store};
+use wardgate_resilience::SharedRateLimiter;
 use wardgate_resilience::concurrency::Limiter;
 use wardgate_rpc::client::{MemoryClient, PolicyClient, ToolRunnerClient};
 use wardgate_rpc::probes::ProbedComponent;
@@ -243,7 +244,8 @@ impl Gateway {
         let audit_log = AuditLog::new(audit, limit, limiter.clone(), ambient.clone());
         let recorder = CallRecorder::new(audit_log, ambient.clone());
         let authority = Authority::new(policy, limiter.clone(), ambient.clone(), changes.clone());
-        let admission = RequestAdmission::new(limiter, config.limits.requests_per_minute);
+        let rates = SharedRateLimiter::new(store.shared_rates(), &ambient);
+        let admission = RequestAdmission::new(limiter, &config.limits, rates);
         let admission = Arc::new(admission);
         let memory = (neighbours.memory).map(|it| MemoryClient::new(it.link, memory::LIMIT));
         let discovery = Arc::new(Discovery::new(catalogue, authority, memory.is_some()));
@@ -257,8 +259,9 @@ impl Gateway {
         let watcher = memory.clone().map(ConversationWatcher::follow);
         let listeners = Listeners::new(changes, watcher, config.limits.streams(), ambient.clone());
         let calls = TaskTracker::new();
-        let memory = memory
-            .map(|client| ConversationMemory::new(client, &discovery, &recorder, &calls, &ambient));
+        let memory = memory.map(|client| {
+            ConversationMemory::new(client, &discovery, &recorder, &admission, &calls, &ambient)
+        });
         let stream_store = StreamStore::new(&store, &sealer, &ambient);
         let router = ResponseRouter::new(
             Arc::clone(&sealer),
@@ -283,7 +286,7 @@ impl Gateway {
             calls.clone(),
         );
         Ok(Arc::new(Self {
-            limits: config.limits,
+            limits: config.limits.clone(),
             takes_direct_methods: config.direct_methods,
             sse: SseTransport::new(&sealer, &ambient, config.advertise.clone(), &public_url)?,
             guard: HttpGuard::new(edge, &config, public_url),

@@ -363,6 +363,16 @@ impl RpcError {
     /// The caller makes more requests than one caller may (RFC 6585, section 4). Nothing was done.
     pub fn too_many_requests(wait: Duration) -> Self {
         let message = "You make more requests than one caller may. Wait, then try again.";
+        Self::refused_for_rate(message.to_owned(), wait)
+    }
+
+    /// The quota of this name is used up (RFC 6585, section 4). Nothing was done.
+    pub fn quota_reached(quota: &str, wait: Duration) -> Self {
+        let message = format!("The quota `{quota}` is used up. Wait, then try again.");
+        Self::refused_for_rate(message, wait)
+    }
+
+    fn refused_for_rate(message: String, wait: Duration) -> Self {
         let reason = Reason::RATE_LIMITED;
         let seconds = whole_seconds(wait);
         let data = serde_json::json!({ "reason": reason.as_str(), "retryAfterSeconds": seconds });
@@ -500,6 +510,7 @@ mod tests {
             RpcError::unknown_event(),
             RpcError::rate_limited(wait),
             RpcError::too_many_requests(wait),
+            RpcError::quota_reached("exports", wait),
             RpcError::overloaded(true, wait),
             RpcError::overloaded(false, wait),
             RpcError::too_many_streams(),

@@ -8,16 +8,18 @@
 //! ```
 //!
 //! `guard.rs` puts these parts together; each part knows nothing of the others, and the result cache stands before them
-//! all. [`concurrency`] is how many calls a service works on at once, whoever they are for.
+//! all. [`quota`] limits what callers use over all replicas. [`concurrency`] is how many calls a service works on at once, whoever they are for.
 
 mod breaker;
 pub mod concurrency;
 mod guard;
 pub mod jitter;
 mod limits;
+pub mod quota;
 mod rate;
 mod result_cache;
 mod retry;
+mod shared_rate;
 
 pub use breaker::{BreakerSettings, BreakerState};
 pub use guard::{
@@ -27,3 +29,4 @@ pub use limits::{Limit, LimitReached, LimitSettings, ToolLimits};
 pub use rate::{ParseRateError, Rate, RateLimiter};
 pub use result_cache::ResultCache;
 pub use retry::RetrySettings;
+pub use shared_rate::{Lease, LeaseRequest, LeaseStore, LeaseStoreUnavailable, SharedRateLimiter};

@@ -10,7 +10,8 @@ use tokio::time::{Instant, timeout_at};
 use wardgate_domain::{Caller, Digest};
 use wardgate_telemetry::{labels, names};
 
-use super::rate::{Rate, RateLimiter};
+use super::rate::Rate;
+use super::shared_rate::SharedRateLimiter;
 
 /// How long a call waits for its turn before it is refused, and is told to stay away.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -48,7 +49,7 @@ pub struct ToolLimits {
     tool: String,
     per_caller: Option<Rate>,
     slots: Option<Semaphore>,
-    rates: Arc<RateLimiter>,
+    rates: Arc<SharedRateLimiter>,
 }
 
 /// The right to run one call, until dropped.
@@ -60,7 +61,7 @@ pub(super) struct Slot<'a> {
 
 impl ToolLimits {
     /// The limits of `tool`, with the rates of all tools.
-    pub fn new(tool: String, settings: LimitSettings, rates: Arc<RateLimiter>) -> Self {
+    pub fn new(tool: String, settings: LimitSettings, rates: Arc<SharedRateLimiter>) -> Self {
         Self {
             tool,
             per_caller: settings.per_caller,
@@ -79,7 +80,8 @@ impl ToolLimits {
     ) -> Result<Slot<'_>, LimitReached> {
         if let Some(rate) = self.per_caller {
             self.rates
-                .take(self.bucket(caller), rate)
+                .take(self.bucket(caller), rate, NonZeroU32::MIN)
+                .await
                 .map_err(|retry_after| self.reached(Limit::Rate, "rate", retry_after))?;
         }
         let Some(slots) = &self.slots else {

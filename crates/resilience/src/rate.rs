@@ -8,16 +8,18 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use quick_cache::sync::{Cache, EntryAction, EntryResult};
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use wardgate_domain::Digest;
 
 /// Buckets kept, about 8 MB when all are in use. The ones used least make room: they are the fullest.
-const BUCKETS: usize = 65_536;
+pub(crate) const BUCKETS: usize = 65_536;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// So many calls in a length of time, as `tools.yaml` has it: `10/s`, `60/m`, `1000/h`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// So many calls in a length of time, as configurations have it: `10/s`, `60/m`, `1000/h`, `5000/d`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Rate {
     calls: NonZeroU32,
     /// Nanoseconds.
@@ -27,7 +29,7 @@ pub struct Rate {
 /// A rate that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "write a rate as calls per second, minute or hour: `10/s`, `60/m` or `1000/h`, with a whole number above 0"
+    "write a rate as calls per second, minute, hour or day: `10/s`, `60/m`, `1000/h` or `5000/d`, with a whole number above 0"
 )]
 pub struct ParseRateError;
 
@@ -40,6 +42,7 @@ impl FromStr for Rate {
             "s" => 1,
             "m" => 60,
             "h" => 3_600,
+            "d" => 86_400,
             _ => return Err(ParseRateError),
         };
         let digits_only = calls.bytes().all(|byte| byte.is_ascii_digit());
@@ -53,6 +56,26 @@ impl FromStr for Rate {
     }
 }
 
+impl TryFrom<String> for Rate {
+    type Error = ParseRateError;
+
+    fn try_from(text: String) -> Result<Self, ParseRateError> {
+        text.parse()
+    }
+}
+
+impl From<Rate> for String {
+    fn from(rate: Rate) -> Self {
+        let unit = match rate.per / NANOS_PER_SECOND {
+            1 => "s",
+            60 => "m",
+            3_600 => "h",
+            _ => "d",
+        };
+        format!("{}/{unit}", rate.calls)
+    }
+}
+
 impl Rate {
     /// So many calls in a minute; 0 counts as 1.
     pub fn per_minute(calls: u32) -> Self {
@@ -62,16 +85,34 @@ impl Rate {
         }
     }
 
-    /// Takes one call out of a bucket that is full at `full_at`, at the instant `now`, both in nanoseconds.
-    /// Gives the instant at which the bucket is full after that, or how long the caller has to wait.
-    fn take(self, full_at: u64, now: u64) -> Result<u64, Duration> {
-        let calls = u64::from(self.calls.get());
-        // Rounded up, so that no rounding ever allows more than the rate.
-        let interval = self.per.div_ceil(calls);
+    /// The calls of a full bucket.
+    pub(crate) fn calls(self) -> u32 {
+        self.calls.get()
+    }
+
+    /// The time in which one call flows into the bucket, nanoseconds. Rounded up, so that no rounding ever allows more
+    /// than the rate.
+    pub(crate) fn interval(self) -> u64 {
+        self.per.div_ceil(u64::from(self.calls.get()))
+    }
+
+    /// The part of the rate that each of `replicas` may use, at least one call.
+    pub(crate) fn share(self, replicas: u32) -> Self {
+        let calls = self.calls.get() / replicas.max(1);
+        Self {
+            calls: NonZeroU32::new(calls).unwrap_or(NonZeroU32::MIN),
+            per: self.per,
+        }
+    }
+
+    /// Takes `cost` calls, at most a full bucket, out of a bucket that is full at `full_at`, at the instant `now`, both
+    /// in nanoseconds. Gives the instant at which the bucket is full after that, or how long the caller has to wait.
+    pub(crate) fn take(self, cost: u32, full_at: u64, now: u64) -> Result<u64, Duration> {
+        let (interval, cost) = (self.interval(), cost.min(self.calls()));
         let full_at = full_at.max(now);
-        let empty = interval * (calls - 1);
-        match (full_at - now).checked_sub(empty) {
-            None | Some(0) => Ok(full_at + interval),
+        let most = interval * u64::from(self.calls() - cost);
+        match (full_at - now).checked_sub(most) {
+            None | Some(0) => Ok(full_at + interval * u64::from(cost)),
             Some(wait) => Err(Duration::from_nanos(wait)),
         }
     }
@@ -100,7 +141,7 @@ impl RateLimiter {
     pub fn take(&self, bucket: Digest, rate: Rate) -> Result<(), Duration> {
         let now = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let entry = self.buckets.entry(&bucket, None, |_, full_at| {
-            let taken = rate.take(*full_at, now);
+            let taken = rate.take(1, *full_at, now);
             if let Ok(later) = taken {
                 *full_at = later;
             }
@@ -109,7 +150,7 @@ impl RateLimiter {
         match entry {
             EntryResult::Retained(taken) => taken.map(drop),
             EntryResult::Vacant(guard) => {
-                let taken = rate.take(now, now)?;
+                let taken = rate.take(1, now, now)?;
                 // Fails only where the bucket was removed meanwhile, and none ever is.
                 let _ = guard.insert(taken);
                 Ok(())
@@ -132,11 +173,16 @@ mod tests {
 
     #[test]
     fn rates_are_read_as_people_write_them_and_nothing_else_is() {
-        for (text, calls, seconds) in [("10/s", 10, 1), ("60/m", 60, 60), ("1000/h", 1_000, 3_600)]
-        {
+        for (text, calls, seconds) in [
+            ("10/s", 10, 1),
+            ("60/m", 60, 60),
+            ("1000/h", 1_000, 3_600),
+            ("5000/d", 5_000, 86_400),
+        ] {
             let per = seconds * NANOS_PER_SECOND;
             let calls = NonZeroU32::new(calls).unwrap();
             assert_eq!(text.parse(), Ok(Rate { calls, per }), "{text}");
+            assert_eq!(String::from(Rate { calls, per }), text);
         }
         for junk in [
             "",
@@ -150,7 +196,7 @@ mod tests {
             "1.5/s",
             "60 / m",
             "60/min",
-            "60/d",
+            "60/w",
             "60/M",
             "4294967296/s",
             "60/m/s",
@@ -240,7 +286,7 @@ mod tests {
             let mut taken = Vec::new();
             for gap in gaps {
                 now += gap;
-                if let Ok(later) = rate.take(full_at, now) {
+                if let Ok(later) = rate.take(1, full_at, now) {
                     full_at = later;
                     taken.push(now);
                 }
@@ -261,10 +307,10 @@ mod tests {
             ahead in 0_u64..10_000_000_000_000,
         ) {
             let full_at = now + ahead;
-            if let Err(wait) = rate.take(full_at, now) {
+            if let Err(wait) = rate.take(1, full_at, now) {
                 let wait = u64::try_from(wait.as_nanos()).unwrap();
-                prop_assert!(rate.take(full_at, now + wait).is_ok());
-                prop_assert!(rate.take(full_at, now + wait - 1).is_err());
+                prop_assert!(rate.take(1, full_at, now + wait).is_ok());
+                prop_assert!(rate.take(1, full_at, now + wait - 1).is_err());
             }
         }
     }

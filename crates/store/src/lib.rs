@@ -15,6 +15,7 @@ mod database;
 mod layout;
 mod migration;
 pub mod postgres;
+mod rates;
 mod settings;
 pub mod sqlite;
 
@@ -23,4 +24,5 @@ pub use busy::{StartWait, is_busy};
 pub use database::{Database, Row, Statement, Transaction, Value};
 pub use layout::Layout;
 pub use migration::{MigratedVersions, MigrationError};
+pub use rates::RateStatements;
 pub use settings::{DatabaseSettings, NotARole, Role};

@@ -173,6 +173,8 @@ pub const BREAKER_OPENED: &str = "wardgate_source_breaker_opened_total";
 pub const RETRIES: &str = "wardgate_source_retries_total";
 /// Counter: calls refused because they came too soon, by `tool` and `limit`, rate or concurrency.
 pub const LIMITED_CALLS: &str = "wardgate_limited_calls_total";
+/// Counter: requests refused because a `quota` of the gateway was used up.
+pub const QUOTA_REFUSALS: &str = "wardgate_quota_refusals_total";
 /// Counter: calls of tools whose results are kept, by `outcome`: hit, or miss.
 pub const RESULT_CACHE: &str = "wardgate_result_cache_lookups_total";
 

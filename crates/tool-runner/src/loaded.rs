@@ -28,7 +28,7 @@ use crate::{Config, Error};
 use wardgate_catalogue::{Catalogue, MaxRows, Offers, Tool, Toolset};
 use wardgate_egress::UserGrants;
 use wardgate_mcp_client::Upstream;
-use wardgate_resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
+use wardgate_resilience::{Guard, ResultCache, SharedRateLimiter, SourceGuard, ToolLimits};
 
 use compiled_permits::CompiledPermits;
 
@@ -157,7 +157,7 @@ impl SourceOffers {
 pub(crate) struct SharedState {
     pub(crate) ambient: Ambient,
     pub(crate) platform: Arc<Platform>,
-    pub(crate) rates: Arc<RateLimiter>,
+    pub(crate) rates: Arc<SharedRateLimiter>,
     pub(crate) results: Arc<ResultCache<ToolResult>>,
     pub(crate) store: ToolRunnerStore,
     /// Prompts and resources of MCP servers.
@@ -181,6 +181,7 @@ impl SharedState {
             result.content.len() + result.structured_content.len() + others
         };
         let results = ResultCache::new(config.result_cache_bytes, bytes, ambient.clone());
+        let rates = SharedRateLimiter::new(store.shared_rates(), &ambient);
         Self {
             suspended_exchanges: Arc::new(SuspendedExchanges::new(
                 config.advertise.clone(),
@@ -189,7 +190,7 @@ impl SharedState {
             replicas: Arc::new(Replicas::new(config.advertise.clone(), None)),
             ambient,
             platform: Arc::new(Platform::new()),
-            rates: Arc::new(RateLimiter::default()),
+            rates: Arc::new(rates),
             results: Arc::new(results),
             following: Arc::new(FollowedContent::new()),
             store,

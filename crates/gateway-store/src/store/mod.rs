@@ -6,12 +6,14 @@
 //!   streams       answers as events, for Last-Event-ID         gone after an hour, or for newer ones
 //!   messages      from one replica to another                  gone after an hour
 //!   subscriptions of clients before 2026-07-28                 gone when unused for a day
+//!   rates         that all replicas share                      gone when a bucket is full
 //! ```
 //!
 //! Whatever a client was told, asked or said comes sealed and is stored so. No operation takes longer than [`LIMIT`].
 //! What fails here ends no call by itself: a gateway without its store has no sessions, and lets nothing be used that
 //! may be used once.
 
+mod rates;
 mod replica_messages;
 mod sessions;
 mod streams;
@@ -49,6 +51,7 @@ pub const LAYOUT: Layout = Layout {
             include_str!("postgres/0001_sessions.sql"),
             include_str!("postgres/0002_subscriptions.sql"),
             include_str!("postgres/0003_basis.sql"),
+            include_str!("postgres/0004_rates.sql"),
         ],
         rights: Rights::Rows,
     },
@@ -56,6 +59,7 @@ pub const LAYOUT: Layout = Layout {
         include_str!("sqlite/0001_sessions.sql"),
         include_str!("sqlite/0002_subscriptions.sql"),
         include_str!("sqlite/0003_basis.sql"),
+        include_str!("sqlite/0004_rates.sql"),
     ],
     limit: LIMIT,
 };
@@ -217,6 +221,8 @@ impl Store {
             streams::SWEEP_REPLICAS,
             replica_messages::SWEEP,
             subscriptions::SWEEP,
+            rates::SWEEP,
+            rates::SWEEP_REPLICAS,
         ] {
             let bounds = [now.as_micros().into(), SWEEP.into()];
             most = most.max(self.execute(statement, bounds).await?);

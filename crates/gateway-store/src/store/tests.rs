@@ -1,6 +1,7 @@
 use futures::future::join_all;
 use sqlx::{ConnectOptions, Connection};
 use wardgate_domain::Digest;
+use wardgate_resilience::LeaseRequest;
 use wardgate_testkit::{TestClock, TestDatabase};
 
 use super::sessions::{EACH, IDLE};
@@ -431,5 +432,59 @@ async fn what_expired_is_swept_a_bounded_number_at_once() {
         assert!(!two.one.sweep().await.unwrap());
         let left = two.database.number("SELECT count(*) FROM gateway.used");
         assert_eq!(left.await, 1);
+    }
+}
+
+#[tokio::test]
+async fn gateways_share_each_call_of_a_rate_and_what_one_spent_alone_counts_for_all() {
+    for replicas in each().await {
+        let (Some(one), Some(other)) = (replicas.one.shared_rates(), replicas.other.shared_rates())
+        else {
+            assert!(replicas.database.is_sqlite());
+            continue;
+        };
+        for (replica, running) in [([1; 16], 1), ([1; 16], 1), ([2; 16], 2)] {
+            assert_eq!(one.announce(replica).await.unwrap(), running);
+        }
+        let request = |calls, least, spent| LeaseRequest {
+            bucket: Digest::of(b"caller"),
+            calls,
+            least,
+            interval: Duration::from_hours(1),
+            capacity: 100,
+            spent,
+        };
+        let (leases, others) = tokio::join!(
+            join_all((0..40).map(|_| one.lease(request(1, 1, 0)))),
+            join_all((0..40).map(|_| other.lease(request(1, 1, 0)))),
+        );
+        let leases = leases.into_iter().chain(others).map(Result::unwrap);
+        assert_eq!(leases.map(|lease| lease.calls).sum::<u32>(), 80);
+        // Of the 20 that are left, 15 were let through while the store did not answer.
+        let lease = other.lease(request(10, 1, 15)).await.unwrap();
+        assert_eq!(lease.calls, 5);
+        let refused = one.lease(request(10, 1, 0)).await.unwrap();
+        assert_eq!(refused.calls, 0);
+        let hours = refused.full_in.as_secs_f64() / 3_600.0;
+        assert!((99.9..=100.0).contains(&hours), "{hours}");
+        // What is below the least that is of use stays in the bucket.
+        let bucket = Digest::of(b"other");
+        let fresh = LeaseRequest {
+            bucket,
+            ..request(97, 97, 0)
+        };
+        assert_eq!(one.lease(fresh).await.unwrap().calls, 97);
+        let few = LeaseRequest {
+            bucket,
+            ..request(10, 4, 0)
+        };
+        assert_eq!(one.lease(few).await.unwrap().calls, 0);
+        assert_eq!(
+            one.lease(LeaseRequest { least: 3, ..few })
+                .await
+                .unwrap()
+                .calls,
+            3
+        );
     }
 }

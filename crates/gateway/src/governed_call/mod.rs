@@ -28,6 +28,7 @@ use wardgate_domain::{Digest, NOT_A_NAME, Outcome, Reason, Status, ToolName};
 use wardgate_mcp_server::{InputRequests, McpResponse, RecordStatus, RpcError, call_meta};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_resilience::concurrency::RecordingSlot;
+use wardgate_resilience::quota::QuotaUse;
 use wardgate_rpc::client::{CallError, ResultFacts};
 use wardgate_telemetry::names;
 
@@ -151,12 +152,21 @@ impl GovernedCall {
         }
     }
 
-    /// Authorizes the call, uses up its `requestState`, and records the intent of a call that may write.
+    /// Authorizes the call, charges its quotas, uses up its `requestState`, and records the intent of a call that may write.
     async fn prepare_run<'d, E: CatalogueEntry>(
         &mut self,
         description: &'d Description<'_, E>,
     ) -> Result<(&'d EntryUse<E>, Arc<Grant>), Rejection> {
         let (entry_use, grant) = self.find_and_authorize(description).await?;
+        if self.resume_point.is_beginning() {
+            let request = QuotaUse {
+                caller: &self.context.caller,
+                method: description.method,
+                tool: entry_use.entry.facts().name.as_str(),
+            };
+            let charged = self.pipeline.services.admission.charge(request).await;
+            charged.map_err(Rejection::NotAttempted)?;
+        }
         self.resume_point.use_up(&self.pipeline).await?;
         if entry_use.may_write {
             let audit_log = self.pipeline.recorder.audit_log();

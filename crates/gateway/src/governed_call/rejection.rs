@@ -28,7 +28,8 @@ pub(crate) enum Rejection {
     Scope(RpcError),
     /// A mirrored header differs from the argument in the body.
     HeaderMismatch(RpcError),
-    /// A neighbouring service turned the call away before anything ran: it was overloaded, or did not decide.
+    /// The call was turned away before anything ran: a quota is used up, or a neighbouring service was overloaded or did not
+    /// decide.
     NotAttempted(RpcError),
     /// The tool-runner, or what it ran, failed.
     Failed { kind: Reason, message: &'static str },

@@ -80,6 +80,11 @@ impl RequestState {
 }
 
 impl ResumePoint {
+    /// Whether a new call begins.
+    pub(super) fn is_beginning(&self) -> bool {
+        self.resumption.is_none() && self.awaited.is_none()
+    }
+
     /// Continues once the client answers `awaited`.
     pub(super) fn awaiting(awaited: AwaitedInput, rounds: usize) -> Self {
         Self {

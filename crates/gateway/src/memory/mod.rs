@@ -37,9 +37,11 @@ use wardgate_mcp::Version;
 use wardgate_mcp_server::{
     JsonRpcRequest, McpResponse, ObjectMembers, RpcError, call_meta, inner, text_of,
 };
+use wardgate_resilience::quota::QuotaUse;
 use wardgate_rpc::client::{MemoryClient, OnBehalfOf};
 use wardgate_telemetry::names;
 
+use crate::admission::RequestAdmission;
 use crate::discovery::Discovery;
 use crate::post::Post;
 use crate::recorder::CallRecorder;
@@ -124,6 +126,7 @@ pub(crate) struct ConversationMemory {
     client: MemoryClient,
     discovery: Arc<Discovery>,
     recorder: Arc<CallRecorder>,
+    admission: Arc<RequestAdmission>,
     /// Calls under way, whether or not their client still waits.
     calls: TaskTracker,
     ambient: Ambient,
@@ -134,6 +137,7 @@ impl ConversationMemory {
         client: MemoryClient,
         discovery: &Arc<Discovery>,
         recorder: &Arc<CallRecorder>,
+        admission: &Arc<RequestAdmission>,
         calls: &TaskTracker,
         ambient: &Ambient,
     ) -> Arc<Self> {
@@ -141,6 +145,7 @@ impl ConversationMemory {
             client,
             discovery: Arc::clone(discovery),
             recorder: Arc::clone(recorder),
+            admission: Arc::clone(admission),
             calls: calls.clone(),
             ambient: ambient.clone(),
         })
@@ -273,7 +278,15 @@ impl MemoryRequest {
             },
             version: self.version,
         };
-        let ending = operation.run(&handler).await;
+        let request = QuotaUse {
+            caller: &self.caller,
+            method: E::METHOD.as_str(),
+            tool: "",
+        };
+        let ending = match self.memory.admission.charge(request).await {
+            Ok(()) => operation.run(&handler).await,
+            Err(error) => Err(MemoryRejection::neighbour(error)),
+        };
         stage("memory", started.elapsed());
         let access = access(E::METHOD, self.facts.clone(), &ending, started.elapsed());
         tracing::info!(

@@ -224,3 +224,39 @@ async fn a_caller_who_makes_more_requests_than_one_may_is_told_when_to_come_back
     };
     world.audit.refusals.until(is_counted).await;
 }
+
+#[tokio::test]
+async fn a_quota_that_is_used_up_refuses_authorized_requests_by_its_name_and_they_are_on_record() {
+    let quotas = json!([
+        { "name": "reads-a-day", "rate": "2/d", "per": ["caller"], "tools": ["reads"] },
+        { "name": "conversations", "rate": "1/h", "per": ["tenant"], "methods": ["memory/get_or_create"] },
+    ]);
+    let world = World::start_with(json!({ "limits": { "quotas": quotas } })).await;
+    for _ in 0..2 {
+        assert!(world.call("reads").await.is_released());
+    }
+    let started = world.message(LEGACY, "memory/get_or_create", "");
+    assert_eq!(Reply::to(started).await.status, 200);
+    for (request, quota) in [
+        (world.tools_call(MODERN, "reads", "{}"), "reads-a-day"),
+        (world.tools_call(LEGACY, "reads", "{}"), "reads-a-day"),
+        (
+            world.message(LEGACY, "memory/get_or_create", ""),
+            "conversations",
+        ),
+    ] {
+        let records = world.audit.attempts.count();
+        let reply = Reply::to(request).await;
+        assert_eq!((reply.status, reply.code()), (429, -32603), "{reply:?}");
+        assert_eq!(reply.at("/error/data/reason"), "rate_limited");
+        let message = reply.at("/error/message");
+        assert!(message.as_str().unwrap().contains(quota), "{reply:?}");
+        assert!(reply.header("retry-after").parse::<u64>().unwrap() > 60);
+        assert_eq!(world.audit.attempts.count(), records + 1);
+    }
+    // Another tool, and another person, have what is theirs.
+    assert!(world.call("writes").await.is_released());
+    let other = world.issuer.token("dr.kim", &["Doctor"]);
+    let other = Reply::to(world.tools_call_of(&other, MODERN, "reads", "{}")).await;
+    assert!(other.is_released(), "{other:?}");
+}

@@ -84,7 +84,7 @@ impl Tool {
     }
 
     fn limited(limits: LimitSettings, retry: RetrySettings, breaker: BreakerSettings) -> Self {
-        let rates = Arc::new(RateLimiter::default());
+        let rates = Arc::new(SharedRateLimiter::new(None, &Ambient::system()));
         let ambient = Ambient::system();
         Self {
             limits: ToolLimits::new("tool".to_owned(), limits, rates),

@@ -6,7 +6,7 @@ use futures::future::join_all;
 use super::*;
 use wardgate_testkit::caller;
 
-fn limits(tool: &str, settings: LimitSettings, rates: &Arc<RateLimiter>) -> ToolLimits {
+fn limits(tool: &str, settings: LimitSettings, rates: &Arc<SharedRateLimiter>) -> ToolLimits {
     ToolLimits::new(tool.to_owned(), settings, Arc::clone(rates))
 }
 
@@ -15,7 +15,11 @@ fn concurrency(slots: u32) -> ToolLimits {
         concurrency: NonZeroU32::new(slots),
         per_caller: None,
     };
-    limits("tool", settings, &Arc::new(RateLimiter::default()))
+    limits(
+        "tool",
+        settings,
+        &Arc::new(SharedRateLimiter::new(None, &Ambient::system())),
+    )
 }
 
 fn rate(text: &str) -> LimitSettings {
@@ -86,7 +90,7 @@ async fn slots_go_to_those_who_waited_longest_and_are_never_more_than_set() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rate_counts_each_caller_of_each_tool_alone() {
-    let rates = Arc::new(RateLimiter::default());
+    let rates = Arc::new(SharedRateLimiter::new(None, &Ambient::system()));
     let (search, count) = (
         limits("search", rate("2/m"), &rates),
         limits("count", rate("2/m"), &rates),
@@ -104,7 +108,7 @@ async fn a_rate_counts_each_caller_of_each_tool_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reloaded_catalogue_fills_no_bucket() {
-    let rates = Arc::new(RateLimiter::default());
+    let rates = Arc::new(SharedRateLimiter::new(None, &Ambient::system()));
     let before = limits("search", rate("1/m"), &rates);
     drop(
         before
@@ -124,7 +128,7 @@ async fn a_tool_without_limits_lets_everyone_in() {
     let limits = limits(
         "tool",
         LimitSettings::default(),
-        &Arc::new(RateLimiter::default()),
+        &Arc::new(SharedRateLimiter::new(None, &Ambient::system())),
     );
     let ada = caller("ada", &[]);
     let slots = join_all((0..10_000).map(|_| limits.enter(&ada, in_seconds(0)))).await;

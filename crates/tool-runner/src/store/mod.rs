@@ -5,12 +5,14 @@
 //!   keyed calls   idempotency keys in use              a writing tool never runs twice for one key
 //!   kept results  large results, each of one caller    gone when they expire or room is needed
 //!   connections   tokens that people got us for sources each for one person and one service
+//!   rates         how often callers may use tools       shared by all replicas
 //! ```
 //!
 //! Whatever a tool returned is sealed before it is stored. No operation but the preparation takes longer than [`LIMIT`].
 
 pub(crate) mod connections;
 pub(crate) mod keyed;
+mod rates;
 mod sealing;
 pub(crate) mod stored_results;
 mod switches;
@@ -38,12 +40,14 @@ pub const LAYOUT: Layout = Layout {
         migrations: &[
             include_str!("postgres/0001_store.sql"),
             include_str!("postgres/0002_connections.sql"),
+            include_str!("postgres/0003_rates.sql"),
         ],
         rights: Rights::Rows,
     },
     sqlite: &[
         include_str!("sqlite/0001_store.sql"),
         include_str!("sqlite/0002_connections.sql"),
+        include_str!("sqlite/0003_rates.sql"),
     ],
     limit: LIMIT,
 };
@@ -150,7 +154,9 @@ impl ToolRunnerStore {
         let bounds = || [now.as_micros().into(), SWEEP.into()];
         let calls = within(self.database.execute(keyed::SWEEP, bounds())).await?;
         let results = within(self.database.execute(stored_results::SWEEP, bounds())).await?;
-        Ok(calls.max(results) == SWEEP.unsigned_abs())
+        let rates = within(self.database.execute(rates::SWEEP, bounds())).await?;
+        within(self.database.execute(rates::SWEEP_REPLICAS, bounds())).await?;
+        Ok(calls.max(results).max(rates) == SWEEP.unsigned_abs())
     }
 }
 

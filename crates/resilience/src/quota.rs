@@ -1,0 +1,197 @@
+//! Quotas: how much of a deployment a caller, a team or a tenant may use, counted over all replicas.
+//!
+//! A quota has a rate, the requests that count, what one of them costs, and whose requests are counted together.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use metrics::counter;
+use serde::{Deserialize, Serialize};
+use wardgate_domain::{AttributeValue, Caller, Digest};
+use wardgate_telemetry::names;
+
+use super::rate::Rate;
+use super::shared_rate::SharedRateLimiter;
+
+/// The methods that count where a quota names none.
+const METHODS: [&str; 3] = ["tools/call", "prompts/get", "resources/read"];
+
+/// One quota, as a configuration has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quota {
+    /// What refusals and metrics call it.
+    pub name: String,
+    /// Cost units in a second, minute, hour or day: `1000/d`. So many may be used at once, and they flow back evenly.
+    pub rate: Rate,
+    /// Whose requests share the rate. Empty: everyone's.
+    #[serde(default)]
+    pub per: Vec<QuotaKey>,
+    /// The methods that count, with `*` for any ending. Default `tools/call`, `prompts/get` and `resources/read`.
+    #[serde(default = "default_methods")]
+    pub methods: Vec<String>,
+    /// The tools that count, with `*` for any ending; for prompts and resources the name of their source. Default all.
+    #[serde(default = "any_name")]
+    pub tools: Vec<String>,
+    /// Only callers with one of these roles. Default everyone.
+    #[serde(default)]
+    pub roles: Vec<String>,
+    /// What one request of a tool costs, by name with `*` for any ending; the longest name counts. Default 1.
+    #[serde(default)]
+    pub costs: BTreeMap<String, NonZeroU32>,
+}
+
+fn default_methods() -> Vec<String> {
+    METHODS.map(str::to_owned).to_vec()
+}
+
+fn any_name() -> Vec<String> {
+    vec!["*".to_owned()]
+}
+
+/// Whose requests are counted together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuotaKey {
+    /// Those of one person: tenant, issuer and subject.
+    Caller,
+    /// Those of one tenant.
+    Tenant,
+    /// Those of one tool.
+    Tool,
+    /// Those of callers with the same value of this claim, for example a team. Callers without it are counted together.
+    Claim(String),
+}
+
+/// One request, as quotas see it.
+#[derive(Debug, Clone, Copy)]
+pub struct QuotaUse<'a> {
+    /// Who makes it.
+    pub caller: &'a Caller,
+    /// The MCP method.
+    pub method: &'a str,
+    /// The tool, or the source of a prompt or resource. Empty where there is none.
+    pub tool: &'a str,
+}
+
+/// A quota that is used up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuotaReached {
+    /// Which one.
+    pub quota: String,
+    /// When a request of this cost may be made again.
+    pub retry_after: Duration,
+}
+
+impl Quota {
+    /// What is wrong with a list of quotas, if anything.
+    pub fn validate(quotas: &[Self]) -> Result<(), String> {
+        let mut names = std::collections::BTreeSet::new();
+        for quota in quotas {
+            if quota.name.is_empty() || !names.insert(&quota.name) {
+                return Err(format!(
+                    "`{}` is not a name of its own; each quota needs one",
+                    quota.name
+                ));
+            }
+            if let Some((tool, cost)) = quota
+                .costs
+                .iter()
+                .find(|(_, cost)| cost.get() > quota.rate.calls())
+            {
+                return Err(format!(
+                    "`{}`: a request of `{tool}` costs {cost}, more than the rate allows at once",
+                    quota.name
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn counts(&self, request: QuotaUse<'_>) -> bool {
+        let any = |patterns: &[String], name: &str| {
+            patterns.iter().any(|pattern| matches_name(pattern, name))
+        };
+        let roles = request.caller.roles();
+        any(&self.methods, request.method)
+            && any(&self.tools, request.tool)
+            && (self.roles.is_empty() || self.roles.iter().any(|role| roles.contains(role)))
+    }
+
+    fn cost(&self, tool: &str) -> NonZeroU32 {
+        let costs = self.costs.iter();
+        let named = costs.filter(|(pattern, _)| matches_name(pattern, tool));
+        let longest = named.max_by_key(|(pattern, _)| pattern.len());
+        longest.map_or(NonZeroU32::MIN, |(_, cost)| *cost)
+    }
+
+    /// The bucket of a request. It does not depend on the rate, so that a changed rate fills no bucket.
+    fn bucket(&self, request: QuotaUse<'_>) -> Digest {
+        let mut parts = vec!["quota".to_owned(), self.name.clone()];
+        for key in &self.per {
+            parts.extend(match key {
+                QuotaKey::Caller => vec![
+                    "caller".to_owned(),
+                    request.caller.tenant().to_owned(),
+                    request.caller.issuer().to_owned(),
+                    request.caller.subject().to_owned(),
+                ],
+                QuotaKey::Tenant => vec!["tenant".to_owned(), request.caller.tenant().to_owned()],
+                QuotaKey::Tool => vec!["tool".to_owned(), request.tool.to_owned()],
+                QuotaKey::Claim(claim) => {
+                    let value = request.caller.attributes().get(claim);
+                    vec!["claim".to_owned(), claim.clone(), claim_text(value)]
+                }
+            });
+        }
+        let parts: Vec<_> = parts.iter().map(String::as_str).collect();
+        Digest::of_texts(&parts)
+    }
+}
+
+/// Takes the cost of a request from every quota that counts it, or from none.
+pub async fn charge(
+    quotas: &[Quota],
+    limiter: &SharedRateLimiter,
+    request: QuotaUse<'_>,
+) -> Result<(), QuotaReached> {
+    let mut taken = Vec::new();
+    for quota in quotas.iter().filter(|quota| quota.counts(request)) {
+        let (bucket, cost) = (quota.bucket(request), quota.cost(request.tool));
+        match limiter.take(bucket, quota.rate, cost).await {
+            Ok(()) => taken.push((bucket, quota.rate, cost)),
+            Err(retry_after) => {
+                for (bucket, rate, cost) in taken {
+                    limiter.give_back(bucket, rate, cost).await;
+                }
+                counter!(names::QUOTA_REFUSALS, "quota" => quota.name.clone()).increment(1);
+                return Err(QuotaReached {
+                    quota: quota.name.clone(),
+                    retry_after,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn matches_name(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => pattern == name,
+    }
+}
+
+fn claim_text(value: Option<&AttributeValue>) -> String {
+    match value {
+        None => String::new(),
+        Some(AttributeValue::Text(text)) => text.clone(),
+        Some(AttributeValue::Integer(number)) => number.to_string(),
+        Some(AttributeValue::Boolean(truth)) => truth.to_string(),
+        Some(AttributeValue::List(items)) => items.join(","),
+    }
+}
+
+#[cfg(test)]
+mod tests;
