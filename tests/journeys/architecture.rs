@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// Every crate and what it depends on, of this workspace, in what ships.
-const ARROWS: [(&str, &[&str]); 35] = [
+const ARROWS: [(&str, &[&str]); 36] = [
     ("json", &[]),
     // Numbers of arguments that are repeated as headers.
     ("mcp", &["json"]),
@@ -57,6 +57,10 @@ const ARROWS: [(&str, &[&str]); 35] = [
     ("edge", &["domain", "json", "mcp", "rpc", "telemetry"]),
     ("mcp-server", &["domain", "json", "mcp", "rpc", "telemetry"]),
     (
+        "gateway-record",
+        &["domain", "mcp-server", "resilience", "rpc", "telemetry"],
+    ),
+    (
         "gateway-store",
         &["domain", "resilience", "store", "telemetry"],
     ),
@@ -70,6 +74,7 @@ const ARROWS: [(&str, &[&str]); 35] = [
             "connect",
             "domain",
             "edge",
+            "gateway-record",
             "gateway-store",
             "json",
             "mcp",
@@ -175,7 +180,7 @@ const ARROWS: [(&str, &[&str]); 35] = [
 ];
 
 /// The same for tests alone.
-const TEST_ARROWS: [(&str, &[&str]); 19] = [
+const TEST_ARROWS: [(&str, &[&str]); 20] = [
     ("agent", &["testkit"]),
     ("audit", &["testkit"]),
     ("bench", &["testkit"]),
@@ -185,6 +190,7 @@ const TEST_ARROWS: [(&str, &[&str]); 19] = [
     ("edge", &["testkit"]),
     ("egress", &["testkit"]),
     ("gateway", &["testkit"]),
+    ("gateway-record", &["testkit"]),
     ("gateway-store", &["testkit"]),
     ("grpc-json", &["testkit"]),
     ("mcp-client", &["testkit"]),

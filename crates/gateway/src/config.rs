@@ -12,8 +12,8 @@ use wardgate_resilience::quota::Quota;
 use wardgate_rpc::client::LONGEST_APPEND;
 use wardgate_store::DatabaseSettings;
 
-use crate::audit_log::APPEND_LIMIT;
 use crate::{Error, ScopesConfig};
+use wardgate_gateway_record::APPEND_LIMIT;
 
 /// The gateway's configuration.
 #[derive(Debug, Clone, Deserialize)]
