@@ -20,8 +20,15 @@ pub struct TrustPolicy {
     logs: Vec<VerifierKey>,
     /// Witnesses and groups, each behind those that it is made of.
     components: Vec<Component>,
-    /// None: no witness is needed.
-    quorum: Option<usize>,
+    quorum: Quorum,
+}
+
+/// Whose cosignatures a checkpoint needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Quorum {
+    Nobody,
+    /// By its place among the components.
+    Component(usize),
 }
 
 /// What a quorum is made of.
@@ -61,7 +68,7 @@ impl TrustPolicy {
         Self {
             logs: vec![key],
             components: Vec::new(),
-            quorum: None,
+            quorum: Quorum::Nobody,
         }
     }
 
@@ -132,7 +139,9 @@ impl TrustPolicy {
             });
         }
         match self.quorum {
-            Some(at) if !witnessed[at] => Err(Error::Quorum(self.components[at].name().to_owned())),
+            Quorum::Component(at) if !witnessed[at] => {
+                Err(Error::Quorum(self.components[at].name().to_owned()))
+            }
             _ => Ok(()),
         }
     }
@@ -178,7 +187,7 @@ struct PolicyParser {
     components: Vec<Component>,
     /// Components that are members of a group already.
     grouped: Vec<usize>,
-    quorum: Option<Option<usize>>,
+    quorum: Option<Quorum>,
 }
 
 impl PolicyParser {
@@ -283,8 +292,8 @@ impl PolicyParser {
             return Err(FORM);
         }
         let quorum = match name {
-            NOBODY => None,
-            name => Some(self.find(name)?),
+            NOBODY => Quorum::Nobody,
+            name => Quorum::Component(self.find(name)?),
         };
         match self.quorum.replace(quorum) {
             None => Ok(()),

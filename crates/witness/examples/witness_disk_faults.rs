@@ -111,7 +111,10 @@ fn check(directory: &Path) -> Result<(), Failure> {
     // What it says that it saw last, whatever that is, cannot be less than what it cosigned.
     let seen = match witness.cosign(&fork.submission(0, 1_000)?) {
         Err(Refusal::Conflict(seen)) => seen,
-        Ok(_) if cosigned == 0 => return Ok(println!("nothing cosigned, nothing seen")),
+        Ok(_) if cosigned == 0 => {
+            println!("nothing cosigned, nothing seen");
+            return Ok(());
+        }
         other => return Err(format!("a fork of {cosigned} was answered {other:?}").into()),
     };
     if seen < cosigned {

@@ -41,9 +41,9 @@ impl TestLog {
     }
 
     fn named(origin: &str, seed: u8, fork: usize) -> Self {
-        let entry = |index: usize| match index < fork {
-            true => format!("entry {index}"),
-            false => format!("another entry {index}"),
+        let entry = |index: usize| {
+            let history = if index < fork { "" } else { "another " };
+            format!("{history}entry {index}")
         };
         Self {
             signer: Signer::from_pkcs8(origin, &key(seed)).unwrap(),
@@ -76,9 +76,10 @@ impl TestLog {
             origin: self.signer.verifier_key().name().to_owned(),
             head: self.head(new),
         };
-        let path = match old <= new {
-            true => consistency_path(old, new, |node| self.node(node)).unwrap(),
-            false => Vec::new(),
+        let path = if old <= new {
+            consistency_path(old, new, |node| self.node(node)).unwrap()
+        } else {
+            Vec::new()
         };
         CheckpointSubmission {
             old_size: old,

@@ -25,9 +25,11 @@ fn cosigned(by: &[u8]) -> SignedNote {
 
 /// The log and six witnesses, with these lines behind.
 fn policy(lines: &str) -> Result<TrustPolicy, Error> {
-    let witnesses: String = (1..=6)
-        .map(|number| format!("\twitness w{number}  {} \n", witness(number).verifier_key()))
-        .collect();
+    let mut witnesses = String::new();
+    for number in 1..=6 {
+        let key = witness(number).verifier_key().to_string();
+        witnesses += &format!("\twitness w{number}  {key} \n");
+    }
     format!(
         "# a policy\n\nlog {} https://log.example/\n{witnesses}{lines}",
         signer().verifier_key()
