@@ -5,7 +5,8 @@
 //!     ▲        + leaf hash                    │                                        │
 //!     └──────── receipt, once durable ────────┘             Query, RecordReader ◀─pages┤
 //!                                          closing: intents nobody finished ◀──────────┤
-//!                                          publisher: tree, signed checkpoints ◀───────┘
+//!                                          publisher: tree, signed checkpoints ◀───────┤
+//!                                          cosigning: witnesses, their quorum  ◀───────┘
 //! ```
 //!
 //! One job: keep what happened, so that nothing acknowledged is ever lost, changed or out of order. A
@@ -17,6 +18,7 @@ mod canonical;
 mod config;
 mod details;
 mod details_key;
+mod cosigning;
 mod error;
 mod export;
 mod filter;
@@ -29,6 +31,7 @@ mod publisher;
 mod query;
 mod reader;
 mod sealed_details;
+mod receipt;
 mod service;
 mod store;
 mod stored_row;
@@ -36,14 +39,16 @@ mod verify;
 mod view;
 mod writer;
 
-pub use config::Config;
+pub use config::{Config, WitnessSettings};
 pub use details_key::DetailsKey;
 pub use error::Error;
 pub use mac::MacKey;
 pub use ownership::CallingProcesses;
+pub use proof::CheckpointKind;
 pub use publisher::{LogCloser, LogKey};
 pub use reader::RecordReader;
+pub use receipt::{CallReceipt, ReceiptError};
 pub use service::{AuditKeys, service};
 pub use store::LAYOUT;
-pub use verify::{VerificationError, verify};
+pub use verify::{VerificationError, Verifier};
 pub use view::{access_view, record_line};
