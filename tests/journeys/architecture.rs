@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// Every crate and what it depends on, of this workspace, in what ships.
-const ARROWS: [(&str, &[&str]); 36] = [
+const ARROWS: [(&str, &[&str]); 38] = [
     ("json", &[]),
     // Numbers of arguments that are repeated as headers.
     ("mcp", &["json"]),
@@ -69,8 +69,13 @@ const ARROWS: [(&str, &[&str]); 36] = [
         &["domain", "edge", "egress", "gateway-store", "proto", "rpc"],
     ),
     (
+        "authorization-facade",
+        &["domain", "edge", "egress", "gateway-store", "telemetry"],
+    ),
+    (
         "gateway",
         &[
+            "authorization-facade",
             "connect",
             "domain",
             "edge",
@@ -184,9 +189,10 @@ const ARROWS: [(&str, &[&str]); 36] = [
 ];
 
 /// The same for tests alone.
-const TEST_ARROWS: [(&str, &[&str]); 20] = [
+const TEST_ARROWS: [(&str, &[&str]); 22] = [
     ("agent", &["testkit"]),
     ("audit", &["testkit", "witness"]),
+    ("authorization-facade", &["store", "testkit"]),
     ("bench", &["testkit"]),
     ("catalogue", &["testkit"]),
     // Its tests say how far the policy lets somebody read the record.
