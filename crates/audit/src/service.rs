@@ -1,17 +1,21 @@
 //! The gRPC methods: each method converts, calls, converts.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::{Stream, StreamExt};
+use futures::future::BoxFuture;
+use futures::{FutureExt, Stream, StreamExt, TryFutureExt};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Request, Response, Status};
 use wardgate_domain::{Ambient, Event, InvalidMessage, Outcome, Receipt, Record};
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditServiceServer};
 use wardgate_rpc::Service;
-use wardgate_rpc::client::{AuditFilter, QueriedRecord, RecordDetails};
+use wardgate_rpc::client::{
+    AuditFilter, CallError, LocalAudit, QueriedRecord, RecordAppender, RecordDetails,
+};
 
 use crate::canonical::RecordEntry;
 use crate::details::DetailsVault;
@@ -47,7 +51,13 @@ pub async fn service(
     keys: AuditKeys,
     callers: CallingProcesses,
     ambient: Ambient,
-) -> Result<(Service<AuditServiceServer<impl AuditService>>, LogCloser), Error> {
+) -> Result<
+    (
+        Service<AuditServiceServer<impl AuditService>, LocalAudit>,
+        LogCloser,
+    ),
+    Error,
+> {
     config.validate()?;
     let address: Address = config.store.parse()?;
     store::prepare(&address, &config.database).await?;
@@ -112,8 +122,10 @@ pub async fn service(
         _lock: lock,
         _stop: stop.drop_guard(),
     };
+    let audit = Arc::new(audit);
     let service = Service {
-        server: AuditServiceServer::new(audit),
+        server: AuditServiceServer::from_arc(Arc::clone(&audit)),
+        local: audit as LocalAudit,
         readiness,
     };
     Ok((service, closer))
@@ -129,26 +141,34 @@ struct Audit {
     _stop: DropGuard,
 }
 
-impl Audit {
-    async fn append(&self, request: pb::AppendRequest) -> Result<Receipt, Error> {
-        let missing = || InvalidMessage::field("record", "is missing");
-        let record = Record::try_from(request.record.ok_or_else(missing)?)?;
-        let details = match &record.event {
-            Event::Outcome(Outcome {
-                call,
-                details: Some(details),
-                ..
-            }) => {
-                let (tenant, call_id) = (&call.tenant, call.call_id.to_string());
-                let sealed =
-                    self.details
-                        .seal(tenant, &call_id, details, &self.appends, &self.ambient);
-                Some(sealed.await?)
-            }
-            _ => None,
+impl RecordAppender for Audit {
+    fn append(
+        &self,
+        record: &Record,
+        retry: bool,
+    ) -> BoxFuture<'static, Result<Receipt, CallError>> {
+        let (record, mac_key) = (record.clone(), self.mac_key.clone());
+        let (appends, vault) = (self.appends.clone(), self.details.clone());
+        let ambient = self.ambient.clone();
+        let appended = async move {
+            let details = match &record.event {
+                Event::Outcome(Outcome {
+                    call,
+                    details: Some(details),
+                    ..
+                }) => {
+                    let (tenant, call_id) = (&call.tenant, call.call_id.to_string());
+                    let sealed = vault.seal(tenant, &call_id, details, &appends, &ambient);
+                    Some(sealed.await?)
+                }
+                _ => None,
+            };
+            let entry = RecordEntry::of(&record, &mac_key, details)?;
+            appends.append(entry, retry).await
         };
-        let entry = RecordEntry::of(&record, &self.mac_key, details)?;
-        self.appends.append(entry, request.retry).await
+        appended
+            .map_err(|error: Error| CallError::from(&error))
+            .boxed()
     }
 }
 
@@ -158,10 +178,12 @@ impl AuditService for Audit {
         &self,
         request: Request<pb::AppendRequest>,
     ) -> Result<Response<pb::AppendResponse>, Status> {
-        let receipt = self
-            .append(request.into_inner())
-            .await
-            .map_err(|error| status(&error))?;
+        let pb::AppendRequest { record, retry } = request.into_inner();
+        let record = record
+            .ok_or_else(|| InvalidMessage::field("record", "is missing"))
+            .and_then(Record::try_from)
+            .map_err(|error| wardgate_rpc::invalid(&error))?;
+        let receipt = RecordAppender::append(self, &record, retry).await?;
         Ok(Response::new(pb::AppendResponse {
             receipt: Some(receipt.into()),
         }))

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use wardgate_domain::{Ambient, Event, Receipt, Record};
 use wardgate_resilience::concurrency::Limiter;
-use wardgate_rpc::client::{AuditClient, CallError};
+use wardgate_rpc::client::{AuditClient, CallError, LocalAudit};
 use wardgate_rpc::{LinkedService, Readiness};
 
 use crate::stages::stage;
@@ -31,7 +31,12 @@ pub struct AuditLog {
 
 impl AuditLog {
     /// Over `audit`; an append takes at most `limit` on a store that is as fast as stores usually are.
-    pub fn new(audit: LinkedService, limit: Duration, limiter: Limiter, ambient: Ambient) -> Self {
+    pub fn new(
+        audit: LinkedService<LocalAudit>,
+        limit: Duration,
+        limiter: Limiter,
+        ambient: Ambient,
+    ) -> Self {
         Self {
             audit: AuditClient::new(audit.link, limit),
             readiness: audit.readiness,

@@ -10,6 +10,7 @@
 //! `guard.rs` puts these parts together; each part knows nothing of the others, and the result cache stands before them
 //! all. [`quota`] limits what callers use over all replicas. [`concurrency`] is how many calls a service works on at once, whoever they are for.
 
+mod attached_work;
 mod breaker;
 pub mod concurrency;
 mod guard;
@@ -21,6 +22,7 @@ mod result_cache;
 mod retry;
 mod shared_rate;
 
+pub use attached_work::AttachedWork;
 pub use breaker::{BreakerSettings, BreakerState};
 pub use guard::{
     Attempt, FailedAttempt, Guard, GuardError, GuardedCall, Health, SourceGuard, SourceUse,
