@@ -17,6 +17,7 @@ mod migration;
 pub mod postgres;
 mod settings;
 pub mod sqlite;
+mod tls;
 
 pub use address::{Address, NotAStore};
 pub use busy::{StartWait, is_busy};
@@ -24,3 +25,4 @@ pub use database::{Database, Row, Statement, Transaction, Value};
 pub use layout::Layout;
 pub use migration::{MigratedVersions, MigrationError};
 pub use settings::{DatabaseSettings, NotARole, Role};
+pub use tls::{is_this_machine, verify_server};
