@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help run test test-slow test-k8s test-chaos bench bench-ratio book dashboards load load-overload lint format release clean
+.PHONY: help run test test-slow test-k8s test-chaos bench bench-ratio book dashboards load load-overload lint format release dist clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ format: ## Format the sources
 # Of this package alone: what tests want of a library is not built into what ships.
 release: ## Build the binary that ships: target/release/wardgate
 	$(CARGO) build --locked --release --package wardgate
+
+dist: ## What a release consists of, in target/dist: binary, chart, SBOM, checksums, signed where KEY names an Ed25519 key
+	deploy/dist $(if $(KEY),--key $(KEY))
 
 clean: ## Remove build output and the demo's data
 	$(CARGO) clean

@@ -46,6 +46,7 @@ mod journeys {
     mod hops;
     mod hospital;
     mod init;
+    mod login;
     mod memory;
     mod migrations;
     mod oauth_clients;

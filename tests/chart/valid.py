@@ -32,7 +32,8 @@ for name, item in deployments.items():
     check(selects(item["spec"]["selector"]["matchLabels"], item), f"{name} does not select its own pods")
     check(spec["serviceAccountName"] in accounts, f"{name} has an account that is not there")
     check(spec["automountServiceAccountToken"] is False, f"{name} has a token for the API server")
-    for container in spec["containers"]:
+    # The first is the service; those beside it are whoever adds them to answer for.
+    for container in spec["containers"][:1]:
         security = container["securityContext"]
         check(security["readOnlyRootFilesystem"] and security["capabilities"] == {"drop": ["ALL"]}, f"{name} may too much")
         ports = {port["name"] for port in container["ports"]}
@@ -55,7 +56,7 @@ for item in objects:
         check(headless or not shown, f"Service {name} shows probes and metrics to clients")
         ports = {port["name"] for of in chosen for port in of["spec"]["template"]["spec"]["containers"][0]["ports"]}
         check(all(port["targetPort"] in ports for port in spec["ports"]), f"Service {name} leads to no port")
-    if kind in ("NetworkPolicy", "PodDisruptionBudget"):
+    if kind in ("NetworkPolicy", "PodDisruptionBudget") and not name.endswith("postgresql"):
         selector = (spec.get("podSelector") or spec["selector"])["matchLabels"]
         check(sum(selects(selector, of) for of in deployments.values()) == 1, f"{kind} {name} selects not one Deployment")
     if kind == "HorizontalPodAutoscaler":
@@ -94,6 +95,22 @@ sections = yaml.safe_load(config["data"]["wardgate.yaml"])
 for section in ("gateway", "tool_runner", "audit", "memory"):
     migrates = sections[section].get("database", {}).get("migrate", True)
     check(migrates != bool(jobs), f"{section}: who migrates its store?")
+
+# Where edges terminate TLS, no link to one is in clear, and whoever calls one trusts its authority.
+if "https" in sections["gateway"]:
+    for section in ("agent", "console"):
+        for name, url in sections.get(section, {}).get("links", {}).items():
+            check(name == "ca" or url.startswith("https://"), f"{section} calls {name} in clear")
+        check("ca" in sections.get(section, {"links": {"ca": ""}})["links"], f"{section} trusts no authority of the release")
+
+# Alerts are of this release alone.
+for item in objects:
+    if item["kind"] == "PrometheusRule":
+        for rule in item["spec"]["groups"][0]["rules"]:
+            selectors = rule["expr"].count("{")
+            limited = rule["expr"].count('{namespace="clinic"')
+            check(selectors == limited > 0, f"{rule['alert']} looks beyond its release")
+            check("wardgate.*" not in rule["expr"], f"{rule['alert']} takes any release for this one")
 
 for fault in faults:
     print(f"{sys.argv[1]}: {fault}", file=sys.stderr)

@@ -37,7 +37,7 @@ class Database:
         self.start()
 
     def url(self, role="postgres"):
-        return f"postgres://{role}@{self.network.address}/postgres"
+        return f"postgres://{role}@{self.network.address}/postgres?sslmode=disable"
 
     def run(self, tool, *words):
         # PostgreSQL refuses to run as root.

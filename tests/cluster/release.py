@@ -130,7 +130,7 @@ def values(effects, replicas=2):
             "extraEnv": [
                 {"name": "HOSPITAL_DB_URL", "value": "sqlite:/data/hospital.sqlite"},
                 # Nothing but its address says that this network is its own.
-                {"name": "LEDGER_DB_URL", "value": f"{effects.url()}?sslmode=disable"},
+                {"name": "LEDGER_DB_URL", "value": effects.url()},
             ],
             "extraVolumes": [{"name": "data", "hostPath": {"path": str(DEMO)}}],
             "extraVolumeMounts": [{"name": "data", "mountPath": "/data"}],

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// Every crate and what it depends on, of this workspace, in what ships.
-const ARROWS: [(&str, &[&str]); 38] = [
+const ARROWS: [(&str, &[&str]); 39] = [
     ("json", &[]),
     // Numbers of arguments that are repeated as headers.
     ("mcp", &["json"]),
@@ -23,10 +23,18 @@ const ARROWS: [(&str, &[&str]); 38] = [
     ("redact", &["domain", "json"]),
     ("tool-call-parser", &[]),
     ("transparency", &[]),
+    ("tls", &["telemetry"]),
     ("resilience", &["domain", "telemetry"]),
     (
         "rpc",
-        &["domain", "proto", "resilience", "telemetry", "transparency"],
+        &[
+            "domain",
+            "proto",
+            "resilience",
+            "telemetry",
+            "tls",
+            "transparency",
+        ],
     ),
     ("egress", &["domain", "telemetry"]),
     (
@@ -54,7 +62,10 @@ const ARROWS: [(&str, &[&str]); 38] = [
             "yaml",
         ],
     ),
-    ("edge", &["domain", "json", "mcp", "rpc", "telemetry"]),
+    (
+        "edge",
+        &["domain", "json", "mcp", "rpc", "telemetry", "tls"],
+    ),
     ("mcp-server", &["domain", "json", "mcp", "rpc", "telemetry"]),
     (
         "gateway-record",
@@ -165,6 +176,7 @@ const ARROWS: [(&str, &[&str]); 38] = [
             "console",
             "domain",
             "edge",
+            "egress",
             "gateway",
             "memory",
             "policy",

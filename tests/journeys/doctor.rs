@@ -46,6 +46,11 @@ async fn the_doctor_finds_nothing_wrong_where_nothing_is_and_names_what_breaks()
         .collect();
     let all = "certificate clock configuration edge issuers key log neighbour record store version";
     assert_eq!(checks, all.split(' ').collect());
+    let served = findings.iter().filter(|it| {
+        let subject = it["subject"].as_str().unwrap();
+        it["check"] == "certificate" && subject.starts_with("served by audit at 127.0.0.1:")
+    });
+    assert_eq!(served.count(), 1, "{}", ended.stdout);
 
     system.audit.kill();
     system.until_ready(false).await;

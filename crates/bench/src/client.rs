@@ -170,14 +170,52 @@ impl McpClient {
 
     /// Calls once. The result as it came, after it was verified.
     pub async fn call(&self, id: u64, tool: &CallToolParams) -> Result<Box<RawValue>, Fault> {
-        let mut request = self
-            .http
-            .post(self.url.clone())
-            .headers(self.headers.clone());
+        let mut headers = self.headers.clone();
         if self.era == Era::Modern {
-            request = request.header(header::NAME, header::encode_value(&tool.name));
+            headers.insert(header::NAME, header::encode_value(&tool.name));
         }
-        let response = request.body(self.body(id, tool)).send().await;
+        let (status, text) = self.exchange(headers, self.body(id, tool)).await?;
+        verified(id, status, &text, self.requires_receipt)
+    }
+
+    /// Every tool that the caller may call, each as the server describes it.
+    pub async fn list_tools(&self) -> Result<Vec<Box<RawValue>>, Fault> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Page {
+            tools: Vec<Box<RawValue>>,
+            next_cursor: Option<String>,
+        }
+        let (mut tools, mut cursor) = (Vec::new(), None::<String>);
+        for id in 1.. {
+            let mut headers = self.headers.clone();
+            if self.era == Era::Modern {
+                headers.insert(header::METHOD, HeaderValue::from_static("tools/list"));
+            }
+            let cursor_member = match &cursor {
+                Some(cursor) => format!(r#""cursor":{},"#, Value::from(cursor.as_str())),
+                None => String::new(),
+            };
+            let own_meta = self.own_meta();
+            let body = format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list","params":{{{cursor_member}"_meta":{own_meta}}}}}"#
+            );
+            let (status, text) = self.exchange(headers, body).await?;
+            let page = verified(id, status, &text, false)?;
+            let page: Page = serde_json::from_str(page.get())
+                .map_err(|_| Fault::Wrong("it is no list of tools"))?;
+            tools.extend(page.tools);
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        Ok(tools)
+    }
+
+    async fn exchange(&self, headers: HeaderMap, body: String) -> Result<(u16, Bytes), Fault> {
+        let request = self.http.post(self.url.clone()).headers(headers).body(body);
+        let response = request.send().await;
         let mut response = response.map_err(|error| Fault::Transport(why(&error)))?;
         let status = response.status().as_u16();
         let mut text = Vec::new();
@@ -191,12 +229,11 @@ impl McpClient {
             }
             text.extend_from_slice(&chunk);
         }
-        verified(id, status, &text.into(), self.requires_receipt)
+        Ok((status, text.into()))
     }
 
-    fn body(&self, id: u64, tool: &CallToolParams) -> String {
-        let CallToolParams { name, arguments } = tool;
-        let own_meta = match self.era {
+    fn own_meta(&self) -> Value {
+        match self.era {
             Era::Modern => json!({
                 meta::PROTOCOL_VERSION: self.era.newest_version().as_str(),
                 meta::CLIENT_CAPABILITIES: {},
@@ -205,7 +242,12 @@ impl McpClient {
                 },
             }),
             Era::Legacy => json!({}),
-        };
+        }
+    }
+
+    fn body(&self, id: u64, tool: &CallToolParams) -> String {
+        let CallToolParams { name, arguments } = tool;
+        let own_meta = self.own_meta();
         format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}","arguments":{arguments},"_meta":{own_meta}}}}}"#,
         )

@@ -7,7 +7,7 @@ use wardgate_domain::Digest;
 use wardgate_yaml::{Node, NotYaml, Position};
 
 use crate::fault::{Fault, Faults, FieldReader};
-use crate::files::{FileText, texts};
+use crate::files::{AttachedFile, FileText, texts};
 use crate::offers::Offers;
 use crate::scope::{Types, read_types};
 use crate::source::{SourceKind, SourceSettings};
@@ -24,6 +24,7 @@ pub struct Catalogue {
     imported: Vec<String>,
     missing: Vec<String>,
     instructions: BTreeMap<String, String>,
+    secret_files: Vec<AttachedFile>,
     pub(crate) warnings: Vec<Fault>,
 }
 
@@ -110,7 +111,8 @@ impl Catalogue {
         variables: &BTreeMap<String, String>,
         faults: &mut Faults,
     ) -> Self {
-        let sources = read_sources(parts, variables, faults);
+        let mut secret_files = Vec::new();
+        let sources = read_sources(parts, variables, &mut secret_files, faults);
         let mut tools = Vec::new();
         for part in parts {
             faults.in_file(part.path);
@@ -152,8 +154,14 @@ impl Catalogue {
             imported: Vec::new(),
             missing: Vec::new(),
             instructions: BTreeMap::new(),
+            secret_files,
             warnings: Vec::new(),
         }
+    }
+
+    /// The files that sources take secrets from: with another text they are other sources.
+    pub fn secret_files(&self) -> &[AttachedFile] {
+        &self.secret_files
     }
 
     /// The tools in the order of the file.
@@ -255,6 +263,7 @@ impl<'n> Parts<'n> {
 fn read_sources(
     parts: &[Parts<'_>],
     variables: &BTreeMap<String, String>,
+    secret_files: &mut Vec<AttachedFile>,
     faults: &mut Faults,
 ) -> BTreeMap<String, Option<SourceSettings>> {
     let mut sources = BTreeMap::new();
@@ -264,7 +273,8 @@ fn read_sources(
         let entries = part.sources.and_then(|node| faults.map(node, "sources"));
         for entry in entries.unwrap_or_default() {
             let (key, _) = entry;
-            let settings = SourceSettings::read(entry, base(part.path), variables, faults);
+            let base = base(part.path);
+            let settings = SourceSettings::read(entry, base, variables, secret_files, faults);
             if let Some(settings) = &settings {
                 check_content(settings, &mut taken, faults);
             }

@@ -32,7 +32,7 @@ pub struct Files {
     pub texts: Vec<FileText>,
     /// The lock file's text, empty without one.
     pub lock: String,
-    /// Those that the catalogue has resources in.
+    /// Those that the catalogue has resources in, or secrets of sources.
     pub attached: Vec<AttachedFile>,
 }
 

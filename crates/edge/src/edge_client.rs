@@ -1,12 +1,13 @@
 //! A client of another edge: of a router in this process, or over HTTP.
 
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use http::{Request, Response, Uri};
-use reqwest::{Url, redirect};
+use reqwest::{Certificate, ClientBuilder, Url, redirect};
 use tower::ServiceExt;
 
 /// How long a connection may take.
@@ -59,6 +60,42 @@ pub enum EdgeClientError {
     Unreadable,
 }
 
+const NO_TLS: UnusableUrl = UnusableUrl("no TLS: the system's certificates cannot be read");
+
+/// A client of one edge. A token goes to that edge and nowhere else: not to where it redirects, nor to a proxy of the
+/// environment.
+fn closed_client(authority: Option<&Path>) -> Result<ClientBuilder, UnusableUrl> {
+    let builder = reqwest::Client::builder()
+        .redirect(redirect::Policy::none())
+        .no_proxy();
+    let Some(path) = authority else {
+        return Ok(builder);
+    };
+    let text = std::fs::read(path).ok();
+    let authorities = text.and_then(|text| Certificate::from_pem_bundle(&text).ok());
+    let authorities = authorities.filter(|it| !it.is_empty());
+    let authorities = authorities.ok_or(UnusableUrl(
+        "its authorities are no file of certificates in PEM",
+    ))?;
+    Ok(builder.tls_certs_only(authorities))
+}
+
+/// A client of the other replicas of an edge, which are reached by address: a certificate of `authority` is the proof that
+/// it is one of them, whatever name it has. `limits` are those of a connection and of a whole exchange.
+pub fn replica_client(
+    authority: Option<&Path>,
+    limits: [Duration; 2],
+) -> Result<reqwest::Client, UnusableUrl> {
+    let [connect, whole] = limits;
+    closed_client(authority)?
+        .tls_danger_accept_invalid_hostnames(authority.is_some())
+        .tcp_nodelay(true)
+        .connect_timeout(connect)
+        .timeout(whole)
+        .build()
+        .map_err(|_| NO_TLS)
+}
+
 impl EdgeClient {
     /// An edge in this process: its router is called without a socket.
     pub fn router(router: Router) -> Self {
@@ -66,8 +103,12 @@ impl EdgeClient {
     }
 
     /// An edge elsewhere; `url` is where its paths begin, for example `https://mcp.example.org`. `client` is what it
-    /// is told who asks.
-    pub fn http(url: &Url, client: &'static str) -> Result<Self, UnusableUrl> {
+    /// is told who asks. Its certificate is verified by the authorities of `authority`, a file of PEM, or by the system's.
+    pub fn http(
+        url: &Url,
+        client: &'static str,
+        authority: Option<&Path>,
+    ) -> Result<Self, UnusableUrl> {
         let path = url.path().trim_end_matches('/');
         let problem = if !matches!(url.scheme(), "http" | "https") {
             Some("write a URL of http or https")
@@ -82,18 +123,19 @@ impl EdgeClient {
         if let Some(problem) = problem {
             return Err(UnusableUrl(problem));
         }
-        // A token goes to that edge and nowhere else: not to where it redirects, nor to a proxy of the environment.
-        let client = reqwest::Client::builder()
-            .redirect(redirect::Policy::none())
-            .no_proxy()
+        let builder = closed_client(authority)?
             .connect_timeout(CONNECT_LIMIT)
-            .user_agent(client)
-            .build()
-            .map_err(|_| UnusableUrl("no TLS: the system's certificates cannot be read"))?;
+            .user_agent(client);
+        let client = builder.build().map_err(|_| NO_TLS)?;
         Ok(Self(EdgeTransport::Http {
             client,
             base: url.as_str().trim_end_matches('/').to_owned(),
         }))
+    }
+
+    /// Whether it is reached over a network, where nothing but the request arrives.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self.0, EdgeTransport::Http { .. })
     }
 
     /// Where `path` is.

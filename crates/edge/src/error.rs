@@ -16,6 +16,9 @@ pub enum Error {
         /// Why not.
         source: std::io::Error,
     },
+    /// The certificate or its key.
+    #[error("https: {0}")]
+    Tls(#[from] wardgate_tls::Error),
     /// An origin that no browser sends.
     #[error("{section}.allowed_origins: `{origin}` is not an origin; write scheme://host[:port]")]
     Origin {

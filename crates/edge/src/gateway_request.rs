@@ -100,6 +100,12 @@ impl GatewayRequest<'_> {
             post.extensions_mut().insert(peer);
         }
         let headers = post.headers_mut();
+        // A gateway that trusts this client's address takes it from here.
+        if let Some(peer) = caller.peer.filter(|_| edge.is_remote())
+            && let Ok(client) = HeaderValue::from_str(&peer.ip().to_string())
+        {
+            headers.insert("x-forwarded-for", client);
+        }
         trace_context::inject(headers);
         headers.insert(AUTHORIZATION, caller.bearer);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(header::JSON));

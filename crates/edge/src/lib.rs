@@ -29,9 +29,11 @@ pub use auth::{
 pub use body::{BodyLimits, BodyRefusal, drain, is_json, read};
 pub use browser_page::{browser_page, escape_html, find_cookie, leave_page, redirect_browser};
 pub use cors::Grants;
-pub use edge_client::{EdgeClient, EdgeClientError, UnusableUrl};
+pub use edge_client::{EdgeClient, EdgeClientError, UnusableUrl, replica_client};
 pub use error::Error;
 pub use gateway_request::{GatewayCaller, GatewayRequest, GatewayResponse};
-pub use listener::{BoundListener, ConnectionLimits, ListenerLimits};
+pub use listener::{
+    BoundListener, ConnectionLimits, ForwardingHeader, HttpsFiles, ListenerLimits, TrustedProxies,
+};
 pub use origins::Origins;
 pub use wardgate_rpc::routes;

@@ -33,10 +33,11 @@ use url::Url;
 pub use address::PrivateAddresses;
 pub use auth::{
     Auth, AuthError, AuthSettings, BoundCredentials, ClientKey, ClientProof, CodeRequest,
-    CodeSettings, ConnectError, ConnectionKey, EnterpriseSettings, Grant, GrantCallback,
-    GrantDescription, GrantRequest, GrantStore, OAuthClient, OnBehalf, OpenAuth, Person,
-    ProviderClient, ProviderTokens, RegisteredClient, Secret, ServerSettings, SignInClient,
-    StartedGrant, StoreFuture, StoreUnavailable, StoredTokens, SubjectToken, UserGrants,
+    CodeSettings, ConnectError, ConnectionKey, DeviceCode, EnterpriseSettings, Grant,
+    GrantCallback, GrantDescription, GrantRequest, GrantStore, LoginClient, LoginServer,
+    LoginTokens, OAuthClient, OnBehalf, OpenAuth, Person, ProviderClient, ProviderTokens,
+    RegisteredClient, Secret, ServerSettings, SignInClient, StartedGrant, StoreFuture,
+    StoreUnavailable, StoredTokens, SubjectToken, UserGrants,
 };
 pub use client::{ClientSettings, EgressClient, HttpSettings};
 pub use error::EgressError;

@@ -1,6 +1,7 @@
 //! The gateway's configuration.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,9 @@ pub struct Config {
     /// `GET /sse` are handed on to the replica that has it. None: there is one replica, or clients are led to theirs.
     #[serde(default)]
     pub advertise: Option<String>,
+    /// Authorities of the other replicas' certificates, where they are reached by https.
+    #[serde(default)]
+    pub advertise_ca_file: Option<PathBuf>,
     /// Where sessions, their streams and what may be used once are kept: `sqlite:PATH` for one gateway,
     /// `postgres://…` for several, which share it. None is for whoever starts the gateway to fill in.
     #[serde(default)]

@@ -185,7 +185,7 @@ impl GatewayResources {
         let store = store.map_err(|error| Error::Config(error.to_string()))?;
         let public_url = match &config.public_url {
             Some(url) => url.trim_end_matches('/').to_owned(),
-            None => format!("http://{}", bound.address()),
+            None => bound.url(),
         };
         let auth = Authenticator::new(config.auth.clone(), Some(&public_url), ambient.clone());
         let edge = Admission {
@@ -308,7 +308,7 @@ impl Gateway {
         Ok(Arc::new(Self {
             limits: config.limits.clone(),
             takes_direct_methods: config.direct_methods,
-            sse: SseTransport::new(&sealer, &ambient, config.advertise.clone(), &public_url)?,
+            sse: SseTransport::new(&sealer, &ambient, &config, &public_url)?,
             guard: HttpGuard::new(edge, &config, public_url),
             connect_pages,
             authorization,

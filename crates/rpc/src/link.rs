@@ -9,19 +9,29 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Request, Response, Uri};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::{CertificateDer, ServerName};
 use serde::{Deserialize, Serialize};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 use tonic::body::Body;
 use tonic::server::NamedService;
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+use tonic::transport::{Channel, Endpoint};
 use tower::util::BoxCloneSyncService;
-use tower::{Service as TowerService, ServiceExt};
+use tower::{Service as TowerService, ServiceExt, service_fn};
 use wardgate_domain::Ambient;
+use wardgate_tls::{EndOfTls, Files, LiveConfig};
 
 use self::balance::BalancedTransport;
 use self::pool::Pool;
@@ -77,22 +87,9 @@ pub enum Error {
         /// What was configured.
         url: String,
     },
-    /// A certificate or key file.
-    #[error("cannot read {}: {source}", path.display())]
-    File {
-        /// Which file.
-        path: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// Certificates that do not fit together.
-    #[error("the certificates of {url} cannot be used: {source}")]
-    Tls {
-        /// For which address.
-        url: String,
-        /// Why not.
-        source: tonic::transport::Error,
-    },
+    /// Certificates or a key.
+    #[error(transparent)]
+    Tls(#[from] wardgate_tls::Error),
 }
 
 /// Certificates of one service: its own, its key, and the authority that signed its peers'.
@@ -107,20 +104,18 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-impl TlsFiles {
-    pub(crate) fn read(&self) -> Result<(Certificate, Identity), Error> {
-        let read = |path: &PathBuf| {
-            std::fs::read(path).map_err(|source| Error::File {
-                path: path.clone(),
-                source,
-            })
-        };
-        Ok((
-            Certificate::from_pem(read(&self.ca)?),
-            Identity::from_pem(read(&self.cert)?, read(&self.key)?),
-        ))
+impl From<&TlsFiles> for Files {
+    fn from(files: &TlsFiles) -> Self {
+        Self {
+            authority: Some(files.ca.clone()),
+            chain: files.cert.clone(),
+            key: files.key.clone(),
+        }
     }
 }
+
+/// HTTP/2 as TLS names it (RFC 7301).
+pub(crate) const HTTP2: &[u8] = b"h2";
 
 /// A link to a service in this process, for calls by `caller`. The methods of `L` are called as functions; the messages of
 /// the others are encoded, without socket and HTTP/2.
@@ -168,12 +163,17 @@ pub fn connect<L>(
     let host = origin.host().ok_or_else(address)?;
     let (port, tls) = match (origin.scheme_str(), tls) {
         (Some("https"), Some(files)) => {
-            let (authority, identity) = files.read()?;
-            let config = ClientTlsConfig::new()
-                .ca_certificate(authority)
-                .identity(identity)
-                .domain_name(server_name.as_str());
-            (443, Some(config))
+            let config = LiveConfig::open(files.into(), EndOfTls::GrpcClient, |identity| {
+                identity.client_config(&[HTTP2])
+            })?;
+            let server_name = ServerName::try_from(server_name.as_str()).map_err(|_| address())?;
+            (
+                443,
+                Some(ReplicaTls {
+                    config,
+                    server_name,
+                }),
+            )
         }
         (Some("http"), None) if is_loopback(&origin) => (80, None),
         (Some("http" | "https"), _) => {
@@ -185,12 +185,6 @@ pub fn connect<L>(
     };
     let lookup = resolve::system(host, origin.port_u16().unwrap_or(port));
     let dial = ReplicaConnector { origin, tls };
-    // What is wrong with the certificates shows at start.
-    let unspecified = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    dial.endpoint(unspecified).map_err(|source| Error::Tls {
-        url: url.to_owned(),
-        source,
-    })?;
     Ok(balanced(server_name, name, lookup, dial))
 }
 
@@ -209,33 +203,89 @@ fn balanced<L>(
     }
 }
 
+/// The certificate that a service shows at `address` just now, which need not be the one in its file. None where the
+/// service is not reached or not trusted.
+pub async fn served_certificate(
+    address: SocketAddr,
+    server_name: Peer,
+    files: &TlsFiles,
+) -> Option<CertificateDer<'static>> {
+    let open = |identity: &wardgate_tls::Identity| identity.client_config(&[HTTP2]);
+    let connector = ReplicaConnector {
+        origin: Uri::default(),
+        tls: Some(ReplicaTls {
+            config: LiveConfig::open(files.into(), EndOfTls::GrpcClient, open).ok()?,
+            server_name: ServerName::try_from(server_name.as_str()).ok()?,
+        }),
+    };
+    match connector.dial(address).await.ok()?.into_inner() {
+        Either::Right(stream) => {
+            let chain = stream.get_ref().1.peer_certificates()?;
+            chain.first().cloned().map(CertificateDer::into_owned)
+        }
+        Either::Left(_) => None,
+    }
+}
+
 /// A connection on which nothing came for so long is asked whether it lives, and has as long again to answer: what is
 /// lost without a word, with its node or its network, is noticed after twice this.
 const SILENT: Duration = Duration::from_secs(2);
 
-/// The connector to the replica at an address.
-#[derive(Debug)]
+/// A replica that does not take a connection in this time is dead: it must be told from a slow one well within a second.
+const CONNECTS_WITHIN: Duration = Duration::from_millis(500);
+/// The same for the handshake that follows, which costs a busy server more.
+const SHAKES_HANDS_WITHIN: Duration = Duration::from_secs(5);
+
+/// A connection to a replica, plain or within TLS.
+type ReplicaStream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
+/// The connector to the replicas of one service.
+#[derive(Debug, Clone)]
 struct ReplicaConnector {
     /// What the service is called, whatever its address.
-    origin: http::Uri,
-    tls: Option<ClientTlsConfig>,
+    origin: Uri,
+    tls: Option<ReplicaTls>,
+}
+
+/// How the replicas of one service are verified, and what they are shown.
+#[derive(Debug, Clone)]
+struct ReplicaTls {
+    config: LiveConfig<ClientConfig>,
+    /// The name in the certificate of each.
+    server_name: ServerName<'static>,
 }
 
 impl ReplicaConnector {
-    fn endpoint(&self, address: SocketAddr) -> Result<Endpoint, tonic::transport::Error> {
-        let scheme = self.tls.as_ref().map_or("http", |_| "https");
-        let mut endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))?;
-        if let Some(tls) = &self.tls {
-            endpoint = endpoint.tls_config(tls.clone())?;
-        }
-        Ok(endpoint
+    /// Connects to the replica at `address`. A connection that this channel makes later, when this one is lost or its server
+    /// goes away, has the certificates of that moment.
+    async fn connect(&self, address: SocketAddr) -> Result<Channel, tonic::transport::Error> {
+        let connector = self.clone();
+        let dial = service_fn(move |_: Uri| {
+            let connector = connector.clone();
+            async move { connector.dial(address).await }
+        });
+        // Plain to the library: TLS is the connector's work.
+        Endpoint::from_shared(format!("http://{address}"))?
             .origin(self.origin.clone())
-            // A dead neighbour must be told from a slow one well within a second.
-            .connect_timeout(Duration::from_millis(500))
             .http2_keep_alive_interval(SILENT)
             .keep_alive_timeout(SILENT)
             .keep_alive_while_idle(true)
-            .tcp_nodelay(true))
+            .connect_with_connector(dial)
+            .await
+    }
+
+    async fn dial(&self, address: SocketAddr) -> io::Result<TokioIo<ReplicaStream>> {
+        let stream = timeout(CONNECTS_WITHIN, TcpStream::connect(address)).await??;
+        stream.set_nodelay(true)?;
+        let stream = match &self.tls {
+            Some(tls) => {
+                let connector = TlsConnector::from(tls.config.current());
+                let shaking = connector.connect(tls.server_name.clone(), stream);
+                Either::Right(Box::new(timeout(SHAKES_HANDS_WITHIN, shaking).await??))
+            }
+            None => Either::Left(stream),
+        };
+        Ok(TokioIo::new(stream))
     }
 }
 

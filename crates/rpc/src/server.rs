@@ -2,28 +2,33 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use futures::TryStreamExt;
+use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
 use http::{Request, Response};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::TcpListenerStream;
+use tokio_util::task::AbortOnDropHandle;
 use tonic::body::Body;
 use tonic::server::NamedService;
-use tonic::transport::{Server, ServerTlsConfig};
+use tonic::transport::Server;
 use tonic_health::ServingStatus;
 use tower::Service as TowerService;
 use wardgate_domain::Ambient;
 use wardgate_resilience::concurrency::Limiter;
+use wardgate_tls::{EndOfTls, LiveConfig};
 
 use crate::access::Trust;
-use crate::aging::ConnectionAge;
-use crate::link::{Error as LinkError, TlsFiles};
+use crate::aging::{AgedStream, ConnectionAge};
+use crate::link::TlsFiles;
 use crate::readiness::Service;
 use crate::shutdown::Shutdown;
-use crate::{health, stack::Stack};
+use crate::{health, link, stack::Stack};
 
 /// Which program serves: one more name that health knows, so that an operator can ask whether an upgrade is complete.
 pub const VERSION: &str = concat!("wardgate/", env!("CARGO_PKG_VERSION"));
@@ -55,7 +60,7 @@ pub enum Error {
     },
     /// A certificate or key file.
     #[error(transparent)]
-    Tls(#[from] LinkError),
+    Tls(#[from] wardgate_tls::Error),
     /// The address is taken or not ours.
     #[error("cannot listen on {listen}: {source}")]
     Listen {
@@ -76,7 +81,7 @@ pub enum Error {
 #[derive(Debug)]
 pub struct BoundServer {
     listener: TcpListener,
-    tls: Option<ServerTlsConfig>,
+    tls: Option<LiveConfig<rustls::ServerConfig>>,
     pub(crate) aging: ConnectionAge,
     limiter: Option<Limiter>,
 }
@@ -86,14 +91,11 @@ impl BoundServer {
     pub async fn bind(config: &ListenConfig) -> Result<Self, Error> {
         let listen = config.listen;
         let tls = match &config.tls {
-            Some(files) => {
-                let (authority, identity) = files.read()?;
-                Some(
-                    ServerTlsConfig::new()
-                        .identity(identity)
-                        .client_ca_root(authority),
-                )
-            }
+            Some(files) => Some(LiveConfig::open(
+                files.into(),
+                EndOfTls::GrpcServer,
+                |identity| identity.server_config(&[link::HTTP2]),
+            )?),
             None if config.plaintext && listen.ip().is_loopback() => None,
             None => return Err(Error::PlainText { listen }),
         };
@@ -153,22 +155,27 @@ impl BoundServer {
             .http2_max_header_list_size(16 * 1024)
             .http2_keepalive_interval(Some(Duration::from_secs(10)))
             .max_connection_age(self.aging.age);
-        if let Some(tls) = self.tls {
-            server = server.tls_config(tls)?;
-        }
         let aging = self.aging;
         let incoming = TcpListenerStream::new(self.listener).map_ok(move |stream| {
             // Answers are small and complete: none waits for more to send. Where that cannot be had, they only are slower.
             let _ = stream.set_nodelay(true);
             aging.begin(stream)
         });
+        let closes = shutdown.clone().closes();
         let stack = Stack::new(service.server, trust).limited(self.limiter);
         let in_flight = stack.in_flight();
-        let serving = server
+        let router = server
             .add_service(stack)
             .add_service(health)
-            .add_service(reflection)
-            .serve_with_incoming_shutdown(incoming, shutdown.clone().closes());
+            .add_service(reflection);
+        let serving = match self.tls {
+            Some(tls) => router
+                .serve_with_incoming_shutdown(handshakes(incoming, tls), closes)
+                .boxed(),
+            None => router
+                .serve_with_incoming_shutdown(incoming, closes)
+                .boxed(),
+        };
         // Watches never end by themselves, so the server ends when its calls have.
         let grace = shutdown.grace();
         let finished = async move {
@@ -185,6 +192,35 @@ impl BoundServer {
             () = forever(health::report(reporter, S::NAME, service.readiness)) => Ok(()),
         }
     }
+}
+
+/// How long a client may take for its part of a handshake.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Handshakes that go on at the same time; further connections wait to be accepted.
+const HANDSHAKES: usize = 256;
+
+/// The connections whose handshake succeeded, each by the certificates of its moment.
+fn handshakes(
+    incoming: impl Stream<Item = io::Result<AgedStream>> + Send + 'static,
+    tls: LiveConfig<rustls::ServerConfig>,
+) -> impl Stream<Item = io::Result<TlsStream<AgedStream>>> + Send + 'static {
+    incoming
+        .map_ok(move |stream| {
+            let accepting = TlsAcceptor::from(tls.current()).accept(stream);
+            AbortOnDropHandle::new(tokio::spawn(tokio::time::timeout(HANDSHAKE, accepting)))
+        })
+        .map(|accepted| async {
+            match accepted?.await {
+                Ok(Ok(Ok(stream))) => Ok(Some(stream)),
+                Ok(Ok(Err(error))) => {
+                    tracing::debug!(%error, "a TLS handshake failed");
+                    Ok(None)
+                }
+                Ok(Err(_)) | Err(_) => Ok(None),
+            }
+        })
+        .buffer_unordered(HANDSHAKES)
+        .try_filter_map(|stream| std::future::ready(Ok(stream)))
 }
 
 /// For the last answers to leave the socket, and for calls that raced the end to be counted.

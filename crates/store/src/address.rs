@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use sqlx::postgres::PgConnectOptions;
 
+use crate::tls::verify_server;
+
 /// A text that names no store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a store is given as `sqlite:PATH` or `postgres://…`")]
@@ -34,7 +36,7 @@ impl FromStr for Address {
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
             return text
                 .parse()
-                .map(Box::new)
+                .map(|options| Box::new(verify_server(options)))
                 .map(Self::Postgres)
                 .map_err(|_| NotAStore);
         }
@@ -76,6 +78,20 @@ mod tests {
             .unwrap();
         assert_eq!(address.to_string(), "postgres://db.example:5433/wardgate");
         assert_eq!(format!("{address:?}"), address.to_string());
+    }
+
+    #[test]
+    fn a_store_on_another_machine_is_verified_unless_its_address_says_otherwise() {
+        let mode = |text: &str| match text.parse().unwrap() {
+            Address::Postgres(options) => format!("{:?}", options.get_ssl_mode()),
+            Address::Sqlite(_) => panic!("{text}"),
+        };
+        assert_eq!(mode("postgres://db.example/wardgate"), "VerifyFull");
+        assert_eq!(
+            mode("postgres://db.example/wardgate?sslmode=disable"),
+            "Disable"
+        );
+        assert_eq!(mode("postgres://127.0.0.1/wardgate"), "Prefer");
     }
 
     #[test]

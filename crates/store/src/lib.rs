@@ -18,6 +18,7 @@ pub mod postgres;
 mod rates;
 mod settings;
 pub mod sqlite;
+mod tls;
 
 pub use address::{Address, NotAStore};
 pub use busy::{StartWait, is_busy};
@@ -26,3 +27,4 @@ pub use layout::Layout;
 pub use migration::{MigratedVersions, MigrationError};
 pub use rates::RateStatements;
 pub use settings::{DatabaseSettings, NotARole, Role};
+pub use tls::{is_this_machine, verify_server};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  tracing ──▶ standard error (text or JSON lines)
-//!     └──────▶ OpenTelemetry (OTLP over gRPC), when an endpoint is configured
+//!     └──────▶ OpenTelemetry (OTLP over gRPC or HTTP), when an endpoint is configured
 //!  metrics ──▶ Prometheus text or `OpenMetrics`, served by whoever holds the [`Metrics`]
 //! ```
 //!
@@ -13,19 +13,20 @@
 mod exemplars;
 mod exposition;
 mod logs;
+mod otlp;
 
 pub mod contents;
 pub mod labels;
 pub mod names;
 pub mod trace_context;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{
     BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 use opentelemetry::trace::TracerProvider as _;
-use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
@@ -36,8 +37,10 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 pub use exposition::Exposition;
+pub use otlp::{OtlpError, OtlpProtocol};
 
 use exemplars::{Exemplars, WithExemplars};
+use otlp::Collector;
 
 /// How a process reports on itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -50,6 +53,14 @@ pub struct Config {
     pub log_format: LogFormat,
     /// OTLP endpoint for traces, for example `http://127.0.0.1:4317`; none: no traces are sent.
     pub otlp_endpoint: Option<String>,
+    /// What is spoken there.
+    pub otlp_protocol: OtlpProtocol,
+    /// Authorities of an `https` endpoint, PEM; none: the system's.
+    pub otlp_ca_file: Option<PathBuf>,
+    /// Certificate that is shown there, PEM, with its key.
+    pub otlp_cert_file: Option<PathBuf>,
+    /// Its key, PEM.
+    pub otlp_key_file: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -58,6 +69,10 @@ impl Default for Config {
             log: "info".to_owned(),
             log_format: LogFormat::Text,
             otlp_endpoint: None,
+            otlp_protocol: OtlpProtocol::default(),
+            otlp_ca_file: None,
+            otlp_cert_file: None,
+            otlp_key_file: None,
         }
     }
 }
@@ -86,9 +101,9 @@ pub enum Error {
     /// `telemetry.log` is no filter.
     #[error("telemetry.log is not a level or filter: {0}")]
     Filter(#[from] ParseError),
-    /// `telemetry.otlp_endpoint` cannot be used.
-    #[error("telemetry.otlp_endpoint cannot be used: {0}")]
-    Otlp(#[from] ExporterBuildError),
+    /// The collector of traces cannot be used.
+    #[error(transparent)]
+    Otlp(#[from] OtlpError),
     /// A second set-up in one process.
     #[error("logging is already set up: {0}")]
     Logging(#[from] TryInitError),
@@ -159,7 +174,16 @@ pub fn init(config: &Config, role: &'static str) -> Result<Guard, Error> {
         }
     });
     let traces = match (config.otlp_endpoint.as_deref(), config.log_format) {
-        (Some(endpoint), _) => Some(exporter(endpoint, role)?),
+        (Some(endpoint), _) => Some(provider(
+            Collector {
+                endpoint,
+                protocol: config.otlp_protocol,
+                ca: config.otlp_ca_file.as_deref(),
+                cert: config.otlp_cert_file.as_deref(),
+                key: config.otlp_key_file.as_deref(),
+            },
+            role,
+        )?),
         (None, LogFormat::Json) => Some(ids_alone()),
         (None, LogFormat::Text) => None,
     };
@@ -222,13 +246,9 @@ fn ids_alone() -> SdkTracerProvider {
         .build()
 }
 
-fn exporter(endpoint: &str, role: &'static str) -> Result<SdkTracerProvider, ExporterBuildError> {
-    let exporter = SpanExporter::builder()
-        .with_tonic()
-        .with_endpoint(endpoint)
-        .build()?;
+fn provider(collector: Collector<'_>, role: &'static str) -> Result<SdkTracerProvider, OtlpError> {
     Ok(SdkTracerProvider::builder()
-        .with_batch_exporter(exporter)
+        .with_batch_exporter(collector.exporter()?)
         .with_resource(
             Resource::builder()
                 .with_service_name(format!("wardgate-{role}"))

@@ -229,6 +229,13 @@ pub const CONSOLE_PAGES: &str = "wardgate_console_pages_total";
 
 // === links between services ===
 
+/// Gauge: when the certificate in use at one `end` was issued, in seconds since 1970; `end` is `grpc_server`, `grpc_client` or
+/// `http_server`.
+pub const CERTIFICATE_ISSUED: &str = "wardgate_certificate_issued_timestamp_seconds";
+/// Gauge: when the certificate in use at one `end` ends, in seconds since 1970.
+pub const CERTIFICATE_ENDS: &str = "wardgate_certificate_expiry_timestamp_seconds";
+/// Counter: changed certificate files at one `end`, by `outcome`, swapped or refused.
+pub const CERTIFICATE_RELOADS: &str = "wardgate_certificate_reloads_total";
 /// Gauge: replicas of a `neighbour` by `state`: ready, ejected, unready or connecting.
 pub const LINK_ENDPOINTS: &str = "wardgate_link_endpoints";
 /// Counter: calls of a `neighbour` that failed and were fit to be made again, by `outcome`: unsent (no server had seen it,

@@ -25,7 +25,7 @@ use crate::replicas::Replicas;
 use crate::store::ToolRunnerStore;
 use crate::switchboard::Switches;
 use crate::{Config, Error};
-use wardgate_catalogue::{Catalogue, MaxRows, Offers, Tool, Toolset};
+use wardgate_catalogue::{AttachedFile, Catalogue, MaxRows, Offers, Tool, Toolset};
 use wardgate_egress::UserGrants;
 use wardgate_mcp_client::Upstream;
 use wardgate_resilience::{Guard, ResultCache, SharedRateLimiter, SourceGuard, ToolLimits};
@@ -110,6 +110,7 @@ pub(crate) struct LoadedCatalogue {
     version: Digest,
     shown: Digest,
     contents: Contents,
+    secret_files: Vec<AttachedFile>,
     compiled: CompiledPermits,
     upstreams: BTreeMap<String, Arc<Upstream>>,
 }
@@ -219,6 +220,7 @@ impl LoadedCatalogue {
     ) -> Result<Self, Error> {
         let (imported, missing) = (catalogue.imported().to_vec(), catalogue.missing().to_vec());
         let instructions = catalogue.instructions().clone();
+        let secret_files = catalogue.secret_files().to_vec();
         let (tools, toolsets, settings, version) = catalogue.into_parts();
         let store = Some(shared.store.clone());
         let mut sources = Sources::new(&shared.platform, shared.memory.clone(), store);
@@ -304,6 +306,7 @@ impl LoadedCatalogue {
             shown,
             offers,
             contents,
+            secret_files,
             compiled: CompiledPermits::new(keys, config.pushdown),
             upstreams,
         })
@@ -346,6 +349,11 @@ impl LoadedCatalogue {
     /// Prompts and resources.
     pub(crate) fn contents(&self) -> &Contents {
         &self.contents
+    }
+
+    /// Files beside the catalogue that make it another one when they change.
+    pub(crate) fn attached_files(&self) -> Vec<AttachedFile> {
+        [self.contents.files(), self.secret_files.clone()].concat()
     }
 
     /// What callers granted the source of that name to do in their name, where it is one of those.

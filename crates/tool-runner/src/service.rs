@@ -144,7 +144,7 @@ pub(crate) fn start(
     log_warnings(&catalogue);
     importer.import(&mut catalogue, &seen.lock)?;
     let loaded = LoadedCatalogue::new(catalogue, &config, &keys, &shared, None)?;
-    seen.attached = loaded.contents().files();
+    seen.attached = loaded.attached_files();
     // Before anyone can answer.
     let mut upstreams = vec![importer.changes()];
     upstreams.extend(shared.following.changes());
@@ -560,7 +560,7 @@ impl Runner {
         self.publish_readiness();
         match reloaded {
             Ok(version) => {
-                seen.attached = self.loaded.load().contents().files();
+                seen.attached = self.loaded.load().attached_files();
                 counter!(names::CATALOGUE_RELOADS, "outcome" => "loaded").increment(1);
                 info!(%version, "the tool catalogue changed and is in force");
                 true

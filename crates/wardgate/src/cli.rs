@@ -6,6 +6,7 @@ mod conversations;
 mod doctor;
 mod import;
 mod init;
+mod login;
 mod stdio;
 
 use std::net::SocketAddr;
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use wardgate_domain::{Status, Timestamp};
 use wardgate_transparency::VerifierKey;
 
@@ -22,6 +24,7 @@ pub(crate) use conversations::{ConversationsArgs, ConversationsCommand, HoldChan
 pub(crate) use doctor::{ConfigSection, DoctorArgs};
 pub(crate) use import::{ImportArgs, ImportFrom};
 pub(crate) use init::InitArgs;
+pub(crate) use login::{ContextsArgs, ContextsCommand, LoginArgs, LogoutArgs};
 pub(crate) use stdio::StdioArgs;
 
 /// Governed access for AI agents: known callers, rules down to row and column, a record of every call.
@@ -56,6 +59,12 @@ pub(crate) enum Command {
     Conversations(ConversationsArgs),
     /// Be a stdio MCP server for a desktop client, whose requests go to a gateway.
     Stdio(StdioArgs),
+    /// Sign in at a gateway, once: other commands then find your token.
+    Login(LoginArgs),
+    /// Forget a sign-in.
+    Logout(LogoutArgs),
+    /// List sign-ins, or change the current one.
+    Contexts(ContextsArgs),
     /// Print a token of the local issuer.
     Token(TokenArgs),
     /// Check or list a catalogue of tools, approve and switch tools, or call one.
@@ -76,6 +85,18 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Ask a running process whether it is ready; exit code 0 when it is.
     Health(HealthArgs),
+    /// Print the script by which a shell completes commands and options.
+    Completions {
+        /// Which shell.
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+    /// Write a manual page for each command.
+    Man {
+        /// The directory, made when absent.
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
 }
 
 /// Where the configuration is.
@@ -346,12 +367,14 @@ pub(crate) enum ToolsCommand {
     },
     /// List the tools of a catalogue.
     List {
-        /// The `tools.yaml`, or a directory of such files.
-        #[arg(default_value = "tools.yaml")]
-        file: PathBuf,
+        /// The `tools.yaml`, or a directory of such files. Without it, that of this directory; where there is none, or a
+        /// gateway, token or sign-in is named, the tools that you may call there.
+        file: Option<PathBuf>,
         /// One JSON object a line, instead of a table.
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        caller: ClientOptions,
     },
     /// Call one tool over MCP and print its result.
     Call(CallArgs),

@@ -169,7 +169,10 @@ pub(crate) async fn remote_agent(
     wiring: AgentWiring,
     ambient: &Ambient,
 ) -> Result<Endpoints, Failure> {
-    let gateway = wardgate_agent::GatewayEndpoint::over_http(&wiring.links.gateway)?;
+    let gateway = wardgate_agent::GatewayEndpoint::over_http(
+        &wiring.links.gateway,
+        wiring.links.ca.as_deref(),
+    )?;
     Ok(Endpoints {
         agent: Agent::open(config, gateway, approvals, ambient.clone()).await?,
         admission: Admission {
@@ -209,7 +212,7 @@ pub(crate) fn local_console(
 }
 
 /// What the console says it is.
-const CONSOLE: &str = "wardgate-console";
+pub(crate) const CONSOLE: &str = "wardgate-console";
 
 /// The console on an address of its own, and whether it knows whose tokens it takes.
 pub(crate) async fn remote_console(
@@ -235,9 +238,9 @@ pub(crate) async fn remote_console(
     let agent = links
         .agent
         .as_ref()
-        .map(|url| EdgeClient::http(url, CONSOLE));
+        .map(|url| EdgeClient::http(url, CONSOLE, links.ca.as_deref()));
     let links = wardgate_console::Links {
-        gateway: EdgeClient::http(&links.gateway, CONSOLE)
+        gateway: EdgeClient::http(&links.gateway, CONSOLE, links.ca.as_deref())
             .map_err(|error| unfit("gateway", error))?,
         agent: agent.transpose().map_err(|error| unfit("agent", error))?,
         record: record_links,

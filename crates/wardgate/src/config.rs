@@ -7,7 +7,7 @@ mod console;
 mod error;
 mod witness;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use figment::Figment;
@@ -18,7 +18,7 @@ use reqwest::Url;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use wardgate_agent::HttpLimits;
-use wardgate_edge::AuthConfig;
+use wardgate_edge::{AuthConfig, HttpsFiles, TrustedProxies};
 use wardgate_resilience::concurrency::Config as Concurrency;
 use wardgate_rpc::Drain;
 use wardgate_rpc::link::TlsFiles;
@@ -31,13 +31,15 @@ pub(crate) use error::{Error, SECTIONS, ValueOrigin};
 pub(crate) use witness::WitnessWiring;
 
 /// What a service's section holds for this binary rather than for the service.
-const WIRING: [&str; 15] = [
+const WIRING: [&str; 17] = [
     "concurrency",
     "drain",
     "listen",
     "tls",
     "plaintext",
     "probes",
+    "https",
+    "trusted_proxies",
     "permit_key_file",
     "permit_public_key_files",
     "pseudonym_key_file",
@@ -50,10 +52,12 @@ const WIRING: [&str; 15] = [
 ];
 
 /// The same of an agent that runs by itself.
-const AGENT_WIRING: [&str; 10] = [
+const AGENT_WIRING: [&str; 12] = [
     "drain",
     "listen",
     "probes",
+    "https",
+    "trusted_proxies",
     "public_url",
     "allowed_hosts",
     "allowed_origins",
@@ -84,6 +88,12 @@ pub(crate) struct GatewayWiring {
     pub(crate) tls: Option<TlsFiles>,
     #[serde(default)]
     pub(crate) session_key_file: Option<PathBuf>,
+    /// The certificate by which it terminates TLS; none: plain HTTP.
+    #[serde(default)]
+    pub(crate) https: Option<HttpsFiles>,
+    /// Who is believed about whom it speaks for.
+    #[serde(default)]
+    pub(crate) trusted_proxies: TrustedProxies,
     /// Address of probes and `/metrics`; then `/ready` is not served beside the paths for clients. None: port 9090 of
     /// loopback, or another one if that is taken.
     #[serde(default)]
@@ -91,6 +101,17 @@ pub(crate) struct GatewayWiring {
     /// How it ends.
     #[serde(default)]
     pub(crate) drain: Drain,
+}
+
+/// How an edge listens, besides its address.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct ListenerWiring {
+    #[serde(default)]
+    pub(crate) probes: Option<SocketAddr>,
+    #[serde(default)]
+    pub(crate) https: Option<HttpsFiles>,
+    #[serde(default)]
+    pub(crate) trusted_proxies: TrustedProxies,
 }
 
 /// Addresses of the services.
@@ -163,6 +184,12 @@ pub(crate) struct ServiceLinks {
 pub(crate) struct AgentWiring {
     #[serde(default = "agent_listen")]
     pub(crate) listen: SocketAddr,
+    /// The certificate by which it terminates TLS; none: plain HTTP.
+    #[serde(default)]
+    pub(crate) https: Option<HttpsFiles>,
+    /// Who is believed about whom it speaks for.
+    #[serde(default)]
+    pub(crate) trusted_proxies: TrustedProxies,
     /// Address of probes and `/metrics`; then `/ready` is not served beside the paths for clients. None: port 9090 of
     /// loopback, or another one if that is taken.
     #[serde(default)]
@@ -195,6 +222,9 @@ pub(crate) struct AgentLinks {
     /// Where the gateway's paths begin.
     #[serde(deserialize_with = "url")]
     pub(crate) gateway: Url,
+    /// The authorities of the gateway's certificate; none: the system's.
+    #[serde(default)]
+    pub(crate) ca: Option<PathBuf>,
 }
 
 fn url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Url, D::Error> {
@@ -366,19 +396,14 @@ impl Settings {
         self.read(name, section).map(Some)
     }
 
-    /// Where the probes of this section are, where this process does the rest of the wiring itself.
-    pub(crate) fn probes(&self, name: &str) -> Result<Option<SocketAddr>, Error> {
-        #[derive(Deserialize)]
-        struct ProbesSection {
-            probes: SocketAddr,
-        }
-        if !self.has(&format!("{name}.probes")) {
-            return Ok(None);
+    /// How the edge of this section listens, where this process does the rest of the wiring itself.
+    pub(crate) fn listener(&self, name: &str) -> Result<ListenerWiring, Error> {
+        if !self.has(name) {
+            return Ok(ListenerWiring::default());
         }
         let mut section = self.section(name)?;
-        section.retain(|key, _| key == "probes");
-        let ProbesSection { probes } = self.read(name, section)?;
-        Ok(Some(probes))
+        section.retain(|key, _| matches!(key.as_str(), "probes" | "https" | "trusted_proxies"));
+        self.read(name, section)
     }
 
     /// The whole configuration.
@@ -434,6 +459,8 @@ impl Settings {
             Value::String(_, text) => {
                 if is_path(key) {
                     *text = self.base.join(&text).display().to_string();
+                } else if key == "advertise" {
+                    *text = with_bracketed_host(text);
                 } else if let Some(path) = text.strip_prefix("sqlite:").filter(|_| key == "store") {
                     *text = format!("sqlite:{}", self.base.join(path).display());
                 }
@@ -518,6 +545,20 @@ fn plainly(error: &figment::Error) -> String {
         })
         .collect();
     faults.join("; ")
+}
+
+/// `scheme://host:port` with brackets around an IPv6 address (RFC 3986, section 3.2.2): Kubernetes gives a pod its address
+/// without any, whichever family it is of, and puts it between a scheme and a port as it is.
+fn with_bracketed_host(url: &str) -> String {
+    let parts = url
+        .split_once("://")
+        .and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once(':')?)));
+    match parts {
+        Some((scheme, (host, port))) if host.parse::<Ipv6Addr>().is_ok() => {
+            format!("{scheme}://[{host}]:{port}")
+        }
+        _ => url.to_owned(),
+    }
 }
 
 /// Keys whose values are paths.

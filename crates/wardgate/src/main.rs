@@ -5,7 +5,7 @@
 //!            ├──▶ commands/serve ─────▶ one service behind a socket, or the gateway with its links
 //!            ├──▶ commands/{agent, console} ─▶ the agent or the console, with its gateway over HTTP
 //!            ├──▶ commands/init ──────▶ a project to begin with
-//!            ├──▶ commands/{token, stdio, call, bench, audit, tools, policy, certs, config, doctor, migrate, health}
+//!            ├──▶ commands/{login, token, stdio, call, bench, audit, tools, policy, certs, config, doctor, migrate, health, shell}
 //!            └──▶ launch: becomes a program of a tool, within its limits
 //! ```
 //!
@@ -71,6 +71,9 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Console(arguments) => commands::console::run(&arguments).await,
         Command::Conversations(arguments) => commands::conversations::run(arguments).await,
         Command::Stdio(arguments) => commands::stdio::run(arguments).await,
+        Command::Login(arguments) => commands::login::login(arguments).await,
+        Command::Logout(arguments) => commands::login::logout(arguments),
+        Command::Contexts(arguments) => commands::login::contexts(arguments),
         Command::Token(arguments) => commands::token::run(&arguments),
         Command::Tools(arguments) => commands::tools::run(arguments).await,
         Command::Certs(arguments) => commands::certs::run(&arguments),
@@ -80,6 +83,8 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Call(arguments) => commands::calls::call(arguments).await,
         Command::Bench(arguments) => commands::calls::bench(arguments).await,
         Command::Health(arguments) => commands::health::run(&arguments).await,
+        Command::Completions { shell } => commands::shell::completions(shell),
+        Command::Man { directory } => commands::shell::man(&directory),
     }
 }
 

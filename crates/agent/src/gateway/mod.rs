@@ -18,6 +18,7 @@ mod streams;
 mod tool_cache;
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,8 +58,10 @@ impl GatewayEndpoint {
     }
 
     /// A gateway elsewhere; `url` is where its paths begin, for example `https://mcp.example.org`.
-    pub fn over_http(url: &Url) -> Result<Self, Error> {
-        Ok(Self::through(EdgeClient::http(url, "wardgate-agent")?))
+    /// Its certificate is verified by the authorities of `authority`, a file of PEM, or by the system's.
+    pub fn over_http(url: &Url, authority: Option<&Path>) -> Result<Self, Error> {
+        let edge = EdgeClient::http(url, "wardgate-agent", authority)?;
+        Ok(Self::through(edge))
     }
 
     fn through(edge: EdgeClient) -> Self {

@@ -7,6 +7,7 @@ use wardgate_domain::variable::{self, FillError};
 use wardgate_yaml::Node;
 
 use crate::fault::Faults;
+use crate::files::AttachedFile;
 
 /// Reads texts of sources and fills in their variables. Nothing it fills in is ever part of a fault.
 pub(crate) struct VariableExpander<'a> {
@@ -14,6 +15,8 @@ pub(crate) struct VariableExpander<'a> {
     pub(crate) base: &'a Path,
     /// Looked up before the environment.
     pub(crate) variables: &'a BTreeMap<String, String>,
+    /// The files of `${file:PATH}`, as they were found.
+    pub(crate) secret_files: &'a mut Vec<AttachedFile>,
     pub(crate) faults: &'a mut Faults,
 }
 
@@ -57,7 +60,12 @@ impl VariableExpander<'_> {
 
     /// A secret kept in a file, without the line's end.
     fn file(&mut self, node: &Node, what: &str, path: &str) -> Option<String> {
-        match std::fs::read_to_string(self.base.join(path)) {
+        let whole = self.base.join(path);
+        if let Ok(found) = std::fs::metadata(&whole) {
+            self.secret_files
+                .push(AttachedFile::of(whole.clone(), &found));
+        }
+        match std::fs::read_to_string(whole) {
             Ok(text) => {
                 let text = text.strip_suffix('\n').unwrap_or(&text);
                 Some(text.strip_suffix('\r').unwrap_or(text).to_owned())

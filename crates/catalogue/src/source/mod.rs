@@ -16,6 +16,7 @@ use wardgate_grpc_json::GrpcSettings;
 use wardgate_yaml::{Key, Node};
 
 use crate::fault::{Faults, FieldReader};
+use crate::files::AttachedFile;
 use crate::limits::{read_breaker, read_retry};
 
 use crate::content::FileContent;
@@ -88,12 +89,14 @@ impl SourceSettings {
         (key, node): &(Key, Node),
         base: &Path,
         variables: &BTreeMap<String, String>,
+        secret_files: &mut Vec<AttachedFile>,
         faults: &mut Faults,
     ) -> Option<Self> {
         let mut fields = FieldReader::of(node, format!("sources.{}", key.name), faults)?;
         let mut expand = VariableExpander {
             base,
             variables,
+            secret_files,
             faults,
         };
         let fix = format!("add `type`, one of {TYPES}");

@@ -1,7 +1,8 @@
 //! The socket: bounded connections, bounded headers, a graceful end.
 //!
 //! ```text
-//!  accept ─▶ places: a rate and a share for each client ─▶ stream: frames charged, messages followed ─▶ hyper ─▶ router
+//!  accept ─▶ PROXY protocol ─▶ TLS, where there are; then, of each connection
+//!         ─▶ places: a rate and a share for each client ─▶ stream: frames charged, messages followed ─▶ hyper ─▶ router
 //!                                                                                 │
 //!                                   idle, old, replaced, or the process stops ────┴──▶ GOAWAY, then closed
 //! ```
@@ -10,6 +11,7 @@ mod connection;
 mod http1;
 mod http2;
 mod limits;
+mod proxies;
 mod refusals;
 mod slots;
 mod stream;
@@ -21,6 +23,7 @@ mod tests;
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,18 +36,25 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::{self, Builder};
 use metrics::counter;
+use rustls::ServerConfig;
+use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 use wardgate_rpc::{Shutdown, probes};
 use wardgate_telemetry::names;
+use wardgate_tls::{EndOfTls, Files, LiveConfig};
 
 use crate::Error;
 
 pub(crate) use connection::credit_known_caller;
 pub use limits::{ConnectionLimits, ListenerLimits};
+pub use proxies::{ForwardingHeader, TrustedProxies};
 
 use connection::{AnswerBody, ClientConnection};
 use slots::{ConnectionSlot, ConnectionSlots, SlotUse};
@@ -59,13 +69,28 @@ const PROBE: Duration = Duration::from_secs(5);
 
 /// A connection as hyper serves it.
 type ServedConnection<S> =
-    auto::Connection<'static, TokioIo<WatchedStream<TcpStream>>, S, TokioExecutor>;
+    auto::Connection<'static, TokioIo<WatchedStream<ClientStream>>, S, TokioExecutor>;
+
+/// A connection to a client, plain or within TLS.
+type ClientStream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
+/// The certificate by which an edge terminates TLS.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpsFiles {
+    /// Certificate chain, PEM.
+    pub cert: PathBuf,
+    /// Private key, PEM.
+    pub key: PathBuf,
+}
 
 /// A listener, not yet serving.
 #[derive(Debug)]
 pub struct BoundListener {
     listener: TcpListener,
     address: SocketAddr,
+    tls: Option<LiveConfig<ServerConfig>>,
+    proxies: TrustedProxies,
 }
 
 impl BoundListener {
@@ -74,7 +99,40 @@ impl BoundListener {
         let failed = |source| Error::Listen { listen, source };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address })
+        Ok(Self {
+            listener,
+            address,
+            tls: None,
+            proxies: TrustedProxies::default(),
+        })
+    }
+
+    /// The same with TLS, where there is a certificate; a renewed one is taken up within seconds.
+    pub fn with_certificate(self, files: Option<HttpsFiles>) -> Result<Self, Error> {
+        let open = |files: HttpsFiles| {
+            let files = Files {
+                authority: None,
+                chain: files.cert,
+                key: files.key,
+            };
+            LiveConfig::open(files, EndOfTls::HttpServer, |identity| {
+                identity.server_config(&[b"h2", b"http/1.1"])
+            })
+        };
+        let tls = files.map(open).transpose()?;
+        Ok(Self { tls, ..self })
+    }
+
+    /// The same behind proxies that are believed about whom they speak for.
+    #[must_use]
+    pub fn behind(self, proxies: TrustedProxies) -> Self {
+        Self { proxies, ..self }
+    }
+
+    /// Where its paths begin, as this machine reaches it: `https://127.0.0.1:8080`.
+    pub fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
     }
 
     /// The address it listens on, with the port the system chose if 0 was asked for.
@@ -105,6 +163,8 @@ impl BoundListener {
             limits,
             shutdown: shutdown.clone(),
             closing: CancellationToken::new(),
+            tls: self.tls.clone(),
+            proxies: self.proxies.clone(),
         });
         let open = TaskTracker::new();
         let mut closes = pin!(shutdown.clone().closes());
@@ -116,9 +176,12 @@ impl BoundListener {
             let Some((stream, peer)) = accepted else {
                 continue;
             };
-            if let Some(slot) = slots.admit(peer) {
-                // An answer is one small write; waiting to fill a segment would only delay it.
-                let _ = stream.set_nodelay(true);
+            // An answer is one small write; waiting to fill a segment would only delay it.
+            let _ = stream.set_nodelay(true);
+            let peer = proxies::canonical(peer);
+            if server.proxies.announces(peer) {
+                open.spawn(Arc::clone(&server).serve_announced(stream, peer));
+            } else if let Some(slot) = server.admit(peer) {
                 open.spawn(Arc::clone(&server).serve(stream, peer, slot));
             } else {
                 // Reset, so that nothing of it is left here.
@@ -180,12 +243,65 @@ struct HttpServer {
     shutdown: Shutdown,
     /// Cancelled when nothing new is taken.
     closing: CancellationToken,
+    tls: Option<LiveConfig<ServerConfig>>,
+    proxies: TrustedProxies,
 }
 
 impl HttpServer {
+    /// Takes a slot for a connection of `peer`. One of a trusted proxy is that of many clients, and has no share of its own.
+    fn admit(&self, peer: SocketAddr) -> Option<ConnectionSlot> {
+        if self.proxies.contains(peer.ip()) {
+            self.slots.admit_proxy(peer)
+        } else {
+            self.slots.admit(peer)
+        }
+    }
+
+    /// Serves a connection that begins with the PROXY protocol, as one of the client that this names.
+    async fn serve_announced(self: Arc<Self>, mut stream: TcpStream, proxy: SocketAddr) {
+        let reading = proxies::read_proxy_header(&mut stream);
+        let client = match tokio::time::timeout(self.limits.header(), reading).await {
+            Ok(Ok(client)) => client.unwrap_or(proxy),
+            Ok(Err(error)) => {
+                tracing::warn!(%proxy, %error, "a connection of a trusted proxy is refused");
+                return;
+            }
+            Err(_) => return,
+        };
+        match self.admit(client) {
+            Some(slot) => self.serve(stream, client, slot).await,
+            None => drop(stream.set_zero_linger()),
+        }
+    }
+
+    /// The connection to a client, within TLS where there is a certificate; none where the handshake fails or takes as long
+    /// as no header may.
+    async fn open(&self, stream: TcpStream, connection: &ClientConnection) -> Option<ClientStream> {
+        let Some(tls) = &self.tls else {
+            return Some(Either::Left(stream));
+        };
+        let shaking = TlsAcceptor::from(tls.current()).accept(stream);
+        let shaken = tokio::select! {
+            shaken = tokio::time::timeout(self.limits.header(), shaking) => shaken,
+            () = connection.replaced.cancelled() => return None,
+            () = self.closing.cancelled() => return None,
+        };
+        match shaken {
+            Ok(Ok(stream)) => Some(Either::Right(Box::new(stream))),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "a TLS handshake failed");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
     /// Serves one connection to its end.
     async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, slot: ConnectionSlot) {
         let (connection, use_for) = (Arc::clone(&slot.connection), slot.use_for);
+        let Some(stream) = self.open(stream, &connection).await else {
+            return;
+        };
         let stream = WatchedStream::new(stream, slot, self.limits.listener.control_frames);
         let (server, shared) = (Arc::clone(&self), Arc::clone(&connection));
         let service = service_fn(move |request: Request<Incoming>| {
@@ -225,7 +341,8 @@ impl HttpServer {
                 refusals::too_many_connections()
             }
             None => {
-                request.extensions_mut().insert(peer);
+                let client = self.proxies.client(peer, request.headers());
+                request.extensions_mut().insert(client);
                 let answer = self.router.clone().oneshot(request.map(Body::new));
                 connection.scope(answer).await?
             }

@@ -112,13 +112,22 @@ impl ConnectionSlots {
 
     /// Takes a slot for a new connection of `peer`; none where its client opens connections too fast.
     pub(super) fn admit(self: &Arc<Self>, peer: SocketAddr) -> Option<ConnectionSlot> {
+        self.admit_within(peer, self.per_address)
+    }
+
+    /// The same for a proxy, whose connections are those of many clients: it may have every slot.
+    pub(super) fn admit_proxy(self: &Arc<Self>, proxy: SocketAddr) -> Option<ConnectionSlot> {
+        self.admit_within(proxy, self.connections)
+    }
+
+    fn admit_within(self: &Arc<Self>, peer: SocketAddr, share: usize) -> Option<ConnectionSlot> {
         let network = peer.into();
         let mut state = self.state();
         state.sweep();
         let client = state
             .clients
             .entry(network)
-            .or_insert_with(|| self.client());
+            .or_insert_with(|| self.client(share));
         if client.budget.charge(CONNECTION_COST).is_err() {
             drop(state);
             counter!(names::ENDED_CONNECTIONS, "reason" => "connection_rate").increment(1);
@@ -128,8 +137,8 @@ impl ConnectionSlots {
         let id = state.next;
         state.next += 1;
         let own = state.served_of(network);
-        let has_place = own < self.per_address && state.served.len() < self.connections;
-        let use_for = if has_place || state.replace(network, own >= self.per_address) {
+        let has_place = own < share && state.served.len() < self.connections;
+        let use_for = if has_place || state.replace(network, own >= share) {
             if let Some(client) = state.clients.get_mut(&network) {
                 client.served += 1;
             }
@@ -174,14 +183,14 @@ impl ConnectionSlots {
         let client = state
             .clients
             .entry(network)
-            .or_insert_with(|| self.client());
+            .or_insert_with(|| self.client(self.per_address));
         let waits = client.penalty.map_or(now, |end| end.max(now));
         client.penalty = Some((waits + PENALTY).min(now + LONGEST_PENALTY));
     }
 
-    fn client(&self) -> ClientConnections {
+    fn client(&self, share: usize) -> ClientConnections {
         let rate = u64::from(self.control_frames.max(1)) * CONNECTIONS_FRAMES;
-        let connections = u64::try_from(self.per_address).unwrap_or(u64::MAX);
+        let connections = u64::try_from(share).unwrap_or(u64::MAX);
         let burst = connections.saturating_mul(CONNECTION_COST);
         ClientConnections {
             served: 0,

@@ -35,11 +35,20 @@ fn limits() -> ConnectionLimits {
 }
 
 async fn serve(limits: ConnectionLimits) -> RunningListener {
-    let bound = BoundListener::bind((Ipv4Addr::LOCALHOST, 0).into())
-        .await
-        .unwrap();
+    serve_bound(bind().await, limits)
+}
+
+async fn bind() -> BoundListener {
+    let any = (Ipv4Addr::LOCALHOST, 0).into();
+    BoundListener::bind(any).await.unwrap()
+}
+
+fn serve_bound(bound: BoundListener, limits: ConnectionLimits) -> RunningListener {
     let address = bound.address();
+    let client =
+        |axum::Extension(client): axum::Extension<SocketAddr>| async move { client.to_string() };
     let router = Router::new()
+        .route("/client", get(client))
         .route("/pending", get(std::future::pending::<()>))
         .route("/echo", post(|body: String| async move { body }))
         .merge(probes::alive());
@@ -395,4 +404,109 @@ async fn when_the_process_stops_http2_clients_get_goaway_and_serving_ends() {
     served.stop.cancel();
     assert_eq!(client.until_closed().await, Some(NO_ERROR));
     served.serving.await.unwrap();
+}
+
+/// A certificate of `localhost`, signed by itself, and its files.
+struct SelfSigned {
+    dir: tempfile::TempDir,
+}
+
+impl SelfSigned {
+    fn new() -> Self {
+        let signed = Self {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        signed.renew();
+        signed
+    }
+
+    fn files(&self) -> HttpsFiles {
+        HttpsFiles {
+            cert: self.dir.path().join("cert.pem"),
+            key: self.dir.path().join("key.pem"),
+        }
+    }
+
+    /// A new certificate and key in the same files, and the certificate.
+    fn renew(&self) -> reqwest::Certificate {
+        let signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (files, pem) = (self.files(), signed.cert.pem());
+        std::fs::write(files.cert, &pem).unwrap();
+        std::fs::write(files.key, signed.signing_key.serialize_pem()).unwrap();
+        reqwest::Certificate::from_pem(pem.as_bytes()).unwrap()
+    }
+}
+
+/// A client that makes each request on a connection of its own and trusts one certificate.
+fn https_client(trusted: reqwest::Certificate) -> reqwest::Client {
+    reqwest::Client::builder()
+        .no_proxy()
+        .pool_max_idle_per_host(0)
+        .tls_certs_only([trusted])
+        .build()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn tls_is_terminated_for_both_versions_of_http_and_a_renewed_certificate_is_taken_up() {
+    let signed = SelfSigned::new();
+    let first = signed.renew();
+    let bound = bind().await.with_certificate(Some(signed.files())).unwrap();
+    assert!(bound.url().starts_with("https://127.0.0.1:"));
+    let served = serve_bound(bound, limits());
+    let url = format!("https://localhost:{}/echo", served.address.port());
+    let post = |client: &reqwest::Client| client.post(&url).body("ab").send();
+    let answer = post(&https_client(first.clone())).await.unwrap();
+    assert_eq!(answer.version(), Version::HTTP_2);
+    assert_eq!(answer.text().await.unwrap(), "ab");
+    let old = reqwest::Client::builder().no_proxy().http1_only();
+    let old = old.tls_certs_only([first.clone()]).build().unwrap();
+    let answer = post(&old).await.unwrap();
+    assert_eq!(answer.version(), Version::HTTP_11);
+    assert_eq!(answer.text().await.unwrap(), "ab");
+    // A token that is sent in clear by mistake meets no one who reads it.
+    let mut plain = TcpStream::connect(served.address).await.unwrap();
+    plain.write_all(HEALTH.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer).await;
+    assert!(!answer.starts_with(b"HTTP/"));
+
+    let second = https_client(signed.renew());
+    let began = Instant::now();
+    while post(&second).await.is_err() {
+        assert!(began.elapsed() < Duration::from_secs(30));
+    }
+    post(&https_client(first)).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn the_client_is_whom_a_trusted_proxy_names_and_nobody_elses_word_counts() {
+    let trusting = |networks: &str, proxy_protocol| TrustedProxies {
+        networks: vec![networks.parse().unwrap()],
+        proxy_protocol,
+        ..TrustedProxies::default()
+    };
+    let get = "GET /client HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Forwarded-For: 192.0.2.7\r\n\r\n";
+    let told = |answer: String| answer.rsplit("\r\n").next().unwrap().to_owned();
+    let served = serve_bound(
+        bind().await.behind(trusting("127.0.0.0/8", false)),
+        limits(),
+    );
+    assert_eq!(told(exchange(served.address, get).await), "192.0.2.7:0");
+    let served = serve_bound(bind().await.behind(trusting("10.0.0.0/8", true)), limits());
+    let answer = told(exchange(served.address, get).await);
+    assert!(answer.starts_with("127.0.0.1:"), "{answer}");
+    // The protocol first, then the header, which the proxy passes on from its client and does not vouch for.
+    let announced = TrustedProxies {
+        header: ForwardingHeader::None,
+        ..trusting("127.0.0.0/8", true)
+    };
+    let served = serve_bound(bind().await.behind(announced), limits());
+    let text = format!("PROXY TCP4 198.51.100.9 10.0.0.1 4711 443\r\n{get}");
+    assert_eq!(
+        told(exchange(served.address, &text).await),
+        "198.51.100.9:4711"
+    );
+    // Without it a connection of the proxy is refused: whom it is for would be a guess.
+    assert_eq!(exchange(served.address, get).await, "");
 }

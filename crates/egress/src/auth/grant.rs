@@ -24,8 +24,8 @@ const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// How long a token is kept that came without `expires_in`.
 const UNKNOWN_LIFETIME: Duration = Duration::from_mins(1);
 
-/// Error codes that are safe to show: RFC 6749 §5.2 and RFC 8693 §2.2.2.
-const ERROR_CODES: [&str; 7] = [
+/// Error codes that are safe to show: RFC 6749 §5.2, RFC 8693 §2.2.2 and RFC 8628 §3.5.
+const ERROR_CODES: [&str; 11] = [
     "invalid_request",
     "invalid_client",
     "invalid_grant",
@@ -33,6 +33,10 @@ const ERROR_CODES: [&str; 7] = [
     "unsupported_grant_type",
     "invalid_scope",
     "invalid_target",
+    "authorization_pending",
+    "slow_down",
+    "expired_token",
+    "access_denied",
 ];
 
 /// A token endpoint, as one client sees it.

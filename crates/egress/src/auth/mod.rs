@@ -17,6 +17,7 @@ mod code;
 mod discovery;
 mod enterprise;
 mod grant;
+mod login;
 mod per_user;
 mod provider;
 mod secret;
@@ -37,6 +38,7 @@ pub use bound::BoundCredentials;
 pub use client::{ClientKey, ClientProof, OAuthClient, ServerSettings};
 pub use code::{CodeRequest, SignInClient};
 pub use enterprise::{EnterpriseSettings, SubjectToken};
+pub use login::{DeviceCode, LoginClient, LoginServer, LoginTokens};
 pub use per_user::{
     CodeSettings, ConnectError, ConnectionKey, Grant, GrantCallback, GrantDescription,
     GrantRequest, GrantStore, Person, RegisteredClient, StartedGrant, StoreFuture,

@@ -29,6 +29,7 @@ use wardgate_gateway_store::{Purpose, Sealer};
 use wardgate_json::scan;
 use wardgate_mcp_server::{McpResponse, RpcError, cancelled};
 
+use crate::config::Config;
 use crate::dispatch;
 use crate::listen::{self, Listeners, ListeningClient};
 use crate::post::Post;
@@ -77,15 +78,15 @@ impl SseTransport {
     pub(crate) fn new(
         sealer: &Arc<Sealer>,
         ambient: &Ambient,
-        advertise: Option<String>,
+        config: &Config,
         public_url: &str,
     ) -> Result<Self, Error> {
         Ok(Self {
             sealer: Arc::clone(sealer),
             ambient: ambient.clone(),
             streams: SseStreams::default(),
-            relay: MessageRelay::new()?,
-            advertise,
+            relay: MessageRelay::new(config.advertise_ca_file.as_deref())?,
+            advertise: config.advertise.clone(),
             public_path: path_of(public_url).to_owned(),
         })
     }

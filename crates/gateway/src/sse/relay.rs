@@ -3,12 +3,14 @@
 //! The address comes out of an id that only a gateway with our key can have made, and that opened for this very
 //! caller: nobody can make us ask anywhere else.
 
+use std::path::Path;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use reqwest::{Client, redirect};
+use reqwest::Client;
 use wardgate_domain::Reason;
+use wardgate_edge::replica_client;
 use wardgate_gateway_store::{Purpose, Sealer};
 use wardgate_mcp_server::{McpResponse, RpcError};
 use wardgate_telemetry::trace_context;
@@ -41,19 +43,12 @@ const MAX_REFUSAL: usize = 64 << 10;
 pub(crate) struct MessageRelay(Client);
 
 impl MessageRelay {
-    pub(crate) fn new() -> Result<Self, Error> {
-        // A caller's token goes to the replica and nowhere else.
-        let client = Client::builder()
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .tcp_nodelay(true)
-            .connect_timeout(CONNECT_LIMIT)
-            .timeout(LIMIT)
-            .build()
-            .map_err(|_| {
-                Error::Config("no TLS: the system's certificates cannot be read".to_owned())
-            })?;
-        Ok(Self(client))
+    /// Replicas have certificates of `authority`, a file of PEM, where it is given.
+    pub(crate) fn new(authority: Option<&Path>) -> Result<Self, Error> {
+        let client = replica_client(authority, [CONNECT_LIMIT, LIMIT]);
+        client
+            .map(Self)
+            .map_err(|error| Error::Config(format!("gateway.advertise_ca_file: {error}")))
     }
 
     /// Hands the message to the replica at `url`, once.

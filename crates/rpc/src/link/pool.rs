@@ -202,17 +202,10 @@ impl Pool {
             if members.contains_key(address) {
                 continue;
             }
-            let endpoint = match dial.endpoint(*address) {
-                Ok(endpoint) => endpoint,
-                Err(error) => {
-                    tracing::error!(%address, %error, "no replica of {} can be at this address", self.neighbour);
-                    continue;
-                }
-            };
             changed = true;
             let replica = Replica::new(*address, self.events.clone());
             replicas.push(Arc::clone(&replica));
-            let following = replica.follow(endpoint, name);
+            let following = replica.follow(dial.clone(), name);
             members.insert(*address, AbortOnDropHandle::new(tokio::spawn(following)));
         }
         let count = replicas.len();

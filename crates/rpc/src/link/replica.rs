@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
+use super::ReplicaConnector;
 use super::ejection::Ejection;
 use crate::health::{self, ServiceHealth};
 use crate::readiness::Readiness;
@@ -107,10 +108,10 @@ impl Replica {
     }
 
     /// Keeps one connection to it, and listens there to what the service `name` says of itself.
-    pub(super) async fn follow(self: Arc<Self>, endpoint: Endpoint, name: &str) {
+    pub(super) async fn follow(self: Arc<Self>, connector: ReplicaConnector, name: &str) {
         let mut pause = ReconnectBackoff::default();
         loop {
-            let channel = match endpoint.connect().await {
+            let channel = match connector.connect(self.address).await {
                 Ok(channel) => channel,
                 Err(error) => {
                     tracing::debug!(address = %self.address, error = &error as &dyn std::error::Error, "cannot connect to {name}");

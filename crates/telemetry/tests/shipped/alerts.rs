@@ -149,6 +149,22 @@ const ALERTS: &[Alert] = &[
         description: "The logs of gateway, tool-runner and memory say which, and why.",
     },
     Alert {
+        name: "WardgateCertificateEnding",
+        severity: "warning",
+        lasting: "1h",
+        expression: "min by (namespace, pod, end) (wardgate_certificate_expiry_timestamp_seconds{}) - time() < 7 * 86400",
+        summary: "The certificate that {{ $labels.pod }} uses ends in {{ $value | humanizeDuration }}",
+        description: "It is the one in use, not the one in the file. Renew it; if the file is newer, the pod's log says why it was not taken. When it ends the services refuse each other.",
+    },
+    Alert {
+        name: "WardgateCertificateRefused",
+        severity: "warning",
+        lasting: "5m",
+        expression: r#"sum by (namespace, pod, end) (increase(wardgate_certificate_reloads_total{outcome="refused"}[1h])) > 0 unless sum by (namespace, pod, end) (increase(wardgate_certificate_reloads_total{outcome="swapped"}[10m])) > 0"#,
+        summary: "{{ $labels.pod }} does not take its changed certificate",
+        description: "Its log says why: the key is of another certificate, or a file holds none. The earlier certificate stays in use until it ends.",
+    },
+    Alert {
         name: "WardgateOverloaded",
         severity: "warning",
         lasting: "5m",
@@ -181,16 +197,40 @@ pub(crate) fn rules() -> String {
     )
 }
 
+/// The page of the alerts, to which each rule leads.
+pub(crate) fn page() -> String {
+    let mut page = String::from(
+        "# Alerts\n\nThis page is made by `make dashboards`, from the rules that the Helm chart brings \
+         (`metrics.prometheusRule`). With\n`metrics.prometheusRule.runbookUrl` set to its address each alert links to its part.\n",
+    );
+    for alert in ALERTS {
+        page.push_str(&format!(
+            "\n## {}\n\n*{}, after {}.* {}\n\n```text\n{}\n```\n",
+            alert.name,
+            alert.severity,
+            alert.lasting,
+            alert
+                .description
+                .replace("{{ $labels.", "`")
+                .replace("{{ $value | humanizeDuration }}", "`value`")
+                .replace(" }}", "`"),
+            alert.expression
+        ));
+    }
+    page
+}
+
 fn rule(alert: &Alert) -> String {
     // Strings of JSON are strings of YAML.
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     format!(
-        "      - alert: {}\n        expr: {}\n        for: {}\n        labels: {{ severity: {} }}\n        annotations:\n          summary: {}\n          description: {}\n",
+        "      - alert: {}\n        expr: {}\n        for: {}\n        labels: {{ severity: {} }}\n        annotations:\n          summary: {}\n          description: {}\n          runbook_url: \"RUNBOOK_URL#{}\"\n",
         alert.name,
         quoted(alert.expression),
         alert.lasting,
         alert.severity,
         quoted(alert.summary),
         quoted(alert.description),
+        alert.name.to_lowercase(),
     )
 }

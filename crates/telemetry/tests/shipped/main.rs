@@ -39,6 +39,7 @@ fn made(metrics: &[Metric]) -> Vec<(&'static str, String)> {
             "../../../docs/src/reference/metrics.md",
             metrics::page(metrics),
         ),
+        ("../../../docs/src/reference/alerts.md", alerts::page()),
     ]
 }
 

@@ -23,10 +23,9 @@ use sqlx::{
 use time::{Date, OffsetDateTime};
 use tracing::warn;
 use wardgate_redact::Row;
+use wardgate_store::is_this_machine;
 
-use super::backend::{
-    Backend, NO_LISTS, base64, date, distinct, float, is_here, single, timestamp,
-};
+use super::backend::{Backend, NO_LISTS, base64, date, distinct, float, single, timestamp};
 use super::{Refusal, SourceError};
 use wardgate_catalogue::BoundValue;
 
@@ -105,7 +104,7 @@ impl Mysql {
 /// Without `ssl-mode` in its URL the driver would fall back to plain text when TLS is refused, and check no
 /// certificate. That is good enough within one machine only.
 fn strict_tls(options: MySqlConnectOptions) -> MySqlConnectOptions {
-    let is_here = options.get_socket().is_some() || is_here(options.get_host());
+    let is_here = options.get_socket().is_some() || is_this_machine(options.get_host());
     match options.get_ssl_mode() {
         MySqlSslMode::Preferred if !is_here => options.ssl_mode(MySqlSslMode::VerifyIdentity),
         _ => options,

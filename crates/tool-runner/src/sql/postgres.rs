@@ -12,15 +12,16 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use serde_json::Value;
 use sqlx::error::{BoxDynError, DatabaseError};
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow, PgSslMode, PgTypeInfo};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow, PgTypeInfo};
 use sqlx::{
     Arguments, AssertSqlSafe, Column, ConnectOptions, Connection, Row as _, Type, TypeInfo,
     ValueRef,
 };
 use tracing::warn;
 use wardgate_redact::Row;
+use wardgate_store::verify_server;
 
-use super::backend::{Backend, distinct, is_here};
+use super::backend::{Backend, distinct};
 use super::{Refusal, SourceError};
 use text::with_texts;
 use value::ValueReader;
@@ -64,7 +65,7 @@ impl Postgres {
 
     pub(super) fn writer(url: &str, statement_limit: Duration) -> Result<Self, sqlx::Error> {
         let limit = (statement_limit + STATEMENT_GRACE).as_millis().to_string();
-        let options = strict_tls(PgConnectOptions::from_str(url)?)
+        let options = verify_server(PgConnectOptions::from_str(url)?)
             .application_name("wardgate")
             .disable_statement_logging()
             .options([
@@ -77,16 +78,6 @@ impl Postgres {
     /// One connection.
     pub(super) async fn open(&self) -> Result<PgConnection, sqlx::Error> {
         PgConnection::connect_with(&self.options).await
-    }
-}
-
-/// Without `sslmode` in its URL the driver would fall back to plain text when TLS is refused, and check no
-/// certificate. That is good enough within one machine only.
-fn strict_tls(options: PgConnectOptions) -> PgConnectOptions {
-    let is_here = options.get_socket().is_some() || is_here(options.get_host());
-    match options.get_ssl_mode() {
-        PgSslMode::Prefer if !is_here => options.ssl_mode(PgSslMode::VerifyFull),
-        _ => options,
     }
 }
 

@@ -144,6 +144,24 @@ async fn a_changed_source_is_read_at_once() {
 }
 
 #[tokio::test]
+async fn a_changed_secret_of_a_source_is_taken_up_without_a_restart() {
+    let (database, other) = (database::sqlite().await, database::sqlite().await);
+    other.execute("DELETE FROM records WHERE id > 2").await;
+    let secrets = tempfile::tempdir().unwrap();
+    let secret = secrets.path().join("url");
+    std::fs::write(&secret, database.url()).unwrap();
+    let reference = format!("${{file:{}}}", secret.display());
+    let harness = Harness::with(&database, &tools().replace("${URL}", &reference), |_| {}).await;
+    assert_eq!(harness.call("plain_rows", "{}").await.column("id").len(), 7);
+    // Of another length, so that it differs whatever the clock of the file system.
+    std::fs::write(&secret, format!("{}\n", other.url())).unwrap();
+    until_true("the other database is read", || async {
+        harness.call("plain_rows", "{}").await.column("id").len() == 2
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_faulty_catalogue_does_not_start_and_a_good_one_is_ready() {
     let dir = tempfile::tempdir().unwrap();
     let config = Config {

@@ -8,10 +8,13 @@ use reqwest::Url;
 /// Where, and as whom.
 #[derive(Debug, Args)]
 pub(crate) struct ClientOptions {
-    /// The gateway's MCP endpoint; without a path, `/mcp`.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
-    pub(crate) url: Url,
-    /// File with your token. Without one, the token is that of the environment variable `WARDGATE_TOKEN`.
+    /// The gateway's MCP endpoint; without a path, `/mcp`. Without it, that of your sign-in, or `http://127.0.0.1:8080`.
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<Url>,
+    /// Which sign-in of `wardgate login`; without it, the current one.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["token_file", "token", "url"])]
+    pub(crate) context: Option<String>,
+    /// File with your token. Without one, the token is that of the environment variable `WARDGATE_TOKEN`, or of your sign-in.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
     /// The token itself, for trials: every process of this machine can read it here.
@@ -23,6 +26,16 @@ pub(crate) struct ClientOptions {
     /// Seconds one call may take.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) limit: u64,
+}
+
+impl ClientOptions {
+    /// Whether they name a gateway, a token or a sign-in.
+    pub(crate) fn names_anything(&self) -> bool {
+        let named = [&self.token, &self.context]
+            .into_iter()
+            .any(Option::is_some);
+        named || self.url.is_some() || self.token_file.is_some()
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use reqwest::{Client, Url};
 use tokio::sync::watch;
+use tokio::time::timeout;
 use wardgate_domain::Ambient;
-use wardgate_edge::BoundListener;
+use wardgate_edge::{BoundListener, EdgeClient};
 use wardgate_rpc::Readiness;
 
 use crate::Failure;
@@ -34,9 +34,12 @@ async fn serve(config: &Path) -> Result<(), Failure> {
     let approvals = data_dir::approval_key(file)?;
     let stop = shutdown::shutdown(wiring.drain)?;
     let bound = BoundListener::bind(wiring.listen).await?;
+    let bound = bound.with_certificate(wiring.https.clone())?;
+    let bound = bound.behind(wiring.trusted_proxies.clone());
     let (connections, listen, own) = (wiring.limits.connections(), wiring.listen, wiring.probes);
+    let links = &wiring.links;
     let gateway = follow(
-        &wiring.links.gateway,
+        EdgeClient::http(&links.gateway, "wardgate-agent", links.ca.as_deref())?,
         "the gateway does not answer; chats fail until it does. See agent.links.gateway",
     )?;
     let agent = compose::remote_agent(&config, approvals, wiring, &Ambient::system()).await?;
@@ -48,7 +51,7 @@ async fn serve(config: &Path) -> Result<(), Failure> {
     ];
     let probes = serve::serve_probes(own, listen, parts, telemetry.metrics()).await?;
     let router = agent.alone(probes.beside);
-    let url = format!("http://{}", bound.address());
+    let url = bound.url();
     // It serves before its gateway is there: the probes tell.
     println!(
         "ready {url}/api/chat/message/ (also {url}/v1; metrics: http://{}/metrics)",
@@ -63,18 +66,24 @@ const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Whether the gateway answers, followed for as long as somebody asks. A gateway that is away ends nothing; `lost` says
 /// what that means.
-pub(super) fn follow(url: &Url, lost: &'static str) -> Result<watch::Receiver<Readiness>, Failure> {
-    let url = format!("{}/health", url.as_str().trim_end_matches('/'));
-    let client = Client::builder().no_proxy().timeout(INTERVAL).build()?;
+pub(super) fn follow(
+    gateway: EdgeClient,
+    lost: &'static str,
+) -> Result<watch::Receiver<Readiness>, Failure> {
+    let url = gateway.uri("/health")?;
     let (tell, told) = watch::channel(Readiness::NotReady("not asked yet".to_owned()));
     tokio::spawn(async move {
         let mut ticks = tokio::time::interval(INTERVAL);
         while !tell.is_closed() {
             ticks.tick().await;
-            let answer = client.get(&url).send().await;
-            let now = match answer.and_then(reqwest::Response::error_for_status) {
-                Ok(_) => Readiness::Ready,
-                Err(_) => Readiness::NotReady("the gateway does not answer".to_owned()),
+            let request = http::Request::get(url.clone()).body(String::new());
+            let answers = match request {
+                Ok(request) => timeout(INTERVAL, gateway.send(request)).await,
+                Err(_) => return,
+            };
+            let now = match answers {
+                Ok(Ok(answer)) if answer.status().is_success() => Readiness::Ready,
+                _ => Readiness::NotReady("the gateway does not answer".to_owned()),
             };
             let changed = tell.send_if_modified(|before| {
                 let changed = *before != now;

@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
+use reqwest::Url;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use wardgate_bench::{CallToolParams, Load, McpClient, Pace, Settings};
 use wardgate_domain::escape_invisible_json;
 
-use super::TOKEN;
+use super::{TOKEN, login};
 use crate::Failure;
 use crate::cli::{BenchArgs, CallArgs, ClientOptions, ProtocolEra};
 
 /// Prints the result; a failure is the exit code.
 pub(crate) async fn call(arguments: CallArgs) -> Result<(), Failure> {
     let tool = CallToolParams::new(&arguments.tool, &arguments.arguments)?;
-    let result = client(arguments.caller, true)?.call(1, &tool).await?;
+    let result = client(arguments.caller, true).await?.call(1, &tool).await?;
     println!("{}", escape_invisible_json(result.get()));
     Ok(())
 }
@@ -32,7 +33,7 @@ pub(crate) async fn bench(arguments: BenchArgs) -> Result<(), Failure> {
         warm_up: Duration::from_secs(arguments.warm_up),
         duration: Duration::from_secs(arguments.seconds),
     };
-    let client = client(arguments.caller, !arguments.direct)?;
+    let client = client(arguments.caller, !arguments.direct).await?;
     let report = wardgate_bench::run(&client, &load).await?;
     if arguments.json {
         println!("{}", serde_json::to_string(&report)?);
@@ -45,17 +46,47 @@ pub(crate) async fn bench(arguments: BenchArgs) -> Result<(), Failure> {
     }
 }
 
-fn client(caller: ClientOptions, requires_receipt: bool) -> Result<McpClient, Failure> {
-    let token = match (caller.token, caller.token_file) {
-        (Some(token), _) => token,
-        (None, Some(file)) => std::fs::read_to_string(&file)
-            .map_err(|error| format!("cannot read {}: {error}", file.display()))?,
-        (None, None) => std::env::var(TOKEN).map_err(|_| {
-            format!("there is no token: name its file with --token-file, or set {TOKEN}")
-        })?,
+/// The gateway and the token of a caller; none where nothing names a token and nobody is signed in. A token that is given
+/// goes to the gateway that is given, never to that of a sign-in, and a sign-in's token to no other gateway.
+pub(crate) async fn credentials(caller: &ClientOptions) -> Result<Option<(Url, String)>, Failure> {
+    let url = || match &caller.url {
+        Some(url) => Ok(url.clone()),
+        None => Url::parse(LOCAL),
     };
+    if let Some(token) = &caller.token {
+        return Ok(Some((url()?, token.clone())));
+    }
+    if let Some(file) = &caller.token_file {
+        let token = std::fs::read_to_string(file)
+            .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+        return Ok(Some((url()?, token)));
+    }
+    if caller.context.is_none()
+        && let Ok(token) = std::env::var(TOKEN)
+    {
+        return Ok(Some((url()?, token)));
+    }
+    let signed_in = login::signed_in(caller.context.as_deref()).await?;
+    let is_asked = |of: &Url| {
+        let asked = caller.url.as_ref();
+        asked.is_none_or(|url| url.origin() == of.origin())
+    };
+    Ok(signed_in.filter(|(of, _)| is_asked(of)))
+}
+
+/// The gateway of `wardgate up`.
+const LOCAL: &str = "http://127.0.0.1:8080";
+
+pub(crate) async fn client(
+    caller: ClientOptions,
+    requires_receipt: bool,
+) -> Result<McpClient, Failure> {
+    let found = credentials(&caller).await?;
+    let (url, token) = found.ok_or_else(|| {
+        format!("there is no token: sign in with wardgate login, name a file with --token-file, or set {TOKEN}")
+    })?;
     Ok(McpClient::new(Settings {
-        url: caller.url,
+        url,
         token,
         era: match caller.era {
             ProtocolEra::Modern => wardgate_bench::Era::Modern,

@@ -187,7 +187,10 @@ fn check_services(settings: &Settings) -> Result<(), Failure> {
         let (_, wiring): (wardgate_agent::Config, AgentWiring) = settings.service("agent")?;
         let url = wiring.public_url.as_deref();
         at(settings, "agent", wiring.auth.validate_for(url))?;
-        let gateway = wardgate_agent::GatewayEndpoint::over_http(&wiring.links.gateway);
+        let gateway = wardgate_agent::GatewayEndpoint::over_http(
+            &wiring.links.gateway,
+            wiring.links.ca.as_deref(),
+        );
         let gateway = gateway.map_err(|error| CheckError(format!("agent.links.gateway: {error}")));
         at(settings, "agent", gateway)?;
     } else if settings.has("agent") {
@@ -208,7 +211,8 @@ fn check_services(settings: &Settings) -> Result<(), Failure> {
             ("gateway", Some(&wiring.links.gateway)),
             ("agent", wiring.links.agent.as_ref()),
         ] {
-            let edge = url.map(|url| EdgeClient::http(url, "wardgate")).transpose();
+            let edge = url.map(|url| EdgeClient::http(url, "wardgate", wiring.links.ca.as_deref()));
+            let edge = edge.transpose();
             let edge = edge.map_err(|error| CheckError(format!("console.links.{key}: {error}")));
             at(settings, "console", edge)?;
         }

@@ -3,7 +3,7 @@
 use tokio::sync::watch;
 use wardgate_console::ResultStore;
 use wardgate_domain::Ambient;
-use wardgate_edge::BoundListener;
+use wardgate_edge::{BoundListener, EdgeClient};
 use wardgate_rpc::Readiness;
 use wardgate_store::DatabaseSettings;
 
@@ -23,9 +23,12 @@ pub(crate) async fn run(arguments: &ConfigFile) -> Result<(), Failure> {
     let key = data_dir::cookie_key(file)?;
     let stop = shutdown::shutdown(wiring.drain)?;
     let bound = BoundListener::bind(wiring.listen).await?;
+    let bound = bound.with_certificate(wiring.https.clone())?;
+    let bound = bound.behind(wiring.trusted_proxies.clone());
     let (connections, listen, own) = (wiring.limits.connections(), wiring.listen, wiring.probes);
+    let links = &wiring.links;
     let gateway = agent::follow(
-        &wiring.links.gateway,
+        EdgeClient::http(&links.gateway, compose::CONSOLE, links.ca.as_deref())?,
         "the gateway does not answer; no page has anything to show until it does. See console.links.gateway",
     )?;
     let ambient = Ambient::system();
@@ -50,8 +53,8 @@ pub(crate) async fn run(arguments: &ConfigFile) -> Result<(), Failure> {
     let router = console.alone(probes.beside);
     // It serves before its gateway is there: the probes tell.
     println!(
-        "ready http://{}/console (metrics: http://{}/metrics)",
-        bound.address(),
+        "ready {}/console (metrics: http://{}/metrics)",
+        bound.url(),
         probes.address
     );
     bound.serve(router, connections, stop, async {}).await;

@@ -39,15 +39,17 @@ pub(crate) async fn gateway(arguments: &ConfigFile) -> Result<(), Failure> {
     let stop = shutdown::shutdown(wiring.drain)?;
     let listen = config.listen;
     let bound = BoundListener::bind(listen).await?;
+    let bound = bound.with_certificate(wiring.https.clone())?;
+    let bound = bound.behind(wiring.trusted_proxies.clone());
     let neighbours = compose::remote(&wiring)?;
     let key = required(wiring.session_key_file.as_ref(), "gateway.session_key_file")?;
     let key = data_dir::session_key(key)?;
-    let address = bound.address();
+    let url = bound.url();
     let gateway = Gateway::new(config, &bound, neighbours, &key, Ambient::system()).await?;
     // It serves before its neighbours are there: the probes tell who is missing.
     let probes = serve_probes(wiring.probes, listen, gateway.parts(), telemetry.metrics()).await?;
     println!(
-        "ready http://{address}/mcp (metrics: http://{}/metrics)",
+        "ready {url}/mcp (metrics: http://{}/metrics)",
         probes.address
     );
     let router = gateway.router().merge(probes.beside);

@@ -5,18 +5,27 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use wardgate_catalogue::Catalogue;
-use wardgate_domain::{SwitchAction, ToolName, mark_invisible};
+use wardgate_domain::{SwitchAction, ToolName, escape_invisible_json, mark_invisible};
 use wardgate_policy::PolicySet;
 
 use crate::Failure;
-use crate::cli::{ToolsArgs, ToolsCommand};
+use crate::cli::{ClientOptions, ToolsArgs, ToolsCommand};
 use crate::commands::terminal::cell;
 use crate::commands::{calls, connections, import, pins, switches, validate, warnings};
 
 pub(crate) async fn run(arguments: ToolsArgs) -> Result<(), Failure> {
     match arguments.command {
         ToolsCommand::Check { file, policies } => check(&file, policies)?,
-        ToolsCommand::List { file, json } => {
+        ToolsCommand::List { file, json, caller } => {
+            // Whoever names a file means it, and whoever stands beside one; anybody else, what they may call.
+            let beside = Path::new("tools.yaml");
+            let file = file.or_else(|| {
+                let is_meant = !caller.names_anything() && beside.exists();
+                is_meant.then(|| beside.to_owned())
+            });
+            let Some(file) = file else {
+                return list_callable(caller, json).await;
+            };
             for tool in load(&file)?.tools() {
                 let facts = tool.facts();
                 let access = if facts.read_only {
@@ -53,6 +62,26 @@ pub(crate) async fn run(arguments: ToolsArgs) -> Result<(), Failure> {
         ToolsCommand::Switches { system, json } => switches::list(&system, json).await?,
         ToolsCommand::Connections { system, json } => connections::list(&system, json).await?,
         ToolsCommand::Disconnect(arguments) => connections::remove(arguments).await?,
+    }
+    Ok(())
+}
+
+/// The tools that the caller may call, as the gateway lists them.
+async fn list_callable(caller: ClientOptions, json: bool) -> Result<(), Failure> {
+    #[derive(serde::Deserialize)]
+    struct ListedTool {
+        name: String,
+        description: Option<String>,
+    }
+    for tool in calls::client(caller, false).await?.list_tools().await? {
+        if json {
+            println!("{}", escape_invisible_json(tool.get()));
+            continue;
+        }
+        let ListedTool { name, description } = serde_json::from_str(tool.get())?;
+        let description = description.unwrap_or_default();
+        let first = description.lines().next().unwrap_or_default();
+        println!("{:<32} {}", cell(&name), mark_invisible(first));
     }
     Ok(())
 }

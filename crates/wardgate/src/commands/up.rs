@@ -52,9 +52,11 @@ pub(crate) async fn run(arguments: UpArgs) -> Result<(), Failure> {
     }
     let listen = arguments.listen.unwrap_or(up.gateway.listen);
     up.gateway.listen = listen;
-    let own_probes = settings.probes("gateway")?;
+    let own = settings.listener("gateway")?;
     let bound = BoundListener::bind(listen).await?;
-    let url = format!("http://{}", bound.address());
+    let bound = bound.with_certificate(own.https)?;
+    let bound = bound.behind(own.trusted_proxies);
+    let url = bound.url();
     // What it waits for may never come: a signal ends the wait too.
     let StartedServices {
         gateway,
@@ -73,7 +75,7 @@ pub(crate) async fn run(arguments: UpArgs) -> Result<(), Failure> {
         None => String::new(),
     };
     let metrics = telemetry.metrics();
-    let probes = serve::serve_probes(own_probes, listen, gateway.parts(), metrics).await?;
+    let probes = serve::serve_probes(own.probes, listen, gateway.parts(), metrics).await?;
     println!(
         "ready {url}/mcp (also {url}/console, {url}/message, {chats}{url}/ready; metrics: http://{}/metrics; record in {})",
         probes.address,
@@ -143,7 +145,7 @@ async fn start_services(
     policy.auth = config.auth.clone();
     policy.public_url = Some(match &config.public_url {
         Some(url) => url.clone(),
-        None => format!("http://{}", bound.address()),
+        None => bound.url(),
     });
     let parts = ServiceConfigs {
         policy,

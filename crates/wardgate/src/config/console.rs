@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use reqwest::Url;
 use serde::{Deserialize, Deserializer};
 use wardgate_console::HttpLimits;
-use wardgate_edge::AuthConfig;
+use wardgate_edge::{AuthConfig, HttpsFiles, TrustedProxies};
 use wardgate_rpc::Drain;
 use wardgate_rpc::link::TlsFiles;
 use wardgate_store::DatabaseSettings;
@@ -18,6 +18,12 @@ use wardgate_store::DatabaseSettings;
 pub(crate) struct ConsoleWiring {
     #[serde(default = "listen")]
     pub(crate) listen: SocketAddr,
+    /// The certificate by which it terminates TLS; none: plain HTTP.
+    #[serde(default)]
+    pub(crate) https: Option<HttpsFiles>,
+    /// Who is believed about whom it speaks for.
+    #[serde(default)]
+    pub(crate) trusted_proxies: TrustedProxies,
     /// Address of probes and `/metrics`; then `/ready` is not served beside the pages. None: port 9090 of loopback, or
     /// another one if that is taken.
     #[serde(default)]
@@ -56,6 +62,9 @@ pub(crate) struct ConsoleLinks {
     /// Where the gateway's paths begin.
     #[serde(deserialize_with = "super::url")]
     pub(crate) gateway: Url,
+    /// The authorities of the certificates of gateway and agent; none: the system's.
+    #[serde(default)]
+    pub(crate) ca: Option<PathBuf>,
     /// Where the agent's paths begin; none: there is no chat.
     #[serde(default, deserialize_with = "some_url")]
     pub(crate) agent: Option<Url>,

@@ -83,3 +83,19 @@ fn an_error_names_the_line_and_column_of_its_key() {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct TestError(&'static str);
+
+#[test]
+fn an_ipv6_address_that_a_pod_was_given_is_bracketed_in_what_it_advertises() {
+    for (given, made) in [
+        ("https://fd00::7:7002", "https://[fd00::7]:7002"),
+        ("https://[fd00::7]:7002", "https://[fd00::7]:7002"),
+        ("https://10.1.2.3:7002", "https://10.1.2.3:7002"),
+        (
+            "http://gateway-0.gateway:8080",
+            "http://gateway-0.gateway:8080",
+        ),
+        ("nonsense", "nonsense"),
+    ] {
+        assert_eq!(with_bracketed_host(given), made);
+    }
+}

@@ -19,6 +19,17 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/part-of: wardgate
 {{ include "wardgate.releaseLabels" . }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Annotations in the metadata of an object, its own over those of all: (dict "root" $ "own" ANNOTATIONS). */}}
+{{- define "wardgate.annotations" -}}
+{{- with merge (dict) (default dict .own) .root.Values.commonAnnotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+{{- end }}
 {{- end -}}
 
 {{- define "wardgate.releaseLabels" -}}
@@ -100,10 +111,22 @@ Every service of the release, as JSON: what is the same for all, and then
 {{- end -}}
 {{- end -}}
 
+{{/* The Secret with the certificate by which one service terminates TLS: (dict "root" $ "service" SERVICE). */}}
+{{- define "wardgate.httpsSecret" -}}
+{{- $named := index .root.Values.tls.http.existingSecrets .service.key -}}
+{{- if $named -}}
+{{ $named }}
+{{- else if .root.Values.tls.certManager.enabled -}}
+{{ printf "%s-%s-http-tls" (include "wardgate.fullname" .root) .service.name }}
+{{- else -}}
+{{ required (printf "tls.http.existingSecrets.%s: name the Secret with ca.crt, tls.crt and tls.key by which the %s terminates TLS, or enable tls.certManager" .service.key .service.name) $named }}
+{{- end -}}
+{{- end -}}
+
 {{/* The Secret with the addresses of the stores. */}}
 {{- define "wardgate.databaseSecret" -}}
 {{- if .Values.postgresql.enabled -}}
-{{ printf "%s-postgresql" (include "wardgate.fullname" .) }}
+{{ default (printf "%s-postgresql" (include "wardgate.fullname" .)) .Values.postgresql.existingSecret }}
 {{- else -}}
 {{ required "database.existingSecret: name the Secret with one PostgreSQL URL for each service, or for a trial enable postgresql" .Values.database.existingSecret }}
 {{- end -}}
@@ -152,28 +175,28 @@ Every service of the release, as JSON: what is the same for all, and then
 {{- $_ := set $links "memory" $at.memory -}}
 {{- $_ := set $ofRunner "memory" $at.memory -}}
 {{- end -}}
-{{- $probes := "0.0.0.0:9090" -}}
+{{- $address := .Values.listenAddress -}}
+{{- $probes := printf "%s:9090" $address -}}
 {{- $config := dict
   "telemetry" (dict "log_format" "json")
-  "gateway" (dict "listen" "0.0.0.0:8080" "probes" $probes "links" $links "tls" $tls "session_key_file" "keys/session.key"
-    "allowed_hosts" (list (printf "%s-gateway" $full)))
-  "policy" (dict "listen" "0.0.0.0:7001" "tls" $tls "probes" $probes "permit_key_file" "keys/permit.pem" "policies" "../policies"
+  "gateway" (dict "listen" (printf "%s:8080" $address) "probes" $probes "links" $links "tls" $tls "session_key_file" "keys/session.key")
+  "policy" (dict "listen" (printf "%s:7001" $address) "tls" $tls "probes" $probes "permit_key_file" "keys/permit.pem" "policies" "../policies"
     "auth" .Values.config.gateway.auth)
-  "tool_runner" (dict "listen" "0.0.0.0:7002" "tls" $tls "probes" $probes "permit_public_key_files" (list "keys/permit.pub")
+  "tool_runner" (dict "listen" (printf "%s:7002" $address) "tls" $tls "probes" $probes "permit_public_key_files" (list "keys/permit.pub")
     "pseudonym_key_file" "keys/pseudonym.key" "catalogue" "../tools/tools.yaml" "links" $ofRunner)
-  "audit" (dict "listen" "0.0.0.0:7003" "tls" $tls "probes" $probes "mac_key_file" "keys/audit-mac.key"
+  "audit" (dict "listen" (printf "%s:7003" $address) "tls" $tls "probes" $probes "mac_key_file" "keys/audit-mac.key"
     "log_key_file" "keys/audit-log.pem" "details_key_file" "keys/audit-details.key")
 -}}
 {{- with .Values.config.gateway.public_url -}}
 {{- $_ := set $config.policy "public_url" . -}}
 {{- end -}}
 {{- if $at.memory -}}
-{{- $_ := set $config "memory" (dict "listen" "0.0.0.0:7004" "tls" $tls "probes" $probes "master_key_file" "keys/memory.key"
+{{- $_ := set $config "memory" (dict "listen" (printf "%s:7004" $address) "tls" $tls "probes" $probes "master_key_file" "keys/memory.key"
     "links" (dict "policy" $at.policy "audit" $at.audit)) -}}
 {{- end -}}
 {{- if $at.agent -}}
-{{- $_ := set $config "agent" (dict "listen" "0.0.0.0:8081" "probes" $probes "approval_key_file" "keys/approval.key" "assistants" "../assistants"
-    "allowed_hosts" (list (printf "%s-agent" $full)) "auth" .Values.config.gateway.auth
+{{- $_ := set $config "agent" (dict "listen" (printf "%s:8081" $address) "probes" $probes "approval_key_file" "keys/approval.key" "assistants" "../assistants"
+    "auth" .Values.config.gateway.auth
     "links" (dict "gateway" (printf "http://%s-gateway:%d" $full (int .Values.service.port)))) -}}
 {{- end -}}
 {{- if $at.console -}}
@@ -181,8 +204,8 @@ Every service of the release, as JSON: what is the same for all, and then
 {{- if $at.agent -}}
 {{- $_ := set $ofConsole "agent" (printf "http://%s-agent:%d" $full (int .Values.service.port)) -}}
 {{- end -}}
-{{- $console := dict "listen" "0.0.0.0:8082" "probes" $probes "tls" $tls "cookie_key_file" "keys/console.key"
-    "allowed_hosts" (list (printf "%s-console" $full)) "auth" .Values.config.gateway.auth "links" $ofConsole -}}
+{{- $console := dict "listen" (printf "%s:8082" $address) "probes" $probes "tls" $tls "cookie_key_file" "keys/console.key"
+    "auth" .Values.config.gateway.auth "links" $ofConsole -}}
 {{- with .Values.config.gateway.public_url -}}
 {{- $_ := set $console "public_url" . -}}
 {{- end -}}
@@ -191,5 +214,97 @@ Every service of the release, as JSON: what is the same for all, and then
 {{- range $section, $database := (include "wardgate.databases" . | fromJson) -}}
 {{- $_ := set (index $config $section) "database" $database -}}
 {{- end -}}
-{{- mergeOverwrite $config .Values.config | toYaml -}}
+{{- if .Values.tls.http.enabled -}}
+{{- $https := dict "cert" "https/tls.crt" "key" "https/tls.key" -}}
+{{- range $section := list "gateway" "agent" "console" -}}
+{{- with index $config $section -}}
+{{- $_ := set . "https" $https -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set $config.gateway "advertise_ca_file" "https/ca.crt" -}}
+{{- range $section := list "agent" "console" -}}
+{{- with index $config $section -}}
+{{- $_ := set .links "ca" "https/ca.crt" -}}
+{{- range $link := list "gateway" "agent" -}}
+{{- with index $config $section "links" $link -}}
+{{- $_ := set (index $config $section "links") $link (replace "http://" "https://" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $config = mergeOverwrite $config (deepCopy .Values.config) -}}
+{{- /* A list is replaced where it is merged: what the chart knows of hosts is added to what the values say. */ -}}
+{{- $public := include "wardgate.publicHosts" . | fromJsonArray -}}
+{{- range $section := list "gateway" "agent" "console" -}}
+{{- with index $config $section -}}
+{{- $own := list (printf "%s-%s" $full $section) (printf "%s-%s.%s" $full $section $.Release.Namespace) (printf "%s-%s.%s.svc" $full $section $.Release.Namespace) -}}
+{{- $_ := set . "allowed_hosts" (concat $own $public (default list .allowed_hosts) | uniq) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{/* The part of wardgate.yaml that one service reads, to tell whether it has to start anew: (dict "root" $ "service" SERVICE). */}}
+{{- define "wardgate.configOf" -}}
+{{- $config := include "wardgate.config" .root | fromYaml -}}
+{{- $own := .service.section -}}
+{{- range $section := list "gateway" "policy" "tool_runner" "audit" "memory" "agent" "console" -}}
+{{- if ne $section $own -}}
+{{- $_ := unset $config $section -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{/* Hosts by which clients outside know the release, without wildcards, as JSON. */}}
+{{- define "wardgate.publicHosts" -}}
+{{- $hosts := list -}}
+{{- if .Values.ingress.enabled -}}
+{{- $hosts = concat $hosts .Values.ingress.hosts -}}
+{{- end -}}
+{{- if .Values.httpRoute.enabled -}}
+{{- $hosts = concat $hosts .Values.httpRoute.hostnames -}}
+{{- end -}}
+{{- $named := list -}}
+{{- range $host := $hosts -}}
+{{- if not (hasPrefix "*" $host) -}}
+{{- $named = append $named $host -}}
+{{- end -}}
+{{- end -}}
+{{- $public := .Values.config.gateway.public_url -}}
+{{- if and $public $named (eq (len $named) (len $hosts)) -}}
+{{- $host := regexReplaceAll ":[0-9]+$" (get (urlParse $public) "host") "" -}}
+{{- if not (has $host $named) -}}
+{{- fail (printf "config.gateway.public_url: %s is none of the hosts of ingress and httpRoute (%s); clients would be sent elsewhere" $host (join ", " $named)) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson (uniq $named) -}}
+{{- end -}}
+
+{{/* Annotations that let answers stream through the ingress controller: buffering off, long time limits. */}}
+{{- define "wardgate.streaming" -}}
+{{- $seconds := .Values.ingress.streamSeconds | int -}}
+{{- $https := .Values.tls.http.enabled -}}
+{{- if eq .Values.ingress.controller "nginx" }}
+nginx.ingress.kubernetes.io/proxy-buffering: "off"
+nginx.ingress.kubernetes.io/proxy-request-buffering: "off"
+nginx.ingress.kubernetes.io/proxy-read-timeout: {{ $seconds | quote }}
+nginx.ingress.kubernetes.io/proxy-send-timeout: {{ $seconds | quote }}
+{{- if $https }}
+nginx.ingress.kubernetes.io/backend-protocol: HTTPS
+{{- end }}
+{{- else if eq .Values.ingress.controller "haproxy" }}
+haproxy.org/timeout-server: {{ printf "%ds" $seconds | quote }}
+haproxy.org/timeout-tunnel: {{ printf "%ds" $seconds | quote }}
+{{- if $https }}
+haproxy.org/server-ssl: "true"
+{{- end }}
+{{- else if eq .Values.ingress.controller "alb" }}
+alb.ingress.kubernetes.io/load-balancer-attributes: {{ printf "idle_timeout.timeout_seconds=%d" (min $seconds 4000) | quote }}
+alb.ingress.kubernetes.io/target-type: ip
+{{- if $https }}
+alb.ingress.kubernetes.io/backend-protocol: HTTPS
+{{- end }}
+{{- end }}
 {{- end -}}

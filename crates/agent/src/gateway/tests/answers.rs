@@ -135,7 +135,7 @@ async fn a_refusal_without_an_id_is_heard() {
 
 #[tokio::test]
 async fn a_gateway_that_is_away_is_told_from_one_that_is_slow() {
-    let nobody = GatewayEndpoint::over_http(&"http://127.0.0.1:1".parse().unwrap()).unwrap();
+    let nobody = GatewayEndpoint::over_http(&"http://127.0.0.1:1".parse().unwrap(), None).unwrap();
     assert_eq!(memory(&nobody).await, Err(GatewayError::Unreachable));
 }
 
@@ -175,12 +175,12 @@ fn a_url_that_cannot_be_right_is_refused_with_the_fix() {
         ("https://example.org/mcp", "leave out /mcp"),
         ("https://example.org/api/", "leave out /api"),
     ] {
-        let error = GatewayEndpoint::over_http(&url.parse().unwrap()).unwrap_err();
+        let error = GatewayEndpoint::over_http(&url.parse().unwrap(), None).unwrap_err();
         assert!(error.to_string().contains(fix), "{url}: {error}");
     }
     for url in ["http://127.0.0.1:8080", "https://example.org/wardgate/"] {
         assert!(
-            GatewayEndpoint::over_http(&url.parse().unwrap()).is_ok(),
+            GatewayEndpoint::over_http(&url.parse().unwrap(), None).is_ok(),
             "{url}"
         );
     }

@@ -127,7 +127,7 @@ impl ScriptedGateway {
     async fn doors(&self) -> [GatewayEndpoint; 2] {
         let router = self.router.clone();
         let url = format!("http://{}/", serve(router).await);
-        let over_http = GatewayEndpoint::over_http(&url.parse().unwrap()).unwrap();
+        let over_http = GatewayEndpoint::over_http(&url.parse().unwrap(), None).unwrap();
         [self.in_process(), over_http]
     }
 

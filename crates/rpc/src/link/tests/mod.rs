@@ -1,5 +1,6 @@
 //! Links over several replicas.
 
+mod rotation;
 mod world;
 
 use std::sync::atomic::{AtomicBool, Ordering};

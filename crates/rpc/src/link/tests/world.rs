@@ -23,6 +23,7 @@ use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicySer
 
 use super::super::{LinkedService, ReplicaConnector, balanced, resolve};
 use crate::aging::ConnectionAge;
+use crate::link::TlsFiles;
 use crate::peer::Peer;
 use crate::readiness::{Readiness, Service};
 use crate::server::{BoundServer, ListenConfig};
@@ -30,6 +31,14 @@ use crate::shutdown::Shutdown;
 
 /// Any port.
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+fn plain(listen: SocketAddr) -> ListenConfig {
+    ListenConfig {
+        listen,
+        tls: None,
+        plaintext: true,
+    }
+}
 
 /// What a replica does with calls, and how many came.
 #[derive(Default)]
@@ -155,7 +164,7 @@ pub(super) struct RunningReplica {
     pub(super) address: SocketAddr,
     pub(super) behaviour: Arc<Behaviour>,
     pub(super) readiness: watch::Sender<Readiness>,
-    name: &'static str,
+    pub(super) name: &'static str,
     end: Option<oneshot::Sender<()>>,
     serving: JoinHandle<()>,
     runtime: Option<Runtime>,
@@ -168,7 +177,7 @@ impl RunningReplica {
     }
 
     pub(super) fn start_at(listen: SocketAddr) -> Self {
-        Self::serve(listen, None, PolicyServiceServer::new)
+        Self::serve(plain(listen), None, PolicyServiceServer::new)
     }
 
     /// An audit service.
@@ -177,20 +186,31 @@ impl RunningReplica {
     }
 
     pub(super) fn audit_at(listen: SocketAddr) -> Self {
-        Self::serve(listen, None, AuditServiceServer::new)
+        Self::serve(plain(listen), None, AuditServiceServer::new)
     }
 
     /// An audit service whose connections grow old soon.
     pub(super) fn aging(age: Duration, grace: Duration) -> Self {
         Self::serve(
-            ANY,
+            plain(ANY),
             Some(ConnectionAge { age, grace }),
             AuditServiceServer::new,
         )
     }
 
+    /// The same, behind TLS with certificates of these files.
+    pub(super) fn aging_with_certificates(tls: TlsFiles, age: Duration, grace: Duration) -> Self {
+        let config = ListenConfig {
+            listen: ANY,
+            tls: Some(tls),
+            plaintext: false,
+        };
+        let aging = Some(ConnectionAge { age, grace });
+        Self::serve(config, aging, AuditServiceServer::new)
+    }
+
     fn serve<S>(
-        listen: SocketAddr,
+        config: ListenConfig,
         aging: Option<ConnectionAge>,
         server: impl FnOnce(ReplyingService) -> S,
     ) -> Self
@@ -214,11 +234,6 @@ impl RunningReplica {
             server: server(ReplyingService(Arc::clone(&behaviour))),
             local: (),
             readiness: told,
-        };
-        let config = ListenConfig {
-            listen,
-            tls: None,
-            plaintext: true,
         };
         let (bound, ready) = std::sync::mpsc::channel();
         let (end, ending) = oneshot::channel::<()>();

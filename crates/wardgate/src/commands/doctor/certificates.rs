@@ -40,9 +40,27 @@ fn examine_one(peer: Peer, files: &TlsFiles, now: Timestamp) -> Finding {
     };
     let message = format!("is signed by {}, {left} days are left", files.ca.display());
     if left < SOON {
-        about.warn(message, "renew it, and restart what uses it")
+        about.warn(message, "renew it")
     } else {
         about.ok(message)
+    }
+}
+
+/// How long the certificate that a service at `place` shows can still be used: its process may have an older one than its
+/// file.
+pub(super) fn examine_served(
+    place: &str,
+    certificate: &CertificateDer<'_>,
+    now: Timestamp,
+) -> Finding {
+    let about = FindingSubject::new("certificate", format!("served by {place}"));
+    match left(Path::new("it"), certificate, now) {
+        Ok(days) if days < SOON => about.warn(
+            format!("{days} days are left"),
+            "renew it; if its file is newer, the service's log says why it was not taken",
+        ),
+        Ok(days) => about.ok(format!("{days} days are left")),
+        Err((what, remedy)) => about.fail(what, remedy),
     }
 }
 
@@ -135,7 +153,7 @@ fn left(
         return Err((format!("{shown} is good from {from} on"), remedy.to_owned()));
     }
     if now >= until {
-        let remedy = "renew it, and restart what uses it";
+        let remedy = "renew it";
         return Err((format!("{shown} ended at {until}"), remedy.to_owned()));
     }
     Ok(until.since(now).as_secs() / DAY.as_secs())

@@ -15,8 +15,8 @@ use wardgate_rpc::link::{self, TlsFiles};
 use wardgate_rpc::server::VERSION;
 use wardgate_rpc::{Link, Peer};
 
-use super::clock;
 use super::finding::{Finding, FindingSubject};
+use super::{certificates, clock};
 
 /// How long one answer may take.
 const LIMIT: Duration = Duration::from_secs(3);
@@ -129,6 +129,10 @@ async fn examine_address(
     let date = date.and_then(|date| http::HeaderValue::from_bytes(date.as_bytes()).ok());
     findings.extend(clock::date(date.as_ref()).map(|theirs| clock::compare(&place, theirs, now)));
     findings.extend(version(&link, &place).await);
+    if let Some(files) = &neighbour.tls {
+        let served = link::served_certificate(address, *peer, files).await;
+        findings.extend(served.map(|it| certificates::examine_served(&place, &it, now)));
+    }
     findings
 }
 

@@ -161,8 +161,10 @@ impl Deployment {
             tls,
             session_key_file,
             probes,
+            https,
             ..
         } = wiring;
+        let is_https = https.is_some();
         self.key(
             "gateway.session_key_file",
             session_key_file,
@@ -182,6 +184,7 @@ impl Deployment {
             ["gateway", "probes of the gateway"],
             config.public_url.clone(),
             config.listen,
+            is_https,
             probes,
         );
         self.issuers.push(Issuers {
@@ -207,6 +210,7 @@ impl Deployment {
             ["agent", "probes of the agent"],
             wiring.public_url.clone(),
             wiring.listen,
+            wiring.https.is_some(),
             wiring.probes,
         );
         self.issuers.push(Issuers {
@@ -237,6 +241,7 @@ impl Deployment {
             ["console", "probes of the console"],
             wiring.public_url.clone(),
             wiring.listen,
+            wiring.https.is_some(),
             wiring.probes,
         );
         self.issuers.push(Issuers {
@@ -422,15 +427,17 @@ impl Deployment {
         [name, of_probes]: [&'static str; 2],
         public_url: Option<String>,
         listen: SocketAddr,
+        is_https: bool,
         probes: Option<SocketAddr>,
     ) {
-        let at = |listen| format!("http://{}", reachable(listen));
-        let url = public_url.unwrap_or_else(|| at(listen));
+        let at = |scheme, listen| format!("{scheme}://{}", reachable(listen));
+        let scheme = if is_https { "https" } else { "http" };
+        let url = public_url.unwrap_or_else(|| at(scheme, listen));
         let tells = probes.map_or(READY, |_| ALIVE);
         self.edges.push(Edge { name, url, tells });
         self.edges.extend(probes.map(|listen| Edge {
             name: of_probes,
-            url: at(listen),
+            url: at("http", listen),
             tells: READY,
         }));
     }

@@ -1,0 +1,298 @@
+//! A person who signs in at a command line: authorization code with a loopback redirect (RFC 8252) or, where no browser is at
+//! hand, a code to type elsewhere (RFC 8628).
+//!
+//! ```text
+//!   gateway ─ RFC 9728 ─▶ issuer ─ RFC 8414 ─▶ client id: given, or registered (RFC 7591)
+//!        ├── authorization_url ─▶ browser ─▶ http://127.0.0.1:PORT/ ─▶ redeem
+//!        └── start_device ─▶ the person types a code ─▶ poll_device
+//! ```
+
+use std::time::Duration;
+
+use http::Method;
+use http::header::{ACCEPT, HeaderValue};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use url::Url;
+use wardgate_domain::Ambient;
+
+use super::code::{CodeRequest, check_issuer};
+use super::discovery::{MetadataDiscovery, check_scheme};
+use super::grant::{EndpointLocation, TokenEndpoint, TokenResponse};
+use super::{AuthError, ClientProof};
+use crate::{Egress, EgressRequest, EgressSettings, PrivateAddresses};
+
+/// Of one request to a gateway or a provider.
+const LIMIT: Duration = Duration::from_secs(15);
+const MAX_DOCUMENT_BYTES: usize = 64 * 1024;
+/// How often a server is asked whether the person is done, where it does not say (RFC 8628 §3.2).
+const INTERVAL: u64 = 5;
+const DEVICE_CODE: &str = "urn:ietf:params:oauth:grant-type:device_code";
+
+/// Where a person signs in for one gateway, and as which client. It is kept with what they got.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoginServer {
+    /// The provider's name, to the letter.
+    pub issuer: String,
+    /// What the tokens are for (RFC 8707).
+    pub resource: String,
+    /// What is asked for, separated by spaces.
+    pub scope: Option<String>,
+    /// What this client is called there.
+    pub client_id: String,
+    authorization_url: Option<Url>,
+    token_url: Url,
+    device_url: Option<Url>,
+    names_itself: bool,
+}
+
+/// What somebody got who signed in.
+#[derive(Debug, Clone)]
+pub struct LoginTokens {
+    /// Sent with every request.
+    pub access_token: String,
+    /// For how long.
+    pub lifetime: Duration,
+    /// What the next one is got with; none: the person signs in again.
+    pub refresh_token: Option<String>,
+}
+
+/// What a person types elsewhere (RFC 8628 §3.2).
+#[derive(Debug, Clone, Deserialize)]
+pub struct DeviceCode {
+    device_code: String,
+    /// What they type.
+    pub user_code: String,
+    /// Where.
+    pub verification_uri: String,
+    /// The same with the code in it.
+    pub verification_uri_complete: Option<String>,
+    expires_in: u64,
+    #[serde(default = "interval")]
+    interval: u64,
+}
+
+fn interval() -> u64 {
+    INTERVAL
+}
+
+/// A client of the provider of one gateway.
+pub struct LoginClient {
+    server: LoginServer,
+    endpoint: TokenEndpoint,
+}
+
+fn limits() -> EgressSettings {
+    // The person names the gateway, which is often in a network of their own.
+    EgressSettings {
+        hosts: Vec::new(),
+        private: PrivateAddresses::Allowed,
+        timeout: LIMIT,
+        max_response_bytes: 0,
+    }
+}
+
+impl LoginClient {
+    /// Asks the gateway at `service` whom it trusts, and that provider where it is. Without a `client_id` the client
+    /// registers itself, with `redirect_uri` to come back to.
+    pub async fn discover(
+        service: &Url,
+        client_id: Option<String>,
+        scope: Option<String>,
+        redirect_uri: &str,
+        ambient: &Ambient,
+    ) -> Result<Self, AuthError> {
+        let finder = MetadataDiscovery::new(&limits());
+        let protected = finder.of_service(service).await?;
+        let metadata = finder.of_issuer(&protected.issuer).await?;
+        let client_id = match (client_id, &metadata.registration_endpoint) {
+            (Some(id), _) => id,
+            (None, Some(endpoint)) => register(&endpoint.0, redirect_uri).await?,
+            (None, None) => {
+                return Err(AuthError::NotFound(
+                    "it registers no clients; name one with --client-id",
+                ));
+            }
+        };
+        let device_url = metadata.device_authorization_endpoint.map(|url| url.0);
+        if let Some(url) = &device_url {
+            check_scheme(url, service)?;
+        }
+        Self::known(
+            LoginServer {
+                issuer: metadata.issuer,
+                resource: protected.resource,
+                scope: scope.or(protected.scope),
+                client_id,
+                authorization_url: metadata.authorization_endpoint.map(|url| url.0),
+                token_url: metadata.token_endpoint.0,
+                device_url,
+                names_itself: metadata.authorization_response_iss_parameter_supported,
+            },
+            ambient,
+        )
+    }
+
+    /// A provider that was found before.
+    pub fn known(server: LoginServer, ambient: &Ambient) -> Result<Self, AuthError> {
+        let place = EndpointLocation {
+            url: &server.token_url,
+            issuer: Some(&server.issuer),
+            methods: None,
+        };
+        let (id, proof) = (&server.client_id, ClientProof::Nothing);
+        let endpoint = TokenEndpoint::open(&place, id, &proof, &limits(), ambient);
+        Ok(Self {
+            endpoint: endpoint.map_err(AuthError::endpoint)?,
+            server,
+        })
+    }
+
+    /// What is kept of it.
+    pub fn server(&self) -> &LoginServer {
+        &self.server
+    }
+
+    /// Where the browser goes; none where the provider has no such page.
+    pub fn authorization_url(&self, request: CodeRequest<'_>, state: &str) -> Option<Url> {
+        let endpoint = self.server.authorization_url.as_ref()?;
+        Some(request.url(endpoint, &self.server.client_id, state, self.terms()))
+    }
+
+    /// What the code is good for. `said_issuer` is who sent the browser back.
+    pub async fn redeem(
+        &self,
+        request: CodeRequest<'_>,
+        code: &str,
+        said_issuer: Option<&str>,
+    ) -> Result<LoginTokens, AuthError> {
+        let LoginServer {
+            issuer,
+            names_itself,
+            ..
+        } = &self.server;
+        check_issuer(said_issuer, Some(issuer), *names_itself)
+            .map_err(|_| AuthError::BadAnswer("came from another issuer"))?;
+        let mut form = request.form(code);
+        form.push(("resource", self.server.resource.as_str()));
+        tokens(self.endpoint.ask(&form).await?)
+    }
+
+    /// The next token.
+    pub async fn refresh(&self, refresh_token: &str) -> Result<LoginTokens, AuthError> {
+        let form = [
+            ("grant_type", "refresh_token"),
+            ("refresh_token", refresh_token),
+            ("resource", self.server.resource.as_str()),
+        ];
+        let mut tokens = tokens(self.endpoint.ask(&form).await?)?;
+        // A server that does not rotate it leaves it out (RFC 6749 §6).
+        let kept = || refresh_token.to_owned();
+        tokens.refresh_token = Some(tokens.refresh_token.unwrap_or_else(kept));
+        Ok(tokens)
+    }
+
+    /// A code that the person types elsewhere; none where the provider has no such page.
+    pub async fn start_device(&self) -> Result<Option<DeviceCode>, AuthError> {
+        let Some(url) = &self.server.device_url else {
+            return Ok(None);
+        };
+        let mut body = url::form_urlencoded::Serializer::new(String::new());
+        body.append_pair("client_id", &self.server.client_id)
+            .extend_pairs(self.terms());
+        let request = EgressRequest::new(Method::POST, url.clone())
+            .body("application/x-www-form-urlencoded", body.finish());
+        let code = exchange(url, request).await?;
+        let code = serde_json::from_slice(&code);
+        code.map(Some)
+            .map_err(|_| AuthError::BadAnswer("is no JSON with device_code and user_code"))
+    }
+
+    /// Waits until the person has typed the code, as often as the server wants to be asked.
+    pub async fn poll_device(&self, code: &DeviceCode) -> Result<LoginTokens, AuthError> {
+        let form = [
+            ("grant_type", DEVICE_CODE),
+            ("device_code", code.device_code.as_str()),
+        ];
+        let mut pause = Duration::from_secs(code.interval.max(1));
+        let waiting = async {
+            loop {
+                tokio::time::sleep(pause).await;
+                match self.endpoint.ask(&form).await {
+                    Ok(response) => return tokens(response),
+                    Err(AuthError::Refused {
+                        code: Some("authorization_pending"),
+                        ..
+                    }) => {}
+                    Err(AuthError::Refused {
+                        code: Some("slow_down"),
+                        ..
+                    }) => pause += Duration::from_secs(INTERVAL),
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        let limit = Duration::from_secs(code.expires_in);
+        let ended = tokio::time::timeout(limit, waiting).await;
+        ended.unwrap_or(Err(AuthError::Refused {
+            status: 400,
+            code: Some("expired_token"),
+        }))
+    }
+
+    /// What every request for a grant says besides.
+    fn terms(&self) -> Vec<(&str, &str)> {
+        let scope = self.server.scope.as_deref().map(|scope| ("scope", scope));
+        let resource = ("resource", self.server.resource.as_str());
+        scope.into_iter().chain([resource]).collect()
+    }
+}
+
+fn tokens(response: TokenResponse) -> Result<LoginTokens, AuthError> {
+    response.check_bearer()?;
+    Ok(LoginTokens {
+        lifetime: response.lifetime()?,
+        access_token: response.access_token,
+        refresh_token: response.refresh_token,
+    })
+}
+
+/// Registers a public client of this machine (RFC 7591); its id.
+async fn register(url: &Url, redirect_uri: &str) -> Result<String, AuthError> {
+    #[derive(Deserialize)]
+    struct Registration {
+        client_id: String,
+    }
+    let client = json!({
+        "client_name": "wardgate",
+        "application_type": "native",
+        "redirect_uris": [redirect_uri],
+        "grant_types": ["authorization_code", "refresh_token", DEVICE_CODE],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+    });
+    let request =
+        EgressRequest::new(Method::POST, url.clone()).body("application/json", client.to_string());
+    let answer = exchange(url, request).await?;
+    let Registration { client_id } = serde_json::from_slice(&answer)
+        .map_err(|_| AuthError::BadAnswer("to the registration is no JSON with client_id"))?;
+    Ok(client_id)
+}
+
+async fn exchange(url: &Url, request: EgressRequest) -> Result<bytes::Bytes, AuthError> {
+    let limits = limits();
+    let settings = EgressSettings::of(url, [], limits.private, LIMIT, MAX_DOCUMENT_BYTES);
+    let egress = Egress::open(settings).map_err(AuthError::endpoint)?;
+    let request = request.header(ACCEPT, HeaderValue::from_static("application/json"));
+    let response = egress.send(request).await.map_err(AuthError::endpoint)?;
+    let status = response.status;
+    let body = response.body.bytes().await.map_err(AuthError::endpoint)?;
+    if status.is_success() {
+        Ok(body)
+    } else {
+        Err(AuthError::Refused {
+            status: status.as_u16(),
+            code: None,
+        })
+    }
+}

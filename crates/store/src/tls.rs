@@ -1,0 +1,44 @@
+//! Which database servers are verified: one rule for stores and for sources of tools.
+
+use std::net::IpAddr;
+
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+
+/// Whether `host` is this machine: what is sent there in clear does not leave it.
+pub fn is_this_machine(host: &str) -> bool {
+    let is_loopback = |ip: IpAddr| ip.is_loopback();
+    host == "localhost" || host.starts_with('/') || host.parse().is_ok_and(is_loopback)
+}
+
+/// The options with `sslmode=verify-full`, unless they name a mode or lead to this machine. Left to itself the driver
+/// falls back to plain text where TLS is refused, and checks no certificate.
+pub fn verify_server(options: PgConnectOptions) -> PgConnectOptions {
+    let is_here = options.get_socket().is_some() || is_this_machine(options.get_host());
+    match options.get_ssl_mode() {
+        PgSslMode::Prefer if !is_here => options.ssl_mode(PgSslMode::VerifyFull),
+        _ => options,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leaves_this_machine_is_encrypted_for_a_server_that_is_known() {
+        for (url, verifies) in [
+            ("postgres://u@localhost/d", false),
+            ("postgres://u@127.0.0.1/d", false),
+            ("postgres://u@[::1]/d", false),
+            ("postgres://u@db.example/d?host=/run/postgresql", false),
+            ("postgres://u@db.example/d", true),
+            ("postgres://u@10.0.0.7/d?sslmode=prefer", true),
+            ("postgres://u@10.0.0.7/d?sslmode=require", false),
+            ("postgres://u@10.0.0.7/d?sslmode=disable", false),
+        ] {
+            let options = verify_server(url.parse().unwrap());
+            let mode = options.get_ssl_mode();
+            assert_eq!(matches!(mode, PgSslMode::VerifyFull), verifies, "{url}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The certificates and the key of one end of a connection, checked to belong together.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use x509_parser::parse_x509_certificate;
+
+/// Certificates or keys that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file that cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A file without what it should hold.
+    #[error("{} holds no {what} in PEM", path.display())]
+    Pem {
+        /// Which file.
+        path: PathBuf,
+        /// `certificate` or `private key`.
+        what: &'static str,
+    },
+    /// A certificate that is none of X.509.
+    #[error("{} is no X.509 certificate", path.display())]
+    Certificate {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// A key of another certificate, or one that rustls does not take.
+    #[error("{} and {} cannot be used together: {source}", chain.display(), key.display())]
+    Key {
+        /// The certificate's file.
+        chain: PathBuf,
+        /// The key's.
+        key: PathBuf,
+        /// Why not.
+        source: rustls::Error,
+    },
+    /// An authority whose certificate verifies nothing.
+    #[error("{} cannot be an authority: {reason}", path.display())]
+    Authority {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// A configuration that rustls refuses.
+    #[error("TLS cannot be set up: {0}")]
+    Setup(#[from] rustls::Error),
+}
+
+/// The files of one end of a connection, all in PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Files {
+    /// The authorities of the other end; none: it shows no certificate.
+    pub authority: Option<PathBuf>,
+    /// Own certificate, and the intermediate ones that signed it.
+    pub chain: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+impl Files {
+    /// The bytes of all files, one after another; equal bytes are the same identity.
+    pub(crate) fn read(&self) -> Result<FileContents, Error> {
+        let read = |path: &Path| {
+            std::fs::read(path).map_err(|source| Error::File {
+                path: path.to_owned(),
+                source,
+            })
+        };
+        Ok(FileContents {
+            authority: self.authority.as_deref().map(read).transpose()?,
+            chain: read(&self.chain)?,
+            key: read(&self.key)?,
+        })
+    }
+
+    /// What the files hold, if it fits together.
+    pub(crate) fn parse(&self, contents: &FileContents) -> Result<Identity, Error> {
+        let chain = certificates(&self.chain, &contents.chain)?;
+        let key = PrivateKeyDer::from_pem_slice(&contents.key).map_err(|_| Error::Pem {
+            path: self.key.clone(),
+            what: "private key",
+        })?;
+        let [issued, ends] = validity(&self.chain, &chain)?;
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        // Refused here if the key belongs to another certificate: files that are replaced one by one are seen half-way.
+        let certified = CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider);
+        certified.map_err(|source| Error::Key {
+            chain: self.chain.clone(),
+            key: self.key.clone(),
+            source,
+        })?;
+        let authorities = match (&self.authority, &contents.authority) {
+            (Some(path), Some(text)) => Some(Arc::new(roots(path, text)?)),
+            _ => None,
+        };
+        Ok(Identity {
+            authorities,
+            chain,
+            key,
+            provider,
+            issued,
+            ends,
+        })
+    }
+}
+
+/// The bytes of the files of one end.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct FileContents {
+    authority: Option<Vec<u8>>,
+    chain: Vec<u8>,
+    key: Vec<u8>,
+}
+
+fn certificates(path: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        _ => Err(Error::Pem {
+            path: path.to_owned(),
+            what: "certificate",
+        }),
+    }
+}
+
+fn roots(path: &Path, text: &[u8]) -> Result<RootCertStore, Error> {
+    let mut store = RootCertStore::empty();
+    for certificate in certificates(path, text)? {
+        store.add(certificate).map_err(|error| Error::Authority {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })?;
+    }
+    Ok(store)
+}
+
+/// When the first certificate begins and ends, in seconds since 1970.
+fn validity(path: &Path, chain: &[CertificateDer<'_>]) -> Result<[i64; 2], Error> {
+    let leaf = chain.first().map(|leaf| parse_x509_certificate(leaf));
+    let Some(Ok((_, leaf))) = leaf else {
+        return Err(Error::Certificate {
+            path: path.to_owned(),
+        });
+    };
+    let validity = leaf.validity();
+    Ok([validity.not_before, validity.not_after].map(|time| time.timestamp()))
+}
+
+/// A certificate with its key, and the authorities that the other end is verified by.
+#[derive(Debug)]
+pub struct Identity {
+    authorities: Option<Arc<RootCertStore>>,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    provider: Arc<CryptoProvider>,
+    /// When the certificate begins, in seconds since 1970.
+    pub issued: i64,
+    /// When it ends, likewise.
+    pub ends: i64,
+}
+
+impl Identity {
+    /// What a server shows that speaks one of `protocols` (ALPN, RFC 7301). Where there are authorities, clients must show
+    /// a certificate of theirs. TLS 1.3 and 1.2 with the cipher suites that rustls takes for safe.
+    pub fn server_config(&self, protocols: &[&[u8]]) -> Result<ServerConfig, Error> {
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_safe_default_protocol_versions()?;
+        let builder = match &self.authorities {
+            Some(roots) => {
+                let provider = Arc::clone(&self.provider);
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::clone(roots), provider)
+                        .build()
+                        .map_err(|error| rustls::Error::General(error.to_string()))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_single_cert(self.chain.clone(), self.key.clone_key())?;
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        Ok(config)
+    }
+
+    /// What a client shows that speaks one of `protocols`, and verifies servers by the authorities of this identity alone.
+    pub fn client_config(&self, protocols: &[&[u8]]) -> Result<ClientConfig, Error> {
+        let nobody = || Arc::new(RootCertStore::empty());
+        let roots = self.authorities.clone().unwrap_or_else(nobody);
+        let mut config = ClientConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(self.chain.clone(), self.key.clone_key())?;
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        Ok(config)
+    }
+}

@@ -1,0 +1,315 @@
+//! `wardgate login`, `logout` and `contexts`: a person signs in once, and commands find their token.
+//!
+//! ```text
+//!  login ─▶ the gateway's provider ─▶ browser, or a code typed elsewhere ─▶ contexts.json, for its owner alone
+//!  tools call, bench, … ─▶ the current context ─▶ its token, renewed when it ends
+//! ```
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::response::Html;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use reqwest::Url;
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use url::form_urlencoded;
+use wardgate_domain::{Ambient, Timestamp, mark_invisible};
+use wardgate_egress::{CodeRequest, LoginClient, LoginServer, LoginTokens};
+
+use crate::Failure;
+use crate::cli::{ContextsArgs, ContextsCommand, LoginArgs, LogoutArgs};
+use crate::commands::terminal::cell;
+
+/// Another directory for what is kept, instead of that of the user.
+const DIRECTORY: &str = "WARDGATE_CONFIG_DIR";
+/// How long a person may take in their browser.
+const PATIENCE: Duration = Duration::from_mins(5);
+/// A token that ends sooner is renewed first.
+const MARGIN: Duration = Duration::from_secs(30);
+/// Where the browser comes back to.
+const CALLBACK: &str = "/callback";
+
+/// Every sign-in of this user.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Contexts {
+    current: Option<String>,
+    contexts: BTreeMap<String, Context>,
+}
+
+/// One sign-in.
+#[derive(Serialize, Deserialize)]
+struct Context {
+    url: Url,
+    server: LoginServer,
+    access_token: String,
+    /// Seconds since 1970.
+    ends: i64,
+    refresh_token: Option<String>,
+}
+
+impl std::fmt::Debug for Context {
+    /// Without tokens.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.url.as_str())
+    }
+}
+
+impl Context {
+    fn new(url: Url, server: LoginServer, tokens: LoginTokens, now: Timestamp) -> Self {
+        Self {
+            url,
+            server,
+            ends: now.plus(tokens.lifetime).as_seconds(),
+            access_token: tokens.access_token,
+            refresh_token: tokens.refresh_token,
+        }
+    }
+
+    fn is_fresh(&self, now: Timestamp) -> bool {
+        Timestamp::from_seconds(self.ends) > now.plus(MARGIN)
+    }
+}
+
+/// A user's own directory for this program.
+fn directory() -> Result<PathBuf, Failure> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(own) = variable(DIRECTORY) {
+        return Ok(own.into());
+    }
+    let base = match (variable("XDG_CONFIG_HOME"), variable("HOME")) {
+        (Some(base), _) => PathBuf::from(base),
+        (None, Some(home)) => PathBuf::from(home).join(".config"),
+        (None, None) => {
+            return Err(format!("there is no home directory; set {DIRECTORY}").into());
+        }
+    };
+    Ok(base.join("wardgate"))
+}
+
+impl Contexts {
+    fn load() -> Result<Self, Failure> {
+        let path = directory()?.join("contexts.json");
+        match std::fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text)
+                .map_err(|error| format!("{} cannot be read: {error}", path.display()).into()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(format!("{} cannot be read: {error}", path.display()).into()),
+        }
+    }
+
+    /// Writes the whole file anew, readable by its owner alone: another command never sees half of it.
+    fn save(&self, ambient: &Ambient) -> Result<(), Failure> {
+        let directory = directory()?;
+        std::fs::create_dir_all(&directory)?;
+        let random = u64::from_be_bytes(ambient.random());
+        let next = directory.join(format!("contexts.{random:016x}"));
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&next)?;
+        file.write_all(&serde_json::to_vec_pretty(self)?)?;
+        file.sync_all()?;
+        std::fs::rename(&next, directory.join("contexts.json"))?;
+        Ok(())
+    }
+}
+
+pub(crate) async fn login(arguments: LoginArgs) -> Result<(), Failure> {
+    let ambient = Ambient::system();
+    let mut url = arguments.url;
+    if url.path() == "/" {
+        url.set_path("/mcp");
+    }
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let redirect_uri = format!("http://{}{CALLBACK}", listener.local_addr()?);
+    let (id, scope) = (arguments.client_id, arguments.scope);
+    let client = LoginClient::discover(&url, id, scope, &redirect_uri, &ambient).await?;
+    let tokens = if arguments.device {
+        by_device(&client).await?
+    } else {
+        by_browser(
+            &client,
+            listener,
+            &redirect_uri,
+            arguments.no_browser,
+            &ambient,
+        )
+        .await?
+    };
+    let mut contexts = Contexts::load()?;
+    let name = arguments.context;
+    let context = Context::new(url, client.server().clone(), tokens, ambient.now());
+    println!(
+        "signed in at {} as `{}`",
+        context.url,
+        mark_invisible(&name)
+    );
+    contexts.contexts.insert(name.clone(), context);
+    contexts.current = Some(name);
+    contexts.save(&ambient)
+}
+
+async fn by_device(client: &LoginClient) -> Result<LoginTokens, Failure> {
+    let code = client.start_device().await?;
+    let code = code.ok_or("the provider has no page for codes; leave out --device")?;
+    println!(
+        "Open {} and type {}",
+        mark_invisible(&code.verification_uri),
+        mark_invisible(&code.user_code)
+    );
+    if let Some(whole) = &code.verification_uri_complete {
+        println!("or open {}", mark_invisible(whole));
+    }
+    Ok(client.poll_device(&code).await?)
+}
+
+async fn by_browser(
+    client: &LoginClient,
+    listener: TcpListener,
+    redirect_uri: &str,
+    no_browser: bool,
+    ambient: &Ambient,
+) -> Result<LoginTokens, Failure> {
+    let secret = || URL_SAFE_NO_PAD.encode(ambient.random::<32>());
+    let (verifier, state) = (secret(), secret());
+    let request = CodeRequest {
+        redirect_uri,
+        verifier: &verifier,
+    };
+    let url = client.authorization_url(request, &state);
+    let url = url.ok_or("the provider has no page to sign in; use --device")?;
+    println!("Sign in at {url}");
+    if !no_browser {
+        // Whoever has none opens the address by hand.
+        let _ = std::process::Command::new("xdg-open")
+            .arg(url.as_str())
+            .spawn();
+    }
+    let returned = tokio::time::timeout(PATIENCE, returned(listener, &state)).await;
+    let returned = returned.map_err(|_| "nobody signed in within five minutes")??;
+    if let Some(error) = returned.get("error") {
+        return Err(format!("the provider says `{}`", mark_invisible(error)).into());
+    }
+    let code = returned.get("code").ok_or("the provider sent no code")?;
+    let issuer = returned.get("iss").map(String::as_str);
+    Ok(client.redeem(request, code, issuer).await?)
+}
+
+/// What the browser brings back for `state`; visits with another one are nobody's business.
+async fn returned(listener: TcpListener, state: &str) -> Result<HashMap<String, String>, Failure> {
+    type Visits = mpsc::Sender<HashMap<String, String>>;
+    async fn visited(
+        State(visits): State<Visits>,
+        RawQuery(query): RawQuery,
+    ) -> Html<&'static str> {
+        let query = query.unwrap_or_default();
+        let pairs = form_urlencoded::parse(query.as_bytes()).into_owned();
+        let _ = visits.send(pairs.collect()).await;
+        Html("<!doctype html><title>Wardgate</title><p>Done. You may close this window.")
+    }
+    let (visits, mut came) = mpsc::channel(1);
+    let router = Router::new().fallback(visited).with_state(visits);
+    let (done, is_done) = oneshot::channel::<()>();
+    // The page that says so is still sent.
+    let serving = axum::serve(listener, router).with_graceful_shutdown(async {
+        let _ = is_done.await;
+    });
+    let waiting = async {
+        let _done = done;
+        while let Some(query) = came.recv().await {
+            if query.get("state").is_some_and(|it| it == state) {
+                return Ok(query);
+            }
+        }
+        Err("the browser did not come back".into())
+    };
+    let (served, query) = tokio::join!(serving.into_future(), waiting);
+    served?;
+    query
+}
+
+pub(crate) fn logout(arguments: LogoutArgs) -> Result<(), Failure> {
+    let mut contexts = Contexts::load()?;
+    let name = arguments.context.or_else(|| contexts.current.clone());
+    let name = name.ok_or("nobody is signed in")?;
+    let gone = contexts.contexts.remove(&name);
+    gone.ok_or_else(|| format!("there is no context `{}`", mark_invisible(&name)))?;
+    if contexts.current.as_ref() == Some(&name) {
+        contexts.current = None;
+    }
+    contexts.save(&Ambient::system())?;
+    println!("signed out of `{}`", mark_invisible(&name));
+    Ok(())
+}
+
+pub(crate) fn contexts(arguments: ContextsArgs) -> Result<(), Failure> {
+    let mut contexts = Contexts::load()?;
+    match arguments.command {
+        ContextsCommand::List { json } => {
+            for (name, context) in &contexts.contexts {
+                let is_current = contexts.current.as_ref() == Some(name);
+                let url = context.url.as_str();
+                if json {
+                    let line = serde_json::json!({
+                        "name": name, "url": url, "issuer": context.server.issuer, "current": is_current,
+                    });
+                    println!("{line}");
+                } else {
+                    let mark = if is_current { "*" } else { " " };
+                    println!("{mark} {:<20} {url}", cell(name));
+                }
+            }
+            Ok(())
+        }
+        ContextsCommand::Use { name } => {
+            if !contexts.contexts.contains_key(&name) {
+                return Err(format!("there is no context `{}`", mark_invisible(&name)).into());
+            }
+            contexts.current = Some(name);
+            contexts.save(&Ambient::system())
+        }
+    }
+}
+
+/// The gateway and the token of a sign-in, renewed if it is about to end; none where nobody is signed in.
+pub(crate) async fn signed_in(context: Option<&str>) -> Result<Option<(Url, String)>, Failure> {
+    let ambient = Ambient::system();
+    let mut contexts = Contexts::load()?;
+    let Some(name) = context
+        .map(ToOwned::to_owned)
+        .or_else(|| contexts.current.clone())
+    else {
+        return Ok(None);
+    };
+    let shown = mark_invisible(&name).into_owned();
+    let known = contexts.contexts.get_mut(&name);
+    let known = known.ok_or_else(|| format!("there is no context `{shown}`"))?;
+    if !known.is_fresh(ambient.now()) {
+        let again = format!(
+            "sign in again: wardgate login --context {shown} --url {}",
+            known.url
+        );
+        let refresh = known.refresh_token.clone();
+        let refresh =
+            refresh.ok_or_else(|| format!("the token of `{shown}` has ended; {again}"))?;
+        let client = LoginClient::known(known.server.clone(), &ambient)?;
+        let now = ambient.now();
+        let tokens = client.refresh(&refresh).await;
+        let tokens = tokens.map_err(|error| format!("{error}; {again}"))?;
+        *known = Context::new(known.url.clone(), known.server.clone(), tokens, now);
+        let found = (known.url.clone(), known.access_token.clone());
+        contexts.save(&ambient)?;
+        return Ok(Some(found));
+    }
+    Ok(Some((known.url.clone(), known.access_token.clone())))
+}
