@@ -24,6 +24,7 @@ test-chaos: ## Run the chart's pods under load, restart, kill, part and upgrade 
 	tests/cluster/run target/debug/wardgate $(JOURNEYS)
 
 bench: ## Measure what a call costs: the tool-runner itself by stage, then direct, by an upstream's route and on /mcp
+	$(CARGO) bench --locked --package wardgate-policy --bench decision
 	$(CARGO) bench --locked --package wardgate-tool-runner --bench call
 	$(CARGO) test --locked --release --package wardgate --test journeys cost:: -- --include-ignored --nocapture
 

@@ -183,7 +183,7 @@ impl Progress {
     }
 }
 
-async fn open(source: &RecordSource) -> Result<RecordReader, Failure> {
+pub(super) async fn open(source: &RecordSource) -> Result<RecordReader, Failure> {
     Ok(RecordReader::open(&store(source)?).await?)
 }
 
