@@ -25,6 +25,7 @@ test-chaos: ## Let each system call on the record fail; run the chart's pods und
 	tests/cluster/run target/debug/wardgate $(JOURNEYS)
 
 bench: ## Measure what a call costs: the tool-runner itself by stage, then direct, by an upstream's route and on /mcp
+	$(CARGO) bench --locked --package wardgate-policy --bench decision
 	$(CARGO) bench --locked --package wardgate-tool-runner --bench call
 	$(CARGO) test --locked --release --package wardgate --test journeys cost:: -- --include-ignored --nocapture
 

@@ -138,6 +138,25 @@ fn is_explained(entry: &str) -> bool {
 }
 
 #[test]
+fn the_tests_beside_shipped_policies_pass_and_reach_every_policy() {
+    let mut tested = 0;
+    let policies = shipped(|name| name.ends_with(".cedar"));
+    let directories: BTreeSet<_> = policies.iter().filter_map(|file| file.parent()).collect();
+    for directory in directories {
+        if directory.join("tests").is_dir() {
+            let command = ["policy", "test", "--require-coverage"];
+            let told = wardgate(&command, directory);
+            assert!(told.contains(", 0 failed"), "{told}");
+            tested += 1;
+        }
+    }
+    assert!(
+        tested >= 2,
+        "the tests are where they are looked for: {tested}"
+    );
+}
+
+#[test]
 fn every_command_and_every_option_explains_itself() {
     let helps = helps(&[]);
     let commands: Vec<&str> = helps.iter().map(|(command, _)| command.as_str()).collect();
@@ -151,6 +170,10 @@ fn every_command_and_every_option_explains_itself() {
         "tools list",
         "tools check",
         "policy check",
+        "policy test",
+        "policy explain",
+        "policy diff",
+        "policy replay",
         "audit query",
         "config check",
         "config dump",

@@ -1,8 +1,8 @@
 //! May the caller read what no tool gives: a conversation of somebody else, or the record?
 
-use cedar_policy::{Authorizer, Context, Entities, Entity, EntityUid, Request};
+use cedar_policy::{Context, Entities, Entity, EntityUid, Request};
 
-use crate::call::{CallAnswer, decided, failing, ids};
+use crate::call::{CallAnswer, decide};
 use crate::fault::DecisionFault;
 use crate::set::PolicySet;
 
@@ -36,14 +36,6 @@ impl PolicySet {
             Entities::from_entities([caller, resource], schema).map_err(|_| refused())?;
         let request = Request::new(principal, action.clone(), of, Context::empty(), schema)
             .map_err(|_| refused())?;
-        let response = Authorizer::new().is_authorized(&request, policies, &entities);
-        let failing = failing(response.diagnostics());
-        if !failing.is_empty() {
-            return Err(DecisionFault::Policies(failing));
-        }
-        Ok(decided(
-            response.decision(),
-            ids(response.diagnostics().reason()),
-        ))
+        decide(&request, policies, &entities)
     }
 }

@@ -77,12 +77,8 @@ impl PolicyAuthorizer {
             depends_on_arguments,
             rights,
         } = ruling;
-        let granted = answer.and_then(|policies| match engine.view(&rights) {
-            Ok(view) => Ok((view, policies)),
-            Err(denial) => Err(denial.clone()),
-        });
-        let (verdict, policies) = match granted {
-            Ok((view, policies)) => {
+        let (verdict, policies) = match engine.grant(answer, &rights) {
+            Ok((policies, view)) => {
                 let arguments = depends_on_arguments.then(|| Digest::of(arguments));
                 (
                     Verdict::Allow(self.sign(id, engine.hash(), caller, tool, arguments, view)),

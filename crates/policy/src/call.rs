@@ -11,19 +11,19 @@ use wardgate_domain::{DenialReason, OfferKind, ToolFacts};
 use crate::denial::Denial;
 use crate::entities::text;
 use crate::fault::DecisionFault;
-use crate::set::PolicySet;
+use crate::set::{PolicySet, gather};
 use crate::vocabulary::uid;
 
 /// Whether a call is allowed: the ids of the policies that permit it, or the denial.
 pub(crate) type CallAnswer = Result<Vec<String>, Denial>;
 
 /// The access to a tool, as far as it is known before the arguments are.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) enum Access {
     /// The answer, whatever the arguments.
     Settled(CallAnswer),
-    /// Some arguments could be allowed, others not.
-    ByArguments,
+    /// Some arguments could be allowed, others not: the policies that can still decide.
+    ByArguments(Box<cedar_policy::PolicySet>),
 }
 
 impl Access {
@@ -31,7 +31,7 @@ impl Access {
     pub(crate) fn possible(&self) -> bool {
         match self {
             Self::Settled(answer) => answer.is_ok(),
-            Self::ByArguments => true,
+            Self::ByArguments(_) => true,
         }
     }
 }
@@ -50,6 +50,23 @@ pub(crate) fn decided(decision: Decision, policies: Vec<String>) -> CallAnswer {
             policies,
         }),
     }
+}
+
+/// Decides by the stable authorizer; a policy that fails is a fault.
+pub(crate) fn decide(
+    request: &Request,
+    policies: &cedar_policy::PolicySet,
+    entities: &Entities,
+) -> Result<CallAnswer, DecisionFault> {
+    let response = Authorizer::new().is_authorized(request, policies, entities);
+    let failing = failing(response.diagnostics());
+    if !failing.is_empty() {
+        return Err(DecisionFault::Policies(failing));
+    }
+    Ok(decided(
+        response.decision(),
+        ids(response.diagnostics().reason()),
+    ))
 }
 
 /// The policies that failed. Cedar passes over a failing policy, a `forbid` too, so whoever ignores
@@ -96,19 +113,40 @@ impl PolicySet {
         }
         Ok(match (response.decision(), response.reason()) {
             (Some(decision), Some(reason)) => Access::Settled(decided(decision, ids(reason))),
-            _ => Access::ByArguments,
+            _ => {
+                // The others are false whatever the context, and would only take time.
+                let residual = response.residual_policies().map(|it| it.id().clone());
+                let left = response.true_permits().cloned().chain(residual);
+                let left = left.filter_map(|id| policies.policy(&id).cloned());
+                Access::ByArguments(Box::new(gather(left)))
+            }
         })
     }
 
-    /// Decides with the arguments, `client_ip` empty when unknown.
+    /// Decides with the arguments, `client_ip` empty when unknown; `policies` are those that can still decide.
     pub(crate) fn answer(
         &self,
+        policies: &cedar_policy::PolicySet,
         principal: &EntityUid,
         tool: &ToolFacts,
         entities: &Entities,
         arguments: &BTreeMap<String, String>,
         client_ip: &str,
     ) -> Result<CallAnswer, DecisionFault> {
+        let (request, entities) =
+            self.call_request(principal, tool, entities, arguments, client_ip)?;
+        decide(&request, policies, &entities)
+    }
+
+    /// The question whether a call may be made, and what it refers to.
+    pub(crate) fn call_request(
+        &self,
+        principal: &EntityUid,
+        tool: &ToolFacts,
+        entities: &Entities,
+        arguments: &BTreeMap<String, String>,
+        client_ip: &str,
+    ) -> Result<(Request, Entities), DecisionFault> {
         let vocabulary = &self.vocabulary;
         let refused = || DecisionFault::Refused("the arguments of a call");
         let (action, resource) = vocabulary.question(tool.kind);
@@ -136,19 +174,13 @@ impl PolicySet {
             Some(&vocabulary.schema),
         )
         .map_err(|_| refused())?;
-        let policies = self.policies(tool.kind)?;
-        let response = Authorizer::new().is_authorized(&request, policies, &entities);
-        let failing = failing(response.diagnostics());
-        if !failing.is_empty() {
-            return Err(DecisionFault::Policies(failing));
-        }
-        Ok(decided(
-            response.decision(),
-            ids(response.diagnostics().reason()),
-        ))
+        Ok((request, entities))
     }
 
-    fn policies(&self, kind: OfferKind) -> Result<&cedar_policy::PolicySet, DecisionFault> {
+    pub(crate) fn policies(
+        &self,
+        kind: OfferKind,
+    ) -> Result<&cedar_policy::PolicySet, DecisionFault> {
         let policies = self.uses.get(&kind);
         policies.ok_or(DecisionFault::Refused(
             "a kind of thing that nobody has policies for",

@@ -1,6 +1,6 @@
 //! Compiles the files of a policy set: loaded, validated and tried as a whole.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::thread;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::error::{Finding, Findings, Position, findings};
 use crate::files::{Files, SourceFile, SourceFiles};
 use crate::limits::{self, CedarLanguage};
-use crate::set::{PolicySet, depth};
+use crate::set::{PolicyLocation, PolicySet, depth};
 use crate::{Error, schema, trial};
 
 /// Entity dereferences a policy may make in a row: the attributes of the principal, its roles, and the
@@ -55,7 +55,12 @@ fn compile(files: &Files) -> Result<PolicySet, Findings> {
     let vocabulary = schema::compose(&sources.schemas)?;
     let policies = read_policies(&sources)?;
     validate(&vocabulary.schema, &policies)?;
-    let set = PolicySet::new(files.hash(), vocabulary, &policies.set);
+    let set = PolicySet::new(
+        files.hash(),
+        vocabulary,
+        &policies.set,
+        policies.locations(),
+    );
     let faults = trial::run(&set, &policies.set);
     if faults.is_empty() {
         return Ok(set);
@@ -117,6 +122,17 @@ fn read_policies<'a>(sources: &'a SourceFiles<'a>) -> Result<ParsedPolicies<'a>,
 }
 
 impl<'a> ParsedPolicies<'a> {
+    fn locations(&self) -> BTreeMap<String, PolicyLocation> {
+        let locations = self.positions.iter().map(|(id, place)| {
+            let location = PolicyLocation {
+                file: place.source.path.clone(),
+                line: Position::of(place.source.text, place.start).line,
+            };
+            (id.to_string(), location)
+        });
+        locations.collect()
+    }
+
     fn add(&mut self, source: &'a SourceFile<'a>) -> Result<(), Findings> {
         let starts = source.statements(CedarLanguage::Policies)?;
         let parsed: cedar::PolicySet =

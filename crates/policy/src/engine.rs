@@ -17,6 +17,9 @@ use crate::denial::Denial;
 use crate::fault::DecisionFault;
 use crate::set::PolicySet;
 
+/// Sets of roles whose policies are remembered.
+const REMEMBERED_ROLES: usize = 256;
+
 /// Pairs of caller and tool to remember; at a few kilobytes each, tens of megabytes at most.
 const REMEMBERED: usize = 4_096;
 
@@ -24,6 +27,8 @@ const REMEMBERED: usize = 4_096;
 #[derive(Debug)]
 pub(crate) struct Engine {
     set: PolicySet,
+    /// The policies for callers with these roles.
+    slices: Cache<Vec<String>, Arc<PolicySet>>,
     cache: Cache<RightsKey, Arc<ToolRights>>,
     /// Tools that nobody may call, by name and definition, that were logged.
     unreachable: Cache<(ToolName, Digest), ()>,
@@ -41,11 +46,13 @@ struct RightsKey {
 #[derive(Debug)]
 pub(crate) struct ToolRights {
     /// What they were worked out from.
-    tool: ToolFacts,
-    principal: EntityUid,
+    pub(crate) tool: ToolFacts,
+    /// The policies for this caller.
+    set: Arc<PolicySet>,
+    pub(crate) principal: EntityUid,
     pub(crate) access: Access,
     /// Empty when `access` is settled by a fault.
-    entities: Entities,
+    pub(crate) entities: Entities,
     /// Worked out when a call is first allowed; listing does not need it.
     view: OnceLock<Result<ResultView, Denial>>,
 }
@@ -71,9 +78,15 @@ impl Engine {
     pub(crate) fn new(set: PolicySet) -> Self {
         Self {
             set,
+            slices: Cache::new(REMEMBERED_ROLES),
             cache: Cache::new(REMEMBERED),
             unreachable: Cache::new(REMEMBERED),
         }
+    }
+
+    /// The policies.
+    pub(crate) fn set(&self) -> &PolicySet {
+        &self.set
     }
 
     /// The version in force.
@@ -113,23 +126,21 @@ impl Engine {
         client_ip: &str,
     ) -> Result<Ruling, InvalidMessage> {
         let rights = self.rights(caller, tool);
-        if let Access::Settled(answer) = &rights.access {
-            return Ok(Ruling {
-                answer: answer.clone(),
-                depends_on_arguments: false,
-                rights,
-            });
-        }
-        let mut arguments = arguments::parse_arguments(arguments)?;
-        // What the call leaves out, the tool will fill in.
-        for (name, default) in &tool.argument_defaults {
-            arguments
-                .entry(name.clone())
-                .or_insert_with(|| default.clone());
-        }
-        let answer = self
+        let policies = match &rights.access {
+            Access::Settled(answer) => {
+                return Ok(Ruling {
+                    answer: answer.clone(),
+                    depends_on_arguments: false,
+                    rights,
+                });
+            }
+            Access::ByArguments(policies) => policies,
+        };
+        let arguments = with_defaults(tool, arguments)?;
+        let answer = rights
             .set
             .answer(
+                policies,
                 &rights.principal,
                 tool,
                 &rights.entities,
@@ -167,9 +178,20 @@ impl Engine {
         })
     }
 
+    /// The policies that permit the call and what the caller may see of its result, or the denial.
+    pub(crate) fn grant<'a>(
+        &self,
+        answer: CallAnswer,
+        rights: &'a ToolRights,
+    ) -> Result<(Vec<String>, &'a ResultView), Denial> {
+        let policies = answer?;
+        let view = self.view(rights).map_err(Clone::clone)?;
+        Ok((policies, view))
+    }
+
     /// What the caller may see of the result; when that cannot be worked out, the denial that takes the
     /// place of any permission to call.
-    pub(crate) fn view<'a>(&self, rights: &'a ToolRights) -> Result<&'a ResultView, &'a Denial> {
+    fn view<'a>(&self, rights: &'a ToolRights) -> Result<&'a ResultView, &'a Denial> {
         let evaluate = || {
             self.evaluate(rights)
                 .map_err(|fault| denied_for(&fault, &rights.tool))
@@ -177,13 +199,24 @@ impl Engine {
         rights.view.get_or_init(evaluate).as_ref()
     }
 
+    /// The policies for a caller with these roles.
+    fn slice(&self, roles: &[String]) -> Arc<PolicySet> {
+        if let Some(slice) = self.slices.get(roles) {
+            return slice;
+        }
+        let slice = Arc::new(self.set.for_roles(roles));
+        self.slices.insert(roles.to_vec(), Arc::clone(&slice));
+        slice
+    }
+
     fn compute_rights(&self, caller: &Caller, tool: &ToolFacts) -> Arc<ToolRights> {
-        let vocabulary = &self.set.vocabulary;
+        let set = self.slice(caller.roles());
+        let vocabulary = &set.vocabulary;
         let principal = vocabulary.user(caller.subject());
         let known = vocabulary.caller(caller).and_then(|caller| {
             let entities = vocabulary.entities(caller, tool)?;
             let partial = self.partial(&entities)?;
-            let access = self.set.access(&principal, tool, &partial)?;
+            let access = set.access(&principal, tool, &partial)?;
             Ok((access, entities))
         });
         let (access, entities) = known.unwrap_or_else(|fault| {
@@ -197,6 +230,7 @@ impl Engine {
         }
         Arc::new(ToolRights {
             tool: tool.clone(),
+            set,
             principal,
             access,
             entities,
@@ -220,12 +254,13 @@ impl Engine {
         let row_rule = match &rights.tool.entity {
             Some(entity) => {
                 let partial = self.partial(&rights.entities)?;
-                Some(self.set.row_rule(&rights.principal, entity, &partial)?)
+                Some(rights.set.row_rule(&rights.principal, entity, &partial)?)
             }
             None => None,
         };
         let column_tiers =
-            self.set
+            rights
+                .set
                 .column_tiers(&rights.principal, &rights.tool, &rights.entities)?;
         Ok(ResultView {
             row_rule,
@@ -237,6 +272,20 @@ impl Engine {
         PartialEntities::from_concrete(entities.clone(), &self.set.vocabulary.schema)
             .map_err(|_| DecisionFault::Refused("the entities of a question in part"))
     }
+}
+
+/// The arguments of a call. What it leaves out, the tool will fill in.
+pub(crate) fn with_defaults(
+    tool: &ToolFacts,
+    arguments: &[u8],
+) -> Result<BTreeMap<String, String>, InvalidMessage> {
+    let mut arguments = arguments::parse_arguments(arguments)?;
+    for (name, default) in &tool.argument_defaults {
+        arguments
+            .entry(name.clone())
+            .or_insert_with(|| default.clone());
+    }
+    Ok(arguments)
 }
 
 /// The denial that a fault is, with the one log line that tells its cause.

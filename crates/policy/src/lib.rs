@@ -21,6 +21,7 @@ mod arguments;
 mod authorizer;
 mod call;
 mod columns;
+mod comparison;
 mod compile;
 mod config;
 mod correct_form;
@@ -28,27 +29,39 @@ mod denial;
 mod engine;
 mod entities;
 mod error;
+mod explanation;
 mod fault;
 mod files;
 mod limits;
+mod lint;
+mod policy_test;
 mod reach;
 mod recall;
 mod record;
 mod reload;
+mod replay;
 mod residual;
 mod rows;
 mod schema;
 mod schema_shape;
 mod service;
 mod set;
+mod simulator;
 mod trial;
 mod vocabulary;
 
 #[cfg(test)]
 mod tests;
 
+pub use comparison::{AccessChange, Comparison, compare};
 pub use config::Config;
 pub use error::{Error, Finding, Findings, Position};
+pub use explanation::{ExplainedCondition, ExplainedPolicy, Explanation};
+pub use policy_test::{
+    CallerSample, TestFile, TestReport, run_tests, sample_caller, test_files, tier_word,
+};
 pub use reach::Advice;
+pub use replay::{RecordedCall, ReplayedCall};
 pub use service::service;
-pub use set::PolicySet;
+pub use set::{PolicyLocation, PolicySet};
+pub use simulator::{PartDecision, SimulatedAccess, SimulatedCall, Simulation, Simulator};

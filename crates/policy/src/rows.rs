@@ -3,16 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cedar_policy::{
-    Context, Decision, EntityUid, PartialEntities, PartialEntityUid, PartialRequest,
+    Authorizer, Context, Decision, Entities, Entity, EntityUid, PartialEntities, PartialEntityUid,
+    PartialRequest, Policy, PolicyId, Request,
 };
 use serde_json::Value;
 use wardgate_domain::{AttributeType, RowRule};
 
-use crate::call::ids;
+use crate::call::{failing, ids};
 use crate::fault::DecisionFault;
 use crate::residual::stand_alone;
 use crate::schema_shape::{Record, Type};
 use crate::set::PolicySet;
+use crate::vocabulary::Vocabulary;
 
 /// The attributes of the row that `policies` mention, with the types they are declared with.
 fn mentioned(
@@ -60,6 +62,49 @@ fn collect(json: &Value, names: &mut BTreeSet<String>) {
         }
         Value::Array(items) => items.iter().for_each(|item| collect(item, names)),
         _ => {}
+    }
+}
+
+impl Vocabulary {
+    /// Whether `rule` admits `row`, decided the way its reader does: by the stable authorizer, with nothing but the row
+    /// as its entities. A fault names the policies by the ids that their author gave them.
+    pub(crate) fn admits(
+        &self,
+        principal: &EntityUid,
+        rule: &RowRule,
+        row: Entity,
+    ) -> Result<bool, DecisionFault> {
+        if rule.all {
+            return Ok(true);
+        }
+        let refused = || DecisionFault::Refused("to apply a row rule");
+        let mut left = cedar_policy::PolicySet::new();
+        for (index, json) in rule.policies_json.iter().enumerate() {
+            let policy = serde_json::from_str(json)
+                .ok()
+                .and_then(|json| {
+                    Policy::from_json(Some(PolicyId::new(index.to_string())), json).ok()
+                })
+                .ok_or_else(refused)?;
+            left.add(policy).map_err(|_| refused())?;
+        }
+        let resource = row.uid();
+        let entities = Entities::from_entities([row], None).map_err(|_| refused())?;
+        let (principal, read) = (principal.clone(), self.read.clone());
+        let request = Request::new(principal, read, resource, Context::empty(), None)
+            .map_err(|_| refused())?;
+        let response = Authorizer::new().is_authorized(&request, &left, &entities);
+        let ids = failing(response.diagnostics());
+        if ids.is_empty() {
+            return Ok(response.decision() == Decision::Allow);
+        }
+        let named = |id: &String| {
+            let policy = left.policy(&PolicyId::new(id))?;
+            policy.annotation("id").map(str::to_owned)
+        };
+        Err(DecisionFault::Policies(
+            ids.iter().filter_map(named).collect(),
+        ))
     }
 }
 

@@ -1,20 +1,31 @@
 //! A policy set, as its questions need it; unchangeable.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use cedar_policy::{self as cedar, EntityUid, Policy};
+use cedar_policy::{self as cedar, EntityUid, Policy, PrincipalConstraint};
 use serde_json::Value;
 use wardgate_domain::{Digest, OfferKind};
 
 use crate::vocabulary::Vocabulary;
+
+/// Where a policy stands.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PolicyLocation {
+    /// The file.
+    pub file: PathBuf,
+    /// The line where it begins, from 1.
+    pub line: usize,
+}
 
 /// A schema and policies that were checked as a whole: within limits, valid under strict validation,
 /// speaking of everything Wardgate asks, and tried once.
 #[derive(Debug)]
 pub struct PolicySet {
     hash: Digest,
-    ids: Vec<String>,
-    pub(crate) vocabulary: Vocabulary,
+    locations: Arc<BTreeMap<String, PolicyLocation>>,
+    pub(crate) vocabulary: Arc<Vocabulary>,
     /// The policies that can apply to a question, apart, so that each question costs only its own.
     pub(crate) uses: BTreeMap<OfferKind, cedar::PolicySet>,
     pub(crate) read: BTreeMap<String, cedar::PolicySet>,
@@ -31,12 +42,59 @@ impl PolicySet {
     }
 
     /// The ids of the policies, sorted.
-    pub fn policy_ids(&self) -> &[String] {
-        &self.ids
+    pub fn policy_ids(&self) -> Vec<&str> {
+        self.locations.keys().map(String::as_str).collect()
+    }
+
+    /// Every policy, once for each question that it can apply to.
+    pub(crate) fn policies_of_questions(&self) -> impl Iterator<Item = &Policy> {
+        let readings = [&self.recall, &self.read_record, &self.read_own_record];
+        let sets = self.uses.values().chain(self.read.values());
+        let sets = sets.chain(&self.show).chain(readings);
+        sets.flat_map(cedar::PolicySet::policies)
+    }
+
+    /// Where each policy stands, by its id.
+    pub fn locations(&self) -> &BTreeMap<String, PolicyLocation> {
+        &self.locations
+    }
+
+    /// The same without the policies whose scope asks for a role that is none of `roles`: what a caller with these roles is
+    /// decided by. Cedar looks at every policy of a set, so that a decision costs as much as there are.
+    pub(crate) fn for_roles(&self, roles: &[String]) -> Self {
+        let applies = |policy: &&Policy| match policy.principal_constraint() {
+            PrincipalConstraint::In(group) | PrincipalConstraint::IsIn(_, group) => {
+                *group.type_name() != self.vocabulary.role
+                    || roles.iter().any(|role| role == group.id().unescaped())
+            }
+            PrincipalConstraint::Any | PrincipalConstraint::Eq(_) | PrincipalConstraint::Is(_) => {
+                true
+            }
+        };
+        let slice =
+            |policies: &cedar::PolicySet| gather(policies.policies().filter(applies).cloned());
+        let uses = self.uses.iter().map(|(kind, it)| (*kind, slice(it)));
+        let read = self.read.iter().map(|(name, it)| (name.clone(), slice(it)));
+        Self {
+            hash: self.hash,
+            locations: Arc::clone(&self.locations),
+            vocabulary: Arc::clone(&self.vocabulary),
+            uses: uses.collect(),
+            read: read.collect(),
+            show: self.show.each_ref().map(slice),
+            recall: slice(&self.recall),
+            read_record: slice(&self.read_record),
+            read_own_record: slice(&self.read_own_record),
+        }
     }
 
     /// Sorts the policies by the questions they can apply to.
-    pub(crate) fn new(hash: Digest, vocabulary: Vocabulary, policies: &cedar::PolicySet) -> Self {
+    pub(crate) fn new(
+        hash: Digest,
+        vocabulary: Vocabulary,
+        policies: &cedar::PolicySet,
+        locations: BTreeMap<String, PolicyLocation>,
+    ) -> Self {
         let mut uses: BTreeMap<_, Vec<Policy>> =
             OfferKind::ALL.map(|kind| (kind, Vec::new())).into();
         let use_of = |action: &EntityUid| {
@@ -75,13 +133,9 @@ impl PolicySet {
                 }
             }
         }
-        let ids: BTreeSet<_> = policies
-            .policies()
-            .map(|policy| policy.id().to_string())
-            .collect();
         Self {
             hash,
-            ids: ids.into_iter().collect(),
+            locations: Arc::new(locations),
             uses: uses
                 .into_iter()
                 .map(|(kind, of_kind)| (kind, gather(of_kind)))
@@ -94,13 +148,13 @@ impl PolicySet {
             recall: gather(recall),
             read_record: gather(read_record),
             read_own_record: gather(read_own_record),
-            vocabulary,
+            vocabulary: Arc::new(vocabulary),
         }
     }
 }
 
 /// Ids are unique already, so adding cannot fail.
-fn gather(policies: Vec<Policy>) -> cedar::PolicySet {
+pub(crate) fn gather(policies: impl IntoIterator<Item = Policy>) -> cedar::PolicySet {
     let mut set = cedar::PolicySet::new();
     for policy in policies {
         let _unique = set.add(policy);

@@ -4,14 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use cedar_policy::{
-    self as cedar, Authorizer, Context, Entities, Entity, EntityTypeName, EntityUid,
-    PartialEntities, Policy, PolicyId, Request, RestrictedExpression,
+    self as cedar, Entity, EntityTypeName, EntityUid, PartialEntities, Policy, RestrictedExpression,
 };
 use wardgate_domain::{
     ColumnClass, ConversationFacts, Digest, OfferKind, RecordScope, RowRule, ToolFacts, ToolName,
 };
 
-use crate::call::{Access, failing};
+use crate::call::Access;
 use crate::entities::text;
 use crate::fault::DecisionFault;
 use crate::schema_shape::{Record, Type};
@@ -187,11 +186,12 @@ impl Trial<'_> {
         let partial = PartialEntities::from_concrete(entities.clone(), &vocabulary.schema)
             .map_err(|_| DecisionFault::Refused("made-up entities in part"))?;
 
-        if self.set.access(&principal, tool, &partial)? == Access::ByArguments {
+        if let Access::ByArguments(policies) = self.set.access(&principal, tool, &partial)? {
             // Allowed or denied: what counts is that it was decided.
+            let none = BTreeMap::new();
             let _decided = self
                 .set
-                .answer(&principal, tool, &entities, &BTreeMap::new(), "")?;
+                .answer(&policies, &principal, tool, &entities, &none, "")?;
         }
         self.set.column_tiers(&principal, tool, &entities)?;
         for scope in [RecordScope::All, RecordScope::Own] {
@@ -219,38 +219,10 @@ impl Trial<'_> {
         let row_type = vocabulary.rows.get(&rule.entity).ok_or_else(refused)?;
         let row = uid(&row_type.name, MADE_UP);
         let attributes = made_up_attributes(&row_type.attributes, extent);
-        let entity = Entity::new(row.clone(), attributes, [].into()).map_err(|_| refused())?;
-        let entities = Entities::from_entities([entity], None).map_err(|_| refused())?;
-        let mut left = cedar::PolicySet::new();
-        for (index, json) in rule.policies_json.iter().enumerate() {
-            let policy = serde_json::from_str(json)
-                .ok()
-                .and_then(|json| {
-                    Policy::from_json(Some(PolicyId::new(index.to_string())), json).ok()
-                })
-                .ok_or_else(refused)?;
-            left.add(policy).map_err(|_| refused())?;
-        }
-        let request = Request::new(
-            principal.clone(),
-            vocabulary.read.clone(),
-            row,
-            Context::empty(),
-            None,
-        )
-        .map_err(|_| refused())?;
-        let response = Authorizer::new().is_authorized(&request, &left, &entities);
-        let ids = failing(response.diagnostics());
-        if ids.is_empty() {
-            return Ok(());
-        }
-        let named = |id: &String| {
-            let policy = left.policy(&PolicyId::new(id))?;
-            policy.annotation("id").map(str::to_owned)
-        };
-        Err(DecisionFault::Policies(
-            ids.iter().filter_map(named).collect(),
-        ))
+        let entity = Entity::new(row, attributes, [].into()).map_err(|_| refused())?;
+        // Admitted or withheld: what counts is that it was decided.
+        let _admitted = vocabulary.admits(principal, rule, entity)?;
+        Ok(())
     }
 }
 

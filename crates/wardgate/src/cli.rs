@@ -7,6 +7,7 @@ mod doctor;
 mod import;
 mod init;
 mod login;
+mod policy;
 mod stdio;
 
 use std::net::SocketAddr;
@@ -25,6 +26,9 @@ pub(crate) use doctor::{ConfigSection, DoctorArgs};
 pub(crate) use import::{ImportArgs, ImportFrom};
 pub(crate) use init::InitArgs;
 pub(crate) use login::{ContextsArgs, ContextsCommand, LoginArgs, LogoutArgs};
+pub(crate) use policy::{
+    PolicyArgs, PolicyCommand, PolicyDiff, PolicyExplain, PolicyReplay, PolicyTestRun,
+};
 pub(crate) use stdio::StdioArgs;
 
 /// Governed access for AI agents: known callers, rules down to row and column, a record of every call.
@@ -43,7 +47,7 @@ pub(crate) enum Command {
     Up(UpArgs),
     /// Run the gateway alone: MCP over HTTP.
     Gateway(ConfigFile),
-    /// Run the policy service alone, or check policies.
+    /// Run the policy service alone, or check, test, explain, compare and replay policies.
     Policy(PolicyArgs),
     /// Run the tool-runner alone.
     ToolRunner(ConfigFile),
@@ -127,32 +131,6 @@ pub(crate) struct UpArgs {
 pub(crate) enum Demo {
     /// Patients, records, staff and shifts of a hospital, with rules for five roles.
     Hospital,
-}
-
-#[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub(crate) struct PolicyArgs {
-    #[command(subcommand)]
-    pub(crate) command: Option<PolicyCommand>,
-    /// Run the service with this configuration file.
-    #[arg(long, value_name = "FILE", required = true)]
-    pub(crate) config: Option<PathBuf>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum PolicyCommand {
-    /// Load and validate a directory of policies.
-    Check {
-        /// Directory with `*.cedar` files, and `*.cedarschema` files that add row types and attributes of callers.
-        directory: PathBuf,
-    },
-    /// Print the row types of a `tools.yaml`, for a `.cedarschema` beside the policies. Its databases tell the types of columns
-    /// where they can be reached.
-    Schema {
-        /// The `tools.yaml`, or a directory of them.
-        #[arg(long, value_name = "FILE")]
-        tools: PathBuf,
-    },
 }
 
 #[derive(Debug, Args)]
@@ -560,6 +538,8 @@ pub(crate) enum SchemaOf {
     Tools,
     #[value(name = "wardgate.yaml")]
     Configuration,
+    #[value(name = "policy-tests")]
+    PolicyTests,
 }
 
 #[derive(Debug, Args)]

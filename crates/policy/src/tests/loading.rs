@@ -11,10 +11,7 @@ fn refused(policies: &str) -> String {
 #[test]
 fn the_demo_loads() {
     let set = PolicySet::load(&hospital()).unwrap();
-    assert!(
-        set.policy_ids()
-            .contains(&"doctor-reads-own-shifts".to_owned())
-    );
+    assert!(set.policy_ids().contains(&"doctor-reads-own-shifts"));
 }
 
 #[test]

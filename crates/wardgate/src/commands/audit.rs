@@ -265,7 +265,7 @@ fn details_key(source: &RecordSource) -> Result<PathBuf, Failure> {
     }
 }
 
-async fn open(source: &RecordSource) -> Result<RecordReader, Failure> {
+pub(super) async fn open(source: &RecordSource) -> Result<RecordReader, Failure> {
     Ok(RecordReader::open(&store(source)?).await?)
 }
 

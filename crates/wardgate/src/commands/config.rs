@@ -42,6 +42,9 @@ pub(crate) fn run(arguments: &ConfigArgs) -> Result<(), Failure> {
             SchemaOf::Configuration => {
                 println!("{}", serde_json::to_string_pretty(&configuration())?);
             }
+            SchemaOf::PolicyTests => {
+                println!("{}", serde_json::to_string_pretty(&policy_tests())?);
+            }
         },
     }
     Ok(())
@@ -84,6 +87,14 @@ fn configuration() -> Value {
     whole["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
     whole["title"] = "wardgate.yaml".into();
     describe::describe(&mut whole);
+    whole
+}
+
+/// The schema of a file of policy tests.
+fn policy_tests() -> Value {
+    let mut whole = schema::of::<wardgate_policy::TestFile>();
+    whole["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
+    whole["title"] = "Policy tests".into();
     whole
 }
 

@@ -1,20 +1,25 @@
-//! `wardgate policy`: the service, and checks of policies.
+//! `wardgate policy`: the service; and policies checked, tested, explained, compared and replayed.
 
+mod diff;
+mod explain;
+mod replay;
+mod test;
+
+use std::path::{Path, PathBuf};
+
+use wardgate_catalogue::{Catalogue, Offers};
 use wardgate_catalogue_import::RowTypes;
+use wardgate_domain::{ToolFacts, mark_invisible};
+use wardgate_policy::{PolicySet, Simulator};
 
 use crate::Failure;
 use crate::cli::{PolicyArgs, PolicyCommand};
-use crate::commands::serve;
+use crate::commands::{serve, tools, warnings};
 
 pub(crate) async fn run(arguments: PolicyArgs) -> Result<(), Failure> {
     match (arguments.command, arguments.config) {
-        (Some(PolicyCommand::Check { directory }), _) => {
-            let set = wardgate_policy::PolicySet::load(&directory)?;
-            println!("ok: policy hash {}", set.hash());
-            Ok(())
-        }
-        (Some(PolicyCommand::Schema { tools }), _) => {
-            let catalogue = super::tools::load(&tools)?;
+        (Some(PolicyCommand::Schema { tools: file }), _) => {
+            let catalogue = tools::load(&file)?;
             let RowTypes { schema, notes } = wardgate_catalogue_import::row_types(&catalogue).await;
             for note in notes {
                 eprintln!("note: {note}");
@@ -22,7 +27,79 @@ pub(crate) async fn run(arguments: PolicyArgs) -> Result<(), Failure> {
             print!("{schema}");
             Ok(())
         }
+        (
+            Some(PolicyCommand::Check {
+                directory,
+                tools,
+                roles,
+            }),
+            _,
+        ) => check(&directory, tools.as_deref(), &roles),
+        (Some(PolicyCommand::Test(arguments)), _) => test::run(&arguments),
+        (Some(PolicyCommand::Explain(arguments)), _) => explain::run(&arguments).await,
+        (Some(PolicyCommand::Diff(arguments)), _) => diff::run(&arguments),
+        (Some(PolicyCommand::Replay(arguments)), _) => replay::run(&arguments).await,
         (None, Some(config)) => serve::policy(&config).await,
         (None, None) => Err("name a configuration file with --config".into()),
     }
+}
+
+fn check(directory: &Path, tools: Option<&Path>, roles: &[String]) -> Result<(), Failure> {
+    let set = PolicySet::load(directory)?;
+    let mut warnings = Vec::new();
+    let mut offers = Vec::new();
+    if let Some(file) = tools {
+        let catalogue = tools::load(file)?;
+        let found = warnings::collect_warnings(&catalogue, Some(&set));
+        warnings.extend(found.iter().map(ToString::to_string));
+        offers = offers_of(&catalogue);
+    }
+    let linted = set.lint(&offers, roles);
+    warnings.splice(0..0, linted.iter().map(ToString::to_string));
+    for warning in &warnings {
+        eprintln!("warning: {}", mark_invisible(warning));
+    }
+    println!(
+        "ok: policy hash {}{}",
+        set.hash(),
+        warnings::describe_count(warnings.len())
+    );
+    Ok(())
+}
+
+fn simulator(directory: &Path) -> Result<Simulator, Failure> {
+    Ok(Simulator::new(PolicySet::load(directory)?))
+}
+
+/// The tools and sources of the catalogue that is named, or of the one beside the policies; none where there is neither.
+fn offers(named: Option<&Path>, policies: &Path) -> Result<Vec<ToolFacts>, Failure> {
+    let file = match named {
+        Some(file) => file.to_owned(),
+        None => match beside(policies) {
+            Some(file) => file,
+            None => return Ok(Vec::new()),
+        },
+    };
+    Ok(offers_of(&tools::load(&file)?))
+}
+
+fn offers_of(catalogue: &Catalogue) -> Vec<ToolFacts> {
+    let tools = catalogue.tools();
+    let mut offers: Vec<_> = tools.iter().map(|tool| tool.facts().clone()).collect();
+    for source in catalogue.sources() {
+        offers.extend(
+            Offers::of(source, tools)
+                .into_iter()
+                .flat_map(|of| of.facts),
+        );
+    }
+    offers
+}
+
+/// The catalogue beside a directory of policies.
+fn beside(policies: &Path) -> Option<PathBuf> {
+    let directory = policies.canonicalize().ok()?;
+    let parent = directory.parent()?;
+    let found = [parent.join("tools.yaml"), parent.join("tools")];
+    found.into_iter().find(|path| path.exists())
 }

@@ -96,7 +96,7 @@ fn check(file: &Path, policies: Option<PathBuf>) -> Result<(), Failure> {
     println!(
         "ok: {} tools{}",
         catalogue.tools().len(),
-        warnings::describe_count(&found)
+        warnings::describe_count(found.len())
     );
     Ok(())
 }

@@ -26,8 +26,8 @@ pub(super) fn print_warnings(warnings: &[Fault]) {
 }
 
 /// How many there are, as it goes on a line that says what is well.
-pub(super) fn describe_count(warnings: &[Fault]) -> String {
-    match warnings.len() {
+pub(super) fn describe_count(warnings: usize) -> String {
+    match warnings {
         0 => String::new(),
         1 => ", 1 warning".to_owned(),
         more => format!(", {more} warnings"),

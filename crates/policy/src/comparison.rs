@@ -1,0 +1,563 @@
+//! Compares two policy sets: who gains and who loses what, per tool, row type and column class.
+//!
+//! A bounded search, no proof: both sets are asked the same questions, made of the roles, constants and names that stand in
+//! their policies, each number with its neighbours. A difference that needs more than two roles at once, or two attributes
+//! away from the rest, is not found.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cedar_policy::{EntityTypeName, Policy};
+use serde_json::{Map, Value, json};
+use wardgate_domain::{ColumnClass, ColumnTier, Digest, OfferKind, RecordScope, ToolFacts};
+
+use crate::policy_test::{CallerSample, sample_caller, tier_word};
+use crate::schema_shape::{Record, Type};
+use crate::simulator::{SimulatedAccess, SimulatedCall, Simulation, Simulator};
+
+/// Questions that are asked of each set at most.
+const MAX_QUESTIONS: usize = 200_000;
+
+/// Roles of which every two are tried together.
+const ROLES_IN_PAIRS: usize = 12;
+
+/// Constants that are tried of one attribute.
+const CONSTANTS: usize = 16;
+
+/// The value of every text that nothing else is said of, so that attributes which are compared with each other agree.
+const SAME: &str = "same";
+
+/// A value that no policy names.
+const OTHER: &str = "other";
+
+/// One thing that one set gives and the other does not.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AccessChange {
+    /// The roles of the caller; none for a caller without any.
+    pub roles: Vec<String>,
+    /// What: for example `calls get_shifts`.
+    pub what: String,
+    /// The caller gains it; otherwise they lose it.
+    pub gains: bool,
+    /// A question to which the two sets answer differently.
+    pub example: String,
+}
+
+/// What a comparison found.
+#[derive(Debug, Default)]
+pub struct Comparison {
+    /// Each difference once, by roles.
+    pub changes: Vec<AccessChange>,
+    /// How many questions both sets were asked.
+    pub questions: usize,
+    /// The search ended before every question was asked.
+    pub is_cut_short: bool,
+}
+
+/// Compares `after` with `before` over `tools`, or, where there are none, over tools made of what the policies name.
+pub fn compare(before: &Simulator, after: &Simulator, tools: &[ToolFacts]) -> Comparison {
+    let constants = Constants::of([before, after]);
+    let made_up;
+    let tools = if tools.is_empty() {
+        made_up = constants.tools(&[before, after]);
+        made_up.as_slice()
+    } else {
+        tools
+    };
+    let mut search = Search {
+        before,
+        after,
+        found: BTreeMap::new(),
+        questions: 0,
+    };
+    let role_sets = constants.role_sets();
+    let callers = constants.variants("principal", &caller_attributes([before, after]));
+    'search: for roles in &role_sets {
+        for attributes in &callers {
+            search.compare_readings(roles, attributes);
+            for tool in tools {
+                if search.questions > MAX_QUESTIONS {
+                    break 'search;
+                }
+                search.compare_tool(roles, attributes, tool, &constants);
+            }
+        }
+    }
+    let changes = search.found.into_iter().map(|(key, example)| {
+        let ChangeKey { roles, what, gains } = key;
+        AccessChange {
+            roles,
+            what,
+            gains,
+            example,
+        }
+    });
+    let changes: Vec<_> = changes.collect();
+    Comparison {
+        is_cut_short: search.questions > MAX_QUESTIONS,
+        questions: search.questions,
+        // What one role gains, it gains beside any other.
+        changes: changes
+            .iter()
+            .filter(|change| !changes.iter().any(|other| explains(other, change)))
+            .cloned()
+            .collect(),
+    }
+}
+
+fn explains(part: &AccessChange, whole: &AccessChange) -> bool {
+    part.roles.len() < whole.roles.len()
+        && part.what == whole.what
+        && part.gains == whole.gains
+        && part.roles.iter().all(|role| whole.roles.contains(role))
+}
+
+fn caller_attributes(simulators: [&Simulator; 2]) -> Record {
+    let mut attributes = Record::new();
+    for simulator in simulators {
+        attributes.extend(simulator.set().vocabulary.caller_attributes.clone());
+    }
+    attributes
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct ChangeKey {
+    roles: Vec<String>,
+    what: String,
+    gains: bool,
+}
+
+struct Search<'a> {
+    before: &'a Simulator,
+    after: &'a Simulator,
+    found: BTreeMap<ChangeKey, String>,
+    questions: usize,
+}
+
+impl Search<'_> {
+    fn note(&mut self, roles: &[String], what: String, gains: bool, example: &dyn Fn() -> String) {
+        let roles = roles.to_vec();
+        let key = ChangeKey { roles, what, gains };
+        self.found.entry(key).or_insert_with(example);
+    }
+
+    fn compare_readings(&mut self, roles: &[String], attributes: &Map<String, Value>) {
+        let Ok(caller) = sample_caller(&caller_sample(roles, attributes)) else {
+            return;
+        };
+        for (scope, what) in [
+            (RecordScope::All, "reads the record of everybody"),
+            (RecordScope::Own, "reads the record of their own"),
+        ] {
+            self.questions += 1;
+            let had = self.before.record(&caller, scope).decision;
+            let has = self.after.record(&caller, scope).decision;
+            if had != has {
+                let example = || example_of(attributes, &[]);
+                self.note(roles, what.to_owned(), has, &example);
+            }
+        }
+    }
+
+    fn compare_tool(
+        &mut self,
+        roles: &[String],
+        attributes: &Map<String, Value>,
+        tool: &ToolFacts,
+        constants: &Constants,
+    ) {
+        let Ok(caller) = sample_caller(&caller_sample(roles, attributes)) else {
+            return;
+        };
+        for arguments in &constants.arguments {
+            for client_ip in &constants.addresses {
+                let call = SimulatedCall {
+                    caller: caller.clone(),
+                    tool: tool.clone(),
+                    arguments: Value::from(arguments.clone()).to_string().into_bytes(),
+                    client_ip: client_ip.clone(),
+                };
+                let (Ok(had), Ok(has)) = (self.before.call(&call), self.after.call(&call)) else {
+                    continue;
+                };
+                self.questions += 1;
+                let example = || {
+                    let mut more = Vec::new();
+                    if !arguments.is_empty() {
+                        more.push(format!("arguments {}", Value::from(arguments.clone())));
+                    }
+                    if !client_ip.is_empty() {
+                        more.push(format!("client_ip {client_ip}"));
+                    }
+                    example_of(attributes, &more)
+                };
+                self.compare_access(roles, tool, (&had, &has), &example);
+                let allowed = [&had, &has].map(|it| it.access == SimulatedAccess::Allowed);
+                if allowed.contains(&true) {
+                    self.compare_rows(roles, tool, (&had, &has), constants, &example);
+                    self.compare_columns(roles, tool, (&had, &has), &example);
+                }
+                if !(had.depends_on_arguments || has.depends_on_arguments) {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn compare_access(
+        &mut self,
+        roles: &[String],
+        tool: &ToolFacts,
+        (had, has): (&Simulation, &Simulation),
+        example: &dyn Fn() -> String,
+    ) {
+        if had.access == has.access {
+            return;
+        }
+        let verb = match tool.kind {
+            OfferKind::Tool => "calls",
+            OfferKind::Connect => "connects to",
+            OfferKind::Resources => "reads resources of",
+            OfferKind::Prompts => "gets prompts of",
+        };
+        let allowed = [had, has].map(|it| it.access == SimulatedAccess::Allowed);
+        let visible = [had, has].map(|it| it.access != SimulatedAccess::Hidden);
+        if allowed[0] != allowed[1] {
+            let what = format!("{verb} {}", tool.name);
+            self.note(roles, what, allowed[1], example);
+        } else if visible[0] != visible[1] {
+            let what = format!("sees {}", tool.name);
+            self.note(roles, what, visible[1], example);
+        }
+    }
+
+    fn compare_rows(
+        &mut self,
+        roles: &[String],
+        tool: &ToolFacts,
+        (had, has): (&Simulation, &Simulation),
+        constants: &Constants,
+        example: &dyn Fn() -> String,
+    ) {
+        let Some(entity) = &tool.entity else {
+            return;
+        };
+        let declared = [self.before, self.after]
+            .into_iter()
+            .find_map(|it| it.set().vocabulary.rows.get(entity));
+        let Some(declared) = declared else {
+            return;
+        };
+        for row in constants.variants("resource", &declared.attributes) {
+            self.questions += 1;
+            let admits = |simulator: &Simulator, simulation: &Simulation| {
+                let decided = simulator.row(simulation, &row);
+                decided.is_ok_and(|it| it.decision)
+            };
+            let (before, after) = (admits(self.before, had), admits(self.after, has));
+            if before != after {
+                let example = || format!("{}, row {}", example(), Value::from(row.clone()));
+                let what = format!("reads rows of {entity} by {}", tool.name);
+                self.note(roles, what, after, &example);
+            }
+        }
+    }
+
+    fn compare_columns(
+        &mut self,
+        roles: &[String],
+        tool: &ToolFacts,
+        (had, has): (&Simulation, &Simulation),
+        example: &dyn Fn() -> String,
+    ) {
+        let tiers = |simulator: &Simulator, simulation: &Simulation| {
+            simulator.columns(simulation).unwrap_or_default()
+        };
+        let (before, after) = (tiers(self.before, had), tiers(self.after, has));
+        for class in &tool.classes {
+            self.questions += 1;
+            let tier = |tiers: &BTreeMap<ColumnClass, crate::PartDecision<ColumnTier>>| {
+                tiers
+                    .get(class)
+                    .map_or(ColumnTier::Dropped, |it| it.decision)
+            };
+            let (before, after) = (tier(&before), tier(&after));
+            if before != after {
+                let (from, to) = (tier_word(before), tier_word(after));
+                let what = format!("sees {class} of {} {to} instead of {from}", tool.name);
+                self.note(roles, what, after < before, example);
+            }
+        }
+    }
+}
+
+fn caller_sample(roles: &[String], attributes: &Map<String, Value>) -> CallerSample {
+    CallerSample {
+        subject: SAME.to_owned(),
+        roles: roles.to_vec(),
+        tenant: SAME.to_owned(),
+        attributes: attributes.clone(),
+    }
+}
+
+fn example_of(attributes: &Map<String, Value>, more: &[String]) -> String {
+    let mut parts = Vec::new();
+    if !attributes.is_empty() {
+        parts.push(format!("attributes {}", Value::from(attributes.clone())));
+    }
+    parts.extend_from_slice(more);
+    if parts.is_empty() {
+        "always".to_owned()
+    } else {
+        parts.join(", ")
+    }
+}
+
+/// What the policies of both sets name.
+#[derive(Debug, Default)]
+struct Constants {
+    roles: BTreeSet<String>,
+    tags: BTreeSet<String>,
+    tools: BTreeSet<String>,
+    classes: BTreeSet<String>,
+    /// By variable and attribute, as `principal.ward`.
+    values: BTreeMap<String, Vec<Value>>,
+    /// The arguments to try.
+    arguments: Vec<Map<String, Value>>,
+    /// The addresses to try; empty stands for an unknown one.
+    addresses: Vec<String>,
+}
+
+impl Constants {
+    fn of(simulators: [&Simulator; 2]) -> Self {
+        let mut found = Self::default();
+        for simulator in simulators {
+            let vocabulary = &simulator.set().vocabulary;
+            for policy in simulator.set().policies_of_questions() {
+                let literals = policy.entity_literals();
+                let of_type = |name: &EntityTypeName| {
+                    let of_type = literals.iter().filter(|it| it.type_name() == name);
+                    let ids = of_type.map(|it| it.id().unescaped().to_owned());
+                    ids.collect::<Vec<_>>()
+                };
+                found.roles.extend(of_type(&vocabulary.role));
+                found.tags.extend(of_type(&vocabulary.tag));
+                found.tools.extend(of_type(&vocabulary.tool));
+                found.classes.extend(of_type(&vocabulary.class));
+                found.collect_values(policy);
+            }
+        }
+        let names: BTreeSet<_> = found
+            .values
+            .keys()
+            .filter_map(|name| name.strip_prefix("arguments."))
+            .map(str::to_owned)
+            .collect();
+        found.arguments = found.assignments("arguments", names.iter().map(|name| (name, None)));
+        let addresses = found.values.get("context.client_ip");
+        let addresses = addresses.into_iter().flatten().filter_map(Value::as_str);
+        found.addresses = [String::new()]
+            .into_iter()
+            .chain(addresses.map(str::to_owned))
+            .collect();
+        found
+    }
+
+    /// No role, each role by itself, and every two where there are few.
+    fn role_sets(&self) -> Vec<Vec<String>> {
+        let mut sets = vec![Vec::new()];
+        sets.extend(self.roles.iter().map(|role| vec![role.clone()]));
+        if self.roles.len() <= ROLES_IN_PAIRS {
+            for first in &self.roles {
+                let later = self.roles.iter().filter(|it| *it > first);
+                sets.extend(later.map(|second| vec![first.clone(), second.clone()]));
+            }
+        }
+        sets
+    }
+
+    /// The attributes to try of a caller or a row, whose types are `declared`.
+    fn variants(&self, variable: &str, declared: &Record) -> Vec<Map<String, Value>> {
+        let names = declared.iter();
+        self.assignments(variable, names.map(|(name, it)| (name, Some(&it.r#type))))
+    }
+
+    /// Nothing at all; everything the same; and each of its values by itself, the others staying the same.
+    fn assignments<'n>(
+        &self,
+        variable: &str,
+        names: impl Iterator<Item = (&'n String, Option<&'n Type>)>,
+    ) -> Vec<Map<String, Value>> {
+        let names: Vec<_> = names.collect();
+        let same: Map<String, Value> = names
+            .iter()
+            .map(|(name, kind)| ((*name).clone(), usual(*kind)))
+            .collect();
+        let mut assignments = vec![Map::new()];
+        if !same.is_empty() {
+            assignments.push(same.clone());
+        }
+        for (name, kind) in names {
+            let constants = self.values.get(&format!("{variable}.{name}"));
+            let constants = constants
+                .into_iter()
+                .flatten()
+                .filter(|value| fits(value, kind));
+            let mut values: Vec<_> = constants.cloned().collect();
+            values.extend(unusual(kind));
+            values.push(Value::Null);
+            for value in values {
+                let mut assignment = same.clone();
+                if value.is_null() {
+                    assignment.remove(name);
+                } else {
+                    assignment.insert(name.clone(), value);
+                }
+                if !assignments.contains(&assignment) {
+                    assignments.push(assignment);
+                }
+            }
+        }
+        assignments
+    }
+
+    /// Tools made of what the policies name: each tool, a tool of each tag, and one of each type of row.
+    fn tools(&self, simulators: &[&Simulator]) -> Vec<ToolFacts> {
+        let classes: Vec<ColumnClass> = self
+            .classes
+            .iter()
+            .filter_map(|class| class.parse().ok())
+            .collect();
+        let tool = |name: String, tags: Vec<String>, entity: Option<String>| {
+            Some(ToolFacts {
+                kind: OfferKind::Tool,
+                definition_digest: Digest::of(name.as_bytes()),
+                name: name.parse().ok()?,
+                read_only: true,
+                tags,
+                entity,
+                classes: classes.clone(),
+                argument_defaults: BTreeMap::new(),
+            })
+        };
+        let named = self.tools.iter();
+        let named = named.map(|name| tool(name.clone(), Vec::new(), None));
+        let tagged = self.tags.iter();
+        let tagged =
+            tagged.map(|tag| tool(format!("a-tool-tagged-{tag}"), vec![tag.clone()], None));
+        let rows: BTreeSet<_> = simulators
+            .iter()
+            .flat_map(|it| it.set().row_types().map(str::to_owned))
+            .collect();
+        let tags: Vec<_> = self.tags.iter().cloned().collect();
+        let of_rows = rows.into_iter().map(|entity| {
+            let name = format!("a-tool-of-{entity}");
+            tool(name, tags.clone(), Some(entity))
+        });
+        named.chain(tagged).chain(of_rows).flatten().collect()
+    }
+
+    fn collect_values(&mut self, policy: &Policy) {
+        if let Ok(json) = policy.to_json() {
+            self.collect(&json);
+        }
+    }
+
+    /// Values that stand in one operation with an attribute or an argument.
+    fn collect(&mut self, json: &Value) {
+        match json {
+            Value::Object(members) => {
+                for (operator, operands) in members {
+                    if let Some(name) = argument_name(operator, operands) {
+                        self.values.entry(name).or_default();
+                    }
+                    let (left, right) = (&operands["left"], &operands["right"]);
+                    for (attribute, literal) in [(left, right), (right, left)] {
+                        let literals = literals(operator, literal);
+                        if let Some(name) = attribute_name(attribute) {
+                            let values = self.values.entry(name).or_default();
+                            for value in literals {
+                                if values.len() < CONSTANTS && !values.contains(&value) {
+                                    values.push(value);
+                                }
+                            }
+                        }
+                    }
+                    if let ("like", Some(name)) = (operator.as_str(), attribute_name(left)) {
+                        let text = matching_text(&operands["pattern"]);
+                        self.values.entry(name).or_default().push(text.into());
+                    }
+                    self.collect(operands);
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| self.collect(item)),
+            _ => {}
+        }
+    }
+}
+
+/// The name of what `hasTag` and `getTag` look at.
+fn argument_name(operator: &str, operands: &Value) -> Option<String> {
+    let tag = operands["right"]["Value"].as_str()?;
+    matches!(operator, "hasTag" | "getTag").then(|| format!("arguments.{tag}"))
+}
+
+/// `principal.ward`, or the name of an argument.
+fn attribute_name(expression: &Value) -> Option<String> {
+    if let Some(get) = expression.get("getTag") {
+        return argument_name("getTag", get);
+    }
+    let get = expression.get(".")?;
+    let variable = get["left"]["Var"].as_str()?;
+    Some(format!("{variable}.{}", get["attr"].as_str()?))
+}
+
+/// The constants of an operand; of a number its neighbours too.
+fn literals(operator: &str, expression: &Value) -> Vec<Value> {
+    if let Some(items) = expression["Set"].as_array() {
+        return items.iter().flat_map(|item| literals("==", item)).collect();
+    }
+    match &expression["Value"] {
+        Value::Number(number) => {
+            let number = number.as_i64().unwrap_or_default();
+            let near = [-1, 0, 1].map(|step| number.saturating_add(step));
+            near.map(Value::from).into()
+        }
+        Value::String(text) if operator == "contains" => vec![json!([text])],
+        value @ (Value::String(_) | Value::Bool(_)) => vec![value.clone()],
+        _ => Vec::new(),
+    }
+}
+
+/// A text that a pattern matches.
+fn matching_text(pattern: &Value) -> String {
+    let parts = pattern.as_array().into_iter().flatten();
+    parts.filter_map(|part| part["Literal"].as_str()).collect()
+}
+
+fn usual(kind: Option<&Type>) -> Value {
+    match kind {
+        Some(Type::Integer) => json!(0),
+        Some(Type::Boolean) => json!(false),
+        Some(Type::Texts) => json!([SAME]),
+        _ => json!(SAME),
+    }
+}
+
+fn unusual(kind: Option<&Type>) -> Vec<Value> {
+    match kind {
+        Some(Type::Integer) => vec![json!(i64::MIN), json!(i64::MAX)],
+        Some(Type::Boolean) => vec![json!(true)],
+        Some(Type::Texts) => vec![json!([])],
+        _ => vec![json!(OTHER)],
+    }
+}
+
+fn fits(value: &Value, kind: Option<&Type>) -> bool {
+    match kind {
+        Some(Type::Integer) => value.is_i64(),
+        Some(Type::Boolean) => value.is_boolean(),
+        Some(Type::Texts) => value.is_array(),
+        Some(_) => value.is_string(),
+        None => true,
+    }
+}

@@ -1,0 +1,196 @@
+//! What of a policy set is valid and still looks like a mistake.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cedar_policy::{Effect, EntityTypeName, Policy};
+use serde_json::Value;
+use wardgate_domain::{OfferKind, ToolFacts};
+
+use crate::error::{Finding, Position};
+use crate::explanation::parts;
+use crate::set::PolicySet;
+
+/// A policy, as far as it can be compared with others.
+struct ComparablePolicy<'a> {
+    policy: &'a Policy,
+    json: Value,
+    /// The conditions of scope and body, all of which must hold.
+    conditions: BTreeSet<String>,
+    /// The actions with the types of resources that it can apply to.
+    questions: BTreeSet<(String, String)>,
+}
+
+impl ComparablePolicy<'_> {
+    /// Whether the other applies wherever this one does.
+    fn is_covered_by(&self, other: &Self) -> bool {
+        other.conditions.is_subset(&self.conditions) && self.questions.is_subset(&other.questions)
+    }
+}
+
+impl PolicySet {
+    /// Warnings in the order of the files. `offers` are the tools and sources of the catalogue, and `roles` those that
+    /// issuers give; where they are empty, names are not compared with them.
+    pub fn lint(&self, offers: &[ToolFacts], roles: &[String]) -> Vec<Finding> {
+        let policies = self.comparable_policies();
+        let mut found = Vec::new();
+        for (id, policy) in &policies {
+            found.extend(self.covering(id, policy, &policies));
+            if policy.policy.effect() == Effect::Forbid && has_arithmetic(&policy.json) {
+                let problem = format!(
+                    "forbid `{id}` calculates, and fails where the result needs more than 64 bits"
+                );
+                let fix = "compare without arithmetic; a forbid that fails denies every call that it applies to";
+                found.push(self.warning(id, problem, fix.to_owned()));
+            }
+            found.extend(self.unknown_names(id, policy.policy, offers, roles));
+        }
+        found.sort_by(|a, b| {
+            (&a.file, a.position, &a.problem).cmp(&(&b.file, b.position, &b.problem))
+        });
+        found
+    }
+
+    fn comparable_policies(&self) -> BTreeMap<String, ComparablePolicy<'_>> {
+        let mut policies = BTreeMap::new();
+        for policy in self.policies_of_questions() {
+            let id = policy.id().to_string();
+            let Ok(json) = policy.to_json() else {
+                continue;
+            };
+            let environments = policy.get_valid_request_envs(&self.vocabulary.schema);
+            let questions =
+                environments.map(|it| (it.action().to_string(), it.resource().to_string()));
+            policies.entry(id).or_insert_with(|| ComparablePolicy {
+                policy,
+                conditions: parts(&json).into_iter().map(|part| part.text).collect(),
+                json,
+                questions: questions.collect(),
+            });
+        }
+        policies
+    }
+
+    /// The policy that makes this one do nothing: a forbid, or a permit or forbid as wide.
+    fn covering(
+        &self,
+        id: &str,
+        policy: &ComparablePolicy<'_>,
+        policies: &BTreeMap<String, ComparablePolicy<'_>>,
+    ) -> Option<Finding> {
+        let is_as_wide = |(other_id, other): &(&String, &ComparablePolicy<'_>)| {
+            let differs = other_id.as_str() != id && policy.is_covered_by(other);
+            // Of two that are the same, the later one is told.
+            let is_first = !other.is_covered_by(policy) || other_id.as_str() < id;
+            differs
+                && (other.policy.effect() == Effect::Forbid
+                    || policy.policy.effect() == Effect::Permit)
+                && (is_first || other.policy.effect() != policy.policy.effect())
+        };
+        let (other_id, other) = policies.iter().find(is_as_wide)?;
+        let verb = if other.policy.effect() == policy.policy.effect() {
+            "decides the same of all that it is about"
+        } else {
+            "forbids all that it permits"
+        };
+        let problem = format!("policy `{id}` never changes an answer: `{other_id}` {verb}");
+        Some(self.warning(
+            id,
+            problem,
+            format!("remove `{id}`, or narrow `{other_id}`"),
+        ))
+    }
+
+    fn unknown_names(
+        &self,
+        id: &str,
+        policy: &Policy,
+        offers: &[ToolFacts],
+        roles: &[String],
+    ) -> Vec<Finding> {
+        let literals = policy.entity_literals();
+        let of_type = |name: &EntityTypeName| {
+            let of_type = literals.iter().filter(|it| it.type_name() == name);
+            let ids = of_type.map(|it| it.id().unescaped().to_owned());
+            ids.collect::<BTreeSet<_>>()
+        };
+        let vocabulary = &self.vocabulary;
+        let mut found = Vec::new();
+        let mut warn =
+            |kind: &str, names: BTreeSet<String>, is_known: &dyn Fn(&str) -> bool, fix: &str| {
+                for name in names.iter().filter(|name| !is_known(name)) {
+                    let problem =
+                        format!("policy `{id}` names the {kind} `{name}`, which there is not");
+                    found.push(self.warning(id, problem, fix.to_owned()));
+                }
+            };
+        if !roles.is_empty() {
+            let is_known = |name: &str| roles.iter().any(|role| role == name);
+            warn(
+                "role",
+                of_type(&vocabulary.role),
+                &is_known,
+                "spell it as the issuer does; upper and lower case differ",
+            );
+        }
+        if offers.is_empty() {
+            return found;
+        }
+        let is_tool = |name: &str| {
+            let mut tools = offers.iter().filter(|it| it.kind == OfferKind::Tool);
+            tools.any(|it| it.name.as_str() == name)
+        };
+        warn(
+            "tool",
+            of_type(&vocabulary.tool),
+            &is_tool,
+            "use the tool's name in tools.yaml, not an alias",
+        );
+        let is_tag = |name: &str| {
+            offers
+                .iter()
+                .any(|it| it.tags.iter().any(|tag| tag == name))
+        };
+        warn(
+            "tag",
+            of_type(&vocabulary.tag),
+            &is_tag,
+            "give it to a tool or source in tools.yaml, or mend the name",
+        );
+        let is_class = |name: &str| {
+            let family = format!("{name}.");
+            let mut classes = offers.iter().flat_map(|it| &it.classes);
+            classes.any(|class| class.as_str() == name || class.as_str().starts_with(&family))
+        };
+        warn(
+            "class",
+            of_type(&vocabulary.class),
+            &is_class,
+            "give it to a column in tools.yaml, or mend the name",
+        );
+        found
+    }
+
+    fn warning(&self, id: &str, problem: String, fix: String) -> Finding {
+        let location = self.locations().get(id);
+        Finding {
+            file: location.map(|it| it.file.clone()).unwrap_or_default(),
+            position: location.map(|it| Position {
+                line: it.line,
+                column: 1,
+            }),
+            problem,
+            fix: Some(fix),
+        }
+    }
+}
+
+fn has_arithmetic(json: &Value) -> bool {
+    match json {
+        Value::Object(members) => members.iter().any(|(name, operands)| {
+            let calculates = matches!(name.as_str(), "+" | "-" | "*" | "neg");
+            (calculates && operands.is_object()) || has_arithmetic(operands)
+        }),
+        Value::Array(items) => items.iter().any(has_arithmetic),
+        _ => false,
+    }
+}

@@ -1,0 +1,580 @@
+//! Table tests beside the policies: what is expected of callers and tools, compared with what the engine says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use wardgate_domain::{
+    AttributeValue, Caller, CallerClaims, ColumnClass, ColumnTier, ConversationFacts, Digest,
+    OfferKind, RecordScope, Timestamp, ToolFacts, ToolName,
+};
+
+use crate::set::PolicyLocation;
+use crate::simulator::{PartDecision, SimulatedAccess, SimulatedCall, Simulation, Simulator};
+
+/// One file of tests.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TestFile {
+    /// Tools that the tests speak of, by name, besides those of the catalogue.
+    #[serde(default)]
+    pub tools: BTreeMap<String, ToolSample>,
+    /// Callers by a name of their own.
+    pub callers: BTreeMap<String, CallerSample>,
+    /// The tests.
+    pub tests: Vec<PolicyTest>,
+}
+
+/// A tool, as far as policies know it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolSample {
+    /// Its tags.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// It is declared with `readOnlyHint: true`.
+    #[serde(default)]
+    pub read_only: bool,
+    /// The type of its rows.
+    #[serde(default)]
+    pub entity: Option<String>,
+    /// The classes of its columns.
+    #[serde(default)]
+    pub classes: Vec<String>,
+}
+
+/// A caller: what a token says of them.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CallerSample {
+    /// Subject.
+    pub subject: String,
+    /// Roles.
+    #[serde(default)]
+    pub roles: Vec<String>,
+    /// Tenant, empty where there are none.
+    #[serde(default)]
+    pub tenant: String,
+    /// Attributes by the names that the schema gives them: texts, whole numbers, booleans, lists of texts.
+    #[serde(default)]
+    pub attributes: Map<String, Value>,
+}
+
+/// What a caller asks for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TestedAction {
+    /// Calls a tool.
+    #[default]
+    CallTool,
+    /// Uses a source's own route.
+    Connect,
+    /// Reads a resource of a source.
+    ReadResource,
+    /// Gets a prompt of a source.
+    GetPrompt,
+    /// Reads the record of what everybody did.
+    ReadRecord,
+    /// Reads the record of what they did themselves.
+    ReadOwnRecord,
+    /// Reads a conversation of somebody else.
+    Recall,
+}
+
+/// One test: each of its callers with each of its tools or sources.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyTest {
+    /// What it promises, as a sentence.
+    pub name: String,
+    /// What the callers ask for; `call_tool` where nothing is said.
+    #[serde(default)]
+    pub action: TestedAction,
+    /// Names of callers.
+    pub callers: Vec<String>,
+    /// Names of tools, or of sources, as the action has it.
+    #[serde(default)]
+    pub tools: Vec<String>,
+    /// The owner of the conversation that is recalled: a name of a caller.
+    #[serde(default)]
+    pub owner: Option<String>,
+    /// The arguments of the call.
+    #[serde(default)]
+    pub arguments: Map<String, Value>,
+    /// The client's address.
+    #[serde(default)]
+    pub client_ip: String,
+    /// What must come of it.
+    pub expect: Expectation,
+}
+
+/// What must come of a test.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expectation {
+    /// What is decided.
+    pub decision: ExpectedAccess,
+    /// The ids of the policies that decide it, all of them.
+    #[serde(default)]
+    pub decided_by: Option<Vec<String>>,
+    /// Rows of the result, and whether each leaves.
+    #[serde(default)]
+    pub rows: Vec<ExpectedRow>,
+    /// Column classes, and the tier of each.
+    #[serde(default)]
+    pub columns: BTreeMap<String, ExpectedTier>,
+}
+
+/// What is expected of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExpectedAccess {
+    /// It may be made.
+    Allowed,
+    /// It may not, and with other arguments it might.
+    Refused,
+    /// The tool does not exist for the caller.
+    Hidden,
+}
+
+/// A row, and what is expected of it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExpectedRow {
+    /// Its columns; one that is missing is NULL.
+    pub row: Map<String, Value>,
+    /// Whether it leaves.
+    pub decision: ExpectedRelease,
+    /// The ids of the policies that decide it, all of them.
+    #[serde(default)]
+    pub decided_by: Option<Vec<String>>,
+}
+
+/// What is expected of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExpectedRelease {
+    /// It leaves.
+    Released,
+    /// It does not.
+    Withheld,
+}
+
+/// The tier that is expected of a column class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExpectedTier {
+    /// As stored.
+    Clear,
+    /// Recognisable, not usable.
+    Partial,
+    /// A token.
+    Pseudonym,
+    /// Made coarser.
+    Generalised,
+    /// Left out.
+    Dropped,
+}
+
+impl ExpectedTier {
+    fn tier(self) -> ColumnTier {
+        match self {
+            Self::Clear => ColumnTier::Clear,
+            Self::Partial => ColumnTier::Partial,
+            Self::Pseudonym => ColumnTier::Pseudonym,
+            Self::Generalised => ColumnTier::Generalised,
+            Self::Dropped => ColumnTier::Dropped,
+        }
+    }
+}
+
+/// What came of all tests.
+#[derive(Debug)]
+pub struct TestReport {
+    /// Each test, in the order of the files.
+    pub results: Vec<TestResult>,
+    /// The policies that decided nothing in any test, by id.
+    pub untested: BTreeMap<String, PolicyLocation>,
+    /// How many policies there are.
+    pub policies: usize,
+}
+
+/// What came of one test.
+#[derive(Debug)]
+pub struct TestResult {
+    /// Its file.
+    pub file: PathBuf,
+    /// Its name.
+    pub name: String,
+    /// What came out otherwise than expected, a sentence each; empty where the test passed.
+    pub differences: Vec<String>,
+}
+
+impl TestReport {
+    /// How many tests failed.
+    pub fn failed(&self) -> usize {
+        let failed = |result: &&TestResult| !result.differences.is_empty();
+        self.results.iter().filter(failed).count()
+    }
+}
+
+/// Runs the tests of `files`; `offers` are the tools and sources of the catalogue.
+pub fn run_tests(
+    simulator: &Simulator,
+    offers: &[ToolFacts],
+    files: &[(PathBuf, TestFile)],
+) -> TestReport {
+    let mut results = Vec::new();
+    let mut reached = BTreeSet::new();
+    for (path, file) in files {
+        for test in &file.tests {
+            let mut run = TestRun {
+                simulator,
+                offers,
+                file,
+                test,
+                differences: Vec::new(),
+                reached: &mut reached,
+            };
+            run.check();
+            results.push(TestResult {
+                file: path.clone(),
+                name: test.name.clone(),
+                differences: run.differences,
+            });
+        }
+    }
+    let locations = simulator.set().locations();
+    let untested = locations
+        .iter()
+        .filter(|(id, _)| !reached.contains(*id))
+        .map(|(id, location)| (id.clone(), location.clone()))
+        .collect();
+    TestReport {
+        results,
+        untested,
+        policies: locations.len(),
+    }
+}
+
+/// The caller that a sample describes.
+pub fn sample_caller(sample: &CallerSample) -> Result<Caller, String> {
+    let attributes = sample.attributes.iter().map(|(name, value)| {
+        attribute(value)
+            .map(|value| (name.clone(), value))
+            .ok_or_else(|| {
+                format!(
+                    "attribute `{name}` is neither text, whole number, boolean nor list of texts"
+                )
+            })
+    });
+    Ok(Caller::from_verified(CallerClaims {
+        issuer: String::new(),
+        subject: sample.subject.clone(),
+        tenant: sample.tenant.clone(),
+        roles: sample.roles.clone(),
+        attributes: attributes.collect::<Result<_, _>>()?,
+        token_id: String::new(),
+        expires_at: Timestamp::from_seconds(0),
+    }))
+}
+
+fn attribute(value: &Value) -> Option<AttributeValue> {
+    match value {
+        Value::String(text) => Some(AttributeValue::Text(text.clone())),
+        Value::Bool(truth) => Some(AttributeValue::Boolean(*truth)),
+        Value::Number(number) => number.as_i64().map(AttributeValue::Integer),
+        Value::Array(items) => {
+            let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
+            texts.collect::<Option<_>>().map(AttributeValue::List)
+        }
+        Value::Null | Value::Object(_) => None,
+    }
+}
+
+/// The tool that a sample describes.
+fn sample_tool(name: &str, kind: OfferKind, sample: &ToolSample) -> Result<ToolFacts, String> {
+    let classes = sample.classes.iter().map(|class| {
+        class
+            .parse::<ColumnClass>()
+            .map_err(|error| error.to_string())
+    });
+    Ok(ToolFacts {
+        kind,
+        name: name
+            .parse::<ToolName>()
+            .map_err(|error| error.to_string())?,
+        definition_digest: Digest::of(format!("{sample:?}").as_bytes()),
+        read_only: sample.read_only,
+        tags: sample.tags.clone(),
+        entity: sample.entity.clone(),
+        classes: classes.collect::<Result<_, _>>()?,
+        argument_defaults: BTreeMap::new(),
+    })
+}
+
+/// One test as it runs.
+struct TestRun<'a> {
+    simulator: &'a Simulator,
+    offers: &'a [ToolFacts],
+    file: &'a TestFile,
+    test: &'a PolicyTest,
+    differences: Vec<String>,
+    reached: &'a mut BTreeSet<String>,
+}
+
+impl TestRun<'_> {
+    fn check(&mut self) {
+        let test = self.test;
+        let kind = match test.action {
+            TestedAction::CallTool => Some(OfferKind::Tool),
+            TestedAction::Connect => Some(OfferKind::Connect),
+            TestedAction::ReadResource => Some(OfferKind::Resources),
+            TestedAction::GetPrompt => Some(OfferKind::Prompts),
+            TestedAction::ReadRecord | TestedAction::ReadOwnRecord | TestedAction::Recall => None,
+        };
+        if test.callers.is_empty() || (kind.is_some() && test.tools.is_empty()) {
+            self.differ("the test names no caller or no tool, so it tests nothing".to_owned());
+        }
+        for name in &test.callers {
+            let caller = match self.caller(name) {
+                Ok(caller) => caller,
+                Err(problem) => {
+                    self.differ(problem);
+                    continue;
+                }
+            };
+            match kind {
+                Some(kind) => {
+                    for tool in &test.tools {
+                        if let Err(problem) = self.check_call(name, &caller, kind, tool) {
+                            self.differ(format!("{name}, {tool}: {problem}"));
+                        }
+                    }
+                }
+                None => {
+                    if let Err(problem) = self.check_reading(name, &caller) {
+                        self.differ(format!("{name}: {problem}"));
+                    }
+                }
+            }
+        }
+    }
+
+    fn differ(&mut self, difference: String) {
+        self.differences.push(difference);
+    }
+
+    fn caller(&self, name: &str) -> Result<Caller, String> {
+        let sample = self.file.callers.get(name);
+        let sample = sample.ok_or_else(|| format!("`callers` has no `{name}`"))?;
+        sample_caller(sample).map_err(|problem| format!("{name}: {problem}"))
+    }
+
+    fn tool(&self, name: &str, kind: OfferKind) -> Result<ToolFacts, String> {
+        if let Some(sample) = self.file.tools.get(name) {
+            return sample_tool(name, kind, sample);
+        }
+        let known = self
+            .offers
+            .iter()
+            .find(|offer| offer.kind == kind && offer.name.as_str() == name);
+        known.cloned().ok_or_else(|| {
+            "neither the catalogue nor `tools` of this file has it; name the catalogue with --tools"
+                .to_owned()
+        })
+    }
+
+    fn check_call(
+        &mut self,
+        name: &str,
+        caller: &Caller,
+        kind: OfferKind,
+        tool: &str,
+    ) -> Result<(), String> {
+        let test = self.test;
+        let arguments = serde_json::to_vec(&test.arguments).map_err(|error| error.to_string())?;
+        let call = SimulatedCall {
+            caller: caller.clone(),
+            tool: self.tool(tool, kind)?,
+            arguments,
+            client_ip: test.client_ip.clone(),
+        };
+        let simulation = self
+            .simulator
+            .call(&call)
+            .map_err(|error| error.to_string())?;
+        self.reached.extend(simulation.policies.iter().cloned());
+        let expected = match test.expect.decision {
+            ExpectedAccess::Allowed => SimulatedAccess::Allowed,
+            ExpectedAccess::Refused => SimulatedAccess::Refused,
+            ExpectedAccess::Hidden => SimulatedAccess::Hidden,
+        };
+        let about = format!("{name}, {tool}");
+        if simulation.access != expected {
+            let difference = format!(
+                "{about}: expected {}, but it is {}, {}",
+                expected.as_str(),
+                simulation.access.as_str(),
+                by(&simulation.policies)
+            );
+            self.differ(difference);
+            return Ok(());
+        }
+        self.compare_policies(
+            &about,
+            test.expect.decided_by.as_deref(),
+            &simulation.policies,
+        );
+        self.check_rows(&about, &simulation)?;
+        self.check_columns(&about, &simulation)
+    }
+
+    fn check_rows(&mut self, about: &str, simulation: &Simulation) -> Result<(), String> {
+        for expected in &self.test.expect.rows {
+            let PartDecision { decision, policies } =
+                self.simulator.row(simulation, &expected.row)?;
+            let row = serde_json::to_string(&expected.row).unwrap_or_default();
+            let about = format!("{about}, row {row}");
+            let release = |released: bool| if released { "released" } else { "withheld" };
+            let released = expected.decision == ExpectedRelease::Released;
+            if decision != released {
+                let difference = format!(
+                    "{about}: expected {}, but it is {}, {}",
+                    release(released),
+                    release(decision),
+                    by(&policies)
+                );
+                self.differ(difference);
+            }
+            self.compare_policies(&about, expected.decided_by.as_deref(), &policies);
+            self.reached.extend(policies);
+        }
+        Ok(())
+    }
+
+    fn check_columns(&mut self, about: &str, simulation: &Simulation) -> Result<(), String> {
+        if self.test.expect.columns.is_empty() {
+            return Ok(());
+        }
+        let columns = self.simulator.columns(simulation)?;
+        for (class, expected) in &self.test.expect.columns {
+            let Some((_, decided)) = columns.iter().find(|(it, _)| it.as_str() == class) else {
+                self.differ(format!(
+                    "{about}: the tool has no column of the class `{class}`"
+                ));
+                continue;
+            };
+            if decided.decision != expected.tier() {
+                let difference = format!(
+                    "{about}, class {class}: expected {}, but it is {}, {}",
+                    tier_word(expected.tier()),
+                    tier_word(decided.decision),
+                    by(&decided.policies)
+                );
+                self.differ(difference);
+            }
+            self.reached.extend(decided.policies.iter().cloned());
+        }
+        Ok(())
+    }
+
+    fn check_reading(&mut self, name: &str, caller: &Caller) -> Result<(), String> {
+        let test = self.test;
+        if !(test.expect.rows.is_empty() && test.expect.columns.is_empty()) {
+            return Err("only results of tools and sources have rows and columns".to_owned());
+        }
+        let decided = match test.action {
+            TestedAction::ReadRecord => self.simulator.record(caller, RecordScope::All),
+            TestedAction::ReadOwnRecord => self.simulator.record(caller, RecordScope::Own),
+            _ => {
+                let owner = test.owner.as_deref();
+                let owner = self.caller(owner.ok_or("`owner` names whose conversation it is")?)?;
+                let conversation = ConversationFacts {
+                    key: CONVERSATION
+                        .parse()
+                        .map_err(|_| "a made-up conversation".to_owned())?,
+                    owner: owner.subject().to_owned(),
+                    tenant: owner.tenant().to_owned(),
+                };
+                self.simulator.recall(caller, &conversation)
+            }
+        };
+        let expected = test.expect.decision == ExpectedAccess::Allowed;
+        if decided.decision != expected {
+            let word = |allowed: bool| if allowed { "allowed" } else { "refused" };
+            let difference = format!(
+                "{name}: expected {}, but it is {}, {}",
+                word(expected),
+                word(decided.decision),
+                by(&decided.policies)
+            );
+            self.differ(difference);
+        }
+        self.compare_policies(name, test.expect.decided_by.as_deref(), &decided.policies);
+        self.reached.extend(decided.policies);
+        Ok(())
+    }
+
+    fn compare_policies(&mut self, about: &str, expected: Option<&[String]>, decided: &[String]) {
+        let Some(expected) = expected else {
+            return;
+        };
+        let (wanted, got): (BTreeSet<_>, BTreeSet<_>) =
+            (expected.iter().collect(), decided.iter().collect());
+        if wanted != got {
+            let difference = format!(
+                "{about}: expected to be decided {}, but it is decided {}",
+                by(expected),
+                by(decided)
+            );
+            self.differ(difference);
+        }
+    }
+}
+
+/// The key of every conversation that is made up.
+const CONVERSATION: &str = "00000000-0000-0000-0000-000000000000";
+
+/// The policies that decided, as a sentence ends.
+fn by(policies: &[String]) -> String {
+    if policies.is_empty() {
+        "by no policy".to_owned()
+    } else {
+        format!("by {}", policies.join(", "))
+    }
+}
+
+/// A column tier in a word.
+pub fn tier_word(tier: ColumnTier) -> &'static str {
+    match tier {
+        ColumnTier::Clear => "clear",
+        ColumnTier::Partial => "partial",
+        ColumnTier::Pseudonym => "pseudonym",
+        ColumnTier::Generalised => "generalised",
+        ColumnTier::Dropped => "dropped",
+    }
+}
+
+/// The files of tests of the policies in `dir`: `*.test.yaml` beside them, and `*.yaml` of the directory `tests`; in the
+/// order of their names.
+pub fn test_files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for (directory, suffix) in [(dir.to_owned(), ".test.yaml"), (dir.join("tests"), ".yaml")] {
+        if !directory.is_dir() {
+            continue;
+        }
+        for entry in std::fs::read_dir(directory)? {
+            let path = entry?.path();
+            let name = path.file_name().and_then(|name| name.to_str());
+            if name.is_some_and(|name| name.ends_with(suffix) && !name.starts_with('.'))
+                && path.is_file()
+            {
+                found.push(path);
+            }
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}

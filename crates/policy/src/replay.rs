@@ -1,0 +1,82 @@
+//! Decides recorded calls anew by other policies, from what is on record: who called what, and not with which arguments.
+//!
+//! The record has no attributes of the caller and no arguments, so both stay unknown. An answer counts only where it holds
+//! whatever they were; anything else is said to be undetermined and never guessed.
+
+use cedar_policy::{Entities, PartialEntities};
+use serde_json::Value;
+use wardgate_domain::{Caller, ToolFacts};
+
+use crate::call::Access;
+use crate::fault::DecisionFault;
+use crate::simulator::Simulator;
+
+/// A call as the record knows it.
+#[derive(Debug)]
+pub struct RecordedCall<'a> {
+    /// Subject, tenant and roles; its attributes are not on record and count as unknown.
+    pub caller: &'a Caller,
+    /// The tool, with the definition that it had.
+    pub tool: &'a ToolFacts,
+}
+
+/// A recorded call, decided anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReplayedCall {
+    /// Allowed by these policies, whatever its arguments and the caller's attributes were.
+    Allowed(Vec<String>),
+    /// Denied by these, whatever they were; by none where nothing permits it.
+    Denied(Vec<String>),
+    /// The answer depends on what is not on record.
+    Undetermined,
+}
+
+impl Simulator {
+    /// Decides a recorded call.
+    pub fn replay(&self, call: &RecordedCall<'_>) -> ReplayedCall {
+        match self.access_of(call) {
+            Ok(Access::Settled(Ok(_))) if self.requires_attributes() => ReplayedCall::Undetermined,
+            Ok(Access::Settled(Ok(policies))) => ReplayedCall::Allowed(policies),
+            Ok(Access::Settled(Err(denial))) => ReplayedCall::Denied(denial.policies),
+            // A policy that fails may fail only for want of an attribute.
+            Ok(Access::ByArguments(_)) | Err(_) => ReplayedCall::Undetermined,
+        }
+    }
+
+    /// A caller who lacks an attribute that the schema requires is denied everything.
+    fn requires_attributes(&self) -> bool {
+        let mut attributes = self.set().vocabulary.caller_attributes.values();
+        attributes.any(|attribute| attribute.required)
+    }
+
+    fn access_of(&self, call: &RecordedCall<'_>) -> Result<Access, DecisionFault> {
+        let set = self.set().for_roles(call.caller.roles());
+        let vocabulary = &set.vocabulary;
+        let principal = vocabulary.user(call.caller.subject());
+        let refused = || DecisionFault::Refused("the entities of a recorded call");
+        let around = vocabulary.around(Some(call.tool), &call.tool.classes)?;
+        // With the schema they would have its actions among them, which have no form as partial entities.
+        let entities = Entities::from_entities(around, None);
+        let mut entities = entities
+            .and_then(|entities| entities.to_json_value())
+            .map_err(|_| refused())?;
+        let roles = call.caller.roles().iter();
+        let roles = roles
+            .map(|role| serde_json::json!({ "type": vocabulary.role.to_string(), "id": role }));
+        let mut caller = serde_json::json!({
+            "uid": { "type": vocabulary.user.to_string(), "id": call.caller.subject() },
+            "parents": roles.collect::<Vec<Value>>(),
+            "tags": {},
+        });
+        if vocabulary.caller_attributes.is_empty() {
+            let attributes = serde_json::json!({
+                "subject": call.caller.subject(), "tenant": call.caller.tenant(),
+            });
+            caller["attrs"] = attributes;
+        }
+        entities.as_array_mut().ok_or_else(refused)?.push(caller);
+        let entities = PartialEntities::from_json_value(entities, &vocabulary.schema)
+            .map_err(|_| refused())?;
+        set.access(&principal, call.tool, &entities)
+    }
+}

@@ -1,0 +1,303 @@
+//! Asks a policy set outside the service: the same engine, and besides its answers the policies that decided about each
+//! row and column.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use cedar_policy::{Context, Entity, Request, RestrictedExpression};
+use serde_json::{Map, Value};
+use wardgate_domain::{
+    Caller, ColumnClass, ColumnTier, ConversationFacts, DenialReason, InvalidMessage, RecordScope,
+    ToolFacts,
+};
+
+use crate::call::{CallAnswer, decide};
+use crate::engine::{Engine, Ruling, ToolRights};
+use crate::entities::text;
+use crate::fault::DecisionFault;
+use crate::schema_shape::Type;
+use crate::set::PolicySet;
+use crate::vocabulary::uid;
+
+/// The id of a row that is made up.
+const ROW: &str = "row";
+
+/// A policy set that is asked what it would decide.
+#[derive(Debug)]
+pub struct Simulator {
+    engine: Engine,
+}
+
+/// The use of a tool, or of what else a source offers.
+#[derive(Debug, Clone)]
+pub struct SimulatedCall {
+    /// Who calls.
+    pub caller: Caller,
+    /// What.
+    pub tool: ToolFacts,
+    /// One JSON object.
+    pub arguments: Vec<u8>,
+    /// The client's address; empty when unknown.
+    pub client_ip: String,
+}
+
+/// The access to a tool, as a caller notices it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SimulatedAccess {
+    /// The call may be made.
+    Allowed,
+    /// It may not; other arguments could be allowed, so the caller sees the tool.
+    Refused,
+    /// No arguments would be allowed: to the caller the tool does not exist.
+    Hidden,
+}
+
+impl SimulatedAccess {
+    /// The access in a word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Refused => "refused",
+            Self::Hidden => "hidden",
+        }
+    }
+}
+
+/// What would be decided about one call.
+#[derive(Debug, Clone)]
+pub struct Simulation {
+    /// Whether the call may be made.
+    pub access: SimulatedAccess,
+    /// Why not.
+    pub reason: Option<DenialReason>,
+    /// The ids of the policies that decided, or that failed.
+    pub policies: Vec<String>,
+    /// The answer holds for these arguments only.
+    pub depends_on_arguments: bool,
+    pub(crate) rights: Arc<ToolRights>,
+}
+
+/// What would be decided about one row or one column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartDecision<T> {
+    /// What.
+    pub decision: T,
+    /// The ids of the policies that decided.
+    pub policies: Vec<String>,
+}
+
+impl Simulator {
+    /// Asks `set`.
+    pub fn new(set: PolicySet) -> Self {
+        Self {
+            engine: Engine::new(set),
+        }
+    }
+
+    /// The policies that are asked.
+    pub fn set(&self) -> &PolicySet {
+        self.engine.set()
+    }
+
+    /// What would be decided about `call`. Fails where the arguments are not one JSON object.
+    pub fn call(&self, call: &SimulatedCall) -> Result<Simulation, InvalidMessage> {
+        let Ruling {
+            answer,
+            depends_on_arguments,
+            rights,
+        } = self
+            .engine
+            .rule(&call.caller, &call.tool, &call.arguments, &call.client_ip)?;
+        let granted = self.engine.grant(answer, &rights).map(|(ids, _)| ids);
+        let (access, reason, policies) = match granted {
+            Ok(policies) => (SimulatedAccess::Allowed, None, policies),
+            Err(denial) => {
+                let access = if rights.access.possible() {
+                    SimulatedAccess::Refused
+                } else {
+                    SimulatedAccess::Hidden
+                };
+                (access, Some(denial.reason), denial.policies)
+            }
+        };
+        Ok(Simulation {
+            access,
+            reason,
+            policies,
+            depends_on_arguments,
+            rights,
+        })
+    }
+
+    /// What would be decided about reading the record.
+    pub fn record(&self, caller: &Caller, scope: RecordScope) -> PartDecision<bool> {
+        reading(self.engine.record(caller, scope))
+    }
+
+    /// What would be decided about reading a conversation of somebody else.
+    pub fn recall(&self, caller: &Caller, conversation: &ConversationFacts) -> PartDecision<bool> {
+        reading(self.engine.recall(caller, conversation))
+    }
+
+    /// The tier of each column class of the tool, where the call is allowed. The policies are those that give the tier, and
+    /// those that forbid the milder ones.
+    pub fn columns(
+        &self,
+        simulation: &Simulation,
+    ) -> Result<BTreeMap<ColumnClass, PartDecision<ColumnTier>>, String> {
+        let (_, view) = self.view(simulation)?;
+        let mut columns = BTreeMap::new();
+        for class in &simulation.rights.tool.classes {
+            let tier = view.get(class).copied().unwrap_or(ColumnTier::Dropped);
+            let policies = self
+                .policies_of_tier(simulation, class, tier)
+                .map_err(|fault| fault.to_string())?;
+            let decision = PartDecision {
+                decision: tier,
+                policies,
+            };
+            columns.insert(class.clone(), decision);
+        }
+        Ok(columns)
+    }
+
+    /// Whether `row` would leave, where the call is allowed: decided by the row rule of the permit, as the tool-runner
+    /// does. An attribute that the row lacks is NULL.
+    pub fn row(
+        &self,
+        simulation: &Simulation,
+        row: &Map<String, Value>,
+    ) -> Result<PartDecision<bool>, String> {
+        let rights = &simulation.rights;
+        let (rule, _) = self.view(simulation)?;
+        let rule = rule.ok_or("the tool has no row type, so all of its rows leave")?;
+        let entity = self.row_entity(&rule.entity, row)?;
+        let vocabulary = &self.set().vocabulary;
+        let admitted = vocabulary
+            .admits(&rights.principal, rule, entity.clone())
+            .map_err(|fault| fault.to_string())?;
+        // The rule in the permit is what is left of the policies; these say which of them decided.
+        let answer = self
+            .ask_about_row(simulation, &rule.entity, entity)
+            .map_err(|fault| fault.to_string())?;
+        if answer.is_ok() != admitted {
+            return Err("the row rule and its policies disagree".to_owned());
+        }
+        Ok(reading(answer))
+    }
+
+    fn view<'a>(&self, simulation: &'a Simulation) -> Result<ViewOf<'a>, String> {
+        let granted = self.engine.grant(Ok(Vec::new()), &simulation.rights);
+        match granted {
+            Ok((_, view)) if simulation.access == SimulatedAccess::Allowed => {
+                Ok((view.row_rule.as_ref(), &view.column_tiers))
+            }
+            _ => Err(format!("the call is {}", simulation.access.as_str())),
+        }
+    }
+
+    fn policies_of_tier(
+        &self,
+        simulation: &Simulation,
+        class: &ColumnClass,
+        given: ColumnTier,
+    ) -> Result<Vec<String>, DecisionFault> {
+        let vocabulary = &self.set().vocabulary;
+        let rights = &simulation.rights;
+        let mut found = Vec::new();
+        for ((tier, action), policies) in vocabulary.show.iter().zip(&self.set().show) {
+            let request = Request::new(
+                rights.principal.clone(),
+                action.clone(),
+                vocabulary.class(class.as_str()),
+                Context::empty(),
+                Some(&vocabulary.schema),
+            )
+            .map_err(|_| DecisionFault::Refused("the question how a column may be shown"))?;
+            match decide(&request, policies, &rights.entities)? {
+                Ok(ids) => found.extend(ids),
+                Err(denial) => found.extend(denial.policies),
+            }
+            if *tier == given {
+                break;
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
+    }
+
+    /// A row as an entity. Columns that the schema does not declare are nothing to the policies.
+    pub(crate) fn row_entity(
+        &self,
+        entity: &str,
+        row: &Map<String, Value>,
+    ) -> Result<Entity, String> {
+        let declared = self.set().vocabulary.rows.get(entity);
+        let declared = declared.ok_or_else(|| format!("the schema has no row type `{entity}`"))?;
+        let mut attributes = HashMap::new();
+        for (name, attribute) in &declared.attributes {
+            let Some(value) = row.get(name).filter(|value| !value.is_null()) else {
+                continue;
+            };
+            let value = match (value, &attribute.r#type) {
+                (Value::String(value), Type::Text) => Some(text(value)),
+                (Value::Number(value), Type::Integer) => {
+                    value.as_i64().map(RestrictedExpression::new_long)
+                }
+                (Value::Bool(value), Type::Boolean) => Some(RestrictedExpression::new_bool(*value)),
+                _ => None,
+            };
+            let value = value
+                .ok_or_else(|| format!("`{name}` of the row has another type than `{entity}`"))?;
+            attributes.insert(name.clone(), value);
+        }
+        Entity::new(uid(&declared.name, ROW), attributes, [].into())
+            .map_err(|error| error.to_string())
+    }
+
+    fn ask_about_row(
+        &self,
+        simulation: &Simulation,
+        entity: &str,
+        row: Entity,
+    ) -> Result<CallAnswer, DecisionFault> {
+        let set = self.set();
+        let refused = || DecisionFault::Refused("the question whether a row may be read");
+        let request = Request::new(
+            simulation.rights.principal.clone(),
+            set.vocabulary.read.clone(),
+            row.uid(),
+            Context::empty(),
+            Some(&set.vocabulary.schema),
+        )
+        .map_err(|_| refused())?;
+        let policies = set.read.get(entity);
+        let entities = simulation.rights.entities.clone();
+        let entities = entities.add_entities([row], Some(&set.vocabulary.schema));
+        decide(
+            &request,
+            policies.ok_or_else(|| DecisionFault::UnknownEntity(entity.to_owned()))?,
+            &entities.map_err(|_| refused())?,
+        )
+    }
+}
+
+/// What a permit says of rows, and of columns.
+type ViewOf<'a> = (
+    Option<&'a wardgate_domain::RowRule>,
+    &'a BTreeMap<ColumnClass, ColumnTier>,
+);
+
+fn reading(answer: CallAnswer) -> PartDecision<bool> {
+    match answer {
+        Ok(policies) => PartDecision {
+            decision: true,
+            policies,
+        },
+        Err(denial) => PartDecision {
+            decision: false,
+            policies: denial.policies,
+        },
+    }
+}

@@ -1,0 +1,328 @@
+//! Policies tested, explained, compared and replayed outside the service.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use wardgate_domain::ToolFacts;
+
+use super::fixture::{Dir, hospital, tool};
+use super::samples::{caller, caller_with, text};
+use crate::PolicySet;
+use crate::comparison::{AccessChange, compare};
+use crate::policy_test::{TestFile, TestReport, run_tests, test_files};
+use crate::replay::{RecordedCall, ReplayedCall};
+use crate::simulator::{SimulatedAccess, SimulatedCall, Simulator};
+
+const POLICIES: &str = r#"
+@id("staff-calls") permit (principal in Role::"Staff", action == Action::"call_tool", resource);
+@id("guest-calls-their-own") permit (principal in Role::"Guest", action == Action::"call_tool", resource)
+when { context.arguments.hasTag("owner") && context.arguments.getTag("owner") == principal.subject };
+@id("staff-reads-unlocked") permit (principal in Role::"Staff", action == Action::"read", resource is Row);
+@id("nobody-reads-the-boss") forbid (principal, action == Action::"read", resource is Row)
+when { resource has owner && resource.owner == "boss" };
+@id("staff-sees") permit (principal in Role::"Staff", action == Action::"show_partial", resource == Class::"none");
+"#;
+
+fn simulator(policies: &str) -> Simulator {
+    Simulator::new(Dir::with(policies).load().unwrap())
+}
+
+fn run(policies: &str, tests: Value) -> TestReport {
+    let file: TestFile = serde_json::from_value(json!({
+        "tools": { "t": { "entity": "Row", "classes": ["none", "other"] } },
+        "callers": {
+            "staff": { "subject": "anna", "roles": ["Staff"] },
+            "guest": { "subject": "gil", "roles": ["Guest"] },
+        },
+        "tests": tests,
+    }))
+    .unwrap();
+    run_tests(
+        &simulator(policies),
+        &[],
+        &[(PathBuf::from("t.yaml"), file)],
+    )
+}
+
+fn differences(expect: Value, caller: &str, arguments: Value) -> Vec<String> {
+    let test = json!([{
+        "name": "n", "callers": [caller], "tools": ["t"], "arguments": arguments, "expect": expect,
+    }]);
+    run(POLICIES, test).results.remove(0).differences
+}
+
+#[test]
+fn a_test_passes_where_calls_rows_and_columns_are_as_expected() {
+    let expect = json!({
+        "decision": "allowed", "decided_by": ["staff-calls"],
+        "rows": [
+            { "row": { "owner": "anna" }, "decision": "released", "decided_by": ["staff-reads-unlocked"] },
+            { "row": { "owner": "boss" }, "decision": "withheld", "decided_by": ["nobody-reads-the-boss"] },
+        ],
+        "columns": { "none": "partial", "other": "dropped" },
+    });
+    assert_eq!(differences(expect, "staff", json!({})), [""; 0]);
+    let own = json!({ "decision": "allowed" });
+    assert_eq!(
+        differences(own, "guest", json!({ "owner": "gil" })),
+        [""; 0]
+    );
+    let foreign = json!({ "decision": "refused", "decided_by": [] });
+    assert_eq!(
+        differences(foreign, "guest", json!({ "owner": "anna" })),
+        [""; 0]
+    );
+}
+
+#[test]
+fn each_difference_names_what_came_out_and_by_which_policy() {
+    for (expect, caller, says) in [
+        (
+            json!({ "decision": "hidden" }),
+            "staff",
+            "staff, t: expected hidden, but it is allowed, by staff-calls",
+        ),
+        (
+            json!({ "decision": "allowed" }),
+            "guest",
+            "guest, t: expected allowed, but it is refused, by no policy",
+        ),
+        (
+            json!({ "decision": "allowed", "decided_by": ["x"] }),
+            "staff",
+            "staff, t: expected to be decided by x, but it is decided by staff-calls",
+        ),
+        (
+            json!({ "decision": "allowed", "rows": [{ "row": { "owner": "boss" }, "decision": "released" }] }),
+            "staff",
+            "staff, t, row {\"owner\":\"boss\"}: expected released, but it is withheld, by nobody-reads-the-boss",
+        ),
+        (
+            json!({ "decision": "allowed", "rows": [{ "row": { "owner": 7 }, "decision": "withheld" }] }),
+            "staff",
+            "staff, t: `owner` of the row has another type than `Row`",
+        ),
+        (
+            json!({ "decision": "allowed", "columns": { "none": "clear" } }),
+            "staff",
+            "staff, t, class none: expected clear, but it is partial, by staff-sees",
+        ),
+        (
+            json!({ "decision": "allowed", "columns": { "nine": "clear" } }),
+            "staff",
+            "staff, t: the tool has no column of the class `nine`",
+        ),
+        (
+            json!({ "decision": "allowed" }),
+            "eve",
+            "`callers` has no `eve`",
+        ),
+    ] {
+        assert_eq!(differences(expect, caller, json!({})), [says]);
+    }
+}
+
+#[test]
+fn a_test_that_asks_nothing_fails() {
+    let tests = json!([{ "name": "n", "callers": [], "tools": ["t"], "expect": { "decision": "allowed" } }]);
+    assert_eq!(run(POLICIES, tests).failed(), 1);
+}
+
+#[test]
+fn a_policy_that_no_test_reached_is_reported_with_its_line() {
+    let tests = json!([{
+        "name": "n", "callers": ["staff"], "tools": ["t"],
+        "expect": { "decision": "allowed", "columns": { "none": "partial" } },
+    }]);
+    let report = run(POLICIES, tests);
+    let untested: Vec<_> = report
+        .untested
+        .iter()
+        .map(|(id, location)| (id.as_str(), location.line))
+        .collect();
+    assert_eq!(
+        untested,
+        [
+            ("guest-calls-their-own", 3),
+            ("nobody-reads-the-boss", 6),
+            ("staff-reads-unlocked", 5),
+        ]
+    );
+    assert_eq!((report.failed(), report.policies), (0, 5));
+}
+
+#[test]
+fn the_files_of_tests_stand_beside_the_policies_and_below_them() {
+    let dir = Dir::with("");
+    std::fs::create_dir(dir.path().join("tests")).unwrap();
+    for name in ["a.test.yaml", "tests/b.yaml", "other.yaml", "tests/c.txt"] {
+        dir.write(name, "");
+    }
+    let found = test_files(dir.path()).unwrap();
+    assert_eq!(
+        found,
+        ["a.test.yaml", "tests/b.yaml"].map(|name| dir.path().join(name))
+    );
+}
+
+fn call(role: &str, arguments: &str) -> SimulatedCall {
+    SimulatedCall {
+        caller: caller("gil", &[role]),
+        tool: tool("t"),
+        arguments: arguments.as_bytes().to_vec(),
+        client_ip: String::new(),
+    }
+}
+
+#[test]
+fn an_explanation_tells_which_condition_fails_and_what_it_read() {
+    let simulator = simulator(POLICIES);
+    let call = call("Guest", r#"{"owner": "anna"}"#);
+    let simulation = simulator.call(&call).unwrap();
+    assert_eq!(simulation.access, SimulatedAccess::Refused);
+    let explained = simulator.explain(&call, &simulation).unwrap();
+    let closest = &explained.policies[0];
+    assert_eq!(closest.id, "guest-calls-their-own");
+    assert_eq!(closest.location.as_ref().unwrap().line, 3);
+    let conditions: Vec<_> = closest
+        .conditions
+        .iter()
+        .map(|it| (it.text.as_str(), it.holds))
+        .collect();
+    assert_eq!(
+        conditions,
+        [
+            ("principal in Role::\"Guest\"", true),
+            ("context.arguments.hasTag(\"owner\")", true),
+            (
+                "context.arguments.getTag(\"owner\") == principal.subject",
+                false
+            ),
+        ]
+    );
+    assert_eq!(
+        explained.facts["arguments.owner"].as_deref(),
+        Some("\"anna\"")
+    );
+    assert_eq!(
+        explained.facts["principal.subject"].as_deref(),
+        Some("\"gil\"")
+    );
+    let changes = explained.changes(simulation.access);
+    assert!(
+        changes[0].starts_with("allowed by guest-calls-their-own, if `context.arguments.getTag"),
+        "{changes:?}"
+    );
+}
+
+#[test]
+fn an_explanation_of_an_allowed_call_begins_with_the_policies_that_decided() {
+    let simulator = simulator(POLICIES);
+    let call = call("Staff", "{}");
+    let simulation = simulator.call(&call).unwrap();
+    let explained = simulator.explain(&call, &simulation).unwrap();
+    assert!(explained.policies[0].decided);
+    assert_eq!(explained.policies[0].id, "staff-calls");
+    assert_eq!(
+        explained.changes(simulation.access)[0],
+        "denied, if none of staff-calls applied"
+    );
+}
+
+fn changes(before: &str, after: &str) -> Vec<(String, String, bool)> {
+    let (before, after) = (simulator(before), simulator(after));
+    let found = compare(&before, &after, &[tool("t")]);
+    assert!(!found.is_cut_short && found.questions > 0);
+    let short = |change: AccessChange| (change.roles.join("+"), change.what, change.gains);
+    found.changes.into_iter().map(short).collect()
+}
+
+#[test]
+fn a_comparison_of_equal_policies_finds_nothing() {
+    assert_eq!(changes(POLICIES, POLICIES), []);
+}
+
+#[test]
+fn a_comparison_finds_who_gains_and_loses_calls_rows_and_columns() {
+    let change = |from: &str, to: &str| changes(POLICIES, &POLICIES.replace(from, to));
+    let found = |role: &str, what: &str, gains: bool| (role.to_owned(), what.to_owned(), gains);
+    assert_eq!(
+        change(
+            "&& context.arguments.getTag(\"owner\") == principal.subject",
+            ""
+        ),
+        [found("Guest", "calls t", true)]
+    );
+    assert_eq!(
+        change("== \"boss\"", "== \"chief\""),
+        [
+            found("Staff", "reads rows of Row by t", false),
+            found("Staff", "reads rows of Row by t", true),
+        ]
+    );
+    assert_eq!(
+        change("show_partial", "show_clear"),
+        [found(
+            "Staff",
+            "sees none of t clear instead of partial",
+            true
+        )]
+    );
+    let lost = change(
+        "Role::\"Staff\", action == Action::\"call_tool\"",
+        "Role::\"Boss\", action == Action::\"call_tool\"",
+    );
+    assert!(lost.contains(&found("Staff", "calls t", false)), "{lost:?}");
+    assert!(lost.contains(&found("Boss", "calls t", true)), "{lost:?}");
+}
+
+#[test]
+fn a_change_of_the_hospital_is_found_without_its_catalogue() {
+    let load = || Simulator::new(PolicySet::load(&hospital()).unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(hospital()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() && !path.ends_with("nurse.cedar") {
+            std::fs::copy(&path, dir.path().join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    let nurse = std::fs::read_to_string(hospital().join("nurse.cedar")).unwrap();
+    let wider = nurse.replace(" && resource.ward == principal.ward", "");
+    assert_ne!(nurse, wider);
+    std::fs::write(dir.path().join("nurse.cedar"), wider).unwrap();
+    let after = Simulator::new(PolicySet::load(dir.path()).unwrap());
+    let found = compare(&load(), &after, &[]);
+    assert!(!found.changes.is_empty());
+    for change in &found.changes {
+        assert!(change.gains, "{change:?}");
+        assert_eq!(change.roles, ["Nurse"], "{change:?}");
+        assert!(change.what.starts_with("reads rows of "), "{change:?}");
+    }
+}
+
+#[test]
+fn a_recorded_call_is_decided_anew_only_where_nothing_unknown_matters() {
+    let simulator = Simulator::new(PolicySet::load(&hospital()).unwrap());
+    let of = |roles: &[&str], tag: &str| {
+        let caller = caller_with("s", roles, [("patient_id", text("not on record"))]);
+        let tool = ToolFacts {
+            tags: vec![tag.to_owned()],
+            entity: Some("Patient".to_owned()),
+            ..tool("t")
+        };
+        simulator.replay(&RecordedCall {
+            caller: &caller,
+            tool: &tool,
+        })
+    };
+    let allowed = |id: &str| ReplayedCall::Allowed(vec![id.to_owned()]);
+    assert_eq!(
+        of(&["Doctor"], "clinical"),
+        allowed("doctor-calls-clinical-and-staff-tools")
+    );
+    assert_eq!(of(&["Doctor"], "other"), ReplayedCall::Denied(Vec::new()));
+    let forbidden = ReplayedCall::Denied(vec!["auditor-calls-no-tool".to_owned()]);
+    assert_eq!(of(&["Auditor", "Doctor"], "clinical"), forbidden);
+    assert_eq!(of(&["Patient"], "clinical"), ReplayedCall::Undetermined);
+    assert_eq!(of(&["Patient"], "other"), ReplayedCall::Denied(Vec::new()));
+}

@@ -1,0 +1,76 @@
+//! `wardgate policy diff`: who gains and who loses what by a change of policies.
+
+use serde_json::json;
+use wardgate_domain::mark_invisible;
+use wardgate_policy::{AccessChange, Comparison, compare};
+
+use crate::Failure;
+use crate::cli::PolicyDiff;
+
+pub(super) fn run(arguments: &PolicyDiff) -> Result<(), Failure> {
+    let before = super::simulator(&arguments.before)?;
+    let after = super::simulator(&arguments.after)?;
+    let tools = super::offers(arguments.tools.as_deref(), &arguments.before)?;
+    let comparison = compare(&before, &after, &tools);
+    if arguments.json {
+        println!("{}", as_json(&comparison));
+    } else {
+        print!("{}", mark_invisible(&as_text(&comparison)));
+    }
+    let gains = comparison
+        .changes
+        .iter()
+        .filter(|change| change.gains)
+        .count();
+    if arguments.fail_on_gain && gains > 0 {
+        return Err(format!("somebody gains something: {gains} of the differences").into());
+    }
+    Ok(())
+}
+
+fn as_text(comparison: &Comparison) -> String {
+    let mut text = String::new();
+    for AccessChange {
+        roles,
+        what,
+        gains,
+        example,
+    } in &comparison.changes
+    {
+        let verb = if *gains { "gains" } else { "loses" };
+        let who = if roles.is_empty() {
+            "(no role)".to_owned()
+        } else {
+            roles.join(" + ")
+        };
+        text += &format!("{verb}  {who:<20}  {what:<56}  {example}\n");
+    }
+    text += &format!(
+        "{} differences in {} questions{}. The search is bounded: it tries the roles, names and constants of the policies, and proves nothing.\n",
+        comparison.changes.len(),
+        comparison.questions,
+        if comparison.is_cut_short {
+            ", where it was cut short"
+        } else {
+            ""
+        },
+    );
+    text
+}
+
+fn as_json(comparison: &Comparison) -> serde_json::Value {
+    let changes = comparison.changes.iter().map(|change| {
+        json!({
+            "roles": change.roles,
+            "gains": change.gains,
+            "what": change.what,
+            "example": change.example,
+        })
+    });
+    json!({
+        "method": "bounded search",
+        "questions": comparison.questions,
+        "cut_short": comparison.is_cut_short,
+        "changes": changes.collect::<Vec<_>>(),
+    })
+}
