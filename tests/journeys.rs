@@ -73,4 +73,5 @@ mod journeys {
     mod traces;
     mod upstream;
     mod versions;
+    mod witness;
 }

@@ -15,14 +15,14 @@ use crate::{REPOSITORY, WARDGATE};
 const CALLS: usize = 6;
 
 /// What `audit` with `arguments` says of the record of `system`.
-fn audit(system: &impl System, arguments: &[&str]) -> ProcessExit {
+pub(super) fn audit(system: &impl System, arguments: &[&str]) -> ProcessExit {
     let dir = system.data_dir().display().to_string();
     let arguments = [&["audit"], arguments, &["--data-dir", &dir]].concat();
     run(Path::new(WARDGATE), &arguments, &[])
 }
 
 /// The key of the log, once a checkpoint covers `records` records.
-fn covered(system: &impl System, records: usize) -> String {
+pub(super) fn covered(system: &impl System, records: usize) -> String {
     let newest = (records - 1).to_string();
     let begun = Instant::now();
     while audit(system, &["proof", &newest]).code != Some(0) {
@@ -34,11 +34,17 @@ fn covered(system: &impl System, records: usize) -> String {
 
 /// What both verifiers say of `path`.
 fn verify(path: &Path, key: &str) -> Result<(), String> {
+    verify_with(path, key, &[])
+}
+
+/// The same, with a policy or a receipt.
+pub(super) fn verify_with(path: &Path, key: &str, options: &[&str]) -> Result<(), String> {
     let path = path.to_str().unwrap();
-    let ours = ["audit", "verify", path, "--key", key];
+    let ours = [&["audit", "verify", path, "--key", key], options].concat();
     let ours = run(Path::new(WARDGATE), &ours, &[]);
     let script = format!("{REPOSITORY}/tests/journeys/verify_log.py");
-    let theirs = run(Path::new("python3"), &[&script, path, key], &[]);
+    let theirs = [&[script.as_str(), path, key], options].concat();
+    let theirs = run(Path::new("python3"), &theirs, &[]);
     assert_eq!(ours.code, theirs.code, "{}\n{}", ours.stderr, theirs.stderr);
     if ours.code == Some(0) {
         return Ok(());

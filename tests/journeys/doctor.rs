@@ -44,7 +44,7 @@ async fn the_doctor_finds_nothing_wrong_where_nothing_is_and_names_what_breaks()
         .iter()
         .map(|it| it["check"].as_str().unwrap())
         .collect();
-    let all = "certificate clock configuration edge issuers key neighbour record store version";
+    let all = "certificate clock configuration edge issuers key log neighbour record store version";
     assert_eq!(checks, all.split(' ').collect());
 
     system.audit.kill();

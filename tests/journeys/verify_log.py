@@ -1,11 +1,15 @@
-"""Verifies an exported record or a proof, without any code of Wardgate: `verify_log.py DIR|BUNDLE VKEY`.
+"""Verifies an exported record or a proof, without any code of Wardgate:
+`verify_log.py DIR|BUNDLE VKEY [--policy FILE] [--receipt FILE]`.
 
 A second implementation of what `wardgate audit verify` does, from the specifications alone: RFC 6962 and RFC 8032,
-c2sp.org/signed-note, tlog-checkpoint, tlog-tiles and tlog-proof. Exit code 0: everything is as the log signed it.
+c2sp.org/signed-note, tlog-checkpoint, tlog-cosignature, tlog-policy, tlog-tiles and tlog-proof. Exit code 0: everything is
+as the log signed it, and as the quorum of the policy cosigned it.
 """
 
+import argparse
 import base64
 import hashlib
+import json
 import sys
 from pathlib import Path
 
@@ -114,41 +118,109 @@ def decimal(text):
     return int(text)
 
 
-def open_checkpoint(note, vkey):
-    """Size and root of a checkpoint, where the key signed it."""
-    require(all(c == "\n" or c >= " " for c in note), "a control character in a note")
+LOG, WITNESS = 1, 4
+
+
+def open_vkey(vkey, kind):
+    """Name, id and public key of a verifier key for signatures of a kind."""
     name, key_id, key = vkey.split("+", 2)
     key = decode(key)
-    require(key[0] == 1, "not a key of a log")
+    require(len(key) == 33 and key[0] == kind, "a key of another kind")
     expected = hashlib.sha256(name.encode() + b"\n" + key).digest()[:4]
     require(expected.hex() == key_id, "the key's id is not that of the key")
+    return name, expected, key[1:]
+
+
+def open_note(note):
+    """The text of a note, and name, id and signature of each of its lines."""
+    require(all(c == "\n" or c >= " " for c in note), "a control character in a note")
     text, separator, lines = note.rpartition("\n\n")
     require(separator and lines.endswith("\n"), "not a signed note")
-    text += "\n"
-    signed = False
+    signatures = []
     for line in lines[:-1].split("\n"):
         dash, signer, encoded = line.split(" ")
         require(dash == "\u2014" and signer, "a signature line is malformed")
         signature = decode(encoded)
-        if signer == name and signature[:4] == expected:
-            verify_signature(key[1:], text.encode(), signature[4:])
-            signed = True
-    require(signed, "the checkpoint is not signed by this key")
-    origin, size, root = text[:-1].split("\n")[:3]
-    require(origin == name, "the checkpoint is of another log")
+        signatures.append((signer, signature[:4], signature[4:]))
+    return text + "\n", signatures
+
+
+def is_signed(note, vkey, kind):
+    """Whether the key signed the note; a wrong signature in its name is refused."""
+    name, key_id, public = open_vkey(vkey, kind)
+    text, signatures = open_note(note)
+    found = [signature for signer, of, signature in signatures if (signer, of) == (name, key_id)]
+    for signature in found:
+        if kind == WITNESS:
+            time = int.from_bytes(signature[:8], "big")
+            verify_signature(public, f"cosignature/v1\ntime {time}\n{text}".encode(), signature[8:])
+        else:
+            verify_signature(public, text.encode(), signature)
+    return bool(found)
+
+
+def require_quorum(note, policy):
+    """Refuses a note that the quorum of a policy did not cosign."""
+    witnessed, quorum = {"none": True}, None
+    for line in policy.split("\n"):
+        words = [word for word in line.replace("\t", " ").split(" ") if word]
+        if not words or words[0].startswith("#") or words[0] == "log":
+            continue
+        if words[0] == "witness":
+            witnessed[words[1]] = is_signed(note, words[2], WITNESS)
+        elif words[0] == "group":
+            members = [witnessed[name] for name in words[3:]]
+            threshold = {"any": 1, "all": len(members)}.get(words[2]) or int(words[2])
+            witnessed[words[1]] = sum(members) >= threshold
+        else:
+            require(words[0] == "quorum" and quorum is None, "not a policy")
+            quorum = words[1]
+    require(quorum is not None, "the policy has no quorum")
+    require(witnessed[quorum], "the checkpoint is not cosigned by the quorum")
+
+
+def open_checkpoint(note, vkey, policy=None):
+    """Size and root of a checkpoint, where the key signed it, and the quorum of the policy cosigned it."""
+    require(is_signed(note, vkey, LOG), "the checkpoint is not signed by this key")
+    if policy is not None:
+        require_quorum(note, policy)
+    origin, size, root = open_note(note)[0][:-1].split("\n")[:3]
+    require(origin == vkey.split("+", 1)[0], "the checkpoint is of another log")
     return decimal(size), decode(root)
 
 
-def verify_proof(text, vkey):
+class Receipt:
+    """What a client kept of a call: its id, and the hash of its record."""
+
+    def __init__(self, answer):
+        found = set(self.find(json.loads(answer)))
+        require(len(found) == 1, "not one receipt in the answer")
+        self.call_id, self.leaf_hash = found.pop()
+
+    def find(self, value):
+        if isinstance(value, dict):
+            if "dev.wardgate/receipt" in value:
+                yield value["dev.wardgate/callId"], value["dev.wardgate/receipt"]["leafHash"]
+            value = list(value.values())
+        if isinstance(value, list):
+            for item in value:
+                yield from self.find(item)
+
+    def is_of(self, record):
+        return leaf_hash(record).hex() == self.leaf_hash and json.loads(record).get("call_id") == self.call_id
+
+
+def verify_proof(text, vkey, policy=None, receipt=None):
     lines, _, note = text.partition("\n\n")
     first, extra, index, *path = lines.split("\n")
     require(first == "c2sp.org/tlog-proof@v1", "not a proof")
     require(extra.startswith("extra ") and index.startswith("index "), "no record or no index in the proof")
-    size, root = open_checkpoint(note, vkey)
+    size, root = open_checkpoint(note, vkey, policy)
     record, index = decode(extra[6:]), decimal(index[6:])
     path = [decode(line) for line in path]
     require(all(len(it) == 32 for it in path) and len(path) <= 64, "a path that is none")
     require(root_by_path(leaf_hash(record), index, size, path) == root, "the record is not in the tree")
+    require(receipt is None or receipt.is_of(record), "the record is not that of the receipt")
     return size
 
 
@@ -169,9 +241,10 @@ def entries_of(bundle):
         bundle = bundle[2 + length :]
 
 
-def verify_directory(directory, vkey):
-    size, root = open_checkpoint((directory / "checkpoint").read_bytes().decode(), vkey)
+def verify_directory(directory, vkey, policy=None, receipt=None):
+    size, root = open_checkpoint((directory / "checkpoint").read_bytes().decode(), vkey, policy)
     level, hashes = 0, []
+    has_record = receipt is None
     with (directory / "records.jsonl").open("rb") as lines:
         for start in range(0, size, 256):
             width = min(256, size - start)
@@ -182,7 +255,9 @@ def verify_directory(directory, vkey):
                 line = b'{"sequence":%d,"record":%s}\n' % (sequence, entry)
                 require(lines.read(len(line)) == line, f"the line of record {sequence} is not that record")
                 hashes.append(leaf_hash(entry))
+                has_record = has_record or receipt.is_of(entry)
         require(not lines.read(1), "there are more lines than records")
+    require(has_record, "the record of the receipt is not there")
     require(root_of(hashes) == root, "the records do not have the root of the checkpoint")
     while hashes:
         for start in range(0, len(hashes), 256):
@@ -196,10 +271,21 @@ def verify_directory(directory, vkey):
 
 
 def main():
-    path, vkey = Path(sys.argv[1]), sys.argv[2]
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("path", type=Path)
+    arguments.add_argument("vkey")
+    arguments.add_argument("--policy", type=Path)
+    arguments.add_argument("--receipt", type=Path)
+    given = arguments.parse_args()
+    path = given.path
     try:
-        size = verify_directory(path, vkey) if path.is_dir() else verify_proof(path.read_bytes().decode(), vkey)
-    except (Refused, OSError, ValueError) as problem:
+        policy = given.policy and given.policy.read_bytes().decode()
+        receipt = given.receipt and Receipt(given.receipt.read_bytes().decode())
+        if path.is_dir():
+            size = verify_directory(path, given.vkey, policy, receipt)
+        else:
+            size = verify_proof(path.read_bytes().decode(), given.vkey, policy, receipt)
+    except (Refused, OSError, ValueError, LookupError) as problem:
         sys.exit(f"{path}: {problem}")
     print(f"{path} is as the log signed it, at {size} records")
 

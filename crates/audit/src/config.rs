@@ -1,10 +1,13 @@
 //! What an operator sets.
 
+use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use wardgate_domain::duration;
 use wardgate_store::DatabaseSettings;
+use wardgate_transparency::TrustPolicy;
 
 use crate::Error;
 use crate::store::{LONGEST_WRITE, WRITE_LIMIT};
@@ -33,9 +36,39 @@ pub struct Config {
     /// checkpoints are signed. None: as they say, and at first a name made of the log's key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_origin: Option<String>,
+    /// Who cosigns the checkpoints. None: nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub witnesses: Option<WitnessSettings>,
     /// How the store is used.
     #[serde(default)]
     pub database: DatabaseSettings,
+}
+
+/// Settings of the cosigning of checkpoints.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WitnessSettings {
+    /// A file with a trust policy (c2sp.org/tlog-policy): the witnesses with their URLs, and the quorum to reach.
+    pub policy_file: PathBuf,
+    /// Whether witnesses may have addresses off the public internet; default false.
+    #[serde(default)]
+    pub private_addresses: bool,
+}
+
+impl WitnessSettings {
+    /// The policy in the file.
+    pub fn read_policy(&self) -> Result<TrustPolicy, Error> {
+        let text = fs::read_to_string(&self.policy_file).map_err(|error| self.unfit(&error))?;
+        text.parse()
+            .map_err(|error: wardgate_transparency::Error| self.unfit(&error))
+    }
+
+    pub(crate) fn unfit(&self, problem: &dyn std::error::Error) -> Error {
+        Error::WitnessPolicy {
+            path: self.policy_file.display().to_string(),
+            problem: problem.to_string(),
+        }
+    }
 }
 
 fn default_unknown_after_seconds() -> u64 {
@@ -55,6 +88,7 @@ impl Config {
             write_limit: default_write_limit(),
             capacity_bytes: None,
             log_origin: None,
+            witnesses: None,
             database: DatabaseSettings::default(),
         }
     }
@@ -66,6 +100,9 @@ impl Config {
                 given: duration::show(self.write_limit),
                 most: duration::show(LONGEST_WRITE),
             });
+        }
+        if let Some(witnesses) = &self.witnesses {
+            witnesses.read_policy()?;
         }
         Ok(())
     }

@@ -63,6 +63,19 @@ pub enum Error {
     /// A key, note or proof of the log is not what it must be.
     #[error("the log of the record: {0}")]
     Log(#[from] wardgate_transparency::Error),
+    /// The file with the trust policy cannot be used.
+    #[error("audit.witnesses.policy_file: {path}: {problem}")]
+    WitnessPolicy {
+        /// Which one.
+        path: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// No checkpoint has the cosignatures of the quorum yet.
+    #[error(
+        "no checkpoint of the record is cosigned by a quorum of witnesses yet; see audit.witnesses and the log of the audit service"
+    )]
+    NotCosigned,
     /// No checkpoint was signed yet.
     #[error(
         "there is no signed checkpoint of the record yet; the audit service signs one when it starts"
@@ -104,7 +117,9 @@ impl ServiceError for Error {
             Self::Invalid(_) | Self::AlreadyRecorded { .. } | Self::NotCovered { .. } => {
                 ErrorReason::InvalidMessage
             }
-            Self::Unreadable(_) | Self::NoCheckpoint => ErrorReason::Unavailable,
+            Self::Unreadable(_) | Self::NoCheckpoint | Self::NotCosigned => {
+                ErrorReason::Unavailable
+            }
             Self::UnknownStore
             | Self::WriteLimit { .. }
             | Self::Open { .. }
@@ -112,6 +127,7 @@ impl ServiceError for Error {
             | Self::DamagedTree(_)
             | Self::Export { .. }
             | Self::OtherLog { .. }
+            | Self::WitnessPolicy { .. }
             | Self::Log(_)
             | Self::Damaged(_) => ErrorReason::Internal,
         }

@@ -14,7 +14,7 @@ use std::path::Path;
 use wardgate_transparency::{Checkpoint, CompactTree, encode_entry, tiles_of_size};
 
 use crate::store::StoreReader;
-use crate::{Error, proof};
+use crate::{CheckpointKind, Error, proof};
 
 /// The checkpoint's place in a directory.
 pub(crate) const CHECKPOINT: &str = "checkpoint";
@@ -29,11 +29,12 @@ pub(crate) fn line(sequence: u64, record: &[u8], line: &mut Vec<u8>) {
     line.extend_from_slice(b"}\n");
 }
 
-/// Writes the records of the newest checkpoint, its tree and itself to the empty or absent directory `directory`.
+/// Writes the records of the newest checkpoint of a kind, its tree and itself to the empty or absent directory `directory`.
 /// `progress` hears how many records of how many are written.
 pub(crate) async fn export(
     reader: &StoreReader,
     directory: &Path,
+    kind: CheckpointKind,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<Checkpoint, Error> {
     let at = |source| Error::Export {
@@ -44,7 +45,7 @@ pub(crate) async fn export(
     if fs::read_dir(directory).map_err(at)?.next().is_some() {
         return Err(at(std::io::ErrorKind::DirectoryNotEmpty.into()));
     }
-    let note = proof::newest_checkpoint(reader).await?;
+    let note = proof::newest_checkpoint(reader, kind).await?;
     let checkpoint: Checkpoint = note.text().parse()?;
     let size = checkpoint.head.size;
     let mut lines = BufWriter::new(File::create(directory.join(RECORDS)).map_err(at)?);

@@ -5,7 +5,8 @@
 //!     ▲        + leaf hash                    │                                        │
 //!     └──────── receipt, once durable ────────┘             Query, RecordReader ◀─pages┤
 //!                                          closing: intents nobody finished ◀──────────┤
-//!                                          publisher: tree, signed checkpoints ◀───────┘
+//!                                          publisher: tree, signed checkpoints ◀───────┤
+//!                                          cosigning: witnesses, their quorum  ◀───────┘
 //! ```
 //!
 //! One job: keep what happened, so that nothing acknowledged is ever lost, changed or out of order. A
@@ -15,6 +16,7 @@
 
 mod canonical;
 mod config;
+mod cosigning;
 mod error;
 mod export;
 mod filter;
@@ -26,6 +28,7 @@ mod proof;
 mod publisher;
 mod query;
 mod reader;
+mod receipt;
 mod service;
 mod store;
 mod stored_row;
@@ -33,13 +36,15 @@ mod verify;
 mod view;
 mod writer;
 
-pub use config::Config;
+pub use config::{Config, WitnessSettings};
 pub use error::Error;
 pub use mac::MacKey;
 pub use ownership::CallingProcesses;
+pub use proof::CheckpointKind;
 pub use publisher::{LogCloser, LogKey};
 pub use reader::RecordReader;
+pub use receipt::{CallReceipt, ReceiptError};
 pub use service::{AuditKeys, service};
 pub use store::LAYOUT;
-pub use verify::{VerificationError, verify};
+pub use verify::{VerificationError, Verifier};
 pub use view::{access_view, record_line};

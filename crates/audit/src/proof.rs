@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use wardgate_rpc::client::RecordDamage;
 use wardgate_transparency::{
-    Checkpoint, SignedNote, TlogProof, inclusion_path, inclusion_ranges, tiles_of_ranges,
+    Checkpoint, Hash, SignedNote, TlogProof, consistency_path, consistency_ranges, inclusion_path,
+    inclusion_ranges, tiles_of_ranges,
 };
 
 use crate::Error;
@@ -12,15 +13,47 @@ use crate::filter::RecordFilter;
 use crate::store::{PageBounds, StoreReader};
 use crate::stored_row::StoredRow;
 
-/// The newest checkpoint that was signed.
-pub(crate) async fn newest_checkpoint(reader: &StoreReader) -> Result<SignedNote, Error> {
-    let stored = reader.tree().await?.checkpoint;
-    Ok(stored.ok_or(Error::NoCheckpoint)?.parse()?)
+/// Which checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CheckpointKind {
+    /// The newest that was signed.
+    #[default]
+    Signed,
+    /// The newest that a quorum of witnesses cosigned: a moment older.
+    Cosigned,
 }
 
-/// The proof that the record at `sequence` is in the tree of the newest checkpoint; the record is its extra data.
-pub(crate) async fn prove(reader: &StoreReader, sequence: u64) -> Result<TlogProof, Error> {
-    let note = newest_checkpoint(reader).await?;
+/// The newest checkpoint of a kind.
+pub(crate) async fn newest_checkpoint(
+    reader: &StoreReader,
+    kind: CheckpointKind,
+) -> Result<SignedNote, Error> {
+    let tree = reader.tree().await?;
+    let stored = match kind {
+        CheckpointKind::Signed => tree.checkpoint.ok_or(Error::NoCheckpoint)?,
+        CheckpointKind::Cosigned => tree.cosigned.ok_or(Error::NotCosigned)?,
+    };
+    Ok(stored.parse()?)
+}
+
+/// The proof that a tree of `new` records begins with the one of `old` (RFC 6962, section 2.1.2).
+pub(crate) async fn prove_consistency(
+    reader: &StoreReader,
+    old: u64,
+    new: u64,
+) -> Result<Vec<Hash>, Error> {
+    let ids = tiles_of_ranges(consistency_ranges(old, new), new);
+    let tiles = reader.tiles(ids).await?;
+    Ok(consistency_path(old, new, |node| tiles.node(node))?)
+}
+
+/// The proof that the record at `sequence` is in the tree of the newest checkpoint of a kind; the record is its extra data.
+pub(crate) async fn prove(
+    reader: &StoreReader,
+    sequence: u64,
+    kind: CheckpointKind,
+) -> Result<TlogProof, Error> {
+    let note = newest_checkpoint(reader, kind).await?;
     let size = note.text().parse::<Checkpoint>()?.head.size;
     if sequence >= size {
         return Err(Error::NotCovered { sequence, size });

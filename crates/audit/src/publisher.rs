@@ -11,11 +11,13 @@
 use std::fmt;
 use std::time::Duration;
 
+use metrics::gauge;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
-use wardgate_domain::Digest;
+use wardgate_domain::{Ambient, Digest};
+use wardgate_telemetry::names;
 use wardgate_transparency::{
     Checkpoint, CompactTree, SignedNote, Signer, TreeHead, VerifierKey, consistency_path,
     consistency_ranges, tiles_of_ranges, verify_consistency,
@@ -79,14 +81,22 @@ impl fmt::Debug for LogKey {
 pub struct LogCloser {
     pub(crate) stop: CancellationToken,
     pub(crate) publishing: JoinHandle<()>,
+    /// Ends behind it.
+    pub(crate) cosigning: Option<JoinHandle<()>>,
 }
 
 impl LogCloser {
     /// Waits until the last checkpoint is signed. Call it once nothing is served any more.
     pub async fn close(self) {
         self.stop.cancel();
-        if timeout(LAST_CHECKPOINT, self.publishing).await.is_err() {
+        let end = Instant::now() + LAST_CHECKPOINT;
+        if timeout_at(end, self.publishing).await.is_err() {
             tracing::warn!("the newest records are in no checkpoint yet; the next start signs one");
+        }
+        if let Some(cosigning) = self.cosigning
+            && timeout_at(end, cosigning).await.is_err()
+        {
+            tracing::warn!("the last checkpoint is not cosigned; the next start asks for it again");
         }
     }
 }
@@ -100,20 +110,25 @@ pub(crate) struct Publisher {
     tree: Option<CompactTree>,
     /// The tree of the newest checkpoint, whoever signed it.
     signed: TreeHead,
-    /// Whether that is stored with the signature of this process.
-    is_published: bool,
+    /// The newest checkpoint that this process signed and stored.
+    published: watch::Sender<Option<SignedNote>>,
+    ambient: Ambient,
 }
 
 impl Publisher {
-    /// Goes on from the newest checkpoint in the store, and brings tree and checkpoint up to the records, however many they
-    /// are. `origin` is what the log is called; none: as before, and at first by its key.
+    /// Goes on from the newest checkpoint in the store, and brings tree and checkpoint up to the records, unless they are many:
+    /// then that is done while the service runs. `origin` is what the log is called; none: as before, and at first by its
+    /// key.
     pub(crate) async fn start(
         reader: StoreReader,
         appends: AppendQueue,
         key: &LogKey,
         origin: Option<&str>,
+        ambient: Ambient,
     ) -> Result<Self, Error> {
-        let stored = reader.tree().await?.checkpoint;
+        let tree = reader.tree().await?;
+        let backlog = reader.head().await?.size.saturating_sub(tree.head.size);
+        let stored = tree.checkpoint;
         let stored = stored
             .as_deref()
             .map(str::parse::<SignedNote>)
@@ -139,18 +154,42 @@ impl Publisher {
         let mut publisher = Self {
             tree: None,
             signed: stored.map_or(CompactTree::default().head(), |checkpoint| checkpoint.head),
-            is_published: false,
+            published: watch::Sender::new(None),
             reader,
             appends,
             signer,
+            ambient,
         };
-        publisher.try_publish().await;
+        gauge!(names::AUDIT_CHECKPOINT_TIME).set(0.0);
+        if backlog <= STEP {
+            publisher.try_publish().await;
+        } else {
+            tracing::info!(
+                backlog,
+                "the tree of the record is built while the service runs; until then it signs no checkpoint"
+            );
+        }
         Ok(publisher)
+    }
+
+    /// The newest checkpoint that this process signed and stored, now and on every change; it ends with the publisher.
+    pub(crate) fn published(&self) -> watch::Receiver<Option<SignedNote>> {
+        self.published.subscribe()
+    }
+
+    /// What its checkpoints are verified with.
+    pub(crate) fn verifier_key(&self) -> &VerifierKey {
+        self.signer.verifier_key()
     }
 
     /// Publishes what is appended, until it is told to stop or nobody can append any more; then once more.
     pub(crate) async fn run(mut self, stop: CancellationToken, mut size: watch::Receiver<u64>) {
-        let mut wait = IDLE;
+        // What the start left to do is done at once.
+        let mut wait = if self.published.borrow().is_some() {
+            IDLE
+        } else {
+            Duration::ZERO
+        };
         while stop
             .run_until_cancelled(timeout(wait, size.changed()))
             .await
@@ -158,10 +197,11 @@ impl Publisher {
         {
             stop.run_until_cancelled(sleep(GATHER)).await;
             size.mark_unchanged();
-            wait = if self.try_publish().await {
-                IDLE
-            } else {
-                RETRY
+            // A long catch-up ends with the service, and goes on with the next.
+            wait = match stop.run_until_cancelled(self.try_publish()).await {
+                Some(true) => IDLE,
+                Some(false) => RETRY,
+                None => break,
             };
         }
         self.try_publish().await;
@@ -170,6 +210,7 @@ impl Publisher {
     /// Whether tree and checkpoint are up to the records.
     async fn try_publish(&mut self) -> bool {
         let Err(error) = self.publish().await else {
+            set_time(names::AUDIT_CHECKPOINT_TIME, &self.ambient);
             return true;
         };
         let error = &error as &dyn std::error::Error;
@@ -187,6 +228,7 @@ impl Publisher {
         };
         while tree.size() < size {
             tree = self.grown(tree, size).await?;
+            gauge!(names::AUDIT_TREE_BACKLOG).set(as_float(size.saturating_sub(tree.size())));
             if told.elapsed() >= PROGRESS {
                 told = Instant::now();
                 let done = tree.size();
@@ -195,7 +237,7 @@ impl Publisher {
         }
         let head = tree.head();
         self.tree = Some(tree);
-        if self.is_published && self.signed == head {
+        if self.signed == head && self.published.borrow().is_some() {
             return Ok(());
         }
         let origin = self.signer.verifier_key().name().to_owned();
@@ -203,7 +245,7 @@ impl Publisher {
         let note = self.signer.sign(&checkpoint.to_string())?;
         self.appends.publish(head, note.to_string()).await?;
         self.signed = head;
-        self.is_published = true;
+        self.published.send_replace(Some(note));
         Ok(())
     }
 
@@ -252,4 +294,18 @@ impl Publisher {
         verify_consistency(&old, &new, &path)?;
         Ok(tree)
     }
+}
+
+/// Says in a gauge that something is so now.
+pub(crate) fn set_time(gauge: &'static str, ambient: &Ambient) {
+    let now = u64::try_from(ambient.now().as_seconds()).unwrap_or(0);
+    gauge!(gauge).set(as_float(now));
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a gauge is a float, and exact up to 2^53"
+)]
+fn as_float(number: u64) -> f64 {
+    number as f64
 }

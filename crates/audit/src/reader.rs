@@ -8,7 +8,7 @@ use wardgate_store::DatabaseSettings;
 use wardgate_transparency::{Checkpoint, SignedNote, TlogProof};
 
 use crate::store::{self, Address};
-use crate::{Error, export, proof, query};
+use crate::{CheckpointKind, Error, export, proof, query};
 
 /// Reads a store and never writes to it.
 #[derive(Debug, Clone)]
@@ -24,24 +24,25 @@ impl RecordReader {
         Ok(Self(reader))
     }
 
-    /// The newest signed checkpoint.
-    pub async fn checkpoint(&self) -> Result<SignedNote, Error> {
-        proof::newest_checkpoint(&self.0).await
+    /// The newest checkpoint of a kind.
+    pub async fn checkpoint(&self, kind: CheckpointKind) -> Result<SignedNote, Error> {
+        proof::newest_checkpoint(&self.0, kind).await
     }
 
-    /// The proof that the record at `sequence` is in the tree of the newest checkpoint, with the record.
-    pub async fn prove(&self, sequence: u64) -> Result<TlogProof, Error> {
-        proof::prove(&self.0, sequence).await
+    /// The proof that the record at `sequence` is in the tree of the newest checkpoint of a kind, with the record.
+    pub async fn prove(&self, sequence: u64, kind: CheckpointKind) -> Result<TlogProof, Error> {
+        proof::prove(&self.0, sequence, kind).await
     }
 
-    /// Writes the records of the newest checkpoint, their tree and the checkpoint to `directory`, which is empty or not
+    /// Writes the records of the newest checkpoint of a kind, their tree and the checkpoint to `directory`, which is empty or not
     /// there. `progress` hears how many records of how many are written.
     pub async fn export(
         &self,
         directory: &Path,
+        kind: CheckpointKind,
         progress: impl FnMut(u64, u64),
     ) -> Result<Checkpoint, Error> {
-        export::export(&self.0, directory, progress).await
+        export::export(&self.0, directory, kind, progress).await
     }
 
     /// The records that match, as the service would give them.

@@ -13,10 +13,12 @@ use wardgate_rpc::Service;
 use wardgate_rpc::client::QueriedRecord;
 
 use crate::canonical::RecordEntry;
+use crate::cosigning::CheckpointSubmitter;
 use crate::filter::{RecordFilter, parse_call_id};
 use crate::growth::GrowthMonitor;
 use crate::intent_closer::IntentCloser;
 use crate::ownership::{CallingProcesses, StoreLock};
+use crate::proof::CheckpointKind;
 use crate::publisher::{LogCloser, LogKey, Publisher};
 use crate::store::{self, Address, StoreReader};
 use crate::writer::{self, AppendQueue};
@@ -64,8 +66,20 @@ pub async fn service(
         appends.clone(),
         &keys.log,
         config.log_origin.as_deref(),
+        closing.ambient.clone(),
     );
     let log = log.await?;
+    let submitter = config.witnesses.as_ref().map(|settings| {
+        CheckpointSubmitter::open(
+            settings,
+            log.verifier_key(),
+            reader.clone(),
+            appends.clone(),
+            closing.ambient.clone(),
+        )
+    });
+    let cosigning = submitter.transpose()?;
+    let cosigning = cosigning.map(|submitter| tokio::spawn(submitter.run(log.published())));
     let growth = GrowthMonitor {
         reader: reader.clone(),
         address,
@@ -78,6 +92,7 @@ pub async fn service(
     let closer = LogCloser {
         stop: stop.clone(),
         publishing,
+        cosigning,
     };
 
     let audit = Audit {
@@ -143,7 +158,7 @@ impl AuditService for Audit {
         &self,
         _: Request<pb::GetCheckpointRequest>,
     ) -> Result<Response<pb::GetCheckpointResponse>, Status> {
-        let checkpoint = proof::newest_checkpoint(&self.reader).await;
+        let checkpoint = proof::newest_checkpoint(&self.reader, CheckpointKind::Signed).await;
         let checkpoint = checkpoint.map_err(|error| status(&error))?.to_string();
         Ok(Response::new(pb::GetCheckpointResponse { checkpoint }))
     }
@@ -152,7 +167,8 @@ impl AuditService for Audit {
         &self,
         request: Request<pb::GetProofRequest>,
     ) -> Result<Response<pb::GetProofResponse>, Status> {
-        let proof = proof::prove(&self.reader, request.into_inner().sequence).await;
+        let sequence = request.into_inner().sequence;
+        let proof = proof::prove(&self.reader, sequence, CheckpointKind::Signed).await;
         let proof = proof.map_err(|error| status(&error))?.to_string();
         Ok(Response::new(pb::GetProofResponse { proof }))
     }

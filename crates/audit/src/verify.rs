@@ -5,11 +5,12 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use wardgate_transparency::{
-    Checkpoint, CompactTree, Hash, SignedNote, TileId, TlogProof, TreeHead, VerifierKey,
+    Checkpoint, CompactTree, Hash, SignedNote, TileId, TlogProof, TreeHead, TrustPolicy,
     decode_bundle, leaf_hash, tiles_of_size,
 };
 
 use crate::export::{CHECKPOINT, RECORDS, line};
+use crate::receipt::{CallReceipt, ReceiptError};
 
 /// Most bytes of a file of a directory, except of the one with a record to a line: 256 entries of 65,535 bytes.
 const MAX_FILE: u64 = 256 * (2 + 65_535);
@@ -76,6 +77,22 @@ pub enum VerificationError {
     /// A proof has no record in it.
     #[error("{}: there is no record in the proof", .0.display())]
     NoRecord(PathBuf),
+    /// A file that should be the answer of a call gives no receipt.
+    #[error("{}: {source}", path.display())]
+    NoReceipt {
+        /// Which one.
+        path: PathBuf,
+        /// Why not.
+        source: ReceiptError,
+    },
+    /// The record of a receipt is not among those that were verified.
+    #[error("{}: the record of the call {call_id} that its receipt names is not there", path.display())]
+    OtherRecord {
+        /// The proof, or the exported directory.
+        path: PathBuf,
+        /// Of the receipt.
+        call_id: String,
+    },
 }
 
 impl VerificationError {
@@ -87,27 +104,58 @@ impl VerificationError {
     }
 }
 
-/// The checkpoint at `path`, which is an exported directory or a proof, where the log of `key` signed it and everything
-/// else there is as it was when it did. Of a directory, its records begin with those of the checkpoint in the file `since`,
-/// where one is named. `progress` hears how many records of how many are verified.
-pub fn verify(
-    path: &Path,
-    key: &VerifierKey,
-    since: Option<&Path>,
-    progress: impl FnMut(u64, u64),
-) -> Result<Checkpoint, VerificationError> {
-    if path.is_dir() {
-        let since = since.map(|path| Ok((path, read_checkpoint(path, key)?.head)));
-        return Directory(path).verify(key, since.transpose()?, progress);
+/// What a reader verifies with, besides what is verified.
+#[derive(Debug, Clone)]
+pub struct Verifier {
+    /// Whom the reader trusts.
+    pub policy: TrustPolicy,
+    /// A checkpoint that was kept: the records of a directory must begin with those that it covers.
+    pub since: Option<PathBuf>,
+    /// The answer of a call that was kept: its record must be the one of the proof, or among those of the directory.
+    pub receipt: Option<PathBuf>,
+}
+
+impl Verifier {
+    /// The checkpoint at `path`, which is an exported directory or a proof, where the policy trusts it and everything else
+    /// there is as it was when the log signed it. `progress` hears how many records of how many are verified.
+    pub fn verify(
+        &self,
+        path: &Path,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<Checkpoint, VerificationError> {
+        let receipt = self.receipt.as_deref().map(read_receipt).transpose()?;
+        if path.is_dir() {
+            let older = |path: &PathBuf| {
+                let note = read_note(path)?;
+                let checkpoint = self.policy.verify_log(&note);
+                let checkpoint = checkpoint.map_err(|source| VerificationError::log(path, source));
+                Ok((path.clone(), checkpoint?.head))
+            };
+            let since = self.since.as_ref().map(older).transpose()?;
+            return Directory(path).verify(
+                &self.policy,
+                since.as_ref(),
+                receipt.as_ref(),
+                progress,
+            );
+        }
+        if let Some(since) = &self.since {
+            return Err(VerificationError::OtherHistory(since.clone()));
+        }
+        let invalid = |source| VerificationError::log(path, source);
+        let proof: TlogProof = read_text(path)?.parse().map_err(invalid)?;
+        let missing = || VerificationError::NoRecord(path.to_owned());
+        let record = proof.extra.as_deref().ok_or_else(missing)?;
+        let checkpoint = proof.verify(&leaf_hash(record), &self.policy);
+        let checkpoint = checkpoint.map_err(invalid)?;
+        match receipt {
+            Some(receipt) if !receipt.is_of(record) => Err(VerificationError::OtherRecord {
+                path: path.to_owned(),
+                call_id: receipt.call_id,
+            }),
+            _ => Ok(checkpoint),
+        }
     }
-    if let Some(since) = since {
-        return Err(VerificationError::OtherHistory(since.to_owned()));
-    }
-    let invalid = |source| VerificationError::log(path, source);
-    let proof: TlogProof = read_text(path)?.parse().map_err(invalid)?;
-    let missing = || VerificationError::NoRecord(path.to_owned());
-    let record = proof.extra.as_deref().ok_or_else(missing)?;
-    proof.verify(&leaf_hash(record), key).map_err(invalid)
 }
 
 /// An exported directory.
@@ -116,24 +164,31 @@ struct Directory<'a>(&'a Path);
 impl Directory<'_> {
     fn verify(
         &self,
-        key: &VerifierKey,
-        since: Option<(&Path, TreeHead)>,
+        policy: &TrustPolicy,
+        since: Option<&(PathBuf, TreeHead)>,
+        receipt: Option<&CallReceipt>,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<Checkpoint, VerificationError> {
-        let checkpoint = read_checkpoint(&self.0.join(CHECKPOINT), key)?;
+        let path = self.0.join(CHECKPOINT);
+        let checkpoint = policy.verify(&read_note(&path)?);
+        let checkpoint = checkpoint.map_err(|source| VerificationError::log(&path, source))?;
         let size = checkpoint.head.size;
         let mut lines = RecordLines::open(self.0.join(RECORDS))?;
         let mut tree = CompactTree::default();
         let is_older = |tree: &CompactTree| {
-            since.is_some_and(|(_, older)| tree.size() == older.size && tree.head() == older)
+            let older = since.map(|(_, older)| older);
+            older.is_some_and(|older| tree.size() == older.size && tree.head() == *older)
         };
         let mut begins_with_older = since.is_none() || is_older(&tree);
+        let mut has_record = receipt.is_none();
         // The hashes of each level above the leaves, as the records have them.
         let mut levels: Vec<Vec<Hash>> = Vec::new();
         for id in tiles_of_size(size) {
             let hashes = match id.level().checked_sub(1) {
                 None => {
-                    let hashes = self.leaf_hashes(id, &mut lines)?;
+                    let hashes = self.leaf_hashes(id, &mut lines, |record| {
+                        has_record = has_record || receipt.is_some_and(|it| it.is_of(record));
+                    })?;
                     for leaf in &hashes {
                         tree.append(*leaf, |node, root| {
                             if node.height % 8 == 0 {
@@ -168,17 +223,26 @@ impl Directory<'_> {
         if let Some((path, _)) = since
             && !begins_with_older
         {
-            return Err(VerificationError::OtherHistory(path.to_owned()));
+            return Err(VerificationError::OtherHistory(path.clone()));
         }
         lines.end(size)?;
+        if let Some(receipt) = receipt
+            && !has_record
+        {
+            return Err(VerificationError::OtherRecord {
+                path: self.0.to_owned(),
+                call_id: receipt.call_id.clone(),
+            });
+        }
         Ok(checkpoint)
     }
 
-    /// The leaf hashes of the bundle `id`, whose records are the next of `lines`.
+    /// The leaf hashes of the bundle `id`, whose records are the next of `lines`; `on_record` hears of each.
     fn leaf_hashes(
         &self,
         id: TileId,
         lines: &mut RecordLines,
+        mut on_record: impl FnMut(&[u8]),
     ) -> Result<Vec<Hash>, VerificationError> {
         let path = self.0.join(id.bundle_path());
         let bundle = read(&path)?;
@@ -195,6 +259,7 @@ impl Directory<'_> {
         }
         for (sequence, entry) in id.range().zip(&entries) {
             lines.expect(sequence, entry)?;
+            on_record(entry);
         }
         Ok(entries.into_iter().map(leaf_hash).collect())
     }
@@ -244,11 +309,19 @@ impl RecordLines {
     }
 }
 
-/// The checkpoint in the file at `path`, where the log of `key` signed it.
-fn read_checkpoint(path: &Path, key: &VerifierKey) -> Result<Checkpoint, VerificationError> {
-    let invalid = |source| VerificationError::log(path, source);
-    let note: SignedNote = read_text(path)?.parse().map_err(invalid)?;
-    Checkpoint::verify(&note, key).map_err(invalid)
+/// The note in the file at `path`.
+fn read_note(path: &Path) -> Result<SignedNote, VerificationError> {
+    let note = read_text(path)?.parse();
+    note.map_err(|source| VerificationError::log(path, source))
+}
+
+/// The receipt in the answer that the file at `path` has.
+fn read_receipt(path: &Path) -> Result<CallReceipt, VerificationError> {
+    let receipt = CallReceipt::find(&read_text(path)?);
+    receipt.map_err(|source| VerificationError::NoReceipt {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 fn open(path: &Path) -> Result<File, VerificationError> {

@@ -102,6 +102,18 @@ impl AppendQueue {
         answered.await.map_err(|_| Error::NotDurable)
     }
 
+    /// Stores a checkpoint of `size` records with the cosignatures of a quorum, unless there is a larger one.
+    pub(crate) async fn publish_cosigned(
+        &self,
+        size: u64,
+        checkpoint: String,
+    ) -> Result<(), Error> {
+        let (answer, answered) = oneshot::channel();
+        let job = WriterJob::Tree(TreeJob::PublishCosigned(size, checkpoint, answer));
+        self.queue.send(job).await.map_err(|_| Error::NotDurable)?;
+        answered.await.map_err(|_| Error::NotDurable)
+    }
+
     /// How many records there are, as of the last append by this process.
     pub(crate) fn size(&self) -> watch::Receiver<u64> {
         self.size.clone()
@@ -125,6 +137,7 @@ enum WriterJob {
 enum TreeJob {
     Grow(TreeGrowth, oneshot::Sender<bool>),
     Publish(TreeHead, String, oneshot::Sender<()>),
+    PublishCosigned(u64, String, oneshot::Sender<()>),
 }
 
 /// An append that is not yet durable.
@@ -400,6 +413,10 @@ async fn write_tree(connection: &mut StoreWriter, job: TreeJob) -> Result<(), sq
         }
         TreeJob::Publish(head, checkpoint, answer) => {
             connection.publish(&head, &checkpoint).await?;
+            let _ = answer.send(());
+        }
+        TreeJob::PublishCosigned(size, checkpoint, answer) => {
+            connection.publish_cosigned(size, &checkpoint).await?;
             let _ = answer.send(());
         }
     }

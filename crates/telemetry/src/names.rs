@@ -138,6 +138,21 @@ pub const AUDIT_STORE_BYTES: &str = "wardgate_audit_store_bytes";
 /// Gauge: bytes by which the record can still grow, where that is known: what is left of `audit.capacity_bytes`, or of the file
 /// system of its file.
 pub const AUDIT_STORE_FREE_BYTES: &str = "wardgate_audit_store_free_bytes";
+/// Gauge: records that are not in the tree of the transparency log yet.
+pub const AUDIT_TREE_BACKLOG: &str = "wardgate_audit_tree_backlog_records";
+/// Gauge, seconds: when a signed checkpoint last covered every record, since 1970.
+pub const AUDIT_CHECKPOINT_TIME: &str = "wardgate_audit_checkpoint_timestamp_seconds";
+/// Gauge, seconds: when the newest checkpoint last had the cosignatures of the quorum, since 1970; 0 where none had since the
+/// start.
+pub const AUDIT_COSIGNED_TIME: &str = "wardgate_audit_cosigned_timestamp_seconds";
+/// Counter: checkpoints that a `witness` did not cosign.
+pub const AUDIT_WITNESS_FAILURES: &str = "wardgate_audit_witness_failures_total";
+
+// === witness ===
+
+/// Counter: checkpoints submitted to this witness, by `outcome`: `cosigned`, `malformed`, `unknown_log`, `not_signed`,
+/// `conflict`, `inconsistent`, `not_stored`.
+pub const WITNESS_SUBMISSIONS: &str = "wardgate_witness_submissions_total";
 
 // === policy ===
 

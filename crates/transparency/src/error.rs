@@ -32,6 +32,23 @@ pub enum Error {
     /// A text is no proof bundle.
     #[error("not a proof: {0}")]
     Proof(&'static str),
+    /// A text is no submission of a checkpoint.
+    #[error("not a submission of a checkpoint: {0}")]
+    Submission(&'static str),
+    /// A text is no trust policy.
+    #[error("not a policy: line {line}: {problem}")]
+    Policy {
+        /// Which line, from 1; 0 for the whole.
+        line: usize,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// Too few witnesses cosigned.
+    #[error("the checkpoint is not cosigned by the quorum {0}")]
+    Quorum(String),
+    /// A policy names logs, and not this one.
+    #[error("the policy does not trust the log {0} with this key")]
+    OtherLog(String),
     /// A path does not lead from the entry to the root.
     #[error("the entry at index {index} is not in the tree of size {size}")]
     NotIncluded {

@@ -58,22 +58,33 @@ impl VerifierKey {
         &self.name
     }
 
+    /// Whether it is the key of a witness, which cosigns, and not that of a log.
+    pub fn is_of_witness(&self) -> bool {
+        self.of == SignatureType::Cosignature
+    }
+
+    /// Whether `other` has the same public key, whatever it is called.
+    pub(crate) fn is_same_public_key(&self, other: &Self) -> bool {
+        self.public == other.public
+    }
+
     /// Fails unless `note` is signed by this key, and every signature in its name is right.
     pub fn verify(&self, note: &SignedNote) -> Result<(), Error> {
-        let mut is_signed = false;
+        self.find_signature(note).map(drop)
+    }
+
+    /// The last signature of `note` by this key, where every one in its name is right.
+    pub fn find_signature<'a>(&self, note: &'a SignedNote) -> Result<&'a NoteSignature, Error> {
+        let mut found = None;
         for signature in note.signatures() {
             if signature.is_by(&self.name, self.id) {
                 if !self.is_right(signature, note.text()) {
                     return Err(Error::Signature(self.name.clone()));
                 }
-                is_signed = true;
+                found = Some(signature);
             }
         }
-        if is_signed {
-            Ok(())
-        } else {
-            Err(Error::NotSigned(self.name.clone()))
-        }
+        found.ok_or_else(|| Error::NotSigned(self.name.clone()))
     }
 
     fn is_right(&self, signature: &NoteSignature, text: &str) -> bool {

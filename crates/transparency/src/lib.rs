@@ -17,6 +17,8 @@
 //! | `checkpoint` | [tlog-checkpoint](https://c2sp.org/tlog-checkpoint) |
 //! | `key` | [verifier keys](https://c2sp.org/signed-note#verifier-keys), [tlog-cosignature](https://c2sp.org/tlog-cosignature) version 1 |
 //! | `proof` | [tlog-proof](https://c2sp.org/tlog-proof) |
+//! | `policy` | [tlog-policy](https://c2sp.org/tlog-policy) |
+//! | `submission` | [tlog-witness](https://c2sp.org/tlog-witness) |
 
 mod checkpoint;
 mod error;
@@ -24,7 +26,9 @@ mod hash;
 mod key;
 mod note;
 mod path;
+mod policy;
 mod proof;
+mod submission;
 mod tile;
 mod tree;
 
@@ -37,7 +41,9 @@ pub use path::{
     consistency_path, consistency_ranges, inclusion_path, inclusion_ranges, verify_consistency,
     verify_inclusion,
 };
+pub use policy::{TrustPolicy, TrustedWitness};
 pub use proof::TlogProof;
+pub use submission::CheckpointSubmission;
 pub use tile::{
     TILE_WIDTH, TileId, TileSet, decode_bundle, encode_entry, tiles_of_ranges, tiles_of_size,
 };

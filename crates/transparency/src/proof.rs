@@ -9,9 +9,9 @@ use base64::engine::general_purpose::STANDARD;
 use crate::Error;
 use crate::checkpoint::{Checkpoint, decimal, hash};
 use crate::hash::Hash;
-use crate::key::VerifierKey;
 use crate::note::SignedNote;
 use crate::path::verify_inclusion;
+use crate::policy::TrustPolicy;
 
 /// What the first line of a bundle is.
 const FIRST_LINE: &str = "c2sp.org/tlog-proof@v1\n";
@@ -36,9 +36,9 @@ pub struct TlogProof {
 }
 
 impl TlogProof {
-    /// The checkpoint, where the log of `key` signed it and the entry with `leaf` for hash is in its tree.
-    pub fn verify(&self, leaf: &Hash, key: &VerifierKey) -> Result<Checkpoint, Error> {
-        let checkpoint = Checkpoint::verify(&self.checkpoint, key)?;
+    /// The checkpoint, where `policy` trusts it and the entry with `leaf` for hash is in its tree.
+    pub fn verify(&self, leaf: &Hash, policy: &TrustPolicy) -> Result<Checkpoint, Error> {
+        let checkpoint = policy.verify(&self.checkpoint)?;
         verify_inclusion(leaf, self.index, &self.path, &checkpoint.head)?;
         Ok(checkpoint)
     }

@@ -149,7 +149,7 @@ pub(crate) enum AuditCommand {
     /// Print records.
     Query(AuditQuery),
     /// Print the newest signed checkpoint: what the log of the record is called, how many records it has, and their root hash.
-    Checkpoint(RecordSource),
+    Checkpoint(AuditCheckpoint),
     /// Print the key that checkpoints, proofs and exports are verified with. Give it to those who verify before they need it.
     Key(RecordSource),
     /// Print the proof that a record is in the log, with the record, for `wardgate audit verify`.
@@ -158,6 +158,33 @@ pub(crate) enum AuditCommand {
     Export(AuditExport),
     /// Verify an exported directory or a proof. Needs no network and no access to the system.
     Verify(AuditVerify),
+    /// Run a witness, which cosigns the checkpoints of a log that has one history; on another host than the log.
+    Witness(AuditWitness),
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct AuditWitness {
+    #[command(subcommand)]
+    pub(crate) command: Option<WitnessCommand>,
+    /// Run it as the section `witness` of this configuration file says.
+    #[arg(long, value_name = "FILE", required = true)]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WitnessCommand {
+    /// Print the key that its cosignatures are verified with, for trust policies.
+    Key(ConfigFile),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditCheckpoint {
+    #[command(flatten)]
+    pub(crate) source: RecordSource,
+    /// The newest one that a quorum of witnesses cosigned, which is a moment older.
+    #[arg(long)]
+    pub(crate) cosigned: bool,
 }
 
 #[derive(Debug, Args)]
@@ -165,8 +192,14 @@ pub(crate) struct AuditProof {
     #[command(flatten)]
     pub(crate) source: RecordSource,
     /// The record's sequence number, or the id of a call: then its last record, which is its outcome.
-    #[arg(value_name = "SEQUENCE|CALL_ID")]
-    pub(crate) record: String,
+    #[arg(value_name = "SEQUENCE|CALL_ID", required_unless_present = "receipt")]
+    pub(crate) record: Option<String>,
+    /// The record that the receipt in a saved answer of a call names.
+    #[arg(long, value_name = "FILE", conflicts_with = "record")]
+    pub(crate) receipt: Option<PathBuf>,
+    /// By the newest checkpoint that a quorum of witnesses cosigned.
+    #[arg(long)]
+    pub(crate) cosigned: bool,
 }
 
 #[derive(Debug, Args)]
@@ -176,6 +209,9 @@ pub(crate) struct AuditExport {
     /// The directory: empty, or not there yet.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
+    /// The records of the newest checkpoint that a quorum of witnesses cosigned.
+    #[arg(long)]
+    pub(crate) cosigned: bool,
 }
 
 #[derive(Debug, Args)]
@@ -184,8 +220,15 @@ pub(crate) struct AuditVerify {
     #[arg(value_name = "DIR|BUNDLE")]
     pub(crate) path: PathBuf,
     /// The key of the log, as `wardgate audit key` prints it.
-    #[arg(long, value_name = "VKEY")]
-    pub(crate) key: VerifierKey,
+    #[arg(long, value_name = "VKEY", required_unless_present = "policy")]
+    pub(crate) key: Option<VerifierKey>,
+    /// A trust policy (c2sp.org/tlog-policy): fails unless its quorum of witnesses cosigned. Without `--key` it names the
+    /// log too.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+    /// The saved answer of a call: fails unless its record is the one of the proof, or among those of the directory.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) receipt: Option<PathBuf>,
     /// An older checkpoint that was kept: the records of the directory must begin with those that it covers.
     #[arg(long, value_name = "FILE")]
     pub(crate) since: Option<PathBuf>,

@@ -5,6 +5,7 @@
 
 mod console;
 mod error;
+mod witness;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ use wardgate_yaml::{Node, Position};
 
 pub(crate) use console::ConsoleWiring;
 pub(crate) use error::{Error, SECTIONS, ValueOrigin};
+pub(crate) use witness::WitnessWiring;
 
 /// What a service's section holds for this binary rather than for the service.
 const WIRING: [&str; 14] = [
@@ -522,6 +524,7 @@ fn is_path(key: &str) -> bool {
         "ca" | "cert" | "key" | "file" | "policies" | "catalogue" | "assistants"
     ) || key.ends_with("_file")
         || key.ends_with("_files")
+        || key.ends_with("_dir")
 }
 
 #[cfg(test)]

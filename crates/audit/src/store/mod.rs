@@ -205,6 +205,18 @@ impl StoreWriter {
         }
     }
 
+    /// Stores a checkpoint of `size` records with the cosignatures of a quorum, unless there is a larger one.
+    pub(crate) async fn publish_cosigned(
+        &mut self,
+        size: u64,
+        checkpoint: &str,
+    ) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Sqlite(writer) => writer.publish_cosigned(size, checkpoint).await,
+            Self::Postgres(writer) => writer.publish_cosigned(size, checkpoint).await,
+        }
+    }
+
     /// Leaves the store tidy.
     pub(crate) async fn close(self) -> Result<(), sqlx::Error> {
         match self {

@@ -27,7 +27,7 @@ pub(super) const GAPS: &str = "
     ) AS steps
     WHERE lower < upper ORDER BY lower LIMIT 100";
 
-pub(super) const TREE: &str = "SELECT size, root, checkpoint FROM audit.tree";
+pub(super) const TREE: &str = "SELECT size, root, checkpoint, cosigned FROM audit.tree";
 
 /// How many records are in a range, and their leaf hashes one behind the other.
 pub(super) const LEAF_HASHES: &str = "
@@ -62,6 +62,7 @@ pub(super) const SCHEMA: Schema = Schema {
         include_str!("postgres/0001_record.sql"),
         include_str!("postgres/0002_time.sql"),
         include_str!("postgres/0003_tree.sql"),
+        include_str!("postgres/0004_cosigned.sql"),
     ],
     // What is on record stays: the service can add to it, and nothing else.
     rights: Rights::Tables(&[
@@ -236,6 +237,21 @@ impl PostgresWriter {
             .execute(&mut self.0)
             .await
             .map(drop)
+    }
+
+    pub(super) async fn publish_cosigned(
+        &mut self,
+        size: u64,
+        checkpoint: &str,
+    ) -> Result<(), sqlx::Error> {
+        sqlx::query(
+            "UPDATE audit.tree SET cosigned = $1, cosigned_size = $2 WHERE cosigned_size <= $2",
+        )
+        .bind(checkpoint)
+        .bind(signed(size))
+        .execute(&mut self.0)
+        .await
+        .map(drop)
     }
 
     pub(super) async fn close(self) -> Result<(), sqlx::Error> {

@@ -33,7 +33,7 @@ pub(super) const GAPS: &str = "
         (SELECT coalesce(lag(sequence) OVER (ORDER BY sequence) + 1, 0) AS lower, sequence AS upper FROM record)
     WHERE lower < upper ORDER BY lower LIMIT 100";
 
-pub(super) const TREE: &str = "SELECT size, root, checkpoint FROM tree";
+pub(super) const TREE: &str = "SELECT size, root, checkpoint, cosigned FROM tree";
 
 /// How many records are in a range, and their leaf hashes one behind the other.
 pub(super) const LEAF_HASHES: &str = "
@@ -53,6 +53,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("sqlite/0001_record.sql"),
     include_str!("sqlite/0002_time.sql"),
     include_str!("sqlite/0003_tree.sql"),
+    include_str!("sqlite/0004_cosigned.sql"),
 ];
 
 /// The statement that stores a batch, for up to 1, 2, 4, … 256 rows: a single one, which is its own
@@ -203,6 +204,19 @@ impl SqliteWriter {
             .bind(checkpoint.to_owned())
             .bind(signed(head.size))
             .bind(head.root.to_vec())
+            .execute(&mut self.0)
+            .await
+            .map(drop)
+    }
+
+    pub(super) async fn publish_cosigned(
+        &mut self,
+        size: u64,
+        checkpoint: &str,
+    ) -> Result<(), sqlx::Error> {
+        sqlx::query("UPDATE tree SET cosigned = ?1, cosigned_size = ?2 WHERE cosigned_size <= ?2")
+            .bind(checkpoint.to_owned())
+            .bind(signed(size))
             .execute(&mut self.0)
             .await
             .map(drop)

@@ -14,7 +14,12 @@ pub(crate) struct StoredTree {
     pub(crate) head: TreeHead,
     /// A signed note; of a smaller tree, or none, where nobody has come to sign yet.
     pub(crate) checkpoint: Option<String>,
+    /// The newest checkpoint that a quorum of witnesses cosigned.
+    pub(crate) cosigned: Option<String>,
 }
+
+/// A row of the tree, as both drivers give it.
+type TreeRow = (i64, Vec<u8>, Option<String>, Option<String>);
 
 /// A step of the tree from one head to another, with the roots of the tiles that became full.
 #[derive(Debug, Clone)]
@@ -37,7 +42,7 @@ type JoinedHashes = (i64, Vec<u8>);
 
 impl StoreReader {
     pub(crate) async fn tree(&self) -> Result<StoredTree, Error> {
-        let (size, root, checkpoint): (i64, Vec<u8>, Option<String>) = match &self.pool {
+        let (size, root, checkpoint, cosigned): TreeRow = match &self.pool {
             ReadPool::Sqlite(pool) => sqlx::query_as(sqlite::TREE).fetch_one(pool).await?,
             ReadPool::Postgres(pool) => sqlx::query_as(postgres::TREE).fetch_one(pool).await?,
         };
@@ -45,7 +50,11 @@ impl StoreReader {
         let root = root.try_into().map_err(damaged)?;
         let size = unsigned(size);
         let head = TreeHead { size, root };
-        Ok(StoredTree { head, checkpoint })
+        Ok(StoredTree {
+            head,
+            checkpoint,
+            cosigned,
+        })
     }
 
     /// The leaf hashes of the records in `range`, one behind the other.

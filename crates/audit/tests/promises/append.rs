@@ -13,7 +13,7 @@ on_both_stores! {
     the_sequence_is_dense_under_64_appenders_some_of_whom_fail
     two_services_share_one_sequence
     an_acknowledged_record_is_there_for_everyone
-    a_call_has_one_intent_and_one_outcome
+    a4_a_call_has_one_intent_and_one_outcome
     one_bad_record_does_not_fail_its_batch
     a_retry_finds_the_earlier_record
     a_restart_continues_the_sequence
@@ -109,7 +109,7 @@ async fn an_acknowledged_record_is_there_for_everyone(store: &TestStore) {
     }
 }
 
-async fn a_call_has_one_intent_and_one_outcome(store: &TestStore) {
+async fn a4_a_call_has_one_intent_and_one_outcome(store: &TestStore) {
     let service = store.service().await;
     let call = subject();
     let first = service.audit.append(&intent(&call), false).await.unwrap();

@@ -4,14 +4,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use wardgate_audit::{RecordReader, VerificationError, verify};
+use wardgate_audit::{CheckpointKind, RecordReader, VerificationError, Verifier};
 use wardgate_domain::Status;
-use wardgate_transparency::{Checkpoint, Signer, VerifierKey, decode_bundle, encode_entry};
+use wardgate_transparency::{
+    Checkpoint, Signer, TrustPolicy, VerifierKey, decode_bundle, encode_entry,
+};
 
 use crate::support::{TestStore, log_key, on_both_stores, outcome, refusals, subject};
 
 on_both_stores! {
-    an_export_and_each_proof_verify_offline
+    a10_an_export_and_each_proof_verify_offline
 }
 
 const ORIGIN_OF_OTHERS: &str = "example.com/other";
@@ -19,6 +21,19 @@ const ORIGIN_OF_OTHERS: &str = "example.com/other";
 fn key_of(name: &str, seed: u8) -> VerifierKey {
     let signer = Signer::from_pkcs8(name, &log_key(seed)).unwrap();
     signer.verifier_key().clone()
+}
+
+/// A reader who trusts one key and has nothing else.
+fn verifier(key: &VerifierKey) -> Verifier {
+    Verifier {
+        policy: TrustPolicy::of_log(key.clone()),
+        since: None,
+        receipt: None,
+    }
+}
+
+fn verify(path: &Path, key: &VerifierKey) -> Result<Checkpoint, VerificationError> {
+    verifier(key).verify(path, |_, _| ())
 }
 
 /// A store's record in a directory, and the key that it verifies with.
@@ -43,7 +58,8 @@ impl ExportedRecord {
         let reader = RecordReader::open(&store.url).await.unwrap();
         let directory = TempDir::new().unwrap();
         let mut told = 0;
-        let exported = reader.export(directory.path(), |done, of| {
+        let kind = CheckpointKind::Signed;
+        let exported = reader.export(directory.path(), kind, |done, of| {
             assert_eq!(of, records);
             told = done;
         });
@@ -58,7 +74,7 @@ impl ExportedRecord {
     }
 
     fn verify(&self) -> Result<Checkpoint, VerificationError> {
-        verify(self.path(), &self.key, None, |_, _| ())
+        verify(self.path(), &self.key)
     }
 
     /// Every file, with its contents.
@@ -77,7 +93,7 @@ impl ExportedRecord {
     }
 }
 
-async fn an_export_and_each_proof_verify_offline(store: &TestStore) {
+async fn a10_an_export_and_each_proof_verify_offline(store: &TestStore) {
     let exported = ExportedRecord::of(store, 260).await;
     assert_eq!(exported.verify().unwrap().head.size, 260);
     let lines = fs::read_to_string(exported.path().join("records.jsonl")).unwrap();
@@ -89,19 +105,24 @@ async fn an_export_and_each_proof_verify_offline(store: &TestStore) {
     let reader = RecordReader::open(&store.url).await.unwrap();
     let proof = exported.path().join("one.tlog-proof");
     for sequence in [0, 255, 256, 259] {
-        fs::write(&proof, reader.prove(sequence).await.unwrap().to_string()).unwrap();
-        verify(&proof, &exported.key, None, |_, _| ()).unwrap();
+        let proved = reader
+            .prove(sequence, CheckpointKind::Signed)
+            .await
+            .unwrap();
+        fs::write(&proof, proved.to_string()).unwrap();
+        verify(&proof, &exported.key).unwrap();
     }
     for other in [key_of(exported.key.name(), 2), key_of(ORIGIN_OF_OTHERS, 1)] {
         for path in [exported.path(), &proof] {
-            let refused = verify(path, &other, None, |_, _| ()).unwrap_err();
+            let refused = verify(path, &other).unwrap_err();
             assert!(
                 matches!(refused, VerificationError::Log { .. }),
                 "{refused}"
             );
         }
     }
-    let taken = reader.export(exported.path(), |_, _| ()).await.unwrap_err();
+    let taken = reader.export(exported.path(), CheckpointKind::Signed, |_, _| ());
+    let taken = taken.await.unwrap_err();
     assert!(taken.to_string().contains("not empty"), "{taken}");
 }
 
@@ -184,8 +205,11 @@ async fn a_checkpoint_that_was_kept_shows_another_history_and_an_older_record() 
         ExportedRecord::more(&store, 4, 7).await,
     );
     let since = |export: &ExportedRecord, kept: &ExportedRecord| {
-        let kept = kept.path().join("checkpoint");
-        verify(export.path(), &export.key, Some(&kept), |_, _| ())
+        let verifier = Verifier {
+            since: Some(kept.path().join("checkpoint")),
+            ..verifier(&export.key)
+        };
+        verifier.verify(export.path(), |_, _| ())
     };
     since(&later, &earlier).unwrap();
     since(&later, &later).unwrap();
@@ -198,6 +222,63 @@ async fn a_checkpoint_that_was_kept_shows_another_history_and_an_older_record() 
         let refused = refused.unwrap_err();
         assert!(
             matches!(refused, VerificationError::OtherHistory(_)),
+            "{refused}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receipt_proves_the_record_of_its_call_and_of_no_other() {
+    let store = TestStore::sqlite();
+    let exported = ExportedRecord::of(&store, 3).await;
+    let reader = RecordReader::open(&store.url).await.unwrap();
+    let answer = exported.path().join("answer.json");
+    let save = |call_id: &serde_json::Value, hash: &wardgate_domain::Digest| {
+        let receipt = serde_json::json!({
+            "dev.wardgate/callId": call_id,
+            "dev.wardgate/receipt": { "leafHash": hash.to_string() },
+        });
+        let result = serde_json::json!({ "id": 1, "result": { "_meta": receipt } });
+        fs::write(&answer, result.to_string()).unwrap();
+    };
+    let verifier = Verifier {
+        receipt: Some(answer.clone()),
+        ..verifier(&exported.key)
+    };
+    let proof = exported.path().join("one.tlog-proof");
+    let records = store.records().await;
+    for (record, other) in records.iter().zip(records.iter().cycle().skip(1)) {
+        let proved = reader.prove(record.sequence, CheckpointKind::Signed);
+        fs::write(&proof, proved.await.unwrap().to_string()).unwrap();
+        let (own, others) = (crate::support::json(record), crate::support::json(other));
+        let verify = |path: &Path| verifier.verify(path, |_, _| ());
+        save(&own["call_id"], &record.leaf_hash);
+        verify(&proof).unwrap();
+        verify(exported.path()).unwrap();
+        // Another call's receipt; this call's with the hash of another record.
+        save(&others["call_id"], &other.leaf_hash);
+        let refused = verify(&proof).unwrap_err();
+        assert!(
+            matches!(refused, VerificationError::OtherRecord { .. }),
+            "{refused}"
+        );
+        for (call_id, hash) in [
+            (&own["call_id"], other.leaf_hash),
+            (&others["call_id"], record.leaf_hash),
+        ] {
+            save(call_id, &hash);
+            for path in [proof.as_path(), exported.path()] {
+                let refused = verify(path).unwrap_err();
+                assert!(
+                    matches!(refused, VerificationError::OtherRecord { .. }),
+                    "{refused}"
+                );
+            }
+        }
+        fs::write(&answer, "{}").unwrap();
+        let refused = verify(&proof).unwrap_err();
+        assert!(
+            matches!(refused, VerificationError::NoReceipt { .. }),
             "{refused}"
         );
     }

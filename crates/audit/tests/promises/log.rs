@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use wardgate_audit::{CallingProcesses, Config, Error, RecordReader};
+use wardgate_audit::{CallingProcesses, CheckpointKind, Config, Error, RecordReader};
 use wardgate_domain::{Ambient, Digest, Status};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_transparency::{
-    Checkpoint, CompactTree, Signer, TreeHead, VerifierKey, leaf_hash, verify_inclusion,
+    Checkpoint, CompactTree, Signer, TreeHead, TrustPolicy, VerifierKey, leaf_hash,
+    verify_inclusion,
 };
 
 use crate::support::{
@@ -15,18 +16,19 @@ use crate::support::{
 };
 
 on_both_stores! {
-    every_record_is_proved_by_a_checkpoint_signed_within_a_second
-    the_last_checkpoint_is_signed_when_the_service_ends
+    a7_every_record_is_proved_by_a_checkpoint_signed_within_a_second
+    a7_the_last_checkpoint_is_signed_when_the_service_ends
     a_store_without_a_tree_gets_the_same_tree
-    services_on_one_store_sign_one_history
-    no_checkpoint_is_signed_of_another_history
+    a7_the_tree_of_a_large_store_is_built_while_it_takes_records
+    a8_services_on_one_store_sign_one_history
+    a8_no_checkpoint_is_signed_of_another_history
     a_log_keeps_its_name_and_another_one_is_refused
 }
 
 /// The key of the log of `store`, whose name the first checkpoint says.
 async fn key_of(store: &TestStore) -> VerifierKey {
     let reader = RecordReader::open(&store.url).await.unwrap();
-    let note = reader.checkpoint().await.unwrap();
+    let note = reader.checkpoint(CheckpointKind::Signed).await.unwrap();
     let name = note.text().lines().next().unwrap().to_owned();
     let signer = Signer::from_pkcs8(&name, &log_key(1)).unwrap();
     signer.verifier_key().clone()
@@ -35,7 +37,7 @@ async fn key_of(store: &TestStore) -> VerifierKey {
 /// The newest checkpoint, verified.
 async fn checkpoint(store: &TestStore) -> TreeHead {
     let reader = RecordReader::open(&store.url).await.unwrap();
-    let note = reader.checkpoint().await.unwrap();
+    let note = reader.checkpoint(CheckpointKind::Signed).await.unwrap();
     Checkpoint::verify(&note, &key_of(store).await)
         .unwrap()
         .head
@@ -71,7 +73,7 @@ async fn append(service: &TestService, count: usize) {
     join_all(appends).await;
 }
 
-async fn every_record_is_proved_by_a_checkpoint_signed_within_a_second(store: &TestStore) {
+async fn a7_every_record_is_proved_by_a_checkpoint_signed_within_a_second(store: &TestStore) {
     let service = store.service().await;
     assert_eq!(checkpoint(store).await, CompactTree::default().head());
     let receipt = service.audit.append(&refusals(1), false).await.unwrap();
@@ -83,20 +85,29 @@ async fn every_record_is_proved_by_a_checkpoint_signed_within_a_second(store: &T
     assert_eq!(checkpoint(store).await, tree(store).await);
 
     let reader = RecordReader::open(&store.url).await.unwrap();
-    let key = key_of(store).await;
+    let policy = TrustPolicy::of_log(key_of(store).await);
     for record in store.records().await {
-        let proof = reader.prove(record.sequence).await.unwrap();
+        let proof = reader
+            .prove(record.sequence, CheckpointKind::Signed)
+            .await
+            .unwrap();
         assert_eq!(proof.extra.as_deref(), Some(record.record.as_ref()));
         let leaf = record.leaf_hash.as_bytes();
-        assert_eq!(proof.verify(leaf, &key).unwrap().head.size, 300);
+        assert_eq!(proof.verify(leaf, &policy).unwrap().head.size, 300);
         assert_eq!(proof.index, record.sequence);
     }
     // Over gRPC the same, to those who may read the record.
     let limit = Duration::from_secs(60);
     let over_grpc = service.operator.checkpoint(limit).await.unwrap();
-    assert_eq!(over_grpc, reader.checkpoint().await.unwrap());
+    assert_eq!(
+        over_grpc,
+        reader.checkpoint(CheckpointKind::Signed).await.unwrap()
+    );
     let over_grpc = service.operator.proof(299, limit).await.unwrap();
-    assert_eq!(over_grpc, reader.prove(299).await.unwrap());
+    assert_eq!(
+        over_grpc,
+        reader.prove(299, CheckpointKind::Signed).await.unwrap()
+    );
     let beyond = service.operator.proof(300, limit).await.unwrap_err();
     assert_eq!(beyond.reason(), ErrorReason::InvalidMessage);
     for refused in [
@@ -106,13 +117,13 @@ async fn every_record_is_proved_by_a_checkpoint_signed_within_a_second(store: &T
         assert_eq!(refused.unwrap().reason(), ErrorReason::PeerRefused);
     }
     // What the receipt says is what is proved.
-    let proof = reader.prove(0).await.unwrap();
+    let proof = reader.prove(0, CheckpointKind::Signed).await.unwrap();
     let head = proof
-        .verify(receipt.leaf_hash().as_bytes(), &key)
+        .verify(receipt.leaf_hash().as_bytes(), &policy)
         .unwrap()
         .head;
     verify_inclusion(receipt.leaf_hash().as_bytes(), 0, &proof.path, &head).unwrap();
-    let beyond = reader.prove(300).await.unwrap_err();
+    let beyond = reader.prove(300, CheckpointKind::Signed).await.unwrap_err();
     assert!(
         matches!(
             beyond,
@@ -125,7 +136,7 @@ async fn every_record_is_proved_by_a_checkpoint_signed_within_a_second(store: &T
     );
 }
 
-async fn the_last_checkpoint_is_signed_when_the_service_ends(store: &TestStore) {
+async fn a7_the_last_checkpoint_is_signed_when_the_service_ends(store: &TestStore) {
     let service = store.service().await;
     append(&service, 20).await;
     service.closer.close().await;
@@ -154,7 +165,43 @@ async fn a_store_without_a_tree_gets_the_same_tree(store: &TestStore) {
     assert_eq!(checkpoint(store).await, tree(store).await);
 }
 
-async fn services_on_one_store_sign_one_history(store: &TestStore) {
+/// More than the start builds before it serves.
+async fn a7_the_tree_of_a_large_store_is_built_while_it_takes_records(store: &TestStore) {
+    const RECORDS: u64 = 30_000;
+    store.service().await.closer.close().await;
+    let leaf = leaf_hash(b"{}");
+    let hash = Digest::from_bytes(leaf);
+    let fill = if store.url.starts_with("sqlite") {
+        format!(
+            "INSERT INTO record (sequence, leaf_hash, canonical, event, time)
+             WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {RECORDS})
+             SELECT i, x'{hash}', x'7b7d', 'refusals', i FROM n"
+        )
+    } else {
+        format!(
+            "INSERT INTO record (sequence, leaf_hash, canonical, event, time)
+             SELECT i, '\\x{hash}', '\\x7b7d', 'refusals', i FROM generate_series(0, {RECORDS} - 1) AS i;
+             UPDATE head SET size = {RECORDS}"
+        )
+    };
+    store.execute(&fill).await.unwrap();
+    let reader = RecordReader::open(&store.url).await.unwrap();
+    let before = reader.checkpoint(CheckpointKind::Signed).await.unwrap();
+    let service = store.service().await;
+    // It serves, and nothing was built yet, for half a second: what it takes now is in the same tree later.
+    let still = reader.checkpoint(CheckpointKind::Signed).await.unwrap();
+    assert_eq!(still, before);
+    let receipt = service.audit.append(&refusals(1), false).await.unwrap();
+    assert_eq!(receipt.sequence(), RECORDS);
+    covered(store, RECORDS + 1).await;
+    let mut tree = CompactTree::default();
+    (0..RECORDS).for_each(|_| tree.append(leaf, |_, _| ()));
+    tree.append(*receipt.leaf_hash().as_bytes(), |_, _| ());
+    assert_eq!(checkpoint(store).await, tree.head());
+    service.closer.close().await;
+}
+
+async fn a8_services_on_one_store_sign_one_history(store: &TestStore) {
     let (one, other) = (store.service().await, store.service().await);
     for _ in 0..3 {
         tokio::join!(append(&one, 150), append(&other, 150));
@@ -164,7 +211,7 @@ async fn services_on_one_store_sign_one_history(store: &TestStore) {
     }
 }
 
-async fn no_checkpoint_is_signed_of_another_history(store: &TestStore) {
+async fn a8_no_checkpoint_is_signed_of_another_history(store: &TestStore) {
     let service = store.service().await;
     append(&service, 5).await;
     service.closer.close().await;

@@ -11,9 +11,11 @@ mod faulty_line;
 mod support;
 
 mod append;
+mod cosigning;
 mod export;
 mod failure;
 mod log;
 mod privacy;
 mod query;
 mod recovery;
+mod tampering;

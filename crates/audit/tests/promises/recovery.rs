@@ -11,7 +11,7 @@ use wardgate_testkit::TestClock;
 use crate::support::{NOW, TestService, TestStore, intent, json, on_both_stores, outcome, subject};
 
 on_both_stores! {
-    every_abandoned_intent_has_an_outcome_before_readiness
+    a6_every_abandoned_intent_has_an_outcome_before_readiness
     an_intent_that_becomes_too_old_is_closed_while_the_service_runs
 }
 
@@ -26,7 +26,7 @@ fn closed(records: &[StoredRecord]) -> Vec<String> {
         .collect()
 }
 
-async fn every_abandoned_intent_has_an_outcome_before_readiness(store: &TestStore) {
+async fn a6_every_abandoned_intent_has_an_outcome_before_readiness(store: &TestStore) {
     let clock = TestClock::at(NOW);
     let finished = subject();
     // More than one page of them.

@@ -53,6 +53,22 @@ const ALERTS: &[Alert] = &[
         description: "One batch in a hundred takes {{ $value | humanizeDuration }}; past `wardgate_audit_write_limit_seconds` calls are refused. The disk or the database of the record is too slow or too busy.",
     },
     Alert {
+        name: "WardgateCheckpointsFailing",
+        severity: "critical",
+        lasting: "5m",
+        expression: "time() - max by (namespace) (wardgate_audit_checkpoint_timestamp_seconds{}) > 60",
+        summary: "No signed checkpoint covers the newest records",
+        description: "The audit service signs none. Its log says why: the tree of a large store is still being built (`wardgate_audit_tree_backlog_records` falls), or the store was changed from outside: then keep it as it is.",
+    },
+    Alert {
+        name: "WardgateQuorumMissing",
+        severity: "warning",
+        lasting: "5m",
+        expression: "time() - max by (namespace) (wardgate_audit_cosigned_timestamp_seconds{}) > 300",
+        summary: "The newest checkpoints are not cosigned by the quorum of witnesses",
+        description: "`wardgate_audit_witness_failures_total` and the log of the audit service say which witness does not answer, or what it saw of another history.",
+    },
+    Alert {
         name: "WardgateCallsFailing",
         severity: "warning",
         lasting: "10m",

@@ -281,6 +281,21 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
                 ],
             },
             Graph {
+                title: "Age of the newest checkpoint",
+                about: "Since a signed checkpoint covered every record, and since one did that the quorum of witnesses cosigned.",
+                unit: "s",
+                lines: &[
+                    (
+                        "time() - max(wardgate_audit_checkpoint_timestamp_seconds{OURS})",
+                        "signed",
+                    ),
+                    (
+                        "time() - max(wardgate_audit_cosigned_timestamp_seconds{OURS})",
+                        "cosigned",
+                    ),
+                ],
+            },
+            Graph {
                 title: "Days until the record's store is full",
                 about: "If it goes on growing as in the last six hours.",
                 unit: "d",

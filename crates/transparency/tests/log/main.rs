@@ -8,5 +8,6 @@
 
 mod differential;
 mod forgery;
+mod policy;
 mod support;
 mod vectors;

@@ -3,7 +3,7 @@
 use aws_lc_rs::signature::Ed25519KeyPair;
 use wardgate_transparency::{
     Checkpoint, CompactTree, Cosigner, Error, Hash, Node, Signer, TileSet, TlogProof, TreeHead,
-    consistency_path, inclusion_path, leaf_hash, tiles_of_size,
+    TrustPolicy, consistency_path, inclusion_path, leaf_hash, tiles_of_size,
 };
 
 pub(crate) const ORIGIN: &str = "example.com/log";
@@ -58,7 +58,7 @@ pub(crate) fn consistency(old: u64, new: u64, tiles: &TileSet) -> Vec<Hash> {
     consistency_path(old, new, |node| tiles.node(node)).unwrap()
 }
 
-fn key(seed: u8) -> Vec<u8> {
+pub(crate) fn key(seed: u8) -> Vec<u8> {
     let pair = Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap();
     pair.to_pkcs8().unwrap().as_ref().to_vec()
 }
@@ -89,5 +89,5 @@ pub(crate) fn proof(index: u64, size: u64, signer: &Signer) -> TlogProof {
 pub(crate) fn verify(bundle: &str, signer: &Signer) -> Result<Checkpoint, Error> {
     let proof: TlogProof = bundle.parse()?;
     let leaf = leaf_hash(proof.extra.as_deref().unwrap_or_default());
-    proof.verify(&leaf, signer.verifier_key())
+    proof.verify(&leaf, &TrustPolicy::of_log(signer.verifier_key().clone()))
 }

@@ -1,14 +1,19 @@
-//! `wardgate audit`: the service, and the record read, proved, exported and verified.
+//! `wardgate audit`: the service, and the record read, proved, exported, verified and witnessed.
+
+mod witness;
 
 use std::io::{BufWriter, Write};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, pin_mut};
 use serde_json::Value;
-use wardgate_audit::{RecordReader, access_view, record_line};
-use wardgate_domain::mark_invisible;
+use wardgate_audit::{
+    CallReceipt, CheckpointKind, RecordReader, Verifier, access_view, record_line,
+};
+use wardgate_domain::{Digest, mark_invisible};
 use wardgate_rpc::client::{AuditFilter, QueriedRecord};
-use wardgate_transparency::Checkpoint;
+use wardgate_transparency::{Checkpoint, TrustPolicy, VerifierKey};
 
 use crate::Failure;
 use crate::cli::{
@@ -22,13 +27,16 @@ use crate::data_dir::{self, DataDir};
 pub(crate) async fn run(arguments: AuditArgs) -> Result<(), Failure> {
     match (arguments.command, arguments.config) {
         (Some(AuditCommand::Query(query)), _) => print_records(query).await,
-        (Some(AuditCommand::Checkpoint(source)), _) => {
-            print(&open(&source).await?.checkpoint().await?.to_string())
+        (Some(AuditCommand::Checkpoint(arguments)), _) => {
+            let reader = open(&arguments.source).await?;
+            let checkpoint = reader.checkpoint(kind(arguments.cosigned)).await?;
+            print(&checkpoint.to_string())
         }
         (Some(AuditCommand::Key(source)), _) => print_key(&source).await,
         (Some(AuditCommand::Proof(proof)), _) => print_proof(proof).await,
         (Some(AuditCommand::Export(export)), _) => export_records(export).await,
-        (Some(AuditCommand::Verify(verify)), _) => verify_records(&verify),
+        (Some(AuditCommand::Verify(verify)), _) => verify_records(verify),
+        (Some(AuditCommand::Witness(arguments)), _) => witness::run(arguments).await,
         (None, Some(config)) => serve::audit(&config).await,
         (None, None) => Err("name a configuration file with --config".into()),
     }
@@ -94,7 +102,10 @@ const DAMAGED: &str = "the record was changed from outside, as said above: keep 
 const HEADING: &str = "SEQUENCE  TIME                         STATUS             USER              TOOL                           ROWS  ADDRESS";
 
 async fn print_key(source: &RecordSource) -> Result<(), Failure> {
-    let checkpoint = open(source).await?.checkpoint().await?;
+    let checkpoint = open(source)
+        .await?
+        .checkpoint(CheckpointKind::Signed)
+        .await?;
     let checkpoint: Checkpoint = checkpoint.text().parse()?;
     let path = match &source.config {
         None => DataDir::existing(&source.data_dir)?.log_key(),
@@ -110,11 +121,28 @@ async fn print_key(source: &RecordSource) -> Result<(), Failure> {
 
 async fn print_proof(arguments: AuditProof) -> Result<(), Failure> {
     let reader = open(&arguments.source).await?;
-    let sequence = match arguments.record.parse() {
-        Ok(sequence) => sequence,
-        Err(_) => last_of_call(&reader, arguments.record).await?,
+    let sequence = match (arguments.receipt, arguments.record) {
+        (Some(file), _) => {
+            let receipt = CallReceipt::find(&std::fs::read_to_string(file)?)?;
+            let hash = Digest::from_bytes(receipt.leaf_hash);
+            find_of_call(&reader, receipt.call_id, Some(hash)).await?
+        }
+        (None, Some(record)) => match record.parse() {
+            Ok(sequence) => sequence,
+            Err(_) => find_of_call(&reader, record, None).await?,
+        },
+        (None, None) => return Err("name a record, or a receipt with --receipt".into()),
     };
-    print(&reader.prove(sequence).await?.to_string())
+    let proof = reader.prove(sequence, kind(arguments.cosigned)).await?;
+    print(&proof.to_string())
+}
+
+fn kind(cosigned: bool) -> CheckpointKind {
+    if cosigned {
+        CheckpointKind::Cosigned
+    } else {
+        CheckpointKind::Signed
+    }
 }
 
 /// A reader that has seen enough (`| head`) closes the pipe; that is no failure.
@@ -125,7 +153,12 @@ fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-async fn last_of_call(reader: &RecordReader, call_id: String) -> Result<u64, Failure> {
+/// The last record of a call; with a hash, the one that has it.
+async fn find_of_call(
+    reader: &RecordReader,
+    call_id: String,
+    leaf_hash: Option<Digest>,
+) -> Result<u64, Failure> {
     let records = reader.query(AuditFilter {
         call_id: Some(call_id.clone()),
         newest_first: true,
@@ -134,33 +167,62 @@ async fn last_of_call(reader: &RecordReader, call_id: String) -> Result<u64, Fai
     pin_mut!(records);
     while let Some(found) = records.next().await {
         match found? {
-            QueriedRecord::Intact(stored) => return Ok(stored.sequence),
+            QueriedRecord::Intact(stored) => {
+                if leaf_hash.is_none_or(|wanted| wanted == stored.leaf_hash) {
+                    return Ok(stored.sequence);
+                }
+            }
             QueriedRecord::Damaged(damage) => eprintln!("{damage}"),
         }
     }
-    Err(format!("there is no record of the call {call_id}").into())
+    let named = leaf_hash.map_or("", |_| " that its receipt names");
+    Err(format!("there is no record of the call {call_id}{named}").into())
 }
 
 async fn export_records(arguments: AuditExport) -> Result<(), Failure> {
     let reader = open(&arguments.source).await?;
     let mut progress = Progress::new("written");
-    let exported = reader.export(&arguments.out, |done, of| progress.tell(done, of));
+    let exported = reader.export(&arguments.out, kind(arguments.cosigned), |done, of| {
+        progress.tell(done, of);
+    });
     let Checkpoint { origin, head } = exported.await?;
     let (size, directory) = (head.size, arguments.out.display());
     println!("{size} records of {origin} are in {directory}");
     Ok(())
 }
 
-fn verify_records(arguments: &AuditVerify) -> Result<(), Failure> {
+fn verify_records(arguments: AuditVerify) -> Result<(), Failure> {
+    let verifier = Verifier {
+        policy: trusted(arguments.policy.as_deref(), arguments.key)?,
+        since: arguments.since,
+        receipt: arguments.receipt,
+    };
     let mut progress = Progress::new("verified");
-    let (path, since) = (&arguments.path, arguments.since.as_deref());
-    let verified = wardgate_audit::verify(path, &arguments.key, since, |done, of| {
-        progress.tell(done, of);
-    });
+    let verified = verifier.verify(&arguments.path, |done, of| progress.tell(done, of));
     let Checkpoint { origin, head } = verified?;
-    let (size, path) = (head.size, path.display());
+    let (size, path) = (head.size, arguments.path.display());
     println!("{path} is as {origin} signed it, at {size} records");
     Ok(())
+}
+
+/// Whom a reader trusts who named a policy, a key or both.
+fn trusted(policy: Option<&Path>, key: Option<VerifierKey>) -> Result<TrustPolicy, Failure> {
+    let Some(path) = policy else {
+        let key = key.ok_or("name the key of the log with --key")?;
+        return Ok(TrustPolicy::of_log(key));
+    };
+    let at = |error: &dyn std::error::Error| format!("{}: {error}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| at(&error))?;
+    let policy: TrustPolicy = text
+        .parse()
+        .map_err(|error: wardgate_transparency::Error| at(&error))?;
+    match key {
+        Some(key) => Ok(policy.for_log(key)?),
+        None if policy.logs().is_empty() => {
+            Err("the policy names no log: name its key with --key".into())
+        }
+        None => Ok(policy),
+    }
 }
 
 /// Tells a person how far long work has come, once a second.

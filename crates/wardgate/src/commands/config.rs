@@ -17,7 +17,7 @@ use crate::commands::up::UpSettings;
 use crate::commands::warnings;
 use crate::config::{
     AgentWiring, ConsoleWiring, GatewayWiring, LocalIssuer, OperatorWiring, ServiceWiring,
-    Settings, concurrency,
+    Settings, WitnessWiring, concurrency,
 };
 use crate::data_dir::DataDir;
 
@@ -77,6 +77,7 @@ fn configuration() -> Value {
         ),
         ("console", of::<ConsoleWiring>()),
         ("operator", of::<OperatorWiring>()),
+        ("witness", of::<WitnessWiring>()),
     ];
     let sections = sections.map(|(name, section)| (name.to_owned(), section));
     let mut whole = schema::object(Map::from_iter(sections));
@@ -88,7 +89,7 @@ fn configuration() -> Value {
 
 /// Whether the file is one for `wardgate up`: no section says how a service of its own is reached.
 pub(crate) fn is_for_up(settings: &Settings) -> bool {
-    const OF_ITS_OWN: [&str; 8] = [
+    const OF_ITS_OWN: [&str; 9] = [
         "gateway.links",
         "agent.links",
         "policy.listen",
@@ -97,6 +98,7 @@ pub(crate) fn is_for_up(settings: &Settings) -> bool {
         "memory.listen",
         "console",
         "operator",
+        "witness",
     ];
     !OF_ITS_OWN.iter().any(|key| settings.has(key))
 }
@@ -213,6 +215,12 @@ fn check_services(settings: &Settings) -> Result<(), Failure> {
     }
     if settings.has("operator") {
         settings.wiring::<OperatorWiring>("operator")?;
+    }
+    if settings.has("witness") {
+        let wiring: WitnessWiring = settings.wiring("witness")?;
+        let keys = wiring.keys();
+        let keys = keys.map_err(|error| CheckError(format!("witness.logs: {error}")));
+        at(settings, "witness", keys)?;
     }
     for service in ["policy", "tool_runner", "audit", "memory"] {
         if settings.has(&format!("{service}.listen")) {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use wardgate_yaml::Position;
 
 /// Sections a file can have.
-pub(crate) const SECTIONS: [&str; 10] = [
+pub(crate) const SECTIONS: [&str; 11] = [
     "telemetry",
     "local_issuer",
     "gateway",
@@ -17,6 +17,7 @@ pub(crate) const SECTIONS: [&str; 10] = [
     "memory",
     "console",
     "operator",
+    "witness",
 ];
 
 /// A configuration that cannot be used.

@@ -52,6 +52,7 @@ fn the_page_of_every_http_endpoint_is_current() {
         ("consent", wardgate_gateway::listed_connect_routes()),
         ("chats", wardgate_agent::listed_routes()),
         ("console", wardgate_console::listed_routes()),
+        ("witness", wardgate_witness::listed_routes()),
         ("probes", wardgate_rpc::probes::listed_routes()),
     ];
     let sections = sections.map(|(name, routes)| (name.to_owned(), section(&routes)));

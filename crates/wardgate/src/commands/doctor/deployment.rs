@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use figment::value::Dict;
+use wardgate_audit::WitnessSettings;
 use wardgate_rpc::Peer;
 use wardgate_rpc::link::TlsFiles;
 use wardgate_store::Layout;
@@ -35,6 +36,8 @@ pub(super) struct Deployment {
     pub(super) stores: Vec<ServiceStore>,
     /// The store of the record, where it can be read.
     pub(super) record: Option<String>,
+    /// Who cosigns the checkpoints of the record.
+    pub(super) witnesses: Option<WitnessSettings>,
     /// All of it is verified.
     pub(super) whole_record: bool,
 }
@@ -112,6 +115,7 @@ impl Deployment {
             &wardgate_memory::LAYOUT,
         );
         deployment.record = Some(up.audit.store);
+        deployment.witnesses = up.audit.witnesses;
         deployment.issuers.push(Issuers {
             name: "gateway",
             auth: up.gateway.auth,
@@ -268,6 +272,7 @@ impl Deployment {
         let (own, wiring): (Dict, ServiceWiring) = settings.service(section)?;
         let store = own.get("store").and_then(|store| store.as_str());
         let store = store.map(ToOwned::to_owned);
+        let witnesses = own.get("witnesses").is_some();
         let links = wiring.links;
         match peer {
             Peer::Policy => {
@@ -297,6 +302,10 @@ impl Deployment {
                     KeyKind::LogPrivate,
                 );
                 self.record.clone_from(&store);
+                if witnesses {
+                    let config: wardgate_audit::Config = settings.unwired("audit", |_| {})?;
+                    self.witnesses = config.witnesses;
+                }
                 self.store("audit.store", store, &wardgate_audit::LAYOUT);
             }
             Peer::Memory => {

@@ -4,8 +4,9 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use futures::{TryStreamExt, pin_mut};
-use wardgate_audit::RecordReader;
+use wardgate_audit::{CheckpointKind, RecordReader, WitnessSettings};
 use wardgate_rpc::client::{AuditFilter, QueriedRecord, StoredRecord};
+use wardgate_transparency::Checkpoint;
 
 use super::deployment::Deployment;
 use super::edges;
@@ -13,6 +14,8 @@ use super::finding::{Finding, FindingSubject};
 
 /// Records that are verified from the newest back, where not all are asked for.
 const LOOKED_AT: u64 = 1_000;
+/// Records that may be newer than the newest checkpoint: those of some seconds on a busy system.
+const UNCOVERED: u64 = 10_000;
 /// Refusals are recorded once a second; after this it is not only slow.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(200);
@@ -39,6 +42,7 @@ pub(super) async fn examine(deployment: &Deployment) -> Vec<Finding> {
         ),
     };
     let mut findings = vec![finding];
+    findings.extend(checkpoints(&reader, newest, deployment.witnesses.as_ref()).await);
     let gateway = deployment.edges.iter().find(|edge| edge.name == "gateway");
     if let Some(edge) = gateway
         && edges::knock(edge).await.is_ok()
@@ -107,6 +111,53 @@ async fn verify(
         }
     }
     Ok(seen)
+}
+
+/// How far the record is covered by signed checkpoints, and by those that the quorum of the witnesses cosigned.
+async fn checkpoints(
+    reader: &RecordReader,
+    newest: Option<u64>,
+    witnesses: Option<&WitnessSettings>,
+) -> Vec<Finding> {
+    let about = FindingSubject::new("log", "checkpoint");
+    let covers = async |kind| {
+        let note = reader.checkpoint(kind).await?;
+        let checkpoint: Checkpoint = note.text().parse()?;
+        Ok::<_, wardgate_audit::Error>((note, checkpoint.head.size))
+    };
+    let records = newest.map_or(0, |newest| newest + 1);
+    let (signed, mut findings) = match covers(CheckpointKind::Signed).await {
+        Ok((_, size)) if size + UNCOVERED < records => {
+            let what = format!("the newest one covers {size} of {records} records");
+            let remedy = "see the log of the audit service: it builds the tree of a large store, or cannot sign";
+            (size, vec![about.warn(what, remedy)])
+        }
+        Ok((_, size)) => (size, vec![about.ok(format!("covers {size} records"))]),
+        Err(error) => {
+            let remedy = "the audit service signs one when it runs; see its log";
+            return vec![about.warn(error.to_string(), remedy)];
+        }
+    };
+    let Some(settings) = witnesses else {
+        return findings;
+    };
+    let about = FindingSubject::new("log", "witnesses");
+    let remedy = "see the log of the audit service, and wardgate_audit_witness_failures_total";
+    let cosigned = async {
+        let policy = settings.read_policy()?;
+        let (note, size) = covers(CheckpointKind::Cosigned).await?;
+        policy.verify_quorum(&note)?;
+        Ok::<_, wardgate_audit::Error>(size)
+    };
+    findings.push(match cosigned.await {
+        Ok(size) if size + UNCOVERED < signed => {
+            let what = format!("the quorum cosigned {size} of {signed} records");
+            about.warn(what, remedy)
+        }
+        Ok(size) => about.ok(format!("the quorum cosigned {size} records")),
+        Err(error) => about.warn(error.to_string(), remedy),
+    });
+    findings
 }
 
 /// A request was just refused: that has to be on record soon.

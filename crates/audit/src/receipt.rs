@@ -1,0 +1,153 @@
+//! The receipt that a client keeps of a call: which record is its, to be proved by the log.
+
+use serde_json::Value;
+use wardgate_transparency::{Hash, leaf_hash};
+
+/// Key of a call's id in what it was answered.
+const CALL_ID: &str = "dev.wardgate/callId";
+/// Key of the receipt beside it.
+const RECEIPT: &str = "dev.wardgate/receipt";
+
+/// Why a saved answer gives no receipt.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReceiptError {
+    /// There is none in it.
+    #[error(
+        "there is no receipt in it: save the answer of a call, with `dev.wardgate/receipt` and `dev.wardgate/callId`"
+    )]
+    Missing,
+    /// There are several.
+    #[error("there are receipts of several calls in it: save one of them")]
+    Several,
+    /// A receipt has no hash.
+    #[error("the leaf hash of its receipt is not 64 hexadecimal digits")]
+    LeafHash,
+}
+
+/// That the call `call_id` is on record, by the hash of its record. Whoever holds it can tell that record from every other
+/// one, and whether the log has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallReceipt {
+    /// The call's id.
+    pub call_id: String,
+    /// RFC 6962 leaf hash of its record.
+    pub leaf_hash: Hash,
+}
+
+impl CallReceipt {
+    /// The receipt in `answer`: a response of JSON-RPC, its result or error, their `_meta` or `data`, or an event stream with
+    /// one of these.
+    pub fn find(answer: &str) -> Result<Self, ReceiptError> {
+        let mut found = Vec::new();
+        if let Ok(value) = serde_json::from_str(answer) {
+            collect(&value, &mut found)?;
+        } else {
+            for line in answer.lines() {
+                let line = line.strip_prefix("data:").unwrap_or(line);
+                if let Ok(value) = serde_json::from_str(line) {
+                    collect(&value, &mut found)?;
+                }
+            }
+        }
+        found.dedup();
+        match found.len() {
+            0 => Err(ReceiptError::Missing),
+            1 => found.pop().ok_or(ReceiptError::Missing),
+            _ => Err(ReceiptError::Several),
+        }
+    }
+
+    /// Whether `record` is the record of this receipt, and of its call.
+    pub(crate) fn is_of(&self, record: &[u8]) -> bool {
+        if leaf_hash(record) != self.leaf_hash {
+            return false;
+        }
+        let record = serde_json::from_slice::<Value>(record);
+        record.is_ok_and(|record| record["call_id"] == self.call_id.as_str())
+    }
+}
+
+/// Adds every receipt in `value`.
+fn collect(value: &Value, found: &mut Vec<CallReceipt>) -> Result<(), ReceiptError> {
+    match value {
+        Value::Array(items) => items.iter().try_for_each(|item| collect(item, found)),
+        Value::Object(members) => {
+            if let (Some(receipt), Some(Value::String(call_id))) =
+                (members.get(RECEIPT), members.get(CALL_ID))
+            {
+                let hash = receipt["leafHash"].as_str().and_then(from_hex);
+                found.push(CallReceipt {
+                    call_id: call_id.clone(),
+                    leaf_hash: hash.ok_or(ReceiptError::LeafHash)?,
+                });
+            }
+            members
+                .values()
+                .try_for_each(|member| collect(member, found))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn from_hex(digits: &str) -> Option<Hash> {
+    let (pairs, []) = digits.as_bytes().as_chunks::<2>() else {
+        return None;
+    };
+    let digit = |digit: u8| char::from(digit).to_digit(16);
+    let bytes = pairs
+        .iter()
+        .map(|[high, low]| u8::try_from(digit(*high)? * 16 + digit(*low)?).ok());
+    bytes.collect::<Option<Vec<_>>>()?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use wardgate_domain::Digest;
+
+    use super::*;
+
+    const RECORD: &[u8] = br#"{"call_id":"call-1","event":"outcome"}"#;
+
+    fn meta(call_id: &str, hash: &str) -> String {
+        format!(r#"{{"{CALL_ID}":"{call_id}","{RECEIPT}":{{"leafHash":"{hash}"}}}}"#)
+    }
+
+    #[test]
+    fn a_receipt_is_found_wherever_an_answer_has_it_and_is_of_one_record_of_one_call() {
+        let hash = Digest::from_bytes(leaf_hash(RECORD)).to_string();
+        let meta_text = meta("call-1", &hash);
+        for answer in [
+            meta_text.clone(),
+            format!(r#"{{"id":1,"result":{{"content":[],"_meta":{meta_text}}}}}"#),
+            format!(r#"{{"id":1,"error":{{"code":1,"data":{meta_text}}}}}"#),
+            format!("event: message\ndata: {{\"result\":{{\"_meta\":{meta_text}}}}}\n\n"),
+        ] {
+            let receipt = CallReceipt::find(&answer).unwrap();
+            assert!(receipt.is_of(RECORD), "{answer}");
+            assert!(!receipt.is_of(br#"{"call_id":"call-2","event":"outcome"}"#));
+        }
+        // The hash of a record of another call.
+        let other = CallReceipt::find(&meta("call-2", &hash)).unwrap();
+        assert!(!other.is_of(RECORD));
+    }
+
+    #[test]
+    fn what_is_no_receipt_is_named() {
+        let hash = "0".repeat(64);
+        for (answer, error) in [
+            (String::new(), ReceiptError::Missing),
+            (r#"{"result":{}}"#.to_owned(), ReceiptError::Missing),
+            (meta("call-1", &hash[1..]), ReceiptError::LeafHash),
+            (
+                meta("call-1", &hash.replace('0', "g")),
+                ReceiptError::LeafHash,
+            ),
+            (
+                format!("[{},{}]", meta("call-1", &hash), meta("call-2", &hash)),
+                ReceiptError::Several,
+            ),
+        ] {
+            assert_eq!(CallReceipt::find(&answer), Err(error), "{answer}");
+        }
+    }
+}

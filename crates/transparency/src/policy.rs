@@ -1,0 +1,316 @@
+//! Whom a reader trusts: the logs, the witnesses, and how many of them a checkpoint needs.
+
+use std::str::FromStr;
+
+use crate::Error;
+use crate::checkpoint::Checkpoint;
+use crate::key::VerifierKey;
+use crate::note::SignedNote;
+
+/// The name of a quorum that needs nobody.
+const NOBODY: &str = "none";
+
+/// Most bytes of a policy file.
+const MAX_BYTES: usize = 64 * 1_024;
+
+/// A trust policy (tlog-policy): a checkpoint is valid that one of the logs signed, and as many witnesses cosigned as the
+/// quorum wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrustPolicy {
+    logs: Vec<VerifierKey>,
+    /// Witnesses and groups, each behind those that it is made of.
+    components: Vec<Component>,
+    quorum: Quorum,
+}
+
+/// Whose cosignatures a checkpoint needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Quorum {
+    Nobody,
+    /// By its place among the components.
+    Component(usize),
+}
+
+/// What a quorum is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Component {
+    Witness(TrustedWitness),
+    Group {
+        name: String,
+        threshold: usize,
+        members: Vec<usize>,
+    },
+}
+
+impl Component {
+    fn name(&self) -> &str {
+        match self {
+            Self::Witness(witness) => &witness.name,
+            Self::Group { name, .. } => name,
+        }
+    }
+}
+
+/// A witness whose cosignatures count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrustedWitness {
+    /// What the policy calls it.
+    pub name: String,
+    /// What its cosignatures are verified with.
+    pub key: VerifierKey,
+    /// Where checkpoints are submitted to it (the submission prefix of tlog-witness), as written.
+    pub url: Option<String>,
+}
+
+impl TrustPolicy {
+    /// The policy that trusts one log, whoever witnessed it.
+    pub fn of_log(key: VerifierKey) -> Self {
+        Self {
+            logs: vec![key],
+            components: Vec::new(),
+            quorum: Quorum::Nobody,
+        }
+    }
+
+    /// The same quorum, for the one log of `key`, which the policy must trust where it names any logs.
+    pub fn for_log(mut self, key: VerifierKey) -> Result<Self, Error> {
+        if !self.logs.is_empty() && !self.logs.contains(&key) {
+            return Err(Error::OtherLog(key.name().to_owned()));
+        }
+        self.logs = vec![key];
+        Ok(self)
+    }
+
+    /// The logs that it trusts; none where it leaves that to its reader.
+    pub fn logs(&self) -> &[VerifierKey] {
+        &self.logs
+    }
+
+    /// Its witnesses, in order.
+    pub fn witnesses(&self) -> impl Iterator<Item = &TrustedWitness> {
+        self.components
+            .iter()
+            .filter_map(|component| match component {
+                Component::Witness(witness) => Some(witness),
+                Component::Group { .. } => None,
+            })
+    }
+
+    /// What `note` says, where one of the logs signed it, whoever cosigned it.
+    pub fn verify_log(&self, note: &SignedNote) -> Result<Checkpoint, Error> {
+        let mut refusal = Error::NotSigned("any log of the policy".to_owned());
+        for key in &self.logs {
+            match Checkpoint::verify(note, key) {
+                Ok(checkpoint) => return Ok(checkpoint),
+                // With one key the reader hears of that one.
+                Err(error) => {
+                    if self.logs.len() == 1 || !matches!(error, Error::NotSigned(_)) {
+                        refusal = error;
+                    }
+                }
+            }
+        }
+        Err(refusal)
+    }
+
+    /// What `note` says, where one of the logs signed it and the quorum cosigned it.
+    pub fn verify(&self, note: &SignedNote) -> Result<Checkpoint, Error> {
+        let checkpoint = self.verify_log(note)?;
+        self.verify_quorum(note)?;
+        Ok(checkpoint)
+    }
+
+    /// Fails unless the quorum cosigned `note`, and every cosignature in the name of a witness is right.
+    pub fn verify_quorum(&self, note: &SignedNote) -> Result<(), Error> {
+        let mut witnessed = Vec::with_capacity(self.components.len());
+        for component in &self.components {
+            witnessed.push(match component {
+                Component::Witness(witness) => match witness.key.verify(note) {
+                    Ok(()) => true,
+                    Err(Error::NotSigned(_)) => false,
+                    Err(wrong) => return Err(wrong),
+                },
+                Component::Group {
+                    threshold, members, ..
+                } => {
+                    let of_members = members.iter().filter(|member| witnessed[**member]);
+                    of_members.count() >= *threshold
+                }
+            });
+        }
+        match self.quorum {
+            Quorum::Component(at) if !witnessed[at] => {
+                Err(Error::Quorum(self.components[at].name().to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl FromStr for TrustPolicy {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        if text.len() > MAX_BYTES {
+            return Err(Error::Policy {
+                line: 0,
+                problem: "it has more than 65536 bytes",
+            });
+        }
+        let mut parser = PolicyParser::default();
+        for (index, line) in text.lines().enumerate() {
+            let refused = |problem| Error::Policy {
+                line: index + 1,
+                problem,
+            };
+            if line.contains(|c: char| c.is_ascii_control() && c != '\t') {
+                return Err(refused("there is a control character in it"));
+            }
+            parser.parse_line(line).map_err(refused)?;
+        }
+        let quorum = parser.quorum.ok_or(Error::Policy {
+            line: 0,
+            problem: "it has no line `quorum`",
+        })?;
+        Ok(Self {
+            logs: parser.logs,
+            components: parser.components,
+            quorum,
+        })
+    }
+}
+
+/// A policy file that is being read.
+#[derive(Default)]
+struct PolicyParser {
+    logs: Vec<VerifierKey>,
+    components: Vec<Component>,
+    /// Components that are members of a group already.
+    grouped: Vec<usize>,
+    quorum: Option<Quorum>,
+}
+
+impl PolicyParser {
+    fn parse_line(&mut self, line: &str) -> Result<(), &'static str> {
+        let mut words = line.split([' ', '\t']).filter(|word| !word.is_empty());
+        match words.next() {
+            None => Ok(()),
+            Some(word) if word.starts_with('#') => Ok(()),
+            Some("log") => self.add_log(words),
+            Some("witness") => self.add_witness(words),
+            Some("group") => self.add_group(words),
+            Some("quorum") => self.set_quorum(words),
+            Some(_) => Err("it does not begin with log, witness, group, quorum or #"),
+        }
+    }
+
+    fn add_log<'a>(
+        &mut self,
+        mut words: impl Iterator<Item = &'a str>,
+    ) -> Result<(), &'static str> {
+        const FORM: &str = "it is not `log VKEY [URL]`";
+        let key: VerifierKey = words.next().ok_or(FORM)?.parse().map_err(|_| FORM)?;
+        if words.nth(1).is_some() {
+            return Err(FORM);
+        }
+        if key.is_of_witness() {
+            return Err("the key is that of a witness");
+        }
+        if self.logs.iter().any(|other| other.is_same_public_key(&key)) {
+            return Err("another log has this key");
+        }
+        self.logs.push(key);
+        Ok(())
+    }
+
+    fn add_witness<'a>(
+        &mut self,
+        mut words: impl Iterator<Item = &'a str>,
+    ) -> Result<(), &'static str> {
+        const FORM: &str = "it is not `witness NAME VKEY [URL]`";
+        let name = self.new_name(words.next().ok_or(FORM)?)?;
+        let key: VerifierKey = words.next().ok_or(FORM)?.parse().map_err(|_| FORM)?;
+        let url = words.next().map(str::to_owned);
+        if words.next().is_some() {
+            return Err(FORM);
+        }
+        if !key.is_of_witness() {
+            return Err("the key is not that of a witness");
+        }
+        let is_known = self.components.iter().any(|component| match component {
+            Component::Witness(other) => other.key.is_same_public_key(&key),
+            Component::Group { .. } => false,
+        });
+        if is_known {
+            return Err("another witness has this key");
+        }
+        self.components
+            .push(Component::Witness(TrustedWitness { name, key, url }));
+        Ok(())
+    }
+
+    fn add_group<'a>(
+        &mut self,
+        mut words: impl Iterator<Item = &'a str>,
+    ) -> Result<(), &'static str> {
+        const FORM: &str = "it is not `group NAME all|any|NUMBER MEMBER…`";
+        let name = self.new_name(words.next().ok_or(FORM)?)?;
+        let threshold = words.next().ok_or(FORM)?;
+        let members = words
+            .map(|word| self.find(word))
+            .collect::<Result<Vec<_>, _>>()?;
+        let threshold = match threshold {
+            "all" => members.len(),
+            "any" => 1,
+            number => usize::try_from(crate::checkpoint::decimal(number).ok_or(FORM)?)
+                .map_err(|_| FORM)?,
+        };
+        if threshold == 0 || threshold > members.len() {
+            return Err("it wants none of its members, or more than it has");
+        }
+        for member in &members {
+            if self.grouped.contains(member) {
+                return Err("a name is a member twice");
+            }
+            self.grouped.push(*member);
+        }
+        self.components.push(Component::Group {
+            name,
+            threshold,
+            members,
+        });
+        Ok(())
+    }
+
+    fn set_quorum<'a>(
+        &mut self,
+        mut words: impl Iterator<Item = &'a str>,
+    ) -> Result<(), &'static str> {
+        const FORM: &str = "it is not `quorum NAME` or `quorum none`";
+        let name = words.next().ok_or(FORM)?;
+        if words.next().is_some() {
+            return Err(FORM);
+        }
+        let quorum = match name {
+            NOBODY => Quorum::Nobody,
+            name => Quorum::Component(self.find(name)?),
+        };
+        match self.quorum.replace(quorum) {
+            None => Ok(()),
+            Some(_) => Err("it is the second line `quorum`"),
+        }
+    }
+
+    fn find(&self, name: &str) -> Result<usize, &'static str> {
+        let mut components = self.components.iter();
+        let found = components.position(|component| component.name() == name);
+        found.ok_or("it names what no line before it defines")
+    }
+
+    fn new_name(&self, name: &str) -> Result<String, &'static str> {
+        if name == NOBODY || self.find(name).is_ok() {
+            return Err("its name is taken");
+        }
+        Ok(name.to_owned())
+    }
+}

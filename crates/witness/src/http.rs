@@ -1,0 +1,83 @@
+//! The witness over HTTP: tlog-witness.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, post};
+use http::header::CONTENT_TYPE;
+use http::{Request, StatusCode};
+use wardgate_edge::BodyLimits;
+use wardgate_edge::routes::{self, POST, Route, RouteInfo};
+
+use crate::{Refusal, Witness};
+
+/// A note of 64 KiB behind 63 hashes.
+const BODY: BodyLimits = BodyLimits {
+    bytes: 72 * 1_024,
+    seconds: 10,
+};
+
+/// What the size of a tree is sent as.
+const TREE_SIZE: &str = "text/x.tlog.size";
+
+const ROUTES: &[Route<Arc<Witness>>] = &[Route {
+    info: RouteInfo::new(
+        "/add-checkpoint",
+        POST,
+        "logs whose keys `witness.logs` names",
+        "200 a signature line: the checkpoint is cosigned; 400, 403 (not signed by the log), 404 (an unknown log), 409 with the size that was seen last, 422 (its tree does not continue the one that was seen), as [tlog-witness](https://c2sp.org/tlog-witness) has them; 500: it cannot be stored",
+    ),
+    handler: |witness, _| add_checkpoint(witness),
+}];
+
+/// The routes of a witness, for the reference.
+pub fn listed_routes() -> Vec<&'static RouteInfo> {
+    routes::describe(ROUTES)
+}
+
+/// The routes of a witness.
+pub fn router(witness: &Arc<Witness>) -> Router {
+    routes::build_router(ROUTES, witness)
+}
+
+fn add_checkpoint(witness: &Arc<Witness>) -> MethodRouter {
+    let witness = Arc::clone(witness);
+    post(move |request: Request<Body>| {
+        let witness = Arc::clone(&witness);
+        async move { answer(witness, request.into_body()).await }
+    })
+}
+
+async fn answer(witness: Arc<Witness>, mut body: Body) -> Response {
+    let submission = match wardgate_edge::read(&mut body, BODY).await {
+        Ok(bytes) => String::from_utf8(bytes.into()),
+        Err(refusal) => return (refusal.status(), refusal.description()).into_response(),
+    };
+    let Ok(submission) = submission else {
+        return (StatusCode::BAD_REQUEST, "the body is not UTF-8\n").into_response();
+    };
+    // It waits for the disk.
+    let cosigned = tokio::task::spawn_blocking(move || witness.cosign(&submission)).await;
+    match cosigned {
+        Ok(Ok(cosignature)) => format!("{cosignature}\n").into_response(),
+        Ok(Err(refusal)) => refuse(&refusal),
+        Err(_panicked) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+fn refuse(refusal: &Refusal) -> Response {
+    let status = match refusal {
+        Refusal::Malformed(_) => StatusCode::BAD_REQUEST,
+        Refusal::NotSigned(_) => StatusCode::FORBIDDEN,
+        Refusal::UnknownLog(_) => StatusCode::NOT_FOUND,
+        Refusal::Conflict(size) => {
+            let kind = [(CONTENT_TYPE, TREE_SIZE)];
+            return (StatusCode::CONFLICT, kind, format!("{size}\n")).into_response();
+        }
+        Refusal::Inconsistent(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        Refusal::NotStored => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    (status, format!("{refusal}\n")).into_response()
+}
