@@ -48,6 +48,7 @@ mod journeys {
     mod init;
     mod memory;
     mod migrations;
+    mod oauth_clients;
     mod postgres;
     mod promises {
         mod p1_permit;

@@ -29,17 +29,19 @@ export async function tokensOf(issuer, who, terms) {
 }
 
 // connect(URL, WHO): what a person does with the page that their MCP client shows them: they say who they are where
-// somebody asks, and allow what they are asked for. Gives the last page, with the headings of all.
-export async function connect(url, who) {
+// somebody asks, and allow what they are asked for. Gives the last page, with the headings of all; `stop` says at which
+// addresses somebody else takes over.
+export async function connect(url, who, stop = () => false) {
   const browser = new Browser();
   const headings = [];
-  let page = await browser.open(new URL(url));
+  let page = await browser.open(new URL(url), stop);
   for (let steps = 0; steps < 12; steps++) {
+    if (stop(page.url)) return { ...page, headings };
     headings.push(/<h1>(.*?)<\/h1>/.exec(page.text)?.[1]);
     const form = formOf(page);
     const onward = /http-equiv="refresh" content="0; url=([^"]*)"/.exec(page.text)?.[1];
-    if (form) page = await browser.submit(form, { login: who, password: 'any', decision: 'allow' });
-    else if (onward) page = await browser.open(new URL(plain(onward)));
+    if (form) page = await browser.submit(form, { login: who, password: 'any', decision: 'allow' }, stop);
+    else if (onward) page = await browser.open(new URL(plain(onward)), stop);
     else return { ...page, headings };
   }
   throw new Error(`round in a circle: ${headings.join(', ')}`);
@@ -54,10 +56,10 @@ export class Browser {
   }
 
   // Sends a form with these values where it has a field or a button of that name.
-  async submit({ action, fields }, values) {
+  async submit({ action, fields }, values, stop = () => false) {
     const body = new URLSearchParams();
     for (const [name, value] of fields) if (!body.has(name)) body.set(name, values[name] ?? value);
-    return this.#follow(action, { method: 'POST', body, headers: { origin: action.origin } }, () => false);
+    return this.#follow(action, { method: 'POST', body, headers: { origin: action.origin } }, stop);
   }
 
   async #follow(first, request, stop) {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// Every crate and what it depends on, of this workspace, in what ships.
-const ARROWS: [(&str, &[&str]); 35] = [
+const ARROWS: [(&str, &[&str]); 36] = [
     ("json", &[]),
     // Numbers of arguments that are repeated as headers.
     ("mcp", &["json"]),
@@ -62,8 +62,13 @@ const ARROWS: [(&str, &[&str]); 35] = [
         &["domain", "edge", "egress", "gateway-store", "proto", "rpc"],
     ),
     (
+        "authorization-facade",
+        &["domain", "edge", "egress", "gateway-store", "telemetry"],
+    ),
+    (
         "gateway",
         &[
+            "authorization-facade",
             "connect",
             "domain",
             "edge",
@@ -172,9 +177,10 @@ const ARROWS: [(&str, &[&str]); 35] = [
 ];
 
 /// The same for tests alone.
-const TEST_ARROWS: [(&str, &[&str]); 19] = [
+const TEST_ARROWS: [(&str, &[&str]); 20] = [
     ("agent", &["testkit"]),
     ("audit", &["testkit"]),
+    ("authorization-facade", &["store", "testkit"]),
     ("bench", &["testkit"]),
     ("catalogue", &["testkit"]),
     // Its tests say how far the policy lets somebody read the record.

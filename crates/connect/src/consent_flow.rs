@@ -1,10 +1,11 @@
 //! The state of a browser's consent flow, sealed: in the link that it begins with, and in its one cookie.
 
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use wardgate_domain::Ambient;
+use wardgate_edge::find_cookie;
 use wardgate_gateway_store::{Purpose, Sealer};
 use wardgate_rpc::client::{ConnectTarget, Person};
 
@@ -96,14 +97,8 @@ impl ConsentFlow {
 
     /// The flow of the browser that sent `headers`.
     pub(crate) fn from_cookie(sealer: &Sealer, headers: &HeaderMap) -> Option<Self> {
-        let cookies = headers.get_all(header::COOKIE).iter();
-        let texts = cookies.filter_map(|value| value.to_str().ok());
-        let mut pairs = texts.flat_map(|text| text.split(';'));
-        let sealed = pairs.find_map(|pair| {
-            let (name, value) = pair.trim().split_once('=')?;
-            (name == COOKIE).then_some(value)
-        });
-        sealer.open_from_browser(Purpose::ConnectVisit, sealed?)
+        let sealed = find_cookie(headers, COOKIE)?;
+        sealer.open_from_browser(Purpose::ConnectVisit, sealed)
     }
 }
 

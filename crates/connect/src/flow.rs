@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tracing::{info, warn};
 use wardgate_domain::Digest;
+use wardgate_edge::{leave_page, redirect_browser};
 use wardgate_egress::{CodeRequest, ConnectError};
 use wardgate_gateway_store::Purpose;
 use wardgate_proto::common::v1::ErrorReason;
@@ -50,7 +51,11 @@ pub(crate) async fn enter(
             nonce,
             verifier,
         };
-        Ok(with(&connect_pages, &consent, redirect(url.as_str())))
+        Ok(with(
+            &connect_pages,
+            &consent,
+            redirect_browser(url.as_str()),
+        ))
     };
     answered(entered.await)
 }
@@ -85,7 +90,7 @@ pub(crate) async fn signed_in(connect_pages: Arc<ConnectPages>, parts: Parts) ->
         }
         let token = random(&connect_pages.parts.ambient);
         let consent = ConsentFlow::Consenting { ticket, token };
-        Ok(with(&connect_pages, &consent, redirect(CONSENT)))
+        Ok(with(&connect_pages, &consent, redirect_browser(CONSENT)))
     };
     answered(signed_in.await)
 }
@@ -177,7 +182,7 @@ async fn away(
     Ok(with(
         connect_pages,
         &consent,
-        pages::leave(&started.authorization_url),
+        leave_page(&started.authorization_url),
     ))
 }
 
@@ -299,20 +304,6 @@ fn origin_of(url: &str) -> &str {
     let after_scheme = url.find("://").map_or(0, |at| at + 3);
     let end = url[after_scheme..].find('/');
     end.map_or(url, |end| &url[..after_scheme + end])
-}
-
-fn redirect(url: &str) -> Response {
-    let mut response = StatusCode::SEE_OTHER.into_response();
-    let headers = response.headers_mut();
-    if let Ok(url) = HeaderValue::from_str(url) {
-        headers.insert(header::LOCATION, url);
-    }
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(
-        header::REFERRER_POLICY,
-        HeaderValue::from_static("no-referrer"),
-    );
-    response
 }
 
 fn with(connect_pages: &ConnectPages, consent: &ConsentFlow, mut response: Response) -> Response {

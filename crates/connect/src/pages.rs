@@ -1,13 +1,9 @@
-//! The pages: plain HTML without a script, in nobody's frame, kept by nobody.
+//! The words of the pages.
 
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use wardgate_domain::{Digest, mark_invisible};
+use axum::http::StatusCode;
+use axum::response::Response;
+use wardgate_edge::{browser_page, escape_html};
 use wardgate_rpc::client::ConnectionDescription;
-
-const STYLE: &str = "body{font:1.1rem/1.5 system-ui,sans-serif;max-width:34rem;margin:12vh auto;padding:0 1rem}button{font:inherit;padding:.4rem 1.2rem;margin-right:.6rem}code{background:#8882;padding:.1rem .3rem}";
 
 /// What is wrong, for the person who reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +55,7 @@ impl ConnectProblem {
 }
 
 pub(crate) fn problem(problem: ConnectProblem) -> Response {
-    page(
+    browser_page(
         problem.status(),
         "Not connected",
         &paragraph(problem.words()),
@@ -72,38 +68,29 @@ pub(crate) fn consent(source: &str, described: &ConnectionDescription, token: &s
         Some(scope) => {
             let scopes = scope
                 .split_ascii_whitespace()
-                .map(|scope| format!("<li><code>{}</code></li>", escaped(scope)));
+                .map(|scope| format!("<li><code>{}</code></li>", escape_html(scope)));
             format!("<p>It asks for:</p><ul>{}</ul>", scopes.collect::<String>())
         }
         None => paragraph("What it may do, that server will tell you."),
     };
     let body = format!(
         "<p>The tools of <b>{}</b> act in your name at <code>{}</code>. You allow that at <code>{}</code>, where you are led now.</p>{scope}<p>Go on only if you have just called one of these tools yourself.</p><form method=\"post\" action=\"{}\"><input type=\"hidden\" name=\"token\" value=\"{}\"><button name=\"decision\" value=\"allow\">Go on</button><button name=\"decision\" value=\"deny\">Cancel</button></form>",
-        escaped(source),
-        escaped(&described.service_host),
-        escaped(&described.server_host),
+        escape_html(source),
+        escape_html(&described.service_host),
+        escape_html(&described.server_host),
         super::CONSENT,
-        escaped(token),
+        escape_html(token),
     );
-    page(StatusCode::OK, "Connect a service", &body)
-}
-
-/// Leads the browser to another site. A redirect would be held against `form-action`, whatever site comes after that.
-pub(crate) fn leave(url: &str) -> Response {
-    let url = escaped(url);
-    let body = format!(
-        "<meta http-equiv=\"refresh\" content=\"0; url={url}\"><p><a href=\"{url}\" rel=\"noreferrer\">Go on</a></p>"
-    );
-    page(StatusCode::OK, "One moment", &body)
+    browser_page(StatusCode::OK, "Connect a service", &body)
 }
 
 pub(crate) fn connected(source: &str) -> Response {
     let words = format!("{source} may act in your name now. You can close this page and go on.");
-    page(StatusCode::OK, "Connected", &paragraph(&words))
+    browser_page(StatusCode::OK, "Connected", &paragraph(&words))
 }
 
 pub(crate) fn denied() -> Response {
-    page(
+    browser_page(
         StatusCode::OK,
         "Not connected",
         &paragraph("Nothing was allowed. You can close this page."),
@@ -111,58 +98,5 @@ pub(crate) fn denied() -> Response {
 }
 
 fn paragraph(words: &str) -> String {
-    format!("<p>{}</p>", escaped(words))
-}
-
-fn page(status: StatusCode, title: &str, body: &str) -> Response {
-    let html = format!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title><style>{STYLE}</style><h1>{title}</h1>{body}</html>"
-    );
-    let mut response = (status, html).into_response();
-    let digest = STANDARD.encode(Digest::of(STYLE.as_bytes()).as_bytes());
-    let policy = format!(
-        "default-src 'none'; style-src 'sha256-{digest}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-    );
-    let headers = response.headers_mut();
-    if let Ok(policy) = HeaderValue::from_str(&policy) {
-        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
-    }
-    for (name, value) in [
-        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-        (header::CACHE_CONTROL, "no-store"),
-        (header::REFERRER_POLICY, "no-referrer"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::X_FRAME_OPTIONS, "DENY"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    response
-}
-
-/// `text` as HTML, with its invisible characters marked. Addresses and tokens have none.
-fn escaped(text: &str) -> String {
-    let mut html = String::with_capacity(text.len());
-    for character in mark_invisible(text).chars() {
-        match character {
-            '&' => html.push_str("&amp;"),
-            '<' => html.push_str("&lt;"),
-            '>' => html.push_str("&gt;"),
-            '"' => html.push_str("&quot;"),
-            '\'' => html.push_str("&#39;"),
-            other => html.push(other),
-        }
-    }
-    html
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_text_of_others_becomes_markup() {
-        let hostile = "<script>\"'&";
-        assert_eq!(escaped(hostile), "&lt;script&gt;&quot;&#39;&amp;");
-        assert_eq!(escaped("read\u{202e}lla"), "read‹U+202E›lla");
-    }
+    format!("<p>{}</p>", escape_html(words))
 }

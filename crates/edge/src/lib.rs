@@ -13,6 +13,7 @@
 mod admission;
 mod auth;
 mod body;
+mod browser_page;
 mod cors;
 mod edge_client;
 mod error;
@@ -26,6 +27,7 @@ pub use auth::{
     VerifiedCaller,
 };
 pub use body::{BodyLimits, BodyRefusal, drain, is_json, read};
+pub use browser_page::{browser_page, escape_html, find_cookie, leave_page, redirect_browser};
 pub use cors::Grants;
 pub use edge_client::{EdgeClient, EdgeClientError, UnusableUrl};
 pub use error::Error;

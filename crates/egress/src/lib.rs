@@ -35,8 +35,8 @@ pub use auth::{
     Auth, AuthError, AuthSettings, BoundCredentials, ClientKey, ClientProof, CodeRequest,
     CodeSettings, ConnectError, ConnectionKey, EnterpriseSettings, Grant, GrantCallback,
     GrantDescription, GrantRequest, GrantStore, OAuthClient, OnBehalf, OpenAuth, Person,
-    RegisteredClient, Secret, ServerSettings, SignInClient, StartedGrant, StoreFuture,
-    StoreUnavailable, StoredTokens, SubjectToken, UserGrants,
+    ProviderClient, ProviderTokens, RegisteredClient, Secret, ServerSettings, SignInClient,
+    StartedGrant, StoreFuture, StoreUnavailable, StoredTokens, SubjectToken, UserGrants,
 };
 pub use client::{ClientSettings, EgressClient, HttpSettings};
 pub use error::EgressError;

@@ -69,6 +69,16 @@ pub enum Purpose {
     Subscriptions,
     /// Where the list of a directory of resources goes on.
     Directory,
+    /// The id of an OAuth client that registered itself.
+    OAuthClient,
+    /// The form in which a person is asked about an authorization request.
+    OAuthConsent,
+    /// An authorization request whose person is with the identity provider.
+    OAuthRequest,
+    /// An authorization code.
+    OAuthCode,
+    /// A refresh token.
+    OAuthRefresh,
 }
 
 impl Purpose {
@@ -86,6 +96,11 @@ impl Purpose {
             Self::ConnectVisit => "wardgate connect visit 1",
             Self::Subscriptions => "wardgate subscriptions 1",
             Self::Directory => "wardgate directory 1",
+            Self::OAuthClient => "wardgate oauth client 1",
+            Self::OAuthConsent => "wardgate oauth consent 1",
+            Self::OAuthRequest => "wardgate oauth request 1",
+            Self::OAuthCode => "wardgate oauth code 1",
+            Self::OAuthRefresh => "wardgate oauth refresh 1",
         }
     }
 
@@ -99,15 +114,23 @@ impl Purpose {
                 Duration::from_hours(1)
             }
             Self::PendingCall => Duration::from_mins(10),
-            Self::ConnectLink | Self::ConnectVisit => Duration::from_mins(15),
+            Self::ConnectLink | Self::ConnectVisit | Self::OAuthConsent | Self::OAuthRequest => {
+                Duration::from_mins(15)
+            }
             Self::SseRelay => Duration::from_mins(1),
+            // The provider's own code, which is in it, may end sooner.
+            Self::OAuthCode => Duration::from_mins(5),
+            Self::OAuthClient => Duration::from_hours(365 * 24),
+            Self::OAuthRefresh => Duration::from_hours(90 * 24),
         }
     }
 
     /// The longest text that is handed out and looked at, in bytes.
     fn longest(self) -> usize {
         match self {
-            Self::PendingCall | Self::Task | Self::Subscriptions => MAX_IN_BODY,
+            Self::PendingCall | Self::Task | Self::Subscriptions | Self::OAuthRefresh => {
+                MAX_IN_BODY
+            }
             Self::UpstreamArguments => MAX_IN_STORE,
             _ => MAX_IN_HEADER,
         }

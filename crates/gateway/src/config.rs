@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use wardgate_authorization_facade::AuthorizationConfig;
 use wardgate_connect::SignInConfig;
 use wardgate_domain::duration;
 use wardgate_edge::{AuthConfig, BodyLimits, ConnectionLimits, ListenerLimits};
@@ -66,6 +67,10 @@ pub struct Config {
     pub authorization_server_metadata: Option<String>,
     /// Whose tokens are accepted.
     pub auth: AuthConfig,
+    /// The identity provider that the gateway is an authorization server in front of. None: clients go to the issuers
+    /// themselves.
+    #[serde(default)]
+    pub authorization: Option<AuthorizationConfig>,
     /// How browsers' users are signed in, who let sources act in their name. None: nobody can.
     #[serde(default)]
     pub sign_in: Option<SignInConfig>,
@@ -161,14 +166,10 @@ impl Config {
                 ));
             }
         }
-        if let Some(url) = &self.authorization_server_metadata {
-            let parsed = url.parse::<http::Uri>().ok();
-            if parsed.is_none_or(|url| !matches!(url.scheme_str(), Some("http" | "https"))) {
-                return wrong(format!(
-                    "gateway.authorization_server_metadata: `{url}` is not the URL of a document, like https://id.example/.well-known/oauth-authorization-server"
-                ));
-            }
-        }
+        AuthorizationConfig::validate_either(
+            self.authorization.as_ref(),
+            self.authorization_server_metadata.as_deref(),
+        )?;
         if self.append_limit.is_zero() || self.append_limit > LONGEST_APPEND {
             return wrong(format!(
                 "gateway.append_limit: `{}` is not between 1ms and {}",

@@ -58,6 +58,7 @@ use std::time::Duration;
 use axum::Router;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
+use wardgate_authorization_facade::{AuthorizationServer, FacadeParts};
 use wardgate_connect::{ConnectPages, GatewayParts};
 use wardgate_domain::Ambient;
 use wardgate_edge::{Admission, Authenticator, BoundListener, Origins};
@@ -70,6 +71,9 @@ use wardgate_rpc::{LinkedService, Readiness, Shutdown};
 pub use config::{Config, Limits};
 pub use http::{listed_metadata_routes, listed_routes};
 pub use scopes::ScopesConfig;
+pub use wardgate_authorization_facade::{
+    AuthorizationConfig, listed_routes as listed_oauth_routes,
+};
 pub use wardgate_connect::{SignInConfig, listed_routes as listed_connect_routes};
 pub use wardgate_gateway_store::{LAYOUT, SessionKey};
 
@@ -109,6 +113,9 @@ pub enum Error {
     /// Whom browsers are signed in by.
     #[error(transparent)]
     Connect(#[from] wardgate_connect::Error),
+    /// Whom clients get tokens from.
+    #[error(transparent)]
+    Authorization(#[from] wardgate_authorization_facade::Error),
 }
 
 /// The services a gateway works with.
@@ -131,6 +138,7 @@ pub struct Gateway {
     takes_direct_methods: bool,
     guard: HttpGuard,
     connect_pages: Arc<ConnectPages>,
+    authorization: AuthorizationServer,
     discovery: Arc<Discovery>,
     listeners: Listeners,
     resource_watcher: Arc<ResourceWatcher>,
@@ -157,6 +165,7 @@ struct GatewayResources {
     store: Arc<Store>,
     sealer: Arc<Sealer>,
     connect_pages: Arc<ConnectPages>,
+    authorization: AuthorizationServer,
 }
 
 impl GatewayResources {
@@ -197,8 +206,21 @@ impl GatewayResources {
             ambient: ambient.clone(),
         };
         let connect_pages = ConnectPages::open(config.sign_in.as_ref(), &config.auth, parts);
+        let parts = FacadeParts {
+            store: Arc::clone(&store),
+            sealer: Arc::clone(&sealer),
+            auth: Arc::clone(&edge.auth),
+            origins: edge.origins.clone(),
+            public_url: public_url.clone(),
+            body_limits: edge.body,
+            ambient: ambient.clone(),
+        };
+        let elsewhere = config.authorization_server_metadata.as_deref();
+        let facade = config.authorization.as_ref();
+        let authorization = AuthorizationServer::open(facade, elsewhere, &config.auth, parts);
         Ok(Self {
             connect_pages: connect_pages.await?,
+            authorization: authorization.await?,
             public_url,
             edge,
             store,
@@ -225,6 +247,7 @@ impl Gateway {
             store,
             sealer,
             connect_pages,
+            authorization,
         } = GatewayResources::open(&config, bound, &runner, key, &ambient).await?;
         let policy = PolicyClient::new(neighbours.policy.link, NEIGHBOUR_LIMIT);
         let changes = ChangeCounter::default();
@@ -288,6 +311,7 @@ impl Gateway {
             sse: SseTransport::new(&sealer, &ambient, config.advertise.clone(), &public_url)?,
             guard: HttpGuard::new(edge, &config, public_url),
             connect_pages,
+            authorization,
             discovery,
             listeners,
             resource_watcher,

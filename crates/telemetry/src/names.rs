@@ -103,6 +103,10 @@ pub const SHED_CALLS: &str = "wardgate_shed_calls_total";
 pub const MCP_REQUESTS: &str = "mcp_requests_total";
 /// Counter: requests refused before they became a call, by `reason`.
 pub const REFUSED_REQUESTS: &str = "wardgate_refused_requests_total";
+/// Counter: requests to the OAuth endpoints of the gateway by `endpoint` (register, authorize, consent, callback, token or
+/// revoke) and `outcome`: ok, or the `error` of OAuth.
+pub const OAUTH_REQUESTS: &str = "wardgate_oauth_requests_total";
+
 /// Counter: client connections that the listener ended, by `reason`: `idle`, `age`, `no_place`, `control_frames`,
 /// `protocol_error` or `connection_rate`.
 pub const ENDED_CONNECTIONS: &str = "wardgate_ended_connections_total";

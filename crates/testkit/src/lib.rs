@@ -7,6 +7,7 @@
 //!
 //!  FakePolicy · FakeToolRunner · FakeAudit · FakeMemory ◀──local links── the crate under test
 //!     └─ do as they are told, and note what they were asked (Log)
+//!  FakeIdentityProvider ◀── TestBrowser: a person signs in
 //!  TestClock · TestKey, TestIssuer, TestCertificate, permit_signer · caller, tool_facts · serve, until
 //! ```
 //!
@@ -22,6 +23,7 @@
 )]
 
 mod app;
+mod browser;
 mod callers;
 mod captured_log;
 mod chance;
@@ -29,6 +31,7 @@ mod client;
 mod clock;
 mod database;
 mod http_server;
+mod identity_provider;
 mod keys;
 mod log;
 mod mcp_server;
@@ -40,6 +43,7 @@ mod system;
 mod until;
 
 pub use app::TestApp;
+pub use browser::{TestBrowser, TestPage};
 pub use callers::{caller, caller_of, claims, tool_facts};
 pub use captured_log::CapturedLog;
 pub use chance::{highest_chance, lowest_chance};
@@ -47,6 +51,7 @@ pub use client::{Client, Reply};
 pub use clock::TestClock;
 pub use database::{TestDatabase, database_server};
 pub use http_server::serve;
+pub use identity_provider::{FakeIdentityProvider, ProviderKind};
 pub use keys::{
     TestCertificate, TestIssuer, TestKey, base64url, key_set, permit_signer, permit_verifier,
     token_message,

@@ -18,6 +18,16 @@ use crate::{EgressSettings, PrivateAddresses};
 /// Of one request to an `OpenID` provider.
 const PROVIDER_LIMIT: Duration = Duration::from_secs(10);
 
+/// The limits of a provider that the operator names, which is often in a network of their own.
+pub(super) fn provider_limits() -> EgressSettings {
+    EgressSettings {
+        hosts: Vec::new(),
+        private: PrivateAddresses::Allowed,
+        timeout: PROVIDER_LIMIT,
+        max_response_bytes: 0,
+    }
+}
+
 /// A request for a code, as far as it has to be known again when the browser comes back.
 #[derive(Debug, Clone, Copy)]
 pub struct CodeRequest<'a> {
@@ -77,6 +87,7 @@ pub(super) struct AuthorizationServer {
     pub(super) authorization_url: Url,
     pub(super) token_url: Url,
     pub(super) registration_url: Option<Url>,
+    pub(super) revocation_url: Option<Url>,
     pub(super) methods: Option<Vec<String>>,
     pub(super) takes_metadata_documents: bool,
     /// It says who it is when it sends the person back (RFC 9207).
@@ -97,6 +108,7 @@ impl AuthorizationServer {
             authorization_url,
             token_url,
             registration_url: None,
+            revocation_url: None,
             methods: None,
             takes_metadata_documents: false,
             names_itself: false,
@@ -112,6 +124,7 @@ impl AuthorizationServer {
         ))?;
         Ok(Self {
             registration_url: metadata.registration_endpoint.map(|url| url.0),
+            revocation_url: metadata.revocation_endpoint.map(|url| url.0),
             methods: metadata.token_endpoint_auth_methods_supported,
             takes_metadata_documents: metadata.client_id_metadata_document_supported,
             names_itself: metadata.authorization_response_iss_parameter_supported,
@@ -149,13 +162,7 @@ impl SignInClient {
             issuer: issuer.to_owned(),
             client,
             provider: OnceCell::new_with(configured),
-            // The operator names the provider, which is often in a network of their own.
-            limits: EgressSettings {
-                hosts: Vec::new(),
-                private: PrivateAddresses::Allowed,
-                timeout: PROVIDER_LIMIT,
-                max_response_bytes: 0,
-            },
+            limits: provider_limits(),
             ambient: ambient.clone(),
         }
     }

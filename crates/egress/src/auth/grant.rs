@@ -69,6 +69,8 @@ pub(super) struct TokenResponse {
     expires_in: Option<Value>,
     pub(super) issued_token_type: Option<String>,
     pub(super) refresh_token: Option<String>,
+    pub(super) id_token: Option<String>,
+    pub(super) scope: Option<String>,
 }
 
 impl TokenEndpoint {
@@ -215,12 +217,18 @@ impl TokenResponse {
     }
 
     pub(super) fn lifetime(&self) -> Result<Duration, AuthError> {
+        Ok(self.stated_lifetime()?.unwrap_or(UNKNOWN_LIFETIME))
+    }
+
+    /// None where the endpoint says nothing of it.
+    pub(super) fn stated_lifetime(&self) -> Result<Option<Duration>, AuthError> {
         let seconds = match &self.expires_in {
-            None | Some(Value::Null) => return Ok(UNKNOWN_LIFETIME),
+            None | Some(Value::Null) => return Ok(None),
             Some(Value::String(text)) => text.parse().ok(),
             Some(number) => number.as_u64(),
         };
-        seconds.map(Duration::from_secs).ok_or(AuthError::BadAnswer(
+        let lifetime = seconds.map(Duration::from_secs).map(Some);
+        lifetime.ok_or(AuthError::BadAnswer(
             "has an expires_in that is no number of seconds",
         ))
     }

@@ -6,7 +6,8 @@
 //!   token_exchange ── a TokenCell a caller ──┴─ server ─▶ token endpoint, by an Egress of its own
 //!                                               └ found by discovery unless it is configured
 //!   authorization_code ── store ── per_user: what the caller granted in their browser ─┐
-//!   (sign-in of a browser's user) ─────────────────────────────────────────────────────┴─ code
+//!   (sign-in of a browser's user) ─────────────────────────────────────────────────────┼─ code
+//!   (tokens for clients of our own) ── provider ───────────────────────────────────────┘
 //! ```
 
 mod bound;
@@ -17,6 +18,7 @@ mod discovery;
 mod enterprise;
 mod grant;
 mod per_user;
+mod provider;
 mod secret;
 mod server;
 mod token;
@@ -40,6 +42,7 @@ pub use per_user::{
     GrantRequest, GrantStore, Person, RegisteredClient, StartedGrant, StoreFuture,
     StoreUnavailable, StoredTokens, UserGrants,
 };
+pub use provider::{ProviderClient, ProviderTokens};
 pub use secret::Secret;
 
 use super::{EgressError, EgressSettings};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use wardgate_edge::{Scopes, TokenRefusal};
 
@@ -16,9 +16,6 @@ use crate::config::Config;
 
 /// Where metadata begins; the path of the resource follows (RFC 9728, section 3.1).
 pub(super) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
-
-/// Where clients of 2025-03-26 look for the authorization server.
-pub(super) const AUTHORIZATION_SERVER: &str = "/.well-known/oauth-authorization-server";
 
 /// The whole view.
 const WHOLE: &str = "/mcp";
@@ -30,18 +27,19 @@ pub(super) struct ResourceMetadata {
     issuers: Vec<String>,
     /// What every token needs.
     required_scopes: Vec<String>,
-    /// Where the authorization server's metadata is, if the gateway tells.
-    authorization_server: Option<String>,
 }
 
 impl ResourceMetadata {
     pub(super) fn new(config: &Config, public_url: String) -> Self {
-        let issuers = config.auth.issuers.iter();
+        // Clients sign people in at the facade, not at the provider behind it.
+        let facade = config.authorization.as_ref();
+        let issuers = config.auth.issuers.iter().map(|it| &it.issuer);
+        let others = issuers.filter(|it| facade.is_none_or(|facade| facade.issuer != **it));
+        let own = facade.map(|_| &public_url);
         Self {
+            issuers: own.into_iter().chain(others).cloned().collect(),
             public_url,
-            issuers: issuers.map(|issuer| issuer.issuer.clone()).collect(),
             required_scopes: config.scopes.required.clone(),
-            authorization_server: config.authorization_server_metadata.clone(),
         }
     }
 
@@ -53,13 +51,6 @@ impl ResourceMetadata {
             metadata.protected_resource(path.unwrap_or_default())
         })
         .options(|| async { preflight() })
-    }
-
-    /// The handler of [`AUTHORIZATION_SERVER`].
-    pub(super) fn authorization_server_route(self: &Arc<Self>) -> MethodRouter {
-        let metadata = Arc::clone(self);
-        get(move || async move { metadata.authorization_server() })
-            .options(|| async { preflight() })
     }
 
     /// `GET /.well-known/oauth-protected-resource[/path]`: open to everyone, and to web pages. It is the same for whatever
@@ -83,18 +74,6 @@ impl ResourceMetadata {
             (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
         ];
         (headers, document.to_string()).into_response()
-    }
-
-    /// `GET /.well-known/oauth-authorization-server`: the way to where it really is, if there is one to tell.
-    fn authorization_server(&self) -> Response {
-        let Some(url) = &self.authorization_server else {
-            return not_found();
-        };
-        let mut response = Redirect::temporary(url).into_response();
-        let everyone = header::HeaderValue::from_static("*");
-        let headers = response.headers_mut();
-        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, everyone);
-        response
     }
 
     /// 401 with the way to a token (RFC 6750 §3, RFC 9728 §5.1).

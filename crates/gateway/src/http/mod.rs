@@ -133,15 +133,6 @@ const METADATA: &[Route<Arc<Gateway>>] = &[
         ),
         handler: |gateway, _| gateway.guard.metadata().handler(),
     },
-    Route {
-        info: RouteInfo::new(
-            metadata::AUTHORIZATION_SERVER,
-            routes::GET,
-            EVERYBODY,
-            "307 to `gateway.authorization_server_metadata`; 404 where that is unset",
-        ),
-        handler: |gateway, _| gateway.guard.metadata().authorization_server_route(),
-    },
 ];
 
 /// The paths that take tokens, for the reference.
@@ -158,6 +149,7 @@ pub fn listed_metadata_routes() -> Vec<&'static RouteInfo> {
 pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
     routes::build_router(ENDPOINTS, gateway)
         .merge(routes::build_router(METADATA, gateway))
+        .merge(gateway.authorization.router())
         .merge(wardgate_connect::router(&gateway.connect_pages))
         .fallback(|| async { not_found() })
 }

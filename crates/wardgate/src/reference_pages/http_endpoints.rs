@@ -49,6 +49,7 @@ fn the_page_of_every_http_endpoint_is_current() {
     let sections = [
         ("MCP", wardgate_gateway::listed_routes()),
         ("OAuth metadata", wardgate_gateway::listed_metadata_routes()),
+        ("OAuth facade", wardgate_gateway::listed_oauth_routes()),
         ("consent", wardgate_gateway::listed_connect_routes()),
         ("chats", wardgate_agent::listed_routes()),
         ("console", wardgate_console::listed_routes()),

@@ -1,0 +1,104 @@
+//! The way back from the identity provider: its code becomes one of ours, which no client but the one that asked can use.
+
+use std::sync::Arc;
+
+use axum::http::request::Parts;
+use axum::response::Response;
+use tracing::warn;
+use wardgate_edge::redirect_browser;
+use wardgate_egress::ConnectError;
+use wardgate_gateway_store::Purpose;
+
+use crate::authorize::{find_sign_in, without_sign_in};
+use crate::error::OAuthError;
+use crate::parameters::Parameters;
+use crate::request::{CodeGrant, PendingSignIn};
+use crate::{AuthorizationFacade, count, pages};
+
+/// Errors of a provider that clients know what to do with (RFC 6749 §4.1.2.1, `OpenID` Connect Core §3.1.2.6).
+const PROVIDER_ERRORS: [&str; 7] = [
+    "access_denied",
+    "consent_required",
+    "interaction_required",
+    "invalid_scope",
+    "login_required",
+    "server_error",
+    "temporarily_unavailable",
+];
+
+/// `GET /oauth/callback`
+pub(crate) async fn come_back(facade: Arc<AuthorizationFacade>, parts: Parts) -> Response {
+    let found = facade.check_host(&parts).and_then(|()| {
+        let parameters = Parameters::parse(parts.uri.query().unwrap_or_default().as_bytes())?;
+        let state = parameters.get("state").unwrap_or_default();
+        let pending = find_sign_in(&facade, &parts.headers, state);
+        let pending = pending.ok_or(OAuthError::invalid_request(
+            "this browser began no such sign-in, or too long ago",
+        ))?;
+        Ok((parameters, pending))
+    });
+    let (parameters, pending) = match found {
+        Ok(found) => found,
+        Err(error) => {
+            count("callback", error.code);
+            return pages::problem(&error);
+        }
+    };
+    let state = pending.state.clone();
+    let request = pending.request.clone();
+    let issuer = &facade.parts.public_url;
+    let url = match code_of(&facade, &parameters, pending).await {
+        Ok(code) => {
+            count("callback", "ok");
+            request.response_url(issuer, &[("code", &code)])
+        }
+        Err(code) => {
+            count("callback", code);
+            request.response_url(issuer, &[("error", code)])
+        }
+    };
+    without_sign_in(redirect_browser(&url), &state)
+}
+
+/// The code for the client, or the error that it is told.
+async fn code_of(
+    facade: &AuthorizationFacade,
+    parameters: &Parameters,
+    pending: PendingSignIn,
+) -> Result<String, &'static str> {
+    // Before anything else that was sent is believed: RFC 9207 §2.4.
+    let checked = facade.provider.check_response(parameters.get("iss")).await;
+    checked.map_err(|error| {
+        warn!(%error, "a sign-in came back from elsewhere than the identity provider");
+        match error {
+            ConnectError::OtherIssuer => "access_denied",
+            _ => OAuthError::unavailable().code,
+        }
+    })?;
+    if let Some(error) = parameters.get("error") {
+        let known = PROVIDER_ERRORS.into_iter().find(|known| *known == error);
+        warn!(
+            error = known.unwrap_or("another"),
+            "the identity provider signed nobody in"
+        );
+        return Err(known.unwrap_or("server_error"));
+    }
+    let code = parameters.get("code").ok_or("server_error")?;
+    let PendingSignIn {
+        request, verifier, ..
+    } = pending;
+    let grant = CodeGrant {
+        id: facade.parts.ambient.random(),
+        client: request.client,
+        redirect_uri: request.redirect_uri,
+        challenge: request.challenge,
+        scope: request.scope,
+        code: code.to_owned(),
+        verifier,
+    };
+    let sealed = facade
+        .parts
+        .sealer
+        .seal_for_browser(Purpose::OAuthCode, &grant);
+    sealed.ok_or("server_error")
+}

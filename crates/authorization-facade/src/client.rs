@@ -1,0 +1,125 @@
+//! Who a client is: what it says of itself, which nobody has verified.
+
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use wardgate_domain::Digest;
+use wardgate_gateway_store::Purpose;
+
+use crate::AuthorizationFacade;
+use crate::error::OAuthError;
+use crate::redirect_uri::{self, RedirectRefusal};
+
+/// The most redirect URIs of one client.
+const MAX_REDIRECT_URIS: usize = 10;
+
+/// A client as it describes itself (RFC 7591 §2).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ClientDescription {
+    #[serde(rename = "n")]
+    pub(crate) name: String,
+    #[serde(rename = "r")]
+    pub(crate) redirect_uris: Vec<String>,
+}
+
+/// The members of client metadata that are read, in a registration or in a document.
+#[derive(Deserialize)]
+pub(crate) struct ClientMetadata {
+    pub(crate) client_id: Option<String>,
+    client_name: Option<String>,
+    #[serde(default)]
+    redirect_uris: Vec<String>,
+    token_endpoint_auth_method: Option<String>,
+    response_types: Option<Vec<String>>,
+    grant_types: Option<Vec<String>>,
+}
+
+impl ClientMetadata {
+    /// Whether the client is one without a secret.
+    pub(crate) fn is_public(&self) -> bool {
+        let method = self.token_endpoint_auth_method.as_deref();
+        method.is_none_or(|method| method == "none")
+    }
+
+    /// The description, without the redirect URIs to hosts that the operator does not allow. `hosts` are those allowed.
+    pub(crate) fn describe(
+        self,
+        hosts: Option<&[String]>,
+    ) -> Result<ClientDescription, OAuthError> {
+        const UNSAFE: OAuthError = OAuthError::new(
+            "invalid_redirect_uri",
+            "name redirect_uris: https, http to loopback, or a scheme of the program's own, without a fragment",
+        );
+        let wants = |list: &Option<Vec<String>>, what: &str| {
+            list.as_ref()
+                .is_none_or(|list| list.iter().any(|it| it == what))
+        };
+        if !wants(&self.response_types, "code") || !wants(&self.grant_types, "authorization_code") {
+            return Err(OAuthError::new(
+                "invalid_client_metadata",
+                "only the grant authorization_code with the response type code is served here",
+            ));
+        }
+        if self.redirect_uris.is_empty() || self.redirect_uris.len() > MAX_REDIRECT_URIS {
+            return Err(UNSAFE);
+        }
+        let mut redirect_uris = Vec::new();
+        for uri in self.redirect_uris {
+            match redirect_uri::check(&uri, hosts) {
+                Ok(()) => redirect_uris.push(uri),
+                Err(RedirectRefusal::OtherHost) => {}
+                Err(RedirectRefusal::Unsafe) => return Err(UNSAFE),
+            }
+        }
+        if redirect_uris.is_empty() {
+            return Err(OAuthError::new(
+                "invalid_redirect_uri",
+                "the operator of this gateway allows no redirect to these hosts",
+            ));
+        }
+        Ok(ClientDescription {
+            name: crate::display_name(self.client_name.as_deref().unwrap_or_default()),
+            redirect_uris,
+        })
+    }
+}
+
+impl ClientDescription {
+    /// The id by which the client is known from now on.
+    pub(crate) fn seal(&self, facade: &AuthorizationFacade) -> Result<String, OAuthError> {
+        let sealed = facade
+            .parts
+            .sealer
+            .seal_for_browser(Purpose::OAuthClient, self);
+        sealed.ok_or(OAuthError {
+            status: StatusCode::PAYLOAD_TOO_LARGE,
+            ..OAuthError::new(
+                "invalid_client_metadata",
+                "the redirect_uris are too long together",
+            )
+        })
+    }
+}
+
+/// The client of this id: one that was registered here, or the URL of a document that describes it.
+pub(crate) async fn find_client(
+    facade: &AuthorizationFacade,
+    client_id: &str,
+) -> Result<ClientDescription, OAuthError> {
+    if client_id.contains("://") {
+        let hosts = facade.config.redirect_hosts.as_deref();
+        let metadata = facade.documents.fetch(client_id).await?;
+        return metadata.describe(hosts);
+    }
+    let opened = facade
+        .parts
+        .sealer
+        .open_from_browser(Purpose::OAuthClient, client_id);
+    opened.ok_or(OAuthError::invalid_client(
+        "this client is not known here, or no longer; let it register anew",
+    ))
+}
+
+/// A client id as what belongs to the client has it.
+pub(crate) fn digest(client_id: &str) -> String {
+    Digest::of(client_id.as_bytes()).to_string()
+}

@@ -1,0 +1,232 @@
+//! The settings of the facade.
+
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+use url::Url;
+use wardgate_egress::{ClientProof, RegisteredClient, Secret};
+
+use crate::Error;
+use crate::preset::Preset;
+
+/// Which identity provider MCP clients sign people in by, through the gateway.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuthorizationConfig {
+    /// Whose particulars hold. Default `oidc`, which has none.
+    #[serde(default)]
+    pub preset: Preset,
+    /// One of the issuers of `auth`, whose tokens clients get.
+    pub issuer: String,
+    /// The gateway's name at the provider, for all MCP clients together.
+    pub client_id: String,
+    /// A file with the secret of a confidential client. None: a public client.
+    #[serde(default)]
+    pub client_secret_file: Option<PathBuf>,
+    /// What every person is asked for. None: what the preset says.
+    #[serde(default)]
+    pub scopes: Option<Vec<String>>,
+    /// What a person is asked for besides where a client wants it, as after a 403 `insufficient_scope`.
+    #[serde(default)]
+    pub optional_scopes: Vec<String>,
+    /// What the provider writes before the names of scopes that are its own, such as `api://CLIENT-ID/`. Clients and
+    /// `gateway.scopes` do without.
+    #[serde(default)]
+    pub scope_prefix: String,
+    /// The parameter `audience` of every authorization request.
+    #[serde(default)]
+    pub audience: Option<String>,
+    /// The parameter `resource` (RFC 8707) of every request to the provider, which is never what a client sends. None:
+    /// the provider gets none.
+    #[serde(default)]
+    pub resource: Option<String>,
+    /// Hosts to which codes of web clients may go by `https`. None: every host that a person consents to.
+    #[serde(default)]
+    pub redirect_hosts: Option<Vec<String>>,
+    /// Networks off the public internet from which metadata documents of clients are read. None by default.
+    #[serde(default)]
+    pub document_networks: Vec<String>,
+    /// Where the provider's metadata is not below its issuer: where people sign in.
+    #[serde(default)]
+    pub authorization_url: Option<String>,
+    /// The same: where codes become tokens.
+    #[serde(default)]
+    pub token_url: Option<String>,
+}
+
+impl AuthorizationConfig {
+    /// Checks the settings of the facade, if there are any, and the URL of another server's metadata, if there is one.
+    pub fn validate_either(config: Option<&Self>, elsewhere: Option<&str>) -> Result<(), Error> {
+        if let Some(url) = elsewhere {
+            let parsed = Url::parse(url).ok();
+            if parsed.is_none_or(|url| !matches!(url.scheme(), "http" | "https")) {
+                return Err(Error(format!(
+                    "gateway.authorization_server_metadata: `{url}` is not the URL of a document, like https://id.example/.well-known/oauth-authorization-server"
+                )));
+            }
+            if config.is_some() {
+                return Err(Error(
+                    "gateway.authorization_server_metadata: remove it; with gateway.authorization the gateway is the authorization server"
+                        .to_owned(),
+                ));
+            }
+        }
+        config.map_or(Ok(()), Self::validate)
+    }
+
+    /// Checks what types alone cannot; the error names the key.
+    pub(crate) fn validate(&self) -> Result<(), Error> {
+        if self.client_id.is_empty() {
+            return Err(wrong("client_id", "is empty"));
+        }
+        http_url("issuer", &self.issuer)?;
+        let all = self.scopes.iter().flatten().chain(&self.optional_scopes);
+        for scope in all.chain(Some(&self.scope_prefix).filter(|it| !it.is_empty())) {
+            let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+            if scope.is_empty() || !scope.bytes().all(plain) {
+                return Err(wrong(
+                    "scopes",
+                    &format!(
+                        "`{scope}` is not a scope; use visible ASCII without quotes and backslashes"
+                    ),
+                ));
+            }
+        }
+        self.networks()?;
+        self.endpoints()?;
+        let fits = self.preset.check(self);
+        fits.map_err(|(key, what)| wrong(key, what))
+    }
+
+    /// The networks of `document_networks`.
+    pub(crate) fn networks(&self) -> Result<Vec<IpNet>, Error> {
+        let networks = self.document_networks.iter().map(|text| {
+            let no_network = |_| {
+                let what = format!("`{text}` is not a network, like 10.0.0.0/8");
+                wrong("document_networks", &what)
+            };
+            text.parse().map_err(no_network)
+        });
+        networks.collect()
+    }
+
+    /// Where browsers go and where codes become tokens, if the settings say so.
+    pub(crate) fn endpoints(&self) -> Result<Option<(Url, Url)>, Error> {
+        match (&self.authorization_url, &self.token_url) {
+            (None, None) => Ok(None),
+            (Some(authorization), Some(token)) => Ok(Some((
+                http_url("authorization_url", authorization)?,
+                http_url("token_url", token)?,
+            ))),
+            _ => Err(wrong(
+                "authorization_url",
+                "and token_url belong together: write both or neither",
+            )),
+        }
+    }
+
+    /// The client that the provider knows; reads its secret.
+    pub(crate) async fn client(&self) -> Result<RegisteredClient, Error> {
+        let proof = match &self.client_secret_file {
+            None => ClientProof::Nothing,
+            Some(file) => {
+                let read = tokio::fs::read_to_string(file).await;
+                let read = read.map_err(|error| {
+                    let what = format!("{} cannot be read: {error}", file.display());
+                    wrong("client_secret_file", &what)
+                })?;
+                ClientProof::Secret(Secret::from(read.trim_end_matches(['\r', '\n']).to_owned()))
+            }
+        };
+        Ok(RegisteredClient {
+            id: self.client_id.clone(),
+            proof,
+        })
+    }
+
+    /// Where people sign in, as a page names it.
+    pub(crate) fn provider_host(&self) -> String {
+        let url = self.authorization_url.as_ref().unwrap_or(&self.issuer);
+        let url = Url::parse(url).ok();
+        let host = url.as_ref().and_then(Url::host_str);
+        host.unwrap_or_default().to_owned()
+    }
+}
+
+fn wrong(key: &str, what: &str) -> Error {
+    Error(format!("gateway.authorization.{key}: {what}"))
+}
+
+fn http_url(key: &str, text: &str) -> Result<Url, Error> {
+    let url = Url::parse(text).ok();
+    url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+        .ok_or_else(|| wrong(key, &format!("`{text}` is no http(s) URL")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn problem(settings: Value) -> String {
+        let mut all = json!({ "issuer": "https://id.example", "client_id": "gateway" });
+        let settings = settings.as_object().unwrap().clone();
+        all.as_object_mut().unwrap().extend(settings);
+        let config: AuthorizationConfig = serde_json::from_value(all).unwrap();
+        let checked = config.validate();
+        checked.map_or_else(|error| error.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn every_setting_that_cannot_work_is_named_with_what_to_write() {
+        for (settings, key) in [
+            (json!({ "client_id": "" }), "client_id"),
+            (json!({ "issuer": "id.example" }), "issuer"),
+            (json!({ "scopes": ["a b"] }), "scopes"),
+            (json!({ "document_networks": ["ten"] }), "document_networks"),
+            (
+                json!({ "token_url": "https://id.example/t" }),
+                "authorization_url",
+            ),
+            (
+                json!({ "preset": "auth0", "issuer": "https://a.auth0.com/" }),
+                "audience",
+            ),
+            (
+                json!({ "preset": "auth0", "issuer": "https://a.auth0.com", "audience": "x" }),
+                "issuer",
+            ),
+            (
+                json!({ "preset": "okta", "issuer": "https://a.okta.com" }),
+                "issuer",
+            ),
+            (json!({ "preset": "entra" }), "issuer"),
+            (
+                json!({ "preset": "entra", "issuer": "https://e.example/t/v2.0", "scopes": ["openid", "mcp"] }),
+                "scopes",
+            ),
+            (json!({ "preset": "google" }), "client_secret_file"),
+        ] {
+            let message = problem(settings);
+            let expected = format!("gateway.authorization.{key}: ");
+            assert!(message.starts_with(&expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_the_guide_shows_for_each_provider_is_accepted() {
+        for settings in [
+            json!({}),
+            json!({ "preset": "keycloak", "issuer": "https://sso.example/realms/hospital" }),
+            json!({ "preset": "auth0", "issuer": "https://a.auth0.com/", "audience": "https://mcp.example/" }),
+            json!({ "preset": "okta", "issuer": "https://a.okta.com/oauth2/default" }),
+            json!({ "preset": "entra", "issuer": "https://login.microsoftonline.com/t/v2.0",
+                    "scopes": ["openid", "offline_access", "mcp"], "scope_prefix": "api://gateway/" }),
+            json!({ "preset": "google", "issuer": "https://accounts.google.com", "client_secret_file": "secret" }),
+        ] {
+            assert_eq!(problem(settings), "");
+        }
+    }
+}

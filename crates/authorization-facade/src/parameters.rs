@@ -1,0 +1,65 @@
+//! The parameters of a request, from a query or a form (RFC 6749 §3.1 and §3.2).
+
+use crate::error::OAuthError;
+
+/// The longest value of a parameter that is no token, in bytes.
+const MAX_VALUE: usize = 4_096;
+
+/// The parameters of one request, none of them twice but `resource` (RFC 8707 §2).
+pub(crate) struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    /// One without a value counts as left out.
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, OAuthError> {
+        let mut all: Vec<(String, String)> = Vec::new();
+        for (name, value) in url::form_urlencoded::parse(text) {
+            if value.is_empty() {
+                continue;
+            }
+            if name != "resource" && all.iter().any(|(known, _)| *known == name) {
+                return Err(OAuthError::invalid_request("a parameter is there twice"));
+            }
+            all.push((name.into_owned(), value.into_owned()));
+        }
+        Ok(Self(all))
+    }
+
+    /// A value of whatever length.
+    pub(crate) fn token(&self, name: &str) -> Option<&str> {
+        self.all(name).next()
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.token(name).filter(|value| value.len() <= MAX_VALUE)
+    }
+
+    pub(crate) fn required(&self, name: &str, missing: &'static str) -> Result<&str, OAuthError> {
+        self.get(name).ok_or(OAuthError::invalid_request(missing))
+    }
+
+    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        let named = self.0.iter().filter(move |(known, _)| known == name);
+        named.map(|(_, value)| value.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_given_twice_is_refused_and_one_without_a_value_is_none() {
+        let parsed = Parameters::parse(b"a=1&b=&resource=x&resource=y").unwrap();
+        assert_eq!((parsed.get("a"), parsed.get("b")), (Some("1"), None));
+        assert_eq!(parsed.all("resource").collect::<Vec<_>>(), ["x", "y"]);
+        assert!(Parameters::parse(b"state=1&state=1").is_err());
+    }
+
+    #[test]
+    fn a_value_that_no_parameter_needs_is_none() {
+        let text = format!("a={}", "x".repeat(MAX_VALUE + 1));
+        let parsed = Parameters::parse(text.as_bytes()).unwrap();
+        assert_eq!(parsed.get("a"), None);
+        assert!(parsed.token("a").is_some());
+    }
+}

@@ -1,0 +1,120 @@
+//! The scopes that clients ask for, and those that the provider is asked for.
+
+use crate::config::AuthorizationConfig;
+
+/// Scopes of `OpenID` Connect Core §5.4 and §11, which no provider writes with a prefix.
+const OF_OPENID: [&str; 6] = [
+    "openid",
+    "profile",
+    "email",
+    "address",
+    "phone",
+    "offline_access",
+];
+
+pub(crate) fn is_of_openid(scope: &str) -> bool {
+    OF_OPENID.contains(&scope)
+}
+
+/// Which scopes there are, and what the provider calls them.
+pub(crate) struct ScopeRules {
+    always: Vec<String>,
+    optional: Vec<String>,
+    prefix: String,
+}
+
+impl ScopeRules {
+    pub(crate) fn new(config: &AuthorizationConfig) -> Self {
+        let of_preset = || config.preset.scopes().iter().map(ToString::to_string);
+        Self {
+            always: (config.scopes.clone()).unwrap_or_else(|| of_preset().collect()),
+            optional: config.optional_scopes.clone(),
+            prefix: config.scope_prefix.clone(),
+        }
+    }
+
+    /// Every scope, as clients write it.
+    pub(crate) fn supported(&self) -> impl Iterator<Item = &str> {
+        let mut all: Vec<&str> = Vec::new();
+        for scope in self.always.iter().chain(&self.optional) {
+            let short = self.short(scope);
+            if !all.contains(&short) {
+                all.push(short);
+            }
+        }
+        all.into_iter()
+    }
+
+    /// What a client gets that asks for this: what everybody gets, and of the rest what it asks for. A scope that nobody
+    /// knows is left out, as RFC 6749 §3.3 allows: providers refuse the whole request for it.
+    pub(crate) fn granted(&self, asked: Option<&str>) -> Vec<&str> {
+        let asked: Vec<&str> = asked
+            .into_iter()
+            .flat_map(str::split_ascii_whitespace)
+            .collect();
+        let always: Vec<&str> = self.always.iter().map(|it| self.short(it)).collect();
+        self.supported()
+            .filter(|scope| always.contains(scope) || asked.contains(scope))
+            .collect()
+    }
+
+    /// What the provider is asked for.
+    pub(crate) fn at_provider(&self, granted: &str) -> String {
+        let full = granted.split_ascii_whitespace().map(|scope| {
+            if is_of_openid(scope) || scope.contains("://") {
+                scope.to_owned()
+            } else {
+                format!("{}{scope}", self.prefix)
+            }
+        });
+        full.collect::<Vec<_>>().join(" ")
+    }
+
+    /// What the provider says it granted, as clients write it.
+    pub(crate) fn from_provider(&self, scope: &str) -> String {
+        let names = scope.split_ascii_whitespace().map(|it| self.short(it));
+        names.collect::<Vec<_>>().join(" ")
+    }
+
+    fn short<'s>(&self, scope: &'s str) -> &'s str {
+        scope.strip_prefix(&*self.prefix).unwrap_or(scope)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules() -> ScopeRules {
+        ScopeRules {
+            always: ["openid", "mcp"].map(ToOwned::to_owned).into(),
+            optional: ["mcp.write", "api://other/.default"]
+                .map(ToOwned::to_owned)
+                .into(),
+            prefix: "api://gateway/".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_client_gets_what_everybody_gets_and_no_scope_that_nobody_knows() {
+        let rules = rules();
+        for (asked, granted) in [
+            (None, "openid mcp"),
+            (Some("mcp.write profile"), "openid mcp mcp.write"),
+            (Some("admin"), "openid mcp"),
+        ] {
+            assert_eq!(rules.granted(asked).join(" "), granted, "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn the_provider_reads_its_own_names_and_the_client_short_ones() {
+        let rules = rules();
+        let full = rules.at_provider("openid mcp api://other/.default");
+        assert_eq!(full, "openid api://gateway/mcp api://other/.default");
+        assert_eq!(
+            rules.from_provider(&full),
+            "openid mcp api://other/.default"
+        );
+    }
+}

@@ -1,0 +1,227 @@
+//! The token endpoint (RFC 6749 §3.2): codes and refresh tokens of ours become the provider's tokens.
+//!
+//! A code is good once, over all replicas: its id is recorded before the provider is asked. A refresh token is good once
+//! too (RFC 9700 §4.14.2), and replaced with each use; it is used up only by an answer, so that a provider that is away
+//! costs nobody their sign-in.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::json;
+use tracing::warn;
+use wardgate_domain::Digest;
+use wardgate_egress::{AuthError, CodeRequest, ProviderTokens};
+use wardgate_gateway_store::Purpose;
+
+use crate::authorize::check_resources;
+use crate::error::{OAuthError, json_response};
+use crate::parameters::Parameters;
+use crate::request::{CodeGrant, RefreshGrant, is_same};
+use crate::{AuthorizationFacade, CALLBACK, client};
+
+/// The longest refresh token of a client, in bytes.
+const MAX_REFRESH: usize = 64 * 1_024;
+
+/// `POST /oauth/token`
+pub(crate) async fn token(
+    facade: Arc<AuthorizationFacade>,
+    request: Request,
+) -> Result<Response, OAuthError> {
+    let body = facade
+        .read_body(request, "application/x-www-form-urlencoded")
+        .await?;
+    let parameters = Parameters::parse(&body)?;
+    check_resources(&facade, &parameters)?;
+    let client_id = parameters.get("client_id");
+    let client_id = client_id.ok_or(OAuthError::invalid_client("client_id is missing"))?;
+    let client = client::digest(client_id);
+    match parameters.get("grant_type") {
+        Some("authorization_code") => redeem_code(&facade, &parameters, client).await,
+        Some("refresh_token") => refresh(&facade, &parameters, client).await,
+        _ => Err(OAuthError::new(
+            "unsupported_grant_type",
+            "the grants here are authorization_code and refresh_token",
+        )),
+    }
+}
+
+async fn redeem_code(
+    facade: &AuthorizationFacade,
+    parameters: &Parameters,
+    client: String,
+) -> Result<Response, OAuthError> {
+    const NOT_GOOD: OAuthError = OAuthError::invalid_grant(
+        "the code is not good: it is another client's, was used, is too old, or does not fit redirect_uri or code_verifier",
+    );
+    let code = parameters.required("code", "code is missing")?;
+    let grant = facade
+        .parts
+        .sealer
+        .open_from_browser(Purpose::OAuthCode, code);
+    let grant: CodeGrant = grant.ok_or(NOT_GOOD)?;
+    let verifier = parameters.required("code_verifier", "code_verifier is missing (RFC 7636)")?;
+    let redirect_uri = parameters.get("redirect_uri");
+    let fits = is_same(&client, &grant.client)
+        && is_same(
+            redirect_uri.unwrap_or(&grant.redirect_uri),
+            &grant.redirect_uri,
+        )
+        && verifies(verifier, &grant.challenge);
+    // Whoever has the code alone does not use it up.
+    if !fits {
+        return Err(NOT_GOOD);
+    }
+    use_once(facade, grant.id, Purpose::OAuthCode, NOT_GOOD).await?;
+    let callback = facade.url(CALLBACK);
+    let code_request = CodeRequest {
+        redirect_uri: &callback,
+        verifier: &grant.verifier,
+    };
+    let further = further(facade);
+    let tokens = facade
+        .provider
+        .redeem_code(code_request, &grant.code, &further);
+    let tokens = tokens.await.map_err(|error| refused(&error, NOT_GOOD))?;
+    answer(facade, tokens, client, grant.scope, None).await
+}
+
+async fn refresh(
+    facade: &AuthorizationFacade,
+    parameters: &Parameters,
+    client: String,
+) -> Result<Response, OAuthError> {
+    const NOT_GOOD: OAuthError = OAuthError::invalid_grant(
+        "the refresh token is not good: it is another client's, was used, is too old, or was revoked",
+    );
+    let grant = open_refresh_token(facade, parameters.token("refresh_token"), &client);
+    let grant = grant.ok_or(NOT_GOOD)?;
+    let used = facade.parts.store.is_id_used(grant.id).await;
+    match used {
+        Ok(false) => {}
+        Ok(true) => return Err(NOT_GOOD),
+        Err(_) => return Err(OAuthError::unavailable()),
+    }
+    let further = further(facade);
+    let tokens = facade.provider.refresh(&grant.token, &further);
+    let tokens = tokens.await.map_err(|error| refused(&error, NOT_GOOD))?;
+    use_once(facade, grant.id, Purpose::OAuthRefresh, NOT_GOOD).await?;
+    answer(facade, tokens, client, grant.scope, Some(grant.token)).await
+}
+
+/// What is in a refresh token of this client.
+pub(crate) fn open_refresh_token(
+    facade: &AuthorizationFacade,
+    text: Option<&str>,
+    client: &str,
+) -> Option<RefreshGrant> {
+    let text = text.filter(|text| text.len() <= MAX_REFRESH)?;
+    let grant = facade
+        .parts
+        .sealer
+        .open_from_browser(Purpose::OAuthRefresh, text);
+    grant.filter(|grant: &RefreshGrant| is_same(client, &grant.client))
+}
+
+/// Parameters of every request for tokens.
+fn further(facade: &AuthorizationFacade) -> Vec<(&str, &str)> {
+    let resource = facade.config.resource.as_deref();
+    resource.map(|it| ("resource", it)).into_iter().collect()
+}
+
+/// RFC 7636 §4.6.
+fn verifies(verifier: &str, challenge: &str) -> bool {
+    let digest = Digest::of(verifier.as_bytes());
+    (43..=128).contains(&verifier.len()) && URL_SAFE_NO_PAD.encode(digest.as_bytes()) == challenge
+}
+
+pub(crate) async fn use_once(
+    facade: &AuthorizationFacade,
+    id: [u8; 16],
+    purpose: Purpose,
+    used: OAuthError,
+) -> Result<(), OAuthError> {
+    let until = facade.parts.ambient.now().plus(purpose.lasts());
+    match facade.parts.store.use_id_once(id, until).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(used),
+        Err(_) => Err(OAuthError::unavailable()),
+    }
+}
+
+/// Why the provider gave nothing, as the client is told. `not_good` is for what it says is not good any more.
+fn refused(error: &AuthError, not_good: OAuthError) -> OAuthError {
+    warn!(%error, "the identity provider gave no tokens");
+    match error {
+        AuthError::Refused {
+            code: Some("invalid_grant"),
+            ..
+        } => not_good,
+        AuthError::Refused { status, .. } if *status < 500 => OAuthError::misconfigured(),
+        AuthError::Refused { .. } | AuthError::Endpoint(_) => OAuthError::unavailable(),
+        _ => OAuthError::misconfigured(),
+    }
+}
+
+/// The provider's tokens for the client. `held` is the provider's refresh token that they were got with.
+async fn answer(
+    facade: &AuthorizationFacade,
+    tokens: ProviderTokens,
+    client: String,
+    scope: String,
+    held: Option<String>,
+) -> Result<Response, OAuthError> {
+    let preset = facade.config.preset;
+    let bearer = if preset.uses_id_token() {
+        tokens.id_token
+    } else {
+        Some(tokens.access_token)
+    };
+    let bearer = bearer.ok_or_else(|| {
+        warn!("the identity provider gave no identity token: `scopes` needs openid");
+        OAuthError::misconfigured()
+    })?;
+    // Otherwise the client would sign its user in again and again.
+    let caller = facade
+        .parts
+        .auth
+        .verify_token(&bearer)
+        .await
+        .map_err(|refusal| {
+            warn!(
+                reason = refusal.reason().as_str(),
+                "a token of the identity provider is not one that gateway.auth accepts: {}",
+                refusal.description()
+            );
+            OAuthError::misconfigured()
+        })?;
+    let left = caller.expires_at().since(facade.parts.ambient.now());
+    let lifetime = tokens.lifetime.map_or(left, |lifetime| lifetime.min(left));
+    let granted = tokens.scope.filter(|_| !preset.uses_id_token());
+    let granted = granted.map_or_else(|| scope.clone(), |it| facade.scopes.from_provider(&it));
+    let mut body = json!({
+        "access_token": bearer,
+        "token_type": "Bearer",
+        "expires_in": lifetime.as_secs(),
+        "scope": granted,
+    });
+    if let Some(token) = tokens.refresh_token.or(held) {
+        let grant = RefreshGrant {
+            id: facade.parts.ambient.random(),
+            client,
+            scope,
+            token,
+        };
+        let sealed = facade
+            .parts
+            .sealer
+            .seal_for_browser(Purpose::OAuthRefresh, &grant);
+        if let Some(sealed) = sealed {
+            body["refresh_token"] = sealed.into();
+        }
+    }
+    Ok(json_response(StatusCode::OK, &body))
+}

@@ -1,0 +1,160 @@
+//! A client of an identity provider that gets tokens for other clients, which use them as they are.
+
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+use url::Url;
+use wardgate_domain::Ambient;
+
+use super::code::{AuthorizationServer, CodeRequest, check_issuer, provider_limits};
+use super::discovery::MetadataDiscovery;
+use super::grant::{EndpointLocation, TokenEndpoint, TokenResponse};
+use super::{AuthError, ConnectError, RegisteredClient};
+use crate::EgressSettings;
+
+/// A client of an identity provider on behalf of other clients.
+pub struct ProviderClient {
+    issuer: String,
+    client: RegisteredClient,
+    provider: OnceCell<AuthorizationServer>,
+    limits: EgressSettings,
+    ambient: Ambient,
+}
+
+/// What a provider gave. Not shown: they are secrets.
+pub struct ProviderTokens {
+    /// A bearer token, opaque or a JWT.
+    pub access_token: String,
+    /// `OpenID` Connect Core §2, where the scope `openid` was granted.
+    pub id_token: Option<String>,
+    /// RFC 6749 §1.5; a provider that does not replace it may leave it out of the answer to a refresh.
+    pub refresh_token: Option<String>,
+    /// What was granted, where the provider says so, separated by spaces.
+    pub scope: Option<String>,
+    /// How long the access token lasts, where the provider says so.
+    pub lifetime: Option<Duration>,
+}
+
+impl ProviderClient {
+    /// Asks nobody for anything yet. `endpoints` are where browsers go and where codes become tokens, of a provider whose
+    /// metadata does not say so.
+    pub fn new(
+        issuer: &str,
+        endpoints: Option<(Url, Url)>,
+        client: RegisteredClient,
+        ambient: &Ambient,
+    ) -> Self {
+        let configured = endpoints.map(|(authorization_url, token_url)| {
+            AuthorizationServer::configured(Some(issuer.to_owned()), authorization_url, token_url)
+        });
+        Self {
+            issuer: issuer.to_owned(),
+            client,
+            provider: OnceCell::new_with(configured),
+            limits: provider_limits(),
+            ambient: ambient.clone(),
+        }
+    }
+
+    /// Where the browser goes; `state` comes back with the code. `further` are parameters such as `scope`.
+    pub async fn authorization_url(
+        &self,
+        request: CodeRequest<'_>,
+        state: &str,
+        further: &[(&str, &str)],
+    ) -> Result<Url, ConnectError> {
+        let provider = self.provider().await?;
+        let further = further.iter().copied();
+        Ok(request.url(&provider.authorization_url, &self.client.id, state, further))
+    }
+
+    /// Checks that it was this provider who sent the browser back (RFC 9207): `said_issuer` is the `iss` it came with.
+    pub async fn check_response(&self, said_issuer: Option<&str>) -> Result<(), ConnectError> {
+        let provider = self.provider().await?;
+        check_issuer(said_issuer, Some(&self.issuer), provider.names_itself)
+    }
+
+    /// The tokens that the code is good for. `further` are parameters such as `resource`.
+    pub async fn redeem_code(
+        &self,
+        request: CodeRequest<'_>,
+        code: &str,
+        further: &[(&str, &str)],
+    ) -> Result<ProviderTokens, AuthError> {
+        let mut form = request.form(code);
+        form.extend(further);
+        self.request_tokens(&form).await
+    }
+
+    /// Newer tokens (RFC 6749 §6).
+    pub async fn refresh(
+        &self,
+        refresh_token: &str,
+        further: &[(&str, &str)],
+    ) -> Result<ProviderTokens, AuthError> {
+        let mut form = vec![
+            ("grant_type", "refresh_token"),
+            ("refresh_token", refresh_token),
+        ];
+        form.extend(further);
+        self.request_tokens(&form).await
+    }
+
+    /// Has the provider end what was granted (RFC 7009). One that names no endpoint for that keeps it until it expires.
+    pub async fn revoke(&self, refresh_token: &str) -> Result<(), AuthError> {
+        let provider = self.provider().await?;
+        let Some(url) = &provider.revocation_url else {
+            return Ok(());
+        };
+        let form = [
+            ("token", refresh_token),
+            ("token_type_hint", "refresh_token"),
+        ];
+        self.endpoint(url, provider)?.tell(&form).await.map(drop)
+    }
+
+    async fn request_tokens(&self, form: &[(&str, &str)]) -> Result<ProviderTokens, AuthError> {
+        let provider = self.provider().await?;
+        let endpoint = self.endpoint(&provider.token_url, provider)?;
+        let response = endpoint.ask(form).await?;
+        response.check_bearer()?;
+        let lifetime = response.stated_lifetime()?;
+        let TokenResponse {
+            access_token,
+            id_token,
+            refresh_token,
+            scope,
+            ..
+        } = response;
+        Ok(ProviderTokens {
+            access_token,
+            id_token,
+            refresh_token,
+            scope,
+            lifetime,
+        })
+    }
+
+    fn endpoint(
+        &self,
+        url: &Url,
+        provider: &AuthorizationServer,
+    ) -> Result<TokenEndpoint, AuthError> {
+        let place = EndpointLocation {
+            url,
+            issuer: Some(&self.issuer),
+            methods: provider.methods.as_deref(),
+        };
+        let RegisteredClient { id, proof } = &self.client;
+        TokenEndpoint::open(&place, id, proof, &self.limits, &self.ambient)
+            .map_err(AuthError::endpoint)
+    }
+
+    async fn provider(&self) -> Result<&AuthorizationServer, AuthError> {
+        let look = async {
+            let finder = MetadataDiscovery::new(&self.limits);
+            AuthorizationServer::found(finder.of_issuer(&self.issuer).await?)
+        };
+        self.provider.get_or_try_init(|| look).await
+    }
+}

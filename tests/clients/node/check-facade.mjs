@@ -1,0 +1,123 @@
+// `@modelcontextprotocol/client` with nothing but the URL of a gateway that is the authorization server in front of a real
+// one (`oidc-provider`), which knows the gateway alone: registration, the gateway's question, the pages of the provider,
+// tokens, newer ones once they have ended, and more scope.
+//
+// Takes WARDGATE_URL and BRIEF, the provider, from the environment. Prints a line per check; the process exits non-zero when
+// one failed.
+
+import assert from 'node:assert/strict';
+import process from 'node:process';
+import { setTimeout as pause } from 'node:timers/promises';
+import { Client, StreamableHTTPClientTransport, UnauthorizedError } from '@modelcontextprotocol/client';
+import { connect } from './browser.mjs';
+import { report } from './report.mjs';
+
+const { WARDGATE_URL, BRIEF } = process.env;
+const CALLBACK = 'http://127.0.0.1:9/callback';
+const TOOL = 'open__test_simple_text';
+const TEXT = 'This is a simple text response for testing.';
+const PAGES = ['Connect a program', 'One moment', 'Sign-in', 'Authorize'];
+
+// A client whose user, dana, signs in.
+class SignIn {
+  asked = [];
+  redirectUrl = CALLBACK;
+  clientMetadata = {
+    client_name: 'wardgate-check',
+    redirect_uris: [CALLBACK],
+    grant_types: ['authorization_code', 'refresh_token'],
+    response_types: ['code'],
+    token_endpoint_auth_method: 'none',
+  };
+  clientInformation() {
+    return this.client;
+  }
+  saveClientInformation(client) {
+    this.client = client;
+  }
+  tokens() {
+    return this.kept;
+  }
+  saveTokens(tokens) {
+    this.kept = tokens;
+  }
+  saveCodeVerifier(verifier) {
+    this.verifier = verifier;
+  }
+  codeVerifier() {
+    return this.verifier;
+  }
+  async redirectToAuthorization(url) {
+    assert.equal(url.origin, new URL(WARDGATE_URL).origin, 'the client never hears of the provider');
+    this.asked.push(url.searchParams);
+    const { url: back, headings } = await connect(url, 'dana', next => next.href.startsWith(CALLBACK));
+    assert.deepEqual(headings, PAGES);
+    this.back = back;
+  }
+}
+
+async function signedIn() {
+  const provider = new SignIn();
+  let client, transport;
+  // Tries, and once more after its user signed in.
+  const attempt = async action => {
+    try {
+      return await action();
+    } catch (error) {
+      if (!(error instanceof UnauthorizedError) || !provider.back) throw error;
+      const { searchParams } = provider.back;
+      provider.back = undefined;
+      await transport.finishAuth(searchParams);
+      return action();
+    }
+  };
+  await attempt(async () => {
+    client = new Client({ name: 'wardgate-check', version: '1' });
+    transport = new StreamableHTTPClientTransport(new URL(WARDGATE_URL), { authProvider: provider });
+    await client.connect(transport);
+  });
+  const call = name => attempt(() => client.callTool({ name, arguments: {} }));
+  return { provider, call, close: () => client.close() };
+}
+
+const claims = token => JSON.parse(Buffer.from(token.split('.')[1], 'base64url'));
+
+await report('facade, ', [
+  [
+    'from a 401 by way of registration, consent and sign-in to a call with the provider\'s own token',
+    async () => {
+      const { provider, call, close } = await signedIn();
+      assert.equal((await call(TOOL)).content[0].text, TEXT);
+      assert.equal(provider.asked.length, 1);
+      const { iss, sub, aud } = claims(provider.kept.access_token);
+      assert.deepEqual({ iss, sub, aud }, { iss: BRIEF, sub: 'dana', aud: 'https://mcp.example/' });
+      await close();
+    },
+  ],
+  [
+    'tokens that end soon are renewed, and nobody is asked',
+    async () => {
+      const { provider, call, close } = await signedIn();
+      const tokens = new Set();
+      const deadline = Date.now() + 30_000;
+      while (tokens.size < 3) {
+        assert(Date.now() < deadline, 'they are not renewed');
+        assert.equal((await call(TOOL)).content[0].text, TEXT);
+        tokens.add(provider.kept.access_token);
+        await pause(500);
+      }
+      assert.equal(provider.asked.length, 1);
+      await close();
+    },
+  ],
+  [
+    'a call that needs more scope asks its user again',
+    async () => {
+      const { provider, call, close } = await signedIn();
+      assert.equal((await call('vault__test_simple_text')).content[0].text, TEXT);
+      assert.equal(provider.asked.length, 2);
+      assert(provider.asked[1].get('scope').split(' ').includes('records'));
+      await close();
+    },
+  ],
+]);
