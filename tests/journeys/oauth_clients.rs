@@ -348,27 +348,27 @@ async fn replay_every_client(kind: ProviderKind) {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn clients_of_today_sign_in_with_keycloak() {
     replay_every_client(ProviderKind::Keycloak).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn clients_of_today_sign_in_with_auth0() {
     replay_every_client(ProviderKind::Auth0).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn clients_of_today_sign_in_with_okta() {
     replay_every_client(ProviderKind::Okta).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn clients_of_today_sign_in_with_entra() {
     replay_every_client(ProviderKind::Entra).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn clients_of_today_sign_in_with_google() {
     replay_every_client(ProviderKind::Google).await;
 }

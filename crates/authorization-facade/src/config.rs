@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 use serde::Deserialize;
 use url::Url;
+use wardgate_edge::AuthConfig;
 use wardgate_egress::{ClientProof, RegisteredClient, Secret};
 
 use crate::Error;
@@ -57,7 +58,12 @@ pub struct AuthorizationConfig {
 
 impl AuthorizationConfig {
     /// Checks the settings of the facade, if there are any, and the URL of another server's metadata, if there is one.
-    pub fn validate_either(config: Option<&Self>, elsewhere: Option<&str>) -> Result<(), Error> {
+    /// `trusted` are the issuers whose tokens the gateway takes.
+    pub fn validate_either(
+        config: Option<&Self>,
+        elsewhere: Option<&str>,
+        trusted: &AuthConfig,
+    ) -> Result<(), Error> {
         if let Some(url) = elsewhere {
             let parsed = Url::parse(url).ok();
             if parsed.is_none_or(|url| !matches!(url.scheme(), "http" | "https")) {
@@ -72,11 +78,11 @@ impl AuthorizationConfig {
                 ));
             }
         }
-        config.map_or(Ok(()), Self::validate)
+        config.map_or(Ok(()), |config| config.validate(trusted))
     }
 
     /// Checks what types alone cannot; the error names the key.
-    pub(crate) fn validate(&self) -> Result<(), Error> {
+    pub(crate) fn validate(&self, trusted: &AuthConfig) -> Result<(), Error> {
         if self.client_id.is_empty() {
             return Err(wrong("client_id", "is empty"));
         }
@@ -96,7 +102,13 @@ impl AuthorizationConfig {
         self.networks()?;
         self.endpoints()?;
         let fits = self.preset.check(self);
-        fits.map_err(|(key, what)| wrong(key, what))
+        fits.map_err(|(key, what)| wrong(key, what))?;
+        let mut issuers = trusted.issuers.iter();
+        if !issuers.any(|it| it.issuer == self.issuer) {
+            let what = "name one of gateway.auth.issuers, to the letter";
+            return Err(wrong("issuer", what));
+        }
+        Ok(())
     }
 
     /// The networks of `document_networks`.
@@ -169,13 +181,22 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use wardgate_edge::{IssuerConfig, JwksSource};
 
     fn problem(settings: Value) -> String {
+        problem_where(settings, true)
+    }
+
+    /// The same, where the gateway takes the issuer's tokens or does not.
+    fn problem_where(settings: Value, trusts: bool) -> String {
         let mut all = json!({ "issuer": "https://id.example", "client_id": "gateway" });
         let settings = settings.as_object().unwrap().clone();
         all.as_object_mut().unwrap().extend(settings);
         let config: AuthorizationConfig = serde_json::from_value(all).unwrap();
-        let checked = config.validate();
+        let keys = JwksSource::Url("https://id.example/keys".to_owned());
+        let trusted = IssuerConfig::new(config.issuer.clone(), "gateway", keys);
+        let issuers = if trusts { vec![trusted] } else { Vec::new() };
+        let checked = config.validate(&AuthConfig { issuers });
         checked.map_or_else(|error| error.to_string(), |()| String::new())
     }
 
@@ -213,6 +234,15 @@ mod tests {
             let expected = format!("gateway.authorization.{key}: ");
             assert!(message.starts_with(&expected), "{message}");
         }
+    }
+
+    #[test]
+    fn an_issuer_whose_tokens_the_gateway_does_not_take_is_named() {
+        let message = problem_where(json!({}), false);
+        assert!(
+            message.starts_with("gateway.authorization.issuer: "),
+            "{message}"
+        );
     }
 
     #[test]

@@ -142,13 +142,7 @@ impl AuthorizationFacade {
         trusted: &AuthConfig,
         parts: FacadeParts,
     ) -> Result<Arc<Self>, Error> {
-        config.validate()?;
-        if !trusted.issuers.iter().any(|it| it.issuer == config.issuer) {
-            return Err(Error(
-                "gateway.authorization.issuer: name one of gateway.auth.issuers, to the letter"
-                    .to_owned(),
-            ));
-        }
+        config.validate(trusted)?;
         let client = config.client().await?;
         let endpoints = config.endpoints()?;
         Ok(Arc::new(Self {

@@ -169,6 +169,7 @@ impl Config {
         AuthorizationConfig::validate_either(
             self.authorization.as_ref(),
             self.authorization_server_metadata.as_deref(),
+            &self.auth,
         )?;
         if self.append_limit.is_zero() || self.append_limit > LONGEST_APPEND {
             return wrong(format!(
