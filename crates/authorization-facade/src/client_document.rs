@@ -40,10 +40,7 @@ impl ClientDocuments {
     pub(crate) fn new(config: &AuthorizationConfig, public_url: &str) -> Result<Self, Error> {
         let networks = config.networks()?;
         Ok(Self {
-            private: match networks.is_empty() {
-                true => PrivateAddresses::Refused,
-                false => PrivateAddresses::Listed(networks),
-            },
+            private: PrivateAddresses::Listed(networks),
             takes_http: public_url.starts_with("http://"),
             places: Semaphore::new(AT_ONCE),
         })

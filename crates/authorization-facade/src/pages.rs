@@ -34,10 +34,10 @@ pub(crate) fn consent(
     let origin = document_host.map_or_else(String::new, |host| {
         format!(" and is described at <code>{}</code>", escape_html(host))
     });
-    let scopes = request.scope.split_ascii_whitespace();
-    let scopes: String = scopes
-        .map(|scope| format!("<li><code>{}</code></li>", escape_html(scope)))
-        .collect();
+    let mut scopes = String::new();
+    for scope in request.scope.split_ascii_whitespace() {
+        scopes.push_str(&format!("<li><code>{}</code></li>", escape_html(scope)));
+    }
     let body = format!(
         "<p>{name}{origin} wants to call tools of this gateway in your name. Its name is what it says; nobody has verified it.</p><p>What you allow goes to <b>{}</b>: <code>{}</code></p><p>It asks for:</p><ul>{scopes}</ul><p>You sign in at <code>{}</code>. Go on only if you have just connected this program yourself.</p><form method=\"post\" action=\"{AUTHORIZE}\"><input type=\"hidden\" name=\"request\" value=\"{}\"><button name=\"decision\" value=\"allow\">Allow</button><button name=\"decision\" value=\"deny\">Deny</button></form>",
         escape_html(&redirect_uri::shown(&request.redirect_uri)),

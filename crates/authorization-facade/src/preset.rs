@@ -58,7 +58,6 @@ impl Preset {
     ) -> Result<(), (&'static str, &'static str)> {
         let issuer = config.issuer.as_str();
         match self {
-            Self::Oidc | Self::Keycloak => Ok(()),
             Self::Auth0 if config.audience.is_none() => Err((
                 "audience",
                 "write the identifier of the API at Auth0; without it access tokens cannot be verified",
@@ -82,7 +81,9 @@ impl Preset {
                 "client_secret_file",
                 "Google gives tokens only to a client with its secret",
             )),
-            Self::Auth0 | Self::Okta | Self::Entra | Self::Google => Ok(()),
+            Self::Oidc | Self::Keycloak | Self::Auth0 | Self::Okta | Self::Entra | Self::Google => {
+                Ok(())
+            }
         }
     }
 }

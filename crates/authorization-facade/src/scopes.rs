@@ -71,7 +71,7 @@ impl ScopeRules {
     }
 
     /// What the provider says it granted, as clients write it.
-    pub(crate) fn from_provider(&self, scope: &str) -> String {
+    pub(crate) fn for_client(&self, scope: &str) -> String {
         let names = scope.split_ascii_whitespace().map(|it| self.short(it));
         names.collect::<Vec<_>>().join(" ")
     }
@@ -112,9 +112,6 @@ mod tests {
         let rules = rules();
         let full = rules.at_provider("openid mcp api://other/.default");
         assert_eq!(full, "openid api://gateway/mcp api://other/.default");
-        assert_eq!(
-            rules.from_provider(&full),
-            "openid mcp api://other/.default"
-        );
+        assert_eq!(rules.for_client(&full), "openid mcp api://other/.default");
     }
 }

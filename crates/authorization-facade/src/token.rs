@@ -201,7 +201,7 @@ async fn answer(
     let left = caller.expires_at().since(facade.parts.ambient.now());
     let lifetime = tokens.lifetime.map_or(left, |lifetime| lifetime.min(left));
     let granted = tokens.scope.filter(|_| !preset.uses_id_token());
-    let granted = granted.map_or_else(|| scope.clone(), |it| facade.scopes.from_provider(&it));
+    let granted = granted.map_or_else(|| scope.clone(), |it| facade.scopes.for_client(&it));
     let mut body = json!({
         "access_token": bearer,
         "token_type": "Bearer",
