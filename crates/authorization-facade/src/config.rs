@@ -9,7 +9,7 @@ use wardgate_edge::AuthConfig;
 use wardgate_egress::{ClientProof, RegisteredClient, Secret};
 
 use crate::Error;
-use crate::preset::Preset;
+use crate::preset::{Preset, is_of_openid};
 
 /// Which identity provider MCP clients sign people in by, through the gateway.
 #[derive(Debug, Clone, Deserialize)]
@@ -101,7 +101,7 @@ impl AuthorizationConfig {
         }
         self.networks()?;
         self.endpoints()?;
-        let fits = self.preset.check(self);
+        let fits = self.check_preset();
         fits.map_err(|(key, what)| wrong(key, what))?;
         let mut issuers = trusted.issuers.iter();
         if !issuers.any(|it| it.issuer == self.issuer) {
@@ -109,6 +109,49 @@ impl AuthorizationConfig {
             return Err(wrong("issuer", what));
         }
         Ok(())
+    }
+
+    /// What the settings lack for this provider: the key, and what to write.
+    fn check_preset(&self) -> Result<(), (&'static str, &'static str)> {
+        let issuer = self.issuer.as_str();
+        match self.preset {
+            Preset::Auth0 if self.audience.is_none() => Err((
+                "audience",
+                "write the identifier of the API at Auth0; without it access tokens cannot be verified",
+            )),
+            Preset::Auth0 if !issuer.ends_with('/') => {
+                Err(("issuer", "Auth0's issuer ends with a slash; add it"))
+            }
+            Preset::Okta if !issuer.contains("/oauth2/") => Err((
+                "issuer",
+                "name a custom authorization server, such as https://ORG.okta.com/oauth2/default; tokens of the org's own cannot be verified by others",
+            )),
+            Preset::Entra if !issuer.ends_with("/v2.0") => Err((
+                "issuer",
+                "write https://login.microsoftonline.com/TENANT/v2.0, and let the application's manifest have requestedAccessTokenVersion 2",
+            )),
+            Preset::Entra if !self.has_api_scope() => Err((
+                "scopes",
+                "name a scope of the application, such as mcp with scope_prefix api://CLIENT-ID/; without one the tokens are for Microsoft Graph",
+            )),
+            Preset::Google if self.client_secret_file.is_none() => Err((
+                "client_secret_file",
+                "Google gives tokens only to a client with its secret",
+            )),
+            Preset::Oidc
+            | Preset::Keycloak
+            | Preset::Auth0
+            | Preset::Okta
+            | Preset::Entra
+            | Preset::Google => Ok(()),
+        }
+    }
+
+    /// Whether every sign-in asks for a scope of an API.
+    fn has_api_scope(&self) -> bool {
+        let scopes = self.scopes.iter().flatten();
+        let mut own = scopes.filter(|scope| !is_of_openid(scope));
+        own.any(|scope| scope.contains("://") || !self.scope_prefix.is_empty())
     }
 
     /// The networks of `document_networks`.

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::AuthorizationConfig;
-
 /// An identity provider with its particulars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -50,47 +48,18 @@ impl Preset {
     pub(crate) fn uses_id_token(self) -> bool {
         self == Self::Google
     }
-
-    /// What the settings lack for this provider: the key, and what to write.
-    pub(crate) fn check(
-        self,
-        config: &AuthorizationConfig,
-    ) -> Result<(), (&'static str, &'static str)> {
-        let issuer = config.issuer.as_str();
-        match self {
-            Self::Auth0 if config.audience.is_none() => Err((
-                "audience",
-                "write the identifier of the API at Auth0; without it access tokens cannot be verified",
-            )),
-            Self::Auth0 if !issuer.ends_with('/') => {
-                Err(("issuer", "Auth0's issuer ends with a slash; add it"))
-            }
-            Self::Okta if !issuer.contains("/oauth2/") => Err((
-                "issuer",
-                "name a custom authorization server, such as https://ORG.okta.com/oauth2/default; tokens of the org's own cannot be verified by others",
-            )),
-            Self::Entra if !issuer.ends_with("/v2.0") => Err((
-                "issuer",
-                "write https://login.microsoftonline.com/TENANT/v2.0, and let the application's manifest have requestedAccessTokenVersion 2",
-            )),
-            Self::Entra if !has_api_scope(config) => Err((
-                "scopes",
-                "name a scope of the application, such as mcp with scope_prefix api://CLIENT-ID/; without one the tokens are for Microsoft Graph",
-            )),
-            Self::Google if config.client_secret_file.is_none() => Err((
-                "client_secret_file",
-                "Google gives tokens only to a client with its secret",
-            )),
-            Self::Oidc | Self::Keycloak | Self::Auth0 | Self::Okta | Self::Entra | Self::Google => {
-                Ok(())
-            }
-        }
-    }
 }
 
-/// Whether every sign-in asks for a scope of an API.
-fn has_api_scope(config: &AuthorizationConfig) -> bool {
-    let scopes = config.scopes.iter().flatten();
-    let mut own = scopes.filter(|scope| !crate::scopes::is_of_openid(scope));
-    own.any(|scope| scope.contains("://") || !config.scope_prefix.is_empty())
+/// Scopes of `OpenID` Connect Core §5.4 and §11, which no provider writes with a prefix.
+const OF_OPENID: [&str; 6] = [
+    "openid",
+    "profile",
+    "email",
+    "address",
+    "phone",
+    "offline_access",
+];
+
+pub(crate) fn is_of_openid(scope: &str) -> bool {
+    OF_OPENID.contains(&scope)
 }

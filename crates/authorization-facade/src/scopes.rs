@@ -1,20 +1,7 @@
 //! The scopes that clients ask for, and those that the provider is asked for.
 
 use crate::config::AuthorizationConfig;
-
-/// Scopes of `OpenID` Connect Core §5.4 and §11, which no provider writes with a prefix.
-const OF_OPENID: [&str; 6] = [
-    "openid",
-    "profile",
-    "email",
-    "address",
-    "phone",
-    "offline_access",
-];
-
-pub(crate) fn is_of_openid(scope: &str) -> bool {
-    OF_OPENID.contains(&scope)
-}
+use crate::preset::is_of_openid;
 
 /// Which scopes there are, and what the provider calls them.
 pub(crate) struct ScopeRules {
