@@ -10,8 +10,8 @@ use std::time::Duration;
 use aws_lc_rs::signature::Ed25519KeyPair;
 use futures::TryStreamExt;
 use wardgate_audit::{
-    AuditKeys, CallingProcesses, CheckpointKind, Config, LogCloser, LogKey, MacKey, RecordReader,
-    Verifier,
+    AuditKeys, CallingProcesses, CheckpointKind, Config, DetailsKey, LogCloser, LogKey, MacKey,
+    RecordReader, Verifier,
 };
 use wardgate_domain::{Ambient, Event, Record, RefusalCount, Refusals};
 use wardgate_rpc::client::{AuditClient, AuditFilter, QueriedRecord};
@@ -46,6 +46,7 @@ async fn start(store: &str) -> Result<(AuditClient, LogCloser), Failure> {
     let keys = AuditKeys {
         mac: MacKey::from_bytes(&[7; 32]),
         log: LogKey::from_pkcs8(&key()?)?,
+        details: DetailsKey::from_bytes(&[9; 32]),
     };
     let config = Config {
         log_origin: Some(ORIGIN.to_owned()),

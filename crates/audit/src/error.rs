@@ -1,0 +1,145 @@
+//! What can go wrong.
+
+use wardgate_domain::InvalidMessage;
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_rpc::ServiceError;
+use wardgate_rpc::client::RecordDamage;
+use wardgate_store::{MigrationError, NotAStore};
+
+/// A failure of the audit service or of a reader.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The setting `store` names no store.
+    #[error("the audit store must be given as `sqlite:PATH` or `postgres://…`")]
+    UnknownStore,
+    /// The setting `write_limit` is out of its range.
+    #[error("audit.write_limit: `{given}` is not between 1ms and {most}")]
+    WriteLimit {
+        /// As configured.
+        given: String,
+        /// The longest that it may be.
+        most: String,
+    },
+    /// The store cannot be opened.
+    #[error("cannot open the audit store {store}: {source}")]
+    Open {
+        /// Where it is, without credentials.
+        store: String,
+        /// What the driver said.
+        source: sqlx::Error,
+    },
+    /// The store has a schema that this program cannot work with.
+    #[error("audit.store: {0}")]
+    Schema(#[from] MigrationError),
+    /// The record is not known to be durable. It may have been stored all the same; appending it once
+    /// more with `retry` settles that.
+    #[error("the record cannot be stored durably now; try again later")]
+    NotDurable,
+    /// A message that cannot become a record or a filter.
+    #[error(transparent)]
+    Invalid(#[from] InvalidMessage),
+    /// The call already has an intent or outcome, and it is another one.
+    #[error("this call already has another {event} in the record; give every call its own id")]
+    AlreadyRecorded {
+        /// `intent` or `outcome`.
+        event: &'static str,
+    },
+    /// The store cannot be read.
+    #[error("the audit store cannot be read now; try again later")]
+    Unreadable(#[from] sqlx::Error),
+    /// What stands in the store of the tree over the record is not what this service writes.
+    #[error("the tree of the record is damaged: {0}")]
+    DamagedTree(String),
+    /// The store holds checkpoints of a log with another name.
+    #[error(
+        "audit.log_origin: the record's checkpoints are of the log `{stored}`, not of `{configured}`"
+    )]
+    OtherLog {
+        /// As the stored checkpoint names it.
+        stored: String,
+        /// As configured.
+        configured: String,
+    },
+    /// A key, note or proof of the log is not what it must be.
+    #[error("the log of the record: {0}")]
+    Log(#[from] wardgate_transparency::Error),
+    /// The keys of data subjects in the store are not under the configured key.
+    #[error(
+        "audit.details_key_file: the keys of data subjects in the store are under another key; give the service the key it had"
+    )]
+    OtherDetailsKey,
+    /// A data subject or details were asked for, without the key that they are found and opened with.
+    #[error("audit.details_key_file is needed to find a data subject and to open details")]
+    NoDetailsKey,
+    /// The file with the trust policy cannot be used.
+    #[error("audit.witnesses.policy_file: {path}: {problem}")]
+    WitnessPolicy {
+        /// Which one.
+        path: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// No checkpoint has the cosignatures of the quorum yet.
+    #[error(
+        "no checkpoint of the record is cosigned by a quorum of witnesses yet; see audit.witnesses and the log of the audit service"
+    )]
+    NotCosigned,
+    /// No checkpoint was signed yet.
+    #[error(
+        "there is no signed checkpoint of the record yet; the audit service signs one when it starts"
+    )]
+    NoCheckpoint,
+    /// The record is not in a signed checkpoint yet, or there is no such record.
+    #[error(
+        "the newest checkpoint covers the records below {size}; record {sequence} is not there, or is less than a second old"
+    )]
+    NotCovered {
+        /// Of the record that was asked for.
+        sequence: u64,
+        /// Of the newest checkpoint.
+        size: u64,
+    },
+    /// The files of an export cannot be written.
+    #[error("cannot write to {directory}: {source}")]
+    Export {
+        /// Which directory.
+        directory: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A stored record is not what this service writes.
+    #[error("the record is damaged: {0}")]
+    Damaged(RecordDamage),
+}
+
+impl From<NotAStore> for Error {
+    fn from(NotAStore: NotAStore) -> Self {
+        Self::UnknownStore
+    }
+}
+
+impl ServiceError for Error {
+    fn reason(&self) -> ErrorReason {
+        match self {
+            Self::NotDurable => ErrorReason::NotDurable,
+            Self::Invalid(_) | Self::AlreadyRecorded { .. } | Self::NotCovered { .. } => {
+                ErrorReason::InvalidMessage
+            }
+            Self::Unreadable(_) | Self::NoCheckpoint | Self::NotCosigned => {
+                ErrorReason::Unavailable
+            }
+            Self::UnknownStore
+            | Self::WriteLimit { .. }
+            | Self::Open { .. }
+            | Self::Schema(_)
+            | Self::DamagedTree(_)
+            | Self::Export { .. }
+            | Self::OtherLog { .. }
+            | Self::OtherDetailsKey
+            | Self::NoDetailsKey
+            | Self::WitnessPolicy { .. }
+            | Self::Log(_)
+            | Self::Damaged(_) => ErrorReason::Internal,
+        }
+    }
+}

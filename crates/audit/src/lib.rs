@@ -16,9 +16,9 @@
 
 mod canonical;
 mod config;
+mod cosigning;
 mod details;
 mod details_key;
-mod cosigning;
 mod error;
 mod export;
 mod filter;
@@ -30,8 +30,8 @@ mod proof;
 mod publisher;
 mod query;
 mod reader;
-mod sealed_details;
 mod receipt;
+mod sealed_details;
 mod service;
 mod store;
 mod stored_row;

@@ -18,10 +18,10 @@ use wardgate_rpc::client::{
 };
 
 use crate::canonical::RecordEntry;
+use crate::cosigning::CheckpointSubmitter;
 use crate::details::DetailsVault;
 use crate::details_key::DetailsKey;
-use crate::cosigning::CheckpointSubmitter;
-use crate::filter::{RecordFilter, parse_call_id};
+use crate::filter::RecordFilter;
 use crate::growth::GrowthMonitor;
 use crate::intent_closer::IntentCloser;
 use crate::ownership::{CallingProcesses, StoreLock};

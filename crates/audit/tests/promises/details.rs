@@ -1,7 +1,9 @@
 //! Details of calls, and whom the calls concerned: found and read with the key, erased with a data subject's key.
 
 use futures::TryStreamExt;
-use wardgate_audit::{AuditKeys, CallingProcesses, Config, DetailsKey, RecordReader, record_line};
+use wardgate_audit::{
+    AuditKeys, CallingProcesses, CheckpointKind, Config, DetailsKey, RecordReader, record_line,
+};
 use wardgate_domain::{
     Ambient, ArgumentOutline, CallDetails, ColumnTier, DataSubjects, Digest, Event, Outcome,
     OutlinedArgument, Record, ResultColumn, ResultOutline, Status,
@@ -168,11 +170,14 @@ async fn destroying_the_key_of_a_data_subject_erases_the_details_and_every_proof
     assert_eq!(read(store, about("north", "NUGWI")).await.len(), 1);
     let reader = RecordReader::open(&store.url).await.unwrap();
     let directory = tempfile::tempdir().unwrap();
-    let exported = reader.export(directory.path(), |_, _| {}).await.unwrap();
+    let exported = reader
+        .export(directory.path(), CheckpointKind::Signed, |_, _| {})
+        .await
+        .unwrap();
     let log =
         wardgate_transparency::Signer::from_pkcs8(&exported.origin, &crate::support::log_key(1));
     let key = log.unwrap().verifier_key().clone();
-    let verified = wardgate_audit::verify(directory.path(), &key, None, |_, _| {}).unwrap();
+    let verified = super::export::verify(directory.path(), &key).unwrap();
     assert_eq!(verified.head.size, 2);
 }
 

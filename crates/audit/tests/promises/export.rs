@@ -32,7 +32,7 @@ fn verifier(key: &VerifierKey) -> Verifier {
     }
 }
 
-fn verify(path: &Path, key: &VerifierKey) -> Result<Checkpoint, VerificationError> {
+pub(super) fn verify(path: &Path, key: &VerifierKey) -> Result<Checkpoint, VerificationError> {
     verifier(key).verify(path, |_, _| ())
 }
 

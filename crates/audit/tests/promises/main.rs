@@ -1,0 +1,22 @@
+//! What the audit service promises, over its public interface, on SQLite and on PostgreSQL.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod faulty_line;
+mod support;
+
+mod append;
+mod cosigning;
+mod details;
+mod export;
+mod failure;
+mod log;
+mod privacy;
+mod query;
+mod recovery;
+mod tampering;

@@ -8,7 +8,8 @@ use tokio::time::{advance, timeout};
 
 use super::*;
 use crate::limits::{Limit, LimitSettings};
-use crate::rate::RateLimiter;
+use crate::shared_rate::SharedRateLimiter;
+use wardgate_domain::Ambient;
 use wardgate_testkit::caller;
 
 const TIME_LIMIT: Duration = Duration::from_secs(30);

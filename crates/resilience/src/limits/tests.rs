@@ -4,6 +4,7 @@ use std::time::Duration;
 use futures::future::join_all;
 
 use super::*;
+use wardgate_domain::Ambient;
 use wardgate_testkit::caller;
 
 fn limits(tool: &str, settings: LimitSettings, rates: &Arc<SharedRateLimiter>) -> ToolLimits {

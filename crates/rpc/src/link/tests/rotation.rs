@@ -124,7 +124,7 @@ async fn certificates_that_are_renewed_every_second_cost_no_call() {
     ready(&mut linked).await;
     let done = Arc::new(AtomicBool::new(false));
     let callers = (0..4).map(|_| {
-        let (link, done) = (linked.link.clone(), Arc::clone(&done));
+        let (link, done) = (linked.link.transport.clone(), Arc::clone(&done));
         tokio::spawn(async move {
             let mut answered = 0_u64;
             while !done.load(Ordering::Relaxed) {
