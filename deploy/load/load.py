@@ -156,7 +156,7 @@ class System:
                 store=self.database,
                 links={"audit": at["audit"], "memory": at["memory"]},
             ),
-            "audit": section("audit", mac_key_file="keys/audit-mac.key", log_key_file="keys/audit-log.pem", store=self.database),
+            "audit": section("audit", mac_key_file="keys/audit-mac.key", log_key_file="keys/audit-log.pem", details_key_file="keys/audit-details.key", store=self.database),
             "memory": section(
                 "memory", master_key_file="keys/memory.key", store=self.database, links={"policy": at["policy"], "audit": at["audit"]}
             ),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// Every crate and what it depends on, of this workspace, in what ships.
-const ARROWS: [(&str, &[&str]); 35] = [
+const ARROWS: [(&str, &[&str]); 36] = [
     ("json", &[]),
     // Numbers of arguments that are repeated as headers.
     ("mcp", &["json"]),
@@ -56,6 +56,10 @@ const ARROWS: [(&str, &[&str]); 35] = [
     ),
     ("edge", &["domain", "json", "mcp", "rpc", "telemetry"]),
     ("mcp-server", &["domain", "json", "mcp", "rpc", "telemetry"]),
+    (
+        "gateway-record",
+        &["domain", "mcp-server", "resilience", "rpc", "telemetry"],
+    ),
     ("gateway-store", &["domain", "store", "telemetry"]),
     (
         "connect",
@@ -67,6 +71,7 @@ const ARROWS: [(&str, &[&str]); 35] = [
             "connect",
             "domain",
             "edge",
+            "gateway-record",
             "gateway-store",
             "json",
             "mcp",
@@ -172,7 +177,7 @@ const ARROWS: [(&str, &[&str]); 35] = [
 ];
 
 /// The same for tests alone.
-const TEST_ARROWS: [(&str, &[&str]); 19] = [
+const TEST_ARROWS: [(&str, &[&str]); 20] = [
     ("agent", &["testkit"]),
     ("audit", &["testkit"]),
     ("bench", &["testkit"]),
@@ -182,6 +187,7 @@ const TEST_ARROWS: [(&str, &[&str]); 19] = [
     ("edge", &["testkit"]),
     ("egress", &["testkit"]),
     ("gateway", &["testkit"]),
+    ("gateway-record", &["testkit"]),
     ("gateway-store", &["testkit"]),
     ("grpc-json", &["testkit"]),
     ("mcp-client", &["testkit"]),

@@ -179,3 +179,60 @@ async fn the_record_reads_as_a_table_too() {
         ["3", "denied", "billing.ruiz", "get_medical_records"]
     );
 }
+
+#[tokio::test]
+async fn who_was_shown_what_of_a_patient_is_one_command_and_stands_nowhere_in_clear() {
+    let app = TestApp::start(WARDGATE);
+    a_busy_morning(&app).await;
+    let about = |patient: &str| app.records_with(&["--subject", patient, "--since", "2020-01-01"]);
+    let seen = about("NUGWI");
+    assert_eq!(
+        column(&seen, "user"),
+        ["dr.yenji", "nurse.joy", "billing.ruiz"],
+        "those who were refused were shown nothing"
+    );
+    for nobody in ["DOSRO", "NUGW", "nugwi"] {
+        assert!(about(nobody).is_empty(), "{nobody}");
+    }
+    for record in &seen {
+        let (subjects, details) = (&record["data_subjects"], &record["details"]);
+        assert_eq!(subjects[0]["rows"], record["rows"]);
+        assert_eq!(details["data_subjects"][0]["key"], "NUGWI");
+        assert_eq!(details["arguments"][0]["name"], "patient_id");
+        assert_eq!(details["arguments"][0].get("value"), None);
+        assert!(details["stages_us"].as_array().unwrap().len() > 3);
+    }
+    let tier = |record: &Value, name: &str| {
+        let columns = record["details"]["columns"].as_array().unwrap().iter();
+        let mut of_name = columns.filter(|column| column["name"] == name);
+        of_name.next().map(|column| column["tier"].clone())
+    };
+    assert_eq!(tier(&seen[0], "patient_id"), Some("clear".into()));
+    assert_ne!(tier(&seen[1], "patient_id"), Some("clear".into()));
+    let table = app.query(&["--subject", "NUGWI"]).success();
+    assert!(
+        table.contains("RELEASED") && table.contains("patient_id ("),
+        "{table}"
+    );
+
+    let store = std::fs::read_dir(app.data_dir()).unwrap();
+    let store = store.map(|file| file.unwrap().path());
+    let store = store.filter(|path| {
+        path.file_name()
+            .unwrap()
+            .to_string_lossy()
+            .starts_with("audit.")
+    });
+    let bytes: Vec<u8> = store
+        .flat_map(|path| std::fs::read(path).unwrap())
+        .collect();
+    let holds = |text: &str| {
+        bytes
+            .windows(text.len())
+            .any(|window| window == text.as_bytes())
+    };
+    assert!(holds("dr.yenji"), "the search finds what is there");
+    for canary in ["NUGWI", "DOSRO", "NOGWI"] {
+        assert!(!holds(canary), "{canary}");
+    }
+}

@@ -389,7 +389,7 @@ fn plain_text_beyond_this_machine_is_refused() {
     key.success();
     let audit = |listen: &str| {
         format!(
-            "audit:\n  store: sqlite:audit.sqlite\n  mac_key_file: data/keys/audit-mac.key\n  log_key_file: data/keys/audit-log.pem\n  {listen}\n"
+            "audit:\n  store: sqlite:audit.sqlite\n  mac_key_file: data/keys/audit-mac.key\n  log_key_file: data/keys/audit-log.pem\n  details_key_file: data/keys/audit-details.key\n  {listen}\n"
         )
     };
     for listen in [

@@ -211,6 +211,7 @@ audit:
   tls: {}
   mac_key_file: data/keys/audit-mac.key
   log_key_file: data/keys/audit-log.pem
+  details_key_file: data/keys/audit-details.key
   store: sqlite:data/audit.sqlite
 "#,
         tls("gateway"),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use futures::future::join_all;
-use wardgate_audit::{AuditKeys, CallingProcesses, Config, LogKey, MacKey};
+use wardgate_audit::{AuditKeys, CallingProcesses, Config, DetailsKey, LogKey, MacKey};
 use wardgate_domain::{Ambient, CallFacts, CallId, Digest, Event, Outcome, Record, Status};
 use wardgate_rpc::client::AuditClient;
 use wardgate_rpc::{Peer, link};
@@ -24,6 +24,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let service = wardgate_audit::service(
             config,
             AuditKeys {
+                details: DetailsKey::from_bytes(&[9; 32]),
                 mac: MacKey::from_bytes(&ambient.random()),
                 log: LogKey::from_pkcs8(Ed25519KeyPair::generate()?.to_pkcs8()?.as_ref())?,
             },
@@ -116,6 +117,7 @@ fn record(ambient: &Ambient) -> Record {
         phi: true,
         result_digest: Some(Digest::of(b"result")),
         duration: Duration::from_millis(2),
+        details: None,
     };
     Record {
         time: ambient.now(),

@@ -14,6 +14,7 @@ use wardgate_domain::{
 };
 use wardgate_rpc::client::RecordDamage;
 
+use crate::sealed_details::SealedDetails;
 use crate::stored_row::StoredRow;
 use crate::{Error, MacKey};
 
@@ -41,17 +42,25 @@ pub(crate) struct RecordEntry {
     pub(crate) subject: Option<String>,
     pub(crate) tool: Option<String>,
     pub(crate) status: Option<&'static str>,
+    /// Sealed; they stand beside the canonical bytes.
+    pub(crate) details: Option<Vec<u8>>,
+    /// The tags of the data subjects that the canonical bytes name.
+    pub(crate) data_subjects: Vec<Digest>,
 }
 
 impl RecordEntry {
-    /// The entry of `record`.
-    pub(crate) fn of(record: &Record, mac_key: &MacKey) -> Result<Self, InvalidMessage> {
+    /// The entry of `record`, with `details` of an outcome.
+    pub(crate) fn of(
+        record: &Record,
+        mac_key: &MacKey,
+        details: Option<SealedDetails>,
+    ) -> Result<Self, InvalidMessage> {
         match &record.event {
             Event::Intent(subject) => {
                 let call = CallRecord::of("intent", record.time, subject, mac_key)?;
                 Self::of_call(&call, "intent", record.time, None)
             }
-            Event::Outcome(outcome) => Self::of_outcome(record.time, outcome, mac_key),
+            Event::Outcome(outcome) => Self::of_outcome(record.time, outcome, mac_key, details),
             Event::Refusals(refusals) => Self::of_refusals(record.time, refusals),
             Event::AdminChange(change) => Self::of_admin_change(record.time, change),
             Event::MemoryAccess(access) => Self::of_memory_access(record.time, access, mac_key),
@@ -71,9 +80,22 @@ impl RecordEntry {
         time: Timestamp,
         outcome: &Outcome,
         mac_key: &MacKey,
+        details: Option<SealedDetails>,
     ) -> Result<Self, InvalidMessage> {
         let micros = u64::try_from(outcome.duration.as_micros()).unwrap_or(u64::MAX);
+        let subjects = details.iter().flat_map(|details| &details.subjects);
+        let others = details.as_ref().map_or(0, |details| details.rows_of_others);
         let call = CallRecord {
+            data_subjects: subjects
+                .map(|(tag, rows)| {
+                    Ok(RecordSubject {
+                        hmac: hex(*tag),
+                        rows: integer(*rows, "outcome.details.subjects.rows")?,
+                    })
+                })
+                .collect::<Result<_, InvalidMessage>>()?,
+            details_hmac: details.as_ref().map(|details| hex(details.commitment)),
+            rows_of_other_subjects: integer(others, "outcome.details.rows_of_others")?,
             duration_us: Some(integer(micros, "outcome.duration")?),
             fields_redacted: Some(integer(outcome.fields_redacted, "outcome.fields_redacted")?),
             phi: Some(outcome.phi),
@@ -85,7 +107,18 @@ impl RecordEntry {
             violation: Some(outcome.status == Status::Denied),
             ..CallRecord::of("outcome", time, &outcome.call, mac_key)?
         };
-        Self::of_call(&call, "outcome", time, Some(outcome.status))
+        let entry = Self::of_call(&call, "outcome", time, Some(outcome.status))?;
+        let Some(SealedDetails {
+            sealed, subjects, ..
+        }) = details
+        else {
+            return Ok(entry);
+        };
+        Ok(Self {
+            details: Some(sealed),
+            data_subjects: subjects.into_iter().map(|(tag, _)| tag).collect(),
+            ..entry
+        })
     }
 
     fn of_call(
@@ -204,6 +237,8 @@ impl RecordEntry {
             subject: None,
             tool: None,
             status: None,
+            details: None,
+            data_subjects: Vec::new(),
         })
     }
 }
@@ -255,10 +290,14 @@ struct CallRecord<'a> {
     caller: RecordCaller<'a>,
     #[serde(default, skip_serializing_if = "str::is_empty")]
     client_ip: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    data_subjects: Vec<RecordSubject>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     decision: Option<Decision<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     definition_digest: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    details_hmac: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     duration_us: Option<u64>,
     event: Cow<'a, str>,
@@ -281,6 +320,8 @@ struct CallRecord<'a> {
     result_hmac: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rows: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    rows_of_other_subjects: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rows_withheld: Option<u64>,
     #[serde(default, skip_serializing_if = "str::is_empty")]
@@ -291,6 +332,21 @@ struct CallRecord<'a> {
     version: u8,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     violation: Option<bool>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde gives every field by reference"
+)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// A data subject whose rows were released, inside a [`CallRecord`].
+#[derive(Debug, Serialize, Deserialize)]
+struct RecordSubject {
+    hmac: String,
+    rows: u64,
 }
 
 /// Who asked, inside a [`CallRecord`] or a [`MemoryRecord`].
@@ -409,8 +465,10 @@ impl<'a> CallRecord<'a> {
             call_id: subject.call_id.to_string().into(),
             caller: RecordCaller::of(subject),
             client_ip: subject.client_ip.as_str().into(),
+            data_subjects: Vec::new(),
             decision,
             definition_digest: subject.definition_digest.map(hex),
+            details_hmac: None,
             duration_us: None,
             event: event.into(),
             fields_redacted: None,
@@ -422,6 +480,7 @@ impl<'a> CallRecord<'a> {
             requested_tool: subject.requested_tool.as_str().into(),
             result_hmac: None,
             rows: None,
+            rows_of_other_subjects: 0,
             rows_withheld: None,
             status: "".into(),
             time: rfc_3339(time, "record.time")?,
@@ -433,6 +492,46 @@ impl<'a> CallRecord<'a> {
             violation: None,
         })
     }
+}
+
+/// What of a record says how its details are opened.
+#[derive(Debug, Deserialize)]
+pub(crate) struct DetailsReference<'a> {
+    #[serde(borrow)]
+    pub(crate) call_id: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) details_hmac: Cow<'a, str>,
+    #[serde(default)]
+    data_subjects: Vec<RecordSubject>,
+}
+
+impl<'a> DetailsReference<'a> {
+    /// None of a record without details.
+    pub(crate) fn of(canonical: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(canonical).ok()
+    }
+
+    /// The tags of the data subjects, in order.
+    pub(crate) fn tags(&self) -> Vec<Digest> {
+        let subjects = self.data_subjects.iter();
+        subjects
+            .filter_map(|subject| unhex(&subject.hmac))
+            .collect()
+    }
+}
+
+fn unhex(digits: &str) -> Option<Digest> {
+    let mut bytes = [0; 32];
+    let (pairs, []) = digits.as_bytes().as_chunks::<2>() else {
+        return None;
+    };
+    if pairs.len() != bytes.len() {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(pairs) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(Digest::from_bytes(bytes))
 }
 
 /// What of a record stands in the columns that queries filter on.
@@ -541,7 +640,7 @@ fn rfc_3339(time: Timestamp, field: &'static str) -> Result<String, InvalidMessa
 }
 
 /// Faster than the formatting machinery, which shows on four digests a record.
-fn hex(digest: Digest) -> String {
+pub(crate) fn hex(digest: Digest) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 0xf)]);
     digest

@@ -63,6 +63,14 @@ pub enum Error {
     /// A key, note or proof of the log is not what it must be.
     #[error("the log of the record: {0}")]
     Log(#[from] wardgate_transparency::Error),
+    /// The keys of data subjects in the store are not under the configured key.
+    #[error(
+        "audit.details_key_file: the keys of data subjects in the store are under another key; give the service the key it had"
+    )]
+    OtherDetailsKey,
+    /// A data subject or details were asked for, without the key that they are found and opened with.
+    #[error("audit.details_key_file is needed to find a data subject and to open details")]
+    NoDetailsKey,
     /// No checkpoint was signed yet.
     #[error(
         "there is no signed checkpoint of the record yet; the audit service signs one when it starts"
@@ -112,6 +120,8 @@ impl ServiceError for Error {
             | Self::DamagedTree(_)
             | Self::Export { .. }
             | Self::OtherLog { .. }
+            | Self::OtherDetailsKey
+            | Self::NoDetailsKey
             | Self::Log(_)
             | Self::Damaged(_) => ErrorReason::Internal,
         }

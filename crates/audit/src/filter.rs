@@ -1,7 +1,10 @@
 //! Which records a query reads.
 
-use wardgate_domain::{CallId, InvalidId, InvalidMessage, Status, Timestamp};
-use wardgate_rpc::client::AuditFilter;
+use wardgate_domain::{CallId, Digest, InvalidId, InvalidMessage, Status, Timestamp};
+use wardgate_rpc::client::{AuditFilter, DataSubjectFilter};
+
+use crate::Error;
+use crate::details_key::DetailsKey;
 
 /// Which records to read; every filter that is set must match.
 #[derive(Debug, Clone, Default)]
@@ -17,6 +20,9 @@ pub(crate) struct RecordFilter {
     pub(crate) before_time: Option<Timestamp>,
     pub(crate) limit: Option<u64>,
     pub(crate) newest_first: bool,
+    /// The tag of a data subject whose rows were released.
+    pub(crate) data_subject: Option<Digest>,
+    pub(crate) with_details: bool,
 }
 
 impl RecordFilter {
@@ -28,7 +34,7 @@ impl RecordFilter {
     /// Whether every record matches, so that one that does not come is missing.
     pub(crate) fn is_unconditional(&self) -> bool {
         let of_calls = self.subject.is_none() && self.tool.is_none() && self.call_id.is_none();
-        of_calls && self.status.is_none() && !self.is_by_time()
+        of_calls && self.status.is_none() && self.data_subject.is_none() && !self.is_by_time()
     }
 
     /// Refuses filters that do not go together.
@@ -41,11 +47,17 @@ impl RecordFilter {
     }
 }
 
-impl TryFrom<AuditFilter> for RecordFilter {
-    type Error = InvalidMessage;
-
-    fn try_from(filter: AuditFilter) -> Result<Self, Self::Error> {
+impl RecordFilter {
+    /// The filter that a caller gives; `key` tells the tags of data subjects.
+    pub(crate) fn of(filter: AuditFilter, key: Option<&DetailsKey>) -> Result<Self, Error> {
+        if key.is_none() && (filter.data_subject.is_some() || filter.with_details) {
+            return Err(Error::NoDetailsKey);
+        }
+        let subject = filter.data_subject.as_ref();
+        let tag = |about: &DataSubjectFilter| Some(key?.tag(&about.tenant, &about.key));
         let filter = Self {
+            data_subject: subject.and_then(tag),
+            with_details: filter.with_details,
             subject: filter.subject,
             tool: filter.tool,
             call_id: filter.call_id.as_deref().map(parse_call_id).transpose()?,
@@ -58,7 +70,7 @@ impl TryFrom<AuditFilter> for RecordFilter {
             limit: filter.limit,
             newest_first: filter.newest_first,
         };
-        filter.validate()
+        Ok(filter.validate()?)
     }
 }
 

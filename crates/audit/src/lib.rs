@@ -15,6 +15,8 @@
 
 mod canonical;
 mod config;
+mod details;
+mod details_key;
 mod error;
 mod export;
 mod filter;
@@ -26,6 +28,7 @@ mod proof;
 mod publisher;
 mod query;
 mod reader;
+mod sealed_details;
 mod service;
 mod store;
 mod stored_row;
@@ -34,6 +37,7 @@ mod view;
 mod writer;
 
 pub use config::Config;
+pub use details_key::DetailsKey;
 pub use error::Error;
 pub use mac::MacKey;
 pub use ownership::CallingProcesses;

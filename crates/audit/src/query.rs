@@ -6,6 +6,8 @@ use futures::{Stream, TryStreamExt, stream};
 use wardgate_rpc::client::{QueriedRecord, RecordDamage};
 
 use crate::Error;
+use crate::canonical::DetailsReference;
+use crate::details::DetailsVault;
 use crate::filter::RecordFilter;
 use crate::store::{PageBounds, RecordPage, RecordPosition, StoreReader};
 
@@ -16,10 +18,11 @@ const PAGE: u64 = 256;
 /// removed is named: of a reading of all records where it stands, otherwise before the records.
 pub(crate) fn run(
     reader: StoreReader,
+    vault: Option<DetailsVault>,
     filter: RecordFilter,
 ) -> impl Stream<Item = Result<QueriedRecord, Error>> + Send + 'static {
     let pages = stream::try_unfold(None, move |rest: Option<RemainingQuery>| {
-        let (reader, filter) = (reader.clone(), filter.clone());
+        let (reader, vault, filter) = (reader.clone(), vault.clone(), filter.clone());
         async move {
             let mut found = Vec::new();
             let mut rest = if let Some(rest) = rest {
@@ -35,6 +38,11 @@ pub(crate) fn run(
                 Some(page) => {
                     let read = reader.page(&filter, &page).await?;
                     rest.advance(&filter, &page, read, &mut found);
+                    if let Some(vault) = vault.filter(|_| filter.with_details) {
+                        for (record, sealed) in &mut found {
+                            open_details(&vault, record, sealed.take()).await?;
+                        }
+                    }
                 }
                 None if found.is_empty() => return Ok::<_, Error>(None),
                 None => {}
@@ -43,19 +51,50 @@ pub(crate) fn run(
         }
     });
     pages
-        .map_ok(|found| stream::iter(found.into_iter().map(Ok)))
+        .map_ok(|found| stream::iter(found.into_iter().map(|(record, _)| Ok(record))))
         .try_flatten()
 }
 
-fn missing(range: Range<u64>) -> QueriedRecord {
+/// What was found at one position, and its details, sealed.
+type FoundRecord = (QueriedRecord, Option<Vec<u8>>);
+
+async fn open_details(
+    vault: &DetailsVault,
+    record: &mut QueriedRecord,
+    sealed: Option<Vec<u8>>,
+) -> Result<(), Error> {
+    let QueriedRecord::Intact(stored) = record else {
+        return Ok(());
+    };
+    let Some((reference, sealed)) = DetailsReference::of(&stored.record).zip(sealed) else {
+        return Ok(());
+    };
+    let details = vault.open(
+        &reference.call_id,
+        reference.tags(),
+        &reference.details_hmac,
+        sealed,
+    );
+    let details = details.await?;
+    if details.is_some() {
+        stored.details = details;
+    } else {
+        *record = QueriedRecord::Damaged(RecordDamage {
+            sequence: stored.sequence,
+            problem: "its details were changed".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+fn missing(range: Range<u64>) -> FoundRecord {
     let problem = match range.end - range.start {
         1 => "is missing".to_owned(),
         _ => format!("and all to {} are missing", range.end - 1),
     };
-    QueriedRecord::Damaged(RecordDamage {
-        sequence: range.start,
-        problem,
-    })
+    let sequence = range.start;
+    let damage = RecordDamage { sequence, problem };
+    (QueriedRecord::Damaged(damage), None)
 }
 
 /// The part of a query that is still to be read.
@@ -97,7 +136,7 @@ impl RemainingQuery {
         filter: &RecordFilter,
         page: &PageBounds,
         read: RecordPage,
-        found: &mut Vec<QueriedRecord>,
+        found: &mut Vec<FoundRecord>,
     ) {
         let count = read.records.len() as u64;
         let is_last = count < page.limit;
@@ -111,8 +150,11 @@ impl RemainingQuery {
                 found.extend(self.pass(sequence, filter.newest_first).map(missing));
             }
             found.push(match record {
-                Ok(stored) => QueriedRecord::Intact(stored.into()),
-                Err(damage) => QueriedRecord::Damaged(damage),
+                Ok(mut stored) => {
+                    let details = stored.details.take();
+                    (QueriedRecord::Intact(stored.into()), details)
+                }
+                Err(damage) => (QueriedRecord::Damaged(damage), None),
             });
         }
         if is_last {

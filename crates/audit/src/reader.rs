@@ -7,12 +7,18 @@ use wardgate_rpc::client::{AuditFilter, QueriedRecord};
 use wardgate_store::DatabaseSettings;
 use wardgate_transparency::{Checkpoint, SignedNote, TlogProof};
 
+use crate::details::DetailsVault;
+use crate::details_key::DetailsKey;
+use crate::filter::RecordFilter;
 use crate::store::{self, Address};
 use crate::{Error, export, proof, query};
 
 /// Reads a store and never writes to it.
 #[derive(Debug, Clone)]
-pub struct RecordReader(store::StoreReader);
+pub struct RecordReader {
+    store: store::StoreReader,
+    vault: Option<DetailsVault>,
+}
 
 impl RecordReader {
     /// Opens the store at `store`, spelt as in the configuration. It must exist and have the schema of
@@ -21,17 +27,27 @@ impl RecordReader {
         let address: Address = store.parse()?;
         let reader = store::StoreReader::new(&address, &DatabaseSettings::default());
         reader.check_schema(&address).await?;
-        Ok(Self(reader))
+        Ok(Self {
+            store: reader,
+            vault: None,
+        })
+    }
+
+    /// The same reader with the key that opens details and finds data subjects.
+    #[must_use]
+    pub fn with_details_key(self, key: DetailsKey) -> Self {
+        let vault = Some(DetailsVault::new(key, self.store.clone()));
+        Self { vault, ..self }
     }
 
     /// The newest signed checkpoint.
     pub async fn checkpoint(&self) -> Result<SignedNote, Error> {
-        proof::newest_checkpoint(&self.0).await
+        proof::newest_checkpoint(&self.store).await
     }
 
     /// The proof that the record at `sequence` is in the tree of the newest checkpoint, with the record.
     pub async fn prove(&self, sequence: u64) -> Result<TlogProof, Error> {
-        proof::prove(&self.0, sequence).await
+        proof::prove(&self.store, sequence).await
     }
 
     /// Writes the records of the newest checkpoint, their tree and the checkpoint to `directory`, which is empty or not
@@ -41,7 +57,7 @@ impl RecordReader {
         directory: &Path,
         progress: impl FnMut(u64, u64),
     ) -> Result<Checkpoint, Error> {
-        export::export(&self.0, directory, progress).await
+        export::export(&self.store, directory, progress).await
     }
 
     /// The records that match, as the service would give them.
@@ -49,6 +65,8 @@ impl RecordReader {
         &self,
         filter: AuditFilter,
     ) -> Result<impl Stream<Item = Result<QueriedRecord, Error>> + Send + use<>, Error> {
-        Ok(query::run(self.0.clone(), filter.try_into()?))
+        let key = self.vault.as_ref().map(DetailsVault::key);
+        let filter = RecordFilter::of(filter, key)?;
+        Ok(query::run(self.store.clone(), self.vault.clone(), filter))
     }
 }

@@ -3,17 +3,20 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Request, Response, Status};
-use wardgate_domain::{Ambient, InvalidMessage, Receipt, Record};
+use wardgate_domain::{Ambient, Event, InvalidMessage, Outcome, Receipt, Record};
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditServiceServer};
 use wardgate_rpc::Service;
-use wardgate_rpc::client::QueriedRecord;
+use wardgate_rpc::client::{AuditFilter, QueriedRecord, RecordDetails};
 
 use crate::canonical::RecordEntry;
-use crate::filter::{RecordFilter, parse_call_id};
+use crate::details::DetailsVault;
+use crate::details_key::DetailsKey;
+use crate::filter::RecordFilter;
 use crate::growth::GrowthMonitor;
 use crate::intent_closer::IntentCloser;
 use crate::ownership::{CallingProcesses, StoreLock};
@@ -30,6 +33,8 @@ pub struct AuditKeys {
     pub mac: MacKey,
     /// Of the checkpoints.
     pub log: LogKey,
+    /// Of the details of calls, and of data subjects.
+    pub details: DetailsKey,
 }
 
 /// The audit service over the store that `config` names, for calls of `callers`. Brings the store up to date and closes
@@ -49,10 +54,13 @@ pub async fn service(
     let appends = writer::start(address.clone(), config.write_limit).await?;
     let readiness = appends.readiness();
 
+    let details = DetailsVault::new(keys.details, reader.clone());
+    details.prepare(&appends, &ambient).await?;
+
     let closing = IntentCloser {
         reader: reader.clone(),
         appends: appends.clone(),
-        ambient,
+        ambient: ambient.clone(),
         after: Duration::from_secs(config.unknown_after_seconds),
     };
     let is_sole_owner = is_alone && callers == CallingProcesses::ThisProcess;
@@ -84,6 +92,8 @@ pub async fn service(
         appends,
         reader,
         mac_key: keys.mac,
+        details,
+        ambient,
         _lock: lock,
         _stop: stop.drop_guard(),
     };
@@ -98,6 +108,8 @@ struct Audit {
     appends: AppendQueue,
     reader: StoreReader,
     mac_key: MacKey,
+    details: DetailsVault,
+    ambient: Ambient,
     _lock: StoreLock,
     _stop: DropGuard,
 }
@@ -106,7 +118,21 @@ impl Audit {
     async fn append(&self, request: pb::AppendRequest) -> Result<Receipt, Error> {
         let missing = || InvalidMessage::field("record", "is missing");
         let record = Record::try_from(request.record.ok_or_else(missing)?)?;
-        let entry = RecordEntry::of(&record, &self.mac_key)?;
+        let details = match &record.event {
+            Event::Outcome(Outcome {
+                call,
+                details: Some(details),
+                ..
+            }) => {
+                let (tenant, call_id) = (&call.tenant, call.call_id.to_string());
+                let sealed =
+                    self.details
+                        .seal(tenant, &call_id, details, &self.appends, &self.ambient);
+                Some(sealed.await?)
+            }
+            _ => None,
+        };
+        let entry = RecordEntry::of(&record, &self.mac_key, details)?;
         self.appends.append(entry, request.retry).await
     }
 }
@@ -132,9 +158,10 @@ impl AuditService for Audit {
         &self,
         request: Request<pb::QueryRequest>,
     ) -> Result<Response<Self::QueryStream>, Status> {
-        let filter =
-            RecordFilter::try_from(request.into_inner()).map_err(|error| status(&error.into()))?;
-        let records = query::run(self.reader.clone(), filter)
+        let filter = AuditFilter::try_from(request.into_inner()).map_err(Error::from);
+        let filter = filter.and_then(|filter| RecordFilter::of(filter, Some(self.details.key())));
+        let filter = filter.map_err(|error| status(&error))?;
+        let records = query::run(self.reader.clone(), Some(self.details.clone()), filter)
             .map(|record| record.map(response).map_err(|error| status(&error)));
         Ok(Response::new(Box::pin(records)))
     }
@@ -158,39 +185,6 @@ impl AuditService for Audit {
     }
 }
 
-impl TryFrom<pb::QueryRequest> for RecordFilter {
-    type Error = InvalidMessage;
-
-    fn try_from(request: pb::QueryRequest) -> Result<Self, Self::Error> {
-        let status = pb::Status::try_from(request.status)
-            .map_err(|_| InvalidMessage::field("status", "is unknown"))?;
-        let filter = Self {
-            subject: non_empty(request.subject),
-            tool: non_empty(request.tool),
-            call_id: non_empty(request.call_id)
-                .as_deref()
-                .map(parse_call_id)
-                .transpose()?,
-            status: match status {
-                pb::Status::Unspecified => None,
-                status => Some(status.try_into()?),
-            },
-            since: request.since.map(TryInto::try_into).transpose()?,
-            until: request.until.map(TryInto::try_into).transpose()?,
-            from_sequence: request.from_sequence,
-            before_sequence: (request.before_sequence > 0).then_some(request.before_sequence),
-            before_time: request.before_time.map(TryInto::try_into).transpose()?,
-            limit: (request.limit > 0).then_some(request.limit),
-            newest_first: request.newest_first,
-        };
-        filter.validate()
-    }
-}
-
-fn non_empty(text: String) -> Option<String> {
-    (!text.is_empty()).then_some(text)
-}
-
 fn response(found: QueriedRecord) -> pb::QueryResponse {
     match found {
         QueriedRecord::Intact(stored) => pb::QueryResponse {
@@ -198,6 +192,11 @@ fn response(found: QueriedRecord) -> pb::QueryResponse {
             leaf_hash: stored.leaf_hash.to_wire(),
             record: stored.record,
             damage: String::new(),
+            details_erased: matches!(stored.details, Some(RecordDetails::Erased)),
+            details_json: match stored.details {
+                Some(RecordDetails::Open(details)) => details,
+                Some(RecordDetails::Erased) | None => Bytes::new(),
+            },
         },
         QueriedRecord::Damaged(damage) => {
             tracing::error!(%damage, "the store of the record was changed from outside");

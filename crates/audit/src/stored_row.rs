@@ -9,6 +9,8 @@ pub(crate) struct StoredRow {
     pub(crate) sequence: u64,
     pub(crate) leaf_hash: Digest,
     pub(crate) canonical: Vec<u8>,
+    /// Sealed; none where there are none, or they were not asked for.
+    pub(crate) details: Option<Vec<u8>>,
 }
 
 impl From<StoredRow> for StoredRecord {
@@ -17,6 +19,7 @@ impl From<StoredRow> for StoredRecord {
             sequence: stored.sequence,
             leaf_hash: stored.leaf_hash,
             record: stored.canonical.into(),
+            details: None,
         }
     }
 }

@@ -1,20 +1,26 @@
 //! Records as people and other programs read them.
 
 use serde_json::{Map, Value, json};
-use wardgate_domain::Digest;
-use wardgate_rpc::client::RecordDamage;
+use wardgate_rpc::client::{RecordDamage, RecordDetails, StoredRecord};
 
 use crate::Error;
 
 /// One line of `audit query --json`: `sequence`, `leaf_hash`, the seven fields of [`access_view`], then
-/// every field of the record under its own name.
-pub fn record_line(sequence: u64, leaf_hash: &Digest, record: &[u8]) -> Result<Value, Error> {
-    let record = parse(sequence, record)?;
+/// every field of the record under its own name; and `details`, an object or `"erased"`, where they were asked for.
+pub fn record_line(stored: &StoredRecord) -> Result<Value, Error> {
+    let sequence = stored.sequence;
+    let record = parse(sequence, &stored.record)?;
     let mut line = Map::new();
     line.insert("sequence".to_owned(), sequence.into());
-    line.insert("leaf_hash".to_owned(), leaf_hash.to_string().into());
+    line.insert("leaf_hash".to_owned(), stored.leaf_hash.to_string().into());
     line.extend(seven_fields(&record));
     line.extend(record);
+    let details = match &stored.details {
+        None => None,
+        Some(RecordDetails::Erased) => Some(json!("erased")),
+        Some(RecordDetails::Open(details)) => Some(Value::Object(parse(sequence, details)?)),
+    };
+    line.extend(details.map(|details| ("details".to_owned(), details)));
     Ok(Value::Object(line))
 }
 
@@ -94,6 +100,8 @@ fn seven_fields(record: &Map<String, Value>) -> Map<String, Value> {
 
 #[cfg(test)]
 mod tests {
+    use wardgate_domain::Digest;
+
     use super::*;
 
     const OUTCOME: &[u8] = br#"{"call_id":"c","caller":{"issuer":"i","subject":"dr.yenji"},"client_ip":"192.0.2.7","event":"outcome","phi":true,"requested_tool":"get_patient_records","status":"ok","time":"2025-11-11T13:50:00.000042Z","tool":"get_medical_records","version":1,"violation":false}"#;
@@ -172,7 +180,13 @@ mod tests {
     #[test]
     fn a_line_holds_position_view_and_record() {
         for record in [OUTCOME, ADMIN_CHANGE, MEMORY] {
-            let line = record_line(7, &Digest::of(b"abc"), record).unwrap();
+            let stored = StoredRecord {
+                sequence: 7,
+                leaf_hash: Digest::of(b"abc"),
+                record: record.into(),
+                details: None,
+            };
+            let line = record_line(&stored).unwrap();
             assert_eq!(line["sequence"], 7);
             assert_eq!(line["leaf_hash"], Digest::of(b"abc").to_string());
             let holds = |part: Value| {

@@ -25,8 +25,8 @@ use wardgate_transparency::TreeHead;
 use crate::Error;
 use crate::canonical::RecordEntry;
 use crate::store::{
-    Address, AppendError, LONGEST_WRITE, MAX_BATCH, StoreWriter, StoredEntry, TreeGrowth,
-    WRITE_LIMIT, open_error,
+    Address, AppendError, LONGEST_WRITE, MAX_BATCH, StoreWriter, StoredEntry, SubjectKeys,
+    TreeGrowth, WRITE_LIMIT, open_error,
 };
 
 /// Records that may wait; more are refused at once.
@@ -102,6 +102,14 @@ impl AppendQueue {
         answered.await.map_err(|_| Error::NotDurable)
     }
 
+    /// Stores those of `keys` whose data subjects have none yet.
+    pub(crate) async fn add_subject_keys(&self, keys: SubjectKeys) -> Result<(), Error> {
+        let (answer, answered) = oneshot::channel();
+        let job = WriterJob::SubjectKeys(keys, answer);
+        self.queue.send(job).await.map_err(|_| Error::NotDurable)?;
+        answered.await.map_err(|_| Error::NotDurable)
+    }
+
     /// How many records there are, as of the last append by this process.
     pub(crate) fn size(&self) -> watch::Receiver<u64> {
         self.size.clone()
@@ -118,6 +126,7 @@ enum WriterJob {
     Append(PendingAppend),
     ClosedBelow(u64),
     Tree(TreeJob),
+    SubjectKeys(SubjectKeys, oneshot::Sender<()>),
 }
 
 /// A job for the writer that is about the tree, with where its end is told.
@@ -300,6 +309,7 @@ impl WriterTask {
         let mut batch = Vec::with_capacity(jobs.size_hint().0);
         let mut closed_below = None;
         let mut of_tree = Vec::new();
+        let mut of_subjects = Vec::new();
         for job in jobs {
             match job {
                 // Whoever gave up waiting was told that the record is not durable.
@@ -307,6 +317,7 @@ impl WriterTask {
                 WriterJob::Append(waiting) => batch.push(waiting),
                 WriterJob::ClosedBelow(sequence) => closed_below = Some(sequence),
                 WriterJob::Tree(job) => of_tree.push(job),
+                WriterJob::SubjectKeys(keys, answer) => of_subjects.push((keys, answer)),
             }
         }
         if let Some(connection) = &mut self.connection {
@@ -319,6 +330,7 @@ impl WriterTask {
                 for job in of_tree {
                     write_tree(connection, job).await?;
                 }
+                add_subject_keys(connection, of_subjects).await?;
                 Ok(())
             };
             if self.health.supervise(write).await.is_some() {
@@ -402,6 +414,23 @@ async fn write_tree(connection: &mut StoreWriter, job: TreeJob) -> Result<(), sq
             connection.publish(&head, &checkpoint).await?;
             let _ = answer.send(());
         }
+    }
+    Ok(())
+}
+
+/// Stores all `keys` at once, and answers those who wait for it.
+async fn add_subject_keys(
+    connection: &mut StoreWriter,
+    keys: Vec<(SubjectKeys, oneshot::Sender<()>)>,
+) -> Result<(), sqlx::Error> {
+    let (keys, answers): (Vec<_>, Vec<_>) = keys.into_iter().unzip();
+    let keys = keys.concat();
+    if !keys.is_empty() {
+        connection.add_subject_keys(&keys).await?;
+    }
+    for answer in answers {
+        // Nobody listens any more when the append was given up.
+        let _ = answer.send(());
     }
     Ok(())
 }

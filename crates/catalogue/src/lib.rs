@@ -27,6 +27,7 @@ mod scope;
 mod selector;
 mod source;
 mod statement;
+mod subject_key;
 mod template;
 mod tool;
 mod toolset;
@@ -49,6 +50,7 @@ pub use statement::{
     BadStatement, BoundList, BoundValue, Parameter, ParameterType, SqlDialect, Statement,
     name_placeholders,
 };
+pub use subject_key::SubjectKey;
 pub use template::{UnfitValue, is_identifier};
 pub use tool::Tool;
 pub use toolset::Toolset;

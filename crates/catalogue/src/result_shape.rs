@@ -5,14 +5,15 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use cedar_policy::EntityTypeName;
-use serde_json::Value;
-use wardgate_domain::ColumnClass;
-use wardgate_redact::Row;
+use serde_json::{Map, Value};
+use wardgate_domain::{ColumnClass, ColumnTier, DataSubjects, ResultColumn};
+use wardgate_redact::{Redacted, Row};
 use wardgate_yaml::{Node, Position, Yaml};
 
 use crate::fault::{Faults, FieldReader};
 use crate::selector::Selector;
 use crate::statement::{BadStatement, SqlDialect, check_expression};
+use crate::subject_key::{self, SubjectKey};
 use crate::template::Template;
 
 /// The column of a row that is no object.
@@ -45,6 +46,8 @@ pub struct ResultShape {
     pub max_rows: Option<MaxRows>,
     /// What a result without rows answers; without one it is an empty list.
     pub empty_error: Option<Template>,
+    /// Whom the rows are about.
+    pub subjects: Vec<SubjectKey>,
 }
 
 /// How many rows a result may have.
@@ -127,6 +130,7 @@ impl ResultShape {
             internal: BTreeSet::new(),
             max_rows: None,
             empty_error: None,
+            subjects: Vec::new(),
         }
     }
 
@@ -160,6 +164,10 @@ impl ResultShape {
         let classes = fields
             .optional("classes")
             .map(|node| read_classes(node, faults))
+            .unwrap_or_default();
+        let subjects = fields
+            .optional("subject")
+            .map(|node| subject_key::read(node, faults))
             .unwrap_or_default();
         let empty_error = fields
             .optional("empty")
@@ -220,7 +228,72 @@ impl ResultShape {
             internal,
             max_rows,
             empty_error,
+            subjects,
         })
+    }
+
+    /// Whose data a call gave: by the columns of `rows`, before redaction, and by its arguments. An argument's data subject
+    /// has all rows, also where there are none: that there are none is an answer about them.
+    pub fn data_subjects<'r>(
+        &self,
+        rows: impl IntoIterator<Item = &'r Row>,
+        arguments: &Map<String, Value>,
+    ) -> DataSubjects {
+        let mut subjects = DataSubjects::default();
+        if self.subjects.is_empty() {
+            return subjects;
+        }
+        let mut count = 0;
+        for row in rows {
+            count += 1;
+            let mut seen: Option<&Value> = None;
+            for key in &self.subjects {
+                if let SubjectKey::Column(name) = key
+                    && let Some(value) = row.get(name).filter(|value| seen != Some(*value))
+                {
+                    subjects.add(value, 1);
+                    seen = Some(value);
+                }
+            }
+        }
+        let by_column = self.subjects.iter().any(SubjectKey::is_column);
+        for key in &self.subjects {
+            if let SubjectKey::Argument { name, .. } = key
+                && let Some(value) = arguments.get(name)
+            {
+                // The rows of a data subject that both name are counted already.
+                subjects.add(value, if by_column { 0 } else { count });
+            }
+        }
+        subjects
+    }
+
+    /// The columns of released `rows` that are named here, with the tier that each class has.
+    pub fn outline(
+        &self,
+        rows: &Redacted<Vec<Row>>,
+        tier: impl Fn(&ColumnClass) -> ColumnTier,
+    ) -> Vec<ResultColumn> {
+        let named: BTreeSet<&str> = (self.classes.keys().map(String::as_str))
+            .chain(self.columns.iter().map(|(name, _)| &**name))
+            .collect();
+        let mut outline: Vec<ResultColumn> = Vec::new();
+        for (name, value) in rows.get().iter().flat_map(Row::fields) {
+            if let Some(column) = outline.iter_mut().find(|column| *column.name == **name) {
+                column.observe(value);
+            } else if named.contains(&**name) && outline.len() < ResultColumn::MOST {
+                let class = self.class(name);
+                let mut column = ResultColumn {
+                    name: name.to_string(),
+                    class: class.clone(),
+                    tier: tier(class),
+                    kind: "null".to_owned(),
+                };
+                column.observe(value);
+                outline.push(column);
+            }
+        }
+        outline
     }
 
     /// Whether the columns of its rows are configured.

@@ -574,3 +574,38 @@ fn a_database_file_is_relative_to_the_catalogue_that_names_it() {
         "of a variable as it is"
     );
 }
+
+#[test]
+fn whose_rows_a_result_has_is_told_by_columns_and_arguments() {
+    use serde_json::json;
+    use wardgate_redact::Row;
+
+    let with = |subject: &str| {
+        let key = format!("      key: id\n      subject: {subject}\n");
+        parse(&GOOD.replacen("      key: id\n", &key, 1))
+    };
+    let row = |owner: &str| Row::new(vec![("owner".into(), json!(owner))]);
+    let rows = [row("ada"), row("bob"), row("ada")];
+    let arguments = json!({ "zone": "A" });
+    let told = |subject: &str| -> Vec<(String, u64)> {
+        let catalogue = with(subject).unwrap();
+        let result = catalogue.tools()[0].result();
+        let subjects = result.data_subjects(&rows, arguments.as_object().unwrap());
+        subjects.named().map(|it| (it.key, it.rows)).collect()
+    };
+    let owned = |names: &[(&str, u64)]| -> Vec<(String, u64)> {
+        let names = names.iter();
+        names
+            .map(|(name, rows)| ((*name).to_owned(), *rows))
+            .collect()
+    };
+    assert_eq!(told("owner"), owned(&[("ada", 2), ("bob", 1)]));
+    assert_eq!(told("{ argument: zone }"), owned(&[("A", 3)]));
+    let both = told("[owner, { argument: zone }]");
+    assert_eq!(both, owned(&[("A", 0), ("ada", 2), ("bob", 1)]));
+    let faults = shown(&with("{ argument: owner }").unwrap_err());
+    assert!(
+        faults.contains("`owner` is no property of `input_schema`"),
+        "{faults}"
+    );
+}

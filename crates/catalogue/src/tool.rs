@@ -24,6 +24,7 @@ use crate::schema;
 use crate::scope::{Scope, Types};
 use crate::source::SourceSettings;
 use crate::statement::Statement;
+use crate::subject_key::SubjectKey;
 use wardgate_mcp_client::ToolFingerprint;
 use wardgate_resilience::LimitSettings;
 
@@ -425,6 +426,17 @@ fn check_together(
             format!("`{name}` is no property of type integer of `input_schema`"),
             "name one that is, or write a number",
         );
+    }
+    for key in &result.subjects {
+        if let SubjectKey::Argument { name, at } = key
+            && input.property(name).is_none()
+        {
+            faults.add(
+                *at,
+                format!("`{name}` is no property of `input_schema`"),
+                "name the argument that holds the key of whom the result is about",
+            );
+        }
     }
     if let Some(template) = &result.empty_error {
         for place in template.places() {

@@ -17,7 +17,8 @@ use wardgate_domain::{
     Status, Timestamp,
 };
 use wardgate_rpc::client::{
-    AuditClient, AuditFilter, PolicyClient, QueriedRecord, RecordDamage, StoredRecord,
+    AuditClient, AuditFilter, DataSubjectFilter, PolicyClient, QueriedRecord, RecordDamage,
+    StoredRecord,
 };
 
 use crate::page_request::SignedInRequest;
@@ -102,6 +103,15 @@ enum RecordFilter<'a> {
 }
 
 impl RecordFilter<'_> {
+    /// The tenant whose records are shown; empty where that is not one.
+    fn tenant(&self) -> &str {
+        match self {
+            Self::All => "",
+            Self::Tenant(tenant) => tenant,
+            Self::Caller(caller) => caller.tenant(),
+        }
+    }
+
     /// Whether this record may be shown. Callers are shown what they called, without their looks at it.
     fn includes(&self, owner: &RecordOwner<'_>) -> bool {
         let recorded = owner.caller.as_ref();
@@ -196,6 +206,7 @@ impl Record {
             Problem::RecordAway
         };
         let is_all = matches!(permitted, RecordFilter::All);
+        let is_own = matches!(permitted, RecordFilter::Caller(_));
         let filter = AuditFilter {
             limit: Some(if is_all {
                 most.records as u64 + 1
@@ -203,6 +214,12 @@ impl Record {
                 MAX_LOOKED_AT
             }),
             newest_first: true,
+            // Whom a call concerned is for those who may read everybody's calls, of their own tenant.
+            data_subject: filter.data_subject.filter(|_| !is_own).map(|subject| {
+                let tenant = permitted.tenant().to_owned();
+                DataSubjectFilter { tenant, ..subject }
+            }),
+            with_details: filter.with_details && !is_own,
             subject: match permitted {
                 RecordFilter::Caller(caller) => Some(caller.subject().to_owned()),
                 RecordFilter::All | RecordFilter::Tenant(_) => filter.subject,
@@ -307,6 +324,7 @@ impl PendingRead<'_> {
             phi: false,
             result_digest: None,
             duration: self.started.elapsed(),
+            details: None,
         }
     }
 }

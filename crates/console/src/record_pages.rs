@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use wardgate_domain::{CallId, Status, Timestamp};
-use wardgate_rpc::client::{AuditFilter, StoredRecord};
+use wardgate_rpc::client::{AuditFilter, DataSubjectFilter, RecordDetails, StoredRecord};
 
 use crate::Console;
 use crate::fields::{FormFields, query};
@@ -40,7 +40,9 @@ const IN_FILE: ReadLimits = ReadLimits {
 };
 
 /// Fields of the filter, in the order of the form: `audit query` has the same.
-const FILTER: [&str; 6] = ["subject", "tool", "call_id", "status", "since", "until"];
+const FILTER: [&str; 7] = [
+    "subject", "about", "tool", "call_id", "status", "since", "until",
+];
 
 /// The list.
 pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
@@ -72,7 +74,7 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
         .await?;
     let filter: Vec<_> = FILTER
         .iter()
-        .filter(|name| access == RecordAccess::All || **name != "subject")
+        .filter(|name| access == RecordAccess::All || !["subject", "about"].contains(*name))
         .filter_map(|name| Some((*name, fields.filled(name)?)))
         .collect();
     let older = read.more_before.map(|before| {
@@ -134,6 +136,7 @@ pub(crate) async fn entry(console: Arc<Console>, mut signed_in: SignedInRequest)
     let filter = AuditFilter {
         from_sequence: sequence,
         before_sequence: sequence.checked_add(1),
+        with_details: true,
         ..AuditFilter::default()
     };
     let question = format!("sequence={sequence}");
@@ -173,8 +176,14 @@ pub(crate) async fn entry(console: Arc<Console>, mut signed_in: SignedInRequest)
                         tr { th scope="row" { (name) } td { code { (cut(&value, 4_000)) } } }
                     }
                     tr { th scope="row" { "leaf hash" } td { code { (stored.leaf_hash) } } }
+                    @for (name, value) in details(&stored)? {
+                        tr { th scope="row" { "details." (name) } td { code { (cut(&value, 4_000)) } } }
+                    }
                 }
             }
+        }
+        @if stored.details == Some(RecordDetails::Erased) {
+            p role="status" { "The details of this call were erased, with the key of somebody whom it concerned." }
         }
         p.quiet { "The leaf hash is SHA-256 over a zero byte and the record as it is stored (RFC 6962)." }
     };
@@ -266,6 +275,10 @@ fn filter(fields: &FormFields) -> Result<AuditFilter, Vec<FilterFault>> {
     );
     let filter = AuditFilter {
         subject: text("subject"),
+        data_subject: text("about").map(|key| DataSubjectFilter {
+            tenant: String::new(),
+            key,
+        }),
         tool: text("tool"),
         call_id: parsed(
             fields,
@@ -359,6 +372,9 @@ fn form(fields: &FormFields, access: RecordAccess, faults: &[FilterFault]) -> Ma
         form.filter method="get" action="/console/record" role="search" {
             @if access == RecordAccess::All {
                 div { label for="subject" { "Who" } input #subject name="subject" value=(value("subject")) autocomplete="off"; }
+            }
+            @if access == RecordAccess::All {
+                div { label for="about" { "About whom" } input #about name="about" value=(value("about")) autocomplete="off" spellcheck="false"; }
             }
             div { label for="tool" { "Tool" } input #tool name="tool" value=(value("tool")) autocomplete="off"; }
             div {
@@ -464,6 +480,15 @@ fn row(stored: &StoredRecord, with_caller: bool) -> Result<Markup, Problem> {
             td { a href={ "/console/record/" (stored.sequence) } { (stored.sequence) } }
         }
     })
+}
+
+/// The details of a call, as far as they can be read.
+fn details(stored: &StoredRecord) -> Result<Vec<(String, String)>, Problem> {
+    let Some(RecordDetails::Open(details)) = &stored.details else {
+        return Ok(Vec::new());
+    };
+    let details = serde_json::from_slice(details).map_err(|_| Problem::RecordAway)?;
+    Ok(flat(&details))
 }
 
 /// Every member with its value; members of members by their path.

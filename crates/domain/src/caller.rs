@@ -73,7 +73,17 @@ pub struct Caller {
     token_id: String,
     expires_at: Timestamp,
     token: Option<BearerToken>,
+    delegation: Option<Arc<Delegation>>,
     digest: Digest,
+}
+
+/// By whom a caller's token is used in the caller's name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Delegation {
+    /// The OAuth client that the token was issued to (`client_id`, or `azp`); empty: the token does not say.
+    pub client: String,
+    /// Subjects of the claim `act` (RFC 8693, section 4.1): who acts, then for whom that one acts, and so on.
+    pub actors: Vec<String>,
 }
 
 /// One digest for everything of one person, as [`Caller::person`] gives it.
@@ -100,6 +110,7 @@ impl Caller {
             token_id: claims.token_id,
             expires_at: claims.expires_at,
             token: None,
+            delegation: None,
             digest: Digest::of(b""),
         };
         caller.digest = caller.rights_digest();
@@ -113,6 +124,18 @@ impl Caller {
             token: Some(token),
             ..self
         }
+    }
+
+    /// The same caller, and by whom their token is used.
+    #[must_use]
+    pub fn with_delegation(self, delegation: Delegation) -> Self {
+        let delegation = (delegation != Delegation::default()).then(|| Arc::new(delegation));
+        Self { delegation, ..self }
+    }
+
+    /// By whom the token is used; none where it does not say, or the caller came from another service.
+    pub fn delegation(&self) -> Option<&Delegation> {
+        self.delegation.as_deref()
     }
 
     /// The token that was verified; none where the caller came from a service that does not pass it on.

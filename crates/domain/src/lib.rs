@@ -13,6 +13,8 @@
 
 mod agent_refusal;
 mod ambient;
+mod arguments_outline;
+mod call_details;
 mod caller;
 mod client_capabilities;
 mod conversation;
@@ -37,7 +39,9 @@ mod wire;
 
 pub use agent_refusal::AgentRefusal;
 pub use ambient::{Ambient, Clock, Entropy, SystemClock, SystemEntropy};
-pub use caller::{AttributeValue, BearerToken, Caller, CallerClaims, person};
+pub use arguments_outline::{ArgumentNames, ArgumentOutline, OutlinedArgument};
+pub use call_details::{CallDetails, DataSubject, DataSubjects, ResultColumn, ResultOutline};
+pub use caller::{AttributeValue, BearerToken, Caller, CallerClaims, Delegation, person};
 pub use client_capabilities::RequiredCapabilities;
 pub use conversation::{
     AnsweredCall, Conversation, ConversationId, Hold, HoldTarget, InvalidText, Message, MessageId,

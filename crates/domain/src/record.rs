@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    CallId, Caller, Decision, DecisionId, Digest, MemoryAccess, PermitId, Timestamp, ToolName,
+    CallDetails, CallId, Caller, Decision, DecisionId, Digest, MemoryAccess, PermitId, Timestamp,
+    ToolName,
 };
 
 /// One record.
@@ -230,6 +231,8 @@ pub struct Outcome {
     pub result_digest: Option<Digest>,
     /// From arrival to this record.
     pub duration: Duration,
+    /// What else is known of the call; it is sealed beside the record. None of what is no call through the gateway.
+    pub details: Option<Box<CallDetails>>,
 }
 
 /// Requests of one second that never became a call.

@@ -119,6 +119,19 @@ pub enum ColumnTier {
     Dropped,
 }
 
+impl ColumnTier {
+    /// The tier as documents and records spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Clear => "clear",
+            Self::Partial => "partial",
+            Self::Pseudonym => "pseudonym",
+            Self::Generalised => "generalised",
+            Self::Dropped => "dropped",
+        }
+    }
+}
+
 /// What kind of thing a caller asks to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OfferKind {

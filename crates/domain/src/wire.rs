@@ -1,5 +1,6 @@
 //! The line between the wire and the types everyone trusts.
 
+mod call_details;
 mod caller;
 mod conversation;
 mod conversation_change;

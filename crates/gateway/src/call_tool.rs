@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use wardgate_connect::ConnectPrompt;
 use wardgate_domain::{
-    AgentRefusal, Caller, Digest, Reason, RequiredCapabilities, Status, ToolFacts,
+    AgentRefusal, ArgumentNames, Caller, Digest, Reason, RequiredCapabilities, Status, ToolFacts,
 };
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{
@@ -102,6 +102,10 @@ impl CatalogueEntry for Arc<Tool> {
         let mut tags = self.facts.tags.iter();
         let upstream = tags.find_map(|tag| tag.strip_prefix("upstream:"));
         upstream.unwrap_or(self.facts.name.as_str())
+    }
+
+    fn argument_names(&self) -> Option<&ArgumentNames> {
+        Some(&self.argument_names)
     }
 
     fn check_request(
@@ -378,6 +382,7 @@ fn not_connected(message: &str) -> ToolCallOutput {
             phi: false,
             retry_after: None,
             stages: Vec::new(),
+            outline: None,
         },
     }))
 }

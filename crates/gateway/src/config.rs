@@ -11,8 +11,8 @@ use wardgate_resilience::concurrency::Config as Concurrency;
 use wardgate_rpc::client::LONGEST_APPEND;
 use wardgate_store::DatabaseSettings;
 
-use crate::audit_log::APPEND_LIMIT;
 use crate::{Error, ScopesConfig};
+use wardgate_gateway_record::APPEND_LIMIT;
 
 /// The gateway's configuration.
 #[derive(Debug, Clone, Deserialize)]

@@ -5,7 +5,7 @@
 //!             edge:    version,    │  ▲
 //!             origin,  method      │  │ receipt
 //!             Caller               ▼  │
-//!               │        authority (policy) · runner (tool-runner) · audit_log (audit)
+//!               │        authority (policy) · runner (tool-runner) · recorder (audit)
 //!               └────▶ upstream: the route of one server, under the same rights
 //! ```
 //!
@@ -16,7 +16,6 @@
 
 mod admission;
 mod answer_pace;
-mod audit_log;
 mod authority;
 mod caching;
 mod call_tool;
@@ -35,14 +34,11 @@ mod listen;
 mod measures;
 mod memory;
 mod post;
-mod recorder;
-mod refusals;
 mod replica_inbox;
 mod request_context;
 mod scopes;
 mod session;
 mod sse;
-mod stages;
 mod stored_arguments;
 mod stored_stream;
 mod streamable;
@@ -61,6 +57,7 @@ use tokio_util::task::TaskTracker;
 use wardgate_connect::{ConnectPages, GatewayParts};
 use wardgate_domain::Ambient;
 use wardgate_edge::{Admission, Authenticator, BoundListener, Origins};
+use wardgate_gateway_record::{AuditLog, CallRecorder};
 use wardgate_gateway_store::{Sealer, Store};
 use wardgate_resilience::concurrency::Limiter;
 use wardgate_rpc::client::{MemoryClient, PolicyClient, ToolRunnerClient};
@@ -74,7 +71,6 @@ pub use wardgate_connect::{SignInConfig, listed_routes as listed_connect_routes}
 pub use wardgate_gateway_store::{LAYOUT, SessionKey};
 
 use admission::RequestAdmission;
-use audit_log::AuditLog;
 use authority::Authority;
 use catalogue::Catalogue;
 use change_counter::ChangeCounter;
@@ -84,7 +80,6 @@ use governed_call::{CallPipeline, OperationServices};
 use http::HttpGuard;
 use listen::{ConversationWatcher, Listeners, ResourceSubscriptions, ResourceWatcher};
 use memory::ConversationMemory;
-use recorder::CallRecorder;
 use replica_inbox::ReplicaInbox;
 use session::StreamableSessions;
 use sse::SseTransport;

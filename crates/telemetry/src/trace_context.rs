@@ -54,6 +54,11 @@ pub fn adopt(span: &Span, headers: &HeaderMap) {
     let _ = span.set_parent(context);
 }
 
+/// The id of the trace that this code runs in (W3C, 32 hexadecimal digits); none where calls are not traced.
+pub fn trace_id() -> Option<String> {
+    current().map(|span| span.trace_id().to_string())
+}
+
 /// The span this thread is in, where spans have ids.
 pub(crate) fn current() -> Option<SpanContext> {
     Context::map_current(|context| {

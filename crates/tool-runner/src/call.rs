@@ -20,8 +20,8 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 use wardgate_arguments::{Arguments, InvalidArguments};
 use wardgate_domain::{
-    CallFacts, CallId, CallToRun, Caller, ColumnClass, Digest, InvalidMessage, OfferKind, Permit,
-    Reason, SignedPermit, Status, Timestamp,
+    CallFacts, CallId, CallToRun, Caller, ColumnClass, DataSubjects, Digest, InvalidMessage,
+    OfferKind, Permit, Reason, ResultOutline, SignedPermit, Status, Timestamp,
 };
 use wardgate_redact::{DropReason, DroppedColumns};
 use wardgate_rpc::client::{ConnectTarget, InputRequired, ResultFacts, Task, ToolResult};
@@ -319,15 +319,19 @@ impl AdmittedCall {
     ) -> EndedRun {
         let failure = match outcome {
             Ok(()) if let Some(unchanged) = retained.unchanged.take() => {
-                return self.release_unchanged(unchanged);
+                let subjects = self.tool.tool.result().data_subjects([], arguments);
+                return self.release_unchanged(unchanged, subjects);
             }
             Ok(()) if retained.truncated && retained.rows.is_empty() => Failure::too_large(),
             Ok(()) if retained.rows.is_empty() && retained.is_schema_mismatch() => {
                 Failure::undecided()
             }
             Ok(()) => {
+                // Of all rows: those beyond the answer can be asked for by its handle.
+                let rows = retained.rows.iter().chain(&retained.overflow);
+                let subjects = self.tool.tool.result().data_subjects(rows, arguments);
                 let handle = self.store_large_result(&mut retained, shared).await;
-                return self.release(retained, handle, arguments);
+                return self.release(retained, handle, arguments, subjects);
             }
             Err(GuardError::Failed(ExecutorError::Reported(words))) => self.reported(words),
             Err(GuardError::Failed(ExecutorError::Protocol(error))) => {
@@ -460,13 +464,17 @@ impl AdmittedCall {
     }
 
     /// Makes the result of what goes on as it is.
-    fn release_unchanged(mut self, unchanged: UnchangedResult) -> EndedRun {
+    fn release_unchanged(mut self, unchanged: UnchangedResult, subjects: DataSubjects) -> EndedRun {
         self.stopwatch.lap("redact");
         let (status, kind) = status_of(unchanged.is_error);
         let classes = &self.tool.tool.facts().classes;
         let facts = ResultFacts {
             rows: 1,
             phi: classes.iter().any(ColumnClass::is_phi),
+            outline: Some(Box::new(ResultOutline {
+                columns: Vec::new(),
+                subjects,
+            })),
             ..result::facts(status, kind, self.stopwatch.into_stages())
         };
         EndedRun {
@@ -481,6 +489,7 @@ impl AdmittedCall {
         retained: RetainedRows,
         handle: Option<Handle>,
         arguments: &Map<String, Value>,
+        subjects: DataSubjects,
     ) -> EndedRun {
         let tool = Arc::clone(&self.tool);
         let shape = tool.tool.result();
@@ -513,6 +522,10 @@ impl AdmittedCall {
             stages: self.stopwatch.into_stages(),
             retry_after: None,
             dropped_columns: result::dropped_columns(&counts.dropped),
+            outline: Some(Box::new(ResultOutline {
+                columns: shape.outline(&rows, |class| self.permit.tier(class)),
+                subjects,
+            })),
         };
         let whole = ResultSummary {
             truncated: retained.truncated,

@@ -101,6 +101,7 @@ pub(crate) fn facts(status: Status, error_kind: &str, stages: Vec<StageTime>) ->
         retry_after: None,
         stages,
         dropped_columns: DroppedColumns::default(),
+        outline: None,
     }
 }
 

@@ -216,13 +216,30 @@ pub(crate) struct AuditQuery {
     /// Only this call.
     #[arg(long, value_name = "ID")]
     pub(crate) call_id: Option<String>,
+    /// Only calls that released rows of this data subject, with what they released: the value of a key that `result.subject`
+    /// of a tool names, for example a patient's code.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) subject: Option<String>,
+    /// Tenant of the callers, where there are tenants.
+    #[arg(
+        long,
+        value_name = "TENANT",
+        requires = "subject",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub(crate) tenant: String,
+    /// With the details of each call: columns released, arguments without their values, stages, delegation. Implied by
+    /// `--subject`.
+    #[arg(long, requires = "json")]
+    pub(crate) details: bool,
     /// Only calls that ended so.
     #[arg(long, value_parser = status)]
     pub(crate) status: Option<Status>,
-    /// Only from this instant on (RFC 3339).
+    /// Only from this instant on (RFC 3339, or a date, which begins at midnight UTC).
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) since: Option<Timestamp>,
-    /// Only before this instant (RFC 3339).
+    /// Only before this instant (RFC 3339, or a date).
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) until: Option<Timestamp>,
 }
@@ -494,8 +511,11 @@ fn status(text: &str) -> Result<Status, String> {
 }
 
 fn instant(text: &str) -> Result<Timestamp, String> {
-    text.parse()
-        .map_err(|_| "write RFC 3339, for example 2026-01-31T08:00:00Z".to_owned())
+    let midnight = || format!("{text}T00:00:00Z").parse();
+    text.parse().or_else(|_| midnight()).map_err(|_| {
+        "write RFC 3339, for example 2026-01-31T08:00:00Z, or a date, for example 2026-01-31"
+            .to_owned()
+    })
 }
 
 fn claim(text: &str) -> Result<(String, String), String> {

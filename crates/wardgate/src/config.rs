@@ -29,7 +29,7 @@ pub(crate) use console::ConsoleWiring;
 pub(crate) use error::{Error, SECTIONS, ValueOrigin};
 
 /// What a service's section holds for this binary rather than for the service.
-const WIRING: [&str; 14] = [
+const WIRING: [&str; 15] = [
     "concurrency",
     "drain",
     "listen",
@@ -41,6 +41,7 @@ const WIRING: [&str; 14] = [
     "pseudonym_key_file",
     "mac_key_file",
     "log_key_file",
+    "details_key_file",
     "master_key_file",
     "session_key_file",
     "links",
@@ -124,6 +125,8 @@ pub(crate) struct ServiceWiring {
     pub(crate) mac_key_file: Option<PathBuf>,
     #[serde(default)]
     pub(crate) log_key_file: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) details_key_file: Option<PathBuf>,
     #[serde(default)]
     pub(crate) master_key_file: Option<PathBuf>,
     #[serde(default)]

@@ -10,7 +10,7 @@ use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use wardgate_agent::ApprovalKey;
-use wardgate_audit::{LogKey, MacKey};
+use wardgate_audit::{DetailsKey, LogKey, MacKey};
 use wardgate_console::CookieKey;
 use wardgate_domain::{Ambient, PermitSigner, PermitVerifier};
 use wardgate_gateway::SessionKey;
@@ -133,6 +133,10 @@ impl DataDir {
         self.keys().join("audit-log.pem")
     }
 
+    pub(crate) fn details_key(&self) -> PathBuf {
+        self.keys().join("audit-details.key")
+    }
+
     pub(crate) fn approval_key(&self) -> PathBuf {
         self.keys().join("approval.key")
     }
@@ -168,6 +172,7 @@ impl DataDir {
         for path in [
             self.pseudonym_key(),
             self.mac_key(),
+            self.details_key(),
             self.memory_key(),
             self.approval_key(),
             self.session_key(),
@@ -247,6 +252,11 @@ pub(crate) fn sealing_key(pseudonym_key: &Path) -> Result<SealingKey, Error> {
 /// The key of the record's keyed digests.
 pub(crate) fn mac_key(path: &Path) -> Result<MacKey, Error> {
     read_32_bytes(path).map(|bytes| MacKey::from_bytes(&bytes))
+}
+
+/// The key of the details of calls.
+pub(crate) fn details_key(path: &Path) -> Result<DetailsKey, Error> {
+    read_32_bytes(path).map(|bytes| DetailsKey::from_bytes(&bytes))
 }
 
 /// The key that the record's checkpoints are signed with.

@@ -52,6 +52,7 @@ fn outcome() -> Outcome {
         phi: true,
         result_digest: Some(Digest::of(b"NUGWI")),
         duration: Duration::from_micros(1_250),
+        details: None,
     }
 }
 
@@ -62,6 +63,7 @@ fn canonical(event: Event) -> String {
             event,
         },
         &key(),
+        None,
     )
     .unwrap();
     String::from_utf8(entry.canonical).unwrap()
@@ -308,12 +310,14 @@ fn an_unknown_outcome_says_who_and_nothing_of_what_followed() {
             event: Event::Intent(subject()),
         },
         &key(),
+        None,
     )
     .unwrap();
     let stored = StoredRow {
         sequence: 0,
         leaf_hash: intent.leaf_hash,
         canonical: intent.canonical.clone(),
+        details: None,
     };
     let open = OpenIntent::read(&stored).unwrap();
     assert_eq!(open.time, time());
@@ -342,7 +346,9 @@ fn what_has_no_exact_form_is_refused() {
             event: Event::Outcome(outcome()),
         };
         change(&mut record);
-        RecordEntry::of(&record, &key()).unwrap_err().to_string()
+        RecordEntry::of(&record, &key(), None)
+            .unwrap_err()
+            .to_string()
     };
     let with = |change: fn(&mut Outcome)| {
         fails(&|record| match &mut record.event {
@@ -385,6 +391,7 @@ prop_compose! {
         let mut text = || texts.next().unwrap();
         let digest = Digest::from_bytes(random);
         Outcome {
+            details: None,
             call: CallFacts {
                 call_id: CallId::new(&ambient),
                 issuer: text(),

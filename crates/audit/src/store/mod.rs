@@ -7,13 +7,14 @@
 mod postgres;
 mod select;
 mod sqlite;
+mod subjects;
 mod tree;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use wardgate_domain::Timestamp;
+use wardgate_domain::{Digest, Timestamp};
 use wardgate_rpc::client::RecordDamage;
 use wardgate_store::{DatabaseSettings, Layout, MigrationError, StartWait, is_busy};
 use wardgate_transparency::TreeHead;
@@ -24,6 +25,7 @@ use crate::filter::RecordFilter;
 use crate::stored_row::StoredRow;
 
 pub(crate) use select::{PageBounds, RecordPosition};
+pub(crate) use subjects::SubjectKeys;
 pub(crate) use tree::{TileRoot, TreeGrowth};
 pub(crate) use wardgate_store::Address;
 
@@ -205,6 +207,17 @@ impl StoreWriter {
         }
     }
 
+    /// Stores those of `keys` whose data subjects have none yet.
+    pub(crate) async fn add_subject_keys(
+        &mut self,
+        keys: &[(Digest, Vec<u8>)],
+    ) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Sqlite(writer) => writer.add_subject_keys(keys).await,
+            Self::Postgres(writer) => writer.add_subject_keys(keys).await,
+        }
+    }
+
     /// Leaves the store tidy.
     pub(crate) async fn close(self) -> Result<(), sqlx::Error> {
         match self {
@@ -237,13 +250,15 @@ struct RecordRow {
     sequence: i64,
     leaf_hash: Vec<u8>,
     canonical: Vec<u8>,
+    details: Option<Vec<u8>>,
     columns: IndexedColumns,
 }
 
 wardgate_store::from_row!(RecordRow {
     sequence,
     leaf_hash,
-    canonical;
+    canonical,
+    details;
     columns
 });
 
@@ -269,6 +284,7 @@ impl RecordRow {
                 sequence,
                 leaf_hash,
                 canonical: self.canonical,
+                details: self.details,
             });
         };
         let problem = problem.to_owned();

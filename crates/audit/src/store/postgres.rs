@@ -2,6 +2,7 @@
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, PgPool};
+use wardgate_domain::Digest;
 use wardgate_store::postgres::{Rights, Schema, only_living};
 use wardgate_store::{DatabaseSettings, MigrationError};
 use wardgate_transparency::TreeHead;
@@ -50,6 +51,10 @@ const GROW: &str = "
     )
     SELECT count(*) FROM grown";
 
+/// The keys of the data subjects with these tags.
+pub(super) const SUBJECT_KEYS: &str =
+    "SELECT tag, wrapped FROM audit.data_subject_key WHERE tag = ANY($1)";
+
 pub(super) const BYTES: &str = "SELECT pg_total_relation_size('audit.record')";
 
 /// How soon the server gives up a statement whose reader has gone.
@@ -62,6 +67,7 @@ pub(super) const SCHEMA: Schema = Schema {
         include_str!("postgres/0001_record.sql"),
         include_str!("postgres/0002_time.sql"),
         include_str!("postgres/0003_tree.sql"),
+        include_str!("postgres/0004_details.sql"),
     ],
     // What is on record stays: the service can add to it, and nothing else.
     rights: Rights::Tables(&[
@@ -69,6 +75,8 @@ pub(super) const SCHEMA: Schema = Schema {
         ("head", "SELECT, UPDATE"),
         ("tree", "SELECT, UPDATE"),
         ("tile_root", "SELECT, INSERT"),
+        ("data_subject", "SELECT, INSERT"),
+        ("data_subject_key", "SELECT, INSERT, DELETE"),
     ]),
 };
 
@@ -79,12 +87,17 @@ const APPEND: &str = "
         UPDATE audit.head SET size = size + cardinality($1) RETURNING size - cardinality($1) AS first
     ), stored AS (
         INSERT INTO audit.record
-            (sequence, leaf_hash, canonical, event, time, call_id, subject, tool, status)
+            (sequence, leaf_hash, canonical, event, time, call_id, subject, tool, status, details, data_subjects)
         SELECT head.first + entry.position - 1, entry.leaf_hash, entry.canonical, entry.event,
-               entry.time, entry.call_id, entry.subject, entry.tool, entry.status
+               entry.time, entry.call_id, entry.subject, entry.tool, entry.status, entry.details, entry.data_subjects
         FROM head, unnest($1::bytea[], $2::bytea[], $3::text[], $4::bigint[], $5::text[], $6::text[],
-                          $7::text[], $8::text[]) WITH ORDINALITY
-             AS entry (leaf_hash, canonical, event, time, call_id, subject, tool, status, position)
+                          $7::text[], $8::text[], $9::bytea[], $10::bigint[]) WITH ORDINALITY
+             AS entry (leaf_hash, canonical, event, time, call_id, subject, tool, status, details, data_subjects,
+                       position)
+    ), indexed AS (
+        INSERT INTO audit.data_subject (tag, time, sequence)
+        SELECT subject.tag, subject.time, head.first + subject.position
+        FROM head, unnest($11::bytea[], $12::bigint[], $13::bigint[]) AS subject (tag, time, position)
     )
     SELECT first FROM head";
 
@@ -143,6 +156,12 @@ impl PostgresWriter {
         ) -> Vec<T> {
             entries.iter().map(|entry| field(entry)).collect()
         }
+        let subjects: Vec<_> = (entries.iter().zip(0_i64..))
+            .flat_map(|(entry, position)| {
+                let time = entry.time.as_micros();
+                (entry.data_subjects.iter()).map(move |tag| (tag, time, position))
+            })
+            .collect();
         let first: i64 = sqlx::query_scalar(APPEND)
             .bind(column(entries, |entry| {
                 entry.leaf_hash.as_bytes().as_slice()
@@ -154,6 +173,28 @@ impl PostgresWriter {
             .bind(column(entries, |entry| entry.subject.as_deref()))
             .bind(column(entries, |entry| entry.tool.as_deref()))
             .bind(column(entries, |entry| entry.status))
+            .bind(column(entries, |entry| entry.details.as_deref()))
+            .bind(column(entries, |entry| {
+                signed(entry.data_subjects.len() as u64)
+            }))
+            .bind(
+                subjects
+                    .iter()
+                    .map(|(tag, ..)| tag.as_bytes().as_slice())
+                    .collect::<Vec<_>>(),
+            )
+            .bind(
+                subjects
+                    .iter()
+                    .map(|(_, time, _)| *time)
+                    .collect::<Vec<_>>(),
+            )
+            .bind(
+                subjects
+                    .iter()
+                    .map(|(.., position)| *position)
+                    .collect::<Vec<_>>(),
+            )
             .fetch_one(&mut self.0)
             .await?;
         Ok(unsigned(first))
@@ -236,6 +277,27 @@ impl PostgresWriter {
             .execute(&mut self.0)
             .await
             .map(drop)
+    }
+
+    pub(super) async fn add_subject_keys(
+        &mut self,
+        keys: &[(Digest, Vec<u8>)],
+    ) -> Result<(), sqlx::Error> {
+        let tags: Vec<_> = keys
+            .iter()
+            .map(|(tag, _)| tag.as_bytes().as_slice())
+            .collect();
+        let wrapped: Vec<_> = keys.iter().map(|(_, wrapped)| wrapped.as_slice()).collect();
+        sqlx::query(
+            "INSERT INTO audit.data_subject_key (tag, wrapped)
+             SELECT added.tag, added.wrapped FROM unnest($1::bytea[], $2::bytea[]) AS added (tag, wrapped)
+             ON CONFLICT DO NOTHING",
+        )
+        .bind(tags)
+        .bind(wrapped)
+        .execute(&mut self.0)
+        .await
+        .map(drop)
     }
 
     pub(super) async fn close(self) -> Result<(), sqlx::Error> {

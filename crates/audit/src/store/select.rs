@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sqlx::{AssertSqlSafe, PgPool, SqlitePool};
-use wardgate_domain::{Status, Timestamp};
+use wardgate_domain::{Digest, Status, Timestamp};
 
 use super::{RecordRow, signed};
 use crate::canonical::column;
@@ -49,6 +49,7 @@ impl Drop for StatementGuard {
 enum Value {
     Text(String),
     Integer(i64),
+    Bytes(Vec<u8>),
 }
 
 /// A statement with its values.
@@ -58,9 +59,14 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    fn from(table: &'static str) -> Self {
+    fn from(table: &'static str, with_details: bool) -> Self {
+        let details = if with_details {
+            "details"
+        } else {
+            "NULL AS details"
+        };
         let sql = format!(
-            "SELECT sequence, leaf_hash, canonical, event, time, call_id, subject, tool, status
+            "SELECT sequence, leaf_hash, canonical, {details}, event, time, call_id, subject, tool, status
              FROM {table} AS record WHERE TRUE"
         );
         Self {
@@ -85,6 +91,22 @@ impl Selection {
         if let Some(text) = text {
             self.and(condition, Value::Text(column(text)));
         }
+    }
+
+    /// Only calls that released rows of the data subject with this tag.
+    fn and_about(&mut self, table: &'static str, tag: Digest, filter: &RecordFilter) {
+        let schema = table.strip_suffix("record").unwrap_or_default();
+        self.sql.push_str(&format!(
+            " AND sequence IN (SELECT sequence FROM {schema}data_subject WHERE tag = "
+        ));
+        self.value(Value::Bytes(tag.as_bytes().to_vec()));
+        if let Some(since) = filter.since {
+            self.and("time >= ", Value::Integer(since.as_micros()));
+        }
+        if let Some(until) = filter.until {
+            self.and("time < ", Value::Integer(until.as_micros()));
+        }
+        self.sql.push(')');
     }
 
     fn page(mut self, page: &PageBounds) -> Self {
@@ -130,6 +152,7 @@ impl Selection {
             .fold(query, |query, value| match value {
                 Value::Text(text) => query.bind(text),
                 Value::Integer(number) => query.bind(number),
+                Value::Bytes(bytes) => query.bind(bytes),
             });
         let mut connection = pool.acquire().await?;
         // Dropped before the connection goes back to the pool.
@@ -154,6 +177,7 @@ impl Selection {
             .fold(query, |query, value| match value {
                 Value::Text(text) => query.bind(text),
                 Value::Integer(number) => query.bind(number),
+                Value::Bytes(bytes) => query.bind(bytes),
             })
             .fetch_all(pool)
             .await
@@ -162,7 +186,7 @@ impl Selection {
 
 /// The records that match `filter`.
 pub(super) fn matching(table: &'static str, filter: &RecordFilter, page: &PageBounds) -> Selection {
-    let mut selection = Selection::from(table);
+    let mut selection = Selection::from(table, filter.with_details);
     selection.and_text("subject = ", filter.subject.as_deref());
     selection.and_text("tool = ", filter.tool.as_deref());
     selection.and_text(
@@ -170,6 +194,9 @@ pub(super) fn matching(table: &'static str, filter: &RecordFilter, page: &PageBo
         filter.call_id.map(|id| id.to_string()).as_deref(),
     );
     selection.and_text("status = ", filter.status.map(Status::as_str));
+    if let Some(tag) = filter.data_subject {
+        selection.and_about(table, tag, filter);
+    }
     if let Some(since) = filter.since {
         selection.and("time >= ", Value::Integer(since.as_micros()));
     }
@@ -185,7 +212,7 @@ pub(super) fn matching(table: &'static str, filter: &RecordFilter, page: &PageBo
 
 /// The intents without an outcome.
 pub(super) fn open_intents(table: &'static str, page: &PageBounds) -> Selection {
-    let mut selection = Selection::from(table);
+    let mut selection = Selection::from(table, false);
     selection
         .sql
         .push_str(" AND event = 'intent' AND NOT EXISTS (SELECT 1 FROM ");
@@ -283,13 +310,15 @@ mod tests {
     async fn a_reading_that_nobody_waits_for_any_more_stops_and_frees_its_connection() {
         let dir = tempfile::tempdir().unwrap();
         let pool = pool(&dir).await;
-        let endless = || Selection {
+        let endless = || {
+            Selection {
             sql: "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
-                SELECT i AS sequence, x'' AS leaf_hash, x'' AS canonical, '' AS event, 0 AS time,
+                SELECT i AS sequence, x'' AS leaf_hash, x'' AS canonical, NULL AS details, '' AS event, 0 AS time,
                        NULL AS call_id, NULL AS subject, NULL AS tool, NULL AS status
                 FROM n WHERE i < 0"
                 .to_owned(),
             values: Vec::new(),
+        }
         };
         // More than there are connections.
         for _ in 0..8 {

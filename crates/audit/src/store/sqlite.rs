@@ -9,6 +9,7 @@ use sqlx::sqlite::{
     SqliteSynchronous,
 };
 use sqlx::{ConnectOptions, Connection, Sqlite, SqlitePool};
+use wardgate_domain::Digest;
 use wardgate_store::{DatabaseSettings, MigrationError};
 use wardgate_transparency::TreeHead;
 
@@ -45,6 +46,10 @@ pub(super) const TILE: &str = "
     SELECT count(*), coalesce(group_concat(hex(root), '' ORDER BY position), '')
     FROM tile_root WHERE level = ? AND position >= ? AND position < ?";
 
+/// The keys of the data subjects whose tags a JSON list has in hexadecimal.
+pub(super) const SUBJECT_KEYS: &str = "
+    SELECT tag, wrapped FROM data_subject_key WHERE tag IN (SELECT unhex(value) FROM json_each(?))";
+
 pub(super) const BYTES: &str =
     "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()";
 
@@ -53,6 +58,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("sqlite/0001_record.sql"),
     include_str!("sqlite/0002_time.sql"),
     include_str!("sqlite/0003_tree.sql"),
+    include_str!("sqlite/0004_details.sql"),
 ];
 
 /// The statement that stores a batch, for up to 1, 2, 4, … 256 rows: a single one, which is its own
@@ -72,13 +78,13 @@ fn statement_for(entries: usize) -> &'static str {
 
 fn append_of(rows: usize) -> String {
     let rows: Vec<_> = (0..rows)
-        .map(|row| format!("({row}, ?, ?, ?, ?, ?, ?, ?, ?)"))
+        .map(|row| format!("({row}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"))
         .collect();
     format!(
         "INSERT INTO record
-             (sequence, leaf_hash, canonical, event, time, call_id, subject, tool, status)
+             (sequence, leaf_hash, canonical, event, time, call_id, subject, tool, status, details, data_subjects)
          SELECT (SELECT coalesce(max(sequence) + 1, 0) FROM record) + column1,
-                column2, column3, column4, column5, column6, column7, column8, column9
+                column2, column3, column4, column5, column6, column7, column8, column9, column10, column11
          FROM (VALUES {}) WHERE column2 IS NOT NULL",
         rows.join(", ")
     )
@@ -208,6 +214,23 @@ impl SqliteWriter {
             .map(drop)
     }
 
+    pub(super) async fn add_subject_keys(
+        &mut self,
+        keys: &[(Digest, Vec<u8>)],
+    ) -> Result<(), sqlx::Error> {
+        let mut transaction = self.0.begin().await?;
+        for (tag, wrapped) in keys {
+            sqlx::query(
+                "INSERT INTO data_subject_key (tag, wrapped) VALUES (?, ?) ON CONFLICT DO NOTHING",
+            )
+            .bind(tag.as_bytes().to_vec())
+            .bind(wrapped.clone())
+            .execute(&mut *transaction)
+            .await?;
+        }
+        transaction.commit().await
+    }
+
     pub(super) async fn close(self) -> Result<(), sqlx::Error> {
         self.0.close().await
     }
@@ -229,6 +252,8 @@ fn bind(insert: Insert, entry: &RecordEntry) -> Insert {
         .bind(entry.subject.clone())
         .bind(entry.tool.clone())
         .bind(entry.status)
+        .bind(entry.details.clone())
+        .bind(signed(entry.data_subjects.len() as u64))
 }
 
 #[cfg(test)]
@@ -267,7 +292,7 @@ mod tests {
             let statement = statement_for(entries);
             assert_eq!(
                 statement.matches('?').count(),
-                rows * 8,
+                rows * 10,
                 "{entries} entries"
             );
         }

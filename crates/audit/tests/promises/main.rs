@@ -11,6 +11,7 @@ mod faulty_line;
 mod support;
 
 mod append;
+mod details;
 mod export;
 mod failure;
 mod log;

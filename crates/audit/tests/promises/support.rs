@@ -6,7 +6,7 @@ use futures::TryStreamExt;
 use sqlx::{Connection, PgConnection};
 use tokio::sync::watch;
 use wardgate_audit::{
-    AuditKeys, CallingProcesses, Config, LogCloser, LogKey, MacKey, RecordReader,
+    AuditKeys, CallingProcesses, Config, DetailsKey, LogCloser, LogKey, MacKey, RecordReader,
 };
 use wardgate_domain::{
     AdminChange, Ambient, CallFacts, CallId, ConversationKey, Digest, Event, MemoryAccess,
@@ -75,7 +75,8 @@ impl TestStore {
         }
         let mut connection = PgConnection::connect(&self.url).await.unwrap();
         let rows: Vec<(Vec<u8>, Vec<u8>, String)> = sqlx::query_as(
-            "SELECT leaf_hash, canonical, record::text FROM audit.record ORDER BY sequence",
+            "SELECT leaf_hash, canonical, record::text || coalesce(encode(details, 'escape'), '') FROM audit.record
+             ORDER BY sequence",
         )
         .fetch_all(&mut connection)
         .await
@@ -112,6 +113,7 @@ pub(crate) fn keys() -> AuditKeys {
     AuditKeys {
         mac: MacKey::from_bytes(&[7; 32]),
         log: LogKey::from_pkcs8(&log_key(1)).unwrap(),
+        details: DetailsKey::from_bytes(&[9; 32]),
     }
 }
 
@@ -230,6 +232,7 @@ pub(crate) fn outcome(subject: &CallFacts, status: Status) -> Record {
         phi: true,
         result_digest: Some(Digest::of(b"result")),
         duration: Duration::from_millis(1),
+        details: None,
     };
     Record {
         time: start(),

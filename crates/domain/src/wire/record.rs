@@ -180,6 +180,9 @@ impl TryFrom<audit::v1::Outcome> for Outcome {
             result_digest: optional_digest(&outcome.result_digest, "outcome.result_digest")?,
             duration: Duration::try_from(required(outcome.duration, "outcome.duration")?)
                 .map_err(|_| InvalidMessage::field("outcome.duration", "is negative"))?,
+            details: (outcome.details)
+                .map(|details| details.try_into().map(Box::new))
+                .transpose()?,
         })
     }
 }
@@ -199,6 +202,7 @@ impl From<&Outcome> for audit::v1::Outcome {
                 .map(Digest::to_wire)
                 .unwrap_or_default(),
             duration: Some(wire_duration(outcome.duration)),
+            details: outcome.details.as_deref().map(Into::into),
         }
     }
 }

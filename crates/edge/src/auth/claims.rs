@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use serde_json::Value;
-use wardgate_domain::{AttributeValue, CallerClaims, Digest, Timestamp, is_invisible};
+use wardgate_domain::{AttributeValue, CallerClaims, Delegation, Digest, Timestamp, is_invisible};
 
 use super::token::VerifiedClaims;
 use super::{IssuerConfig, Scopes, TokenRefusal};
@@ -83,6 +83,25 @@ pub(super) fn read_caller(
         token_id: name(claims, "jti")?.unwrap_or_else(|| short(token)),
         expires_at: accepted.until,
     })
+}
+
+/// By whom the token is used: its client, and the chain of `act` (RFC 8693, section 4.1), which has at most so many actors
+/// and must be readable, so that the record can name them all.
+pub(super) fn delegation(claims: &VerifiedClaims) -> Result<Delegation, TokenRefusal> {
+    const MOST_ACTORS: usize = 8;
+    let mut client = ["client_id", "azp"].into_iter();
+    let client = client.find_map(|claim| plain(claims.get(claim)?.as_str()?, 1..=MAX_NAME));
+    let mut actors = Vec::new();
+    let mut next = claims.get("act");
+    while let Some(actor) = next {
+        let subject = actor["sub"].as_str();
+        let subject = subject.and_then(|subject| plain(subject, 1..=MAX_NAME));
+        let subject = subject.filter(|_| actors.len() < MOST_ACTORS);
+        actors.push(subject.ok_or_else(|| TokenRefusal::invalid("act"))?);
+        next = actor.get("act");
+    }
+    let client = client.unwrap_or_default();
+    Ok(Delegation { client, actors })
 }
 
 /// Whole seconds since 1970. RFC 7519 allows fractions; no issuer has a use for them, and readers differ.

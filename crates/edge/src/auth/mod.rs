@@ -171,6 +171,7 @@ impl Authenticator {
         let accepted = AcceptedTime::of(&claims, rules)?;
         accepted.check(self.ambient.now())?;
         let caller = claims::read_caller(&claims, rules, digest, accepted)?;
+        let delegation = claims::delegation(&claims)?;
         let verified_token = Arc::new(VerifiedToken {
             accepted,
             audience: Audience::of(
@@ -179,7 +180,11 @@ impl Authenticator {
                 self.public_url.as_deref(),
             )?,
             scopes: Arc::new(claims::scopes(&claims)?),
-            caller: Arc::new(Caller::from_verified(caller).with_token(BearerToken::new(text))),
+            caller: Arc::new(
+                Caller::from_verified(caller)
+                    .with_token(BearerToken::new(text))
+                    .with_delegation(delegation),
+            ),
         });
         // A token for another audience is not cached.
         if !verified_token.audience.includes_nothing() {

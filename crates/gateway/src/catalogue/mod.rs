@@ -11,7 +11,7 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use futures::StreamExt;
 use tokio::sync::watch;
-use wardgate_domain::{Reason, RequiredCapabilities, ToolFacts, ToolSwitches};
+use wardgate_domain::{ArgumentNames, Reason, RequiredCapabilities, ToolFacts, ToolSwitches};
 use wardgate_mcp::mirrored_header::MirroredHeader;
 use wardgate_mcp_server::{DefinitionKind, RpcError, VersionedDefinition};
 use wardgate_rpc::Readiness;
@@ -33,6 +33,8 @@ pub(crate) struct Tool {
     pub(crate) definition: VersionedDefinition,
     /// The arguments that modern clients mirror as headers.
     pub(crate) mirrored_headers: Vec<MirroredHeader>,
+    /// The arguments that its input schema names.
+    pub(crate) argument_names: ArgumentNames,
     pub(crate) time_limit: Duration,
     /// Its source exchanges the caller's token, so a call must bring it.
     pub(crate) needs_caller_token: bool,
@@ -129,6 +131,7 @@ impl From<ListedCatalogue> for CatalogueIndex {
             };
             let entry = Arc::new(Tool {
                 mirrored_headers: MirroredHeader::of_tool(&tool.definition_json),
+                argument_names: ArgumentNames::of_definition(&tool.definition_json),
                 definition,
                 facts: tool.facts,
                 time_limit: tool.time_limit,

@@ -8,9 +8,9 @@ use wardgate_rpc::client::{CallEvent, Interaction, Resumption};
 
 use super::operation::ResumableOperation;
 use super::{Rejection, ReplayGrant};
-use crate::audit_log::AuditLog;
 use crate::authority::Grant;
 use crate::client_interaction::{ClientInteraction, Interruption, PendingInput};
+use wardgate_gateway_record::AuditLog;
 
 /// The record of a call.
 pub(super) struct CallRecord {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracing::Span;
-use wardgate_domain::{Digest, NOT_A_NAME, Outcome, Reason, Status, ToolName};
+use wardgate_domain::{ArgumentNames, Digest, NOT_A_NAME, Outcome, Reason, Status, ToolName};
 use wardgate_mcp_server::{InputRequests, McpResponse, RecordStatus, RpcError, call_meta};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_resilience::concurrency::RecordingSlot;
@@ -36,7 +36,7 @@ use crate::catalogue;
 use crate::client_interaction::ClientInteraction;
 use crate::measures;
 use crate::request_context::RequestContext;
-use crate::stages::stage;
+use wardgate_gateway_record::{describe_call, stage};
 
 use self::call_record::CallRecord;
 use self::refusal_report::RefusalReportId;
@@ -318,7 +318,18 @@ impl GovernedCall {
                 (status, reason.as_str(), None, None)
             }
         };
+        let has_fitted = facts.is_some() && status != Status::InvalidArguments;
+        let entry = description
+            .entry_use
+            .as_ref()
+            .map(|entry_use| &entry_use.entry);
+        let names = entry.and_then(CatalogueEntry::argument_names);
+        let arguments = names
+            .unwrap_or(&ArgumentNames::default())
+            .outline(description.arguments, has_fitted);
+        let details = describe_call(&self.context.caller, arguments, facts);
         Outcome {
+            details: Some(Box::new(details)),
             call: self.record.facts.clone(),
             status,
             reason: reason.to_owned(),

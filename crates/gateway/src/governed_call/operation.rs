@@ -5,7 +5,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tracing::Span;
-use wardgate_domain::{AgentRefusal, CallFacts, CallId, Caller, Digest, Reason, ToolFacts};
+use wardgate_domain::{
+    AgentRefusal, ArgumentNames, CallFacts, CallId, Caller, Digest, Reason, ToolFacts,
+};
 use wardgate_mcp_server::{McpResponse, RecordStatus, RpcError};
 use wardgate_rpc::client::{InputRequired, ResultFacts, Resumption};
 use wardgate_telemetry::names;
@@ -136,6 +138,10 @@ pub(crate) trait CatalogueEntry: Send + Sync {
     fn is_enabled_for(&self, caller: &Caller) -> bool;
     /// The name of the server, as shown to a client that it asks for input.
     fn label(&self) -> &str;
+    /// The arguments that may be named in the record. None: none of them.
+    fn argument_names(&self) -> Option<&ArgumentNames> {
+        None
+    }
 
     /// Checks what else the request must say and which capabilities its client needs. It runs after the decision, so
     /// that only permitted callers see these errors.

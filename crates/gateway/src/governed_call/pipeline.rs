@@ -18,9 +18,9 @@ use super::{GovernedCall, Operation};
 use crate::admission::RequestAdmission;
 use crate::client_interaction::{self, ClientChannel, ClientChannels, ClientInteraction};
 use crate::discovery::Discovery;
-use crate::recorder::CallRecorder;
 use crate::request_context::RequestContext;
 use crate::task_handle::TaskHandles;
+use wardgate_gateway_record::CallRecorder;
 
 /// Runs governed calls.
 pub(crate) struct CallPipeline {

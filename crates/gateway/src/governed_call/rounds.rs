@@ -18,7 +18,7 @@ use super::{
 };
 use crate::authority::Grant;
 use crate::client_interaction::PendingInput;
-use crate::stages::stage;
+use wardgate_gateway_record::stage;
 
 /// The number of times that one call may ask its client for input.
 const MAX_ROUNDS: usize = 8;

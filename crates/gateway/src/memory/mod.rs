@@ -42,8 +42,8 @@ use wardgate_telemetry::names;
 
 use crate::discovery::Discovery;
 use crate::post::Post;
-use crate::recorder::CallRecorder;
-use crate::stages::stage;
+use wardgate_gateway_record::CallRecorder;
+use wardgate_gateway_record::stage;
 
 pub(crate) use self::list_resources::{PrecedingResources, template};
 pub(crate) use self::rejection::MemoryRejection;

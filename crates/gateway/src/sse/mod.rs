@@ -32,9 +32,9 @@ use wardgate_mcp_server::{McpResponse, RpcError, cancelled};
 use crate::dispatch;
 use crate::listen::{self, Listeners, ListeningClient};
 use crate::post::Post;
-use crate::recorder::CallRecorder;
 use crate::session::{SseSession, SseStreams, sse_digest};
 use crate::{Error, Gateway};
+use wardgate_gateway_record::CallRecorder;
 
 use self::relay::MessageRelay;
 

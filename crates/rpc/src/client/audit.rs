@@ -79,6 +79,19 @@ pub struct AuditFilter {
     pub limit: Option<u64>,
     /// Newest first instead of oldest first.
     pub newest_first: bool,
+    /// Only calls that released rows of this data subject.
+    pub data_subject: Option<DataSubjectFilter>,
+    /// With the details of each call.
+    pub with_details: bool,
+}
+
+/// A data subject, as a filter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataSubjectFilter {
+    /// Tenant of those who called; empty where the deployment has only one.
+    pub tenant: String,
+    /// The value of the key, for example a patient's code.
+    pub key: String,
 }
 
 /// One record as stored.
@@ -90,6 +103,17 @@ pub struct StoredRecord {
     pub leaf_hash: Digest,
     /// Canonical bytes.
     pub record: Bytes,
+    /// The details; none where there are none, or they were not asked for.
+    pub details: Option<RecordDetails>,
+}
+
+/// The details of a call, as they can be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecordDetails {
+    /// One JSON object.
+    Open(Bytes),
+    /// The key of a data subject whom the call concerned was destroyed, and the details with it.
+    Erased,
 }
 
 /// What stands at one position of the record.
@@ -223,6 +247,11 @@ impl AuditClient {
             before_time: filter.before_time.map(Into::into),
             limit: filter.limit.unwrap_or(0),
             newest_first: filter.newest_first,
+            data_subject: filter.data_subject.map(|subject| pb::DataSubjectFilter {
+                tenant: subject.tenant,
+                key: subject.key,
+            }),
+            with_details: filter.with_details,
             ..pb::QueryRequest::default()
         };
         if let Some(status) = filter.status {
@@ -241,7 +270,52 @@ impl AuditClient {
                 sequence,
                 leaf_hash: Digest::from_wire(&stored.leaf_hash, "leaf_hash")?,
                 record: stored.record,
+                details: match stored.details_json {
+                    _ if stored.details_erased => Some(RecordDetails::Erased),
+                    details if details.is_empty() => None,
+                    details => Some(RecordDetails::Open(details)),
+                },
             }))
         }))
     }
+}
+
+impl TryFrom<pb::QueryRequest> for AuditFilter {
+    type Error = InvalidMessage;
+
+    fn try_from(request: pb::QueryRequest) -> Result<Self, Self::Error> {
+        let status = pb::Status::try_from(request.status)
+            .map_err(|_| InvalidMessage::field("status", "is unknown"))?;
+        let data_subject = request.data_subject.map(|subject| {
+            if subject.key.is_empty() {
+                return Err(InvalidMessage::field("data_subject.key", "is missing"));
+            }
+            Ok(DataSubjectFilter {
+                tenant: subject.tenant,
+                key: subject.key,
+            })
+        });
+        Ok(Self {
+            subject: non_empty(request.subject),
+            tool: non_empty(request.tool),
+            call_id: non_empty(request.call_id),
+            status: match status {
+                pb::Status::Unspecified => None,
+                status => Some(status.try_into()?),
+            },
+            since: request.since.map(TryInto::try_into).transpose()?,
+            until: request.until.map(TryInto::try_into).transpose()?,
+            from_sequence: request.from_sequence,
+            before_sequence: (request.before_sequence > 0).then_some(request.before_sequence),
+            before_time: request.before_time.map(TryInto::try_into).transpose()?,
+            limit: (request.limit > 0).then_some(request.limit),
+            newest_first: request.newest_first,
+            data_subject: data_subject.transpose()?,
+            with_details: request.with_details,
+        })
+    }
+}
+
+fn non_empty(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
 }

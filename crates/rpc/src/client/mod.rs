@@ -20,7 +20,8 @@ use crate::methods::IdempotentRequest;
 use crate::{deadline, reason_of};
 
 pub use audit::{
-    AuditClient, AuditFilter, LONGEST_APPEND, QueriedRecord, RecordDamage, StoredRecord,
+    AuditClient, AuditFilter, DataSubjectFilter, LONGEST_APPEND, QueriedRecord, RecordDamage,
+    RecordDetails, StoredRecord,
 };
 pub use connections::{
     ConnectTarget, ConnectionDescription, FinishConnection, Person, RemoveConnections,

@@ -7,9 +7,10 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::time::{Instant, timeout_at};
 use wardgate_domain::{
-    CallId, Caller, InvalidMessage, OfferKind, RequiredCapabilities, SignedPermit, Status, Switch,
-    SwitchChange, ToolFacts, ToolName, ToolSwitches,
+    CallId, Caller, InvalidMessage, OfferKind, RequiredCapabilities, ResultOutline, SignedPermit,
+    Status, Switch, SwitchChange, ToolFacts, ToolName, ToolSwitches,
 };
+use wardgate_proto::common::v1::StageTime;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
 
@@ -214,6 +215,8 @@ pub struct ResultFacts {
     pub stages: Vec<(String, Duration)>,
     /// Columns left out of the result, each counted once.
     pub dropped_columns: DroppedColumns,
+    /// The released columns, and whose rows were released; none where nothing was.
+    pub outline: Option<Box<ResultOutline>>,
 }
 
 /// How many columns of a result were left out, by reason.
@@ -536,7 +539,7 @@ impl From<ResultFacts> for pb::ResultFacts {
             Status::Denied | Status::UnknownTool | Status::Unknown => Wire::Unspecified,
         };
         let stages = facts.stages.into_iter();
-        let stages = stages.map(|(stage, spent)| pb::StageTime {
+        let stages = stages.map(|(stage, spent)| StageTime {
             stage,
             // Less than ages.
             duration: spent.try_into().ok(),
@@ -555,6 +558,7 @@ impl From<ResultFacts> for pb::ResultFacts {
                 unclassified: dropped.unclassified,
                 not_permitted: dropped.not_permitted,
             }),
+            outline: facts.outline.as_deref().map(Into::into),
         }
     }
 }
@@ -588,6 +592,9 @@ impl TryFrom<pb::ResultFacts> for ResultFacts {
         let dropped = facts.dropped_columns.unwrap_or_default();
         Ok(Self {
             status,
+            outline: (facts.outline)
+                .map(|outline| outline.try_into().map(Box::new))
+                .transpose()?,
             dropped_columns: DroppedColumns {
                 unclassified: dropped.unclassified,
                 not_permitted: dropped.not_permitted,

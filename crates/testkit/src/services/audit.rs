@@ -255,7 +255,7 @@ impl AuditService for FakeAudit {
                     sequence,
                     leaf_hash: Digest::of(record.as_bytes()).to_wire(),
                     record: record.into(),
-                    damage: String::new(),
+                    ..pb::QueryResponse::default()
                 })
             })
             .collect();

@@ -1,13 +1,14 @@
 //! `wardgate audit`: the service, and the record read, proved, exported and verified.
 
 use std::io::{BufWriter, Write};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, pin_mut};
 use serde_json::Value;
 use wardgate_audit::{RecordReader, access_view, record_line};
 use wardgate_domain::mark_invisible;
-use wardgate_rpc::client::{AuditFilter, QueriedRecord};
+use wardgate_rpc::client::{AuditFilter, DataSubjectFilter, QueriedRecord};
 use wardgate_transparency::Checkpoint;
 
 use crate::Failure;
@@ -35,8 +36,20 @@ pub(crate) async fn run(arguments: AuditArgs) -> Result<(), Failure> {
 }
 
 async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
-    let reader = open(&arguments.source).await?;
+    let mut reader = open(&arguments.source).await?;
+    let with_details = arguments.details || arguments.subject.is_some();
+    if with_details {
+        let key = data_dir::details_key(&details_key(&arguments.source)?)?;
+        reader = reader.with_details_key(key);
+    }
+    let data_subject = arguments.subject.map(|key| DataSubjectFilter {
+        tenant: arguments.tenant,
+        key,
+    });
+    let is_of_subject = data_subject.is_some();
     let records = reader.query(AuditFilter {
+        data_subject,
+        with_details,
         subject: arguments.user,
         tool: arguments.tool,
         call_id: arguments.call_id,
@@ -50,7 +63,8 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
     pin_mut!(records);
     let mut out = BufWriter::new(std::io::stdout().lock());
     if !arguments.json {
-        writeln!(out, "{HEADING}")?;
+        let more = if is_of_subject { "  RELEASED" } else { "" };
+        writeln!(out, "{HEADING}{more}")?;
     }
     let mut damaged = 0;
     while let Some(found) = records.next().await {
@@ -64,15 +78,9 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
             }
         };
         let line = match (arguments.json, arguments.view) {
-            (true, View::Full) => {
-                record_line(stored.sequence, &stored.leaf_hash, &stored.record)?.to_string()
-            }
+            (true, View::Full) => record_line(&stored)?.to_string(),
             (true, View::Access) => access_view(stored.sequence, &stored.record)?.to_string(),
-            (false, _) => row(&record_line(
-                stored.sequence,
-                &stored.leaf_hash,
-                &stored.record,
-            )?),
+            (false, _) => row(&record_line(&stored)?),
         };
         // A reader that has seen enough (`| head`) closes the pipe; that is no failure.
         match writeln!(out, "{line}") {
@@ -183,6 +191,19 @@ impl Progress {
     }
 }
 
+/// The key file of the details of calls, of a data directory or of a configured system.
+fn details_key(source: &RecordSource) -> Result<PathBuf, Failure> {
+    match &source.config {
+        None => Ok(DataDir::existing(&source.data_dir)?.details_key()),
+        Some(file) => {
+            let settings = Settings::load(file)?;
+            let (_, wiring): (wardgate_audit::Config, ServiceWiring) = settings.service("audit")?;
+            let key = wiring.details_key_file;
+            Ok(key.ok_or("audit.details_key_file is missing")?)
+        }
+    }
+}
+
 async fn open(source: &RecordSource) -> Result<RecordReader, Failure> {
     Ok(RecordReader::open(&store(source)?).await?)
 }
@@ -215,7 +236,7 @@ fn row(record: &Value) -> String {
         Some("memory_access") => ("status", text("method"), "messages"),
         _ => ("event", text("record_id"), "rows"),
     };
-    format!(
+    let line = format!(
         "{:>8}  {:<27}  {:<17}  {:<16}  {:<28}  {:>5}  {}",
         text("sequence"),
         text("timestamp"),
@@ -224,5 +245,27 @@ fn row(record: &Value) -> String {
         what,
         text(rows),
         text("ip_address"),
-    )
+    );
+    match released(record) {
+        Some(released) => format!("{line}  {released}"),
+        None => line,
+    }
+}
+
+/// The columns that a call released, with the tier of those that were not released in clear; none where the details of the
+/// call were not asked for.
+fn released(record: &Value) -> Option<String> {
+    let details = record.get("details")?;
+    let Some(columns) = details["columns"].as_array() else {
+        return Some("(erased)".to_owned());
+    };
+    let columns = columns.iter().filter_map(|column| {
+        let name = column["name"].as_str()?;
+        Some(match column["tier"].as_str()? {
+            "clear" => name.to_owned(),
+            tier => format!("{name} ({tier})"),
+        })
+    });
+    let columns: Vec<_> = columns.collect();
+    Some(mark_invisible(&columns.join(", ")).into_owned())
 }

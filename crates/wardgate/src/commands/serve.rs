@@ -136,7 +136,9 @@ pub(crate) async fn audit(config: &Path) -> Result<(), Failure> {
     let mac = data_dir::mac_key(key)?;
     let key = required(wiring.log_key_file.as_ref(), "audit.log_key_file")?;
     let log = data_dir::log_key(key)?;
-    let keys = wardgate_audit::AuditKeys { mac, log };
+    let key = required(wiring.details_key_file.as_ref(), "audit.details_key_file")?;
+    let details = data_dir::details_key(key)?;
+    let keys = wardgate_audit::AuditKeys { mac, log, details };
     let service = wardgate_audit::service(config, keys, callers, Ambient::system());
     let (service, closing) = service.await?;
     let served = serve("audit", &wiring, service, telemetry.metrics()).await;

@@ -157,6 +157,7 @@ async fn start_services(
         audit_keys: AuditKeys {
             mac: data_dir::mac_key(&dir.mac_key())?,
             log: data_dir::log_key(&dir.log_key())?,
+            details: data_dir::details_key(&dir.details_key())?,
         },
         memory_key: data_dir::memory_key(&dir.memory_key())?,
     };

@@ -64,7 +64,7 @@ Every service of the release, as JSON: what is the same for all, and then
   (dict "name" "tool-runner" "key" "toolRunner" "section" "tool_runner" "port" 7002 "speaks" "grpc"
     "callers" (list "gateway" "tool-runner") "keys" (list "permit.pub" "pseudonym.key") "files" (list "tools") "store" true "advertise" "https")
   (dict "name" "audit" "key" "audit" "section" "audit" "port" 7003 "speaks" "grpc"
-    "callers" (list "gateway" "tool-runner" "memory" "console") "keys" (list "audit-mac.key" "audit-log.pem") "files" (list) "store" true)
+    "callers" (list "gateway" "tool-runner" "memory" "console") "keys" (list "audit-mac.key" "audit-log.pem" "audit-details.key") "files" (list) "store" true)
   (dict "name" "memory" "key" "memory" "section" "memory" "port" 7004 "speaks" "grpc"
     "callers" (list "gateway" "tool-runner") "keys" (list "memory.key") "files" (list) "store" true)
   (dict "name" "agent" "key" "agent" "section" "agent" "port" 8081 "speaks" "http" "open" true
@@ -162,7 +162,7 @@ Every service of the release, as JSON: what is the same for all, and then
   "tool_runner" (dict "listen" "0.0.0.0:7002" "tls" $tls "probes" $probes "permit_public_key_files" (list "keys/permit.pub")
     "pseudonym_key_file" "keys/pseudonym.key" "catalogue" "../tools/tools.yaml" "links" $ofRunner)
   "audit" (dict "listen" "0.0.0.0:7003" "tls" $tls "probes" $probes "mac_key_file" "keys/audit-mac.key"
-    "log_key_file" "keys/audit-log.pem")
+    "log_key_file" "keys/audit-log.pem" "details_key_file" "keys/audit-details.key")
 -}}
 {{- with .Values.config.gateway.public_url -}}
 {{- $_ := set $config.policy "public_url" . -}}

@@ -235,3 +235,25 @@ fn each_refusal_has_its_status_and_challenge() {
         );
     }
 }
+
+#[tokio::test]
+async fn the_client_of_a_token_and_who_acts_for_its_caller_are_told() {
+    let issuer = Issuer::new().await;
+    let caller = issuer.caller_of(claims()).await.unwrap();
+    assert_eq!(caller.delegation(), None);
+    let act = json!({ "sub": "agent-7", "act": { "sub": "orchestrator", "iss": "https://i" } });
+    let mut delegated = claims_with("act", act);
+    delegated["azp"] = "chat-app".into();
+    let caller = issuer.caller_of(delegated).await.unwrap();
+    let delegation = caller.delegation().unwrap();
+    assert_eq!(delegation.client, "chat-app");
+    assert_eq!(delegation.actors, ["agent-7", "orchestrator"]);
+    let deep = (0..9).fold(
+        json!({ "sub": "a" }),
+        |act, _| json!({ "sub": "a", "act": act }),
+    );
+    for unreadable in [json!("agent-7"), json!({}), json!({ "sub": 7 }), deep] {
+        let refused = issuer.caller_of(claims_with("act", unreadable)).await;
+        assert_eq!(refused.unwrap_err(), TokenRefusal::invalid("act"));
+    }
+}

@@ -296,6 +296,8 @@ impl Deployment {
                     wiring.log_key_file,
                     KeyKind::LogPrivate,
                 );
+                let setting = "audit.details_key_file";
+                self.key(setting, wiring.details_key_file, KeyKind::Secret);
                 self.record.clone_from(&store);
                 self.store("audit.store", store, &wardgate_audit::LAYOUT);
             }
@@ -340,6 +342,7 @@ impl Deployment {
         for (name, path) in [
             ("pseudonym.key", dir.pseudonym_key()),
             ("audit-mac.key", dir.mac_key()),
+            ("audit-details.key", dir.details_key()),
             ("memory.key", dir.memory_key()),
             ("approval.key", dir.approval_key()),
             ("session.key", dir.session_key()),

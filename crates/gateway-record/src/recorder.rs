@@ -10,7 +10,7 @@ use crate::audit_log::AuditLog;
 use crate::refusals::{INTERVAL, Refusals};
 
 /// Records what callers did.
-pub(crate) struct CallRecorder {
+pub struct CallRecorder {
     audit_log: AuditLog,
     refusals: Refusals,
     ambient: Ambient,
@@ -18,7 +18,7 @@ pub(crate) struct CallRecorder {
 
 impl CallRecorder {
     /// The recorder, which records every second what was only counted, for as long as it is held.
-    pub(crate) fn new(audit_log: AuditLog, ambient: Ambient) -> Arc<Self> {
+    pub fn new(audit_log: AuditLog, ambient: Ambient) -> Arc<Self> {
         let recorder = Arc::new(Self {
             audit_log,
             refusals: Refusals::default(),
@@ -28,13 +28,14 @@ impl CallRecorder {
         recorder
     }
 
-    pub(crate) fn audit_log(&self) -> &AuditLog {
+    /// Where it records.
+    pub fn audit_log(&self) -> &AuditLog {
         &self.audit_log
     }
 
     /// Puts on record how a call ended, and counts a refusal instead where its caller had many of late. A call whose intent
     /// is on record has an outcome too, always.
-    pub(crate) async fn record_outcome(
+    pub async fn record_outcome(
         &self,
         outcome: Outcome,
         has_intent: bool,
@@ -47,10 +48,7 @@ impl CallRecorder {
     }
 
     /// The same of a use of the memory, which has no intent.
-    pub(crate) async fn record_access(
-        &self,
-        access: MemoryAccess,
-    ) -> Result<RecordStatus, CallError> {
+    pub async fn record_access(&self, access: MemoryAccess) -> Result<RecordStatus, CallError> {
         if self.refusals.folds(&access.call, access.status) {
             return Ok(RecordStatus::InSummary);
         }
@@ -59,20 +57,20 @@ impl CallRecorder {
     }
 
     /// Counts a request that was refused before its message was read. `subject` is empty when the token itself was refused.
-    pub(crate) fn count_refusal(&self, reason: &'static str, client_ip: &str, subject: &str) {
+    pub fn count_refusal(&self, reason: &'static str, client_ip: &str, subject: &str) {
         self.refusals.count(reason, client_ip, subject);
     }
 
     /// Counts why a message was refused. A refused call of a tool has its own record; what never became one has
     /// only this.
-    pub(crate) fn count_refusals(&self, answer: &McpResponse, client_ip: &str, caller: &Caller) {
+    pub fn count_refusals(&self, answer: &McpResponse, client_ip: &str, caller: &Caller) {
         for reason in answer.refused() {
             self.refusals.count(reason, client_ip, caller.subject());
         }
     }
 
     /// Records what was only counted.
-    pub(crate) async fn flush(&self) {
+    pub async fn flush(&self) {
         self.refusals.flush(&self.audit_log, &self.ambient).await;
     }
 }

@@ -13,7 +13,7 @@ use crate::stages::stage;
 
 /// An append that took longer has failed, unless the configuration says otherwise: with no durable record a call ends
 /// within a second. Where appends were measured to be slower, [`AuditClient`] waits longer.
-pub(crate) const APPEND_LIMIT: Duration = Duration::from_millis(800);
+pub const APPEND_LIMIT: Duration = Duration::from_millis(800);
 /// A failure that came sooner leaves time for one more attempt within the same limit.
 const SOON: Duration = Duration::from_millis(400);
 const _: () =
@@ -21,7 +21,7 @@ const _: () =
 
 /// Appends records to the audit log.
 #[derive(Debug)]
-pub(crate) struct AuditLog {
+pub struct AuditLog {
     audit: AuditClient,
     readiness: watch::Receiver<Readiness>,
     /// The limiter learns from the latency of the audit log.
@@ -30,12 +30,8 @@ pub(crate) struct AuditLog {
 }
 
 impl AuditLog {
-    pub(crate) fn new(
-        audit: LinkedService,
-        limit: Duration,
-        limiter: Limiter,
-        ambient: Ambient,
-    ) -> Self {
+    /// Over `audit`; an append takes at most `limit` on a store that is as fast as stores usually are.
+    pub fn new(audit: LinkedService, limit: Duration, limiter: Limiter, ambient: Ambient) -> Self {
         Self {
             audit: AuditClient::new(audit.link, limit),
             readiness: audit.readiness,
@@ -45,12 +41,12 @@ impl AuditLog {
     }
 
     /// Whether a record could be made durable now, as last heard.
-    pub(crate) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         self.readiness.borrow().is_ready()
     }
 
     /// Makes `event` durable.
-    pub(crate) async fn append(&self, event: Event) -> Result<Receipt, CallError> {
+    pub async fn append(&self, event: Event) -> Result<Receipt, CallError> {
         let record = Record {
             time: self.ambient.now(),
             event,

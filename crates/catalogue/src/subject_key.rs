@@ -1,0 +1,51 @@
+//! `result.subject`: whom the rows of a tool are about.
+
+use wardgate_yaml::{Node, Position, Yaml};
+
+use crate::fault::{Faults, FieldReader};
+
+/// Where the key of a data subject is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SubjectKey {
+    /// In this column of each row.
+    Column(String),
+    /// In this argument of the call.
+    Argument {
+        /// Its name.
+        name: String,
+        /// Where that stands.
+        at: Position,
+    },
+}
+
+impl SubjectKey {
+    pub(crate) fn is_column(&self) -> bool {
+        matches!(self, Self::Column(_))
+    }
+}
+
+/// One key, or a list of them: each the name of a column, or `{ argument: NAME }`.
+pub(crate) fn read(node: &Node, faults: &mut Faults) -> Vec<SubjectKey> {
+    match &node.value {
+        Yaml::List(keys) => {
+            let keys = keys.iter().filter_map(|key| read_one(key, faults));
+            keys.collect()
+        }
+        _ => read_one(node, faults).into_iter().collect(),
+    }
+}
+
+fn read_one(node: &Node, faults: &mut Faults) -> Option<SubjectKey> {
+    let Yaml::Map(_) = node.value else {
+        let column = faults.text(node, "subject")?;
+        return Some(SubjectKey::Column(column.to_owned()));
+    };
+    let mut fields = FieldReader::of(node, "subject", faults)?;
+    let argument = fields.required("argument", "name the argument that holds the key", faults);
+    fields.finish(faults);
+    let argument = argument?;
+    Some(SubjectKey::Argument {
+        name: faults.text(argument, "argument")?.to_owned(),
+        at: argument.at,
+    })
+}
