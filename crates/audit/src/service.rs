@@ -1,16 +1,18 @@
 //! The gRPC methods: each method converts, calls, converts.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt};
+use futures::future::BoxFuture;
+use futures::{FutureExt, Stream, StreamExt, TryFutureExt};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Request, Response, Status};
 use wardgate_domain::{Ambient, InvalidMessage, Receipt, Record};
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditServiceServer};
 use wardgate_rpc::Service;
-use wardgate_rpc::client::QueriedRecord;
+use wardgate_rpc::client::{CallError, LocalAudit, QueriedRecord, RecordAppender};
 
 use crate::canonical::RecordEntry;
 use crate::filter::{RecordFilter, parse_call_id};
@@ -40,7 +42,13 @@ pub async fn service(
     keys: AuditKeys,
     callers: CallingProcesses,
     ambient: Ambient,
-) -> Result<(Service<AuditServiceServer<impl AuditService>>, LogCloser), Error> {
+) -> Result<
+    (
+        Service<AuditServiceServer<impl AuditService>, LocalAudit>,
+        LogCloser,
+    ),
+    Error,
+> {
     config.validate()?;
     let address: Address = config.store.parse()?;
     store::prepare(&address, &config.database).await?;
@@ -87,8 +95,10 @@ pub async fn service(
         _lock: lock,
         _stop: stop.drop_guard(),
     };
+    let audit = Arc::new(audit);
     let service = Service {
-        server: AuditServiceServer::new(audit),
+        server: AuditServiceServer::from_arc(Arc::clone(&audit)),
+        local: audit as LocalAudit,
         readiness,
     };
     Ok((service, closer))
@@ -102,12 +112,16 @@ struct Audit {
     _stop: DropGuard,
 }
 
-impl Audit {
-    async fn append(&self, request: pb::AppendRequest) -> Result<Receipt, Error> {
-        let missing = || InvalidMessage::field("record", "is missing");
-        let record = Record::try_from(request.record.ok_or_else(missing)?)?;
-        let entry = RecordEntry::of(&record, &self.mac_key)?;
-        self.appends.append(entry, request.retry).await
+impl RecordAppender for Audit {
+    fn append(
+        &self,
+        record: &Record,
+        retry: bool,
+    ) -> BoxFuture<'static, Result<Receipt, CallError>> {
+        let entry = RecordEntry::of(record, &self.mac_key);
+        let appends = self.appends.clone();
+        let appended = async move { appends.append(entry?, retry).await };
+        appended.map_err(|error| CallError::from(&error)).boxed()
     }
 }
 
@@ -117,10 +131,12 @@ impl AuditService for Audit {
         &self,
         request: Request<pb::AppendRequest>,
     ) -> Result<Response<pb::AppendResponse>, Status> {
-        let receipt = self
-            .append(request.into_inner())
-            .await
-            .map_err(|error| status(&error))?;
+        let pb::AppendRequest { record, retry } = request.into_inner();
+        let record = record
+            .ok_or_else(|| InvalidMessage::field("record", "is missing"))
+            .and_then(Record::try_from)
+            .map_err(|error| wardgate_rpc::invalid(&error))?;
+        let receipt = RecordAppender::append(self, &record, retry).await?;
         Ok(Response::new(pb::AppendResponse {
             receipt: Some(receipt.into()),
         }))

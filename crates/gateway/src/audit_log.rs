@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use wardgate_domain::{Ambient, Event, Receipt, Record};
 use wardgate_resilience::concurrency::Limiter;
-use wardgate_rpc::client::{AuditClient, CallError};
+use wardgate_rpc::client::{AuditClient, CallError, LocalAudit};
 use wardgate_rpc::{LinkedService, Readiness};
 
 use crate::stages::stage;
@@ -31,7 +31,7 @@ pub(crate) struct AuditLog {
 
 impl AuditLog {
     pub(crate) fn new(
-        audit: LinkedService,
+        audit: LinkedService<LocalAudit>,
         limit: Duration,
         limiter: Limiter,
         ambient: Ambient,

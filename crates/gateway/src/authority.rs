@@ -94,7 +94,7 @@ impl Authority {
         }
         let decision = self
             .policy
-            .authorize(caller, tool, arguments.clone(), client_ip)
+            .authorize(caller, tool, arguments, client_ip)
             .await?;
         let permit = match &decision.verdict {
             Verdict::Allow(permit) => permit.clone(),
@@ -130,7 +130,9 @@ impl Authority {
         client_ip: &str,
     ) -> Result<(), CallError> {
         let arguments = Bytes::from_static(b"{}");
-        let denied = self.policy.deny_unknown(caller, name, arguments, client_ip);
+        let denied = self
+            .policy
+            .deny_unknown(caller, name, &arguments, client_ip);
         denied.await.map(drop)
     }
 

@@ -217,7 +217,7 @@ impl Operation for ToolCall {
             limit: tool.time_limit + Duration::from_secs(1),
         });
         let to_run_error = |error: CallError| run_error(&services.admission, &error, tool);
-        let events = run.client.unless_cancelled(Box::pin(output)).await?;
+        let events = run.client.unless_cancelled(output).await?;
         let mut events = pin!(events.map_err(to_run_error)?);
         while let Some(event) = run.client.unless_cancelled(events.next()).await? {
             let event = event.map_err(to_run_error)?;
@@ -230,9 +230,8 @@ impl Operation for ToolCall {
                 CallEvent::Task(task) => {
                     let call = (&*self.name, &self.arguments);
                     let handles = &services.task_handles;
-                    let task = handles
-                        .hand_out(run.context, run.call_id, call, *task)
-                        .await;
+                    let task = handles.hand_out(run.context, run.call_id, call, *task);
+                    let task = Box::pin(task).await;
                     let task = task.ok_or_else(|| task_not_handed_out(tool))?;
                     return Ok(RoundOutcome::Output(ToolCallOutput::Task(task)));
                 }

@@ -63,7 +63,9 @@ use wardgate_domain::Ambient;
 use wardgate_edge::{Admission, Authenticator, BoundListener, Origins};
 use wardgate_gateway_store::{Sealer, Store};
 use wardgate_resilience::concurrency::Limiter;
-use wardgate_rpc::client::{MemoryClient, PolicyClient, ToolRunnerClient};
+use wardgate_rpc::client::{
+    LocalAudit, LocalPolicy, LocalToolRunner, MemoryClient, PolicyClient, ToolRunnerClient,
+};
 use wardgate_rpc::probes::ProbedComponent;
 use wardgate_rpc::{LinkedService, Readiness, Shutdown};
 
@@ -115,11 +117,11 @@ pub enum Error {
 #[derive(Debug, Clone)]
 pub struct Neighbours {
     /// Decides.
-    pub policy: LinkedService,
+    pub policy: LinkedService<LocalPolicy>,
     /// Runs.
-    pub tool_runner: LinkedService,
+    pub tool_runner: LinkedService<LocalToolRunner>,
     /// Records.
-    pub audit: LinkedService,
+    pub audit: LinkedService<LocalAudit>,
     /// Remembers; without one there are no conversations.
     pub memory: Option<LinkedService>,
 }

@@ -70,7 +70,7 @@ impl Rights for PolicyClient {
         arguments: Bytes,
     ) -> Result<Option<CallRights>, CallError> {
         let decision = self
-            .authorize(context.caller, tool, arguments, context.client_ip)
+            .authorize(context.caller, tool, &arguments, context.client_ip)
             .await?;
         let Verdict::Allow(permit) = &decision.verdict else {
             return Ok(None);

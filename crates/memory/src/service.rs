@@ -93,6 +93,7 @@ impl<R: Rights> MemoryHandler<R> {
     pub(crate) fn serve(self) -> Service<MemoryServiceServer<Self>> {
         Service {
             readiness: self.maintenance.readiness(),
+            local: (),
             server: MemoryServiceServer::new(self).max_decoding_message_size(MAX_REQUEST),
         }
     }

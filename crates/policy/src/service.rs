@@ -9,11 +9,13 @@ use tokio_stream::{Stream, StreamExt};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
-    Ambient, Caller, ConversationFacts, InvalidMessage, PermitSigner, RecordScope, ToolFacts,
+    Ambient, BearerToken, Caller, ConversationFacts, Decision, InvalidMessage, PermitSigner,
+    RecordScope, ToolFacts,
 };
 use wardgate_edge::{Authenticator, TokenRefusal};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1::{self as pb, policy_service_server as server};
+use wardgate_rpc::client::{Authorizer, CallError, CallQuestion, LocalPolicy};
 use wardgate_rpc::{Readiness, ServiceError};
 use wardgate_telemetry::names;
 
@@ -27,7 +29,10 @@ pub async fn service(
     config: Config,
     signer: PermitSigner,
     ambient: Ambient,
-) -> Result<wardgate_rpc::Service<server::PolicyServiceServer<impl server::PolicyService>>, Error> {
+) -> Result<
+    wardgate_rpc::Service<server::PolicyServiceServer<impl server::PolicyService>, LocalPolicy>,
+    Error,
+> {
     config.validate()?;
     let auth = Authenticator::new(
         config.auth,
@@ -61,13 +66,17 @@ pub async fn service(
         readiness_sender.clone(),
     );
     let (readiness, following) = both_ready(auth.readiness(), policies);
-    let server = server::PolicyServiceServer::new(PolicyHandler {
+    let handler = Arc::new(PolicyHandler {
         authorizer,
         auth,
         _readiness_sender: readiness_sender,
         _following: following,
     });
-    Ok(wardgate_rpc::Service { server, readiness })
+    Ok(wardgate_rpc::Service {
+        local: handler.clone(),
+        server: server::PolicyServiceServer::from_arc(handler),
+        readiness,
+    })
 }
 
 /// Ready while the issuers' keys can be used and the policies are in force.
@@ -110,9 +119,30 @@ struct PolicyHandler {
 
 impl PolicyHandler {
     /// Who asks, by their own token. The peer's word is not taken for it.
-    async fn caller(&self, token: &str) -> Result<Arc<Caller>, Status> {
+    async fn caller(&self, token: &str) -> Result<Arc<Caller>, CallError> {
         let verified = self.auth.verify_token(token).await;
-        verified.map_err(|refusal| wardgate_rpc::status(&UnverifiedCaller(refusal)))
+        verified.map_err(|refusal| CallError::from(&UnverifiedCaller(refusal)))
+    }
+}
+
+#[tonic::async_trait]
+impl Authorizer for PolicyHandler {
+    async fn authorize(&self, question: CallQuestion<'_>) -> Result<Decision, CallError> {
+        let caller = self.caller(question.token.expose()).await?;
+        let (arguments, client_ip) = (question.arguments, question.client_ip);
+        let decision = match question.tool {
+            Ok(tool) => self
+                .authorizer
+                .authorize(&caller, tool, arguments, client_ip),
+            Err(name) => {
+                let problem = "is missing, and unknown_tool is no name";
+                let name = name.parse();
+                let name = name.map_err(|_| InvalidMessage::field("tool", problem))?;
+                self.authorizer
+                    .deny_unknown(&caller, name, arguments, client_ip)
+            }
+        };
+        Ok(decision?)
     }
 }
 
@@ -156,23 +186,15 @@ impl server::PolicyService for PolicyHandler {
             caller_token,
             unknown_tool,
         } = request.into_inner();
-        let caller = self.caller(&caller_token).await?;
-        let decided = match tool {
-            Some(tool) => ToolFacts::try_from(tool).and_then(|tool| {
-                self.authorizer
-                    .authorize(&caller, &tool, &arguments_json, &client_ip)
-            }),
-            None => unknown_tool
-                .parse()
-                .map_err(|_| {
-                    InvalidMessage::field("tool", "is missing, and unknown_tool is no name")
-                })
-                .and_then(|name| {
-                    self.authorizer
-                        .deny_unknown(&caller, name, &arguments_json, &client_ip)
-                }),
+        let tool = tool.map(ToolFacts::try_from).transpose();
+        let tool = tool.map_err(|error| wardgate_rpc::invalid(&error))?;
+        let question = CallQuestion {
+            token: &BearerToken::new(&caller_token),
+            tool: tool.as_ref().ok_or(&*unknown_tool),
+            arguments: &arguments_json,
+            client_ip: &client_ip,
         };
-        let decision = decided.map_err(|error| wardgate_rpc::invalid(&error))?;
+        let decision = Authorizer::authorize(self, question).await?;
         Ok(Response::new(pb::AuthorizeResponse {
             decision: Some((&decision).into()),
         }))

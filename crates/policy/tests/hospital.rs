@@ -60,7 +60,7 @@ impl HospitalPolicy {
     async fn decide(&self, caller: &Caller, tool: &ToolFacts, arguments: &str) -> Decision {
         let arguments = arguments.to_owned().into();
         self.client
-            .authorize(&self.with_token(caller), tool, arguments, "")
+            .authorize(&self.with_token(caller), tool, &arguments, "")
             .await
             .unwrap()
     }

@@ -10,6 +10,7 @@
 //! `guard.rs` puts these parts together; each part knows nothing of the others, and the result cache stands before them
 //! all. [`concurrency`] is how many calls a service works on at once, whoever they are for.
 
+mod attached_work;
 mod breaker;
 pub mod concurrency;
 mod guard;
@@ -19,6 +20,7 @@ mod rate;
 mod result_cache;
 mod retry;
 
+pub use attached_work::AttachedWork;
 pub use breaker::{BreakerSettings, BreakerState};
 pub use guard::{
     Attempt, FailedAttempt, Guard, GuardError, GuardedCall, Health, SourceGuard, SourceUse,

@@ -58,7 +58,9 @@ async fn main() -> Result<(), Failure> {
         cert: certificates.join("gateway.pem"),
         key: certificates.join("gateway.key"),
     };
-    let link = |url: &str, peer, name| link::connect(url, peer, name, Some(&tls)).map(|it| it.link);
+    let link = |url: &str, peer, name| {
+        link::connect::<()>(url, peer, name, Some(&tls)).map(|it| it.link.transport)
+    };
     let name = "wardgate.policy.v1.PolicyService";
     let policy = PolicyServiceClient::new(link(policy, Peer::Policy, name)?);
     let name = "wardgate.toolrunner.v1.ToolRunnerService";

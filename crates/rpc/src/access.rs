@@ -23,7 +23,24 @@ pub(crate) fn check<B>(
     request: &http::Request<B>,
     trust: Trust,
 ) -> Result<&'static Method, tonic::Status> {
-    let path = request.uri().path();
+    check_method(request.uri().path(), |method| match trust {
+        Trust::Certificate => peers(request)
+            .iter()
+            .any(|peer| method.callers.contains(peer)),
+        Trust::Loopback => true,
+        Trust::Operator => method.is_for_operators(),
+    })
+}
+
+/// Refuses `peer` unless the table lets it call the method at `path`, which it gives.
+pub(crate) fn check_peer(path: &str, peer: Peer) -> Result<&'static Method, tonic::Status> {
+    check_method(path, |method| method.callers.contains(&peer))
+}
+
+fn check_method(
+    path: &str,
+    is_allowed: impl FnOnce(&Method) -> bool,
+) -> Result<&'static Method, tonic::Status> {
     let Some(method) = methods::find(path) else {
         tracing::error!(path, "a method has no entry in the table of methods");
         return Err(with_reason(
@@ -31,20 +48,14 @@ pub(crate) fn check<B>(
             "this method has no entry in the table of methods",
         ));
     };
-    let allowed = method.callers;
-    let may = match trust {
-        Trust::Certificate => peers(request).iter().any(|peer| allowed.contains(peer)),
-        Trust::Loopback => true,
-        Trust::Operator => method.is_for_operators(),
-    };
-    if may {
+    if is_allowed(method) {
         return Ok(method);
     }
     Err(with_reason(
         ErrorReason::PeerRefused,
         &format!(
             "this peer may not call {path}; its certificate must name one of {}",
-            names(allowed)
+            names(method.callers)
         ),
     ))
 }

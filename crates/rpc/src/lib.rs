@@ -1,12 +1,16 @@
-//! gRPC between services: one service, two doors.
+//! One service, two ways to reach it: by function calls in one process, by gRPC between processes.
 //!
 //! ```text
-//!                       ┌──────────── stack ─────────────┐
-//!  link::local ────────▶│ access · count · span ·        │──▶ generated server
-//!  link::connect ─mTLS─▶│ measure · deadline · limit ·   │
-//!                       │ catch panic                    │
+//!                       ┌──────────── local ─────────────┐
+//!  link::local ────────▶│ access · span · measure ·      │──▶ service (a trait of `client`)
+//!                       │ deadline · catch panic         │        ▲
+//!                       ├──────────── stack ─────────────┤        │
+//!  link::connect ─mTLS─▶│ the same, and count · limit    │──▶ generated server
 //!  operator ───socket──▶└────────────────────────────────┘
 //! ```
+//!
+//! The methods on the path of every call are functions in one process; the others go through the generated server there
+//! too, without socket and HTTP/2.
 //!
 //! One job: give a service the same surroundings whether it is called inside the process or over the
 //! network, and give its callers the same client either way. [`client`] wraps the generated clients in
@@ -25,6 +29,7 @@ mod deadline;
 mod health;
 mod in_flight;
 mod latency;
+mod local;
 mod methods;
 mod peer;
 mod readiness;
@@ -34,7 +39,7 @@ mod stack;
 mod status;
 
 pub use latency::LatencyLimit;
-pub use link::{Link, LinkedService};
+pub use link::{Link, LinkedService, ServiceLink};
 pub use methods::{METHODS, Method, ResponseKind, RetryPolicy};
 pub use peer::Peer;
 pub use readiness::{Readiness, Service};

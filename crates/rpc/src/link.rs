@@ -33,11 +33,29 @@ use crate::stack::Stack;
 /// A client transport to one service; cheap to clone.
 pub type Link = BoxCloneSyncService<Request<Body>, Response<Body>, tonic::transport::Error>;
 
-/// A service that this process may call, with its transport and whether it is ready.
+/// The way to a service: its transport and, where it is in this process, the methods that are called as functions.
 #[derive(Debug, Clone)]
-pub struct LinkedService {
+pub struct ServiceLink<L = ()> {
+    /// For the methods that are not in `L`, and for a service in another process.
+    pub transport: Link,
+    /// The service in this process, and who calls it.
+    pub(crate) local: Option<(L, Peer)>,
+}
+
+impl<L> From<Link> for ServiceLink<L> {
+    fn from(transport: Link) -> Self {
+        Self {
+            transport,
+            local: None,
+        }
+    }
+}
+
+/// A service that this process may call, and whether it is ready.
+#[derive(Debug, Clone)]
+pub struct LinkedService<L = ()> {
     /// Where calls go.
-    pub link: Link,
+    pub link: ServiceLink<L>,
     /// Whether it can do its work, as last heard.
     pub readiness: watch::Receiver<Readiness>,
 }
@@ -104,9 +122,9 @@ impl TlsFiles {
     }
 }
 
-/// A link to a server in this process, for calls by `caller`. No socket, no HTTP/2; the messages are
-/// still encoded, so that both doors behave alike.
-pub fn local<S>(service: Service<S>, caller: Peer) -> LinkedService
+/// A link to a service in this process, for calls by `caller`. The methods of `L` are called as functions; the messages of
+/// the others are encoded, without socket and HTTP/2.
+pub fn local<S, L>(service: Service<S, L>, caller: Peer) -> LinkedService<L>
 where
     S: TowerService<Request<Body>, Response = Response<Body>, Error = std::convert::Infallible>
         + NamedService
@@ -125,7 +143,10 @@ where
         })
         .map_err(|never: std::convert::Infallible| match never {});
     LinkedService {
-        link: BoxCloneSyncService::new(link),
+        link: ServiceLink {
+            transport: BoxCloneSyncService::new(link),
+            local: Some((service.local, caller)),
+        },
         readiness: service.readiness,
     }
 }
@@ -133,12 +154,12 @@ where
 /// A link to the service `name` (its proto name) at `url`: `https://host:port` with certificates, or
 /// plain `http://` to a loopback address when `tls` is none. Calls are spread over every address that the host has,
 /// and connections are made anew whenever they are lost.
-pub fn connect(
+pub fn connect<L>(
     url: &str,
     server_name: Peer,
     name: &'static str,
     tls: Option<&TlsFiles>,
-) -> Result<LinkedService, Error> {
+) -> Result<LinkedService<L>, Error> {
     let address = || Error::Address {
         url: url.to_owned(),
     };
@@ -173,17 +194,17 @@ pub fn connect(
     Ok(balanced(server_name, name, lookup, dial))
 }
 
-fn balanced(
+fn balanced<L>(
     server_name: Peer,
     name: &'static str,
     lookup: resolve::Lookup,
     dial: ReplicaConnector,
-) -> LinkedService {
+) -> LinkedService<L> {
     let (pool, readiness) = Pool::open(server_name.as_str(), name, lookup, dial);
     let calls = BalancedTransport::new(pool, readiness.clone(), Ambient::system())
         .map_err(|never: std::convert::Infallible| match never {});
     LinkedService {
-        link: BoxCloneSyncService::new(calls),
+        link: BoxCloneSyncService::new(calls).into(),
         readiness,
     }
 }

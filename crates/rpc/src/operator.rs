@@ -61,7 +61,7 @@ pub struct OperatorServices(Routes);
 impl OperatorServices {
     /// Adds one.
     #[must_use]
-    pub fn with<S>(self, service: Service<S>) -> Self
+    pub fn with<S, L>(self, service: Service<S, L>) -> Self
     where
         S: TowerService<Request<Body>, Response = Response<Body>, Error = Infallible>
             + NamedService

@@ -22,11 +22,13 @@ impl Readiness {
     }
 }
 
-/// A generated gRPC server and its readiness.
+/// A service: what its callers in this process call, its generated gRPC server for all others, and its readiness.
 #[derive(Debug, Clone)]
-pub struct Service<S> {
+pub struct Service<S, L = ()> {
     /// The generated server.
     pub server: S,
+    /// The methods that callers in this process call as functions; `()` where there are none.
+    pub local: L,
     /// Its readiness, now and on every change.
     pub readiness: watch::Receiver<Readiness>,
 }

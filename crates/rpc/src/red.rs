@@ -12,10 +12,11 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tonic::Code;
 use tonic::body::Body;
 use tracing::Span;
+use wardgate_proto::common::v1::ErrorReason;
 use wardgate_telemetry::names;
 
 use crate::in_flight;
-use crate::status::code_name;
+use crate::status::{code_name, code_of};
 
 /// The measurement of one call, recorded when it is dropped.
 #[derive(Debug)]
@@ -41,6 +42,21 @@ impl CallMeasurement {
             span: span.clone(),
             code: Code::Cancelled,
         }))
+    }
+
+    /// Takes note of how the call ended: with the error of that reason, or well.
+    pub(crate) fn ended(&mut self, error: Option<ErrorReason>) {
+        if let Some(call) = &mut self.0 {
+            call.code = error.map_or(Code::Ok, code_of);
+        }
+    }
+
+    /// Runs `work` in the span of the call.
+    pub(crate) fn in_span<T>(&self, work: impl FnOnce() -> T) -> T {
+        match &self.0 {
+            Some(call) => call.span.in_scope(work),
+            None => work(),
+        }
     }
 
     /// Goes on measuring until the response is sent or given up.
@@ -96,11 +112,7 @@ impl HttpBody for MeasuredBody {
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         let Self { body, measured } = self.get_mut();
         // A stream does its work while it is read: that belongs to the call as well.
-        let frame = match &measured.0 {
-            Some(call) => call.span.in_scope(|| Pin::new(body).poll_frame(context)),
-            None => Pin::new(body).poll_frame(context),
-        };
-        let frame = ready!(frame);
+        let frame = ready!(measured.in_span(|| Pin::new(body).poll_frame(context)));
         if let Some(Ok(frame)) = &frame
             && let Some(trailers) = frame.trailers_ref()
         {

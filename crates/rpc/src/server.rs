@@ -124,7 +124,7 @@ impl BoundServer {
 
     /// Serves `service` with health and reflection beside it until `shutdown` closes, then finishes what is in
     /// flight.
-    pub async fn serve<S>(self, service: Service<S>, shutdown: Shutdown) -> Result<(), Error>
+    pub async fn serve<S, L>(self, service: Service<S, L>, shutdown: Shutdown) -> Result<(), Error>
     where
         S: TowerService<Request<Body>, Response = Response<Body>, Error = Infallible>
             + NamedService

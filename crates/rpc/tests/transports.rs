@@ -1,4 +1,4 @@
-//! One service over three transports: the same cases over a local link, an in-memory duplex and loopback TCP.
+//! One service, three ways to reach it: the same cases by function calls, over an in-memory duplex and over loopback TCP.
 //! What differs between them would be a difference between a laptop and a cluster.
 
 #![expect(
@@ -7,6 +7,7 @@
     reason = "the helpers of a test fail by panicking"
 )]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,16 +18,20 @@ use tokio::sync::{oneshot, watch};
 use tonic::transport::{Endpoint, Server, Uri};
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
-    Ambient, BearerToken, Caller, Decision, DecisionId, DenialReason, Digest, Verdict,
+    AdminChange, Ambient, BearerToken, CallId, Caller, Decision, DecisionId, DenialReason, Digest,
+    Event, InvalidMessage, Record, SignedPermit, Verdict,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
 use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicyServiceServer};
 use wardgate_resilience::concurrency::{Config, Limiter};
-use wardgate_rpc::client::PolicyClient;
+use wardgate_rpc::client::{
+    AuditClient, Authorizer, CallError, CallQuestion, CallTool, Interaction, LocalPolicy,
+    PolicyClient, ToolRunnerClient,
+};
 use wardgate_rpc::server::{BoundServer, ListenConfig};
-use wardgate_rpc::{Link, Peer, Readiness, Service, ServiceError, Shutdown, link, status};
+use wardgate_rpc::{Link, Peer, Readiness, Service, ServiceError, ServiceLink, Shutdown, link};
 use wardgate_testkit::tool_facts;
 
 /// A policy service whose answer the caller's token determines.
@@ -43,33 +48,43 @@ impl ServiceError for StoreFull {
     }
 }
 
+/// What the service decides for the holder of `token`; none, which no service may answer.
+async fn decide(token: &str) -> Result<Option<Decision>, CallError> {
+    match token {
+        "decides" => Ok(Some(Decision {
+            id: DecisionId::new(&Ambient::system()),
+            verdict: Verdict::Deny {
+                reason: DenialReason::Forbidden,
+                visible: true,
+            },
+            policies: vec!["p1".to_owned()],
+            policy_hash: Digest::of(b"policies"),
+        })),
+        "fails" => Err(CallError::from(&StoreFull)),
+        "panics" => panic!("on purpose"),
+        "hangs" => std::future::pending().await,
+        _ => Ok(None),
+    }
+}
+
+#[tonic::async_trait]
+impl Authorizer for TokenDrivenPolicy {
+    async fn authorize(&self, question: CallQuestion<'_>) -> Result<Decision, CallError> {
+        let decision = decide(question.token.expose()).await?;
+        Ok(decision.ok_or_else(|| InvalidMessage::field("decision", "is missing"))?)
+    }
+}
+
 #[tonic::async_trait]
 impl PolicyService for TokenDrivenPolicy {
     async fn authorize(
         &self,
         request: Request<pb::AuthorizeRequest>,
     ) -> Result<Response<pb::AuthorizeResponse>, Status> {
-        let noted = request.extensions().get::<&str>().is_some();
-        match request.into_inner().caller_token.as_str() {
-            "decides" => {
-                let decision = Decision {
-                    id: DecisionId::new(&Ambient::system()),
-                    verdict: Verdict::Deny {
-                        reason: DenialReason::Forbidden,
-                        visible: !noted,
-                    },
-                    policies: vec!["p1".to_owned()],
-                    policy_hash: Digest::of(b"policies"),
-                };
-                Ok(Response::new(pb::AuthorizeResponse {
-                    decision: Some((&decision).into()),
-                }))
-            }
-            "fails" => Err(status(&StoreFull)),
-            "panics" => panic!("on purpose"),
-            "hangs" => std::future::pending().await,
-            _ => Ok(Response::new(pb::AuthorizeResponse { decision: None })),
-        }
+        let decision = decide(&request.into_inner().caller_token).await?;
+        Ok(Response::new(pb::AuthorizeResponse {
+            decision: decision.as_ref().map(Into::into),
+        }))
     }
 
     async fn identify(
@@ -128,13 +143,14 @@ const NAME: &str = "wardgate.policy.v1.PolicyService";
 
 fn service() -> (
     watch::Sender<Readiness>,
-    Service<PolicyServiceServer<TokenDrivenPolicy>>,
+    Service<PolicyServiceServer<TokenDrivenPolicy>, LocalPolicy>,
 ) {
     let (sender, readiness) = watch::channel(Readiness::Ready);
     (
         sender,
         Service {
             server: PolicyServiceServer::new(TokenDrivenPolicy),
+            local: Arc::new(TokenDrivenPolicy) as LocalPolicy,
             readiness,
         },
     )
@@ -149,7 +165,7 @@ fn listen(listen: &str, plaintext: bool) -> ListenConfig {
 }
 
 /// The same service behind each door.
-async fn doors() -> Vec<(&'static str, Link)> {
+async fn doors() -> Vec<(&'static str, ServiceLink<LocalPolicy>)> {
     let local = link::local(service().1, Peer::Gateway).link;
 
     let (near, far) = tokio::io::duplex(64 * 1024);
@@ -162,7 +178,7 @@ async fn doors() -> Vec<(&'static str, Link)> {
             async move { near.ok_or_else(|| std::io::Error::other("connected twice")) }
         }),
     );
-    let duplex = Link::new(channel);
+    let duplex = Link::new(channel).into();
 
     let bound = BoundServer::bind(&listen("127.0.0.1:0", true))
         .await
@@ -182,12 +198,16 @@ fn caller(subject: &str) -> Caller {
     wardgate_testkit::caller(subject, &["Doctor"]).with_token(BearerToken::new(subject))
 }
 
-async fn ask(link: &Link, subject: &str, limit: Duration) -> Result<Decision, ErrorReason> {
+async fn ask(
+    link: &ServiceLink<LocalPolicy>,
+    subject: &str,
+    limit: Duration,
+) -> Result<Decision, ErrorReason> {
     PolicyClient::new(link.clone(), limit)
         .authorize(
             &caller(subject),
             &tool_facts("read_it"),
-            Bytes::from_static(b"{}"),
+            &Bytes::from_static(b"{}"),
             "",
         )
         .await
@@ -262,6 +282,56 @@ async fn a_local_peer_that_may_not_call_is_refused() {
     );
 }
 
+/// Callers keep them in their own futures, which are copied when they are first awaited.
+#[tokio::test]
+async fn the_future_of_a_call_has_at_most_a_kibibyte() {
+    let link = link::local(service().1, Peer::Gateway).link;
+    let (caller, facts) = (Arc::new(caller("decides")), tool_facts("read_it"));
+    let arguments = Bytes::from_static(b"{}");
+    let policy = PolicyClient::new(link.clone(), AMPLE);
+    let decision = policy.authorize(&caller, &facts, &arguments, "");
+
+    let audit = AuditClient::new(link.transport.clone(), AMPLE);
+    let record = Record {
+        time: Ambient::system().now(),
+        event: Event::AdminChange(AdminChange {
+            actor: "op".to_owned(),
+            action: "tool.off".to_owned(),
+            target: "read_it".to_owned(),
+            scope: String::new(),
+            detail_digest: None,
+            failed: false,
+        }),
+    };
+    let append = audit.append(&record, false);
+
+    let runner = ToolRunnerClient::new(link.transport, AMPLE);
+    let permit = pb::SignedPermit {
+        permit: Bytes::from_static(b"permit"),
+        signature: Bytes::from_static(b"signature"),
+    };
+    let permit = SignedPermit::try_from(permit).unwrap();
+    let call = runner.call_tool(CallTool {
+        call_id: CallId::new(&Ambient::system()),
+        caller: &caller,
+        tool: &facts.name,
+        arguments: arguments.clone(),
+        permit: &permit,
+        caller_token: None,
+        idempotency_key: None,
+        interaction: Interaction::default(),
+        limit: AMPLE,
+    });
+    let sizes = [
+        ("Authorize", size_of_val(&decision)),
+        ("Append", size_of_val(&append)),
+        ("CallTool", size_of_val(&call)),
+    ];
+    for (method, size) in sizes {
+        assert!(size <= 1024, "{method}: {size} bytes");
+    }
+}
+
 #[tokio::test]
 async fn plain_text_needs_loopback_and_an_explicit_wish() {
     assert!(
@@ -277,7 +347,7 @@ async fn plain_text_needs_loopback_and_an_explicit_wish() {
         "nonsense url",
     ] {
         assert!(
-            link::connect(url, Peer::Policy, NAME, None).is_err(),
+            link::connect::<()>(url, Peer::Policy, NAME, None).is_err(),
             "{url}"
         );
     }
@@ -307,7 +377,7 @@ async fn what_is_more_than_a_server_can_do_is_turned_away_and_told_when_to_come_
     let taken = limiter.take("", "");
     let refused = ask(&link, "decides", AMPLE).await.unwrap_err();
     assert_eq!(refused, ErrorReason::Overloaded);
-    let mut client = PolicyServiceClient::new(link.clone());
+    let mut client = PolicyServiceClient::new(link.transport.clone());
     let status = client.authorize(pb::AuthorizeRequest::default()).await;
     let status = status.unwrap_err();
     assert_eq!(status.code(), tonic::Code::Unavailable);
@@ -343,7 +413,7 @@ async fn readiness_is_heard_over_a_wire_and_lost_with_the_connection() {
                 .unwrap();
         });
     });
-    let mut heard = link::connect(&url, Peer::Policy, NAME, None)
+    let mut heard = link::connect::<()>(&url, Peer::Policy, NAME, None)
         .unwrap()
         .readiness;
     heard.wait_for(Readiness::is_ready).await.unwrap();

@@ -24,13 +24,15 @@ use wardgate_domain::{
     Reason, SignedPermit, Status, Timestamp,
 };
 use wardgate_redact::{DropReason, DroppedColumns};
-use wardgate_rpc::client::{ConnectTarget, InputRequired, ResultFacts, Task, ToolResult};
+use wardgate_rpc::client::{
+    CallEvent, ConnectTarget, InputRequired, ResultFacts, Task, ToolResult,
+};
 use wardgate_telemetry::names;
 
 use crate::Error;
 use crate::compiled_permit::CompiledPermit;
 use crate::execution_log::execution_facts;
-use crate::executor::{Audience, Executor, Invocation, Output, RetainedRows, RunEvent};
+use crate::executor::{Audience, Executor, Invocation, Output, RetainedRows};
 use crate::executor_error::ExecutorError;
 use crate::failure::{FailedCall, Failure, ToolEffect};
 use crate::interaction::{Elicitation, Interaction, SuspendedRound, UncheckedInteraction};
@@ -47,10 +49,10 @@ pub(crate) const ERROR: &str = "error";
 /// Rows of a large result that its answer shows.
 const SAMPLE: usize = 20;
 
-/// A call as it comes over the wire, its fields checked.
+/// A call as the service was asked for it, its fields checked.
 pub(crate) struct CallRequest {
     pub(crate) id: CallId,
-    pub(crate) caller: Caller,
+    pub(crate) caller: Arc<Caller>,
     /// Canonical name.
     pub(crate) tool: String,
     /// One JSON object, byte for byte what the policy decided on.
@@ -67,7 +69,7 @@ pub(crate) struct CallRequest {
 /// A call that may run. Only [`admit`] makes one.
 pub(crate) struct AdmittedCall {
     id: CallId,
-    caller: Caller,
+    caller: Arc<Caller>,
     caller_token: Option<String>,
     idempotency_key: Option<String>,
     interaction: Option<Interaction>,
@@ -146,7 +148,7 @@ impl AdmittedCall {
     pub(crate) async fn run(
         mut self,
         shared: &SharedState,
-        listener: &mpsc::Sender<RunEvent>,
+        listener: &mpsc::Sender<CallEvent>,
     ) -> CallEnd {
         info!(
             { names::CALL_ID } = %self.id,
@@ -237,7 +239,7 @@ impl AdmittedCall {
         key: Option<&str>,
         deadline: Instant,
         shared: &SharedState,
-        listener: &mpsc::Sender<RunEvent>,
+        listener: &mpsc::Sender<CallEvent>,
     ) -> EndedRun {
         let tool = Arc::clone(&self.tool);
         let compiled = Arc::clone(&self.compiled);
@@ -326,7 +328,7 @@ impl AdmittedCall {
                 Failure::undecided()
             }
             Ok(()) => {
-                let handle = self.store_large_result(&mut retained, shared).await;
+                let handle = Box::pin(self.store_large_result(&mut retained, shared)).await;
                 return self.release(retained, handle, arguments);
             }
             Err(GuardError::Failed(ExecutorError::Reported(words))) => self.reported(words),

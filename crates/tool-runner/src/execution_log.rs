@@ -6,11 +6,9 @@
 use std::time::{Duration, Instant};
 
 use futures::future::try_join;
-use futures::stream::{self, BoxStream};
-use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
-use tonic::Status;
+use futures::{StreamExt, TryStreamExt, stream};
 use wardgate_domain::{Ambient, CallFacts, CallId, Caller, Event, OfferKind, Permit, Record};
-use wardgate_rpc::client::AuditClient;
+use wardgate_rpc::client::{AuditClient, CallError, CallEvents};
 
 use crate::Error;
 
@@ -76,16 +74,16 @@ pub(crate) fn execution_facts(
 
 /// `events` with nothing of them let out before `recorded` is done; both go on at the same time. Where it fails, the stream
 /// is that error alone, and the work is given up.
-pub(crate) fn held_until<T: Send + 'static>(
+pub(crate) fn held_until(
     recorded: impl Future<Output = Result<(), Error>> + Send + 'static,
-    events: impl Stream<Item = Result<T, Status>> + Send + Unpin + 'static,
-) -> BoxStream<'static, Result<T, Status>> {
-    let first = events.into_future().map(Ok::<_, Error>);
+    events: CallEvents,
+) -> CallEvents {
     let released = async move {
+        let first = async { Ok(events.into_future().await) };
         let ((), (first, rest)) = try_join(recorded, first)
             .await
-            .map_err(|error| wardgate_rpc::status(&error))?;
-        Ok::<_, Status>(stream::iter(first).chain(rest))
+            .map_err(|error: Error| CallError::from(&error))?;
+        Ok::<_, CallError>(stream::iter(first).chain(rest))
     };
     stream::once(released).try_flatten().boxed()
 }

@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Extensions, Request, Status};
 use tracing::warn;
+use wardgate_rpc::client::LocalToolRunner;
 use wardgate_rpc::{Link, LinkedService, link};
 
 use crate::interaction::ResumptionState;
 
 /// Makes the link to the replica at an address.
-pub type Dial = Arc<dyn Fn(&str) -> Result<LinkedService, link::Error> + Send + Sync>;
+pub type Dial =
+    Arc<dyn Fn(&str) -> Result<LinkedService<LocalToolRunner>, link::Error> + Send + Sync>;
 
 /// Says that another replica has handed a request on: whoever gets it does not hand it on again.
 const FORWARDED: &str = "x-wardgate-handed-on";
@@ -24,7 +26,7 @@ pub(crate) struct Replicas {
     /// Where others reach this one.
     own: Option<String>,
     dial: Option<Dial>,
-    links: Mutex<HashMap<String, LinkedService>>,
+    links: Mutex<HashMap<String, LinkedService<LocalToolRunner>>>,
 }
 
 impl Replicas {
@@ -57,7 +59,7 @@ impl Replicas {
             links.insert(url.to_owned(), dialled.ok()?);
         }
         let neighbour = links.get(url)?;
-        Some(neighbour.link.clone())
+        Some(neighbour.link.transport.clone())
     }
 }
 

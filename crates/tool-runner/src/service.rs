@@ -28,7 +28,9 @@ use wardgate_proto::toolrunner::v1::tool_runner_service_server::{
     ToolRunnerService, ToolRunnerServiceServer,
 };
 use wardgate_redact::PseudonymKey;
-use wardgate_rpc::client::{AuditClient, MemoryClient};
+use wardgate_rpc::client::{
+    AuditClient, CallError, CallEvents, CallTool, LocalToolRunner, MemoryClient, ToolCaller,
+};
 use wardgate_rpc::{Readiness, Service, ServiceError};
 use wardgate_telemetry::names;
 
@@ -78,7 +80,7 @@ pub async fn service(
     ambient: Ambient,
 ) -> Result<
     (
-        Service<ToolRunnerServiceServer<impl ToolRunnerService>>,
+        Service<ToolRunnerServiceServer<impl ToolRunnerService>, LocalToolRunner>,
         ServiceCloser,
     ),
     Error,
@@ -113,6 +115,7 @@ pub async fn service(
     let closing = ServiceCloser::new(&runner);
     let service = Service {
         readiness: runner.readiness(),
+        local: Arc::clone(&runner) as LocalToolRunner,
         server: ToolRunnerServiceServer::from_arc(runner),
     };
     Ok((service, closing))
@@ -237,17 +240,9 @@ impl ToolRunnerService for Runner {
             }
         }
         let call = CallRequest::try_from(request).map_err(invalid)?;
-        let loaded = self.loaded.load_full();
-        let admitted = self
-            .check_switch(&call, &loaded)
-            .and_then(|()| call::admit(call, &loaded, self.shared.ambient.now()))
-            .map_err(|error| refused(&error))?;
-        let counted = self.shared.platform.begin(admitted.tool());
-        let log = self.shared.executions.as_ref();
-        let recorded = log.map(|log| log.append(admitted.execution()));
-        let may_write = admitted.may_write();
-        let events = events::events(admitted, self.shared.clone(), counted).boxed();
-        recorded_before(recorded, may_write, events).await
+        let events = self.run_call(call).await?;
+        let responses = events.map(|event| Ok(event.map(pb::CallToolResponse::from)?));
+        Ok(Response::new(responses.boxed()))
     }
 
     async fn list_content(
@@ -430,29 +425,43 @@ fn invalid(message: InvalidMessage) -> Status {
     wardgate_rpc::invalid(&message)
 }
 
-/// The answer of what runs under a permit: what may write begins once it is on record, of what only reads nothing is let out
-/// before that. `recorded` is none where the caller records it.
-async fn recorded_before<T: Send + 'static>(
-    recorded: Option<impl Future<Output = Result<(), Error>> + Send + 'static>,
-    may_write: bool,
-    events: BoxStream<'static, Result<T, Status>>,
-) -> Result<Response<BoxStream<'static, Result<T, Status>>>, Status> {
-    Ok(Response::new(match recorded {
-        None => events,
-        Some(recorded) if may_write => {
-            recorded.await.map_err(|error| refused(&error))?;
-            events
-        }
-        Some(recorded) => held_until(recorded, events),
-    }))
+fn refused(error: &Error) -> CallError {
+    counter!(names::CALLS_REFUSED, "reason" => error.reason().as_str_name()).increment(1);
+    CallError::from(error)
 }
 
-fn refused(error: &Error) -> Status {
-    counter!(names::CALLS_REFUSED, "reason" => error.reason().as_str_name()).increment(1);
-    wardgate_rpc::status(error)
+#[tonic::async_trait]
+impl ToolCaller for Runner {
+    /// What waits on another replica is of a tool-runner in another process: it comes as a message.
+    async fn call_tool(&self, call: CallTool<'_>) -> Result<CallEvents, CallError> {
+        self.run_call(call.into()).await
+    }
 }
 
 impl Runner {
+    /// Runs a call under its permit: what may write begins once it is on record, of what only reads nothing is let out before
+    /// that. In one process its caller records it.
+    async fn run_call(&self, call: CallRequest) -> Result<CallEvents, CallError> {
+        let loaded = self.loaded.load_full();
+        let admitted = self
+            .check_switch(&call, &loaded)
+            .and_then(|()| call::admit(call, &loaded, self.shared.ambient.now()))
+            .map_err(|error| refused(&error))?;
+        let counted = self.shared.platform.begin(admitted.tool());
+        let log = self.shared.executions.as_ref();
+        let recorded = log.map(|log| log.append(admitted.execution()));
+        let may_write = admitted.may_write();
+        let events = events::events(admitted, self.shared.clone(), counted).boxed();
+        Ok(match recorded {
+            None => events,
+            Some(recorded) if may_write => {
+                recorded.await.map_err(|error| refused(&error))?;
+                events
+            }
+            Some(recorded) => held_until(recorded, events),
+        })
+    }
+
     /// Until they were read once nobody knows what is off, and nothing may run.
     fn switches(&self) -> Result<Arc<Switches>, Error> {
         self.switchboard.current().ok_or(Error::SwitchesUnknown)

@@ -12,7 +12,9 @@ use wardgate_domain::{Ambient, PermitSigner, PermitVerifier};
 use wardgate_edge::{Admission, Authenticator, EdgeClient, Origins};
 use wardgate_gateway::{Gateway, Neighbours};
 use wardgate_redact::PseudonymKey;
-use wardgate_rpc::client::{AuditClient, MemoryClient, PolicyClient};
+use wardgate_rpc::client::{
+    AuditClient, LocalAudit, LocalPolicy, LocalToolRunner, MemoryClient, PolicyClient,
+};
 use wardgate_rpc::link::TlsFiles;
 use wardgate_rpc::operator::OperatorServices;
 use wardgate_rpc::{LinkedService, Peer, Readiness, link};
@@ -270,11 +272,11 @@ pub(crate) fn remote_record(url: &str, tls: Option<&TlsFiles>) -> Result<AuditCl
     Ok(record(audit(url, tls)?))
 }
 
-fn record(audit: LinkedService) -> AuditClient {
+fn record(audit: LinkedService<LocalAudit>) -> AuditClient {
     AuditClient::new(audit.link, RECORD_LIMIT)
 }
 
-fn rights(policy: LinkedService) -> PolicyClient {
+fn rights(policy: LinkedService<LocalPolicy>) -> PolicyClient {
     PolicyClient::new(policy.link, RIGHTS_LIMIT)
 }
 
@@ -293,15 +295,19 @@ pub(crate) fn proto_name(peer: Peer) -> &'static str {
     }
 }
 
-fn connect(url: &str, peer: Peer, tls: Option<&TlsFiles>) -> Result<LinkedService, link::Error> {
+fn connect<L>(
+    url: &str,
+    peer: Peer,
+    tls: Option<&TlsFiles>,
+) -> Result<LinkedService<L>, link::Error> {
     link::connect(url, peer, proto_name(peer), tls)
 }
 
-fn policy(url: &str, tls: Option<&TlsFiles>) -> Result<LinkedService, link::Error> {
+fn policy(url: &str, tls: Option<&TlsFiles>) -> Result<LinkedService<LocalPolicy>, link::Error> {
     connect(url, Peer::Policy, tls)
 }
 
-fn audit(url: &str, tls: Option<&TlsFiles>) -> Result<LinkedService, link::Error> {
+fn audit(url: &str, tls: Option<&TlsFiles>) -> Result<LinkedService<LocalAudit>, link::Error> {
     connect(url, Peer::Audit, tls)
 }
 
@@ -311,6 +317,9 @@ pub(crate) fn memory(url: &str, tls: Option<&TlsFiles>) -> Result<LinkedService,
 }
 
 /// The tool-runner behind a socket.
-pub(crate) fn tool_runner(url: &str, tls: Option<&TlsFiles>) -> Result<LinkedService, link::Error> {
+pub(crate) fn tool_runner(
+    url: &str,
+    tls: Option<&TlsFiles>,
+) -> Result<LinkedService<LocalToolRunner>, link::Error> {
     connect(url, Peer::ToolRunner, tls)
 }

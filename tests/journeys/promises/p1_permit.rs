@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
@@ -57,7 +58,7 @@ fn certificate(certs: &Path, peer: Peer) -> TlsFiles {
 
 fn runner(system: &SeparateProcesses, files: &TlsFiles) -> Link {
     let name = "wardgate.toolrunner.v1.ToolRunnerService";
-    link::connect(
+    link::connect::<()>(
         &url(&system.tool_runner),
         Peer::ToolRunner,
         name,
@@ -65,6 +66,7 @@ fn runner(system: &SeparateProcesses, files: &TlsFiles) -> Link {
     )
     .unwrap()
     .link
+    .transport
 }
 
 impl Direct {
@@ -89,7 +91,7 @@ impl Direct {
             .unwrap();
         let decision = self
             .policy
-            .authorize(caller, facts, arguments.into(), "")
+            .authorize(caller, facts, &arguments.into(), "")
             .await
             .unwrap();
         match decision.verdict {
@@ -122,7 +124,7 @@ async fn call(
     let events = runner
         .call_tool(CallTool {
             call_id,
-            caller,
+            caller: &Arc::new(caller.clone()),
             tool: &tool,
             arguments,
             permit,
@@ -198,7 +200,7 @@ async fn the_gateways_key_alone_invents_no_caller_and_runs_nothing_off_the_recor
     ] {
         let decided = direct
             .policy
-            .authorize(caller, facts, NUGWI.into(), "")
+            .authorize(caller, facts, &NUGWI.into(), "")
             .await;
         assert_eq!(decided.unwrap_err().reason(), reason, "{what}");
         let listed = direct.policy.list_visible(caller, [facts]).await;

@@ -165,8 +165,8 @@ impl TestService {
         Self {
             audit: AuditClient::new(gateway_link.clone(), patience),
             operator: AuditClient::new(operator_link.clone(), patience),
-            operator_link,
-            gateway_link,
+            operator_link: operator_link.transport,
+            gateway_link: gateway_link.transport,
             readiness,
             closer,
         }

@@ -487,7 +487,7 @@ impl ClientInteraction {
             ResponseMode::Resumable(writer) if writer.is_handed_over() => {}
             ResponseMode::Resumable(writer) if writer.has_begun() => {
                 let message = answer.into_text().unwrap_or_default();
-                let event = writer.store_event(&message, true).await;
+                let event = Box::pin(writer.store_event(&message, true)).await;
                 self.out.send_last_event(event).await;
             }
             _ => self.out.send_answer(answer).await,

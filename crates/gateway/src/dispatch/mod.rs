@@ -217,7 +217,8 @@ async fn dispatch_within_limits(
     } else {
         None
     };
-    let answer = dispatch(gateway, post, request, version, &mut slot).await;
+    // On the heap: each function on the way here would copy it within its own future.
+    let answer = Box::pin(dispatch(gateway, post, request, version, &mut slot)).await;
     if let (Some(slot), Ok(_)) = (slot, &answer) {
         slot.done(method);
     }

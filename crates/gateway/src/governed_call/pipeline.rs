@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, Span};
 use wardgate_connect::ConnectPages;
 use wardgate_domain::{Ambient, CallId, Reason};
 use wardgate_gateway_store::{Sealer, Store};
 use wardgate_mcp_server::{JsonRpcRequest, McpResponse, RpcError};
+use wardgate_resilience::AttachedWork;
 use wardgate_rpc::client::ToolRunnerClient;
 use wardgate_telemetry::trace_context;
 
@@ -113,26 +116,34 @@ impl CallPipeline {
     ) -> McpResponse {
         let trace = std::mem::take(&mut channel.trace);
         let id = context.id.clone();
-        let (client, answer) = client_interaction::open(channel);
-        let call_id = self.spawn_call(context, (client, trace), operation, resume_point);
-        answer.await.unwrap_or_else(|_| {
+        let (client, mut answer) = client_interaction::open(channel);
+        let (call_id, call) = self.begin_call(context, (client, trace), operation, resume_point);
+        let mut call = AttachedWork::new(call);
+        let answered = tokio::select! {
+            biased;
+            () = &mut call => answer.await,
+            // The call goes on: what it sends follows on the stream that it began.
+            begun = &mut answer => begun,
+        };
+        answered.unwrap_or_else(|_| {
             let error = RpcError::internal(Reason::PANIC, "Internal error.").of_call(call_id, None);
             McpResponse::error(Some(&id), &error)
         })
     }
 
-    /// Runs the call in a task of its own, so that it is recorded even if its client hangs up. `trace` is the trace
-    /// context that the message itself brings, as headers.
-    pub(super) fn spawn_call<O: Operation>(
+    /// The call, on the heap, and its id. `trace` is the trace context that the message itself brings, as headers.
+    pub(super) fn begin_call<O: Operation>(
         self: &Arc<Self>,
         context: RequestContext,
         (client, trace): (ClientInteraction, HeaderMap),
         operation: O,
         resume_point: ResumePoint,
-    ) -> CallId {
+    ) -> (CallId, BoxFuture<'static, ()>) {
         let (call_id, request_span) = (CallId::new(&self.services.ambient), Span::current());
         let pipeline = Arc::clone(self);
-        self.calls.spawn(async move {
+        let under_way = self.calls.token();
+        let call = async move {
+            let _under_way = under_way;
             let catalogue = pipeline.services.discovery.catalogue().current();
             let has_catalogue = catalogue.is_some();
             let description = operation.describe(catalogue.as_deref(), &context.view);
@@ -156,7 +167,7 @@ impl CallPipeline {
             call.run_to_completion(&operation, &description)
                 .instrument(span)
                 .await;
-        });
-        call_id
+        };
+        (call_id, call.boxed())
     }
 }

@@ -123,17 +123,15 @@ impl GovernedCall {
     ) -> Result<RoundOutcome<O::Output>, Rejection> {
         let started = Instant::now();
         let resource = &entry_use.entry;
-        let mut result = operation
-            .run(self.permitted_run(description, resource, grant, resumption.clone()))
-            .await;
+        let run = self.permitted_run(description, resource, grant, resumption.clone());
+        let mut result = Box::pin(operation.run(run)).await;
         if let Err(RunError::PermitRefused) = result {
             // The definition or the keys changed since the permit was cached.
             let authority = self.pipeline.services.discovery.authority();
             authority.forget(&self.context.caller, resource.facts());
             *grant = self.authorize(entry_use).await?;
-            result = operation
-                .run(self.permitted_run(description, resource, grant, resumption))
-                .await;
+            let run = self.permitted_run(description, resource, grant, resumption);
+            result = Box::pin(operation.run(run)).await;
         }
         stage("run", started.elapsed());
         let outcome = result?;

@@ -97,6 +97,8 @@ pub(crate) fn resume<O: Operation>(
     };
     let client = client_interaction::resume(channel);
     // The request with the trace context went to the replica that is gone.
-    pipeline.spawn_call(context, (client, HeaderMap::new()), operation, resume_point);
+    let (_, call) =
+        pipeline.begin_call(context, (client, HeaderMap::new()), operation, resume_point);
+    tokio::spawn(call);
     true
 }

@@ -43,7 +43,7 @@ pub(super) async fn handle(
     let admitted = admitting.instrument(span.clone()).await;
     let mut response = match admitted {
         Ok(admitted) => {
-            let answering = answer_admitted(&gateway, admitted, parts, client_ip);
+            let answering = Box::pin(answer_admitted(&gateway, admitted, parts, client_ip));
             answering.instrument(span).await
         }
         Err(HttpRefusal {

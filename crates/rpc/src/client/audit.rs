@@ -1,5 +1,6 @@
 //! The audit service, as its callers see it.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 use wardgate_domain::{Digest, InvalidMessage, Receipt, Record, Status, Timestamp};
 use wardgate_proto::audit::v1 as pb;
@@ -15,16 +16,37 @@ use wardgate_proto::audit::v1::audit_service_client::AuditServiceClient;
 use wardgate_transparency::{SignedNote, TlogProof};
 
 use super::{CallError, open_request, request, within};
-use crate::{LatencyLimit, Link};
+use crate::local::LocalMethod;
+use crate::{LatencyLimit, Link, ServiceLink, deadline};
 
 /// The longest that an append is waited for, however slow the store was measured. Longer than the service itself waits
 /// for its store.
 pub const LONGEST_APPEND: Duration = Duration::from_secs(5);
 
+/// What callers in the audit service's own process call as functions.
+pub trait RecordAppender: Send + Sync {
+    /// See [`AuditClient::append`]. The record is encoded before the future is returned.
+    fn append(
+        &self,
+        record: &Record,
+        retry: bool,
+    ) -> BoxFuture<'static, Result<Receipt, CallError>>;
+}
+
+impl fmt::Debug for dyn RecordAppender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RecordAppender")
+    }
+}
+
+/// The audit service in this process.
+pub type LocalAudit = Arc<dyn RecordAppender>;
+
 /// Appends to the record and reads it.
 #[derive(Debug, Clone)]
 pub struct AuditClient {
     client: AuditServiceClient<Link>,
+    local: Option<LocalMethod<LocalAudit>>,
     pace: Arc<AppendPace>,
 }
 
@@ -118,9 +140,12 @@ fn unreadable(field: &'static str, error: &wardgate_transparency::Error) -> Inva
 impl AuditClient {
     /// Over `link`. No append takes longer than `limit` on a store that is as fast as stores usually are; on one that
     /// was measured to be slower it may take longer, and never more than five seconds.
-    pub fn new(link: Link, limit: Duration) -> Self {
+    pub fn new(link: impl Into<ServiceLink<LocalAudit>>, limit: Duration) -> Self {
+        let link = link.into();
+        let append = "/wardgate.audit.v1.AuditService/Append";
         Self {
-            client: AuditServiceClient::new(link),
+            client: AuditServiceClient::new(link.transport),
+            local: link.local.map(|it| LocalMethod::new(it, append)),
             pace: Arc::new(AppendPace {
                 limit: LatencyLimit::new(limit, LONGEST_APPEND.max(limit)),
                 is_probed: AtomicBool::new(false),
@@ -136,51 +161,67 @@ impl AuditClient {
     /// Makes `record` durable. After a failure the record may or may not be stored; appending it once
     /// more with `retry` settles it.
     pub async fn append(&self, record: &Record, retry: bool) -> Result<Receipt, CallError> {
-        let message = pb::AppendRequest {
-            record: Some(record.into()),
-            retry,
-        };
         let limit = self.append_limit();
         let Some(probe) = self.pace.begin_probe() else {
-            return self.attempt_append(message, limit).await;
+            return self.attempt_append(record, retry, limit).await;
         };
         // A store that became slower than the limit would never be measured if every append ended at the limit.
-        let attempt = self.attempt_append(message, self.pace.limit.ceiling());
-        let attempt = async move {
-            let appended = attempt.await;
+        let mut attempt = self.attempt_append(record, retry, self.pace.limit.ceiling());
+        if let Ok(appended) = timeout(deadline::left(limit), &mut attempt).await {
+            return appended;
+        }
+        let measured = async move {
+            let _ = attempt.await;
             drop(probe);
-            appended
         };
-        let attempt = tokio::spawn(attempt.in_current_span());
-        within(limit, async {
-            attempt.await.unwrap_or_else(|_| Err(CallError::late()))
-        })
-        .await
+        tokio::spawn(measured.in_current_span());
+        Err(CallError::late())
     }
 
     /// One attempt, on the heap: those who append keep its future in theirs.
     fn attempt_append(
         &self,
-        message: pb::AppendRequest,
+        record: &Record,
+        retry: bool,
         limit: Duration,
     ) -> BoxFuture<'static, Result<Receipt, CallError>> {
-        let mut client = self.client.clone();
+        let attempt = match &self.local {
+            Some(local) => {
+                let append = local.service.append(record, retry);
+                local.call(limit, append).left_future()
+            }
+            None => self.append_remotely(record, retry, limit).right_future(),
+        };
         let pace = Arc::clone(&self.pace);
-        let message = request(message, limit);
         let attempt = async move {
             let started = Instant::now();
-            let receipt = within(limit, async move {
-                let answer = client.append(message).await?.into_inner();
-                let receipt = answer
-                    .receipt
-                    .ok_or_else(|| InvalidMessage::field("receipt", "is missing"))?;
-                Ok(receipt.try_into()?)
-            })
-            .await?;
+            let receipt = attempt.await?;
             pace.limit.observe(started.elapsed());
             Ok(receipt)
         };
         attempt.boxed()
+    }
+
+    fn append_remotely(
+        &self,
+        record: &Record,
+        retry: bool,
+        limit: Duration,
+    ) -> BoxFuture<'static, Result<Receipt, CallError>> {
+        let mut client = self.client.clone();
+        let message = pb::AppendRequest {
+            record: Some(record.into()),
+            retry,
+        };
+        let message = request(message, limit);
+        let append = within(limit, async move {
+            let answer = client.append(message).await?.into_inner();
+            let receipt = answer
+                .receipt
+                .ok_or_else(|| InvalidMessage::field("receipt", "is missing"))?;
+            Ok(receipt.try_into()?)
+        });
+        append.boxed()
     }
 
     /// The newest signed checkpoint of the log over the record, not verified. Takes at most `limit`.

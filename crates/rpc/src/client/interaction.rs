@@ -156,6 +156,26 @@ impl From<pb::Progress> for CallProgress {
     }
 }
 
+impl From<CallProgress> for pb::Progress {
+    fn from(progress: CallProgress) -> Self {
+        Self {
+            progress: progress.done,
+            total: progress.total.unwrap_or_default(),
+            message: progress.message,
+        }
+    }
+}
+
+impl From<LogMessage> for pb::LogMessage {
+    fn from(log: LogMessage) -> Self {
+        Self {
+            level: log.level,
+            logger: log.logger.unwrap_or_default(),
+            data_json: log.data_json.into(),
+        }
+    }
+}
+
 impl TryFrom<pb::LogMessage> for LogMessage {
     type Error = InvalidMessage;
 

@@ -13,7 +13,7 @@ use wardgate_proto::memory::v1 as pb;
 use wardgate_proto::memory::v1::memory_service_client::MemoryServiceClient;
 
 use super::{CallError, open_request, repeatable, request, token_of, within};
-use crate::Link;
+use crate::{Link, ServiceLink};
 
 pub use watching::ConversationSubscriber;
 
@@ -113,9 +113,10 @@ pub type ListPage<T> = (Vec<T>, Option<String>);
 
 impl MemoryClient {
     /// Over `link`; no answer takes longer than `limit`.
-    pub fn new(link: Link, limit: Duration) -> Self {
+    pub fn new(link: impl Into<ServiceLink>, limit: Duration) -> Self {
         Self {
-            client: MemoryServiceClient::new(link).max_decoding_message_size(MAX_ANSWER),
+            client: MemoryServiceClient::new(link.into().transport)
+                .max_decoding_message_size(MAX_ANSWER),
             limit,
         }
     }

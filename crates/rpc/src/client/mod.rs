@@ -10,17 +10,19 @@ mod tool_runner;
 
 use std::time::{Duration, Instant};
 
-use futures::{Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use tonic::{Request, Status};
-use wardgate_domain::{Caller, InvalidMessage};
+use wardgate_domain::{BearerToken, Caller, InvalidMessage};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_telemetry::trace_context;
 
 use crate::methods::IdempotentRequest;
-use crate::{deadline, reason_of};
+use crate::status::with_reason;
+use crate::{ServiceError, deadline, reason_of, status};
 
 pub use audit::{
-    AuditClient, AuditFilter, LONGEST_APPEND, QueriedRecord, RecordDamage, StoredRecord,
+    AuditClient, AuditFilter, LONGEST_APPEND, LocalAudit, QueriedRecord, RecordAppender,
+    RecordDamage, StoredRecord,
 };
 pub use connections::{
     ConnectTarget, ConnectionDescription, FinishConnection, Person, RemoveConnections,
@@ -38,10 +40,10 @@ pub use memory::{
     AddedMessages, ContextWindow, ConversationPage, ConversationSelector, ConversationSubscriber,
     ConversationTurn, ListPage, MemoryClient, MessageBatch, OnBehalfOf, SearchHit,
 };
-pub use policy::PolicyClient;
+pub use policy::{Authorizer, CallQuestion, LocalPolicy, PolicyClient};
 pub use tool_runner::{
-    CallEvent, CallTool, Catalogue, CatalogueSource, CatalogueTool, DroppedColumns, ResultFacts,
-    ServerCapabilities, ToolResult, ToolRunnerClient,
+    CallEvent, CallEvents, CallTool, Catalogue, CatalogueSource, CatalogueTool, DroppedColumns,
+    LocalToolRunner, ResultFacts, ServerCapabilities, ToolCaller, ToolResult, ToolRunnerClient,
 };
 
 /// A call to another service that failed.
@@ -58,11 +60,25 @@ impl CallError {
         self.reason
     }
 
-    fn late() -> Self {
+    pub(crate) fn late() -> Self {
         Self {
             reason: ErrorReason::DeadlineExceeded,
             message: "the deadline of the call passed".to_owned(),
         }
+    }
+}
+
+/// As the callers of a service get it, in whichever process they are: without the causes of internal faults, which are
+/// logged here.
+impl<E: ServiceError + 'static> From<&E> for CallError {
+    fn from(error: &E) -> Self {
+        status(error).into()
+    }
+}
+
+impl From<CallError> for Status {
+    fn from(error: CallError) -> Self {
+        with_reason(error.reason, &error.message)
     }
 }
 
@@ -85,10 +101,14 @@ impl From<InvalidMessage> for CallError {
 }
 
 /// The token of `caller`, for a service that verifies it itself.
-fn token_of(caller: &Caller) -> Result<String, InvalidMessage> {
+fn bearer_of(caller: &Caller) -> Result<&BearerToken, InvalidMessage> {
     let token = caller.token();
-    let token = token.ok_or_else(|| InvalidMessage::field("caller_token", "is missing"))?;
-    Ok(token.expose().to_owned())
+    token.ok_or_else(|| InvalidMessage::field("caller_token", "is missing"))
+}
+
+/// Its text, for a message.
+fn token_of(caller: &Caller) -> Result<String, InvalidMessage> {
+    Ok(bearer_of(caller)?.expose().to_owned())
 }
 
 /// A request that carries the trace and the deadline to the other side.
@@ -122,9 +142,13 @@ const TRAILERS: Duration = Duration::from_millis(100);
 ///
 /// HTTP/2 takes a stream that is dropped before them for one that was reset, and a connection that has seen a thousand
 /// of those ends with all that is under way on it.
-fn read_out<T: Send + 'static>(
-    mut rest: impl Stream<Item = Result<T, Status>> + Unpin + Send + 'static,
+fn read_out<T: Send + 'static, E: Send + 'static>(
+    mut rest: impl Stream<Item = Result<T, E>> + Unpin + Send + 'static,
 ) {
+    // They are often there already.
+    if let Some(None) = rest.next().now_or_never() {
+        return;
+    }
     let trailers = async move { while let Some(Ok(_)) = rest.next().await {} };
     tokio::spawn(tokio::time::timeout(TRAILERS, trailers));
 }

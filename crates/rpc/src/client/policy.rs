@@ -1,5 +1,7 @@
 //! The policy service, as its callers see it.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,21 +13,55 @@ use wardgate_domain::{
 use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
 
-use super::{CallError, open_request, request, token_of, within};
-use crate::Link;
+use super::{CallError, bearer_of, open_request, request, token_of, within};
+use crate::local::LocalMethod;
+use crate::{Link, ServiceLink};
+
+/// The question whether a caller may call a tool.
+#[derive(Debug, Clone, Copy)]
+pub struct CallQuestion<'a> {
+    /// The caller's token, which the policy service verifies itself.
+    pub token: &'a BearerToken,
+    /// The tool, or the name that no tool has.
+    pub tool: Result<&'a ToolFacts, &'a str>,
+    /// The arguments, byte for byte as the client sent them.
+    pub arguments: &'a Bytes,
+    /// The address of the client, as text; empty where it is not known.
+    pub client_ip: &'a str,
+}
+
+/// What callers in the policy service's own process call as functions.
+#[tonic::async_trait]
+pub trait Authorizer: Send + Sync {
+    /// Decides one call. The call of a tool that there is not is denied.
+    async fn authorize(&self, question: CallQuestion<'_>) -> Result<Decision, CallError>;
+}
+
+impl fmt::Debug for dyn Authorizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Authorizer")
+    }
+}
+
+/// The policy service in this process.
+pub type LocalPolicy = Arc<dyn Authorizer>;
 
 /// Asks the policy service.
 #[derive(Debug, Clone)]
 pub struct PolicyClient {
     client: PolicyServiceClient<Link>,
+    local: Option<LocalMethod<LocalPolicy>>,
     limit: Duration,
 }
 
 impl PolicyClient {
     /// Over `link`; no answer takes longer than `limit`.
-    pub fn new(link: Link, limit: Duration) -> Self {
+    pub fn new(link: impl Into<ServiceLink<LocalPolicy>>, limit: Duration) -> Self {
+        let link = link.into();
+        let authorize = "/wardgate.policy.v1.PolicyService/Authorize";
         Self {
-            client: PolicyServiceClient::new(link),
+            client: PolicyServiceClient::new(link.transport),
+            local: link.local.map(|it| LocalMethod::new(it, authorize)),
             limit,
         }
     }
@@ -50,15 +86,14 @@ impl PolicyClient {
         &self,
         caller: &Caller,
         tool: &ToolFacts,
-        arguments: Bytes,
+        arguments: &Bytes,
         client_ip: &str,
     ) -> Result<Decision, CallError> {
-        self.decide(pb::AuthorizeRequest {
-            caller_token: token_of(caller)?,
-            tool: Some(tool.into()),
-            arguments_json: arguments,
-            client_ip: client_ip.to_owned(),
-            unknown_tool: String::new(),
+        self.decide(CallQuestion {
+            token: bearer_of(caller)?,
+            tool: Ok(tool),
+            arguments,
+            client_ip,
         })
         .await
     }
@@ -68,32 +103,35 @@ impl PolicyClient {
         &self,
         caller: &Caller,
         name: &str,
-        arguments: Bytes,
+        arguments: &Bytes,
         client_ip: &str,
     ) -> Result<Decision, CallError> {
-        self.decide(pb::AuthorizeRequest {
-            caller_token: token_of(caller)?,
-            tool: None,
-            arguments_json: arguments,
-            client_ip: client_ip.to_owned(),
-            unknown_tool: name.to_owned(),
+        self.decide(CallQuestion {
+            token: bearer_of(caller)?,
+            tool: Err(name),
+            arguments,
+            client_ip,
         })
         .await
     }
 
-    async fn decide(&self, message: pb::AuthorizeRequest) -> Result<Decision, CallError> {
+    async fn decide(&self, question: CallQuestion<'_>) -> Result<Decision, CallError> {
+        if let Some(local) = &self.local {
+            let decided = local.service.authorize(question);
+            return local.call(self.limit, decided).await;
+        }
         let mut client = self.client.clone();
-        within(self.limit, async move {
+        let decided = within(self.limit, async move {
             let answer = client
-                .authorize(request(message, self.limit))
+                .authorize(request(question.into(), self.limit))
                 .await?
                 .into_inner();
             let decision = answer
                 .decision
                 .ok_or_else(|| InvalidMessage::field("decision", "is missing"))?;
             Ok(decision.try_into()?)
-        })
-        .await
+        });
+        Box::pin(decided).await
     }
 
     /// Names of those of `tools` that `caller` may see, in the same order.
@@ -171,5 +209,17 @@ impl PolicyClient {
         Ok(versions
             .map_err(CallError::from)
             .map(|version| Ok(Digest::from_wire(&version?.policy_hash, "policy_hash")?)))
+    }
+}
+
+impl From<CallQuestion<'_>> for pb::AuthorizeRequest {
+    fn from(question: CallQuestion<'_>) -> Self {
+        Self {
+            caller_token: question.token.expose().to_owned(),
+            tool: question.tool.ok().map(Into::into),
+            arguments_json: question.arguments.clone(),
+            client_ip: question.client_ip.to_owned(),
+            unknown_tool: question.tool.err().unwrap_or_default().to_owned(),
+        }
     }
 }

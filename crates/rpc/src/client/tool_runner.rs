@@ -1,9 +1,12 @@
 //! The tool-runner, as its callers see it.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::time::{Instant, timeout_at};
 use wardgate_domain::{
@@ -18,15 +21,36 @@ use super::{
     LogMessage, Task, TaskStep, WatchResources, open_request, read_out, repeatable, request,
     within,
 };
-use crate::Link;
+use crate::local::LocalMethod;
+use crate::{Link, ServiceLink};
 
 /// Bytes of the lists of prompts and resources: many times what the tool-runner keeps of a server.
 const MAX_LISTED: usize = 64 << 20;
+
+/// What there is to hear of a call. The last event is its end.
+pub type CallEvents = BoxStream<'static, Result<CallEvent, CallError>>;
+
+/// What callers in the tool-runner's own process call as functions.
+#[tonic::async_trait]
+pub trait ToolCaller: Send + Sync {
+    /// See [`ToolRunnerClient::call_tool`].
+    async fn call_tool(&self, call: CallTool<'_>) -> Result<CallEvents, CallError>;
+}
+
+impl fmt::Debug for dyn ToolCaller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ToolCaller")
+    }
+}
+
+/// The tool-runner in this process.
+pub type LocalToolRunner = Arc<dyn ToolCaller>;
 
 /// Asks the tool-runner.
 #[derive(Debug, Clone)]
 pub struct ToolRunnerClient {
     pub(super) client: ToolRunnerServiceClient<Link>,
+    local: Option<LocalMethod<LocalToolRunner>>,
     limit: Duration,
 }
 
@@ -107,7 +131,7 @@ pub struct CallTool<'a> {
     /// Its id.
     pub call_id: CallId,
     /// Who calls.
-    pub caller: &'a Caller,
+    pub caller: &'a Arc<Caller>,
     /// Canonical name.
     pub tool: &'a ToolName,
     /// Arguments, byte for byte as the client sent them.
@@ -152,22 +176,23 @@ impl CallEvent {
 
 /// What there is to hear until the call has ended, which it must by `deadline`.
 fn until_end(
-    events: impl Stream<Item = Result<pb::CallToolResponse, tonic::Status>> + Unpin + Send + 'static,
+    events: impl Stream<Item = Result<CallEvent, CallError>> + Unpin + Send + 'static,
     deadline: Instant,
-) -> impl Stream<Item = Result<CallEvent, CallError>> {
-    stream::try_unfold(Some(events), move |events| async move {
+) -> CallEvents {
+    let events = stream::try_unfold(Some(events), move |events| async move {
         let Some(mut events) = events else {
             return Ok(None);
         };
         let next = timeout_at(deadline, events.try_next()).await;
         let next = next.map_err(|_| CallError::late())??;
-        let event = CallEvent::try_from(next.ok_or_else(no_end)?)?;
+        let event = next.ok_or_else(no_end)?;
         if event.is_end() {
             read_out(events);
             return Ok(Some((event, None)));
         }
         Ok(Some((event, Some(events))))
-    })
+    });
+    events.boxed()
 }
 
 fn no_end() -> InvalidMessage {
@@ -227,9 +252,12 @@ pub struct DroppedColumns {
 
 impl ToolRunnerClient {
     /// Over `link`; nothing but a call itself takes longer than `limit`.
-    pub fn new(link: Link, limit: Duration) -> Self {
+    pub fn new(link: impl Into<ServiceLink<LocalToolRunner>>, limit: Duration) -> Self {
+        let link = link.into();
+        let call_tool = "/wardgate.toolrunner.v1.ToolRunnerService/CallTool";
         Self {
-            client: ToolRunnerServiceClient::new(link),
+            client: ToolRunnerServiceClient::new(link.transport),
+            local: link.local.map(|it| LocalMethod::new(it, call_tool)),
             limit,
         }
     }
@@ -306,33 +334,36 @@ impl ToolRunnerClient {
     }
 
     /// Runs one call. The last event is its end.
-    pub async fn call_tool(
+    pub async fn call_tool(&self, call: CallTool<'_>) -> Result<CallEvents, CallError> {
+        let limit = call.limit;
+        let deadline = Instant::now() + limit;
+        match &self.local {
+            Some(local) => {
+                let events = local.open(limit, local.service.call_tool(call)).await?;
+                Ok(until_end(events, deadline))
+            }
+            None => Box::pin(self.call_remotely(call, deadline)).await,
+        }
+    }
+
+    async fn call_remotely(
         &self,
         call: CallTool<'_>,
-    ) -> Result<impl Stream<Item = Result<CallEvent, CallError>> + use<>, CallError> {
+        deadline: Instant,
+    ) -> Result<CallEvents, CallError> {
+        let limit = call.limit;
         let resumption = call.interaction.resumption.as_ref();
-        let is_first_leg = resumption.is_none();
         let is_look =
             resumption.is_some_and(|resumption| resumption.task_step == Some(TaskStep::Get));
-        let message = pb::CallToolRequest {
-            call_id: call.call_id.to_string(),
-            caller: Some(call.caller.into()),
-            tool: call.tool.to_string(),
-            arguments_json: call.arguments,
-            permit: Some(call.permit.into()),
-            caller_token: call.caller_token.unwrap_or_default().to_owned(),
-            idempotency_key: call.idempotency_key.unwrap_or_default().to_owned(),
-            interaction: Some(call.interaction.into()),
-        };
         // With a key it runs once, at whichever replica it comes to; what goes on with an answer has used that up.
-        let keyed = call.idempotency_key.is_some() && is_first_leg;
+        let is_keyed = call.idempotency_key.is_some() && resumption.is_none();
         let mut client = self.client.clone();
-        let deadline = Instant::now() + call.limit;
-        let events = within(call.limit, async move {
-            let request = repeatable(request(message, call.limit), keyed || is_look);
+        let events = within(limit, async move {
+            let request = repeatable(request(call.into(), limit), is_keyed || is_look);
             Ok(client.call_tool(request).await?.into_inner())
         });
-        Ok(until_end(events.await?, deadline))
+        let events = events.await?.map(|event| Ok(CallEvent::try_from(event?)?));
+        Ok(until_end(events, deadline))
     }
 
     /// Every prompt and resource.
@@ -458,6 +489,38 @@ impl TryFrom<pb::Source> for CatalogueSource {
                 .collect::<Result<_, _>>()?,
             switches: source.switches.try_into()?,
         })
+    }
+}
+
+impl From<CallTool<'_>> for pb::CallToolRequest {
+    fn from(call: CallTool<'_>) -> Self {
+        Self {
+            call_id: call.call_id.to_string(),
+            caller: Some((&**call.caller).into()),
+            tool: call.tool.to_string(),
+            arguments_json: call.arguments,
+            permit: Some(call.permit.into()),
+            caller_token: call.caller_token.unwrap_or_default().to_owned(),
+            idempotency_key: call.idempotency_key.unwrap_or_default().to_owned(),
+            interaction: Some(call.interaction.into()),
+        }
+    }
+}
+
+impl From<CallEvent> for pb::CallToolResponse {
+    fn from(event: CallEvent) -> Self {
+        use pb::call_tool_response::Event;
+        let event = match event {
+            CallEvent::Progress(progress) => Event::Progress(progress.into()),
+            CallEvent::Log(log) => Event::Log(log.into()),
+            CallEvent::Completed(elicitation_id) => {
+                Event::Completed(pb::ElicitationCompleted { elicitation_id })
+            }
+            CallEvent::Result(result) => Event::Result((*result).into()),
+            CallEvent::InputRequired(required) => Event::InputRequired((*required).into()),
+            CallEvent::Task(task) => Event::Task((*task).into()),
+        };
+        Self { event: Some(event) }
     }
 }
 

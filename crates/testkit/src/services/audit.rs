@@ -16,7 +16,7 @@ use wardgate_domain::{
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditServiceServer};
 use wardgate_proto::common::v1::ErrorReason;
-use wardgate_rpc::client::AuditClient;
+use wardgate_rpc::client::{AuditClient, CallError, LocalAudit, RecordAppender};
 use wardgate_rpc::link::{self, LinkedService};
 use wardgate_rpc::{Peer, Readiness, Service};
 
@@ -106,9 +106,10 @@ impl FakeAudit {
     }
 
     /// Its writer's link to it.
-    pub fn link(self: &Arc<Self>) -> LinkedService {
+    pub fn link(self: &Arc<Self>) -> LinkedService<LocalAudit> {
         let service = Service {
             server: AuditServiceServer::from_arc(Arc::clone(self)),
+            local: Arc::new(LocalAppender(Arc::clone(self))) as LocalAudit,
             readiness: self.readiness.subscribe(),
         };
         link::local(service, self.writer)
@@ -157,7 +158,7 @@ impl FakeAudit {
             .collect()
     }
 
-    fn store(&self, record: Record) -> pb::AppendResponse {
+    fn store(&self, record: Record) -> Receipt {
         match (self.writer, record.event) {
             (Peer::Gateway, Event::Intent(subject)) => self.intents.push(subject),
             (Peer::Gateway | Peer::Console, Event::Outcome(outcome)) => self.outcomes.push(outcome),
@@ -172,23 +173,10 @@ impl FakeAudit {
         let mut sequence = self.sequence.lock().unwrap();
         *sequence += 1;
         let leaf_hash = Digest::of(&sequence.to_be_bytes());
-        pb::AppendResponse {
-            receipt: Some(Receipt::for_durable(*sequence, leaf_hash).into()),
-        }
+        Receipt::for_durable(*sequence, leaf_hash)
     }
-}
 
-#[tonic::async_trait]
-impl AuditService for FakeAudit {
-    async fn append(
-        &self,
-        request: Request<pb::AppendRequest>,
-    ) -> Result<Response<pb::AppendResponse>, Status> {
-        let request = request.into_inner();
-        let attempt = AppendAttempt {
-            record: request.record.unwrap().try_into().unwrap(),
-            retry: request.retry,
-        };
+    async fn attempt(&self, attempt: AppendAttempt) -> Result<Receipt, CallError> {
         let record = attempt.record.clone();
         let append = if let Event::Refusals(_) = record.event {
             self.refusal_attempts.push(attempt);
@@ -203,15 +191,47 @@ impl AuditService for FakeAudit {
         match append {
             AppendBehavior::Keep => {}
             AppendBehavior::KeepAfter(first) => first.await,
-            AppendBehavior::Fail => return Err(failure(ErrorReason::NotDurable)),
+            AppendBehavior::Fail => return Err(failure(ErrorReason::NotDurable).into()),
             AppendBehavior::FailAfter(delay) => {
                 tokio::time::sleep(delay).await;
-                return Err(failure(ErrorReason::NotDurable));
+                return Err(failure(ErrorReason::NotDurable).into());
             }
             AppendBehavior::Hang => std::future::pending().await,
             AppendBehavior::Panic => panic!("as ordered"),
         }
-        Ok(Response::new(self.store(record)))
+        Ok(self.store(record))
+    }
+}
+
+/// What the writer in its process calls.
+struct LocalAppender(Arc<FakeAudit>);
+
+impl RecordAppender for LocalAppender {
+    fn append(
+        &self,
+        record: &Record,
+        retry: bool,
+    ) -> BoxFuture<'static, Result<Receipt, CallError>> {
+        let (audit, record) = (Arc::clone(&self.0), record.clone());
+        async move { audit.attempt(AppendAttempt { record, retry }).await }.boxed()
+    }
+}
+
+#[tonic::async_trait]
+impl AuditService for FakeAudit {
+    async fn append(
+        &self,
+        request: Request<pb::AppendRequest>,
+    ) -> Result<Response<pb::AppendResponse>, Status> {
+        let request = request.into_inner();
+        let attempt = AppendAttempt {
+            record: request.record.unwrap().try_into().unwrap(),
+            retry: request.retry,
+        };
+        let receipt = self.attempt(attempt).await?;
+        Ok(Response::new(pb::AppendResponse {
+            receipt: Some(receipt.into()),
+        }))
     }
 
     async fn get_checkpoint(

@@ -69,6 +69,7 @@ impl FakeMemory {
     pub fn link(self: &Arc<Self>) -> LinkedService {
         let service = Service {
             server: MemoryServiceServer::from_arc(Arc::clone(self)),
+            local: (),
             readiness: self.readiness.subscribe(),
         };
         link::local(service, Peer::Gateway)

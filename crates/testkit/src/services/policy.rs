@@ -14,7 +14,7 @@ use wardgate_domain::{
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicyServiceServer};
-use wardgate_rpc::client::PolicyClient;
+use wardgate_rpc::client::{Authorizer, CallError, CallQuestion, LocalPolicy, PolicyClient};
 use wardgate_rpc::link::{self, LinkedService};
 use wardgate_rpc::{Peer, Readiness, Service};
 
@@ -103,9 +103,10 @@ impl FakePolicy {
     }
 
     /// The link of `caller` to it.
-    pub fn link(self: &Arc<Self>, caller: Peer) -> LinkedService {
+    pub fn link(self: &Arc<Self>, caller: Peer) -> LinkedService<LocalPolicy> {
         let service = Service {
             server: PolicyServiceServer::from_arc(Arc::clone(self)),
+            local: Arc::clone(self) as LocalPolicy,
             readiness: self.readiness.subscribe(),
         };
         link::local(service, caller)
@@ -205,6 +206,15 @@ impl FakePolicy {
             row_rule: None,
             column_tiers: self.tiers.lock().unwrap().clone(),
         })
+    }
+}
+
+#[tonic::async_trait]
+impl Authorizer for FakePolicy {
+    async fn authorize(&self, question: CallQuestion<'_>) -> Result<Decision, CallError> {
+        let request = Request::new(question.into());
+        let decided = PolicyService::authorize(self, request).await?;
+        Ok(decided.into_inner().decision.unwrap().try_into()?)
     }
 }
 

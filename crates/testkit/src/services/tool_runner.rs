@@ -20,6 +20,9 @@ use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::{
     ToolRunnerService, ToolRunnerServiceServer,
 };
+use wardgate_rpc::client::{
+    CallError, CallEvent, CallEvents, CallTool, LocalToolRunner, ToolCaller,
+};
 use wardgate_rpc::link::{self, LinkedService};
 use wardgate_rpc::{Peer, Readiness, Service};
 
@@ -156,9 +159,10 @@ impl FakeToolRunner {
     }
 
     /// The gateway's link to it.
-    pub fn link(self: &Arc<Self>) -> LinkedService {
+    pub fn link(self: &Arc<Self>) -> LinkedService<LocalToolRunner> {
         let service = Service {
             server: ToolRunnerServiceServer::from_arc(Arc::clone(self)),
+            local: Arc::clone(self) as LocalToolRunner,
             readiness: self.readiness.subscribe(),
         };
         link::local(service, Peer::Gateway)
@@ -310,6 +314,16 @@ fn events(given: pb::ToolResult) -> BoxStream<'static, Result<pb::CallToolRespon
     stream::iter([Event::Progress(progress), Event::Result(given)])
         .map(|told| Ok(event(told)))
         .boxed()
+}
+
+#[tonic::async_trait]
+impl ToolCaller for FakeToolRunner {
+    async fn call_tool(&self, call: CallTool<'_>) -> Result<CallEvents, CallError> {
+        let request = Request::new(call.into());
+        let events = ToolRunnerService::call_tool(self, request).await?;
+        let events = events.into_inner();
+        Ok(events.map(|event| Ok(CallEvent::try_from(event?)?)).boxed())
+    }
 }
 
 #[tonic::async_trait]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -79,7 +80,7 @@ pub(crate) struct World {
     client: ToolRunnerClient,
     ambient: Ambient,
     signer: PermitSigner,
-    caller: Caller,
+    caller: Arc<Caller>,
     call_id: CallId,
     facts: BTreeMap<String, ToolFacts>,
     _dir: TempDir,
@@ -139,7 +140,7 @@ impl World {
             (client, facts)
         });
         Self {
-            caller: caller("d1", &["Doctor"]),
+            caller: Arc::new(caller("d1", &["Doctor"])),
             call_id: CallId::new(&ambient),
             _dir: dir,
             runtime,

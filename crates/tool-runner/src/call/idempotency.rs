@@ -10,11 +10,11 @@ use wardgate_domain::Digest;
 use wardgate_telemetry::names;
 
 use super::{AdmittedCall, CallEnd, EndedRun, sorted};
-use crate::executor::RunEvent;
 use crate::failure::{Failure, ToolEffect};
 use crate::loaded::SharedState;
 use crate::store::keyed::{KeyedCall, KeyedCallState, KeyedOutcome};
 use crate::wire;
+use wardgate_rpc::client::CallEvent;
 
 impl AdmittedCall {
     /// Runs it unless the key says that it ran, and remembers how it ended. A call that waits for its client has not
@@ -25,7 +25,7 @@ impl AdmittedCall {
         arguments: &Map<String, Value>,
         deadline: Instant,
         shared: &SharedState,
-        listener: &mpsc::Sender<RunEvent>,
+        listener: &mpsc::Sender<CallEvent>,
     ) -> CallEnd {
         let (id, store, now) = (self.id, &shared.store, shared.ambient.now());
         let is_resumed = self

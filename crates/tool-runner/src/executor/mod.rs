@@ -44,7 +44,7 @@ use wardgate_mcp_client::Upstream;
 use wardgate_resilience::SourceGuard;
 
 pub(crate) use http::HttpSource;
-pub(crate) use output::{Audience, Caps, Output, Progress, RetainedRows, RetentionLimit, RunEvent};
+pub(crate) use output::{Audience, Caps, Output, RetainedRows, RetentionLimit};
 
 /// What runs `plan`.
 pub(crate) fn open(plan: &Plan, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {

@@ -14,6 +14,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use wardgate_domain::{ColumnClass, Permit};
 use wardgate_redact::{Redacted, RedactionCounts, Row};
+use wardgate_rpc::client::{self, CallEvent, CallProgress};
 
 use crate::compiled_permit::CompiledPermit;
 use crate::executor_error::ExecutorError;
@@ -23,27 +24,10 @@ use crate::row_rule::{RowGate, RowRuleUndecided, RowVerdict};
 use wardgate_catalogue::{ResultShape, Shape};
 use wardgate_mcp_client::LogMessage;
 
-/// How far a run is.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Progress {
-    pub(crate) done: f64,
-    pub(crate) total: Option<f64>,
-    pub(crate) message: String,
-}
-
-/// What a run says before its end.
-#[derive(Debug)]
-pub(crate) enum RunEvent {
-    Progress(Progress),
-    Log(LogMessage),
-    /// Its user did what they were sent elsewhere for; the source's id of that.
-    Completed(String),
-}
-
 /// Whoever listens to a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Audience<'a> {
-    pub(crate) listener: &'a mpsc::Sender<RunEvent>,
+    pub(crate) listener: &'a mpsc::Sender<CallEvent>,
     pub(crate) permit: &'a Permit,
     pub(crate) compiled: &'a CompiledPermit,
     /// The classes that a result can carry.
@@ -52,7 +36,7 @@ pub(crate) struct Audience<'a> {
 
 impl Audience<'_> {
     /// Tells it. What nobody takes in time is of no use later, so it never waits.
-    fn send_event(&self, event: RunEvent) {
+    fn send_event(&self, event: CallEvent) {
         let _ = self.listener.try_send(event);
     }
 
@@ -286,9 +270,9 @@ impl<'a> Output<'a> {
     pub(crate) fn progress(&mut self, progress: f64, total: Option<f64>, message: &str) {
         if let Some(audience) = self.audience {
             let may_pass = message.is_empty() || audience.may_read_texts();
-            audience.send_event(RunEvent::Progress(Progress {
+            audience.send_event(CallEvent::Progress(CallProgress {
                 done: progress,
-                total,
+                total: total.filter(|total| *total != 0.0),
                 message: if may_pass { message } else { "" }.to_owned(),
             }));
         }
@@ -297,14 +281,18 @@ impl<'a> Output<'a> {
     /// Passes on what the source logs, unless the permit restricts what may be seen.
     pub(crate) fn log(&mut self, message: LogMessage) {
         if let Some(audience) = self.audience.filter(Audience::may_read_texts) {
-            audience.send_event(RunEvent::Log(message));
+            audience.send_event(CallEvent::Log(client::LogMessage {
+                level: message.level.as_str().to_owned(),
+                logger: message.logger.filter(|logger| !logger.is_empty()),
+                data_json: message.data.get().to_owned(),
+            }));
         }
     }
 
     /// Passes on that an elicitation is over, unless the permit restricts what may be seen.
     pub(crate) fn completed(&mut self, elicitation: String) {
         if let Some(audience) = self.audience.filter(Audience::may_read_texts) {
-            audience.send_event(RunEvent::Completed(elicitation));
+            audience.send_event(CallEvent::Completed(elicitation));
         }
     }
 

@@ -6,15 +6,11 @@ use std::task::Poll;
 use futures::stream::{self, Stream};
 use futures::{FutureExt, StreamExt};
 use tokio::sync::mpsc;
-use tonic::Status;
-use wardgate_proto::toolrunner::v1 as pb;
-use wardgate_proto::toolrunner::v1::call_tool_response::Event;
+use wardgate_rpc::client::{CallError, CallEvent};
 
 use crate::call::{AdmittedCall, CallEnd};
-use crate::executor::{Progress, RunEvent};
 use crate::loaded::SharedState;
 use crate::platform::CountedCall;
-use wardgate_mcp_client::LogMessage;
 
 /// How many events before the end may wait for a slow reader.
 const MAX_PENDING_EVENTS: usize = 16;
@@ -24,21 +20,21 @@ pub(super) fn events(
     call: AdmittedCall,
     shared: SharedState,
     counted: CountedCall,
-) -> impl Stream<Item = Result<pb::CallToolResponse, Status>> {
+) -> impl Stream<Item = Result<CallEvent, CallError>> {
     let (sender, events) = mpsc::channel(MAX_PENDING_EVENTS);
     let running = async move {
         let end = Box::pin(call.run(&shared, &sender)).await;
         counted.ended(matches!(&end, CallEnd::Result(result) if result.is_error));
         end
     };
-    in_order(running, events).map(|event| Ok(pb::CallToolResponse { event: Some(event) }))
+    in_order(running, events).map(Ok)
 }
 
 /// The events of `running`, then its end. No event before the end is lost, however late it is taken.
 fn in_order(
     running: impl Future<Output = CallEnd>,
-    mut events: mpsc::Receiver<RunEvent>,
-) -> impl Stream<Item = Event> {
+    mut events: mpsc::Receiver<CallEvent>,
+) -> impl Stream<Item = CallEvent> {
     let mut running = Box::pin(running.fuse());
     let mut end = None;
     let mut is_done = false;
@@ -50,53 +46,24 @@ fn in_order(
             end = Some(ended);
         }
         if let Poll::Ready(Some(event)) = events.poll_recv(context) {
-            return Poll::Ready(Some(event.into()));
+            return Poll::Ready(Some(event));
         }
         let Some(end) = end.take() else {
             return Poll::Pending;
         };
         is_done = true;
         Poll::Ready(Some(match end {
-            CallEnd::Result(result) => Event::Result(result.into()),
-            CallEnd::InputRequired(required) => Event::InputRequired(required.into()),
-            CallEnd::Task(task) => Event::Task((*task).into()),
+            CallEnd::Result(result) => CallEvent::Result(Box::new(result)),
+            CallEnd::InputRequired(required) => CallEvent::InputRequired(Box::new(required)),
+            CallEnd::Task(task) => CallEvent::Task(task),
         }))
     })
-}
-
-impl From<RunEvent> for Event {
-    fn from(event: RunEvent) -> Self {
-        match event {
-            RunEvent::Progress(step) => Self::Progress(step.into()),
-            RunEvent::Log(message) => Self::Log(log_message(message)),
-            RunEvent::Completed(elicitation_id) => {
-                Self::Completed(pb::ElicitationCompleted { elicitation_id })
-            }
-        }
-    }
-}
-
-impl From<Progress> for pb::Progress {
-    fn from(step: Progress) -> Self {
-        Self {
-            progress: step.done,
-            total: step.total.unwrap_or_default(),
-            message: step.message,
-        }
-    }
-}
-
-fn log_message(message: LogMessage) -> pb::LogMessage {
-    pb::LogMessage {
-        level: message.level.as_str().to_owned(),
-        logger: message.logger.unwrap_or_default(),
-        data_json: message.data.get().to_owned().into(),
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use wardgate_domain::Status;
+    use wardgate_rpc::client::CallProgress;
 
     use super::*;
     use crate::result;
@@ -106,12 +73,12 @@ mod tests {
         let (sender, events) = mpsc::channel(MAX_PENDING_EVENTS);
         let running = async move {
             for done in [1.0, 2.0, 3.0] {
-                let step = Progress {
+                let step = CallProgress {
                     done,
                     total: None,
                     message: String::new(),
                 };
-                sender.try_send(RunEvent::Progress(step)).unwrap();
+                sender.try_send(CallEvent::Progress(step)).unwrap();
             }
             CallEnd::Result(result::error(
                 "",
@@ -122,8 +89,8 @@ mod tests {
         let kinds: Vec<_> = events
             .iter()
             .map(|event| match event {
-                Event::Progress(step) => step.progress.to_string(),
-                Event::Result(_) => "end".to_owned(),
+                CallEvent::Progress(step) => step.done.to_string(),
+                CallEvent::Result(_) => "end".to_owned(),
                 other => format!("{other:?}"),
             })
             .collect();

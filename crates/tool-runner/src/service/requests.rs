@@ -1,9 +1,12 @@
 //! Requests as the wire has them, to the checked types that everything behind the service works on.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use wardgate_domain::{BearerToken, Caller, InvalidId, InvalidMessage};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::Wanted;
-use wardgate_rpc::client::PassthroughMeta;
+use wardgate_rpc::client::{CallTool, PassthroughMeta};
 
 use crate::call::CallRequest;
 use crate::content::{CompletionRequest, DecisionSubject};
@@ -22,7 +25,7 @@ impl TryFrom<pb::CallToolRequest> for CallRequest {
         }
         Ok(Self {
             id,
-            caller,
+            caller: Arc::new(caller),
             tool: request.tool,
             arguments: request.arguments_json,
             // An empty permit is none.
@@ -31,6 +34,29 @@ impl TryFrom<pb::CallToolRequest> for CallRequest {
             idempotency_key: present(request.idempotency_key),
             interaction: request.interaction.map(Into::into),
         })
+    }
+}
+
+impl From<CallTool<'_>> for CallRequest {
+    fn from(call: CallTool<'_>) -> Self {
+        let interaction = call.interaction;
+        let capabilities = interaction.capabilities.unwrap_or_default();
+        Self {
+            id: call.call_id,
+            caller: Arc::clone(call.caller),
+            tool: call.tool.to_string(),
+            arguments: call.arguments,
+            permit: Some(call.permit.clone()),
+            caller_token: call.caller_token.map(str::to_owned),
+            idempotency_key: call.idempotency_key.map(str::to_owned),
+            interaction: Some(UncheckedInteraction {
+                capabilities: Bytes::copy_from_slice(capabilities.as_bytes()),
+                log_level: interaction.log_level.unwrap_or_default().to_owned(),
+                resumption: interaction.resumption,
+                passthrough: interaction.passthrough,
+                is_legacy: interaction.is_legacy,
+            }),
+        }
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn tool_runner(system: &RunningSystem) -> Result<ToolRunnerClient, Fa
         let wiring: OperatorWiring = Settings::load(file)?.wiring("operator")?;
         compose::tool_runner(&wiring.links.tool_runner, wiring.tls.as_ref())?.link
     } else {
-        operator_socket(system)?
+        operator_socket(system)?.into()
     };
     Ok(ToolRunnerClient::new(link, LIMIT))
 }

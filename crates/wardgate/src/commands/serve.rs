@@ -181,10 +181,10 @@ pub(crate) fn required<'a>(file: Option<&'a PathBuf>, key: &str) -> Result<&'a P
     })
 }
 
-async fn serve<S>(
+async fn serve<S, L>(
     name: &'static str,
     wiring: &ServiceWiring,
-    service: Service<S>,
+    service: Service<S, L>,
     metrics: Metrics,
 ) -> Result<(), Failure>
 where

@@ -67,7 +67,7 @@ async fn started(count: usize) -> (Vec<RunningReplica>, LinkedService) {
     let replicas: Vec<_> = replicas.collect();
     let mut neighbour = FakeResolver::of(&replicas).link();
     ready(&mut neighbour).await;
-    all_in_use(&neighbour.link, &replicas).await;
+    all_in_use(&neighbour.link.transport, &replicas).await;
     (replicas, neighbour)
 }
 
@@ -76,7 +76,7 @@ async fn calls_are_spread_evenly_over_every_address_of_the_name() {
     let (replicas, neighbour) = started(4).await;
     let before: Vec<_> = replicas.iter().map(RunningReplica::calls).collect();
     for _ in 0..400 {
-        call(&neighbour.link).await.unwrap();
+        call(&neighbour.link.transport).await.unwrap();
     }
     for (replica, before) in replicas.iter().zip(before) {
         let share = replica.calls() - before;
@@ -91,7 +91,7 @@ async fn a_slow_replica_gets_fewer_calls() {
     let before = replicas[0].calls();
     let callers = (0..4).map(|_| async {
         for _ in 0..50 {
-            call(&neighbour.link).await.unwrap();
+            call(&neighbour.link.transport).await.unwrap();
         }
     });
     join_all(callers).await;
@@ -105,7 +105,7 @@ async fn a_call_that_one_replica_does_not_answer_in_half_of_its_time_another_one
     *replicas[0].behaviour.pause.lock().unwrap() = Duration::from_secs(60);
     let before = replicas[0].calls();
     until("the silent replica gets a call", async || {
-        let called = call_within(&neighbour.link, Duration::from_secs(2)).await;
+        let called = call_within(&neighbour.link.transport, Duration::from_secs(2)).await;
         called.unwrap();
         replicas[0].calls() > before
     })
@@ -125,7 +125,7 @@ async fn a_service_that_hangs_is_not_ready_before_its_connection_is_lost() {
     assert!(began.elapsed() < 2 * SILENT, "{:?}", began.elapsed());
     drop(hanging);
     ready(&mut neighbour).await;
-    call(&neighbour.link).await.unwrap();
+    call(&neighbour.link.transport).await.unwrap();
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn a_call_that_no_other_replica_could_answer_has_all_of_its_time() {
     let mut neighbour = FakeResolver::of(&replicas).link();
     ready(&mut neighbour).await;
     *replicas[0].behaviour.pause.lock().unwrap() = Duration::from_millis(1_200);
-    call_within(&neighbour.link, Duration::from_secs(2))
+    call_within(&neighbour.link.transport, Duration::from_secs(2))
         .await
         .unwrap();
     assert_eq!(replicas[0].calls(), 1);
@@ -148,14 +148,14 @@ async fn a_new_replica_gets_calls_within_seconds_and_a_gone_one_no_more() {
     ready(&mut neighbour).await;
     replicas.push(RunningReplica::start());
     names.set(&replicas);
-    let took = all_in_use(&neighbour.link, &replicas).await;
+    let took = all_in_use(&neighbour.link.transport, &replicas).await;
     assert!(took < Duration::from_secs(10), "{took:?}");
     let gone = replicas.remove(0);
     names.set(&replicas);
     until("no call goes to the replica that left", async || {
         let before = gone.calls();
         for _ in 0..10 {
-            call(&neighbour.link).await.unwrap();
+            call(&neighbour.link.transport).await.unwrap();
         }
         gone.calls() == before
     })
@@ -170,7 +170,7 @@ async fn a_replica_killed_under_load_loses_no_call_that_may_be_repeated() {
         *replica.behaviour.pause.lock().unwrap() = Duration::from_millis(2);
     }
     let callers = (0..8).map(|_| {
-        let link = neighbour.link.clone();
+        let link = neighbour.link.transport.clone();
         tokio::spawn(async move {
             for _ in 0..150 {
                 call(&link).await.unwrap();
@@ -191,14 +191,14 @@ async fn a_restarted_replica_is_taken_up_again_without_a_failed_call() {
     let mut replicas = vec![RunningReplica::start(), RunningReplica::start()];
     let mut neighbour = FakeResolver::of(&replicas).link();
     ready(&mut neighbour).await;
-    all_in_use(&neighbour.link, &replicas).await;
+    all_in_use(&neighbour.link.transport, &replicas).await;
     let address = replicas[0].address;
     replicas[0].kill();
     for _ in 0..20 {
-        call(&neighbour.link).await.unwrap();
+        call(&neighbour.link.transport).await.unwrap();
     }
     replicas[0] = RunningReplica::start_at(address);
-    all_in_use(&neighbour.link, &replicas).await;
+    all_in_use(&neighbour.link.transport, &replicas).await;
 }
 
 #[tokio::test]
@@ -206,13 +206,13 @@ async fn the_neighbour_is_ready_while_one_replica_is() {
     let mut replicas = vec![RunningReplica::start(), RunningReplica::start()];
     let mut neighbour = FakeResolver::of(&replicas).link();
     ready(&mut neighbour).await;
-    all_in_use(&neighbour.link, &replicas).await;
+    all_in_use(&neighbour.link.transport, &replicas).await;
     let full = Readiness::NotReady("the disk is full".to_owned());
     replicas[0].readiness.send_replace(full.clone());
     until("the replica that is not ready gets no calls", async || {
         let before = replicas[0].calls();
         for _ in 0..10 {
-            call(&neighbour.link).await.unwrap();
+            call(&neighbour.link.transport).await.unwrap();
         }
         replicas[0].calls() == before
     })
@@ -222,11 +222,11 @@ async fn the_neighbour_is_ready_while_one_replica_is() {
     let told = neighbour.readiness.wait_for(|told| !told.is_ready());
     drop(told.await.unwrap());
     // Who is not ready says itself why, as long as there is nobody better to ask.
-    call(&neighbour.link).await.unwrap();
+    call(&neighbour.link.transport).await.unwrap();
     replicas[0].kill();
     replicas[1].kill();
     let refused = until("nobody is left", async || {
-        call(&neighbour.link)
+        call(&neighbour.link.transport)
             .await
             .is_err_and(|status| status.code() == Code::Unavailable)
     });
@@ -238,14 +238,14 @@ async fn a_replica_that_only_fails_is_left_alone_and_tried_again_later() {
     let replicas = vec![RunningReplica::start(), RunningReplica::start()];
     let mut neighbour = FakeResolver::of(&replicas).link();
     ready(&mut neighbour).await;
-    all_in_use(&neighbour.link, &replicas).await;
+    all_in_use(&neighbour.link.transport, &replicas).await;
     replicas[0].refuse(Some(Status::unavailable("broken")));
     for _ in 0..40 {
-        call(&neighbour.link).await.unwrap();
+        call(&neighbour.link.transport).await.unwrap();
     }
     let before = replicas[0].calls();
     for _ in 0..40 {
-        call(&neighbour.link).await.unwrap();
+        call(&neighbour.link.transport).await.unwrap();
     }
     // Only those that try whether it works again.
     assert!(replicas[0].calls() <= before + 3);
@@ -253,7 +253,7 @@ async fn a_replica_that_only_fails_is_left_alone_and_tried_again_later() {
     until("the mended replica gets its share again", async || {
         let before = replicas[0].calls();
         for _ in 0..10 {
-            call(&neighbour.link).await.unwrap();
+            call(&neighbour.link.transport).await.unwrap();
         }
         replicas[0].calls() >= before + 4
     })
@@ -271,7 +271,7 @@ async fn when_everything_fails_no_more_than_the_budget_is_sent() {
     let started = Instant::now();
     let callers = (0..20).map(async |_| {
         for _ in 0..20 {
-            let refused = call(&neighbour.link).await.unwrap_err();
+            let refused = call(&neighbour.link.transport).await.unwrap_err();
             let told = (refused.code(), refused.message().to_owned());
             assert_eq!(told, (Code::Unavailable, "broken".to_owned()));
         }
@@ -299,19 +299,19 @@ async fn who_is_asked_to_wait_waits_and_who_is_told_no_gives_up() {
     };
     replica.refuse(Some(pushback("300")));
     let started = Instant::now();
-    call(&neighbour.link).await.unwrap_err();
+    call(&neighbour.link.transport).await.unwrap_err();
     assert_eq!(replica.calls(), 3);
     assert!(started.elapsed() >= Duration::from_millis(600));
     for no in ["-1", "soon"] {
         let before = replica.calls();
         replica.refuse(Some(pushback(no)));
-        call(&neighbour.link).await.unwrap_err();
+        call(&neighbour.link.transport).await.unwrap_err();
         assert_eq!(replica.calls(), before + 1, "{no}");
     }
     // Nor is there a point in waiting longer than the caller does.
     let before = replica.calls();
     replica.refuse(Some(pushback("60000")));
-    call_within(&neighbour.link, Duration::from_secs(5))
+    call_within(&neighbour.link.transport, Duration::from_secs(5))
         .await
         .unwrap_err();
     assert_eq!(replica.calls(), before + 1);
@@ -324,7 +324,7 @@ async fn a_call_ends_at_its_deadline_and_each_attempt_has_what_is_left() {
     ready(&mut neighbour).await;
     *replica.behaviour.pause.lock().unwrap() = Duration::from_secs(60);
     let started = Instant::now();
-    let late = call_within(&neighbour.link, Duration::from_secs(1))
+    let late = call_within(&neighbour.link.transport, Duration::from_secs(1))
         .await
         .unwrap_err();
     assert_eq!(crate::reason_of(&late), ErrorReason::DeadlineExceeded);
@@ -337,14 +337,14 @@ async fn a_call_ends_at_its_deadline_and_each_attempt_has_what_is_left() {
 #[tokio::test]
 async fn a_watch_is_no_load() {
     let (replicas, neighbour) = started(2).await;
-    let mut client = PolicyServiceClient::new(neighbour.link.clone());
+    let mut client = PolicyServiceClient::new(neighbour.link.transport.clone());
     let _watch = client
         .watch_version(pb::WatchVersionRequest {})
         .await
         .unwrap();
     let before: Vec<_> = replicas.iter().map(RunningReplica::calls).collect();
     for _ in 0..40 {
-        call(&neighbour.link).await.unwrap();
+        call(&neighbour.link.transport).await.unwrap();
     }
     for (replica, before) in replicas.iter().zip(before) {
         assert_eq!(replica.calls() - before, 20);
@@ -356,20 +356,21 @@ async fn a_replica_that_never_answers_is_left_alone() {
     let replicas = vec![RunningReplica::start(), RunningReplica::start()];
     let mut neighbour = FakeResolver::of(&replicas).link();
     ready(&mut neighbour).await;
-    all_in_use(&neighbour.link, &replicas).await;
+    all_in_use(&neighbour.link.transport, &replicas).await;
     *replicas[0].behaviour.pause.lock().unwrap() = Duration::from_secs(600);
     until(
         "it gets calls, which others answer or nobody, until it is ejected",
         async || {
             let before = replicas[0].calls();
-            let calls = (0..8).map(|_| call_within(&neighbour.link, Duration::from_millis(100)));
+            let calls =
+                (0..8).map(|_| call_within(&neighbour.link.transport, Duration::from_millis(100)));
             let ended = join_all(calls).await;
             ended.iter().all(Result::is_ok) && replicas[0].calls() == before
         },
     )
     .await;
     for _ in 0..20 {
-        call(&neighbour.link).await.unwrap();
+        call(&neighbour.link.transport).await.unwrap();
     }
 }
 
@@ -389,7 +390,7 @@ async fn replicas_that_are_all_replaced_at_once_cost_no_call_and_no_moment_of_re
         until("calls go to the new ones alone", async || {
             let before: u64 = leaving.iter().map(RunningReplica::calls).sum();
             for _ in 0..10 {
-                call_once(&neighbour.link).await.unwrap();
+                call_once(&neighbour.link.transport).await.unwrap();
             }
             leaving.iter().map(RunningReplica::calls).sum::<u64>() == before
         })
@@ -408,7 +409,7 @@ async fn replicas_told_to_stop_before_others_are_known_cost_no_call_and_no_momen
     let get_calls = async |which: &[RunningReplica]| {
         let before: Vec<_> = which.iter().map(RunningReplica::calls).collect();
         for _ in 0..10 {
-            call_once(&neighbour.link).await.unwrap();
+            call_once(&neighbour.link.transport).await.unwrap();
         }
         let mut both = which.iter().zip(before);
         both.all(|(replica, before)| replica.calls() > before)
@@ -437,13 +438,13 @@ async fn a_stream_stays_with_its_replica_when_that_leaves_the_name() {
     let names = FakeResolver::of(&replicas);
     let mut neighbour = names.link();
     ready(&mut neighbour).await;
-    let mut client = PolicyServiceClient::new(neighbour.link.clone());
+    let mut client = PolicyServiceClient::new(neighbour.link.transport.clone());
     let versions = client.watch_version(pb::WatchVersionRequest {}).await;
     let mut versions = versions.unwrap().into_inner();
     let first = replicas.remove(0);
     replicas.push(RunningReplica::start());
     names.set(&replicas);
-    all_in_use(&neighbour.link, &replicas).await;
+    all_in_use(&neighbour.link.transport, &replicas).await;
     first.behaviour.tell.notify_one();
     assert!(versions.message().await.unwrap().is_some());
 }
@@ -461,7 +462,7 @@ async fn a_replica_that_ends_in_order_loses_no_call_not_even_one_that_is_made_on
     let done = AtomicBool::new(false);
     let callers = (0..8).map(async |_| {
         while !done.load(Ordering::Relaxed) {
-            call_once(&neighbour.link).await.unwrap();
+            call_once(&neighbour.link.transport).await.unwrap();
         }
     });
     let restarts = async {
@@ -484,7 +485,7 @@ async fn an_old_connection_is_replaced_without_a_failed_call_or_a_moment_of_unre
     let replica = RunningReplica::aging(second, second);
     let mut neighbour = FakeResolver::of(std::slice::from_ref(&replica)).link();
     ready(&mut neighbour).await;
-    let mut client = AuditServiceClient::new(neighbour.link.clone());
+    let mut client = AuditServiceClient::new(neighbour.link.transport.clone());
     let query = client.query(audit::QueryRequest::default()).await;
     let mut open = query.unwrap().into_inner();
     neighbour.readiness.mark_unchanged();
@@ -492,7 +493,7 @@ async fn an_old_connection_is_replaced_without_a_failed_call_or_a_moment_of_unre
     let calls = async {
         let mut calls_after = 0;
         while calls_after < 100 {
-            call_once(&neighbour.link).await.unwrap();
+            call_once(&neighbour.link.transport).await.unwrap();
             calls_after += u32::from(closed.load(Ordering::Relaxed));
         }
     };

@@ -212,6 +212,7 @@ impl RunningReplica {
         let behaviour = Arc::new(Behaviour::default());
         let service = Service {
             server: server(ReplyingService(Arc::clone(&behaviour))),
+            local: (),
             readiness: told,
         };
         let config = ListenConfig {

@@ -23,6 +23,7 @@ async fn advertised() -> World {
     let service = Service {
         server: ToolRunnerServiceServer::from_arc(world.harness.runner.clone()),
         readiness: world.harness.runner.readiness(),
+        local: (),
     };
     tokio::spawn(bound.serve(service, Shutdown::when(std::future::pending())));
     world

@@ -99,8 +99,8 @@ async fn examine_address(
     let place = format!("{peer_name} at {address}");
     let about = FindingSubject::new("neighbour", format!("{place}, from {of}"));
     let url = format!("{scheme}://{address}");
-    let link = match link::connect(&url, *peer, name, neighbour.tls.as_ref()) {
-        Ok(neighbour) => neighbour.link,
+    let link = match link::connect::<()>(&url, *peer, name, neighbour.tls.as_ref()) {
+        Ok(neighbour) => neighbour.link.transport,
         Err(error) => {
             let remedy = format!("mend the `tls` of {of}");
             return vec![about.fail(error.to_string(), remedy)];

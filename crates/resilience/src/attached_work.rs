@@ -1,0 +1,77 @@
+//! Work that is done by whoever waits for it, and goes on when nobody waits any more.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures::future::BoxFuture;
+use tokio::runtime::Handle;
+
+/// Work that must be done to its end. Whoever waits for it works on it, without a task; when this is dropped before the
+/// end, the rest gets a task of its own. A panic ends the work, and not whoever waits for it.
+pub struct AttachedWork(Option<BoxFuture<'static, ()>>);
+
+impl AttachedWork {
+    /// Work that begins when it is first waited for.
+    pub fn new(work: BoxFuture<'static, ()>) -> Self {
+        Self(Some(work))
+    }
+}
+
+impl Future for AttachedWork {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(work) = &mut self.0 {
+            let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
+            ready!(polled.unwrap_or(Poll::Ready(())));
+            self.0 = None;
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Drop for AttachedWork {
+    fn drop(&mut self) {
+        if let (Some(work), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn(work);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{FutureExt, poll};
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    fn tasks() -> usize {
+        Handle::current().metrics().num_alive_tasks()
+    }
+
+    #[tokio::test]
+    async fn work_gets_a_task_of_its_own_when_nobody_waits_for_it_and_not_before() {
+        let before = tasks();
+        let (release, released) = oneshot::channel::<()>();
+        let (end, ended) = oneshot::channel();
+        let work = async move {
+            released.await.unwrap();
+            end.send(()).unwrap();
+        };
+        let mut work = AttachedWork::new(work.boxed());
+        assert!(poll!(&mut work).is_pending());
+        assert_eq!(tasks(), before);
+        drop(work);
+        assert_eq!(tasks(), before + 1);
+        release.send(()).unwrap();
+        ended.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_panic_ends_the_work_and_not_who_waits_for_it() {
+        let before = tasks();
+        AttachedWork::new(async { panic!("as ordered") }.boxed()).await;
+        assert_eq!(tasks(), before);
+    }
+}

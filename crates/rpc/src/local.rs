@@ -1,0 +1,106 @@
+//! Calls of a service in this process: a function call, with what the stack does for one that comes over a wire.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+use futures::{FutureExt, Stream, StreamExt};
+use tracing::Instrument;
+
+use crate::client::CallError;
+use crate::methods::Method;
+use crate::peer::Peer;
+use crate::red::CallMeasurement;
+use crate::{access, deadline, status};
+
+/// One method of a service in this process, as one of its callers reaches it.
+#[derive(Debug, Clone)]
+pub(crate) struct LocalMethod<L> {
+    pub(crate) service: L,
+    /// The error of a peer that may not call it.
+    method: Result<&'static Method, CallError>,
+}
+
+impl<L> LocalMethod<L> {
+    /// The method at `path` of the service, for calls by the peer.
+    pub(crate) fn new((service, caller): (L, Peer), path: &str) -> Self {
+        Self {
+            service,
+            method: access::check_peer(path, caller).map_err(CallError::from),
+        }
+    }
+
+    /// The answer of `work`, which calls the method. It may take `limit`, or what is left of the call that this one serves.
+    pub(crate) fn call<T, W>(
+        &self,
+        limit: Duration,
+        work: W,
+    ) -> impl Future<Output = Result<T, CallError>> + use<T, W, L>
+    where
+        W: Future<Output = Result<T, CallError>>,
+    {
+        let begun = begin(self.method.clone(), limit, work);
+        async move {
+            let (answer, mut measured) = begun.await?;
+            measured.ended(None);
+            Ok(answer)
+        }
+    }
+
+    /// The stream that `work`, which calls the method, answers with. It may take `limit` to begin.
+    pub(crate) async fn open<T>(
+        &self,
+        limit: Duration,
+        work: impl Future<Output = Result<BoxStream<'static, Result<T, CallError>>, CallError>>,
+    ) -> Result<LocalStream<T>, CallError> {
+        let (events, measured) = begin(self.method.clone(), limit, work).await?;
+        Ok(LocalStream { events, measured })
+    }
+}
+
+/// The answer of `work`, in the order in which the stack does it, and the measurement of the call, which goes on.
+async fn begin<T>(
+    method: Result<&'static Method, CallError>,
+    limit: Duration,
+    work: impl Future<Output = Result<T, CallError>>,
+) -> Result<(T, CallMeasurement), CallError> {
+    let method = method?;
+    let span = tracing::debug_span!("rpc", rpc.method = method.path.trim_start_matches('/'));
+    let mut measured = CallMeasurement::begin(method.path, &span);
+    let work = AssertUnwindSafe(work).catch_unwind();
+    let answer = match deadline::within(limit, work).instrument(span).await {
+        Some(Ok(answer)) => answer,
+        Some(Err(_)) => {
+            tracing::error!("a request ended in a panic");
+            Err(status::internal().into())
+        }
+        None => Err(CallError::late()),
+    };
+    if let Err(error) = &answer {
+        measured.ended(Some(error.reason()));
+    }
+    answer.map(|answer| (answer, measured))
+}
+
+/// The stream of a call, which is measured until its end. A panic in it is its reader's to catch.
+pub(crate) struct LocalStream<T> {
+    events: BoxStream<'static, Result<T, CallError>>,
+    measured: CallMeasurement,
+}
+
+impl<T> Stream for LocalStream<T> {
+    type Item = Result<T, CallError>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Self { events, measured } = self.get_mut();
+        let polled = measured.in_span(|| events.poll_next_unpin(context));
+        match &polled {
+            Poll::Ready(Some(Err(error))) => measured.ended(Some(error.reason())),
+            Poll::Ready(None) => measured.ended(None),
+            Poll::Ready(Some(Ok(_))) | Poll::Pending => {}
+        }
+        polled
+    }
+}
