@@ -25,6 +25,7 @@ pub mod server;
 
 mod access;
 mod aging;
+mod call_error;
 mod deadline;
 mod health;
 mod in_flight;

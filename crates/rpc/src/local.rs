@@ -9,7 +9,7 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt};
 use tracing::Instrument;
 
-use crate::client::CallError;
+use crate::call_error::CallError;
 use crate::methods::Method;
 use crate::peer::Peer;
 use crate::red::CallMeasurement;

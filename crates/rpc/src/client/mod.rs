@@ -11,15 +11,14 @@ mod tool_runner;
 use std::time::{Duration, Instant};
 
 use futures::{FutureExt, Stream, StreamExt};
-use tonic::{Request, Status};
+use tonic::Request;
 use wardgate_domain::{BearerToken, Caller, InvalidMessage};
-use wardgate_proto::common::v1::ErrorReason;
 use wardgate_telemetry::trace_context;
 
+use crate::deadline;
 use crate::methods::IdempotentRequest;
-use crate::status::with_reason;
-use crate::{ServiceError, deadline, reason_of, status};
 
+pub use crate::call_error::CallError;
 pub use audit::{
     AuditClient, AuditFilter, LONGEST_APPEND, LocalAudit, QueriedRecord, RecordAppender,
     RecordDamage, StoredRecord,
@@ -45,60 +44,6 @@ pub use tool_runner::{
     CallEvent, CallEvents, CallTool, Catalogue, CatalogueSource, CatalogueTool, DroppedColumns,
     LocalToolRunner, ResultFacts, ServerCapabilities, ToolCaller, ToolResult, ToolRunnerClient,
 };
-
-/// A call to another service that failed.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{message}")]
-pub struct CallError {
-    reason: ErrorReason,
-    message: String,
-}
-
-impl CallError {
-    /// What a program should make of it.
-    pub fn reason(&self) -> ErrorReason {
-        self.reason
-    }
-
-    pub(crate) fn late() -> Self {
-        Self {
-            reason: ErrorReason::DeadlineExceeded,
-            message: "the deadline of the call passed".to_owned(),
-        }
-    }
-}
-
-/// As the callers of a service get it, in whichever process they are: without the causes of internal faults, which are
-/// logged here.
-impl<E: ServiceError + 'static> From<&E> for CallError {
-    fn from(error: &E) -> Self {
-        status(error).into()
-    }
-}
-
-impl From<CallError> for Status {
-    fn from(error: CallError) -> Self {
-        with_reason(error.reason, &error.message)
-    }
-}
-
-impl From<Status> for CallError {
-    fn from(status: Status) -> Self {
-        Self {
-            reason: reason_of(&status),
-            message: status.message().to_owned(),
-        }
-    }
-}
-
-impl From<InvalidMessage> for CallError {
-    fn from(error: InvalidMessage) -> Self {
-        Self {
-            reason: ErrorReason::InvalidMessage,
-            message: error.to_string(),
-        }
-    }
-}
 
 /// The token of `caller`, for a service that verifies it itself.
 fn bearer_of(caller: &Caller) -> Result<&BearerToken, InvalidMessage> {
