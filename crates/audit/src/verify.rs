@@ -132,7 +132,12 @@ impl Verifier {
                 Ok((path.clone(), checkpoint?.head))
             };
             let since = self.since.as_ref().map(older).transpose()?;
-            return Directory(path).verify(&self.policy, since, receipt.as_ref(), progress);
+            return Directory(path).verify(
+                &self.policy,
+                since.as_ref(),
+                receipt.as_ref(),
+                progress,
+            );
         }
         if let Some(since) = &self.since {
             return Err(VerificationError::OtherHistory(since.clone()));
@@ -160,7 +165,7 @@ impl Directory<'_> {
     fn verify(
         &self,
         policy: &TrustPolicy,
-        since: Option<(PathBuf, TreeHead)>,
+        since: Option<&(PathBuf, TreeHead)>,
         receipt: Option<&CallReceipt>,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<Checkpoint, VerificationError> {
@@ -171,7 +176,7 @@ impl Directory<'_> {
         let mut lines = RecordLines::open(self.0.join(RECORDS))?;
         let mut tree = CompactTree::default();
         let is_older = |tree: &CompactTree| {
-            let older = since.as_ref().map(|(_, older)| older);
+            let older = since.map(|(_, older)| older);
             older.is_some_and(|older| tree.size() == older.size && tree.head() == *older)
         };
         let mut begins_with_older = since.is_none() || is_older(&tree);
@@ -215,7 +220,7 @@ impl Directory<'_> {
         if tree.head() != checkpoint.head {
             return Err(VerificationError::Root);
         }
-        if let Some((path, _)) = &since
+        if let Some((path, _)) = since
             && !begins_with_older
         {
             return Err(VerificationError::OtherHistory(path.clone()));
