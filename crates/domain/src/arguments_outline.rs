@@ -20,7 +20,7 @@ type HasListedValues = bool;
 /// What the record holds of the arguments of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ArgumentOutline {
-    /// Those that the input schema names, by name; at most 64.
+    /// Those that the input schema names, as they came; at most 64.
     pub declared: Vec<OutlinedArgument>,
     /// How many others there are. Their names are not the tool's, so they may hold anything.
     pub undeclared: u64,
@@ -131,10 +131,10 @@ mod tests {
         assert_eq!(
             shown,
             [
-                ("limit", "number", 0, ""),
                 ("patient_id", "string", 5, ""),
-                ("tone", "string", 5, "\"plain\""),
+                ("limit", "number", 0, ""),
                 ("whole", "boolean", 0, "true"),
+                ("tone", "string", 5, "\"plain\""),
             ]
         );
         assert_eq!(outline.undeclared, 1);

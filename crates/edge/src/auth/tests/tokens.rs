@@ -252,13 +252,7 @@ async fn the_client_of_a_token_and_who_acts_for_its_caller_are_told() {
         json!({ "sub": "a" }),
         |act, _| json!({ "sub": "a", "act": act }),
     );
-    for unreadable in [
-        json!("agent-7"),
-        json!({}),
-        json!({ "sub": 7 }),
-        json!(null),
-        deep,
-    ] {
+    for unreadable in [json!("agent-7"), json!({}), json!({ "sub": 7 }), deep] {
         let refused = issuer.caller_of(claims_with("act", unreadable)).await;
         assert_eq!(refused.unwrap_err(), TokenRefusal::invalid("act"));
     }
