@@ -226,12 +226,12 @@ mod tests {
     use super::*;
     use wardgate_edge::{IssuerConfig, JwksSource};
 
-    fn problem(settings: Value) -> String {
+    fn problem(settings: &Value) -> String {
         problem_where(settings, true)
     }
 
     /// The same, where the gateway takes the issuer's tokens or does not.
-    fn problem_where(settings: Value, trusts: bool) -> String {
+    fn problem_where(settings: &Value, trusts: bool) -> String {
         let mut all = json!({ "issuer": "https://id.example", "client_id": "gateway" });
         let settings = settings.as_object().unwrap().clone();
         all.as_object_mut().unwrap().extend(settings);
@@ -273,7 +273,7 @@ mod tests {
             ),
             (json!({ "preset": "google" }), "client_secret_file"),
         ] {
-            let message = problem(settings);
+            let message = problem(&settings);
             let expected = format!("gateway.authorization.{key}: ");
             assert!(message.starts_with(&expected), "{message}");
         }
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn an_issuer_whose_tokens_the_gateway_does_not_take_is_named() {
-        let message = problem_where(json!({}), false);
+        let message = problem_where(&json!({}), false);
         assert!(
             message.starts_with("gateway.authorization.issuer: "),
             "{message}"
@@ -299,7 +299,7 @@ mod tests {
                     "scopes": ["openid", "offline_access", "mcp"], "scope_prefix": "api://gateway/" }),
             json!({ "preset": "google", "issuer": "https://accounts.google.com", "client_secret_file": "secret" }),
         ] {
-            assert_eq!(problem(settings), "");
+            assert_eq!(problem(&settings), "");
         }
     }
 }

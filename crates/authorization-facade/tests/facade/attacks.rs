@@ -337,12 +337,7 @@ async fn oversize_and_malformed_bodies_are_refused_as_oauth_has_it() {
             .post(world.at(path))
             .header("content-type", media_type);
         let response = request.body(body.to_owned()).send().await.unwrap();
-        assert_eq!(
-            response.status(),
-            status,
-            "{path} {media_type} {:.40}",
-            body
-        );
+        assert_eq!(response.status(), status, "{path} {media_type} {body:.40}");
     }
     let many = "redirect_uri".repeat(20_000);
     let request = world.http.post(world.at("/oauth/register"));
