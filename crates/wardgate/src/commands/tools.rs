@@ -69,7 +69,7 @@ pub(crate) async fn run(arguments: ToolsArgs) -> Result<(), Failure> {
 /// The tools that the caller may call, as the gateway lists them.
 async fn list_callable(caller: ClientOptions, json: bool) -> Result<(), Failure> {
     #[derive(serde::Deserialize)]
-    struct ListedTool {
+    struct CallableTool {
         name: String,
         description: Option<String>,
     }
@@ -78,7 +78,7 @@ async fn list_callable(caller: ClientOptions, json: bool) -> Result<(), Failure>
             println!("{}", escape_invisible_json(tool.get()));
             continue;
         }
-        let ListedTool { name, description } = serde_json::from_str(tool.get())?;
+        let CallableTool { name, description } = serde_json::from_str(tool.get())?;
         let description = description.unwrap_or_default();
         let first = description.lines().next().unwrap_or_default();
         println!("{:<32} {}", cell(&name), mark_invisible(first));
