@@ -7,6 +7,10 @@ use wardgate_testkit::run;
 
 use crate::{REPOSITORY, WARDGATE};
 
+fn is_policy(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|it| it == "cedar")
+}
+
 /// Every file below `deploy/` whose name `is` likes.
 pub(super) fn shipped(is: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -79,7 +83,7 @@ fn every_shipped_catalogue_passes_its_check() {
 
 #[test]
 fn every_shipped_policy_directory_passes_its_check() {
-    let directories: BTreeSet<_> = shipped(|name| name.ends_with(".cedar"))
+    let directories: BTreeSet<_> = shipped(is_policy)
         .iter()
         .filter_map(|file| file.parent().map(Path::to_owned))
         .collect();
@@ -140,7 +144,7 @@ fn is_explained(entry: &str) -> bool {
 #[test]
 fn the_tests_beside_shipped_policies_pass_and_reach_every_policy() {
     let mut tested = 0;
-    let policies = shipped(|name| name.ends_with(".cedar"));
+    let policies = shipped(is_policy);
     let directories: BTreeSet<_> = policies.iter().filter_map(|file| file.parent()).collect();
     for directory in directories {
         if directory.join("tests").is_dir() {

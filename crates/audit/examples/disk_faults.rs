@@ -30,7 +30,7 @@ async fn main() -> Result<(), Failure> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["append", store, count] => append(store, count.parse()?).await,
-        ["check", store, directory] => check(store, Path::new(directory)).await,
+        ["check", store, directory] => Box::pin(check(store, Path::new(directory))).await,
         _ => Err("append STORE COUNT, or check STORE DIR".into()),
     }
 }

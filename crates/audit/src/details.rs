@@ -63,12 +63,15 @@ impl CallKey {
     }
 }
 
+/// The keys of data subjects by their tags, and when each was read.
+type CachedKeys = HashMap<Digest, (Instant, [u8; 32])>;
+
 /// Seals details, and opens them.
 #[derive(Debug, Clone)]
 pub(crate) struct DetailsVault {
     key: DetailsKey,
     reader: StoreReader,
-    cached: Arc<Mutex<HashMap<Digest, (Instant, [u8; 32])>>>,
+    cached: Arc<Mutex<CachedKeys>>,
 }
 
 impl DetailsVault {

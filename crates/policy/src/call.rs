@@ -111,16 +111,14 @@ impl PolicySet {
         if !failing.is_empty() {
             return Err(DecisionFault::Policies(failing));
         }
-        Ok(match (response.decision(), response.reason()) {
-            (Some(decision), Some(reason)) => Access::Settled(decided(decision, ids(reason))),
-            _ => {
-                // The others are false whatever the context, and would only take time.
-                let residual = response.residual_policies().map(|it| it.id().clone());
-                let left = response.true_permits().cloned().chain(residual);
-                let left = left.filter_map(|id| policies.policy(&id).cloned());
-                Access::ByArguments(Box::new(gather(left)))
-            }
-        })
+        if let (Some(decision), Some(reason)) = (response.decision(), response.reason()) {
+            return Ok(Access::Settled(decided(decision, ids(reason))));
+        }
+        // The others are false whatever the context, and would only take time.
+        let residual = response.residual_policies().map(|it| it.id().clone());
+        let left = response.true_permits().cloned().chain(residual);
+        let left = left.filter_map(|id| policies.policy(&id).cloned());
+        Ok(Access::ByArguments(Box::new(gather(left))))
     }
 
     /// Decides with the arguments, `client_ip` empty when unknown; `policies` are those that can still decide.

@@ -56,10 +56,8 @@ impl Simulator {
         let refused = || DecisionFault::Refused("the entities of a recorded call");
         let around = vocabulary.around(Some(call.tool), &call.tool.classes)?;
         // With the schema they would have its actions among them, which have no form as partial entities.
-        let entities = Entities::from_entities(around, None);
-        let mut entities = entities
-            .and_then(|entities| entities.to_json_value())
-            .map_err(|_| refused())?;
+        let entities = Entities::from_entities(around, None).map_err(|_| refused())?;
+        let mut entities = entities.to_json_value().map_err(|_| refused())?;
         let roles = call.caller.roles().iter();
         let roles = roles
             .map(|role| serde_json::json!({ "type": vocabulary.role.to_string(), "id": role }));

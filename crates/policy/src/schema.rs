@@ -135,7 +135,7 @@ impl<'a> Composition<'a> {
             }
             for (name, json) in declared.entities {
                 let place = place("entity", &name);
-                self.add_entity(name, json, place);
+                self.add_entity(&name, json, place);
             }
             for (name, json) in declared.common_types {
                 let place = place("type", &name);
@@ -169,11 +169,11 @@ impl<'a> Composition<'a> {
         self.found.push(finding);
     }
 
-    fn add_entity(&mut self, name: String, json: Value, place: DeclarationPosition<'a>) {
+    fn add_entity(&mut self, name: &str, json: Value, place: DeclarationPosition<'a>) {
         if name == USER {
             return self.add_caller_attributes(&json, place);
         }
-        if self.base.entities.contains_key(&name) {
+        if self.base.entities.contains_key(name) {
             return self.found.push(place.finding(
                 format!("`entity {name}` is built in"),
                 format!("delete it; a row type has another name than `{name}`"),
@@ -193,9 +193,8 @@ impl<'a> Composition<'a> {
             ));
         }
         let entry = SchemaEntry { json, place };
-        if let Some(first) = self.rows.insert(name.clone(), entry) {
-            self.found
-                .push(twice("entity", &name, &place, &first.place));
+        if let Some(first) = self.rows.insert(name.to_owned(), entry) {
+            self.found.push(twice("entity", name, &place, &first.place));
         }
     }
 

@@ -155,28 +155,22 @@ impl SharedRateLimiter {
             capacity: rate.calls(),
             spent: held.spent,
         };
-        match store.lease(request, now).await {
-            Some(lease) => {
-                let now = self.now();
-                held.full_at = now.saturating_add(nanos(lease.full_in));
-                held.spent = 0;
-                held.leased = lease.calls.saturating_sub(cost);
-                held.leased_until = now + nanos(LEASE_LIFE);
-                if lease.calls < cost {
-                    return Err(rate
-                        .take(cost, held.full_at, now)
-                        .err()
-                        .unwrap_or(Duration::from_nanos(rate.interval())));
-                }
-                Ok(())
-            }
-            None => {
-                let share = rate.share(store.replicas.load(Ordering::Relaxed));
-                held.full_at = share.take(cost, held.full_at, self.now())?;
-                held.spent = held.spent.saturating_add(cost);
-                Ok(())
-            }
+        let Some(lease) = store.lease(request, now).await else {
+            let share = rate.share(store.replicas.load(Ordering::Relaxed));
+            held.full_at = share.take(cost, held.full_at, self.now())?;
+            held.spent = held.spent.saturating_add(cost);
+            return Ok(());
+        };
+        let now = self.now();
+        held.full_at = now.saturating_add(nanos(lease.full_in));
+        held.spent = 0;
+        held.leased = lease.calls.saturating_sub(cost);
+        held.leased_until = now + nanos(LEASE_LIFE);
+        if lease.calls >= cost {
+            return Ok(());
         }
+        let wait = rate.take(cost, held.full_at, now).err();
+        Err(wait.unwrap_or(Duration::from_nanos(rate.interval())))
     }
 
     /// Gives back what was taken for a call that another limit refused.

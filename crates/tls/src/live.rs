@@ -39,14 +39,14 @@ impl EndOfTls {
 #[derive(Debug)]
 pub struct LiveConfig<C> {
     current: Arc<ArcSwap<C>>,
-    _following: Arc<AbortOnDropHandle<()>>,
+    following: Arc<AbortOnDropHandle<()>>,
 }
 
 impl<C> Clone for LiveConfig<C> {
     fn clone(&self) -> Self {
         Self {
             current: Arc::clone(&self.current),
-            _following: Arc::clone(&self._following),
+            following: Arc::clone(&self.following),
         }
     }
 }
@@ -73,7 +73,7 @@ impl<C: Send + Sync + 'static> LiveConfig<C> {
         };
         Ok(Self {
             current,
-            _following: Arc::new(AbortOnDropHandle::new(tokio::spawn(follower.follow()))),
+            following: Arc::new(AbortOnDropHandle::new(tokio::spawn(follower.follow()))),
         })
     }
 

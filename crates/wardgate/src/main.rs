@@ -65,7 +65,7 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Gateway(arguments) => commands::serve::gateway(&arguments).await,
         Command::Policy(arguments) => commands::policy::run(arguments).await,
         Command::ToolRunner(arguments) => commands::serve::tool_runner(&arguments).await,
-        Command::Audit(arguments) => commands::audit::run(arguments).await,
+        Command::Audit(arguments) => Box::pin(commands::audit::run(arguments)).await,
         Command::Agent(arguments) => commands::agent::run(arguments).await,
         Command::Memory(arguments) => commands::serve::memory(&arguments).await,
         Command::Console(arguments) => commands::console::run(&arguments).await,

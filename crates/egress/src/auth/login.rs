@@ -59,6 +59,7 @@ pub struct LoginTokens {
 
 /// What a person types elsewhere (RFC 8628 §3.2).
 #[derive(Debug, Clone, Deserialize)]
+#[expect(clippy::struct_field_names, reason = "the names of RFC 8628")]
 pub struct DeviceCode {
     device_code: String,
     /// What they type.

@@ -27,7 +27,7 @@ fn simulator(policies: &str) -> Simulator {
     Simulator::new(Dir::with(policies).load().unwrap())
 }
 
-fn run(policies: &str, tests: Value) -> TestReport {
+fn run(policies: &str, tests: &Value) -> TestReport {
     let file: TestFile = serde_json::from_value(json!({
         "tools": { "t": { "entity": "Row", "classes": ["none", "other"] } },
         "callers": {
@@ -44,11 +44,11 @@ fn run(policies: &str, tests: Value) -> TestReport {
     )
 }
 
-fn differences(expect: Value, caller: &str, arguments: Value) -> Vec<String> {
+fn differences(expect: &Value, caller: &str, arguments: &Value) -> Vec<String> {
     let test = json!([{
         "name": "n", "callers": [caller], "tools": ["t"], "arguments": arguments, "expect": expect,
     }]);
-    run(POLICIES, test).results.remove(0).differences
+    run(POLICIES, &test).results.remove(0).differences
 }
 
 #[test]
@@ -61,15 +61,15 @@ fn a_test_passes_where_calls_rows_and_columns_are_as_expected() {
         ],
         "columns": { "none": "partial", "other": "dropped" },
     });
-    assert_eq!(differences(expect, "staff", json!({})), [""; 0]);
+    assert_eq!(differences(&expect, "staff", &json!({})), [""; 0]);
     let own = json!({ "decision": "allowed" });
     assert_eq!(
-        differences(own, "guest", json!({ "owner": "gil" })),
+        differences(&own, "guest", &json!({ "owner": "gil" })),
         [""; 0]
     );
     let foreign = json!({ "decision": "refused", "decided_by": [] });
     assert_eq!(
-        differences(foreign, "guest", json!({ "owner": "anna" })),
+        differences(&foreign, "guest", &json!({ "owner": "anna" })),
         [""; 0]
     );
 }
@@ -118,14 +118,14 @@ fn each_difference_names_what_came_out_and_by_which_policy() {
             "`callers` has no `eve`",
         ),
     ] {
-        assert_eq!(differences(expect, caller, json!({})), [says]);
+        assert_eq!(differences(&expect, caller, &json!({})), [says]);
     }
 }
 
 #[test]
 fn a_test_that_asks_nothing_fails() {
     let tests = json!([{ "name": "n", "callers": [], "tools": ["t"], "expect": { "decision": "allowed" } }]);
-    assert_eq!(run(POLICIES, tests).failed(), 1);
+    assert_eq!(run(POLICIES, &tests).failed(), 1);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn a_policy_that_no_test_reached_is_reported_with_its_line() {
         "name": "n", "callers": ["staff"], "tools": ["t"],
         "expect": { "decision": "allowed", "columns": { "none": "partial" } },
     }]);
-    let report = run(POLICIES, tests);
+    let report = run(POLICIES, &tests);
     let untested: Vec<_> = report
         .untested
         .iter()

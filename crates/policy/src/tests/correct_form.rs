@@ -45,7 +45,7 @@ fn a_text_or_a_type_in_the_place_of_an_entity_is_told_the_entity() {
             r#"write `action == Action::"read"`"#,
         ),
         (
-            r#"permit(principal, action == call_tool, resource);"#,
+            "permit(principal, action == call_tool, resource);",
             r#"write `action == Action::"call_tool"`"#,
         ),
         (
@@ -53,7 +53,7 @@ fn a_text_or_a_type_in_the_place_of_an_entity_is_told_the_entity() {
             r#"`resource == Tool::"x"`"#,
         ),
         (
-            r#"permit(principal, action, resource in Row);"#,
+            "permit(principal, action, resource in Row);",
             "write `resource is Row`",
         ),
         (

@@ -68,9 +68,10 @@ impl LeaseStore for TestLeases {
 
     fn announce(&self, _: [u8; 16]) -> BoxFuture<'_, Result<u32, LeaseStoreUnavailable>> {
         async move {
-            match self.is_down.load(Ordering::Relaxed) {
-                true => Err(LeaseStoreUnavailable),
-                false => Ok(self.replicas),
+            if self.is_down.load(Ordering::Relaxed) {
+                Err(LeaseStoreUnavailable)
+            } else {
+                Ok(self.replicas)
             }
         }
         .boxed()

@@ -277,7 +277,7 @@ impl Deployment {
         let (own, wiring): (Dict, ServiceWiring) = settings.service(section)?;
         let store = own.get("store").and_then(|store| store.as_str());
         let store = store.map(ToOwned::to_owned);
-        let witnesses = own.get("witnesses").is_some();
+        let witnesses = own.contains_key("witnesses");
         let links = wiring.links;
         match peer {
             Peer::Policy => {
