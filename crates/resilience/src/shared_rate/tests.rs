@@ -179,8 +179,8 @@ async fn a_call_of_more_cost_takes_more_and_waits_until_so_much_has_flowed_in() 
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_hangs_delays_one_call_and_no_further_one_for_a_second() {
-    struct Hanging;
-    impl LeaseStore for Hanging {
+    struct HangingLeaseStore;
+    impl LeaseStore for HangingLeaseStore {
         fn lease(&self, _: LeaseRequest) -> BoxFuture<'_, Result<Lease, LeaseStoreUnavailable>> {
             std::future::pending().boxed()
         }
@@ -188,7 +188,7 @@ async fn a_store_that_hangs_delays_one_call_and_no_further_one_for_a_second() {
             std::future::pending().boxed()
         }
     }
-    let limiter = SharedRateLimiter::new(Some(Arc::new(Hanging)), &Ambient::system());
+    let limiter = SharedRateLimiter::new(Some(Arc::new(HangingLeaseStore)), &Ambient::system());
     let began = Instant::now();
     for _ in 0..100 {
         assert_eq!(limiter.take(caller(), rate("1000/s"), ONE).await, Ok(()));
