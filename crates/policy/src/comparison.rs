@@ -34,7 +34,7 @@ const OTHER: &str = "other";
 pub struct AccessChange {
     /// The roles of the caller; none for a caller without any.
     pub roles: Vec<String>,
-    /// What: for example `calls get_shifts`.
+    /// What: for example `calls TOOL`.
     pub what: String,
     /// The caller gains it; otherwise they lose it.
     pub gains: bool,

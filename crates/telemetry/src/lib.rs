@@ -193,10 +193,12 @@ pub fn init(config: &Config, role: &'static str) -> Result<Guard, Error> {
         layer.with_filter(logs::traced())
     });
     opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
-    tracing_subscriber::registry()
-        .with(logs::layer(config)?)
-        .with(spans)
-        .try_init()?;
+    let lines = tracing_subscriber::registry().with(logs::layer(config)?);
+    // Beside a layer that is `None`, what no layer wants is filtered anew each time instead of once.
+    match spans {
+        Some(spans) => lines.with(spans).try_init()?,
+        None => lines.try_init()?,
+    }
     Ok(Guard { traces, metrics })
 }
 

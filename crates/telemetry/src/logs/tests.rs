@@ -64,3 +64,18 @@ fn libraries_never_log_below_info_whatever_was_asked_for() {
     assert!(read.contains("a library's word"), "{read}");
     assert!(read.contains("our own detail"), "{read}");
 }
+
+#[test]
+fn what_is_less_severe_than_every_directive_is_turned_away_by_its_level_alone() {
+    for (directives, most) in [
+        ("info", LevelFilter::INFO),
+        ("info,wardgate_gateway=debug", LevelFilter::DEBUG),
+    ] {
+        let config = Config {
+            log: directives.to_owned(),
+            ..Config::default()
+        };
+        let layer = layer::<Registry>(&config).unwrap();
+        assert_eq!(layer.max_level_hint(), Some(most), "{directives}");
+    }
+}

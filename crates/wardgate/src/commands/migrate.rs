@@ -65,6 +65,10 @@ mod tests {
             ["CREATE", "UNIQUE", "INDEX", _, "ON", table, ..] | ["INSERT", "INTO", table, ..] => {
                 made.contains(&table)
             }
+            // Of a trigger, what it does beside what an older program writes; `END` is the rest of it.
+            ["CREATE", "TRIGGER", _, "AFTER", "INSERT", ..] => (statement.split_once("BEGIN"))
+                .is_some_and(|(_, effect)| only_adds(effect.trim(), made)),
+            ["END"] => true,
             _ => false,
         }
     }
@@ -101,6 +105,7 @@ mod tests {
             "CREATE TABLE a.b (c bigint); -- as; ever\nCREATE UNIQUE INDEX i ON a.b (c)",
             "ALTER TABLE a.b ADD COLUMN c text",
             "ALTER TABLE a.b ADD COLUMN c bigint NOT NULL DEFAULT 0",
+            "CREATE TABLE a (c bigint); CREATE TRIGGER t AFTER INSERT ON b BEGIN INSERT INTO a (c) SELECT 1; END",
         ] {
             assert_eq!(faults(fine), [""; 0], "{fine}");
         }
@@ -111,6 +116,7 @@ mod tests {
             "ALTER TABLE a.b ADD COLUMN c bigint NOT NULL",
             "CREATE UNIQUE INDEX i ON a.b (c)",
             "UPDATE a.b SET c = 1",
+            "CREATE TRIGGER t AFTER INSERT ON b BEGIN DELETE FROM a; END",
         ] {
             assert_eq!(faults(bad).len(), 1, "{bad}");
         }
