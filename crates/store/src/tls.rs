@@ -7,7 +7,9 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 /// Whether `host` is this machine: what is sent there in clear does not leave it.
 pub fn is_this_machine(host: &str) -> bool {
     let is_loopback = |ip: IpAddr| ip.is_loopback();
-    host == "localhost" || host.starts_with('/') || host.parse().is_ok_and(is_loopback)
+    // In a URL an IPv6 address stands in brackets.
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.starts_with('/') || address.parse().is_ok_and(is_loopback)
 }
 
 /// The options with `sslmode=verify-full`, unless they name a mode or lead to this machine. Left to itself the driver

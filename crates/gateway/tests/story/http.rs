@@ -99,8 +99,8 @@ fn every_path_of_the_router_is_tried() {
         let path = path.replace("{toolset}", "x").replace("{source}", "x");
         assert_eq!(path, tried);
     }
-    // Metadata with a path and without, and that of the authorization server.
-    assert_eq!(wardgate_gateway::listed_metadata_routes().len(), 3);
+    // Metadata with a path and without.
+    assert_eq!(wardgate_gateway::listed_metadata_routes().len(), 2);
 }
 
 #[tokio::test]

@@ -199,6 +199,7 @@ async fn the_watch_ends_with_the_service() {
     let service = service(deployment.config(), permit_signer(), Ambient::system())
         .await
         .unwrap();
+    drop(service.local);
     let mut client = PolicyServiceClient::new(service.server);
     let mut versions = client
         .watch_version(WatchVersionRequest {})
