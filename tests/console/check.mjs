@@ -222,12 +222,12 @@ const checks = [
     // A filter that cannot be keeps the form.
     await auditor.goto(`${CONSOLE}/record?subject=nurse.joy&since=yesterday`);
     await auditor.getByRole('alert').getByText('Write times as').waitFor();
-    assert.equal(await auditor.getByLabel('Who').inputValue(), 'nurse.joy');
+    assert.equal(await auditor.getByLabel('Who', { exact: true }).inputValue(), 'nurse.joy');
     assert.equal(await auditor.getByLabel('Since (UTC)').inputValue(), 'yesterday');
     await accessible(auditor);
     await shot(auditor, 'wrong-filter');
     await auditor.getByRole('link', { name: 'Reset' }).click();
-    await auditor.getByLabel('Who').fill('nurse.joy');
+    await auditor.getByLabel('Who', { exact: true }).fill('nurse.joy');
     await auditor.getByLabel('Outcome').selectOption('ok');
     await auditor.getByRole('button', { name: 'Show' }).click();
     const row = auditor.getByRole('row').filter({ hasText: 'get_medical_records' }).first();
