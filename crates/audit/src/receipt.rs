@@ -1,6 +1,7 @@
 //! The receipt that a client keeps of a call: which record is its, to be proved by the log.
 
 use serde_json::Value;
+use wardgate_domain::Digest;
 use wardgate_transparency::{Hash, leaf_hash};
 
 /// Key of a call's id in what it was answered.
@@ -75,10 +76,11 @@ fn collect(value: &Value, found: &mut Vec<CallReceipt>) -> Result<(), ReceiptErr
             if let (Some(receipt), Some(Value::String(call_id))) =
                 (members.get(RECEIPT), members.get(CALL_ID))
             {
-                let hash = receipt["leafHash"].as_str().and_then(from_hex);
+                let hash = receipt["leafHash"].as_str();
+                let hash = hash.and_then(|digits| digits.parse::<Digest>().ok());
                 found.push(CallReceipt {
                     call_id: call_id.clone(),
-                    leaf_hash: hash.ok_or(ReceiptError::LeafHash)?,
+                    leaf_hash: *hash.ok_or(ReceiptError::LeafHash)?.as_bytes(),
                 });
             }
             members
@@ -89,21 +91,8 @@ fn collect(value: &Value, found: &mut Vec<CallReceipt>) -> Result<(), ReceiptErr
     }
 }
 
-fn from_hex(digits: &str) -> Option<Hash> {
-    let (pairs, []) = digits.as_bytes().as_chunks::<2>() else {
-        return None;
-    };
-    let digit = |digit: u8| char::from(digit).to_digit(16);
-    let bytes = pairs
-        .iter()
-        .map(|[high, low]| u8::try_from(digit(*high)? * 16 + digit(*low)?).ok());
-    bytes.collect::<Option<Vec<_>>>()?.try_into().ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use wardgate_domain::Digest;
-
     use super::*;
 
     const RECORD: &[u8] = br#"{"call_id":"call-1","event":"outcome"}"#;

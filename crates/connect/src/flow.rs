@@ -41,8 +41,8 @@ pub(crate) async fn enter(
             verifier: &verifier,
         };
         let url = sign_in
-            .client
-            .authorization_url(request, &state, &nonce)
+            .provider
+            .authorization_url(request, &state, &[("scope", "openid"), ("nonce", &nonce)])
             .await
             .map_err(|error| not_signed_in(&error.into()))?;
         let consent = ConsentFlow::SigningIn {

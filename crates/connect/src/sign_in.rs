@@ -8,7 +8,7 @@ use url::Url;
 use wardgate_domain::{Ambient, AttributeValue, Caller};
 use wardgate_edge::{AuthConfig, Authenticator, IssuerConfig};
 use wardgate_egress::{
-    ClientProof, CodeRequest, ConnectError, RegisteredClient, Secret, SignInClient,
+    ClientProof, CodeRequest, ConnectError, ProviderClient, RegisteredClient, Secret,
 };
 
 use crate::{Error, SignInConfig};
@@ -18,7 +18,7 @@ const NO_ROLES: &str = "wardgate_no_roles";
 
 /// Signs people in.
 pub(crate) struct SignIn {
-    pub(crate) client: SignInClient,
+    pub(crate) provider: ProviderClient,
     /// Verifies identity tokens: of the issuer, for us.
     identities: Authenticator,
 }
@@ -90,7 +90,7 @@ impl SignIn {
         let id = config.client_id.clone();
         let client = RegisteredClient { id, proof };
         Ok(Self {
-            client: SignInClient::new(&config.issuer, endpoints, client, ambient),
+            provider: ProviderClient::new(&config.issuer, endpoints, client, ambient),
             identities: Authenticator::new(identities, None, ambient.clone()).await?,
         })
     }
@@ -103,7 +103,9 @@ impl SignIn {
         code: &str,
         said_issuer: Option<&str>,
     ) -> Result<Arc<Caller>, SignInError> {
-        let token = self.client.id_token(request, code, said_issuer).await?;
+        self.provider.check_response(said_issuer).await?;
+        let token = self.provider.redeem_code_for_id_token(request, code).await;
+        let token = token.map_err(ConnectError::from)?;
         let bearer = HeaderValue::from_str(&format!("Bearer {token}"));
         let bearer = bearer.map_err(|_| SignInError::Foreign)?;
         let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer)]);

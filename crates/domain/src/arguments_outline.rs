@@ -93,7 +93,7 @@ impl OutlinedArgument {
 }
 
 /// The type of `value`, in the words of JSON.
-pub(crate) fn json_type(value: &Value) -> &'static str {
+pub fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",

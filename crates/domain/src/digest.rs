@@ -1,6 +1,7 @@
 //! SHA-256 digests.
 
 use std::fmt;
+use std::str::FromStr;
 
 use crate::wire::InvalidMessage;
 
@@ -62,6 +63,31 @@ impl fmt::Display for Digest {
     }
 }
 
+/// It is not 64 hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("is not 64 hexadecimal digits")]
+pub struct ParseDigestError;
+
+impl FromStr for Digest {
+    type Err = ParseDigestError;
+
+    /// Reads 64 hexadecimal digits, in either case.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut bytes = [0; 32];
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        if pairs.len() != bytes.len() || !rest.is_empty() {
+            return Err(ParseDigestError);
+        }
+        for (byte, pair) in bytes.iter_mut().zip(pairs) {
+            let [Some(high), Some(low)] = pair.map(|digit| char::from(digit).to_digit(16)) else {
+                return Err(ParseDigestError);
+            };
+            *byte = u8::try_from(high * 16 + low).map_err(|_| ParseDigestError)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
 impl fmt::Debug for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
@@ -71,6 +97,23 @@ impl fmt::Debug for Digest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_digest_is_read_as_it_is_shown_and_from_nothing_else() {
+        let digest = Digest::of(b"wardgate");
+        let shown = digest.to_string();
+        assert_eq!(shown.parse(), Ok(digest));
+        assert_eq!(shown.to_uppercase().parse(), Ok(digest));
+        for junk in [
+            "",
+            &shown[1..],
+            &format!("{shown}0"),
+            &format!("+{}", &shown[1..]),
+            "é",
+        ] {
+            assert_eq!(junk.parse::<Digest>(), Err(ParseDigestError), "{junk}");
+        }
+    }
 
     #[test]
     fn is_sha_256() {

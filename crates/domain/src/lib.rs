@@ -39,7 +39,7 @@ mod wire;
 
 pub use agent_refusal::AgentRefusal;
 pub use ambient::{Ambient, Clock, Entropy, SystemClock, SystemEntropy};
-pub use arguments_outline::{ArgumentNames, ArgumentOutline, OutlinedArgument};
+pub use arguments_outline::{ArgumentNames, ArgumentOutline, OutlinedArgument, json_type};
 pub use call_details::{CallDetails, DataSubject, DataSubjects, ResultColumn, ResultOutline};
 pub use caller::{AttributeValue, BearerToken, Caller, CallerClaims, Delegation, person};
 pub use client_capabilities::RequiredCapabilities;
@@ -49,7 +49,7 @@ pub use conversation::{
 };
 pub use conversation_change::{ChangedPart, ConversationChange, ConversationChanges};
 pub use decision::{ConversationFacts, Decision, DenialReason, ReadDecision, RecordScope, Verdict};
-pub use digest::Digest;
+pub use digest::{Digest, ParseDigestError};
 pub use ids::{CallId, ConversationKey, DecisionId, InvalidId, PermitId};
 pub use invisible::{
     InvisibleCharacter, InvisibleKind, escape_invisible_json, find_invisible, invisible_kind,

@@ -36,8 +36,8 @@ pub use auth::{
     CodeSettings, ConnectError, ConnectionKey, DeviceCode, EnterpriseSettings, Grant,
     GrantCallback, GrantDescription, GrantRequest, GrantStore, LoginClient, LoginServer,
     LoginTokens, OAuthClient, OnBehalf, OpenAuth, Person, ProviderClient, ProviderTokens,
-    RegisteredClient, Secret, ServerSettings, SignInClient, StartedGrant, StoreFuture,
-    StoreUnavailable, StoredTokens, SubjectToken, UserGrants,
+    RegisteredClient, Secret, ServerSettings, StartedGrant, StoreFuture, StoreUnavailable,
+    StoredTokens, SubjectToken, UserGrants,
 };
 pub use client::{ClientSettings, EgressClient, HttpSettings};
 pub use error::EgressError;

@@ -9,13 +9,13 @@ use wardgate_authorization_facade::AuthorizationConfig;
 use wardgate_connect::SignInConfig;
 use wardgate_domain::duration;
 use wardgate_edge::{AuthConfig, BodyLimits, ConnectionLimits, ListenerLimits};
+use wardgate_gateway_record::APPEND_LIMIT;
 use wardgate_resilience::concurrency::Config as Concurrency;
 use wardgate_resilience::quota::Quota;
 use wardgate_rpc::client::LONGEST_APPEND;
 use wardgate_store::DatabaseSettings;
 
 use crate::{Error, ScopesConfig};
-use wardgate_gateway_record::APPEND_LIMIT;
 
 /// The gateway's configuration.
 #[derive(Debug, Clone, Deserialize)]

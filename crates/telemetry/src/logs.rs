@@ -20,12 +20,17 @@ where
 {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
+        .with_ansi(std::io::stderr().is_terminal() && !is_color_refused());
     let lines = match config.log_format {
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().map_event_format(WithTrace).boxed(),
     };
     Ok(lines.with_filter(filter(&config.log)?))
+}
+
+/// Whether the user wants no colours (<https://no-color.org>).
+fn is_color_refused() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
 /// Whether `directives` is a level or filter.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use wardgate_domain::{Status, duration};
+use wardgate_domain::{Status, duration, json_type};
 use wardgate_redact::{DropReason, Redacted, Row};
 use wardgate_rpc::client::{DroppedColumns, ResultFacts, ToolResult};
 
@@ -58,26 +58,15 @@ impl Handle {
         let mut columns: Vec<ColumnType> = Vec::new();
         for (name, value) in sample.iter().flat_map(Row::fields) {
             match columns.iter_mut().find(|column| *column.name == **name) {
-                Some(column) if column.kind == "null" => column.kind = kind_of(value),
+                Some(column) if column.kind == "null" => column.kind = json_type(value),
                 Some(_) => {}
                 None => columns.push(ColumnType {
                     name: name.to_string(),
-                    kind: kind_of(value),
+                    kind: json_type(value),
                 }),
             }
         }
         Self { columns, ..self }
-    }
-}
-
-fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 

@@ -8,69 +8,27 @@
 import assert from 'node:assert/strict';
 import process from 'node:process';
 import { setTimeout as pause } from 'node:timers/promises';
-import { Client, StreamableHTTPClientTransport, UnauthorizedError } from '@modelcontextprotocol/client';
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { connect } from './browser.mjs';
 import { report } from './report.mjs';
+import { CALLBACK, SignInProvider, afterSignIn } from './sign-in.mjs';
 
 const { WARDGATE_URL, BRIEF } = process.env;
-const CALLBACK = 'http://127.0.0.1:9/callback';
 const TOOL = 'open__test_simple_text';
 const TEXT = 'This is a simple text response for testing.';
 const PAGES = ['Connect a program', 'One moment', 'Sign-in', 'Authorize'];
 
-// A client whose user, dana, signs in.
-class SignIn {
-  asked = [];
-  redirectUrl = CALLBACK;
-  clientMetadata = {
-    client_name: 'wardgate-check',
-    redirect_uris: [CALLBACK],
-    grant_types: ['authorization_code', 'refresh_token'],
-    response_types: ['code'],
-    token_endpoint_auth_method: 'none',
-  };
-  clientInformation() {
-    return this.client;
-  }
-  saveClientInformation(client) {
-    this.client = client;
-  }
-  tokens() {
-    return this.kept;
-  }
-  saveTokens(tokens) {
-    this.kept = tokens;
-  }
-  saveCodeVerifier(verifier) {
-    this.verifier = verifier;
-  }
-  codeVerifier() {
-    return this.verifier;
-  }
-  async redirectToAuthorization(url) {
-    assert.equal(url.origin, new URL(WARDGATE_URL).origin, 'the client never hears of the provider');
-    this.asked.push(url.searchParams);
-    const { url: back, headings } = await connect(url, 'dana', next => next.href.startsWith(CALLBACK));
-    assert.deepEqual(headings, PAGES);
-    this.back = back;
-  }
+async function signIn(url) {
+  assert.equal(url.origin, new URL(WARDGATE_URL).origin, 'the client never hears of the provider');
+  const { url: back, headings } = await connect(url, 'dana', next => next.href.startsWith(CALLBACK));
+  assert.deepEqual(headings, PAGES);
+  return back;
 }
 
 async function signedIn() {
-  const provider = new SignIn();
+  const provider = new SignInProvider(signIn);
   let client, transport;
-  // Tries, and once more after its user signed in.
-  const attempt = async action => {
-    try {
-      return await action();
-    } catch (error) {
-      if (!(error instanceof UnauthorizedError) || !provider.back) throw error;
-      const { searchParams } = provider.back;
-      provider.back = undefined;
-      await transport.finishAuth(searchParams);
-      return action();
-    }
-  };
+  const attempt = action => afterSignIn(() => transport, provider, action);
   await attempt(async () => {
     client = new Client({ name: 'wardgate-check', version: '1' });
     transport = new StreamableHTTPClientTransport(new URL(WARDGATE_URL), { authProvider: provider });

@@ -1,32 +1,12 @@
-//! The authorization code grant with PKCE (OAuth 2.1 §4.1): for grants of users to sources, and to sign in who sits before
-//! a browser (`OpenID` Connect Core §3.1).
-
-use std::time::Duration;
+//! The authorization code grant with PKCE (OAuth 2.1 §4.1).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde_json::Value;
-use tokio::sync::OnceCell;
 use url::Url;
-use wardgate_domain::{Ambient, Digest};
+use wardgate_domain::Digest;
 
-use super::discovery::{MetadataDiscovery, ServerMetadata};
-use super::grant::{EndpointLocation, TokenEndpoint};
-use super::{AuthError, ConnectError, RegisteredClient};
-use crate::{EgressSettings, PrivateAddresses};
-
-/// Of one request to an `OpenID` provider.
-const PROVIDER_LIMIT: Duration = Duration::from_secs(10);
-
-/// The limits of a provider that the operator names, which is often in a network of their own.
-pub(super) fn provider_limits() -> EgressSettings {
-    EgressSettings {
-        hosts: Vec::new(),
-        private: PrivateAddresses::Allowed,
-        timeout: PROVIDER_LIMIT,
-        max_response_bytes: 0,
-    }
-}
+use super::discovery::ServerMetadata;
+use super::{AuthError, ConnectError};
 
 /// A request for a code, as far as it has to be known again when the browser comes back.
 #[derive(Debug, Clone, Copy)]
@@ -134,77 +114,5 @@ impl AuthorizationServer {
                 metadata.token_endpoint.0,
             )
         })
-    }
-}
-
-/// A client of an `OpenID` provider, which signs in who sits before a browser.
-pub struct SignInClient {
-    issuer: String,
-    client: RegisteredClient,
-    provider: OnceCell<AuthorizationServer>,
-    limits: EgressSettings,
-    ambient: Ambient,
-}
-
-impl SignInClient {
-    /// Asks nobody for anything yet. `endpoints` are where browsers go and where codes become tokens, of a provider whose
-    /// metadata does not say so.
-    pub fn new(
-        issuer: &str,
-        endpoints: Option<(Url, Url)>,
-        client: RegisteredClient,
-        ambient: &Ambient,
-    ) -> Self {
-        let configured = endpoints.map(|(authorization_url, token_url)| {
-            AuthorizationServer::configured(Some(issuer.to_owned()), authorization_url, token_url)
-        });
-        Self {
-            issuer: issuer.to_owned(),
-            client,
-            provider: OnceCell::new_with(configured),
-            limits: provider_limits(),
-            ambient: ambient.clone(),
-        }
-    }
-
-    /// Where the browser goes. `nonce` is what the identity token will have.
-    pub async fn authorization_url(
-        &self,
-        request: CodeRequest<'_>,
-        state: &str,
-        nonce: &str,
-    ) -> Result<Url, ConnectError> {
-        let provider = self.provider.get_or_try_init(|| self.look()).await?;
-        let further = [("scope", "openid"), ("nonce", nonce)];
-        Ok(request.url(&provider.authorization_url, &self.client.id, state, further))
-    }
-
-    /// The identity token that the code is good for, not verified yet. `said_issuer` is who sent the browser back.
-    pub async fn id_token(
-        &self,
-        request: CodeRequest<'_>,
-        code: &str,
-        said_issuer: Option<&str>,
-    ) -> Result<String, ConnectError> {
-        let provider = self.provider.get_or_try_init(|| self.look()).await?;
-        check_issuer(said_issuer, Some(&self.issuer), provider.names_itself)?;
-        let place = EndpointLocation {
-            url: &provider.token_url,
-            issuer: Some(&self.issuer),
-            methods: provider.methods.as_deref(),
-        };
-        let RegisteredClient { id, proof } = &self.client;
-        let endpoint = TokenEndpoint::open(&place, id, proof, &self.limits, &self.ambient);
-        let endpoint = endpoint.map_err(AuthError::endpoint)?;
-        let response = endpoint.tell(&request.form(code)).await?;
-        let response: Value = serde_json::from_slice(&response).unwrap_or_default();
-        let token = response["id_token"].as_str();
-        let token = token.ok_or(AuthError::BadAnswer("is no JSON with id_token"))?;
-        Ok(token.to_owned())
-    }
-
-    async fn look(&self) -> Result<AuthorizationServer, AuthError> {
-        let finder = MetadataDiscovery::new(&self.limits);
-        AuthorizationServer::found(finder.of_issuer(&self.issuer).await?)
     }
 }

@@ -36,7 +36,7 @@ use wardgate_domain::{Ambient, Caller, Digest, Timestamp};
 
 pub use bound::BoundCredentials;
 pub use client::{ClientKey, ClientProof, OAuthClient, ServerSettings};
-pub use code::{CodeRequest, SignInClient};
+pub use code::CodeRequest;
 pub use enterprise::{EnterpriseSettings, SubjectToken};
 pub use login::{DeviceCode, LoginClient, LoginServer, LoginTokens};
 pub use per_user::{

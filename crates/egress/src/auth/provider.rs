@@ -1,18 +1,23 @@
-//! A client of an identity provider that gets tokens for other clients, which use them as they are.
+//! A client of an identity provider: it signs in who sits before a browser (`OpenID` Connect Core §3.1), and gets tokens
+//! for other clients, which use them as they are.
 
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::OnceCell;
 use url::Url;
 use wardgate_domain::Ambient;
 
-use super::code::{AuthorizationServer, CodeRequest, check_issuer, provider_limits};
+use super::code::{AuthorizationServer, CodeRequest, check_issuer};
 use super::discovery::MetadataDiscovery;
 use super::grant::{EndpointLocation, TokenEndpoint, TokenResponse};
 use super::{AuthError, ConnectError, RegisteredClient};
-use crate::EgressSettings;
+use crate::{EgressSettings, PrivateAddresses};
 
-/// A client of an identity provider on behalf of other clients.
+/// Of one request to an identity provider.
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+
+/// A client of an identity provider that the operator names.
 pub struct ProviderClient {
     issuer: String,
     client: RegisteredClient,
@@ -51,7 +56,13 @@ impl ProviderClient {
             issuer: issuer.to_owned(),
             client,
             provider: OnceCell::new_with(configured),
-            limits: provider_limits(),
+            // Such a provider is often in a network of the operator's own.
+            limits: EgressSettings {
+                hosts: Vec::new(),
+                private: PrivateAddresses::Allowed,
+                timeout: REQUEST_LIMIT,
+                max_response_bytes: 0,
+            },
             ambient: ambient.clone(),
         }
     }
@@ -84,6 +95,21 @@ impl ProviderClient {
         let mut form = request.form(code);
         form.extend(further);
         self.request_tokens(&form).await
+    }
+
+    /// The identity token that the code is good for, not verified yet. An access token is not asked for.
+    pub async fn redeem_code_for_id_token(
+        &self,
+        request: CodeRequest<'_>,
+        code: &str,
+    ) -> Result<String, AuthError> {
+        let provider = self.provider().await?;
+        let endpoint = self.endpoint(&provider.token_url, provider)?;
+        let response = endpoint.tell(&request.form(code)).await?;
+        let response: Value = serde_json::from_slice(&response).unwrap_or_default();
+        let token = response["id_token"].as_str();
+        let token = token.ok_or(AuthError::BadAnswer("is no JSON with id_token"))?;
+        Ok(token.to_owned())
     }
 
     /// Newer tokens (RFC 6749 §6).

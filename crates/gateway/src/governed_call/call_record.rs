@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use wardgate_domain::{CallFacts, Event};
+use wardgate_gateway_record::AuditLog;
 use wardgate_rpc::client::{CallEvent, Interaction, Resumption};
 
 use super::operation::ResumableOperation;
 use super::{Rejection, ReplayGrant};
 use crate::authority::Grant;
 use crate::client_interaction::{ClientInteraction, Interruption, PendingInput};
-use wardgate_gateway_record::AuditLog;
 
 /// The record of a call.
 pub(super) struct CallRecord {

@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 
 use tracing::Span;
 use wardgate_domain::{ArgumentNames, Digest, NOT_A_NAME, Outcome, Reason, Status, ToolName};
+use wardgate_gateway_record::{describe_call, stage};
 use wardgate_mcp_server::{InputRequests, McpResponse, RecordStatus, RpcError, call_meta};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_resilience::concurrency::RecordingSlot;
@@ -37,7 +38,6 @@ use crate::catalogue;
 use crate::client_interaction::ClientInteraction;
 use crate::measures;
 use crate::request_context::RequestContext;
-use wardgate_gateway_record::{describe_call, stage};
 
 use self::call_record::CallRecord;
 use self::refusal_report::RefusalReportId;

@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument, Span};
 use wardgate_connect::ConnectPages;
 use wardgate_domain::{Ambient, CallId, Reason};
+use wardgate_gateway_record::CallRecorder;
 use wardgate_gateway_store::{Sealer, Store};
 use wardgate_mcp_server::{JsonRpcRequest, McpResponse, RpcError};
 use wardgate_resilience::AttachedWork;
@@ -23,7 +24,6 @@ use crate::client_interaction::{self, ClientChannel, ClientChannels, ClientInter
 use crate::discovery::Discovery;
 use crate::request_context::RequestContext;
 use crate::task_handle::TaskHandles;
-use wardgate_gateway_record::CallRecorder;
 
 /// Runs governed calls.
 pub(crate) struct CallPipeline {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::time::sleep;
 use wardgate_domain::Reason;
+use wardgate_gateway_record::stage;
 use wardgate_mcp_server::{InputRecipient, InputRequests};
 use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::{InputRequired, Resumption};
@@ -18,7 +19,6 @@ use super::{
 };
 use crate::authority::Grant;
 use crate::client_interaction::PendingInput;
-use wardgate_gateway_record::stage;
 
 /// The number of times that one call may ask its client for input.
 const MAX_ROUNDS: usize = 8;

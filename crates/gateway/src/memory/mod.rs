@@ -33,6 +33,7 @@ use wardgate_domain::{
     Ambient, CallFacts, CallId, Caller, ColumnClass, ConversationKey, MemoryAccess, MemoryMethod,
     Message, Reason, Status,
 };
+use wardgate_gateway_record::{CallRecorder, stage};
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{
     JsonRpcRequest, McpResponse, ObjectMembers, RpcError, call_meta, inner, text_of,
@@ -44,8 +45,6 @@ use wardgate_telemetry::names;
 use crate::admission::RequestAdmission;
 use crate::discovery::Discovery;
 use crate::post::Post;
-use wardgate_gateway_record::CallRecorder;
-use wardgate_gateway_record::stage;
 
 pub(crate) use self::list_resources::{PrecedingResources, template};
 pub(crate) use self::rejection::MemoryRejection;

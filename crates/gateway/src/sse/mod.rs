@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 use tracing::Instrument;
 use wardgate_domain::{Ambient, Reason};
+use wardgate_gateway_record::CallRecorder;
 use wardgate_gateway_store::{Purpose, Sealer};
 use wardgate_json::scan;
 use wardgate_mcp_server::{McpResponse, RpcError, cancelled};
@@ -35,7 +36,6 @@ use crate::listen::{self, Listeners, ListeningClient};
 use crate::post::Post;
 use crate::session::{SseSession, SseStreams, sse_digest};
 use crate::{Error, Gateway};
-use wardgate_gateway_record::CallRecorder;
 
 use self::relay::MessageRelay;
 

@@ -25,7 +25,7 @@ pub const LONGEST_APPEND: Duration = Duration::from_secs(5);
 
 /// What callers in the audit service's own process call as functions.
 pub trait RecordAppender: Send + Sync {
-    /// See [`AuditClient::append`]. The record is encoded before the future is returned.
+    /// See [`AuditClient::append`]. The future does not borrow the record, because an append may go on when nobody waits for it.
     fn append(
         &self,
         record: &Record,
