@@ -24,6 +24,7 @@ mod journeys {
     mod refusals;
 
     mod agent;
+    mod api_keys;
     mod architecture;
     mod arguments;
     mod audit_log;

@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use tracing::warn;
 use url::Url;
+use wardgate_domain::is_same_secret;
 use wardgate_edge::{find_cookie, leave_page, redirect_browser};
 use wardgate_egress::CodeRequest;
 use wardgate_gateway_store::Purpose;
@@ -16,7 +17,7 @@ use wardgate_gateway_store::Purpose;
 use crate::client::{self, ClientDescription, find_client};
 use crate::error::OAuthError;
 use crate::parameters::Parameters;
-use crate::request::{AuthorizationRequest, ConsentForm, PendingSignIn, is_same, random};
+use crate::request::{AuthorizationRequest, ConsentForm, PendingSignIn};
 use crate::{AuthorizationFacade, CALLBACK, count, pages, redirect_uri};
 
 /// What tells one browser from another, for as long as it is open.
@@ -68,7 +69,7 @@ pub(crate) async fn show_consent(facade: Arc<AuthorizationFacade>, parts: Parts)
         }
     };
     let known = find_cookie(&parts.headers, BROWSER_COOKIE);
-    let browser = known.map_or_else(|| random(&facade.parts.ambient), ToOwned::to_owned);
+    let browser = known.map_or_else(|| facade.parts.ambient.random_text(), ToOwned::to_owned);
     let form = ConsentForm {
         browser: client::digest(&browser),
         request,
@@ -266,7 +267,7 @@ fn check_form(
         .open_from_browser(Purpose::OAuthConsent, sealed);
     let opened: ConsentForm = opened.ok_or(FOREIGN)?;
     let browser = find_cookie(headers, BROWSER_COOKIE).ok_or(FOREIGN)?;
-    if !is_same(&client::digest(browser), &opened.browser) {
+    if !is_same_secret(&client::digest(browser), &opened.browser) {
         return Err(FOREIGN);
     }
     Ok(opened.request)
@@ -276,8 +277,8 @@ fn check_form(
 async fn start_sign_in(facade: &AuthorizationFacade, request: AuthorizationRequest) -> Response {
     let ambient = &facade.parts.ambient;
     let pending = PendingSignIn {
-        state: random(ambient),
-        verifier: random(ambient),
+        state: ambient.random_text(),
+        verifier: ambient.random_text(),
         request,
     };
     let redirect_uri = facade.url(CALLBACK);
@@ -340,7 +341,7 @@ pub(crate) fn find_sign_in(
         .parts
         .sealer
         .open_from_browser(Purpose::OAuthRequest, sealed);
-    opened.filter(|pending: &PendingSignIn| is_same(state, &pending.state))
+    opened.filter(|pending: &PendingSignIn| is_same_secret(state, &pending.state))
 }
 
 /// Takes the cookie of a sign-in back.

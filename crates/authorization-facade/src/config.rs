@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 use url::Url;
 use wardgate_edge::AuthConfig;
-use wardgate_egress::{ClientProof, RegisteredClient, Secret};
+use wardgate_egress::ProviderSettings;
 
 use crate::Error;
 use crate::preset::{Preset, is_of_openid};
@@ -83,10 +83,8 @@ impl AuthorizationConfig {
 
     /// Checks what types alone cannot; the error names the key.
     pub(crate) fn validate(&self, trusted: &AuthConfig) -> Result<(), Error> {
-        if self.client_id.is_empty() {
-            return Err(wrong("client_id", "is empty"));
-        }
-        http_url("issuer", &self.issuer)?;
+        let provider = self.provider().validate();
+        provider.map_err(|error| wrong(error.key, &error.problem))?;
         let all = self.scopes.iter().flatten().chain(&self.optional_scopes);
         for scope in all.chain(Some(&self.scope_prefix).filter(|it| !it.is_empty())) {
             let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
@@ -100,7 +98,6 @@ impl AuthorizationConfig {
             }
         }
         self.networks()?;
-        self.endpoints()?;
         let fits = self.check_preset();
         fits.map_err(|(key, what)| wrong(key, what))?;
         let mut issuers = trusted.issuers.iter();
@@ -166,57 +163,20 @@ impl AuthorizationConfig {
         networks.collect()
     }
 
-    /// Where browsers go and where codes become tokens, if the settings say so.
-    pub(crate) fn endpoints(&self) -> Result<Option<(Url, Url)>, Error> {
-        match (&self.authorization_url, &self.token_url) {
-            (None, None) => Ok(None),
-            (Some(authorization), Some(token)) => Ok(Some((
-                http_url("authorization_url", authorization)?,
-                http_url("token_url", token)?,
-            ))),
-            _ => Err(wrong(
-                "authorization_url",
-                "and token_url belong together: write both or neither",
-            )),
+    /// What of it is about the provider alone.
+    pub(crate) fn provider(&self) -> ProviderSettings<'_> {
+        ProviderSettings {
+            issuer: &self.issuer,
+            client_id: &self.client_id,
+            client_secret_file: self.client_secret_file.as_deref(),
+            authorization_url: self.authorization_url.as_deref(),
+            token_url: self.token_url.as_deref(),
         }
     }
-
-    /// The client that the provider knows; reads its secret.
-    pub(crate) async fn client(&self) -> Result<RegisteredClient, Error> {
-        let proof = match &self.client_secret_file {
-            None => ClientProof::Nothing,
-            Some(file) => {
-                let read = tokio::fs::read_to_string(file).await;
-                let read = read.map_err(|error| {
-                    let what = format!("{} cannot be read: {error}", file.display());
-                    wrong("client_secret_file", &what)
-                })?;
-                ClientProof::Secret(Secret::from(read.trim_end_matches(['\r', '\n']).to_owned()))
-            }
-        };
-        Ok(RegisteredClient {
-            id: self.client_id.clone(),
-            proof,
-        })
-    }
-
-    /// Where people sign in, as a page names it.
-    pub(crate) fn provider_host(&self) -> String {
-        let url = self.authorization_url.as_ref().unwrap_or(&self.issuer);
-        let url = Url::parse(url).ok();
-        let host = url.as_ref().and_then(Url::host_str);
-        host.unwrap_or_default().to_owned()
-    }
 }
 
-fn wrong(key: &str, what: &str) -> Error {
+pub(crate) fn wrong(key: &str, what: &str) -> Error {
     Error(format!("gateway.authorization.{key}: {what}"))
-}
-
-fn http_url(key: &str, text: &str) -> Result<Url, Error> {
-    let url = Url::parse(text).ok();
-    url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
-        .ok_or_else(|| wrong(key, &format!("`{text}` is no http(s) URL")))
 }
 
 #[cfg(test)]
@@ -239,7 +199,7 @@ mod tests {
         let keys = JwksSource::Url("https://id.example/keys".to_owned());
         let trusted = IssuerConfig::new(config.issuer.clone(), "gateway", keys);
         let issuers = if trusts { vec![trusted] } else { Vec::new() };
-        let checked = config.validate(&AuthConfig { issuers });
+        let checked = config.validate(&AuthConfig::of_issuers(issuers));
         checked.map_or_else(|error| error.to_string(), |()| String::new())
     }
 

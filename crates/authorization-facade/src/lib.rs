@@ -52,6 +52,7 @@ use wardgate_gateway_store::{Sealer, Store};
 use wardgate_telemetry::names;
 
 use client_document::ClientDocuments;
+use config::wrong;
 use elsewhere::ELSEWHERE;
 use error::OAuthError;
 use scopes::ScopeRules;
@@ -143,12 +144,11 @@ impl AuthorizationFacade {
         parts: FacadeParts,
     ) -> Result<Arc<Self>, Error> {
         config.validate(trusted)?;
-        let client = config.client().await?;
-        let endpoints = config.endpoints()?;
+        let provider = ProviderClient::open(config.provider(), &parts.ambient).await;
         Ok(Arc::new(Self {
             scopes: ScopeRules::new(config),
-            provider: ProviderClient::new(&config.issuer, endpoints, client, &parts.ambient),
-            provider_host: config.provider_host(),
+            provider: provider.map_err(|error| wrong(error.key, &error.problem))?,
+            provider_host: config.provider().host(),
             documents: ClientDocuments::new(config, &parts.public_url)?,
             config: config.clone(),
             parts,

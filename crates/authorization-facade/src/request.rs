@@ -1,10 +1,7 @@
 //! An authorization request, and what becomes of it on the way from the client to its tokens.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use url::Url;
-use wardgate_domain::{Ambient, Digest};
 
 /// A checked request of a client (RFC 6749 §4.1.1, RFC 7636 §4.3).
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -87,14 +84,4 @@ impl AuthorizationRequest {
         drop(query);
         url.into()
     }
-}
-
-/// A text that nobody guesses.
-pub(crate) fn random(ambient: &Ambient) -> String {
-    URL_SAFE_NO_PAD.encode(ambient.random::<32>())
-}
-
-/// Whether both are the same, by digest, so that the time it takes tells nothing of where they differ.
-pub(crate) fn is_same(given: &str, expected: &str) -> bool {
-    Digest::of(given.as_bytes()) == Digest::of(expected.as_bytes())
 }

@@ -13,14 +13,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
 use tracing::warn;
-use wardgate_domain::Digest;
+use wardgate_domain::{Digest, is_same_secret};
 use wardgate_egress::{AuthError, CodeRequest, ProviderTokens};
 use wardgate_gateway_store::Purpose;
 
 use crate::authorize::check_resources;
 use crate::error::{OAuthError, json_response};
 use crate::parameters::Parameters;
-use crate::request::{CodeGrant, RefreshGrant, is_same};
+use crate::request::{CodeGrant, RefreshGrant};
 use crate::{AuthorizationFacade, CALLBACK, client};
 
 /// The longest refresh token of a client, in bytes.
@@ -65,8 +65,8 @@ async fn redeem_code(
     let grant: CodeGrant = grant.ok_or(NOT_GOOD)?;
     let verifier = parameters.required("code_verifier", "code_verifier is missing (RFC 7636)")?;
     let redirect_uri = parameters.get("redirect_uri");
-    let fits = is_same(&client, &grant.client)
-        && is_same(
+    let fits = is_same_secret(&client, &grant.client)
+        && is_same_secret(
             redirect_uri.unwrap_or(&grant.redirect_uri),
             &grant.redirect_uri,
         )
@@ -123,7 +123,7 @@ pub(crate) fn open_refresh_token(
         .parts
         .sealer
         .open_from_browser(Purpose::OAuthRefresh, text);
-    grant.filter(|grant: &RefreshGrant| is_same(client, &grant.client))
+    grant.filter(|grant: &RefreshGrant| is_same_secret(client, &grant.client))
 }
 
 /// Parameters of every request for tokens.

@@ -1,8 +1,6 @@
 //! The state of a browser's consent flow, sealed: in the link that it begins with, and in its one cookie.
 
 use axum::http::{HeaderMap, HeaderValue};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use wardgate_domain::Ambient;
 use wardgate_edge::find_cookie;
@@ -107,9 +105,4 @@ pub(crate) fn no_cookie() -> HeaderValue {
     HeaderValue::from_static(
         "__Host-wardgate-connect=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",
     )
-}
-
-/// A text that nobody guesses.
-pub(crate) fn random(ambient: &Ambient) -> String {
-    URL_SAFE_NO_PAD.encode(ambient.random::<32>())
 }

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tracing::{info, warn};
-use wardgate_domain::Digest;
+use wardgate_domain::{Digest, is_same_secret};
 use wardgate_edge::{leave_page, redirect_browser};
 use wardgate_egress::{CodeRequest, ConnectError};
 use wardgate_gateway_store::Purpose;
@@ -18,7 +18,7 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{FinishConnection, StartConnection};
 
 use crate::ConnectPages;
-use crate::consent_flow::{ConnectTicket, ConsentFlow, no_cookie, random};
+use crate::consent_flow::{ConnectTicket, ConsentFlow, no_cookie};
 use crate::pages::{self, ConnectProblem};
 use crate::sign_in::{SignIn, SignInError};
 use crate::{CALLBACK, CLIENT, CONSENT, SIGNED_IN};
@@ -34,7 +34,7 @@ pub(crate) async fn enter(
         let ticket = ConnectTicket::open(&connect_pages.parts.sealer, &link)
             .ok_or(ConnectProblem::Lapsed)?;
         let ambient = &connect_pages.parts.ambient;
-        let [state, nonce, verifier] = [(); 3].map(|()| random(ambient));
+        let [state, nonce, verifier] = [(); 3].map(|()| ambient.random_text());
         let redirect_uri = format!("{}{SIGNED_IN}", connect_pages.parts.public_url);
         let request = CodeRequest {
             redirect_uri: &redirect_uri,
@@ -88,7 +88,7 @@ pub(crate) async fn signed_in(connect_pages: Arc<ConnectPages>, parts: Parts) ->
         if (user.issuer(), user.subject()) != (&*person.issuer, &*person.subject) {
             return Err(ConnectProblem::SomebodyElse);
         }
-        let token = random(&connect_pages.parts.ambient);
+        let token = connect_pages.parts.ambient.random_text();
         let consent = ConsentFlow::Consenting { ticket, token };
         Ok(with(&connect_pages, &consent, redirect_browser(CONSENT)))
     };
@@ -138,7 +138,11 @@ pub(crate) async fn decide(connect_pages: Arc<ConnectPages>, request: Request) -
         let is_from_our_page = parts.headers.get(header::ORIGIN).is_none_or(|origin| {
             origin.as_bytes() == origin_of(&connect_pages.parts.public_url).as_bytes()
         });
-        if !is_from_our_page || !is_same(form.get("token"), &token) {
+        if !is_from_our_page
+            || !form
+                .get("token")
+                .is_some_and(|given| is_same_secret(given, &token))
+        {
             return Err(ConnectProblem::Foreign);
         }
         once(&connect_pages, ticket.id, Purpose::ConnectLink).await?;
@@ -156,7 +160,7 @@ async fn away(
     ticket: ConnectTicket,
 ) -> Result<Response, ConnectProblem> {
     let (person, connect) = (ticket.person(), ticket.connect());
-    let state = random(&connect_pages.parts.ambient);
+    let state = connect_pages.parts.ambient.random_text();
     let redirect_uri = format!("{}{CALLBACK}", connect_pages.parts.public_url);
     let document = format!("{}{CLIENT}", connect_pages.parts.public_url);
     let started = connect_pages
@@ -273,7 +277,10 @@ async fn came_back(
     query: &HashMap<String, String>,
     state: &str,
 ) -> Result<(), ConnectProblem> {
-    if !is_same(query.get("state"), state) {
+    if !query
+        .get("state")
+        .is_some_and(|given| is_same_secret(given, state))
+    {
         return Err(ConnectProblem::Lapsed);
     }
     let digest = Digest::of(state.as_bytes());
@@ -293,11 +300,6 @@ async fn once(
         Ok(false) => Err(ConnectProblem::Used),
         Err(_) => Err(ConnectProblem::Unavailable),
     }
-}
-
-/// By digest, so that the time it takes tells nothing of where they differ.
-fn is_same(given: Option<&String>, expected: &str) -> bool {
-    given.is_some_and(|given| Digest::of(given.as_bytes()) == Digest::of(expected.as_bytes()))
 }
 
 fn origin_of(url: &str) -> &str {

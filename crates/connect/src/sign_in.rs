@@ -4,12 +4,9 @@ use std::sync::Arc;
 
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderValue};
-use url::Url;
 use wardgate_domain::{Ambient, AttributeValue, Caller};
 use wardgate_edge::{AuthConfig, Authenticator, IssuerConfig};
-use wardgate_egress::{
-    ClientProof, CodeRequest, ConnectError, ProviderClient, RegisteredClient, Secret,
-};
+use wardgate_egress::{CodeRequest, ConnectError, ProviderClient, ProviderSettings};
 
 use crate::{Error, SignInConfig};
 
@@ -43,37 +40,15 @@ impl SignIn {
         let trusted = auth.issuers.iter().find(|it| it.issuer == config.issuer);
         let trusted = trusted
             .ok_or_else(|| wrong("issuer: name one of gateway.auth.issuers, to the letter"))?;
-        let proof = match &config.client_secret_file {
-            None => ClientProof::Nothing,
-            Some(file) => {
-                let read = tokio::fs::read_to_string(file).await;
-                let read = read.map_err(|error| {
-                    wrong(&format!(
-                        "client_secret_file: {} cannot be read: {error}",
-                        file.display()
-                    ))
-                })?;
-                let secret = read.trim_end_matches(['\r', '\n']).to_owned();
-                ClientProof::Secret(Secret::from(secret))
-            }
+        let provider = ProviderSettings {
+            issuer: &config.issuer,
+            client_id: &config.client_id,
+            client_secret_file: config.client_secret_file.as_deref(),
+            authorization_url: config.authorization_url.as_deref(),
+            token_url: config.token_url.as_deref(),
         };
-        let url = |text: &str, key: &str| {
-            let url = Url::parse(text).ok();
-            url.filter(|url| matches!(url.scheme(), "http" | "https"))
-                .ok_or_else(|| wrong(&format!("{key}: `{text}` is no http(s) URL")))
-        };
-        let endpoints = match (&config.authorization_url, &config.token_url) {
-            (None, None) => None,
-            (Some(authorization), Some(token)) => Some((
-                url(authorization, "authorization_url")?,
-                url(token, "token_url")?,
-            )),
-            _ => {
-                return Err(wrong(
-                    "authorization_url and token_url belong together: write both or neither",
-                ));
-            }
-        };
+        let provider = ProviderClient::open(provider, ambient).await;
+        let provider = provider.map_err(|error| wrong(&error.to_string()))?;
         // Its identity tokens are for us, and give no rights.
         let identity = IssuerConfig {
             audience: Some(config.client_id.clone()),
@@ -84,13 +59,9 @@ impl SignIn {
             attributes: [("nonce".to_owned(), "nonce".to_owned())].into(),
             ..trusted.clone()
         };
-        let identities = AuthConfig {
-            issuers: vec![identity],
-        };
-        let id = config.client_id.clone();
-        let client = RegisteredClient { id, proof };
+        let identities = AuthConfig::of_issuers(vec![identity]);
         Ok(Self {
-            provider: ProviderClient::new(&config.issuer, endpoints, client, ambient),
+            provider,
             identities: Authenticator::new(identities, None, ambient.clone()).await?,
         })
     }

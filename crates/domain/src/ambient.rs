@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::Timestamp;
 
@@ -47,6 +49,11 @@ impl Ambient {
         let mut bytes = [0; N];
         self.entropy.fill(&mut bytes);
         bytes
+    }
+
+    /// 32 random bytes in Base64url: a state, a verifier, an id that nobody guesses.
+    pub fn random_text(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.random::<32>())
     }
 }
 

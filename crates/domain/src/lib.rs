@@ -49,7 +49,7 @@ pub use conversation::{
 };
 pub use conversation_change::{ChangedPart, ConversationChange, ConversationChanges};
 pub use decision::{ConversationFacts, Decision, DenialReason, ReadDecision, RecordScope, Verdict};
-pub use digest::{Digest, ParseDigestError};
+pub use digest::{Digest, ParseDigestError, is_same_secret};
 pub use ids::{CallId, ConversationKey, DecisionId, InvalidId, PermitId};
 pub use invisible::{
     InvisibleCharacter, InvisibleKind, escape_invisible_json, find_invisible, invisible_kind,

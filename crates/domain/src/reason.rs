@@ -108,6 +108,9 @@ reasons! {
     TOKEN_TOO_LONG = "token_too_long";
     HEADER_PARAMETER_REFUSED = "header_parameter_refused";
     KEYS_UNAVAILABLE = "keys_unavailable";
+    API_KEY_UNKNOWN = "api_key_unknown";
+    TOKEN_INACTIVE = "token_inactive";
+    INTROSPECTION_UNAVAILABLE = "introspection_unavailable";
     TOKEN_REFUSED = "token_refused";
     INSUFFICIENT_SCOPE = "insufficient_scope";
     ORIGIN_REFUSED = "origin_refused";
@@ -253,6 +256,9 @@ pub const REASON_GROUPS: &[ReasonGroup] = groups! {
         [CLAIM_MISSING, CLAIM_INVALID] Http(401) "" "the message names the claim";
         [TOKEN_MALFORMED, TOKEN_TOO_LONG, HEADER_PARAMETER_REFUSED] Http(401) "" "send a signed JWT of at most 16 KiB, without keys in its header";
         [KEYS_UNAVAILABLE] Http(503) "" "the issuer's keys cannot be had: try again; operators check `jwks`";
+        [API_KEY_UNKNOWN] Http(401) "" "the API key was revoked, or is of another system: get another";
+        [TOKEN_INACTIVE] Http(401) "" "the token's issuer says that it has ended or was revoked: get another";
+        [INTROSPECTION_UNAVAILABLE] Http(503) "" "the token's issuer cannot be asked about it: try again; operators check `introspection`";
         [TOKEN_REFUSED] Http(401) "" "the policy service does not accept the token (any more): get another";
         [INSUFFICIENT_SCOPE] Http(403) "" "get a token with the scopes of `WWW-Authenticate`";
         [ORIGIN_REFUSED] Http(403) "" "operators add the host to `gateway.allowed_hosts`, the origin to `gateway.allowed_origins`";

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::auth::KeySetError;
+use crate::auth::{ApiKeyError, KeySetError};
 
 /// Why an edge cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum Error {
         origin: String,
     },
     /// The configuration names no issuer.
-    #[error("auth.issuers is empty; name at least one token issuer")]
+    #[error("auth.issuers is empty; name at least one token issuer, or a file of auth.api_keys")]
     NoIssuer,
     /// A field of an issuer's configuration cannot be used.
     #[error("auth.issuers[{index}].{field} {problem}")]
@@ -49,6 +49,14 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong with it.
         cause: KeySetError,
+    },
+    /// The file of API keys cannot be used.
+    #[error("the API keys in {} cannot be used: {cause}", path.display())]
+    ApiKeys {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: ApiKeyError,
     },
     /// The HTTP client cannot be made, for example without any trusted root certificate.
     #[error("the HTTP client for key sets cannot be made")]

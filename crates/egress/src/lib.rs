@@ -35,9 +35,9 @@ pub use auth::{
     Auth, AuthError, AuthSettings, BoundCredentials, ClientKey, ClientProof, CodeRequest,
     CodeSettings, ConnectError, ConnectionKey, DeviceCode, EnterpriseSettings, Grant,
     GrantCallback, GrantDescription, GrantRequest, GrantStore, LoginClient, LoginServer,
-    LoginTokens, OAuthClient, OnBehalf, OpenAuth, Person, ProviderClient, ProviderTokens,
-    RegisteredClient, Secret, ServerSettings, StartedGrant, StoreFuture, StoreUnavailable,
-    StoredTokens, SubjectToken, UserGrants,
+    LoginTokens, OAuthClient, OnBehalf, OpenAuth, Person, ProviderClient, ProviderSettings,
+    ProviderSettingsError, ProviderTokens, RegisteredClient, Secret, ServerSettings, StartedGrant,
+    StoreFuture, StoreUnavailable, StoredTokens, SubjectToken, UserGrants,
 };
 pub use client::{ClientSettings, EgressClient, HttpSettings};
 pub use error::EgressError;

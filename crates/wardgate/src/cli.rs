@@ -1,6 +1,7 @@
 //! The command line.
 
 mod agent;
+mod api_key;
 mod calls;
 mod conversations;
 mod doctor;
@@ -20,6 +21,7 @@ use wardgate_domain::{Status, Timestamp};
 use wardgate_transparency::VerifierKey;
 
 pub(crate) use agent::{AgentArgs, AgentCommand, ExtractArgs};
+pub(crate) use api_key::{ApiKeyArgs, ApiKeyCommand, KeyFilePath, NewApiKey};
 pub(crate) use calls::{BenchArgs, CallArgs, ClientOptions, ProtocolEra};
 pub(crate) use conversations::{ConversationsArgs, ConversationsCommand, HoldChange, ListOptions};
 pub(crate) use doctor::{ConfigSection, DoctorArgs};
@@ -71,6 +73,8 @@ pub(crate) enum Command {
     Contexts(ContextsArgs),
     /// Print a token of the local issuer.
     Token(TokenArgs),
+    /// Make, list or revoke API keys of machines.
+    ApiKey(ApiKeyArgs),
     /// Check or list a catalogue of tools, approve and switch tools, or call one.
     Tools(ToolsArgs),
     /// Make certificates and keys.

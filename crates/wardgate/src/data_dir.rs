@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use wardgate_agent::ApprovalKey;
 use wardgate_audit::{DetailsKey, LogKey, MacKey};
 use wardgate_console::CookieKey;
-use wardgate_domain::{Ambient, PermitSigner, PermitVerifier};
+use wardgate_domain::{Ambient, Digest, PermitSigner, PermitVerifier};
 use wardgate_gateway::SessionKey;
 use wardgate_memory::MasterKey;
 use wardgate_redact::PseudonymKey;
@@ -107,6 +107,11 @@ impl DataDir {
 
     pub(crate) fn jwks(&self) -> PathBuf {
         self.keys().join("jwks.json")
+    }
+
+    /// The digests of the API keys.
+    pub(crate) fn api_keys(&self) -> PathBuf {
+        self.keys().join("api-keys.json")
     }
 
     pub(crate) fn issuer_key(&self) -> PathBuf {
@@ -293,28 +298,39 @@ pub(crate) fn read_32_bytes(path: &Path) -> Result<[u8; 32], Error> {
         path: path.to_owned(),
         source,
     })?;
-    let mut bytes = [0; 32];
-    let digits: Option<Vec<u32>> = text
-        .trim()
-        .chars()
-        .map(|digit| digit.to_digit(16))
-        .collect();
-    let digits = digits
-        .filter(|digits| digits.len() == 64)
-        .ok_or_else(|| Error::Key {
-            path: path.to_owned(),
-            expected: "32 bytes in hexadecimal",
-        })?;
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = u8::try_from(pair[0] * 16 + pair[1]).unwrap_or_default();
-    }
-    Ok(bytes)
+    // A digest is written in the same way.
+    let bytes: Result<Digest, _> = text.trim().parse();
+    let bytes = bytes.map_err(|_| Error::Key {
+        path: path.to_owned(),
+        expected: "32 bytes in hexadecimal",
+    })?;
+    Ok(*bytes.as_bytes())
 }
 
 fn hex(bytes: &[u8]) -> String {
     bytes
         .iter()
         .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+/// Replaces a file as a whole, so that others read the former one or this one. Only its owner may read it.
+pub(crate) fn replace(path: &Path, content: &[u8], ambient: &Ambient) -> Result<(), Error> {
+    let random = u64::from_be_bytes(ambient.random());
+    let unfinished = path.with_extension(format!("{random:016x}"));
+    let written = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&unfinished)
+        .and_then(|mut file| {
+            file.write_all(content)?;
+            file.sync_all()
+        })
+        .and_then(|()| fs::rename(&unfinished, path));
+    written.map_err(|source| Error::Io {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// Writes a file only its owner may read; an existing one is left alone and reported.

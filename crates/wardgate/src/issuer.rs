@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::json;
 use wardgate_domain::{Ambient, CallId, Digest};
-use wardgate_edge::{AuthConfig, IssuerConfig, JwksSource};
+use wardgate_edge::{ApiKeyConfig, ApiKeyFile, AuthConfig, IssuerConfig, JwksSource};
 
 use crate::Failure;
 use crate::config::LocalIssuer;
@@ -29,7 +29,7 @@ pub(crate) struct TokenRequest<'a> {
     pub(crate) ttl: Duration,
 }
 
-/// Makes the issuer's key and publishes its key set, unless both are there.
+/// Makes the issuer's key and publishes its key set, unless both are there; and a file for API keys, with none.
 pub(crate) fn prepare(dir: &DataDir) -> Result<(), Failure> {
     if !dir.issuer_key().exists() {
         data_dir::new_ed25519(&dir.issuer_key())?;
@@ -44,6 +44,10 @@ pub(crate) fn prepare(dir: &DataDir) -> Result<(), Failure> {
         "x": URL_SAFE_NO_PAD.encode(key.public_key().as_ref()),
     }] });
     std::fs::write(dir.jwks(), set.to_string())?;
+    if !dir.api_keys().exists() {
+        let none = serde_json::to_vec_pretty(&ApiKeyFile::default())?;
+        data_dir::write_new(&dir.api_keys(), &none)?;
+    }
     Ok(())
 }
 
@@ -53,6 +57,9 @@ pub(crate) fn trust(dir: &DataDir, local: LocalIssuer) -> AuthConfig {
     issuer.attributes = local.attributes;
     AuthConfig {
         issuers: vec![issuer],
+        api_keys: Some(ApiKeyConfig {
+            file: dir.api_keys(),
+        }),
     }
 }
 

@@ -75,6 +75,7 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Logout(arguments) => commands::login::logout(arguments),
         Command::Contexts(arguments) => commands::login::contexts(arguments),
         Command::Token(arguments) => commands::token::run(&arguments),
+        Command::ApiKey(arguments) => commands::api_key::run(arguments),
         Command::Tools(arguments) => commands::tools::run(arguments).await,
         Command::Certs(arguments) => commands::certs::run(&arguments),
         Command::Config(arguments) => commands::config::run(&arguments),

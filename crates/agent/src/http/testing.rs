@@ -34,9 +34,11 @@ impl TestEndpoints {
         let token = issuer.token(&json!({ "sub": "dr.yenji", "exp": NOW + 600 }));
         let ambient = TestClock::at(NOW).ambient();
         let jwks = JwksSource::File(issuer.key_set().to_owned());
-        let auth = AuthConfig {
-            issuers: vec![IssuerConfig::new("https://id.example", "wardgate", jwks)],
-        };
+        let auth = AuthConfig::of_issuers(vec![IssuerConfig::new(
+            "https://id.example",
+            "wardgate",
+            jwks,
+        )]);
         let gateway = GatewayEndpoint::in_process(Router::new());
         let key = ApprovalKey::from_bytes(&[7; 32]);
         let agent = Agent::open(&Config::default(), gateway, key, ambient.clone()).await;

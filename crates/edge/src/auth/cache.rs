@@ -17,8 +17,18 @@ pub(super) struct VerifiedTokens(Cache<Digest, CacheEntry>);
 #[derive(Clone)]
 struct CacheEntry {
     verified_token: Arc<VerifiedToken>,
-    issuer: usize,
-    key_set: Digest,
+    basis: TokenBasis,
+}
+
+/// What a token was verified with, and with which it has to be verified again once that changes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum TokenBasis {
+    /// That version of the keys of the issuer at this position of the configuration.
+    KeySet { issuer: usize, version: Digest },
+    /// That version of the file of API keys.
+    ApiKeys { version: Digest },
+    /// An answer of its issuer, which is good until then.
+    Introspection { until: Timestamp },
 }
 
 /// A token that was verified.
@@ -34,39 +44,33 @@ impl VerifiedTokens {
         Self(Cache::new(CAPACITY))
     }
 
-    /// What a token said, unless it is not accepted now (the clock may have been set back, too) or its issuer's keys are
-    /// no longer the ones it verified with; `key_set` gives the version of an issuer's keys.
+    /// What a token said, unless it is not accepted now (the clock may have been set back, too) or what it was verified with
+    /// has changed, which `is_current` tells.
     pub(super) fn get(
         &self,
         token: Digest,
         now: Timestamp,
-        key_set: impl FnOnce(usize) -> Option<Digest>,
+        is_current: impl FnOnce(TokenBasis) -> bool,
     ) -> Option<Arc<VerifiedToken>> {
         let entry = self.0.get(&token)?;
-        if entry.verified_token.accepted.check(now).is_ok()
-            && key_set(entry.issuer) == Some(entry.key_set)
-        {
+        if entry.verified_token.accepted.check(now).is_ok() && is_current(entry.basis) {
             return Some(entry.verified_token);
         }
         self.0.remove(&token);
         None
     }
 
-    /// Notes that a token verified with that version of its issuer's keys.
+    /// Notes that a token was verified with `basis`.
     pub(super) fn insert(
         &self,
         token: Digest,
         verified_token: Arc<VerifiedToken>,
-        issuer: usize,
-        key_set: Digest,
+        basis: TokenBasis,
     ) {
-        self.0.insert(
-            token,
-            CacheEntry {
-                verified_token,
-                issuer,
-                key_set,
-            },
-        );
+        let entry = CacheEntry {
+            verified_token,
+            basis,
+        };
+        self.0.insert(token, entry);
     }
 }

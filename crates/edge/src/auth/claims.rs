@@ -16,7 +16,7 @@ const MAX_NAME: usize = 256;
 /// The longest attribute text, in characters.
 const MAX_TEXT: usize = 1_024;
 /// The most roles, scopes, and texts in an attribute.
-const MAX_ITEMS: usize = 256;
+pub(super) const MAX_ITEMS: usize = 256;
 /// The most resources of ours that one token is for.
 const MAX_RESOURCES: usize = 64;
 
@@ -28,6 +28,14 @@ pub(super) struct AcceptedTime {
 }
 
 impl AcceptedTime {
+    /// Until `end`.
+    pub(super) fn until(end: Timestamp) -> Self {
+        Self {
+            from: Timestamp::from_seconds(0),
+            until: end,
+        }
+    }
+
     /// Reads `exp`, which is needed, and `nbf` and `iat`.
     pub(super) fn of(claims: &VerifiedClaims, rules: &IssuerConfig) -> Result<Self, TokenRefusal> {
         let expires_at = time(claims, "exp")?.ok_or_else(|| TokenRefusal::missing("exp"))?;
@@ -204,7 +212,8 @@ fn name(claims: &VerifiedClaims, claim: &str) -> Result<Option<String>, TokenRef
     name.map(Some).ok_or_else(|| TokenRefusal::invalid(claim))
 }
 
-fn attribute_value(value: &Value) -> Option<AttributeValue> {
+/// The value of an attribute that policies may use; none where it is of another kind.
+pub(super) fn attribute_value(value: &Value) -> Option<AttributeValue> {
     match value {
         Value::String(text) => plain(text, 0..=MAX_TEXT).map(AttributeValue::Text),
         Value::Number(number) => number.as_i64().map(AttributeValue::Integer),
@@ -222,6 +231,11 @@ fn texts(items: &[Value], length: RangeInclusive<usize>) -> Option<Vec<String>> 
         .iter()
         .map(|item| plain(item.as_str()?, length.clone()))
         .collect()
+}
+
+/// Whether `text` can be the name of a subject, tenant, role, scope or token.
+pub(super) fn is_name(text: &str) -> bool {
+    plain(text, 1..=MAX_NAME).is_some()
 }
 
 /// A text of so many characters, all of which a person sees: two callers must not look the same on a page or in the

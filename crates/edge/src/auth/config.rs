@@ -9,14 +9,19 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 use super::Error;
+use super::api_keys::ApiKeyConfig;
+use super::introspection::IntrospectionConfig;
 
 /// Settings of the authentication of callers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuthConfig {
-    /// The token issuers that are trusted; at least one.
+    /// The token issuers that are trusted; at least one, unless there are API keys.
     #[serde(default)]
     pub issuers: Vec<IssuerConfig>,
+    /// API keys of machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_keys: Option<ApiKeyConfig>,
 }
 
 /// One trusted issuer.
@@ -35,6 +40,10 @@ pub struct IssuerConfig {
     /// Where its public keys are. Unset, its metadata says where (RFC 8414, or `OpenID` Connect Discovery).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jwks: Option<JwksSource>,
+    /// How it is asked about each token, instead of verifying signatures by its keys: for tokens that are no JWT, and where
+    /// a token that is revoked has to be refused before it ends. One issuer at most is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub introspection: Option<IntrospectionConfig>,
     /// The claim with the caller's roles: an array of strings, or one string that is one role. Default `roles`.
     #[serde(default = "default_roles_claim")]
     pub roles_claim: String,
@@ -143,6 +152,14 @@ const fn default_key_ttl() -> u64 {
 }
 
 impl AuthConfig {
+    /// Of issuers alone.
+    pub fn of_issuers(issuers: Vec<IssuerConfig>) -> Self {
+        Self {
+            issuers,
+            api_keys: None,
+        }
+    }
+
     /// As [`Self::validate`], for an edge whose own URL is `public_url`: without one, every issuer needs an audience.
     pub fn validate_for(&self, public_url: Option<&str>) -> Result<(), Error> {
         self.validate()?;
@@ -160,8 +177,21 @@ impl AuthConfig {
 
     /// Checks what the types cannot; the error names the field and what to set it to.
     pub fn validate(&self) -> Result<(), Error> {
-        if self.issuers.is_empty() {
+        if self.issuers.is_empty() && self.api_keys.is_none() {
             return Err(Error::NoIssuer);
+        }
+        let asked = |it: &IssuerConfig| it.introspection.is_some();
+        let (first, last) = (
+            self.issuers.iter().position(asked),
+            self.issuers.iter().rposition(asked),
+        );
+        if let Some(index) = last.filter(|_| first != last) {
+            return Err(Error::Issuer {
+                index,
+                field: "introspection",
+                problem: "is set of another issuer too; only one issuer can be asked about tokens"
+                    .to_owned(),
+            });
         }
         let mut seen = BTreeSet::new();
         for (index, issuer) in self.issuers.iter().enumerate() {
@@ -202,6 +232,7 @@ impl IssuerConfig {
             issuer: issuer.into(),
             audience: Some(audience.into()),
             jwks: Some(jwks),
+            introspection: None,
             roles_claim: default_roles_claim(),
             roles: None,
             tenant_claim: None,
@@ -238,9 +269,18 @@ impl IssuerConfig {
                 "is empty; set the `aud` of the tokens meant for this gateway".to_owned(),
             ));
         }
+        if let Some(introspection) = &self.introspection {
+            if self.jwks.is_some() {
+                let problem = "and `introspection` are both set; remove one";
+                return Err(("jwks", problem.to_owned()));
+            }
+            protected_url(&introspection.url).map_err(|problem| ("introspection.url", problem))?;
+            let cache = introspection.cache_seconds;
+            within("introspection.cache_seconds", cache, 0, 300)?;
+        }
         match &self.jwks {
             Some(JwksSource::Url(url)) => {
-                key_set_url(url).map_err(|problem| ("jwks.url", problem))?;
+                protected_url(url).map_err(|problem| ("jwks.url", problem))?;
             }
             Some(JwksSource::File(file)) if file.as_os_str().is_empty() => {
                 return Err((
@@ -249,9 +289,10 @@ impl IssuerConfig {
                 ));
             }
             Some(JwksSource::File(_)) => {}
+            None if self.introspection.is_some() => {}
             None => {
                 let not_found = |problem| format!("{problem}; or set `jwks`, where its keys are");
-                key_set_url(&self.issuer).map_err(|problem| ("issuer", not_found(problem)))?;
+                protected_url(&self.issuer).map_err(|problem| ("issuer", not_found(problem)))?;
             }
         }
         claim_name(&self.roles_claim).map_err(|problem| ("roles_claim", problem))?;
@@ -274,11 +315,11 @@ impl IssuerConfig {
     }
 }
 
-/// The URL of a key set, when it may be fetched: `https`, or `http` to this very machine.
-pub(super) fn key_set_url(text: &str) -> Result<Url, String> {
+/// A URL of an issuer, when it may be used: `https`, or `http` to this very machine.
+pub(super) fn protected_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("is not an absolute URL: {error}"))?;
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("holds a user name or password; key sets are public, remove it".to_owned());
+        return Err("holds a user name or password; remove it".to_owned());
     }
     let host = url.host_str().unwrap_or_default();
     let address = host
@@ -348,12 +389,10 @@ mod tests {
     fn problem(change: impl FnOnce(&mut IssuerConfig)) -> String {
         let mut issuer = issuer();
         change(&mut issuer);
-        AuthConfig {
-            issuers: vec![issuer],
-        }
-        .validate()
-        .unwrap_err()
-        .to_string()
+        AuthConfig::of_issuers(vec![issuer])
+            .validate()
+            .unwrap_err()
+            .to_string()
     }
 
     #[test]
@@ -398,7 +437,7 @@ mod tests {
         let error = AuthConfig::default().validate().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "auth.issuers is empty; name at least one token issuer"
+            "auth.issuers is empty; name at least one token issuer, or a file of auth.api_keys"
         );
     }
 
@@ -407,7 +446,10 @@ mod tests {
         let mut other = issuer();
         other.issuer = "https://other.example".to_owned();
         let issuers = vec![issuer(), other];
-        let error = AuthConfig { issuers }.validate().unwrap_err().to_string();
+        let error = AuthConfig::of_issuers(issuers)
+            .validate()
+            .unwrap_err()
+            .to_string();
         assert!(
             error.starts_with("auth.issuers[0].roles is missing"),
             "{error}"
@@ -419,7 +461,7 @@ mod tests {
         let mut twice = issuer();
         twice.roles = Some(BTreeSet::new());
         let issuers = vec![twice.clone(), twice];
-        let error = AuthConfig { issuers }.validate().unwrap_err();
+        let error = AuthConfig::of_issuers(issuers).validate().unwrap_err();
         assert_eq!(
             error.to_string(),
             "auth.issuers[1].issuer is listed twice; give each issuer one entry"
@@ -495,7 +537,7 @@ mod tests {
             "http://[::1]/keys",
             "http://localhost/keys",
         ] {
-            key_set_url(good).unwrap();
+            protected_url(good).unwrap();
         }
         for bad in [
             "http://issuer.example/keys",
@@ -507,7 +549,7 @@ mod tests {
             "ftp://issuer.example/keys",
             "/keys",
         ] {
-            key_set_url(bad).unwrap_err();
+            protected_url(bad).unwrap_err();
         }
     }
 }

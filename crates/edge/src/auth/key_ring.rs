@@ -31,7 +31,8 @@ const MAX_KEY_ID: usize = 256;
 
 /// The keys of every issuer, in the order of the configuration.
 pub(super) struct KeyRing {
-    issuers: Vec<IssuerKeys>,
+    /// None of an issuer that is asked about its tokens.
+    issuers: Vec<Option<IssuerKeys>>,
     ambient: Ambient,
     readiness: watch::Sender<Readiness>,
 }
@@ -76,7 +77,10 @@ impl KeyRing {
         let issuers = configs
             .iter()
             .enumerate()
-            .map(|(index, config)| IssuerKeys::new(config, index))
+            .map(|(index, config)| match config.introspection {
+                Some(_) => Ok(None),
+                None => IssuerKeys::new(config, index).map(Some),
+            })
             .collect::<Result<Vec<_>, _>>()?;
         let readiness =
             watch::Sender::new(Readiness::NotReady("no key set was read yet".to_owned()));
@@ -86,6 +90,8 @@ impl KeyRing {
             readiness,
         });
         let readings = join_all((0..configs.len()).map(|index| ring.refresh(index))).await;
+        // No reading reports where there are no keys to read.
+        ring.report();
         for (reading, config) in readings.into_iter().zip(configs) {
             if let (Err(cause), Some(JwksSource::File(path))) = (reading, &config.jwks) {
                 return Err(Error::KeyFile {
@@ -136,8 +142,12 @@ impl KeyRing {
         }
     }
 
+    fn issuer(&self, index: usize) -> Option<&IssuerKeys> {
+        self.issuers.get(index)?.as_ref()
+    }
+
     fn usable(&self, index: usize) -> Option<Arc<CurrentKeys>> {
-        let issuer = self.issuers.get(index)?;
+        let issuer = self.issuer(index)?;
         let keys = issuer.current.load_full()?;
         (apart(self.ambient.now(), keys.read_at) <= issuer.ttl).then_some(keys)
     }
@@ -146,7 +156,7 @@ impl KeyRing {
     async fn refresh_on_demand(self: &Arc<Self>, index: usize) {
         let ring = Arc::clone(self);
         let reading = tokio::spawn(async move {
-            let Some(issuer) = ring.issuers.get(index) else {
+            let Some(issuer) = ring.issuer(index) else {
                 return;
             };
             let mut last_demand = issuer.reading.lock().await;
@@ -163,7 +173,7 @@ impl KeyRing {
 
     /// Reads an issuer's source now.
     pub(super) async fn refresh(&self, index: usize) -> Result<(), KeySetError> {
-        let Some(issuer) = self.issuers.get(index) else {
+        let Some(issuer) = self.issuer(index) else {
             return Ok(());
         };
         let _reading = issuer.reading.lock().await;
@@ -189,7 +199,7 @@ impl KeyRing {
     fn report(&self) {
         let without_keys = (0..self.issuers.len()).filter(|index| self.usable(*index).is_none());
         let names: Vec<_> = without_keys
-            .filter_map(|index| self.issuers.get(index))
+            .filter_map(|index| self.issuer(index))
             .map(|keys| &*keys.issuer)
             .collect();
         let now = if names.is_empty() {
@@ -250,7 +260,7 @@ impl IssuerKeys {
 
 /// Reads one issuer's source at its interval, and sooner after a failure.
 async fn poll(ring: Arc<KeyRing>, index: usize) {
-    let Some(refresh) = ring.issuers.get(index).map(|issuer| issuer.refresh) else {
+    let Some(refresh) = ring.issuer(index).map(|issuer| issuer.refresh) else {
         return;
     };
     let mut retry = FIRST_RETRY;

@@ -4,19 +4,24 @@
 //!   Authorization ─▶ bearer ─▶ cache ──────────────── verified a moment ago ───────────────▶ Arc<Caller>
 //!                                │                                                               ▲
 //!                                ▼ new                                                           │
-//!                              token (three parts, strict) ─▶ key_ring ─▶ signature ─▶ claims ───┘
-//!                                                               ▲
-//!                                         file or URL ─▶ source ─▶ keys
+//!                              token (three parts, strict) ─▶ key_ring ─▶ signature ─▶ claims ───┤
+//!                                │                              ▲                         ▲      │
+//!                                │        file or URL ─▶ source ─▶ keys                   │      │
+//!                                ├ whose issuer is asked ─▶ introspection ────────────────┘      │
+//!                                └ with the prefix of an API key ─▶ api_keys ────────────────────┘
 //! ```
 //!
-//! One job: no [`Caller`] without a token that a trusted issuer signed for this gateway and for this moment.
+//! One job: no [`Caller`] without a token that a trusted issuer signed, or vouches for, for this gateway and for this moment,
+//! or an API key that the operator gave out.
 //! A token finds its issuer by `iss` and its key by `kid`; the key alone says which algorithm it is for. Each
 //! way to fail is one [`TokenRefusal`].
 
+mod api_keys;
 mod bearer;
 mod cache;
 mod claims;
 mod config;
+mod introspection;
 mod key_ring;
 mod keys;
 mod refusal;
@@ -34,18 +39,22 @@ use std::sync::Arc;
 use http::HeaderMap;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
-use wardgate_domain::{Ambient, BearerToken, Caller, Digest};
+use wardgate_domain::{Ambient, BearerToken, Caller, Digest, Timestamp};
 use wardgate_rpc::Readiness;
 use wardgate_telemetry::names;
 
-use cache::{VerifiedToken, VerifiedTokens};
+use api_keys::ApiKeys;
+use cache::{TokenBasis, VerifiedToken, VerifiedTokens};
 use claims::{AcceptedTime, Audience};
+use introspection::Introspection;
 use key_ring::KeyRing;
-use token::UnverifiedToken;
+use token::{UnverifiedToken, VerifiedClaims};
 
 use crate::Error;
 
+pub use api_keys::{ApiKeyConfig, ApiKeyEntry, ApiKeyError, ApiKeyFile, generate_api_key};
 pub use config::{AuthConfig, IssuerConfig, JwksSource, TokenType};
+pub use introspection::IntrospectionConfig;
 pub(crate) use keys::KeySetError;
 pub use refusal::TokenRefusal;
 pub use scopes::Scopes;
@@ -59,6 +68,8 @@ pub struct Authenticator {
     /// The base URL of the resources that tokens may name in `aud`.
     public_url: Option<String>,
     keys: Arc<KeyRing>,
+    introspection: Option<Introspection>,
+    api_keys: Option<Arc<ApiKeys>>,
     verified: VerifiedTokens,
     ambient: Ambient,
     _polls: Vec<AbortOnDropHandle<()>>,
@@ -79,11 +90,24 @@ impl Authenticator {
     ) -> Result<Self, Error> {
         config.validate_for(public_url)?;
         let keys = KeyRing::load(&config.issuers, ambient.clone()).await?;
-        let polls = keys.keep_current();
+        let mut polls = keys.keep_current();
+        let api_keys = match &config.api_keys {
+            None => None,
+            Some(config) => {
+                let api_keys = ApiKeys::load(config).await;
+                Some(api_keys.map_err(|cause| Error::ApiKeys {
+                    path: config.file.clone(),
+                    cause,
+                })?)
+            }
+        };
+        polls.extend(api_keys.as_ref().map(ApiKeys::keep_current));
         Ok(Self {
+            introspection: Introspection::open(&config.issuers)?,
             issuers: config.issuers,
             public_url: public_url.map(ToOwned::to_owned),
             keys,
+            api_keys,
             verified: VerifiedTokens::new(),
             ambient,
             _polls: polls,
@@ -143,33 +167,37 @@ impl Authenticator {
         let now = self.ambient.now();
         let cached = self
             .verified
-            .get(digest, now, |issuer| self.keys.version(issuer));
+            .get(digest, now, |basis| self.is_current(basis, now));
         match cached {
             Some(verified_token) => Ok((verified_token, "cache")),
-            None => Ok((self.verify_new(token, digest).await?, "signature")),
+            None => Ok((self.verify_new(token, digest, now).await?, "signature")),
         }
     }
 
-    /// Verifies the signature, time and claims of a token that is not cached.
+    /// Whether what a token was verified with is so still.
+    fn is_current(&self, basis: TokenBasis, now: Timestamp) -> bool {
+        match basis {
+            TokenBasis::KeySet { issuer, version } => self.keys.version(issuer) == Some(version),
+            TokenBasis::ApiKeys { version } => {
+                self.api_keys.as_ref().map(|keys| keys.version()) == Some(version)
+            }
+            TokenBasis::Introspection { until } => now < until,
+        }
+    }
+
+    /// Verifies a token that is not cached.
     async fn verify_new(
         &self,
         text: &str,
         digest: Digest,
+        now: Timestamp,
     ) -> Result<Arc<VerifiedToken>, TokenRefusal> {
-        let token = UnverifiedToken::parse(text)?;
-        let issuer = token.issuer()?;
-        let (index, rules) = self
-            .issuers
-            .iter()
-            .enumerate()
-            .find(|(_, rules)| rules.issuer == issuer)
-            .ok_or(TokenRefusal::IssuerRefused)?;
-        token.check_type(rules.token_type)?;
-        let keys = self.keys.keys_with(index, token.key_id()).await?;
-        let key = keys.find(token.key_id()).ok_or(TokenRefusal::KeyUnknown)?;
-        let claims = token.verify(key)?;
+        if text.starts_with(api_keys::PREFIX) {
+            return self.verify_api_key(text, digest, now);
+        }
+        let (claims, rules, basis) = self.read_claims(text, digest, now).await?;
         let accepted = AcceptedTime::of(&claims, rules)?;
-        accepted.check(self.ambient.now())?;
+        accepted.check(now)?;
         let caller = claims::read_caller(&claims, rules, digest, accepted)?;
         let delegation = claims::delegation(&claims)?;
         let verified_token = Arc::new(VerifiedToken {
@@ -189,8 +217,73 @@ impl Authenticator {
         // A token for another audience is not cached.
         if !verified_token.audience.includes_nothing() {
             self.verified
-                .insert(digest, Arc::clone(&verified_token), index, keys.version());
+                .insert(digest, Arc::clone(&verified_token), basis);
         }
+        Ok(verified_token)
+    }
+
+    /// The claims of a token: of a signed one by the keys of its issuer, of another one as the issuer tells them.
+    async fn read_claims(
+        &self,
+        text: &str,
+        digest: Digest,
+        now: Timestamp,
+    ) -> Result<(VerifiedClaims, &IssuerConfig, TokenBasis), TokenRefusal> {
+        let issuer = match UnverifiedToken::parse(text) {
+            Ok(token) => {
+                let issuer = token.issuer()?;
+                let named = self.issuers.iter().enumerate();
+                let mut named = named.filter(|(_, rules)| rules.issuer == issuer);
+                let (index, rules) = named.next().ok_or(TokenRefusal::IssuerRefused)?;
+                token.check_type(rules.token_type)?;
+                if rules.introspection.is_none() {
+                    let keys = self.keys.keys_with(index, token.key_id()).await?;
+                    let key = keys.find(token.key_id()).ok_or(TokenRefusal::KeyUnknown)?;
+                    let basis = TokenBasis::KeySet {
+                        issuer: index,
+                        version: keys.version(),
+                    };
+                    return Ok((token.verify(key)?, rules, basis));
+                }
+                index
+            }
+            // No JWT: only an issuer that is asked can know it.
+            Err(TokenRefusal::TokenMalformed) => self
+                .introspection
+                .as_ref()
+                .map(|it| it.issuer)
+                .ok_or(TokenRefusal::TokenMalformed)?,
+            Err(refusal) => return Err(refusal),
+        };
+        let (Some(rules), Some(introspection)) = (self.issuers.get(issuer), &self.introspection)
+        else {
+            return Err(TokenRefusal::IssuerRefused);
+        };
+        let claims = introspection.ask(text, digest, now).await?;
+        let basis = TokenBasis::Introspection {
+            until: introspection.good_until(now),
+        };
+        Ok((claims, rules, basis))
+    }
+
+    /// The caller of an API key, which is for all of this gateway.
+    fn verify_api_key(
+        &self,
+        text: &str,
+        digest: Digest,
+        now: Timestamp,
+    ) -> Result<Arc<VerifiedToken>, TokenRefusal> {
+        let keys = self.api_keys.as_ref().ok_or(TokenRefusal::ApiKeyUnknown)?;
+        let (caller, scopes, version) = keys.find(digest, now)?;
+        let verified_token = Arc::new(VerifiedToken {
+            accepted: AcceptedTime::until(caller.expires_at),
+            audience: Audience::Whole,
+            scopes,
+            caller: Arc::new(Caller::from_verified(caller).with_token(BearerToken::new(text))),
+        });
+        let basis = TokenBasis::ApiKeys { version };
+        self.verified
+            .insert(digest, Arc::clone(&verified_token), basis);
         Ok(verified_token)
     }
 }

@@ -41,6 +41,15 @@ pub enum TokenRefusal {
     /// The issuer's keys cannot be had now. Not the token's fault: the client may try again.
     #[error("the issuer's keys are not available now; try again")]
     KeysUnavailable,
+    /// The API key is in no file of such, or no longer.
+    #[error("the API key is not known; it may have been revoked")]
+    ApiKeyUnknown,
+    /// The issuer says that the token is not active.
+    #[error("the token's issuer says that it is not active; get another")]
+    TokenInactive,
+    /// The issuer cannot be asked about the token now. Not the token's fault: the client may try again.
+    #[error("the token's issuer cannot be asked about it now; try again")]
+    IntrospectionUnavailable,
     /// The signature does not fit.
     #[error("the token's signature is invalid")]
     SignatureInvalid,
@@ -87,6 +96,9 @@ impl TokenRefusal {
             Self::AlgorithmRefused => Reason::ALGORITHM_REFUSED,
             Self::KeyUnknown => Reason::KEY_UNKNOWN,
             Self::KeysUnavailable => Reason::KEYS_UNAVAILABLE,
+            Self::ApiKeyUnknown => Reason::API_KEY_UNKNOWN,
+            Self::TokenInactive => Reason::TOKEN_INACTIVE,
+            Self::IntrospectionUnavailable => Reason::INTROSPECTION_UNAVAILABLE,
             Self::SignatureInvalid => Reason::SIGNATURE_INVALID,
             Self::TokenExpired => Reason::TOKEN_EXPIRED,
             Self::TokenNotYetValid => Reason::TOKEN_NOT_YET_VALID,
@@ -106,7 +118,10 @@ impl TokenRefusal {
     /// bearer token, or sent one that nobody could check.
     pub(super) fn challenge_error(&self) -> Option<&'static str> {
         match self {
-            Self::TokenMissing | Self::SchemeRefused | Self::KeysUnavailable => None,
+            Self::TokenMissing
+            | Self::SchemeRefused
+            | Self::KeysUnavailable
+            | Self::IntrospectionUnavailable => None,
             Self::AuthorizationRepeated | Self::AuthorizationMalformed => Some("invalid_request"),
             _ => Some("invalid_token"),
         }
@@ -139,7 +154,9 @@ impl TokenRefusal {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::AuthorizationRepeated | Self::AuthorizationMalformed => StatusCode::BAD_REQUEST,
-            Self::KeysUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::KeysUnavailable | Self::IntrospectionUnavailable => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             _ => StatusCode::UNAUTHORIZED,
         }
     }
@@ -163,6 +180,9 @@ mod tests {
             TokenRefusal::AlgorithmRefused,
             TokenRefusal::KeyUnknown,
             TokenRefusal::KeysUnavailable,
+            TokenRefusal::ApiKeyUnknown,
+            TokenRefusal::TokenInactive,
+            TokenRefusal::IntrospectionUnavailable,
             TokenRefusal::SignatureInvalid,
             TokenRefusal::TokenExpired,
             TokenRefusal::TokenNotYetValid,

@@ -1,14 +1,15 @@
 //! Reading a key set from its file or URL, bounded in size and time.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use reqwest::{Client, StatusCode, Url, redirect};
+use reqwest::{Client, Response, StatusCode, Url, redirect};
 use tokio::io::AsyncReadExt;
 
 use serde::Deserialize;
 
-use super::config::key_set_url;
+use super::config::protected_url;
 use super::keys::KeySetError;
 use super::{Error, IssuerConfig, JwksSource};
 
@@ -36,7 +37,7 @@ impl KeySource {
     /// A source that nothing was read from yet; `index` is that of the issuer in the configuration.
     pub(super) fn new(config: &IssuerConfig, index: usize) -> Result<Self, Error> {
         let checked = |text: &str, field| {
-            key_set_url(text).map_err(|problem| Error::Issuer {
+            protected_url(text).map_err(|problem| Error::Issuer {
                 index,
                 field,
                 problem,
@@ -46,11 +47,11 @@ impl KeySource {
             Some(JwksSource::File(path)) => Self::File(path.clone()),
             Some(JwksSource::Url(text)) => Self::Url {
                 url: checked(text, "jwks.url")?,
-                client: client()?,
+                client: http_client()?,
             },
             None => Self::Metadata {
                 candidates: metadata_urls(&checked(&config.issuer, "issuer")?),
-                client: client()?,
+                client: http_client()?,
                 issuer: config.issuer.clone(),
             },
         })
@@ -60,7 +61,7 @@ impl KeySource {
     pub(super) async fn read(&self) -> Result<Vec<u8>, KeySetError> {
         let reading = async {
             match self {
-                Self::File(path) => read_file(path).await,
+                Self::File(path) => Ok(read_file(path).await?),
                 Self::Url { client, url } => read_url(client, url).await,
                 Self::Metadata {
                     client,
@@ -78,7 +79,8 @@ impl KeySource {
     }
 }
 
-fn client() -> Result<Client, Error> {
+/// A client that follows no redirects.
+pub(super) fn http_client() -> Result<Client, Error> {
     Client::builder()
         .redirect(redirect::Policy::none())
         .user_agent("wardgate")
@@ -136,7 +138,7 @@ async fn keys_by(client: &Client, issuer: &str, document: &Url) -> Result<Url, K
     if metadata.issuer != issuer {
         return Err(KeySetError::OtherIssuer);
     }
-    let url = key_set_url(&metadata.jwks_uri).map_err(KeySetError::KeysElsewhere)?;
+    let url = protected_url(&metadata.jwks_uri).map_err(KeySetError::KeysElsewhere)?;
     // Only an issuer on this machine may lead to this machine by plain http.
     if document.scheme() == "https" && url.scheme() != "https" {
         return Err(KeySetError::KeysElsewhere("is plain http".to_owned()));
@@ -144,20 +146,26 @@ async fn keys_by(client: &Client, issuer: &str, document: &Url) -> Result<Url, K
     Ok(url)
 }
 
-async fn read_file(path: &PathBuf) -> Result<Vec<u8>, KeySetError> {
+/// A file of at most 1 MiB.
+pub(super) async fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = tokio::fs::File::open(path).await?;
     file.take(MAX_BYTES as u64 + 1)
         .read_to_end(&mut bytes)
         .await?;
     if bytes.len() > MAX_BYTES {
-        return Err(KeySetError::TooLarge);
+        let kind = io::ErrorKind::FileTooLarge;
+        return Err(io::Error::new(kind, "it is larger than 1 MiB"));
     }
     Ok(bytes)
 }
 
 async fn read_url(client: &Client, url: &Url) -> Result<Vec<u8>, KeySetError> {
-    let mut response = client.get(url.clone()).send().await?;
+    read_response(client.get(url.clone()).send().await?).await
+}
+
+/// The body of a response with the status 200, of at most 1 MiB.
+pub(super) async fn read_response(mut response: Response) -> Result<Vec<u8>, KeySetError> {
     if response.status() != StatusCode::OK {
         return Err(KeySetError::Status(response.status().as_u16()));
     }

@@ -23,7 +23,7 @@ pub(super) struct UnverifiedToken<'a> {
     payload: Map<String, Value>,
 }
 
-/// The claims of a token whose signature fits.
+/// The claims of a token whose signature fits, or that its issuer told.
 pub(super) struct VerifiedClaims(Map<String, Value>);
 
 impl<'a> UnverifiedToken<'a> {
@@ -95,6 +95,11 @@ impl<'a> UnverifiedToken<'a> {
 }
 
 impl VerifiedClaims {
+    /// What the issuer itself says of a token that is active (RFC 7662 §2.2).
+    pub(super) fn of_issuer(members: Map<String, Value>) -> Self {
+        Self(members)
+    }
+
     /// A claim by its name, or by a path with dots; `null` is no claim.
     pub(super) fn get(&self, path: &str) -> Option<&Value> {
         let found = self.0.get(path).or_else(|| {

@@ -68,6 +68,7 @@ pub(super) struct AuthorizationServer {
     pub(super) token_url: Url,
     pub(super) registration_url: Option<Url>,
     pub(super) revocation_url: Option<Url>,
+    pub(super) end_session_url: Option<Url>,
     pub(super) methods: Option<Vec<String>>,
     pub(super) takes_metadata_documents: bool,
     /// It says who it is when it sends the person back (RFC 9207).
@@ -89,6 +90,7 @@ impl AuthorizationServer {
             token_url,
             registration_url: None,
             revocation_url: None,
+            end_session_url: None,
             methods: None,
             takes_metadata_documents: false,
             names_itself: false,
@@ -105,6 +107,7 @@ impl AuthorizationServer {
         Ok(Self {
             registration_url: metadata.registration_endpoint.map(|url| url.0),
             revocation_url: metadata.revocation_endpoint.map(|url| url.0),
+            end_session_url: metadata.end_session_endpoint.map(|url| url.0),
             methods: metadata.token_endpoint_auth_methods_supported,
             takes_metadata_documents: metadata.client_id_metadata_document_supported,
             names_itself: metadata.authorization_response_iss_parameter_supported,

@@ -59,6 +59,7 @@ pub(super) struct ServerMetadata {
     pub(super) authorization_endpoint: Option<Endpoint>,
     pub(super) registration_endpoint: Option<Endpoint>,
     pub(super) revocation_endpoint: Option<Endpoint>,
+    pub(super) end_session_endpoint: Option<Endpoint>,
     pub(super) device_authorization_endpoint: Option<Endpoint>,
     #[serde(default)]
     pub(super) scopes_supported: Vec<String>,

@@ -44,7 +44,7 @@ pub use per_user::{
     GrantRequest, GrantStore, Person, RegisteredClient, StartedGrant, StoreFuture,
     StoreUnavailable, StoredTokens, UserGrants,
 };
-pub use provider::{ProviderClient, ProviderTokens};
+pub use provider::{ProviderClient, ProviderSettings, ProviderSettingsError, ProviderTokens};
 pub use secret::Secret;
 
 use super::{EgressError, EgressSettings};

@@ -1,6 +1,7 @@
 //! A client of an identity provider: it signs in who sits before a browser (`OpenID` Connect Core §3.1), and gets tokens
 //! for other clients, which use them as they are.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -11,7 +12,7 @@ use wardgate_domain::Ambient;
 use super::code::{AuthorizationServer, CodeRequest, check_issuer};
 use super::discovery::MetadataDiscovery;
 use super::grant::{EndpointLocation, TokenEndpoint, TokenResponse};
-use super::{AuthError, ConnectError, RegisteredClient};
+use super::{AuthError, ClientProof, ConnectError, RegisteredClient, Secret};
 use crate::{EgressSettings, PrivateAddresses};
 
 /// Of one request to an identity provider.
@@ -40,21 +41,106 @@ pub struct ProviderTokens {
     pub lifetime: Option<Duration>,
 }
 
+/// What an operator says of an identity provider.
+#[derive(Debug, Clone, Copy)]
+pub struct ProviderSettings<'a> {
+    /// The provider's `iss`, to the letter.
+    pub issuer: &'a str,
+    /// Our name there.
+    pub client_id: &'a str,
+    /// A file with the secret of a confidential client. None: a public client.
+    pub client_secret_file: Option<&'a Path>,
+    /// Where browsers go, of a provider whose metadata does not say so.
+    pub authorization_url: Option<&'a str>,
+    /// The same: where codes become tokens.
+    pub token_url: Option<&'a str>,
+}
+
+/// A setting of an identity provider that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{key}: {problem}")]
+pub struct ProviderSettingsError {
+    /// Which one.
+    pub key: &'static str,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl ProviderSettings<'_> {
+    /// Where browsers go and where codes become tokens, if the settings say so.
+    fn endpoints(self) -> Result<Option<(Url, Url)>, ProviderSettingsError> {
+        match (self.authorization_url, self.token_url) {
+            (None, None) => Ok(None),
+            (Some(authorization), Some(token)) => Ok(Some((
+                http_url("authorization_url", authorization)?,
+                http_url("token_url", token)?,
+            ))),
+            _ => Err(ProviderSettingsError {
+                key: "authorization_url",
+                problem: "and token_url belong together: write both or neither".to_owned(),
+            }),
+        }
+    }
+
+    /// Checks what types alone cannot, and reads nothing.
+    pub fn validate(self) -> Result<(), ProviderSettingsError> {
+        http_url("issuer", self.issuer)?;
+        if self.client_id.is_empty() {
+            return Err(ProviderSettingsError {
+                key: "client_id",
+                problem: "is empty".to_owned(),
+            });
+        }
+        self.endpoints().map(drop)
+    }
+
+    /// Where people sign in, as a page names it.
+    pub fn host(self) -> String {
+        let url = Url::parse(self.authorization_url.unwrap_or(self.issuer)).ok();
+        let host = url.as_ref().and_then(Url::host_str);
+        host.unwrap_or_default().to_owned()
+    }
+
+    async fn client(self) -> Result<RegisteredClient, ProviderSettingsError> {
+        let proof = match self.client_secret_file {
+            None => ClientProof::Nothing,
+            Some(file) => {
+                let read = tokio::fs::read_to_string(file).await;
+                let read = read.map_err(|error| ProviderSettingsError {
+                    key: "client_secret_file",
+                    problem: format!("{} cannot be read: {error}", file.display()),
+                })?;
+                ClientProof::Secret(Secret::from(read.trim_end_matches(['\r', '\n']).to_owned()))
+            }
+        };
+        let id = self.client_id.to_owned();
+        Ok(RegisteredClient { id, proof })
+    }
+}
+
+fn http_url(key: &'static str, text: &str) -> Result<Url, ProviderSettingsError> {
+    let url = Url::parse(text).ok();
+    url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+        .ok_or_else(|| ProviderSettingsError {
+            key,
+            problem: format!("`{text}` is no http(s) URL"),
+        })
+}
+
 impl ProviderClient {
-    /// Asks nobody for anything yet. `endpoints` are where browsers go and where codes become tokens, of a provider whose
-    /// metadata does not say so.
-    pub fn new(
-        issuer: &str,
-        endpoints: Option<(Url, Url)>,
-        client: RegisteredClient,
+    /// Checks the settings and reads the secret; asks the provider for nothing yet.
+    pub async fn open(
+        settings: ProviderSettings<'_>,
         ambient: &Ambient,
-    ) -> Self {
-        let configured = endpoints.map(|(authorization_url, token_url)| {
+    ) -> Result<Self, ProviderSettingsError> {
+        settings.validate()?;
+        let issuer = settings.issuer;
+        let configured = settings.endpoints()?.map(|(authorization_url, token_url)| {
             AuthorizationServer::configured(Some(issuer.to_owned()), authorization_url, token_url)
         });
-        Self {
+        Ok(Self {
             issuer: issuer.to_owned(),
-            client,
+            client: settings.client().await?,
             provider: OnceCell::new_with(configured),
             // Such a provider is often in a network of the operator's own.
             limits: EgressSettings {
@@ -64,7 +150,7 @@ impl ProviderClient {
                 max_response_bytes: 0,
             },
             ambient: ambient.clone(),
-        }
+        })
     }
 
     /// Where the browser goes; `state` comes back with the code. `further` are parameters such as `scope`.
@@ -124,6 +210,23 @@ impl ProviderClient {
         ];
         form.extend(further);
         self.request_tokens(&form).await
+    }
+
+    /// Where a browser goes to end its session at the provider too (`OpenID` Connect RP-Initiated Logout 1.0 §2), which
+    /// sends it back to `back`. None where the provider names no such page.
+    pub async fn end_session_url(
+        &self,
+        id_token: Option<&str>,
+        back: &str,
+    ) -> Result<Option<Url>, AuthError> {
+        let Some(mut url) = self.provider().await?.end_session_url.clone() else {
+            return Ok(None);
+        };
+        url.query_pairs_mut()
+            .append_pair("client_id", &self.client.id)
+            .append_pair("post_logout_redirect_uri", back)
+            .extend_pairs(id_token.map(|token| ("id_token_hint", token)));
+        Ok(Some(url))
     }
 
     /// Has the provider end what was granted (RFC 7009). One that names no endpoint for that keeps it until it expires.

@@ -25,9 +25,7 @@ impl Issuer {
         for name in ["ward", "patient_id"] {
             issuer.attributes.insert(name.to_owned(), name.to_owned());
         }
-        AuthConfig {
-            issuers: vec![issuer],
-        }
+        AuthConfig::of_issuers(vec![issuer])
     }
 
     /// A token that says what is known of `caller`, good until `ends`.

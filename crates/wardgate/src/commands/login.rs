@@ -6,16 +6,12 @@
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::response::Html;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
@@ -27,6 +23,7 @@ use wardgate_egress::{CodeRequest, LoginClient, LoginServer, LoginTokens};
 use crate::Failure;
 use crate::cli::{ContextsArgs, ContextsCommand, LoginArgs, LogoutArgs};
 use crate::commands::terminal::cell;
+use crate::data_dir;
 
 /// Another directory for what is kept, instead of that of the user.
 const DIRECTORY: &str = "WARDGATE_CONFIG_DIR";
@@ -109,17 +106,8 @@ impl Contexts {
     fn save(&self, ambient: &Ambient) -> Result<(), Failure> {
         let directory = directory()?;
         std::fs::create_dir_all(&directory)?;
-        let random = u64::from_be_bytes(ambient.random());
-        let next = directory.join(format!("contexts.{random:016x}"));
-        let mut options = std::fs::OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&next)?;
-        file.write_all(&serde_json::to_vec_pretty(self)?)?;
-        file.sync_all()?;
-        std::fs::rename(&next, directory.join("contexts.json"))?;
+        let text = serde_json::to_vec_pretty(self)?;
+        data_dir::replace(&directory.join("contexts.json"), &text, ambient)?;
         Ok(())
     }
 }
@@ -180,8 +168,7 @@ async fn by_browser(
     no_browser: bool,
     ambient: &Ambient,
 ) -> Result<LoginTokens, Failure> {
-    let secret = || URL_SAFE_NO_PAD.encode(ambient.random::<32>());
-    let (verifier, state) = (secret(), secret());
+    let (verifier, state) = (ambient.random_text(), ambient.random_text());
     let request = CodeRequest {
         redirect_uri,
         verifier: &verifier,

@@ -1,6 +1,7 @@
 //! One command, one file.
 
 pub(crate) mod agent;
+pub(crate) mod api_key;
 pub(crate) mod audit;
 pub(crate) mod calls;
 pub(crate) mod certs;

@@ -17,9 +17,7 @@ async fn a_token_is_good_only_for_the_keys_of_its_own_issuer() {
         issuer.roles = Some(["Nurse".to_owned()].into());
         issuer
     });
-    let config = AuthConfig {
-        issuers: issuers.into(),
-    };
+    let config = AuthConfig::of_issuers(issuers.into());
     let authenticator = Authenticator::new(config, None, TestClock::at(NOW).ambient())
         .await
         .unwrap();

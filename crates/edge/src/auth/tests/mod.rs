@@ -1,7 +1,9 @@
 //! An issuer of tokens to try things with, and what is tried, by topic.
 
+mod api_keys;
 mod cache;
 mod discovery;
+mod introspection;
 mod keys;
 mod refused;
 mod resources;
@@ -131,14 +133,7 @@ fn url_issuer(server: &KeyServer) -> IssuerConfig {
 }
 
 async fn authenticator(config: IssuerConfig, clock: &TestClock) -> Result<Authenticator, Error> {
-    Authenticator::new(
-        AuthConfig {
-            issuers: vec![config],
-        },
-        None,
-        clock.ambient(),
-    )
-    .await
+    Authenticator::new(AuthConfig::of_issuers(vec![config]), None, clock.ambient()).await
 }
 
 /// A server of a key set, and who takes tokens by its keys.

@@ -17,9 +17,7 @@ async fn among_resources(
     std::fs::write(&file, key_set(&[key.jwk("ed")])).unwrap();
     let mut issuer = file_issuer(file.path());
     change(&mut issuer);
-    let config = AuthConfig {
-        issuers: vec![issuer],
-    };
+    let config = AuthConfig::of_issuers(vec![issuer]);
     let ambient = TestClock::at(NOW).ambient();
     let authenticator = Authenticator::new(config, Some(PUBLIC), ambient).await;
     (key, authenticator, file)

@@ -1,0 +1,134 @@
+//! `wardgate api-key`: the file of API keys.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+use wardgate_domain::{Ambient, Digest};
+use wardgate_edge::{ApiKeyEntry, ApiKeyFile, generate_api_key};
+
+use crate::Failure;
+use crate::cli::{ApiKeyArgs, ApiKeyCommand, KeyFilePath, NewApiKey};
+use crate::commands::terminal::cell;
+use crate::data_dir::{self, DataDir};
+
+const DAY: Duration = Duration::from_hours(24);
+
+pub(crate) fn run(arguments: ApiKeyArgs) -> Result<(), Failure> {
+    let ambient = Ambient::system();
+    match arguments.command {
+        ApiKeyCommand::Create(new) => create(new, &ambient),
+        ApiKeyCommand::List { file, json } => list(&path(&file)?, json),
+        ApiKeyCommand::Revoke { name, file } => revoke(&path(&file)?, &name, &ambient),
+    }
+}
+
+/// The file that was named, or that of a data directory which is there.
+fn path(file: &KeyFilePath) -> Result<PathBuf, Failure> {
+    match &file.file {
+        Some(path) => Ok(path.clone()),
+        None => Ok(DataDir::existing(&file.data_dir)?.api_keys()),
+    }
+}
+
+fn create(new: NewApiKey, ambient: &Ambient) -> Result<(), Failure> {
+    let path = path(&new.file)?;
+    let key = generate_api_key(ambient);
+    let attributes = new.attributes.into_iter().map(|(name, text)| {
+        let value = serde_json::from_str(&text).unwrap_or_else(|_| Value::from(text));
+        (name, value)
+    });
+    let lifetime = new.days.map(|days| DAY * days);
+    let entry = ApiKeyEntry {
+        sha256: Digest::of(key.as_bytes()).to_string(),
+        subject: new.sub.unwrap_or_else(|| new.name.clone()),
+        name: new.name,
+        roles: new.roles,
+        tenant: new.tenant,
+        attributes: attributes.collect(),
+        scopes: new.scopes,
+        expires_at: lifetime.map(|lifetime| ambient.now().plus(lifetime).to_string()),
+    };
+    change(&path, ambient, |file| {
+        if file.keys.iter().any(|it| it.name == entry.name) {
+            return Err(format!(
+                "there is a key `{}` already; revoke it first, or choose another name",
+                cell(&entry.name)
+            )
+            .into());
+        }
+        file.keys.push(entry);
+        Ok(())
+    })?;
+    eprintln!(
+        "the digest of the key is in {}; the key itself is shown only here",
+        path.display()
+    );
+    println!("{key}");
+    Ok(())
+}
+
+fn list(path: &Path, json: bool) -> Result<(), Failure> {
+    let file = read(path)?;
+    if json {
+        for key in &file.keys {
+            println!("{}", serde_json::to_string(key)?);
+        }
+        return Ok(());
+    }
+    println!("NAME                  SUBJECT               ROLES                 EXPIRES");
+    for key in &file.keys {
+        println!(
+            "{:<20}  {:<20}  {:<20}  {}",
+            cell(&key.name),
+            cell(&key.subject),
+            cell(&key.roles.join(",")),
+            cell(key.expires_at.as_deref().unwrap_or("never")),
+        );
+    }
+    Ok(())
+}
+
+fn revoke(path: &Path, name: &str, ambient: &Ambient) -> Result<(), Failure> {
+    change(path, ambient, |file| {
+        let before = file.keys.len();
+        file.keys.retain(|key| key.name != name);
+        if file.keys.len() == before {
+            return Err(format!("{} has no key `{}`", path.display(), cell(name)).into());
+        }
+        Ok(())
+    })?;
+    println!("{} is revoked", cell(name));
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<ApiKeyFile, Failure> {
+    let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    match fs::read(path) {
+        Ok(bytes) => Ok(ApiKeyFile::parse(&bytes).map_err(|error| named(&error))?),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(ApiKeyFile::default()),
+        Err(error) => Err(named(&error).into()),
+    }
+}
+
+/// Changes the file as a whole, so that services read the former one or the new one. Commands wait for each other.
+fn change(
+    path: &Path,
+    ambient: &Ambient,
+    change: impl FnOnce(&mut ApiKeyFile) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let named = |error: std::io::Error| format!("{}: {error}", path.display());
+    let lock = File::open(directory).map_err(named)?;
+    lock.lock().map_err(named)?;
+    let mut file = read(path)?;
+    change(&mut file)?;
+    let mut text = serde_json::to_vec_pretty(&file)?;
+    text.push(b'\n');
+    ApiKeyFile::parse(&text)?;
+    Ok(data_dir::replace(path, &text, ambient)?)
+}
