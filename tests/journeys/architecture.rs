@@ -154,10 +154,19 @@ const ARROWS: [(&str, &[&str]); 39] = [
             "yaml",
         ],
     ),
-    // The same; the record it reads itself, and asks the policy who may see it. What came of calls it keeps for their pages.
+    // The same; the record it reads itself, and asks the policy who may see it. What came of calls it keeps for their pages,
+    // and it is a client of the provider that signs people in.
     (
         "console",
-        &["domain", "edge", "mcp", "rpc", "store", "telemetry"],
+        &[
+            "domain",
+            "edge",
+            "egress",
+            "mcp",
+            "rpc",
+            "store",
+            "telemetry",
+        ],
     ),
     // A client of the gateway like any other.
     ("stdio", &["json", "mcp"]),

@@ -11,11 +11,11 @@ use wardgate_edge::{Admission, EdgeClient};
 use crate::http::{open, signed_in, unknown};
 use crate::mcp::GatewayClient;
 use crate::page_slots::PageSlots;
+use crate::provider_sign_in::{ProviderSignIn, SIGNED_IN};
 use crate::record::{Record, RecordLinks};
 use crate::record_access::RecordAccess;
-use crate::results::ResultStore;
-use crate::session::CookieKey;
-use crate::{assets, chat, playground, profile, record_pages, sign_in, tools};
+use crate::store::ConsoleStore;
+use crate::{assets, chat, playground, profile, provider_sign_in, record_pages, sign_in, tools};
 
 /// Whom the console calls.
 pub struct Links {
@@ -33,11 +33,12 @@ pub struct Console {
     pub(crate) agent: Option<EdgeClient>,
     pub(crate) record: Option<Record>,
     pub(crate) admission: Admission,
-    pub(crate) key: CookieKey,
     /// Where browsers reach it, where that is configured: `https://host`, without a path.
     pub(crate) origin: Option<String>,
     pub(crate) page_slots: PageSlots,
-    pub(crate) results: Arc<ResultStore>,
+    pub(crate) store: Arc<ConsoleStore>,
+    /// None: people bring a token.
+    pub(crate) sign_in: Option<Arc<ProviderSignIn>>,
     pub(crate) ambient: Ambient,
 }
 
@@ -70,9 +71,34 @@ const ROUTES: &[Route<Arc<Console>>] = &[
             "/console/sign-out",
             POST,
             EVERYBODY,
-            "303 to `/console/sign-in`; takes the cookie away",
+            "303 to `/console/sign-in`, or 200 and on to the provider; takes the cookie away",
         ),
         handler: |console, methods| open(console, "sign_out", methods, sign_in::sign_out),
+    },
+    Route {
+        info: RouteInfo::new(
+            "/console/sign-in/provider",
+            POST,
+            EVERYBODY,
+            "200, and on to the provider, where `sign_in` names one",
+        ),
+        handler: |console, methods| {
+            open(
+                console,
+                "sign_in_provider",
+                methods,
+                provider_sign_in::begin,
+            )
+        },
+    },
+    Route {
+        info: RouteInfo::new(
+            SIGNED_IN,
+            GET,
+            EVERYBODY,
+            "back from the provider: 200 with the cookie, and on; 401 where nobody is signed in",
+        ),
+        handler: |console, methods| open(console, "signed_in", methods, provider_sign_in::finish),
     },
     Route {
         info: RouteInfo::new("/console/tools", GET, PERSON, "200 HTML: the tools"),
@@ -188,13 +214,13 @@ pub fn listed_routes() -> Vec<&'static RouteInfo> {
 }
 
 impl Console {
-    /// Pages for whom `admission` lets in, with what came of calls in `results`. `public_url` is where browsers reach them; where that is https, so is the
-    /// cookie.
+    /// Pages for whom `admission` lets in, with what came of calls and sessions in `store`. `public_url` is where browsers
+    /// reach them; where that is https, so is the cookie.
     pub fn new(
         links: Links,
         admission: Admission,
-        key: CookieKey,
-        results: Arc<ResultStore>,
+        store: Arc<ConsoleStore>,
+        sign_in: Option<ProviderSignIn>,
         public_url: Option<&str>,
         ambient: Ambient,
     ) -> Arc<Self> {
@@ -206,10 +232,10 @@ impl Console {
                 .record
                 .map(|links| Record::new(links, ambient.clone())),
             admission,
-            key,
             origin: origin.map(|url| url.origin().ascii_serialization()),
             page_slots: PageSlots::default(),
-            results,
+            store,
+            sign_in: sign_in.map(Arc::new),
             ambient,
         })
     }

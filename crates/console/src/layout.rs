@@ -106,7 +106,7 @@ fn header(viewer: Option<&Viewer>, here: Option<Section>) -> Markup {
     html! {
         header.top {
             a.brand href="/console" { "Wardgate" }
-            @if let Some(Viewer { caller, record }) = viewer {
+            @if let Some(Viewer { caller, record, .. }) = viewer {
                 nav aria-label="Console" {
                     @for (part, path, name) in parts(*record) {
                         a href=(path) aria-current=[(Some(part) == here).then_some("page")] { (name) }
@@ -117,6 +117,12 @@ fn header(viewer: Option<&Viewer>, here: Option<Section>) -> Markup {
                     @if !caller.roles().is_empty() { span.quiet { (caller.roles().join(", ")) } }
                     form method="post" action="/console/sign-out" { button.plain { "Sign out" } }
                 }
+            }
+        }
+        @if let Some(ends_at) = viewer.and_then(|viewer| viewer.ends_soon) {
+            p.notice role="status" #session-ends {
+                "Your session ends at " (ends_at.to_string().get(11..16).unwrap_or_default()) " UTC. "
+                a href="/console/sign-in" { "Sign in again" }
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The web pages: what a person may use, one call of it, a chat, and the record for whom the policy lets read it.
 //!
 //! ```text
-//!  browser ─▶ http: host, origin, own page ─▶ session: sealed cookie → token → Caller ─▶ pages
+//!  browser ─▶ http: host, origin, own page ─▶ session: cookie → token → Caller ─▶ pages
 //!                                                                                       │ with the person's token
 //!        tools · playground ─▶ mcp ─▶ gateway /mcp         chat ─▶ agent /api/chat ◀────┤
 //!        record ─▶ policy: may they? ─▶ audit: read, and put the look on record ◀───────┘
@@ -28,6 +28,7 @@ mod playground;
 mod problem;
 mod problem_page;
 mod profile;
+mod provider_sign_in;
 mod record;
 mod record_access;
 mod record_pages;
@@ -35,13 +36,16 @@ mod response_headers;
 mod results;
 mod session;
 mod sign_in;
+mod store;
+mod stored_session;
 mod tools;
 
 #[cfg(test)]
 mod tests;
 
-pub use config::HttpLimits;
+pub use config::{HttpLimits, SignInConfig, SignInConfigError, UsedToken};
 pub use console::{Console, Links, listed_routes};
+pub use provider_sign_in::ProviderSignIn;
 pub use record::RecordLinks;
-pub use results::{LAYOUT, ResultStore, ResultStoreError};
 pub use session::CookieKey;
+pub use store::{ConsoleStore, LAYOUT, StoreError};

@@ -2,19 +2,23 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{FromRequestParts, Path, Request};
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, Method, Uri, header};
-use wardgate_domain::Caller;
+use wardgate_domain::{Caller, Timestamp};
 
 use crate::Console;
 use crate::fields::FormFields;
 use crate::problem::Problem;
 use crate::record_access::RecordAccess;
-use crate::session::{self, SessionToken};
+use crate::session::SessionToken;
+
+/// People are told so long before their session ends.
+const WARNING: Duration = Duration::from_mins(10);
 
 /// A request that passed the checks: its body is whole, and one that changes anything comes from a page of the console.
 pub(crate) struct PageRequest {
@@ -27,6 +31,8 @@ pub(crate) struct Viewer {
     pub(crate) caller: Arc<Caller>,
     /// What of the record there is for them to read.
     pub(crate) record: RecordAccess,
+    /// When their session ends, where that is soon.
+    pub(crate) ends_soon: Option<Timestamp>,
 }
 
 /// The request of a person who is signed in.
@@ -44,10 +50,15 @@ impl Viewer {
         headers: &HeaderMap,
         peer: Option<SocketAddr>,
     ) -> Option<Self> {
-        let token = session::resume(&console.key, headers, peer)?;
+        let (token, ends_at) = console.resume(headers, peer).await.ok()??;
         let caller = token.verify(&console.admission.auth).await.ok()?;
         let record = console.record_access(&caller).await;
-        Some(Self { caller, record })
+        let ends_soon = ends_soon(console, &caller, ends_at);
+        Some(Self {
+            caller,
+            record,
+            ends_soon,
+        })
     }
 }
 
@@ -103,8 +114,8 @@ impl PageRequest {
             .then(|| self.parts.uri.path_and_query().map(ToString::to_string))
             .flatten();
         let signed_out = || Problem::SignedOut(back.clone());
-        let token = session::resume(&console.key, &self.parts.headers, peer);
-        let token = token.ok_or_else(signed_out)?;
+        let resumed = console.resume(&self.parts.headers, peer).await?;
+        let (token, ends_at) = resumed.ok_or_else(signed_out)?;
         let caller = match token.verify(&console.admission.auth).await {
             Ok(caller) => caller,
             Err(refusal) if refusal.status().is_server_error() => {
@@ -119,7 +130,11 @@ impl PageRequest {
             console.record_access(&caller).await
         };
         Ok(SignedInRequest {
-            viewer: Viewer { caller, record },
+            viewer: Viewer {
+                ends_soon: ends_soon(console, &caller, ends_at),
+                caller,
+                record,
+            },
             token,
             page_request: self,
         })
@@ -142,6 +157,12 @@ impl PageRequest {
         let path = Path::<String>::from_request_parts(&mut self.parts, &()).await;
         path.map(|Path(name)| name).map_err(|_| Problem::Unknown)
     }
+}
+
+/// When a session ends that ends at `ends_at`, or else with its token, if it is time to say so.
+fn ends_soon(console: &Console, caller: &Caller, ends_at: Option<Timestamp>) -> Option<Timestamp> {
+    let ends_at = ends_at.unwrap_or(caller.expires_at());
+    (ends_at.since(console.ambient.now()) < WARNING).then_some(ends_at)
 }
 
 /// Whether a page of the console sent it: browsers say so, and no page can make them say otherwise.

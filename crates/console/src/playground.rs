@@ -90,7 +90,7 @@ async fn submit(console: &Console, signed_in: &SignedInRequest, name: &str) -> P
         outcome: None,
     };
     let path = format!("/console/calls/{id}");
-    let begun = console.results.begin(id.clone(), caller, call).await;
+    let begun = console.store.begin(id.clone(), caller, call).await;
     // The same form once more: what it called runs, or has run.
     let Some(running) = begun.map_err(|_| Problem::NoStore)? else {
         return Ok(see_other(&format!("{path}#result")));
@@ -141,7 +141,7 @@ async fn ask(
 /// The page of a call: what came of it, and its form for another one. It calls nothing, however often it is loaded.
 pub(crate) async fn call(console: Arc<Console>, mut signed_in: SignedInRequest) -> PageResult {
     let id = signed_in.page_request.name().await?;
-    let stored = console.results.get(&id, &signed_in.viewer.caller).await;
+    let stored = console.store.get(&id, &signed_in.viewer.caller).await;
     let Some(call) = stored.map_err(|_| Problem::NoStore)? else {
         let call = signed_in.page_request.query()?.get("call").map(str::parse);
         return Err(Problem::NoResult(call.and_then(Result::ok)));

@@ -28,6 +28,9 @@ pub(crate) enum Problem {
     /// Results cannot be kept or looked at now: nothing was called.
     #[error("the store of results is away")]
     NoStore,
+    /// Sessions cannot be looked at now.
+    #[error("the store of sessions is away")]
+    NoSessions,
     /// A call was made, and what came of it cannot be kept for its page.
     #[error("the result cannot be kept")]
     ResultLost(Option<CallId>),
@@ -63,7 +66,7 @@ impl Problem {
     pub(crate) fn has_header(&self) -> bool {
         !matches!(
             self,
-            Self::SignedOut(_) | Self::Token(_) | Self::Host(_) | Self::Busy
+            Self::SignedOut(_) | Self::Token(_) | Self::Host(_) | Self::Busy | Self::NoSessions
         )
     }
 
@@ -80,9 +83,11 @@ impl Problem {
             Self::Body(refusal) => refusal.status(),
             Self::Input(_) => StatusCode::BAD_REQUEST,
             Self::Unknown | Self::NoResult(_) | Self::NoRecord => StatusCode::NOT_FOUND,
-            Self::Busy | Self::RecordAway | Self::NoStore | Self::ResultLost(_) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::Busy
+            | Self::RecordAway
+            | Self::NoStore
+            | Self::NoSessions
+            | Self::ResultLost(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Gateway(fault) => fault.status(),
         }
     }
@@ -97,6 +102,7 @@ impl Problem {
             Self::OtherPerson => "form_of_another_person",
             Self::NoResult(_) => "result_not_kept",
             Self::NoStore => "results_unavailable",
+            Self::NoSessions => "sessions_unavailable",
             Self::ResultLost(_) => "result_lost",
             Self::Method(_) => "method_not_allowed",
             Self::Body(refusal) => refusal.reason().as_str(),

@@ -72,6 +72,10 @@ fn words(problem: &Problem, viewer: Option<&Viewer>) -> (&'static str, Markup) {
             "Not now",
             html! { p { "What comes of calls cannot be kept for you now, or looked at. Nothing was called; try again." } },
         ),
+        Problem::NoSessions => (
+            "Not now",
+            html! { p { "Sessions cannot be looked at now. Nothing was done; try again." } },
+        ),
         Problem::ResultLost(call) => (
             "The result is lost",
             html! {

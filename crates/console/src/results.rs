@@ -1,4 +1,4 @@
-//! What came of calls, kept for the pages that show it, in SQLite or PostgreSQL.
+//! What came of calls, kept for the pages that show it.
 //!
 //! ```text
 //!  POST a form ─▶ begin ─▶ the call ─▶ finish ─▶ 303 ─▶ GET the page of the call, any number of times, at any replica
@@ -7,22 +7,15 @@
 //! A result is shown to the caller that it was given to, with the rights that they had then, and to nobody else. It is
 //! sealed for its call and that caller, kept for [`KEPT`], and makes room for newer ones of the same caller.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use tokio::sync::OnceCell;
-use wardgate_domain::{About, Ambient, Caller, Digest, SealKey, Timestamp};
-use wardgate_store::postgres::{Rights, Schema};
-use wardgate_store::{
-    Address, Database, DatabaseSettings, Layout, MigrationError, NotAStore, Row, Value,
-};
+use wardgate_domain::{About, Caller, Digest, Timestamp};
 
-use crate::CookieKey;
 use crate::fields::FormFields;
 use crate::mcp::{CALL_LIMIT, GatewayFault};
+use crate::store::{ConsoleStore, StoreError};
 
 /// How long a result is kept.
 pub(crate) const KEPT: Duration = Duration::from_mins(15);
@@ -35,27 +28,8 @@ const MAX_CALLS: i64 = 64;
 const MAX_FILE: i64 = 32 << 20;
 const MAX_SERVER: i64 = 1 << 30;
 
-/// How long one operation may take.
-const LIMIT: Duration = Duration::from_secs(3);
-
-/// How often expired results are removed, and how many at once.
-const SWEEP_EVERY: Duration = Duration::from_mins(1);
-const SWEEP_ROWS: i64 = 200;
-
 /// What is sealed, so that nothing else of this key could pass for it.
 const SEALED: &str = "wardgate console result 1";
-
-/// What the store consists of.
-pub const LAYOUT: Layout = Layout {
-    schema: Schema {
-        name: "console",
-        lock: 0x5741_5244_434f_4e53,
-        migrations: &[include_str!("results/postgres/0001_results.sql")],
-        rights: Rights::Rows,
-    },
-    sqlite: &[include_str!("results/sqlite/0001_results.sql")],
-    limit: LIMIT,
-};
 
 const BEGIN: &str = "
     INSERT INTO console.result (id, owner, sealed, is_over, started_at, expires_at)
@@ -85,45 +59,6 @@ const TRIM_ALL: &str = "
             FROM console.result
         ) AS newest_first WHERE bytes > $1)";
 
-const SWEEP: &str = "
-    DELETE FROM console.result WHERE id IN
-        (SELECT id FROM console.result WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
-
-/// Why the store did not do what it was asked.
-#[derive(Debug, thiserror::Error)]
-pub enum ResultStoreError {
-    /// The setting names no store.
-    #[error("console.store must be given as `sqlite:PATH` or `postgres://…`")]
-    UnknownStore,
-    /// It has a schema that this program cannot work with.
-    #[error("console.store: {0}")]
-    Schema(MigrationError),
-    /// The database does not answer, or says no.
-    #[error("console.store cannot be used now; try again later")]
-    Database(#[from] sqlx::Error),
-    /// The database takes too long.
-    #[error("console.store does not answer in time; try again later")]
-    Late,
-    /// What is stored cannot be read: it is another key's, or was changed.
-    #[error("console.store holds a result that this console's key does not open")]
-    Unreadable,
-}
-
-impl From<NotAStore> for ResultStoreError {
-    fn from(NotAStore: NotAStore) -> Self {
-        Self::UnknownStore
-    }
-}
-
-impl From<MigrationError> for ResultStoreError {
-    fn from(error: MigrationError) -> Self {
-        match error {
-            MigrationError::Database(error) => error.into(),
-            schema => Self::Schema(schema),
-        }
-    }
-}
-
 /// A call that a form asked for, and what came of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SubmittedCall {
@@ -150,18 +85,9 @@ pub(crate) enum CallOutcome {
     Interrupted,
 }
 
-/// The results that are kept.
-pub struct ResultStore {
-    address: Address,
-    database: Database,
-    prepared: OnceCell<()>,
-    key: Arc<SealKey>,
-    ambient: Ambient,
-}
-
 /// A call that runs. Dropped without an outcome, it was interrupted.
 pub(crate) struct RunningCall {
-    store: Arc<ResultStore>,
+    store: Arc<ConsoleStore>,
     id: String,
     owner: Digest,
     /// None once it is over.
@@ -178,38 +104,14 @@ pub(crate) fn result_id(caller: &Caller, tool: &str, key: &str, form: &[u8]) -> 
     about.digest().to_string()
 }
 
-impl ResultStore {
-    /// The store at `sqlite:PATH` or `postgres://…`. A file is there or never will be; a server may come later.
-    pub async fn open(
-        url: &str,
-        settings: &DatabaseSettings,
-        key: &CookieKey,
-        ambient: Ambient,
-    ) -> Result<Arc<Self>, ResultStoreError> {
-        let address: Address = url.parse()?;
-        let store = Arc::new(Self {
-            database: Database::new(&address, LAYOUT, settings),
-            address,
-            prepared: OnceCell::new(),
-            key: key.of_results(),
-            ambient,
-        });
-        match store.database().await {
-            Err(error @ ResultStoreError::Schema(_)) => return Err(error),
-            Err(error) if matches!(store.address, Address::Sqlite(_)) => return Err(error),
-            Err(_) | Ok(_) => {}
-        }
-        tokio::spawn(sweep(Arc::downgrade(&store)));
-        Ok(store)
-    }
-
+impl ConsoleStore {
     /// Makes room for the call `id`. None where it began already, here or at another replica.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         id: String,
         caller: &Caller,
         call: SubmittedCall,
-    ) -> Result<Option<RunningCall>, ResultStoreError> {
+    ) -> Result<Option<RunningCall>, StoreError> {
         let (owner, now) = (caller.digest(), self.ambient.now());
         let values = [
             id.as_str().into(),
@@ -232,7 +134,7 @@ impl ResultStore {
         &self,
         id: &str,
         caller: &Caller,
-    ) -> Result<Option<SubmittedCall>, ResultStoreError> {
+    ) -> Result<Option<SubmittedCall>, StoreError> {
         let (owner, now) = (caller.digest(), self.ambient.now());
         let values = [
             id.into(),
@@ -243,10 +145,10 @@ impl ResultStore {
         let Some((sealed,)) = rows.into_iter().next() else {
             return Ok(None);
         };
-        let text = self.key.open(&about(id, owner), sealed);
-        let text = text.map_err(|_| ResultStoreError::Unreadable)?;
+        let text = self.key.results.open(&about(id, owner), sealed);
+        let text = text.map_err(|_| StoreError::Unreadable)?;
         let mut call: SubmittedCall =
-            serde_json::from_slice(&text).map_err(|_| ResultStoreError::Unreadable)?;
+            serde_json::from_slice(&text).map_err(|_| StoreError::Unreadable)?;
         let began = Timestamp::from_micros(call.at_micros);
         if call.outcome.is_none() && began.plus(CALL_LIMIT) < now {
             // Whatever process had it is gone.
@@ -260,7 +162,7 @@ impl ResultStore {
         id: &str,
         owner: Digest,
         call: &SubmittedCall,
-    ) -> Result<(), ResultStoreError> {
+    ) -> Result<(), StoreError> {
         let sealed = self.sealed(id, owner, call)?;
         self.execute(FINISH, [id.into(), sealed.into()]).await?;
         let values = [
@@ -269,62 +171,24 @@ impl ResultStore {
             MAX_EACH.into(),
         ];
         self.execute(TRIM, values).await?;
-        let all = match self.address {
-            Address::Sqlite(_) => MAX_FILE,
-            Address::Postgres(_) => MAX_SERVER,
-        };
+        let all = if self.is_file() { MAX_FILE } else { MAX_SERVER };
         self.execute(TRIM_ALL, [all.into()]).await?;
         Ok(())
     }
 
-    fn sealed(
-        &self,
-        id: &str,
-        owner: Digest,
-        call: &SubmittedCall,
-    ) -> Result<Vec<u8>, ResultStoreError> {
-        let text = serde_json::to_vec(call).map_err(|_| ResultStoreError::Unreadable)?;
-        let sealed = self.key.seal(&about(id, owner), &text, &self.ambient);
-        sealed.map_err(|_| ResultStoreError::Unreadable)
-    }
-
-    /// The database, once it has a schema this program works with.
-    async fn database(&self) -> Result<&Database, ResultStoreError> {
-        let prepare = || async { within(self.database.prepare().boxed()).await };
-        let prepared = self.prepared.get_or_try_init(prepare).await;
-        prepared.inspect_err(|error| self.log_error(error))?;
-        Ok(&self.database)
-    }
-
-    async fn execute<const N: usize>(
-        &self,
-        statement: &'static str,
-        values: [Value; N],
-    ) -> Result<u64, ResultStoreError> {
-        let database = self.database().await?;
-        let done = within(database.execute(statement, values).boxed()).await;
-        done.inspect_err(|error| self.log_error(error))
-    }
-
-    async fn rows<T: Row, const N: usize>(
-        &self,
-        statement: &'static str,
-        values: [Value; N],
-    ) -> Result<Vec<T>, ResultStoreError> {
-        let database = self.database().await?;
-        let rows = within(database.rows(statement, values).boxed()).await;
-        rows.inspect_err(|error| self.log_error(error))
-    }
-
-    fn log_error(&self, error: &ResultStoreError) {
-        let cause = error as &dyn std::error::Error;
-        tracing::warn!(store = %self.address, cause, "the console's store cannot be used");
+    fn sealed(&self, id: &str, owner: Digest, call: &SubmittedCall) -> Result<Vec<u8>, StoreError> {
+        let text = serde_json::to_vec(call).map_err(|_| StoreError::Unreadable)?;
+        let sealed = self
+            .key
+            .results
+            .seal(&about(id, owner), &text, &self.ambient);
+        sealed.map_err(|_| StoreError::Unreadable)
     }
 }
 
 impl RunningCall {
     /// Keeps the outcome for the page of the call.
-    pub(crate) async fn finish(mut self, outcome: CallOutcome) -> Result<(), ResultStoreError> {
+    pub(crate) async fn finish(mut self, outcome: CallOutcome) -> Result<(), StoreError> {
         let Some(mut call) = self.call.take() else {
             return Ok(());
         };
@@ -349,34 +213,6 @@ impl Drop for RunningCall {
 
 fn about(id: &str, owner: Digest) -> About {
     About::new(SEALED).and(id.as_bytes()).and(owner.as_bytes())
-}
-
-/// Waits at most [`LIMIT`], whatever the database does.
-async fn within<T, E: Into<ResultStoreError>>(
-    work: BoxFuture<'_, Result<T, E>>,
-) -> Result<T, ResultStoreError> {
-    match tokio::time::timeout(LIMIT, work).await {
-        Ok(done) => done.map_err(Into::into),
-        Err(_) => Err(ResultStoreError::Late),
-    }
-}
-
-/// Removes what has expired, as long as the store lives.
-async fn sweep(store: Weak<ResultStore>) {
-    loop {
-        tokio::time::sleep(SWEEP_EVERY).await;
-        // Bounded: what is left waits for the next time. A failure is told where it happens.
-        for _ in 0..50 {
-            let Some(store) = store.upgrade() else {
-                return;
-            };
-            let now = store.ambient.now().as_micros();
-            let removed = store.execute(SWEEP, [now.into(), SWEEP_ROWS.into()]).await;
-            if !matches!(removed, Ok(removed) if removed == SWEEP_ROWS.unsigned_abs()) {
-                break;
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The session: a person's own token, sealed into a cookie.
+//! The session of a token that a person brought: the token itself, sealed into a cookie.
 //!
 //! Nothing is kept here, so any replica serves any request, and a session ends with its token: the token is verified
-//! again at every request.
+//! again at every request. Whom a provider signed in has a stored session instead.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -30,8 +30,8 @@ const SEALED: &str = "wardgate console session 1";
 /// The key that sessions and results are sealed under; every replica has the same one.
 #[derive(Clone)]
 pub struct CookieKey {
-    sessions: Arc<SealKey>,
-    results: Arc<SealKey>,
+    pub(crate) sessions: Arc<SealKey>,
+    pub(crate) results: Arc<SealKey>,
 }
 
 impl CookieKey {
@@ -42,11 +42,6 @@ impl CookieKey {
             sessions: Arc::new(SealKey::from_bytes(bytes)),
             results: Arc::new(SealKey::from_bytes(&results)),
         }
-    }
-
-    /// The key of results.
-    pub(crate) fn of_results(&self) -> Arc<SealKey> {
-        Arc::clone(&self.results)
     }
 }
 
@@ -125,30 +120,40 @@ pub(crate) fn end(is_secure: bool) -> Option<HeaderValue> {
 fn cookie(value: &str, left: Duration, is_secure: bool) -> Option<HeaderValue> {
     let secure = if is_secure { "; Secure" } else { "" };
     let left = left.as_secs();
-    let text =
-        format!("{NAME}={value}; Path={PATH}; Max-Age={left}; HttpOnly; SameSite=Strict{secure}");
+    secret_header(format!(
+        "{NAME}={value}; Path={PATH}; Max-Age={left}; HttpOnly; SameSite=Strict{secure}"
+    ))
+}
+
+/// A header that logs leave out.
+pub(crate) fn secret_header(text: String) -> Option<HeaderValue> {
     let mut value = HeaderValue::try_from(text).ok()?;
     value.set_sensitive(true);
     Some(value)
 }
 
-/// The token of the one session that a request has. Of two cookies of the name one is somebody else's doing.
-pub(crate) fn resume(
-    key: &CookieKey,
-    headers: &HeaderMap,
-    peer: Option<SocketAddr>,
-) -> Option<SessionToken> {
+/// The value of the one cookie of this name. Of two one is somebody else's doing.
+pub(crate) fn only_cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let cookies = headers.get_all(COOKIE).iter();
     let mut values = cookies
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(';'))
         .filter_map(|pair| pair.trim().split_once('='))
-        .filter(|(name, _)| *name == NAME)
+        .filter(|(own, _)| *own == name)
         .map(|(_, value)| value);
-    let (Some(value), None) = (values.next(), values.next()) else {
-        return None;
-    };
-    let sealed = URL_SAFE_NO_PAD.decode(value).ok()?;
+    match (values.next(), values.next()) {
+        (Some(value), None) => Some(value),
+        _ => None,
+    }
+}
+
+/// The token of the one session that a request has.
+pub(crate) fn resume(
+    key: &CookieKey,
+    headers: &HeaderMap,
+    peer: Option<SocketAddr>,
+) -> Option<SessionToken> {
+    let sealed = URL_SAFE_NO_PAD.decode(only_cookie(headers, NAME)?).ok()?;
     let text = key.sessions.open(&About::new(SEALED), sealed).ok()?;
     Some(SessionToken::new(std::str::from_utf8(&text).ok()?, peer))
 }

@@ -1,4 +1,4 @@
-//! Signing in with a bearer token, and out.
+//! The page to sign in, signing in with a bearer token, and signing out.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,9 +14,12 @@ use crate::page_request::PageRequest;
 use crate::problem::Problem;
 use crate::problem_page::see_other;
 use crate::session::{self, MAX_TOKEN, SessionToken};
+use crate::stored_session;
 
+/// The page to sign in.
+pub(crate) const SIGN_IN: &str = "/console/sign-in";
 /// Where a person begins.
-const HOME: &str = "/console/tools";
+pub(crate) const HOME: &str = "/console/tools";
 
 /// Where `/console` leads.
 pub(crate) async fn home(_: Arc<Console>, _: PageRequest) -> PageResult {
@@ -27,7 +30,7 @@ pub(crate) async fn home(_: Arc<Console>, _: PageRequest) -> PageResult {
 pub(crate) async fn page(console: Arc<Console>, page_request: PageRequest) -> PageResult {
     if !page_request.is_post() {
         let next = page_request.query()?;
-        return Ok(form(StatusCode::OK, own(next.get("next")), None));
+        return Ok(form(&console, StatusCode::OK, own(next.get("next")), None));
     }
     let fields = page_request.form()?;
     let next = own(fields.get("next"));
@@ -36,10 +39,25 @@ pub(crate) async fn page(console: Arc<Console>, page_request: PageRequest) -> Pa
     let refused = match token.verify(&console.admission.auth).await {
         Ok(caller) => {
             let secure = console.is_secure();
-            match session::begin(&console.key, &token, &caller, secure, &console.ambient) {
+            match session::begin(
+                &console.store.key,
+                &token,
+                &caller,
+                secure,
+                &console.ambient,
+            ) {
                 Some(cookie) => {
                     let mut response = see_other(next.unwrap_or(HOME));
-                    response.headers_mut().insert(header::SET_COOKIE, cookie);
+                    response.headers_mut().append(header::SET_COOKIE, cookie);
+                    // Of two sessions of one browser the stored one would be looked at first.
+                    if console.sign_in.is_some() {
+                        console
+                            .end_stored_session(&page_request.parts.headers)
+                            .await;
+                        let ended = stored_session::end(secure);
+                        let headers = response.headers_mut();
+                        ended.map(|ended| headers.append(header::SET_COOKIE, ended));
+                    }
                     return Ok(response);
                 }
                 None => format!(
@@ -52,22 +70,31 @@ pub(crate) async fn page(console: Arc<Console>, page_request: PageRequest) -> Pa
         }
         Err(refusal) => refusal.description(),
     };
-    metrics::counter!(wardgate_telemetry::names::REFUSED_REQUESTS, "reason" => "sign_in_refused")
-        .increment(1);
-    Ok(form(StatusCode::UNAUTHORIZED, next, Some(&refused)))
+    Ok(self::refused(&console, next, &refused))
 }
 
-/// Ends the session in this browser. The token itself lives as long as its issuer gave it.
-pub(crate) async fn sign_out(console: Arc<Console>, _: PageRequest) -> PageResult {
-    let mut response = see_other("/console/sign-in");
-    if let Some(cookie) = session::end(console.is_secure()) {
-        response.headers_mut().insert(header::SET_COOKIE, cookie);
+/// The page to sign in, which says why nobody was signed in.
+pub(crate) fn refused(console: &Console, next: Option<&str>, why: &str) -> Response {
+    metrics::counter!(wardgate_telemetry::names::REFUSED_REQUESTS, "reason" => "sign_in_refused")
+        .increment(1);
+    form(console, StatusCode::UNAUTHORIZED, next, Some(why))
+}
+
+/// Ends the session in this browser, and at the provider where it has one. A token that a person brought lives as long as
+/// its issuer gave it.
+pub(crate) async fn sign_out(console: Arc<Console>, page_request: PageRequest) -> PageResult {
+    let left = console
+        .end_stored_session(&page_request.parts.headers)
+        .await;
+    let mut response = left.unwrap_or_else(|| see_other(SIGN_IN));
+    for cookie in console.ended_cookies() {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
     }
     Ok(response)
 }
 
 /// A page of ours to go on to; of anything else nothing.
-fn own(next: Option<&str>) -> Option<&str> {
+pub(crate) fn own(next: Option<&str>) -> Option<&str> {
     next.filter(|path| path.starts_with("/console/") || path.starts_with("/console?"))
         .filter(|path| {
             path.bytes()
@@ -82,20 +109,34 @@ fn bare(pasted: &str) -> &str {
     pasted.rsplit(['=', ' ']).next().unwrap_or(pasted)
 }
 
-fn form(status: StatusCode, next: Option<&str>, refused: Option<&str>) -> Response {
-    layout::plain(status, None, "Sign in", &content(next, refused))
+fn form(
+    console: &Console,
+    status: StatusCode,
+    next: Option<&str>,
+    refused: Option<&str>,
+) -> Response {
+    let provider = console.sign_in.as_ref().map(|provider| &*provider.host);
+    layout::plain(status, None, "Sign in", &content(provider, next, refused))
 }
 
-fn content(next: Option<&str>, refused: Option<&str>) -> Markup {
+/// `provider` is where people sign in who bring no token.
+fn content(provider: Option<&str>, next: Option<&str>, refused: Option<&str>) -> Markup {
     html! {
         div.narrow {
             h1 { "Sign in" }
             @if let Some(refused) = refused {
                 p.notice.bad role="alert" #refused { "Not signed in: " (refused) "." }
             }
+            @if let Some(provider) = provider {
+                form method="post" action="/console/sign-in/provider" {
+                    @if let Some(next) = next { input type="hidden" name="next" value=(next); }
+                    button autofocus { "Sign in with " (provider) }
+                }
+                h2 { "Or with a token" }
+            }
             form method="post" action="/console/sign-in" {
                 label for="token" { "Bearer token" }
-                input #token type="password" name="token" required autofocus autocomplete="off" spellcheck="false"
+                input #token type="password" name="token" required autofocus[provider.is_none()] autocomplete="off" spellcheck="false"
                     aria-describedby="about-token" aria-invalid=[refused.map(|_| "true")];
                 p.quiet #about-token {
                     "The token your programs use for MCP. It stays in a sealed cookie of this browser until it ends, \

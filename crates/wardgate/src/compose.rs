@@ -7,7 +7,7 @@ use axum::Router;
 use tokio::sync::watch;
 use wardgate_agent::{Agent, ApprovalKey, Endpoints};
 use wardgate_audit::LogCloser;
-use wardgate_console::{Console, CookieKey, HttpLimits, RecordLinks, ResultStore};
+use wardgate_console::{Console, ConsoleStore, HttpLimits, ProviderSignIn, RecordLinks};
 use wardgate_domain::{Ambient, PermitSigner, PermitVerifier};
 use wardgate_edge::{Admission, Authenticator, EdgeClient, Origins};
 use wardgate_gateway::{Gateway, Neighbours};
@@ -194,8 +194,8 @@ pub(crate) fn local_console(
     gateway: &Arc<Gateway>,
     agent: Option<Router>,
     record: RecordLinks,
-    key: CookieKey,
-    results: Arc<ResultStore>,
+    store: Arc<ConsoleStore>,
+    sign_in: Option<ProviderSignIn>,
     public_url: Option<&str>,
     ambient: &Ambient,
 ) -> Arc<Console> {
@@ -208,7 +208,8 @@ pub(crate) fn local_console(
         body: HttpLimits::default().body(),
         ..gateway.admission()
     };
-    Console::new(links, admission, key, results, public_url, ambient.clone())
+    let ambient = ambient.clone();
+    Console::new(links, admission, store, sign_in, public_url, ambient)
 }
 
 /// What the console says it is.
@@ -217,8 +218,7 @@ pub(crate) const CONSOLE: &str = "wardgate-console";
 /// The console on an address of its own, and whether it knows whose tokens it takes.
 pub(crate) async fn remote_console(
     wiring: ConsoleWiring,
-    key: CookieKey,
-    results: Arc<ResultStore>,
+    store: Arc<ConsoleStore>,
     ambient: &Ambient,
 ) -> Result<(Arc<Console>, watch::Receiver<Readiness>), Failure> {
     let (links, tls) = (&wiring.links, wiring.tls.as_ref());
@@ -253,7 +253,15 @@ pub(crate) async fn remote_console(
         auth,
         body: wiring.limits.body(),
     };
-    let console = Console::new(links, admission, key, results, public_url, ambient.clone());
+    let sign_in = match &wiring.sign_in {
+        Some(config) => {
+            let opened = ProviderSignIn::open(config, public_url, ambient).await;
+            Some(opened.map_err(|error| format!("console.{error}"))?)
+        }
+        None => None,
+    };
+    let ambient = ambient.clone();
+    let console = Console::new(links, admission, store, sign_in, public_url, ambient);
     Ok((console, keys))
 }
 

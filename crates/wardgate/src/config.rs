@@ -26,7 +26,7 @@ use wardgate_rpc::server::ListenConfig;
 use wardgate_store::DatabaseSettings;
 use wardgate_yaml::{Node, Position};
 
-pub(crate) use console::ConsoleWiring;
+pub(crate) use console::{ConsoleWiring, LocalConsole};
 pub(crate) use error::{Error, SECTIONS, ValueOrigin};
 pub(crate) use witness::WitnessWiring;
 

@@ -1,9 +1,11 @@
 //! What is kept, for whom, and for how long: on SQLite, and on PostgreSQL where `WARDGATE_TEST_POSTGRES` names a server.
 
 use wardgate_domain::CallerClaims;
+use wardgate_store::DatabaseSettings;
 use wardgate_testkit::{TestClock, TestDatabase};
 
 use super::*;
+use crate::CookieKey;
 
 /// 2027-01-15T08:00:00Z.
 const NOW: i64 = 1_800_000_000;
@@ -23,12 +25,12 @@ impl TestReplicas {
         })
     }
 
-    async fn replica(&self, key: u8) -> Arc<ResultStore> {
+    async fn replica(&self, key: u8) -> Arc<ConsoleStore> {
         let ambient = self.clock.ambient();
         let key = CookieKey::from_bytes(&[key; 32]);
         let settings = DatabaseSettings::default();
         let url = self.database.url();
-        let store = ResultStore::open(&url, &settings, &key, ambient);
+        let store = ConsoleStore::open(&url, &settings, &key, ambient);
         store.await.unwrap()
     }
 
@@ -79,7 +81,7 @@ async fn a_result_is_shown_at_any_replica_to_whom_it_was_given_with_the_rights_t
         // With another key it is nothing that can be read.
         let foreign = stage.replica(8).await;
         let refused = foreign.get("1", &doctor).await.unwrap_err();
-        assert!(matches!(refused, ResultStoreError::Unreadable));
+        assert!(matches!(refused, StoreError::Unreadable));
         stage.advance(KEPT);
         assert!(one.get("1", &doctor).await.unwrap().is_none());
     }

@@ -2,6 +2,7 @@
 
 mod fakes;
 mod pages;
+mod provider;
 mod record;
 mod sessions;
 
@@ -21,8 +22,9 @@ use wardgate_rpc::Peer;
 use wardgate_store::DatabaseSettings;
 use wardgate_testkit::{FakeAudit, FakePolicy, TestClock, TestIssuer};
 
-use crate::{Console, CookieKey, HttpLimits, Links, RecordLinks, ResultStore};
+use crate::{Console, ConsoleStore, CookieKey, HttpLimits, Links, ProviderSignIn, RecordLinks};
 pub(crate) use fakes::FakeGateway;
+use provider::FakeProvider;
 
 /// 2027-01-15T08:00:00Z.
 const NOW: i64 = 1_800_000_000;
@@ -73,6 +75,15 @@ impl TestConsole {
     }
 
     pub(crate) async fn with(public_url: Option<&str>, key: [u8; 32]) -> Self {
+        Self::build(public_url, key, TestClock::at(NOW), None).await
+    }
+
+    async fn build(
+        public_url: Option<&str>,
+        key: [u8; 32],
+        clock: TestClock,
+        provider: Option<&FakeProvider>,
+    ) -> Self {
         let files = tempfile::tempdir().unwrap();
         let issuer = TestIssuer::new("https://issuer.example");
         let trusted = |url: &str, tenant: Option<&str>| {
@@ -81,11 +92,15 @@ impl TestConsole {
                 "leeway_seconds": 0, "tenant_claim": tenant, "roles": ["Nurse"],
             })
         };
-        let auth = json!({ "issuers": [
+        let mut auth = json!({ "issuers": [
             trusted("https://issuer.example", None),
             trusted("https://tenants.example", Some("tenant")),
         ] });
-        let clock = TestClock::at(NOW);
+        if let Some(provider) = provider {
+            let mut issuer = trusted(&provider.url(), None);
+            issuer["jwks"]["file"] = json!(provider.issuer.key_set());
+            auth["issuers"].as_array_mut().unwrap().push(issuer);
+        }
         let ambient = clock.ambient();
         let auth = serde_json::from_value(auth).unwrap();
         let auth = Authenticator::new(auth, None, ambient.clone())
@@ -110,9 +125,20 @@ impl TestConsole {
         let key = CookieKey::from_bytes(&key);
         let store = format!("sqlite:{}", files.path().join("console.sqlite").display());
         let database = DatabaseSettings::default();
-        let results = ResultStore::open(&store, &database, &key, ambient.clone());
-        let results = results.await.unwrap();
-        let console = Console::new(links, admission, key, results, public_url, ambient);
+        let store = ConsoleStore::open(&store, &database, &key, ambient.clone());
+        let store = store.await.unwrap();
+        let sign_in = match provider {
+            Some(provider) => {
+                let config = provider.config();
+                Some(
+                    ProviderSignIn::open(&config, public_url, &ambient)
+                        .await
+                        .unwrap(),
+                )
+            }
+            None => None,
+        };
+        let console = Console::new(links, admission, store, sign_in, public_url, ambient);
         Self {
             router: console.router(),
             gateway,

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 use wardgate_catalogue::Fault;
+use wardgate_console::SignInConfig;
 use wardgate_edge::{EdgeClient, Origins};
 use wardgate_policy::PolicySet;
 use wardgate_store::Address;
@@ -107,7 +108,7 @@ pub(crate) fn is_for_up(settings: &Settings) -> bool {
         "tool_runner.listen",
         "audit.listen",
         "memory.listen",
-        "console",
+        "console.links",
         "operator",
         "witness",
     ];
@@ -125,6 +126,17 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
         check_gateway(settings, &up.gateway)?;
         at(settings, "policy", up.policy.validate())?;
         at(settings, "audit", up.audit.validate())?;
+        check_sign_in(
+            settings,
+            up.console.sign_in.as_ref(),
+            // Without one it is where it listens.
+            Some(
+                up.gateway
+                    .public_url
+                    .as_deref()
+                    .unwrap_or("http://localhost"),
+            ),
+        )?;
     } else {
         check_services(settings)?;
     }
@@ -137,6 +149,16 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// How the console signs people in.
+fn check_sign_in(
+    settings: &Settings,
+    sign_in: Option<&SignInConfig>,
+    public_url: Option<&str>,
+) -> Result<(), Failure> {
+    let checked = sign_in.map_or(Ok(()), |sign_in| sign_in.validate(public_url));
+    at(settings, "console", checked)
 }
 
 /// Checks what the file names: catalogue, policies and assistants, as the start does, without connecting to anything.
@@ -218,6 +240,7 @@ fn check_services(settings: &Settings) -> Result<(), Failure> {
         let wiring: ConsoleWiring = settings.wiring("console")?;
         let url = wiring.public_url.as_deref();
         at(settings, "console", wiring.auth.validate_for(url))?;
+        check_sign_in(settings, wiring.sign_in.as_ref(), url)?;
         for (key, url) in [
             ("gateway", Some(&wiring.links.gateway)),
             ("agent", wiring.links.agent.as_ref()),

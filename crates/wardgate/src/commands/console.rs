@@ -1,7 +1,7 @@
 //! `wardgate console`: the web pages, on an address of their own.
 
 use tokio::sync::watch;
-use wardgate_console::ResultStore;
+use wardgate_console::ConsoleStore;
 use wardgate_domain::Ambient;
 use wardgate_edge::{BoundListener, EdgeClient};
 use wardgate_rpc::Readiness;
@@ -35,13 +35,17 @@ pub(crate) async fn run(arguments: &ConfigFile) -> Result<(), Failure> {
     // A file of its own is its own to bring to the newest schema.
     let (store, database) = wiring.store.clone().map_or_else(
         || {
-            let own = serve::own_store(&arguments.config, "console", "what came of calls");
+            let own = serve::own_store(
+                &arguments.config,
+                "console",
+                "what came of calls, and sessions",
+            );
             (own, DatabaseSettings::default())
         },
         |store| (store, wiring.database.clone()),
     );
-    let results = ResultStore::open(&store, &database, &key, ambient.clone()).await?;
-    let (console, keys) = compose::remote_console(wiring, key, results, &ambient).await?;
+    let store = ConsoleStore::open(&store, &database, &key, ambient.clone()).await?;
+    let (console, keys) = compose::remote_console(wiring, store, &ambient).await?;
     let (_goes_on, goes_on) = watch::channel(Readiness::Ready);
     // Not the record: without it, all other pages work.
     let parts = vec![

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use wardgate_agent::Endpoints;
 use wardgate_audit::AuditKeys;
-use wardgate_console::ResultStore;
+use wardgate_console::{ConsoleStore, ProviderSignIn};
 use wardgate_domain::Ambient;
 use wardgate_edge::BoundListener;
 use wardgate_gateway::Gateway;
@@ -143,10 +143,11 @@ async fn start_services(
     } = up;
     // The policy service takes the tokens that the gateway takes, whatever its own section says.
     policy.auth = config.auth.clone();
-    policy.public_url = Some(match &config.public_url {
+    let reached_at = match &config.public_url {
         Some(url) => url.clone(),
         None => bound.url(),
-    });
+    };
+    policy.public_url = Some(reached_at.clone());
     let parts = ServiceConfigs {
         policy,
         tool_runner: up.tool_runner,
@@ -177,13 +178,20 @@ async fn start_services(
     let agent = agent.map(Endpoints::router);
     let key = data_dir::cookie_key(&dir.console_key())?;
     let (store, database) = (dir.console_store(), DatabaseSettings::default());
-    let results = ResultStore::open(&store, &database, &key, ambient.clone()).await?;
+    let store = ConsoleStore::open(&store, &database, &key, ambient.clone()).await?;
+    let sign_in = match &up.console.sign_in {
+        Some(config) => {
+            let opened = ProviderSignIn::open(config, Some(&reached_at), ambient).await;
+            Some(opened.map_err(|error| format!("console.{error}"))?)
+        }
+        None => None,
+    };
     let console = compose::local_console(
         &gateway,
         agent.clone(),
         record,
-        key,
-        results,
+        store,
+        sign_in,
         public_url.as_deref(),
         ambient,
     );

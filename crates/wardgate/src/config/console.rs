@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use reqwest::Url;
 use serde::{Deserialize, Deserializer};
-use wardgate_console::HttpLimits;
+use wardgate_console::{HttpLimits, SignInConfig};
 use wardgate_edge::{AuthConfig, HttpsFiles, TrustedProxies};
 use wardgate_rpc::Drain;
 use wardgate_rpc::link::TlsFiles;
@@ -36,6 +36,9 @@ pub(crate) struct ConsoleWiring {
     pub(crate) allowed_hosts: Vec<String>,
     #[serde(default)]
     pub(crate) limits: HttpLimits,
+    /// Whom people are signed in by; none: they bring a token.
+    #[serde(default)]
+    pub(crate) sign_in: Option<SignInConfig>,
     /// Whose tokens are accepted; the same issuers as the gateway's, which gets the same tokens.
     pub(crate) auth: AuthConfig,
     /// What sessions are sealed under, the same for every replica.
@@ -74,6 +77,15 @@ pub(crate) struct ConsoleLinks {
     /// Where the record is. Without both it is not shown.
     #[serde(default)]
     pub(crate) audit: Option<String>,
+}
+
+/// Section `console` of `wardgate up`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LocalConsole {
+    /// Whom people are signed in by; none: they bring a token.
+    #[serde(default)]
+    pub(crate) sign_in: Option<SignInConfig>,
 }
 
 fn some_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Url>, D::Error> {

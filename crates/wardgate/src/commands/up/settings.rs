@@ -3,7 +3,7 @@
 use figment::value::Dict;
 
 use crate::Failure;
-use crate::config::{LocalIssuer, Settings};
+use crate::config::{LocalConsole, LocalIssuer, Settings};
 use crate::data_dir::DataDir;
 use crate::issuer;
 
@@ -18,6 +18,7 @@ pub(crate) struct UpSettings {
     pub(crate) memory: wardgate_memory::Config,
     /// None where the configuration has no agent.
     pub(crate) agent: Option<wardgate_agent::Config>,
+    pub(crate) console: LocalConsole,
 }
 
 impl UpSettings {
@@ -43,6 +44,12 @@ impl UpSettings {
             memory: settings.unwired("memory", |section| {
                 set(section, "store", dir.memory_store());
             })?,
+            // A section with `links` is that of a console that runs by itself.
+            console: if settings.has("console.links") {
+                LocalConsole::default()
+            } else {
+                settings.optional("console")?
+            },
             agent: if settings.has("agent") {
                 Some(settings.unwired("agent", |_| {})?)
             } else {

@@ -1,0 +1,186 @@
+//! The console's store, in SQLite or PostgreSQL: what came of calls, and the sessions of people whom a provider signed in.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::sync::OnceCell;
+use wardgate_domain::Ambient;
+use wardgate_store::postgres::{Rights, Schema};
+use wardgate_store::{
+    Address, Database, DatabaseSettings, Layout, MigrationError, NotAStore, Row, Value,
+};
+
+use crate::CookieKey;
+
+/// How long one operation may take.
+const LIMIT: Duration = Duration::from_secs(3);
+
+/// How often what has expired is removed, and how much at once.
+const SWEEP_EVERY: Duration = Duration::from_mins(1);
+const SWEEP_ROWS: i64 = 200;
+
+/// What the store consists of.
+pub const LAYOUT: Layout = Layout {
+    schema: Schema {
+        name: "console",
+        lock: 0x5741_5244_434f_4e53,
+        migrations: &[
+            include_str!("store/postgres/0001_results.sql"),
+            include_str!("store/postgres/0002_sessions.sql"),
+        ],
+        rights: Rights::Rows,
+    },
+    sqlite: &[
+        include_str!("store/sqlite/0001_results.sql"),
+        include_str!("store/sqlite/0002_sessions.sql"),
+    ],
+    limit: LIMIT,
+};
+
+const SWEEPS: [&str; 2] = [
+    "DELETE FROM console.result WHERE id IN
+        (SELECT id FROM console.result WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)",
+    "DELETE FROM console.session WHERE id IN
+        (SELECT id FROM console.session WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)",
+];
+
+/// Why the store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The setting names no store.
+    #[error("console.store must be given as `sqlite:PATH` or `postgres://…`")]
+    UnknownStore,
+    /// It has a schema that this program cannot work with.
+    #[error("console.store: {0}")]
+    Schema(MigrationError),
+    /// The database does not answer, or says no.
+    #[error("console.store cannot be used now; try again later")]
+    Database(#[from] sqlx::Error),
+    /// The database takes too long.
+    #[error("console.store does not answer in time; try again later")]
+    Late,
+    /// What is stored cannot be read: it is another key's, or was changed.
+    #[error("console.store holds a result or session that this console's key does not open")]
+    Unreadable,
+}
+
+impl From<NotAStore> for StoreError {
+    fn from(NotAStore: NotAStore) -> Self {
+        Self::UnknownStore
+    }
+}
+
+impl From<MigrationError> for StoreError {
+    fn from(error: MigrationError) -> Self {
+        match error {
+            MigrationError::Database(error) => error.into(),
+            schema => Self::Schema(schema),
+        }
+    }
+}
+
+/// The store.
+pub struct ConsoleStore {
+    address: Address,
+    database: Database,
+    prepared: OnceCell<()>,
+    pub(crate) key: CookieKey,
+    pub(crate) ambient: Ambient,
+}
+
+impl ConsoleStore {
+    /// The store at `sqlite:PATH` or `postgres://…`. A file is there or never will be; a server may come later.
+    pub async fn open(
+        url: &str,
+        settings: &DatabaseSettings,
+        key: &CookieKey,
+        ambient: Ambient,
+    ) -> Result<Arc<Self>, StoreError> {
+        let address: Address = url.parse()?;
+        let store = Arc::new(Self {
+            database: Database::new(&address, LAYOUT, settings),
+            address,
+            prepared: OnceCell::new(),
+            key: key.clone(),
+            ambient,
+        });
+        match store.database().await {
+            Err(error @ StoreError::Schema(_)) => return Err(error),
+            Err(error) if store.is_file() => return Err(error),
+            Err(_) | Ok(_) => {}
+        }
+        tokio::spawn(sweep(Arc::downgrade(&store)));
+        Ok(store)
+    }
+
+    /// Whether it is a file of this machine.
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self.address, Address::Sqlite(_))
+    }
+
+    /// The number of rows that the statement concerned.
+    pub(crate) async fn execute<const N: usize>(
+        &self,
+        statement: &'static str,
+        values: [Value; N],
+    ) -> Result<u64, StoreError> {
+        let database = self.database().await?;
+        let done = within(database.execute(statement, values).boxed()).await;
+        done.inspect_err(|error| self.log_error(error))
+    }
+
+    pub(crate) async fn rows<T: Row, const N: usize>(
+        &self,
+        statement: &'static str,
+        values: [Value; N],
+    ) -> Result<Vec<T>, StoreError> {
+        let database = self.database().await?;
+        let rows = within(database.rows(statement, values).boxed()).await;
+        rows.inspect_err(|error| self.log_error(error))
+    }
+
+    /// The database, once it has a schema this program works with.
+    async fn database(&self) -> Result<&Database, StoreError> {
+        let prepare = || async { within(self.database.prepare().boxed()).await };
+        let prepared = self.prepared.get_or_try_init(prepare).await;
+        prepared.inspect_err(|error| self.log_error(error))?;
+        Ok(&self.database)
+    }
+
+    fn log_error(&self, error: &StoreError) {
+        let cause = error as &dyn std::error::Error;
+        tracing::warn!(store = %self.address, cause, "the console's store cannot be used");
+    }
+}
+
+/// Waits at most [`LIMIT`], whatever the database does.
+async fn within<T, E: Into<StoreError>>(
+    work: BoxFuture<'_, Result<T, E>>,
+) -> Result<T, StoreError> {
+    match tokio::time::timeout(LIMIT, work).await {
+        Ok(done) => done.map_err(Into::into),
+        Err(_) => Err(StoreError::Late),
+    }
+}
+
+/// Removes what has expired, as long as the store lives.
+async fn sweep(store: Weak<ConsoleStore>) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        for statement in SWEEPS {
+            // Bounded: what is left waits for the next time. A failure is told where it happens.
+            for _ in 0..50 {
+                let Some(store) = store.upgrade() else {
+                    return;
+                };
+                let now = store.ambient.now().as_micros();
+                let removed = store.execute(statement, [now.into(), SWEEP_ROWS.into()]);
+                if !matches!(removed.await, Ok(removed) if removed == SWEEP_ROWS.unsigned_abs()) {
+                    break;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Sessions of people whom a provider signed in: their tokens are in the console's store, and the cookie has an id alone.
+//!
+//! ```text
+//!  cookie ─▶ id ─▶ digest ─▶ row ─▶ tokens ── soon over? ──▶ one replica renews them at the provider ─▶ row
+//! ```
+//!
+//! The store has no id in clear, so who reads it has nobody's session. The tokens are sealed for their session.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue};
+use serde::{Deserialize, Serialize};
+use wardgate_domain::{About, Ambient, Digest, Timestamp};
+
+use crate::session::{only_cookie, secret_header};
+use crate::store::{ConsoleStore, StoreError};
+
+/// The cookie over https: browsers take one of this name from this very host alone (RFC 6265bis §4.1.3.2).
+const SECURE_NAME: &str = "__Host-wardgate_session";
+/// The cookie over plain HTTP.
+const NAME: &str = "wardgate_session";
+
+/// What is sealed, so that nothing else of this key could pass for it.
+const SEALED: &str = "wardgate console stored session 1";
+
+const ADD: &str = "
+    INSERT INTO console.session (id, sealed, renewed_until, expires_at) VALUES ($1, $2, 0, $3)";
+
+const FIND: &str =
+    "SELECT sealed, expires_at FROM console.session WHERE id = $1 AND expires_at > $2";
+
+const CLAIM: &str = "
+    UPDATE console.session SET renewed_until = $2 WHERE id = $1 AND renewed_until <= $3";
+
+const REPLACE: &str = "UPDATE console.session SET sealed = $2, renewed_until = 0 WHERE id = $1";
+
+const REMOVE: &str = "DELETE FROM console.session WHERE id = $1";
+
+/// The id of a session: who has it is signed in.
+pub(crate) struct SessionId(String);
+
+impl SessionId {
+    pub(crate) fn new(ambient: &Ambient) -> Self {
+        Self(ambient.random_text())
+    }
+
+    /// The one that a request has.
+    pub(crate) fn of_request(headers: &HeaderMap, is_secure: bool) -> Option<Self> {
+        let value = only_cookie(headers, name(is_secure))?;
+        (value.len() == 43).then(|| Self(value.to_owned()))
+    }
+
+    /// `Set-Cookie` that begins the session.
+    pub(crate) fn cookie(&self, left: Duration, is_secure: bool) -> Option<HeaderValue> {
+        cookie(&self.0, left, is_secure)
+    }
+
+    fn digest(&self) -> Digest {
+        Digest::of(self.0.as_bytes())
+    }
+}
+
+/// `Set-Cookie` that takes the id away.
+pub(crate) fn end(is_secure: bool) -> Option<HeaderValue> {
+    cookie("", Duration::ZERO, is_secure)
+}
+
+const fn name(is_secure: bool) -> &'static str {
+    if is_secure { SECURE_NAME } else { NAME }
+}
+
+fn cookie(value: &str, left: Duration, is_secure: bool) -> Option<HeaderValue> {
+    // The prefix of the name demands this path, and https.
+    let terms = if is_secure {
+        "Path=/; Secure"
+    } else {
+        "Path=/console"
+    };
+    let (name, left) = (name(is_secure), left.as_secs());
+    secret_header(format!(
+        "{name}={value}; {terms}; Max-Age={left}; HttpOnly; SameSite=Strict"
+    ))
+}
+
+/// The tokens of a session. Not shown: they are secrets.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct SessionTokens {
+    /// What the gateway gets.
+    pub(crate) token: String,
+    /// What newer ones are had for.
+    pub(crate) refresh_token: Option<String>,
+    /// What the provider knows the session by when it is to end.
+    pub(crate) id_token: Option<String>,
+    /// From when on newer ones are fetched; microseconds since 1970.
+    pub(crate) renew_at_micros: i64,
+    /// When the gateway's token ends.
+    pub(crate) ends_at_micros: i64,
+}
+
+/// A session that there is.
+pub(crate) struct StoredSession {
+    pub(crate) tokens: SessionTokens,
+    pub(crate) expires_at: Timestamp,
+}
+
+impl ConsoleStore {
+    /// Begins a session that ends at `expires_at`.
+    pub(crate) async fn add_session(
+        &self,
+        id: &SessionId,
+        tokens: &SessionTokens,
+        expires_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        let values = [
+            id.digest().as_bytes()[..].into(),
+            self.sealed_tokens(id, tokens)?.into(),
+            expires_at.as_micros().into(),
+        ];
+        self.execute(ADD, values).await.map(drop)
+    }
+
+    /// The session, unless it ended.
+    pub(crate) async fn find_session(
+        &self,
+        id: &SessionId,
+    ) -> Result<Option<StoredSession>, StoreError> {
+        let now = self.ambient.now().as_micros();
+        let values = [id.digest().as_bytes()[..].into(), now.into()];
+        let rows: Vec<(Vec<u8>, i64)> = self.rows(FIND, values).await?;
+        let Some((sealed, expires_at)) = rows.into_iter().next() else {
+            return Ok(None);
+        };
+        let text = self.key.sessions.open(&about(id), sealed);
+        let text = text.map_err(|_| StoreError::Unreadable)?;
+        Ok(Some(StoredSession {
+            tokens: serde_json::from_slice(&text).map_err(|_| StoreError::Unreadable)?,
+            expires_at: Timestamp::from_micros(expires_at),
+        }))
+    }
+
+    /// Lets the caller alone renew the tokens for so long. False where somebody else does.
+    pub(crate) async fn claim_renewal(
+        &self,
+        id: &SessionId,
+        lasting: Duration,
+    ) -> Result<bool, StoreError> {
+        let now = self.ambient.now();
+        let values = [
+            id.digest().as_bytes()[..].into(),
+            now.plus(lasting).as_micros().into(),
+            now.as_micros().into(),
+        ];
+        Ok(self.execute(CLAIM, values).await? == 1)
+    }
+
+    /// Puts newer tokens in the place of the former ones, and ends the claim.
+    pub(crate) async fn replace_tokens(
+        &self,
+        id: &SessionId,
+        tokens: &SessionTokens,
+    ) -> Result<(), StoreError> {
+        let sealed = self.sealed_tokens(id, tokens)?;
+        let values = [id.digest().as_bytes()[..].into(), sealed.into()];
+        self.execute(REPLACE, values).await.map(drop)
+    }
+
+    /// Ends the session.
+    pub(crate) async fn remove_session(&self, id: &SessionId) -> Result<(), StoreError> {
+        let values = [id.digest().as_bytes()[..].into()];
+        self.execute(REMOVE, values).await.map(drop)
+    }
+
+    fn sealed_tokens(&self, id: &SessionId, tokens: &SessionTokens) -> Result<Vec<u8>, StoreError> {
+        let text = serde_json::to_vec(tokens).map_err(|_| StoreError::Unreadable)?;
+        let sealed = self.key.sessions.seal(&about(id), &text, &self.ambient);
+        sealed.map_err(|_| StoreError::Unreadable)
+    }
+}
+
+fn about(id: &SessionId) -> About {
+    About::new(SEALED).and(id.digest().as_bytes())
+}
