@@ -356,6 +356,69 @@ fn a_secret_can_stand_in_a_file() {
 }
 
 #[test]
+fn the_way_to_a_source_is_checked_and_its_files_are_watched() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let pem = |kind: &str| format!("-----BEGIN {kind}-----\nAA==\n-----END {kind}-----\n");
+    std::fs::write(dir.path().join("ca.pem"), pem("CERTIFICATE")).unwrap();
+    std::fs::write(dir.path().join("key.pem"), pem("PRIVATE KEY")).unwrap();
+    let path = dir.path().join("tools.yaml");
+    let load = |source: &str| {
+        let text = format!("sources: {{ api: {{ {source} }} }}\ntools: []\n");
+        std::fs::write(&path, text).unwrap();
+        let variables = [("PROXY", "http://me:canary@proxy")];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Catalogue::load(&path, &variables.into())
+    };
+    let https = "type: http, base_url: 'https://api.example.com'";
+    let files = "tls: { ca: ca.pem, cert: ca.pem, key: key.pem }";
+    let mcp = "type: mcp, url: 'https://api.example.com/mcp'";
+    for source in [
+        format!("{https}, {files}, proxy: '${{PROXY}}'"),
+        format!("{mcp}, {files}, proxy: '${{PROXY}}'"),
+        format!("type: grpc, url: 'https://api.example.com', {files}"),
+    ] {
+        let catalogue = load(&source).unwrap_or_else(|faults| panic!("{}", shown(&faults)));
+        let watched = catalogue.secret_files();
+        assert_eq!(watched.len(), 3, "{source}");
+    }
+    for (source, fault) in [
+        (format!("{https}, tls: {{}}"), "`tls` is empty"),
+        (
+            format!("{https}, tls: {{ cert: ca.pem }}"),
+            "`cert` and `key` belong together",
+        ),
+        (
+            format!("{https}, tls: {{ ca: key.pem }}"),
+            "`ca` holds no certificate in PEM",
+        ),
+        (
+            format!("{https}, tls: {{ cert: ca.pem, key: ca.pem }}"),
+            "`key` holds no private key in PEM",
+        ),
+        (
+            format!("{https}, tls: {{ ca: gone.pem }}"),
+            "the file of `ca` cannot be read",
+        ),
+        (
+            "type: http, base_url: 'http://api.example.com', tls: { ca: ca.pem }".to_owned(),
+            "the URL is http, which has no TLS",
+        ),
+        (
+            format!("{https}, proxy: 'socks5://me:canary@proxy'"),
+            "`proxy` is no http(s) URL",
+        ),
+        (
+            "type: grpc, url: 'https://api.example.com', proxy: 'http://proxy'".to_owned(),
+            "`proxy`",
+        ),
+    ] {
+        let faults = shown(&load(&source).expect_err(&source));
+        assert!(faults.contains(fault), "{source}: {faults}");
+        assert!(!faults.contains("canary"), "{faults}");
+    }
+}
+
+#[test]
 fn several_faults_are_shown_at_once() {
     let text = GOOD
         .replace("title: Rows", "titel: Rows")

@@ -131,11 +131,16 @@ impl AddressGuard {
         }
     }
 
+    /// All addresses of `name`.
+    async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>, EgressError> {
+        self.dns.lookup(name.to_owned()).await.map_err(|error| {
+            EgressError::Unreachable(format!("the name {name} has no address: {error}"))
+        })
+    }
+
     /// The addresses of `name` that may be connected to.
     pub async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, EgressError> {
-        let mut addresses = self.dns.lookup(name.to_owned()).await.map_err(|error| {
-            EgressError::Unreachable(format!("the name {name} has no address: {error}"))
-        })?;
+        let mut addresses = self.lookup(name).await?;
         addresses.retain(|address| self.private.admit(*address));
         if addresses.is_empty() {
             return Err(EgressError::AddressRefused(name.to_owned()));
@@ -145,13 +150,23 @@ impl AddressGuard {
 }
 
 /// The guard as the resolver of an HTTP client.
-pub(super) struct GuardedDns(pub(super) Arc<AddressGuard>);
+pub(super) struct GuardedDns {
+    pub(super) guard: Arc<AddressGuard>,
+    /// The operator's own machine, which may have any address.
+    pub(super) proxy: Option<Url>,
+}
 
 impl Resolve for GuardedDns {
     fn resolve(&self, name: Name) -> Resolving {
-        let guard = Arc::clone(&self.0);
+        let guard = Arc::clone(&self.guard);
+        let proxy = self.proxy.as_ref().and_then(Url::host_str);
+        let is_proxy = proxy.is_some_and(|proxy| proxy.eq_ignore_ascii_case(name.as_str()));
         Box::pin(async move {
-            let addresses = guard.resolve(name.as_str()).await?;
+            let addresses = if is_proxy {
+                guard.lookup(name.as_str()).await?
+            } else {
+                guard.resolve(name.as_str()).await?
+            };
             let addresses = addresses.into_iter();
             // The connector puts in the port of the URL.
             Ok(Box::new(addresses.map(|address| SocketAddr::new(address, 0))) as Addrs)

@@ -20,6 +20,7 @@ mod auth;
 mod client;
 mod error;
 mod guard;
+mod network;
 mod redirect;
 mod request;
 mod response;
@@ -42,6 +43,7 @@ pub use auth::{
 pub use client::{ClientSettings, EgressClient, HttpSettings};
 pub use error::EgressError;
 pub use guard::{AddressGuard, AllowedHost, NotAHost};
+pub use network::{ClientIdentity, NetworkSettings, TlsSettings};
 pub use request::EgressRequest;
 pub use response::{EgressResponse, ResponseBody};
 
@@ -54,6 +56,8 @@ pub struct EgressSettings {
     pub hosts: Vec<AllowedHost>,
     /// Which addresses off the public internet are reached.
     pub private: PrivateAddresses,
+    /// Which way.
+    pub network: NetworkSettings,
     /// From the first byte sent to the last byte received.
     pub timeout: Duration,
     /// Of the body of one response.
@@ -75,8 +79,24 @@ impl EgressSettings {
                 .chain(further_hosts)
                 .collect(),
             private,
+            network: NetworkSettings::default(),
             timeout,
             max_response_bytes,
+        }
+    }
+
+    /// For `url` alone, in the same networks and behind the same proxy; with the certificates where it is of these hosts.
+    pub(crate) fn toward(&self, url: &Url, timeout: Duration, max_response_bytes: usize) -> Self {
+        let host = AllowedHost::of(url);
+        let network = if host.is_some_and(|host| self.hosts.contains(&host)) {
+            self.network.clone()
+        } else {
+            self.network.of_another()
+        };
+        let private = self.private.clone();
+        Self {
+            network,
+            ..Self::of(url, [], private, timeout, max_response_bytes)
         }
     }
 }
@@ -94,23 +114,28 @@ impl Egress {
     /// Connects to nothing yet.
     pub fn open(settings: EgressSettings) -> Result<Self, EgressError> {
         let guard = AddressGuard::new(settings.hosts, settings.private);
-        Self::guarded(guard, settings.timeout, settings.max_response_bytes)
+        let (timeout, most) = (settings.timeout, settings.max_response_bytes);
+        Self::guarded(guard, &settings.network, timeout, most)
     }
 
     fn guarded(
         guard: AddressGuard,
+        network: &NetworkSettings,
         timeout: Duration,
         max_response_bytes: usize,
     ) -> Result<Self, EgressError> {
         let guard = Arc::new(guard);
-        let http = reqwest::Client::builder()
+        let dns = GuardedDns {
+            guard: Arc::clone(&guard),
+            proxy: network.proxy.clone(),
+        };
+        let builder = reqwest::Client::builder()
             .user_agent(concat!("wardgate/", env!("CARGO_PKG_VERSION")))
-            .dns_resolver(GuardedDns(Arc::clone(&guard)))
+            .dns_resolver(dns)
             .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
             .referer(false)
-            .tcp_nodelay(true)
-            .build()?;
+            .tcp_nodelay(true);
+        let http = network.apply(builder)?.build()?;
         Ok(Self {
             http,
             guard,

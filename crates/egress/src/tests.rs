@@ -57,6 +57,7 @@ fn egress(hosts: &[SocketAddr], timeout: Duration) -> Egress {
             .map(|address| address.to_string().parse().unwrap())
             .collect(),
         private: PrivateAddresses::Allowed,
+        network: NetworkSettings::default(),
         timeout,
         max_response_bytes: LIMIT,
     })
@@ -115,7 +116,13 @@ impl DnsResolver for ScriptedDns {
 
 fn scripted(host: &str, private: PrivateAddresses, dns: Arc<dyn DnsResolver>) -> Egress {
     let guard = AddressGuard::with_dns(vec![host.parse().unwrap()], private, dns);
-    Egress::guarded(guard, Duration::from_secs(20), LIMIT).unwrap()
+    Egress::guarded(
+        guard,
+        &NetworkSettings::default(),
+        Duration::from_secs(20),
+        LIMIT,
+    )
+    .unwrap()
 }
 
 #[tokio::test]
@@ -177,6 +184,7 @@ async fn no_spelling_of_an_inner_address_is_reached() {
         let settings = EgressSettings {
             hosts: vec![listed],
             private: PrivateAddresses::Refused,
+            network: NetworkSettings::default(),
             timeout: Duration::from_secs(20),
             max_response_bytes: LIMIT,
         };

@@ -12,11 +12,11 @@ use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tonic::body::Body;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tower::Service;
 use url::{Host, Url};
 
-use wardgate_egress::{AddressGuard, EgressError};
+use wardgate_egress::{AddressGuard, ClientIdentity, EgressError, TlsSettings};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Servers in the wild end connections that are pinged more often than they like, so only a call that
@@ -34,12 +34,11 @@ pub(super) struct GrpcChannel {
 }
 
 impl GrpcChannel {
-    /// Connects to nothing yet, and to no address that `guard` does not admit. `ca` in PEM stands in for the
-    /// certificate authorities of the system.
+    /// Connects to nothing yet, and to no address that `guard` does not admit.
     pub(super) fn new(
         url: &Url,
         guard: AddressGuard,
-        ca: Option<&str>,
+        tls: &TlsSettings,
     ) -> Result<Self, tonic::transport::Error> {
         let mut endpoint = Endpoint::from_shared(url.as_str().to_owned())?
             .user_agent(concat!("wardgate/", env!("CARGO_PKG_VERSION")))?
@@ -48,11 +47,15 @@ impl GrpcChannel {
             .keep_alive_timeout(PONG_LIMIT)
             .http2_max_header_list_size(MAX_HEADER_BYTES);
         if url.scheme() == "https" {
-            let tls = ClientTlsConfig::new().timeout(CONNECT_LIMIT);
-            endpoint = endpoint.tls_config(match ca {
-                Some(pem) => tls.ca_certificate(Certificate::from_pem(pem)),
-                None => tls.with_native_roots(),
-            })?;
+            let mut config = ClientTlsConfig::new().timeout(CONNECT_LIMIT);
+            config = match &tls.ca {
+                Some(pem) => config.ca_certificate(Certificate::from_pem(pem)),
+                None => config.with_native_roots(),
+            };
+            if let Some(ClientIdentity { certificate, key }) = &tls.identity {
+                config = config.identity(Identity::from_pem(certificate, key.expose()));
+            }
+            endpoint = endpoint.tls_config(config)?;
         }
         let made = Arc::new(AtomicU64::new(0));
         let connector = Connector {

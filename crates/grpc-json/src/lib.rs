@@ -73,7 +73,6 @@ impl GrpcServer {
     pub fn open(settings: &GrpcSettings, ambient: &Ambient) -> Result<Self, GrpcError> {
         let GrpcSettings {
             url,
-            ca,
             descriptors,
             metadata,
             auth,
@@ -81,7 +80,7 @@ impl GrpcServer {
         } = settings;
         let guard = AddressGuard::new(egress.hosts.clone(), egress.private.clone());
         Ok(Self {
-            connection: GrpcChannel::new(url, guard, ca.as_deref())
+            connection: GrpcChannel::new(url, guard, &egress.network.tls)
                 .map_err(|error| GrpcError::Setup(status::innermost(&error)))?,
             methods: match descriptors {
                 Some(descriptors) => MethodTable::Fixed(descriptors.pool().clone()),

@@ -13,15 +13,13 @@ use super::DescriptorFile;
 pub struct GrpcSettings {
     /// Without a path.
     pub url: Url,
-    /// PEM of the certificate authorities to trust instead of the system's.
-    pub ca: Option<String>,
     /// What the server's methods are; without it the server is asked.
     pub descriptors: Option<DescriptorFile>,
     /// Goes along with every call.
     pub metadata: HeaderMap,
     /// What calls are made with.
     pub auth: AuthSettings,
-    /// Which addresses may be called, and how large a response may be.
+    /// Which addresses may be called, which way, and how large a response may be.
     pub egress: EgressSettings,
 }
 

@@ -50,10 +50,15 @@ impl GatewayClient {
         if url.path() == "/" {
             url.set_path("/mcp");
         }
-        // The token goes to the gateway and nowhere else: not to where it redirects, nor to a proxy of the environment.
-        let http = Client::builder()
+        // The token goes to the gateway and nowhere else: not to where it redirects, and to a proxy of the environment
+        // (HTTPS_PROXY, NO_PROXY) only inside of TLS.
+        let builder = if url.scheme() == "https" {
+            Client::builder()
+        } else {
+            Client::builder().no_proxy()
+        };
+        let http = builder
             .redirect(redirect::Policy::none())
-            .no_proxy()
             .tcp_nodelay(true)
             .tcp_keepalive(PROBE_AFTER)
             .tcp_keepalive_interval(PROBE_AFTER / 3)

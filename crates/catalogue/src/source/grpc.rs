@@ -11,8 +11,9 @@ use wardgate_yaml::Node;
 use super::VariableExpander;
 use super::auth::{self, Service};
 use super::http::{DEFAULT_MAX_RESPONSE_BYTES, check_reachable, private, service_url};
+use super::network::{self, file};
 use crate::fault::FieldReader;
-use wardgate_egress::EgressSettings;
+use wardgate_egress::{EgressSettings, NetworkSettings, TlsSettings};
 use wardgate_grpc_json::{DescriptorFile, GrpcSettings, add_metadata};
 
 /// For the token endpoint of `auth`; a call itself takes as long as its tool may.
@@ -29,17 +30,13 @@ pub(super) fn read(
         expand.faults,
     );
     let url = url_node.and_then(|node| Some((node, server_url(node, expand)?)));
-    let ca = fields.optional("tls").and_then(|node| ca(node, expand));
-    if let Some((node, url)) = &url
-        && ca.is_some()
-        && url.scheme() == "http"
-    {
-        expand.faults.add(
-            node.at,
-            "`url` is http, which has no TLS",
-            "write https, or leave out `tls`",
-        );
-    }
+    let network = NetworkSettings {
+        tls: match &url {
+            Some((_, url)) => network::tls(url, fields, expand),
+            None => TlsSettings::default(),
+        },
+        proxy: None,
+    };
     let descriptors = fields
         .optional("descriptors")
         .and_then(|node| descriptors(node, expand));
@@ -59,17 +56,19 @@ pub(super) fn read(
     if expand.faults.count() > faults {
         return None;
     }
-    let egress = EgressSettings::of(
-        &url,
-        [],
-        private.unwrap_or_default(),
-        TOKEN_TIMEOUT,
-        max_response_bytes.unwrap_or(DEFAULT_MAX_RESPONSE_BYTES),
-    );
+    let egress = EgressSettings {
+        network,
+        ..EgressSettings::of(
+            &url,
+            [],
+            private.unwrap_or_default(),
+            TOKEN_TIMEOUT,
+            max_response_bytes.unwrap_or(DEFAULT_MAX_RESPONSE_BYTES),
+        )
+    };
     check_reachable(&url, &egress, url_node.at, expand)?;
     Some(GrpcSettings {
         url,
-        ca,
         descriptors,
         metadata: metadata.unwrap_or_default(),
         auth: auth.unwrap_or_default(),
@@ -90,23 +89,6 @@ fn server_url(node: &Node, expand: &mut VariableExpander<'_>) -> Option<Url> {
     Some(url)
 }
 
-/// The certificate authorities of `tls: { ca: FILE }`.
-fn ca(node: &Node, expand: &mut VariableExpander<'_>) -> Option<String> {
-    let mut fields = FieldReader::of(node, "tls", expand.faults)?;
-    let fix = "add `ca`, a file of certificates in PEM; without `tls` the system's are trusted";
-    let ca = fields.required("ca", fix, expand.faults);
-    fields.finish(expand.faults);
-    let node = ca?;
-    let pem = String::from_utf8(file(node, "ca", fix, expand)?).unwrap_or_default();
-    if !pem.contains("-----BEGIN CERTIFICATE-----") {
-        expand
-            .faults
-            .add(node.at, "`ca` holds no certificate in PEM", fix);
-        return None;
-    }
-    Some(pem)
-}
-
 fn descriptors(node: &Node, expand: &mut VariableExpander<'_>) -> Option<DescriptorFile> {
     let fix = "write it with `protoc --include_imports --descriptor_set_out=FILE`, of the files that are needed";
     let bytes = file(node, "descriptors", fix, expand)?;
@@ -115,20 +97,6 @@ fn descriptors(node: &Node, expand: &mut VariableExpander<'_>) -> Option<Descrip
             expand
                 .faults
                 .add(node.at, format!("`descriptors` cannot be used: {bad}"), fix);
-        })
-        .ok()
-}
-
-/// The bytes of the file that `node` names.
-fn file(node: &Node, what: &str, fix: &str, expand: &mut VariableExpander<'_>) -> Option<Vec<u8>> {
-    let path = expand.text(node, what)?;
-    std::fs::read(expand.base.join(path))
-        .map_err(|error| {
-            expand.faults.add(
-                node.at,
-                format!("the file of `{what}` cannot be read: {error}"),
-                fix,
-            );
         })
         .ok()
 }

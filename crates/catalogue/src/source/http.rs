@@ -11,10 +11,11 @@ use wardgate_yaml::{Node, Position, Yaml};
 
 use super::VariableExpander;
 use super::auth::{self, Service};
+use super::network;
 use crate::fault::FieldReader;
 use wardgate_egress::{
     AddressGuard, AllowedHost, AuthSettings, ClientSettings, EgressError, EgressSettings,
-    HttpSettings, NotAHost, PrivateAddresses,
+    HttpSettings, NetworkSettings, NotAHost, PrivateAddresses,
 };
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -75,6 +76,10 @@ pub(super) fn read(
     let at = url_node.at;
     let name = url;
     let url = service_url(url_node, name, expand)?;
+    let network = NetworkSettings {
+        tls: network::tls(&url, fields, expand),
+        proxy: network::proxy(fields, expand),
+    };
     if matches!(service, Service::Mcp) && url.path().trim_end_matches('/').ends_with("/api") {
         expand.faults.add(
             at,
@@ -97,13 +102,16 @@ pub(super) fn read(
     if expand.faults.count() > faults {
         return None;
     }
-    let egress = EgressSettings::of(
-        &url,
-        hosts,
-        private.unwrap_or_default(),
-        timeout.unwrap_or(DEFAULT_TIMEOUT),
-        max_response_bytes.unwrap_or(DEFAULT_MAX_RESPONSE_BYTES),
-    );
+    let egress = EgressSettings {
+        network,
+        ..EgressSettings::of(
+            &url,
+            hosts,
+            private.unwrap_or_default(),
+            timeout.unwrap_or(DEFAULT_TIMEOUT),
+            max_response_bytes.unwrap_or(DEFAULT_MAX_RESPONSE_BYTES),
+        )
+    };
     check_reachable(&url, &egress, at, expand)?;
     let client = ClientSettings {
         egress,
@@ -281,7 +289,7 @@ mod tests {
     #[test]
     fn a_source_is_what_its_author_wrote() {
         let settings = read(
-            "{ type: http, base_url: '${BASE}', headers: { X-Key: '${SECRET}' }, auth: { type: client_credentials, token_url: 'https://id.example.com/token', client_id: me, client_secret: '${SECRET}', scope: 'a b' }, hosts: [cdn.example.com:8443], private: [10.1.0.0/16, '::1'], timeout: 10s, max_response_bytes: 5 }",
+            "{ type: http, base_url: '${BASE}', headers: { X-Key: '${SECRET}' }, auth: { type: client_credentials, token_url: 'https://id.example.com/token', client_id: me, client_secret: '${SECRET}', scope: 'a b' }, hosts: [cdn.example.com:8443], private: [10.1.0.0/16, '::1'], proxy: 'http://me:${SECRET}@proxy.example.com:3128', timeout: 10s, max_response_bytes: 5 }",
         );
         assert_eq!(settings.url.as_str(), "https://api.example.com/v1");
         let ClientSettings {
@@ -298,6 +306,10 @@ mod tests {
                 "10.1.0.0/16".parse().unwrap(),
                 "::1/128".parse().unwrap(),
             ]),
+            network: NetworkSettings {
+                proxy: Some("http://me:canary@proxy.example.com:3128/".parse().unwrap()),
+                ..NetworkSettings::default()
+            },
             timeout: Duration::from_secs(10),
             max_response_bytes: 5,
         };

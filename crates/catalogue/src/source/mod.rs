@@ -5,6 +5,7 @@ mod expand;
 mod grpc;
 mod http;
 mod mcp;
+mod network;
 mod sql;
 
 use std::collections::BTreeMap;

@@ -10,8 +10,6 @@
 //! Every URL is somebody else's word, so each is fetched within the limits of the source: the same networks, no
 //! redirect to another host, https unless the source itself does without.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use http::header::{ACCEPT, HeaderValue};
 use http::{Method, StatusCode};
@@ -21,7 +19,7 @@ use url::Url;
 
 use super::AuthError;
 use super::challenge::Challenge;
-use crate::{Egress, EgressError, EgressRequest, EgressSettings, PrivateAddresses};
+use crate::{Egress, EgressError, EgressRequest, EgressSettings};
 
 const PROTECTED_RESOURCE: &str = "oauth-protected-resource";
 const AUTHORIZATION_SERVER: &str = "oauth-authorization-server";
@@ -35,8 +33,7 @@ const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 /// Reads the metadata of services and of authorization servers.
 #[derive(Debug, Clone)]
 pub(super) struct MetadataDiscovery {
-    private: PrivateAddresses,
-    timeout: Duration,
+    limits: EgressSettings,
 }
 
 /// What a service says of itself.
@@ -96,8 +93,7 @@ struct ResourceMetadata {
 impl MetadataDiscovery {
     pub(super) fn new(limits: &EgressSettings) -> Self {
         Self {
-            private: limits.private.clone(),
-            timeout: limits.timeout,
+            limits: limits.clone(),
         }
     }
 
@@ -243,14 +239,8 @@ impl MetadataDiscovery {
 
     /// One host, and within the networks of the source.
     fn egress(&self, url: &Url) -> Result<Egress, EgressError> {
-        let private = self.private.clone();
-        Egress::open(EgressSettings::of(
-            url,
-            [],
-            private,
-            self.timeout,
-            MAX_DOCUMENT_BYTES,
-        ))
+        let limits = &self.limits;
+        Egress::open(limits.toward(url, limits.timeout, MAX_DOCUMENT_BYTES))
     }
 }
 

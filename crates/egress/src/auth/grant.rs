@@ -86,13 +86,7 @@ impl TokenEndpoint {
         limits: &EgressSettings,
         ambient: &Ambient,
     ) -> Result<Self, EgressError> {
-        let settings = EgressSettings::of(
-            place.url,
-            [],
-            limits.private.clone(),
-            limits.timeout,
-            MAX_ANSWER_BYTES,
-        );
+        let settings = limits.toward(place.url, limits.timeout, MAX_ANSWER_BYTES);
         Ok(Self {
             egress: Egress::open(settings)?,
             url: place.url.clone(),

@@ -20,7 +20,7 @@ use super::code::{CodeRequest, check_issuer};
 use super::discovery::{MetadataDiscovery, check_scheme};
 use super::grant::{EndpointLocation, TokenEndpoint, TokenResponse};
 use super::{AuthError, ClientProof};
-use crate::{Egress, EgressRequest, EgressSettings, PrivateAddresses};
+use crate::{Egress, EgressRequest, EgressSettings, NetworkSettings, PrivateAddresses};
 
 /// Of one request to a gateway or a provider.
 const LIMIT: Duration = Duration::from_secs(15);
@@ -88,6 +88,7 @@ fn limits() -> EgressSettings {
     EgressSettings {
         hosts: Vec::new(),
         private: PrivateAddresses::Allowed,
+        network: NetworkSettings::default(),
         timeout: LIMIT,
         max_response_bytes: 0,
     }
@@ -281,8 +282,7 @@ async fn register(url: &Url, redirect_uri: &str) -> Result<String, AuthError> {
 }
 
 async fn exchange(url: &Url, request: EgressRequest) -> Result<bytes::Bytes, AuthError> {
-    let limits = limits();
-    let settings = EgressSettings::of(url, [], limits.private, LIMIT, MAX_DOCUMENT_BYTES);
+    let settings = limits().toward(url, LIMIT, MAX_DOCUMENT_BYTES);
     let egress = Egress::open(settings).map_err(AuthError::endpoint)?;
     let request = request.header(ACCEPT, HeaderValue::from_static("application/json"));
     let response = egress.send(request).await.map_err(AuthError::endpoint)?;

@@ -13,7 +13,7 @@ use super::code::{AuthorizationServer, CodeRequest, check_issuer};
 use super::discovery::MetadataDiscovery;
 use super::grant::{EndpointLocation, TokenEndpoint, TokenResponse};
 use super::{AuthError, ClientProof, ConnectError, RegisteredClient, Secret};
-use crate::{EgressSettings, PrivateAddresses};
+use crate::{EgressSettings, NetworkSettings, PrivateAddresses};
 
 /// Of one request to an identity provider.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
@@ -146,6 +146,7 @@ impl ProviderClient {
             limits: EgressSettings {
                 hosts: Vec::new(),
                 private: PrivateAddresses::Allowed,
+                network: NetworkSettings::default(),
                 timeout: REQUEST_LIMIT,
                 max_response_bytes: 0,
             },

@@ -353,16 +353,15 @@ async fn over_tls_the_server_has_to_be_one_that_the_ca_vouches_for() {
     let url: Url = format!("https://localhost:{}", server.address.port())
         .parse()
         .unwrap();
-    let with = |ca: Option<&str>| GrpcSettings {
-        ca: ca.map(str::to_owned),
-        ..settings(&url, Some(descriptors()))
+    let with = |ca: &str| {
+        let mut settings = settings(&url, Some(descriptors()));
+        settings.egress.network.tls.ca = Some(ca.to_owned());
+        settings
     };
-    get(&open(&with(Some(&own.certificate)))).await.unwrap();
+    get(&open(&with(&own.certificate))).await.unwrap();
 
     let other = TestCertificate::localhost();
-    let error = get(&open(&with(Some(&other.certificate))))
-        .await
-        .unwrap_err();
+    let error = get(&open(&with(&other.certificate))).await.unwrap_err();
     assert!(matches!(error, GrpcError::Unreachable(_)), "{error}");
 }
 

@@ -34,7 +34,6 @@ fn soon() -> Instant {
 fn settings(url: &Url, descriptors: Option<DescriptorFile>) -> GrpcSettings {
     GrpcSettings {
         url: url.clone(),
-        ca: None,
         descriptors,
         metadata: HeaderMap::new(),
         auth: AuthSettings::None,

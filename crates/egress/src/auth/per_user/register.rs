@@ -15,7 +15,7 @@ use super::start::GrantRequest;
 use super::{ConnectError, UserGrants};
 use crate::auth::AuthError;
 use crate::auth::code::AuthorizationServer;
-use crate::{Egress, EgressRequest, EgressSettings};
+use crate::{Egress, EgressRequest};
 
 /// How long a client is used that a server registered for good.
 const KEPT: Duration = Duration::from_hours(30 * 24);
@@ -119,8 +119,8 @@ impl UserGrants {
             "token_endpoint_auth_method": method,
             "application_type": "web",
         });
-        let private = self.limits.private.clone();
-        let settings = EgressSettings::of(url, [], private, self.limits.timeout, MAX_ANSWER_BYTES);
+        let limits = &self.limits;
+        let settings = limits.toward(url, limits.timeout, MAX_ANSWER_BYTES);
         let request = EgressRequest::new(Method::POST, url.clone())
             .header(ACCEPT, HeaderValue::from_static("application/json"))
             .body("application/json", client.to_string());
