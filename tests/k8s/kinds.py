@@ -8,6 +8,7 @@ KINDS = [
     ("cert-manager.io", "v1", "Issuer", "issuers"),
     ("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes"),
     ("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors"),
+    ("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects"),
     ("monitoring.coreos.com", "v1", "PrometheusRule", "prometheusrules"),
 ]
 
