@@ -51,6 +51,7 @@ mod journeys {
     mod memory;
     mod migrations;
     mod oauth_clients;
+    mod operators;
     mod postgres;
     mod promises {
         mod p1_permit;

@@ -16,14 +16,14 @@ use super::refusals::{assert_says_nothing_internal, recorded, refusal};
 use crate::WARDGATE;
 
 /// A token as the local issuer would sign it, with other claims or another header.
-struct Forge {
+pub(super) struct Forge {
     key: EncodingKey,
     header: Header,
     claims: Value,
 }
 
 impl Forge {
-    fn of(app: &TestApp) -> Self {
+    pub(super) fn of(app: &TestApp) -> Self {
         let pem = std::fs::read(app.data_dir().join("keys/issuer.pem")).unwrap();
         let genuine = doctor(app);
         let part = |index| {
@@ -37,7 +37,11 @@ impl Forge {
         }
     }
 
-    fn token(&self, header: impl FnOnce(&mut Header), claims: impl FnOnce(&mut Value)) -> String {
+    pub(super) fn token(
+        &self,
+        header: impl FnOnce(&mut Header),
+        claims: impl FnOnce(&mut Value),
+    ) -> String {
         let (mut head, mut body) = (self.header.clone(), self.claims.clone());
         header(&mut head);
         claims(&mut body);

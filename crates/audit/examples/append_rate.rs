@@ -29,6 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 log: LogKey::from_pkcs8(Ed25519KeyPair::generate()?.to_pkcs8()?.as_ref())?,
             },
             CallingProcesses::ThisProcess,
+            None,
             ambient.clone(),
         );
         let audit = link::local(service.await?.0, Peer::Gateway).link;

@@ -53,7 +53,7 @@ async fn start(store: &str) -> Result<(AuditClient, LogCloser), Failure> {
         ..Config::for_store(store)
     };
     let callers = CallingProcesses::ThisProcess;
-    let service = wardgate_audit::service(config, keys, callers, Ambient::system());
+    let service = wardgate_audit::service(config, keys, callers, None, Ambient::system());
     let (service, closer) = service.await?;
     let link = link::local(service, Peer::Gateway).link;
     Ok((AuditClient::new(link, Duration::from_secs(1)), closer))

@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 use wardgate_domain::{
-    AdminChange, CallFacts, Digest, Event, InvalidMessage, MemoryAccess, Outcome, Record, Refusals,
-    Status, Timestamp,
+    AdminChange, CallFacts, Caller, Digest, Event, InvalidMessage, MemoryAccess, Outcome,
+    ReadDecision, Record, Refusals, Status, Timestamp,
 };
 use wardgate_rpc::client::RecordDamage;
 
@@ -30,6 +30,31 @@ const MAX_INTEGER: u64 = (1 << 53) - 1;
 
 /// Longest text, in characters, of a column that queries filter on: an index entry has a size limit.
 const MAX_COLUMN: usize = 512;
+
+/// The event of what operators do, as records spell it.
+const ADMIN_CHANGE: &str = "admin_change";
+
+/// Every event, as records spell it.
+pub(crate) const EVENTS: [&str; 6] = [
+    "intent",
+    "outcome",
+    "execution",
+    "refusals",
+    ADMIN_CHANGE,
+    "memory_access",
+];
+
+/// What an operator wants to read of the record, and what the policy says of it.
+#[derive(Debug)]
+pub(crate) struct RecordReading<'a> {
+    /// Whose token it was.
+    pub(crate) operator: &'a Caller,
+    pub(crate) decision: &'a ReadDecision,
+    /// For example `audit.query`.
+    pub(crate) action: &'static str,
+    /// What is read, without anything that a person typed.
+    pub(crate) target: &'a str,
+}
 
 /// A record as the store takes it: its bytes, its hash, and the columns that queries filter on.
 #[derive(Debug)]
@@ -162,22 +187,64 @@ impl RecordEntry {
 
     fn of_admin_change(time: Timestamp, change: &AdminChange) -> Result<Self, InvalidMessage> {
         let status = change.failed.then_some(Status::Error.as_str());
-        let canonical = AdminRecord {
-            action: &change.action,
-            actor: &change.actor,
-            detail_digest: change.detail_digest.map(hex),
-            event: "admin_change",
-            scope: &change.scope,
-            status,
-            target: &change.target,
-            time: rfc_3339(time, "record.time")?,
-            version: VERSION,
-        };
+        Self::of_admin_record(
+            time,
+            &AdminRecord {
+                action: &change.action,
+                actor: &change.actor,
+                caller: None,
+                decision: None,
+                detail_digest: change.detail_digest.map(hex),
+                event: ADMIN_CHANGE,
+                scope: &change.scope,
+                status,
+                target: &change.target,
+                time: rfc_3339(time, "record.time")?,
+                version: VERSION,
+            },
+        )
+    }
+
+    /// The entry of what an operator is about to read, or was not allowed to.
+    pub(crate) fn of_reading(
+        time: Timestamp,
+        reading: &RecordReading<'_>,
+    ) -> Result<Self, InvalidMessage> {
+        let RecordReading {
+            operator,
+            decision,
+            action,
+            target,
+        } = reading;
+        let status = (!decision.allowed).then_some(Status::Denied.as_str());
+        Self::of_admin_record(
+            time,
+            &AdminRecord {
+                action,
+                actor: operator.subject(),
+                caller: Some(RecordCaller::of_caller(operator)),
+                decision: Some(Decision {
+                    id: decision.id.to_string(),
+                    policies: Cow::default(),
+                    policy_hash: Some(hex(decision.policy_hash)),
+                }),
+                detail_digest: None,
+                event: ADMIN_CHANGE,
+                scope: "",
+                status,
+                target,
+                time: rfc_3339(time, "record.time")?,
+                version: VERSION,
+            },
+        )
+    }
+
+    fn of_admin_record(time: Timestamp, record: &AdminRecord<'_>) -> Result<Self, InvalidMessage> {
         Ok(Self {
-            subject: Some(column(&change.actor)),
-            tool: Some(column(&change.target)),
-            status,
-            ..Self::without_call(&canonical, "admin_change", time)?
+            subject: Some(column(record.actor)),
+            tool: Some(column(record.target)),
+            status: record.status,
+            ..Self::without_call(record, ADMIN_CHANGE, time)?
         })
     }
 
@@ -349,7 +416,7 @@ struct RecordSubject {
     rows: u64,
 }
 
-/// Who asked, inside a [`CallRecord`] or a [`MemoryRecord`].
+/// Who asked, inside a [`CallRecord`], a [`MemoryRecord`] or an [`AdminRecord`].
 #[derive(Debug, Serialize, Deserialize)]
 struct RecordCaller<'a> {
     issuer: Cow<'a, str>,
@@ -372,9 +439,19 @@ impl<'a> RecordCaller<'a> {
             token_id: call.token_id.as_str().into(),
         }
     }
+
+    fn of_caller(caller: &'a Caller) -> Self {
+        Self {
+            issuer: caller.issuer().into(),
+            roles: caller.roles().into(),
+            subject: caller.subject().into(),
+            tenant: caller.tenant().into(),
+            token_id: caller.token_id().into(),
+        }
+    }
 }
 
-/// What the policy said, inside a [`CallRecord`].
+/// What the policy said, inside a [`CallRecord`] or an [`AdminRecord`].
 #[derive(Debug, Serialize, Deserialize)]
 struct Decision<'a> {
     id: String,
@@ -405,11 +482,16 @@ struct RefusalTally<'a> {
     subject: &'a str,
 }
 
-/// A change by an operator.
+/// A change by an operator, or what an operator reads.
 #[derive(Debug, Serialize)]
 struct AdminRecord<'a> {
     action: &'a str,
     actor: &'a str,
+    /// The operator, where a token said who that is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller: Option<RecordCaller<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decision: Option<Decision<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail_digest: Option<String>,
     event: &'static str,
@@ -491,6 +573,55 @@ impl<'a> CallRecord<'a> {
             version: VERSION,
             violation: None,
         })
+    }
+}
+
+/// What of a record filters look at that is in no column.
+#[derive(Debug, Deserialize)]
+pub(crate) struct RecordContent<'a> {
+    #[serde(borrow)]
+    caller: Option<RecordTenant<'a>>,
+    #[serde(borrow, default)]
+    counts: Vec<RecordReason<'a>>,
+    #[serde(borrow)]
+    pub(crate) event: Cow<'a, str>,
+    #[serde(default)]
+    pub(crate) phi: bool,
+    #[serde(borrow, default)]
+    reason: Cow<'a, str>,
+    #[serde(default)]
+    pub(crate) rows_withheld: u64,
+    #[serde(default)]
+    pub(crate) withheld: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct RecordTenant<'a> {
+    #[serde(borrow, default)]
+    tenant: Cow<'a, str>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RecordReason<'a> {
+    #[serde(borrow)]
+    reason: Cow<'a, str>,
+}
+
+impl<'a> RecordContent<'a> {
+    /// None of bytes that are no record.
+    pub(crate) fn of(canonical: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(canonical).ok()
+    }
+
+    /// Whether it is of what a caller of `tenant` did.
+    pub(crate) fn is_of_tenant(&self, tenant: &str) -> bool {
+        let caller = self.caller.as_ref();
+        caller.is_some_and(|caller| caller.tenant == tenant)
+    }
+
+    /// Whether something was refused or failed for `reason`.
+    pub(crate) fn has_reason(&self, reason: &str) -> bool {
+        self.reason == reason || self.counts.iter().any(|count| count.reason == reason)
     }
 }
 
@@ -587,7 +718,7 @@ impl IndexedColumns {
                 (subject, Some(tool))
             }
             "refusals" => (None, None),
-            "admin_change" => (members.actor, members.target),
+            ADMIN_CHANGE => (members.actor, members.target),
             "memory_access" => (subject, members.conversation),
             _ => (stored.subject.clone(), stored.tool.clone()),
         };

@@ -1,6 +1,6 @@
 //! What can go wrong.
 
-use wardgate_domain::InvalidMessage;
+use wardgate_domain::{DecisionId, InvalidMessage};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::ServiceError;
 use wardgate_rpc::client::RecordDamage;
@@ -99,6 +99,44 @@ pub enum Error {
         /// Of the newest checkpoint.
         size: u64,
     },
+    /// No record is of this call.
+    #[error("there is no record of the call {call_id}")]
+    NoSuchCall {
+        /// Its id.
+        call_id: String,
+    },
+    /// No record of this call has the hash that a receipt names.
+    #[error("there is no record of the call {call_id} that its receipt names")]
+    NoSuchReceipt {
+        /// Its id.
+        call_id: String,
+    },
+    /// An operator who shows no token, or one that the policy service does not take.
+    #[error("{0}")]
+    TokenRefused(String),
+    /// An operator whom no policy lets read the record.
+    #[error(
+        "no policy permits `{subject}` to read the record (Action::\"read_record\"); decision {decision_id}"
+    )]
+    NotPermitted {
+        /// Whose token it was.
+        subject: String,
+        /// Of the policy service.
+        decision_id: DecisionId,
+    },
+    /// An operator of a tenant asks for what has the records of all.
+    #[error(
+        "an export has the records of all tenants; an operator of a tenant reads their own with `audit query`"
+    )]
+    OtherTenants,
+    /// The policy service does not say who may read the record.
+    #[error("the policy service does not say who may read the record now; try again later")]
+    PolicyAway,
+    /// There is no policy service to ask.
+    #[error(
+        "operators cannot read the record here: audit.links.policy does not say where the policy service is"
+    )]
+    NoPolicyLink,
     /// The files of an export cannot be written.
     #[error("cannot write to {directory}: {source}")]
     Export {
@@ -122,12 +160,18 @@ impl ServiceError for Error {
     fn reason(&self) -> ErrorReason {
         match self {
             Self::NotDurable => ErrorReason::NotDurable,
-            Self::Invalid(_) | Self::AlreadyRecorded { .. } | Self::NotCovered { .. } => {
-                ErrorReason::InvalidMessage
-            }
-            Self::Unreadable(_) | Self::NoCheckpoint | Self::NotCosigned => {
-                ErrorReason::Unavailable
-            }
+            Self::Invalid(_)
+            | Self::AlreadyRecorded { .. }
+            | Self::NotCovered { .. }
+            | Self::NoSuchCall { .. }
+            | Self::NoSuchReceipt { .. } => ErrorReason::InvalidMessage,
+            Self::TokenRefused(_) => ErrorReason::TokenRefused,
+            Self::NotPermitted { .. } | Self::OtherTenants => ErrorReason::Denied,
+            Self::Unreadable(_)
+            | Self::NoCheckpoint
+            | Self::NotCosigned
+            | Self::PolicyAway
+            | Self::NoPolicyLink => ErrorReason::Unavailable,
             Self::UnknownStore
             | Self::WriteLimit { .. }
             | Self::Open { .. }

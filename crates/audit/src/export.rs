@@ -7,14 +7,24 @@
 //!   DIR/records.jsonl         the records, one to a line: {"sequence":0,"record":{…}}
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use wardgate_transparency::{Checkpoint, CompactTree, encode_entry, tiles_of_size};
+use futures::{Stream, TryStreamExt, pin_mut, stream};
+use wardgate_domain::Digest;
+use wardgate_rpc::client::StoredRecord;
+use wardgate_transparency::{
+    Checkpoint, CompactTree, Hash, SignedNote, TILE_WIDTH, TileId, encode_entry, tiles_of_size,
+};
 
+use crate::canonical::leaf_hash;
 use crate::store::StoreReader;
-use crate::{CheckpointKind, Error, proof};
+use crate::{Error, proof};
+
+/// Levels of the tree that one tile spans.
+const TILE_HEIGHT: u8 = 8;
 
 /// The checkpoint's place in a directory.
 pub(crate) const CHECKPOINT: &str = "checkpoint";
@@ -29,59 +39,136 @@ pub(crate) fn line(sequence: u64, record: &[u8], line: &mut Vec<u8>) {
     line.extend_from_slice(b"}\n");
 }
 
-/// Writes the records of the newest checkpoint of a kind, its tree and itself to the empty or absent directory `directory`.
-/// `progress` hears how many records of how many are written.
-pub(crate) async fn export(
-    reader: &StoreReader,
-    directory: &Path,
-    kind: CheckpointKind,
-    mut progress: impl FnMut(u64, u64),
-) -> Result<Checkpoint, Error> {
-    let at = |source| Error::Export {
-        directory: directory.display().to_string(),
-        source,
-    };
-    fs::create_dir_all(directory).map_err(at)?;
-    if fs::read_dir(directory).map_err(at)?.next().is_some() {
-        return Err(at(std::io::ErrorKind::DirectoryNotEmpty.into()));
-    }
-    let note = proof::newest_checkpoint(reader, kind).await?;
-    let checkpoint: Checkpoint = note.text().parse()?;
-    let size = checkpoint.head.size;
-    let mut lines = BufWriter::new(File::create(directory.join(RECORDS)).map_err(at)?);
-    let mut tree = CompactTree::default();
-    for id in tiles_of_size(size) {
-        let hashes = if id.level() == 0 {
-            let (mut hashes, mut bundle, mut text) = (Vec::new(), Vec::new(), Vec::new());
-            for record in proof::records(reader, id.range()).await? {
-                let hash = record.leaf_hash.as_bytes();
-                tree.append(*hash, |_, _| ());
-                hashes.extend_from_slice(hash);
-                encode_entry(&record.canonical, &mut bundle)?;
-                line(record.sequence, &record.canonical, &mut text);
+/// All records that the checkpoint `note` covers, in order; an error where one was changed or is missing.
+pub(crate) fn records(
+    reader: StoreReader,
+    note: &SignedNote,
+) -> Result<impl Stream<Item = Result<StoredRecord, Error>> + Send + use<>, Error> {
+    let size = proof::size_of(note)?;
+    let bundles = stream::try_unfold(0, move |start| {
+        let reader = reader.clone();
+        async move {
+            let end = size.min(start + TILE_WIDTH);
+            if start == end {
+                return Ok::<_, Error>(None);
             }
-            lines.write_all(&text).map_err(at)?;
-            write(directory, &id.bundle_path(), &bundle).map_err(at)?;
-            progress(tree.size(), size);
-            hashes
-        } else {
-            reader.tile(id).await?
-        };
-        write(directory, &id.path(), &hashes).map_err(at)?;
-    }
-    if tree.head() != checkpoint.head {
-        let problem = format!("the records below {size} do not have the root of the checkpoint");
-        return Err(Error::DamagedTree(problem));
-    }
-    lines.flush().map_err(at)?;
-    write(directory, CHECKPOINT, note.to_string().as_bytes()).map_err(at)?;
-    Ok(checkpoint)
+            let records = proof::records(&reader, start..end).await?;
+            let records = records
+                .into_iter()
+                .map(|record| Ok::<StoredRecord, Error>(record.into()));
+            Ok(Some((stream::iter(records), end)))
+        }
+    });
+    Ok(bundles.try_flatten())
 }
 
-fn write(directory: &Path, path: &str, bytes: &[u8]) -> std::io::Result<()> {
-    let path = directory.join(path);
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
+/// A directory for an export.
+#[derive(Debug)]
+pub struct ExportDirectory(PathBuf);
+
+impl ExportDirectory {
+    /// The empty or absent directory at `path`.
+    pub fn create(path: &Path) -> Result<Self, Error> {
+        let directory = Self(path.to_owned());
+        let at = |source| directory.error(source);
+        fs::create_dir_all(path).map_err(at)?;
+        if fs::read_dir(path).map_err(at)?.next().is_some() {
+            return Err(at(std::io::ErrorKind::DirectoryNotEmpty.into()));
+        }
+        Ok(directory)
     }
-    fs::write(path, bytes)
+
+    /// Writes `records`, which are all that the checkpoint `note` covers, their tree and the checkpoint. `progress` hears how
+    /// many records of how many are written.
+    pub async fn write<E: From<Error>>(
+        &self,
+        note: &SignedNote,
+        records: impl Stream<Item = Result<StoredRecord, E>>,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<Checkpoint, E> {
+        let at = |source| self.error(source);
+        let checkpoint: Checkpoint = note.text().parse().map_err(Error::from)?;
+        let size = checkpoint.head.size;
+        let mut lines = BufWriter::new(File::create(self.0.join(RECORDS)).map_err(at)?);
+        let mut tree = CompactTree::default();
+        // Of the levels above the leaves, whose tiles are few.
+        let mut roots = BTreeMap::<u8, Vec<Hash>>::new();
+        let mut bundle = Bundle::default();
+        pin_mut!(records);
+        while let Some(record) = records.try_next().await? {
+            if record.sequence != tree.size() || record.sequence >= size {
+                let problem = format!("record {} is out of its order", record.sequence);
+                return Err(Error::DamagedTree(problem).into());
+            }
+            let hash = leaf_hash(&record.record);
+            tree.append(*hash.as_bytes(), |node, root| {
+                if node.height % TILE_HEIGHT == 0 {
+                    roots
+                        .entry(node.height / TILE_HEIGHT)
+                        .or_default()
+                        .push(*root);
+                }
+            });
+            bundle.add(&record, hash)?;
+            let is_full = tree.size().is_multiple_of(TILE_WIDTH);
+            if is_full || tree.size() == size {
+                let written = std::mem::take(&mut bundle);
+                lines.write_all(&written.lines).map_err(at)?;
+                let index = record.sequence / TILE_WIDTH;
+                if let Some(id) = TileId::new(0, index, size) {
+                    self.file(&id.bundle_path(), &written.entries)?;
+                    self.file(&id.path(), &written.hashes)?;
+                }
+                progress(tree.size(), size);
+            }
+        }
+        if tree.head() != checkpoint.head {
+            let problem =
+                format!("the records below {size} do not have the root of the checkpoint");
+            return Err(Error::DamagedTree(problem).into());
+        }
+        for id in tiles_of_size(size).filter(|id| id.level() > 0) {
+            let hashes = roots.get(&id.level()).into_iter().flatten();
+            let range = id.range();
+            let width = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+            let first = usize::try_from(range.start).unwrap_or(usize::MAX);
+            let hashes: Vec<_> = hashes.skip(first).take(width).copied().collect();
+            self.file(&id.path(), hashes.as_flattened())?;
+        }
+        lines.flush().map_err(at)?;
+        self.file(CHECKPOINT, note.to_string().as_bytes())?;
+        Ok(checkpoint)
+    }
+
+    fn file(&self, path: &str, bytes: &[u8]) -> Result<(), Error> {
+        let path = self.0.join(path);
+        let directory = path.parent().map_or(Ok(()), fs::create_dir_all);
+        directory
+            .and_then(|()| fs::write(&path, bytes))
+            .map_err(|source| self.error(source))
+    }
+
+    fn error(&self, source: std::io::Error) -> Error {
+        Error::Export {
+            directory: self.0.display().to_string(),
+            source,
+        }
+    }
+}
+
+/// The records of one tile, in each of their forms.
+#[derive(Default)]
+struct Bundle {
+    hashes: Vec<u8>,
+    entries: Vec<u8>,
+    lines: Vec<u8>,
+}
+
+impl Bundle {
+    fn add(&mut self, record: &StoredRecord, hash: Digest) -> Result<(), Error> {
+        self.hashes.extend_from_slice(hash.as_bytes());
+        encode_entry(&record.record, &mut self.entries)?;
+        line(record.sequence, &record.record, &mut self.lines);
+        Ok(())
+    }
 }

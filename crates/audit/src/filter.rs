@@ -1,9 +1,10 @@
 //! Which records a query reads.
 
 use wardgate_domain::{CallId, Digest, InvalidId, InvalidMessage, Status, Timestamp};
-use wardgate_rpc::client::{AuditFilter, DataSubjectFilter};
+use wardgate_rpc::client::{AuditFilter, ContentFilter, DataSubjectFilter, QueriedRecord};
 
 use crate::Error;
+use crate::canonical::{EVENTS, RecordContent};
 use crate::details_key::DetailsKey;
 
 /// Which records to read; every filter that is set must match.
@@ -23,6 +24,43 @@ pub(crate) struct RecordFilter {
     /// The tag of a data subject whose rows were released.
     pub(crate) data_subject: Option<Digest>,
     pub(crate) with_details: bool,
+    pub(crate) bytes: BytesFilter,
+}
+
+/// What the bytes of a record say besides what stands in the columns of the store: each record is read for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct BytesFilter {
+    /// Of what callers of this tenant did.
+    pub(crate) tenant: Option<String>,
+    pub(crate) content: ContentFilter,
+}
+
+impl BytesFilter {
+    /// Whether every record has it.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether the record has all of it; a record that was changed from outside is for those who may read all, since whose it
+    /// was is not known any more.
+    pub(crate) fn includes(&self, found: &QueriedRecord) -> bool {
+        match found {
+            QueriedRecord::Intact(stored) => RecordContent::of(&stored.record)
+                .is_some_and(|content| self.includes_content(&content)),
+            QueriedRecord::Damaged(_) => self.tenant.is_none(),
+        }
+    }
+
+    fn includes_content(&self, content: &RecordContent<'_>) -> bool {
+        let is =
+            |wanted: &Option<String>, has: &dyn Fn(&str) -> bool| wanted.as_deref().is_none_or(has);
+        let wanted = &self.content;
+        is(&self.tenant, &|tenant| content.is_of_tenant(tenant))
+            && is(&wanted.reason, &|reason| content.has_reason(reason))
+            && is(&wanted.event, &|event| content.event == event)
+            && (!wanted.phi || content.phi)
+            && (!wanted.withheld || content.rows_withheld > 0 || content.withheld > 0)
+    }
 }
 
 impl RecordFilter {
@@ -69,6 +107,13 @@ impl RecordFilter {
             before_time: filter.before_time,
             limit: filter.limit,
             newest_first: filter.newest_first,
+            bytes: BytesFilter {
+                tenant: None,
+                content: ContentFilter {
+                    event: filter.content.event.map(parse_event).transpose()?,
+                    ..filter.content
+                },
+            },
         };
         Ok(filter.validate()?)
     }
@@ -77,4 +122,105 @@ impl RecordFilter {
 pub(crate) fn parse_call_id(text: &str) -> Result<CallId, InvalidMessage> {
     text.parse()
         .map_err(|error: InvalidId| InvalidMessage::field("call_id", error.to_string()))
+}
+
+fn parse_event(text: String) -> Result<String, InvalidMessage> {
+    if EVENTS.contains(&&*text) {
+        return Ok(text);
+    }
+    Err(InvalidMessage::field(
+        "event",
+        format!("is none of {}", EVENTS.join(", ")),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use wardgate_rpc::client::{RecordDamage, StoredRecord};
+
+    use super::*;
+
+    fn includes(filter: &BytesFilter, record: &str) -> bool {
+        filter.includes(&QueriedRecord::Intact(StoredRecord {
+            sequence: 0,
+            leaf_hash: Digest::of(b""),
+            record: record.to_owned().into(),
+            details: None,
+        }))
+    }
+
+    #[test]
+    fn a_record_has_what_its_bytes_say() {
+        const DENIED: &str = r#"{"caller":{"subject":"a","tenant":"north"},"event":"outcome","phi":false,"reason":"not_permitted","rows_withheld":0}"#;
+        const RELEASED: &str =
+            r#"{"caller":{"subject":"a"},"event":"outcome","phi":true,"rows_withheld":3}"#;
+        const REFUSALS: &str =
+            r#"{"counts":[{"count":1,"reason":"token_expired"}],"event":"refusals"}"#;
+        const MEMORY: &str = r#"{"caller":{"subject":"a"},"event":"memory_access","withheld":1}"#;
+        let records = [DENIED, RELEASED, REFUSALS, MEMORY];
+        let some = |text: &str| Some(text.to_owned());
+        let of = |content| BytesFilter {
+            tenant: None,
+            content,
+        };
+        let reason = |reason| {
+            of(ContentFilter {
+                reason: some(reason),
+                ..ContentFilter::default()
+            })
+        };
+        let tenant = BytesFilter {
+            tenant: some("north"),
+            ..BytesFilter::default()
+        };
+        let event = of(ContentFilter {
+            event: some("outcome"),
+            ..ContentFilter::default()
+        });
+        let phi = of(ContentFilter {
+            phi: true,
+            ..ContentFilter::default()
+        });
+        let withheld = of(ContentFilter {
+            withheld: true,
+            ..ContentFilter::default()
+        });
+        for (filter, expected) in [
+            (BytesFilter::default(), [true; 4]),
+            (tenant, [true, false, false, false]),
+            (reason("not_permitted"), [true, false, false, false]),
+            (reason("token_expired"), [false, false, true, false]),
+            (event, [true, true, false, false]),
+            (phi, [false, true, false, false]),
+            (withheld, [false, true, false, true]),
+        ] {
+            assert_eq!(
+                records.map(|record| includes(&filter, record)),
+                expected,
+                "{filter:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn damage_is_told_to_those_who_may_read_all() {
+        let damaged = QueriedRecord::Damaged(RecordDamage {
+            sequence: 7,
+            problem: "is missing".to_owned(),
+        });
+        let of_all = BytesFilter::default();
+        let of_tenant = BytesFilter {
+            tenant: Some("north".to_owned()),
+            ..BytesFilter::default()
+        };
+        assert!(of_all.includes(&damaged));
+        assert!(!of_tenant.includes(&damaged));
+    }
+
+    #[test]
+    fn there_are_no_other_events() {
+        assert_eq!(parse_event("outcome".to_owned()).unwrap(), "outcome");
+        let refused = parse_event("outcomes".to_owned()).unwrap_err().to_string();
+        assert!(refused.contains("intent, outcome"), "{refused}");
+    }
 }

@@ -4,6 +4,7 @@
 //!  Append ──▶ canonical bytes ──▶ queue ──▶ writer ──one statement a batch──▶ SQLite │ PostgreSQL
 //!     ▲        + leaf hash                    │                                        │
 //!     └──────── receipt, once durable ────────┘             Query, RecordReader ◀─pages┤
+//!                     token ─▶ policy ─▶ operators, on record themselves ◀──────────────┤
 //!                                          closing: intents nobody finished ◀──────────┤
 //!                                          publisher: tree, signed checkpoints ◀───────┤
 //!                                          cosigning: witnesses, their quorum  ◀───────┘
@@ -25,6 +26,7 @@ mod filter;
 mod growth;
 mod intent_closer;
 mod mac;
+mod operator_access;
 mod ownership;
 mod proof;
 mod publisher;
@@ -42,6 +44,7 @@ mod writer;
 pub use config::{Config, WitnessSettings};
 pub use details_key::DetailsKey;
 pub use error::Error;
+pub use export::ExportDirectory;
 pub use mac::MacKey;
 pub use ownership::CallingProcesses;
 pub use proof::CheckpointKind;

@@ -2,16 +2,18 @@
 
 use std::ops::Range;
 
-use wardgate_rpc::client::RecordDamage;
+use futures::{TryStreamExt, pin_mut};
+use wardgate_domain::Digest;
+use wardgate_rpc::client::{QueriedRecord, RecordDamage};
 use wardgate_transparency::{
     Checkpoint, Hash, SignedNote, TlogProof, consistency_path, consistency_ranges, inclusion_path,
     inclusion_ranges, tiles_of_ranges,
 };
 
-use crate::Error;
-use crate::filter::RecordFilter;
+use crate::filter::{RecordFilter, parse_call_id};
 use crate::store::{PageBounds, StoreReader};
 use crate::stored_row::StoredRow;
+use crate::{Error, query};
 
 /// Which checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,6 +38,11 @@ pub(crate) async fn newest_checkpoint(
     Ok(stored.parse()?)
 }
 
+/// How many records a checkpoint covers.
+pub(crate) fn size_of(note: &SignedNote) -> Result<u64, Error> {
+    Ok(note.text().parse::<Checkpoint>()?.head.size)
+}
+
 /// The proof that a tree of `new` records begins with the one of `old` (RFC 6962, section 2.1.2).
 pub(crate) async fn prove_consistency(
     reader: &StoreReader,
@@ -54,7 +61,7 @@ pub(crate) async fn prove(
     kind: CheckpointKind,
 ) -> Result<TlogProof, Error> {
     let note = newest_checkpoint(reader, kind).await?;
-    let size = note.text().parse::<Checkpoint>()?.head.size;
+    let size = size_of(&note)?;
     if sequence >= size {
         return Err(Error::NotCovered { sequence, size });
     }
@@ -98,4 +105,36 @@ pub(crate) async fn records(
         }
     }
     Ok(records)
+}
+
+/// The position of the last record of the call `call_id`; with a leaf hash, of the one that has it.
+pub(crate) async fn find_of_call(
+    reader: &StoreReader,
+    call_id: &str,
+    leaf_hash: Option<Digest>,
+) -> Result<u64, Error> {
+    let filter = RecordFilter {
+        call_id: Some(parse_call_id(call_id)?),
+        newest_first: true,
+        ..RecordFilter::default()
+    };
+    let records = query::pages(reader.clone(), None, filter);
+    pin_mut!(records);
+    let mut damaged = None;
+    while let Some(found) = records.try_next().await? {
+        match found {
+            QueriedRecord::Intact(stored) => {
+                if leaf_hash.is_none_or(|wanted| wanted == stored.leaf_hash) {
+                    return Ok(stored.sequence);
+                }
+            }
+            QueriedRecord::Damaged(damage) => damaged = damaged.or(Some(damage)),
+        }
+    }
+    let call_id = call_id.to_owned();
+    Err(match (damaged, leaf_hash) {
+        (Some(damage), _) => Error::Damaged(damage),
+        (None, Some(_)) => Error::NoSuchReceipt { call_id },
+        (None, None) => Error::NoSuchCall { call_id },
+    })
 }

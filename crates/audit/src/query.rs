@@ -1,8 +1,10 @@
 //! Reading the record: filters, and pages instead of everything at once.
 
+use std::future::ready;
 use std::ops::Range;
 
-use futures::{Stream, TryStreamExt, stream};
+use futures::future::Either;
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use wardgate_rpc::client::{QueriedRecord, RecordDamage};
 
 use crate::Error;
@@ -21,31 +23,64 @@ pub(crate) fn run(
     vault: Option<DetailsVault>,
     filter: RecordFilter,
 ) -> impl Stream<Item = Result<QueriedRecord, Error>> + Send + 'static {
+    let gaps_of = reader.clone();
+    let is_unconditional = filter.is_unconditional();
+    let gaps = async move {
+        let gaps = if is_unconditional {
+            Vec::new()
+        } else {
+            gaps_of.gaps().await?
+        };
+        let gaps = gaps.into_iter().map(|range| Ok(missing(range).0));
+        Ok::<_, Error>(stream::iter(gaps))
+    };
+    let gaps = stream::once(gaps).try_flatten();
+    let bytes = filter.bytes.clone();
+    let gaps = gaps.try_filter(move |found| ready(bytes.includes(found)));
+    gaps.chain(pages(reader, vault, filter))
+}
+
+/// The same without a look at what the filter passes over.
+pub(crate) fn pages(
+    reader: StoreReader,
+    vault: Option<DetailsVault>,
+    mut filter: RecordFilter,
+) -> impl Stream<Item = Result<QueriedRecord, Error>> + Send + 'static {
+    let bytes = std::mem::take(&mut filter.bytes);
+    if bytes.is_empty() {
+        return Either::Left(selected(reader, vault, filter));
+    }
+    // What is passed over does not count.
+    let limit = filter.limit.take().unwrap_or(u64::MAX);
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let records = selected(reader, vault, filter);
+    let records = records.try_filter(move |found| ready(bytes.includes(found)));
+    Either::Right(records.take(limit))
+}
+
+/// The records that the store selects, whatever else their bytes say.
+fn selected(
+    reader: StoreReader,
+    vault: Option<DetailsVault>,
+    filter: RecordFilter,
+) -> impl Stream<Item = Result<QueriedRecord, Error>> + Send + 'static {
     let pages = stream::try_unfold(None, move |rest: Option<RemainingQuery>| {
         let (reader, vault, filter) = (reader.clone(), vault.clone(), filter.clone());
         async move {
-            let mut found = Vec::new();
-            let mut rest = if let Some(rest) = rest {
-                rest
-            } else {
-                if !filter.is_unconditional() {
-                    let gaps = reader.gaps().await?;
-                    found.extend(gaps.into_iter().map(missing));
-                }
-                RemainingQuery::whole(&filter, reader.head().await?.size)
+            let mut rest = match rest {
+                Some(rest) => rest,
+                None => RemainingQuery::whole(&filter, reader.head().await?.size),
             };
-            match rest.page(&filter) {
-                Some(page) => {
-                    let read = reader.page(&filter, &page).await?;
-                    rest.advance(&filter, &page, read, &mut found);
-                    if let Some(vault) = vault.filter(|_| filter.with_details) {
-                        for (record, sealed) in &mut found {
-                            open_details(&vault, record, sealed.take()).await?;
-                        }
-                    }
+            let Some(page) = rest.page(&filter) else {
+                return Ok::<_, Error>(None);
+            };
+            let read = reader.page(&filter, &page).await?;
+            let mut found = Vec::new();
+            rest.advance(&filter, &page, read, &mut found);
+            if let Some(vault) = vault.filter(|_| filter.with_details) {
+                for (record, sealed) in &mut found {
+                    open_details(&vault, record, sealed.take()).await?;
                 }
-                None if found.is_empty() => return Ok::<_, Error>(None),
-                None => {}
             }
             Ok(Some((found, Some(rest))))
         }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use futures::Stream;
+use wardgate_domain::Digest;
 use wardgate_rpc::client::{AuditFilter, QueriedRecord};
 use wardgate_store::DatabaseSettings;
 use wardgate_transparency::{Checkpoint, SignedNote, TlogProof};
@@ -11,7 +12,7 @@ use crate::details::DetailsVault;
 use crate::details_key::DetailsKey;
 use crate::filter::RecordFilter;
 use crate::store::{self, Address};
-use crate::{CheckpointKind, Error, export, proof, query};
+use crate::{CheckpointKind, Error, ExportDirectory, export, proof, query};
 
 /// Reads a store and never writes to it.
 #[derive(Debug, Clone)]
@@ -50,6 +51,15 @@ impl RecordReader {
         proof::prove(&self.store, sequence, kind).await
     }
 
+    /// The position of the last record of the call `call_id`; with a leaf hash, of the one that has it.
+    pub async fn find_of_call(
+        &self,
+        call_id: &str,
+        leaf_hash: Option<Digest>,
+    ) -> Result<u64, Error> {
+        proof::find_of_call(&self.store, call_id, leaf_hash).await
+    }
+
     /// Writes the records of the newest checkpoint of a kind, their tree and the checkpoint to `directory`, which is empty or not
     /// there. `progress` hears how many records of how many are written.
     pub async fn export(
@@ -58,7 +68,10 @@ impl RecordReader {
         kind: CheckpointKind,
         progress: impl FnMut(u64, u64),
     ) -> Result<Checkpoint, Error> {
-        export::export(&self.store, directory, kind, progress).await
+        let directory = ExportDirectory::create(directory)?;
+        let checkpoint = self.checkpoint(kind).await?;
+        let records = export::records(self.store.clone(), &checkpoint)?;
+        directory.write(&checkpoint, records, progress).await
     }
 
     /// The records that match, as the service would give them.

@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use futures::{FutureExt, Stream, StreamExt, TryFutureExt};
+use futures::{FutureExt, Stream, StreamExt, TryFutureExt, TryStreamExt, stream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Request, Response, Status};
 use wardgate_domain::{Ambient, Event, InvalidMessage, Outcome, Receipt, Record};
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditServiceServer};
+use wardgate_proto::audit::v1::export_records_response::Part;
 use wardgate_rpc::Service;
 use wardgate_rpc::client::{
-    AuditFilter, CallError, LocalAudit, QueriedRecord, RecordAppender, RecordDetails,
+    AuditFilter, CallError, LocalAudit, PolicyClient, ProofSelector, QueriedRecord, RecordAppender,
+    RecordDetails,
 };
 
 use crate::canonical::RecordEntry;
@@ -24,6 +26,7 @@ use crate::details_key::DetailsKey;
 use crate::filter::RecordFilter;
 use crate::growth::GrowthMonitor;
 use crate::intent_closer::IntentCloser;
+use crate::operator_access::{OperatorAccess, OperatorRights};
 use crate::ownership::{CallingProcesses, StoreLock};
 use crate::proof::CheckpointKind;
 use crate::publisher::{LogCloser, LogKey, Publisher};
@@ -43,13 +46,15 @@ pub struct AuditKeys {
     pub details: DetailsKey,
 }
 
-/// The audit service over the store that `config` names, for calls of `callers`. Brings the store up to date and closes
+/// The audit service over the store that `config` names, for calls of `callers`. `policy` says who may read the record as
+/// an operator; without it nobody may. Brings the store up to date and closes
 /// what an earlier process left open before it returns; ends its background work when the server is dropped, or is told to
 /// end it.
 pub async fn service(
     config: Config,
     keys: AuditKeys,
     callers: CallingProcesses,
+    policy: Option<PolicyClient>,
     ambient: Ambient,
 ) -> Result<
     (
@@ -113,7 +118,16 @@ pub async fn service(
         cosigning,
     };
 
+    let operators = OperatorAccess {
+        rights: OperatorRights(policy),
+        appends: appends.clone(),
+        reader: reader.clone(),
+        vault: details.clone(),
+        mac_key: keys.mac.clone(),
+        ambient: ambient.clone(),
+    };
     let audit = Audit {
+        operators,
         appends,
         reader,
         mac_key: keys.mac,
@@ -132,6 +146,7 @@ pub async fn service(
 }
 
 struct Audit {
+    operators: OperatorAccess,
     appends: AppendQueue,
     reader: StoreReader,
     mac_key: MacKey,
@@ -189,7 +204,7 @@ impl AuditService for Audit {
         }))
     }
 
-    type QueryStream = Pin<Box<dyn Stream<Item = Result<pb::QueryResponse, Status>> + Send>>;
+    type QueryStream = MessageStream<pb::QueryResponse>;
 
     async fn query(
         &self,
@@ -198,9 +213,8 @@ impl AuditService for Audit {
         let filter = AuditFilter::try_from(request.into_inner()).map_err(Error::from);
         let filter = filter.and_then(|filter| RecordFilter::of(filter, Some(self.details.key())));
         let filter = filter.map_err(|error| status(&error))?;
-        let records = query::run(self.reader.clone(), Some(self.details.clone()), filter)
-            .map(|record| record.map(response).map_err(|error| status(&error)));
-        Ok(Response::new(Box::pin(records)))
+        let records = query::run(self.reader.clone(), Some(self.details.clone()), filter);
+        Ok(streaming(records, response))
     }
 
     async fn get_checkpoint(
@@ -220,6 +234,112 @@ impl AuditService for Audit {
         let proof = proof::prove(&self.reader, sequence, CheckpointKind::Signed).await;
         let proof = proof.map_err(|error| status(&error))?.to_string();
         Ok(Response::new(pb::GetProofResponse { proof }))
+    }
+
+    type ReadRecordsStream = MessageStream<pb::ReadRecordsResponse>;
+
+    async fn read_records(
+        &self,
+        request: Request<pb::ReadRecordsRequest>,
+    ) -> Result<Response<Self::ReadRecordsStream>, Status> {
+        let pb::ReadRecordsRequest {
+            caller_token,
+            query,
+        } = request.into_inner();
+        let filter = AuditFilter::try_from(query.unwrap_or_default());
+        let filter = filter.map_err(|error| wardgate_rpc::invalid(&error))?;
+        let records = self.operators.read(&caller_token, filter);
+        let records = records.await.map_err(|error| status(&error))?;
+        Ok(streaming(records, |found| pb::ReadRecordsResponse {
+            record: Some(response(found)),
+        }))
+    }
+
+    type WatchRecordsStream = MessageStream<pb::WatchRecordsResponse>;
+
+    async fn watch_records(
+        &self,
+        request: Request<pb::WatchRecordsRequest>,
+    ) -> Result<Response<Self::WatchRecordsStream>, Status> {
+        let pb::WatchRecordsRequest {
+            caller_token,
+            query,
+        } = request.into_inner();
+        let filter = AuditFilter::try_from(query.unwrap_or_default());
+        let filter = filter.map_err(|error| wardgate_rpc::invalid(&error))?;
+        let records = self.operators.watch(&caller_token, filter);
+        let records = records.await.map_err(|error| status(&error))?;
+        Ok(streaming(records, |found| pb::WatchRecordsResponse {
+            record: Some(response(found)),
+        }))
+    }
+
+    async fn read_checkpoint(
+        &self,
+        request: Request<pb::ReadCheckpointRequest>,
+    ) -> Result<Response<pb::ReadCheckpointResponse>, Status> {
+        let pb::ReadCheckpointRequest {
+            caller_token,
+            cosigned,
+        } = request.into_inner();
+        let read = self.operators.checkpoint(&caller_token, kind(cosigned));
+        let checkpoint = read.await.map_err(|error| status(&error))?.to_string();
+        Ok(Response::new(pb::ReadCheckpointResponse { checkpoint }))
+    }
+
+    async fn read_proof(
+        &self,
+        request: Request<pb::ReadProofRequest>,
+    ) -> Result<Response<pb::ReadProofResponse>, Status> {
+        let mut request = request.into_inner();
+        let caller_token = std::mem::take(&mut request.caller_token);
+        let kind = kind(request.cosigned);
+        let selector = ProofSelector::try_from(request);
+        let selector = selector.map_err(|error| wardgate_rpc::invalid(&error))?;
+        let proof = self.operators.prove(&caller_token, &selector, kind);
+        let proof = proof.await.map_err(|error| status(&error))?.to_string();
+        Ok(Response::new(pb::ReadProofResponse { proof }))
+    }
+
+    type ExportRecordsStream = MessageStream<pb::ExportRecordsResponse>;
+
+    async fn export_records(
+        &self,
+        request: Request<pb::ExportRecordsRequest>,
+    ) -> Result<Response<Self::ExportRecordsStream>, Status> {
+        let pb::ExportRecordsRequest {
+            caller_token,
+            cosigned,
+        } = request.into_inner();
+        let exported = self.operators.export(&caller_token, kind(cosigned));
+        let (checkpoint, records) = exported.await.map_err(|error| status(&error))?;
+        let checkpoint = Part::Checkpoint(checkpoint.to_string());
+        let records =
+            records.map_ok(|stored| Part::Record(response(QueriedRecord::Intact(stored))));
+        let parts = stream::iter([Ok(checkpoint)]).chain(records);
+        Ok(streaming(parts, |part| pb::ExportRecordsResponse {
+            part: Some(part),
+        }))
+    }
+}
+
+/// The messages of a response.
+type MessageStream<M> = Pin<Box<dyn Stream<Item = Result<M, Status>> + Send>>;
+
+/// The response that has a message for each of `items`.
+fn streaming<T: 'static, M: 'static>(
+    items: impl Stream<Item = Result<T, Error>> + Send + 'static,
+    message: impl Fn(T) -> M + Send + 'static,
+) -> Response<MessageStream<M>> {
+    let messages = items.map(move |item| item.map(&message).map_err(|error| status(&error)));
+    Response::new(Box::pin(messages))
+}
+
+fn kind(cosigned: bool) -> CheckpointKind {
+    if cosigned {
+        CheckpointKind::Cosigned
+    } else {
+        CheckpointKind::Signed
     }
 }
 

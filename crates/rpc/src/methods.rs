@@ -57,11 +57,11 @@ macro_rules! methods {
 /// expect otherwise.
 pub const METHODS: &[Method] = methods! {
     "wardgate.policy.v1.PolicyService" {
-        Identify:            Memory,                 Whole,  Always;
+        Identify:            Memory | Audit,         Whole,  Always;
         Authorize:           Gateway | Memory,       Whole,  Always;
         ListVisible:         Gateway,                Whole,  Always;
         AuthorizeRecall:     Memory,                 Whole,  Always;
-        AuthorizeRecord:     Console,                Whole,  Always;
+        AuthorizeRecord:     Console | Audit,        Whole,  Always;
         WatchVersion:        Gateway,                Stream, Always;
     }
     "wardgate.toolrunner.v1.ToolRunnerService" {
@@ -85,10 +85,16 @@ pub const METHODS: &[Method] = methods! {
         // Whoever appends does it again with `retry`, which also settles what has no call's id.
         Append:              Gateway | ToolRunner | Memory | Console, Whole, Never;
         // Whom the console shows it, it asks the policy.
-        Query:               Operator | Console,     Stream, Always;
-        GetCheckpoint:       Operator | Console,     Whole,  Always;
+        Query:               Console,                Stream, Always;
+        GetCheckpoint:       Console,                Whole,  Always;
         // It has the record in it.
-        GetProof:            Operator | Console,     Whole,  Always;
+        GetProof:            Console,                Whole,  Always;
+        // Each brings the operator's token, and is on record.
+        ReadRecords:         Operator,               Stream, Never;
+        WatchRecords:        Operator,               Stream, Never;
+        ReadCheckpoint:      Operator,               Whole,  Never;
+        ReadProof:           Operator,               Whole,  Never;
+        ExportRecords:       Operator,               Stream, Never;
     }
     "wardgate.memory.v1.MemoryService" {
         // Without an id each makes a new conversation.

@@ -36,6 +36,7 @@ pub fn caller_of(token: &str) -> Caller {
     let ends = said["exp"].as_i64().expect("a token has an end");
     let caller = Caller::from_verified(CallerClaims {
         issuer: text("iss"),
+        tenant: said["tenant"].as_str().unwrap_or_default().to_owned(),
         expires_at: Timestamp::from_seconds(ends),
         ..claims(&text("sub"), &roles)
     });

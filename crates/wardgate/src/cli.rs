@@ -185,6 +185,8 @@ pub(crate) enum WitnessCommand {
 pub(crate) struct AuditCheckpoint {
     #[command(flatten)]
     pub(crate) source: RecordSource,
+    #[command(flatten)]
+    pub(crate) operator: OperatorToken,
     /// The newest one that a quorum of witnesses cosigned, which is a moment older.
     #[arg(long)]
     pub(crate) cosigned: bool,
@@ -194,6 +196,8 @@ pub(crate) struct AuditCheckpoint {
 pub(crate) struct AuditProof {
     #[command(flatten)]
     pub(crate) source: RecordSource,
+    #[command(flatten)]
+    pub(crate) operator: OperatorToken,
     /// The record's sequence number, or the id of a call: then its last record, which is its outcome.
     #[arg(value_name = "SEQUENCE|CALL_ID", required_unless_present = "receipt")]
     pub(crate) record: Option<String>,
@@ -209,6 +213,8 @@ pub(crate) struct AuditProof {
 pub(crate) struct AuditExport {
     #[command(flatten)]
     pub(crate) source: RecordSource,
+    #[command(flatten)]
+    pub(crate) operator: OperatorToken,
     /// The directory: empty, or not there yet.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
@@ -238,12 +244,25 @@ pub(crate) struct AuditVerify {
 }
 
 #[derive(Debug, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of the command line"
+)]
 pub(crate) struct AuditQuery {
     #[command(flatten)]
     pub(crate) source: RecordSource,
+    #[command(flatten)]
+    pub(crate) operator: OperatorToken,
     /// One JSON object a line, instead of a table.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Comma-separated values (RFC 4180) with a heading, for spreadsheets.
+    #[arg(long, conflicts_with_all = ["json", "details"])]
+    pub(crate) csv: bool,
+    /// Go on with each new record once it is durable, until you stop it; with `--since`, after those from then on. Of a running
+    /// system alone.
+    #[arg(long, requires = "OperatorToken", conflicts_with_all = ["limit", "newest_first", "until"])]
+    pub(crate) follow: bool,
     /// Which fields to print as JSON.
     #[arg(long, value_enum, default_value_t = View::Full, requires = "json")]
     pub(crate) view: View,
@@ -282,6 +301,19 @@ pub(crate) struct AuditQuery {
     /// Only calls that ended so.
     #[arg(long, value_parser = status)]
     pub(crate) status: Option<Status>,
+    /// Only what was refused or failed for this reason, for example `not_permitted`; each record of the time is read for it, as
+    /// for the next three.
+    #[arg(long, value_name = "KIND")]
+    pub(crate) reason: Option<String>,
+    /// Only records of this kind.
+    #[arg(long, value_name = "KIND", value_parser = ["intent", "outcome", "execution", "refusals", "admin_change", "memory_access"])]
+    pub(crate) event: Option<String>,
+    /// Only calls that released health information.
+    #[arg(long)]
+    pub(crate) phi: bool,
+    /// Only calls of which rows or messages were withheld.
+    #[arg(long)]
+    pub(crate) withheld: bool,
     /// Only from this instant on (RFC 3339, or a date, which begins at midnight UTC).
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) since: Option<Timestamp>,
@@ -300,6 +332,19 @@ pub(crate) struct RecordSource {
     /// The store that this configuration file names.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+}
+
+/// As whom a running system is asked. Without any, the store is read, which needs access to its files or its database.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct OperatorToken {
+    /// Ask the running system, as you: file with your token. The policy has to permit you `read_record`, and that you read is
+    /// on record. With `--config` the system is where its section `operator` says.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// The same with the token of this sign-in of `wardgate login`.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -78,11 +78,16 @@ pub(crate) async fn local(
     parts: ServiceConfigs,
     ambient: &Ambient,
 ) -> Result<LocalServices, Failure> {
-    let callers = wardgate_audit::CallingProcesses::ThisProcess;
-    let audit = wardgate_audit::service(parts.audit, parts.audit_keys, callers, ambient.clone());
-    let (audit, log) = audit.await?;
     let policy =
         wardgate_policy::service(parts.policy, parts.permit_signer, ambient.clone()).await?;
+    let (audit, log) = wardgate_audit::service(
+        parts.audit,
+        parts.audit_keys,
+        wardgate_audit::CallingProcesses::ThisProcess,
+        Some(rights(link::local(policy.clone(), Peer::Audit))),
+        ambient.clone(),
+    )
+    .await?;
     let memory = wardgate_memory::service(
         parts.memory,
         parts.memory_key,
@@ -318,7 +323,11 @@ fn policy(url: &str, tls: Option<&TlsFiles>) -> Result<LinkedService<LocalPolicy
     connect(url, Peer::Policy, tls)
 }
 
-fn audit(url: &str, tls: Option<&TlsFiles>) -> Result<LinkedService<LocalAudit>, link::Error> {
+/// The audit service behind a socket.
+pub(crate) fn audit(
+    url: &str,
+    tls: Option<&TlsFiles>,
+) -> Result<LinkedService<LocalAudit>, link::Error> {
     connect(url, Peer::Audit, tls)
 }
 

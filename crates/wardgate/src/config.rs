@@ -169,7 +169,7 @@ pub(crate) struct ServiceLinks {
     /// Where the tool-runner and the memory service record changes.
     #[serde(default)]
     pub(crate) audit: Option<String>,
-    /// Where the memory service asks who may read what.
+    /// Where the memory service asks who may read what, and the audit service which operators may read the record.
     #[serde(default)]
     pub(crate) policy: Option<String>,
     /// Where tools about conversations ask.
@@ -252,6 +252,9 @@ pub(crate) struct OperatorLinks {
     pub(crate) tool_runner: String,
     #[serde(default)]
     pub(crate) memory: Option<String>,
+    /// Where the record is read.
+    #[serde(default)]
+    pub(crate) audit: Option<String>,
 }
 
 /// Where a service keeps its state, and how.

@@ -1,8 +1,9 @@
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::Value;
-use wardgate_domain::{Ambient, CallId, MemoryMethod, RefusalCount};
+use wardgate_domain::{Ambient, CallId, CallerClaims, MemoryMethod, RefusalCount};
 
 use super::*;
 
@@ -248,6 +249,46 @@ fn the_canonical_bytes_of_an_operators_change_are_these() {
             r#""target":"get_shifts","time":"2025-11-11T13:50:00.000042Z","version":1}"#,
         )
     );
+}
+
+#[test]
+fn the_canonical_bytes_of_what_an_operator_reads_are_these() {
+    let operator = Caller::from_verified(CallerClaims {
+        issuer: "https://issuer.example".to_owned(),
+        subject: "auditor.lee".to_owned(),
+        tenant: "north".to_owned(),
+        roles: vec!["Auditor".to_owned()],
+        attributes: BTreeMap::new(),
+        token_id: "t-1".to_owned(),
+        expires_at: Timestamp::from_seconds(0),
+    });
+    let decision = ReadDecision {
+        id: DECISION_ID.parse().unwrap(),
+        allowed: false,
+        policy_hash: Digest::from_bytes([2; 32]),
+    };
+    let reading = RecordReading {
+        operator: &operator,
+        decision: &decision,
+        action: "audit.query",
+        target: "status=denied",
+    };
+    let entry = RecordEntry::of_reading(time(), &reading).unwrap();
+    assert_eq!(
+        String::from_utf8(entry.canonical.clone()).unwrap(),
+        concat!(
+            r#"{"action":"audit.query","actor":"auditor.lee","caller":{"issuer":"https://issuer.example","#,
+            r#""roles":["Auditor"],"subject":"auditor.lee","tenant":"north","token_id":"t-1"},"#,
+            r#""decision":{"id":"019a7318-2b40-7000-8000-000000000002","#,
+            r#""policy_hash":"0202020202020202020202020202020202020202020202020202020202020202"},"#,
+            r#""event":"admin_change","status":"denied","target":"status=denied","#,
+            r#""time":"2025-11-11T13:50:00.000042Z","version":1}"#,
+        )
+    );
+    assert_eq!(entry.subject.as_deref(), Some("auditor.lee"));
+    assert_eq!(entry.status, Some("denied"));
+    let content = RecordContent::of(&entry.canonical).unwrap();
+    assert!(content.is_of_tenant("north") && !content.is_of_tenant("south"));
 }
 
 #[test]

@@ -288,7 +288,7 @@ async fn a_newer_schema_is_refused(store: &TestStore) {
     assert!(raised.iter().any(Result::is_ok));
     let config = Config::for_store(&store.url);
     let callers = CallingProcesses::OtherProcesses;
-    let refused = wardgate_audit::service(config, keys(), callers, Ambient::system()).await;
+    let refused = wardgate_audit::service(config, keys(), callers, None, Ambient::system()).await;
     assert!(matches!(
         refused.err(),
         Some(Error::Schema(MigrationError::Newer { found: 99, .. }))

@@ -82,7 +82,7 @@ impl TestWitnesses {
             ..Config::for_store(&store.url)
         };
         let callers = CallingProcesses::OtherProcesses;
-        let service = wardgate_audit::service(config, keys(), callers, Ambient::system());
+        let service = wardgate_audit::service(config, keys(), callers, None, Ambient::system());
         let (service, closer) = service.await.unwrap();
         let audit = link::local(service, Peer::Gateway).link;
         (AuditClient::new(audit, Duration::from_mins(1)), closer)
@@ -272,7 +272,7 @@ async fn a_policy_that_cannot_be_used_ends_the_start() {
             ..Config::for_store(&store.url)
         };
         let callers = CallingProcesses::OtherProcesses;
-        let service = wardgate_audit::service(config, keys(), callers, Ambient::system());
+        let service = wardgate_audit::service(config, keys(), callers, None, Ambient::system());
         let refused = service.await.err().unwrap().to_string();
         assert!(
             refused.starts_with("audit.witnesses.policy_file: "),

@@ -94,7 +94,7 @@ async fn details_are_sealed_and_data_subjects_are_found_by_a_keyed_digest(store:
         service.audit.append(&record, false).await.unwrap();
     }
     let found = service
-        .operator
+        .console
         .query(about("north", "NUGWI"))
         .await
         .unwrap();
@@ -237,7 +237,7 @@ async fn the_service_refuses_a_key_that_its_data_subjects_are_not_under(store: &
     };
     let config = Config::for_store(&store.url);
     let callers = CallingProcesses::OtherProcesses;
-    let started = wardgate_audit::service(config, other, callers, Ambient::system()).await;
+    let started = wardgate_audit::service(config, other, callers, None, Ambient::system()).await;
     let refused = started.err().map(|error| error.to_string());
     assert_eq!(
         refused.as_deref(),

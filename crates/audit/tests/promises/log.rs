@@ -98,17 +98,17 @@ async fn a7_every_record_is_proved_by_a_checkpoint_signed_within_a_second(store:
     }
     // Over gRPC the same, to those who may read the record.
     let limit = Duration::from_secs(60);
-    let over_grpc = service.operator.checkpoint(limit).await.unwrap();
+    let over_grpc = service.console.checkpoint(limit).await.unwrap();
     assert_eq!(
         over_grpc,
         reader.checkpoint(CheckpointKind::Signed).await.unwrap()
     );
-    let over_grpc = service.operator.proof(299, limit).await.unwrap();
+    let over_grpc = service.console.proof(299, limit).await.unwrap();
     assert_eq!(
         over_grpc,
         reader.prove(299, CheckpointKind::Signed).await.unwrap()
     );
-    let beyond = service.operator.proof(300, limit).await.unwrap_err();
+    let beyond = service.console.proof(300, limit).await.unwrap_err();
     assert_eq!(beyond.reason(), ErrorReason::InvalidMessage);
     for refused in [
         service.audit.checkpoint(limit).await.err(),
@@ -261,7 +261,8 @@ async fn a_log_keeps_its_name_and_another_one_is_refused(store: &TestStore) {
             ..Config::for_store(&store.url)
         };
         let callers = CallingProcesses::OtherProcesses;
-        let started = wardgate_audit::service(config, keys(), callers, Ambient::system()).await;
+        let started =
+            wardgate_audit::service(config, keys(), callers, None, Ambient::system()).await;
         match started {
             Ok((_, closer)) => {
                 closer.close().await;

@@ -16,6 +16,7 @@ mod details;
 mod export;
 mod failure;
 mod log;
+mod operators;
 mod privacy;
 mod query;
 mod recovery;

@@ -28,7 +28,7 @@ on_both_stores! {
 }
 
 async fn sequences(service: &TestService, filter: AuditFilter) -> Vec<u64> {
-    let records = service.operator.query(filter).await.unwrap();
+    let records = service.console.query(filter).await.unwrap();
     records
         .map_ok(|found| intact(found).sequence)
         .try_collect()
@@ -110,6 +110,24 @@ async fn every_filter_selects_what_it_says(store: &TestStore) {
         &[4, 3],
     )
     .await;
+    selects(
+        &|filter| filter.content.event = Some("outcome".to_owned()),
+        &[1, 2, 3],
+    )
+    .await;
+    selects(
+        &|filter| filter.content.reason = Some("token_expired".to_owned()),
+        &[4],
+    )
+    .await;
+    selects(&|filter| filter.content.phi = true, &[1, 2, 3]).await;
+    selects(&|filter| filter.content.withheld = true, &[]).await;
+    // What is passed over does not count.
+    selects(
+        &|filter| (filter.content.phi, filter.limit, filter.newest_first) = (true, Some(2), true),
+        &[3, 2],
+    )
+    .await;
     selects(&|filter| filter.before_sequence = Some(2), &[0, 1]).await;
     selects(
         &|filter| {
@@ -172,12 +190,12 @@ async fn pages_give_every_record_once_in_either_order(store: &TestStore) {
     };
     assert_eq!(sequences(&service, of_odd).await.len(), 300);
 
-    let mut operator = AuditServiceClient::new(service.operator_link.clone());
+    let mut console = AuditServiceClient::new(service.console_link.clone());
     let from = pb::QueryRequest {
         from_sequence: 597,
         ..pb::QueryRequest::default()
     };
-    let records: Vec<_> = operator
+    let records: Vec<_> = console
         .query(from)
         .await
         .unwrap()
@@ -352,11 +370,7 @@ async fn what_was_changed_or_removed_in_the_store_is_named_by_its_sequence(store
     let mut expected = vec![first, bytes(1), columns(2), bytes(3), columns(4), others];
     let all = store.read(AuditFilter::default()).await;
     assert_eq!((named(&all), all.len()), (expected.clone(), 5 + 6));
-    let from_the_service = service
-        .operator
-        .query(AuditFilter::default())
-        .await
-        .unwrap();
+    let from_the_service = service.console.query(AuditFilter::default()).await.unwrap();
     let from_the_service: Vec<_> = from_the_service.try_collect().await.unwrap();
     assert_eq!(named(&from_the_service), expected);
     let newest_first = AuditFilter {
@@ -379,7 +393,7 @@ async fn what_was_changed_or_removed_in_the_store_is_named_by_its_sequence(store
 
 async fn a_query_that_means_nothing_is_refused(store: &TestStore) {
     let service = store.service().await;
-    let mut operator = AuditServiceClient::new(service.operator_link.clone());
+    let mut console = AuditServiceClient::new(service.console_link.clone());
     let bad = [
         pb::QueryRequest {
             before_time: Some(start().into()),
@@ -397,7 +411,7 @@ async fn a_query_that_means_nothing_is_refused(store: &TestStore) {
     ];
     for request in bad {
         assert_eq!(
-            operator.query(request).await.unwrap_err().code(),
+            console.query(request).await.unwrap_err().code(),
             Code::InvalidArgument
         );
     }

@@ -9,10 +9,12 @@ use wardgate_audit::{
     AuditKeys, CallingProcesses, Config, DetailsKey, LogCloser, LogKey, MacKey, RecordReader,
 };
 use wardgate_domain::{
-    AdminChange, Ambient, CallFacts, CallId, ConversationKey, Digest, Event, MemoryAccess,
-    MemoryMethod, Outcome, Record, RefusalCount, Refusals, Status, Timestamp,
+    AdminChange, Ambient, BearerToken, CallFacts, CallId, ConversationKey, Digest, Event,
+    MemoryAccess, MemoryMethod, Outcome, Record, RefusalCount, Refusals, Status, Timestamp,
 };
-use wardgate_rpc::client::{AuditClient, AuditFilter, QueriedRecord, StoredRecord};
+use wardgate_rpc::client::{
+    AuditClient, AuditFilter, OperatorAuditClient, PolicyClient, QueriedRecord, StoredRecord,
+};
 use wardgate_rpc::link::{self, Link};
 use wardgate_rpc::{Peer, Readiness};
 use wardgate_testkit::TestDatabase;
@@ -127,11 +129,13 @@ pub(crate) fn log_key(seed: u8) -> Vec<u8> {
 pub(crate) struct TestService {
     /// As the gateway has it.
     pub(crate) audit: AuditClient,
-    /// As an operator has it.
-    pub(crate) operator: AuditClient,
+    /// As the console has it.
+    pub(crate) console: AuditClient,
     /// For requests that the clients cannot express.
-    pub(crate) operator_link: Link,
+    pub(crate) console_link: Link,
     pub(crate) gateway_link: Link,
+    /// As an operator has it.
+    pub(crate) operator_link: Link,
     pub(crate) readiness: watch::Receiver<Readiness>,
     /// Signs the last checkpoint.
     pub(crate) closer: LogCloser,
@@ -158,20 +162,43 @@ impl TestService {
             unknown_after_seconds: unknown_after,
             ..Config::for_store(url)
         };
-        let service = wardgate_audit::service(config, keys(), callers, ambient);
-        let (service, closer) = service.await.unwrap();
+        Self::start_as(config, callers, None, ambient).await
+    }
+
+    /// The same, where `policy` says who may read the record.
+    pub(crate) async fn start_under(policy: PolicyClient, url: &str) -> Self {
+        let callers = CallingProcesses::OtherProcesses;
+        let config = Config::for_store(url);
+        Self::start_as(config, callers, Some(policy), Ambient::system()).await
+    }
+
+    async fn start_as(
+        config: Config,
+        callers: CallingProcesses,
+        policy: Option<PolicyClient>,
+        ambient: Ambient,
+    ) -> Self {
+        let service = wardgate_audit::service(config, keys(), callers, policy, ambient);
+        let (service, closer) = Box::pin(service).await.unwrap();
         let readiness = service.readiness.clone();
         let gateway_link = link::local(service.clone(), Peer::Gateway).link;
+        let console_link = link::local(service.clone(), Peer::Console).link;
         let operator_link = link::local(service, Peer::Operator).link;
         let patience = Duration::from_mins(1);
         Self {
             audit: AuditClient::new(gateway_link.clone(), patience),
-            operator: AuditClient::new(operator_link.clone(), patience),
-            operator_link: operator_link.transport,
+            console: AuditClient::new(console_link.clone(), patience),
+            console_link: console_link.transport,
             gateway_link: gateway_link.transport,
+            operator_link: operator_link.transport,
             readiness,
             closer,
         }
+    }
+
+    /// The holder of `token` as an operator.
+    pub(crate) fn operator(&self, token: &str) -> OperatorAuditClient {
+        OperatorAuditClient::new(self.operator_link.clone(), BearerToken::new(token))
     }
 
     pub(crate) async fn ready(&mut self) {

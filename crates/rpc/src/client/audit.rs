@@ -1,5 +1,7 @@
 //! The audit service, as its callers see it.
 
+mod operator;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 use wardgate_domain::{Digest, InvalidMessage, Receipt, Record, Status, Timestamp};
@@ -18,6 +20,8 @@ use wardgate_transparency::{SignedNote, TlogProof};
 use super::{CallError, open_request, request, within};
 use crate::local::LocalMethod;
 use crate::{LatencyLimit, Link, ServiceLink, deadline};
+
+pub use operator::{ExportedRecords, OperatorAuditClient, ProofSelector};
 
 /// The longest that an append is waited for, however slow the store was measured. Longer than the service itself waits
 /// for its store.
@@ -105,6 +109,21 @@ pub struct AuditFilter {
     pub data_subject: Option<DataSubjectFilter>,
     /// With the details of each call.
     pub with_details: bool,
+    /// What else a record says.
+    pub content: ContentFilter,
+}
+
+/// What a record says that no index has: each is read for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ContentFilter {
+    /// Why it was refused or failed; of counted refusals one of their reasons.
+    pub reason: Option<String>,
+    /// The kind of record, as records spell it.
+    pub event: Option<String>,
+    /// Only where health information was released.
+    pub phi: bool,
+    /// Only where rows or messages were withheld.
+    pub withheld: bool,
 }
 
 /// A data subject, as a filter.
@@ -277,7 +296,16 @@ impl AuditClient {
         &self,
         filter: AuditFilter,
     ) -> Result<impl Stream<Item = Result<QueriedRecord, CallError>> + use<>, CallError> {
-        let mut message = pb::QueryRequest {
+        let message = pb::QueryRequest::from(filter);
+        let mut client = self.client.clone();
+        let records = client.query(open_request(message)).await?;
+        Ok(records.into_inner().map(|found| Ok(found?.try_into()?)))
+    }
+}
+
+impl From<AuditFilter> for pb::QueryRequest {
+    fn from(filter: AuditFilter) -> Self {
+        let mut message = Self {
             subject: filter.subject.unwrap_or_default(),
             tool: filter.tool.unwrap_or_default(),
             call_id: filter.call_id.unwrap_or_default(),
@@ -293,30 +321,37 @@ impl AuditClient {
                 key: subject.key,
             }),
             with_details: filter.with_details,
-            ..pb::QueryRequest::default()
+            reason: filter.content.reason.unwrap_or_default(),
+            event: filter.content.event.unwrap_or_default(),
+            phi: filter.content.phi,
+            withheld: filter.content.withheld,
+            ..Self::default()
         };
         if let Some(status) = filter.status {
             message.set_status(status.into());
         }
-        let mut client = self.client.clone();
-        let records = client.query(open_request(message)).await?.into_inner();
-        Ok(records.map_err(CallError::from).map(|stored| {
-            let stored = stored?;
-            let sequence = stored.sequence;
-            if !stored.damage.is_empty() {
-                let problem = stored.damage;
-                return Ok(QueriedRecord::Damaged(RecordDamage { sequence, problem }));
-            }
-            Ok(QueriedRecord::Intact(StoredRecord {
-                sequence,
-                leaf_hash: Digest::from_wire(&stored.leaf_hash, "leaf_hash")?,
-                record: stored.record,
-                details: match stored.details_json {
-                    _ if stored.details_erased => Some(RecordDetails::Erased),
-                    details if details.is_empty() => None,
-                    details => Some(RecordDetails::Open(details)),
-                },
-            }))
+        message
+    }
+}
+
+impl TryFrom<pb::QueryResponse> for QueriedRecord {
+    type Error = InvalidMessage;
+
+    fn try_from(found: pb::QueryResponse) -> Result<Self, Self::Error> {
+        let sequence = found.sequence;
+        if !found.damage.is_empty() {
+            let problem = found.damage;
+            return Ok(Self::Damaged(RecordDamage { sequence, problem }));
+        }
+        Ok(Self::Intact(StoredRecord {
+            sequence,
+            leaf_hash: Digest::from_wire(&found.leaf_hash, "leaf_hash")?,
+            record: found.record,
+            details: match found.details_json {
+                _ if found.details_erased => Some(RecordDetails::Erased),
+                details if details.is_empty() => None,
+                details => Some(RecordDetails::Open(details)),
+            },
         }))
     }
 }
@@ -353,6 +388,12 @@ impl TryFrom<pb::QueryRequest> for AuditFilter {
             newest_first: request.newest_first,
             data_subject: data_subject.transpose()?,
             with_details: request.with_details,
+            content: ContentFilter {
+                reason: non_empty(request.reason),
+                event: non_empty(request.event),
+                phi: request.phi,
+                withheld: request.withheld,
+            },
         })
     }
 }

@@ -20,8 +20,9 @@ use crate::methods::IdempotentRequest;
 
 pub use crate::call_error::CallError;
 pub use audit::{
-    AuditClient, AuditFilter, DataSubjectFilter, LONGEST_APPEND, LocalAudit, QueriedRecord,
-    RecordAppender, RecordDamage, RecordDetails, StoredRecord,
+    AuditClient, AuditFilter, ContentFilter, DataSubjectFilter, ExportedRecords, LONGEST_APPEND,
+    LocalAudit, OperatorAuditClient, ProofSelector, QueriedRecord, RecordAppender, RecordDamage,
+    RecordDetails, StoredRecord,
 };
 pub use connections::{
     ConnectTarget, ConnectionDescription, FinishConnection, Person, RemoveConnections,

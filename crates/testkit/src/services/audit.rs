@@ -281,4 +281,48 @@ impl AuditService for FakeAudit {
             .collect();
         Ok(Response::new(stream::iter(answers).boxed()))
     }
+
+    type ReadRecordsStream = BoxStream<'static, Result<pb::ReadRecordsResponse, Status>>;
+
+    async fn read_records(
+        &self,
+        _: Request<pb::ReadRecordsRequest>,
+    ) -> Result<Response<Self::ReadRecordsStream>, Status> {
+        Err(Status::unimplemented(NO_OPERATOR))
+    }
+
+    type WatchRecordsStream = BoxStream<'static, Result<pb::WatchRecordsResponse, Status>>;
+
+    async fn watch_records(
+        &self,
+        _: Request<pb::WatchRecordsRequest>,
+    ) -> Result<Response<Self::WatchRecordsStream>, Status> {
+        Err(Status::unimplemented(NO_OPERATOR))
+    }
+
+    async fn read_checkpoint(
+        &self,
+        _: Request<pb::ReadCheckpointRequest>,
+    ) -> Result<Response<pb::ReadCheckpointResponse>, Status> {
+        Err(Status::unimplemented(NO_OPERATOR))
+    }
+
+    async fn read_proof(
+        &self,
+        _: Request<pb::ReadProofRequest>,
+    ) -> Result<Response<pb::ReadProofResponse>, Status> {
+        Err(Status::unimplemented(NO_OPERATOR))
+    }
+
+    type ExportRecordsStream = BoxStream<'static, Result<pb::ExportRecordsResponse, Status>>;
+
+    async fn export_records(
+        &self,
+        _: Request<pb::ExportRecordsRequest>,
+    ) -> Result<Response<Self::ExportRecordsStream>, Status> {
+        Err(Status::unimplemented(NO_OPERATOR))
+    }
 }
+
+/// The fake's word to operators.
+const NO_OPERATOR: &str = "the fake knows no operators";

@@ -161,6 +161,19 @@ impl FakePolicy {
             .push((scope, subject.to_owned()));
     }
 
+    /// From now on nobody may read the record.
+    pub fn lets_nobody_read_record(&self) {
+        self.readers.lock().unwrap().clear();
+    }
+
+    /// Its failure, where it gives no other answer.
+    fn ordered_failure(&self) -> Result<(), Status> {
+        match *self.says.lock().unwrap() {
+            PolicyAnswer::Fail(reason) => Err(failure(reason)),
+            _ => Ok(()),
+        }
+    }
+
     /// Puts other policies in force, and tells everyone who watches.
     pub fn change(&self, policies: &[u8]) {
         let hash = Digest::of(policies);
@@ -287,6 +300,7 @@ impl PolicyService for FakePolicy {
         &self,
         request: Request<pb::IdentifyRequest>,
     ) -> Result<Response<pb::IdentifyResponse>, Status> {
+        self.ordered_failure()?;
         let caller = caller_of(&request.into_inner().caller_token);
         Ok(Response::new(pb::IdentifyResponse {
             caller: Some((&caller).into()),
@@ -310,6 +324,7 @@ impl PolicyService for FakePolicy {
         &self,
         request: Request<pb::AuthorizeRecordRequest>,
     ) -> Result<Response<pb::AuthorizeRecordResponse>, Status> {
+        self.ordered_failure()?;
         let request = request.into_inner();
         let subject = caller_of(&request.caller_token).subject().to_owned();
         let allowed = (request.scope(), subject);

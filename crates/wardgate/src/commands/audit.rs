@@ -1,37 +1,40 @@
 //! `wardgate audit`: the service, and the record read, proved, exported, verified and witnessed.
 
+mod csv;
 mod witness;
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use futures::{StreamExt, pin_mut};
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
 use serde_json::Value;
 use wardgate_audit::{
-    CallReceipt, CheckpointKind, RecordReader, Verifier, access_view, record_line,
+    CallReceipt, CheckpointKind, ExportDirectory, RecordReader, Verifier, access_view, record_line,
 };
-use wardgate_domain::{Digest, mark_invisible};
-use wardgate_rpc::client::{AuditFilter, DataSubjectFilter, QueriedRecord};
+use wardgate_domain::{BearerToken, Digest, mark_invisible};
+use wardgate_rpc::client::{
+    AuditFilter, ContentFilter, DataSubjectFilter, OperatorAuditClient, ProofSelector,
+    QueriedRecord, StoredRecord,
+};
 use wardgate_transparency::{Checkpoint, TrustPolicy, VerifierKey};
 
 use crate::Failure;
 use crate::cli::{
-    AuditArgs, AuditCommand, AuditExport, AuditProof, AuditQuery, AuditVerify, RecordSource, View,
+    AuditArgs, AuditCheckpoint, AuditCommand, AuditExport, AuditProof, AuditQuery, AuditVerify,
+    OperatorToken, RecordSource, View,
 };
-use crate::commands::serve;
+use crate::commands::running::{LIMIT, operator_audit};
 use crate::commands::terminal::cell;
+use crate::commands::{login, serve};
 use crate::config::{ServiceWiring, Settings};
 use crate::data_dir::{self, DataDir};
 
 pub(crate) async fn run(arguments: AuditArgs) -> Result<(), Failure> {
     match (arguments.command, arguments.config) {
         (Some(AuditCommand::Query(query)), _) => print_records(query).await,
-        (Some(AuditCommand::Checkpoint(arguments)), _) => {
-            let reader = open(&arguments.source).await?;
-            let checkpoint = reader.checkpoint(kind(arguments.cosigned)).await?;
-            print(&checkpoint.to_string())
-        }
+        (Some(AuditCommand::Checkpoint(checkpoint)), _) => print_checkpoint(checkpoint).await,
         (Some(AuditCommand::Key(source)), _) => print_key(&source).await,
         (Some(AuditCommand::Proof(proof)), _) => print_proof(proof).await,
         (Some(AuditCommand::Export(export)), _) => export_records(export).await,
@@ -43,19 +46,15 @@ pub(crate) async fn run(arguments: AuditArgs) -> Result<(), Failure> {
 }
 
 async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
-    let mut reader = open(&arguments.source).await?;
+    let format = RecordFormat::of(&arguments);
+    let follows = arguments.follow;
+    let opened = OpenRecord::open(&arguments.source, &arguments.operator).await?;
     let with_details = arguments.details || arguments.subject.is_some();
-    if with_details {
-        let key = data_dir::details_key(&details_key(&arguments.source)?)?;
-        reader = reader.with_details_key(key);
-    }
-    let data_subject = arguments.subject.map(|key| DataSubjectFilter {
-        tenant: arguments.tenant,
-        key,
-    });
-    let is_of_subject = data_subject.is_some();
-    let records = reader.query(AuditFilter {
-        data_subject,
+    let filter = AuditFilter {
+        data_subject: arguments.subject.map(|key| DataSubjectFilter {
+            tenant: arguments.tenant,
+            key,
+        }),
         with_details,
         subject: arguments.user,
         tool: arguments.tool,
@@ -65,41 +64,143 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
         until: arguments.until,
         limit: arguments.limit,
         newest_first: arguments.newest_first,
+        content: ContentFilter {
+            reason: arguments.reason,
+            event: arguments.event,
+            phi: arguments.phi,
+            withheld: arguments.withheld,
+        },
         ..AuditFilter::default()
-    })?;
-    pin_mut!(records);
+    };
+    let mut records: BoxStream<'_, Result<QueriedRecord, Failure>> = match opened {
+        OpenRecord::Store(reader) => {
+            let reader = if with_details {
+                let key = data_dir::details_key(&details_key(&arguments.source)?)?;
+                reader.with_details_key(key)
+            } else {
+                *reader
+            };
+            reader.query(filter)?.map_err(Failure::from).boxed()
+        }
+        OpenRecord::System(client) if follows => {
+            let records = client.watch_records(filter).await?;
+            records.map_err(Failure::from).boxed()
+        }
+        OpenRecord::System(client) => {
+            let records = client.read_records(filter).await?;
+            records.map_err(Failure::from).boxed()
+        }
+    };
     let mut out = BufWriter::new(std::io::stdout().lock());
-    if !arguments.json {
-        let more = if is_of_subject { "  RELEASED" } else { "" };
-        writeln!(out, "{HEADING}{more}")?;
+    if let Some(heading) = format.heading() {
+        writeln!(out, "{heading}")?;
+    }
+    if follows {
+        out.flush()?;
     }
     let mut damaged = 0;
     while let Some(found) = records.next().await {
-        let stored = match found? {
-            QueriedRecord::Intact(stored) => stored,
-            QueriedRecord::Damaged(damage) => {
+        let stored = match found {
+            Ok(QueriedRecord::Intact(stored)) => stored,
+            Ok(QueriedRecord::Damaged(damage)) => {
                 out.flush()?;
                 eprintln!("{damage}");
                 damaged += 1;
                 continue;
             }
+            Err(error) => {
+                out.flush()?;
+                return Err(error);
+            }
         };
-        let line = match (arguments.json, arguments.view) {
-            (true, View::Full) => record_line(&stored)?.to_string(),
-            (true, View::Access) => access_view(stored.sequence, &stored.record)?.to_string(),
-            (false, _) => row(&record_line(&stored)?),
-        };
+        let line = format.line(&stored)?;
+        let written = writeln!(out, "{line}");
+        let written = written.and_then(|()| if follows { out.flush() } else { Ok(()) });
         // A reader that has seen enough (`| head`) closes the pipe; that is no failure.
-        match writeln!(out, "{line}") {
+        match written {
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
             written => written?,
         }
     }
     out.flush()?;
-    match damaged {
-        0 => Ok(()),
+    match (damaged, follows) {
+        (0, false) => Ok(()),
+        (0, true) => Err("the audit service has ended; ask again with --since".into()),
         _ => Err(DAMAGED.into()),
     }
+}
+
+/// How records are printed.
+#[derive(Debug, Clone, Copy)]
+enum RecordFormat {
+    Table { with_released: bool },
+    Csv,
+    Json(View),
+}
+
+impl RecordFormat {
+    fn of(arguments: &AuditQuery) -> Self {
+        if arguments.json {
+            Self::Json(arguments.view)
+        } else if arguments.csv {
+            Self::Csv
+        } else {
+            let with_released = arguments.subject.is_some();
+            Self::Table { with_released }
+        }
+    }
+
+    /// What stands above the records.
+    fn heading(self) -> Option<String> {
+        match self {
+            Self::Table { with_released } => {
+                let more = if with_released { "  RELEASED" } else { "" };
+                Some(format!("{HEADING}{more}"))
+            }
+            Self::Csv => Some(csv::HEADING.to_owned()),
+            Self::Json(_) => None,
+        }
+    }
+
+    fn line(self, stored: &StoredRecord) -> Result<String, Failure> {
+        Ok(match self {
+            Self::Table { .. } => row(&record_line(stored)?),
+            Self::Csv => csv::row(&record_line(stored)?),
+            Self::Json(View::Full) => record_line(stored)?.to_string(),
+            Self::Json(View::Access) => access_view(stored.sequence, &stored.record)?.to_string(),
+        })
+    }
+}
+
+/// The record, where it is read.
+enum OpenRecord {
+    /// In its store, by whoever has access to that.
+    Store(Box<RecordReader>),
+    /// Through a running system, by an operator whom the policy lets.
+    System(OperatorAuditClient),
+}
+
+impl OpenRecord {
+    /// Through the running system where there is a token, and else in the store.
+    async fn open(source: &RecordSource, operator: &OperatorToken) -> Result<Self, Failure> {
+        Ok(match operator_token(operator).await? {
+            None => Self::Store(Box::new(open(source).await?)),
+            Some(token) => Self::System(operator_audit(source, token)?),
+        })
+    }
+}
+
+async fn operator_token(operator: &OperatorToken) -> Result<Option<BearerToken>, Failure> {
+    if let Some(file) = &operator.token_file {
+        let token = std::fs::read_to_string(file)
+            .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+        return Ok(Some(BearerToken::new(token.trim())));
+    }
+    let Some(context) = &operator.context else {
+        return Ok(None);
+    };
+    let signed_in = login::signed_in(Some(context)).await?;
+    Ok(signed_in.map(|(_, token)| BearerToken::new(&token)))
 }
 
 /// What to do about a record whose store was changed.
@@ -126,21 +227,47 @@ async fn print_key(source: &RecordSource) -> Result<(), Failure> {
     print(&format!("{key}\n"))
 }
 
+async fn print_checkpoint(arguments: AuditCheckpoint) -> Result<(), Failure> {
+    let cosigned = arguments.cosigned;
+    let opened = OpenRecord::open(&arguments.source, &arguments.operator).await?;
+    let checkpoint = match opened {
+        OpenRecord::Store(reader) => reader.checkpoint(kind(cosigned)).await?,
+        OpenRecord::System(client) => client.checkpoint(cosigned, LIMIT).await?,
+    };
+    print(&checkpoint.to_string())
+}
+
 async fn print_proof(arguments: AuditProof) -> Result<(), Failure> {
-    let reader = open(&arguments.source).await?;
-    let sequence = match (arguments.receipt, arguments.record) {
+    let cosigned = arguments.cosigned;
+    let selector = match (arguments.receipt, arguments.record) {
         (Some(file), _) => {
             let receipt = CallReceipt::find(&std::fs::read_to_string(file)?)?;
-            let hash = Digest::from_bytes(receipt.leaf_hash);
-            find_of_call(&reader, receipt.call_id, Some(hash)).await?
+            ProofSelector::Call {
+                call_id: receipt.call_id,
+                leaf_hash: Some(Digest::from_bytes(receipt.leaf_hash)),
+            }
         }
         (None, Some(record)) => match record.parse() {
-            Ok(sequence) => sequence,
-            Err(_) => find_of_call(&reader, record, None).await?,
+            Ok(sequence) => ProofSelector::Sequence(sequence),
+            Err(_) => ProofSelector::Call {
+                call_id: record,
+                leaf_hash: None,
+            },
         },
         (None, None) => return Err("name a record, or a receipt with --receipt".into()),
     };
-    let proof = reader.prove(sequence, kind(arguments.cosigned)).await?;
+    let proof = match OpenRecord::open(&arguments.source, &arguments.operator).await? {
+        OpenRecord::Store(reader) => {
+            let sequence = match &selector {
+                ProofSelector::Sequence(sequence) => *sequence,
+                ProofSelector::Call { call_id, leaf_hash } => {
+                    reader.find_of_call(call_id, *leaf_hash).await?
+                }
+            };
+            reader.prove(sequence, kind(cosigned)).await?
+        }
+        OpenRecord::System(client) => client.proof(selector, cosigned, LIMIT).await?,
+    };
     print(&proof.to_string())
 }
 
@@ -160,39 +287,26 @@ fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// The last record of a call; with a hash, the one that has it.
-async fn find_of_call(
-    reader: &RecordReader,
-    call_id: String,
-    leaf_hash: Option<Digest>,
-) -> Result<u64, Failure> {
-    let records = reader.query(AuditFilter {
-        call_id: Some(call_id.clone()),
-        newest_first: true,
-        ..AuditFilter::default()
-    })?;
-    pin_mut!(records);
-    while let Some(found) = records.next().await {
-        match found? {
-            QueriedRecord::Intact(stored) => {
-                if leaf_hash.is_none_or(|wanted| wanted == stored.leaf_hash) {
-                    return Ok(stored.sequence);
-                }
-            }
-            QueriedRecord::Damaged(damage) => eprintln!("{damage}"),
-        }
-    }
-    let named = leaf_hash.map_or("", |_| " that its receipt names");
-    Err(format!("there is no record of the call {call_id}{named}").into())
-}
-
 async fn export_records(arguments: AuditExport) -> Result<(), Failure> {
-    let reader = open(&arguments.source).await?;
     let mut progress = Progress::new("written");
-    let exported = reader.export(&arguments.out, kind(arguments.cosigned), |done, of| {
-        progress.tell(done, of);
-    });
-    let Checkpoint { origin, head } = exported.await?;
+    let progress = |done, of| progress.tell(done, of);
+    let exported = match OpenRecord::open(&arguments.source, &arguments.operator).await? {
+        OpenRecord::Store(reader) => {
+            let kind = kind(arguments.cosigned);
+            reader.export(&arguments.out, kind, progress).await?
+        }
+        OpenRecord::System(client) => {
+            let directory = ExportDirectory::create(&arguments.out)?;
+            let exported = client.export(arguments.cosigned).await?;
+            let records = exported.records.map(|found| match found? {
+                QueriedRecord::Intact(stored) => Ok(stored),
+                QueriedRecord::Damaged(damage) => Err(Failure::from(damage)),
+            });
+            let written = directory.write(&exported.checkpoint, records, progress);
+            written.await?
+        }
+    };
+    let Checkpoint { origin, head } = exported;
     let (size, directory) = (head.size, arguments.out.display());
     println!("{size} records of {origin} are in {directory}");
     Ok(())
@@ -280,7 +394,7 @@ fn store(source: &RecordSource) -> Result<String, Failure> {
     }
 }
 
-/// One line of the table; of the memory its method, and messages for rows. What a client typed is shown as a quoted string where it is not plain.
+/// One line of the table; of the memory its method, and messages for rows; of an operator what was done to what. What a client typed is shown as a quoted string where it is not plain.
 fn row(record: &Value) -> String {
     let text = |key: &str| match &record[key] {
         Value::String(text) => cell(text).into_owned(),
@@ -295,6 +409,11 @@ fn row(record: &Value) -> String {
     let (status, what, rows) = match record["event"].as_str() {
         Some("outcome") => ("status", of_outcome(), "rows"),
         Some("memory_access") => ("status", text("method"), "messages"),
+        Some("admin_change") => (
+            "event",
+            format!("{} {}", text("action"), text("record_id")),
+            "rows",
+        ),
         _ => ("event", text("record_id"), "rows"),
     };
     let line = format!(

@@ -178,7 +178,7 @@ fn client(system: &RunningSystem) -> Result<MemoryClient, Failure> {
         )?;
         compose::memory(&url, wiring.tls.as_ref())?.link
     } else {
-        operator_socket(system)?.into()
+        operator_socket(&system.data_dir)?.into()
     };
     Ok(MemoryClient::new(link, LIMIT))
 }

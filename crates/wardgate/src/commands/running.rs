@@ -1,22 +1,24 @@
 //! A running system, as an operator reaches it.
 
+use std::path::Path;
 use std::time::Duration;
 
-use wardgate_rpc::client::ToolRunnerClient;
+use wardgate_domain::BearerToken;
+use wardgate_rpc::client::{OperatorAuditClient, ToolRunnerClient};
 use wardgate_rpc::{Link, operator};
 
 use crate::Failure;
-use crate::cli::RunningSystem;
+use crate::cli::{RecordSource, RunningSystem};
 use crate::compose;
 use crate::config::{OperatorWiring, Settings};
 use crate::data_dir::DataDir;
 
 /// Longer than any part of the way may take, the record and the store included.
-const LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
-/// Through the socket in its data directory.
-pub(crate) fn operator_socket(system: &RunningSystem) -> Result<Link, Failure> {
-    let socket = DataDir::existing(&system.data_dir)?.operator_socket();
+/// Through the socket in the data directory of a running system.
+pub(crate) fn operator_socket(data_dir: &Path) -> Result<Link, Failure> {
+    let socket = DataDir::existing(data_dir)?.operator_socket();
     if !socket.exists() {
         let socket = socket.display();
         return Err(format!(
@@ -33,7 +35,24 @@ pub(crate) fn tool_runner(system: &RunningSystem) -> Result<ToolRunnerClient, Fa
         let wiring: OperatorWiring = Settings::load(file)?.wiring("operator")?;
         compose::tool_runner(&wiring.links.tool_runner, wiring.tls.as_ref())?.link
     } else {
-        operator_socket(system)?.into()
+        operator_socket(&system.data_dir)?.into()
     };
     Ok(ToolRunnerClient::new(link, LIMIT))
+}
+
+/// The record of a running system, for the operator whose token it is.
+pub(crate) fn operator_audit(
+    system: &RecordSource,
+    token: BearerToken,
+) -> Result<OperatorAuditClient, Failure> {
+    let link = if let Some(file) = &system.config {
+        let wiring: OperatorWiring = Settings::load(file)?.wiring("operator")?;
+        let url = wiring.links.audit.ok_or(
+            "operator.links.audit is missing: name the audit service's address, for example https://127.0.0.1:7003",
+        )?;
+        compose::audit(&url, wiring.tls.as_ref())?.link.transport
+    } else {
+        operator_socket(&system.data_dir)?
+    };
+    Ok(OperatorAuditClient::new(link, token))
 }

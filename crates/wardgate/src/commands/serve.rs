@@ -141,7 +141,11 @@ pub(crate) async fn audit(config: &Path) -> Result<(), Failure> {
     let key = required(wiring.details_key_file.as_ref(), "audit.details_key_file")?;
     let details = data_dir::details_key(key)?;
     let keys = wardgate_audit::AuditKeys { mac, log, details };
-    let service = wardgate_audit::service(config, keys, callers, Ambient::system());
+    // Without it everything else works, so that an operator who reads is told what is missing.
+    let policy = wiring.links.policy.as_ref();
+    let policy = policy.map(|url| compose::remote_rights(url, wiring.tls.as_ref()));
+    let policy = policy.transpose()?;
+    let service = wardgate_audit::service(config, keys, callers, policy, Ambient::system());
     let (service, closing) = service.await?;
     let served = serve("audit", &wiring, service, telemetry.metrics()).await;
     closing.close().await;

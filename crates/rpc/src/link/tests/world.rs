@@ -157,6 +157,47 @@ impl AuditService for ReplyingService {
     ) -> Result<tonic::Response<Self::QueryStream>, Status> {
         Ok(tonic::Response::new(Box::pin(futures::stream::pending())))
     }
+
+    type ReadRecordsStream = BoxStream<'static, Result<audit::ReadRecordsResponse, Status>>;
+
+    async fn read_records(
+        &self,
+        _: tonic::Request<audit::ReadRecordsRequest>,
+    ) -> Result<tonic::Response<Self::ReadRecordsStream>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
+    type WatchRecordsStream = BoxStream<'static, Result<audit::WatchRecordsResponse, Status>>;
+
+    async fn watch_records(
+        &self,
+        _: tonic::Request<audit::WatchRecordsRequest>,
+    ) -> Result<tonic::Response<Self::WatchRecordsStream>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
+    async fn read_checkpoint(
+        &self,
+        _: tonic::Request<audit::ReadCheckpointRequest>,
+    ) -> Result<tonic::Response<audit::ReadCheckpointResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
+    async fn read_proof(
+        &self,
+        _: tonic::Request<audit::ReadProofRequest>,
+    ) -> Result<tonic::Response<audit::ReadProofResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
+    type ExportRecordsStream = BoxStream<'static, Result<audit::ExportRecordsResponse, Status>>;
+
+    async fn export_records(
+        &self,
+        _: tonic::Request<audit::ExportRecordsRequest>,
+    ) -> Result<tonic::Response<Self::ExportRecordsStream>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
 }
 
 /// A replica that runs until it is killed or dropped.

@@ -147,6 +147,12 @@ impl Deployment {
                     links.memory.as_ref(),
                     tls.as_ref(),
                 );
+                self.link(
+                    Peer::Operator,
+                    Peer::Audit,
+                    links.audit.as_ref(),
+                    tls.as_ref(),
+                );
                 self.certificate(Peer::Operator, tls);
                 Ok(())
             }

@@ -1,0 +1,420 @@
+//! The record, for an operator whom the policy lets read it; and every reading on record itself, before anything is read.
+//!
+//! ```text
+//!  token ─▶ policy: whose is it? ─▶ read_record? ── no ──▶ on record as denied ─▶ refused
+//!                                       │ yes
+//!                                       ▼
+//!                            on record, durably ─▶ records, of the operator's tenant where they have one
+//! ```
+
+use std::time::{Duration, Instant};
+
+use futures::future::Either;
+use futures::{Stream, StreamExt, TryStreamExt, stream};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use wardgate_domain::{
+    Ambient, BearerToken, Caller, Digest, InvalidMessage, ReadDecision, Receipt, RecordScope,
+    ToolName,
+};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_rpc::client::{
+    AuditFilter, CallError, DataSubjectFilter, PolicyClient, ProofSelector, QueriedRecord,
+    StoredRecord,
+};
+use wardgate_transparency::{SignedNote, TlogProof};
+
+use crate::canonical::{RecordContent, RecordEntry, RecordReading, hex};
+use crate::details::DetailsVault;
+use crate::filter::{BytesFilter, RecordFilter, parse_call_id};
+use crate::store::StoreReader;
+use crate::writer::AppendQueue;
+use crate::{CheckpointKind, Error, MacKey, export, proof, query};
+
+/// How often to look for records of other processes, of whose appends nobody is told here.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// How long a permission to watch is taken to hold, once it was given.
+const RECHECK: Duration = Duration::from_secs(1);
+
+/// Reads the record for operators.
+pub(crate) struct OperatorAccess {
+    pub(crate) rights: OperatorRights,
+    pub(crate) appends: AppendQueue,
+    pub(crate) reader: StoreReader,
+    pub(crate) vault: DetailsVault,
+    pub(crate) mac_key: MacKey,
+    pub(crate) ambient: Ambient,
+}
+
+/// The policy service, which knows operators and what they may. None: there is nobody to ask, so nobody may read.
+#[derive(Debug, Clone)]
+pub(crate) struct OperatorRights(pub(crate) Option<PolicyClient>);
+
+/// The holder of a token that was verified, and what the policy says of them.
+struct Operator {
+    caller: Caller,
+    decision: ReadDecision,
+}
+
+impl Operator {
+    /// Fails unless they may read the record.
+    fn permitted(&self) -> Result<(), Error> {
+        if self.decision.allowed {
+            return Ok(());
+        }
+        Err(Error::NotPermitted {
+            subject: self.caller.subject().to_owned(),
+            decision_id: self.decision.id,
+        })
+    }
+
+    /// The tenant whose records they may read; none: all. An operator without a tenant belongs to whoever runs the whole.
+    fn tenant(&self) -> Option<String> {
+        let tenant = self.caller.tenant();
+        (!tenant.is_empty()).then(|| tenant.to_owned())
+    }
+
+    /// `filter`, with data subjects of no other tenant than theirs.
+    fn restrict(&self, filter: AuditFilter) -> AuditFilter {
+        let data_subject = filter.data_subject.map(|subject| DataSubjectFilter {
+            tenant: self.tenant().unwrap_or(subject.tenant),
+            key: subject.key,
+        });
+        AuditFilter {
+            data_subject,
+            ..filter
+        }
+    }
+}
+
+impl OperatorRights {
+    /// Whose `token` is, and whether they may read the record, as the policy service says.
+    async fn authorize(&self, token: &str) -> Result<Operator, Error> {
+        let policy = self.0.as_ref().ok_or(Error::NoPolicyLink)?;
+        if token.is_empty() {
+            return Err(Error::TokenRefused(
+                "an operator shows a token, and the request has none".to_owned(),
+            ));
+        }
+        let caller = policy.identify(&BearerToken::new(token)).await;
+        let caller = caller.map_err(|error| refusal(&error))?;
+        let decision = policy.authorize_record(&caller, RecordScope::All).await;
+        let decision = decision.map_err(|error| refusal(&error))?;
+        Ok(Operator { caller, decision })
+    }
+}
+
+impl OperatorAccess {
+    /// The records that match, once it is on record that the holder of `token` reads them.
+    pub(crate) async fn read(
+        &self,
+        token: &str,
+        filter: AuditFilter,
+    ) -> Result<impl Stream<Item = Result<QueriedRecord, Error>> + Send + use<>, Error> {
+        let operator = self.rights.authorize(token).await?;
+        let filter = self.filter(&operator, filter)?;
+        let target = self.describe(&filter);
+        let receipt = self
+            .put_on_record(&operator, "audit.query", &target)
+            .await?;
+        let filter = up_to(&receipt, filter);
+        let (reader, vault) = (self.reader.clone(), Some(self.vault.clone()));
+        Ok(query::run(reader, vault, filter))
+    }
+
+    /// The records that match and are yet to come, each once it is durable; where the filter has `since`, those from then on
+    /// come first.
+    pub(crate) async fn watch(
+        &self,
+        token: &str,
+        filter: AuditFilter,
+    ) -> Result<impl Stream<Item = Result<QueriedRecord, Error>> + Send + use<>, Error> {
+        refuse_bounds(&filter)?;
+        let operator = self.rights.authorize(token).await?;
+        let filter = self.filter(&operator, filter)?;
+        let target = self.describe(&filter);
+        let receipt = self
+            .put_on_record(&operator, "audit.watch", &target)
+            .await?;
+        let (reader, vault) = (self.reader.clone(), Some(self.vault.clone()));
+        let earlier = match filter.since {
+            Some(_) => {
+                let earlier = up_to(&receipt, filter.clone());
+                Either::Left(query::run(reader.clone(), vault.clone(), earlier))
+            }
+            None => Either::Right(stream::empty()),
+        };
+        let watch = RecordWatch {
+            rights: self.rights.clone(),
+            token: token.to_owned(),
+            reader: self.reader.clone(),
+            next: receipt.sequence() + 1,
+            size: self.appends.size(),
+            permitted_at: Instant::now(),
+        };
+        let filter = RecordFilter {
+            since: None,
+            ..filter
+        };
+        let later = stream::try_unfold(watch, move |mut watch| {
+            let (reader, vault, filter) = (reader.clone(), vault.clone(), filter.clone());
+            async move {
+                let from_sequence = watch.next;
+                let Some(size) = watch.grown().await? else {
+                    return Ok::<_, Error>(None);
+                };
+                let new = RecordFilter {
+                    from_sequence,
+                    before_sequence: Some(size),
+                    ..filter
+                };
+                Ok(Some((query::pages(reader, vault, new), watch)))
+            }
+        });
+        Ok(earlier.chain(later.try_flatten()))
+    }
+
+    /// The newest checkpoint of a kind.
+    pub(crate) async fn checkpoint(
+        &self,
+        token: &str,
+        kind: CheckpointKind,
+    ) -> Result<SignedNote, Error> {
+        let operator = self.rights.authorize(token).await?;
+        self.put_on_record(&operator, "audit.checkpoint", describe_kind(kind))
+            .await?;
+        proof::newest_checkpoint(&self.reader, kind).await
+    }
+
+    /// The proof of a record by the newest checkpoint of a kind. Of a record of another tenant it says what it says of one that
+    /// there is not.
+    pub(crate) async fn prove(
+        &self,
+        token: &str,
+        selector: &ProofSelector,
+        kind: CheckpointKind,
+    ) -> Result<TlogProof, Error> {
+        let operator = self.rights.authorize(token).await?;
+        let target = match selector {
+            ProofSelector::Sequence(sequence) => format!("sequence={sequence}"),
+            ProofSelector::Call { call_id, .. } => {
+                format!("call_id={}", parse_call_id(call_id)?)
+            }
+        };
+        self.put_on_record(&operator, "audit.proof", &target)
+            .await?;
+        let sequence = match selector {
+            ProofSelector::Sequence(sequence) => *sequence,
+            ProofSelector::Call { call_id, leaf_hash } => {
+                proof::find_of_call(&self.reader, call_id, *leaf_hash).await?
+            }
+        };
+        let proof = proof::prove(&self.reader, sequence, kind).await?;
+        let record = RecordContent::of(proof.extra.as_deref().unwrap_or_default());
+        let is_theirs = |tenant: String| record.is_some_and(|record| record.is_of_tenant(&tenant));
+        if operator.tenant().is_none_or(is_theirs) {
+            return Ok(proof);
+        }
+        Err(match selector {
+            ProofSelector::Sequence(_) => {
+                let size = proof::size_of(&proof.checkpoint)?;
+                Error::NotCovered { sequence, size }
+            }
+            ProofSelector::Call { call_id, .. } => Error::NoSuchCall {
+                call_id: call_id.clone(),
+            },
+        })
+    }
+
+    /// The newest checkpoint of a kind and all records that it covers.
+    pub(crate) async fn export(
+        &self,
+        token: &str,
+        kind: CheckpointKind,
+    ) -> Result<
+        (
+            SignedNote,
+            impl Stream<Item = Result<StoredRecord, Error>> + Send + use<>,
+        ),
+        Error,
+    > {
+        let mut operator = self.rights.authorize(token).await?;
+        let is_of_tenant = operator.tenant().is_some();
+        operator.decision.allowed &= !is_of_tenant;
+        let recorded = self.put_on_record(&operator, "audit.export", describe_kind(kind));
+        let recorded = recorded.await;
+        if is_of_tenant {
+            return Err(Error::OtherTenants);
+        }
+        recorded?;
+        let checkpoint = proof::newest_checkpoint(&self.reader, kind).await?;
+        let records = export::records(self.reader.clone(), &checkpoint)?;
+        Ok((checkpoint, records))
+    }
+
+    fn filter(&self, operator: &Operator, filter: AuditFilter) -> Result<RecordFilter, Error> {
+        let filter = RecordFilter::of(operator.restrict(filter), Some(self.vault.key()))?;
+        Ok(RecordFilter {
+            bytes: BytesFilter {
+                tenant: operator.tenant(),
+                ..filter.bytes
+            },
+            ..filter
+        })
+    }
+
+    /// Makes durable that `operator` reads `target`; fails where they may not, which is on record as well.
+    async fn put_on_record(
+        &self,
+        operator: &Operator,
+        action: &'static str,
+        target: &str,
+    ) -> Result<Receipt, Error> {
+        let reading = RecordReading {
+            operator: &operator.caller,
+            decision: &operator.decision,
+            action,
+            target,
+        };
+        let entry = RecordEntry::of_reading(self.ambient.now(), &reading)?;
+        let recorded = self.appends.append(entry, false).await;
+        operator.permitted()?;
+        recorded
+    }
+
+    /// What a filter selects, without a word that a person typed: whom it names stands there as a keyed digest, a data subject
+    /// by the one that records have.
+    fn describe(&self, filter: &RecordFilter) -> String {
+        let subject = filter.subject.as_ref().map(|subject| {
+            let digest = Digest::of(subject.as_bytes());
+            format!("user=hmac:{}", hex(self.mac_key.mac(digest)))
+        });
+        let tool = filter.tool.as_ref().map(|tool| {
+            if tool.parse::<ToolName>().is_ok() {
+                format!("tool={tool}")
+            } else {
+                "tool=(not a tool name)".to_owned()
+            }
+        });
+        let content = &filter.bytes.content;
+        let data_subject = filter.data_subject;
+        let data_subject = data_subject.map(|tag| format!("subject=hmac:{}", hex(tag)));
+        let parts = [
+            subject,
+            tool,
+            data_subject,
+            filter.call_id.map(|id| format!("call_id={id}")),
+            filter
+                .status
+                .map(|status| format!("status={}", status.as_str())),
+            filter.since.map(|time| format!("since={time}")),
+            filter.until.map(|time| format!("until={time}")),
+            (filter.from_sequence > 0).then(|| format!("from={}", filter.from_sequence)),
+            filter
+                .before_sequence
+                .map(|before| format!("before={before}")),
+            filter.limit.map(|limit| format!("limit={limit}")),
+            filter.with_details.then(|| "details".to_owned()),
+            content.reason.as_ref().map(|_| "reason".to_owned()),
+            content.event.as_ref().map(|event| format!("event={event}")),
+            content.phi.then(|| "phi".to_owned()),
+            content.withheld.then(|| "withheld".to_owned()),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if parts.is_empty() {
+            return "all".to_owned();
+        }
+        parts.join(" ")
+    }
+}
+
+/// `filter` for what there was before it was put on record that it is read.
+fn up_to(receipt: &Receipt, filter: RecordFilter) -> RecordFilter {
+    // Of a reading that goes on before some time, the bound is another one.
+    if filter.before_time.is_some() {
+        return filter;
+    }
+    let end = receipt.sequence();
+    RecordFilter {
+        before_sequence: Some(filter.before_sequence.map_or(end, |before| before.min(end))),
+        ..filter
+    }
+}
+
+fn describe_kind(kind: CheckpointKind) -> &'static str {
+    match kind {
+        CheckpointKind::Signed => "signed",
+        CheckpointKind::Cosigned => "cosigned",
+    }
+}
+
+/// Fails where a filter says how much to read, or in which order: of what is yet to come nobody knows it.
+fn refuse_bounds(filter: &AuditFilter) -> Result<(), InvalidMessage> {
+    let field = if filter.limit.is_some() {
+        "limit"
+    } else if filter.newest_first {
+        "newest_first"
+    } else if filter.until.is_some() {
+        "until"
+    } else if filter.before_sequence.is_some() || filter.before_time.is_some() {
+        "before_sequence"
+    } else if filter.from_sequence > 0 {
+        "from_sequence"
+    } else {
+        return Ok(());
+    };
+    Err(InvalidMessage::field(
+        field,
+        "does not go with records that are yet to come",
+    ))
+}
+
+/// What an operator is told of an answer of the policy service that is none.
+fn refusal(error: &CallError) -> Error {
+    if error.reason() == ErrorReason::TokenRefused {
+        return Error::TokenRefused(error.to_string());
+    }
+    tracing::warn!(%error, "the policy service does not say who may read the record");
+    Error::PolicyAway
+}
+
+/// A watch of the record, for as long as the policy permits it.
+struct RecordWatch {
+    rights: OperatorRights,
+    token: String,
+    reader: StoreReader,
+    /// The first position that was not looked at yet.
+    next: u64,
+    /// How many records there are, as of the last append by this process.
+    size: watch::Receiver<u64>,
+    permitted_at: Instant,
+}
+
+impl RecordWatch {
+    /// Waits until there are more records, and goes on behind them; how many there are, or none when the service ends.
+    async fn grown(&mut self) -> Result<Option<u64>, Error> {
+        loop {
+            self.size.mark_unchanged();
+            let size = self.reader.head().await?.size;
+            if size > self.next {
+                self.check_permission().await?;
+                self.next = size;
+                return Ok(Some(size));
+            }
+            // Whoever appends tells it; another process does not.
+            if let Ok(Err(_)) = timeout(IDLE, self.size.changed()).await {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Nothing is shown by a permission that was withdrawn, nor by a token that has ended, for longer than a moment.
+    async fn check_permission(&mut self) -> Result<(), Error> {
+        if self.permitted_at.elapsed() >= RECHECK {
+            self.rights.authorize(&self.token).await?.permitted()?;
+            self.permitted_at = Instant::now();
+        }
+        Ok(())
+    }
+}

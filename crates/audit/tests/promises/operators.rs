@@ -1,0 +1,518 @@
+//! Operators read the record by their token, by the policy, and on record.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::{join_all, select};
+use futures::{StreamExt, TryStreamExt, pin_mut};
+use serde_json::{Value, json};
+use sqlx::{Connection, SqliteConnection};
+use wardgate_audit::{CallingProcesses, CheckpointKind, Config, ExportDirectory, RecordReader};
+use wardgate_domain::{Ambient, BearerToken, CallFacts, Record, Status};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_proto::policy::v1::RecordScope;
+use wardgate_rpc::client::{
+    AuditFilter, CallError, DataSubjectFilter, OperatorAuditClient, ProofSelector, QueriedRecord,
+};
+use wardgate_rpc::server::{BoundServer, ListenConfig};
+use wardgate_rpc::{Peer, Shutdown, link};
+use wardgate_testkit::{FakePolicy, PolicyAnswer, token_message, until};
+
+use crate::support::{
+    TestService, TestStore, intact, json as record_of, keys, on_both_stores, outcome, start,
+    subject,
+};
+
+on_both_stores! {
+    an_operator_whom_the_policy_lets_reads_the_record_and_that_is_on_record_first
+    whom_no_policy_lets_read_is_refused_and_that_is_on_record
+    without_a_token_that_the_policy_service_takes_nothing_is_read_nor_recorded
+    an_operator_of_a_tenant_reads_what_that_tenant_did
+    a_watch_gives_each_record_once_it_is_durable
+    a_watch_ends_once_the_policy_no_longer_permits_it
+    an_export_over_grpc_is_the_one_of_the_store
+}
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn token_of(subject: &str, tenant: &str) -> String {
+    let claims = json!({
+        "iss": "https://issuer.example", "sub": subject, "tenant": tenant, "roles": ["Auditor"],
+        "exp": 4_000_000_000_u64,
+    });
+    // The fake has verified it.
+    format!("{}.signature", token_message(&json!({}), &claims))
+}
+
+/// The service, where the policy lets `auditor.lee` read.
+async fn start_with_auditor(store: &TestStore) -> (TestService, Arc<FakePolicy>) {
+    let policy = FakePolicy::new(Ambient::system());
+    policy.lets_read_record(RecordScope::All, "auditor.lee");
+    let service = TestService::start_under(policy.client(Peer::Audit), &store.url).await;
+    (service, policy)
+}
+
+async fn append(service: &TestService, calls: usize) {
+    for _ in 0..calls {
+        let record = outcome(&subject(), Status::Ok);
+        service.audit.append(&record, false).await.unwrap();
+    }
+}
+
+async fn read(operator: &OperatorAuditClient, filter: AuditFilter) -> Result<Vec<u64>, CallError> {
+    let records = operator.read_records(filter).await?;
+    records
+        .map_ok(|found| intact(found).sequence)
+        .try_collect()
+        .await
+}
+
+fn everything() -> AuditFilter {
+    AuditFilter::default()
+}
+
+/// What each way to read answers.
+async fn every_answer(operator: &OperatorAuditClient) -> Vec<Option<CallError>> {
+    vec![
+        operator.read_records(everything()).await.err(),
+        operator.watch_records(everything()).await.err(),
+        operator.checkpoint(false, LIMIT).await.err(),
+        operator
+            .proof(ProofSelector::Sequence(0), false, LIMIT)
+            .await
+            .err(),
+        operator.export(false).await.err(),
+    ]
+}
+
+fn reasons(answers: Vec<Option<CallError>>) -> Vec<ErrorReason> {
+    let answers = answers.into_iter();
+    answers.map(|error| error.unwrap().reason()).collect()
+}
+
+async fn an_operator_whom_the_policy_lets_reads_the_record_and_that_is_on_record_first(
+    store: &TestStore,
+) {
+    let (service, _policy) = start_with_auditor(store).await;
+    append(&service, 3).await;
+    let operator = service.operator(&token_of("auditor.lee", ""));
+    let records = operator.read_records(everything()).await.unwrap();
+    // Nothing was read yet.
+    let on_record = record_of(&store.records().await[3]);
+    assert_eq!(on_record["event"], "admin_change");
+    assert_eq!(on_record["action"], "audit.query");
+    assert_eq!(on_record["actor"], "auditor.lee");
+    assert_eq!(on_record["caller"]["issuer"], "https://issuer.example");
+    assert_eq!(on_record["caller"]["subject"], "auditor.lee");
+    assert_eq!(on_record["target"], "all");
+    assert!(on_record["decision"]["id"].is_string());
+    assert!(on_record["decision"]["policy_hash"].is_string());
+    assert_eq!(on_record.get("status"), None);
+    // What was there before the reading; the reading itself is for the next one.
+    let read_now: Vec<u64> = records
+        .map_ok(|found| intact(found).sequence)
+        .try_collect()
+        .await
+        .unwrap();
+    assert_eq!(read_now, [0, 1, 2]);
+    let newest = AuditFilter {
+        newest_first: true,
+        limit: Some(2),
+        ..everything()
+    };
+    assert_eq!(read(&operator, newest).await.unwrap(), [3, 2]);
+
+    // What a person typed is in the record as keyed digests alone.
+    let typed = AuditFilter {
+        subject: Some("dr.yenji".to_owned()),
+        tool: Some("Nugwi Smith's file".to_owned()),
+        status: Some(Status::Denied),
+        since: Some(start()),
+        data_subject: Some(DataSubjectFilter {
+            tenant: String::new(),
+            key: "NUGWI".to_owned(),
+        }),
+        limit: Some(7),
+        ..everything()
+    };
+    read(&operator, typed).await.unwrap();
+    let on_record = record_of(&store.records().await[5]);
+    let target = on_record["target"].as_str().unwrap();
+    let mut words: BTreeMap<_, _> = target
+        .split(' ')
+        .filter_map(|it| it.split_once('='))
+        .collect();
+    for keyed in ["user", "subject"] {
+        let digest = words.remove(keyed).unwrap().strip_prefix("hmac:").unwrap();
+        assert_eq!(digest.len(), 64, "{target}");
+    }
+    assert_eq!(words["status"], "denied");
+    assert_eq!(words["since"], start().to_string());
+    assert_eq!(words["limit"], "7");
+    assert!(target.contains("tool=(not a tool name)"), "{target}");
+    let everything_stored = store.every_byte().await;
+    let holds = |word: &[u8]| everything_stored.windows(word.len()).any(|it| it == word);
+    assert!(!holds(b"Nugwi Smith") && !holds(b"NUGWI"));
+}
+
+async fn whom_no_policy_lets_read_is_refused_and_that_is_on_record(store: &TestStore) {
+    let (service, _policy) = start_with_auditor(store).await;
+    append(&service, 1).await;
+    let mallory = service.operator(&token_of("mallory", ""));
+    let answers = every_answer(&mallory).await;
+    let message = answers[0].as_ref().unwrap().to_string();
+    assert!(
+        message.starts_with("no policy permits `mallory` to read the record"),
+        "{message}"
+    );
+    assert_eq!(reasons(answers), [ErrorReason::Denied; 5]);
+    let records = store.records().await;
+    let tried: Vec<Value> = records[1..].iter().map(record_of).collect();
+    let actions = ["query", "watch", "checkpoint", "proof", "export"];
+    assert_eq!(tried.len(), actions.len());
+    for (tried, action) in tried.iter().zip(actions) {
+        assert_eq!(tried["action"], format!("audit.{action}"));
+        assert_eq!(tried["actor"], "mallory");
+        assert_eq!(tried["status"], "denied");
+    }
+    // As every refusal it is found by its status.
+    let denied = AuditFilter {
+        status: Some(Status::Denied),
+        ..everything()
+    };
+    let operator = service.operator(&token_of("auditor.lee", ""));
+    assert_eq!(read(&operator, denied).await.unwrap(), [1, 2, 3, 4, 5]);
+}
+
+async fn without_a_token_that_the_policy_service_takes_nothing_is_read_nor_recorded(
+    store: &TestStore,
+) {
+    let (service, policy) = start_with_auditor(store).await;
+    append(&service, 1).await;
+    // A certificate is no person.
+    let nobody = service.operator("");
+    assert_eq!(
+        reasons(every_answer(&nobody).await),
+        [ErrorReason::TokenRefused; 5]
+    );
+    let operator = service.operator(&token_of("auditor.lee", ""));
+    for (answer, reason) in [
+        (ErrorReason::TokenRefused, ErrorReason::TokenRefused),
+        (ErrorReason::Unavailable, ErrorReason::Unavailable),
+        (ErrorReason::Internal, ErrorReason::Unavailable),
+    ] {
+        policy.says(PolicyAnswer::Fail(answer));
+        assert_eq!(reasons(every_answer(&operator).await), [reason; 5]);
+    }
+    assert_eq!(store.records().await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_policy_service_no_operator_reads() {
+    let store = TestStore::sqlite();
+    let service = store.service().await;
+    append(&service, 1).await;
+    let operator = service.operator(&token_of("auditor.lee", ""));
+    let answers = every_answer(&operator).await;
+    let message = answers[0].as_ref().unwrap().to_string();
+    assert!(message.contains("audit.links.policy"), "{message}");
+    assert_eq!(reasons(answers), [ErrorReason::Unavailable; 5]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_reads_by_no_operators_token_and_an_operator_by_no_services_right() {
+    let store = TestStore::sqlite();
+    let (service, _policy) = start_with_auditor(&store).await;
+    append(&service, 1).await;
+    let token = BearerToken::new(&token_of("auditor.lee", ""));
+    for link in [&service.gateway_link, &service.console_link] {
+        let as_operator = OperatorAuditClient::new(link.clone(), token.clone());
+        assert_eq!(
+            reasons(every_answer(&as_operator).await),
+            [ErrorReason::PeerRefused; 5]
+        );
+    }
+    let as_service = wardgate_rpc::client::AuditClient::new(service.operator_link.clone(), LIMIT);
+    for refused in [
+        as_service.query(everything()).await.err(),
+        as_service.checkpoint(LIMIT).await.err(),
+        as_service.proof(0, LIMIT).await.err(),
+        as_service
+            .append(&outcome(&subject(), Status::Ok), false)
+            .await
+            .err(),
+    ] {
+        assert_eq!(refused.unwrap().reason(), ErrorReason::PeerRefused);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p2_nothing_of_the_record_is_released_while_it_takes_no_record() {
+    let store = TestStore::sqlite();
+    let (mut service, _policy) = start_with_auditor(&store).await;
+    append(&service, 1).await;
+    let operator = service.operator(&token_of("auditor.lee", ""));
+    let mut other = SqliteConnection::connect(&store.url).await.unwrap();
+    let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    assert_eq!(
+        reasons(every_answer(&operator).await),
+        [ErrorReason::NotDurable; 5]
+    );
+    lock.rollback().await.unwrap();
+    service.ready().await;
+    let read_now = read(&operator, everything()).await.unwrap();
+    assert_eq!(read_now.first(), Some(&0));
+}
+
+/// Outcomes of callers of these tenants, one each.
+async fn append_of(service: &TestService, tenants: &[&str]) {
+    for tenant in tenants {
+        let call = CallFacts {
+            tenant: (*tenant).to_owned(),
+            ..subject()
+        };
+        let record = outcome(&call, Status::Ok);
+        service.audit.append(&record, false).await.unwrap();
+    }
+}
+
+async fn an_operator_of_a_tenant_reads_what_that_tenant_did(store: &TestStore) {
+    let (service, _policy) = start_with_auditor(store).await;
+    append_of(&service, &["north", "south", "north", "south", "", "north"]).await;
+    let north = service.operator(&token_of("auditor.lee", "north"));
+    assert_eq!(read(&north, everything()).await.unwrap(), [0, 2, 5]);
+    let newest = AuditFilter {
+        newest_first: true,
+        limit: Some(3),
+        ..everything()
+    };
+    // Their own look is one of what their tenant did, and those of others do not count.
+    assert_eq!(read(&north, newest).await.unwrap(), [6, 5, 2]);
+    until("a checkpoint covers them", async || {
+        let theirs = north.proof(ProofSelector::Sequence(5), false, LIMIT).await;
+        theirs.ok().map(|proof| assert_eq!(proof.index, 5))
+    })
+    .await;
+    let not_theirs = north.proof(ProofSelector::Sequence(1), false, LIMIT).await;
+    let there_is_none = north
+        .proof(ProofSelector::Sequence(1_000_000), false, LIMIT)
+        .await;
+    let [not_theirs, there_is_none] = [not_theirs, there_is_none].map(Result::unwrap_err);
+    assert_eq!(not_theirs.reason(), there_is_none.reason());
+    let export = north.export(false).await.err().unwrap();
+    assert_eq!(export.reason(), ErrorReason::Denied);
+    let last = store.records().await.pop().unwrap();
+    assert_eq!(record_of(&last)["action"], "audit.export");
+    assert_eq!(record_of(&last)["status"], "denied");
+}
+
+async fn a_watch_gives_each_record_once_it_is_durable(store: &TestStore) {
+    let (service, _policy) = start_with_auditor(store).await;
+    append(&service, 2).await;
+    let operator = service.operator(&token_of("auditor.lee", ""));
+    let of_doctor = AuditFilter {
+        subject: Some("dr.yenji".to_owned()),
+        ..everything()
+    };
+    let from_now = operator.watch_records(of_doctor.clone()).await.unwrap();
+    let mut from_now = from_now.boxed();
+    let with_earlier = AuditFilter {
+        since: Some(start()),
+        ..of_doctor
+    };
+    let with_earlier = operator.watch_records(with_earlier).await.unwrap();
+    let mut with_earlier = with_earlier.boxed();
+    for earlier in [0, 1] {
+        let found = with_earlier.next().await.unwrap().unwrap();
+        assert_eq!(intact(found).sequence, earlier);
+    }
+    // Two readings are between, which are none of hers.
+    for _ in 0..3 {
+        let record = outcome(&subject(), Status::Ok);
+        let receipt = service.audit.append(&record, false).await.unwrap();
+        let begun = Instant::now();
+        for watch in [&mut from_now, &mut with_earlier] {
+            let found = watch.next().await.unwrap().unwrap();
+            assert_eq!(intact(found).sequence, receipt.sequence());
+        }
+        // Told, not found by looking now and then.
+        assert!(
+            begun.elapsed() < Duration::from_secs(3),
+            "{:?}",
+            begun.elapsed()
+        );
+    }
+    for bounded in [
+        AuditFilter {
+            limit: Some(1),
+            ..everything()
+        },
+        AuditFilter {
+            newest_first: true,
+            ..everything()
+        },
+        AuditFilter {
+            until: Some(start()),
+            ..everything()
+        },
+        AuditFilter {
+            before_sequence: Some(1),
+            ..everything()
+        },
+        AuditFilter {
+            from_sequence: 1,
+            ..everything()
+        },
+    ] {
+        let refused = operator.watch_records(bounded).await.err().unwrap();
+        assert_eq!(refused.reason(), ErrorReason::InvalidMessage);
+    }
+}
+
+async fn a_watch_ends_once_the_policy_no_longer_permits_it(store: &TestStore) {
+    let (service, policy) = start_with_auditor(store).await;
+    let operator = service.operator(&token_of("auditor.lee", ""));
+    let watch = operator.watch_records(everything()).await.unwrap();
+    pin_mut!(watch);
+    append(&service, 1).await;
+    let found = watch.next().await.unwrap().unwrap();
+    assert_eq!(intact(found).sequence, 1);
+    policy.lets_nobody_read_record();
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    append(&service, 1).await;
+    let ended = watch.next().await.unwrap().unwrap_err();
+    assert_eq!(ended.reason(), ErrorReason::Denied);
+    assert!(watch.next().await.is_none());
+}
+
+/// Every file below `directory` with its contents.
+fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![directory.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let name = path.strip_prefix(directory).unwrap().display().to_string();
+                found.insert(name, std::fs::read(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+async fn an_export_over_grpc_is_the_one_of_the_store(store: &TestStore) {
+    let (service, _policy) = start_with_auditor(store).await;
+    let records: Vec<Record> = (0..600).map(|_| outcome(&subject(), Status::Ok)).collect();
+    let appended = records
+        .iter()
+        .map(|record| service.audit.append(record, false));
+    for appended in join_all(appended).await {
+        appended.unwrap();
+    }
+    let operator = service.operator(&token_of("auditor.lee", ""));
+    let call = ProofSelector::Call {
+        call_id: record_of(&store.records().await[512])["call_id"]
+            .as_str()
+            .unwrap()
+            .to_owned(),
+        leaf_hash: None,
+    };
+    let proof = until("a checkpoint covers them", async || {
+        operator.proof(call.clone(), false, LIMIT).await.ok()
+    })
+    .await;
+    assert_eq!(proof.index, 512);
+    let [ours, theirs] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    // Another checkpoint may be signed in between: the readings are on record themselves.
+    until("both are of one checkpoint", async || {
+        let [ours, theirs] = [&ours, &theirs].map(|directory| directory.path().join("export"));
+        for directory in [&ours, &theirs] {
+            let _ = std::fs::remove_dir_all(directory);
+        }
+        let exported = operator.export(false).await.unwrap();
+        let records = exported.records.map(|found| match found? {
+            QueriedRecord::Intact(stored) => Ok(stored),
+            QueriedRecord::Damaged(damage) => panic!("{damage}"),
+        });
+        let directory = ExportDirectory::create(&ours).unwrap();
+        let mut told = 0;
+        let written = directory.write(&exported.checkpoint, records, |done, _| told = done);
+        let written = written
+            .await
+            .map_err(|error: Box<dyn std::error::Error>| error);
+        assert_eq!(written.unwrap().head.size, told);
+        let reader = RecordReader::open(&store.url).await.unwrap();
+        let kind = CheckpointKind::Signed;
+        reader.export(&theirs, kind, |_, _| ()).await.unwrap();
+        let [ours, theirs] = [&ours, &theirs].map(|directory| files(directory));
+        (ours["checkpoint"] == theirs["checkpoint"]).then(|| {
+            assert_eq!(
+                ours.keys().collect::<Vec<_>>(),
+                theirs.keys().collect::<Vec<_>>()
+            );
+            assert!(ours == theirs);
+        })
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_reading_stops_the_scan() {
+    const RECORDS: usize = 12_000;
+    let store = TestStore::sqlite();
+    let policy = FakePolicy::new(Ambient::system());
+    policy.lets_read_record(RecordScope::All, "auditor.lee");
+    let (service, closer) = wardgate_audit::service(
+        Config::for_store(&store.url),
+        keys(),
+        CallingProcesses::OtherProcesses,
+        Some(policy.client(Peer::Audit)),
+        Ambient::system(),
+    )
+    .await
+    .unwrap();
+    let gateway = link::local(service.clone(), Peer::Gateway).link;
+    let gateway = wardgate_rpc::client::AuditClient::new(gateway, LIMIT);
+    let records: Vec<Record> = (0..RECORDS)
+        .map(|_| outcome(&subject(), Status::Ok))
+        .collect();
+    for some in records.chunks(1_000) {
+        for appended in join_all(some.iter().map(|record| gateway.append(record, false))).await {
+            appended.unwrap();
+        }
+    }
+    // Over a socket, where a stream that is not read fills its window and waits.
+    let listen = ListenConfig {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        tls: None,
+        plaintext: true,
+    };
+    let bound = BoundServer::bind(&listen).await.unwrap();
+    let url = format!("http://{}", bound.address().unwrap());
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let stopping = Shutdown::when(async { drop(stopped.await) });
+    let serving = tokio::spawn(bound.serve(service, stopping));
+    let name = "wardgate.audit.v1.AuditService";
+    let link = link::connect::<()>(&url, Peer::Audit, name, None)
+        .unwrap()
+        .link;
+    let token = BearerToken::new(&token_of("auditor.lee", ""));
+    let operator = OperatorAuditClient::new(link.transport, token);
+    let mut reading = operator.read_records(everything()).await.unwrap().boxed();
+    assert_eq!(intact(reading.next().await.unwrap().unwrap()).sequence, 0);
+    // A server ends once nothing is under way, and this reading is.
+    stop.send(()).unwrap();
+    let waiting = Box::pin(tokio::time::sleep(Duration::from_millis(500)));
+    let futures::future::Either::Left(((), serving)) = select(waiting, serving).await else {
+        panic!("the reading was over before it was cancelled")
+    };
+    drop(reading);
+    let ended = tokio::time::timeout(Duration::from_secs(5), serving).await;
+    ended.expect("the scan stops").unwrap().unwrap();
+    closer.close().await;
+}

@@ -1,0 +1,268 @@
+//! An auditor reads the record of a running system: with a token, by the policy, and on record.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use wardgate_testkit::{ProcessExit, SeparateProcesses, System, TestApp, run, until};
+
+use super::audit_log::verify_with;
+use super::bad_tokens::Forge;
+use super::people::{auditor, column, doctor, of_patient};
+use crate::{REPOSITORY, WARDGATE};
+
+/// Tokens in files.
+struct Tokens(TempDir);
+
+impl Tokens {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn keep(&self, name: &str, token: &str) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, format!("{token}\n")).unwrap();
+        path
+    }
+}
+
+/// How the system is reached, and as whom.
+struct Reader {
+    reach: [String; 2],
+    token: PathBuf,
+}
+
+impl Reader {
+    fn of(system: &impl System, token: PathBuf) -> Self {
+        let reach = [
+            "--data-dir".to_owned(),
+            system.data_dir().display().to_string(),
+        ];
+        Self { reach, token }
+    }
+
+    fn words<'a>(&'a self, words: &[&'a str]) -> Vec<&'a str> {
+        let own = [&self.reach[0], &self.reach[1], "--token-file"];
+        [&["audit"], words, &own, &[self.token.to_str().unwrap()]].concat()
+    }
+
+    fn audit(&self, words: &[&str]) -> ProcessExit {
+        run(Path::new(WARDGATE), &self.words(words), &[])
+    }
+
+    fn lines(&self, words: &[&str]) -> Vec<Value> {
+        let text = self
+            .audit(&[&["query", "--json"], words].concat())
+            .success();
+        let lines = text.lines().map(serde_json::from_str);
+        lines.collect::<Result<_, _>>().unwrap()
+    }
+
+    /// `audit query --follow`, until it is dropped.
+    fn follow(&self, words: &[&str]) -> FollowedRecord {
+        let words = [&["query", "--follow", "--json"], words].concat();
+        let mut child = Command::new(WARDGATE)
+            .args(self.words(&words))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        FollowedRecord { child, lines }
+    }
+}
+
+struct FollowedRecord {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl FollowedRecord {
+    fn next(&mut self) -> Value {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+}
+
+impl Drop for FollowedRecord {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+async fn call(system: &impl System) {
+    let (token, arguments) = (doctor(system), of_patient("NUGWI"));
+    let reply = system
+        .client()
+        .call(&token, "get_medical_records", arguments);
+    reply.await.rows();
+}
+
+#[tokio::test]
+async fn an_auditor_reads_the_record_of_a_running_system_and_that_is_on_record() {
+    let app = TestApp::start(WARDGATE);
+    let tokens = Tokens::new();
+    call(&app).await;
+    let lee = Reader::of(&app, tokens.keep("lee", &auditor(&app)));
+    assert_eq!(column(&lee.lines(&[]), "user"), ["dr.yenji"]);
+    // The same as whoever has the files reads.
+    let by_files = app.records_with(&["--details", "--limit", "1"]);
+    assert_eq!(lee.lines(&["--details", "--limit", "1"]), by_files);
+    let table = lee.audit(&["query", "--subject", "NUGWI"]).success();
+    assert!(
+        table
+            .lines()
+            .nth(1)
+            .unwrap()
+            .contains("get_medical_records"),
+        "{table}"
+    );
+    let csv = lee
+        .audit(&["query", "--csv", "--user", "dr.yenji"])
+        .success();
+    let row = csv.lines().nth(1).unwrap();
+    assert!(
+        row.starts_with("0,2") && row.contains(",outcome,dr.yenji,LLM_TOOL_CALL,"),
+        "{csv}"
+    );
+
+    let own = app.records_with(&["--user", "auditor.lee"]);
+    assert_eq!(column(&own, "action"), ["audit.query"; 4]);
+    assert_eq!(own[0]["target"], "all");
+    assert_eq!(
+        own[0]["caller"]["issuer"],
+        "https://issuer.wardgate.internal"
+    );
+    assert_eq!(own[1]["target"], "limit=1 details");
+    let subject = own[2]["target"].as_str().unwrap();
+    assert!(
+        subject.starts_with("subject=hmac:") && !subject.contains("NUGWI"),
+        "{subject}"
+    );
+}
+
+#[tokio::test]
+async fn whoever_the_policy_does_not_let_reads_nothing_of_a_running_system() {
+    let app = TestApp::start(WARDGATE);
+    let tokens = Tokens::new();
+    call(&app).await;
+    let forge = Forge::of(&app);
+    let auditor = |claims: &mut Value| {
+        claims["sub"] = json!("auditor.lee");
+        claims["roles"] = json!(["Auditor"]);
+    };
+    let forged = |claim: &'static str, value: Value| {
+        forge.token(
+            |_| {},
+            |claims| {
+                auditor(claims);
+                claims[claim] = value;
+            },
+        )
+    };
+    for (name, token, answer) in [
+        (
+            "doctor",
+            doctor(&app),
+            "no policy permits `dr.yenji` to read the record",
+        ),
+        ("expired", forged("exp", json!(1_000_000_000)), "expired"),
+        ("elsewhere", forged("aud", json!("elsewhere")), "audience"),
+        ("none", String::new(), "an operator shows a token"),
+        ("garbage", "garbage".to_owned(), "cannot be verified"),
+    ] {
+        let reader = Reader::of(&app, tokens.keep(name, &token));
+        for words in [
+            &["query"][..],
+            &["checkpoint"],
+            &["proof", "0"],
+            &["query", "--follow"],
+        ] {
+            let refused = reader.audit(words);
+            assert_eq!(refused.code, Some(1), "{name}: {}", refused.stdout);
+            assert!(
+                refused.stderr.contains(answer),
+                "{name}: {}",
+                refused.stderr
+            );
+            assert!(!refused.stdout.contains("yenji"), "{}", refused.stdout);
+        }
+    }
+    // Whose token is one is on record with what they tried.
+    let records = app.records();
+    let denied: Vec<_> = records[1..]
+        .iter()
+        .map(|it| (&it["user"], &it["status"]))
+        .collect();
+    assert_eq!(denied, [(&json!("dr.yenji"), &json!("denied")); 4]);
+    // `--follow` is of a running system alone.
+    assert_eq!(app.query(&["--follow"]).code, Some(2));
+}
+
+#[tokio::test]
+async fn proofs_and_exports_of_a_running_system_verify_offline() {
+    let app = TestApp::start(WARDGATE);
+    let tokens = Tokens::new();
+    call(&app).await;
+    let lee = Reader::of(&app, tokens.keep("lee", &auditor(&app)));
+    let call_id = lee.lines(&[])[0]["call_id"].as_str().unwrap().to_owned();
+    let proof = until("a checkpoint covers the call", async || {
+        let proof = lee.audit(&["proof", &call_id]);
+        (proof.code == Some(0)).then_some(proof.stdout)
+    })
+    .await;
+    let key = super::audit_log::audit(&app, &["key"]).success();
+    let file = tokens.keep("call.tlog-proof", "");
+    std::fs::write(&file, proof).unwrap();
+    verify_with(&file, key.trim(), &[]).unwrap();
+    let kept = tokens.keep("kept", "");
+    std::fs::write(&kept, lee.audit(&["checkpoint"]).success()).unwrap();
+    let out = tokens.0.path().join("export");
+    lee.audit(&["export", "--out", out.to_str().unwrap()])
+        .success();
+    verify_with(&out, key.trim(), &[]).unwrap();
+    let kept = kept.to_str().unwrap();
+    let verify = [
+        "audit",
+        "verify",
+        out.to_str().unwrap(),
+        "--key",
+        key.trim(),
+        "--since",
+        kept,
+    ];
+    run(Path::new(WARDGATE), &verify, &[]).success();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_auditor_follows_the_record_of_separate_services_while_the_policy_answers() {
+    let mut system = SeparateProcesses::start(WARDGATE, REPOSITORY.as_ref()).await;
+    let tokens = Tokens::new();
+    call(&system).await;
+    let config = system.config().display().to_string();
+    let lee = Reader {
+        reach: ["--config".to_owned(), config],
+        token: tokens.keep("lee", &auditor(&system)),
+    };
+    let mut following = lee.follow(&["--user", "dr.yenji", "--since", "2020-01-01"]);
+    let earlier = [following.next(), following.next()];
+    assert_eq!(column(&earlier, "event"), ["execution", "outcome"]);
+    call(&system).await;
+    let new = [following.next(), following.next()];
+    assert_eq!(column(&new, "event"), ["execution", "outcome"]);
+    let own = system.records_with(&["--user", "auditor.lee"]);
+    assert_eq!(column(&own, "action"), ["audit.watch"]);
+
+    tokio::task::block_in_place(|| system.policy.kill());
+    let refused = lee.audit(&["query"]);
+    assert_eq!(refused.code, Some(1), "{}", refused.stdout);
+    assert!(
+        refused.stderr.contains("the policy service does not say"),
+        "{}",
+        refused.stderr
+    );
+    assert_eq!(system.records_with(&["--user", "auditor.lee"]).len(), 1);
+}
