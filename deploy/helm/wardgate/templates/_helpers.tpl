@@ -71,7 +71,7 @@ Every service of the release, as JSON: what is the same for all, and then
   (dict "name" "gateway" "key" "gateway" "section" "gateway" "port" 8080 "speaks" "http" "open" true
     "callers" (list) "keys" (list "session.key") "files" (list) "store" true "advertise" "http")
   (dict "name" "policy" "key" "policy" "section" "policy" "port" 7001 "speaks" "grpc"
-    "callers" (list "gateway" "memory" "console") "keys" (list "permit.pem") "files" (list "policies") "store" false)
+    "callers" (list "gateway" "memory" "console" "audit") "keys" (list "permit.pem") "files" (list "policies") "store" false)
   (dict "name" "tool-runner" "key" "toolRunner" "section" "tool_runner" "port" 7002 "speaks" "grpc"
     "callers" (list "gateway" "tool-runner") "keys" (list "permit.pub" "pseudonym.key") "files" (list "tools") "store" true "advertise" "https")
   (dict "name" "audit" "key" "audit" "section" "audit" "port" 7003 "speaks" "grpc"
@@ -185,7 +185,7 @@ Every service of the release, as JSON: what is the same for all, and then
   "tool_runner" (dict "listen" (printf "%s:7002" $address) "tls" $tls "probes" $probes "permit_public_key_files" (list "keys/permit.pub")
     "pseudonym_key_file" "keys/pseudonym.key" "catalogue" "../tools/tools.yaml" "links" $ofRunner)
   "audit" (dict "listen" (printf "%s:7003" $address) "tls" $tls "probes" $probes "mac_key_file" "keys/audit-mac.key"
-    "log_key_file" "keys/audit-log.pem" "details_key_file" "keys/audit-details.key")
+    "log_key_file" "keys/audit-log.pem" "details_key_file" "keys/audit-details.key" "links" (dict "policy" $at.policy))
 -}}
 {{- with .Values.config.gateway.public_url -}}
 {{- $_ := set $config.policy "public_url" . -}}
