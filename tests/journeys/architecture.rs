@@ -138,7 +138,10 @@ const ARROWS: [(&str, &[&str]); 39] = [
             "telemetry",
         ],
     ),
-    ("catalogue-import", &["catalogue", "domain", "tool-runner"]),
+    (
+        "catalogue-import",
+        &["arguments", "catalogue", "domain", "tool-runner"],
+    ),
     ("memory", &["domain", "proto", "rpc", "store", "telemetry"]),
     // It reaches tools and conversations as any client of the gateway does.
     (

@@ -14,6 +14,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{
     AssertSqlSafe, Column, ConnectOptions, Connection, Executor, SqlSafeStr, Statement, TypeInfo,
 };
+use wardgate_arguments::{JsonType, Property};
 use wardgate_catalogue::plan::{Plan, SqlPlan};
 use wardgate_catalogue::{
     BoundValue, Catalogue, Parameter, ParameterType, SourceKind, SqlDialect, SqlSettings, Tool,
@@ -51,7 +52,12 @@ type ColumnTypes = BTreeMap<String, AttributeType>;
 pub async fn row_types(catalogue: &Catalogue) -> RowTypes {
     let mut notes = Vec::new();
     let mut entities: BTreeMap<String, RowType> = BTreeMap::new();
+    let mut arguments: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for tool in catalogue.tools() {
+        for property in tool.input().properties() {
+            let kinds = arguments.entry(property.name.clone()).or_default();
+            kinds.insert(argument_type(property).unwrap_or_default());
+        }
         let Some(entity) = &tool.result().entity else {
             continue;
         };
@@ -76,10 +82,8 @@ pub async fn row_types(catalogue: &Catalogue) -> RowTypes {
             row_type.columns.entry(column).or_default().insert(kind);
         }
     }
-    RowTypes {
-        schema: print(&entities, &mut notes),
-        notes,
-    }
+    let schema = print(&entities, &mut notes) + &print_arguments(&arguments);
+    RowTypes { schema, notes }
 }
 
 /// A row type in the making.
@@ -119,11 +123,7 @@ fn print(entities: &BTreeMap<String, RowType>, notes: &mut Vec<ImportNote>) -> S
         // Writing to a `String` does not fail.
         let _ = writeln!(text, "\n// {}\nentity {name} {{", tools.join(", "));
         for (column, kinds) in columns {
-            let quoted = if is_identifier(column) {
-                column.clone()
-            } else {
-                format!("\"{}\"", column.escape_default())
-            };
+            let quoted = quoted(column);
             let mut kinds = kinds.iter();
             let _ = match (kinds.next(), kinds.next()) {
                 (Some(AttributeType::None) | None, None) => {
@@ -149,6 +149,53 @@ fn print(entities: &BTreeMap<String, RowType>, notes: &mut Vec<ImportNote>) -> S
         text.push_str("};\n");
     }
     text
+}
+
+/// The type of an argument in policies; none where its schema leaves it open.
+fn argument_type(property: &Property) -> Option<String> {
+    let of = |kind| match kind {
+        JsonType::String => Some("String"),
+        JsonType::Integer => Some("Long"),
+        JsonType::Number => Some("decimal"),
+        JsonType::Boolean => Some("Bool"),
+        JsonType::Null | JsonType::Array | JsonType::Object => None,
+    };
+    let scalar = property.scalar().and_then(of).map(str::to_owned);
+    let list = || {
+        property
+            .list_of()
+            .and_then(of)
+            .map(|element| format!("Set<{element}>"))
+    };
+    scalar.or_else(list)
+}
+
+/// The arguments of all tools that have one type in all of them.
+fn print_arguments(arguments: &BTreeMap<String, BTreeSet<String>>) -> String {
+    let mut text = String::new();
+    for (name, kinds) in arguments {
+        let mut kinds = kinds.iter();
+        if let (Some(kind), None) = (kinds.next(), kinds.next())
+            && !kind.is_empty()
+        {
+            // Writing to a `String` does not fail.
+            let _ = writeln!(text, "  {}?: {kind},", quoted(name));
+        }
+    }
+    if text.is_empty() {
+        return text;
+    }
+    format!(
+        "\n// Arguments, for policies that compare them as numbers or lists. Others are texts by `getTag`.\nentity Arguments {{\n{text}}};\n"
+    )
+}
+
+fn quoted(name: &str) -> String {
+    if is_identifier(name) {
+        name.to_owned()
+    } else {
+        format!("\"{}\"", name.escape_default())
+    }
 }
 
 fn is_identifier(name: &str) -> bool {
@@ -292,10 +339,12 @@ mod tests {
         (schema, notes.iter().map(ToString::to_string).collect())
     }
 
+    /// The row type `Row`.
     fn lines(schema: &str) -> Vec<&str> {
         let lines = schema
             .lines()
-            .skip_while(|line| !line.starts_with("entity"));
+            .skip_while(|line| !line.starts_with("entity Row"));
+        let lines = lines.take_while(|line| !line.is_empty());
         lines.map(str::trim).collect()
     }
 
@@ -373,5 +422,34 @@ mod tests {
         assert_eq!(lines(&schema), expected);
         assert!(schema.contains("// a, b\nentity Row"), "{schema}");
         assert!(notes[0].contains("`x` of `Row`"), "{notes:?}");
+    }
+
+    #[tokio::test]
+    async fn arguments_have_the_type_that_they_have_in_every_tool() {
+        let tool = |name: &str, properties: &str| {
+            format!(
+                "  - name: {name}\n    input_schema: {{ type: object, properties: {{ {properties} }} }}\n    \
+                 execute: {{ type: http, source: main, method: GET, path: /x }}\n"
+            )
+        };
+        let text = format!(
+            "sources:\n  main: {{ type: http, base_url: \"https://rows.example\" }}\ntools:\n{}{}",
+            tool(
+                "a",
+                "limit: { type: integer }, q: { type: string }, any: {}, of: { type: array, items: { type: number } }"
+            ),
+            tool(
+                "b",
+                "limit: { type: [integer, 'null'] }, q: { type: boolean }, \"a-b\": { type: number }"
+            ),
+        );
+        let path = "tools.yaml".into();
+        let catalogue = Catalogue::parse(&[FileText { path, text }], &BTreeMap::new()).unwrap();
+        let schema = row_types(&catalogue).await.schema;
+        let (_, arguments) = schema.split_once("entity Arguments {\n").unwrap();
+        assert_eq!(
+            arguments,
+            "  \"a-b\"?: decimal,\n  limit?: Long,\n  of?: Set<decimal>,\n};\n"
+        );
     }
 }

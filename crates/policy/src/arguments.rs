@@ -1,16 +1,24 @@
-//! The arguments of a call as policies see them: texts by name.
+//! The arguments of a call as policies see them: texts by name, and values of the types that the schema declares.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use cedar_policy::RestrictedExpression;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::Value;
 use wardgate_domain::InvalidMessage;
 
-/// Reads one JSON object: a string as it is, anything else as its compact JSON text. A name that comes
-/// twice is refused, so that the policy cannot have seen another value than the tool uses.
-pub(crate) fn parse_arguments(json: &[u8]) -> Result<BTreeMap<String, String>, InvalidMessage> {
+use crate::entities::text;
+use crate::fault::DecisionFault;
+use crate::schema_shape::{Record, Type};
+
+/// The arguments of a call by name.
+pub(crate) type Arguments = BTreeMap<String, Value>;
+
+/// Reads one JSON object. A name that comes twice is refused, so that the policy cannot have seen another value than the
+/// tool uses.
+pub(crate) fn parse_arguments(json: &[u8]) -> Result<Arguments, InvalidMessage> {
     let invalid = |error: serde_json::Error| {
         InvalidMessage::field(
             "arguments_json",
@@ -36,7 +44,7 @@ fn category(error: &serde_json::Error) -> String {
 struct ArgumentsVisitor;
 
 impl<'de> Visitor<'de> for ArgumentsVisitor {
-    type Value = BTreeMap<String, String>;
+    type Value = Arguments;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON object")
@@ -48,12 +56,136 @@ impl<'de> Visitor<'de> for ArgumentsVisitor {
             let Entry::Vacant(free) = arguments.entry(name) else {
                 return Err(A::Error::custom("a name comes twice"));
             };
-            free.insert(match value {
-                Value::String(text) => text,
-                other => other.to_string(),
-            });
+            free.insert(value);
         }
         Ok(arguments)
+    }
+}
+
+/// The value of an argument that a call leaves out: `default` is a text, or JSON of another type.
+pub(crate) fn default_value(default: &str, declared: Option<&Type>) -> Value {
+    let typed = match declared {
+        None | Some(Type::Text) => None,
+        Some(_) => serde_json::from_str(default).ok(),
+    };
+    typed.unwrap_or_else(|| Value::String(default.to_owned()))
+}
+
+/// The tag of an argument: a string as it is, anything else as its compact JSON text.
+pub(crate) fn tag(value: &Value) -> String {
+    match value {
+        Value::String(value) => value.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The attributes of a call's arguments, of the types in `declared`. `null` is absent. A value of another type is a fault: a
+/// `forbid` that looked at it would not apply if it were left out.
+pub(crate) fn attributes(
+    arguments: &Arguments,
+    declared: &Record,
+) -> Result<Vec<(String, RestrictedExpression)>, DecisionFault> {
+    let mut attributes = Vec::new();
+    for (name, attribute) in declared {
+        let value = arguments.get(name).filter(|value| !value.is_null());
+        if let Some(value) = value {
+            let value = typed(value, &attribute.r#type)
+                .ok_or_else(|| DecisionFault::UnfitArgument(name.clone()))?;
+            attributes.push((name.clone(), value));
+        }
+    }
+    Ok(attributes)
+}
+
+/// `value` as a value of the declared type; `None` when it has another type, or more digits than the type.
+fn typed(value: &Value, declared: &Type) -> Option<RestrictedExpression> {
+    match (declared, value) {
+        (Type::Text, Value::String(value)) => Some(text(value)),
+        (Type::Integer, Value::Number(number)) => {
+            number.as_i64().map(RestrictedExpression::new_long)
+        }
+        (Type::Boolean, Value::Bool(value)) => Some(RestrictedExpression::new_bool(*value)),
+        (Type::Decimal, Value::Number(number)) => {
+            decimal(&number.to_string()).map(RestrictedExpression::new_decimal)
+        }
+        (Type::Set(element), Value::Array(items)) => {
+            let items = items.iter().map(|item| typed(item, element));
+            let items: Option<Vec<_>> = items.collect();
+            items.map(RestrictedExpression::new_set)
+        }
+        (Type::Record(members), Value::Object(values)) => {
+            let mut fields = Vec::new();
+            for (name, member) in members {
+                match values.get(name).filter(|value| !value.is_null()) {
+                    Some(value) => fields.push((name.clone(), typed(value, &member.r#type)?)),
+                    None if member.required => return None,
+                    None => {}
+                }
+            }
+            RestrictedExpression::new_record(fields).ok()
+        }
+        _ => None,
+    }
+}
+
+/// A number of JSON as Cedar writes a `decimal`: one to four digits behind the point, no exponent, within its range.
+fn decimal(number: &str) -> Option<String> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = whole.strip_prefix('-').unwrap_or(whole);
+    let plain =
+        |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let fraction = match fraction.trim_end_matches('0') {
+        "" => "0",
+        fraction => fraction,
+    };
+    if !plain(digits) || !plain(fraction) || fraction.len() > 4 {
+        return None;
+    }
+    let written = format!("{whole}.{fraction}");
+    // Cedar takes 64 bits of ten-thousandths.
+    let scaled = format!("{whole}{fraction:0<4}");
+    scaled.parse::<i64>().ok().map(|_| written)
+}
+
+/// The attributes that a policy may read of the arguments: of whatever is not plainly the caller or the resource, because an
+/// expression such as `(if … then context.arguments else …).limit` reads them too.
+pub(crate) fn collect_names(policy: &Value, names: &mut BTreeSet<String>) {
+    match policy {
+        Value::Object(members) => {
+            let variable = members.get("left").and_then(|left| left["Var"].as_str());
+            if !matches!(variable, Some("principal" | "resource")) {
+                names.extend(path_of(members.get("attr")).map(str::to_owned));
+            }
+            members
+                .values()
+                .for_each(|member| collect_names(member, names));
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect_names(item, names)),
+        _ => {}
+    }
+}
+
+/// The attributes that an operation names: one, or those on the way of `has filter.days`.
+fn path_of(attributes: Option<&Value>) -> impl Iterator<Item = &str> {
+    let list = attributes.and_then(Value::as_array);
+    let one = attributes.and_then(Value::as_str);
+    let of_list = list.into_iter().flatten().filter_map(Value::as_str);
+    one.into_iter().chain(of_list)
+}
+
+/// The name of the argument that an operation of a policy looks at, by its tag or as an attribute.
+pub(crate) fn argument_name<'a>(operator: &str, operands: &'a Value) -> Option<&'a str> {
+    match operator {
+        "hasTag" | "getTag" => operands["right"]["Value"].as_str(),
+        "has" | "." => {
+            let arguments = &operands["left"]["."];
+            let is_arguments =
+                arguments["left"]["Var"] == "context" && arguments["attr"] == "arguments";
+            path_of(operands.get("attr"))
+                .next()
+                .filter(|_| is_arguments)
+        }
+        _ => None,
     }
 }
 
@@ -69,7 +201,7 @@ mod tests {
         let shown: Vec<_> = read
             .unwrap()
             .into_iter()
-            .map(|(name, text)| format!("{name}={text}"))
+            .map(|(name, value)| format!("{name}={}", tag(&value)))
             .collect();
         assert_eq!(
             shown,
@@ -82,6 +214,43 @@ mod tests {
                 "z=null"
             ]
         );
+    }
+
+    #[test]
+    fn a_number_of_json_is_a_decimal_where_it_has_one_exactly() {
+        for (number, written) in [
+            ("1", Some("1.0")),
+            ("-0.5", Some("-0.5")),
+            ("12.340000", Some("12.34")),
+            ("0.0001", Some("0.0001")),
+            ("0.00001", None),
+            ("1e3", None),
+            ("1.5E2", None),
+            ("922337203685477.5807", Some("922337203685477.5807")),
+            ("922337203685477.5808", None),
+            ("123456789012345678901234567890", None),
+        ] {
+            assert_eq!(decimal(number).as_deref(), written, "{number}");
+        }
+    }
+
+    #[test]
+    fn a_policy_reads_arguments_however_it_gets_at_them_and_not_what_others_have() {
+        let policy = "forbid (principal, action, resource) when { (if principal.a then context.arguments else \
+                      context.arguments).limit > 1 && context.arguments has filter.days && principal has ward && \
+                      resource.owner == \"x\" && context has arguments.amount };";
+        let policy: cedar_policy::Policy = policy.parse().unwrap();
+        let mut names = BTreeSet::new();
+        collect_names(&policy.to_json().unwrap(), &mut names);
+        for (name, is_read) in [
+            ("limit", true),
+            ("filter", true),
+            ("amount", true),
+            ("ward", false),
+            ("owner", false),
+        ] {
+            assert_eq!(names.contains(name), is_read, "{name}: {names:?}");
+        }
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! May the caller call the tool, or use what else a source offers?
 
-use std::collections::BTreeMap;
-
 use cedar_policy::{
     AuthorizationError, Authorizer, Context, Decision, Diagnostics, Entities, Entity, EntityUid,
     PartialEntities, PartialEntityUid, PartialRequest, PolicyId, Request, RestrictedExpression,
 };
 use wardgate_domain::{DenialReason, OfferKind, ToolFacts};
 
+use crate::arguments::{Arguments, attributes, tag};
 use crate::denial::Denial;
 use crate::entities::text;
 use crate::fault::DecisionFault;
@@ -128,7 +127,7 @@ impl PolicySet {
         principal: &EntityUid,
         tool: &ToolFacts,
         entities: &Entities,
-        arguments: &BTreeMap<String, String>,
+        arguments: &Arguments,
         client_ip: &str,
     ) -> Result<CallAnswer, DecisionFault> {
         let (request, entities) =
@@ -142,7 +141,7 @@ impl PolicySet {
         principal: &EntityUid,
         tool: &ToolFacts,
         entities: &Entities,
-        arguments: &BTreeMap<String, String>,
+        arguments: &Arguments,
         client_ip: &str,
     ) -> Result<(Request, Entities), DecisionFault> {
         let vocabulary = &self.vocabulary;
@@ -151,8 +150,10 @@ impl PolicySet {
         let this = uid(&vocabulary.arguments, "of this call");
         let tags = arguments
             .iter()
-            .map(|(name, value)| (name.clone(), text(value)));
-        let tagged = Entity::new_with_tags(this.clone(), [], [], tags).map_err(|_| refused())?;
+            .map(|(name, value)| (name.clone(), text(&tag(value))));
+        let attributes = attributes(arguments, &vocabulary.argument_types)?;
+        let tagged =
+            Entity::new_with_tags(this.clone(), attributes, [], tags).map_err(|_| refused())?;
         let entities = entities
             .clone()
             .add_entities([tagged], None)

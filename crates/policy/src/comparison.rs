@@ -10,9 +10,11 @@ use cedar_policy::{EntityTypeName, Policy};
 use serde_json::{Map, Value, json};
 use wardgate_domain::{ColumnClass, ColumnTier, Digest, OfferKind, RecordScope, ToolFacts};
 
+use crate::arguments::argument_name;
 use crate::policy_test::{CallerSample, sample_caller, tier_word};
 use crate::schema_shape::{Record, Type};
 use crate::simulator::{SimulatedAccess, SimulatedCall, Simulation, Simulator};
+use crate::vocabulary::Vocabulary;
 
 /// Questions that are asked of each set at most.
 const MAX_QUESTIONS: usize = 200_000;
@@ -70,7 +72,8 @@ pub fn compare(before: &Simulator, after: &Simulator, tools: &[ToolFacts]) -> Co
         questions: 0,
     };
     let role_sets = constants.role_sets();
-    let callers = constants.variants("principal", &caller_attributes([before, after]));
+    let attributes = declared_attributes([before, after], |it| &it.caller_attributes);
+    let callers = constants.variants("principal", &attributes);
     'search: for roles in &role_sets {
         for attributes in &callers {
             search.compare_readings(roles, attributes);
@@ -111,10 +114,14 @@ fn explains(part: &AccessChange, whole: &AccessChange) -> bool {
         && part.roles.iter().all(|role| whole.roles.contains(role))
 }
 
-fn caller_attributes(simulators: [&Simulator; 2]) -> Record {
+/// The attributes that one of two sets declares.
+fn declared_attributes(
+    simulators: [&Simulator; 2],
+    declared: impl Fn(&Vocabulary) -> &Record,
+) -> Record {
     let mut attributes = Record::new();
     for simulator in simulators {
-        attributes.extend(simulator.set().vocabulary.caller_attributes.clone());
+        attributes.extend(declared(&simulator.set().vocabulary).clone());
     }
     attributes
 }
@@ -352,7 +359,11 @@ impl Constants {
             .filter_map(|name| name.strip_prefix("arguments."))
             .map(str::to_owned)
             .collect();
-        found.arguments = found.assignments("arguments", names.iter().map(|name| (name, None)));
+        let declared = declared_attributes(simulators, |it| &it.argument_types);
+        let names = names
+            .iter()
+            .map(|name| (name, declared.get(name).map(|attribute| &attribute.r#type)));
+        found.arguments = found.assignments("arguments", names);
         let addresses = found.values.get("context.client_ip");
         let addresses = addresses.into_iter().flatten().filter_map(Value::as_str);
         found.addresses = [String::new()]
@@ -398,11 +409,8 @@ impl Constants {
         }
         for (name, kind) in names {
             let constants = self.values.get(&format!("{variable}.{name}"));
-            let constants = constants
-                .into_iter()
-                .flatten()
-                .filter(|value| fits(value, kind));
-            let mut values: Vec<_> = constants.cloned().collect();
+            let constants = constants.into_iter().flatten();
+            let mut values: Vec<_> = constants.filter_map(|value| fitting(value, kind)).collect();
             values.extend(unusual(kind));
             values.push(Value::Null);
             for value in values {
@@ -468,9 +476,14 @@ impl Constants {
             Value::Object(members) => {
                 for (operator, operands) in members {
                     if let Some(name) = argument_name(operator, operands) {
+                        let name = format!("arguments.{name}");
                         self.values.entry(name).or_default();
                     }
-                    let (left, right) = (&operands["left"], &operands["right"]);
+                    // Of a function of an extension type the operands are a list.
+                    let (left, right) = match operands.as_array().map(Vec::as_slice) {
+                        Some([left, right]) => (left, right),
+                        _ => (&operands["left"], &operands["right"]),
+                    };
                     for (attribute, literal) in [(left, right), (right, left)] {
                         let literals = literals(operator, literal);
                         if let Some(name) = attribute_name(attribute) {
@@ -495,16 +508,12 @@ impl Constants {
     }
 }
 
-/// The name of what `hasTag` and `getTag` look at.
-fn argument_name(operator: &str, operands: &Value) -> Option<String> {
-    let tag = operands["right"]["Value"].as_str()?;
-    matches!(operator, "hasTag" | "getTag").then(|| format!("arguments.{tag}"))
-}
-
 /// `principal.ward`, or the name of an argument.
 fn attribute_name(expression: &Value) -> Option<String> {
-    if let Some(get) = expression.get("getTag") {
-        return argument_name("getTag", get);
+    let mut operations = expression.as_object()?.iter();
+    let argument = operations.find_map(|(operator, operands)| argument_name(operator, operands));
+    if let Some(name) = argument {
+        return Some(format!("arguments.{name}"));
     }
     let get = expression.get(".")?;
     let variable = get["left"]["Var"].as_str()?;
@@ -514,7 +523,14 @@ fn attribute_name(expression: &Value) -> Option<String> {
 /// The constants of an operand; of a number its neighbours too.
 fn literals(operator: &str, expression: &Value) -> Vec<Value> {
     if let Some(items) = expression["Set"].as_array() {
-        return items.iter().flat_map(|item| literals("==", item)).collect();
+        let items = items.iter().flat_map(|item| literals("==", item));
+        return match operator {
+            "containsAll" | "containsAny" => items.map(|item| json!([item])).collect(),
+            _ => items.collect(),
+        };
+    }
+    if let Some(decimal) = expression["decimal"][0]["Value"].as_str() {
+        return near_decimals(decimal);
     }
     match &expression["Value"] {
         Value::Number(number) => {
@@ -528,6 +544,21 @@ fn literals(operator: &str, expression: &Value) -> Vec<Value> {
     }
 }
 
+/// A decimal and its neighbours, as numbers of JSON.
+fn near_decimals(decimal: &str) -> Vec<Value> {
+    let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
+    let Ok(units) = format!("{whole}{fraction:0<4}").parse::<i64>() else {
+        return Vec::new();
+    };
+    let number = |step| {
+        let units = units.saturating_add(step);
+        let sign = if units < 0 { "-" } else { "" };
+        let (whole, fraction) = (units.unsigned_abs() / 10_000, units.unsigned_abs() % 10_000);
+        serde_json::from_str(&format!("{sign}{whole}.{fraction:04}"))
+    };
+    [-1, 0, 1].map(number).into_iter().flatten().collect()
+}
+
 /// A text that a pattern matches.
 fn matching_text(pattern: &Value) -> String {
     let parts = pattern.as_array().into_iter().flatten();
@@ -536,9 +567,13 @@ fn matching_text(pattern: &Value) -> String {
 
 fn usual(kind: Option<&Type>) -> Value {
     match kind {
-        Some(Type::Integer) => json!(0),
+        Some(Type::Integer | Type::Decimal) => json!(0),
         Some(Type::Boolean) => json!(false),
-        Some(Type::Texts) => json!([SAME]),
+        Some(Type::Set(element)) => json!([usual(Some(element))]),
+        Some(Type::Record(members)) => members
+            .iter()
+            .map(|(name, member)| (name.clone(), usual(Some(&member.r#type))))
+            .collect(),
         _ => json!(SAME),
     }
 }
@@ -546,17 +581,33 @@ fn usual(kind: Option<&Type>) -> Value {
 fn unusual(kind: Option<&Type>) -> Vec<Value> {
     match kind {
         Some(Type::Integer) => vec![json!(i64::MIN), json!(i64::MAX)],
+        Some(Type::Decimal) => vec![
+            json!(-900_000_000_000_000_i64),
+            json!(900_000_000_000_000_i64),
+        ],
         Some(Type::Boolean) => vec![json!(true)],
-        Some(Type::Texts) => vec![json!([])],
+        Some(Type::Set(_)) => vec![json!([])],
+        Some(Type::Record(_)) => Vec::new(),
         _ => vec![json!(OTHER)],
     }
+}
+
+/// A value in the type that is declared, where it has a form in it; the tag of an argument is its JSON text.
+fn fitting(value: &Value, kind: Option<&Type>) -> Option<Value> {
+    if fits(value, kind) {
+        return Some(value.clone());
+    }
+    let parsed: Value = serde_json::from_str(value.as_str()?).ok()?;
+    fits(&parsed, kind).then_some(parsed)
 }
 
 fn fits(value: &Value, kind: Option<&Type>) -> bool {
     match kind {
         Some(Type::Integer) => value.is_i64(),
+        Some(Type::Decimal) => value.is_number(),
         Some(Type::Boolean) => value.is_boolean(),
-        Some(Type::Texts) => value.is_array(),
+        Some(Type::Set(_)) => value.is_array(),
+        Some(Type::Record(_)) => value.is_object(),
         Some(_) => value.is_string(),
         None => true,
     }

@@ -144,7 +144,8 @@ impl<'a> Mistake<'a> {
         let entity = holder.split('`').nth(1);
         match (entity?, name) {
             ("Arguments", _) => Some(format!(
-                "write `context.arguments.hasTag(\"{name}\") && context.arguments.getTag(\"{name}\") == \"…\"`"
+                "write `context.arguments.hasTag(\"{name}\") && context.arguments.getTag(\"{name}\") == \"…\"`, or \
+                 declare its type in a `.cedarschema`: `entity Arguments {{ {name}?: Long }};`"
             )),
             ("User", "role" | "roles" | "group" | "groups") => {
                 Some("roles are what a caller is in: write `principal in Role::\"…\"`".to_owned())

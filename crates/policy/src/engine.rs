@@ -11,10 +11,11 @@ use wardgate_domain::{
     RecordScope, RowRule, ToolFacts, ToolName,
 };
 
-use crate::arguments;
+use crate::arguments::{self, Arguments};
 use crate::call::{Access, CallAnswer};
 use crate::denial::Denial;
 use crate::fault::DecisionFault;
+use crate::schema_shape::Record;
 use crate::set::PolicySet;
 
 /// Sets of roles whose policies are remembered.
@@ -136,7 +137,7 @@ impl Engine {
             }
             Access::ByArguments(policies) => policies,
         };
-        let arguments = with_defaults(tool, arguments)?;
+        let arguments = with_defaults(tool, arguments, &rights.set.vocabulary.argument_types)?;
         let answer = rights
             .set
             .answer(
@@ -278,12 +279,14 @@ impl Engine {
 pub(crate) fn with_defaults(
     tool: &ToolFacts,
     arguments: &[u8],
-) -> Result<BTreeMap<String, String>, InvalidMessage> {
+    declared: &Record,
+) -> Result<Arguments, InvalidMessage> {
     let mut arguments = arguments::parse_arguments(arguments)?;
     for (name, default) in &tool.argument_defaults {
+        let declared = declared.get(name).map(|attribute| &attribute.r#type);
         arguments
             .entry(name.clone())
-            .or_insert_with(|| default.clone());
+            .or_insert_with(|| arguments::default_value(default, declared));
     }
     Ok(arguments)
 }

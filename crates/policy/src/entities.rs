@@ -119,9 +119,9 @@ fn fit(value: &AttributeValue, declared: &Type) -> Option<RestrictedExpression> 
         (AttributeValue::Boolean(value), Type::Boolean) => {
             Some(RestrictedExpression::new_bool(*value))
         }
-        (AttributeValue::List(items), Type::Texts) => Some(RestrictedExpression::new_set(
-            items.iter().map(|item| text(item)),
-        )),
+        (AttributeValue::List(items), Type::Set(element)) if **element == Type::Text => Some(
+            RestrictedExpression::new_set(items.iter().map(|item| text(item))),
+        ),
         _ => None,
     }
 }

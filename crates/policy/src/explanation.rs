@@ -10,6 +10,7 @@ use cedar_policy::{
 };
 use serde_json::{Map, Value, json};
 
+use crate::arguments::argument_name;
 use crate::engine::with_defaults;
 use crate::limits::COMPILER_STACK_BYTES;
 use crate::set::PolicyLocation;
@@ -115,8 +116,9 @@ impl Simulator {
     ) -> Result<Explanation, String> {
         let rights = &simulation.rights;
         let set = self.set();
-        let arguments =
-            with_defaults(&call.tool, &call.arguments).map_err(|error| error.to_string())?;
+        let declared = &set.vocabulary.argument_types;
+        let arguments = with_defaults(&call.tool, &call.arguments, declared)
+            .map_err(|error| error.to_string())?;
         let request = set.call_request(
             &rights.principal,
             &call.tool,
@@ -217,10 +219,9 @@ impl Question<'_> {
                             facts.insert(name, value);
                         }
                     }
-                    let tag = operands["right"]["Value"].as_str();
-                    if let ("getTag" | "hasTag", Some(tag)) = (operator.as_str(), tag) {
-                        let value = self.argument(tag);
-                        facts.insert(format!("arguments.{tag}"), value);
+                    if let Some(argument) = argument_name(operator, operands) {
+                        let value = self.argument(argument);
+                        facts.insert(format!("arguments.{argument}"), value);
                     }
                     self.collect_facts(operands, facts);
                 }
@@ -245,8 +246,11 @@ impl Question<'_> {
         Some(value.to_string())
     }
 
-    fn argument(&self, tag: &str) -> Option<String> {
-        let value = self.entities.iter().find_map(|entity| entity.tag(tag))?;
+    /// An argument in its declared type, or as text.
+    fn argument(&self, name: &str) -> Option<String> {
+        let mut entities = self.entities.iter();
+        let arguments = entities.find(|entity| entity.tag(name).is_some())?;
+        let value = arguments.attr(name).or_else(|| arguments.tag(name))?;
         value.ok().map(|value| value.to_string())
     }
 }

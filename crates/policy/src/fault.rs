@@ -13,6 +13,11 @@ pub(crate) enum DecisionFault {
         "the schema has no row type `{0}`; declare `entity {0}` in a `.cedarschema`, as `wardgate policy schema` prints it, or mend the tool"
     )]
     UnknownEntity(String),
+    /// A policy looks at an argument whose value the declared type cannot hold.
+    #[error(
+        "the argument `{0}` is not of the type that the schema of the policies gives it, and a policy looks at it"
+    )]
+    UnfitArgument(String),
     /// Policies that fail when evaluated.
     #[error("policies fail to evaluate: {}", .0.join(", "))]
     Policies(Vec<String>),
@@ -35,9 +40,10 @@ impl DecisionFault {
         match self {
             Self::Policies(ids) => Denial::failed(ids.clone()),
             Self::NotByRow { policy, .. } => Denial::failed(vec![policy.clone()]),
-            Self::MissingAttribute(_) | Self::UnknownEntity(_) | Self::Refused(_) => {
-                Denial::failed(Vec::new())
-            }
+            Self::MissingAttribute(_)
+            | Self::UnknownEntity(_)
+            | Self::UnfitArgument(_)
+            | Self::Refused(_) => Denial::failed(Vec::new()),
         }
     }
 }

@@ -9,16 +9,44 @@ use crate::error::{Finding, Findings, Position, findings};
 use crate::files::SourceFile;
 use crate::limits::CedarLanguage;
 use crate::schema_shape::{Declarations, Record, Type};
-use crate::vocabulary::{READ, SUBJECT, TENANT, USER, Vocabulary};
+use crate::vocabulary::{ARGUMENTS, READ, SUBJECT, TENANT, USER, Vocabulary};
 
 /// The words in which Wardgate asks.
 pub(crate) const BASE: &str = include_str!("base.cedarschema");
 
-/// The types of a row's attributes.
-const ROW_TYPES: [Type; 3] = [Type::Text, Type::Integer, Type::Boolean];
+/// What a directory adds attributes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holder {
+    Row,
+    Caller,
+    Arguments,
+}
 
-/// The types of a caller's attributes.
-const CALLER_TYPES: [Type; 4] = [Type::Text, Type::Integer, Type::Boolean, Type::Texts];
+impl Holder {
+    /// Whether something gives an attribute of it a value of this type.
+    fn takes(self, r#type: &Type) -> bool {
+        match (self, r#type) {
+            (_, Type::Text | Type::Integer | Type::Boolean) | (Self::Arguments, Type::Decimal) => {
+                true
+            }
+            (Self::Caller, Type::Set(element)) => **element == Type::Text,
+            (Self::Arguments, Type::Set(element)) => self.takes(element),
+            (Self::Arguments, Type::Record(members)) => {
+                members.values().all(|member| self.takes(&member.r#type))
+            }
+            _ => false,
+        }
+    }
+
+    /// Those types.
+    fn types(self) -> &'static str {
+        match self {
+            Self::Row => "String, Long, Bool",
+            Self::Caller => "String, Long, Bool, Set<String>",
+            Self::Arguments => "String, Long, Bool, decimal, and sets and records of them",
+        }
+    }
+}
 
 /// The words for the questions, over the built-in schema and what `files` add to it.
 pub(crate) fn compose(files: &[SourceFile<'_>]) -> Result<Vocabulary, Findings> {
@@ -34,12 +62,10 @@ pub(crate) fn compose(files: &[SourceFile<'_>]) -> Result<Vocabulary, Findings> 
 /// A schema in the making, in Cedar's JSON format.
 struct Composition<'a> {
     base: FileDeclarations,
-    /// Of `User`, besides those that are built in.
-    caller_attributes: Map<String, Value>,
+    /// Of `User` and `Arguments`, besides those that are built in, with where the directory speaks of them.
+    extensions: BTreeMap<&'static str, SchemaEntry<'a>>,
     rows: BTreeMap<String, SchemaEntry<'a>>,
     common_types: BTreeMap<String, SchemaEntry<'a>>,
-    /// Where the directory speaks of `User`.
-    user: Option<DeclarationPosition<'a>>,
     found: Vec<Finding>,
 }
 
@@ -102,10 +128,9 @@ impl<'a> Composition<'a> {
                 .get_mut("")
                 .map(FileDeclarations::of)
                 .unwrap_or_default(),
-            caller_attributes: Map::new(),
+            extensions: BTreeMap::new(),
             rows: BTreeMap::new(),
             common_types: BTreeMap::new(),
-            user: None,
             found: Vec::new(),
         })
     }
@@ -170,8 +195,8 @@ impl<'a> Composition<'a> {
     }
 
     fn add_entity(&mut self, name: &str, json: Value, place: DeclarationPosition<'a>) {
-        if name == USER {
-            return self.add_caller_attributes(&json, place);
+        if let Some(extended) = [USER, ARGUMENTS].into_iter().find(|it| *it == name) {
+            return self.extend_entity(extended, &json, place);
         }
         if self.base.entities.contains_key(name) {
             return self.found.push(place.finding(
@@ -198,10 +223,8 @@ impl<'a> Composition<'a> {
         }
     }
 
-    fn add_caller_attributes(&mut self, json: &Value, place: DeclarationPosition<'a>) {
-        if let Some(first) = self.user.replace(place) {
-            self.found.push(twice("entity", USER, &place, &first));
-        }
+    /// Adds attributes to an entity that is built in.
+    fn extend_entity(&mut self, name: &'static str, json: &Value, place: DeclarationPosition<'a>) {
         let parts = [
             ("memberOfTypes", "in […]"),
             ("tags", "tags …"),
@@ -209,27 +232,43 @@ impl<'a> Composition<'a> {
         ];
         for (_, part) in parts.into_iter().filter(|(key, _)| is_declared(json, key)) {
             self.found.push(place.finding(
-                format!("`entity User` has `{part}`, which is built in or never filled"),
-                format!("delete `{part}`; the file says `entity User {{ …attributes of your callers… }};`"),
+                format!("`entity {name}` has `{part}`, which is built in or never filled"),
+                format!("delete `{part}`; the file says `entity {name} {{ …attributes… }};`"),
             ));
         }
         let attributes = json.pointer("/shape/attributes").and_then(Value::as_object);
         if attributes.is_none() && is_declared(json, "shape") {
             self.found.push(place.finding(
-                "the attributes of `User` do not stand in braces".to_owned(),
-                "write `entity User { ward?: String };`",
+                format!("the attributes of `{name}` do not stand in braces"),
+                format!("write `entity {name} {{ attribute?: String }};`"),
             ));
         }
-        for (name, attribute) in attributes.into_iter().flatten() {
-            if [SUBJECT, TENANT].contains(&name.as_str()) {
-                self.found.push(place.finding(
-                    format!("`{name}` of `entity User` is built in"),
-                    format!("delete `{name}: String`"),
-                ));
-            } else {
-                self.caller_attributes
-                    .insert(name.clone(), attribute.clone());
+        let mut attributes = attributes.cloned().unwrap_or_default();
+        if name == USER {
+            for built_in in [SUBJECT, TENANT] {
+                if attributes.remove(built_in).is_some() {
+                    self.found.push(place.finding(
+                        format!("`{built_in}` of `entity User` is built in"),
+                        format!("delete `{built_in}: String`"),
+                    ));
+                }
             }
+        } else {
+            let is_required =
+                |attribute: &&String| attributes[*attribute].get("required") != Some(&json!(false));
+            self.found.extend(attributes.keys().filter(is_required).map(|attribute| {
+                place.finding(
+                    format!("`{attribute}` of `entity Arguments` is not optional, and a call may leave it out"),
+                    format!("write `{attribute}?`, and test it with `context.arguments has {attribute}`"),
+                )
+            }));
+        }
+        let entry = SchemaEntry {
+            json: Value::Object(attributes),
+            place,
+        };
+        if let Some(first) = self.extensions.insert(name, entry) {
+            self.found.push(twice("entity", name, &place, &first.place));
         }
     }
 
@@ -241,23 +280,29 @@ impl<'a> Composition<'a> {
         let json = self.merged();
         let declared = Declarations::read(&json).unwrap_or_default();
         let schema = Schema::from_json_value(json).map_err(|error| unresolved(&error, files))?;
-        let mut caller_attributes = declared.attributes(USER);
-        caller_attributes.retain(|name, _| ![SUBJECT, TENANT].contains(&name.as_str()));
-        let of_user = self
-            .user
-            .map(|place| misfits(USER, &caller_attributes, &place, &CALLER_TYPES));
-        self.found.extend(of_user.into_iter().flatten());
+        for (name, extension) in &self.extensions {
+            let holder = if *name == USER {
+                Holder::Caller
+            } else {
+                Holder::Arguments
+            };
+            let attributes = declared.attributes(name);
+            self.found
+                .extend(misfits(name, &attributes, &extension.place, holder));
+        }
         let mut rows = BTreeMap::new();
         for (name, row) in &self.rows {
             let attributes = declared.attributes(name);
             self.found
-                .extend(misfits(name, &attributes, &row.place, &ROW_TYPES));
+                .extend(misfits(name, &attributes, &row.place, Holder::Row));
             rows.insert(name.clone(), attributes);
         }
         if !self.found.is_empty() {
             return Err(Findings(self.found));
         }
-        Vocabulary::new(schema, caller_attributes, rows).ok_or_else(|| {
+        let mut callers = declared.attributes(USER);
+        callers.retain(|name, _| ![SUBJECT, TENANT].contains(&name.as_str()));
+        Vocabulary::new(schema, callers, declared.attributes(ARGUMENTS), rows).ok_or_else(|| {
             Findings(vec![Finding {
                 file: "base.cedarschema".into(),
                 position: None,
@@ -274,11 +319,16 @@ impl<'a> Composition<'a> {
             mut actions,
             mut common_types,
         } = std::mem::take(&mut self.base);
-        let caller = entities
-            .get_mut(USER)
-            .and_then(|user| user.pointer_mut("/shape/attributes"));
-        if let Some(Value::Object(built_in)) = caller {
-            built_in.append(&mut self.caller_attributes);
+        for (name, extension) in &self.extensions {
+            let (Some(entity), Value::Object(added)) = (entities.get_mut(*name), &extension.json)
+            else {
+                continue;
+            };
+            let mut attributes = added.clone();
+            if let Some(Value::Object(built_in)) = entity.pointer_mut("/shape/attributes") {
+                attributes.append(built_in);
+            }
+            entity["shape"] = json!({ "type": "Record", "attributes": attributes });
         }
         let rows: Vec<_> = self.rows.keys().collect();
         let read = json!({ "appliesTo": { "principalTypes": [USER], "resourceTypes": rows } });
@@ -373,16 +423,15 @@ fn misfits(
     name: &str,
     attributes: &Record,
     place: &DeclarationPosition<'_>,
-    types: &[Type],
+    holder: Holder,
 ) -> Vec<Finding> {
     let misfit = attributes
         .iter()
-        .filter(|(_, attribute)| !types.contains(&attribute.r#type));
+        .filter(|(_, attribute)| !holder.takes(&attribute.r#type));
     let finding = |attribute: &String| {
-        let types: Vec<_> = types.iter().map(ToString::to_string).collect();
         place.finding(
             format!("`{attribute}` of `entity {name}` has a type that nothing gives it"),
-            format!("declare `{attribute}?` as one of {}", types.join(", ")),
+            format!("declare `{attribute}?` as one of {}", holder.types()),
         )
     };
     misfit.map(|(attribute, _)| finding(attribute)).collect()

@@ -29,7 +29,9 @@ pub(crate) enum Type {
     Text,
     Integer,
     Boolean,
-    Texts,
+    Decimal,
+    Set(Box<Type>),
+    Record(Record),
     Entity(String),
     Other,
 }
@@ -99,9 +101,11 @@ impl Declarations {
             "Long" => Type::Integer,
             "Bool" | "Boolean" => Type::Boolean,
             "Set" => match json.get("element").map(|element| self.resolve(element)) {
-                Some(Type::Text) => Type::Texts,
-                _ => Type::Other,
+                Some(element) => Type::Set(Box::new(element)),
+                None => Type::Other,
             },
+            "Record" => Type::Record(self.record(Some(json))),
+            "Extension" if name == "decimal" => Type::Decimal,
             "Entity" => Type::Entity(name.to_owned()),
             // An entity type of the same name hides a built-in one (Cedar RFC 24).
             "EntityOrCommon" if self.entity_types.contains_key(name) => {
@@ -111,6 +115,7 @@ impl Declarations {
                 "String" => Type::Text,
                 "Long" => Type::Integer,
                 "Bool" | "Boolean" => Type::Boolean,
+                "decimal" => Type::Decimal,
                 _ => Type::Other,
             },
             _ => Type::Other,
@@ -124,7 +129,9 @@ impl fmt::Display for Type {
             Self::Text => "String",
             Self::Integer => "Long",
             Self::Boolean => "Bool",
-            Self::Texts => "Set<String>",
+            Self::Decimal => "decimal",
+            Self::Set(element) => return write!(f, "Set<{element}>"),
+            Self::Record(_) => "a record",
             Self::Entity(name) => name,
             Self::Other => "another type",
         })
@@ -143,7 +150,7 @@ mod tests {
     #[test]
     fn common_types_are_followed_and_builtins_told_apart() {
         let schema = "type Name = String; type Names = Set<Name>; entity E { a: Name, b?: __cedar::Long, c: Names, \
-                      d: Bool, e: E, f: Set<__cedar::Long>, g: Long }; entity Long;";
+                      d: Bool, e: E, f: Set<__cedar::Long>, g: Long, h: decimal, i?: { j?: Name } }; entity Long;";
         let attributes = read(schema).attributes("E");
         let shown: Vec<_> = attributes
             .iter()
@@ -159,10 +166,16 @@ mod tests {
                 "c: Set<String>, true",
                 "d: Bool, true",
                 "e: E, true",
-                "f: another type, true",
+                "f: Set<Long>, true",
                 "g: Long, true",
+                "h: decimal, true",
+                "i: a record, false",
             ]
         );
+        let Type::Record(inner) = &attributes["i"].r#type else {
+            panic!("{:?}", attributes["i"])
+        };
+        assert_eq!(inner["j"].r#type, Type::Text);
         assert_eq!(attributes["g"].r#type, Type::Entity("Long".to_owned()));
     }
 }

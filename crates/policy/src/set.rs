@@ -1,6 +1,6 @@
 //! A policy set, as its questions need it; unchangeable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use cedar_policy::{self as cedar, EntityUid, Policy, PrincipalConstraint};
 use serde_json::Value;
 use wardgate_domain::{Digest, OfferKind};
 
+use crate::arguments;
 use crate::vocabulary::Vocabulary;
 
 /// Where a policy stands.
@@ -91,10 +92,22 @@ impl PolicySet {
     /// Sorts the policies by the questions they can apply to.
     pub(crate) fn new(
         hash: Digest,
-        vocabulary: Vocabulary,
+        mut vocabulary: Vocabulary,
         policies: &cedar::PolicySet,
         locations: BTreeMap<String, PolicyLocation>,
     ) -> Self {
+        // Only what a policy looks at has to have the type that is declared.
+        let mut read_arguments = BTreeSet::new();
+        for policy in policies.policies() {
+            match policy.to_json() {
+                Ok(json) => arguments::collect_names(&json, &mut read_arguments),
+                // Compiling refuses a policy that has no JSON form; without it, each argument counts.
+                Err(_) => read_arguments.extend(vocabulary.argument_types.keys().cloned()),
+            }
+        }
+        vocabulary
+            .argument_types
+            .retain(|name, _| read_arguments.contains(name));
         let mut uses: BTreeMap<_, Vec<Policy>> =
             OfferKind::ALL.map(|kind| (kind, Vec::new())).into();
         let use_of = |action: &EntityUid| {

@@ -1,19 +1,21 @@
 //! Tries a policy set before it counts: every question is asked once for made-up callers, so that what
 //! validation cannot see (an overflow, a rule that cannot be decided by row) shows before it matters.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use cedar_policy::{
     self as cedar, Entity, EntityTypeName, EntityUid, PartialEntities, Policy, RestrictedExpression,
 };
+use serde_json::Value;
 use wardgate_domain::{
     ColumnClass, ConversationFacts, Digest, OfferKind, RecordScope, RowRule, ToolFacts, ToolName,
 };
 
+use crate::arguments::Arguments;
 use crate::call::Access;
 use crate::entities::text;
 use crate::fault::DecisionFault;
-use crate::schema_shape::{Record, Type};
+use crate::schema_shape::{Attribute, Record, Type};
 use crate::set::PolicySet;
 use crate::vocabulary::{SUBJECT, TENANT, uid};
 
@@ -188,10 +190,10 @@ impl Trial<'_> {
 
         if let Access::ByArguments(policies) = self.set.access(&principal, tool, &partial)? {
             // Allowed or denied: what counts is that it was decided.
-            let none = BTreeMap::new();
+            let arguments = made_up_arguments(&vocabulary.argument_types, extent);
             let _decided = self
                 .set
-                .answer(&policies, &principal, tool, &entities, &none, "")?;
+                .answer(&policies, &principal, tool, &entities, &arguments, "")?;
         }
         self.set.column_tiers(&principal, tool, &entities)?;
         for scope in [RecordScope::All, RecordScope::Own] {
@@ -226,6 +228,30 @@ impl Trial<'_> {
     }
 }
 
+fn made_up_arguments(declared: &Record, extent: AttributeExtent) -> Arguments {
+    let declared = declared.iter();
+    let filled = declared.filter(|_| extent == AttributeExtent::Most);
+    let argument = |(name, attribute): (&String, &Attribute)| {
+        (name.clone(), made_up_argument(&attribute.r#type))
+    };
+    filled.map(argument).collect()
+}
+
+fn made_up_argument(declared: &Type) -> Value {
+    match declared {
+        Type::Integer | Type::Decimal => Value::from(0),
+        Type::Boolean => Value::from(false),
+        Type::Set(element) => Value::from(vec![made_up_argument(element)]),
+        Type::Record(members) => {
+            let member = |(name, member): (&String, &Attribute)| {
+                (name.clone(), made_up_argument(&member.r#type))
+            };
+            members.iter().map(member).collect()
+        }
+        Type::Text | Type::Entity(_) | Type::Other => Value::from(MADE_UP),
+    }
+}
+
 fn made_up_attributes(
     declared: &Record,
     extent: AttributeExtent,
@@ -236,10 +262,12 @@ fn made_up_attributes(
             continue;
         }
         let value = match attribute.r#type {
-            Type::Text | Type::Entity(_) | Type::Other => text(MADE_UP),
             Type::Integer => RestrictedExpression::new_long(0),
             Type::Boolean => RestrictedExpression::new_bool(false),
-            Type::Texts => RestrictedExpression::new_set([text(MADE_UP)]),
+            Type::Set(_) => RestrictedExpression::new_set([text(MADE_UP)]),
+            Type::Text | Type::Decimal | Type::Record(_) | Type::Entity(_) | Type::Other => {
+                text(MADE_UP)
+            }
         };
         attributes.insert(name.clone(), value);
     }

@@ -32,6 +32,8 @@ pub(crate) struct Vocabulary {
     pub(crate) show: [(ColumnTier, EntityUid); 4],
     /// What a deployment adds to its callers.
     pub(crate) caller_attributes: Record,
+    /// The attributes of a call's arguments that a deployment declares.
+    pub(crate) argument_types: Record,
     /// Row types by name.
     pub(crate) rows: BTreeMap<String, RowType>,
 }
@@ -48,6 +50,7 @@ impl Vocabulary {
     pub(crate) fn new(
         schema: Schema,
         caller_attributes: Record,
+        argument_types: Record,
         rows: BTreeMap<String, Record>,
     ) -> Option<Self> {
         let entity = |name: &str| {
@@ -77,7 +80,7 @@ impl Vocabulary {
             tag: entity("Tag")?,
             source: entity("Source")?,
             class: entity("Class")?,
-            arguments: entity("Arguments")?,
+            arguments: entity(ARGUMENTS)?,
             audit: entity("Audit")?,
             conversation: entity("Conversation")?,
             call_tool: action("call_tool")?,
@@ -95,6 +98,7 @@ impl Vocabulary {
                 show(ColumnTier::Generalised, "show_generalised")?,
             ],
             caller_attributes,
+            argument_types,
             rows: rows.into_iter().map(row_type).collect::<Option<_>>()?,
             schema,
         })
@@ -128,6 +132,9 @@ pub(crate) fn uid(name: &EntityTypeName, id: &str) -> EntityUid {
 
 /// The entity type of callers, to which a directory may add attributes.
 pub(crate) const USER: &str = "User";
+
+/// The entity type of a call's arguments, to which a directory may add attributes.
+pub(crate) const ARGUMENTS: &str = "Arguments";
 
 /// Attributes that every caller has.
 pub(crate) const SUBJECT: &str = "subject";

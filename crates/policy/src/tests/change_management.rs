@@ -276,6 +276,53 @@ fn a_comparison_finds_who_gains_and_loses_calls_rows_and_columns() {
     assert!(lost.contains(&found("Boss", "calls t", true)), "{lost:?}");
 }
 
+/// Staff, with arguments whose types are declared.
+fn typed_simulator(condition: &str) -> Simulator {
+    let dir = Dir::with(&format!(
+        "@id(\"staff-calls\") permit (principal in Role::\"Staff\", action == Action::\"call_tool\", resource)\n\
+         when {{ {condition} }};"
+    ));
+    dir.write(
+        "a.cedarschema",
+        "entity Arguments { limit?: Long, amount?: decimal, codes?: Set<String> };",
+    );
+    Simulator::new(dir.load().unwrap())
+}
+
+#[test]
+fn a_comparison_tries_arguments_in_their_declared_types() {
+    let limit =
+        |limit: &str| format!("context.arguments has limit && context.arguments.limit <= {limit}");
+    let amount = |amount: &str| {
+        format!(
+            "context.arguments has amount && context.arguments.amount.lessThan(decimal(\"{amount}\"))"
+        )
+    };
+    let codes = |codes: &str| {
+        format!("context.arguments has codes && [{codes}].containsAll(context.arguments.codes)")
+    };
+    for (before, after) in [
+        (limit("10"), limit("11")),
+        (amount("10.0"), amount("10.01")),
+        (codes("\"a\""), codes("\"a\", \"b\"")),
+    ] {
+        let (before, after) = (typed_simulator(&before), typed_simulator(&after));
+        let found = compare(&before, &after, &[tool("t")]).changes;
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((found[0].what.as_str(), found[0].gains), ("calls t", true));
+    }
+}
+
+#[test]
+fn an_explanation_shows_an_argument_in_its_declared_type() {
+    let simulator = typed_simulator("context.arguments has limit && context.arguments.limit <= 10");
+    let call = call("Staff", r#"{"limit": 11}"#);
+    let simulation = simulator.call(&call).unwrap();
+    assert_eq!(simulation.access, SimulatedAccess::Refused);
+    let explained = simulator.explain(&call, &simulation).unwrap();
+    assert_eq!(explained.facts["arguments.limit"].as_deref(), Some("11"));
+}
+
 #[test]
 fn a_change_of_the_hospital_is_found_without_its_catalogue() {
     let load = || Simulator::new(PolicySet::load(&hospital()).unwrap());

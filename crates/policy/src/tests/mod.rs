@@ -14,4 +14,5 @@ mod record;
 mod reloading;
 pub(crate) mod samples;
 mod schema;
+mod typed_arguments;
 mod using;

@@ -31,8 +31,8 @@ pub(crate) enum PolicyCommand {
         #[arg(long = "role", value_name = "ROLE")]
         roles: Vec<String>,
     },
-    /// Print the row types of a `tools.yaml`, for a `.cedarschema` beside the policies. Its databases tell the types of columns
-    /// where they can be reached.
+    /// Print the row types and the arguments of a `tools.yaml`, for a `.cedarschema` beside the policies. Its databases tell
+    /// the types of columns where they can be reached.
     Schema {
         /// The `tools.yaml`, or a directory of them.
         #[arg(long, value_name = "FILE")]
