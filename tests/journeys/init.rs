@@ -94,6 +94,10 @@ async fn a_newcomer_gets_data_from_the_first_call_and_from_a_column_and_a_tool_o
         (checked.stdout.as_str(), checked.stderr.as_str()),
         ("ok: 1 tools\n", "")
     );
+    let policies = project.path().join("policies").display().to_string();
+    let test = ["policy", "test", "--require-coverage", &policies];
+    let tested = run(Path::new(WARDGATE), &test, &[]).success();
+    assert!(tested.contains("4 tests, 0 failed"), "{tested}");
 
     let (process, url) = project.up();
     let first = project.printed_line("call list_orders --args").to_owned();

@@ -14,11 +14,16 @@ macro_rules! file {
     };
 }
 
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 6] = [
     file!("wardgate.yaml"),
     file!("tools.yaml"),
     file!("shop.sql"),
     file!("policies/shop.cedar"),
+    file!("policies/tests/shop.yaml"),
+    (
+        "policies/read-only.cedar",
+        include_str!("../../../../deploy/policies/read-only/read-only.cedar"),
+    ),
 ];
 
 /// What to do next; `{wardgate}` and `{directory}` stand for what this program and the project are called.
