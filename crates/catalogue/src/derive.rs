@@ -1,9 +1,10 @@
-//! `derive`: further placeholders of a tool, made from its arguments.
+//! `derive`: further placeholders of a tool, made from its arguments or from the caller's token.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 use wardgate_arguments::{InputSchema, JsonType, Property};
+use wardgate_domain::{AttributeValue, Caller};
 use wardgate_yaml::{Node, Yaml};
 
 use crate::fault::{Faults, FieldReader};
@@ -22,6 +23,8 @@ pub(crate) enum DerivedValue {
         argument: String,
         allow: Vec<String>,
     },
+    /// What the verified token says of the caller: `subject`, `tenant`, or the name of an attribute.
+    CallerClaim(String),
 }
 
 /// Every derived placeholder of a tool, by name.
@@ -54,8 +57,13 @@ impl DerivedArguments {
         self.0.keys().map(String::as_str)
     }
 
-    /// Adds the derived values to the arguments of a call.
-    pub fn extend(&self, values: &mut Map<String, Value>) -> Result<(), UnfitValue> {
+    /// Adds the derived values to the arguments of a call by `caller`. One takes the place of an argument of its name, so
+    /// that a call cannot set what stands for the caller.
+    pub fn extend(
+        &self,
+        caller: &Caller,
+        values: &mut Map<String, Value>,
+    ) -> Result<(), UnfitValue> {
         for (name, derived) in &self.0 {
             let value = match derived {
                 DerivedValue::Text(template) => template.fill_plain(values)?,
@@ -71,6 +79,13 @@ impl DerivedArguments {
                         }
                     }
                 }
+                DerivedValue::CallerClaim(claim) => {
+                    let unfit = || UnfitValue {
+                        argument: claim.clone(),
+                        problem: "is not in the caller's token as a text, and this tool needs it",
+                    };
+                    caller_claim(caller, claim).ok_or_else(unfit)?.to_owned()
+                }
             };
             values.insert(name.clone(), Value::String(value));
         }
@@ -78,9 +93,19 @@ impl DerivedArguments {
     }
 }
 
+/// What the token says; none where it says nothing of the name, or says it as another type than text.
+fn caller_claim<'c>(caller: &'c Caller, claim: &str) -> Option<&'c str> {
+    match (claim, caller.attributes().get(claim)) {
+        ("subject", _) => Some(caller.subject()),
+        ("tenant", _) => Some(caller.tenant()),
+        (_, Some(AttributeValue::Text(text))) => Some(text),
+        _ => None,
+    }
+}
+
 fn read_one(node: &Node, input: &InputSchema, faults: &mut Faults) -> Option<DerivedValue> {
     if let Yaml::Map(_) = node.value {
-        return read_choice(node, input, faults);
+        return read_claim_or_choice(node, input, faults);
     }
     let text = faults.text(node, "derive")?;
     let template = Template::parse(text, node.at);
@@ -115,8 +140,17 @@ fn read_one(node: &Node, input: &InputSchema, faults: &mut Faults) -> Option<Der
     Some(DerivedValue::Text(template))
 }
 
-fn read_choice(node: &Node, input: &InputSchema, faults: &mut Faults) -> Option<DerivedValue> {
+fn read_claim_or_choice(
+    node: &Node,
+    input: &InputSchema,
+    faults: &mut Faults,
+) -> Option<DerivedValue> {
     let mut fields = FieldReader::of(node, "derive", faults)?;
+    if let Some(claim) = fields.optional("caller") {
+        fields.finish(faults);
+        let claim = faults.text(claim, "caller")?;
+        return Some(DerivedValue::CallerClaim(claim.to_owned()));
+    }
     let argument = fields.required("argument", "name the argument that chooses", faults);
     let allow = fields.required("allow", "list the values it may have", faults);
     fields.finish(faults);

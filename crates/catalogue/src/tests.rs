@@ -129,7 +129,7 @@ fn a_changed_tool_is_a_new_tool() {
 }
 
 /// Each entry changes one thing of the good file.
-const FAULTS: [(&str, &str); 57] = [
+const FAULTS: [(&str, &str); 58] = [
     ("type: \"${DB_TYPE:-sqlite}\"", "type: oracle"),
     ("type: \"${DB_TYPE:-sqlite}\"", "type: postgres"),
     ("\"${DB_URL}\"", "\"${NOT_SET_ANYWHERE}\""),
@@ -200,6 +200,10 @@ const FAULTS: [(&str, &str); 57] = [
     (
         "      source: main\n",
         "      source: main\n      derive: { table: { argument: zone, allow: [] } }\n",
+    ),
+    (
+        "      source: main\n",
+        "      source: main\n      derive: { who: { caller: subject, allow: [a] } }\n",
     ),
     ("      key: id\n", "      key: id\n      max_rows: 0\n"),
     (

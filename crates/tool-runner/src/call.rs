@@ -202,7 +202,7 @@ impl AdmittedCall {
         };
         let mut arguments = read(tool.input(), &self.arguments)?.into_values();
         tool.derive()
-            .extend(&mut arguments)
+            .extend(&self.caller, &mut arguments)
             .map_err(|unfit| InvalidArguments::because(unfit.to_string()))?;
         Ok(arguments)
     }

@@ -33,7 +33,7 @@ pub(crate) fn assert_current(name: &str, page: &str) {
 
 /// Asserts that what stands in the page `name` between `<!-- generated: SECTION -->` and `<!-- end -->` is the text of that
 /// section, or writes it. The page has marks for each of `sections`, and for no other.
-fn assert_sections_current(name: &str, sections: &[(String, String)]) {
+pub(crate) fn assert_sections_current(name: &str, sections: &[(String, String)]) {
     const END: &str = "<!-- end -->";
     let written = std::fs::read_to_string(file(name)).unwrap();
     let count = written.matches("<!-- generated: ").count();
@@ -88,6 +88,7 @@ fn plural(items: &Value, link: &dyn Fn(&str) -> String) -> String {
     match (reference(items), items["type"].as_str()) {
         (Some(name), _) => link(name),
         (None, Some("object")) => "sections".to_owned(),
+        (None, Some("number" | "integer")) => "numbers".to_owned(),
         (None, _) => "texts".to_owned(),
     }
 }
@@ -171,6 +172,9 @@ fn form_name(form: &Value) -> String {
             let words: Vec<_> = words.iter().filter_map(Value::as_str).collect();
             format!("type: {}", words.join(", "))
         }
+        (None, None) if form["enum"].is_array() => "a word".to_owned(),
+        (None, None) if form["type"] == "string" => "a text".to_owned(),
+        (None, None) if form["required"].is_null() => "one key".to_owned(),
         (None, None) => {
             let required = form["required"].as_array().into_iter().flatten();
             let required: Vec<_> = required.filter_map(Value::as_str).collect();
@@ -191,6 +195,7 @@ fn tools_yaml() -> String {
     for (name, definition) in schema["$defs"].as_object().unwrap() {
         let _ = write!(page, "\n## {name}\n");
         description(&mut page, definition);
+        let link = |name: &str| format!("[{name}](#{name})");
         let forms = alternatives(definition);
         if definition["properties"].is_object() {
             table(&mut page, definition);
@@ -200,13 +205,16 @@ fn tools_yaml() -> String {
             for form in forms {
                 let _ = write!(page, "\n### {name}, {}\n", form_name(form));
                 description(&mut page, form);
-                table(&mut page, form);
+                if form["properties"].is_object() {
+                    table(&mut page, form);
+                } else {
+                    let _ = write!(page, "\nThe value is: {}.\n", kind(form, &link));
+                }
             }
         } else if definition["additionalProperties"].is_object() {
             page += "\n| key | value | |\n|---|---|---|\n";
             inner_rows(&mut page, definition, "");
         } else {
-            let link = |name: &str| format!("[{name}](#{name})");
             let _ = write!(page, "\nThe value is: {}.\n", kind(definition, &link));
         }
     }

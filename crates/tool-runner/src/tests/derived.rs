@@ -30,6 +30,24 @@ tools:
         from: { argument: table, allow: [records, 'odd "name'] }
         by: { argument: column, allow: [note, patient] }
       statement: "SELECT id, {by} AS found, '{by}' AS text FROM {from} WHERE {by} LIKE :pattern AND {by} <> :table ORDER BY id"
+  - name: mine
+    description: The records of whoever calls.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object, properties: { part: { type: string } } }
+    execute:
+      type: sql
+      source: rows
+      derive: { who: { caller: subject }, ward: { caller: ward } }
+      statement: "SELECT id FROM records WHERE doctor = :who AND :ward = 'W1' ORDER BY id"
+  - name: of_team
+    description: The records of the caller's team.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object, properties: {} }
+    execute:
+      type: sql
+      source: rows
+      derive: { team: { caller: team } }
+      statement: "SELECT id FROM records WHERE doctor = :team"
   - name: page
     description: As many governed rows as asked for.
     annotations: { readOnlyHint: true }
@@ -95,6 +113,25 @@ async fn a_derived_text_is_bound_and_a_derived_name_chosen() {
                 "Invalid arguments: `table` is none of the values this tool knows"
             );
         }
+    }
+}
+
+#[tokio::test]
+async fn what_the_token_says_is_bound_and_no_argument_sets_it() {
+    for database in database::each().await {
+        let harness = Harness::with(&database, TOOLS, |_| ()).await;
+        let own = harness.call("mine", r#"{"part": "d2"}"#).await;
+        assert_eq!(own.column("id"), [1, 4, 7], "{}", database.kind());
+        let set = harness.call("mine", r#"{"who": "d2"}"#).await;
+        assert_eq!(
+            set.facts().status,
+            i32::from(OutcomeStatus::InvalidArguments)
+        );
+        let absent = harness.call("of_team", "{}").await;
+        assert_eq!(
+            absent.text(),
+            "Invalid arguments: `team` is not in the caller's token as a text, and this tool needs it"
+        );
     }
 }
 
