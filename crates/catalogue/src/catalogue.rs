@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use wardgate_domain::Digest;
+use wardgate_redact::ConfiguredForms;
 use wardgate_yaml::{Node, NotYaml, Position};
 
+use crate::classes::ClassReader;
 use crate::fault::{Fault, Faults, FieldReader};
 use crate::files::{AttachedFile, FileText, texts};
 use crate::offers::Offers;
@@ -20,6 +23,7 @@ pub struct Catalogue {
     tools: Vec<Tool>,
     toolsets: Vec<Toolset>,
     sources: Vec<SourceSettings>,
+    forms: Arc<ConfiguredForms>,
     version: Digest,
     imported: Vec<String>,
     missing: Vec<String>,
@@ -45,6 +49,7 @@ pub struct Imports {
 struct Parts<'n> {
     path: &'n Path,
     types: Types<'n>,
+    classes: Option<&'n Node>,
     sources: Option<&'n Node>,
     toolsets: Option<&'n Node>,
     tools: Option<&'n Node>,
@@ -113,6 +118,14 @@ impl Catalogue {
     ) -> Self {
         let mut secret_files = Vec::new();
         let sources = read_sources(parts, variables, &mut secret_files, faults);
+        let mut classes = ClassReader::default();
+        for part in parts {
+            faults.in_file(part.path);
+            if let Some(node) = part.classes {
+                classes.read(node, faults);
+            }
+        }
+        let forms = classes.finish();
         let mut tools = Vec::new();
         for part in parts {
             faults.in_file(part.path);
@@ -120,6 +133,7 @@ impl Catalogue {
                 base: base(part.path),
                 types: &part.types,
                 sources: &sources,
+                forms: &forms,
             };
             for node in part
                 .tools
@@ -147,10 +161,11 @@ impl Catalogue {
         }
         let sources: Vec<_> = sources.into_values().flatten().collect();
         Self {
-            version: version(&tools, &toolsets, &sources, &[]),
+            version: version(&tools, &toolsets, &sources, &forms, &[]),
             tools,
             toolsets,
             sources,
+            forms,
             imported: Vec::new(),
             missing: Vec::new(),
             instructions: BTreeMap::new(),
@@ -187,13 +202,24 @@ impl Catalogue {
         &self.sources
     }
 
+    /// The forms that it gives to classes.
+    pub fn forms(&self) -> &ConfiguredForms {
+        &self.forms
+    }
+
     /// Adds the tools of MCP servers behind its own. Their names are others than those of its own.
     pub fn import(&mut self, imports: Imports) {
         self.tools.extend(imports.tools);
         self.imported = imports.sources;
         self.missing = imports.missing;
         self.instructions = imports.instructions;
-        let version = version(&self.tools, &self.toolsets, &self.sources, &self.missing);
+        let version = version(
+            &self.tools,
+            &self.toolsets,
+            &self.sources,
+            &self.forms,
+            &self.missing,
+        );
         let instructions = format!("{:?}", self.instructions);
         self.version = if self.instructions.is_empty() {
             version
@@ -244,6 +270,7 @@ impl<'n> Parts<'n> {
         let parts = Self {
             path,
             types: read_types(types, faults),
+            classes: fields.optional("classes"),
             sources: fields.optional("sources"),
             toolsets: fields.optional("toolsets"),
             tools: fields.optional("tools"),
@@ -334,6 +361,7 @@ fn version(
     tools: &[Tool],
     toolsets: &[Toolset],
     sources: &[SourceSettings],
+    forms: &ConfiguredForms,
     missing: &[String],
 ) -> Digest {
     let mut names = String::new();
@@ -350,6 +378,9 @@ fn version(
     }
     for offers in sources.iter().filter_map(|it| Offers::of(it, tools)) {
         names.push_str(&format!("{}\n", offers.digest()));
+    }
+    for form in forms.iter() {
+        names.push_str(&format!("{form:?}\n"));
     }
     for source in missing {
         names.push_str(&format!("missing {source:?}\n"));

@@ -11,6 +11,7 @@
 //! ```
 
 mod catalogue;
+mod classes;
 mod content;
 mod derive;
 mod execute;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cedar_policy::EntityTypeName;
 use serde_json::{Map, Value};
 use wardgate_domain::{ColumnClass, ColumnTier, DataSubjects, ResultColumn};
-use wardgate_redact::{Redacted, Row};
+use wardgate_redact::{ConfiguredForms, Redacted, Row};
 use wardgate_yaml::{Node, Position, Yaml};
 
 use crate::fault::{Faults, FieldReader};
@@ -38,6 +38,8 @@ pub struct ResultShape {
     pub entity: Option<RowEntity>,
     /// Of the columns that have one.
     pub classes: BTreeMap<String, ColumnClass>,
+    /// What becomes of the values of the classes.
+    forms: Arc<ConfiguredForms>,
     /// The class of any other column.
     unclassified: ColumnClass,
     /// Columns for the policy only.
@@ -106,6 +108,20 @@ impl ResultShape {
         self.classes.get(column).unwrap_or(&self.unclassified)
     }
 
+    /// What becomes of the values of the classes.
+    #[must_use]
+    pub fn forms(&self) -> &ConfiguredForms {
+        &self.forms
+    }
+
+    /// The same, with these forms.
+    pub(crate) fn with_forms(self, forms: &Arc<ConfiguredForms>) -> Self {
+        Self {
+            forms: Arc::clone(forms),
+            ..self
+        }
+    }
+
     /// A row without the columns that are for the policy only.
     #[must_use]
     pub fn without_internal(&self, row: Row) -> Row {
@@ -126,6 +142,7 @@ impl ResultShape {
             separator: "\n".to_owned(),
             entity: None,
             classes: BTreeMap::new(),
+            forms: Arc::default(),
             unclassified: ColumnClass::unclassified(),
             internal: BTreeSet::new(),
             max_rows: None,
@@ -224,6 +241,7 @@ impl ResultShape {
                 pushdown,
             }),
             classes,
+            forms: Arc::default(),
             unclassified: ColumnClass::unclassified(),
             internal,
             max_rows,

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use wardgate_arguments::{Arguments, InputSchema, JsonType, Property};
 use wardgate_domain::{Digest, OfferKind, RequiredCapabilities, ToolFacts, ToolName};
+use wardgate_redact::ConfiguredForms;
 use wardgate_yaml::{KeyOrder, Node, Position, Yaml};
 
 use crate::derive::DerivedArguments;
@@ -37,6 +38,8 @@ pub(crate) struct ToolFile<'f> {
     pub(crate) base: &'f Path,
     pub(crate) types: &'f Types<'f>,
     pub(crate) sources: &'f BTreeMap<String, Option<SourceSettings>>,
+    /// What becomes of the values of classes.
+    pub(crate) forms: &'f Arc<ConfiguredForms>,
 }
 
 /// A configured tool.
@@ -234,7 +237,7 @@ impl Tool {
             Some(node) => ResultShape::read(node, shape, dialect, faults),
             None => Some(ResultShape::plain(shape)),
         };
-        let (plan, input, result) = (plan?, input?, result?);
+        let (plan, input, result) = (plan?, input?, result?.with_forms(file.forms));
         check_together(at, &plan, &input, &result, &hints, faults);
         let positions = ToolPositions::read(node, result_node, at, faults);
         Some(Self {

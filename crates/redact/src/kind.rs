@@ -1,186 +1,185 @@
-//! What the values of a class look like, and what of them may be shown.
+//! The forms of a class: by its last word, unless a deployment gives it others.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use wardgate_domain::ColumnClass;
 
-/// Stands for hidden characters, always this many.
-const MASK: &str = "•••";
-/// Stands for a value of which nothing can be shown.
-const WITHHELD: &str = "[withheld]";
-/// Values shorter than this show nothing of themselves.
-const SHOWABLE: usize = 4;
+use crate::Form;
 
-/// The kind of value a column class holds, by its last dotted word.
+/// What is left of the values of a class in the two tiers that depend on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClassForms {
+    /// Where a value is to be recognised and not used.
+    pub partial: Form,
+    /// Where a value is made coarser.
+    pub generalised: Form,
+}
+
+/// A kind of value, which the last word of a class names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// Identifiers.
     Identifier,
+    /// Names of people.
     Name,
+    /// Telephone and fax numbers.
     Phone,
+    /// E-mail addresses.
     Email,
+    /// Dates, with or without a time.
     Date,
+    /// Postcodes.
     Postcode,
+    /// Ages in years.
     Age,
-    /// Free text, addresses, codes, and whatever has no shorter form that is known to be safe.
+    /// Free text, addresses, codes, numbers, and whatever has no shorter form that is known to be safe.
     Opaque,
 }
 
 impl Kind {
-    pub(crate) fn of(class: &ColumnClass) -> Self {
-        let word = class.as_str().rsplit('.').next().unwrap_or_default();
-        match word {
-            "name" => Self::Name,
-            "phone" | "fax" => Self::Phone,
-            "email" => Self::Email,
-            "date" | "datetime" => Self::Date,
-            "zip" | "postcode" => Self::Postcode,
-            "age" => Self::Age,
-            "id" | "insurance" | "account" | "number" => Self::Identifier,
-            _ if class.family() == "id" => Self::Identifier,
-            _ => Self::Opaque,
-        }
-    }
+    /// Every kind.
+    pub const ALL: [Self; 8] = [
+        Self::Identifier,
+        Self::Name,
+        Self::Phone,
+        Self::Email,
+        Self::Date,
+        Self::Postcode,
+        Self::Age,
+        Self::Opaque,
+    ];
 
-    /// `value`, shortened so that it can be recognised but not used.
-    pub(crate) fn partial(self, value: &str) -> String {
-        let masked = match self {
-            Self::Opaque => return WITHHELD.to_owned(),
-            Self::Date => return year_and_month(value).map_or_else(withheld, str::to_owned),
-            Self::Postcode => return postcode_area(value).map_or_else(withheld, str::to_owned),
-            Self::Identifier => last(value.chars(), 2),
-            Self::Name => initials(value),
-            Self::Phone => last(value.chars().filter(|character| character.is_numeric()), 4),
-            Self::Email => email_outline(value),
-            Self::Age => None,
-        };
-        masked.unwrap_or_else(|| MASK.to_owned())
-    }
-
-    /// `value`, made coarser.
-    pub(crate) fn generalised(self, value: &str) -> String {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
         match self {
-            Self::Date => year(value).map(str::to_owned),
-            Self::Postcode => postcode_area(value).map(str::to_owned),
-            Self::Age => age_band(value),
-            Self::Identifier | Self::Name | Self::Phone | Self::Email | Self::Opaque => None,
+            Self::Identifier => "identifier",
+            Self::Name => "name",
+            Self::Phone => "phone",
+            Self::Email => "email",
+            Self::Date => "date",
+            Self::Postcode => "postcode",
+            Self::Age => "age",
+            Self::Opaque => "text",
         }
-        .unwrap_or_else(withheld)
     }
 
-    /// True when a number of this kind has a coarser form.
-    pub(crate) fn generalises_numbers(self) -> bool {
-        matches!(self, Self::Postcode | Self::Age)
-    }
-}
-
-fn withheld() -> String {
-    WITHHELD.to_owned()
-}
-
-/// The last `wanted` characters, but never more than two fifths of all.
-fn last(
-    characters: impl DoubleEndedIterator<Item = char> + Clone,
-    visible: usize,
-) -> Option<String> {
-    let count = characters.clone().count();
-    if count < SHOWABLE {
-        return None;
-    }
-    let hidden = count - visible.min(count * 2 / 5);
-    let mut masked = MASK.to_owned();
-    masked.extend(characters.skip(hidden));
-    Some(masked)
-}
-
-/// The first letter of each word; words of one or two characters would be told by it and show nothing.
-fn initials(value: &str) -> Option<String> {
-    value.chars().nth(SHOWABLE - 1)?;
-    let mut masked = String::with_capacity(value.len());
-    for word in value.split_whitespace() {
-        if !masked.is_empty() {
-            masked.push(' ');
+    /// The last words of classes of this kind.
+    pub fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::Identifier => &["id", "insurance", "account", "number"],
+            Self::Name => &["name"],
+            Self::Phone => &["phone", "fax"],
+            Self::Email => &["email"],
+            Self::Date => &["date", "datetime"],
+            Self::Postcode => &["zip", "postcode"],
+            Self::Age => &["age"],
+            Self::Opaque => &[],
         }
-        let mut characters = word.chars();
-        if let (Some(first), Some(_), Some(_)) =
-            (characters.next(), characters.next(), characters.next())
-            && first.is_alphabetic()
-        {
-            masked.push(first);
+    }
+
+    /// A value of this kind, for tables.
+    pub fn example(self) -> &'static str {
+        match self {
+            Self::Identifier => "NUGWI",
+            Self::Name => "Jane Doe",
+            Self::Phone => "+1 (206) 555-0142",
+            Self::Email => "jane@example.com",
+            Self::Date => "1961-04-23",
+            Self::Postcode => "98101",
+            Self::Age => "42",
+            Self::Opaque => "12 Elm Street",
         }
-        masked.push_str(MASK);
     }
-    (!masked.is_empty()).then_some(masked)
-}
 
-/// `jane@example.com` as `j•••@•••.com`.
-fn email_outline(value: &str) -> Option<String> {
-    let (mailbox, domain) = value.rsplit_once('@')?;
-    let mut masked = String::with_capacity(24);
-    let mut characters = mailbox.chars();
-    if let (Some(first), Some(_), Some(_)) =
-        (characters.next(), characters.next(), characters.next())
-    {
-        masked.push(first);
+    /// The kind of a class, by its last word. One of the family `id` whose last word is no other kind holds identifiers.
+    pub fn of(class: &ColumnClass) -> Self {
+        let word = class.as_str().rsplit('.').next().unwrap_or_default();
+        let named = Self::ALL
+            .into_iter()
+            .find(|kind| kind.words().contains(&word));
+        named.unwrap_or(if class.family() == "id" {
+            Self::Identifier
+        } else {
+            Self::Opaque
+        })
     }
-    masked.push_str(MASK);
-    masked.push('@');
-    masked.push_str(MASK);
-    if let Some((_, top)) = domain.rsplit_once('.')
-        && (2..=6).contains(&top.len())
-        && top.bytes().all(|byte| byte.is_ascii_alphabetic())
-    {
-        masked.push('.');
-        masked.push_str(top);
+
+    /// The forms of its values.
+    pub fn forms(self) -> ClassForms {
+        let (partial, generalised) = match self {
+            Self::Identifier => (Form::Last(2), Form::Withheld),
+            Self::Name => (Form::Initials, Form::Withheld),
+            Self::Phone => (Form::LastDigits(4), Form::Withheld),
+            Self::Email => (Form::Outline, Form::Withheld),
+            Self::Date => (Form::Month, Form::Year),
+            Self::Postcode => (Form::First(3), Form::First(3)),
+            Self::Age => (Form::Masked, Form::AgeBand(10)),
+            Self::Opaque => (Form::Withheld, Form::Withheld),
+        };
+        ClassForms {
+            partial,
+            generalised,
+        }
     }
-    Some(masked)
 }
 
-/// `2025-11` of an ISO 8601 calendar date, with or without a time of day.
-fn year_and_month(value: &str) -> Option<&str> {
-    let bytes = value.as_bytes();
-    let digits = |range: std::ops::Range<usize>| {
-        bytes
-            .get(range)
-            .is_some_and(|part| part.iter().all(u8::is_ascii_digit))
-    };
-    let is_date = digits(0..4)
-        && bytes.get(4) == Some(&b'-')
-        && digits(5..7)
-        && bytes.get(7) == Some(&b'-')
-        && digits(8..10)
-        && matches!(bytes.get(10), None | Some(b'T' | b't' | b' '));
-    if is_date { value.get(..7) } else { None }
-}
+/// The forms that a deployment gives its classes, besides those that their words have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConfiguredForms(BTreeMap<ColumnClass, ClassForms>);
 
-fn year(value: &str) -> Option<&str> {
-    year_and_month(value)?.get(..4)
-}
+impl ConfiguredForms {
+    /// None: every class has the forms of its word.
+    pub const NONE: &'static Self = &Self(BTreeMap::new());
 
-/// The first three characters of a postcode of five or more (45 CFR 164.514(b)(2)(i)(B)).
-fn postcode_area(value: &str) -> Option<&str> {
-    value.chars().nth(4)?;
-    let (end, _) = value.char_indices().nth(3)?;
-    value.get(..end)
-}
-
-/// Ten years, and one band from 90 on (45 CFR 164.514(b)(2)(i)(C)).
-fn age_band(value: &str) -> Option<String> {
-    let age: u8 = value.parse().ok()?;
-    if age >= 90 {
-        return Some("90+".to_owned());
+    /// From classes with their forms, which hold for the classes below them too.
+    pub fn new(forms: BTreeMap<ColumnClass, ClassForms>) -> Self {
+        Self(forms)
     }
-    let from = age / 10 * 10;
-    Some(format!("{from}-{}", from + 9))
+
+    /// The classes with forms of their own, in alphabetical order.
+    pub fn iter(&self) -> impl Iterator<Item = (&ColumnClass, &ClassForms)> {
+        self.0.iter()
+    }
+
+    /// The forms of `class`: its own, those of the nearest family that has some, or those of its word.
+    pub fn of(&self, class: &ColumnClass) -> Cow<'_, ClassForms> {
+        let mut name = Some(class.as_str());
+        while let Some(this) = name.filter(|_| !self.0.is_empty()) {
+            let found = self.0.iter().find(|(class, _)| class.as_str() == this);
+            if let Some((_, forms)) = found {
+                return Cow::Borrowed(forms);
+            }
+            name = this.rsplit_once('.').map(|(family, _)| family);
+        }
+        Cow::Owned(Kind::of(class).forms())
+    }
+}
+
+impl ClassForms {
+    /// What is left of the text `value` where it is to be recognised, and where it is made coarser.
+    pub fn show(&self, value: &str) -> [String; 2] {
+        [&self.partial, &self.generalised].map(|form| form.apply(value))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::form::{MASK, WITHHELD};
 
     fn partial(class: &str, value: &str) -> String {
-        Kind::of(&class.parse().unwrap()).partial(value)
+        Kind::of(&class.parse().unwrap())
+            .forms()
+            .partial
+            .apply(value)
     }
 
     fn generalised(class: &str, value: &str) -> String {
-        Kind::of(&class.parse().unwrap()).generalised(value)
+        Kind::of(&class.parse().unwrap())
+            .forms()
+            .generalised
+            .apply(value)
     }
 
     #[test]
@@ -254,5 +253,32 @@ mod tests {
         assert_eq!(generalised("phi.age", "forty"), WITHHELD);
         assert_eq!(generalised("phi.name", "Jane Doe"), WITHHELD);
         assert_eq!(generalised("id.patient", "NUGWI"), WITHHELD);
+    }
+
+    #[test]
+    fn configured_forms_hold_for_a_class_and_the_classes_below_it() {
+        let class = |name: &str| name.parse::<ColumnClass>().unwrap();
+        let forms = |partial| ClassForms {
+            partial,
+            generalised: Form::Quarter,
+        };
+        let configured = ConfiguredForms::new(
+            [
+                (class("phi"), forms(Form::Masked)),
+                (class("phi.visit"), forms(Form::Year)),
+            ]
+            .into(),
+        );
+        assert_eq!(configured.of(&class("phi.visit")).partial, Form::Year);
+        assert_eq!(configured.of(&class("phi.visit.date")).partial, Form::Year);
+        assert_eq!(configured.of(&class("phi.name")).partial, Form::Masked);
+        assert_eq!(
+            configured.of(&class("contact.name")).partial,
+            Form::Initials
+        );
+        assert_eq!(
+            ConfiguredForms::NONE.of(&class("phi.date")).partial,
+            Form::Month
+        );
     }
 }

@@ -28,9 +28,10 @@
 //!   HMAC-SHA-256 (RFC 2104) under a key of the tenant. Equal values of one class and tenant give equal tokens.
 //! - A partial value never shows more than two fifths of an identifier or a phone number, and nothing of
 //!   a value of one to three characters. What does not have the form of its kind is withheld whole.
-//! - `null` and the empty text stay as they are. Numbers and booleans are masked as their JSON text; a
-//!   coarser form exists only for ages and postcodes, so other numbers and booleans leave when
-//!   generalised. In arrays and objects every leaf is masked by the class of the column; the names of
+//! - A deployment can give classes other [`Form`]s: numbers rounded or in bands, coordinates with fewer digits, dates by quarter
+//!   or decade, shorter postcodes.
+//! - `null` and the empty text stay as they are. Numbers and booleans are masked as their JSON text; those whose class has
+//!   no coarser form of numbers are left out when generalised. In arrays and objects every leaf is masked by the class of the column; the names of
 //!   members are kept.
 //! - The mask has a fixed width, so it does not tell how long the value was. Characters are Unicode scalar
 //!   values; nothing is ever cut inside one.
@@ -39,7 +40,7 @@
 //! use std::sync::Arc;
 //! use serde_json::json;
 //! use wardgate_domain::{ColumnClass, ColumnTier};
-//! use wardgate_redact::{PseudonymKey, Redactor, Row};
+//! use wardgate_redact::{ConfiguredForms, PseudonymKey, Redactor, Row};
 //!
 //! let redactor = Redactor::new(&PseudonymKey::new([7; 32]), "st-anna");
 //! let rows = vec![Row::new(vec![
@@ -48,7 +49,7 @@
 //! ])];
 //! let (id, text): (ColumnClass, ColumnClass) = ("id.patient".parse()?, "phi.text".parse()?);
 //!
-//! let (rows, counts) = redactor.rows(rows, |column| match column {
+//! let (rows, counts) = redactor.rows(rows, ConfiguredForms::NONE, |column| match column {
 //!     "patient" => (&id, ColumnTier::Partial),
 //!     _ => (&text, ColumnTier::Dropped),
 //! });
@@ -59,6 +60,7 @@
 //! ```
 
 mod dropped;
+mod form;
 mod kind;
 mod pseudonym;
 mod redacted;
@@ -67,6 +69,8 @@ mod row;
 mod rows;
 
 pub use dropped::{DropReason, DroppedColumns};
+pub use form::Form;
+pub use kind::{ClassForms, ConfiguredForms, Kind};
 pub use pseudonym::PseudonymKey;
 pub use redacted::Redacted;
 pub use redactor::{RedactionCounts, Redactor};

@@ -1,14 +1,14 @@
 //! Applies tiers to fields and rows.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
 use wardgate_domain::{ColumnClass, ColumnTier};
 
 use crate::dropped::{DropReason, DroppedColumns};
-use crate::kind::Kind;
 use crate::pseudonym::Pseudonyms;
-use crate::{PseudonymKey, Redacted, Row};
+use crate::{ClassForms, ConfiguredForms, Form, PseudonymKey, Redacted, Row};
 
 /// What redaction did to a result, without any of its values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -35,21 +35,23 @@ impl Redactor {
         }
     }
 
-    /// `value` as `tier` lets it leave; `None` when it must not.
-    pub fn field(&self, class: &ColumnClass, tier: ColumnTier, value: Value) -> Option<Value> {
-        Column {
-            class,
-            tier,
-            kind: Kind::of(class),
-        }
-        .release(&self.pseudonyms, value)
+    /// `value` as `tier` lets it leave, in the form that `forms` give its class; `None` when it must not.
+    pub fn field(
+        &self,
+        class: &ColumnClass,
+        tier: ColumnTier,
+        forms: &ConfiguredForms,
+        value: Value,
+    ) -> Option<Value> {
+        Column::of((class, tier), forms).release(&self.pseudonyms, value)
     }
 
     /// Rows as the tiers let them leave, their remaining columns in the same order. `classify` gives class
-    /// and tier of a column name; it is asked once per column where rows share the names.
+    /// and tier of a column name; it is asked once per column where rows share the names. `forms` are those of the classes.
     pub fn rows<'c>(
         &self,
         rows: impl IntoIterator<Item = Row>,
+        forms: &'c ConfiguredForms,
         classify: impl Fn(&str) -> (&'c ColumnClass, ColumnTier),
     ) -> (Redacted<Vec<Row>>, RedactionCounts) {
         let mut counts = RedactionCounts::default();
@@ -60,18 +62,15 @@ impl Redactor {
             released.push(Row::new(
                 fields
                     .filter_map(|(position, (name, value))| {
-                        let column = match columns.get(position) {
-                            Some((known, column)) if Arc::ptr_eq(known, &name) => *column,
-                            known => {
-                                let column = Column::of(classify(&name));
-                                let entry = (Arc::clone(&name), column);
-                                match known {
-                                    Some(_) => columns[position] = entry,
-                                    None => columns.push(entry),
-                                }
-                                column
+                        let known = columns.get(position);
+                        if !known.is_some_and(|(known, _)| Arc::ptr_eq(known, &name)) {
+                            let entry = (Arc::clone(&name), Column::of(classify(&name), forms));
+                            match columns.get_mut(position) {
+                                Some(other) => *other = entry,
+                                None => columns.push(entry),
                             }
-                        };
+                        }
+                        let (_, column) = columns.get(position)?;
                         self.count_and_release(column, &name, value, &mut counts)
                             .map(|value| (name, value))
                     })
@@ -83,7 +82,7 @@ impl Redactor {
 
     fn count_and_release(
         &self,
-        column: Column<'_>,
+        column: &Column<'_>,
         name: &Arc<str>,
         value: Value,
         counts: &mut RedactionCounts,
@@ -108,33 +107,32 @@ impl std::fmt::Debug for Redactor {
 }
 
 /// What happens to the fields of one column.
-#[derive(Clone, Copy)]
 struct Column<'c> {
     class: &'c ColumnClass,
     tier: ColumnTier,
-    kind: Kind,
+    forms: Cow<'c, ClassForms>,
 }
 
 impl<'c> Column<'c> {
-    fn of((class, tier): (&'c ColumnClass, ColumnTier)) -> Self {
+    fn of((class, tier): (&'c ColumnClass, ColumnTier), forms: &'c ConfiguredForms) -> Self {
         Self {
             class,
             tier,
-            kind: Kind::of(class),
+            forms: forms.of(class),
         }
     }
 
-    fn release(self, pseudonyms: &Pseudonyms, value: Value) -> Option<Value> {
-        let Self { class, tier, kind } = self;
+    fn release(&self, pseudonyms: &Pseudonyms, value: Value) -> Option<Value> {
+        let Self { class, tier, forms } = self;
         match tier {
             ColumnTier::Clear => Some(value),
-            ColumnTier::Partial => mask(value, &|leaf| Some(kind.partial(leaf.text()))),
-            ColumnTier::Pseudonym => {
-                mask(value, &|leaf| Some(pseudonyms.token(class, leaf.text())))
-            }
+            ColumnTier::Partial => mask(value, &|leaf| Some(leaf.shown(&forms.partial))),
+            ColumnTier::Pseudonym => mask(value, &|leaf| {
+                Some(pseudonyms.token(class, leaf.text()).into())
+            }),
             ColumnTier::Generalised => mask(value, &|leaf| match leaf {
-                Leaf::Scalar(_) if !kind.generalises_numbers() => None,
-                Leaf::Text(text) | Leaf::Scalar(text) => Some(kind.generalised(text)),
+                Leaf::Scalar(_) if !forms.generalised.takes_numbers() => None,
+                leaf => Some(leaf.shown(&forms.generalised)),
             }),
             ColumnTier::Dropped => None,
         }
@@ -155,17 +153,24 @@ impl<'v> Leaf<'v> {
             Self::Text(text) | Self::Scalar(text) => text,
         }
     }
+
+    /// What `form` leaves of it; of a number a number, where the form keeps them.
+    fn shown(&self, form: &Form) -> Value {
+        let shown = form.apply(self.text());
+        match (self, shown.parse()) {
+            (Self::Scalar(_), Ok(number)) if form.keeps_numbers() => Value::Number(number),
+            _ => Value::String(shown),
+        }
+    }
 }
 
 /// `value` with every leaf in it replaced; leaves without a replacement are left out.
-fn mask(value: Value, replace: &impl Fn(Leaf<'_>) -> Option<String>) -> Option<Value> {
+fn mask(value: Value, replace: &impl Fn(Leaf<'_>) -> Option<Value>) -> Option<Value> {
     match value {
         Value::Null => Some(Value::Null),
         Value::String(text) if text.is_empty() => Some(Value::String(text)),
-        Value::String(text) => replace(Leaf::Text(&text)).map(Value::String),
-        Value::Bool(_) | Value::Number(_) => {
-            replace(Leaf::Scalar(&value.to_string())).map(Value::String)
-        }
+        Value::String(text) => replace(Leaf::Text(&text)),
+        Value::Bool(_) | Value::Number(_) => replace(Leaf::Scalar(&value.to_string())),
         Value::Array(items) => Some(
             items
                 .into_iter()

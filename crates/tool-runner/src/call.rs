@@ -506,7 +506,7 @@ impl AdmittedCall {
         let (rows, counts) = retained.released.unwrap_or_else(|| {
             let rows = retained.rows.into_iter();
             let rows = rows.map(|row| tool.tool.result().without_internal(row));
-            self.compiled.redactor.rows(rows, |column| {
+            self.compiled.redactor.rows(rows, shape.forms(), |column| {
                 let class = tool.tool.result().class(column);
                 (class, self.permit.tier(class))
             })
@@ -567,9 +567,11 @@ impl AdmittedCall {
 
     /// The upstream's own words, as far as the permit lets them out.
     fn reported(&self, words: String) -> Failure {
-        let class = self.tool.tool.result().class(ERROR);
+        let shape = self.tool.tool.result();
+        let class = shape.class(ERROR);
         let tier = self.permit.tier(class);
-        let words = self.compiled.redactor.field(class, tier, words.into());
+        let redactor = &self.compiled.redactor;
+        let words = redactor.field(class, tier, shape.forms(), words.into());
         warn!({ names::CALL_ID } = %self.id, "a tool reported an error");
         match words {
             Some(Value::String(words)) => Failure::new(Reason::TOOL_ERROR, words),

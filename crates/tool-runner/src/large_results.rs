@@ -109,7 +109,7 @@ impl LargeResults<'_> {
         let rows = rows
             .into_iter()
             .map(|row| tool.result().without_internal(row));
-        self.redactor.rows(rows, |column| {
+        self.redactor.rows(rows, tool.result().forms(), |column| {
             let class = tool.result().class(column);
             (class, terms.tier(class))
         })

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use wardgate_domain::{ColumnClass, ColumnTier};
 
-use crate::{DropReason, PseudonymKey, Redactor, Row};
+use crate::{ClassForms, ConfiguredForms, DropReason, Form, PseudonymKey, Redactor, Row};
 
 const TIERS: [ColumnTier; 5] = [
     ColumnTier::Clear,
@@ -130,7 +130,7 @@ proptest! {
             (&classes[at], TIERS[cells[at].2])
         };
 
-        let (released, _) = redactor().rows([given.clone()], classify);
+        let (released, _) = redactor().rows([given.clone()], ConfiguredForms::NONE, classify);
 
         let released = &released.get()[0];
         for (name, before) in given.fields() {
@@ -160,7 +160,7 @@ proptest! {
             return Ok(());
         }
         for tier in [ColumnTier::Partial, ColumnTier::Generalised] {
-            let released = redactor().field(&class(CLASSES[at]), tier, json!(text));
+            let released = redactor().field(&class(CLASSES[at]), tier, ConfiguredForms::NONE, json!(text));
             let released = released.unwrap();
             prop_assert!(!released.as_str().unwrap().contains(&text), "{released} for {text}");
         }
@@ -171,7 +171,7 @@ proptest! {
         let name = CLASSES[at];
         let characters = text.chars().count();
         let released = |tier| {
-            let released = redactor().field(&class(name), tier, json!(text)).unwrap();
+            let released = redactor().field(&class(name), tier, ConfiguredForms::NONE, json!(text)).unwrap();
             shown(released.as_str().unwrap()).chars().count()
         };
         let partial = match name {
@@ -195,7 +195,7 @@ proptest! {
 
     #[test]
     fn a_text_of_three_characters_shows_none_of_them(text in r"[\p{Lu}\p{Nd}\p{Han}]{1,3}", at in 0..CLASSES.len()) {
-        let released = redactor().field(&class(CLASSES[at]), ColumnTier::Partial, json!(text));
+        let released = redactor().field(&class(CLASSES[at]), ColumnTier::Partial, ConfiguredForms::NONE, json!(text));
         let released = released.unwrap();
         prop_assert!(!released.as_str().unwrap().chars().any(|shown| text.contains(shown)));
     }
@@ -203,10 +203,10 @@ proptest! {
     #[test]
     fn a_pseudonym_depends_on_nothing_but_key_tenant_class_and_value(value in value()) {
         let class = class("phi.name");
-        let first = redactor().field(&class, ColumnTier::Pseudonym, value.clone());
-        prop_assert_eq!(&first, &redactor().field(&class, ColumnTier::Pseudonym, value.clone()));
+        let first = redactor().field(&class, ColumnTier::Pseudonym, ConfiguredForms::NONE, value.clone());
+        prop_assert_eq!(&first, &redactor().field(&class, ColumnTier::Pseudonym, ConfiguredForms::NONE, value.clone()));
         let elsewhere = Redactor::new(&PseudonymKey::new([7; 32]), "other");
-        let second = elsewhere.field(&class, ColumnTier::Pseudonym, value);
+        let second = elsewhere.field(&class, ColumnTier::Pseudonym, ConfiguredForms::NONE, value);
         for (here, there) in leaves(&first.unwrap()).iter().zip(leaves(&second.unwrap())) {
             prop_assert_ne!(here, &there);
         }
@@ -216,7 +216,14 @@ proptest! {
 #[test]
 fn the_mask_reaches_every_leaf_of_a_nested_value() {
     let value = json!({ "a": ["NUGWI", 4711, null, true, ""], "b": { "c": "KELPO" } });
-    let field = |class_name, tier| redactor().field(&class(class_name), tier, value.clone());
+    let field = |class_name, tier| {
+        redactor().field(
+            &class(class_name),
+            tier,
+            ConfiguredForms::NONE,
+            value.clone(),
+        )
+    };
     assert_eq!(
         field("id.patient", ColumnTier::Partial),
         Some(json!({ "a": ["•••WI", "•••1", null, "•••e", ""], "b": { "c": "•••PO" } }))
@@ -229,8 +236,14 @@ fn the_mask_reaches_every_leaf_of_a_nested_value() {
 
 #[test]
 fn a_number_leaves_generalised_only_where_its_kind_has_a_coarser_form() {
-    let generalised =
-        |name, value| redactor().field(&class(name), ColumnTier::Generalised, json!(value));
+    let generalised = |name, value| {
+        redactor().field(
+            &class(name),
+            ColumnTier::Generalised,
+            ConfiguredForms::NONE,
+            json!(value),
+        )
+    };
     assert_eq!(generalised("phi.age", 91), Some(json!("90+")));
     assert_eq!(generalised("contact.zip", 98_101), Some(json!("981")));
     assert_eq!(generalised("phi.date", 1961), None);
@@ -239,7 +252,14 @@ fn a_number_leaves_generalised_only_where_its_kind_has_a_coarser_form() {
 
 #[test]
 fn a_number_and_its_text_have_one_pseudonym() {
-    let token = |value| redactor().field(&class("id.patient"), ColumnTier::Pseudonym, value);
+    let token = |value| {
+        redactor().field(
+            &class("id.patient"),
+            ColumnTier::Pseudonym,
+            ConfiguredForms::NONE,
+            value,
+        )
+    };
     assert_eq!(token(json!(4711)), token(json!("4711")));
 }
 
@@ -247,7 +267,7 @@ fn a_number_and_its_text_have_one_pseudonym() {
 fn columns_keep_their_order_and_dropped_ones_are_gone() {
     let (clear, gone) = (class("none"), class("phi.text"));
     let rows = [row(&[("z", json!(1)), ("m", json!("x")), ("a", json!(2))])];
-    let (released, _) = redactor().rows(rows, |name| match name {
+    let (released, _) = redactor().rows(rows, ConfiguredForms::NONE, |name| match name {
         "m" => (&gone, ColumnTier::Dropped),
         _ => (&clear, ColumnTier::Clear),
     });
@@ -264,7 +284,7 @@ fn rows_of_different_columns_are_each_classified_by_name() {
         row(&[("note", json!("x")), ("id", json!(1))]),
         row(&[("id", json!(2)), ("note", json!("y"))]),
     ];
-    let (released, _) = redactor().rows(rows, |name| match name {
+    let (released, _) = redactor().rows(rows, ConfiguredForms::NONE, |name| match name {
         "note" => (&text, ColumnTier::Partial),
         _ => (&clear, ColumnTier::Clear),
     });
@@ -280,7 +300,7 @@ fn a_column_of_shared_name_is_classified_once() {
     let asked = std::cell::Cell::new(0);
     let clear = class("none");
     let rows = (0..100).map(|at| Row::new(vec![(Arc::clone(&name), json!(at))]));
-    let (released, _) = redactor().rows(rows, |_| {
+    let (released, _) = redactor().rows(rows, ConfiguredForms::NONE, |_| {
         asked.set(asked.get() + 1);
         (&clear, ColumnTier::Clear)
     });
@@ -292,7 +312,9 @@ fn the_counts_tell_what_was_withheld_and_that_health_information_left() {
     let counted = |class_name: &str, tier, value| {
         let class = class(class_name);
         redactor()
-            .rows([row(&[("c", value)])], |_| (&class, tier))
+            .rows([row(&[("c", value)])], ConfiguredForms::NONE, |_| {
+                (&class, tier)
+            })
             .1
     };
     for (class_name, tier, value, fields_redacted, phi) in [
@@ -334,7 +356,7 @@ fn a_column_that_is_dropped_is_counted_once_with_the_reason() {
             ("born", born),
         ])
     });
-    let (released, counts) = redactor().rows(rows, |column| match column {
+    let (released, counts) = redactor().rows(rows, ConfiguredForms::NONE, |column| match column {
         "note" => (&text, ColumnTier::Dropped),
         "born" => (&date, ColumnTier::Generalised),
         _ => (&unclassified, ColumnTier::Dropped),
@@ -345,7 +367,7 @@ fn a_column_that_is_dropped_is_counted_once_with_the_reason() {
     assert_eq!(names(DropReason::NotPermitted), ["born", "note"]);
     assert_eq!(counts.dropped.count(DropReason::Unclassified), 2);
 
-    let (_, counts) = redactor().rows([row(&[("a", json!("x"))])], |_| {
+    let (_, counts) = redactor().rows([row(&[("a", json!("x"))])], ConfiguredForms::NONE, |_| {
         (&unclassified, ColumnTier::Clear)
     });
     assert!(counts.dropped.is_empty());
@@ -356,7 +378,9 @@ fn no_debug_form_shows_a_value() {
     let clear = class("phi.name");
     let raw = row(&[("name", json!("Jane Doe"))]);
     let shown = format!("{raw:?}");
-    let (released, _) = redactor().rows([raw], |_| (&clear, ColumnTier::Clear));
+    let (released, _) = redactor().rows([raw], ConfiguredForms::NONE, |_| {
+        (&clear, ColumnTier::Clear)
+    });
     assert_eq!(shown, r#"Row {"name"}"#);
     assert_eq!(format!("{released:?}"), "Redacted(..)");
 }
@@ -373,7 +397,7 @@ fn a_megabyte_in_one_field_takes_linear_time() {
     ] {
         for name in CLASSES {
             for tier in TIERS {
-                redactor.field(&class(name), tier, json!(hostile));
+                redactor.field(&class(name), tier, ConfiguredForms::NONE, json!(hostile));
             }
         }
     }
@@ -383,4 +407,52 @@ fn a_megabyte_in_one_field_takes_linear_time() {
         "{:?}",
         started.elapsed()
     );
+}
+
+#[test]
+fn configured_forms_make_numbers_coarser_and_keep_them_numbers_where_they_round() {
+    let number = |text: &str| text.parse().unwrap();
+    let forms = |generalised| ClassForms {
+        partial: Form::Masked,
+        generalised,
+    };
+    let configured = ConfiguredForms::new(
+        [
+            (
+                class("finance.amount"),
+                forms(Form::Bands(["0", "1000"].map(number).to_vec())),
+            ),
+            (class("finance.limit"), forms(Form::Rounded(number("500")))),
+            (class("contact.latitude"), forms(Form::Decimals(1))),
+        ]
+        .into(),
+    );
+    for (name, value, left) in [
+        ("finance.amount", json!(250), Some(json!("0-<1000"))),
+        ("finance.amount", json!("1250.75"), Some(json!("1000+"))),
+        ("finance.amount", json!(true), Some(json!("[withheld]"))),
+        ("finance.limit", json!(1_260), Some(json!(1500))),
+        ("finance.limit", json!("1260"), Some(json!("1500"))),
+        (
+            "contact.latitude",
+            json!([47.608_013, null]),
+            Some(json!([47.6, null])),
+        ),
+        ("finance.rate", json!(3.5), None),
+    ] {
+        let released = redactor().field(
+            &class(name),
+            ColumnTier::Generalised,
+            &configured,
+            value.clone(),
+        );
+        assert_eq!(released, left, "{name} {value}");
+    }
+    let partial = redactor().field(
+        &class("finance.amount"),
+        ColumnTier::Partial,
+        &configured,
+        json!(250),
+    );
+    assert_eq!(partial, Some(json!("•••")));
 }

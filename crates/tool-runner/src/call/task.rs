@@ -68,7 +68,8 @@ impl AdmittedCall {
             return error.for_clients();
         }
         let words = Value::from(error.message.as_str());
-        let words = self.compiled.redactor.field(class, tier, words);
+        let forms = self.tool.tool.result().forms();
+        let words = self.compiled.redactor.field(class, tier, forms, words);
         let words = words.filter(Value::is_string);
         let released = json!({
             "code": error.code_for_clients(),

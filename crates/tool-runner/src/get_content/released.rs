@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use wardgate_domain::{ColumnClass, ColumnTier};
-use wardgate_redact::Redactor;
+use wardgate_redact::{ConfiguredForms, Redactor};
 
 /// Stands where something may not leave.
 const WITHHELD: &str = "The content is withheld.";
@@ -64,7 +64,9 @@ impl ContentRedactor<'_> {
 
     fn text(&mut self, text: &Value) -> Value {
         self.redacted += 1;
-        let released = self.redactor.field(self.class, self.tier, text.clone());
+        let released =
+            self.redactor
+                .field(self.class, self.tier, ConfiguredForms::NONE, text.clone());
         released
             .filter(Value::is_string)
             .unwrap_or_else(|| WITHHELD.into())

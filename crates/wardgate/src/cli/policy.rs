@@ -31,6 +31,12 @@ pub(crate) enum PolicyCommand {
         #[arg(long = "role", value_name = "ROLE")]
         roles: Vec<String>,
     },
+    /// Print what each column tier does to the values of each class.
+    Classes {
+        /// A `tools.yaml`, or a directory of them, whose `classes` are printed first.
+        #[arg(long, value_name = "FILE")]
+        tools: Option<PathBuf>,
+    },
     /// Print the row types and the arguments of a `tools.yaml`, for a `.cedarschema` beside the policies. Its databases tell
     /// the types of columns where they can be reached.
     Schema {

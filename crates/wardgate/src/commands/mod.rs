@@ -5,6 +5,7 @@ pub(crate) mod api_key;
 pub(crate) mod audit;
 pub(crate) mod calls;
 pub(crate) mod certs;
+pub(crate) mod classes;
 pub(crate) mod config;
 pub(crate) mod connections;
 pub(crate) mod console;

@@ -11,13 +11,21 @@ use wardgate_catalogue::{Catalogue, Offers};
 use wardgate_catalogue_import::RowTypes;
 use wardgate_domain::{ToolFacts, mark_invisible};
 use wardgate_policy::{PolicySet, Simulator};
+use wardgate_redact::ConfiguredForms;
 
 use crate::Failure;
 use crate::cli::{PolicyArgs, PolicyCommand};
-use crate::commands::{serve, tools, warnings};
+use crate::commands::{classes, serve, tools, warnings};
 
 pub(crate) async fn run(arguments: PolicyArgs) -> Result<(), Failure> {
     match (arguments.command, arguments.config) {
+        (Some(PolicyCommand::Classes { tools: file }), _) => {
+            let catalogue = file.map(|file| tools::load(&file)).transpose()?;
+            let configured = catalogue.as_ref().map(Catalogue::forms);
+            let table = classes::table(configured.unwrap_or(ConfiguredForms::NONE));
+            print!("{table}");
+            Ok(())
+        }
         (Some(PolicyCommand::Schema { tools: file }), _) => {
             let catalogue = tools::load(&file)?;
             let RowTypes { schema, notes } = wardgate_catalogue_import::row_types(&catalogue).await;
