@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection};
 use wardgate_testkit::{PythonServer, System, TestApp};
 
 use crate::{REPOSITORY, WARDGATE};
@@ -51,6 +53,124 @@ async fn dental_searches_with_two_engines_and_answers_in_text() {
         away.tool_error(),
         "Tool execution failed: the data source cannot be reached"
     );
+}
+
+/// The bank, with its database filled.
+async fn bank(dir: &Path) -> TestApp {
+    let file = dir.join("bank.sqlite");
+    let options = SqliteConnectOptions::new()
+        .filename(&file)
+        .create_if_missing(true);
+    let mut connection = options.connect().await.unwrap();
+    let script = std::fs::read_to_string(example("bank").join("bank.sql")).unwrap();
+    sqlx::raw_sql(sqlx::AssertSqlSafe(script))
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    connection.close().await.unwrap();
+    let url = format!("sqlite:{}", file.display());
+    TestApp::start_example(WARDGATE, &example("bank"), "bank", &[("BANK_DB_URL", &url)])
+}
+
+/// The rows of a call's result.
+async fn rows(app: &TestApp, token: &str, tool: &str, arguments: Value) -> Vec<Value> {
+    let result = app.client().call(token, tool, arguments).await.result();
+    assert_eq!(result["isError"], false, "{result}");
+    result["structuredContent"]["data"]
+        .as_array()
+        .unwrap()
+        .clone()
+}
+
+#[tokio::test]
+async fn the_bank_shows_each_role_its_part_of_the_same_accounts() {
+    let dir = tempfile::tempdir().unwrap();
+    let app = bank(dir.path()).await;
+    let person = |subject, role| app.token(subject, role, &[("branch", "B1")]);
+    let (teller, intern) = (
+        person("teller.ina", "Teller"),
+        person("intern.uwe", "Intern"),
+    );
+    let manager = person("manager.ada", "Manager");
+    let all = json!({ "branch": "B1", "limit": 1000 });
+    let of_manager = rows(&app, &manager, "list_accounts", all.clone()).await;
+    let of_teller = rows(&app, &teller, "list_accounts", all.clone()).await;
+    assert_eq!(of_manager.len(), 40);
+    assert!(of_teller.len() < 40, "accounts of staff are for managers");
+    assert!(
+        of_manager[0].get("of_staff").is_none(),
+        "a column for the policies alone"
+    );
+    assert_eq!(of_manager[0]["opened_on"].as_str().unwrap().len(), 10);
+    assert_eq!(of_teller[0]["opened_on"].as_str().unwrap().len(), 4);
+
+    let five = rows(&app, &intern, "list_accounts", json!({ "branch": "B1" })).await;
+    assert_eq!(five.len(), 5);
+    for row in &five {
+        assert_eq!(row["balance"], "100000+", "{row}");
+        assert!(row["account"].as_str().unwrap().starts_with("•••"), "{row}");
+        assert!(row["holder"].as_str().unwrap().contains("•••"), "{row}");
+        assert!(row.get("phone").is_none(), "{row}");
+    }
+    for (token, arguments) in [(&intern, all), (&teller, json!({ "branch": "B2" }))] {
+        let refused = app
+            .client()
+            .call(token, "list_accounts", arguments)
+            .await
+            .tool_error();
+        assert!(refused.contains("Not permitted"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_transfer_of_the_bank_takes_two_people_whatever_a_model_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let app = bank(dir.path()).await;
+    let person = |subject, role| app.token(subject, role, &[("branch", "B1")]);
+    let (teller, manager) = (
+        person("teller.ina", "Teller"),
+        person("manager.ada", "Manager"),
+    );
+    let request = |amount: u32| json!({ "branch": "B1", "from_account": "DE40000", "to_account": "FR76003", "amount": amount });
+    let refused = async |token: &str, tool: &str, arguments: Value| {
+        let refused = app.client().call(token, tool, arguments).await.tool_error();
+        assert!(refused.contains("Not permitted"), "{refused}");
+    };
+    refused(&teller, "request_transfer", request(10_001)).await;
+    let asked = rows(&app, &teller, "request_transfer", request(900)).await;
+    let transfer = asked[0]["transfer"].clone();
+    let waiting = rows(&app, &teller, "list_transfers", json!({ "branch": "B1" })).await;
+    assert!(
+        waiting.iter().any(|row| row["transfer"] == transfer),
+        "{waiting:?}"
+    );
+
+    let approve = |transfer: &Value, amount: u32| json!({ "branch": "B1", "transfer": transfer, "amount": amount });
+    let mut named = approve(&transfer, 900);
+    named["approved_by"] = json!("manager.bea");
+    let set = app.client().call(&manager, "approve_transfer", named).await;
+    let set = set.tool_error();
+    assert!(set.contains("`approved_by`"), "{set}");
+    refused(&manager, "approve_transfer", approve(&transfer, 50_001)).await;
+    let other_amount = approve(&transfer, 901);
+    let nothing = app
+        .client()
+        .call(&manager, "approve_transfer", other_amount)
+        .await;
+    let nothing = nothing.tool_error();
+    assert!(nothing.contains("No transfer"), "{nothing}");
+    let approved = rows(&app, &manager, "approve_transfer", approve(&transfer, 900)).await;
+    assert_eq!(approved[0]["approved_by"], "manager.ada");
+
+    // A manager who asks does not approve.
+    let own = rows(&app, &manager, "request_transfer", request(70)).await;
+    let own = approve(&own[0]["transfer"], 70);
+    let alone = app
+        .client()
+        .call(&manager, "approve_transfer", own)
+        .await
+        .tool_error();
+    assert!(alone.contains("No transfer"), "{alone}");
 }
 
 #[tokio::test]
