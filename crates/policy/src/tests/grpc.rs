@@ -306,6 +306,6 @@ async fn a_service_without_an_issuer_does_not_start() {
     let error = started.err().unwrap().to_string();
     assert_eq!(
         error,
-        "policy.auth.issuers is empty; name at least one token issuer"
+        "policy.auth.issuers is empty; name at least one token issuer, or a file of auth.api_keys"
     );
 }
