@@ -207,7 +207,8 @@ impl OperatorAccess {
         let sequence = match selector {
             ProofSelector::Sequence(sequence) => *sequence,
             ProofSelector::Call { call_id, leaf_hash } => {
-                proof::find_of_call(&self.reader, call_id, *leaf_hash).await?
+                let tenant = operator.tenant();
+                proof::find_of_call(&self.reader, call_id, *leaf_hash, tenant).await?
             }
         };
         let proof = proof::prove(&self.reader, sequence, kind).await?;
@@ -409,7 +410,8 @@ impl RecordWatch {
         }
     }
 
-    /// Nothing is shown by a permission that was withdrawn, nor by a token that has ended, for longer than a moment.
+    /// No record that is yet to come is shown by a permission that was withdrawn, nor by a token that has ended, for longer
+    /// than a moment.
     async fn check_permission(&mut self) -> Result<(), Error> {
         if self.permitted_at.elapsed() >= RECHECK {
             self.rights.authorize(&self.token).await?.permitted()?;

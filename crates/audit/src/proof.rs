@@ -10,7 +10,7 @@ use wardgate_transparency::{
     inclusion_ranges, tiles_of_ranges,
 };
 
-use crate::filter::{RecordFilter, parse_call_id};
+use crate::filter::{BytesFilter, RecordFilter, parse_call_id};
 use crate::store::{PageBounds, StoreReader};
 use crate::stored_row::StoredRow;
 use crate::{Error, query};
@@ -107,15 +107,21 @@ pub(crate) async fn records(
     Ok(records)
 }
 
-/// The position of the last record of the call `call_id`; with a leaf hash, of the one that has it.
+/// The position of the last record of the call `call_id`; with a leaf hash, of the one that has it. With a tenant, calls of
+/// others are none.
 pub(crate) async fn find_of_call(
     reader: &StoreReader,
     call_id: &str,
     leaf_hash: Option<Digest>,
+    tenant: Option<String>,
 ) -> Result<u64, Error> {
     let filter = RecordFilter {
         call_id: Some(parse_call_id(call_id)?),
         newest_first: true,
+        bytes: BytesFilter {
+            tenant,
+            ..BytesFilter::default()
+        },
         ..RecordFilter::default()
     };
     let records = query::pages(reader.clone(), None, filter);

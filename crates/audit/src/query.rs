@@ -46,19 +46,16 @@ pub(crate) fn pages(
     vault: Option<DetailsVault>,
     mut filter: RecordFilter,
 ) -> impl Stream<Item = Result<QueriedRecord, Error>> + Send + 'static {
-    let bytes = std::mem::take(&mut filter.bytes);
-    if bytes.is_empty() {
+    if filter.bytes.is_empty() {
         return Either::Left(selected(reader, vault, filter));
     }
     // What is passed over does not count.
     let limit = filter.limit.take().unwrap_or(u64::MAX);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let records = selected(reader, vault, filter);
-    let records = records.try_filter(move |found| ready(bytes.includes(found)));
-    Either::Right(records.take(limit))
+    Either::Right(selected(reader, vault, filter).take(limit))
 }
 
-/// The records that the store selects, whatever else their bytes say.
+/// The records that the store selects and whose bytes say what the filter wants. Details are opened of no others.
 fn selected(
     reader: StoreReader,
     vault: Option<DetailsVault>,
@@ -77,6 +74,9 @@ fn selected(
             let read = reader.page(&filter, &page).await?;
             let mut found = Vec::new();
             rest.advance(&filter, &page, read, &mut found);
+            if !filter.bytes.is_empty() {
+                found.retain(|(record, _)| filter.bytes.includes(record));
+            }
             if let Some(vault) = vault.filter(|_| filter.with_details) {
                 for (record, sealed) in &mut found {
                     open_details(&vault, record, sealed.take()).await?;

@@ -57,7 +57,7 @@ impl RecordReader {
         call_id: &str,
         leaf_hash: Option<Digest>,
     ) -> Result<u64, Error> {
-        proof::find_of_call(&self.store, call_id, leaf_hash).await
+        proof::find_of_call(&self.store, call_id, leaf_hash, None).await
     }
 
     /// Writes the records of the newest checkpoint of a kind, their tree and the checkpoint to `directory`, which is empty or not

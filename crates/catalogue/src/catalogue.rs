@@ -203,13 +203,15 @@ impl Catalogue {
     }
 
     /// The forms that it gives to classes.
-    pub fn forms(&self) -> &ConfiguredForms {
+    pub fn forms(&self) -> &Arc<ConfiguredForms> {
         &self.forms
     }
 
     /// Adds the tools of MCP servers behind its own. Their names are others than those of its own.
     pub fn import(&mut self, imports: Imports) {
-        self.tools.extend(imports.tools);
+        let forms = &self.forms;
+        let tools = imports.tools.into_iter();
+        self.tools.extend(tools.map(|tool| tool.with_forms(forms)));
         self.imported = imports.sources;
         self.missing = imports.missing;
         self.instructions = imports.instructions;

@@ -93,12 +93,15 @@ impl DerivedArguments {
     }
 }
 
-/// What the token says; none where it says nothing of the name, or says it as another type than text.
+/// What the token says; none where it says nothing of the name, or says it as another type than text or as an empty one.
 fn caller_claim<'c>(caller: &'c Caller, claim: &str) -> Option<&'c str> {
     match (claim, caller.attributes().get(claim)) {
         ("subject", _) => Some(caller.subject()),
-        ("tenant", _) => Some(caller.tenant()),
-        (_, Some(AttributeValue::Text(text))) => Some(text),
+        // Empty, it would stand for all of them in many a statement.
+        ("tenant", _) => Some(caller.tenant()).filter(|tenant| !tenant.is_empty()),
+        (_, Some(AttributeValue::Text(text))) => {
+            Some(text.as_str()).filter(|text| !text.is_empty())
+        }
         _ => None,
     }
 }

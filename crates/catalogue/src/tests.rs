@@ -412,6 +412,10 @@ fn the_way_to_a_source_is_checked_and_its_files_are_watched() {
             "`proxy` is no http(s) URL",
         ),
         (
+            format!("{https}, {files}, proxy: 'https://me:canary@proxy'"),
+            "would be shown the certificate",
+        ),
+        (
             "type: grpc, url: 'https://api.example.com', proxy: 'http://proxy'".to_owned(),
             "`proxy`",
         ),

@@ -86,6 +86,12 @@ impl ToolPositions {
 }
 
 impl Tool {
+    /// The same, whose results have these forms.
+    pub(crate) fn with_forms(self, forms: &Arc<ConfiguredForms>) -> Self {
+        let result = self.result.with_forms(forms);
+        Self { result, ..self }
+    }
+
     /// What the policy needs to know of it.
     pub fn facts(&self) -> &ToolFacts {
         &self.facts

@@ -35,6 +35,7 @@ mod record_pages;
 mod response_headers;
 mod results;
 mod session;
+mod session_renewal;
 mod sign_in;
 mod store;
 mod stored_session;

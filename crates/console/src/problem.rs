@@ -28,7 +28,7 @@ pub(crate) enum Problem {
     /// Results cannot be kept or looked at now: nothing was called.
     #[error("the store of results is away")]
     NoStore,
-    /// Sessions cannot be looked at now.
+    /// Sessions cannot be looked at or renewed now.
     #[error("the store of sessions is away")]
     NoSessions,
     /// A call was made, and what came of it cannot be kept for its page.

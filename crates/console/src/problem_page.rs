@@ -74,7 +74,7 @@ fn words(problem: &Problem, viewer: Option<&Viewer>) -> (&'static str, Markup) {
         ),
         Problem::NoSessions => (
             "Not now",
-            html! { p { "Sessions cannot be looked at now. Nothing was done; try again." } },
+            html! { p { "Your session cannot be looked at or renewed now. Nothing was done; try again." } },
         ),
         Problem::ResultLost(call) => (
             "The result is lost",

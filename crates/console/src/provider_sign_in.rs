@@ -17,7 +17,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderValue, header};
 use serde::{Deserialize, Serialize};
 use wardgate_domain::{About, Ambient, Timestamp, is_same_secret};
-use wardgate_edge::{Authenticator, leave_page};
+use wardgate_edge::{Authenticator, TokenRefusal, leave_page};
 use wardgate_egress::{AuthError, CodeRequest, ProviderClient, ProviderTokens};
 
 use crate::Console;
@@ -28,25 +28,24 @@ use crate::problem::Problem;
 use crate::session::{self, SessionToken, only_cookie, secret_header};
 use crate::sign_in::{self, HOME, SIGN_IN, own};
 use crate::store::StoreError;
-use crate::stored_session::{self, SessionId, SessionTokens, StoredSession};
+use crate::stored_session::{self, SessionId, SessionTokens};
 
 /// Where the provider sends browsers back to.
 pub(crate) const SIGNED_IN: &str = "/console/signed-in";
 
 /// How long somebody may take to sign in.
 const PATIENCE: Duration = Duration::from_mins(10);
-/// The cookie of a sign-in that was begun.
+/// The cookie of a sign-in that was begun; over https one that no other host can set.
+const SECURE_PENDING: &str = "__Host-wardgate_console_sign_in";
 const PENDING: &str = "wardgate_console_sign_in";
 /// What is sealed in it.
 const SEALED: &str = "wardgate console sign-in 1";
 
+/// How long somebody who signs out waits for the provider's metadata.
+const LEAVE_LIMIT: Duration = Duration::from_secs(3);
+
 /// Newer tokens are fetched so long before the former ones end; a quarter of their life, if that is shorter.
 const EARLY: Duration = Duration::from_mins(1);
-/// How long one replica alone may renew the tokens of a session; as long nobody asks a provider again that is away.
-const CLAIM: Duration = Duration::from_secs(15);
-/// Between two looks whether another replica has renewed them.
-const PAUSE: Duration = Duration::from_millis(100);
-
 /// The console as a client of an identity provider.
 pub struct ProviderSignIn {
     client: ProviderClient,
@@ -66,12 +65,14 @@ struct PendingSignIn {
     state: String,
     verifier: String,
     next: Option<String>,
+    /// The session that the new one takes the place of. Its cookie does not come along when the provider leads back.
+    former: Option<SessionId>,
     begun_micros: i64,
 }
 
 /// Why nobody was signed in.
 #[derive(Debug, thiserror::Error)]
-enum SignInError {
+pub(crate) enum SignInError {
     #[error("the sign-in was begun in another browser, or more than ten minutes ago; begin again")]
     Lapsed,
     #[error("the provider did not sign you in")]
@@ -80,6 +81,8 @@ enum SignInError {
     Provider,
     #[error("the provider's token is not accepted here: {0}")]
     Token(String),
+    #[error("the provider's token cannot be verified now: {0}")]
+    TokenUnverified(String),
     #[error("the session cannot be kept now; try again")]
     Store(#[from] StoreError),
 }
@@ -114,12 +117,18 @@ impl ProviderSignIn {
     }
 
     /// Sends a browser to the provider.
-    async fn begin(&self, console: &Console, next: Option<&str>) -> Result<Response, SignInError> {
+    async fn begin(
+        &self,
+        console: &Console,
+        former: Option<SessionId>,
+        next: Option<&str>,
+    ) -> Result<Response, SignInError> {
         let ambient = &console.ambient;
         let pending = PendingSignIn {
             state: ambient.random_text(),
             verifier: ambient.random_text(),
             next: next.map(ToOwned::to_owned),
+            former,
             begun_micros: ambient.now().as_micros(),
         };
         let redirect_uri = self.redirect_uri();
@@ -184,8 +193,8 @@ impl ProviderSignIn {
         };
         let id = SessionId::new(&console.ambient);
         console.store.add_session(&id, &tokens, expires_at).await?;
-        if let Some(former) = SessionId::of_request(headers, console.is_secure()) {
-            console.store.remove_session(&former).await?;
+        if let Some(former) = &pending.former {
+            console.end_session(former).await;
         }
         // The cookie does not go along where another site leads, so the browser is led on by a page of ours.
         let next = own(pending.next.as_deref()).unwrap_or(HOME);
@@ -203,26 +212,40 @@ impl ProviderSignIn {
 
     /// The tokens of an answer as a session has them, once the one that the gateway gets is verified as it would; and when
     /// that one ends. What the answer leaves out stays as in `former`.
-    async fn usable(
+    pub(crate) async fn usable(
         &self,
         auth: &Authenticator,
         answer: ProviderTokens,
-        former: Option<SessionTokens>,
+        former: Option<&SessionTokens>,
         now: Timestamp,
     ) -> Result<(SessionTokens, Timestamp), SignInError> {
         let token = match self.used {
             UsedToken::Access => Some(answer.access_token),
-            UsedToken::Identity => answer.id_token.clone(),
+            // A refresh need not give another one (OpenID Connect Core §12.2).
+            UsedToken::Identity => {
+                let former = former.map(|former| former.token.clone());
+                answer.id_token.clone().or(former)
+            }
         };
         let token = token.ok_or_else(|| SignInError::Token("there is none".to_owned()))?;
         let caller = SessionToken::new(&token, None).verify(auth).await;
-        let caller = caller.map_err(|refusal| SignInError::Token(refusal.description()))?;
+        let caller = caller.map_err(|refusal| match refusal {
+            // Keys that are not there yet are no fault of the token.
+            TokenRefusal::KeyUnknown => SignInError::TokenUnverified(refusal.description()),
+            refusal if refusal.status().is_server_error() => {
+                SignInError::TokenUnverified(refusal.description())
+            }
+            refusal => SignInError::Token(refusal.description()),
+        })?;
         let ends_at = caller.expires_at();
-        let early = EARLY.min(ends_at.since(now) / 4);
-        let (refresh_token, id_token) = match former {
-            Some(former) => (former.refresh_token, former.id_token),
-            None => (None, None),
+        let is_same = former.is_some_and(|former| former.token == token);
+        let early = if is_same {
+            Duration::ZERO
+        } else {
+            EARLY.min(ends_at.since(now) / 4)
         };
+        let refresh_token = former.and_then(|former| former.refresh_token.clone());
+        let id_token = former.and_then(|former| former.id_token.clone());
         let tokens = SessionTokens {
             token,
             refresh_token: answer.refresh_token.or(refresh_token),
@@ -233,92 +256,33 @@ impl ProviderSignIn {
         Ok((tokens, ends_at))
     }
 
-    /// The session of this id, with newer tokens where the former ones end soon. None: it ended.
-    pub(crate) async fn resume(
-        &self,
-        console: &Console,
-        id: &SessionId,
-    ) -> Result<Option<StoredSession>, StoreError> {
-        let Some(stored) = console.store.find_session(id).await? else {
-            return Ok(None);
-        };
-        let now = console.ambient.now().as_micros();
-        match &stored.tokens.refresh_token {
-            Some(refresh_token) if stored.tokens.renew_at_micros <= now => {
-                let refresh_token = refresh_token.clone();
-                self.renew(console, id, stored, &refresh_token).await
-            }
-            _ => Ok(Some(stored)),
-        }
-    }
-
-    /// Fetches newer tokens, unless somebody else does: then the former ones are used while they last, and waited for.
-    async fn renew(
-        &self,
-        console: &Console,
-        id: &SessionId,
-        mut stored: StoredSession,
-        refresh_token: &str,
-    ) -> Result<Option<StoredSession>, StoreError> {
-        let patience = console.ambient.now().plus(CLAIM);
-        while !console.store.claim_renewal(id, CLAIM).await? {
-            let now = console.ambient.now();
-            if now.as_micros() < stored.tokens.ends_at_micros || now >= patience {
-                return Ok(Some(stored));
-            }
-            tokio::time::sleep(PAUSE).await;
-            match console.store.find_session(id).await? {
-                Some(newer) if newer.tokens.renew_at_micros > now.as_micros() => {
-                    return Ok(Some(newer));
-                }
-                Some(same) => stored = same,
-                None => return Ok(None),
-            }
-        }
+    /// Newer tokens for a refresh token.
+    pub(crate) async fn refresh(&self, refresh_token: &str) -> Result<ProviderTokens, AuthError> {
         let further: Vec<_> = self.resource().into_iter().collect();
-        let answer = match self.client.refresh(refresh_token, &further).await {
-            Ok(answer) => answer,
-            Err(AuthError::Refused { status, .. }) if is_final(status) => {
-                tracing::info!(status, "a provider ended a session");
-                console.store.remove_session(id).await?;
-                return Ok(None);
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the tokens of a session cannot be renewed now");
-                return Ok(Some(stored));
-            }
-        };
-        let now = console.ambient.now();
-        let auth = &console.admission.auth;
-        match self.usable(auth, answer, Some(stored.tokens), now).await {
-            Ok((tokens, _)) => {
-                console.store.replace_tokens(id, &tokens).await?;
-                let expires_at = stored.expires_at;
-                Ok(Some(StoredSession { tokens, expires_at }))
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a session ends, because its newer token is refused");
-                console.store.remove_session(id).await?;
-                Ok(None)
-            }
-        }
+        self.client.refresh(refresh_token, &further).await
     }
 
-    /// Where the browser goes to end its session at the provider too. What was granted is given back meanwhile.
-    async fn leave(self: &Arc<Self>, tokens: SessionTokens) -> Option<Response> {
-        if let Some(refresh_token) = tokens.refresh_token {
-            let sign_in = Arc::clone(self);
-            tokio::spawn(async move {
-                if let Err(error) = sign_in.client.revoke(&refresh_token).await {
-                    tracing::warn!(%error, "a refresh token was not revoked");
-                }
-            });
-        }
+    /// Gives back what was granted, without waiting for it.
+    fn revoke(self: &Arc<Self>, tokens: &SessionTokens) {
+        let Some(refresh_token) = tokens.refresh_token.clone() else {
+            return;
+        };
+        let sign_in = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Err(error) = sign_in.client.revoke(&refresh_token).await {
+                tracing::warn!(%error, "a refresh token was not revoked");
+            }
+        });
+    }
+
+    /// Where the browser goes to end its session at the provider too, if that is known soon enough.
+    async fn leave(&self, tokens: &SessionTokens) -> Option<Response> {
         let back = format!("{}{SIGN_IN}", self.origin);
         let url = self
             .client
             .end_session_url(tokens.id_token.as_deref(), &back);
-        Some(leave_page(url.await.ok()??.as_str()))
+        let url = tokio::time::timeout(LEAVE_LIMIT, url).await;
+        Some(leave_page(url.ok()?.ok()??.as_str()))
     }
 }
 
@@ -338,9 +302,12 @@ impl PendingSignIn {
     }
 
     fn of_request(console: &Console, headers: &HeaderMap) -> Option<Self> {
-        let sealed = URL_SAFE_NO_PAD
-            .decode(only_cookie(headers, PENDING)?)
-            .ok()?;
+        let name = if console.is_secure() {
+            SECURE_PENDING
+        } else {
+            PENDING
+        };
+        let sealed = URL_SAFE_NO_PAD.decode(only_cookie(headers, name)?).ok()?;
         let text = console
             .store
             .key
@@ -355,16 +322,16 @@ impl PendingSignIn {
 
 /// It has to come along when the provider, another site, leads back.
 fn pending_cookie(value: &str, left: Duration, console: &Console) -> Option<HeaderValue> {
-    let secure = if console.is_secure() { "; Secure" } else { "" };
+    // The prefix of the name demands this path, and https.
+    let (name, terms) = if console.is_secure() {
+        (SECURE_PENDING, "Path=/; Secure".to_owned())
+    } else {
+        (PENDING, format!("Path={SIGNED_IN}"))
+    };
     let left = left.as_secs();
     secret_header(format!(
-        "{PENDING}={value}; Path={SIGNED_IN}; Max-Age={left}; HttpOnly; SameSite=Lax{secure}"
+        "{name}={value}; {terms}; Max-Age={left}; HttpOnly; SameSite=Lax"
     ))
-}
-
-/// Whether a provider that refuses with this status will do so again.
-fn is_final(status: u16) -> bool {
-    (400..500).contains(&status) && status != 429
 }
 
 fn provider_failure(error: &wardgate_egress::ConnectError) -> SignInError {
@@ -377,7 +344,8 @@ pub(crate) async fn begin(console: Arc<Console>, page_request: PageRequest) -> P
     let sign_in = console.sign_in.as_ref().ok_or(Problem::Unknown)?;
     let fields = page_request.form()?;
     let next = own(fields.get("next"));
-    let begun = sign_in.begin(&console, next).await;
+    let former = SessionId::of_request(&page_request.parts.headers, console.is_secure());
+    let begun = sign_in.begin(&console, former, next).await;
     Ok(begun.unwrap_or_else(|error| sign_in::refused(&console, next, &error.to_string())))
 }
 
@@ -407,14 +375,22 @@ impl Console {
         Ok(token.map(|token| (token, None)))
     }
 
+    /// Ends a stored session here, and gives back what its provider granted; its tokens, if they could be read. A failure is
+    /// told where it happens: who signs out has their cookie taken away all the same.
+    async fn end_session(&self, id: &SessionId) -> Option<SessionTokens> {
+        let stored = self.store.find_session(id).await;
+        let _ = self.store.remove_session(id).await;
+        let tokens = stored.ok()??.tokens;
+        self.sign_in.as_ref()?.revoke(&tokens);
+        Some(tokens)
+    }
+
     /// Ends the stored session that a request has, and gives where the browser goes to end it at the provider too.
     pub(crate) async fn end_stored_session(&self, headers: &HeaderMap) -> Option<Response> {
         let sign_in = self.sign_in.as_ref()?;
         let id = SessionId::of_request(headers, self.is_secure())?;
-        // A failure is told where it happens; the cookie is taken away all the same.
-        let stored = self.store.find_session(&id).await.ok()??;
-        self.store.remove_session(&id).await.ok()?;
-        sign_in.leave(stored.tokens).await
+        let tokens = self.end_session(&id).await?;
+        sign_in.leave(&tokens).await
     }
 
     /// The headers that take every cookie of a session away.

@@ -32,11 +32,15 @@ const FIND: &str =
 const CLAIM: &str = "
     UPDATE console.session SET renewed_until = $2 WHERE id = $1 AND renewed_until <= $3";
 
-const REPLACE: &str = "UPDATE console.session SET sealed = $2, renewed_until = 0 WHERE id = $1";
+const REPLACE: &str = "
+    UPDATE console.session SET sealed = $2, renewed_until = 0 WHERE id = $1 AND renewed_until = $3";
 
 const REMOVE: &str = "DELETE FROM console.session WHERE id = $1";
 
+const END: &str = "DELETE FROM console.session WHERE id = $1 AND renewed_until = $2";
+
 /// The id of a session: who has it is signed in.
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct SessionId(String);
 
 impl SessionId {
@@ -97,6 +101,18 @@ pub(crate) struct SessionTokens {
     pub(crate) ends_at_micros: i64,
 }
 
+impl SessionTokens {
+    /// Whether there should be newer ones by `now`, and can be.
+    pub(crate) fn is_due(&self, now: Timestamp) -> bool {
+        self.refresh_token.is_some() && self.renew_at_micros <= now.as_micros()
+    }
+
+    /// Whether the gateway's token has not ended at `now`.
+    pub(crate) fn lasts(&self, now: Timestamp) -> bool {
+        now.as_micros() < self.ends_at_micros
+    }
+}
+
 /// A session that there is.
 pub(crate) struct StoredSession {
     pub(crate) tokens: SessionTokens,
@@ -119,7 +135,7 @@ impl ConsoleStore {
         self.execute(ADD, values).await.map(drop)
     }
 
-    /// The session, unless it ended.
+    /// The session, unless it ended or was sealed under another key.
     pub(crate) async fn find_session(
         &self,
         id: &SessionId,
@@ -130,38 +146,57 @@ impl ConsoleStore {
         let Some((sealed, expires_at)) = rows.into_iter().next() else {
             return Ok(None);
         };
-        let text = self.key.sessions.open(&about(id), sealed);
-        let text = text.map_err(|_| StoreError::Unreadable)?;
-        Ok(Some(StoredSession {
-            tokens: serde_json::from_slice(&text).map_err(|_| StoreError::Unreadable)?,
+        // Under another key than today's: nobody can go on with it, so it ended.
+        let text = self.key.sessions.open(&about(id), sealed).ok();
+        let tokens = text.and_then(|text| serde_json::from_slice(&text).ok());
+        Ok(tokens.map(|tokens| StoredSession {
+            tokens,
             expires_at: Timestamp::from_micros(expires_at),
         }))
     }
 
-    /// Lets the caller alone renew the tokens for so long. False where somebody else does.
+    /// Lets the caller alone renew the tokens for so long: until what instant, which is the proof of the claim. None where
+    /// somebody else does.
     pub(crate) async fn claim_renewal(
         &self,
         id: &SessionId,
         lasting: Duration,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Option<Timestamp>, StoreError> {
         let now = self.ambient.now();
+        let until = now.plus(lasting);
         let values = [
             id.digest().as_bytes()[..].into(),
-            now.plus(lasting).as_micros().into(),
+            until.as_micros().into(),
             now.as_micros().into(),
         ];
-        Ok(self.execute(CLAIM, values).await? == 1)
+        let is_claimed = self.execute(CLAIM, values).await? == 1;
+        Ok(is_claimed.then_some(until))
     }
 
-    /// Puts newer tokens in the place of the former ones, and ends the claim.
+    /// Puts tokens in the place of the former ones, and ends the claim; nothing where the claim is somebody else's by now.
     pub(crate) async fn replace_tokens(
         &self,
         id: &SessionId,
         tokens: &SessionTokens,
+        claim: Timestamp,
     ) -> Result<(), StoreError> {
         let sealed = self.sealed_tokens(id, tokens)?;
-        let values = [id.digest().as_bytes()[..].into(), sealed.into()];
+        let values = [
+            id.digest().as_bytes()[..].into(),
+            sealed.into(),
+            claim.as_micros().into(),
+        ];
         self.execute(REPLACE, values).await.map(drop)
+    }
+
+    /// Ends the session, unless the claim is somebody else's by now.
+    pub(crate) async fn end_claimed(
+        &self,
+        id: &SessionId,
+        claim: Timestamp,
+    ) -> Result<(), StoreError> {
+        let values = [id.digest().as_bytes()[..].into(), claim.as_micros().into()];
+        self.execute(END, values).await.map(drop)
     }
 
     /// Ends the session.

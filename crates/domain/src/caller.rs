@@ -12,6 +12,9 @@ use crate::{About, Digest, Timestamp};
 pub struct BearerToken(Arc<str>);
 
 impl BearerToken {
+    /// What every API key begins with, so that a key is known wherever it turns up.
+    pub const API_KEY_PREFIX: &'static str = "wgk_";
+
     /// The token `text`.
     pub fn new(text: &str) -> Self {
         Self(text.into())
@@ -143,9 +146,11 @@ impl Caller {
         self.token.as_ref()
     }
 
-    /// The text of the token, where a source `is_given` it; none where there is none, or the source gets none.
+    /// The text of the token, where a source `is_given` it; none where there is none, or the source gets none. An API key is
+    /// for this gateway alone: no authorization server elsewhere could exchange it.
     pub fn token_for_source(&self, is_given: bool) -> Option<&str> {
-        self.token().filter(|_| is_given).map(BearerToken::expose)
+        let token = self.token().filter(|_| is_given)?.expose();
+        (!token.starts_with(BearerToken::API_KEY_PREFIX)).then_some(token)
     }
 
     /// Token issuer.

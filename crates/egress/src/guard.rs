@@ -131,6 +131,12 @@ impl AddressGuard {
         }
     }
 
+    /// Whether `url` is at the service's own host.
+    pub(super) fn is_own(&self, url: &Url) -> bool {
+        let own = self.hosts.first();
+        own.is_some_and(|own| own.admits(url))
+    }
+
     /// All addresses of `name`.
     async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>, EgressError> {
         self.dns.lookup(name.to_owned()).await.map_err(|error| {

@@ -85,10 +85,11 @@ impl EgressSettings {
         }
     }
 
-    /// For `url` alone, in the same networks and behind the same proxy; with the certificates where it is of these hosts.
+    /// For `url` alone, in the same networks and behind the same proxy; with the certificates where it is at the service's own
+    /// host.
     pub(crate) fn toward(&self, url: &Url, timeout: Duration, max_response_bytes: usize) -> Self {
         let host = AllowedHost::of(url);
-        let network = if host.is_some_and(|host| self.hosts.contains(&host)) {
+        let network = if host.is_some() && host.as_ref() == self.hosts.first() {
             self.network.clone()
         } else {
             self.network.of_another()
@@ -104,7 +105,10 @@ impl EgressSettings {
 /// A pooled HTTP client that reaches nothing but the hosts it was opened for.
 #[derive(Debug)]
 pub struct Egress {
+    /// Of the service's own host.
     http: reqwest::Client,
+    /// Of further hosts, which get no certificates.
+    further: reqwest::Client,
     guard: Arc<AddressGuard>,
     timeout: Duration,
     max_response_bytes: usize,
@@ -125,19 +129,28 @@ impl Egress {
         max_response_bytes: usize,
     ) -> Result<Self, EgressError> {
         let guard = Arc::new(guard);
-        let dns = GuardedDns {
-            guard: Arc::clone(&guard),
-            proxy: network.proxy.clone(),
+        let open = |network: &NetworkSettings| {
+            let dns = GuardedDns {
+                guard: Arc::clone(&guard),
+                proxy: network.proxy.clone(),
+            };
+            let builder = reqwest::Client::builder()
+                .user_agent(concat!("wardgate/", env!("CARGO_PKG_VERSION")))
+                .dns_resolver(dns)
+                .redirect(reqwest::redirect::Policy::none())
+                .referer(false)
+                .tcp_nodelay(true);
+            network.apply(builder)?.build()
         };
-        let builder = reqwest::Client::builder()
-            .user_agent(concat!("wardgate/", env!("CARGO_PKG_VERSION")))
-            .dns_resolver(dns)
-            .redirect(reqwest::redirect::Policy::none())
-            .referer(false)
-            .tcp_nodelay(true);
-        let http = network.apply(builder)?.build()?;
+        let http = open(network)?;
+        let further = if network.tls == TlsSettings::default() {
+            http.clone()
+        } else {
+            open(&network.of_another())?
+        };
         Ok(Self {
             http,
+            further,
             guard,
             timeout,
             max_response_bytes,
@@ -160,7 +173,12 @@ impl Egress {
     async fn follow(&self, mut request: EgressRequest) -> Result<reqwest::Response, EgressError> {
         self.guard.check(&request.url)?;
         for _ in 0..=redirect::MOST {
-            let response = self.http.execute(request.to_reqwest()).await?;
+            let http = if self.guard.is_own(&request.url) {
+                &self.http
+            } else {
+                &self.further
+            };
+            let response = http.execute(request.to_reqwest()).await?;
             let target = redirect::target(
                 &self.guard,
                 &request.method,

@@ -74,7 +74,7 @@ impl Form {
     }
 
     /// Stands for a value that has not the form.
-    fn nothing(&self) -> &'static str {
+    pub(crate) fn nothing(&self) -> &'static str {
         match self {
             Self::Masked | Self::Last(_) | Self::LastDigits(_) | Self::Initials | Self::Outline => {
                 MASK

@@ -30,7 +30,7 @@
 //!   a value of one to three characters. What does not have the form of its kind is withheld whole.
 //! - A deployment can give classes other [`Form`]s: numbers rounded or in bands, coordinates with fewer digits, dates by quarter
 //!   or decade, shorter postcodes.
-//! - `null` and the empty text stay as they are. Numbers and booleans are masked as their JSON text; those whose class has
+//! - `null` and the empty text stay as they are. Numbers are masked as their JSON text, and of booleans nothing is left; those whose class has
 //!   no coarser form of numbers are left out when generalised. In arrays and objects every leaf is masked by the class of the column; the names of
 //!   members are kept.
 //! - The mask has a fixed width, so it does not tell how long the value was. Characters are Unicode scalar

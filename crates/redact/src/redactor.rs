@@ -156,6 +156,10 @@ impl<'v> Leaf<'v> {
 
     /// What `form` leaves of it; of a number a number, where the form keeps them.
     fn shown(&self, form: &Form) -> Value {
+        // A part of one of two values tells which one it is.
+        if let Self::Scalar("true" | "false") = self {
+            return Value::String(form.nothing().to_owned());
+        }
         let shown = form.apply(self.text());
         match (self, shown.parse()) {
             (Self::Scalar(_), Ok(number)) if form.keeps_numbers() => Value::Number(number),

@@ -16,6 +16,7 @@ use wardgate_domain::{
     CallFacts, CallId, CallToRun, Caller, Digest, OfferKind, Permit, SignedPermit, Status,
     Timestamp,
 };
+use wardgate_redact::ConfiguredForms;
 use wardgate_rpc::client::ResultFacts;
 use wardgate_telemetry::names;
 
@@ -111,6 +112,7 @@ pub(crate) struct AdmittedContent {
     origin: Origin,
     permit: Permit,
     compiled: Arc<CompiledPermit>,
+    forms: Arc<ConfiguredForms>,
     /// The permit restricts what may be seen.
     is_restricted: bool,
     suspended_exchanges: Arc<SuspendedExchanges>,
@@ -148,6 +150,7 @@ pub(crate) fn admit(
         query,
         permit,
         compiled,
+        forms: Arc::clone(&loaded.forms),
         max_bytes,
         stopwatch,
     })
@@ -300,6 +303,7 @@ impl AdmittedContent {
         let class = self.origin.class();
         let mut content_redactor = ContentRedactor {
             redactor: &self.compiled.redactor,
+            forms: &self.forms,
             class,
             tier: self.permit.tier(class),
             redacted: 0,

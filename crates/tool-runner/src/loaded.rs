@@ -13,7 +13,7 @@ use wardgate_domain::{
     ToolSwitches,
 };
 use wardgate_json::integral;
-use wardgate_redact::PseudonymKey;
+use wardgate_redact::{ConfiguredForms, PseudonymKey};
 use wardgate_rpc::client::{MemoryClient, ServerCapabilities, ToolResult};
 
 use crate::content::{Contents, FollowedContent};
@@ -110,6 +110,8 @@ pub(crate) struct LoadedCatalogue {
     version: Digest,
     shown: Digest,
     contents: Contents,
+    /// What becomes of the values of classes.
+    pub(crate) forms: Arc<ConfiguredForms>,
     secret_files: Vec<AttachedFile>,
     compiled: CompiledPermits,
     upstreams: BTreeMap<String, Arc<Upstream>>,
@@ -221,6 +223,7 @@ impl LoadedCatalogue {
         let (imported, missing) = (catalogue.imported().to_vec(), catalogue.missing().to_vec());
         let instructions = catalogue.instructions().clone();
         let secret_files = catalogue.secret_files().to_vec();
+        let forms = Arc::clone(catalogue.forms());
         let (tools, toolsets, settings, version) = catalogue.into_parts();
         let store = Some(shared.store.clone());
         let mut sources = Sources::new(&shared.platform, shared.memory.clone(), store);
@@ -306,6 +309,7 @@ impl LoadedCatalogue {
             shown,
             offers,
             contents,
+            forms,
             secret_files,
             compiled: CompiledPermits::new(keys, config.pushdown),
             upstreams,

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::encoding::AsDer;
@@ -313,23 +313,36 @@ fn hex(bytes: &[u8]) -> String {
         .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// Replaces a file as a whole, so that others read the former one or this one. Only its owner may read it.
+/// Replaces a file as a whole, so that others read the former one or this one. Who could read the former one can read this
+/// one; where there was none, only its owner may.
 pub(crate) fn replace(path: &Path, content: &[u8], ambient: &Ambient) -> Result<(), Error> {
+    // What a link leads to is replaced, and not the link.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let random = u64::from_be_bytes(ambient.random());
-    let unfinished = path.with_extension(format!("{random:016x}"));
-    let written = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&unfinished)
-        .and_then(|mut file| {
-            file.write_all(content)?;
-            file.sync_all()
-        })
-        .and_then(|()| fs::rename(&unfinished, path));
-    written.map_err(|source| Error::Io {
-        path: path.to_owned(),
-        source,
+    let unfinished = target.with_extension(format!("{random:016x}"));
+    let write = || {
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&unfinished)?;
+        file.write_all(content)?;
+        if let Ok(former) = fs::metadata(&target) {
+            std::os::unix::fs::fchown(&file, Some(former.uid()), Some(former.gid()))?;
+            file.set_permissions(former.permissions())?;
+        }
+        file.sync_all()?;
+        fs::rename(&unfinished, &target)?;
+        // The change itself is durable only with its directory.
+        let directory = target.parent().filter(|it| !it.as_os_str().is_empty());
+        fs::File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+    };
+    write().map_err(|source| {
+        let _ = fs::remove_file(&unfinished);
+        Error::Io {
+            path: path.to_owned(),
+            source,
+        }
     })
 }
 

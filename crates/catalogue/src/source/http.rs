@@ -15,7 +15,7 @@ use super::network;
 use crate::fault::FieldReader;
 use wardgate_egress::{
     AddressGuard, AllowedHost, AuthSettings, ClientSettings, EgressError, EgressSettings,
-    HttpSettings, NetworkSettings, NotAHost, PrivateAddresses,
+    HttpSettings, NotAHost, PrivateAddresses,
 };
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -76,10 +76,7 @@ pub(super) fn read(
     let at = url_node.at;
     let name = url;
     let url = service_url(url_node, name, expand)?;
-    let network = NetworkSettings {
-        tls: network::tls(&url, fields, expand),
-        proxy: network::proxy(fields, expand),
-    };
+    let network = network::read(&url, at, fields, expand);
     if matches!(service, Service::Mcp) && url.path().trim_end_matches('/').ends_with("/api") {
         expand.faults.add(
             at,
@@ -269,7 +266,7 @@ mod tests {
 
     use super::*;
     use crate::{Catalogue, FileText, SourceKind};
-    use wardgate_egress::{ClientProof, OAuthClient, Secret, ServerSettings};
+    use wardgate_egress::{ClientProof, NetworkSettings, OAuthClient, Secret, ServerSettings};
 
     fn read(source: &str) -> HttpSettings {
         let text = format!("sources: {{ api: {source} }}\ntools: []\n");

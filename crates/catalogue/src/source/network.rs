@@ -1,8 +1,8 @@
 //! `tls` and `proxy` of a source: the way to it through the operator's network.
 
 use url::Url;
-use wardgate_egress::{ClientIdentity, Secret, TlsSettings};
-use wardgate_yaml::Node;
+use wardgate_egress::{ClientIdentity, NetworkSettings, Secret, TlsSettings};
+use wardgate_yaml::{Node, Position};
 
 use super::VariableExpander;
 use crate::fault::FieldReader;
@@ -11,6 +11,28 @@ use crate::files::AttachedFile;
 /// What a file of PEM has to hold, and how that begins.
 const CERTIFICATE: (&str, &str) = ("certificate", "-----BEGIN CERTIFICATE-----");
 const PRIVATE_KEY: (&str, &str) = ("private key", "PRIVATE KEY-----");
+
+/// Reads both keys, of a source at `url`, which stands at `at`.
+pub(super) fn read(
+    url: &Url,
+    at: Position,
+    fields: &mut FieldReader<'_>,
+    expand: &mut VariableExpander<'_>,
+) -> NetworkSettings {
+    let network = NetworkSettings {
+        tls: tls(url, fields, expand),
+        proxy: proxy(fields, expand),
+    };
+    let is_https = |proxy: &Url| proxy.scheme() == "https";
+    if network.tls != TlsSettings::default() && network.proxy.as_ref().is_some_and(is_https) {
+        expand.faults.add(
+            at,
+            "the source has `tls` and a proxy at an https URL, which would be shown the certificate",
+            "name a proxy at an http URL: what goes through it to the source is encrypted all the same",
+        );
+    }
+    network
+}
 
 /// Reads `tls`, of a source at `url`.
 pub(super) fn tls(
@@ -33,10 +55,7 @@ pub(super) fn tls(
 }
 
 /// Reads `proxy`: the URL of an HTTP proxy. It may hold a password, so it is part of no fault.
-pub(super) fn proxy(
-    fields: &mut FieldReader<'_>,
-    expand: &mut VariableExpander<'_>,
-) -> Option<Url> {
+fn proxy(fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_>) -> Option<Url> {
     let node = fields.optional("proxy")?;
     let text = expand.text(node, "proxy")?;
     let url = Url::parse(&text).ok();

@@ -27,6 +27,8 @@ pub(super) struct FakeProvider {
 #[derive(Clone, Copy)]
 struct Answers {
     status: StatusCode,
+    /// The error of RFC 6749, where that is none of success.
+    error: &'static str,
     /// Whether there is a refresh token.
     renews: bool,
     /// How long its tokens are, at least.
@@ -42,6 +44,7 @@ impl FakeProvider {
             forms: Mutex::default(),
             answers: Mutex::new(Answers {
                 status: StatusCode::OK,
+                error: "invalid_grant",
                 renews: true,
                 bytes: 0,
             }),
@@ -115,7 +118,7 @@ async fn token(State(provider): State<Arc<FakeProvider>>, body: String) -> Respo
         } else {
             StatusCode::BAD_REQUEST
         };
-        return (status, json!({ "error": "invalid_grant" }).to_string()).into_response();
+        return (status, json!({ "error": answers.error }).to_string()).into_response();
     }
     let now = provider.clock.now().as_seconds();
     let access_token = provider.issuer.token(&json!({
@@ -249,10 +252,11 @@ async fn over_https_the_cookie_is_of_this_host_alone() {
         .await;
     let (_, rest) = begun.body.split_once("state=").unwrap();
     let state = rest.split('&').next().unwrap();
+    let set = begun.header("set-cookie");
+    assert!(set.starts_with("__Host-wardgate_console_sign_in="), "{set}");
     assert!(
-        begun
-            .header("set-cookie")
-            .ends_with("; SameSite=Lax; Secure")
+        set.contains("; Path=/; Secure; ") && set.ends_with("; SameSite=Lax"),
+        "{set}"
     );
     let query = format!("code=good&state={state}&iss={}", stage.provider.url());
     let reply = stage.come_back(&begun.cookie(), &query).await;
@@ -334,7 +338,7 @@ async fn a_provider_that_is_away_ends_no_session_and_one_that_refuses_does() {
         1,
         "it is let alone"
     );
-    stage.console.advance(16);
+    stage.console.advance(31);
     stage
         .provider
         .change(|answers| answers.status = StatusCode::OK);
@@ -350,6 +354,43 @@ async fn a_provider_that_is_away_ends_no_session_and_one_that_refuses_does() {
         .provider
         .change(|answers| answers.status = StatusCode::OK);
     assert!(!stage.is_signed_in(&cookie).await, "it is gone");
+}
+
+#[tokio::test]
+async fn what_is_no_word_of_the_provider_on_the_session_does_not_end_it() {
+    let stage = Stage::new().await;
+    let cookie = stage.sign_in().await;
+    // The console's secret is another one by now.
+    stage.provider.change(|answers| {
+        answers.status = StatusCode::UNAUTHORIZED;
+        answers.error = "invalid_client";
+    });
+    stage.console.advance(250);
+    assert!(stage.is_signed_in(&cookie).await);
+    stage.console.advance(60);
+    let page = stage.console.get("/console/policy", &cookie).await;
+    assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE);
+    stage
+        .provider
+        .change(|answers| answers.status = StatusCode::OK);
+    stage.console.advance(31);
+    assert!(stage.is_signed_in(&cookie).await);
+}
+
+#[tokio::test]
+async fn who_signs_in_again_has_one_session() {
+    let stage = Stage::new().await;
+    let former = stage.sign_in().await;
+    let begun = stage
+        .console
+        .post("/console/sign-in/provider", &former, "")
+        .await;
+    let (_, rest) = begun.body.split_once("state=").unwrap();
+    let state = rest.split('&').next().unwrap();
+    let query = format!("code=good&state={state}&iss={}", stage.provider.url());
+    let newer = stage.come_back(&begun.cookie(), &query).await.cookie();
+    assert!(stage.is_signed_in(&newer).await);
+    assert!(!stage.is_signed_in(&former).await);
 }
 
 #[tokio::test]

@@ -10,20 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::task::AbortOnDropHandle;
-use wardgate_domain::{Ambient, AttributeValue, CallerClaims, Digest, Timestamp};
+use wardgate_domain::{Ambient, AttributeValue, BearerToken, CallerClaims, Digest, Timestamp};
 use wardgate_json::parse_strict;
 
 use super::claims::{MAX_ITEMS, attribute_value, is_name};
 use super::source::read_file;
 use super::{Scopes, TokenRefusal};
 
-/// What every key begins with, so that a key is known wherever it turns up.
-pub(super) const PREFIX: &str = "wgk_";
 /// The issuer of the callers that keys make.
 const ISSUER: &str = "urn:wardgate:api-keys";
 /// A key that is taken out of the file is refused after this time.
@@ -97,8 +93,7 @@ pub enum ApiKeyError {
 
 /// A new key, to be shown once; its digest goes into the file.
 pub fn generate_api_key(ambient: &Ambient) -> String {
-    let random: [u8; 32] = ambient.random();
-    format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random))
+    format!("{}{}", BearerToken::API_KEY_PREFIX, ambient.random_text())
 }
 
 impl ApiKeyFile {

@@ -27,8 +27,8 @@ pub(super) enum TokenBasis {
     KeySet { issuer: usize, version: Digest },
     /// That version of the file of API keys.
     ApiKeys { version: Digest },
-    /// An answer of its issuer, which is good until then.
-    Introspection { until: Timestamp },
+    /// What its issuer answered then.
+    Introspection { asked_at: Timestamp },
 }
 
 /// A token that was verified.

@@ -16,6 +16,7 @@ use wardgate_domain::{Digest, Timestamp};
 use wardgate_json::parse_strict;
 
 use super::config::protected_url;
+use super::key_ring::apart;
 use super::keys::KeySetError;
 use super::source::{http_client, read_response};
 use super::token::VerifiedClaims;
@@ -56,7 +57,7 @@ pub(super) struct Introspection {
     client: Client,
     url: Url,
     questions: Semaphore,
-    /// When what is known of a token that is not active is no longer good.
+    /// When it was said of a token that it is not active.
     inactive: Cache<Digest, Timestamp>,
 }
 
@@ -84,9 +85,9 @@ impl Introspection {
         }))
     }
 
-    /// Until when an answer of `now` is good.
-    pub(super) fn good_until(&self, now: Timestamp) -> Timestamp {
-        now.plus(Duration::from_secs(self.config.cache_seconds))
+    /// Whether an answer is good still at `now`. A clock that was set back makes none good for longer.
+    pub(super) fn is_good(&self, asked_at: Timestamp, now: Timestamp) -> bool {
+        apart(now, asked_at) < Duration::from_secs(self.config.cache_seconds)
     }
 
     /// What the issuer says of a token that is active and meant for access.
@@ -96,7 +97,8 @@ impl Introspection {
         digest: Digest,
         now: Timestamp,
     ) -> Result<VerifiedClaims, TokenRefusal> {
-        if self.inactive.get(&digest).is_some_and(|until| now < until) {
+        let asked_at = self.inactive.get(&digest);
+        if asked_at.is_some_and(|asked_at| self.is_good(asked_at, now)) {
             return Err(TokenRefusal::TokenInactive);
         }
         let asked = tokio::time::timeout(TIME_LIMIT, self.ask_issuer(token)).await;
@@ -110,7 +112,7 @@ impl Introspection {
             TokenRefusal::IntrospectionUnavailable
         })?;
         if response.get("active") != Some(&Value::Bool(true)) {
-            self.inactive.insert(digest, self.good_until(now));
+            self.inactive.insert(digest, now);
             return Err(TokenRefusal::TokenInactive);
         }
         self.check_issuer(&response)?;

@@ -283,6 +283,6 @@ async fn poll(ring: Arc<KeyRing>, index: usize) {
 
 /// The time between two instants, whichever is first: a clock that steps back neither keeps keys in use
 /// for longer nor holds up reading them.
-fn apart(one: Timestamp, other: Timestamp) -> Duration {
+pub(super) fn apart(one: Timestamp, other: Timestamp) -> Duration {
     one.since(other).max(other.since(one))
 }

@@ -181,7 +181,10 @@ impl Authenticator {
             TokenBasis::ApiKeys { version } => {
                 self.api_keys.as_ref().map(|keys| keys.version()) == Some(version)
             }
-            TokenBasis::Introspection { until } => now < until,
+            TokenBasis::Introspection { asked_at } => {
+                let asked = self.introspection.as_ref();
+                asked.is_some_and(|it| it.is_good(asked_at, now))
+            }
         }
     }
 
@@ -192,7 +195,7 @@ impl Authenticator {
         digest: Digest,
         now: Timestamp,
     ) -> Result<Arc<VerifiedToken>, TokenRefusal> {
-        if text.starts_with(api_keys::PREFIX) {
+        if text.starts_with(BearerToken::API_KEY_PREFIX) {
             return self.verify_api_key(text, digest, now);
         }
         let (claims, rules, basis) = self.read_claims(text, digest, now).await?;
@@ -260,9 +263,7 @@ impl Authenticator {
             return Err(TokenRefusal::IssuerRefused);
         };
         let claims = introspection.ask(text, digest, now).await?;
-        let basis = TokenBasis::Introspection {
-            until: introspection.good_until(now),
-        };
+        let basis = TokenBasis::Introspection { asked_at: now };
         Ok((claims, rules, basis))
     }
 

@@ -178,6 +178,8 @@ impl MetadataDiscovery {
             let further = [
                 &metadata.authorization_endpoint,
                 &metadata.registration_endpoint,
+                &metadata.revocation_endpoint,
+                &metadata.end_session_endpoint,
             ];
             for endpoint in further
                 .into_iter()

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::OnceCell;
-use url::Url;
+use tokio::time::timeout;
+use url::{Host, Url};
 use wardgate_domain::Ambient;
 
 use super::code::{AuthorizationServer, CodeRequest, check_issuer};
@@ -118,13 +119,28 @@ impl ProviderSettings<'_> {
     }
 }
 
+/// Secrets, codes and tokens go there: by `https`, or to this very machine.
 fn http_url(key: &'static str, text: &str) -> Result<Url, ProviderSettingsError> {
+    let wrong = |problem: &str| ProviderSettingsError {
+        key,
+        problem: format!("`{text}` {problem}"),
+    };
     let url = Url::parse(text).ok();
-    url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
-        .ok_or_else(|| ProviderSettingsError {
-            key,
-            problem: format!("`{text}` is no http(s) URL"),
-        })
+    let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    let url = url.ok_or_else(|| wrong("is no http(s) URL"))?;
+    if url.scheme() == "http" && !is_loopback(&url) {
+        return Err(wrong("is plain http to another machine; use https"));
+    }
+    Ok(url)
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
 }
 
 impl ProviderClient {
@@ -285,6 +301,9 @@ impl ProviderClient {
             let finder = MetadataDiscovery::new(&self.limits);
             AuthorizationServer::found(finder.of_issuer(&self.issuer).await?)
         };
-        self.provider.get_or_try_init(|| look).await
+        // With the wait for others who look for it, so that a provider that is away holds up nobody for longer.
+        let found = timeout(REQUEST_LIMIT, self.provider.get_or_try_init(|| look));
+        let late = AuthError::NotFound("its metadata cannot be had now");
+        found.await.unwrap_or(Err(late))
     }
 }

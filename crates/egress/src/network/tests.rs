@@ -208,6 +208,16 @@ fn another_service_gets_the_proxy_and_no_certificates() {
             .network
     };
     assert_eq!(toward("https://service.example/token"), settings.network);
+    let further = EgressSettings {
+        hosts: vec![
+            "service.example".parse().unwrap(),
+            "cdn.example".parse().unwrap(),
+        ],
+        ..settings.clone()
+    };
+    let cdn = "https://cdn.example/x".parse().unwrap();
+    let cdn = further.toward(&cdn, Duration::ZERO, 0).network;
+    assert_eq!(cdn.tls, TlsSettings::default(), "a host of redirects");
     let other = toward("https://id.example/token");
     assert_eq!(other.tls, TlsSettings::default());
     assert_eq!(other.proxy, settings.network.proxy);

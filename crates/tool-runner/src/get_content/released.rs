@@ -10,6 +10,7 @@ const WITHHELD: &str = "The content is withheld.";
 /// Takes out what a tier does not let through.
 pub(super) struct ContentRedactor<'a> {
     pub(super) redactor: &'a Redactor,
+    pub(super) forms: &'a ConfiguredForms,
     pub(super) class: &'a ColumnClass,
     pub(super) tier: ColumnTier,
     /// Texts and blobs that were changed.
@@ -64,9 +65,9 @@ impl ContentRedactor<'_> {
 
     fn text(&mut self, text: &Value) -> Value {
         self.redacted += 1;
-        let released =
-            self.redactor
-                .field(self.class, self.tier, ConfiguredForms::NONE, text.clone());
+        let released = self
+            .redactor
+            .field(self.class, self.tier, self.forms, text.clone());
         released
             .filter(Value::is_string)
             .unwrap_or_else(|| WITHHELD.into())

@@ -145,6 +145,17 @@ async fn p9_a_changed_tool_is_kept_out_alone_until_it_is_approved() {
         .await;
 }
 
+#[tokio::test]
+async fn the_forms_of_classes_hold_for_imported_tools() {
+    let world = World::new();
+    world.answers("files", &[tool("read")]);
+    let yaml = format!("classes: {{ phi.name: {{ partial: withheld }} }}\n{ONE_SERVER}");
+    let catalogue = world.import(&yaml, &pinned(&[tool("read")]));
+    let class = "phi.name".parse().unwrap();
+    let forms = catalogue.tools()[0].result().forms().of(&class);
+    assert_eq!(forms.partial, wardgate_redact::Form::Withheld);
+}
+
 fn told(catalogue: &Catalogue) -> Option<&str> {
     catalogue.instructions().get("files").map(String::as_str)
 }

@@ -22,7 +22,7 @@ pub(crate) async fn run(arguments: PolicyArgs) -> Result<(), Failure> {
         (Some(PolicyCommand::Classes { tools: file }), _) => {
             let catalogue = file.map(|file| tools::load(&file)).transpose()?;
             let configured = catalogue.as_ref().map(Catalogue::forms);
-            let table = classes::table(configured.unwrap_or(ConfiguredForms::NONE));
+            let table = classes::table(configured.map_or(ConfiguredForms::NONE, AsRef::as_ref));
             print!("{table}");
             Ok(())
         }

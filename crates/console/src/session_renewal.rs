@@ -1,0 +1,198 @@
+//! Newer tokens for the session of somebody whom a provider signed in.
+//!
+//! ```text
+//!  due? ─▶ claim the row ── somebody else has it ──▶ the token that there is, while it lasts; else wait for theirs
+//!              │ claimed: read the row again, in a task that no browser ends
+//!              ▼
+//!           provider ── invalid_grant ──▶ the session ends
+//!              │   └─ anything else ──▶ the claim stands, so that the provider is let alone for a while
+//!              ▼
+//!           token verified as the gateway would ─▶ row, where the claim is still ours
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use wardgate_domain::{Ambient, Timestamp};
+use wardgate_edge::Authenticator;
+use wardgate_egress::AuthError;
+
+use crate::Console;
+use crate::provider_sign_in::{ProviderSignIn, SignInError};
+use crate::store::{ConsoleStore, StoreError};
+use crate::stored_session::{SessionId, SessionTokens, StoredSession};
+
+/// How long one replica alone may renew the tokens of a session. As long nobody asks a provider again that is away.
+const CLAIM: Duration = Duration::from_secs(30);
+/// The longest that a renewal takes, less than a claim on it lasts.
+const LIMIT: Duration = Duration::from_secs(20);
+/// How long a request waits for the renewal of another one.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks whether it is done.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Why a session that did not end cannot be used now.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ResumeError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the token has ended, and the provider gives no newer one now")]
+    NoToken,
+}
+
+/// One renewal, which goes on when the browser that caused it is gone: the provider may have replaced the refresh token.
+struct SessionRenewal {
+    sign_in: Arc<ProviderSignIn>,
+    store: Arc<ConsoleStore>,
+    auth: Arc<Authenticator>,
+    ambient: Ambient,
+    id: SessionId,
+    claim: Timestamp,
+}
+
+impl ProviderSignIn {
+    /// The session of this id, with newer tokens where the former ones end soon. None: it ended.
+    pub(crate) async fn resume(
+        self: &Arc<Self>,
+        console: &Console,
+        id: &SessionId,
+    ) -> Result<Option<StoredSession>, ResumeError> {
+        let Some(stored) = console.store.find_session(id).await? else {
+            return Ok(None);
+        };
+        if !stored.tokens.is_due(console.ambient.now()) {
+            return Ok(Some(stored));
+        }
+        let Some(claim) = console.store.claim_renewal(id, CLAIM).await? else {
+            return wait(console, id, stored).await;
+        };
+        let renewal = SessionRenewal {
+            sign_in: Arc::clone(self),
+            store: Arc::clone(&console.store),
+            auth: Arc::clone(&console.admission.auth),
+            ambient: console.ambient.clone(),
+            id: id.clone(),
+            claim,
+        };
+        let renewed = tokio::spawn(async move { timeout(LIMIT, renewal.run()).await });
+        match renewed.await {
+            Ok(Ok(Ok(Renewed::Session(newer)))) => Ok(Some(newer)),
+            Ok(Ok(Ok(Renewed::Ended))) => Ok(None),
+            Ok(Ok(Err(error))) => Err(error.into()),
+            Ok(Ok(Ok(Renewed::NotNow)) | Err(_)) | Err(_) => {
+                usable_now(stored, console.ambient.now()).map(Some)
+            }
+        }
+    }
+}
+
+/// Uses the token that there is while it lasts, and else waits a little for the renewal of somebody else.
+async fn wait(
+    console: &Console,
+    id: &SessionId,
+    stored: StoredSession,
+) -> Result<Option<StoredSession>, ResumeError> {
+    if stored.tokens.lasts(console.ambient.now()) {
+        return Ok(Some(stored));
+    }
+    let looks = async {
+        loop {
+            tokio::time::sleep(PAUSE).await;
+            match console.store.find_session(id).await? {
+                Some(same) if !same.tokens.lasts(console.ambient.now()) => {}
+                other => return Ok(other),
+            }
+        }
+    };
+    timeout(PATIENCE, looks)
+        .await
+        .unwrap_or(Err(ResumeError::NoToken))
+}
+
+fn usable_now(stored: StoredSession, now: Timestamp) -> Result<StoredSession, ResumeError> {
+    if stored.tokens.lasts(now) {
+        Ok(stored)
+    } else {
+        Err(ResumeError::NoToken)
+    }
+}
+
+/// What came of a renewal.
+enum Renewed {
+    Session(StoredSession),
+    /// The provider, or the gateway's rules, ended the session.
+    Ended,
+    /// Neither could say so now.
+    NotNow,
+}
+
+impl SessionRenewal {
+    async fn run(self) -> Result<Renewed, StoreError> {
+        // Who found the row due before another renewal was done must not use its refresh token again.
+        let Some(stored) = self.store.find_session(&self.id).await? else {
+            return Ok(Renewed::Ended);
+        };
+        let StoredSession { tokens, expires_at } = stored;
+        let refresh_token = tokens.refresh_token.clone().unwrap_or_default();
+        if !tokens.is_due(self.ambient.now()) {
+            self.store
+                .replace_tokens(&self.id, &tokens, self.claim)
+                .await?;
+            return Ok(Renewed::Session(StoredSession { tokens, expires_at }));
+        }
+        let answer = match self.sign_in.refresh(&refresh_token).await {
+            Ok(answer) => answer,
+            Err(AuthError::Refused {
+                code: Some("invalid_grant"),
+                status: 400..=499,
+            }) => {
+                tracing::info!("a provider ended a session");
+                self.store.end_claimed(&self.id, self.claim).await?;
+                return Ok(Renewed::Ended);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the tokens of a session cannot be renewed now");
+                return Ok(Renewed::NotNow);
+            }
+        };
+        let newer_refresh_token = answer.refresh_token.clone();
+        let now = self.ambient.now();
+        let usable = self.sign_in.usable(&self.auth, answer, Some(&tokens), now);
+        match usable.await {
+            Ok((newer, _)) => {
+                self.keep(&newer).await?;
+                let tokens = newer;
+                Ok(Renewed::Session(StoredSession { tokens, expires_at }))
+            }
+            Err(error @ SignInError::TokenUnverified(_)) => {
+                tracing::warn!(%error, "the newer token of a session cannot be verified now");
+                let kept = SessionTokens {
+                    refresh_token: newer_refresh_token.or(tokens.refresh_token),
+                    renew_at_micros: now.plus(CLAIM).as_micros(),
+                    ..tokens
+                };
+                self.keep(&kept).await?;
+                Ok(Renewed::NotNow)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a session ends, because its newer token is refused");
+                self.store.end_claimed(&self.id, self.claim).await?;
+                Ok(Renewed::Ended)
+            }
+        }
+    }
+
+    /// Stores tokens; tries once more, because the refresh token in the store may be used up.
+    async fn keep(&self, tokens: &SessionTokens) -> Result<(), StoreError> {
+        let kept = self.store.replace_tokens(&self.id, tokens, self.claim);
+        match kept.await {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                self.store
+                    .replace_tokens(&self.id, tokens, self.claim)
+                    .await
+            }
+        }
+    }
+}
