@@ -77,10 +77,10 @@ impl ProviderSignIn {
         };
         let renewed = tokio::spawn(async move { timeout(LIMIT, renewal.run()).await });
         match renewed.await {
-            Ok(Ok(Ok(Renewed::Session(newer)))) => Ok(Some(newer)),
-            Ok(Ok(Ok(Renewed::Ended))) => Ok(None),
+            Ok(Ok(Ok(RenewalOutcome::Session(newer)))) => Ok(Some(newer)),
+            Ok(Ok(Ok(RenewalOutcome::Ended))) => Ok(None),
             Ok(Ok(Err(error))) => Err(error.into()),
-            Ok(Ok(Ok(Renewed::NotNow)) | Err(_)) | Err(_) => {
+            Ok(Ok(Ok(RenewalOutcome::NotNow)) | Err(_)) | Err(_) => {
                 usable_now(stored, console.ambient.now()).map(Some)
             }
         }
@@ -119,7 +119,7 @@ fn usable_now(stored: StoredSession, now: Timestamp) -> Result<StoredSession, Re
 }
 
 /// What came of a renewal.
-enum Renewed {
+enum RenewalOutcome {
     Session(StoredSession),
     /// The provider, or the gateway's rules, ended the session.
     Ended,
@@ -128,10 +128,10 @@ enum Renewed {
 }
 
 impl SessionRenewal {
-    async fn run(self) -> Result<Renewed, StoreError> {
+    async fn run(self) -> Result<RenewalOutcome, StoreError> {
         // Who found the row due before another renewal was done must not use its refresh token again.
         let Some(stored) = self.store.find_session(&self.id).await? else {
-            return Ok(Renewed::Ended);
+            return Ok(RenewalOutcome::Ended);
         };
         let StoredSession { tokens, expires_at } = stored;
         let refresh_token = tokens.refresh_token.clone().unwrap_or_default();
@@ -139,7 +139,10 @@ impl SessionRenewal {
             self.store
                 .replace_tokens(&self.id, &tokens, self.claim)
                 .await?;
-            return Ok(Renewed::Session(StoredSession { tokens, expires_at }));
+            return Ok(RenewalOutcome::Session(StoredSession {
+                tokens,
+                expires_at,
+            }));
         }
         let answer = match self.sign_in.refresh(&refresh_token).await {
             Ok(answer) => answer,
@@ -149,11 +152,11 @@ impl SessionRenewal {
             }) => {
                 tracing::info!("a provider ended a session");
                 self.store.end_claimed(&self.id, self.claim).await?;
-                return Ok(Renewed::Ended);
+                return Ok(RenewalOutcome::Ended);
             }
             Err(error) => {
                 tracing::warn!(%error, "the tokens of a session cannot be renewed now");
-                return Ok(Renewed::NotNow);
+                return Ok(RenewalOutcome::NotNow);
             }
         };
         let newer_refresh_token = answer.refresh_token.clone();
@@ -163,7 +166,10 @@ impl SessionRenewal {
             Ok((newer, _)) => {
                 self.keep(&newer).await?;
                 let tokens = newer;
-                Ok(Renewed::Session(StoredSession { tokens, expires_at }))
+                Ok(RenewalOutcome::Session(StoredSession {
+                    tokens,
+                    expires_at,
+                }))
             }
             Err(error @ SignInError::TokenUnverified(_)) => {
                 tracing::warn!(%error, "the newer token of a session cannot be verified now");
@@ -173,12 +179,12 @@ impl SessionRenewal {
                     ..tokens
                 };
                 self.keep(&kept).await?;
-                Ok(Renewed::NotNow)
+                Ok(RenewalOutcome::NotNow)
             }
             Err(error) => {
                 tracing::warn!(%error, "a session ends, because its newer token is refused");
                 self.store.end_claimed(&self.id, self.claim).await?;
-                Ok(Renewed::Ended)
+                Ok(RenewalOutcome::Ended)
             }
         }
     }
