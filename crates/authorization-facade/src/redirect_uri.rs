@@ -3,7 +3,8 @@
 //! `https` for web clients; `http` to loopback and schemes of their own for programs (RFC 8252 §7). A redirect URI is the
 //! one that is registered, to the letter; on loopback the port is the program's choice each time (RFC 8252 §7.3).
 
-use url::{Host, Url};
+use url::Url;
+use wardgate_domain::is_loopback_host;
 
 /// The longest redirect URI, in bytes.
 const MAX_LENGTH: usize = 512;
@@ -61,7 +62,9 @@ pub(crate) fn check(uri: &str, hosts: Option<&[String]>) -> Result<(), RedirectR
             let listed = hosts.is_none_or(|hosts| hosts.iter().any(|it| it == host));
             listed.then_some(()).ok_or(RedirectRefusal::OtherHost)
         }
-        "http" => is_loopback(&url)
+        "http" => url
+            .host_str()
+            .is_some_and(is_loopback_host)
             .then_some(())
             .ok_or(RedirectRefusal::Unsafe),
         scheme => {
@@ -118,15 +121,6 @@ pub(crate) fn shown(uri: &str) -> String {
         "http" => "a program on this computer".to_owned(),
         "https" => url.host_str().unwrap_or_default().to_owned(),
         scheme => format!("the program that opens {scheme}: links"),
-    }
-}
-
-fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
     }
 }
 

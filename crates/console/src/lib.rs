@@ -15,6 +15,7 @@ mod assets;
 mod chat;
 mod config;
 mod console;
+mod cookies;
 mod fields;
 mod form;
 mod http;

@@ -22,10 +22,11 @@ use wardgate_egress::{AuthError, CodeRequest, ProviderClient, ProviderTokens};
 
 use crate::Console;
 use crate::config::{SignInConfig, SignInConfigError, UsedToken, origin};
+use crate::cookies::HostCookie;
 use crate::http::PageResult;
 use crate::page_request::PageRequest;
 use crate::problem::Problem;
-use crate::session::{self, SessionToken, only_cookie, secret_header};
+use crate::session::{self, SessionToken};
 use crate::sign_in::{self, HOME, SIGN_IN, own};
 use crate::store::StoreError;
 use crate::stored_session::{self, SessionId, SessionTokens};
@@ -35,9 +36,13 @@ pub(crate) const SIGNED_IN: &str = "/console/signed-in";
 
 /// How long somebody may take to sign in.
 const PATIENCE: Duration = Duration::from_mins(10);
-/// The cookie of a sign-in that was begun; over https one that no other host can set.
-const SECURE_PENDING: &str = "__Host-wardgate_console_sign_in";
-const PENDING: &str = "wardgate_console_sign_in";
+/// The cookie of a sign-in that was begun. It has to come along when the provider, another site, leads back.
+const PENDING: HostCookie = HostCookie {
+    secure_name: "__Host-wardgate_console_sign_in",
+    name: "wardgate_console_sign_in",
+    path: SIGNED_IN,
+    same_site: "Lax",
+};
 /// What is sealed in it.
 const SEALED: &str = "wardgate console sign-in 1";
 
@@ -182,14 +187,14 @@ impl ProviderSignIn {
         let tokens = self.client.redeem_code(request, code, &further).await;
         let tokens = tokens.map_err(|error| provider_failure(error.into()))?;
         let now = console.ambient.now();
-        let (tokens, ends_at) = self
+        let tokens = self
             .usable(&console.admission.auth, tokens, None, now)
             .await?;
         // Without newer tokens the session ends with the one there is.
         let whole = now.plus(self.lasting);
         let expires_at = match tokens.refresh_token {
             Some(_) => whole,
-            None => whole.min(ends_at),
+            None => whole.min(Timestamp::from_micros(tokens.ends_at_micros)),
         };
         let id = SessionId::new(&console.ambient);
         console.store.add_session(&id, &tokens, expires_at).await?;
@@ -210,15 +215,15 @@ impl ProviderSignIn {
         Ok(response)
     }
 
-    /// The tokens of an answer as a session has them, once the one that the gateway gets is verified as it would; and when
-    /// that one ends. What the answer leaves out stays as in `former`.
+    /// The tokens of an answer as a session has them, once the one that the gateway gets is verified as it would. What the
+    /// answer leaves out stays as in `former`.
     pub(crate) async fn usable(
         &self,
         auth: &Authenticator,
         answer: ProviderTokens,
         former: Option<&SessionTokens>,
         now: Timestamp,
-    ) -> Result<(SessionTokens, Timestamp), SignInError> {
+    ) -> Result<SessionTokens, SignInError> {
         let token = match self.used {
             UsedToken::Access => Some(answer.access_token),
             // A refresh need not give another one (OpenID Connect Core §12.2).
@@ -246,14 +251,13 @@ impl ProviderSignIn {
         };
         let refresh_token = former.and_then(|former| former.refresh_token.clone());
         let id_token = former.and_then(|former| former.id_token.clone());
-        let tokens = SessionTokens {
+        Ok(SessionTokens {
             token,
             refresh_token: answer.refresh_token.or(refresh_token),
             id_token: answer.id_token.or(id_token),
             renew_at_micros: ends_at.minus(early).as_micros(),
             ends_at_micros: ends_at.as_micros(),
-        };
-        Ok((tokens, ends_at))
+        })
     }
 
     /// Newer tokens for a refresh token.
@@ -294,20 +298,18 @@ impl PendingSignIn {
             .key
             .sessions
             .seal(&About::new(SEALED), &text, &console.ambient);
-        pending_cookie(&URL_SAFE_NO_PAD.encode(sealed.ok()?), PATIENCE, console)
+        let value = URL_SAFE_NO_PAD.encode(sealed.ok()?);
+        PENDING.set(&value, PATIENCE, console.is_secure())
     }
 
     fn end(console: &Console) -> Option<HeaderValue> {
-        pending_cookie("", Duration::ZERO, console)
+        PENDING.end(console.is_secure())
     }
 
     fn of_request(console: &Console, headers: &HeaderMap) -> Option<Self> {
-        let name = if console.is_secure() {
-            SECURE_PENDING
-        } else {
-            PENDING
-        };
-        let sealed = URL_SAFE_NO_PAD.decode(only_cookie(headers, name)?).ok()?;
+        let sealed = URL_SAFE_NO_PAD
+            .decode(PENDING.find(headers, console.is_secure())?)
+            .ok()?;
         let text = console
             .store
             .key
@@ -318,20 +320,6 @@ impl PendingSignIn {
         let begun = Timestamp::from_micros(pending.begun_micros);
         (console.ambient.now().since(begun) < PATIENCE).then_some(pending)
     }
-}
-
-/// It has to come along when the provider, another site, leads back.
-fn pending_cookie(value: &str, left: Duration, console: &Console) -> Option<HeaderValue> {
-    // The prefix of the name demands this path, and https.
-    let (name, terms) = if console.is_secure() {
-        (SECURE_PENDING, "Path=/; Secure".to_owned())
-    } else {
-        (PENDING, format!("Path={SIGNED_IN}"))
-    };
-    let left = left.as_secs();
-    secret_header(format!(
-        "{name}={value}; {terms}; Max-Age={left}; HttpOnly; SameSite=Lax"
-    ))
 }
 
 fn provider_failure(error: &wardgate_egress::ConnectError) -> SignInError {

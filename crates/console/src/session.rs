@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::header::{AUTHORIZATION, COOKIE};
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use wardgate_domain::{About, Ambient, Caller, SealKey, derive_key};
 use wardgate_edge::{Authenticator, TokenRefusal};
+
+use crate::cookies::{only_cookie, secret_header};
 
 /// The cookie.
 const NAME: &str = "wardgate_console";
@@ -123,28 +125,6 @@ fn cookie(value: &str, left: Duration, is_secure: bool) -> Option<HeaderValue> {
     secret_header(format!(
         "{NAME}={value}; Path={PATH}; Max-Age={left}; HttpOnly; SameSite=Strict{secure}"
     ))
-}
-
-/// A header that logs leave out.
-pub(crate) fn secret_header(text: String) -> Option<HeaderValue> {
-    let mut value = HeaderValue::try_from(text).ok()?;
-    value.set_sensitive(true);
-    Some(value)
-}
-
-/// The value of the one cookie of this name. Of two one is somebody else's doing.
-pub(crate) fn only_cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    let cookies = headers.get_all(COOKIE).iter();
-    let mut values = cookies
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
-        .filter(|(own, _)| *own == name)
-        .map(|(_, value)| value);
-    match (values.next(), values.next()) {
-        (Some(value), None) => Some(value),
-        _ => None,
-    }
 }
 
 /// The token of the one session that a request has.

@@ -163,9 +163,8 @@ impl SessionRenewal {
         let now = self.ambient.now();
         let usable = self.sign_in.usable(&self.auth, answer, Some(&tokens), now);
         match usable.await {
-            Ok((newer, _)) => {
-                self.keep(&newer).await?;
-                let tokens = newer;
+            Ok(tokens) => {
+                self.keep(&tokens).await?;
                 Ok(RenewalOutcome::Session(StoredSession {
                     tokens,
                     expires_at,

@@ -12,13 +12,16 @@ use http::{HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
 use wardgate_domain::{About, Ambient, Digest, Timestamp};
 
-use crate::session::{only_cookie, secret_header};
+use crate::cookies::HostCookie;
 use crate::store::{ConsoleStore, StoreError};
 
-/// The cookie over https: browsers take one of this name from this very host alone (RFC 6265bis §4.1.3.2).
-const SECURE_NAME: &str = "__Host-wardgate_session";
-/// The cookie over plain HTTP.
-const NAME: &str = "wardgate_session";
+/// The cookie.
+const SESSION: HostCookie = HostCookie {
+    secure_name: "__Host-wardgate_session",
+    name: "wardgate_session",
+    path: "/console",
+    same_site: "Strict",
+};
 
 /// What is sealed, so that nothing else of this key could pass for it.
 const SEALED: &str = "wardgate console stored session 1";
@@ -50,13 +53,13 @@ impl SessionId {
 
     /// The one that a request has.
     pub(crate) fn of_request(headers: &HeaderMap, is_secure: bool) -> Option<Self> {
-        let value = only_cookie(headers, name(is_secure))?;
+        let value = SESSION.find(headers, is_secure)?;
         (value.len() == 43).then(|| Self(value.to_owned()))
     }
 
     /// `Set-Cookie` that begins the session.
     pub(crate) fn cookie(&self, left: Duration, is_secure: bool) -> Option<HeaderValue> {
-        cookie(&self.0, left, is_secure)
+        SESSION.set(&self.0, left, is_secure)
     }
 
     fn digest(&self) -> Digest {
@@ -66,24 +69,7 @@ impl SessionId {
 
 /// `Set-Cookie` that takes the id away.
 pub(crate) fn end(is_secure: bool) -> Option<HeaderValue> {
-    cookie("", Duration::ZERO, is_secure)
-}
-
-const fn name(is_secure: bool) -> &'static str {
-    if is_secure { SECURE_NAME } else { NAME }
-}
-
-fn cookie(value: &str, left: Duration, is_secure: bool) -> Option<HeaderValue> {
-    // The prefix of the name demands this path, and https.
-    let terms = if is_secure {
-        "Path=/; Secure"
-    } else {
-        "Path=/console"
-    };
-    let (name, left) = (name(is_secure), left.as_secs());
-    secret_header(format!(
-        "{name}={value}; {terms}; Max-Age={left}; HttpOnly; SameSite=Strict"
-    ))
+    SESSION.end(is_secure)
 }
 
 /// The tokens of a session. Not shown: they are secrets.

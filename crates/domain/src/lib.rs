@@ -24,6 +24,7 @@ mod digest;
 pub mod duration;
 mod ids;
 mod invisible;
+mod loopback;
 mod memory_access;
 mod permit;
 mod reason;
@@ -55,6 +56,7 @@ pub use invisible::{
     InvisibleCharacter, InvisibleKind, escape_invisible_json, find_invisible, invisible_kind,
     is_invisible, is_joining, is_pictograph, mark_invisible, remove_invisible,
 };
+pub use loopback::is_loopback_host;
 pub use memory_access::{MemoryAccess, MemoryMethod};
 pub use permit::{
     AttributeType, CallToRun, Permit, PermitKeyError, PermitRefusal, PermitSigner, PermitTerms,

@@ -107,8 +107,8 @@ impl EgressSettings {
 pub struct Egress {
     /// Of the service's own host.
     http: reqwest::Client,
-    /// Of further hosts, which get no certificates.
-    further: reqwest::Client,
+    /// Of further hosts, where they must not get what the first one gets.
+    further: Option<reqwest::Client>,
     guard: Arc<AddressGuard>,
     timeout: Duration,
     max_response_bytes: usize,
@@ -143,11 +143,8 @@ impl Egress {
             network.apply(builder)?.build()
         };
         let http = open(network)?;
-        let further = if network.tls == TlsSettings::default() {
-            http.clone()
-        } else {
-            open(&network.of_another())?
-        };
+        let has_tls = network.tls != TlsSettings::default();
+        let further = has_tls.then(|| open(&network.of_another())).transpose()?;
         Ok(Self {
             http,
             further,
@@ -173,10 +170,9 @@ impl Egress {
     async fn follow(&self, mut request: EgressRequest) -> Result<reqwest::Response, EgressError> {
         self.guard.check(&request.url)?;
         for _ in 0..=redirect::MOST {
-            let http = if self.guard.is_own(&request.url) {
-                &self.http
-            } else {
-                &self.further
+            let http = match &self.further {
+                Some(further) if !self.guard.is_own(&request.url) => further,
+                _ => &self.http,
             };
             let response = http.execute(request.to_reqwest()).await?;
             let target = redirect::target(

@@ -30,7 +30,7 @@ use tonic::server::NamedService;
 use tonic::transport::{Channel, Endpoint};
 use tower::util::BoxCloneSyncService;
 use tower::{Service as TowerService, ServiceExt, service_fn};
-use wardgate_domain::Ambient;
+use wardgate_domain::{Ambient, is_loopback_host};
 use wardgate_tls::{EndOfTls, Files, LiveConfig};
 
 use self::balance::BalancedTransport;
@@ -175,7 +175,7 @@ pub fn connect<L>(
                 }),
             )
         }
-        (Some("http"), None) if is_loopback(&origin) => (80, None),
+        (Some("http"), None) if origin.host().is_some_and(is_loopback_host) => (80, None),
         (Some("http" | "https"), _) => {
             return Err(Error::PlainText {
                 url: url.to_owned(),
@@ -287,12 +287,4 @@ impl ReplicaConnector {
         };
         Ok(TokioIo::new(stream))
     }
-}
-
-fn is_loopback(uri: &http::Uri) -> bool {
-    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost"
-        || host
-            .parse::<std::net::IpAddr>()
-            .is_ok_and(|ip| ip.is_loopback())
 }

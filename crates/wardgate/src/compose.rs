@@ -7,7 +7,9 @@ use axum::Router;
 use tokio::sync::watch;
 use wardgate_agent::{Agent, ApprovalKey, Endpoints};
 use wardgate_audit::LogCloser;
-use wardgate_console::{Console, ConsoleStore, HttpLimits, ProviderSignIn, RecordLinks};
+use wardgate_console::{
+    Console, ConsoleStore, HttpLimits, ProviderSignIn, RecordLinks, SignInConfig,
+};
 use wardgate_domain::{Ambient, PermitSigner, PermitVerifier};
 use wardgate_edge::{Admission, Authenticator, EdgeClient, Origins};
 use wardgate_gateway::{Gateway, Neighbours};
@@ -217,6 +219,19 @@ pub(crate) fn local_console(
     Console::new(links, admission, store, sign_in, public_url, ambient)
 }
 
+/// How the console signs people in, where `config` says that a provider does. Browsers come back to `public_url`.
+pub(crate) async fn console_sign_in(
+    config: Option<&SignInConfig>,
+    public_url: Option<&str>,
+    ambient: &Ambient,
+) -> Result<Option<ProviderSignIn>, Failure> {
+    let Some(config) = config else {
+        return Ok(None);
+    };
+    let opened = ProviderSignIn::open(config, public_url, ambient).await;
+    Ok(Some(opened.map_err(|error| format!("console.{error}"))?))
+}
+
 /// What the console says it is.
 pub(crate) const CONSOLE: &str = "wardgate-console";
 
@@ -258,13 +273,7 @@ pub(crate) async fn remote_console(
         auth,
         body: wiring.limits.body(),
     };
-    let sign_in = match &wiring.sign_in {
-        Some(config) => {
-            let opened = ProviderSignIn::open(config, public_url, ambient).await;
-            Some(opened.map_err(|error| format!("console.{error}"))?)
-        }
-        None => None,
-    };
+    let sign_in = console_sign_in(wiring.sign_in.as_ref(), public_url, ambient).await?;
     let ambient = ambient.clone();
     let console = Console::new(links, admission, store, sign_in, public_url, ambient);
     Ok((console, keys))

@@ -6,8 +6,8 @@ use std::time::Duration;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
-use url::{Host, Url};
-use wardgate_domain::duration;
+use url::Url;
+use wardgate_domain::{duration, is_loopback_host};
 
 use super::secret::Secret;
 
@@ -143,7 +143,7 @@ impl ProviderSettings {
         }
         match url.scheme() {
             "https" => {}
-            "http" if self.allow_http || is_loopback(&url) => {}
+            "http" if self.allow_http || url.host_str().is_some_and(is_loopback_host) => {}
             "http" => {
                 return Err(
                     "is plain http to another machine; use https, or set `allow_http: true`",
@@ -207,15 +207,6 @@ fn sensitive(text: &str) -> Option<HeaderValue> {
 
 fn not_a_value(key: &str) -> String {
     format!("`{key}` has characters a header cannot hold; use printable ASCII characters")
-}
-
-fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
 }
 
 #[cfg(test)]

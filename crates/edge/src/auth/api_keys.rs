@@ -4,7 +4,7 @@
 //! a lookup by the digest of what was sent tells nothing by the time it takes.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -99,11 +99,16 @@ pub fn generate_api_key(ambient: &Ambient) -> String {
 impl ApiKeyFile {
     /// Reads a file of at most 1 MiB.
     pub fn parse(bytes: &[u8]) -> Result<Self, ApiKeyError> {
-        let malformed = |error: &dyn std::fmt::Display| ApiKeyError::Malformed(error.to_string());
-        let value = parse_strict(bytes).map_err(|error| malformed(&error))?;
-        let file: Self = serde_json::from_value(value).map_err(|error| malformed(&error))?;
+        let file = Self::decode(bytes)?;
         KnownKeys::of(&file, Digest::of(bytes))?;
         Ok(file)
+    }
+
+    /// Its form alone; what its entries say is for [`KnownKeys::of`] to check.
+    fn decode(bytes: &[u8]) -> Result<Self, ApiKeyError> {
+        let malformed = |error: &dyn std::fmt::Display| ApiKeyError::Malformed(error.to_string());
+        let value = parse_strict(bytes).map_err(|error| malformed(&error))?;
+        serde_json::from_value(value).map_err(|error| malformed(&error))
     }
 }
 
@@ -120,6 +125,10 @@ struct ApiKey {
 }
 
 impl KnownKeys {
+    fn read(bytes: &[u8]) -> Result<Self, ApiKeyError> {
+        Self::of(&ApiKeyFile::decode(bytes)?, Digest::of(bytes))
+    }
+
     fn of(file: &ApiKeyFile, version: Digest) -> Result<Self, ApiKeyError> {
         let mut by_digest = HashMap::new();
         for (index, entry) in file.keys.iter().enumerate() {
@@ -202,10 +211,10 @@ pub(super) struct ApiKeys {
 impl ApiKeys {
     /// Reads the file, which has to be usable.
     pub(super) async fn load(config: &ApiKeyConfig) -> Result<Arc<Self>, ApiKeyError> {
-        let known = read(&config.file).await?;
+        let bytes = read_file(&config.file).await?;
         Ok(Arc::new(Self {
             path: config.file.clone(),
-            known: ArcSwap::from_pointee(known),
+            known: ArcSwap::from_pointee(KnownKeys::read(&bytes)?),
             is_failing: AtomicBool::new(false),
         }))
     }
@@ -223,11 +232,10 @@ impl ApiKeys {
 
     /// Takes over a change of the file. One that cannot be used leaves the former keys in force, and is logged once.
     pub(super) async fn refresh(&self) {
-        let known = read(&self.path).await;
-        let was_failing = self.is_failing.swap(known.is_err(), Ordering::Relaxed);
-        match known {
-            Ok(known) if known.version == self.version() => {}
-            Ok(known) => {
+        let changed = self.read_change().await;
+        let was_failing = self.is_failing.swap(changed.is_err(), Ordering::Relaxed);
+        match changed {
+            Ok(Some(known)) => {
                 let count = known.by_digest.len();
                 self.known.store(Arc::new(known));
                 tracing::info!(keys = count, "the changed API keys are in force");
@@ -237,8 +245,17 @@ impl ApiKeys {
                 path = %self.path.display(),
                 "the file of the API keys cannot be used; the former keys stay in force"
             ),
-            Err(_) => {}
+            Ok(None) | Err(_) => {}
         }
+    }
+
+    /// What the file says; none where it is as it was.
+    async fn read_change(&self) -> Result<Option<KnownKeys>, ApiKeyError> {
+        let bytes = read_file(&self.path).await?;
+        if Digest::of(&bytes) == self.version() {
+            return Ok(None);
+        }
+        KnownKeys::read(&bytes).map(Some)
     }
 
     /// Changes with every change of the file.
@@ -263,9 +280,4 @@ impl ApiKeys {
         caller.expires_at = caller.expires_at.min(now.plus(CALLER_LIFETIME));
         Ok((caller, Arc::clone(scopes), known.version))
     }
-}
-
-async fn read(path: &Path) -> Result<KnownKeys, ApiKeyError> {
-    let bytes = read_file(path).await?;
-    KnownKeys::of(&ApiKeyFile::parse(&bytes)?, Digest::of(&bytes))
 }

@@ -1,12 +1,12 @@
 //! Which issuers are trusted, and how their claims read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
+use wardgate_domain::is_loopback_host;
 
 use super::Error;
 use super::api_keys::ApiKeyConfig;
@@ -321,15 +321,10 @@ pub(super) fn protected_url(text: &str) -> Result<Url, String> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err("holds a user name or password; remove it".to_owned());
     }
-    let host = url.host_str().unwrap_or_default();
-    let address = host
-        .trim_start_matches('[')
-        .trim_end_matches(']')
-        .parse::<IpAddr>();
-    let loopback = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
+    let is_loopback = url.host_str().is_some_and(is_loopback_host);
     match url.scheme() {
         "https" => Ok(url),
-        "http" if loopback => Ok(url),
+        "http" if is_loopback => Ok(url),
         "http" => Err("is plain http to another machine; use https".to_owned()),
         scheme => Err(format!("has the scheme `{scheme}`; use https")),
     }

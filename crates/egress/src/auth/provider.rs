@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
-use url::{Host, Url};
-use wardgate_domain::Ambient;
+use url::Url;
+use wardgate_domain::{Ambient, is_loopback_host};
 
 use super::code::{AuthorizationServer, CodeRequest, check_issuer};
 use super::discovery::MetadataDiscovery;
@@ -128,19 +128,10 @@ fn http_url(key: &'static str, text: &str) -> Result<Url, ProviderSettingsError>
     let url = Url::parse(text).ok();
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     let url = url.ok_or_else(|| wrong("is no http(s) URL"))?;
-    if url.scheme() == "http" && !is_loopback(&url) {
+    if url.scheme() == "http" && !url.host_str().is_some_and(is_loopback_host) {
         return Err(wrong("is plain http to another machine; use https"));
     }
     Ok(url)
-}
-
-fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
 }
 
 impl ProviderClient {

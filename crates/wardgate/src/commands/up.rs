@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use wardgate_agent::Endpoints;
 use wardgate_audit::AuditKeys;
-use wardgate_console::{ConsoleStore, ProviderSignIn};
+use wardgate_console::ConsoleStore;
 use wardgate_domain::Ambient;
 use wardgate_edge::BoundListener;
 use wardgate_gateway::Gateway;
@@ -179,13 +179,8 @@ async fn start_services(
     let key = data_dir::cookie_key(&dir.console_key())?;
     let (store, database) = (dir.console_store(), DatabaseSettings::default());
     let store = ConsoleStore::open(&store, &database, &key, ambient.clone()).await?;
-    let sign_in = match &up.console.sign_in {
-        Some(config) => {
-            let opened = ProviderSignIn::open(config, Some(&reached_at), ambient).await;
-            Some(opened.map_err(|error| format!("console.{error}"))?)
-        }
-        None => None,
-    };
+    let sign_in = up.console.sign_in.as_ref();
+    let sign_in = compose::console_sign_in(sign_in, Some(&reached_at), ambient).await?;
     let console = compose::local_console(
         &gateway,
         agent.clone(),
