@@ -150,6 +150,7 @@ const ARROWS: [(&str, &[&str]); 39] = [
             "arguments",
             "domain",
             "edge",
+            "egress",
             "json",
             "mcp",
             "telemetry",

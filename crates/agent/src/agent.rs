@@ -17,7 +17,7 @@ use wardgate_domain::{Ambient, Caller};
 use wardgate_telemetry::names;
 
 use crate::approval::ApprovalKey;
-use crate::assistant::{Assistant, Assistants, OpenProvider, parse, texts};
+use crate::assistant::{Assistant, Assistants, OpenProvider, SecretFiles, parse, texts};
 use crate::caller_gateway::CallerGateway;
 use crate::clients::{GatewayClient, ModelClient};
 use crate::event::AgentEvent;
@@ -79,7 +79,8 @@ impl Agent {
         ambient: Ambient,
     ) -> Result<Self, Error> {
         let variables = config.variables.clone();
-        let read: Arc<Parse> = Arc::new(move |texts| parse(texts, &variables, &*provider));
+        let read: Arc<Parse> =
+            Arc::new(move |texts, files| parse(texts, &variables, &*provider, files));
         let assistants = match &config.assistants {
             None => Arc::new(ArcSwap::from_pointee(Assistants::default())),
             Some(path) => {
@@ -90,9 +91,12 @@ impl Agent {
                     Ok(Err(error)) => return Err(unreadable(path, &error)),
                     Err(_) => return Err(Error::Assistants("their files were not read".into())),
                 };
-                let assistants = Arc::new(ArcSwap::from_pointee(read(&files)?));
+                let mut secret_files = SecretFiles::default();
+                let parsed = read(&files, &mut secret_files)?;
+                let assistants = Arc::new(ArcSwap::from_pointee(parsed));
                 let interval = Duration::from_secs(config.reload_seconds.max(1));
-                reload::watch(&assistants, path.clone(), files, read, interval);
+                let loaded = (files, secret_files);
+                reload::watch(&assistants, path.clone(), loaded, read, interval);
                 assistants
             }
         };
@@ -208,7 +212,8 @@ pub fn check(config: &Config) -> Result<(), Error> {
     };
     let provider = open_provider(config.telemetry, Ambient::system());
     let files = texts(path).map_err(|error| unreadable(path, &error))?;
-    parse(&files, &config.variables, &*provider).map(drop)
+    let mut secret_files = SecretFiles::default();
+    parse(&files, &config.variables, &*provider, &mut secret_files).map(drop)
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Error {

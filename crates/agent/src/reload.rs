@@ -9,16 +9,17 @@ use tokio::time::MissedTickBehavior;
 use wardgate_telemetry::names;
 
 use crate::Error;
-use crate::assistant::{Assistants, Text, texts};
+use crate::assistant::{Assistants, SecretFiles, Text, texts};
 
-/// Makes assistants of files.
-pub(crate) type Parse = dyn Fn(&[Text]) -> Result<Assistants, Error> + Send + Sync;
+/// Makes assistants of files, and notes which others these name.
+pub(crate) type Parse =
+    dyn Fn(&[Text], &mut SecretFiles) -> Result<Assistants, Error> + Send + Sync;
 
 /// Looks at the files every `interval`, for as long as `in_force` is in use. A set is tried once.
 pub(crate) fn watch(
     in_force: &Arc<ArcSwap<Assistants>>,
     path: PathBuf,
-    mut loaded: Vec<Text>,
+    (mut loaded, mut secret_files): (Vec<Text>, SecretFiles),
     parse: Arc<Parse>,
     interval: Duration,
 ) {
@@ -29,26 +30,39 @@ pub(crate) fn watch(
         loop {
             ticker.tick().await;
             let path = path.clone();
-            let read = tokio::task::spawn_blocking(move || texts(&path)).await;
+            let read = tokio::task::spawn_blocking(move || {
+                let are_changed = secret_files.are_changed();
+                (texts(&path), secret_files, are_changed)
+            });
+            let Ok((read, files, are_changed)) = read.await else {
+                return;
+            };
+            secret_files = files;
             if in_force.strong_count() == 0 {
                 return;
             }
             // Files that cannot be read now may be in the middle of being replaced.
-            if let Ok(Ok(now)) = read
-                && now != loaded
+            if let Ok(now) = read
+                && (are_changed || now != loaded)
             {
-                take_up(&in_force, &now, &*parse);
+                secret_files = SecretFiles::default();
+                take_up(&in_force, &now, &*parse, &mut secret_files);
                 loaded = now;
             }
         }
     });
 }
 
-fn take_up(in_force: &Weak<ArcSwap<Assistants>>, texts: &[Text], parse: &Parse) {
+fn take_up(
+    in_force: &Weak<ArcSwap<Assistants>>,
+    texts: &[Text],
+    parse: &Parse,
+    secret_files: &mut SecretFiles,
+) {
     let Some(in_force) = in_force.upgrade() else {
         return;
     };
-    match parse(texts) {
+    match parse(texts, secret_files) {
         Ok(assistants) => {
             in_force.store(Arc::new(assistants));
             metrics::counter!(names::AGENT_RELOADS, "outcome" => "swapped").increment(1);

@@ -389,7 +389,7 @@ fn the_way_to_a_source_is_checked_and_its_files_are_watched() {
         (format!("{https}, tls: {{}}"), "`tls` is empty"),
         (
             format!("{https}, tls: {{ cert: ca.pem }}"),
-            "`cert` and `key` belong together",
+            "`cert` belongs to a `key`, which is missing",
         ),
         (
             format!("{https}, tls: {{ ca: key.pem }}"),

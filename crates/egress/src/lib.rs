@@ -43,7 +43,7 @@ pub use auth::{
 pub use client::{ClientSettings, EgressClient, HttpSettings};
 pub use error::EgressError;
 pub use guard::{AddressGuard, AllowedHost, NotAHost};
-pub use network::{ClientIdentity, NetworkSettings, TlsSettings};
+pub use network::{ClientIdentity, InvalidTls, NetworkSettings, TlsSettings};
 pub use request::EgressRequest;
 pub use response::{EgressResponse, ResponseBody};
 

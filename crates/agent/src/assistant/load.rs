@@ -11,8 +11,9 @@ use super::command::{Argument, Command, ConfiguredCall};
 use super::fault::AssistantFaults;
 use super::language::{ByLanguage, Language};
 use super::prompt::{Prompt, Template};
+use super::secret_files::SecretFiles;
 use super::settings::{self, File, Texts};
-use super::variables::Variables;
+use super::variables::{VariableError, Variables};
 use super::{Assistant, Assistants, Check, Guardrail, MissingVariables, ModelChoice};
 use crate::Error;
 use crate::clients::ModelClient;
@@ -77,20 +78,28 @@ type Provider = Result<Arc<dyn ModelClient>, MissingVariables>;
 struct AssistantsReader<'a> {
     faults: AssistantFaults,
     variables: &'a BTreeMap<String, String>,
+    /// Where the files of the assistants are.
+    directory: PathBuf,
+    secret_files: &'a mut SecretFiles,
     /// `None`: at fault, which is said already.
     providers: BTreeMap<String, Option<Provider>>,
     templates: Vec<&'a Text>,
 }
 
-/// Checks what was read. Every fault that can be told apart is in the error.
+/// Checks what was read, with the files that it names, which are noted in `secret_files`. Every fault that can be told apart is
+/// in the error.
 pub(crate) fn parse(
     texts: &[Text],
     variables: &BTreeMap<String, String>,
     open: &OpenProvider,
+    secret_files: &mut SecretFiles,
 ) -> Result<Assistants, Error> {
+    let directory = texts.first().and_then(|text| text.path.parent());
     let mut reader = AssistantsReader {
         faults: AssistantFaults::default(),
         variables,
+        directory: directory.unwrap_or(Path::new("")).to_owned(),
+        secret_files,
         providers: BTreeMap::new(),
         templates: texts.iter().filter(|text| text.is_template()).collect(),
     };
@@ -124,6 +133,18 @@ pub(crate) fn parse(
     }
 }
 
+/// Fills in the texts of a provider, and puts what the files of its `tls` hold in the place of their names.
+fn fill_provider(settings: &mut Value, variables: &mut Variables<'_>) -> Result<(), VariableError> {
+    variables.fill(settings)?;
+    let tls = settings.get_mut("tls").and_then(Value::as_object_mut);
+    for (_, file) in tls.into_iter().flatten() {
+        if let Value::String(path) = file {
+            *path = variables.file(path)?;
+        }
+    }
+    Ok(())
+}
+
 impl AssistantsReader<'_> {
     fn file(&mut self, text: &Text) -> Option<File> {
         self.faults.in_file(&text.path);
@@ -138,28 +159,17 @@ impl AssistantsReader<'_> {
 
     fn provider(&mut self, name: &str, settings: &Spanned<Value>, open: &OpenProvider) {
         let at = settings.referenced;
-        let mut variables = Variables::new(self.variables);
+        let mut variables = Variables::new(self.variables, &self.directory, self.secret_files);
         let mut filled = settings.value.clone();
-        let provider = if variables.fill(&mut filled).is_err() {
-            self.faults.add(
-                at,
-                format!("provider `{name}` has a `${{` that is never closed"),
-            );
-            None
-        } else {
-            let missing = variables.missing();
-            if missing.is_empty() {
-                match open(name, filled) {
-                    Ok(client) => Some(Ok(client)),
-                    Err(problem) => {
-                        self.faults.add(at, problem);
-                        None
-                    }
-                }
-            } else {
-                Some(Err(MissingVariables(missing)))
-            }
+        let is_filled = fill_provider(&mut filled, &mut variables);
+        let missing = variables.missing();
+        let opened = match is_filled {
+            Err(error) => Err(format!("provider `{name}` {error}")),
+            Ok(()) if !missing.is_empty() => Ok(Err(MissingVariables(missing))),
+            Ok(()) => open(name, filled).map(Ok),
         };
+        let opened = opened.map_err(|problem| self.faults.add(at, problem));
+        let provider = opened.ok();
         if self.providers.insert(name.to_owned(), provider).is_some() {
             self.faults
                 .add(at, format!("another file has a provider `{name}`"));
@@ -285,7 +295,7 @@ impl AssistantsReader<'_> {
             self.faults.add(provider.referenced, problem);
         }
         let client = client.flatten();
-        let mut variables = Variables::new(self.variables);
+        let mut variables = Variables::new(self.variables, &self.directory, self.secret_files);
         let Ok(name) = variables.text(&model.value) else {
             let problem = "`model` has a `${` that is never closed";
             self.faults.add(model.referenced, problem);

@@ -5,6 +5,7 @@ mod fault;
 mod language;
 mod load;
 mod prompt;
+mod secret_files;
 mod settings;
 mod variables;
 
@@ -17,6 +18,7 @@ pub(crate) use command::{Command, ConfiguredCall, MessageOpening, opening};
 pub(crate) use language::{ByLanguage, Language, detect};
 pub(crate) use load::{OpenProvider, Text, parse, texts};
 pub(crate) use prompt::{Prompt, PromptFacts, Template};
+pub(crate) use secret_files::SecretFiles;
 pub(crate) use settings::{Approval, Calls, CommandAnswer, Context, ToolSelection, TurnLimits};
 
 use crate::clients::ModelClient;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Assistants, Calls, MessageOpening, Text, opening, parse, texts};
+use super::{Assistants, Calls, MessageOpening, SecretFiles, Text, opening, parse, texts};
 use crate::Error;
 use crate::clients::ModelClient;
 use crate::provider::{Provider, ProviderSettings};
@@ -26,7 +26,12 @@ fn read(text: &str) -> Result<Assistants, Error> {
         path: PathBuf::from("assistants.yaml"),
         text: text.to_owned(),
     };
-    parse(&[text], &BTreeMap::new(), &open)
+    parse(
+        &[text],
+        &BTreeMap::new(),
+        &open,
+        &mut SecretFiles::default(),
+    )
 }
 
 fn faults(text: &str) -> String {
@@ -101,7 +106,7 @@ fn example(name: &str) -> Assistants {
         .join("assistants.yaml");
     let texts = texts(&path).unwrap();
     let set = BTreeMap::from([("LLM_BASE_URL".to_owned(), "http://127.0.0.1:1".to_owned())]);
-    let without = parse(&texts, &BTreeMap::new(), &open).unwrap();
+    let without = parse(&texts, &BTreeMap::new(), &open, &mut SecretFiles::default()).unwrap();
     if std::env::var_os("LLM_BASE_URL").is_none() {
         assert!(
             without
@@ -111,7 +116,7 @@ fn example(name: &str) -> Assistants {
             "{name}"
         );
     }
-    let assistants = parse(&texts, &set, &open).unwrap();
+    let assistants = parse(&texts, &set, &open, &mut SecretFiles::default()).unwrap();
     assert!(
         assistants
             .models()
@@ -190,6 +195,14 @@ async fn changed_files_are_taken_up_if_they_are_sound() {
         reload_seconds: 1,
         ..Config::default()
     };
+    let is_seen = Arc::new(tokio::sync::Notify::new());
+    let seen = Arc::clone(&is_seen);
+    let open = move |name: &str, settings: Value| {
+        if name == "seen" {
+            seen.notify_one();
+        }
+        open(name, settings)
+    };
     let agent = Agent::with(
         &config,
         Arc::new(open),
@@ -203,13 +216,26 @@ async fn changed_files_are_taken_up_if_they_are_sound() {
     assert!(named("a"));
     std::fs::write(&path, assistant("").replace("name: a", "name: b c")).unwrap();
     std::fs::write(&path, assistant("").replace("name: a", "name: d")).unwrap();
-    tokio::time::timeout(std::time::Duration::from_mins(1), async {
-        while !named("d") {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-    .unwrap();
+    let limit = std::time::Duration::from_mins(1);
+    let until_named = async |name| {
+        let waiting = async {
+            while !named(name) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(limit, waiting).await.unwrap();
+    };
+    until_named("d").await;
+
+    let keyed = "https://llm.example/v1\", api_key: \"${file:key}\" }, seen: { type: openai, base_url: \"https://llm.example/v1\"";
+    let keyed = assistant("").replace("https://llm.example/v1\"", keyed);
+    std::fs::write(&path, keyed.replace("name: a", "name: e")).unwrap();
+    tokio::time::timeout(limit, is_seen.notified())
+        .await
+        .unwrap();
+    assert!(named("d"), "the file of the key is not there yet");
+    std::fs::write(dir.path().join("key"), "secret\n").unwrap();
+    until_named("e").await;
 }
 
 #[test]
@@ -238,7 +264,7 @@ fn a_chat_template_beside_the_file_is_learned_and_one_that_cannot_be_used_is_a_f
     ] {
         std::fs::write(&file, assistant(&format!("    template: {name}\n"))).unwrap();
         let texts = texts(&file).unwrap();
-        let read = parse(&texts, &BTreeMap::new(), &open);
+        let read = parse(&texts, &BTreeMap::new(), &open, &mut SecretFiles::default());
         match problem {
             None => assert!(read.is_ok(), "{:?}", read.err()),
             Some(problem) => {

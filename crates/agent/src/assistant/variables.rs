@@ -1,26 +1,43 @@
-//! `${NAME}` and `${NAME:-default}` in the texts of a provider or the name of a model.
+//! `${NAME}`, `${NAME:-default}` and `${file:PATH}` in the texts of a provider or the name of a model.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
+use std::path::Path;
 
 use serde_json::Value;
 use wardgate_domain::variable::{self, FillError};
 
-/// Where values come from: the configured ones, then the environment.
+use super::secret_files::SecretFiles;
+
+/// Where values come from: the configured ones, then the environment; and files.
 pub(crate) struct Variables<'a> {
     configured: &'a BTreeMap<String, String>,
+    /// What paths of files begin at.
+    directory: &'a Path,
+    files: &'a mut SecretFiles,
     /// Names that are set nowhere and have no default.
     missing: BTreeSet<String>,
 }
 
-/// A `${` that is never closed.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct UnclosedVariable;
+/// Why a text cannot be filled in.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum VariableError {
+    #[error("has a `${{` that is never closed")]
+    Unclosed,
+    /// What is wrong with a file.
+    #[error("cannot be used: {0}")]
+    File(String),
+}
 
 impl<'a> Variables<'a> {
-    pub(crate) fn new(configured: &'a BTreeMap<String, String>) -> Self {
+    pub(crate) fn new(
+        configured: &'a BTreeMap<String, String>,
+        directory: &'a Path,
+        files: &'a mut SecretFiles,
+    ) -> Self {
         Self {
             configured,
+            directory,
+            files,
             missing: BTreeSet::new(),
         }
     }
@@ -31,7 +48,7 @@ impl<'a> Variables<'a> {
     }
 
     /// Fills in every text of `value`.
-    pub(crate) fn fill(&mut self, value: &mut Value) -> Result<(), UnclosedVariable> {
+    pub(crate) fn fill(&mut self, value: &mut Value) -> Result<(), VariableError> {
         match value {
             Value::String(text) => *text = self.text(text)?,
             Value::Array(items) => items.iter_mut().try_for_each(|item| self.fill(item))?,
@@ -46,18 +63,28 @@ impl<'a> Variables<'a> {
     }
 
     /// `text`, filled in.
-    pub(crate) fn text(&mut self, text: &str) -> Result<String, UnclosedVariable> {
+    pub(crate) fn text(&mut self, text: &str) -> Result<String, VariableError> {
         let filled = variable::fill(text, |reference| {
+            if let Some(path) = reference.strip_prefix("file:") {
+                // Editors end a file by a new line, which belongs to no key.
+                return Ok(self.file(path)?.trim_end().to_owned());
+            }
             let value = variable::look_up(reference, self.configured);
-            Ok::<_, Infallible>(value.unwrap_or_else(|name| {
+            Ok(value.unwrap_or_else(|name| {
                 self.missing.insert(name.to_owned());
                 String::new()
             }))
         });
         filled.map_err(|unfilled| match unfilled {
-            FillError::Unclosed => UnclosedVariable,
-            FillError::Reference(never) => match never {},
+            FillError::Unclosed => VariableError::Unclosed,
+            FillError::Reference(error) => error,
         })
+    }
+
+    /// The text of the file at `path`.
+    pub(crate) fn file(&mut self, path: &str) -> Result<String, VariableError> {
+        let read = self.files.read(self.directory.join(path));
+        read.map_err(VariableError::File)
     }
 }
 
@@ -69,14 +96,26 @@ mod tests {
     #[test]
     fn what_is_set_is_filled_in_and_what_is_not_is_named() {
         let configured = BTreeMap::from([("HOST".to_owned(), "h".to_owned())]);
-        let mut variables = Variables::new(&configured);
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("key"), "from a file\n").unwrap();
+        let mut files = SecretFiles::default();
+        let mut variables = Variables::new(&configured, directory.path(), &mut files);
         let mut value = json!({"a": ["http://${HOST}/v1"], "b": "${NOT_SET_A:-x}${NOT_SET_B:-}", "c": "${NOT_SET_C}"});
         variables.fill(&mut value).unwrap();
         assert_eq!(value, json!({"a": ["http://h/v1"], "b": "x", "c": ""}));
-        assert_eq!(variables.text("${HOST"), Err(UnclosedVariable));
+        assert_eq!(variables.text("${HOST"), Err(VariableError::Unclosed));
+        assert_eq!(
+            variables.text("Bearer ${file:key}").unwrap(),
+            "Bearer from a file"
+        );
+        let gone = variables.text("${file:gone}").unwrap_err();
+        assert!(gone.to_string().contains("gone cannot be read"), "{gone}");
         assert_eq!(
             variables.missing(),
             BTreeSet::from(["NOT_SET_C".to_owned()])
         );
+        assert!(!files.are_changed());
+        std::fs::write(directory.path().join("gone"), "it is there now").unwrap();
+        assert!(files.are_changed());
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::info;
 use url::Url;
 use wardgate_domain::Ambient;
+use wardgate_egress::NetworkSettings;
 
 use super::failure;
 use super::frames::ByteStream;
@@ -36,11 +37,12 @@ pub(super) struct Http {
 }
 
 impl Http {
-    /// Connects to nothing yet. No redirect is followed and no proxy of the environment asked: either could
-    /// carry the key elsewhere.
+    /// Connects to nothing yet, and goes the way that `network` says. No redirect is followed and no proxy of the environment
+    /// asked: either could carry the key elsewhere.
     pub(super) fn open(
         url: Url,
         mut headers: HeaderMap,
+        network: &NetworkSettings,
         limits: ResponseTimeouts,
     ) -> Result<Self, reqwest::Error> {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -48,13 +50,11 @@ impl Http {
             .user_agent(concat!("wardgate/", env!("CARGO_PKG_VERSION")))
             .default_headers(headers)
             .redirect(Policy::none())
-            .no_proxy()
             .referer(false)
             .tcp_nodelay(true)
-            .connect_timeout(CONNECT_TIMEOUT)
-            .build()?;
+            .connect_timeout(CONNECT_TIMEOUT);
         Ok(Self {
-            client,
+            client: network.apply(client)?.build()?,
             url,
             limits,
         })

@@ -81,8 +81,11 @@ impl Provider {
             first_byte: settings.timeout,
             idle: settings.idle_timeout,
         };
-        let http = Http::open(url, headers, limits)
-            .map_err(|_| SettingsError::new(name, "no TLS client can be set up here"))?;
+        let network = settings.network(name, &url)?;
+        let http = Http::open(url, headers, &network, limits).map_err(|_| {
+            let problem = "no TLS client can be set up: the certificates or the key cannot be used";
+            SettingsError::new(name, problem)
+        })?;
         Ok(Self {
             name: name.to_owned(),
             kind: settings.kind,

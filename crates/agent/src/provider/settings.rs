@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 use url::Url;
 use wardgate_domain::{duration, is_loopback_host};
+use wardgate_egress::{NetworkSettings, TlsSettings};
 
 use super::secret::Secret;
 
@@ -31,6 +32,12 @@ pub(crate) struct ProviderSettings {
     /// Plain http to another machine, as inside a cluster.
     #[serde(default)]
     pub(crate) allow_http: bool,
+    /// Whom its TLS connections trust, and who we are there.
+    #[serde(default)]
+    pub(crate) tls: Option<ProviderTls>,
+    /// URL of an HTTP proxy that connections go through. It may hold a password.
+    #[serde(default)]
+    pub(crate) proxy: Option<Secret>,
     /// From the request to the first byte of the answer.
     #[serde(with = "duration", default = "one_minute")]
     pub(crate) timeout: Duration,
@@ -46,6 +53,20 @@ pub(crate) struct ProviderSettings {
     /// Text, thoughts and calls of one answer together.
     #[serde(default = "one_mebibyte")]
     pub(crate) max_answer_bytes: usize,
+}
+
+/// What the files of `tls` hold, in PEM.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProviderTls {
+    /// The authorities that are trusted instead of the system's.
+    #[serde(default)]
+    ca: Option<String>,
+    /// What the provider knows us by.
+    #[serde(default)]
+    cert: Option<String>,
+    #[serde(default)]
+    key: Option<Secret>,
 }
 
 /// What is spoken with a provider.
@@ -131,6 +152,41 @@ impl ProviderSettings {
             ))
         })?;
         Ok((url, self.headers().map_err(faulty)?))
+    }
+
+    /// The way to the provider at `url`.
+    pub(super) fn network(&self, name: &str, url: &Url) -> Result<NetworkSettings, SettingsError> {
+        let faulty = |problem: String| SettingsError::new(name, problem);
+        let tls = match &self.tls {
+            None => TlsSettings::default(),
+            Some(_) if url.scheme() == "http" => {
+                let problem = "has `tls`, and `base_url` is http; write https, or leave out `tls`";
+                return Err(faulty(problem.to_owned()));
+            }
+            Some(ProviderTls { ca, cert, key }) => {
+                let key = key.as_ref().map(|key| key.expose().to_owned());
+                let tls = TlsSettings::from_pem(ca.clone(), cert.clone(), key);
+                tls.map_err(|invalid| faulty(format!("`tls`: {invalid}")))?
+            }
+        };
+        let read = |proxy: &Secret| {
+            NetworkSettings::read_proxy(proxy.expose()).ok_or_else(|| {
+                faulty(
+                    "`proxy` is no http(s) URL; write for example http://proxy.example.com:3128"
+                        .to_owned(),
+                )
+            })
+        };
+        let proxy = self.proxy.as_ref().filter(|it| !it.expose().is_empty());
+        let network = NetworkSettings {
+            tls,
+            proxy: proxy.map(read).transpose()?,
+        };
+        if network.shows_proxy_identity() {
+            let problem = "has `tls` and a proxy at an https URL, which would be shown the certificate; name one at an http URL";
+            return Err(faulty(problem.to_owned()));
+        }
+        Ok(network)
     }
 
     fn url(&self) -> Result<Url, &'static str> {

@@ -204,6 +204,24 @@ async fn a_connection_that_breaks_after_the_end_took_nothing() {
 }
 
 #[tokio::test]
+async fn a_provider_behind_a_proxy_is_reached_through_it_alone() {
+    let proxy = ScriptedProvider::start(vec![Reply::stream(&[HI, STOP, DONE])]).await;
+    let behind = json!({
+        "base_url": "http://llm.invalid/v1",
+        "allow_http": true,
+        "proxy": proxy.url,
+    });
+    let answer = complete(&provider(&proxy, behind), &request()).await;
+    assert_eq!(answer.unwrap(), said_hi());
+    let seen = proxy.seen();
+    let [request] = &*seen else {
+        panic!("{seen:?}");
+    };
+    let asked = "post http://llm.invalid/v1/chat/completions http/1.1";
+    assert!(request.head.starts_with(asked), "{}", request.head);
+}
+
+#[tokio::test]
 async fn a_server_that_is_not_there_is_unreachable() {
     let nobody = ScriptedProvider::start([]).await;
     let answer = complete(&provider(&nobody, json!({})), &request()).await;

@@ -1,16 +1,12 @@
 //! `tls` and `proxy` of a source: the way to it through the operator's network.
 
 use url::Url;
-use wardgate_egress::{ClientIdentity, NetworkSettings, Secret, TlsSettings};
+use wardgate_egress::{InvalidTls, NetworkSettings, TlsSettings};
 use wardgate_yaml::{Node, Position};
 
 use super::VariableExpander;
 use crate::fault::FieldReader;
 use crate::files::AttachedFile;
-
-/// What a file of PEM has to hold, and how that begins.
-const CERTIFICATE: (&str, &str) = ("certificate", "-----BEGIN CERTIFICATE-----");
-const PRIVATE_KEY: (&str, &str) = ("private key", "PRIVATE KEY-----");
 
 /// Reads both keys, of a source at `url`, which stands at `at`.
 pub(super) fn read(
@@ -23,8 +19,7 @@ pub(super) fn read(
         tls: tls(url, fields, expand),
         proxy: proxy(fields, expand),
     };
-    let is_https = |proxy: &Url| proxy.scheme() == "https";
-    if network.tls != TlsSettings::default() && network.proxy.as_ref().is_some_and(is_https) {
+    if network.shows_proxy_identity() {
         expand.faults.add(
             at,
             "the source has `tls` and a proxy at an https URL, which would be shown the certificate",
@@ -58,8 +53,7 @@ pub(super) fn tls(
 fn proxy(fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_>) -> Option<Url> {
     let node = fields.optional("proxy")?;
     let text = expand.text(node, "proxy")?;
-    let url = Url::parse(&text).ok();
-    let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    let url = NetworkSettings::read_proxy(&text);
     if url.is_none() {
         expand.faults.add(
             node.at,
@@ -74,40 +68,27 @@ fn proxy(fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_>) -> Opt
 fn tls_files(node: &Node, expand: &mut VariableExpander<'_>) -> Option<TlsSettings> {
     const FIX: &str = "name files of PEM: `ca`, authorities instead of the system's; `cert` and `key`, what the source knows this gateway by";
     let mut fields = FieldReader::of(node, "tls", expand.faults)?;
-    let [ca, cert, key] = ["ca", "cert", "key"].map(|key| fields.optional(key));
+    let named = ["ca", "cert", "key"].map(|key| (key, fields.optional(key)));
     fields.finish(expand.faults);
-    if ca.is_none() && cert.is_none() && key.is_none() {
+    if named.iter().all(|(_, node)| node.is_none()) {
         expand.faults.add(node.at, "`tls` is empty", FIX);
         return None;
     }
-    let mut pem = |node: Option<&Node>, what: &str, (noun, marker): (&str, &str)| {
-        let Some(node) = node else {
-            return Some(None);
-        };
-        let text = String::from_utf8(file(node, what, FIX, expand)?).unwrap_or_default();
-        if !text.contains(marker) {
-            let problem = format!("`{what}` holds no {noun} in PEM");
-            expand.faults.add(node.at, problem, FIX);
-            return None;
+    let mut texts = [None, None, None];
+    for ((what, node), text) in named.iter().zip(&mut texts) {
+        if let Some(node) = node {
+            let read = file(node, what, FIX, expand)?;
+            *text = Some(String::from_utf8(read).unwrap_or_default());
         }
-        Some(Some(text))
-    };
-    let ca = pem(ca, "ca", CERTIFICATE)?;
-    let certificate = pem(cert, "cert", CERTIFICATE)?;
-    let key = pem(key, "key", PRIVATE_KEY)?;
-    let identity = match (certificate, key) {
-        (Some(certificate), Some(key)) => Some(ClientIdentity {
-            certificate,
-            key: Secret::from(key),
-        }),
-        (None, None) => None,
-        _ => {
-            let problem = "`cert` and `key` belong together";
-            expand.faults.add(node.at, problem, FIX);
-            return None;
-        }
-    };
-    Some(TlsSettings { ca, identity })
+    }
+    let [ca, cert, key] = texts;
+    let tls = TlsSettings::from_pem(ca, cert, key);
+    let tls = tls.map_err(|invalid: InvalidTls| {
+        let mut nodes = named.iter().filter(|(field, _)| *field == invalid.field);
+        let at = nodes.find_map(|(_, node)| *node).unwrap_or(node).at;
+        expand.faults.add(at, invalid.to_string(), FIX);
+    });
+    tls.ok()
 }
 
 /// The bytes of the file that `node` names. A change of the file opens the source anew.

@@ -66,6 +66,56 @@ fn plain_http_leaves_the_machine_only_when_that_is_said() {
 }
 
 #[test]
+fn the_way_to_a_provider_is_checked() {
+    let network = |yaml: &str| {
+        let settings = settings(yaml);
+        let (url, _) = settings.target("local").unwrap();
+        settings.network("local", &url)
+    };
+    let https = "type: openai, base_url: 'https://h/v1'";
+    let good = network(&format!(
+        "{{ {https}, proxy: 'http://user:canary@proxy.example:3128' }}"
+    ));
+    let good = good.unwrap();
+    assert_eq!(good.proxy.as_ref().unwrap().port(), Some(3128));
+    assert!(!format!("{good:?}").contains("canary"));
+    assert_eq!(
+        network(&format!("{{ {https}, proxy: '' }}")).unwrap().proxy,
+        None
+    );
+
+    let ca = "ca: '-----BEGIN CERTIFICATE-----'";
+    for (yaml, part) in [
+        (
+            format!("{{ {https}, proxy: 'socks5://canary' }}"),
+            "`proxy` is no http(s) URL",
+        ),
+        (
+            format!("{{ {https}, tls: {{ ca: canary }} }}"),
+            "`ca` holds no certificate in PEM",
+        ),
+        (
+            format!("{{ {https}, tls: {{ key: '-----BEGIN PRIVATE KEY-----canary' }} }}"),
+            "`key` belongs to a `cert`",
+        ),
+        (
+            format!(
+                "{{ type: openai, base_url: 'http://h/v1', allow_http: true, tls: {{ {ca} }} }}"
+            ),
+            "`base_url` is http",
+        ),
+        (
+            format!("{{ {https}, proxy: 'https://proxy.example', tls: {{ {ca} }} }}"),
+            "a proxy at an https URL",
+        ),
+    ] {
+        let problem = network(&yaml).unwrap_err().to_string();
+        assert!(problem.contains(part), "{problem}");
+        assert!(!problem.contains("canary"), "{problem}");
+    }
+}
+
+#[test]
 fn what_cannot_be_used_is_refused_without_showing_it() {
     for (yaml, part) in [
         ("{ type: openai, base_url: canary }", "is no URL"),

@@ -1,0 +1,49 @@
+//! Files that an `assistants.yaml` names: keys of providers and certificates.
+
+use std::path::{Path, PathBuf};
+
+use wardgate_domain::Digest;
+
+/// Of one file at most.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The files that were read, and how to tell whether one of them is another by now.
+#[derive(Debug, Default)]
+pub(crate) struct SecretFiles(Vec<SecretFile>);
+
+#[derive(Debug)]
+struct SecretFile {
+    path: PathBuf,
+    /// Of what was read; none of a file that could not be read.
+    content: Option<Digest>,
+}
+
+impl SecretFiles {
+    /// The text of the file at `path`. The error says what is wrong with it.
+    pub(crate) fn read(&mut self, path: PathBuf) -> Result<String, String> {
+        let text = read_text(&path);
+        self.0.push(SecretFile {
+            content: text.as_ref().ok().map(|text| Digest::of(text.as_bytes())),
+            path,
+        });
+        text
+    }
+
+    /// Whether one of them has another text than when it was read.
+    pub(crate) fn are_changed(&self) -> bool {
+        self.0.iter().any(|file| {
+            let now = read_text(&file.path).ok();
+            now.map(|text| Digest::of(text.as_bytes())) != file.content
+        })
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, String> {
+    let cannot =
+        |why: &dyn std::fmt::Display| format!("the file {} cannot be read: {why}", path.display());
+    let found = std::fs::metadata(path).map_err(|error| cannot(&error))?;
+    if found.len() > MAX_BYTES {
+        return Err(cannot(&format!("it has more than {MAX_BYTES} bytes")));
+    }
+    std::fs::read_to_string(path).map_err(|error| cannot(&error))
+}
