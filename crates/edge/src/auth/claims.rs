@@ -7,7 +7,7 @@ use serde_json::Value;
 use wardgate_domain::{AttributeValue, CallerClaims, Delegation, Digest, Timestamp, is_invisible};
 
 use super::token::VerifiedClaims;
-use super::{IssuerConfig, Scopes, TokenRefusal};
+use super::{AuthConfig, IssuerConfig, Scopes, TokenRefusal};
 
 /// 9999-12-31T23:59:59Z, the last second RFC 3339 can write.
 const LAST_SECOND: i64 = 253_402_300_799;
@@ -60,14 +60,16 @@ impl AcceptedTime {
     }
 }
 
-/// Reads the caller. `token` is the digest of the whole token. A caller expires when its token is not accepted any more.
+/// Reads the caller, of an issuer of `rules` among all that are `trusted`. `token` is the digest of the whole token. A caller expires when its token is not accepted any more.
 pub(super) fn read_caller(
     claims: &VerifiedClaims,
-    rules: &IssuerConfig,
+    (trusted, rules): (&AuthConfig, &IssuerConfig),
     token: Digest,
     accepted: AcceptedTime,
 ) -> Result<CallerClaims, TokenRefusal> {
     let subject = name(claims, "sub")?.ok_or_else(|| TokenRefusal::missing("sub"))?;
+    let subject = trusted.subject(rules, &subject);
+    let subject = subject.ok_or_else(|| TokenRefusal::invalid("sub"))?;
     let tenant = match &rules.tenant_claim {
         Some(claim) => name(claims, claim)?.ok_or_else(|| TokenRefusal::missing(claim))?,
         None => String::new(),

@@ -10,7 +10,11 @@ use wardgate_domain::is_loopback_host;
 
 use super::Error;
 use super::api_keys::ApiKeyConfig;
+use super::claims::is_name;
 use super::introspection::IntrospectionConfig;
+
+/// The longest prefix of subjects, in bytes.
+const MAX_PREFIX: usize = 64;
 
 /// Settings of the authentication of callers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +55,11 @@ pub struct IssuerConfig {
     /// should give a role that only another one may.
     #[serde(default)]
     pub roles: Option<BTreeSet<String>>,
+    /// What stands before the `sub` of its tokens to make the subject of a caller, so that issuers that know different people
+    /// name none of them alike. Needed of all issuers but one where several are trusted; issuers that name the same people
+    /// have the same prefix, which may be empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject_prefix: Option<String>,
     /// The claim with the caller's tenant; when set, a token without it is refused.
     #[serde(default)]
     pub tenant_claim: Option<String>,
@@ -221,7 +230,53 @@ impl AuthConfig {
                 });
             }
         }
+        self.validate_subject_prefixes()
+    }
+
+    /// Two issuers name the same subject only where the operator says that they know the same people.
+    fn validate_subject_prefixes(&self) -> Result<(), Error> {
+        let wrong = |index, problem: &str| {
+            let (field, problem) = ("subject_prefix", problem.to_owned());
+            Err(Error::Issuer {
+                index,
+                field,
+                problem,
+            })
+        };
+        let mut without = self.issuers.iter().enumerate();
+        let mut without = without
+            .by_ref()
+            .filter(|(_, it)| it.subject_prefix.is_none());
+        if let Some((index, _)) = without.nth(1) {
+            return wrong(
+                index,
+                "is missing; set one, such as `partner:`, so that a subject of this issuer is nobody whom another issuer \
+                 names, or the same one, `\"\"` included, for issuers that name the same people",
+            );
+        }
+        for (index, issuer) in self.issuers.iter().enumerate() {
+            let prefix = issuer.subject_prefix();
+            let longer = self.issuers.iter().map(IssuerConfig::subject_prefix);
+            let mut longer = longer.filter(|it| *it != prefix && it.starts_with(prefix));
+            if !prefix.is_empty() && longer.next().is_some() {
+                return wrong(
+                    index,
+                    "is the beginning of another issuer's; subjects of the two could be the same",
+                );
+            }
+        }
         Ok(())
+    }
+
+    /// The subject of a caller whom the issuer of `rules` calls `name`. None where that would be somebody whom another issuer
+    /// names.
+    pub(super) fn subject(&self, rules: &IssuerConfig, name: &str) -> Option<String> {
+        let prefix = rules.subject_prefix();
+        let subject = format!("{prefix}{name}");
+        let others = self.issuers.iter().map(IssuerConfig::subject_prefix);
+        let mut others = others.filter(|it| *it != prefix && !it.is_empty());
+        let is_another = others.any(|it| subject.starts_with(it));
+        (!is_another).then_some(subject)
     }
 }
 
@@ -235,6 +290,7 @@ impl IssuerConfig {
             introspection: None,
             roles_claim: default_roles_claim(),
             roles: None,
+            subject_prefix: None,
             tenant_claim: None,
             attributes: BTreeMap::new(),
             token_type: None,
@@ -242,6 +298,10 @@ impl IssuerConfig {
             refresh_seconds: default_refresh(),
             key_ttl_seconds: default_key_ttl(),
         }
+    }
+
+    fn subject_prefix(&self) -> &str {
+        self.subject_prefix.as_deref().unwrap_or_default()
     }
 
     pub(super) fn leeway(&self) -> Duration {
@@ -296,6 +356,13 @@ impl IssuerConfig {
             }
         }
         claim_name(&self.roles_claim).map_err(|problem| ("roles_claim", problem))?;
+        let prefix = self.subject_prefix();
+        if !prefix.is_empty() && (!is_name(prefix) || prefix.len() > MAX_PREFIX) {
+            return Err((
+                "subject_prefix",
+                format!("is not at most {MAX_PREFIX} visible characters"),
+            ));
+        }
         if let Some(claim) = &self.tenant_claim {
             claim_name(claim).map_err(|problem| ("tenant_claim", problem))?;
         }
@@ -449,6 +516,46 @@ mod tests {
             error.starts_with("auth.issuers[0].roles is missing"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn issuers_name_different_people_unless_they_say_that_they_name_the_same() {
+        let of_prefixes = |prefixes: &[Option<&str>]| {
+            let issuers = prefixes.iter().enumerate().map(|(index, prefix)| {
+                let mut issuer = issuer();
+                issuer.issuer = format!("https://{index}.example");
+                issuer.roles = Some(BTreeSet::new());
+                issuer.subject_prefix = prefix.map(ToOwned::to_owned);
+                issuer
+            });
+            AuthConfig::of_issuers(issuers.collect())
+        };
+        let problem = |prefixes: &[Option<&str>]| {
+            let checked = of_prefixes(prefixes).validate();
+            checked.unwrap_err().to_string()
+        };
+        let error = problem(&[None, None]);
+        assert!(
+            error.starts_with("auth.issuers[1].subject_prefix is missing"),
+            "{error}"
+        );
+        let error = problem(&[None, Some("partner:x:"), Some("partner:")]);
+        assert!(
+            error.starts_with("auth.issuers[2].subject_prefix is the beginning of another"),
+            "{error}"
+        );
+        let error = problem(&[Some("a\u{200b}:")]);
+        assert!(error.contains("subject_prefix is not at most"), "{error}");
+        of_prefixes(&[Some(""), Some("")]).validate().unwrap();
+        of_prefixes(&[Some("a:"), Some("a:")]).validate().unwrap();
+
+        let config = of_prefixes(&[None, Some("partner:"), Some("")]);
+        config.validate().unwrap();
+        let subject = |issuer: usize, name| config.subject(&config.issuers[issuer], name);
+        assert_eq!(subject(0, "ada").as_deref(), Some("ada"));
+        assert_eq!(subject(2, "ada").as_deref(), Some("ada"));
+        assert_eq!(subject(1, "ada").as_deref(), Some("partner:ada"));
+        assert_eq!(subject(0, "partner:ada"), None, "whom the other one names");
     }
 
     #[test]

@@ -64,7 +64,7 @@ const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
 /// Makes callers of bearer tokens. Share it in an `Arc`; dropping it ends its reading of key sets.
 pub struct Authenticator {
-    issuers: Vec<IssuerConfig>,
+    trusted: AuthConfig,
     /// The base URL of the resources that tokens may name in `aud`.
     public_url: Option<String>,
     keys: Arc<KeyRing>,
@@ -104,7 +104,7 @@ impl Authenticator {
         polls.extend(api_keys.as_ref().map(ApiKeys::keep_current));
         Ok(Self {
             introspection: Introspection::open(&config.issuers)?,
-            issuers: config.issuers,
+            trusted: config,
             public_url: public_url.map(ToOwned::to_owned),
             keys,
             api_keys,
@@ -201,7 +201,7 @@ impl Authenticator {
         let (claims, rules, basis) = self.read_claims(text, digest, now).await?;
         let accepted = AcceptedTime::of(&claims, rules)?;
         accepted.check(now)?;
-        let caller = claims::read_caller(&claims, rules, digest, accepted)?;
+        let caller = claims::read_caller(&claims, (&self.trusted, rules), digest, accepted)?;
         let delegation = claims::delegation(&claims)?;
         let verified_token = Arc::new(VerifiedToken {
             accepted,
@@ -235,7 +235,7 @@ impl Authenticator {
         let issuer = match UnverifiedToken::parse(text) {
             Ok(token) => {
                 let issuer = token.issuer()?;
-                let named = self.issuers.iter().enumerate();
+                let named = self.trusted.issuers.iter().enumerate();
                 let mut named = named.filter(|(_, rules)| rules.issuer == issuer);
                 let (index, rules) = named.next().ok_or(TokenRefusal::IssuerRefused)?;
                 token.check_type(rules.token_type)?;
@@ -258,7 +258,8 @@ impl Authenticator {
                 .ok_or(TokenRefusal::TokenMalformed)?,
             Err(refusal) => return Err(refusal),
         };
-        let (Some(rules), Some(introspection)) = (self.issuers.get(issuer), &self.introspection)
+        let (Some(rules), Some(introspection)) =
+            (self.trusted.issuers.get(issuer), &self.introspection)
         else {
             return Err(TokenRefusal::IssuerRefused);
         };

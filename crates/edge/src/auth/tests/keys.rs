@@ -15,6 +15,7 @@ async fn a_token_is_good_only_for_the_keys_of_its_own_issuer() {
             JwksSource::File(path),
         );
         issuer.roles = Some(["Nurse".to_owned()].into());
+        issuer.subject_prefix = Some(String::new());
         issuer
     });
     let config = AuthConfig::of_issuers(issuers.into());

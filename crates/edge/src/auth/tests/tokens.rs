@@ -257,3 +257,33 @@ async fn the_client_of_a_token_and_who_acts_for_its_caller_are_told() {
         assert_eq!(refused.unwrap_err(), TokenRefusal::invalid("act"));
     }
 }
+
+#[tokio::test]
+async fn no_issuer_names_a_person_of_another_one() {
+    let key = TestKey::ed25519();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, key_set(&[key.jwk("ed")])).unwrap();
+    let of = |issuer: &str, prefix: Option<&str>| IssuerConfig {
+        issuer: issuer.to_owned(),
+        roles: Some(["Doctor".to_owned()].into()),
+        subject_prefix: prefix.map(ToOwned::to_owned),
+        ..file_issuer(file.path())
+    };
+    let partner = "https://partner.example";
+    let trusted = AuthConfig::of_issuers(vec![of(ISSUER, None), of(partner, Some("partner:"))]);
+    let clock = TestClock::at(NOW);
+    let authenticator = Authenticator::new(trusted, None, clock.ambient());
+    let authenticator = authenticator.await.unwrap();
+    let subject = async |issuer: &str, name: &str| {
+        let mut claims = claims();
+        (claims["iss"], claims["sub"]) = (issuer.into(), name.into());
+        let token = key.token(header("EdDSA", "ed"), claims);
+        let caller = authenticator.caller(&token).await?;
+        Ok::<_, TokenRefusal>(caller.subject().to_owned())
+    };
+
+    assert_eq!(subject(ISSUER, "ada").await.unwrap(), "ada");
+    assert_eq!(subject(partner, "ada").await.unwrap(), "partner:ada");
+    let refusal = subject(ISSUER, "partner:ada").await.unwrap_err();
+    assert_eq!(refusal, TokenRefusal::invalid("sub"));
+}
