@@ -1,10 +1,14 @@
 //! What outlives a request to a gateway: sealed with its client, or in the store that all replicas share.
 
+mod refusal_report;
 mod sealer;
 mod store;
+mod stored_arguments;
 
+pub use refusal_report::RefusalReportId;
 pub use sealer::{Purpose, Sealer, SessionKey};
 pub use store::{
     LAYOUT, ReplicaId, ReplicaMessageId, SessionId, SessionSettings, Store, StoreError, StreamId,
     StreamPage, StreamState, SubscriptionsId, TakenOverStream, WriteResult,
 };
+pub use stored_arguments::{ArgumentStore, StoreUnavailable, StoredArguments};

@@ -5,7 +5,7 @@ use metrics::{SharedString, counter, histogram};
 use wardgate_domain::{CallFacts, Outcome};
 use wardgate_telemetry::{labels, names};
 
-use crate::content_method::ContentMethod;
+use wardgate_mcp_server::ContentMethod;
 
 /// A call has come to its end. One of a tool that is hidden from its caller counts like one of no tool: whoever may read
 /// numbers may not see every tool.

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_domain::{CallId, Caller, Digest};
-use wardgate_gateway_store::{Purpose, Sealer, Store};
+use wardgate_gateway_store::{
+    ArgumentStore, Purpose, Sealer, Store, StoreUnavailable, StoredArguments,
+};
 use wardgate_json::replace_part;
 use wardgate_mcp::extension::TASKS;
 use wardgate_mcp_server::{McpResponse, RecordStatus, call_meta, inner, object};
@@ -19,7 +21,6 @@ use wardgate_rpc::client::{ResultFacts, Task};
 
 use crate::post::Post;
 use crate::request_context::RequestContext;
-use crate::stored_arguments::{ArgumentStore, StoreUnavailable, StoredArguments};
 
 /// What a client has to declare to be given tasks, a JSON object.
 pub(crate) const NEEDED: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;

@@ -11,6 +11,8 @@
 //! Everything that a version knows stays byte for byte.
 
 mod call_meta;
+mod content_method;
+mod cursor;
 mod declared_capabilities;
 mod definition;
 mod elicitation;
@@ -28,6 +30,8 @@ mod rpc_error;
 mod version;
 
 pub use call_meta::{RecordStatus, call_meta, write_call, write_dropped};
+pub use content_method::ContentMethod;
+pub use cursor::Cursor;
 pub use declared_capabilities::DeclaredCapabilities;
 pub use definition::{DefinitionKind, VersionedDefinition};
 pub use envelope::{

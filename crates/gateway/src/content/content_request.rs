@@ -10,13 +10,14 @@ use serde_json::value::{RawValue, to_raw_value};
 use wardgate_domain::OfferKind;
 use wardgate_gateway_store::Sealer;
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{JsonRpcMessage, JsonRpcRequest, RpcError, object, text_of};
+use wardgate_mcp_server::{
+    ContentMethod, JsonRpcMessage, JsonRpcRequest, RpcError, object, text_of,
+};
 use wardgate_rpc::client::ContentPart;
 
 use super::skill;
 use crate::catalogue::View;
 use crate::catalogue::{ContentIndex, ContentLocation};
-use crate::content_method::ContentMethod;
 use crate::request_context::RequestContext;
 
 /// The request for one prompt, resource or template, by the name that the client knows.

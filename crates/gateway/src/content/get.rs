@@ -8,8 +8,8 @@ use bytes::Bytes;
 use wardgate_domain::{Caller, Digest, Reason, Status, ToolFacts};
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{
-    JsonRpcRequest, McpResponse, RecordStatus, RequestMeta, RpcError, call_meta, inner,
-    write_members,
+    ContentMethod, JsonRpcRequest, McpResponse, RecordStatus, RequestMeta, RpcError, call_meta,
+    inner, write_members,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
@@ -23,7 +23,6 @@ use crate::admission::RequestAdmission;
 use crate::catalogue::View;
 use crate::catalogue::{CatalogueIndex, CatalogueSource};
 use crate::client_interaction::ClientChannel;
-use crate::content_method::ContentMethod;
 use crate::governed_call::{
     AnswerContent, CallPipeline, CatalogueEntry, Description, EntryUse, Operation, Output,
     PermittedRun, Rejection, Reply, RequestBinding, ResumableOperation, RoundOutcome, RunError,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use wardgate_domain::{MemoryMethod, OfferKind};
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{JsonRpcRequest, McpResponse, RpcError};
+use wardgate_mcp_server::{Cursor, JsonRpcRequest, McpResponse, RpcError};
 use wardgate_rpc::client::ContentSource;
 
 use super::reader::{self, ContentReader};
@@ -18,7 +18,6 @@ use crate::catalogue::CatalogueIndex as Catalogue;
 use crate::catalogue::IndexEntry;
 use crate::catalogue::MISSING_UPSTREAMS;
 use crate::catalogue::View;
-use crate::cursor::Cursor;
 use crate::discovery::Discovery;
 use crate::memory::{self, ConversationMemory};
 use crate::post::Post;

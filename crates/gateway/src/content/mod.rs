@@ -23,11 +23,10 @@ use std::sync::Arc;
 
 use wardgate_domain::MemoryMethod;
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{JsonRpcRequest, McpResponse, RpcError};
+use wardgate_mcp_server::{ContentMethod, JsonRpcRequest, McpResponse, RpcError};
 use wardgate_resilience::concurrency::Slot;
 
 pub(crate) use self::content_request::ContentRequest;
-use crate::content_method::ContentMethod;
 use crate::governed_call::CallPipeline;
 use crate::memory::{self, ConversationMemory};
 use crate::post::Post;

@@ -20,8 +20,8 @@ use wardgate_domain::MemoryMethod;
 use wardgate_json::scan;
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{
-    BATCH, JsonRpcMessage, JsonRpcRequest, LISTEN, LogLevel, McpResponse, RequestMeta,
-    ResultFormat, RpcError, cancelled, idempotency_key, negotiate, object, of_request, text_of,
+    BATCH, ContentMethod, JsonRpcMessage, JsonRpcRequest, LISTEN, LogLevel, McpResponse,
+    RequestMeta, ResultFormat, RpcError, cancelled, idempotency_key, negotiate, object, of_request, text_of,
 };
 use wardgate_resilience::concurrency::Slot;
 use wardgate_telemetry::names;
@@ -31,7 +31,6 @@ use crate::answer_pace;
 use crate::call_tool::ToolCall;
 use crate::client_interaction::ClientChannel;
 use crate::content;
-use crate::content_method::ContentMethod;
 use crate::listen;
 use crate::post::{Post, Transport, is_batch};
 use crate::session::StreamableSessions;

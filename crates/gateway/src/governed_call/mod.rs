@@ -13,7 +13,6 @@
 mod call_record;
 mod operation;
 mod pipeline;
-mod refusal_report;
 mod rejection;
 mod replay_grant;
 mod request_state;
@@ -26,6 +25,7 @@ use std::time::{Duration, Instant};
 use tracing::Span;
 use wardgate_domain::{ArgumentNames, Digest, NOT_A_NAME, Outcome, Reason, Status, ToolName};
 use wardgate_gateway_record::{describe_call, stage};
+use wardgate_gateway_store::RefusalReportId;
 use wardgate_mcp_server::{InputRequests, McpResponse, RecordStatus, RpcError, call_meta};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_resilience::concurrency::RecordingSlot;
@@ -40,7 +40,6 @@ use crate::measures;
 use crate::request_context::RequestContext;
 
 use self::call_record::CallRecord;
-use self::refusal_report::RefusalReportId;
 use self::request_state::ResumePoint;
 
 pub(crate) use self::call_record::RunClient;

@@ -3,11 +3,10 @@
 use serde_json::{Value, json};
 use wardgate_domain::{Conversation, MemoryMethod};
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{ObjectMembers, RpcError};
+use wardgate_mcp_server::{Cursor, ObjectMembers, RpcError};
 
 use super::uri::{ConversationUri, TEMPLATE};
 use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
-use crate::cursor::Cursor;
 
 /// Conversations on a page.
 const PAGE: u32 = 50;

@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 use wardgate_domain::Caller;
+use wardgate_gateway_store::StoreUnavailable;
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{JsonRpcRequest, RequestMeta, RpcError, inner, object};
 use wardgate_rpc::client::TaskStep;
@@ -31,7 +32,6 @@ use crate::governed_call::CallPipeline;
 use crate::post::Post;
 use crate::request_context::RequestContext;
 use crate::scopes::TokenAccess;
-use crate::stored_arguments::StoreUnavailable;
 
 /// The poll interval of a task whose server gives none.
 const PACE: Duration = Duration::from_secs(5);

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
+use wardgate_gateway_store::StoreUnavailable;
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{JsonRpcRequest, McpResponse, RequestMeta, RpcError, object, text_of};
 use wardgate_resilience::concurrency::Slot;
@@ -26,7 +27,6 @@ use wardgate_rpc::client::TaskStep;
 
 use crate::governed_call::CallPipeline;
 use crate::post::Post;
-use crate::stored_arguments::StoreUnavailable;
 use crate::task_handle::{NEEDED, are_declared};
 
 pub(crate) use self::follow::{FollowedTasks, TaskUpdate, follow};

@@ -2,15 +2,15 @@
 
 use std::str::FromStr;
 
+use crate::{JsonRpcRequest, RpcError, text_of};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
-use wardgate_mcp_server::{JsonRpcRequest, RpcError, text_of};
 
 /// A place in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Cursor {
+pub enum Cursor {
     /// Behind the entry of this name.
     After(String),
     /// In the conversations, at the memory's own place.
@@ -19,7 +19,7 @@ pub(crate) enum Cursor {
 
 impl Cursor {
     /// The cursor of `request`; none at the start of a list.
-    pub(crate) fn from_request(request: &JsonRpcRequest<'_>) -> Result<Option<Self>, RpcError> {
+    pub fn from_request(request: &JsonRpcRequest<'_>) -> Result<Option<Self>, RpcError> {
         let Some(raw) = request.params.cursor else {
             return Ok(None);
         };
@@ -31,7 +31,7 @@ impl Cursor {
     }
 
     /// As clients send it back.
-    pub(crate) fn write(&self) -> String {
+    pub fn write(&self) -> String {
         // It always has a JSON form.
         let json = serde_json::to_vec(self).unwrap_or_default();
         URL_SAFE_NO_PAD.encode(json)

@@ -2,15 +2,24 @@
 
 /// A method of prompts, resources or skills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ContentMethod {
+pub enum ContentMethod {
+    /// `prompts/list`.
     ListPrompts,
+    /// `prompts/get`.
     GetPrompt,
+    /// `resources/list`.
     ListResources,
+    /// `resources/templates/list`.
     ListTemplates,
+    /// `resources/read`.
     ReadResource,
+    /// `completion/complete`.
     Complete,
+    /// `skills/list`.
     ListSkills,
+    /// `skills/get`.
     GetSkill,
+    /// `resources/directory/read`.
     ReadDirectory,
 }
 
@@ -28,13 +37,13 @@ impl ContentMethod {
     ];
 
     /// The method of this name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub fn named(name: &str) -> Option<Self> {
         let mut methods = Self::ALL.into_iter();
         methods.find(|method| method.as_str() == name)
     }
 
     /// As JSON-RPC and records spell it.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::ListPrompts => "prompts/list",
             Self::GetPrompt => "prompts/get",

@@ -11,14 +11,16 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wardgate_domain::{CallId, Caller, Digest};
-use wardgate_gateway_store::{Purpose, ReplicaMessageId, Sealer, Store};
+
+use crate::{Purpose, ReplicaMessageId, Sealer, Store};
 
 /// The longest arguments that are kept inline, in bytes.
 const SHORT: usize = 1_024;
 
 /// The arguments, or the place where they are stored.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) enum StoredArguments {
+pub enum StoredArguments {
+    /// The arguments themselves.
     #[serde(rename = "h")]
     Inline(Box<RawValue>),
     /// In the store, under the id of the call.
@@ -28,16 +30,17 @@ pub(crate) enum StoredArguments {
 
 /// The store is unavailable, so the arguments can be neither read nor stored.
 #[derive(Debug)]
-pub(crate) struct StoreUnavailable;
+pub struct StoreUnavailable;
 
 /// The arguments of all calls that became tasks.
-pub(crate) struct ArgumentStore {
+pub struct ArgumentStore {
     store: Arc<Store>,
     sealer: Arc<Sealer>,
 }
 
 impl ArgumentStore {
-    pub(crate) fn new(store: &Arc<Store>, sealer: &Arc<Sealer>) -> Self {
+    /// Over the store of all replicas.
+    pub fn new(store: &Arc<Store>, sealer: &Arc<Sealer>) -> Self {
         Self {
             store: Arc::clone(store),
             sealer: Arc::clone(sealer),
@@ -45,7 +48,7 @@ impl ArgumentStore {
     }
 
     /// Keeps the arguments of `call`: inline if they are short, else in the store.
-    pub(crate) async fn keep(
+    pub async fn keep(
         &self,
         caller: &Caller,
         call: CallId,
@@ -68,7 +71,7 @@ impl ArgumentStore {
     }
 
     /// The arguments, byte for byte. None if they have expired.
-    pub(crate) async fn find(
+    pub async fn find(
         &self,
         caller: &Caller,
         arguments: &StoredArguments,

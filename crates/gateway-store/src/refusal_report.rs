@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use wardgate_domain::{About, Caller};
-use wardgate_gateway_store::{Store, StoreError};
+
+use crate::{Store, StoreError};
 
 /// The time for which a recorded report is known: more than a turn waits for a person.
 const KNOWN_FOR: Duration = Duration::from_hours(24);
@@ -13,10 +14,11 @@ const KNOWN_FOR: Duration = Duration::from_hours(24);
 /// It is marked once the report is on record, and not before, so that none is lost. Two that are sent at the same time
 /// may both be recorded.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RefusalReportId([u8; 16]);
+pub struct RefusalReportId([u8; 16]);
 
 impl RefusalReportId {
-    pub(super) fn new(caller: &Caller, key: &str) -> Self {
+    /// The report of `caller` with the idempotency key `key`.
+    pub fn new(caller: &Caller, key: &str) -> Self {
         let about = About::new("refused by agent")
             .and(caller.person().as_bytes())
             .and(key.as_bytes());
@@ -26,12 +28,12 @@ impl RefusalReportId {
     }
 
     /// Whether the report is on record. One of which that is not known is recorded again.
-    pub(super) async fn is_recorded(self, store: &Store) -> bool {
+    pub async fn is_recorded(self, store: &Store) -> bool {
         store.is_id_used(self.0).await.unwrap_or(false)
     }
 
     /// Notes that the report is on record.
-    pub(super) async fn mark_recorded(self, store: &Store) -> Result<(), StoreError> {
+    pub async fn mark_recorded(self, store: &Store) -> Result<(), StoreError> {
         let until = store.now().plus(KNOWN_FOR);
         store.use_id_once(self.0, until).await.map(drop)
     }
