@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// Every crate and what it depends on, of this workspace, in what ships.
-const ARROWS: [(&str, &[&str]); 39] = [
+const ARROWS: [(&str, &[&str]); 40] = [
     ("json", &[]),
     // Numbers of arguments that are repeated as headers.
     ("mcp", &["json"]),
@@ -84,8 +84,20 @@ const ARROWS: [(&str, &[&str]); 39] = [
         &["domain", "edge", "egress", "gateway-store", "telemetry"],
     ),
     (
+        "approvals",
+        &[
+            "domain",
+            "gateway-record",
+            "gateway-store",
+            "mcp",
+            "mcp-server",
+            "rpc",
+        ],
+    ),
+    (
         "gateway",
         &[
+            "approvals",
             "authorization-facade",
             "connect",
             "domain",

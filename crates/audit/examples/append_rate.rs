@@ -107,6 +107,7 @@ fn record(ambient: &Ambient) -> Record {
         policies: Vec::new(),
         permit_id: None,
         method: String::new(),
+        approval_id: None,
     };
     let outcome = Outcome {
         call: subject,

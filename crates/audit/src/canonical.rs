@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 use wardgate_domain::{
     AdminChange, CallFacts, Caller, Digest, Event, InvalidMessage, MemoryAccess, Outcome,
-    ReadDecision, Record, Refusals, Status, Timestamp,
+    ReadDecision, Reason, Record, Refusals, Status, Timestamp,
 };
 use wardgate_rpc::client::RecordDamage;
 
@@ -129,7 +129,7 @@ impl RecordEntry {
             rows: Some(integer(outcome.rows, "outcome.rows")?),
             rows_withheld: Some(integer(outcome.rows_withheld, "outcome.rows_withheld")?),
             status: outcome.status.as_str().into(),
-            violation: Some(outcome.status == Status::Denied),
+            violation: Some(is_violation(outcome)),
             ..CallRecord::of("outcome", time, &outcome.call, mac_key)?
         };
         let entry = Self::of_call(&call, "outcome", time, Some(outcome.status))?;
@@ -352,6 +352,8 @@ impl OpenIntent {
 /// An intent or an outcome. Absent is what is empty or `None`.
 #[derive(Debug, Serialize, Deserialize)]
 struct CallRecord<'a> {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    approval_id: Option<String>,
     arguments_hmac: Cow<'a, str>,
     call_id: Cow<'a, str>,
     caller: RecordCaller<'a>,
@@ -414,6 +416,11 @@ fn is_zero(number: &u64) -> bool {
 struct RecordSubject {
     hmac: String,
     rows: u64,
+}
+
+/// Whether somebody did what they may not. Whoever calls a tool that needs an approval does nothing wrong.
+fn is_violation(outcome: &Outcome) -> bool {
+    outcome.status == Status::Denied && outcome.reason != Reason::APPROVAL_REQUIRED.as_str()
 }
 
 /// Who asked, inside a [`CallRecord`], a [`MemoryRecord`] or an [`AdminRecord`].
@@ -543,6 +550,7 @@ impl<'a> CallRecord<'a> {
             policy_hash: subject.policy_hash.map(hex),
         });
         Ok(Self {
+            approval_id: subject.approval_id.map(|id| id.to_string()),
             arguments_hmac: hex(mac_key.mac(subject.arguments_digest)).into(),
             call_id: subject.call_id.to_string().into(),
             caller: RecordCaller::of(subject),

@@ -1,6 +1,8 @@
 //! The policy's answers: to one call, and to one request to read a conversation.
 
-use crate::{ConversationKey, DecisionId, Digest, Reason, SignedPermit};
+use std::time::Duration;
+
+use crate::{ApprovalId, Approvers, ConversationKey, DecisionId, Digest, Reason, SignedPermit};
 
 /// Why a call was denied: a kind, never the rule itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +36,13 @@ impl DenialReason {
 pub enum Verdict {
     /// The call may run, under this permit.
     Allow(SignedPermit),
+    /// It may run once one of these has approved it. The caller may know that the tool exists.
+    NeedsApproval {
+        /// Who.
+        approvers: Approvers,
+        /// How long a request for an approval stands, and afterwards the approval.
+        lifetime: Duration,
+    },
     /// It may not.
     Deny {
         /// Why.
@@ -54,6 +63,8 @@ pub struct Decision {
     pub policies: Vec<String>,
     /// SHA-256 over schema and policies in force.
     pub policy_hash: Digest,
+    /// The approval by which it allows; none where it needs none.
+    pub approval: Option<ApprovalId>,
 }
 
 /// What the policy needs to know of a conversation.

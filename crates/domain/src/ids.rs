@@ -64,6 +64,10 @@ id! {
     PermitId
 }
 id! {
+    /// One request for an approval, and the approval that comes of it.
+    ApprovalId
+}
+id! {
     /// One conversation, whatever its owner calls it.
     ConversationKey
 }

@@ -13,6 +13,7 @@
 
 mod agent_refusal;
 mod ambient;
+mod approval;
 mod arguments_outline;
 mod call_details;
 mod caller;
@@ -40,6 +41,10 @@ mod wire;
 
 pub use agent_refusal::AgentRefusal;
 pub use ambient::{Ambient, Clock, Entropy, SystemClock, SystemEntropy};
+pub use approval::{
+    ApprovalDecision, ApprovalMismatch, ApprovalTerms, ApproverRefusal, Approvers, CallToApprove,
+    CallUnderApproval, SignedApproval,
+};
 pub use arguments_outline::{ArgumentNames, ArgumentOutline, OutlinedArgument, json_type};
 pub use call_details::{CallDetails, DataSubject, DataSubjects, ResultColumn, ResultOutline};
 pub use caller::{AttributeValue, BearerToken, Caller, CallerClaims, Delegation, person};
@@ -51,7 +56,7 @@ pub use conversation::{
 pub use conversation_change::{ChangedPart, ConversationChange, ConversationChanges};
 pub use decision::{ConversationFacts, Decision, DenialReason, ReadDecision, RecordScope, Verdict};
 pub use digest::{Digest, ParseDigestError, is_same_secret};
-pub use ids::{CallId, ConversationKey, DecisionId, InvalidId, PermitId};
+pub use ids::{ApprovalId, CallId, ConversationKey, DecisionId, InvalidId, PermitId};
 pub use invisible::{
     InvisibleCharacter, InvisibleKind, escape_invisible_json, find_invisible, invisible_kind,
     is_invisible, is_joining, is_pictograph, mark_invisible, remove_invisible,

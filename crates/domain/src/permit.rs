@@ -11,8 +11,8 @@ use aws_lc_rs::signature::{self, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use bytes::Bytes;
 
 use crate::{
-    Caller, ColumnClass, ColumnTier, DecisionId, Digest, InvalidMessage, PermitId, Timestamp,
-    ToolName, wire,
+    ApprovalMismatch, ApprovalTerms, Caller, ColumnClass, ColumnTier, DecisionId, Digest,
+    InvalidMessage, PermitId, SignedApproval, Timestamp, ToolName, wire,
 };
 
 /// Which rows may leave: the Cedar residual of `Action::"read"` for one caller.
@@ -96,7 +96,7 @@ pub struct PermitKeyError {
     expected: &'static str,
 }
 
-/// Signs permits; only the policy service has one.
+/// Signs permits and approvals; only the policy service has one.
 pub struct PermitSigner {
     key: Ed25519KeyPair,
 }
@@ -122,6 +122,34 @@ impl PermitSigner {
         let signature = Bytes::copy_from_slice(self.key.sign(&permit).as_ref());
         SignedPermit { permit, signature }
     }
+
+    /// Signs an approval. Nothing but an approval verifies under what it signs.
+    pub fn sign_approval(&self, terms: &ApprovalTerms) -> SignedApproval {
+        let approval = wire::encode_approval(terms);
+        let signature = self.key.sign(&signed_as_approval(&approval));
+        SignedApproval {
+            approval,
+            signature: Bytes::copy_from_slice(signature.as_ref()),
+        }
+    }
+
+    /// The terms of an approval that was signed under this key.
+    pub fn verify_approval(
+        &self,
+        signed: &SignedApproval,
+    ) -> Result<ApprovalTerms, ApprovalMismatch> {
+        let key = UnparsedPublicKey::new(&signature::ED25519, self.public_key());
+        key.verify(&signed_as_approval(&signed.approval), &signed.signature)
+            .map_err(|_| ApprovalMismatch::Signature)?;
+        let terms = signed.unverified_terms();
+        terms.map_err(|_| ApprovalMismatch::Unreadable)
+    }
+}
+
+/// What is signed of an approval: apart from permits, which are signed under the same key as they are. No permit begins
+/// so, since no message of Protobuf does.
+fn signed_as_approval(approval: &[u8]) -> Vec<u8> {
+    [b"wardgate approval 1\n", approval].concat()
 }
 
 impl std::fmt::Debug for PermitSigner {

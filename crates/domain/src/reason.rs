@@ -156,6 +156,10 @@ reasons! {
     NOT_PERMITTED = "not_permitted";
     FORBIDDEN = "forbidden";
     POLICY_ERROR = "policy_error";
+    APPROVAL_REQUIRED = "approval_required";
+    APPROVAL_REFUSED = "approval_refused";
+    UNKNOWN_APPROVAL = "unknown_approval";
+    APPROVER_REFUSED = "approver_refused";
     DISABLED = "disabled";
     UNKNOWN_TOOL = "unknown_tool";
     UNKNOWN = "unknown";
@@ -276,6 +280,7 @@ pub const REASON_GROUPS: &[ReasonGroup] = groups! {
         [INVALID_META] Http(400) "" "`_meta` lacks version or capabilities, or holds a wrong value";
         [HEADER_MISMATCH, UNSUPPORTED_VERSION, MISSING_CAPABILITY] Http(400) "" "see the codes above";
         [UNKNOWN_METHOD] Http(404, 200) "" "no such method; 404 from 2026-07-28";
+        [UNKNOWN_APPROVAL] Http(200) "" "no call waits for this person's approval under this id: it was decided, used, has expired, or is for others to approve";
         [NOT_FOUND] Http(404) "" "no such path";
     }
     "Sessions and streams" {
@@ -302,6 +307,9 @@ pub const REASON_GROUPS: &[ReasonGroup] = groups! {
         [NOT_PERMITTED] Recorded(Status::Denied) "" "no policy permits it: add one, or leave it";
         [FORBIDDEN] Recorded(Status::Denied) "" "a policy forbids it";
         [POLICY_ERROR] Recorded(Status::Denied) "" "a policy failed to evaluate, and an error never allows: test it with `wardgate policy explain`";
+        [APPROVAL_REQUIRED] Recorded(Status::Denied) "" "a policy wants somebody's [approval](../write-a-policy.md#approvals) first: `data.approval` has the id of the request and until when it stands. Call again with the same arguments once it is approved. No violation";
+        [APPROVAL_REFUSED] Recorded(Status::Denied) "" "whoever was asked for an approval refused it";
+        [APPROVER_REFUSED] Recorded(Status::Denied) "" "somebody wanted to decide about a call that they may not approve: their own where somebody else has to, or without the role, or one that the policies in force let nobody approve";
         [DISABLED] Recorded(Status::Denied) "" "a switch is off for this caller: `wardgate tools switches`";
         [INSUFFICIENT_SCOPE] Recorded(Status::Denied) "" "the token lacks a scope";
         [TOKEN_REFUSED] Recorded(Status::Denied) "" "the policy service does not accept the token any more";

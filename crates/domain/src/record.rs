@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    CallDetails, CallId, Caller, Decision, DecisionId, Digest, MemoryAccess, PermitId, Timestamp,
-    ToolName,
+    ApprovalId, CallDetails, CallId, Caller, Decision, DecisionId, Digest, MemoryAccess, PermitId,
+    Timestamp, ToolName,
 };
 
 /// One record.
@@ -78,6 +78,8 @@ pub struct CallFacts {
     /// The MCP method, for example `resources/read`, or `record/read` of a look at the record; empty: `tools/call`. With any other `tool` is the source, and
     /// `requested_tool` the prompt asked for.
     pub method: String,
+    /// The approval that it waits for, or that it is allowed or decided by; none where it needs none.
+    pub approval_id: Option<ApprovalId>,
 }
 
 impl CallFacts {
@@ -125,6 +127,7 @@ impl CallFacts {
             policies: Vec::new(),
             permit_id: None,
             method: String::new(),
+            approval_id: None,
         }
     }
 
@@ -142,6 +145,7 @@ impl CallFacts {
         self.decision_id = Some(decision.id);
         self.policy_hash = Some(decision.policy_hash);
         self.policies.clone_from(&decision.policies);
+        self.approval_id = decision.approval;
     }
 }
 

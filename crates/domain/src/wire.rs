@@ -1,5 +1,6 @@
 //! The line between the wire and the types everyone trusts.
 
+mod approval;
 mod call_details;
 mod caller;
 mod conversation;
@@ -15,6 +16,10 @@ use std::time::Duration;
 
 use crate::Digest;
 
+pub(crate) use approval::{
+    decode_approval, decode_call_to_approve, decode_signed_approval, encode_approval,
+    encode_call_to_approve, encode_signed_approval,
+};
 pub(crate) use decision::{decode_permit, encode_permit};
 
 /// A message that lacks a required field or holds an impossible value.

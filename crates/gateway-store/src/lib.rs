@@ -8,7 +8,8 @@ mod stored_arguments;
 pub use refusal_report::RefusalReportId;
 pub use sealer::{Purpose, Sealer, SessionKey};
 pub use store::{
-    LAYOUT, ReplicaId, ReplicaMessageId, SessionId, SessionSettings, Store, StoreError, StreamId,
-    StreamPage, StreamState, SubscriptionsId, TakenOverStream, WriteResult,
+    ApprovalState, LAYOUT, NewApprovalRequest, ReplicaId, ReplicaMessageId, SessionId,
+    SessionSettings, Store, StoreError, StoredApproval, StreamId, StreamPage, StreamState,
+    SubscriptionsId, TakenOverStream, WriteResult,
 };
 pub use stored_arguments::{ArgumentStore, StoreUnavailable, StoredArguments};

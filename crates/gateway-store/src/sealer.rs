@@ -242,6 +242,18 @@ impl Sealer {
         self.at_rest.seal(&about, plain, &self.ambient).ok()
     }
 
+    /// `plain` for the store, which more than one caller reads; `within` says what and where it is.
+    pub fn seal_shared(&self, within: &str, plain: &[u8]) -> Option<Vec<u8>> {
+        let about = About::new("wardgate shared 1").and(within.as_bytes());
+        self.at_rest.seal(&about, plain, &self.ambient).ok()
+    }
+
+    /// What [`Self::seal_shared`] sealed as the same.
+    pub fn open_shared(&self, within: &str, sealed: &[u8]) -> Option<Vec<u8>> {
+        let about = About::new("wardgate shared 1").and(within.as_bytes());
+        self.at_rest.open(&about, sealed.to_vec()).ok()
+    }
+
     /// What was kept as the same.
     pub fn open_from_store(&self, caller: &Caller, within: &str, sealed: &[u8]) -> Option<Vec<u8>> {
         let about = owned("wardgate kept 1", caller, within);

@@ -9,8 +9,8 @@ use futures::StreamExt;
 use quick_cache::sync::Cache;
 use tokio_util::task::AbortOnDropHandle;
 use wardgate_domain::{
-    Ambient, Caller, Decision, DenialReason, Digest, PermitId, SignedPermit, Timestamp, ToolFacts,
-    ToolName, Verdict,
+    Ambient, Approvers, Caller, Decision, DenialReason, Digest, PermitId, SignedApproval,
+    SignedPermit, Timestamp, ToolFacts, ToolName, Verdict,
 };
 use wardgate_mcp_server::RpcError;
 use wardgate_proto::common::v1::ErrorReason;
@@ -32,6 +32,8 @@ pub(crate) struct Grant {
     pub(crate) permit_id: PermitId,
     pub(crate) decision: Decision,
     pub(crate) expires_at: Timestamp,
+    /// The approval that it was given by; none where the call needs none.
+    pub(crate) approval: Option<SignedApproval>,
 }
 
 /// What the policy said.
@@ -42,7 +44,20 @@ pub(crate) enum Authorization {
         decision: Decision,
         reason: DenialReason,
         visible: bool,
+        /// The approval that would allow it.
+        need: Option<ApprovalNeed>,
     },
+}
+
+/// An approval that a call needs.
+#[derive(Debug, Clone)]
+pub(crate) struct ApprovalNeed {
+    /// Those of whom one has to give it.
+    pub(crate) approvers: Approvers,
+    /// How long a request for it stands.
+    pub(crate) lifetime: Duration,
+    /// Schema and policies that demand it.
+    pub(crate) policy_hash: Digest,
 }
 
 /// The caller's rights, the tool, and the tool's definition.
@@ -88,22 +103,51 @@ impl Authority {
         arguments: &Bytes,
         client_ip: &str,
     ) -> Result<Authorization, CallError> {
+        self.authorize_approved(caller, tool, (arguments, None), client_ip)
+            .await
+    }
+
+    /// Decides one call that may have been approved.
+    pub(crate) async fn authorize_approved(
+        &self,
+        caller: &Caller,
+        tool: &ToolFacts,
+        (arguments, approval): (&Bytes, Option<&SignedApproval>),
+        client_ip: &str,
+    ) -> Result<Authorization, CallError> {
         let key = (caller.digest(), tool.name.clone(), tool.definition_digest);
         if let Some(grant) = self.permits.get(&key).filter(|grant| self.holds(grant)) {
             return Ok(Authorization::Allowed(grant));
         }
         let decision = self
             .policy
-            .authorize(caller, tool, arguments, client_ip)
+            .authorize_approved(caller, tool, arguments, client_ip, approval)
             .await?;
         let permit = match &decision.verdict {
             Verdict::Allow(permit) => permit.clone(),
+            Verdict::NeedsApproval {
+                approvers,
+                lifetime,
+            } => {
+                let need = ApprovalNeed {
+                    approvers: approvers.clone(),
+                    lifetime: *lifetime,
+                    policy_hash: decision.policy_hash,
+                };
+                return Ok(Authorization::Denied {
+                    decision,
+                    reason: DenialReason::NotPermitted,
+                    visible: true,
+                    need: Some(need),
+                });
+            }
             Verdict::Deny { reason, visible } => {
                 let (reason, visible) = (*reason, *visible);
                 return Ok(Authorization::Denied {
                     decision,
                     reason,
                     visible,
+                    need: None,
                 });
             }
         };
@@ -113,6 +157,7 @@ impl Authority {
             permit_id: terms.id,
             decision,
             expires_at: terms.expires_at,
+            approval: approval.cloned(),
         });
         // A permit bound to its arguments is for this call alone.
         if terms.arguments_digest.is_none() {

@@ -205,6 +205,12 @@ impl Operation for ToolCall {
         };
         let (services, tool, caller) = (run.services, run.entry, &run.context.caller);
         let capabilities = run.client.capabilities();
+        // What is asked about a task is decided on anew, and the approval of the call is used up by then.
+        let capabilities = if run.grant.approval.is_some() {
+            capabilities.map(|it| task_handle::without_tasks(&it).into())
+        } else {
+            capabilities
+        };
         let output = services.runner.call_tool(CallTool {
             call_id: run.call_id,
             caller,
@@ -312,6 +318,7 @@ impl ToolCall {
                 reason,
                 decision,
                 visible: true,
+                ..
             } => {
                 let denial = (reason.as_str(), *decision);
                 Some(McpResponse::denied(id, version, call_id, recorded, denial))

@@ -51,6 +51,7 @@ use std::time::Duration;
 use axum::Router;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
+use wardgate_approvals::Approvals;
 use wardgate_authorization_facade::{AuthorizationServer, FacadeParts};
 use wardgate_connect::{ConnectPages, GatewayParts};
 use wardgate_domain::Ambient;
@@ -260,6 +261,7 @@ impl Gateway {
         let (audit, limit) = (neighbours.audit, config.append_limit);
         let audit_log = AuditLog::new(audit, limit, limiter.clone(), ambient.clone());
         let recorder = CallRecorder::new(audit_log, ambient.clone());
+        let approvals = Approvals::new((&store, &sealer), policy.clone(), &recorder, &ambient);
         let authority = Authority::new(policy, limiter.clone(), ambient.clone(), changes.clone());
         let rates = SharedRateLimiter::new(store.shared_rates(), &ambient);
         let admission = RequestAdmission::new(limiter, &config.limits, rates);
@@ -298,7 +300,7 @@ impl Gateway {
         let pipeline = CallPipeline::new(
             services,
             Arc::clone(&recorder),
-            Arc::clone(&store),
+            (Arc::clone(&store), Arc::new(approvals)),
             ClientChannels::new(Arc::clone(&stream_store), router),
             calls.clone(),
         );

@@ -25,6 +25,18 @@ use crate::request_context::RequestContext;
 /// What a client has to declare to be given tasks, a JSON object.
 pub(crate) const NEEDED: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
 
+/// `capabilities`, an MCP `ClientCapabilities`, of a client that is given no task.
+pub(crate) fn without_tasks(capabilities: &str) -> String {
+    let mut declared: Value = serde_json::from_str(capabilities).unwrap_or_default();
+    if let Some(extensions) = declared
+        .get_mut("extensions")
+        .and_then(Value::as_object_mut)
+    {
+        extensions.remove(TASKS);
+    }
+    declared.to_string()
+}
+
 /// The content of a `taskId`. It opens for the same caller, on the same path alone.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct TaskHandle {
@@ -195,6 +207,7 @@ mod tests {
         ] {
             assert!(!are_declared(other), "{other:?}");
         }
+        assert!(!are_declared(Some(&without_tasks(NEEDED))));
     }
 
     #[test]

@@ -448,7 +448,7 @@ impl IntoResponse for McpResponse {
             Some(Remedy::StepUp(challenge)) => HeaderValue::try_from(challenge)
                 .ok()
                 .map(|challenge| (header::WWW_AUTHENTICATE, challenge)),
-            Some(Remedy::Declare(_)) | None => None,
+            Some(Remedy::Declare(_) | Remedy::Approve(_)) | None => None,
         };
         if let Some((name, value)) = header {
             response.headers_mut().insert(name, value);

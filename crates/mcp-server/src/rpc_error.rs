@@ -45,6 +45,8 @@ pub enum Remedy {
     Wait(u64),
     /// Be able to do this, a JSON object.
     Declare(Cow<'static, str>),
+    /// Have it approved: a JSON object that says under which id, by whom and until when.
+    Approve(String),
     /// Come with another token: a `WWW-Authenticate`.
     StepUp(String),
 }
@@ -406,6 +408,15 @@ impl RpcError {
         }
     }
 
+    /// The same with what says how it can be approved, an object.
+    #[must_use]
+    pub fn with_approval(self, approval: &serde_json::Value) -> Self {
+        Self {
+            remedy: Some(Box::new(Remedy::Approve(approval.to_string()))),
+            ..self
+        }
+    }
+
     /// The same under a closer reason.
     #[must_use]
     pub fn because(self, reason: Reason) -> Self {
@@ -456,6 +467,7 @@ impl RpcError {
             Some(Remedy::Declare(required)) => {
                 write!(data, r#","requiredCapabilities":{required}"#)
             }
+            Some(Remedy::Approve(approval)) => write!(data, r#","approval":{approval}"#),
             Some(Remedy::StepUp(_)) | None => Ok(()),
         };
         data.push('}');

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 use wardgate_domain::{
-    Ambient, Caller, ConversationFacts, Decision, DecisionId, DenialReason, Digest, InvalidMessage,
-    OfferKind, PermitId, PermitSigner, PermitTerms, ReadDecision, RecordScope, SignedPermit,
-    ToolFacts, ToolName, Verdict,
+    Ambient, ApprovalDecision, ApprovalTerms, ApproverRefusal, Approvers, CallToApprove,
+    CallUnderApproval, Caller, ConversationFacts, Decision, DecisionId, DenialReason, Digest,
+    InvalidMessage, OfferKind, PermitId, PermitSigner, PermitTerms, ReadDecision, RecordScope,
+    SignedApproval, SignedPermit, Timestamp, ToolFacts, ToolName, Verdict,
 };
 use wardgate_telemetry::names;
 
@@ -29,6 +30,7 @@ pub(crate) struct PolicyAuthorizer {
     signer: PermitSigner,
     ambient: Ambient,
     permit_ttl: Duration,
+    approval_ttl: Duration,
 }
 
 impl PolicyAuthorizer {
@@ -36,7 +38,7 @@ impl PolicyAuthorizer {
         set: PolicySet,
         signer: PermitSigner,
         ambient: Ambient,
-        permit_ttl: Duration,
+        (permit_ttl, approval_ttl): (Duration, Duration),
     ) -> Self {
         Self {
             version: watch::Sender::new(set.hash()),
@@ -44,6 +46,7 @@ impl PolicyAuthorizer {
             signer,
             ambient,
             permit_ttl,
+            approval_ttl,
         }
     }
 
@@ -60,13 +63,14 @@ impl PolicyAuthorizer {
         self.version.send_replace(hash);
     }
 
-    /// Decides one call. `client_ip` is empty when unknown.
+    /// Decides one call. `client_ip` is empty when unknown. An approval that does not fit the call is as good as none.
     pub(crate) fn authorize(
         &self,
         caller: &Caller,
         tool: &ToolFacts,
         arguments: &[u8],
         client_ip: &str,
+        approval: Option<&SignedApproval>,
     ) -> Result<Decision, InvalidMessage> {
         let started = Instant::now();
         let engine = self.engine.load();
@@ -74,35 +78,141 @@ impl PolicyAuthorizer {
         let id = DecisionId::new(&self.ambient);
         let Ruling {
             answer,
+            approvers,
             depends_on_arguments,
             rights,
         } = ruling;
+        let mut approved_by = None;
         let (verdict, policies) = match engine.grant(answer, &rights) {
             Ok((policies, view)) => {
-                let arguments = depends_on_arguments.then(|| Digest::of(arguments));
-                (
-                    Verdict::Allow(self.sign(id, engine.hash(), caller, tool, arguments, view)),
-                    policies,
-                )
+                let approval = approvers
+                    .as_ref()
+                    .zip(approval)
+                    .and_then(|(approvers, it)| {
+                        let call = CallUnderApproval {
+                            caller,
+                            tool,
+                            arguments,
+                            policy_hash: engine.hash(),
+                            approvers,
+                        };
+                        self.verify_approval(it, call)
+                    });
+                approved_by = approval.as_ref().map(|terms| terms.id);
+                let until = approval.as_ref().map(|terms| terms.expires_at);
+                let is_bound = depends_on_arguments || approvers.is_some();
+                let arguments = is_bound.then(|| Digest::of(arguments));
+                let verdict = match approvers.filter(|_| approval.is_none()) {
+                    Some(approvers) => Verdict::NeedsApproval {
+                        approvers,
+                        lifetime: self.approval_ttl,
+                    },
+                    None => Verdict::Allow(self.sign(
+                        id,
+                        engine.hash(),
+                        (caller, until),
+                        tool,
+                        arguments,
+                        view,
+                    )),
+                };
+                (verdict, policies)
             }
             Err(Denial { reason, policies }) => (
                 Verdict::Deny {
                     reason,
-                    visible: rights.access.possible(),
+                    visible: rights.possible(),
                 },
                 policies,
             ),
         };
-        let denied = match &verdict {
-            Verdict::Allow(_) => None,
-            Verdict::Deny { reason, .. } => Some(*reason),
+        let (effect, reason) = match &verdict {
+            Verdict::Allow(_) => ("allow", ""),
+            Verdict::NeedsApproval { .. } => ("needs_approval", ""),
+            Verdict::Deny { reason, .. } => ("deny", reason.as_str()),
         };
-        measure(denied, started);
+        measure_effect(effect, reason, started);
         Ok(Decision {
             id,
             verdict,
             policies,
             policy_hash: engine.hash(),
+            approval: approved_by,
+        })
+    }
+
+    /// The terms of an approval that covers `call`.
+    fn verify_approval(
+        &self,
+        approval: &SignedApproval,
+        call: CallUnderApproval<'_>,
+    ) -> Option<ApprovalTerms> {
+        let verified = self.signer.verify_approval(approval).and_then(|terms| {
+            terms.check(call, self.ambient.now())?;
+            Ok(terms)
+        });
+        let log = |cause: &_| tracing::info!(tool.name = %call.tool.name, %cause, "an approval does not cover a call");
+        verified.inspect_err(log).ok()
+    }
+
+    /// Decides whether `approver` may approve `call`, and signs the approval where they do.
+    pub(crate) fn approve(
+        &self,
+        approver: &Caller,
+        call: &CallToApprove,
+        approves: bool,
+    ) -> Result<ApprovalDecision, InvalidMessage> {
+        let started = Instant::now();
+        let engine = self.engine.load();
+        let CallToApprove {
+            caller,
+            tool,
+            arguments,
+            client_ip,
+            ..
+        } = call;
+        let Ruling {
+            answer,
+            approvers,
+            rights,
+            ..
+        } = engine.rule(caller, tool, arguments, client_ip)?;
+        let (policies, outcome) = match (engine.grant(answer, &rights), approvers) {
+            (Ok((policies, _)), Some(approvers)) => (policies, approvers.admit(approver, caller)),
+            (Ok((policies, _)), None) => (policies, Err(ApproverRefusal::NotApprovable)),
+            (Err(denial), _) => (denial.policies, Err(ApproverRefusal::NotApprovable)),
+        };
+        let outcome = outcome.map(|approved_as| {
+            approves.then(|| self.sign_approval(approver, approved_as, call, engine.hash()))
+        });
+        let effect = if outcome.is_ok() { "allow" } else { "deny" };
+        measure_effect(effect, "", started);
+        Ok(ApprovalDecision {
+            id: DecisionId::new(&self.ambient),
+            policies,
+            policy_hash: engine.hash(),
+            outcome,
+        })
+    }
+
+    fn sign_approval(
+        &self,
+        approver: &Caller,
+        approved_as: Approvers,
+        call: &CallToApprove,
+        policy_hash: Digest,
+    ) -> SignedApproval {
+        self.signer.sign_approval(&ApprovalTerms {
+            id: call.id,
+            caller_digest: call.caller.digest(),
+            tool: call.tool.name.clone(),
+            definition_digest: call.tool.definition_digest,
+            arguments_digest: Digest::of(&call.arguments),
+            policy_hash,
+            approver_issuer: approver.issuer().to_owned(),
+            approver_subject: approver.subject().to_owned(),
+            approved_as,
+            expires_at: self.ambient.now().plus(self.approval_ttl),
         })
     }
 
@@ -138,6 +248,7 @@ impl PolicyAuthorizer {
             },
             policies: Vec::new(),
             policy_hash: engine.hash(),
+            approval: None,
         })
     }
 
@@ -181,7 +292,7 @@ impl PolicyAuthorizer {
         let engine = self.engine.load();
         let visible = tools
             .iter()
-            .filter(|tool| engine.rights(caller, tool).access.possible());
+            .filter(|tool| engine.rights(caller, tool).possible());
         (
             visible.map(|tool| tool.name.clone()).collect(),
             engine.hash(),
@@ -192,12 +303,13 @@ impl PolicyAuthorizer {
         &self,
         decision_id: DecisionId,
         policy_hash: Digest,
-        caller: &Caller,
+        (caller, until): (&Caller, Option<Timestamp>),
         tool: &ToolFacts,
         arguments_digest: Option<Digest>,
         view: &ResultView,
     ) -> SignedPermit {
         let now = self.ambient.now();
+        let expires_at = now.plus(self.permit_ttl).min(caller.expires_at());
         self.signer.sign(&PermitTerms {
             id: PermitId::new(&self.ambient),
             decision_id,
@@ -207,7 +319,7 @@ impl PolicyAuthorizer {
             arguments_digest,
             policy_hash,
             not_before: now.minus(CLOCK_LEEWAY),
-            expires_at: now.plus(self.permit_ttl).min(caller.expires_at()),
+            expires_at: until.map_or(expires_at, |until| expires_at.min(until)),
             row_rule: view.row_rule.clone(),
             column_tiers: view.column_tiers.clone(),
         })
@@ -217,6 +329,10 @@ impl PolicyAuthorizer {
 /// Counts a decision, and how long it took.
 fn measure(denied: Option<DenialReason>, started: Instant) {
     let (effect, reason) = denied.map_or(("allow", ""), |reason| ("deny", reason.as_str()));
+    measure_effect(effect, reason, started);
+}
+
+fn measure_effect(effect: &'static str, reason: &'static str, started: Instant) {
     metrics::counter!(names::POLICY_DECISIONS, "effect" => effect, "reason" => reason).increment(1);
     metrics::histogram!(names::POLICY_DECISION_SECONDS, "effect" => effect)
         .record(started.elapsed());

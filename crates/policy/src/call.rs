@@ -83,9 +83,10 @@ pub(crate) fn ids<'a>(ids: impl Iterator<Item = &'a PolicyId>) -> Vec<String> {
 }
 
 impl PolicySet {
-    /// Decides with the context unknown, as far as that goes.
+    /// Decides by `policies`, with the context unknown, as far as that goes.
     pub(crate) fn access(
         &self,
+        policies: &cedar_policy::PolicySet,
         principal: &EntityUid,
         tool: &ToolFacts,
         entities: &PartialEntities,
@@ -100,7 +101,6 @@ impl PolicySet {
             &vocabulary.schema,
         )
         .map_err(|_| DecisionFault::Refused("the question whether a tool may be called"))?;
-        let policies = self.policies(tool.kind)?;
         let response = policies
             .tpe(&request, entities, &vocabulary.schema)
             .map_err(|_| {
@@ -174,6 +174,15 @@ impl PolicySet {
         )
         .map_err(|_| refused())?;
         Ok((request, entities))
+    }
+
+    /// Those of [`Self::policies`] that allow without an approval; none where all do.
+    pub(crate) fn policies_without_approval(
+        &self,
+        kind: OfferKind,
+    ) -> Option<&cedar_policy::PolicySet> {
+        let policies = self.without_approval.as_ref();
+        policies.filter(|_| kind == OfferKind::Tool)
     }
 
     pub(crate) fn policies(

@@ -198,7 +198,7 @@ impl Search<'_> {
                     example_of(attributes, &more)
                 };
                 self.compare_access(roles, tool, (&had, &has), &example);
-                let allowed = [&had, &has].map(|it| it.access == SimulatedAccess::Allowed);
+                let allowed = [&had, &has].map(|it| it.access.is_possible());
                 if allowed.contains(&true) {
                     self.compare_rows(roles, tool, (&had, &has), constants, &example);
                     self.compare_columns(roles, tool, (&had, &has), &example);
@@ -218,6 +218,7 @@ impl Search<'_> {
         example: &dyn Fn() -> String,
     ) {
         if had.access == has.access {
+            self.compare_approvers(roles, tool, (had, has), example);
             return;
         }
         let verb = match tool.kind {
@@ -226,14 +227,41 @@ impl Search<'_> {
             OfferKind::Resources => "reads resources of",
             OfferKind::Prompts => "gets prompts of",
         };
+        let possible = [had, has].map(|it| it.access.is_possible());
         let allowed = [had, has].map(|it| it.access == SimulatedAccess::Allowed);
         let visible = [had, has].map(|it| it.access != SimulatedAccess::Hidden);
-        if allowed[0] != allowed[1] {
+        if possible == [true; 2] {
+            let what = format!("{verb} {} without an approval", tool.name);
+            self.note(roles, what, allowed[1], example);
+        } else if allowed == [false; 2] && possible[0] != possible[1] {
+            let what = format!("{verb} {} with an approval", tool.name);
+            self.note(roles, what, possible[1], example);
+        } else if allowed[0] != allowed[1] {
             let what = format!("{verb} {}", tool.name);
             self.note(roles, what, allowed[1], example);
         } else if visible[0] != visible[1] {
             let what = format!("sees {}", tool.name);
             self.note(roles, what, visible[1], example);
+        }
+    }
+
+    fn compare_approvers(
+        &mut self,
+        roles: &[String],
+        tool: &ToolFacts,
+        (had, has): (&Simulation, &Simulation),
+        example: &dyn Fn() -> String,
+    ) {
+        let (Some(before), Some(after)) = (&had.approvers, &has.approvers) else {
+            return;
+        };
+        for role in before.roles.symmetric_difference(&after.roles) {
+            let what = format!("has calls of {} approved by {role}", tool.name);
+            self.note(roles, what, after.roles.contains(role), example);
+        }
+        if before.caller != after.caller {
+            let what = format!("approves their own calls of {}", tool.name);
+            self.note(roles, what, after.caller, example);
         }
     }
 

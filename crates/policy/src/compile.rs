@@ -9,6 +9,7 @@ use cedar_policy::{
 };
 use serde_json::Value;
 
+use crate::approval::check_annotation;
 use crate::error::{Finding, Findings, Position, findings};
 use crate::files::{Files, SourceFile, SourceFiles};
 use crate::limits::{self, CedarLanguage};
@@ -183,6 +184,9 @@ impl<'a> ParsedPolicies<'a> {
                 at.line
             );
             return Some(place.finding(problem, "give each policy its own id"));
+        }
+        if let Err(fault) = check_annotation(&id, policy) {
+            return Some(place.finding(fault.problem, fault.fix));
         }
         if levels(policy) > limits::MAX_EXPRESSION_DEPTH {
             let problem = format!(

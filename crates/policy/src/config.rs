@@ -24,6 +24,10 @@ pub struct Config {
     /// rule that gave it for somebody who does not watch the policy version.
     #[serde(default = "default_permit_ttl", with = "seconds")]
     pub permit_ttl: Duration,
+    /// How long a request for an approval that a policy demands (`@approval`) stands, and afterwards the approval until it is
+    /// used, 1 to 86400 s; default 900 s.
+    #[serde(default = "default_approval_ttl", with = "seconds")]
+    pub approval_ttl: Duration,
     /// How often the directory is looked at, 1 to 3600 s; default 1 s.
     #[serde(default = "default_reload_interval", with = "seconds")]
     pub reload_interval: Duration,
@@ -37,6 +41,7 @@ impl Config {
             auth,
             public_url: None,
             permit_ttl: default_permit_ttl(),
+            approval_ttl: default_approval_ttl(),
             reload_interval: default_reload_interval(),
         }
     }
@@ -45,6 +50,7 @@ impl Config {
     pub fn validate(&self) -> Result<(), Error> {
         for (setting, value, longest) in [
             ("permit_ttl", self.permit_ttl, 300),
+            ("approval_ttl", self.approval_ttl, 86_400),
             ("reload_interval", self.reload_interval, 3600),
         ] {
             if !(1..=longest).contains(&value.as_secs()) {
@@ -57,6 +63,10 @@ impl Config {
 
 fn default_permit_ttl() -> Duration {
     Duration::from_secs(30)
+}
+
+fn default_approval_ttl() -> Duration {
+    Duration::from_mins(15)
 }
 
 fn default_reload_interval() -> Duration {

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use cedar_policy::{Entities, EntityUid, PartialEntities};
 use quick_cache::sync::Cache;
 use wardgate_domain::{
-    Caller, ColumnClass, ColumnTier, ConversationFacts, Digest, InvalidMessage, OfferKind,
-    RecordScope, RowRule, ToolFacts, ToolName,
+    Approvers, Caller, ColumnClass, ColumnTier, ConversationFacts, DenialReason, Digest,
+    InvalidMessage, OfferKind, RecordScope, RowRule, ToolFacts, ToolName,
 };
 
 use crate::arguments::{self, Arguments};
@@ -51,7 +51,10 @@ pub(crate) struct ToolRights {
     /// The policies for this caller.
     set: Arc<PolicySet>,
     pub(crate) principal: EntityUid,
+    /// The access without an approval.
     pub(crate) access: Access,
+    /// The access with any approval; none where no permit needs one.
+    approvable: Option<Access>,
     /// Empty when `access` is settled by a fault.
     pub(crate) entities: Entities,
     /// Worked out when a call is first allowed; listing does not need it.
@@ -70,9 +73,25 @@ pub(crate) struct ResultView {
 #[derive(Debug)]
 pub(crate) struct Ruling {
     pub(crate) answer: CallAnswer,
+    /// Those of whom one has to approve the call, which is allowed only then; none where it needs no approval.
+    pub(crate) approvers: Option<Approvers>,
     /// The answer holds for these arguments only.
     pub(crate) depends_on_arguments: bool,
     pub(crate) rights: Arc<ToolRights>,
+}
+
+impl ToolRights {
+    /// Whether some arguments could be allowed, with an approval or without.
+    pub(crate) fn possible(&self) -> bool {
+        self.access.possible() || self.approvable.as_ref().is_some_and(Access::possible)
+    }
+}
+
+/// The arguments of one call, and where it comes from.
+#[derive(Clone, Copy)]
+struct CallParameters<'a> {
+    arguments: &'a [u8],
+    client_ip: &'a str,
 }
 
 impl Engine {
@@ -127,31 +146,29 @@ impl Engine {
         client_ip: &str,
     ) -> Result<Ruling, InvalidMessage> {
         let rights = self.rights(caller, tool);
-        let policies = match &rights.access {
-            Access::Settled(answer) => {
-                return Ok(Ruling {
-                    answer: answer.clone(),
-                    depends_on_arguments: false,
-                    rights,
-                });
-            }
-            Access::ByArguments(policies) => policies,
+        let parameters = CallParameters {
+            arguments,
+            client_ip,
         };
-        let arguments = with_defaults(tool, arguments, &rights.set.vocabulary.argument_types)?;
-        let answer = rights
-            .set
-            .answer(
-                policies,
-                &rights.principal,
-                tool,
-                &rights.entities,
-                &arguments,
-                client_ip,
-            )
-            .unwrap_or_else(|fault| Err(denied_for(&fault, tool)));
+        let (answer, depends_on_arguments) =
+            decide_access(&rights, tool, &rights.access, parameters)?;
+        let is_not_permitted = matches!(
+            &answer,
+            Err(denial) if denial.reason == DenialReason::NotPermitted
+        );
+        let Some(approvable) = (rights.approvable.as_ref()).filter(|_| is_not_permitted) else {
+            return Ok(Ruling {
+                answer,
+                approvers: None,
+                depends_on_arguments,
+                rights,
+            });
+        };
+        let (answer, by_arguments) = decide_access(&rights, tool, approvable, parameters)?;
         Ok(Ruling {
+            approvers: answer.as_ref().ok().map(|ids| rights.set.approvers(ids)),
             answer,
-            depends_on_arguments: true,
+            depends_on_arguments: depends_on_arguments || by_arguments,
             rights,
         })
     }
@@ -217,26 +234,34 @@ impl Engine {
         let known = vocabulary.caller(caller).and_then(|caller| {
             let entities = vocabulary.entities(caller, tool)?;
             let partial = self.partial(&entities)?;
-            let access = set.access(&principal, tool, &partial)?;
-            Ok((access, entities))
+            let policies = set.policies(tool.kind)?;
+            let access = |policies| set.access(policies, &principal, tool, &partial);
+            let (access, approvable) = match set.policies_without_approval(tool.kind) {
+                Some(without) => (access(without)?, Some(access(policies)?)),
+                None => (access(policies)?, None),
+            };
+            Ok((access, approvable, entities))
         });
-        let (access, entities) = known.unwrap_or_else(|fault| {
+        let (access, approvable, entities) = known.unwrap_or_else(|fault| {
             (
                 Access::Settled(Err(denied_for(&fault, tool))),
+                None,
                 Entities::empty(),
             )
         });
-        if !access.possible() {
-            self.note_denial(tool);
-        }
-        Arc::new(ToolRights {
+        let rights = Arc::new(ToolRights {
             tool: tool.clone(),
             set,
             principal,
             access,
+            approvable,
             entities,
             view: OnceLock::new(),
-        })
+        });
+        if !rights.possible() {
+            self.note_denial(tool);
+        }
+        rights
     }
 
     /// Logs, once for each definition of a tool, that it is denied to everyone.
@@ -273,6 +298,36 @@ impl Engine {
         PartialEntities::from_concrete(entities.clone(), &self.set.vocabulary.schema)
             .map_err(|_| DecisionFault::Refused("the entities of a question in part"))
     }
+}
+
+/// What `access` says of a call, and whether that holds for its arguments only. They are read only then.
+fn decide_access(
+    rights: &ToolRights,
+    tool: &ToolFacts,
+    access: &Access,
+    parameters: CallParameters<'_>,
+) -> Result<(CallAnswer, bool), InvalidMessage> {
+    let policies = match access {
+        Access::Settled(answer) => return Ok((answer.clone(), false)),
+        Access::ByArguments(policies) => policies,
+    };
+    let CallParameters {
+        arguments,
+        client_ip,
+    } = parameters;
+    let arguments = with_defaults(tool, arguments, &rights.set.vocabulary.argument_types)?;
+    let answer = rights
+        .set
+        .answer(
+            policies,
+            &rights.principal,
+            tool,
+            &rights.entities,
+            &arguments,
+            client_ip,
+        )
+        .unwrap_or_else(|fault| Err(denied_for(&fault, tool)));
+    Ok((answer, true))
 }
 
 /// The arguments of a call. What it leaves out, the tool will fill in.

@@ -76,7 +76,7 @@ impl Explanation {
         let (forbids, permits): (Vec<_>, Vec<_>) =
             self.policies.iter().partition(|policy| policy.forbids);
         let mut changes = Vec::new();
-        if access == SimulatedAccess::Allowed {
+        if access.is_possible() {
             let ids: Vec<_> = permits.iter().copied().filter(applies).collect();
             let ids: Vec<_> = ids.iter().map(|policy| policy.id.as_str()).collect();
             changes.push(format!("denied, if none of {} applied", ids.join(", ")));

@@ -17,6 +17,7 @@
 //! anything at all went wrong.
 
 mod access_question;
+mod approval;
 mod arguments;
 mod authorizer;
 mod call;

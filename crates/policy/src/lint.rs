@@ -6,6 +6,7 @@ use cedar_policy::{Effect, EntityTypeName, Policy};
 use serde_json::Value;
 use wardgate_domain::{OfferKind, ToolFacts};
 
+use crate::approval::{approver_role, needs_approval};
 use crate::error::{Finding, Position};
 use crate::explanation::parts;
 use crate::set::PolicySet;
@@ -21,9 +22,18 @@ struct ComparablePolicy<'a> {
 }
 
 impl ComparablePolicy<'_> {
+    /// Whether a call that both permit is made as freely by the other alone.
+    fn allows_no_more_than(&self, other: &Self) -> bool {
+        !needs_approval(other.policy)
+            || (needs_approval(self.policy)
+                && approver_role(self.policy) == approver_role(other.policy))
+    }
+
     /// Whether the other applies wherever this one does.
     fn is_covered_by(&self, other: &Self) -> bool {
-        other.conditions.is_subset(&self.conditions) && self.questions.is_subset(&other.questions)
+        other.conditions.is_subset(&self.conditions)
+            && self.questions.is_subset(&other.questions)
+            && self.allows_no_more_than(other)
     }
 }
 
@@ -125,9 +135,11 @@ impl PolicySet {
             };
         if !roles.is_empty() {
             let is_known = |name: &str| roles.iter().any(|role| role == name);
+            let mut named = of_type(&vocabulary.role);
+            named.extend(approver_role(policy).map(str::to_owned));
             warn(
                 "role",
-                of_type(&vocabulary.role),
+                named,
                 &is_known,
                 "spell it as the issuer does; upper and lower case differ",
             );

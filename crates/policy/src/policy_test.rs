@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use wardgate_domain::{
-    AttributeValue, Caller, CallerClaims, ColumnClass, ColumnTier, ConversationFacts, Digest,
-    OfferKind, RecordScope, Timestamp, ToolFacts, ToolName,
+    Approvers, AttributeValue, Caller, CallerClaims, ColumnClass, ColumnTier, ConversationFacts,
+    Digest, OfferKind, RecordScope, Timestamp, ToolFacts, ToolName,
 };
 
+use crate::approval::CALLER;
 use crate::set::PolicyLocation;
 use crate::simulator::{PartDecision, SimulatedAccess, SimulatedCall, Simulation, Simulator};
 
@@ -113,8 +114,12 @@ pub struct PolicyTest {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expectation {
-    /// What is decided.
+    /// What is decided; where nothing is said, that `approval` is needed.
+    #[serde(default)]
     pub decision: ExpectedAccess,
+    /// Somebody whose approval is enough: a role, or `caller`.
+    #[serde(default)]
+    pub approval: Option<String>,
     /// The ids of the policies that decide it, all of them.
     #[serde(default)]
     pub decided_by: Option<Vec<String>>,
@@ -127,11 +132,14 @@ pub struct Expectation {
 }
 
 /// What is expected of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExpectedAccess {
     /// It may be made.
     Allowed,
+    /// It may be made once somebody has approved it.
+    #[default]
+    NeedsApproval,
     /// It may not, and with other arguments it might.
     Refused,
     /// The tool does not exist for the caller.
@@ -408,6 +416,7 @@ impl TestRun<'_> {
         self.reached.extend(simulation.policies.iter().cloned());
         let expected = match test.expect.decision {
             ExpectedAccess::Allowed => SimulatedAccess::Allowed,
+            ExpectedAccess::NeedsApproval => SimulatedAccess::NeedsApproval,
             ExpectedAccess::Refused => SimulatedAccess::Refused,
             ExpectedAccess::Hidden => SimulatedAccess::Hidden,
         };
@@ -422,6 +431,7 @@ impl TestRun<'_> {
             self.differ(difference);
             return Ok(());
         }
+        self.check_approvers(&about, &simulation);
         self.compare_policies(
             &about,
             test.expect.decided_by.as_deref(),
@@ -429,6 +439,25 @@ impl TestRun<'_> {
         );
         self.check_rows(&about, &simulation)?;
         self.check_columns(&about, &simulation)
+    }
+
+    fn check_approvers(&mut self, about: &str, simulation: &Simulation) {
+        let Some(expected) = &self.test.expect.approval else {
+            return;
+        };
+        let is_enough = |approvers: &Approvers| {
+            let by_caller = expected == CALLER && approvers.caller;
+            by_caller || approvers.roles.contains(expected)
+        };
+        match &simulation.approvers {
+            Some(approvers) if is_enough(approvers) => {}
+            Some(approvers) => self.differ(format!(
+                "{about}: expected to need an approval by {expected}, but it needs one by {approvers}"
+            )),
+            None => self.differ(format!(
+                "{about}: expected to need an approval by {expected}, but it needs none"
+            )),
+        }
     }
 
     fn check_rows(&mut self, about: &str, simulation: &Simulation) -> Result<(), String> {
@@ -482,6 +511,9 @@ impl TestRun<'_> {
 
     fn check_reading(&mut self, name: &str, caller: &Caller) -> Result<(), String> {
         let test = self.test;
+        if test.expect.decision == ExpectedAccess::NeedsApproval {
+            return Err("`decision` is missing; only calls of tools need approvals".to_owned());
+        }
         if !(test.expect.rows.is_empty() && test.expect.columns.is_empty()) {
             return Err("only results of tools and sources have rows and columns".to_owned());
         }

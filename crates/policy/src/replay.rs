@@ -25,6 +25,8 @@ pub struct RecordedCall<'a> {
 pub enum ReplayedCall {
     /// Allowed by these policies, whatever its arguments and the caller's attributes were.
     Allowed(Vec<String>),
+    /// Allowed by these with an approval, and not without one.
+    NeedsApproval(Vec<String>),
     /// Denied by these, whatever they were; by none where nothing permits it.
     Denied(Vec<String>),
     /// The answer depends on what is not on record.
@@ -34,12 +36,25 @@ pub enum ReplayedCall {
 impl Simulator {
     /// Decides a recorded call.
     pub fn replay(&self, call: &RecordedCall<'_>) -> ReplayedCall {
-        match self.access_of(call) {
-            Ok(Access::Settled(Ok(_))) if self.requires_attributes() => ReplayedCall::Undetermined,
-            Ok(Access::Settled(Ok(policies))) => ReplayedCall::Allowed(policies),
-            Ok(Access::Settled(Err(denial))) => ReplayedCall::Denied(denial.policies),
+        let Ok((access, approvable)) = self.access_of(call) else {
             // A policy that fails may fail only for want of an attribute.
-            Ok(Access::ByArguments(_)) | Err(_) => ReplayedCall::Undetermined,
+            return ReplayedCall::Undetermined;
+        };
+        match (access, approvable) {
+            (Access::Settled(Ok(_)), _) if self.requires_attributes() => ReplayedCall::Undetermined,
+            (Access::Settled(Ok(policies)), _) => ReplayedCall::Allowed(policies),
+            (Access::Settled(Err(_)), Some(Access::Settled(Ok(policies)))) => {
+                if self.requires_attributes() {
+                    return ReplayedCall::Undetermined;
+                }
+                ReplayedCall::NeedsApproval(policies)
+            }
+            (Access::Settled(Err(denial)), None | Some(Access::Settled(Err(_)))) => {
+                ReplayedCall::Denied(denial.policies)
+            }
+            (Access::ByArguments(_), _) | (_, Some(Access::ByArguments(_))) => {
+                ReplayedCall::Undetermined
+            }
         }
     }
 
@@ -49,7 +64,11 @@ impl Simulator {
         attributes.any(|attribute| attribute.required)
     }
 
-    fn access_of(&self, call: &RecordedCall<'_>) -> Result<Access, DecisionFault> {
+    /// The access without an approval, and with one where there are permits that need one.
+    fn access_of(
+        &self,
+        call: &RecordedCall<'_>,
+    ) -> Result<(Access, Option<Access>), DecisionFault> {
         let set = self.set().for_roles(call.caller.roles());
         let vocabulary = &set.vocabulary;
         let principal = vocabulary.user(call.caller.subject());
@@ -75,6 +94,11 @@ impl Simulator {
         entities.as_array_mut().ok_or_else(refused)?.push(caller);
         let entities = PartialEntities::from_json_value(entities, &vocabulary.schema)
             .map_err(|_| refused())?;
-        set.access(&principal, call.tool, &entities)
+        let policies = set.policies(call.tool.kind)?;
+        let access = |policies| set.access(policies, &principal, call.tool, &entities);
+        match set.policies_without_approval(call.tool.kind) {
+            Some(without) => Ok((access(without)?, Some(access(policies)?))),
+            None => Ok((access(policies)?, None)),
+        }
     }
 }

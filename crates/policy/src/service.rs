@@ -9,8 +9,8 @@ use tokio_stream::{Stream, StreamExt};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
-    Ambient, BearerToken, Caller, ConversationFacts, Decision, InvalidMessage, PermitSigner,
-    RecordScope, ToolFacts,
+    Ambient, BearerToken, CallToApprove, Caller, ConversationFacts, Decision, InvalidMessage,
+    PermitSigner, RecordScope, SignedApproval, ToolFacts,
 };
 use wardgate_edge::{Authenticator, TokenRefusal};
 use wardgate_proto::common::v1::ErrorReason;
@@ -55,7 +55,7 @@ pub async fn service(
         set,
         signer,
         ambient,
-        config.permit_ttl,
+        (config.permit_ttl, config.approval_ttl),
     ));
     let (readiness_sender, policies) = watch::channel(Readiness::Ready);
     reload::watch(
@@ -131,9 +131,10 @@ impl Authorizer for PolicyHandler {
         let caller = self.caller(question.token.expose()).await?;
         let (arguments, client_ip) = (question.arguments, question.client_ip);
         let decision = match question.tool {
-            Ok(tool) => self
-                .authorizer
-                .authorize(&caller, tool, arguments, client_ip),
+            Ok(tool) => {
+                self.authorizer
+                    .authorize(&caller, tool, arguments, client_ip, question.approval)
+            }
             Err(name) => {
                 let problem = "is missing, and unknown_tool is no name";
                 let name = name.parse();
@@ -185,7 +186,10 @@ impl server::PolicyService for PolicyHandler {
             client_ip,
             caller_token,
             unknown_tool,
+            approval,
         } = request.into_inner();
+        let approval = approval.map(SignedApproval::try_from).transpose();
+        let approval = approval.map_err(|error| wardgate_rpc::invalid(&error))?;
         let tool = tool.map(ToolFacts::try_from).transpose();
         let tool = tool.map_err(|error| wardgate_rpc::invalid(&error))?;
         let question = CallQuestion {
@@ -193,11 +197,31 @@ impl server::PolicyService for PolicyHandler {
             tool: tool.as_ref().ok_or(&*unknown_tool),
             arguments: &arguments_json,
             client_ip: &client_ip,
+            approval: approval.as_ref(),
         };
         let decision = Authorizer::authorize(self, question).await?;
         Ok(Response::new(pb::AuthorizeResponse {
             decision: Some((&decision).into()),
         }))
+    }
+
+    async fn approve(
+        &self,
+        request: Request<pb::ApproveRequest>,
+    ) -> Result<Response<pb::ApproveResponse>, Status> {
+        let pb::ApproveRequest {
+            call,
+            approver_token,
+            refuse,
+        } = request.into_inner();
+        let call = call
+            .ok_or_else(|| InvalidMessage::field("call", "is missing"))
+            .and_then(CallToApprove::try_from)
+            .map_err(|error| wardgate_rpc::invalid(&error))?;
+        let approver = self.caller(&approver_token).await?;
+        let decision = self.authorizer.approve(&approver, &call, !refuse);
+        let decision = decision.map_err(|error| wardgate_rpc::invalid(&error))?;
+        Ok(Response::new((&decision).into()))
     }
 
     async fn list_visible(

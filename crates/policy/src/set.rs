@@ -8,6 +8,7 @@ use cedar_policy::{self as cedar, EntityUid, Policy, PrincipalConstraint};
 use serde_json::Value;
 use wardgate_domain::{Digest, OfferKind};
 
+use crate::approval::needs_approval;
 use crate::arguments;
 use crate::vocabulary::Vocabulary;
 
@@ -29,6 +30,8 @@ pub struct PolicySet {
     pub(crate) vocabulary: Arc<Vocabulary>,
     /// The policies that can apply to a question, apart, so that each question costs only its own.
     pub(crate) uses: BTreeMap<OfferKind, cedar::PolicySet>,
+    /// Those about calls of tools without the permits that need an approval; none where no permit needs one.
+    pub(crate) without_approval: Option<cedar::PolicySet>,
     pub(crate) read: BTreeMap<String, cedar::PolicySet>,
     pub(crate) show: [cedar::PolicySet; 4],
     pub(crate) recall: cedar::PolicySet,
@@ -80,6 +83,7 @@ impl PolicySet {
             hash: self.hash,
             locations: Arc::clone(&self.locations),
             vocabulary: Arc::clone(&self.vocabulary),
+            without_approval: self.without_approval.as_ref().map(slice),
             uses: uses.collect(),
             read: read.collect(),
             show: self.show.each_ref().map(slice),
@@ -146,9 +150,15 @@ impl PolicySet {
                 }
             }
         }
+        let of_tools = uses.get(&OfferKind::Tool).into_iter().flatten();
+        let without_approval = of_tools.clone().any(needs_approval).then(|| {
+            let unconditional = of_tools.filter(|policy| !needs_approval(policy));
+            gather(unconditional.cloned())
+        });
         Self {
             hash,
             locations: Arc::new(locations),
+            without_approval,
             uses: uses
                 .into_iter()
                 .map(|(kind, of_kind)| (kind, gather(of_kind)))

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use cedar_policy::{Context, Entity, Request, RestrictedExpression};
 use serde_json::{Map, Value};
 use wardgate_domain::{
-    Caller, ColumnClass, ColumnTier, ConversationFacts, DenialReason, InvalidMessage, RecordScope,
-    ToolFacts,
+    Approvers, Caller, ColumnClass, ColumnTier, ConversationFacts, DenialReason, InvalidMessage,
+    RecordScope, ToolFacts,
 };
 
 use crate::call::{CallAnswer, decide};
@@ -46,6 +46,8 @@ pub struct SimulatedCall {
 pub enum SimulatedAccess {
     /// The call may be made.
     Allowed,
+    /// It may be made once somebody has approved it.
+    NeedsApproval,
     /// It may not; other arguments could be allowed, so the caller sees the tool.
     Refused,
     /// No arguments would be allowed: to the caller the tool does not exist.
@@ -53,10 +55,16 @@ pub enum SimulatedAccess {
 }
 
 impl SimulatedAccess {
-    /// The access in a word.
+    /// Whether the call may be made, at once or once it is approved.
+    pub fn is_possible(self) -> bool {
+        matches!(self, Self::Allowed | Self::NeedsApproval)
+    }
+
+    /// The access in words.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
+            Self::NeedsApproval => "needs approval",
             Self::Refused => "refused",
             Self::Hidden => "hidden",
         }
@@ -68,6 +76,8 @@ impl SimulatedAccess {
 pub struct Simulation {
     /// Whether the call may be made.
     pub access: SimulatedAccess,
+    /// Those of whom one has to approve it; none of a call that needs no approval.
+    pub approvers: Option<Approvers>,
     /// Why not.
     pub reason: Option<DenialReason>,
     /// The ids of the policies that decided, or that failed.
@@ -103,6 +113,7 @@ impl Simulator {
     pub fn call(&self, call: &SimulatedCall) -> Result<Simulation, InvalidMessage> {
         let Ruling {
             answer,
+            approvers,
             depends_on_arguments,
             rights,
         } = self
@@ -110,9 +121,10 @@ impl Simulator {
             .rule(&call.caller, &call.tool, &call.arguments, &call.client_ip)?;
         let granted = self.engine.grant(answer, &rights).map(|(ids, _)| ids);
         let (access, reason, policies) = match granted {
+            Ok(policies) if approvers.is_some() => (SimulatedAccess::NeedsApproval, None, policies),
             Ok(policies) => (SimulatedAccess::Allowed, None, policies),
             Err(denial) => {
-                let access = if rights.access.possible() {
+                let access = if rights.possible() {
                     SimulatedAccess::Refused
                 } else {
                     SimulatedAccess::Hidden
@@ -121,6 +133,7 @@ impl Simulator {
             }
         };
         Ok(Simulation {
+            approvers: approvers.filter(|_| access == SimulatedAccess::NeedsApproval),
             access,
             reason,
             policies,
@@ -189,7 +202,7 @@ impl Simulator {
     fn view<'a>(&self, simulation: &'a Simulation) -> Result<ViewOf<'a>, String> {
         let granted = self.engine.grant(Ok(Vec::new()), &simulation.rights);
         match granted {
-            Ok((_, view)) if simulation.access == SimulatedAccess::Allowed => {
+            Ok((_, view)) if simulation.access.is_possible() => {
                 Ok((view.row_rule.as_ref(), &view.column_tiers))
             }
             _ => Err(format!("the call is {}", simulation.access.as_str())),

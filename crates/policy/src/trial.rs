@@ -188,7 +188,9 @@ impl Trial<'_> {
         let partial = PartialEntities::from_concrete(entities.clone(), &vocabulary.schema)
             .map_err(|_| DecisionFault::Refused("made-up entities in part"))?;
 
-        if let Access::ByArguments(policies) = self.set.access(&principal, tool, &partial)? {
+        let policies = self.set.policies(tool.kind)?;
+        let access = self.set.access(policies, &principal, tool, &partial)?;
+        if let Access::ByArguments(policies) = access {
             // Allowed or denied: what counts is that it was decided.
             let arguments = made_up_arguments(&vocabulary.argument_types, extent);
             let _decided = self

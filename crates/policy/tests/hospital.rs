@@ -71,6 +71,7 @@ impl HospitalPolicy {
                 self.verifier.verify(&signed).unwrap();
                 signed.unverified_terms().unwrap()
             }
+            Verdict::NeedsApproval { approvers, .. } => panic!("needs approval: {approvers}"),
             Verdict::Deny { reason, .. } => panic!("denied: {reason:?}"),
         }
     }
@@ -82,7 +83,7 @@ impl HospitalPolicy {
         arguments: &str,
     ) -> (DenialReason, bool) {
         match self.decide(caller, tool, arguments).await.verdict {
-            Verdict::Allow(_) => panic!("allowed"),
+            Verdict::Allow(_) | Verdict::NeedsApproval { .. } => panic!("allowed"),
             Verdict::Deny { reason, visible } => (reason, visible),
         }
     }
@@ -158,6 +159,7 @@ async fn calls(desk: &HospitalPolicy, caller: &Caller, arguments: &str) -> Strin
         calls.push(
             match desk.decide(caller, &tool(name), arguments).await.verdict {
                 Verdict::Allow(_) => 'A',
+                Verdict::NeedsApproval { .. } => 'n',
                 Verdict::Deny { visible: true, .. } => 'v',
                 Verdict::Deny { visible: false, .. } => '-',
             },

@@ -59,6 +59,7 @@ pub const METHODS: &[Method] = methods! {
     "wardgate.policy.v1.PolicyService" {
         Identify:            Memory | Audit,         Whole,  Always;
         Authorize:           Gateway | Memory,       Whole,  Always;
+        Approve:             Gateway,                Whole,  Always;
         ListVisible:         Gateway,                Whole,  Always;
         AuthorizeRecall:     Memory,                 Whole,  Always;
         AuthorizeRecord:     Console | Audit,        Whole,  Always;

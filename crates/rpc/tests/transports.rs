@@ -59,6 +59,7 @@ async fn decide(token: &str) -> Result<Option<Decision>, CallError> {
             },
             policies: vec!["p1".to_owned()],
             policy_hash: Digest::of(b"policies"),
+            approval: None,
         })),
         "fails" => Err(CallError::from(&StoreFull)),
         "panics" => panic!("on purpose"),
@@ -91,6 +92,13 @@ impl PolicyService for TokenDrivenPolicy {
         &self,
         _request: Request<pb::IdentifyRequest>,
     ) -> Result<Response<pb::IdentifyResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
+    async fn approve(
+        &self,
+        _request: Request<pb::ApproveRequest>,
+    ) -> Result<Response<pb::ApproveResponse>, Status> {
         Err(Status::unimplemented("nobody here asks it"))
     }
 

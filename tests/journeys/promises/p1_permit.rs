@@ -96,7 +96,9 @@ impl Direct {
             .unwrap();
         match decision.verdict {
             Verdict::Allow(permit) => permit,
-            Verdict::Deny { .. } => panic!("{caller:?} may not call {tool}"),
+            Verdict::NeedsApproval { .. } | Verdict::Deny { .. } => {
+                panic!("{caller:?} may not call {tool}")
+            }
         }
     }
 

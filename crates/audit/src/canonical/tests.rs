@@ -39,6 +39,7 @@ fn subject() -> CallFacts {
         policies: vec!["doctor-reads".to_owned()],
         permit_id: Some(PERMIT_ID.parse().unwrap()),
         method: String::new(),
+        approval_id: None,
     }
 }
 
@@ -292,6 +293,29 @@ fn the_canonical_bytes_of_what_an_operator_reads_are_these() {
 }
 
 #[test]
+fn a_call_that_waits_for_an_approval_names_it_and_is_no_violation() {
+    let approval = "019a7318-2b40-7000-8000-000000000005";
+    let waiting = Outcome {
+        call: CallFacts {
+            approval_id: Some(approval.parse().unwrap()),
+            ..subject()
+        },
+        status: Status::Denied,
+        reason: "approval_required".to_owned(),
+        ..outcome()
+    };
+    let record = canonical(Event::Outcome(waiting.clone()));
+    let begins = format!(r#"{{"approval_id":"{approval}","arguments_hmac":""#);
+    assert!(record.starts_with(&begins), "{record}");
+    assert!(record.ends_with(r#""violation":false}"#), "{record}");
+    let refused = Outcome {
+        reason: "forbidden".to_owned(),
+        ..waiting
+    };
+    assert!(canonical(Event::Outcome(refused)).ends_with(r#""violation":true}"#));
+}
+
+#[test]
 fn the_canonical_bytes_of_a_use_of_the_memory_are_these() {
     let read = MemoryAccess {
         call: CallFacts {
@@ -451,6 +475,7 @@ prop_compose! {
                 policies,
                 permit_id: present[4].then(|| PERMIT_ID.parse().unwrap()),
                 method: text(),
+                approval_id: present[2].then(|| PERMIT_ID.parse().unwrap()),
             },
             status,
             reason: text(),

@@ -238,6 +238,7 @@ pub(crate) fn subject() -> CallFacts {
         policies: Vec::new(),
         permit_id: None,
         method: String::new(),
+        approval_id: None,
     }
 }
 

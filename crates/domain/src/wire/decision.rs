@@ -1,10 +1,12 @@
 //! Decisions, permits, row rules, and who may recall a conversation.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use prost::Message as _;
 use wardgate_proto::{common, policy};
 
-use super::{optional_digest, parse, required};
+use super::{optional_digest, parse, parse_optional, required};
 use crate::{
     AttributeType, ColumnClass, ColumnTier, ConversationFacts, Decision, DenialReason, Digest,
     InvalidMessage, PermitTerms, ReadDecision, RecordScope, RowRule, SignedPermit, Verdict,
@@ -171,6 +173,10 @@ impl TryFrom<policy::v1::Decision> for Decision {
             Effect::Allow => {
                 Verdict::Allow(required(decision.permit.clone(), "decision.permit")?.try_into()?)
             }
+            Effect::NeedsApproval => Verdict::NeedsApproval {
+                approvers: required(decision.approvers.clone(), "decision.approvers")?.into(),
+                lifetime: Duration::from_secs(decision.approval_seconds.into()),
+            },
             Effect::Deny => Verdict::Deny {
                 reason: match decision.reason() {
                     Reason::Unspecified => {
@@ -188,6 +194,7 @@ impl TryFrom<policy::v1::Decision> for Decision {
             verdict,
             policies: decision.policies,
             policy_hash: Digest::from_wire(&decision.policy_hash, "decision.policy_hash")?,
+            approval: parse_optional(&decision.approval_id, "decision.approval_id")?,
         })
     }
 }
@@ -195,6 +202,7 @@ impl TryFrom<policy::v1::Decision> for Decision {
 impl From<&Decision> for policy::v1::Decision {
     fn from(decision: &Decision) -> Self {
         use policy::v1::{DenialReason as Reason, Effect};
+        let (mut approvers, mut approval_seconds) = (None, 0);
         let (effect, reason, permit, visible) = match &decision.verdict {
             Verdict::Allow(permit) => (
                 Effect::Allow,
@@ -202,6 +210,14 @@ impl From<&Decision> for policy::v1::Decision {
                 Some(permit.into()),
                 true,
             ),
+            Verdict::NeedsApproval {
+                approvers: these,
+                lifetime,
+            } => {
+                approvers = Some(these.into());
+                approval_seconds = u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX);
+                (Effect::NeedsApproval, Reason::Unspecified, None, true)
+            }
             Verdict::Deny { reason, visible } => {
                 let reason = match reason {
                     DenialReason::NotPermitted => Reason::NotPermitted,
@@ -219,6 +235,9 @@ impl From<&Decision> for policy::v1::Decision {
             policy_hash: decision.policy_hash.to_wire(),
             permit,
             visible,
+            approvers,
+            approval_seconds,
+            approval_id: (decision.approval).map_or_else(String::new, |id| id.to_string()),
         }
     }
 }

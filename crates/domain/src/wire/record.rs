@@ -75,6 +75,7 @@ impl TryFrom<audit::v1::CallFacts> for CallFacts {
             decision_id: parse_optional(&call.decision_id, "call.decision_id")?,
             policy_hash: optional_digest(&call.policy_hash, "call.policy_hash")?,
             permit_id: parse_optional(&call.permit_id, "call.permit_id")?,
+            approval_id: parse_optional(&call.approval_id, "call.approval_id")?,
             issuer: call.issuer,
             subject: call.subject,
             tenant: call.tenant,
@@ -115,6 +116,7 @@ impl From<&CallFacts> for audit::v1::CallFacts {
             policies: call.policies.clone(),
             permit_id: text(call.permit_id),
             method: call.method.clone(),
+            approval_id: text(call.approval_id),
         }
     }
 }

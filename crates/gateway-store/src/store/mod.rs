@@ -6,6 +6,7 @@
 //!   streams       answers as events, for Last-Event-ID         gone after an hour, or for newer ones
 //!   messages      from one replica to another                  gone after an hour
 //!   subscriptions of clients before 2026-07-28                 gone when unused for a day
+//!   approvals     requested, decided once, used once          gone when they expire
 //!   rates         that all replicas share                      gone when a bucket is full
 //! ```
 //!
@@ -13,6 +14,7 @@
 //! What fails here ends no call by itself: a gateway without its store has no sessions, and lets nothing be used that
 //! may be used once.
 
+mod approvals;
 mod rates;
 mod replica_messages;
 mod sessions;
@@ -34,6 +36,7 @@ use wardgate_store::{
 };
 use wardgate_telemetry::names;
 
+pub use approvals::{ApprovalState, NewApprovalRequest, StoredApproval};
 pub use replica_messages::ReplicaMessageId;
 pub use sessions::{SessionId, SessionSettings};
 pub use streams::{ReplicaId, StreamId, StreamPage, StreamState, TakenOverStream, WriteResult};
@@ -52,6 +55,7 @@ pub const LAYOUT: Layout = Layout {
             include_str!("postgres/0002_subscriptions.sql"),
             include_str!("postgres/0003_basis.sql"),
             include_str!("postgres/0004_rates.sql"),
+            include_str!("postgres/0005_approvals.sql"),
         ],
         rights: Rights::Rows,
     },
@@ -60,6 +64,7 @@ pub const LAYOUT: Layout = Layout {
         include_str!("sqlite/0002_subscriptions.sql"),
         include_str!("sqlite/0003_basis.sql"),
         include_str!("sqlite/0004_rates.sql"),
+        include_str!("sqlite/0005_approvals.sql"),
     ],
     limit: LIMIT,
 };
@@ -221,6 +226,7 @@ impl Store {
             streams::SWEEP_REPLICAS,
             replica_messages::SWEEP,
             subscriptions::SWEEP,
+            approvals::SWEEP,
             rates::SWEEP,
             rates::SWEEP_REPLICAS,
         ] {

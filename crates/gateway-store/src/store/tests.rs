@@ -8,6 +8,7 @@ use super::sessions::{EACH, IDLE};
 use super::streams::ALIVE;
 use super::*;
 
+mod approvals;
 mod subscriptions;
 
 async fn open(url: &str, ambient: Ambient) -> Result<Arc<Store>, StoreError> {

@@ -16,12 +16,14 @@ use std::time::Instant;
 use bytes::Bytes;
 use metrics::{counter, histogram};
 use serde_json::value::RawValue;
+use wardgate_approvals::{ApprovalMethod, Approver};
 use wardgate_domain::MemoryMethod;
 use wardgate_json::scan;
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{
     BATCH, ContentMethod, JsonRpcMessage, JsonRpcRequest, LISTEN, LogLevel, McpResponse,
-    RequestMeta, ResultFormat, RpcError, cancelled, idempotency_key, negotiate, object, of_request, text_of,
+    RequestMeta, ResultFormat, RpcError, cancelled, idempotency_key, negotiate, object, of_request,
+    text_of,
 };
 use wardgate_resilience::concurrency::Slot;
 use wardgate_telemetry::names;
@@ -186,7 +188,9 @@ async fn measure_request(
             let of_content = ContentMethod::named(other).map(ContentMethod::as_str);
             let of_memory = || of_memory(other).map(MemoryMethod::as_str);
             let of_tasks = || tasks::TaskMethod::named(other).map(tasks::TaskMethod::as_str);
+            let of_approvals = || ApprovalMethod::named(other).map(ApprovalMethod::as_str);
             let named = of_content.or_else(of_memory).or_else(of_tasks);
+            let named = named.or_else(of_approvals);
             named.unwrap_or("other")
         }
     };
@@ -230,6 +234,7 @@ fn is_work(method: &str) -> bool {
         || ContentMethod::named(method).is_some()
         || of_memory(method).is_some()
         || tasks::TaskMethod::named(method).is_some()
+        || ApprovalMethod::named(method).is_some()
 }
 
 /// Calls the handler of the method. A tool call takes `slot` with it, because it may run longer than its client waits.
@@ -292,6 +297,15 @@ async fn dispatch(
                 && version.is_modern() =>
         {
             tasks::answer(&gateway.pipeline, post, request, (version, of_tasks), slot).await
+        }
+        method if let Some(of_approvals) = ApprovalMethod::named(method) => {
+            let approver = Approver {
+                caller: Arc::clone(&post.caller),
+                client_ip: post.client_ip.clone(),
+                protocol: post.protocol(version).to_owned(),
+            };
+            let approvals = gateway.pipeline.approvals();
+            Box::pin(approvals.answer(request, version, of_approvals, approver)).await
         }
         method if post.transport == Transport::Message && gateway.takes_direct_methods => {
             let meta = RequestMeta::from_request(request)?;

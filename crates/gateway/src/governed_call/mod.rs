@@ -10,6 +10,7 @@
 //!
 //! Read [`GovernedCall::run_pipeline`] first. An [`Operation`] says what runs and how its output is written.
 
+mod approval;
 mod call_record;
 mod operation;
 mod pipeline;
@@ -39,6 +40,7 @@ use crate::client_interaction::ClientInteraction;
 use crate::measures;
 use crate::request_context::RequestContext;
 
+use self::approval::CallApproval;
 use self::call_record::CallRecord;
 use self::request_state::ResumePoint;
 
@@ -63,7 +65,8 @@ enum RunEnd<T> {
     InputRequired {
         input_requests: InputRequests,
         state: String,
-        facts: ResultFacts,
+        /// None where nothing ran: the caller is asked to approve the call.
+        facts: Option<ResultFacts>,
     },
 }
 
@@ -76,6 +79,13 @@ struct GovernedCall {
     /// Whether the catalogue was known when the request was described.
     has_catalogue: bool,
     resume_point: ResumePoint,
+    approval: CallApproval,
+}
+
+/// A call that may run, or whose caller is asked to approve it first.
+enum Preparation<'d, E> {
+    Ready(&'d EntryUse<E>, Arc<Grant>),
+    InputRequired(InputRequests, String),
 }
 
 /// What `O` says of a request.
@@ -116,12 +126,18 @@ impl GovernedCall {
             return McpResponse::error(Some(&self.context.id), &error);
         }
         let prepared = self.prepare_run(description).await;
-        let may_write = matches!(&prepared, Ok((entry_use, _)) if entry_use.may_write);
+        let may_write =
+            matches!(&prepared, Ok(Preparation::Ready(entry_use, _)) if entry_use.may_write);
         let run_end = match prepared {
-            Ok((entry_use, grant)) => {
+            Ok(Preparation::Ready(entry_use, grant)) => {
                 self.run_rounds(operation, description, entry_use, grant)
                     .await
             }
+            Ok(Preparation::InputRequired(input_requests, state)) => Ok(RunEnd::InputRequired {
+                input_requests,
+                state,
+                facts: None,
+            }),
             Err(rejection) => Err(rejection),
         };
         // An audit service that did not take the intent would not take the outcome either.
@@ -151,12 +167,16 @@ impl GovernedCall {
         }
     }
 
-    /// Authorizes the call, charges its quotas, uses up its `requestState`, and records the intent of a call that may write.
+    /// Authorizes the call, charges its quotas, uses up its `requestState` and its approval, and records the intent of a call
+    /// that may write.
     async fn prepare_run<'d, E: CatalogueEntry>(
         &mut self,
         description: &'d Description<'_, E>,
-    ) -> Result<(&'d EntryUse<E>, Arc<Grant>), Rejection> {
-        let (entry_use, grant) = self.find_and_authorize(description).await?;
+    ) -> Result<Preparation<'d, E>, Rejection> {
+        let prepared = self.find_and_authorize(description).await?;
+        let Preparation::Ready(entry_use, grant) = prepared else {
+            return Ok(prepared);
+        };
         if self.resume_point.is_beginning() {
             let request = QuotaUse {
                 caller: &self.context.caller,
@@ -167,11 +187,12 @@ impl GovernedCall {
             charged.map_err(Rejection::NotAttempted)?;
         }
         self.resume_point.use_up(&self.pipeline).await?;
+        self.approval.use_up(&self.pipeline.approvals).await?;
         if entry_use.may_write {
             let audit_log = self.pipeline.recorder.audit_log();
             self.record.record_intent(audit_log).await?;
         }
-        Ok((entry_use, grant))
+        Ok(Preparation::Ready(entry_use, grant))
     }
 
     /// Gives the place to the next call, and reports to the limiter how long this one took.
@@ -185,11 +206,12 @@ impl GovernedCall {
         self.context.slot = None;
     }
 
-    /// Checks the resource's switches, policy, client capabilities and token scopes, in this order.
+    /// Checks the resource's switches, policy, client capabilities and token scopes, in this order; then whether somebody has
+    /// approved a call that needs it.
     async fn find_and_authorize<'d, R: CatalogueEntry>(
         &mut self,
         description: &'d Description<'_, R>,
-    ) -> Result<(&'d EntryUse<R>, Arc<Grant>), Rejection> {
+    ) -> Result<Preparation<'d, R>, Rejection> {
         if let Some(refusal) = description.agent_refusal {
             if description.entry_use.is_none() {
                 // A model may write anything as a name, even personal data.
@@ -214,12 +236,21 @@ impl GovernedCall {
             self.deny_unknown().await?;
             return Err(Rejection::Disabled);
         }
-        let grant = self.authorize(entry_use).await?;
+        let authorized = self.authorize(entry_use).await;
+        let need = match authorized {
+            Err(Rejection::Denied {
+                need: Some(need), ..
+            }) => Err(need),
+            authorized => Ok(authorized?),
+        };
         resource.check_request(description, &self.client)?;
         let access = &self.context.access;
         let applied = access.check_use(description.method, facts);
         applied.map_err(Rejection::Scope)?;
-        Ok((entry_use, grant))
+        match need {
+            Ok(grant) => Ok(Preparation::Ready(entry_use, grant)),
+            Err(need) => Box::pin(self.obtain_approval(description, entry_use, *need)).await,
+        }
     }
 
     /// Asks the policy, and notes its decision for the record.
@@ -233,7 +264,8 @@ impl GovernedCall {
         } = &self.context;
         let (facts, arguments) = (entry_use.entry.facts(), &entry_use.policy_arguments);
         let authority = self.pipeline.services.discovery.authority();
-        let decision = authority.authorize(caller, facts, arguments, client_ip);
+        let arguments = (arguments, self.approval.given.as_ref());
+        let decision = authority.authorize_approved(caller, facts, arguments, client_ip);
         let authorization = decision.await;
         stage("authorize", started.elapsed());
         match authorization {
@@ -247,12 +279,14 @@ impl GovernedCall {
                 decision,
                 reason,
                 visible,
+                need,
             }) => {
                 self.record.facts.decided(&decision);
                 Err(Rejection::Denied {
                     reason,
                     decision: decision.id,
                     visible,
+                    need: need.map(Box::new),
                 })
             }
             Err(error) => Err(self.authorization_rejection(&error)),
@@ -312,7 +346,7 @@ impl GovernedCall {
                 (
                     Status::Ok,
                     Reason::INPUT_REQUIRED.as_str(),
-                    Some(facts),
+                    facts.as_ref(),
                     Some(digest),
                 )
             }

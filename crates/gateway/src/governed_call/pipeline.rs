@@ -7,6 +7,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, Span};
+use wardgate_approvals::Approvals;
 use wardgate_connect::ConnectPages;
 use wardgate_domain::{Ambient, CallId, Reason};
 use wardgate_gateway_record::CallRecorder;
@@ -16,6 +17,7 @@ use wardgate_resilience::AttachedWork;
 use wardgate_rpc::client::ToolRunnerClient;
 use wardgate_telemetry::trace_context;
 
+use super::approval::CallApproval;
 use super::call_record::CallRecord;
 use super::request_state::ResumePoint;
 use super::{GovernedCall, Operation};
@@ -31,6 +33,7 @@ pub(crate) struct CallPipeline {
     pub(super) recorder: Arc<CallRecorder>,
     /// Remembers what may happen once: a `requestState` that was used, a refusal that is on record.
     pub(super) store: Arc<Store>,
+    pub(super) approvals: Arc<Approvals>,
     channels: ClientChannels,
     /// The calls under way, whether or not their client still waits.
     calls: TaskTracker,
@@ -51,7 +54,7 @@ impl CallPipeline {
     pub(crate) fn new(
         services: OperationServices,
         recorder: Arc<CallRecorder>,
-        store: Arc<Store>,
+        (store, approvals): (Arc<Store>, Arc<Approvals>),
         channels: ClientChannels,
         calls: TaskTracker,
     ) -> Self {
@@ -59,6 +62,7 @@ impl CallPipeline {
             services,
             recorder,
             store,
+            approvals,
             channels,
             calls,
         }
@@ -67,6 +71,11 @@ impl CallPipeline {
     /// What the runs of operations ask.
     pub(crate) fn services(&self) -> &OperationServices {
         &self.services
+    }
+
+    /// The requests for approvals.
+    pub(crate) fn approvals(&self) -> &Arc<Approvals> {
+        &self.approvals
     }
 
     /// Opens the channels to clients.
@@ -137,10 +146,11 @@ impl CallPipeline {
         context: RequestContext,
         (client, trace): (ClientInteraction, HeaderMap),
         operation: O,
-        resume_point: ResumePoint,
+        mut resume_point: ResumePoint,
     ) -> (CallId, BoxFuture<'static, ()>) {
         let (call_id, request_span) = (CallId::new(&self.services.ambient), Span::current());
         let pipeline = Arc::clone(self);
+        let approval = CallApproval::continued(resume_point.approval.take());
         let under_way = self.calls.token();
         let call = async move {
             let _under_way = under_way;
@@ -163,6 +173,7 @@ impl CallPipeline {
                 record,
                 has_catalogue,
                 resume_point,
+                approval,
             };
             call.run_to_completion(&operation, &description)
                 .instrument(span)

@@ -6,6 +6,7 @@ use std::time::Duration;
 use wardgate_domain::{AgentRefusal, DecisionId, DenialReason, Reason, Status};
 use wardgate_mcp_server::{InputRequestError, RpcError};
 
+use crate::authority::ApprovalNeed;
 use crate::client_interaction::{InputError, Interruption};
 
 /// The reason for which a call has no output.
@@ -21,7 +22,13 @@ pub(crate) enum Rejection {
         decision: DecisionId,
         /// Whether the caller may know that the resource exists.
         visible: bool,
+        /// The approval that would allow it.
+        need: Option<Box<ApprovalNeed>>,
     },
+    /// The call needs an approval, which it waits for.
+    ApprovalRequired(RpcError),
+    /// An approval that the call needs was refused.
+    ApprovalRefused,
     /// The agent that sends the call refuses it itself.
     RefusedByAgent(AgentRefusal),
     /// The caller has the right, but the token lacks a scope.
@@ -73,6 +80,8 @@ impl Rejection {
             Self::Unknown => (Status::UnknownTool, Reason::UNKNOWN),
             Self::Disabled => (Status::Denied, Reason::DISABLED),
             Self::Denied { reason, .. } => (Status::Denied, reason.reason()),
+            Self::ApprovalRequired(_) => (Status::Denied, Reason::APPROVAL_REQUIRED),
+            Self::ApprovalRefused => (Status::Denied, Reason::APPROVAL_REFUSED),
             Self::RefusedByAgent(refusal) => (refusal.status(), refusal.reason()),
             Self::Scope(error) => (Status::Denied, error.reason()),
             Self::HeaderMismatch(_) => (Status::InvalidArguments, Reason::HEADER_MISMATCH),
@@ -99,9 +108,13 @@ impl Rejection {
                 not_found_error()
             }
             Self::RefusedByAgent(_) => RpcError::refused_by_agent(),
-            Self::Scope(error) | Self::HeaderMismatch(error) | Self::NotAttempted(error) => {
-                error.clone()
+            Self::ApprovalRefused => {
+                RpcError::internal(kind, "An approval that this call needs was refused.")
             }
+            Self::ApprovalRequired(error)
+            | Self::Scope(error)
+            | Self::HeaderMismatch(error)
+            | Self::NotAttempted(error) => error.clone(),
             Self::Failed { message, .. } => RpcError::internal(kind, *message),
             Self::OutcomeUnknown => RpcError::internal(
                 Reason::UNKNOWN,

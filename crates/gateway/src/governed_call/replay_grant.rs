@@ -4,8 +4,9 @@
 //! operation and shows the same rows and columns of its result.
 
 use serde::{Deserialize, Serialize};
-use wardgate_domain::Digest;
+use wardgate_domain::{Digest, SignedApproval};
 
+use super::approval::{decode_approval, encode_approval};
 use super::operation::{CatalogueEntry, Operation, SealedOperation};
 use super::suspended_call::ResumingClient;
 use crate::authority::{Authorization, Grant};
@@ -16,6 +17,9 @@ use crate::discovery::Discovery;
 pub(crate) struct ReplayGrant {
     #[serde(rename = "wanted")]
     operation: SealedOperation,
+    /// The approval that the permit was given by, in base64.
+    #[serde(default)]
+    approval: Option<String>,
     /// The digest of the definition, the row rule and the column tiers of the permit.
     #[serde(rename = "sight")]
     visibility: String,
@@ -29,6 +33,7 @@ impl ReplayGrant {
     pub(super) fn new(operation: SealedOperation, grant: &Grant) -> Option<Self> {
         Some(Self {
             operation,
+            approval: grant.approval.as_ref().map(encode_approval),
             visibility: visibility_digest(grant)?,
         })
     }
@@ -45,7 +50,8 @@ impl ReplayGrant {
         client: &ResumingClient,
         operation: &O,
     ) -> Result<bool, DecisionUnavailable> {
-        let visibility = current_visibility(discovery, client, operation).await?;
+        let approval = self.approval.as_deref().and_then(decode_approval);
+        let visibility = current_visibility(discovery, client, operation, approval).await?;
         Ok(visibility.is_some_and(|visibility| visibility == self.visibility))
     }
 }
@@ -55,6 +61,7 @@ async fn current_visibility<O: Operation>(
     discovery: &Discovery,
     client: &ResumingClient,
     operation: &O,
+    approval: Option<SignedApproval>,
 ) -> Result<Option<String>, DecisionUnavailable> {
     let catalogue = discovery.catalogue().current().ok_or(DecisionUnavailable)?;
     let description = operation.describe(Some(&catalogue), &client.view);
@@ -65,7 +72,9 @@ async fn current_visibility<O: Operation>(
     };
     let (facts, arguments) = (entry_use.entry.facts(), &entry_use.policy_arguments);
     let authority = discovery.authority();
-    let decision = authority.authorize(&client.caller, facts, arguments, &client.client_ip);
+    let arguments = (arguments, approval.as_ref());
+    let decision =
+        authority.authorize_approved(&client.caller, facts, arguments, &client.client_ip);
     let grant = match decision.await {
         Ok(Authorization::Allowed(grant)) => grant,
         Ok(Authorization::Denied { .. }) => return Ok(None),

@@ -11,11 +11,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use wardgate_domain::{Ambient, Digest, Reason};
+use wardgate_approvals::ApprovalAnswer;
+use wardgate_domain::{Ambient, Digest, Reason, SignedApproval};
 use wardgate_gateway_store::{Purpose, Sealer};
 use wardgate_mcp_server::{JsonRpcRequest, RpcError, object, text_of};
 use wardgate_rpc::client::Resumption;
 
+use super::approval::{decode_approval, encode_approval};
 use super::{CallPipeline, Rejection, RequestBinding};
 use crate::client_interaction::PendingInput;
 use crate::request_context::RequestContext;
@@ -35,6 +37,12 @@ pub(super) struct RequestState {
     /// The tool-runner's own state, in base64.
     #[serde(rename = "s")]
     state: String,
+    /// The digest of the call, where the question is whether its caller approves it.
+    #[serde(rename = "q", default)]
+    call_to_approve: Option<String>,
+    /// The approval that the call goes on by, in base64.
+    #[serde(rename = "a", default)]
+    approval: Option<String>,
 }
 
 /// The point at which a request continues an earlier call; by default it begins a new one.
@@ -47,6 +55,10 @@ pub(super) struct ResumePoint {
     /// The state and the responses to continue with. None for a new call.
     pub(super) resumption: Option<Resumption>,
     pub(super) rounds: usize,
+    /// What the caller answered who was asked to approve the call, which begins with it; and the digest of what was shown.
+    pub(super) answer: Option<(ApprovalAnswer, String)>,
+    /// The approval that the call goes on by.
+    pub(super) approval: Option<SignedApproval>,
 }
 
 /// Input that a replica which is gone requested of an older client.
@@ -58,12 +70,27 @@ pub(super) struct AwaitedInput {
 }
 
 impl RequestState {
-    pub(super) fn new(ambient: &Ambient, keys: &[String], state: &[u8], rounds: usize) -> Self {
+    pub(super) fn new(
+        ambient: &Ambient,
+        keys: &[String],
+        (state, rounds): (&[u8], usize),
+        approval: Option<&SignedApproval>,
+    ) -> Self {
         Self {
             id: ambient.random(),
             rounds,
             keys: keys.to_vec(),
             state: URL_SAFE_NO_PAD.encode(state),
+            call_to_approve: None,
+            approval: approval.map(encode_approval),
+        }
+    }
+
+    /// The state of a call whose caller is asked to approve it.
+    pub(super) fn asking_approval(ambient: &Ambient, keys: &[String], call: String) -> Self {
+        Self {
+            call_to_approve: Some(call),
+            ..Self::new(ambient, keys, (&[], 0), None)
         }
     }
 
@@ -86,10 +113,15 @@ impl ResumePoint {
     }
 
     /// Continues once the client answers `awaited`.
-    pub(super) fn awaiting(awaited: AwaitedInput, rounds: usize) -> Self {
+    pub(super) fn awaiting(
+        awaited: AwaitedInput,
+        rounds: usize,
+        approval: Option<SignedApproval>,
+    ) -> Self {
         Self {
             awaited: Some(awaited),
             rounds,
+            approval,
             ..Self::default()
         }
     }
@@ -111,16 +143,26 @@ impl ResumePoint {
         let sealed = text_of(state).unwrap_or_default();
         let pending = sealer.open(Purpose::PendingCall, &context.caller, &within, &sealed);
         let pending: RequestState = pending.ok_or_else(RpcError::unknown_state)?;
+        let responses = select_responses(responses, &pending.keys)?;
+        if let Some(call) = pending.call_to_approve {
+            return Ok(Self {
+                id: Some(pending.id),
+                answer: Some((ApprovalAnswer::from_responses(&responses), call)),
+                ..Self::default()
+            });
+        }
         let state = URL_SAFE_NO_PAD.decode(&pending.state);
         Ok(Self {
             id: Some(pending.id),
             awaited: None,
             resumption: Some(Resumption {
                 state: state.map_err(|_| RpcError::unknown_state())?.into(),
-                responses: select_responses(responses, &pending.keys)?,
+                responses,
                 task_step: None,
             }),
             rounds: pending.rounds,
+            answer: None,
+            approval: pending.approval.as_deref().and_then(decode_approval),
         })
     }
 

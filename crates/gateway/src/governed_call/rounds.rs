@@ -86,8 +86,14 @@ impl GovernedCall {
             } else {
                 let suspended = |pending: &PendingInput| {
                     let operation = description.resumable?.seal()?;
-                    let suspended =
-                        SuspendedCall::new(operation, pending, &input_required.state, round);
+                    let approval = grant.approval.as_ref();
+                    let suspended = SuspendedCall::new(
+                        operation,
+                        pending,
+                        &input_required.state,
+                        round,
+                        approval,
+                    );
                     serde_json::to_vec(&suspended).ok()
                 };
                 let mut client = RunClient {
@@ -176,11 +182,16 @@ impl GovernedCall {
         input_required: Box<InputRequired>,
         rounds: usize,
     ) -> Result<RunEnd<T>, Rejection> {
+        let approval = self
+            .record
+            .grant
+            .as_ref()
+            .and_then(|it| it.approval.as_ref());
         let pending = RequestState::new(
             &self.pipeline.services.ambient,
             input_requests.keys(),
-            &input_required.state,
-            rounds,
+            (&input_required.state, rounds),
+            approval,
         );
         let state = binding.and_then(|binding| {
             pending.seal(&self.pipeline.services.sealer, &self.context, binding)
@@ -188,13 +199,16 @@ impl GovernedCall {
         Ok(RunEnd::InputRequired {
             input_requests,
             state: state.ok_or(Rejection::BAD_INPUT_REQUESTS)?,
-            facts: input_required.facts,
+            facts: Some(input_required.facts),
         })
     }
 }
 
 /// Releases the slot while waiting for `input`.
-async fn wait_without_slot<T>(slot: &mut Option<Slot>, input: impl Future<Output = T>) -> T {
+pub(super) async fn wait_without_slot<T>(
+    slot: &mut Option<Slot>,
+    input: impl Future<Output = T>,
+) -> T {
     if let Some(slot) = slot {
         slot.pause();
     }

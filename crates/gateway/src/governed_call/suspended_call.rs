@@ -10,9 +10,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use wardgate_domain::Caller;
+use wardgate_domain::{Caller, SignedApproval};
 
 use super::CallPipeline;
+use super::approval::{decode_approval, encode_approval};
 use super::operation::{Operation, SealedOperation};
 use super::request_state::{AwaitedInput, ResumePoint};
 use crate::catalogue::View;
@@ -31,6 +32,9 @@ pub(crate) struct SuspendedCall {
     /// The tool-runner's own state, in base64.
     state: String,
     rounds: usize,
+    /// The approval that the call goes on by, in base64.
+    #[serde(default)]
+    approval: Option<String>,
 }
 
 impl SuspendedCall {
@@ -39,12 +43,14 @@ impl SuspendedCall {
         pending: &PendingInput,
         state: &[u8],
         rounds: usize,
+        approval: Option<&SignedApproval>,
     ) -> Self {
         Self {
             operation,
             pending: pending.clone(),
             state: URL_SAFE_NO_PAD.encode(state),
             rounds,
+            approval: approval.map(encode_approval),
         }
     }
 }
@@ -74,7 +80,8 @@ pub(crate) fn resume<O: Operation>(
         pending: suspended.pending,
         state: state.into(),
     };
-    let resume_point = ResumePoint::awaiting(awaited, suspended.rounds);
+    let approval = suspended.approval.as_deref().and_then(decode_approval);
+    let resume_point = ResumePoint::awaiting(awaited, suspended.rounds, approval);
     let ResumingClient {
         caller,
         access,

@@ -36,15 +36,21 @@ fn form() -> Value {
     } })
 }
 
-fn able() -> Value {
+pub(crate) fn able() -> Value {
     json!({ "elicitation": {}, "sampling": {}, "roots": {} })
 }
 
-fn response(id: &Value, result: &Value) -> Value {
+pub(crate) fn response(id: &Value, result: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "result": result })
 }
 
-async fn respond(world: &World, version: &str, session: &str, token: &str, message: &Value) -> u16 {
+pub(crate) async fn respond(
+    world: &World,
+    version: &str,
+    session: &str,
+    token: &str,
+    message: &Value,
+) -> u16 {
     let post = world
         .message_of(token, version, "", "")
         .body(message.to_string());

@@ -13,7 +13,7 @@ use crate::content;
 use crate::world::{LEGACY, MODERN, Reply, World};
 use wardgate_testkit::{PolicyAnswer, RunBehavior, content_response};
 
-const ASK: &str = r#"{"who":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"x":1.10}}}}"#;
+pub(crate) const ASK: &str = r#"{"who":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"x":1.10}}}}"#;
 
 fn waits(requests: &str) -> pb::InputRequired {
     pb::InputRequired {
@@ -28,7 +28,7 @@ fn waits(requests: &str) -> pb::InputRequired {
 }
 
 /// What the next calls come to.
-fn asks(world: &World, requests: &str) {
+pub(crate) fn asks(world: &World, requests: &str) {
     let tool = world.tool_runner.live();
     let waits = Event::InputRequired(waits(requests));
     tool.unbounded_send(waits).unwrap();
@@ -41,14 +41,14 @@ fn body(method: &str, params: &str) -> String {
     )
 }
 
-fn calling(world: &World, tool: &str, arguments: &str, more: &str) -> RequestBuilder {
+pub(crate) fn calling(world: &World, tool: &str, arguments: &str, more: &str) -> RequestBuilder {
     let params = format!(r#""name":"{tool}","arguments":{arguments}{more}"#);
     let request = world.tools_call(MODERN, tool, arguments);
     request.body(body("tools/call", &params))
 }
 
 /// The members of a request that goes on.
-fn goes_on(state: &str, responses: &str) -> String {
+pub(crate) fn goes_on(state: &str, responses: &str) -> String {
     format!(r#","requestState":"{state}","inputResponses":{responses}"#)
 }
 
@@ -62,7 +62,7 @@ async fn asked(world: &World) -> String {
     state(&call(world, "").await)
 }
 
-fn state(reply: &Reply) -> String {
+pub(crate) fn state(reply: &Reply) -> String {
     assert_eq!(
         reply.at("/result/resultType"),
         "input_required",

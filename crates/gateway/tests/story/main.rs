@@ -14,6 +14,7 @@
 mod world;
 
 mod access;
+mod approvals;
 mod asked;
 mod bodies;
 mod catalogue;

@@ -239,10 +239,13 @@ fn arguments_that_are_no_object_are_refused_where_they_matter() {
            when { context.arguments.hasTag("n") };"#,
     );
     for bad in ["", "[]", r#"{"n": 1, "n": 2}"#, "{"] {
-        let refused =
-            test_policy
-                .authorizer
-                .authorize(&caller("s", &[]), &tool("t"), bad.as_bytes(), "");
+        let refused = test_policy.authorizer.authorize(
+            &caller("s", &[]),
+            &tool("t"),
+            bad.as_bytes(),
+            "",
+            None,
+        );
         assert_eq!(refused.unwrap_err().name(), "arguments_json", "{bad}");
     }
 }
@@ -262,6 +265,7 @@ fn a_forbid_on_arguments_or_address_hides_nothing_but_denies() {
             &tool("t"),
             arguments.as_bytes(),
             client_ip,
+            None,
         );
         let decision = decision.unwrap();
         (

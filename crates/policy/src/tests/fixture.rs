@@ -66,7 +66,8 @@ impl TestPolicy {
         let ambient = clock.ambient();
         let signer = permit_signer();
         let verifier = permit_verifier(&signer);
-        let authorizer = PolicyAuthorizer::new(set, signer, ambient, Duration::from_secs(30));
+        let lifetimes = (Duration::from_secs(30), Duration::from_mins(15));
+        let authorizer = PolicyAuthorizer::new(set, signer, ambient, lifetimes);
         Self {
             authorizer,
             clock,
@@ -81,7 +82,7 @@ impl TestPolicy {
 
     pub(crate) fn authorize(&self, caller: &Caller, tool: &ToolFacts, arguments: &str) -> Decision {
         self.authorizer
-            .authorize(caller, tool, arguments.as_bytes(), "")
+            .authorize(caller, tool, arguments.as_bytes(), "", None)
             .unwrap()
     }
 
@@ -92,6 +93,7 @@ impl TestPolicy {
                 self.verifier.verify(&signed).unwrap();
                 signed.unverified_terms().unwrap()
             }
+            Verdict::NeedsApproval { approvers, .. } => panic!("needs approval: {approvers}"),
             Verdict::Deny { reason, .. } => panic!("denied: {reason:?}"),
         }
     }
@@ -104,7 +106,7 @@ impl TestPolicy {
         arguments: &str,
     ) -> (DenialReason, bool) {
         match self.authorize(caller, tool, arguments).verdict {
-            Verdict::Allow(_) => panic!("allowed"),
+            Verdict::Allow(_) | Verdict::NeedsApproval { .. } => panic!("allowed"),
             Verdict::Deny { reason, visible } => (reason, visible),
         }
     }

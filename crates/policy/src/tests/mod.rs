@@ -1,5 +1,6 @@
 //! What the crate promises as a whole; each file one promise's worth of cases.
 
+mod approvals;
 mod change_management;
 mod correct_form;
 mod decisions;

@@ -23,6 +23,7 @@ fn answer(policy: &TestPolicy, tool: &ToolFacts, arguments: &str) -> Result<(), 
     match policy.authorize(&caller("s", &[]), tool, arguments).verdict {
         Verdict::Allow(_) => Ok(()),
         Verdict::Deny { reason, .. } => Err(reason),
+        Verdict::NeedsApproval { approvers, .. } => panic!("needs approval: {approvers}"),
     }
 }
 

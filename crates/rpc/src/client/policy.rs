@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt};
 use wardgate_domain::{
-    BearerToken, Caller, ConversationFacts, Decision, Digest, InvalidMessage, ReadDecision,
-    RecordScope, ToolFacts,
+    ApprovalDecision, BearerToken, CallToApprove, Caller, ConversationFacts, Decision, Digest,
+    InvalidMessage, ReadDecision, RecordScope, SignedApproval, ToolFacts,
 };
 use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
@@ -28,6 +28,8 @@ pub struct CallQuestion<'a> {
     pub arguments: &'a Bytes,
     /// The address of the client, as text; empty where it is not known.
     pub client_ip: &'a str,
+    /// The approval of this very call, where there is one.
+    pub approval: Option<&'a SignedApproval>,
 }
 
 /// What callers in the policy service's own process call as functions.
@@ -89,11 +91,46 @@ impl PolicyClient {
         arguments: &Bytes,
         client_ip: &str,
     ) -> Result<Decision, CallError> {
+        let approval = None;
+        self.authorize_approved(caller, tool, arguments, client_ip, approval)
+            .await
+    }
+
+    /// Decides one call that may have been approved.
+    pub async fn authorize_approved(
+        &self,
+        caller: &Caller,
+        tool: &ToolFacts,
+        arguments: &Bytes,
+        client_ip: &str,
+        approval: Option<&SignedApproval>,
+    ) -> Result<Decision, CallError> {
         self.decide(CallQuestion {
             token: bearer_of(caller)?,
             tool: Ok(tool),
             arguments,
             client_ip,
+            approval,
+        })
+        .await
+    }
+
+    /// Has `call` approved by `approver`, or refused where they do not `approve`.
+    pub async fn approve(
+        &self,
+        approver: &Caller,
+        call: &CallToApprove,
+        approve: bool,
+    ) -> Result<ApprovalDecision, CallError> {
+        let message = pb::ApproveRequest {
+            call: Some(call.into()),
+            approver_token: token_of(approver)?,
+            refuse: !approve,
+        };
+        let mut client = self.client.clone();
+        within(self.limit, async move {
+            let answer = client.approve(request(message, self.limit)).await?;
+            Ok(answer.into_inner().try_into()?)
         })
         .await
     }
@@ -111,6 +148,7 @@ impl PolicyClient {
             tool: Err(name),
             arguments,
             client_ip,
+            approval: None,
         })
         .await
     }
@@ -220,6 +258,7 @@ impl From<CallQuestion<'_>> for pb::AuthorizeRequest {
             arguments_json: question.arguments.clone(),
             client_ip: question.client_ip.to_owned(),
             unknown_tool: question.tool.err().unwrap_or_default().to_owned(),
+            approval: question.approval.map(Into::into),
         }
     }
 }

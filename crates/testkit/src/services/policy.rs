@@ -8,8 +8,10 @@ use futures::stream::BoxStream;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
-    Ambient, ColumnClass, ColumnTier, Decision, DecisionId, DenialReason, Digest, OfferKind,
-    PermitId, PermitSigner, PermitTerms, PermitVerifier, SignedPermit, ToolFacts, Verdict,
+    Ambient, ApprovalDecision, ApprovalTerms, ApproverRefusal, Approvers, CallToApprove,
+    CallUnderApproval, ColumnClass, ColumnTier, Decision, DecisionId, DenialReason, Digest,
+    OfferKind, PermitId, PermitSigner, PermitTerms, PermitVerifier, SignedApproval, SignedPermit,
+    ToolFacts, Verdict,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1 as pb;
@@ -30,6 +32,8 @@ pub enum PolicyAnswer {
     AllowThese,
     /// Yes, on just these terms.
     AllowOn(Box<PermitTerms>),
+    /// Yes, once one of these has approved it.
+    NeedsApproval(Approvers),
     /// No.
     Deny {
         /// Why.
@@ -47,6 +51,9 @@ pub enum PolicyAnswer {
 
 /// How long its permits last.
 const LIFETIME: Duration = Duration::from_secs(60);
+
+/// How long approvals last.
+const APPROVAL_LIFETIME: Duration = Duration::from_mins(15);
 
 /// A policy service that decides as a test says.
 pub struct FakePolicy {
@@ -187,18 +194,52 @@ impl FakePolicy {
     }
 
     fn decide(&self, request: &pb::AuthorizeRequest, verdict: Verdict) -> pb::AuthorizeResponse {
+        let approval = request.approval.clone().map(|signed| {
+            let signed = SignedApproval::try_from(signed).unwrap();
+            signed.unverified_terms().unwrap().id
+        });
         let decision = Decision {
             id: DecisionId::new(&self.ambient),
-            verdict,
             policies: request
                 .tool
                 .iter()
                 .map(|tool| format!("{}.rule", tool.name))
                 .collect(),
             policy_hash: *self.hash.lock().unwrap(),
+            approval: match verdict {
+                Verdict::Allow(_) => approval,
+                Verdict::NeedsApproval { .. } | Verdict::Deny { .. } => None,
+            },
+            verdict,
         };
         pb::AuthorizeResponse {
             decision: Some((&decision).into()),
+        }
+    }
+
+    /// What it says of a call that one of `approvers` has to approve.
+    fn decide_approved(&self, request: &pb::AuthorizeRequest, approvers: Approvers) -> Verdict {
+        let caller = caller_of(&request.caller_token);
+        let tool = ToolFacts::try_from(request.tool.clone().unwrap()).unwrap();
+        let call = CallUnderApproval {
+            caller: &caller,
+            tool: &tool,
+            arguments: &request.arguments_json,
+            policy_hash: *self.hash.lock().unwrap(),
+            approvers: &approvers,
+        };
+        let signed = request.approval.clone();
+        let is_approved = signed.is_some_and(|signed| {
+            let signed = SignedApproval::try_from(signed).unwrap();
+            let terms = self.signer.verify_approval(&signed);
+            terms.is_ok_and(|terms| terms.check(call, self.ambient.now()).is_ok())
+        });
+        if is_approved {
+            return Verdict::Allow(self.permit(request, true));
+        }
+        Verdict::NeedsApproval {
+            approvers,
+            lifetime: APPROVAL_LIFETIME,
         }
     }
 
@@ -270,6 +311,7 @@ impl PolicyService for FakePolicy {
         let verdict = match says {
             PolicyAnswer::Allow => Verdict::Allow(self.permit(&request, false)),
             PolicyAnswer::AllowThese => Verdict::Allow(self.permit(&request, true)),
+            PolicyAnswer::NeedsApproval(approvers) => self.decide_approved(&request, approvers),
             PolicyAnswer::AllowOn(terms) => Verdict::Allow(self.signer.sign(&terms)),
             PolicyAnswer::Deny { reason, visible } => Verdict::Deny { reason, visible },
             PolicyAnswer::Fail(reason) => return Err(failure(reason)),
@@ -277,6 +319,42 @@ impl PolicyService for FakePolicy {
             PolicyAnswer::Panic => panic!("as ordered"),
         };
         Ok(Response::new(self.decide(&request, verdict)))
+    }
+
+    async fn approve(
+        &self,
+        request: Request<pb::ApproveRequest>,
+    ) -> Result<Response<pb::ApproveResponse>, Status> {
+        self.ordered_failure()?;
+        let request = request.into_inner();
+        let approver = caller_of(&request.approver_token);
+        let call = CallToApprove::try_from(request.call.unwrap()).unwrap();
+        let policy_hash = *self.hash.lock().unwrap();
+        let outcome = match self.says.lock().unwrap().clone() {
+            PolicyAnswer::NeedsApproval(approvers) => approvers.admit(&approver, &call.caller),
+            _ => Err(ApproverRefusal::NotApprovable),
+        };
+        let sign = |approved_as| {
+            self.signer.sign_approval(&ApprovalTerms {
+                id: call.id,
+                caller_digest: call.caller.digest(),
+                tool: call.tool.name.clone(),
+                definition_digest: call.tool.definition_digest,
+                arguments_digest: Digest::of(&call.arguments),
+                policy_hash,
+                approver_issuer: approver.issuer().to_owned(),
+                approver_subject: approver.subject().to_owned(),
+                approved_as,
+                expires_at: self.ambient.now().plus(APPROVAL_LIFETIME),
+            })
+        };
+        let decision = ApprovalDecision {
+            id: DecisionId::new(&self.ambient),
+            policies: vec!["needs-approval".to_owned()],
+            policy_hash,
+            outcome: outcome.map(|approved_as| (!request.refuse).then(|| sign(approved_as))),
+        };
+        Ok(Response::new((&decision).into()))
     }
 
     async fn list_visible(

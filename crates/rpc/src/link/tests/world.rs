@@ -87,6 +87,13 @@ impl PolicyService for ReplyingService {
         Err(Status::unimplemented("nobody here asks it"))
     }
 
+    async fn approve(
+        &self,
+        _: tonic::Request<pb::ApproveRequest>,
+    ) -> Result<tonic::Response<pb::ApproveResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
     async fn list_visible(
         &self,
         _: tonic::Request<pb::ListVisibleRequest>,

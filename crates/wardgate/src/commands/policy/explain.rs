@@ -4,8 +4,8 @@ use futures::{StreamExt, pin_mut};
 use serde_json::{Map, Value, json};
 use wardgate_domain::{OfferKind, mark_invisible};
 use wardgate_policy::{
-    CallerSample, Explanation, PartDecision, SimulatedAccess, SimulatedCall, Simulation, Simulator,
-    sample_caller, tier_word,
+    CallerSample, Explanation, PartDecision, SimulatedCall, Simulation, Simulator, sample_caller,
+    tier_word,
 };
 use wardgate_rpc::client::{AuditFilter, QueriedRecord};
 
@@ -133,9 +133,8 @@ impl Answer<'_> {
         let recorded = self.recorded.as_ref()?;
         let decision = recorded.decision.as_ref()?;
         let same_policies = decision.policy_hash == self.simulator.set().hash().to_string();
-        let was = match recorded.was_allowed() {
-            Some(true) => "allowed",
-            Some(false) => "denied",
+        let was = match recorded.access() {
+            Some(access) => access.as_str(),
             None => "refused by something else than a policy",
         };
         let by = match decision.policies.as_slice() {
@@ -165,6 +164,9 @@ impl Answer<'_> {
             text += &format!("{compared}\n\n");
         }
         text += access.as_str();
+        if let Some(approvers) = &self.simulation.approvers {
+            text += &format!(" of {approvers}");
+        }
         if let Some(reason) = reason {
             text += &format!(" ({})", reason.as_str());
         }
@@ -203,7 +205,7 @@ impl Answer<'_> {
                 text += &format!("  {change}\n");
             }
         }
-        if *access == SimulatedAccess::Allowed {
+        if access.is_possible() {
             text += "\ncolumns\n";
             for (class, column) in self.simulator.columns(&self.simulation).unwrap_or_default() {
                 let by = column.policies.join(", ");
@@ -246,6 +248,7 @@ impl Answer<'_> {
         });
         json!({
             "decision": self.simulation.access.as_str(),
+            "approval": self.simulation.approvers.as_ref().map(|it| json!({ "roles": it.roles, "caller": it.caller })),
             "reason": self.simulation.reason.map(wardgate_domain::DenialReason::as_str),
             "decided_by": self.simulation.policies,
             "policies": policies.collect::<Vec<_>>(),

@@ -62,7 +62,28 @@ pub(super) struct RecordedOutcome {
     pub(super) status: String,
     #[serde(default)]
     pub(super) reason: String,
+    #[serde(default)]
+    approval_id: Option<String>,
     pub(super) decision: Option<RecordedDecision>,
+}
+
+/// What policies say of a recorded call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RecordedAccess {
+    Allowed,
+    /// Whether or not somebody approved it then.
+    NeedsApproval,
+    Denied,
+}
+
+impl RecordedAccess {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::NeedsApproval => "needs approval",
+            Self::Denied => "denied",
+        }
+    }
 }
 
 /// Who called.
@@ -84,14 +105,18 @@ pub(super) struct RecordedDecision {
 }
 
 impl RecordedOutcome {
-    /// Whether the policies allowed the call; none where something else than they refused it.
-    pub(super) fn was_allowed(&self) -> Option<bool> {
+    /// What the policies said of the call; none where something else than they refused it.
+    pub(super) fn access(&self) -> Option<RecordedAccess> {
         let of_policies = ["not_permitted", "forbidden", "policy_error"];
         match self.status.as_str() {
             _ if self.decision.is_none() || self.event != "outcome" => None,
-            "denied" => of_policies.contains(&self.reason.as_str()).then_some(false),
             "unknown_tool" => None,
-            _ => Some(true),
+            _ if self.approval_id.is_some() => Some(RecordedAccess::NeedsApproval),
+            "denied" => {
+                let by_policies = of_policies.contains(&self.reason.as_str());
+                by_policies.then_some(RecordedAccess::Denied)
+            }
+            _ => Some(RecordedAccess::Allowed),
         }
     }
 
@@ -119,7 +144,8 @@ pub(super) fn kind_of(method: &str) -> Option<OfferKind> {
 /// A call whose decision would be another.
 struct Flip {
     outcome: RecordedOutcome,
-    is_allowed: bool,
+    was: RecordedAccess,
+    is: RecordedAccess,
     policies: Vec<String>,
 }
 
@@ -155,13 +181,12 @@ impl<'a> Replay<'a> {
     }
 
     fn decide(&mut self, outcome: RecordedOutcome) {
-        let (Some(was_allowed), Some(kind)) = (outcome.was_allowed(), kind_of(&outcome.method))
-        else {
+        let (Some(was), Some(kind)) = (outcome.access(), kind_of(&outcome.method)) else {
             return;
         };
         self.calls += 1;
         let decided = self.decide_anew(&outcome, kind);
-        let (is_allowed, policies) = match decided {
+        let (is, policies) = match decided {
             Err(why) => {
                 *self.undetermined.entry(why).or_default() += 1;
                 return;
@@ -170,15 +195,17 @@ impl<'a> Replay<'a> {
                 *self.undetermined.entry(DEPENDS).or_default() += 1;
                 return;
             }
-            Ok(ReplayedCall::Allowed(policies)) => (true, policies),
-            Ok(ReplayedCall::Denied(policies)) => (false, policies),
+            Ok(ReplayedCall::Allowed(policies)) => (RecordedAccess::Allowed, policies),
+            Ok(ReplayedCall::NeedsApproval(policies)) => (RecordedAccess::NeedsApproval, policies),
+            Ok(ReplayedCall::Denied(policies)) => (RecordedAccess::Denied, policies),
         };
-        if is_allowed == was_allowed {
+        if is == was {
             self.same += 1;
         } else {
             self.flips.push(Flip {
                 outcome,
-                is_allowed,
+                was,
+                is,
                 policies,
             });
         }
@@ -214,7 +241,6 @@ impl<'a> Replay<'a> {
 
     fn as_text(&self) -> String {
         let mut text = String::new();
-        let word = |allowed: bool| if allowed { "allowed" } else { "denied" };
         for flip in &self.flips {
             let outcome = &flip.outcome;
             text += &format!(
@@ -223,8 +249,8 @@ impl<'a> Replay<'a> {
                 cell(&outcome.call_id),
                 cell(&outcome.caller.subject),
                 cell(&outcome.tool),
-                word(!flip.is_allowed),
-                word(flip.is_allowed),
+                flip.was.as_str(),
+                flip.is.as_str(),
                 cell(&flip.policies.join(",")),
             );
         }
@@ -248,8 +274,10 @@ impl<'a> Replay<'a> {
                 "user": flip.outcome.caller.subject,
                 "roles": flip.outcome.caller.roles,
                 "tool": flip.outcome.tool,
-                "was_allowed": !flip.is_allowed,
-                "is_allowed": flip.is_allowed,
+                "was": flip.was.as_str(),
+                "is": flip.is.as_str(),
+                "was_allowed": flip.was == RecordedAccess::Allowed,
+                "is_allowed": flip.is == RecordedAccess::Allowed,
                 "policies": flip.policies,
             })
         });

@@ -1,0 +1,110 @@
+//! The form by which a caller is asked to approve their own call, and what they answer.
+
+use serde_json::{Value, json};
+use wardgate_domain::{CallToApprove, mark_invisible};
+
+/// The key of the request among the input requests of a round.
+const KEY: &str = "approval";
+
+/// What a caller answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ApprovalAnswer {
+    /// They approve it.
+    Approved,
+    /// They do not, or dismissed the question.
+    Refused,
+}
+
+impl ApprovalAnswer {
+    /// The answer in `responses`, an MCP object `inputResponses`. Whatever is no acceptance is a refusal.
+    pub fn from_responses(responses: &[u8]) -> Self {
+        let responses: Option<Value> = serde_json::from_slice(responses).ok();
+        let action = responses.as_ref().map(|it| &it[KEY]["action"]);
+        if action.is_some_and(|action| action == "accept") {
+            Self::Approved
+        } else {
+            Self::Refused
+        }
+    }
+}
+
+/// The request to approve `call`, an MCP object `inputRequests`: the tool and the exact arguments, with every invisible
+/// character marked.
+pub fn approval_form(call: &CallToApprove) -> String {
+    let message = format!(
+        "Approve this call? It runs once, with exactly these arguments.\n\nTool: {}\nArguments:\n{}",
+        call.tool.name,
+        mark_invisible(&arguments_text(&call.arguments)),
+    );
+    let request = json!({
+        "method": "elicitation/create",
+        "params": {
+            "mode": "form",
+            "message": message,
+            "requestedSchema": { "type": "object", "properties": {} },
+        },
+    });
+    json!({ KEY: request }).to_string()
+}
+
+/// Arguments on lines of their own, as they were sent where they are no JSON.
+fn arguments_text(arguments: &[u8]) -> String {
+    let value: Option<Value> = serde_json::from_slice(arguments).ok();
+    let text = value.and_then(|value| serde_json::to_string_pretty(&value).ok());
+    text.unwrap_or_else(|| String::from_utf8_lossy(arguments).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use wardgate_domain::{Ambient, ApprovalId};
+
+    #[test]
+    fn the_form_shows_the_exact_arguments_with_invisible_characters_marked() {
+        let arguments = "{\"to\":\"a\u{202e}b\",\"amount\":1.10,\"a\":[1e2]}";
+        let call = CallToApprove {
+            id: ApprovalId::new(&Ambient::system()),
+            caller: wardgate_testkit::caller("tom", &[]),
+            tool: wardgate_testkit::tool_facts("pay"),
+            arguments: Bytes::from_static(arguments.as_bytes()),
+            client_ip: String::new(),
+        };
+        let form: Value = serde_json::from_str(&approval_form(&call)).unwrap();
+        let message = form["approval"]["params"]["message"].as_str().unwrap();
+        assert!(message.contains("Tool: pay\n"), "{message}");
+        assert!(message.contains(r#""to": "a‹U+202E›b""#), "{message}");
+        assert!(message.contains(r#""amount": 1.10"#), "{message}");
+        assert!(
+            message.contains("1e2") || message.contains("1e+2"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn only_an_acceptance_approves() {
+        for (responses, answer) in [
+            (
+                r#"{"approval":{"action":"accept","content":{}}}"#,
+                ApprovalAnswer::Approved,
+            ),
+            (
+                r#"{"approval":{"action":"decline"}}"#,
+                ApprovalAnswer::Refused,
+            ),
+            (
+                r#"{"approval":{"action":"cancel"}}"#,
+                ApprovalAnswer::Refused,
+            ),
+            (r#"{"other":{"action":"accept"}}"#, ApprovalAnswer::Refused),
+            ("{}", ApprovalAnswer::Refused),
+            ("accept", ApprovalAnswer::Refused),
+        ] {
+            assert_eq!(
+                ApprovalAnswer::from_responses(responses.as_bytes()),
+                answer,
+                "{responses}"
+            );
+        }
+    }
+}

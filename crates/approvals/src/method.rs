@@ -1,0 +1,119 @@
+//! The JSON-RPC methods of approvers, each answered for the person whose token the request brings.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use wardgate_domain::{ApprovalId, Reason};
+use wardgate_mcp::Version;
+use wardgate_mcp_server::{JsonRpcRequest, McpResponse, ObjectMembers, RpcError, inner};
+
+use crate::{ApprovalError, Approvals, Approver, PendingApproval};
+
+/// A method about requests for approvals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ApprovalMethod {
+    /// The pending requests that the person may decide about, without arguments.
+    List,
+    /// One of them, with its arguments.
+    Get,
+    /// Approves it.
+    Approve,
+    /// Refuses it.
+    Refuse,
+}
+
+impl ApprovalMethod {
+    const ALL: [Self; 4] = [Self::List, Self::Get, Self::Approve, Self::Refuse];
+
+    /// The method of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.as_str() == name)
+    }
+
+    /// The name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::List => "approvals/list",
+            Self::Get => "approvals/get",
+            Self::Approve => "approvals/approve",
+            Self::Refuse => "approvals/refuse",
+        }
+    }
+}
+
+impl Approvals {
+    /// Answers `request`, which is of `method`.
+    pub async fn answer(
+        self: &Arc<Self>,
+        request: &JsonRpcRequest<'_>,
+        version: Version,
+        method: ApprovalMethod,
+        approver: Approver,
+    ) -> Result<McpResponse, RpcError> {
+        let params = ObjectMembers::of_params(request.raw_params())?;
+        let id = || {
+            params.only(&["id"])?;
+            params.required::<ApprovalId>("id")
+        };
+        let result = match method {
+            ApprovalMethod::List => {
+                params.only(&[])?;
+                let pending = self.list(&approver.caller).await;
+                let pending = pending.map_err(|error| refusal(&error))?;
+                let pending: Vec<_> = pending.iter().map(summary).collect();
+                json!({ "approvals": pending })
+            }
+            ApprovalMethod::Get => {
+                let pending = self.get(&approver.caller, id()?).await;
+                let pending = pending.map_err(|error| refusal(&error))?;
+                let mut approval = summary(&pending);
+                // As they were sent, number by number.
+                let arguments = serde_json::from_slice::<&RawValue>(&pending.call.arguments);
+                approval["arguments"] = arguments.map_or(Value::Null, |it| it.get().into());
+                json!({ "approval": approval })
+            }
+            ApprovalMethod::Approve | ApprovalMethod::Refuse => {
+                let approves = method == ApprovalMethod::Approve;
+                let (approvals, id) = (Arc::clone(self), id()?);
+                // Its own task: whoever hangs up, what is on record counts.
+                let decided =
+                    tokio::spawn(
+                        async move { approvals.decide_request(&approver, id, approves).await },
+                    );
+                let decided = decided.await;
+                let decided =
+                    decided.map_err(|_| RpcError::internal(Reason::PANIC, "Internal error."))?;
+                let pending = decided.map_err(|error| refusal(&error))?;
+                let state = if approves { "approved" } else { "refused" };
+                json!({ "id": pending.call.id.to_string(), "state": state })
+            }
+        };
+        let members = result.to_string();
+        Ok(McpResponse::result(request.id, version, inner(&members)))
+    }
+}
+
+fn refusal(error: &ApprovalError) -> RpcError {
+    error.to_rpc_error().with_reason()
+}
+
+/// What a list says of a request.
+fn summary(pending: &PendingApproval) -> Value {
+    let PendingApproval {
+        call,
+        approvers,
+        policy_hash: _,
+        requested_at,
+        expires_at,
+    } = pending;
+    json!({
+        "id": call.id.to_string(),
+        "tool": call.tool.name.as_str(),
+        "caller": { "issuer": call.caller.issuer(), "subject": call.caller.subject() },
+        "clientIp": call.client_ip,
+        "approvers": { "roles": approvers.roles, "caller": approvers.caller },
+        "requestedAt": requested_at.to_string(),
+        "expiresAt": expires_at.to_string(),
+    })
+}

@@ -1,0 +1,262 @@
+//! Requests for approvals: found for a call, or made.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use wardgate_domain::{
+    About, ApprovalId, Approvers, CallToApprove, Caller, Digest, Reason, SignedApproval, Timestamp,
+};
+use wardgate_gateway_store::{ApprovalState, NewApprovalRequest, StoreError, StoredApproval};
+use wardgate_mcp_server::RpcError;
+
+use crate::{ApprovalError, Approvals};
+
+/// The longest arguments that an approver is shown, in bytes.
+const MAX_ARGUMENTS: usize = 64 * 1_024;
+
+/// What a request is sealed as: its content is that of any approver.
+const REQUEST: &str = "approval request";
+
+/// What an approval is sealed as.
+const APPROVAL: &str = "approval";
+
+/// A request that nobody has decided about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingApproval {
+    /// The call.
+    pub call: CallToApprove,
+    /// Who may decide.
+    pub approvers: Approvers,
+    /// Schema and policies that demand it.
+    pub policy_hash: Digest,
+    /// When it was made.
+    pub requested_at: Timestamp,
+    /// When it is forgotten.
+    pub expires_at: Timestamp,
+}
+
+impl PendingApproval {
+    /// The refusal of the call for now, which says how it can be approved.
+    pub fn to_rpc_error(&self) -> RpcError {
+        let Self {
+            call: CallToApprove { id, .. },
+            approvers,
+            expires_at,
+            ..
+        } = self;
+        let message = format!(
+            "This call needs an approval by {approvers}. It waits for one under the id {id} until {expires_at}: in the \
+             console, or by `wardgate approvals approve {id}`. Once it is approved, call again with the same arguments."
+        );
+        let approval = serde_json::json!({
+            "id": id.to_string(),
+            "expiresAt": expires_at.to_string(),
+            "approvers": { "roles": approvers.roles, "caller": approvers.caller },
+        });
+        RpcError::internal(Reason::APPROVAL_REQUIRED, message).with_approval(&approval)
+    }
+}
+
+/// What became of the request for a call, as far as it was decided about.
+#[derive(Debug)]
+pub enum FoundApproval {
+    /// Somebody approved it, and it was not used.
+    Approved(ApprovalId, SignedApproval),
+    /// Somebody refused it.
+    Refused(ApprovalId),
+}
+
+/// The content of a stored request.
+#[derive(Serialize, Deserialize)]
+struct SealedRequest {
+    /// In base64.
+    call: String,
+    roles: BTreeSet<String>,
+    caller: bool,
+    policy_hash: String,
+    requested_at: i64,
+}
+
+/// Stands for one call under one version of the policies: the same for the same call alone.
+pub fn call_digest(call: &CallToApprove, policy_hash: Digest) -> Digest {
+    About::new("call to approve")
+        .and(call.caller.digest().as_bytes())
+        .and(call.tool.name.as_str().as_bytes())
+        .and(call.tool.definition_digest.as_bytes())
+        .and(Digest::of(&call.arguments).as_bytes())
+        .and(policy_hash.as_bytes())
+        .digest()
+}
+
+/// Stands for whoever has a role in a tenant.
+fn role_digest(tenant: &str, role: &str) -> Digest {
+    About::new("approver's role")
+        .and(tenant.as_bytes())
+        .and(role.as_bytes())
+        .digest()
+}
+
+impl Approvals {
+    /// What was decided about `call` under the policies of `policy_hash`; none where nothing was.
+    pub async fn find(
+        &self,
+        call: &CallToApprove,
+        policy_hash: Digest,
+    ) -> Result<Option<FoundApproval>, ApprovalError> {
+        let digest = call_digest(call, policy_hash);
+        let Some(stored) = self.store.find_approval_of(digest).await? else {
+            return Ok(None);
+        };
+        Ok(match stored.state {
+            ApprovalState::Pending => None,
+            ApprovalState::Refused => Some(FoundApproval::Refused(stored.id)),
+            ApprovalState::Approved(sealed) => {
+                let approval = self
+                    .sealer
+                    .open_shared(&within(APPROVAL, stored.id), &sealed);
+                let approval = approval.ok_or(ApprovalError::Sealing)?;
+                let approval = SignedApproval::from_bytes(approval.into());
+                let approval = approval.map_err(|_| ApprovalError::Sealing)?;
+                Some(FoundApproval::Approved(stored.id, approval))
+            }
+        })
+    }
+
+    /// Asks for an approval of `call` by one of `approvers`, unless somebody is asked already. The request stands for
+    /// `lifetime`.
+    pub async fn request(
+        &self,
+        call: CallToApprove,
+        policy_hash: Digest,
+        approvers: &Approvers,
+        lifetime: Duration,
+    ) -> Result<PendingApproval, ApprovalError> {
+        if call.arguments.len() > MAX_ARGUMENTS {
+            return Err(ApprovalError::TooLong(MAX_ARGUMENTS));
+        }
+        let now = self.store.now();
+        let content = SealedRequest {
+            call: STANDARD.encode(call.to_bytes()),
+            roles: approvers.roles.clone(),
+            caller: approvers.caller,
+            policy_hash: policy_hash.to_string(),
+            requested_at: now.as_micros(),
+        };
+        let content = serde_json::to_vec(&content).map_err(|_| ApprovalError::Sealing)?;
+        let sealed = self.sealer.seal_shared(&within(REQUEST, call.id), &content);
+        let sealed = sealed.ok_or(ApprovalError::Sealing)?;
+        let tenant = call.caller.tenant();
+        let roles = approvers.roles.iter().map(|role| role_digest(tenant, role));
+        let caller = approvers.caller.then(|| call.caller.person());
+        let request = NewApprovalRequest {
+            call: call_digest(&call, policy_hash),
+            id: call.id,
+            owner: call.caller.person(),
+            approvers: &roles.chain(caller).collect::<Vec<_>>(),
+            sealed: &sealed,
+            expires_at: now.plus(lifetime),
+        };
+        let stored = self.store.request_approval(request).await?;
+        self.open_request(&stored.ok_or(ApprovalError::TooMany)?)
+    }
+
+    /// Uses an approval up: true exactly once, at whichever replica.
+    pub async fn use_up(&self, id: ApprovalId) -> Result<bool, StoreError> {
+        self.store.use_approval(id).await
+    }
+
+    /// The pending requests that `approver` may decide about, those that expire first.
+    pub async fn list(&self, approver: &Caller) -> Result<Vec<PendingApproval>, ApprovalError> {
+        let tenant = approver.tenant();
+        let roles = approver.roles().iter();
+        let mut found = Vec::new();
+        for digest in roles
+            .map(|role| role_digest(tenant, role))
+            .chain([approver.person()])
+        {
+            for stored in self.store.list_approvals(digest).await? {
+                found.push(self.open_request(&stored)?);
+            }
+        }
+        found.retain(|it| it.approvers.admit(approver, &it.call.caller).is_ok());
+        found.sort_by_key(|it| (it.expires_at, it.call.id));
+        found.dedup();
+        Ok(found)
+    }
+
+    /// The pending request with this id, where `approver` may decide about it, or made it.
+    pub(crate) async fn get(
+        &self,
+        approver: &Caller,
+        id: ApprovalId,
+    ) -> Result<PendingApproval, ApprovalError> {
+        let stored = self.store.find_approval(id).await?;
+        let stored = stored.filter(|stored| stored.state == ApprovalState::Pending);
+        let pending = self.open_request(&stored.ok_or(ApprovalError::Unknown)?)?;
+        let caller = &pending.call.caller;
+        // Whoever may not know of a request hears the same as of one that there is not.
+        if approver.person() != caller.person()
+            && pending.approvers.admit(approver, caller).is_err()
+        {
+            return Err(ApprovalError::Unknown);
+        }
+        Ok(pending)
+    }
+
+    /// Notes what was decided; false where somebody else was faster.
+    pub(crate) async fn settle(
+        &self,
+        pending: &PendingApproval,
+        approval: Option<&SignedApproval>,
+    ) -> Result<bool, ApprovalError> {
+        let id = pending.call.id;
+        let sealed = match approval {
+            Some(approval) => {
+                let terms = approval.unverified_terms();
+                let until = terms.map_err(|_| ApprovalError::Sealing)?.expires_at;
+                let within = within(APPROVAL, id);
+                let sealed = self.sealer.seal_shared(&within, &approval.to_bytes());
+                Some((sealed.ok_or(ApprovalError::Sealing)?, until))
+            }
+            None => None,
+        };
+        let until = sealed
+            .as_ref()
+            .map_or(pending.expires_at, |(_, until)| *until);
+        let sealed = sealed.as_ref().map(|(sealed, _)| &sealed[..]);
+        Ok(self.store.decide_approval(id, sealed, until).await?)
+    }
+
+    fn open_request(&self, stored: &StoredApproval) -> Result<PendingApproval, ApprovalError> {
+        let content = self
+            .sealer
+            .open_shared(&within(REQUEST, stored.id), &stored.sealed);
+        let content = content.ok_or(ApprovalError::Sealing)?;
+        let content: SealedRequest =
+            serde_json::from_slice(&content).map_err(|_| ApprovalError::Sealing)?;
+        let call = STANDARD.decode(content.call);
+        let call = call.map_err(|_| ApprovalError::Sealing)?;
+        let call = CallToApprove::from_bytes(call.into());
+        Ok(PendingApproval {
+            call: call.map_err(|_| ApprovalError::Sealing)?,
+            approvers: Approvers {
+                roles: content.roles,
+                caller: content.caller,
+            },
+            policy_hash: content
+                .policy_hash
+                .parse()
+                .map_err(|_| ApprovalError::Sealing)?,
+            requested_at: Timestamp::from_micros(content.requested_at),
+            expires_at: stored.expires_at,
+        })
+    }
+}
+
+/// What is sealed where.
+fn within(what: &str, id: ApprovalId) -> String {
+    format!("{what} {id}")
+}

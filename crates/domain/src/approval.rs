@@ -1,0 +1,466 @@
+//! Approvals: the statement that somebody lets one call be made, signed by the policy service.
+//!
+//! ```text
+//!   decision: needs approval ─▶ CallToApprove ─▶ an approver decides ─▶ SignedApproval ─▶ decision: allow, one permit
+//! ```
+//!
+//! An approval is for one caller with the rights that they had, one tool in one definition, one text of arguments and one
+//! version of the policies. Whoever holds it can do nothing with it but have that very call decided on again.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::{
+    ApprovalId, Caller, DecisionId, Digest, InvalidMessage, Timestamp, ToolFacts, ToolName, wire,
+};
+
+/// Those of whom one has to approve a call.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Approvers {
+    /// Somebody else than the caller, who has one of these roles.
+    pub roles: BTreeSet<String>,
+    /// The caller, once more.
+    pub caller: bool,
+}
+
+impl fmt::Display for Approvers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let roles: Vec<_> = self.roles.iter().map(String::as_str).collect();
+        match (roles.is_empty(), self.caller) {
+            (true, _) => f.write_str("the caller"),
+            (false, false) => write!(f, "somebody else with the role {}", roles.join(" or ")),
+            (false, true) => write!(
+                f,
+                "somebody else with the role {}, or the caller",
+                roles.join(" or ")
+            ),
+        }
+    }
+}
+
+impl Approvers {
+    /// As whom `approver` may approve a call of `caller`: with which of the roles, or as the caller.
+    pub fn admit(&self, approver: &Caller, caller: &Caller) -> Result<Self, ApproverRefusal> {
+        // Tenants are apart: whoever has a role in one has it in no other.
+        if approver.tenant() != caller.tenant() {
+            return Err(ApproverRefusal::NoApprover);
+        }
+        let roles = approver.roles().iter().cloned().collect();
+        let roles: BTreeSet<_> = self.roles.intersection(&roles).cloned().collect();
+        let is_caller =
+            (approver.issuer(), approver.subject()) == (caller.issuer(), caller.subject());
+        match (is_caller, self.caller, roles.is_empty()) {
+            (true, true, _) => Ok(Self {
+                roles: BTreeSet::new(),
+                caller: true,
+            }),
+            (true, false, false) => Err(ApproverRefusal::OwnCall),
+            (false, _, false) => Ok(Self {
+                roles,
+                caller: false,
+            }),
+            (_, _, true) => Err(ApproverRefusal::NoApprover),
+        }
+    }
+
+    /// Whether one of these is one of `others`.
+    fn meet(&self, others: &Self) -> bool {
+        (self.caller && others.caller) || !self.roles.is_disjoint(&others.roles)
+    }
+}
+
+/// Why somebody may not approve a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ApproverRefusal {
+    /// They have none of the roles, and it is not their own call to approve.
+    #[error("you are none of those who may approve this call")]
+    NoApprover,
+    /// The call is their own, and somebody else has to approve it.
+    #[error("this is your own call, which somebody else has to approve")]
+    OwnCall,
+    /// The policies have changed since the call was made, or an approval would not allow it, or it needs none.
+    #[error("the policies have changed since, or let nobody approve this call")]
+    NotApprovable,
+}
+
+/// A call that waits for an approval: all that a decision about it looks at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallToApprove {
+    /// The id of the approval, which both sides are recorded under.
+    pub id: ApprovalId,
+    /// Who calls.
+    pub caller: Caller,
+    /// The tool as it was when it was called.
+    pub tool: ToolFacts,
+    /// The arguments, byte for byte.
+    pub arguments: Bytes,
+    /// The address of the client, as text; empty where it is not known.
+    pub client_ip: String,
+}
+
+impl CallToApprove {
+    /// In a form that [`Self::from_bytes`] reads.
+    pub fn to_bytes(&self) -> Bytes {
+        wire::encode_call_to_approve(self)
+    }
+
+    /// What [`Self::to_bytes`] wrote.
+    pub fn from_bytes(bytes: Bytes) -> Result<Self, InvalidMessage> {
+        wire::decode_call_to_approve(bytes)
+    }
+}
+
+/// What an approval says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovalTerms {
+    /// Its id.
+    pub id: ApprovalId,
+    /// [`Caller::digest`] of the caller whose call it is.
+    pub caller_digest: Digest,
+    /// Canonical tool name.
+    pub tool: ToolName,
+    /// The tool's definition.
+    pub definition_digest: Digest,
+    /// SHA-256 of the arguments.
+    pub arguments_digest: Digest,
+    /// Schema and policies in force when it was given.
+    pub policy_hash: Digest,
+    /// The token issuer of the approver.
+    pub approver_issuer: String,
+    /// The token subject of the approver.
+    pub approver_subject: String,
+    /// As whom they approved it.
+    pub approved_as: Approvers,
+    /// First instant of invalidity.
+    pub expires_at: Timestamp,
+}
+
+/// Why an approval does not cover a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ApprovalMismatch {
+    /// The signature is not the policy service's.
+    #[error("the approval's signature is not valid")]
+    Signature,
+    /// Signed bytes that are no approval.
+    #[error("the approval cannot be read")]
+    Unreadable,
+    /// No longer valid.
+    #[error("the approval has expired")]
+    Expired,
+    /// Given for another caller, or for the same one with other rights.
+    #[error("the approval is for another caller")]
+    Caller,
+    /// Given for another tool.
+    #[error("the approval is for another tool")]
+    Tool,
+    /// The tool changed since.
+    #[error("the approval is for another definition of this tool")]
+    Definition,
+    /// Given for other arguments.
+    #[error("the approval is for other arguments")]
+    Arguments,
+    /// The policies changed since.
+    #[error("the approval was given under other policies")]
+    Policies,
+    /// Given by somebody who may not approve the call as it comes now.
+    #[error("the approval is by none of those who may approve this call")]
+    Approver,
+}
+
+/// The call that an approval is held against.
+#[derive(Debug, Clone, Copy)]
+pub struct CallUnderApproval<'a> {
+    /// Who calls.
+    pub caller: &'a Caller,
+    /// The tool as it is now.
+    pub tool: &'a ToolFacts,
+    /// The arguments, byte for byte.
+    pub arguments: &'a [u8],
+    /// Schema and policies in force now.
+    pub policy_hash: Digest,
+    /// Those of whom one has to approve it.
+    pub approvers: &'a Approvers,
+}
+
+impl ApprovalTerms {
+    /// Whether the terms cover `call` at `now`, member by member.
+    pub fn check(
+        &self,
+        call: CallUnderApproval<'_>,
+        now: Timestamp,
+    ) -> Result<(), ApprovalMismatch> {
+        if now >= self.expires_at {
+            return Err(ApprovalMismatch::Expired);
+        }
+        if self.caller_digest != call.caller.digest() {
+            return Err(ApprovalMismatch::Caller);
+        }
+        if self.tool != call.tool.name {
+            return Err(ApprovalMismatch::Tool);
+        }
+        if self.definition_digest != call.tool.definition_digest {
+            return Err(ApprovalMismatch::Definition);
+        }
+        if self.arguments_digest != Digest::of(call.arguments) {
+            return Err(ApprovalMismatch::Arguments);
+        }
+        if self.policy_hash != call.policy_hash {
+            return Err(ApprovalMismatch::Policies);
+        }
+        // Who may approve can depend on where the client calls from.
+        if !self.approved_as.meet(call.approvers) {
+            return Err(ApprovalMismatch::Approver);
+        }
+        Ok(())
+    }
+}
+
+/// An approval and the policy service's Ed25519 signature. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedApproval {
+    pub(crate) approval: Bytes,
+    pub(crate) signature: Bytes,
+}
+
+impl SignedApproval {
+    /// In a form that [`Self::from_bytes`] reads.
+    pub fn to_bytes(&self) -> Bytes {
+        wire::encode_signed_approval(self)
+    }
+
+    /// What [`Self::to_bytes`] wrote.
+    pub fn from_bytes(bytes: Bytes) -> Result<Self, InvalidMessage> {
+        wire::decode_signed_approval(bytes)
+    }
+
+    /// What it says, unverified: enough to know until when to keep it.
+    pub fn unverified_terms(&self) -> Result<ApprovalTerms, InvalidMessage> {
+        wire::decode_approval(self.approval.clone())
+    }
+}
+
+/// What the policy service says of somebody's approval, or refusal, of a call.
+#[derive(Debug, Clone)]
+pub struct ApprovalDecision {
+    /// The id of this decision.
+    pub id: DecisionId,
+    /// The policies that let the call be made under an approval.
+    pub policies: Vec<String>,
+    /// Schema and policies in force.
+    pub policy_hash: Digest,
+    /// The approval, none where the approver refuses; or why they may do neither.
+    pub outcome: Result<Option<SignedApproval>, ApproverRefusal>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Ambient, CallerClaims, OfferKind, PermitSigner};
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    fn caller(issuer: &str, subject: &str, tenant: &str, roles: &[&str]) -> Caller {
+        Caller::from_verified(CallerClaims {
+            issuer: issuer.to_owned(),
+            subject: subject.to_owned(),
+            tenant: tenant.to_owned(),
+            roles: roles.iter().map(|&role| role.to_owned()).collect(),
+            attributes: BTreeMap::new(),
+            token_id: "t".to_owned(),
+            expires_at: Timestamp::from_seconds(2_000),
+        })
+    }
+
+    fn teller() -> Caller {
+        caller("https://a", "tom", "", &["Teller"])
+    }
+
+    fn tool() -> ToolFacts {
+        ToolFacts {
+            kind: OfferKind::Tool,
+            name: "pay".parse().unwrap(),
+            definition_digest: Digest::of(b"definition"),
+            read_only: false,
+            tags: vec!["money".to_owned()],
+            entity: None,
+            classes: Vec::new(),
+            argument_defaults: BTreeMap::from([("a".to_owned(), "1".to_owned())]),
+        }
+    }
+
+    fn managers() -> Approvers {
+        Approvers {
+            roles: BTreeSet::from(["Manager".to_owned()]),
+            caller: false,
+        }
+    }
+
+    fn terms() -> ApprovalTerms {
+        ApprovalTerms {
+            id: ApprovalId::new(&Ambient::system()),
+            caller_digest: teller().digest(),
+            tool: "pay".parse().unwrap(),
+            definition_digest: Digest::of(b"definition"),
+            arguments_digest: Digest::of(b"{}"),
+            policy_hash: Digest::of(b"policies"),
+            approver_issuer: "https://a".to_owned(),
+            approver_subject: "mia".to_owned(),
+            approved_as: managers(),
+            expires_at: Timestamp::from_seconds(1_000),
+        }
+    }
+
+    fn signer() -> PermitSigner {
+        use aws_lc_rs::{rand::SystemRandom, signature::Ed25519KeyPair};
+        let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
+        PermitSigner::from_pkcs8(key.as_ref()).unwrap()
+    }
+
+    #[test]
+    fn an_approval_covers_its_call_and_no_other() {
+        let (terms, tool, teller, managers) = (terms(), tool(), teller(), managers());
+        let call = CallUnderApproval {
+            caller: &teller,
+            tool: &tool,
+            arguments: b"{}",
+            policy_hash: Digest::of(b"policies"),
+            approvers: &managers,
+        };
+        let now = Timestamp::from_seconds(999);
+        let refused = |call: CallUnderApproval<'_>, at| terms.check(call, at).unwrap_err();
+        assert_eq!(terms.check(call, now), Ok(()));
+        assert_eq!(
+            refused(call, now.plus(Duration::from_secs(1))),
+            ApprovalMismatch::Expired
+        );
+        for other in [
+            caller("https://b", "tom", "", &["Teller"]),
+            caller("https://a", "tim", "", &["Teller"]),
+            caller("https://a", "tom", "x", &["Teller"]),
+            caller("https://a", "tom", "", &["Teller", "Manager"]),
+        ] {
+            let call = CallUnderApproval {
+                caller: &other,
+                ..call
+            };
+            assert_eq!(refused(call, now), ApprovalMismatch::Caller);
+        }
+        let mut other = tool.clone();
+        other.name = "gift".parse().unwrap();
+        let of_other = CallUnderApproval {
+            tool: &other,
+            ..call
+        };
+        assert_eq!(refused(of_other, now), ApprovalMismatch::Tool);
+        let mut changed = tool.clone();
+        changed.definition_digest = Digest::of(b"changed");
+        let of_changed = CallUnderApproval {
+            tool: &changed,
+            ..call
+        };
+        assert_eq!(refused(of_changed, now), ApprovalMismatch::Definition);
+        let with_others = CallUnderApproval {
+            arguments: b"{} ",
+            ..call
+        };
+        assert_eq!(refused(with_others, now), ApprovalMismatch::Arguments);
+        let by_others = CallUnderApproval {
+            policy_hash: Digest::of(b"others"),
+            ..call
+        };
+        assert_eq!(refused(by_others, now), ApprovalMismatch::Policies);
+        let themselves = Approvers {
+            roles: BTreeSet::from(["Auditor".to_owned()]),
+            caller: true,
+        };
+        let by_themselves = CallUnderApproval {
+            approvers: &themselves,
+            ..call
+        };
+        assert_eq!(refused(by_themselves, now), ApprovalMismatch::Approver);
+    }
+
+    #[test]
+    fn a_forged_or_altered_approval_is_refused_and_a_permit_is_none() {
+        let (signer, stranger) = (signer(), signer());
+        let genuine = signer.sign_approval(&terms());
+        let read = SignedApproval::from_bytes(genuine.to_bytes()).unwrap();
+        assert_eq!(signer.verify_approval(&read).unwrap().tool, terms().tool);
+        assert_eq!(
+            signer.verify_approval(&stranger.sign_approval(&terms())),
+            Err(ApprovalMismatch::Signature)
+        );
+        for at in 0..genuine.approval.len() {
+            let mut bytes = genuine.approval.to_vec();
+            bytes[at] ^= 1;
+            let altered = SignedApproval {
+                approval: bytes.into(),
+                ..genuine.clone()
+            };
+            assert_eq!(
+                signer.verify_approval(&altered),
+                Err(ApprovalMismatch::Signature)
+            );
+        }
+        // What is signed as one thing is not signed as the other.
+        let as_permit = crate::SignedPermit {
+            permit: genuine.approval.clone(),
+            signature: genuine.signature,
+        };
+        let verifier = crate::PermitVerifier::new([signer.public_key().try_into().unwrap()]);
+        assert!(verifier.verify(&as_permit).is_err());
+    }
+
+    #[test]
+    fn a_call_to_approve_reads_back() {
+        let call = CallToApprove {
+            id: ApprovalId::new(&Ambient::system()),
+            caller: teller(),
+            tool: tool(),
+            arguments: Bytes::from_static(b"{\"a\":1}"),
+            client_ip: "192.0.2.7".to_owned(),
+        };
+        assert_eq!(CallToApprove::from_bytes(call.to_bytes()).unwrap(), call);
+    }
+
+    #[test]
+    fn a_role_approves_calls_of_others_and_a_caller_their_own() {
+        let by_role = managers();
+        let by_caller = Approvers {
+            roles: BTreeSet::new(),
+            caller: true,
+        };
+        let by_either = Approvers {
+            caller: true,
+            ..by_role.clone()
+        };
+        let tom = caller("https://a", "tom", "", &["Teller", "Manager"]);
+        let mia = caller("https://a", "mia", "", &["Manager"]);
+        // The same subject of another issuer is another person.
+        let other_tom = caller("https://b", "tom", "", &["Manager"]);
+        let stranger = caller("https://a", "uwe", "", &["Teller"]);
+        let elsewhere = caller("https://a", "mia", "x", &["Manager"]);
+        use ApproverRefusal::{NoApprover, OwnCall};
+        for (approvers, approver, expected) in [
+            (&by_role, &mia, None),
+            (&by_role, &other_tom, None),
+            (&by_role, &tom, Some(OwnCall)),
+            (&by_role, &stranger, Some(NoApprover)),
+            (&by_role, &elsewhere, Some(NoApprover)),
+            (&by_caller, &tom, None),
+            (&by_caller, &mia, Some(NoApprover)),
+            (&by_caller, &other_tom, Some(NoApprover)),
+            (&by_either, &tom, None),
+            (&by_either, &mia, None),
+            (&by_either, &stranger, Some(NoApprover)),
+        ] {
+            assert_eq!(
+                approvers.admit(approver, &tom).err(),
+                expected,
+                "{approvers:?} {approver:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Approvals.
+
+use bytes::Bytes;
+use prost::Message as _;
+use wardgate_proto::policy::v1 as pb;
+
+use super::{parse, required};
+use crate::{
+    ApprovalDecision, ApprovalTerms, ApproverRefusal, Approvers, CallToApprove, Digest,
+    InvalidMessage, SignedApproval,
+};
+
+/// The bytes that the policy service signs.
+pub(crate) fn encode_approval(terms: &ApprovalTerms) -> Bytes {
+    let approval = pb::Approval {
+        approval_id: terms.id.to_string(),
+        caller_digest: terms.caller_digest.to_wire(),
+        tool: terms.tool.to_string(),
+        definition_digest: terms.definition_digest.to_wire(),
+        arguments_digest: terms.arguments_digest.to_wire(),
+        policy_hash: terms.policy_hash.to_wire(),
+        approver_issuer: terms.approver_issuer.clone(),
+        approver_subject: terms.approver_subject.clone(),
+        approved_as: Some((&terms.approved_as).into()),
+        expires_at: Some(terms.expires_at.into()),
+    };
+    approval.encode_to_vec().into()
+}
+
+/// The terms of bytes that [`encode_approval`] made.
+pub(crate) fn decode_approval(bytes: Bytes) -> Result<ApprovalTerms, InvalidMessage> {
+    let approval = pb::Approval::decode(bytes).map_err(|_| unreadable())?;
+    Ok(ApprovalTerms {
+        id: parse(&approval.approval_id, "approval.approval_id")?,
+        caller_digest: Digest::from_wire(&approval.caller_digest, "approval.caller_digest")?,
+        tool: parse(&approval.tool, "approval.tool")?,
+        definition_digest: Digest::from_wire(
+            &approval.definition_digest,
+            "approval.definition_digest",
+        )?,
+        arguments_digest: Digest::from_wire(
+            &approval.arguments_digest,
+            "approval.arguments_digest",
+        )?,
+        policy_hash: Digest::from_wire(&approval.policy_hash, "approval.policy_hash")?,
+        approver_issuer: approval.approver_issuer,
+        approver_subject: approval.approver_subject,
+        approved_as: required(approval.approved_as, "approval.approved_as")?.into(),
+        expires_at: required(approval.expires_at, "approval.expires_at")?.try_into()?,
+    })
+}
+
+pub(crate) fn encode_signed_approval(signed: &SignedApproval) -> Bytes {
+    pb::SignedApproval::from(signed).encode_to_vec().into()
+}
+
+pub(crate) fn decode_signed_approval(bytes: Bytes) -> Result<SignedApproval, InvalidMessage> {
+    let signed = pb::SignedApproval::decode(bytes).map_err(|_| unreadable())?;
+    signed.try_into()
+}
+
+pub(crate) fn encode_call_to_approve(call: &CallToApprove) -> Bytes {
+    pb::CallToApprove::from(call).encode_to_vec().into()
+}
+
+pub(crate) fn decode_call_to_approve(bytes: Bytes) -> Result<CallToApprove, InvalidMessage> {
+    let call = pb::CallToApprove::decode(bytes);
+    call.map_err(|_| InvalidMessage::field("call", "cannot be decoded"))?
+        .try_into()
+}
+
+fn unreadable() -> InvalidMessage {
+    InvalidMessage::field("approval", "cannot be decoded")
+}
+
+impl TryFrom<pb::SignedApproval> for SignedApproval {
+    type Error = InvalidMessage;
+
+    fn try_from(signed: pb::SignedApproval) -> Result<Self, Self::Error> {
+        if signed.approval.is_empty() {
+            return Err(InvalidMessage::field("approval", "is empty"));
+        }
+        Ok(Self {
+            approval: signed.approval,
+            signature: signed.signature,
+        })
+    }
+}
+
+impl From<&SignedApproval> for pb::SignedApproval {
+    fn from(signed: &SignedApproval) -> Self {
+        Self {
+            approval: signed.approval.clone(),
+            signature: signed.signature.clone(),
+        }
+    }
+}
+
+impl TryFrom<pb::CallToApprove> for CallToApprove {
+    type Error = InvalidMessage;
+
+    fn try_from(call: pb::CallToApprove) -> Result<Self, Self::Error> {
+        Ok(Self {
+            id: parse(&call.approval_id, "call.approval_id")?,
+            caller: required(call.caller, "call.caller")?.try_into()?,
+            tool: required(call.tool, "call.tool")?.try_into()?,
+            arguments: call.arguments_json,
+            client_ip: call.client_ip,
+        })
+    }
+}
+
+impl From<&CallToApprove> for pb::CallToApprove {
+    fn from(call: &CallToApprove) -> Self {
+        Self {
+            approval_id: call.id.to_string(),
+            caller: Some((&call.caller).into()),
+            tool: Some((&call.tool).into()),
+            arguments_json: call.arguments.clone(),
+            client_ip: call.client_ip.clone(),
+        }
+    }
+}
+
+impl From<pb::Approvers> for Approvers {
+    fn from(approvers: pb::Approvers) -> Self {
+        Self {
+            roles: approvers.roles.into_iter().collect(),
+            caller: approvers.caller,
+        }
+    }
+}
+
+impl From<&Approvers> for pb::Approvers {
+    fn from(approvers: &Approvers) -> Self {
+        Self {
+            roles: approvers.roles.iter().cloned().collect(),
+            caller: approvers.caller,
+        }
+    }
+}
+
+impl TryFrom<pb::ApproveResponse> for ApprovalDecision {
+    type Error = InvalidMessage;
+
+    fn try_from(decision: pb::ApproveResponse) -> Result<Self, Self::Error> {
+        use pb::ApproverRefusal as Wire;
+        let outcome = match decision.refusal() {
+            Wire::Unspecified => Ok(decision.approval.map(TryInto::try_into).transpose()?),
+            Wire::NoApprover => Err(ApproverRefusal::NoApprover),
+            Wire::OwnCall => Err(ApproverRefusal::OwnCall),
+            Wire::NotApprovable => Err(ApproverRefusal::NotApprovable),
+        };
+        Ok(Self {
+            id: parse(&decision.decision_id, "decision_id")?,
+            policies: decision.policies,
+            policy_hash: Digest::from_wire(&decision.policy_hash, "policy_hash")?,
+            outcome,
+        })
+    }
+}
+
+impl From<&ApprovalDecision> for pb::ApproveResponse {
+    fn from(decision: &ApprovalDecision) -> Self {
+        use pb::ApproverRefusal as Wire;
+        let (approval, refusal) = match &decision.outcome {
+            Ok(approval) => (approval.as_ref().map(Into::into), Wire::Unspecified),
+            Err(ApproverRefusal::NoApprover) => (None, Wire::NoApprover),
+            Err(ApproverRefusal::OwnCall) => (None, Wire::OwnCall),
+            Err(ApproverRefusal::NotApprovable) => (None, Wire::NotApprovable),
+        };
+        Self {
+            decision_id: decision.id.to_string(),
+            policies: decision.policies.clone(),
+            policy_hash: decision.policy_hash.to_wire(),
+            approval,
+            refusal: refusal.into(),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The approval of a call whose policy demands one: found in the store, asked of the caller, or requested of others.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use wardgate_approvals::{
+    ApprovalAnswer, ApprovalError, Approvals, Approver, FoundApproval, approval_form, call_digest,
+};
+use wardgate_domain::{ApprovalId, CallToApprove, Digest, Reason, SignedApproval};
+use wardgate_mcp_server::{InputRecipient, InputRequests, RpcError};
+
+use super::request_state::RequestState;
+use super::rounds::wait_without_slot;
+use super::{
+    CALL_TOOL, CatalogueEntry, Description, EntryUse, GovernedCall, Preparation, Rejection,
+};
+use crate::authority::ApprovalNeed;
+
+/// The approval of one call.
+pub(super) struct CallApproval {
+    /// The approval that the call is authorized with.
+    pub(super) given: Option<SignedApproval>,
+    /// The id by which it is used once. None where it was given in this very call.
+    id: Option<ApprovalId>,
+}
+
+impl CallApproval {
+    /// The approval that an earlier step of the call began with, and used up.
+    pub(super) fn continued(given: Option<SignedApproval>) -> Self {
+        Self { given, id: None }
+    }
+
+    /// Uses the approval up, so that no other call is made by it.
+    pub(super) async fn use_up(&mut self, approvals: &Approvals) -> Result<(), Rejection> {
+        let Some(id) = self.id.take() else {
+            return Ok(());
+        };
+        match approvals.use_up(id).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(too_late(
+                "The approval of this call was used by another one. Call again to ask for a new one.",
+            )),
+            Err(error) => Err(ApprovalError::from(error).into()),
+        }
+    }
+}
+
+impl From<ApprovalError> for Rejection {
+    fn from(error: ApprovalError) -> Self {
+        tracing::warn!(%error, "an approval could not be asked for or given");
+        Self::NotAttempted(error.to_rpc_error())
+    }
+}
+
+impl GovernedCall {
+    /// Has the call approved: by an approval that was given before, by its caller who is asked now, or by nobody yet, and then
+    /// it is rejected with the id under which it waits.
+    pub(super) async fn obtain_approval<'d, E: CatalogueEntry>(
+        &mut self,
+        description: &'d Description<'_, E>,
+        entry_use: &'d EntryUse<E>,
+        ApprovalNeed {
+            approvers,
+            lifetime,
+            policy_hash,
+        }: ApprovalNeed,
+    ) -> Result<Preparation<'d, E>, Rejection> {
+        // A later step of an approved call can only go on by the approval that it began with.
+        if description.method != CALL_TOOL || !self.resume_point.is_beginning() {
+            return Err(too_late(
+                "The approval of this call has ended. Begin it again.",
+            ));
+        }
+        let approvals = Arc::clone(&self.pipeline.approvals);
+        let call = CallToApprove {
+            id: ApprovalId::new(&self.pipeline.services.ambient),
+            caller: (*self.context.caller).clone(),
+            tool: entry_use.entry.facts().clone(),
+            arguments: entry_use.policy_arguments.clone(),
+            client_ip: self.context.client_ip.clone(),
+        };
+        let shown = call_digest(&call, policy_hash).to_string();
+        // What was asked about another definition, or under other policies, is asked anew.
+        let answer = self.resume_point.answer.take();
+        if let Some((answer, _)) = answer.filter(|(_, about)| *about == shown) {
+            self.resume_point.use_up(&self.pipeline).await?;
+            return self
+                .approve_own(entry_use, (&call, policy_hash), answer)
+                .await;
+        }
+        match approvals.find(&call, policy_hash).await? {
+            Some(FoundApproval::Approved(id, approval)) => {
+                self.approval = CallApproval {
+                    given: Some(approval),
+                    id: Some(id),
+                };
+                let grant = self.authorize(entry_use).await?;
+                return Ok(Preparation::Ready(entry_use, grant));
+            }
+            Some(FoundApproval::Refused(id)) => {
+                self.record.facts.approval_id = Some(id);
+                return Err(Rejection::ApprovalRefused);
+            }
+            None => {}
+        }
+        let form = approval_form(&call);
+        let capabilities = self.client.capabilities();
+        let recipient = InputRecipient {
+            version: self.context.version,
+            capabilities: capabilities.as_deref(),
+            label: None,
+            ambient: &self.pipeline.services.ambient,
+        };
+        let form = InputRequests::parse(&form, recipient).ok();
+        // Only requests that can be bound can be repeated.
+        let binding = description.binding;
+        let asked = form.zip(binding).filter(|_| approvers.caller);
+        if let Some((form, binding)) = asked {
+            if !self.client.is_legacy() {
+                let ambient = &self.pipeline.services.ambient;
+                let state = RequestState::asking_approval(ambient, form.keys(), shown);
+                let sealer = &self.pipeline.services.sealer;
+                let state = state.seal(sealer, &self.context, binding);
+                let state = state.ok_or(Rejection::BAD_INPUT_REQUESTS)?;
+                return Ok(Preparation::InputRequired(form, state));
+            }
+            let answers = self.client.request_input(form.as_json(), |_| None);
+            let answers = wait_without_slot(&mut self.context.slot, answers).await?;
+            let answer = ApprovalAnswer::from_responses(&answers);
+            return self
+                .approve_own(entry_use, (&call, policy_hash), answer)
+                .await;
+        }
+        let pending = approvals
+            .request(call, policy_hash, &approvers, lifetime)
+            .await?;
+        self.record.facts.approval_id = Some(pending.call.id);
+        Err(Rejection::ApprovalRequired(pending.to_rpc_error()))
+    }
+
+    /// Carries out what the caller decided about their own call.
+    async fn approve_own<'d, E: CatalogueEntry>(
+        &mut self,
+        entry_use: &'d EntryUse<E>,
+        call: (&CallToApprove, Digest),
+        answer: ApprovalAnswer,
+    ) -> Result<Preparation<'d, E>, Rejection> {
+        let approver = Approver {
+            caller: Arc::clone(&self.context.caller),
+            client_ip: self.context.client_ip.clone(),
+            protocol: self.record.facts.protocol.clone(),
+        };
+        let approves = answer == ApprovalAnswer::Approved;
+        let decided = self.pipeline.approvals.decide(&approver, call, approves);
+        let given = decided.await?;
+        self.record.facts.approval_id = Some(call.0.id);
+        self.approval.given = Some(given.ok_or(Rejection::ApprovalRefused)?);
+        let grant = self.authorize(entry_use).await?;
+        Ok(Preparation::Ready(entry_use, grant))
+    }
+}
+
+/// The rejection of a call whose approval is good no more.
+fn too_late(message: &str) -> Rejection {
+    Rejection::ApprovalRequired(RpcError::internal(Reason::APPROVAL_REQUIRED, message))
+}
+
+/// An approval as a text.
+pub(super) fn encode_approval(approval: &SignedApproval) -> String {
+    URL_SAFE_NO_PAD.encode(approval.to_bytes())
+}
+
+/// The approval that [`encode_approval`] wrote.
+pub(super) fn decode_approval(text: &str) -> Option<SignedApproval> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+    SignedApproval::from_bytes(bytes.into()).ok()
+}
