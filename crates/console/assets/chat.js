@@ -5,6 +5,8 @@ const at = (id) => document.getElementById(id);
 const [form, talk, message, state, send, stop] = ["ask", "talk", "message", "state", "send", "stop"].map(at);
 let conversation = null;
 let running = null;
+// The message of the latest turn, and the turn's id once it is known.
+let asked = null;
 
 // Characters that people do not see, or that change what they see, shown as marks such as ‹U+202E›. The console fills
 // in the classes from the definition that its own pages use; the first alternatives belong to ordinary writing.
@@ -85,19 +87,40 @@ function decide(event) {
   }
 }
 
+// A call that waits for somebody's approval at the gateway: all of it open, and a button that has the same turn go on.
+function wait(event) {
+  const waiting = add(talk, "section", "", "approval");
+  waiting.setAttribute("role", "group");
+  waiting.setAttribute("aria-label", "A call that waits for an approval");
+  add(waiting, "p", `${event.tool_name} needs an approval`, "title");
+  add(waiting, "p", event.message, "quiet");
+  add(waiting, "pre", shown(event.arguments)).tabIndex = 0;
+  const bar = add(waiting, "div", "", "bar");
+  const button = add(bar, "button", "Go on", "plain");
+  button.type = "button";
+  const turn = asked;
+  button.addEventListener("click", () => {
+    if (running || !turn?.message_id) return;
+    bar.remove();
+    ask("/console/chat/message", turn, event.id - 1);
+  });
+}
+
 const reasons = {
   length: "The answer was cut: the model came to its limit.",
   content_filter: "A filter took the answer.",
   refused: "The question was refused; nothing was kept.",
-  approval_required: "Waiting for your decision.",
+  approval_required: "Waiting for an approval.",
   error: "It failed.",
 };
 
 // Makes what the stream says visible. The answer so far is one element, begun anew after each call of a tool.
-function teller() {
+function teller(after) {
   let answer = null;
   let said = "";
   return (event) => {
+    // A turn that goes on is told from its beginning.
+    if (event.id <= after) return;
     if (event.type !== "token") answer = null;
     switch (event.type) {
       case "token":
@@ -111,16 +134,18 @@ function teller() {
         box(`${event.tool_name} ${event.success ? "answered" : "failed"}`, event.success ? event.data : event.error ?? "");
         break;
       case "approval_required": decide(event); break;
+      case "approval_pending": wait(event); break;
       case "error": add(talk, "p", event.message, "notice bad"); break;
       case "done":
         if (event.conversation_id) name(event.conversation_id);
+        if (asked) Object.assign(asked, { message_id: event.turn_id, conversation_id: event.conversation_id ?? undefined });
         state.textContent = reasons[event.finish_reason] ?? "";
         break;
     }
   };
 }
 
-async function ask(path, body) {
+async function ask(path, body, after = 0) {
   running = new AbortController();
   busy(true);
   state.textContent = "Working…";
@@ -136,7 +161,7 @@ async function ask(path, body) {
       const said = type.startsWith("application/json") ? (await response.json()).error?.message : null;
       throw new Error(said ?? (response.status === 401 ? "Your session has ended: sign in again." : `It did not work (${response.status}).`));
     }
-    const tell = teller();
+    const tell = teller(after);
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     for (;;) {
@@ -167,6 +192,7 @@ if (form) {
     message.value = "";
     const body = { message: said, model: at("assistant").value };
     if (conversation) body.conversation_id = conversation;
+    asked = body;
     ask("/console/chat/message", body);
   });
   message.addEventListener("keydown", (event) => {

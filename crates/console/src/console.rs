@@ -15,7 +15,9 @@ use crate::provider_sign_in::{ProviderSignIn, SIGNED_IN};
 use crate::record::{Record, RecordLinks};
 use crate::record_access::RecordAccess;
 use crate::store::ConsoleStore;
-use crate::{assets, chat, playground, profile, provider_sign_in, record_pages, sign_in, tools};
+use crate::{
+    approvals, assets, chat, playground, profile, provider_sign_in, record_pages, sign_in, tools,
+};
 
 /// Whom the console calls.
 pub struct Links {
@@ -143,6 +145,24 @@ const ROUTES: &[Route<Arc<Console>>] = &[
             "JSON for the agent, and the agent's answer",
         ),
         handler: |console, methods| signed_in(console, "chat_approval", methods, chat::approval),
+    },
+    Route {
+        info: RouteInfo::new(
+            "/console/approvals",
+            GET,
+            PERSON,
+            "200 HTML: the calls that wait for the person's approval",
+        ),
+        handler: |console, methods| signed_in(console, "approvals", methods, approvals::list),
+    },
+    Route {
+        info: RouteInfo::new(
+            "/console/approvals/{id}",
+            GET_AND_POST,
+            PERSON,
+            "200 HTML: one of them. `POST` of its form approves or refuses it: 303 to the list",
+        ),
+        handler: |console, methods| signed_in(console, "approval", methods, approvals::page),
     },
     Route {
         info: RouteInfo::new("/console/record", GET, READER, "200 HTML: the record"),

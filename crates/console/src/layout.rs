@@ -14,6 +14,7 @@ use crate::record_access::RecordAccess;
 pub(crate) enum Section {
     Tools,
     Chat,
+    Approvals,
     Record,
     Policy,
 }
@@ -28,6 +29,7 @@ fn parts(record: RecordAccess) -> impl Iterator<Item = (Section, &'static str, &
     [
         Some((Section::Tools, "/console/tools", "Tools")),
         Some((Section::Chat, "/console/chat", "Chat")),
+        Some((Section::Approvals, "/console/approvals", "Approvals")),
         record,
         Some((Section::Policy, "/console/policy", "Your rights")),
     ]

@@ -11,6 +11,7 @@
 //! as by any other client. The record it may read itself, and asks the policy for every look who may see it. Whatever
 //! came from tools, models, people or the record is text, never markup.
 
+mod approvals;
 mod assets;
 mod chat;
 mod config;

@@ -213,6 +213,12 @@ async fn what_nobody_sees_is_marked_on_every_page() {
         let page = stage.call("/console/tools/look_up", &cookie, "argument.code=x");
         pages.push(page.await.body);
     }
+    stage.gateway.answers(json!({ "result": { "approval": {
+        "id": "1", "tool": "look_up", "caller": { "issuer": "https://a", "subject": TRICK },
+        "approvers": { "roles": ["Manager"], "caller": false }, "clientIp": "",
+        "requestedAt": "", "expiresAt": "", "arguments": json!({ "to": TRICK }).to_string(),
+    } } }));
+    pages.push(stage.get("/console/approvals/1", &cookie).await.body);
     for page in pages {
         assert!(page.contains(MARKED), "{page}");
         assert!(

@@ -1,0 +1,179 @@
+//! Calls that wait for this person's approval: the list, and one with its arguments and two buttons alike.
+
+use std::sync::Arc;
+
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, json};
+use wardgate_domain::Approvers;
+use wardgate_edge::GatewayRequest;
+
+use crate::Console;
+use crate::fields::segment;
+use crate::http::PageResult;
+use crate::layout::{self, Section};
+use crate::mcp::{ASK_LIMIT, GatewayFault, MCP_PATH};
+use crate::output::pretty_text;
+use crate::page_request::SignedInRequest;
+use crate::problem::Problem;
+use crate::problem_page::see_other;
+
+const PATH: &str = "/console/approvals";
+
+/// In the form, whose page it is.
+const PERSON: &str = "person";
+
+/// In the form, what is decided.
+const DECISION: &str = "decision";
+
+/// A call that waits. All of it may be somebody else's words.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WaitingCall {
+    id: String,
+    tool: String,
+    caller: WaitingCaller,
+    approvers: WaitedFor,
+    requested_at: String,
+    expires_at: String,
+    #[serde(default)]
+    arguments: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct WaitingCaller {
+    issuer: String,
+    subject: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct WaitedFor {
+    roles: Vec<String>,
+    caller: bool,
+}
+
+impl WaitingCall {
+    fn path(&self) -> String {
+        format!("{PATH}/{}", segment(&self.id))
+    }
+}
+
+/// The calls that this person may decide about.
+pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
+    #[derive(Deserialize)]
+    struct ApprovalList {
+        approvals: Vec<WaitingCall>,
+    }
+    let ApprovalList { approvals } = ask(&console, &signed_in, "approvals/list", None).await?;
+    let content = html! {
+        h1 { "Approvals" }
+        p.quiet { "Calls that a policy lets be made only once you approve them. Each runs once, with exactly its arguments." }
+        @if approvals.is_empty() { p role="status" { "No call waits for you." } }
+        ul.cards {
+            @for call in &approvals {
+                li {
+                    h2 { a href=(call.path()) { (call.tool) } }
+                    p { "Called by " (call.caller.subject) }
+                    p.quiet { "Since " (call.requested_at) ", until " (call.expires_at) }
+                }
+            }
+        }
+    };
+    let viewer = &signed_in.viewer;
+    Ok(layout::page(
+        viewer,
+        Section::Approvals,
+        "Approvals",
+        &content,
+    ))
+}
+
+/// One call with its arguments, and the decision of its form.
+pub(crate) async fn page(console: Arc<Console>, mut signed_in: SignedInRequest) -> PageResult {
+    #[derive(Deserialize)]
+    struct OneApproval {
+        approval: WaitingCall,
+    }
+    let id = signed_in.page_request.name().await?;
+    if signed_in.page_request.is_post() {
+        return decide(&console, &signed_in, &id).await;
+    }
+    let found = ask(&console, &signed_in, "approvals/get", Some(&id)).await?;
+    let OneApproval { approval: call } = found;
+    let content = waiting_call(&signed_in, &call);
+    let viewer = &signed_in.viewer;
+    Ok(layout::page(
+        viewer,
+        Section::Approvals,
+        &call.tool,
+        &content,
+    ))
+}
+
+fn waiting_call(signed_in: &SignedInRequest, call: &WaitingCall) -> Markup {
+    let approvers = Approvers {
+        roles: call.approvers.roles.iter().cloned().collect(),
+        caller: call.approvers.caller,
+    };
+    let person = signed_in.viewer.caller.person().to_string();
+    html! {
+        p { a href=(PATH) { "Approvals" } }
+        h1 { (call.tool) }
+        dl.facts {
+            dt { "Caller" } dd { (call.caller.subject) }
+            dt { "Issuer" } dd { (call.caller.issuer) }
+            dt { "Needs" } dd { "an approval by " (approvers) }
+            dt { "Since" } dd { (call.requested_at) }
+            dt { "Until" } dd { (call.expires_at) }
+        }
+        h2 { "Arguments" }
+        p.quiet { "It runs once, with these arguments and no others, when its caller repeats the call." }
+        pre tabindex="0" { (pretty_text(&call.arguments)) }
+        form.bar method="post" action=(call.path()) {
+            input type="hidden" name=(PERSON) value=(person);
+            button.plain name=(DECISION) value="refuse" { "Refuse" }
+            button.plain name=(DECISION) value="approve" { "Approve" }
+        }
+    }
+}
+
+/// Decides as the form says, and leads back to the list.
+async fn decide(console: &Console, signed_in: &SignedInRequest, id: &str) -> PageResult {
+    let fields = signed_in.page_request.form()?;
+    if !signed_in.is_of_own_page(fields.filled(PERSON)) {
+        return Err(Problem::OtherPerson);
+    }
+    let method = match fields.filled(DECISION) {
+        Some("approve") => "approvals/approve",
+        Some("refuse") => "approvals/refuse",
+        _ => {
+            return Err(Problem::Input(
+                "The form says neither yes nor no.".to_owned(),
+            ));
+        }
+    };
+    let _decided: Map<_, _> = ask(console, signed_in, method, Some(id)).await?;
+    Ok(see_other(PATH))
+}
+
+async fn ask<T: DeserializeOwned>(
+    console: &Console,
+    signed_in: &SignedInRequest,
+    method: &str,
+    id: Option<&str>,
+) -> Result<T, Problem> {
+    let params = id.map(|id| ("id".to_owned(), json!(id)));
+    let request = GatewayRequest {
+        path: MCP_PATH,
+        method,
+        name: None,
+        params: params.into_iter().collect(),
+        arguments: None,
+        meta: &[],
+    };
+    let exchange = console.gateway.ask(&signed_in.token, request, ASK_LIMIT);
+    let result = exchange.await?.outcome;
+    let result = result.map_err(|error| Problem::Refused(error.message))?;
+    Ok(serde_json::from_value(result).map_err(|_| GatewayFault::Unreadable)?)
+}
