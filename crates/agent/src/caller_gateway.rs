@@ -82,6 +82,11 @@ impl CallerGateway {
                 );
                 refused(text)
             }
+            CallEnding::NeedsApproval { request, message } => Err(GatewayFailure::NeedsApproval {
+                request_id: request.id,
+                expires_at: request.expires_at,
+                message,
+            }),
             CallEnding::UnknownTool => refused(format!("Unknown tool: {tool}")),
             CallEnding::Refused { message } => refused(message),
             CallEnding::TimedOut { message } | CallEnding::Unavailable { message } => {

@@ -117,6 +117,15 @@ pub(crate) enum GatewayFailure {
         reason: Option<String>,
         message: String,
     },
+    /// A policy demands somebody's approval first; nothing ran.
+    #[error("{message}")]
+    NeedsApproval {
+        /// What approvers decide with.
+        request_id: String,
+        /// Until when, RFC 3339.
+        expires_at: String,
+        message: String,
+    },
     /// It has no room for it now, or the caller no right to more, and it did nothing of it.
     #[error("{message}")]
     Busy {
@@ -140,7 +149,7 @@ impl GatewayFailure {
     /// Whether a tool may have run all the same.
     pub(crate) fn leaves_open(&self) -> bool {
         match self {
-            Self::Refused { .. } | Self::Busy { .. } => false,
+            Self::Refused { .. } | Self::NeedsApproval { .. } | Self::Busy { .. } => false,
             Self::Unavailable { .. } | Self::Unreachable | Self::Late | Self::Unreadable => true,
         }
     }

@@ -65,6 +65,22 @@ pub enum EventBody {
         #[serde(serialize_with = "rfc_3339")]
         expires_at: Timestamp,
     },
+    /// A policy demands that somebody approves the call, and nothing ran. Whoever may approves it at the gateway; then the same
+    /// message goes on where it stopped.
+    ApprovalPending {
+        /// What approvers decide with, at the gateway.
+        request_id: String,
+        /// The call it is about.
+        call_id: String,
+        /// As the model calls it.
+        tool_name: String,
+        /// Exactly what it would run with.
+        arguments: Value,
+        /// Until when it can be approved, RFC 3339.
+        expires_at: String,
+        /// By whom and how, for people.
+        message: String,
+    },
     /// Something went wrong. The stream goes on, at least to its `done`.
     Error {
         /// For programs.
@@ -107,7 +123,7 @@ pub enum FinishReason {
     ContentFilter,
     /// A check or the guardrail refused the question; nothing was kept.
     Refused,
-    /// A call waits for a decision.
+    /// A call waits for a decision: the person's own, or that of an approver at the gateway.
     ApprovalRequired,
     /// It failed; the same message id goes on where it stopped.
     Error,
@@ -169,6 +185,7 @@ impl fmt::Debug for EventBody {
                 call_id, success, ..
             } => write!(f, "ToolResult({call_id}, success: {success})"),
             Self::ApprovalRequired { call_id, .. } => write!(f, "ApprovalRequired({call_id})"),
+            Self::ApprovalPending { call_id, .. } => write!(f, "ApprovalPending({call_id})"),
             Self::Error { kind, .. } => write!(f, "Error({})", kind.as_str()),
             Self::Usage {
                 input_tokens,

@@ -12,7 +12,7 @@ use wardgate_mcp::error_code::INTERNAL_ERROR;
 
 use super::MCP_PATH;
 use super::exchange::exchange;
-use super::fault::{GatewayError, RpcFault};
+use super::fault::{ApprovalRequest, GatewayError, RpcFault};
 use crate::mcp_tool::ToolResult;
 use crate::request::BearerToken;
 
@@ -51,6 +51,11 @@ pub(crate) enum CallEnding {
     Denied {
         decision_id: String,
         text: String,
+    },
+    /// A policy demands somebody's approval, for which the call waits.
+    NeedsApproval {
+        request: ApprovalRequest,
+        message: String,
     },
     /// There is no such tool, or not for this caller.
     UnknownTool,
@@ -212,10 +217,15 @@ fn failed(fault: RpcFault) -> CallOutcome {
         data,
         ..
     } = fault;
-    let ending = match data.reason.as_deref() {
-        Some("unknown_tool") => CallEnding::UnknownTool,
-        Some("timeout") => CallEnding::TimedOut { message },
-        Some("cancelled") => CallEnding::Cancelled,
+    let ending = match (data.reason.as_deref(), data.approval) {
+        (Some("approval_required"), Some(request)) => {
+            CallEnding::NeedsApproval { request, message }
+        }
+        // Nothing ran.
+        (Some("approval_required" | "approval_refused"), _) => CallEnding::Refused { message },
+        (Some("unknown_tool"), _) => CallEnding::UnknownTool,
+        (Some("timeout"), _) => CallEnding::TimedOut { message },
+        (Some("cancelled"), _) => CallEnding::Cancelled,
         _ if code == INTERNAL_ERROR => CallEnding::Unavailable { message },
         _ => CallEnding::Refused { message },
     };

@@ -58,6 +58,16 @@ impl RpcFault {
     }
 }
 
+/// A request for an approval that a policy demands of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ApprovalRequest {
+    /// What approvers decide with.
+    pub(crate) id: String,
+    /// Until when it stands, RFC 3339.
+    pub(crate) expires_at: String,
+}
+
 /// What the gateway adds to an error.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
@@ -68,6 +78,8 @@ pub(crate) struct FaultData {
     pub(crate) call_id: Option<String>,
     #[serde(rename = "dev.wardgate/receipt")]
     pub(crate) receipt: Option<Value>,
+    /// The request for an approval that a call waits for.
+    pub(crate) approval: Option<ApprovalRequest>,
     #[serde(rename = "retryAfterSeconds")]
     retry_after_seconds: Option<u64>,
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use wardgate_domain::Caller;
 
-pub(crate) use gateway::{FakeGateway, FakeTool};
+pub(crate) use gateway::{FakeGateway, FakeTool, answer};
 pub(crate) use model::{ScriptedAnswer, ScriptedModel, call, says, words};
 
 /// Somebody with these roles.

@@ -47,6 +47,14 @@ pub(super) enum CallsOutcome {
     AwaitingApproval,
 }
 
+/// What became of a call.
+enum CallEnd {
+    /// Its answer, and whether the journal has it.
+    Answered(ToolAnswer, bool),
+    /// A policy demands somebody's approval first.
+    Pending(EventBody),
+}
+
 /// The plan for one call.
 enum CallPlan<'t> {
     /// It ran, in this stream or an earlier one.
@@ -184,8 +192,15 @@ pub(super) async fn run_calls(
             .buffered(setup.assistant.limits.parallel);
         let mut fresh = Vec::new();
         while let Some(ran) = running.next().await {
-            let (answer, is_kept) = ran?;
             let index = at + fresh.len();
+            let (answer, is_kept) = match ran? {
+                CallEnd::Answered(answer, is_kept) => (answer, is_kept),
+                // Those behind it are given up: none of them may write.
+                CallEnd::Pending(event) => {
+                    sink.approval(round, index, event).await;
+                    return Ok((CallsOutcome::AwaitingApproval, answers));
+                }
+            };
             if let CallPlan::Refused(refused) = &plans[index]
                 && let Some(kind) = refused.error_kind()
             {
@@ -319,7 +334,7 @@ async fn request_approval(
     Ok(())
 }
 
-/// What the call gives, and whether the journal has it.
+/// Carries out the plan for a call.
 async fn run_call(
     setup: &TurnSetup,
     journal: &Journal,
@@ -327,13 +342,13 @@ async fn run_call(
     place: (usize, usize),
     call: &FunctionCall,
     plan: &CallPlan<'_>,
-) -> Result<(ToolAnswer, bool), TurnFailure> {
+) -> Result<CallEnd, TurnFailure> {
     let ready = match plan {
-        CallPlan::Known(answer) => return Ok((answer.clone(), true)),
+        CallPlan::Known(answer) => return Ok(CallEnd::Answered(answer.clone(), true)),
         CallPlan::Refused(refused) => {
             let key = refusal_key(journal, place, refused);
             refused.record(setup, &key, deadline).await;
-            return Ok((failed(refused.text.clone()), false));
+            return Ok(CallEnd::Answered(failed(refused.text.clone()), false));
         }
         CallPlan::Run(ready) | CallPlan::NeedsApproval(ready) => ready,
     };
@@ -359,12 +374,24 @@ async fn run_call(
             let arguments = &ready.arguments;
             let stored = journal.store_answer(place, call, tool, arguments, &answer);
             if stored.await? {
-                Ok((answer, true))
+                Ok(CallEnd::Answered(answer, true))
             } else {
                 // The caller's rights ended meanwhile.
-                Ok((failed(WITHHELD.to_owned()), false))
+                Ok(CallEnd::Answered(failed(WITHHELD.to_owned()), false))
             }
         }
+        Err(GatewayFailure::NeedsApproval {
+            request_id,
+            expires_at,
+            message,
+        }) => Ok(CallEnd::Pending(EventBody::ApprovalPending {
+            request_id,
+            call_id: call.id.clone(),
+            tool_name: call.name.clone(),
+            arguments: ready.arguments.clone().into(),
+            expires_at,
+            message,
+        })),
         // The model would have to guess whether it ran, and might call again under another key. The turn stays open
         // instead: when it goes on, the same key tells.
         Err(failure) if !ready.tool.read_only && failure.leaves_open() => Err(failure.into()),
@@ -372,8 +399,11 @@ async fn run_call(
             GatewayFailure::Refused { message, .. }
             | GatewayFailure::Busy { message, .. }
             | GatewayFailure::Unavailable { message },
-        ) => Ok((failed(message), false)),
-        Err(failure) => Ok((failed(format!("Tool execution failed: {failure}")), false)),
+        ) => Ok(CallEnd::Answered(failed(message), false)),
+        Err(failure) => {
+            let text = format!("Tool execution failed: {failure}");
+            Ok(CallEnd::Answered(failed(text), false))
+        }
     }
 }
 

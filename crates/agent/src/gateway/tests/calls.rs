@@ -4,6 +4,7 @@ use tokio::sync::Notify;
 use wardgate_domain::AgentRefusal;
 
 use super::*;
+use crate::gateway::fault::ApprovalRequest;
 use crate::mcp_tool::ToolResult;
 
 const CALLED: &str =
@@ -135,6 +136,13 @@ async fn every_error_of_a_call_is_an_ending_of_its_own() {
             "unknown",
             CallEnding::Unavailable { message: message() },
         ),
+        // Nothing ran, which the model is told.
+        (
+            200,
+            -32603,
+            "approval_refused",
+            CallEnding::Refused { message: message() },
+        ),
         (
             200,
             -32602,
@@ -151,6 +159,27 @@ async fn every_error_of_a_call_is_an_ending_of_its_own() {
             assert_eq!(outcome.call_id.as_deref(), Some("call-1"), "{reason}");
             assert!(outcome.receipt.is_some(), "{reason}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_an_approval_says_under_which_id_and_until_when() {
+    let data = json!({
+        "reason": "approval_required",
+        "approval": { "id": "a1", "expiresAt": "2027-01-15T08:15:00Z", "approvers": { "roles": ["M"] } },
+    });
+    let script = ScriptedGateway::new(move |seen| seen.error(200, -32603, "It waits.", &data));
+    for gateway in script.doors().await {
+        let outcome = call(&gateway, "get").await.unwrap();
+        let request = ApprovalRequest {
+            id: "a1".to_owned(),
+            expires_at: "2027-01-15T08:15:00Z".to_owned(),
+        };
+        let message = "It waits.".to_owned();
+        assert_eq!(
+            outcome.ending,
+            CallEnding::NeedsApproval { request, message }
+        );
     }
 }
 

@@ -66,6 +66,7 @@ fn is_extension(event: &EventBody) -> bool {
         EventBody::ToolCall { .. }
         | EventBody::ToolResult { .. }
         | EventBody::ApprovalRequired { .. }
+        | EventBody::ApprovalPending { .. }
         | EventBody::Error { .. }
         | EventBody::Done { .. } => true,
         EventBody::Token { .. } | EventBody::Usage { .. } => false,

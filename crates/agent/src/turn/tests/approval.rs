@@ -1,10 +1,14 @@
 //! A call that waits for a person runs exactly as it was shown, once, or not at all.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::json;
 
 use super::fixture::{Events, Fixture};
+use crate::clients::GatewayFailure;
 use crate::request::ApprovalDecision::{Approve, Refuse};
-use crate::testing::{FakeGateway, FakeTool, ScriptedModel, call, says, words};
+use crate::testing::{FakeGateway, FakeTool, ScriptedModel, answer, call, says, words};
 
 fn gateway() -> FakeGateway {
     let schema = json!({"type": "object", "properties": {"day": {"type": "string"}, "room": {"type": "string", "default": "A"}}});
@@ -182,5 +186,59 @@ async fn an_approval_is_for_one_call_whatever_ids_the_model_gives() {
     assert_eq!(ids.len(), calls.len(), "{ids:?}");
     let events = fixture.decides(&first, Approve).await;
     assert_eq!(events.last()["finish_reason"], "approval_required");
+    assert_eq!(fixture.gateway.effects(), 1);
+}
+
+#[tokio::test]
+async fn a_call_that_somebody_has_to_approve_at_the_gateway_holds_the_turn_until_it_is_approved() {
+    let approved = Arc::new(AtomicBool::new(false));
+    let is_approved = Arc::clone(&approved);
+    let pay = move |_: &_| {
+        if is_approved.load(Ordering::SeqCst) {
+            return Ok(answer("paid"));
+        }
+        Err(GatewayFailure::NeedsApproval {
+            request_id: "a1".to_owned(),
+            expires_at: "2027-01-15T08:15:00Z".to_owned(),
+            message: "It needs an approval.".to_owned(),
+        })
+    };
+    let gateway = FakeGateway::new([
+        FakeTool::gives("look", "free"),
+        FakeTool::runs("pay", pay).writes(),
+    ]);
+    let calls = [
+        call("c1", "look", "{}"),
+        call("c2", "pay", "{}"),
+        call("c3", "look", r#"{"n":2}"#),
+    ];
+    let model = ScriptedModel::new([says("I pay. ", &calls), words("Paid.")]);
+    let fixture = Fixture::new(model, gateway, "").await;
+    let events = fixture.says("pay").await;
+    let pending = events.one("approval_pending");
+    assert_eq!(pending["request_id"], "a1");
+    assert_eq!(
+        (&pending["call_id"], &pending["tool_name"]),
+        (&json!("c2"), &json!("pay"))
+    );
+    assert_eq!(pending["message"], "It needs an approval.");
+    assert_eq!(events.last()["finish_reason"], "approval_required");
+    assert_eq!(
+        events.all("tool_result").len(),
+        1,
+        "what waits holds back those behind it"
+    );
+    assert_eq!(
+        events.text(),
+        "I pay. ",
+        "the model says nothing of a result that there is not"
+    );
+    assert_eq!(fixture.gateway.effects(), 0);
+    assert!(fixture.gateway.said("c").is_empty(), "the turn is open");
+
+    approved.store(true, Ordering::SeqCst);
+    let rest = fixture.says("pay").await;
+    assert_eq!(rest.text(), "I pay. Paid.");
+    assert_eq!(rest.all("tool_result").len(), 3);
     assert_eq!(fixture.gateway.effects(), 1);
 }
