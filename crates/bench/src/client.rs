@@ -7,7 +7,7 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValu
 use reqwest::{Url, redirect};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use wardgate_mcp::message::{Envelope, ErrorObject};
 use wardgate_mcp::{Era, header, meta};
 
@@ -188,20 +188,8 @@ impl McpClient {
         }
         let (mut tools, mut cursor) = (Vec::new(), None::<String>);
         for id in 1.. {
-            let mut headers = self.headers.clone();
-            if self.era == Era::Modern {
-                headers.insert(header::METHOD, HeaderValue::from_static("tools/list"));
-            }
-            let cursor_member = match &cursor {
-                Some(cursor) => format!(r#""cursor":{},"#, Value::from(cursor.as_str())),
-                None => String::new(),
-            };
-            let own_meta = self.own_meta();
-            let body = format!(
-                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list","params":{{{cursor_member}"_meta":{own_meta}}}}}"#
-            );
-            let (status, text) = self.exchange(headers, body).await?;
-            let page = verified(id, status, &text, false)?;
+            let params = cursor.iter().map(|cursor| ("cursor", cursor.as_str()));
+            let page = self.request(id, "tools/list", params).await?;
             let page: Page = serde_json::from_str(page.get())
                 .map_err(|_| Fault::Wrong("it is no list of tools"))?;
             tools.extend(page.tools);
@@ -211,6 +199,27 @@ impl McpClient {
             }
         }
         Ok(tools)
+    }
+
+    /// Makes a request of another method than `tools/call`, with these parameters, and gives its result as it came.
+    pub async fn request<'p>(
+        &self,
+        id: u64,
+        method: &'static str,
+        params: impl IntoIterator<Item = (&'p str, &'p str)>,
+    ) -> Result<Box<RawValue>, Fault> {
+        let mut headers = self.headers.clone();
+        if self.era == Era::Modern {
+            headers.insert(header::METHOD, HeaderValue::from_static(method));
+        }
+        let params = params.into_iter();
+        let mut params: Map<String, Value> = params
+            .map(|(name, value)| (name.to_owned(), value.into()))
+            .collect();
+        params.insert("_meta".to_owned(), self.own_meta());
+        let body = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        let (status, text) = self.exchange(headers, body.to_string()).await?;
+        verified(id, status, &text, false)
     }
 
     async fn exchange(&self, headers: HeaderMap, body: String) -> Result<(u16, Bytes), Fault> {

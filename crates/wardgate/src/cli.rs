@@ -2,6 +2,7 @@
 
 mod agent;
 mod api_key;
+mod approvals;
 mod calls;
 mod conversations;
 mod doctor;
@@ -22,6 +23,7 @@ use wardgate_transparency::VerifierKey;
 
 pub(crate) use agent::{AgentArgs, AgentCommand, ExtractArgs};
 pub(crate) use api_key::{ApiKeyArgs, ApiKeyCommand, KeyFilePath, NewApiKey};
+pub(crate) use approvals::{ApprovalOptions, ApprovalsArgs, ApprovalsCommand};
 pub(crate) use calls::{BenchArgs, CallArgs, ClientOptions, ProtocolEra};
 pub(crate) use conversations::{ConversationsArgs, ConversationsCommand, HoldChange, ListOptions};
 pub(crate) use doctor::{ConfigSection, DoctorArgs};
@@ -75,6 +77,8 @@ pub(crate) enum Command {
     Token(TokenArgs),
     /// Make, list or revoke API keys of machines.
     ApiKey(ApiKeyArgs),
+    /// List, show, approve and refuse calls that wait for your approval.
+    Approvals(ApprovalsArgs),
     /// Check or list a catalogue of tools, approve and switch tools, or call one.
     Tools(ToolsArgs),
     /// Make certificates and keys.

@@ -69,6 +69,7 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Agent(arguments) => commands::agent::run(arguments).await,
         Command::Memory(arguments) => commands::serve::memory(&arguments).await,
         Command::Console(arguments) => commands::console::run(&arguments).await,
+        Command::Approvals(arguments) => commands::approvals::run(arguments).await,
         Command::Conversations(arguments) => commands::conversations::run(arguments).await,
         Command::Stdio(arguments) => commands::stdio::run(arguments).await,
         Command::Login(arguments) => commands::login::login(arguments).await,

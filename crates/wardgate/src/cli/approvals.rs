@@ -1,0 +1,44 @@
+//! Options of `wardgate approvals`.
+
+use clap::{Args, Subcommand};
+use wardgate_domain::ApprovalId;
+
+use super::ClientOptions;
+
+#[derive(Debug, Args)]
+pub(crate) struct ApprovalsArgs {
+    #[command(subcommand)]
+    pub(crate) command: ApprovalsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApprovalsCommand {
+    /// List the calls that wait for your approval.
+    List {
+        #[command(flatten)]
+        approver: ClientOptions,
+        /// Print each as JSON, one a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one of them: who calls which tool, with which arguments.
+    Show {
+        #[command(flatten)]
+        about: ApprovalOptions,
+        /// Print it as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let it be made, once, with exactly these arguments.
+    Approve(ApprovalOptions),
+    /// Refuse it.
+    Refuse(ApprovalOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApprovalOptions {
+    /// The id of the request.
+    pub(crate) id: ApprovalId,
+    #[command(flatten)]
+    pub(crate) approver: ClientOptions,
+}
