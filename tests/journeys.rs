@@ -25,6 +25,7 @@ mod journeys {
 
     mod agent;
     mod api_keys;
+    mod approvals;
     mod architecture;
     mod arguments;
     mod audit_log;

@@ -226,8 +226,9 @@ const ARROWS: [(&str, &[&str]); 40] = [
 ];
 
 /// The same for tests alone.
-const TEST_ARROWS: [(&str, &[&str]); 22] = [
+const TEST_ARROWS: [(&str, &[&str]); 23] = [
     ("agent", &["testkit"]),
+    ("approvals", &["testkit"]),
     ("audit", &["testkit", "witness"]),
     ("authorization-facade", &["store", "testkit"]),
     ("bench", &["testkit"]),

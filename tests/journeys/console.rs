@@ -7,18 +7,18 @@ use super::people::{auditor, billing, doctor, nurse};
 use crate::{REPOSITORY, WARDGATE};
 
 /// A browser of few words: it goes where it is told and keeps one cookie.
-struct Browser {
+pub(super) struct Browser {
     http: reqwest::Client,
     base: String,
     cookie: String,
 }
 
 /// What it got.
-struct Page {
-    status: u16,
+pub(super) struct Page {
+    pub(super) status: u16,
     /// Where it leads.
-    to: String,
-    body: String,
+    pub(super) to: String,
+    pub(super) body: String,
 }
 
 impl Browser {
@@ -32,7 +32,7 @@ impl Browser {
     }
 
     /// Somebody's, signed in.
-    async fn of(base: &str, token: &str) -> Self {
+    pub(super) async fn of(base: &str, token: &str) -> Self {
         let mut browser = Self::new(base);
         let page = browser.post("/console/sign-in", &[("token", token)]).await;
         assert_eq!(
@@ -44,12 +44,12 @@ impl Browser {
         browser
     }
 
-    async fn get(&mut self, path: &str) -> Page {
+    pub(super) async fn get(&mut self, path: &str) -> Page {
         let request = self.http.get(format!("{}{path}", self.base));
         self.send(request).await
     }
 
-    async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Page {
+    pub(super) async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Page {
         let form = reqwest::Url::parse_with_params("http://form", fields).unwrap();
         let request = self
             .http

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
-use wardgate_testkit::{PythonServer, System, TestApp};
+use wardgate_testkit::{PythonServer, System, TestApp, run};
 
 use crate::{REPOSITORY, WARDGATE};
 
@@ -131,46 +131,101 @@ async fn a_transfer_of_the_bank_takes_two_people_whatever_a_model_says() {
         person("teller.ina", "Teller"),
         person("manager.ada", "Manager"),
     );
-    let request = |amount: u32| json!({ "branch": "B1", "from_account": "DE40000", "to_account": "FR76003", "amount": amount });
-    let refused = async |token: &str, tool: &str, arguments: Value| {
-        let refused = app.client().call(token, tool, arguments).await.tool_error();
-        assert!(refused.contains("Not permitted"), "{refused}");
-    };
-    refused(&teller, "request_transfer", request(10_001)).await;
-    let asked = rows(&app, &teller, "request_transfer", request(900)).await;
-    let transfer = asked[0]["transfer"].clone();
-    let waiting = rows(&app, &teller, "list_transfers", json!({ "branch": "B1" })).await;
-    assert!(
-        waiting.iter().any(|row| row["transfer"] == transfer),
-        "{waiting:?}"
-    );
-
-    let approve = |transfer: &Value, amount: u32| json!({ "branch": "B1", "transfer": transfer, "amount": amount });
-    let mut named = approve(&transfer, 900);
-    named["approved_by"] = json!("manager.bea");
-    let set = app.client().call(&manager, "approve_transfer", named).await;
+    let transfer = |amount: u32| json!({ "branch": "B1", "from_account": "DE40000", "to_account": "FR76003", "amount": amount });
+    let alone = rows(&app, &teller, "make_transfer", transfer(1_000)).await;
+    assert_eq!(alone[0]["amount"], 1_000);
+    let mut named = transfer(1_000);
+    named["requested_by"] = json!("teller.bo");
+    let set = app.client().call(&teller, "make_transfer", named).await;
     let set = set.tool_error();
-    assert!(set.contains("`approved_by`"), "{set}");
-    refused(&manager, "approve_transfer", approve(&transfer, 50_001)).await;
-    let other_amount = approve(&transfer, 901);
-    let nothing = app
+    assert!(set.contains("`requested_by`"), "{set}");
+    let refused = app
         .client()
-        .call(&manager, "approve_transfer", other_amount)
-        .await;
-    let nothing = nothing.tool_error();
-    assert!(nothing.contains("No transfer"), "{nothing}");
-    let approved = rows(&app, &manager, "approve_transfer", approve(&transfer, 900)).await;
-    assert_eq!(approved[0]["approved_by"], "manager.ada");
-
-    // A manager who asks does not approve.
-    let own = rows(&app, &manager, "request_transfer", request(70)).await;
-    let own = approve(&own[0]["transfer"], 70);
-    let alone = app
-        .client()
-        .call(&manager, "approve_transfer", own)
+        .call(&teller, "make_transfer", transfer(10_001))
         .await
         .tool_error();
-    assert!(alone.contains("No transfer"), "{alone}");
+    assert!(refused.contains("Not permitted"), "{refused}");
+
+    // A manager approves what a teller called, by command.
+    let waits = async |token: &str, amount: u32| {
+        let answer = app
+            .client()
+            .call(token, "make_transfer", transfer(amount))
+            .await;
+        let answer = answer.json();
+        let data = &answer["error"]["data"];
+        assert_eq!(data["reason"], "approval_required", "{answer}");
+        data["approval"]["id"].as_str().unwrap().to_owned()
+    };
+    let approvals = |token: &str, words: &[&str]| {
+        let url = app.client().base();
+        let command = [&["approvals"], words, &["--url", url]].concat();
+        run(app.binary(), &command, &[("WARDGATE_TOKEN", token)])
+    };
+    let id = waits(&teller, 5_000).await;
+    let listed = approvals(&manager, &["list"]).success();
+    assert!(
+        listed.contains(&id) && listed.contains("teller.ina"),
+        "{listed}"
+    );
+    let shown = approvals(&manager, &["show", &id]).success();
+    assert!(shown.contains(r#""amount":5000"#), "{shown}");
+    assert!(shown.contains("role Manager"), "{shown}");
+    let own = approvals(&teller, &["approve", &id]);
+    assert!(
+        own.stderr.contains("somebody else has to approve") || own.stderr.contains("none of those"),
+        "{}",
+        own.stderr
+    );
+    approvals(&manager, &["approve", &id]).success();
+    let made = rows(&app, &teller, "make_transfer", transfer(5_000)).await;
+    assert_eq!(made[0]["amount"], 5_000);
+    let again = waits(&teller, 5_000).await;
+    assert_ne!(again, id, "an approval is used once");
+    approvals(&manager, &["refuse", &again]).success();
+    let refused = app
+        .client()
+        .call(&teller, "make_transfer", transfer(5_000))
+        .await;
+    assert_eq!(
+        refused.json()["error"]["data"]["reason"],
+        "approval_refused"
+    );
+
+    // A manager does not approve their own, and no approval leads to another branch.
+    let own = waits(&manager, 40_000).await;
+    let alone = approvals(&manager, &["approve", &own]);
+    assert!(
+        alone.stderr.contains("somebody else has to approve"),
+        "{}",
+        alone.stderr
+    );
+    approvals(&person("manager.bea", "Manager"), &["approve", &own]).success();
+    rows(&app, &manager, "make_transfer", transfer(40_000)).await;
+    let mut elsewhere = transfer(5_000);
+    elsewhere["branch"] = json!("B2");
+    let forbidden = app.client().call(&teller, "make_transfer", elsewhere).await;
+    assert!(forbidden.tool_error().contains("forbidden"));
+
+    // Both sides are on record.
+    let records = app.records();
+    let of_first: Vec<_> = records
+        .iter()
+        .filter(|record| record["approval_id"] == *id)
+        .collect();
+    let of = |method: &str, status: &str| {
+        let found = of_first.iter().filter(|record| {
+            record["event"] == "outcome"
+                && record["method"].as_str().unwrap_or_default() == method
+                && record["status"] == status
+        });
+        found
+            .map(|record| record["caller"]["subject"].as_str().unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("", "denied"), ["teller.ina"]);
+    assert_eq!(of("approvals/approve", "ok"), ["manager.ada"]);
+    assert_eq!(of("", "ok"), ["teller.ina"]);
 }
 
 #[tokio::test]

@@ -4,9 +4,6 @@
 //! another permit lets the call be made, no approval is needed; a forbid wins over both.
 
 use cedar_policy::{ActionConstraint, Effect, EntityUid, Policy, PolicyId};
-use wardgate_domain::{Approvers, OfferKind};
-
-use crate::set::PolicySet;
 
 /// The name of the annotation.
 const APPROVAL: &str = "approval";
@@ -74,25 +71,5 @@ fn is_about_tools(action: &ActionConstraint) -> bool {
         ActionConstraint::Any => false,
         ActionConstraint::Eq(action) => calls(action),
         ActionConstraint::In(actions) => actions.iter().all(calls),
-    }
-}
-
-impl PolicySet {
-    /// Those of whom one has to approve a call that only these policies permit.
-    pub(crate) fn approvers(&self, ids: &[String]) -> Approvers {
-        let mut approvers = Approvers::default();
-        let policies = self.uses.get(&OfferKind::Tool);
-        let permits = ids
-            .iter()
-            .filter_map(|id| policies?.policy(&PolicyId::new(id)));
-        for permit in permits {
-            match approver_role(permit) {
-                Some(role) => {
-                    approvers.roles.insert(role.to_owned());
-                }
-                None => approvers.caller = true,
-            }
-        }
-        approvers
     }
 }

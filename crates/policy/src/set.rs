@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cedar_policy::{self as cedar, EntityUid, Policy, PrincipalConstraint};
+use cedar_policy::{self as cedar, EntityUid, Policy, PolicyId, PrincipalConstraint};
 use serde_json::Value;
-use wardgate_domain::{Digest, OfferKind};
+use wardgate_domain::{Approvers, Digest, OfferKind};
 
-use crate::approval::needs_approval;
+use crate::approval::{approver_role, needs_approval};
 use crate::arguments;
 use crate::vocabulary::Vocabulary;
 
@@ -56,6 +56,24 @@ impl PolicySet {
         let sets = self.uses.values().chain(self.read.values());
         let sets = sets.chain(&self.show).chain(readings);
         sets.flat_map(cedar::PolicySet::policies)
+    }
+
+    /// Those of whom one has to approve a call that only these policies permit.
+    pub(crate) fn approvers(&self, ids: &[String]) -> Approvers {
+        let mut approvers = Approvers::default();
+        let policies = self.uses.get(&OfferKind::Tool);
+        let permits = ids
+            .iter()
+            .filter_map(|id| policies?.policy(&PolicyId::new(id)));
+        for permit in permits {
+            match approver_role(permit) {
+                Some(role) => {
+                    approvers.roles.insert(role.to_owned());
+                }
+                None => approvers.caller = true,
+            }
+        }
+        approvers
     }
 
     /// Where each policy stands, by its id.

@@ -84,16 +84,14 @@ impl PolicyClient {
     }
 
     /// Decides one call.
-    pub async fn authorize(
-        &self,
-        caller: &Caller,
-        tool: &ToolFacts,
-        arguments: &Bytes,
-        client_ip: &str,
-    ) -> Result<Decision, CallError> {
-        let approval = None;
-        self.authorize_approved(caller, tool, arguments, client_ip, approval)
-            .await
+    pub fn authorize<'a>(
+        &'a self,
+        caller: &'a Caller,
+        tool: &'a ToolFacts,
+        arguments: &'a Bytes,
+        client_ip: &'a str,
+    ) -> impl Future<Output = Result<Decision, CallError>> + Send + 'a {
+        self.authorize_approved(caller, tool, arguments, client_ip, None)
     }
 
     /// Decides one call that may have been approved.

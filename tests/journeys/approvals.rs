@@ -1,0 +1,192 @@
+//! Calls that a policy wants approved: by their caller, whatever their client can do, and by others in the console.
+
+use serde_json::{Value, json};
+use wardgate_testkit::{Reply, System, TestApp, run};
+
+use super::console::Browser;
+use super::people::{billing, doctor, nurse};
+use crate::WARDGATE;
+
+/// Nurses read the records only once they said so again; doctors only once somebody of billing said so.
+const POLICIES: &str = r#"
+@id("nurse-reads-on-second-thought") @approval("caller")
+permit (principal in Role::"Nurse", action == Action::"call_tool", resource == Tool::"get_medical_records");
+
+@id("doctor-reads-what-billing-approves") @approval("Billing")
+permit (principal in Role::"Doctor", action == Action::"call_tool", resource == Tool::"get_medical_records");
+"#;
+
+/// The demo under [`POLICIES`].
+async fn start() -> TestApp {
+    let app = TestApp::start(WARDGATE);
+    let policies = app.example_dir().join("policies");
+    for name in ["nurse.cedar", "doctor.cedar"] {
+        let path = policies.join(name);
+        let text = std::fs::read_to_string(&path).unwrap();
+        // What the roles may call is said by these policies alone; rows and columns stay.
+        let kept: Vec<_> = text
+            .split("@id(")
+            .filter(|policy| !policy.contains("call_tool"))
+            .collect();
+        std::fs::write(&path, kept.join("@id(")).unwrap();
+    }
+    std::fs::write(policies.join("approvals.cedar"), POLICIES).unwrap();
+    wardgate_testkit::until("the policies are in force", async || {
+        let reply = app
+            .client()
+            .call(&nurse(&app), "get_medical_records", arguments())
+            .await;
+        (reply.json()["error"]["data"]["reason"] == "approval_required").then_some(())
+    })
+    .await;
+    app
+}
+
+fn arguments() -> Value {
+    json!({ "patient_id": "NUGWI" })
+}
+
+fn waits(reply: &Reply) -> String {
+    let answer = reply.json();
+    assert_eq!(
+        answer["error"]["data"]["reason"], "approval_required",
+        "{answer}"
+    );
+    answer["error"]["data"]["approval"]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+/// A call of a modern client whose user can fill in forms.
+async fn elicited(app: &TestApp, token: &str, more: Value) -> Value {
+    let mut params = json!({
+        "name": "get_medical_records",
+        "arguments": arguments(),
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": { "elicitation": { "form": {} } },
+        },
+    });
+    params
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    let headers = [
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", "get_medical_records"),
+    ];
+    let reply = app
+        .client()
+        .post("/mcp", Some(token), &headers, body.to_string())
+        .await;
+    reply.json()
+}
+
+#[tokio::test]
+async fn a_caller_approves_their_own_call_by_whatever_their_client_can_do() {
+    let app = start().await;
+    let nurse = nurse(&app);
+    // By a form of a modern client, once.
+    let asked = elicited(&app, &nurse, json!({})).await;
+    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+    let form = &asked["result"]["inputRequests"]["approval"]["params"];
+    assert!(
+        form["message"]
+            .as_str()
+            .unwrap()
+            .contains("\"patient_id\": \"NUGWI\""),
+        "{form}"
+    );
+    let answer = json!({
+        "requestState": asked["result"]["requestState"],
+        "inputResponses": { "approval": { "action": "accept", "content": {} } },
+    });
+    let run_once = elicited(&app, &nurse, answer.clone()).await;
+    assert_eq!(run_once["result"]["isError"], false, "{run_once}");
+    let again = elicited(&app, &nurse, answer).await;
+    assert_eq!(again["error"]["data"]["reason"], "unknown_state", "{again}");
+
+    // By command, where the client has no forms; then it runs, once.
+    let id = waits(
+        &app.client()
+            .call(&nurse, "get_medical_records", arguments())
+            .await,
+    );
+    let url = app.client().base();
+    let approve = ["approvals", "approve", id.as_str(), "--url", url];
+    run(app.binary(), &approve, &[("WARDGATE_TOKEN", &nurse)]).success();
+    app.client()
+        .call(&nurse, "get_medical_records", arguments())
+        .await
+        .rows();
+    waits(
+        &app.client()
+            .call(&nurse, "get_medical_records", arguments())
+            .await,
+    );
+}
+
+#[tokio::test]
+async fn somebody_else_approves_in_the_console_and_the_call_runs_once() {
+    let app = start().await;
+    let (doctor, billing) = (doctor(&app), billing(&app));
+    let id = waits(
+        &app.client()
+            .call(&doctor, "get_medical_records", arguments())
+            .await,
+    );
+
+    let mut own = Browser::of(app.client().base(), &doctor).await;
+    let page = own.get("/console/approvals").await;
+    assert!(
+        page.body.contains("No call waits for you."),
+        "{}",
+        page.body
+    );
+
+    let mut browser = Browser::of(app.client().base(), &billing).await;
+    let list = browser.get("/console/approvals").await;
+    assert_eq!(list.status, 200);
+    let path = list.body.split_once("<h2><a href=\"").unwrap().1;
+    let path = path.split_once('"').unwrap().0.to_owned();
+    let page = browser.get(&path).await;
+    assert!(
+        page.body.contains("NUGWI") && page.body.contains("get_medical_records"),
+        "{}",
+        page.body
+    );
+    let person = page.body.split_once("name=\"person\" value=\"").unwrap().1;
+    let person = person.split_once('"').unwrap().0.to_owned();
+    let foreign = browser.post(&path, &[("decision", "approve")]).await;
+    assert_eq!(foreign.status, 409, "whose page it was is to be said");
+    let done = browser
+        .post(&path, &[("person", &person), ("decision", "approve")])
+        .await;
+    assert_eq!(
+        (done.status, done.to.as_str()),
+        (303, "/console/approvals"),
+        "{}",
+        done.body
+    );
+    let gone = browser.get(&path).await;
+    assert_eq!(gone.status, 403, "{}", gone.body);
+
+    app.client()
+        .call(&doctor, "get_medical_records", arguments())
+        .await
+        .rows();
+    waits(
+        &app.client()
+            .call(&doctor, "get_medical_records", arguments())
+            .await,
+    );
+    let records = app.records();
+    let of = records.iter().filter(|record| record["approval_id"] == *id);
+    let methods: Vec<_> = of
+        .map(|record| record["method"].as_str().unwrap_or("tools/call"))
+        .collect();
+    assert_eq!(methods, ["tools/call", "approvals/approve", "tools/call"]);
+}
