@@ -427,6 +427,8 @@ mod tests {
 
     #[test]
     fn a_role_approves_calls_of_others_and_a_caller_their_own() {
+        use ApproverRefusal::{NoApprover, OwnCall};
+
         let by_role = managers();
         let by_caller = Approvers {
             roles: BTreeSet::new(),
@@ -442,7 +444,6 @@ mod tests {
         let other_tom = caller("https://b", "tom", "", &["Manager"]);
         let stranger = caller("https://a", "uwe", "", &["Teller"]);
         let elsewhere = caller("https://a", "mia", "x", &["Manager"]);
-        use ApproverRefusal::{NoApprover, OwnCall};
         for (approvers, approver, expected) in [
             (&by_role, &mia, None),
             (&by_role, &other_tom, None),

@@ -45,7 +45,7 @@ pub(crate) enum Authorization {
         reason: DenialReason,
         visible: bool,
         /// The approval that would allow it.
-        need: Option<ApprovalNeed>,
+        need: Option<Box<ApprovalNeed>>,
     },
 }
 
@@ -138,7 +138,7 @@ impl Authority {
                     decision,
                     reason: DenialReason::NotPermitted,
                     visible: true,
-                    need: Some(need),
+                    need: Some(Box::new(need)),
                 });
             }
             Verdict::Deny { reason, visible } => {

@@ -116,7 +116,7 @@ pub struct PolicyTest {
 pub struct Expectation {
     /// What is decided; where nothing is said, that `approval` is needed.
     #[serde(default)]
-    pub decision: ExpectedAccess,
+    pub decision: Option<ExpectedAccess>,
     /// Somebody whose approval is enough: a role, or `caller`.
     #[serde(default)]
     pub approval: Option<String>,
@@ -132,13 +132,12 @@ pub struct Expectation {
 }
 
 /// What is expected of a call.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExpectedAccess {
     /// It may be made.
     Allowed,
     /// It may be made once somebody has approved it.
-    #[default]
     NeedsApproval,
     /// It may not, and with other arguments it might.
     Refused,
@@ -414,17 +413,25 @@ impl TestRun<'_> {
             .call(&call)
             .map_err(|error| error.to_string())?;
         self.reached.extend(simulation.policies.iter().cloned());
-        let expected = match test.expect.decision {
-            ExpectedAccess::Allowed => SimulatedAccess::Allowed,
-            ExpectedAccess::NeedsApproval => SimulatedAccess::NeedsApproval,
-            ExpectedAccess::Refused => SimulatedAccess::Refused,
-            ExpectedAccess::Hidden => SimulatedAccess::Hidden,
+        let expected = match (test.expect.decision, &test.expect.approval) {
+            (Some(ExpectedAccess::Allowed), _) => SimulatedAccess::Allowed,
+            (Some(ExpectedAccess::NeedsApproval), _) | (None, Some(_)) => {
+                SimulatedAccess::NeedsApproval
+            }
+            (Some(ExpectedAccess::Refused), _) => SimulatedAccess::Refused,
+            (Some(ExpectedAccess::Hidden), _) => SimulatedAccess::Hidden,
+            (None, None) => return Err("`expect` has no `decision`".to_owned()),
         };
         let about = format!("{name}, {tool}");
         if simulation.access != expected {
             let difference = format!(
-                "{about}: expected {}, but it is {}, {}",
+                "{about}: expected {}, but it {}{}, {}",
                 expected.as_str(),
+                if simulation.access == SimulatedAccess::NeedsApproval {
+                    ""
+                } else {
+                    "is "
+                },
                 simulation.access.as_str(),
                 by(&simulation.policies)
             );
@@ -511,9 +518,12 @@ impl TestRun<'_> {
 
     fn check_reading(&mut self, name: &str, caller: &Caller) -> Result<(), String> {
         let test = self.test;
-        if test.expect.decision == ExpectedAccess::NeedsApproval {
-            return Err("`decision` is missing; only calls of tools need approvals".to_owned());
+        if test.expect.approval.is_some() {
+            return Err("only calls of tools need approvals".to_owned());
         }
+        let Some(expected) = test.expect.decision else {
+            return Err("`expect` has no `decision`".to_owned());
+        };
         if !(test.expect.rows.is_empty() && test.expect.columns.is_empty()) {
             return Err("only results of tools and sources have rows and columns".to_owned());
         }
@@ -533,7 +543,7 @@ impl TestRun<'_> {
                 self.simulator.recall(caller, &conversation)
             }
         };
-        let expected = test.expect.decision == ExpectedAccess::Allowed;
+        let expected = expected == ExpectedAccess::Allowed;
         if decided.decision != expected {
             let word = |allowed: bool| if allowed { "allowed" } else { "refused" };
             let difference = format!(

@@ -151,6 +151,7 @@ async fn question(
         arguments_json: arguments.to_owned().into(),
         client_ip: "192.0.2.1".to_owned(),
         unknown_tool: String::new(),
+        approval: None,
     })
 }
 

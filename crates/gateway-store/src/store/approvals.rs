@@ -116,9 +116,8 @@ impl Store {
         request: NewApprovalRequest<'_>,
     ) -> Result<Option<StoredApproval>, StoreError> {
         // A text, so that one index lookup per approver is not needed: a call has few, and requests last for minutes.
-        let approvers: String = (request.approvers.iter())
-            .map(|approver| format!(" {approver}"))
-            .collect();
+        let approvers: Vec<_> = request.approvers.iter().map(ToString::to_string).collect();
+        let approvers = format!(" {}", approvers.join(" "));
         let id = request.id.to_string();
         let values = [
             request.call.as_bytes()[..].into(),

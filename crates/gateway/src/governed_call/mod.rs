@@ -286,7 +286,7 @@ impl GovernedCall {
                     reason,
                     decision: decision.id,
                     visible,
-                    need: need.map(Box::new),
+                    need,
                 })
             }
             Err(error) => Err(self.authorization_rejection(&error)),

@@ -373,3 +373,150 @@ fn a_recorded_call_is_decided_anew_only_where_nothing_unknown_matters() {
     assert_eq!(of(&["Patient"], "clinical"), ReplayedCall::Undetermined);
     assert_eq!(of(&["Patient"], "other"), ReplayedCall::Denied(Vec::new()));
 }
+
+/// Guests call a tool once one of these has approved it.
+fn guests_call_with(approval: &str) -> Simulator {
+    simulator(&format!(
+        r#"@id("guest-calls") {approval}
+        permit (principal in Role::"Guest", action == Action::"call_tool", resource);"#
+    ))
+}
+
+#[test]
+fn a_test_expects_the_approval_of_a_role_or_of_the_caller() {
+    let policies = r#"
+@id("staff-calls") @approval("Boss") permit (principal in Role::"Staff", action == Action::"call_tool", resource);
+@id("guest-calls") @approval("caller") permit (principal in Role::"Guest", action == Action::"call_tool", resource);
+@id("staff-reads") permit (principal in Role::"Staff", action == Action::"read", resource is Row);
+"#;
+    let differences = |caller: &str, expect: &Value| {
+        let test = json!([{ "name": "n", "callers": [caller], "tools": ["t"], "expect": expect }]);
+        run(policies, &test).results.remove(0).differences
+    };
+    let rows = json!([{ "row": { "owner": "anna" }, "decision": "released" }]);
+    for (caller, expect) in [
+        (
+            "staff",
+            json!({ "approval": "Boss", "decided_by": ["staff-calls"], "rows": rows }),
+        ),
+        ("staff", json!({ "decision": "needs_approval" })),
+        (
+            "guest",
+            json!({ "decision": "needs_approval", "approval": "caller" }),
+        ),
+    ] {
+        assert_eq!(differences(caller, &expect), [""; 0], "{expect}");
+    }
+    for (caller, expect, says) in [
+        (
+            "staff",
+            json!({ "approval": "caller" }),
+            "staff, t: expected to need an approval by caller, but it needs one by somebody else with the role Boss",
+        ),
+        (
+            "guest",
+            json!({ "decision": "allowed" }),
+            "guest, t: expected allowed, but it needs approval, by guest-calls",
+        ),
+        ("staff", json!({}), "staff, t: `expect` has no `decision`"),
+    ] {
+        assert_eq!(differences(caller, &expect), [says]);
+    }
+}
+
+#[test]
+fn a_comparison_finds_who_needs_an_approval_now_and_whose() {
+    let changes = |before: &str, after: &str| {
+        let found = compare(
+            &guests_call_with(before),
+            &guests_call_with(after),
+            &[tool("t")],
+        );
+        let changes = found.changes.into_iter();
+        let calls = changes.filter(|it| it.roles == ["Guest"]);
+        calls.map(|it| (it.what, it.gains)).collect::<Vec<_>>()
+    };
+    let with_boss = r#"@approval("Boss")"#;
+    let expected = |what: &str, gains| (what.to_owned(), gains);
+    assert_eq!(
+        changes("", with_boss),
+        [expected("calls t without an approval", false)]
+    );
+    assert_eq!(
+        changes(with_boss, ""),
+        [expected("calls t without an approval", true)]
+    );
+    assert_eq!(
+        changes(with_boss, r#"@approval("caller")"#),
+        [
+            expected("approves their own calls of t", true),
+            expected("has calls of t approved by Boss", false)
+        ]
+    );
+    let found = compare(
+        &simulator("@id(\"a\") permit (principal, action == Action::\"read_record\", resource);"),
+        &guests_call_with(with_boss),
+        &[tool("t")],
+    );
+    assert!(
+        found
+            .changes
+            .iter()
+            .any(|it| it.what == "calls t with an approval" && it.gains),
+        "{:?}",
+        found.changes
+    );
+}
+
+#[test]
+fn a_recorded_call_and_an_explanation_know_the_third_answer() {
+    let simulator = guests_call_with(r#"@approval("Boss")"#);
+    let replayed = simulator.replay(&RecordedCall {
+        caller: &caller("gil", &["Guest"]),
+        tool: &tool("t"),
+    });
+    // The schema of these tests has attributes of callers, none of which is required.
+    assert_eq!(
+        replayed,
+        ReplayedCall::NeedsApproval(vec!["guest-calls".to_owned()])
+    );
+    let call = call("Guest", "{}");
+    let simulation = simulator.call(&call).unwrap();
+    assert_eq!(simulation.access, SimulatedAccess::NeedsApproval);
+    let approvers = simulation.approvers.as_ref().unwrap();
+    assert_eq!(approvers.to_string(), "somebody else with the role Boss");
+    let explained = simulator.explain(&call, &simulation).unwrap();
+    let changes = explained.changes(simulation.access);
+    assert_eq!(changes, ["denied, if none of guest-calls applied"]);
+}
+
+#[test]
+fn the_role_of_an_approval_is_compared_with_those_that_issuers_give() {
+    let simulator = guests_call_with(r#"@approval("Bos")"#);
+    let roles = ["Guest", "Boss"].map(str::to_owned);
+    let found = simulator.set().lint(&[], &roles);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].problem.contains("names the role `Bos`"));
+    // A permit with an approval does not make one without it needless.
+    let both = simulator_of_both();
+    let found = both.set().lint(&[], &[]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0]
+            .problem
+            .contains("`narrow-with-approval` never changes an answer"),
+        "{found:?}"
+    );
+}
+
+fn simulator_of_both() -> Simulator {
+    simulator(
+        r#"
+@id("narrow") permit (principal in Role::"Guest", action == Action::"call_tool", resource == Tool::"t");
+@id("narrow-with-approval") @approval("Boss")
+permit (principal in Role::"Guest", action == Action::"call_tool", resource == Tool::"t");
+@id("wide-with-approval") @approval("Boss")
+permit (principal in Role::"Guest", action == Action::"call_tool", resource);
+"#,
+    )
+}
