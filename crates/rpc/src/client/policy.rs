@@ -95,22 +95,21 @@ impl PolicyClient {
     }
 
     /// Decides one call that may have been approved.
-    pub async fn authorize_approved(
-        &self,
-        caller: &Caller,
-        tool: &ToolFacts,
-        arguments: &Bytes,
-        client_ip: &str,
-        approval: Option<&SignedApproval>,
-    ) -> Result<Decision, CallError> {
-        self.decide(CallQuestion {
-            token: bearer_of(caller)?,
+    pub fn authorize_approved<'a>(
+        &'a self,
+        caller: &'a Caller,
+        tool: &'a ToolFacts,
+        arguments: &'a Bytes,
+        client_ip: &'a str,
+        approval: Option<&'a SignedApproval>,
+    ) -> impl Future<Output = Result<Decision, CallError>> + Send + 'a {
+        self.decide(bearer_of(caller).map(|token| CallQuestion {
+            token,
             tool: Ok(tool),
             arguments,
             client_ip,
             approval,
-        })
-        .await
+        }))
     }
 
     /// Has `call` approved by `approver`, or refused where they do not `approve`.
@@ -141,17 +140,22 @@ impl PolicyClient {
         arguments: &Bytes,
         client_ip: &str,
     ) -> Result<Decision, CallError> {
-        self.decide(CallQuestion {
-            token: bearer_of(caller)?,
+        let token = bearer_of(caller)?;
+        self.decide(Ok(CallQuestion {
+            token,
             tool: Err(name),
             arguments,
             client_ip,
             approval: None,
-        })
+        }))
         .await
     }
 
-    async fn decide(&self, question: CallQuestion<'_>) -> Result<Decision, CallError> {
+    async fn decide(
+        &self,
+        question: Result<CallQuestion<'_>, InvalidMessage>,
+    ) -> Result<Decision, CallError> {
+        let question = question?;
         if let Some(local) = &self.local {
             let decided = local.service.authorize(question);
             return local.call(self.limit, decided).await;
