@@ -190,3 +190,86 @@ async fn somebody_else_approves_in_the_console_and_the_call_runs_once() {
         .collect();
     assert_eq!(methods, ["tools/call", "approvals/approve", "tools/call"]);
 }
+
+/// What a stream of events says next, to the end of that event.
+async fn next_message(response: &mut reqwest::Response, read: &mut String) -> Value {
+    loop {
+        if let Some((event, rest)) = read.split_once("\n\n") {
+            let (event, rest) = (event.to_owned(), rest.to_owned());
+            *read = rest;
+            let data = event.lines().find_map(|line| line.strip_prefix("data: "));
+            if let Some(message) = data.and_then(|data| serde_json::from_str(data).ok()) {
+                return message;
+            }
+            continue;
+        }
+        let chunk = response.chunk().await.unwrap().expect("the stream goes on");
+        *read += std::str::from_utf8(&chunk).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_older_client_is_asked_for_its_callers_approval_on_the_stream_of_the_call() {
+    let app = start().await;
+    let nurse = nurse(&app);
+    let http = reqwest::Client::new();
+    let post = |session: Option<&str>, message: &Value| {
+        let request = http
+            .post(format!("{}/mcp", app.client().base()))
+            .bearer_auth(&nurse)
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream")
+            .header("mcp-protocol-version", "2025-11-25")
+            .body(message.to_string());
+        match session {
+            Some(session) => request.header("mcp-session-id", session),
+            None => request,
+        }
+    };
+    let begin = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": { "elicitation": {} },
+        "clientInfo": { "name": "test", "version": "1" },
+    } });
+    let begun = post(None, &begin).send().await.unwrap();
+    let session = begun.headers()["mcp-session-id"]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    let call = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
+        "name": "get_medical_records", "arguments": arguments(),
+    } });
+    for (action, runs) in [("accept", true), ("decline", false)] {
+        let mut stream = post(Some(&session), &call).send().await.unwrap();
+        let mut read = String::new();
+        let asked = next_message(&mut stream, &mut read).await;
+        assert_eq!(asked["method"], "elicitation/create", "{asked}");
+        assert!(
+            asked["params"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("get_medical_records")
+        );
+        let result = json!({ "action": action, "content": {} });
+        let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result });
+        let taken = post(Some(&session), &answer).send().await.unwrap();
+        assert_eq!(taken.status(), 202);
+        let ended = next_message(&mut stream, &mut read).await;
+        assert_eq!(ended["id"], 2);
+        if runs {
+            assert_eq!(ended["result"]["isError"], false, "{ended}");
+        } else {
+            assert_eq!(
+                ended["error"]["data"]["reason"], "approval_refused",
+                "{ended}"
+            );
+        }
+    }
+    let records = app.records();
+    let methods = records
+        .iter()
+        .filter_map(|record| record["method"].as_str());
+    let methods: Vec<_> = methods
+        .filter(|method| method.starts_with("approvals/"))
+        .collect();
+    assert_eq!(methods, ["approvals/approve", "approvals/refuse"]);
+}

@@ -418,9 +418,12 @@ struct RecordSubject {
     rows: u64,
 }
 
-/// Whether somebody did what they may not. Whoever calls a tool that needs an approval does nothing wrong.
+/// Whether somebody did what they may not. Whoever calls a tool that needs an approval does nothing wrong, whatever the
+/// approver says.
 fn is_violation(outcome: &Outcome) -> bool {
-    outcome.status == Status::Denied && outcome.reason != Reason::APPROVAL_REQUIRED.as_str()
+    let of_approvals = [Reason::APPROVAL_REQUIRED, Reason::APPROVAL_REFUSED];
+    let waits = of_approvals.iter().any(|it| it.as_str() == outcome.reason);
+    outcome.status == Status::Denied && !waits
 }
 
 /// Who asked, inside a [`CallRecord`], a [`MemoryRecord`] or an [`AdminRecord`].

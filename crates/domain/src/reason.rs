@@ -308,7 +308,7 @@ pub const REASON_GROUPS: &[ReasonGroup] = groups! {
         [FORBIDDEN] Recorded(Status::Denied) "" "a policy forbids it";
         [POLICY_ERROR] Recorded(Status::Denied) "" "a policy failed to evaluate, and an error never allows: test it with `wardgate policy explain`";
         [APPROVAL_REQUIRED] Recorded(Status::Denied) "" "a policy wants somebody's [approval](../write-a-policy.md#approvals) first: `data.approval` has the id of the request and until when it stands. Call again with the same arguments once it is approved. No violation";
-        [APPROVAL_REFUSED] Recorded(Status::Denied) "" "whoever was asked for an approval refused it";
+        [APPROVAL_REFUSED] Recorded(Status::Denied) "" "whoever was asked for an approval refused it. No violation";
         [APPROVER_REFUSED] Recorded(Status::Denied) "" "somebody wanted to decide about a call that they may not approve: their own where somebody else has to, or without the role, or one that the policies in force let nobody approve";
         [DISABLED] Recorded(Status::Denied) "" "a switch is off for this caller: `wardgate tools switches`";
         [INSUFFICIENT_SCOPE] Recorded(Status::Denied) "" "the token lacks a scope";
