@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use tonic::{Code, Request};
-use wardgate_domain::{Ambient, Decision, Digest, ReadDecision, Timestamp, Verdict};
+use wardgate_domain::{
+    Ambient, ApprovalDecision, ApprovalId, ApproverRefusal, CallToApprove, Decision, Digest,
+    ReadDecision, Timestamp, Verdict,
+};
 use wardgate_proto::common::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
 use wardgate_proto::policy::v1::{
-    AuthorizeRecallRequest, AuthorizeRecordRequest, AuthorizeRequest, ConversationFacts,
-    IdentifyRequest, ListVisibleRequest, RecordScope, WatchVersionRequest,
+    ApproveRequest, AuthorizeRecallRequest, AuthorizeRecordRequest, AuthorizeRequest,
+    ConversationFacts, IdentifyRequest, ListVisibleRequest, RecordScope, WatchVersionRequest,
 };
 use wardgate_rpc::Readiness;
 use wardgate_testkit::permit_signer;
@@ -42,6 +45,22 @@ impl Deployment {
     /// A good token.
     fn token(&self) -> String {
         self.issuer.token(&caller("s", &[]), token_end())
+    }
+
+    /// The approval of the call that [`Self::asking`] asks about.
+    fn approving(&self) -> ApproveRequest {
+        let call = CallToApprove {
+            id: ApprovalId::new(&Ambient::system()),
+            caller: caller("s", &[]),
+            tool: tool("t"),
+            arguments: "{}".into(),
+            client_ip: String::new(),
+        };
+        ApproveRequest {
+            call: Some((&call).into()),
+            approver_token: self.issuer.token(&caller("m", &["Manager"]), token_end()),
+            refuse: false,
+        }
     }
 
     fn asking(&self, name: &str) -> AuthorizeRequest {
@@ -97,6 +116,51 @@ async fn decisions_listings_and_versions_agree() {
     let version = versions.message().await.unwrap().unwrap().policy_hash;
     assert_eq!(version, allowed.policy_hash.to_wire());
     assert_eq!(listed.policy_hash, version);
+}
+
+#[tokio::test]
+async fn an_approver_approves_by_their_own_token_and_the_call_is_allowed_with_what_they_gave() {
+    let approvable = ALLOW.replace("permit(", "@approval(\"Manager\") permit(");
+    let deployment = Deployment::with(&approvable);
+    let service = service(deployment.config(), permit_signer(), Ambient::system())
+        .await
+        .unwrap();
+    let mut client = PolicyServiceClient::new(service.server);
+    let answer = client.authorize(deployment.asking("t")).await.unwrap();
+    let waiting: Decision = answer.into_inner().decision.unwrap().try_into().unwrap();
+    assert!(matches!(waiting.verdict, Verdict::NeedsApproval { .. }));
+
+    let own = ApproveRequest {
+        approver_token: deployment.token(),
+        ..deployment.approving()
+    };
+    let own = client.approve(own).await.unwrap().into_inner();
+    let own = ApprovalDecision::try_from(own).unwrap();
+    assert_eq!(own.outcome.unwrap_err(), ApproverRefusal::NoApprover);
+
+    let approved = client.approve(deployment.approving()).await.unwrap();
+    let approved = approved.into_inner();
+    let repeated = AuthorizeRequest {
+        approval: approved.approval,
+        ..deployment.asking("t")
+    };
+    let answer = client.authorize(repeated.clone()).await.unwrap();
+    let allowed: Decision = answer.into_inner().decision.unwrap().try_into().unwrap();
+    assert!(matches!(allowed.verdict, Verdict::Allow(_)) && allowed.approval.is_some());
+    let changed = AuthorizeRequest {
+        arguments_json: "{\"a\":1}".into(),
+        ..repeated
+    };
+    let answer = client.authorize(changed).await.unwrap();
+    let other: Decision = answer.into_inner().decision.unwrap().try_into().unwrap();
+    assert!(matches!(other.verdict, Verdict::NeedsApproval { .. }));
+
+    let missing = ApproveRequest {
+        call: None,
+        ..deployment.approving()
+    };
+    let status = client.approve(missing).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
 }
 
 #[tokio::test]
@@ -277,10 +341,15 @@ async fn nothing_is_decided_for_a_caller_whose_token_does_not_verify() {
             caller_token: token.clone(),
             scope: RecordScope::All.into(),
         };
+        let approve = ApproveRequest {
+            approver_token: token.clone(),
+            ..deployment.approving()
+        };
         let identify = IdentifyRequest {
             caller_token: token,
         };
         let refusals = [
+            client.approve(approve).await.err().unwrap(),
             client.authorize(authorize).await.err().unwrap(),
             client.list_visible(list).await.err().unwrap(),
             client.authorize_recall(recall).await.err().unwrap(),
