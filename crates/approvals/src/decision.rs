@@ -1,11 +1,11 @@
 //! What somebody decides about a call: by the policy service's leave, and on record before it counts.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use wardgate_domain::{
     ApprovalDecision, ApprovalId, ApproverRefusal, CallFacts, CallId, CallToApprove, Caller,
-    Digest, Outcome, Reason, SignedApproval, Status,
+    Digest, Event, Outcome, Reason, SignedApproval, Status,
 };
 
 use crate::{ApprovalError, ApprovalMethod, Approvals, PendingApproval};
@@ -22,19 +22,59 @@ pub struct Approver {
 }
 
 impl Approvals {
-    /// Decides about the pending request `id`. The refusal of an approver who may not decide is on record too.
+    /// Decides about the pending request `id`. On record are the intent, before it counts, and whether it did: somebody else
+    /// may have been faster. The refusal of an approver who may not decide is on record too.
     pub(crate) async fn decide_request(
         &self,
         approver: &Approver,
         id: ApprovalId,
         approves: bool,
     ) -> Result<PendingApproval, ApprovalError> {
+        let started = Instant::now();
         let pending = self.get(&approver.caller, id).await?;
-        let call = (&pending.call, pending.policy_hash);
-        let approval = self.decide(approver, call, approves).await?;
-        if !self.settle(&pending, approval.as_ref()).await? {
-            return Err(ApprovalError::Unknown);
-        }
+        let call = &pending.call;
+        let mut decision = self
+            .ask_policy(approver, (call, pending.policy_hash), approves)
+            .await?;
+        let facts = self.facts(approver, call, method_of(approves));
+        let facts = with_decision(facts, &decision);
+        let outcome = std::mem::replace(&mut decision.outcome, Ok(None));
+        let approval = match outcome {
+            Ok(approval) => approval,
+            Err(refusal) => {
+                let ended = (Status::Denied, Reason::APPROVER_REFUSED.as_str());
+                self.record(facts, ended, started.elapsed()).await?;
+                return Err(refusal.into());
+            }
+        };
+        let intent = Event::Intent(facts.clone());
+        let intent = self.recorder.audit_log().append(intent).await;
+        intent.map_err(|_| ApprovalError::NotRecorded)?;
+        let settled = match self.settle(&pending, approval.as_ref()).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(ApprovalError::Unknown),
+            Err(error) => Err(error),
+        };
+        let ended = match &settled {
+            Ok(()) => (Status::Ok, ""),
+            Err(ApprovalError::Unknown) => (Status::Error, Reason::UNKNOWN_APPROVAL.as_str()),
+            Err(_) => (Status::Error, Reason::STORE_UNAVAILABLE.as_str()),
+        };
+        self.record(facts, ended, started.elapsed()).await?;
+        settled.map(|()| pending)
+    }
+
+    /// The pending request `id` with its arguments. Who gets to see them is on record first.
+    pub(crate) async fn show_request(
+        &self,
+        approver: &Approver,
+        id: ApprovalId,
+    ) -> Result<PendingApproval, ApprovalError> {
+        let started = Instant::now();
+        let pending = self.get(&approver.caller, id).await?;
+        let facts = self.facts(approver, &pending.call, ApprovalMethod::Get);
+        self.record(facts, (Status::Ok, ""), started.elapsed())
+            .await?;
         Ok(pending)
     }
 
@@ -47,26 +87,41 @@ impl Approvals {
         approves: bool,
     ) -> Result<Option<SignedApproval>, ApprovalError> {
         let started = Instant::now();
+        let decision = self
+            .ask_policy(approver, (call, policy_hash), approves)
+            .await?;
+        let facts = self.facts(approver, call, method_of(approves));
+        let ended = match decision.outcome {
+            Ok(_) => (Status::Ok, ""),
+            Err(_) => (Status::Denied, Reason::APPROVER_REFUSED.as_str()),
+        };
+        let facts = with_decision(facts, &decision);
+        self.record(facts, ended, started.elapsed()).await?;
+        Ok(decision.outcome?)
+    }
+
+    /// What the policy service says of the decision about `call`, which was shown under the policies of `policy_hash`.
+    async fn ask_policy(
+        &self,
+        approver: &Approver,
+        (call, policy_hash): (&CallToApprove, Digest),
+        approves: bool,
+    ) -> Result<ApprovalDecision, ApprovalError> {
         let decision = self.policy.approve(&approver.caller, call, approves).await;
         let mut decision = decision.map_err(ApprovalError::Policy)?;
         if decision.policy_hash != policy_hash {
             decision.outcome = Err(ApproverRefusal::NotApprovable);
         }
-        let outcome = self.outcome(approver, call, &decision, approves, started);
-        let recorded = self.recorder.record_outcome(outcome, true).await;
-        recorded.map_err(|_| ApprovalError::NotRecorded)?;
-        Ok(decision.outcome?)
+        Ok(decision)
     }
 
-    /// The record of a decision: whose, about which call, by which policies.
-    fn outcome(
+    /// What the record says of what `approver` does by `method` about `call`.
+    fn facts(
         &self,
         approver: &Approver,
         call: &CallToApprove,
-        decision: &ApprovalDecision,
-        approves: bool,
-        started: Instant,
-    ) -> Outcome {
+        method: ApprovalMethod,
+    ) -> CallFacts {
         let facts = CallFacts::without_tool(
             CallId::new(&self.ambient),
             &approver.caller,
@@ -74,25 +129,23 @@ impl Approvals {
             &approver.protocol,
             &call.arguments,
         );
-        let method = if approves {
-            ApprovalMethod::Approve
-        } else {
-            ApprovalMethod::Refuse
-        };
-        let (status, reason) = match decision.outcome {
-            Ok(_) => (Status::Ok, ""),
-            Err(_) => (Status::Denied, Reason::APPROVER_REFUSED.as_str()),
-        };
-        Outcome {
-            call: CallFacts {
-                tool: Some(call.tool.name.clone()),
-                definition_digest: Some(call.tool.definition_digest),
-                decision_id: Some(decision.id),
-                policy_hash: Some(decision.policy_hash),
-                policies: decision.policies.clone(),
-                approval_id: Some(call.id),
-                ..facts.by_method(method.as_str())
-            },
+        CallFacts {
+            tool: Some(call.tool.name.clone()),
+            definition_digest: Some(call.tool.definition_digest),
+            approval_id: Some(call.id),
+            ..facts.by_method(method.as_str())
+        }
+    }
+
+    /// Puts on record how it ended.
+    async fn record(
+        &self,
+        call: CallFacts,
+        (status, reason): (Status, &str),
+        duration: Duration,
+    ) -> Result<(), ApprovalError> {
+        let outcome = Outcome {
+            call,
             status,
             reason: reason.to_owned(),
             rows: 0,
@@ -100,8 +153,27 @@ impl Approvals {
             fields_redacted: 0,
             phi: false,
             result_digest: None,
-            duration: started.elapsed(),
+            duration,
             details: None,
-        }
+        };
+        let recorded = self.recorder.record_outcome(outcome, true).await;
+        recorded.map(drop).map_err(|_| ApprovalError::NotRecorded)
+    }
+}
+
+fn method_of(approves: bool) -> ApprovalMethod {
+    if approves {
+        ApprovalMethod::Approve
+    } else {
+        ApprovalMethod::Refuse
+    }
+}
+
+fn with_decision(facts: CallFacts, decision: &ApprovalDecision) -> CallFacts {
+    CallFacts {
+        decision_id: Some(decision.id),
+        policy_hash: Some(decision.policy_hash),
+        policies: decision.policies.clone(),
+        ..facts
     }
 }

@@ -50,7 +50,7 @@ impl ApprovalError {
             Self::Policy(_) => RpcError::not_decided(),
             Self::NotRecorded => RpcError::internal(
                 Reason::NOT_DURABLE,
-                "The decision cannot be recorded durably, so it does not count. Try again later.",
+                "This cannot be recorded durably now. Look whether the call still waits, and try again later.",
             ),
             Self::Approver(refusal) => RpcError::invalid_params(sentence(&refusal.to_string()))
                 .because(Reason::APPROVER_REFUSED),

@@ -65,7 +65,7 @@ impl Approvals {
                 json!({ "approvals": pending })
             }
             ApprovalMethod::Get => {
-                let pending = self.get(&approver.caller, id()?).await;
+                let pending = self.show_request(&approver, id()?).await;
                 let pending = pending.map_err(|error| refusal(&error))?;
                 let mut approval = summary(&pending);
                 // As they were sent, number by number.

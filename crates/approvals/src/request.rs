@@ -80,14 +80,16 @@ struct SealedRequest {
     requested_at: i64,
 }
 
-/// Stands for one call under one version of the policies: the same for the same call alone.
-pub fn call_digest(call: &CallToApprove, policy_hash: Digest) -> Digest {
+/// Stands for one call that one of `approvers` has to approve, under one version of the policies: the same for the same call
+/// alone.
+pub fn call_digest(call: &CallToApprove, policy_hash: Digest, approvers: &Approvers) -> Digest {
     About::new("call to approve")
         .and(call.caller.digest().as_bytes())
         .and(call.tool.name.as_str().as_bytes())
         .and(call.tool.definition_digest.as_bytes())
         .and(Digest::of(&call.arguments).as_bytes())
         .and(policy_hash.as_bytes())
+        .and(approvers.to_string().as_bytes())
         .digest()
 }
 
@@ -100,14 +102,9 @@ fn role_digest(tenant: &str, role: &str) -> Digest {
 }
 
 impl Approvals {
-    /// What was decided about `call` under the policies of `policy_hash`; none where nothing was.
-    pub async fn find(
-        &self,
-        call: &CallToApprove,
-        policy_hash: Digest,
-    ) -> Result<Option<FoundApproval>, ApprovalError> {
-        let digest = call_digest(call, policy_hash);
-        let Some(stored) = self.store.find_approval_of(digest).await? else {
+    /// What was decided about the call that `call` stands for, a [`call_digest`]; none where nothing was.
+    pub async fn find(&self, call: Digest) -> Result<Option<FoundApproval>, ApprovalError> {
+        let Some(stored) = self.store.find_approval_of(call).await? else {
             return Ok(None);
         };
         Ok(match stored.state {
@@ -152,7 +149,7 @@ impl Approvals {
         let roles = approvers.roles.iter().map(|role| role_digest(tenant, role));
         let caller = approvers.caller.then(|| call.caller.person());
         let request = NewApprovalRequest {
-            call: call_digest(&call, policy_hash),
+            call: call_digest(&call, policy_hash, approvers),
             id: call.id,
             owner: call.caller.person(),
             approvers: &roles.chain(caller).collect::<Vec<_>>(),
@@ -178,7 +175,14 @@ impl Approvals {
             .chain([approver.person()])
         {
             for stored in self.store.list_approvals(digest).await? {
-                found.push(self.open_request(&stored)?);
+                match self.open_request(&stored) {
+                    Ok(pending) => found.push(pending),
+                    // Of a gateway with another key, or of another version: the others can be decided about.
+                    Err(error) => {
+                        let id = stored.id.to_string();
+                        tracing::warn!(%error, id, "a request for an approval cannot be read");
+                    }
+                }
             }
         }
         found.retain(|it| it.approvers.admit(approver, &it.call.caller).is_ok());

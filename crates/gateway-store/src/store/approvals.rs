@@ -11,7 +11,7 @@ use wardgate_domain::{ApprovalId, Digest, Timestamp};
 
 use super::{Store, StoreError};
 
-/// Requests of one person that are pending at once.
+/// Requests of one person at once, whether or not they were decided: what was used, or has expired, is none.
 const EACH: i64 = 32;
 
 /// Requests listed at once, the oldest first.
@@ -21,7 +21,7 @@ const MOST: i64 = 200;
 const REQUEST: &str = "
     INSERT INTO gateway.approval (call, id, owner, approvers, sealed, approval, state, expires_at)
     SELECT $1, $2, $3, $4, $5, NULL, 0, $6 WHERE $8 > (
-        SELECT count(*) FROM gateway.approval WHERE owner = $3 AND state = 0 AND expires_at > $7)
+        SELECT count(*) FROM gateway.approval WHERE owner = $3 AND state < 3 AND expires_at > $7)
     ON CONFLICT (call) DO UPDATE SET id = excluded.id, approvers = excluded.approvers, sealed = excluded.sealed,
         approval = NULL, state = 0, expires_at = excluded.expires_at
     WHERE approval.expires_at <= $7 OR approval.state = 3";

@@ -80,23 +80,31 @@ impl GovernedCall {
             arguments: entry_use.policy_arguments.clone(),
             client_ip: self.context.client_ip.clone(),
         };
-        let shown = call_digest(&call, policy_hash).to_string();
-        // What was asked about another definition, or under other policies, is asked anew.
-        let answer = self.resume_point.answer.take();
-        if let Some((answer, _)) = answer.filter(|(_, about)| *about == shown) {
+        let shown = call_digest(&call, policy_hash, &approvers);
+        let answer = self.resume_point.answer.as_ref();
+        if let Some((answer, _)) = answer.filter(|(_, about)| *about == shown.to_string()) {
+            let answer = *answer;
             self.resume_point.use_up(&self.pipeline).await?;
             return self
                 .approve_own(entry_use, (&call, policy_hash), answer)
                 .await;
         }
-        match approvals.find(&call, policy_hash).await? {
+        self.end_if_refused().await?;
+        // What was approved of another definition, or under other policies, is asked anew.
+        match approvals.find(shown).await? {
             Some(FoundApproval::Approved(id, approval)) => {
                 self.approval = CallApproval {
                     given: Some(approval),
                     id: Some(id),
                 };
-                let grant = self.authorize(entry_use).await?;
-                return Ok(Preparation::Ready(entry_use, grant));
+                match self.authorize(entry_use).await {
+                    // It covers the call no more, as after a change of the key that it was signed with.
+                    Err(Rejection::Denied { need: Some(_), .. }) => {
+                        self.approval.use_up(&approvals).await?;
+                        self.approval.given = None;
+                    }
+                    authorized => return Ok(Preparation::Ready(entry_use, authorized?)),
+                }
             }
             Some(FoundApproval::Refused(id)) => {
                 self.record.facts.approval_id = Some(id);
@@ -119,6 +127,7 @@ impl GovernedCall {
         if let Some((form, binding)) = asked {
             if !self.client.is_legacy() {
                 let ambient = &self.pipeline.services.ambient;
+                let shown = shown.to_string();
                 let state = RequestState::asking_approval(ambient, form.keys(), shown);
                 let sealer = &self.pipeline.services.sealer;
                 let state = state.seal(sealer, &self.context, binding);
@@ -137,6 +146,17 @@ impl GovernedCall {
             .await?;
         self.record.facts.approval_id = Some(pending.call.id);
         Err(Rejection::ApprovalRequired(pending.to_rpc_error()))
+    }
+
+    /// Ends a call that its caller refused to approve, whatever the policies say of it by now.
+    pub(super) async fn end_if_refused(&mut self) -> Result<(), Rejection> {
+        match self.resume_point.answer {
+            Some((ApprovalAnswer::Refused, _)) => {
+                self.resume_point.use_up(&self.pipeline).await?;
+                Err(Rejection::ApprovalRefused)
+            }
+            Some((ApprovalAnswer::Approved, _)) | None => Ok(()),
+        }
     }
 
     /// Carries out what the caller decided about their own call.

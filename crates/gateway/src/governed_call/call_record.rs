@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use wardgate_domain::{CallFacts, Event};
 use wardgate_gateway_record::AuditLog;
-use wardgate_rpc::client::{CallEvent, Interaction, Resumption};
+use wardgate_rpc::client::{CallEvent, Interaction, PassthroughMeta, Resumption};
 
 use super::operation::ResumableOperation;
 use super::{Rejection, ReplayGrant};
@@ -62,6 +62,11 @@ impl RunClient<'_> {
             passthrough: self.interaction.passthrough(),
             is_legacy: self.interaction.is_legacy(),
         }
+    }
+
+    /// The parts of the request that the server gets unchanged.
+    pub(crate) fn passthrough(&self) -> PassthroughMeta {
+        self.interaction.passthrough()
     }
 
     /// The lowest MCP level of the log messages that the client gets. None if it gets none.

@@ -147,12 +147,14 @@ impl GovernedCall {
         let outcome = self.build_outcome::<O>(description, &run_end, started.elapsed());
         let is_hidden = matches!(&run_end, Err(rejection) if rejection.is_hidden());
         report_outcome(description.method, &outcome, is_hidden);
+        // Approvers decide about it under its id, so it is never only counted.
+        let is_about_approval = self.record.facts.approval_id.is_some();
         // While the outcome is recorded, other calls can run.
         let _recording_slot = self.begin_recording(run_end.is_ok());
         let recorded = self
             .pipeline
             .recorder
-            .record_outcome(outcome, self.record.has_intent)
+            .record_outcome(outcome, self.record.has_intent || is_about_approval)
             .await;
         if let (Some(report), Ok(RecordStatus::ByItself(_))) = (report, &recorded) {
             // The store logs a failure; the report is then recorded again if it is sent again.
@@ -248,7 +250,10 @@ impl GovernedCall {
         let applied = access.check_use(description.method, facts);
         applied.map_err(Rejection::Scope)?;
         match need {
-            Ok(grant) => Ok(Preparation::Ready(entry_use, grant)),
+            Ok(grant) => {
+                self.end_if_refused().await?;
+                Ok(Preparation::Ready(entry_use, grant))
+            }
             Err(need) => Box::pin(self.obtain_approval(description, entry_use, *need)).await,
         }
     }

@@ -124,23 +124,22 @@ async fn a_call_waits_for_somebody_elses_approval_and_then_runs_once() {
     let recorded = recorded(&world);
     assert_eq!(recorded[0], required);
     assert_eq!(recorded[1], required);
-    let approves = (
-        "approvals/approve".to_owned(),
-        Status::Ok,
-        String::new(),
-        own.clone(),
-    );
-    assert_eq!(recorded[2], approves);
-    assert_eq!(recorded[4], (String::new(), Status::Ok, String::new(), own));
-    let by = &world.audit.outcomes.all()[2].call;
+    let of = |method: &str| (method.to_owned(), Status::Ok, String::new(), own.clone());
+    assert_eq!(recorded[2], of("approvals/get"), "who saw the arguments");
+    assert_eq!(recorded[3], of("approvals/approve"));
+    assert_eq!(recorded[5], of(""));
+    let by = &world.audit.outcomes.all()[3].call;
     assert_eq!(
         (&*by.subject, by.roles.as_slice()),
         ("mia", &["Manager".to_owned()][..])
     );
     assert!(by.decision_id.is_some() && by.tool.is_some());
     let intents = world.audit.intents.all();
-    assert_eq!(intents.len(), 1, "only what runs is intended");
-    assert_eq!(intents[0].approval_id.unwrap().to_string(), id);
+    let intended: Vec<_> = intents.iter().map(|it| &*it.method).collect();
+    assert_eq!(intended, ["approvals/approve", ""], "only what runs");
+    for intent in &intents {
+        assert_eq!(intent.approval_id.unwrap().to_string(), id);
+    }
 }
 
 #[tokio::test]
@@ -155,6 +154,42 @@ async fn repeated_at_the_same_time_an_approved_call_runs_once() {
     for refused in calls.iter().filter(|reply| reply.code() != 0) {
         assert_eq!(refused.at("/error/data/reason"), "approval_required");
     }
+}
+
+#[tokio::test]
+async fn of_two_decisions_at_once_one_counts_and_the_record_says_which() {
+    let world = world(by_managers()).await;
+    let id = waits(&call(&world, "{}").await);
+    let manager = manager(&world);
+    let (approved, refused) = tokio::join!(
+        approve(&world, &manager, &id),
+        method(&world, &manager, "approvals/refuse", &id)
+    );
+    let counted = [&approved, &refused].map(|reply| reply.code() == 0);
+    assert!(counted[0] != counted[1], "{approved:?} {refused:?}");
+    let recorded = recorded(&world);
+    let decided = recorded.iter().filter(|it| it.0.starts_with("approvals/"));
+    let of_winner = decided.filter(|it| it.1 == Status::Ok).map(|it| &*it.0);
+    let winner = if counted[0] {
+        "approvals/approve"
+    } else {
+        "approvals/refuse"
+    };
+    assert_eq!(of_winner.collect::<Vec<_>>(), [winner], "{recorded:?}");
+}
+
+#[tokio::test]
+async fn nothing_but_the_arguments_that_were_approved_reaches_the_tool() {
+    let world = world(by_managers()).await;
+    let more = r#","inputResponses":{"beneficiary":{}}"#;
+    let asked = async || Reply::to(input_required::calling(&world, "writes", "{}", more)).await;
+    let id = waits(&asked().await);
+    approve(&world, &manager(&world), &id).await;
+    assert!(asked().await.is_released());
+    let run = world.tool_runner.asked.all().remove(0);
+    let interaction = run.interaction.unwrap();
+    assert!(interaction.unasked_responses_json.is_empty());
+    assert!(interaction.meta_json.is_empty());
 }
 
 #[tokio::test]
@@ -300,6 +335,22 @@ async fn what_was_approved_under_other_policies_is_asked_anew() {
         "approver_refused",
         "{late:?}"
     );
+}
+
+#[tokio::test]
+async fn a_declined_call_does_not_run_whatever_the_policies_say_by_then() {
+    let world = world(by_caller()).await;
+    let declined = r#"{"approval":{"action":"decline"}}"#;
+    let under_others = state(&elicited(&world, "").await);
+    world.policy.change(b"other policies");
+    let refused = elicited(&world, &goes_on(&under_others, declined)).await;
+    assert_eq!(refused.at("/error/data/reason"), "approval_refused");
+
+    let needed_then = state(&elicited(&world, "").await);
+    world.policy.says(PolicyAnswer::Allow);
+    let refused = elicited(&world, &goes_on(&needed_then, declined)).await;
+    assert_eq!(refused.at("/error/data/reason"), "approval_refused");
+    assert_eq!(world.tool_runner.asked.count(), 0);
 }
 
 #[tokio::test]

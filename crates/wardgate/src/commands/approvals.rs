@@ -113,10 +113,17 @@ async fn show(about: ApprovalOptions, json: bool) -> Result<(), Failure> {
         cell(&call.client_ip),
         call.requested_at,
         call.expires_at,
-        call.arguments.as_deref().unwrap_or("-"),
+        call.arguments.as_deref().map_or("-".to_owned(), indented),
     );
     println!("{}", mark_invisible(&text));
     Ok(())
+}
+
+/// JSON on lines of its own: white space of the caller's can hide no member.
+fn indented(json: &str) -> String {
+    let value: Option<serde_json::Value> = serde_json::from_str(json).ok();
+    let text = value.and_then(|value| serde_json::to_string_pretty(&value).ok());
+    text.unwrap_or_else(|| json.to_owned())
 }
 
 async fn request(
