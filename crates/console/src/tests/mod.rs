@@ -89,7 +89,7 @@ impl TestConsole {
         let trusted = |url: &str, tenant: Option<&str>| {
             json!({
                 "issuer": url, "audience": "wardgate", "jwks": { "file": issuer.key_set() },
-                "leeway_seconds": 0, "tenant_claim": tenant, "roles": ["Nurse"],
+                "leeway_seconds": 0, "tenant_claim": tenant, "roles": ["Nurse"], "subject_prefix": "",
             })
         };
         let mut auth = json!({ "issuers": [
